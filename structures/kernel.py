@@ -1,0 +1,76 @@
+"""The one decorator for compiled code, and where its cache lives.
+
+`@kernel` compiles a plain module-level function with Numba: GIL released, cached on disk. With a
+signature the function is also listed for `warm()`, which compiles (or loads) all of them before
+the first request. Nothing is compiled at import.
+
+Environment
+    LIVEJOIN_JIT=off      kernels run as plain Python (coverage, tiny tests)
+    LIVEJOIN_LEAF, LIVEJOIN_FANOUT   capacities of the trees' blocks (`arena.py`); tests shrink them
+    LIVEJOIN_CACHE        where compiled code lies; default: `.cache` in the virtual environment
+    NUMBA_BOUNDSCHECK=1   Numba's own switch for checked indexing
+
+The cache folder is named by a hash of the sources of `structures/` and of these settings: an edited
+helper can never leave a stale caller behind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+JIT = os.environ.get("LIVEJOIN_JIT", "on") != "off"
+_SETTINGS = ("LIVEJOIN_LEAF", "LIVEJOIN_FANOUT", "NUMBA_BOUNDSCHECK")
+
+_listed: list[tuple[Any, str]] = []
+
+
+def cache_folder() -> Path:
+    """The folder of compiled code for these sources and settings."""
+    digest = hashlib.sha256()
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(source.read_bytes())
+    for name in _SETTINGS:
+        digest.update(f"{name}={os.environ.get(name, '')}\n".encode())
+    base = os.environ.get("LIVEJOIN_CACHE") or Path(sys.prefix) / ".cache" / "livejoin"
+    return Path(base) / digest.hexdigest()[:16]
+
+
+if JIT:
+    import numba
+
+    numba.config.CACHE_DIR = str(cache_folder())
+
+
+def kernel(signature: str | Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Decorate a kernel; `signature` is Numba's text form, e.g. "int64(int64[::1], int32)".
+
+    Entry points (called from Python) carry one, helpers do not. Use it bare (`@kernel`) for helpers.
+    """
+    if callable(signature):
+        return kernel()(signature)
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        if not JIT:
+            return function
+        dispatcher = numba.njit(nogil=True, cache=True, **options)(function)
+        if signature is not None:
+            _listed.append((dispatcher, signature))
+        return dispatcher
+
+    return decorate
+
+
+def warm(progress: Callable[[int, int], None] | None = None) -> None:
+    """Compile or load every listed kernel; `progress(done, total)` after each."""
+    if not JIT:
+        return
+    total = len(_listed)
+    for done, (dispatcher, signature) in enumerate(list(_listed), 1):
+        dispatcher.compile(signature)
+        if progress is not None:
+            progress(done, total)
