@@ -1,0 +1,36 @@
+"""Reserved address space: arrays that never move.
+
+An array made here spans far more than it holds. The kernel of the operating system gives a page when it is
+first touched (zeroed), so a writer can append while readers hold the very same array: nothing is ever copied
+to grow. The memory goes back when the last array that views it is gone.
+"""
+
+from __future__ import annotations
+
+import mmap
+import sys
+from typing import Any
+
+import numpy as np
+
+# Python 3.11 and 3.12 do not name it; 0x4000 is Linux's value.
+_NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
+_HUGE_PAGE = 2 << 20
+
+
+def reserve(bytes: int, dtype: Any) -> np.ndarray:
+    """A writable array of zeros, `bytes` // itemsize long, whose pages come as they are touched.
+
+    `bytes`: at least one item. Raises OSError when the address space is not to be had. O(1).
+    """
+    kind = np.dtype(dtype)
+    length = bytes // kind.itemsize
+    if length < 1:
+        raise ValueError(f"{bytes} bytes hold no {kind}")
+    space = mmap.mmap(-1, length * kind.itemsize, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
+    if bytes >= _HUGE_PAGE and hasattr(mmap, "MADV_HUGEPAGE"):
+        try:
+            space.madvise(mmap.MADV_HUGEPAGE)
+        except OSError:  # built without huge pages: slower, not wrong
+            pass
+    return np.frombuffer(space, dtype=kind)
