@@ -35,7 +35,8 @@ _KINDS = (
         "A query parameter or field is wrong",
         "A query parameter (or the field of the same name in a JSON body) is unknown, has a value out of its range, is given twice "
         "with different values, or lacks another that it needs. `detail` names it.",
-        "See the operation's parameters in /docs. Parameters that are not listed there are refused, so that a misspelt one is not passed over.",
+        "See the operation's parameters in /docs. Parameters that are not listed there are refused, so that a misspelt one is not"
+        " passed over.",
     ),
     Kind(
         "bad-cursor",
@@ -97,7 +98,8 @@ _KINDS = (
         "definition-differs",
         409,
         "There is another definition under this name",
-        "A relation or view of this name exists with another definition. Definitions are compared after parsing; they are never changed in place.",
+        "A relation or view of this name exists with another definition. Definitions are compared after parsing; they are never "
+        "changed in place.",
         "Take another name, or DELETE the old one first.",
     ),
     Kind(
@@ -111,7 +113,8 @@ _KINDS = (
         "source-reset",
         409,
         "Another run numbers the epochs of this source",
-        "The source is known with another `run`. A new run usually starts its epochs again (a Spark query with a new checkpoint does), and its "
+        "The source is known with another `run`. A new run usually starts its epochs again (a Spark query with a new checkpoint "
+        "does), and its "
         "batches would vanish as duplicates. So nothing was applied.",
         "If the new run is meant to take the source over, send `reset=true`; else give it a source name of its own.",
     ),
@@ -126,14 +129,16 @@ _KINDS = (
         "snapshot-expired",
         410,
         "The version of this cursor is gone",
-        "A version is kept for 60 seconds after the page that pinned it, and not over a restart. The rest of that version can no longer be read.",
+        "A version is kept for 60 seconds after the page that pinned it, and not over a restart. The rest of that version can no "
+        "longer be read.",
         "Begin again without a cursor, at the newest version.",
     ),
     Kind(
         "token-expired",
         410,
         "The changes after this token are no longer kept",
-        "The view keeps a bounded number of changes (`changes` in its definition), and may lose them over a restart. Those after the token are gone; they are never skipped in silence.",
+        "The view keeps a bounded number of changes (`changes` in its definition), and may lose them over a restart. Those after "
+        "the token are gone; they are never skipped in silence.",
         "Begin again with `snapshot=true`: every row at one version, then the changes after it.",
     ),
     Kind(
@@ -148,20 +153,23 @@ _KINDS = (
         410,
         "The feed ran away from this reader",
         "The reader took the changes slower than they came until the feed no longer kept the next one.",
-        "Go on from the token if it is still kept, else begin again with `snapshot=true`; read faster or give the view a larger `changes` bound.",
+        "Go on from the token if it is still kept, else begin again with `snapshot=true`; read faster or give the view a larger "
+        "`changes` bound.",
     ),
     Kind(
         "body-too-large",
         413,
         "The body is too large",
-        "The body is larger than the service takes in one request (`limit` bytes; `--max-body`, LIVEJOIN_MAX_BODY). Nothing of it was applied.",
+        "The body is larger than the service takes in one request (`limit` bytes; `--max-body`, LIVEJOIN_MAX_BODY). Nothing of it"
+        " was applied.",
         "Send several smaller batches, or raise the limit.",
     ),
     Kind(
         "bad-rows",
         422,
         "Some rows are bad",
-        "`error_count` changes of the batch are bad; `errors` lists the first 100 by `index` (from 0, headers not counted), `column` and `reason`. The whole batch was rejected.",
+        "`error_count` changes of the batch are bad; `errors` lists the first 100 by `index` (from 0, headers not counted), "
+        "`column` and `reason`. The whole batch was rejected.",
         "Mend those rows; or send `on_error=skip` to apply the good ones and get the bad ones back.",
     ),
     Kind(
@@ -189,7 +197,8 @@ _KINDS = (
         "unsupported-query",
         422,
         "This query is not supported",
-        "The query is well formed, but a part of it is not something that livejoin keeps live. `detail` names the part and what to write instead.",
+        "The query is well formed, but a part of it is not something that livejoin keeps live. `detail` names the part and what "
+        "to write instead.",
         "Write it as `detail` proposes, or leave that part to the reader of the view.",
     ),
     Kind(
