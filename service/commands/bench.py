@@ -1,0 +1,18 @@
+"""`livejoin bench`: the benchmarks, which live with the tests in the repository."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from service.commands.terminal import Failure
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def main(arguments: list[str]) -> int:
+    """Runs `python -m tests.benchmarks` with the same arguments, `--help` too."""
+    if not (REPOSITORY / "tests" / "benchmarks" / "__main__.py").is_file():
+        raise Failure("the benchmarks are in the repository, not in the package: clone it, run `make setup`, then `livejoin bench` there")
+    return subprocess.run([sys.executable, "-m", "tests.benchmarks", *arguments], cwd=REPOSITORY, check=False).returncode

@@ -1,0 +1,42 @@
+"""`livejoin explain`: the plan of a view, without registering it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import orjson
+
+from service.commands.terminal import Parser, add_url, connect
+from service.commands.view import add_definition, read_definition
+
+
+def main(arguments: list[str]) -> int:
+    parser = Parser("explain", "Show how a view would be kept and what is promised: text on a terminal, JSON in a pipe.")
+    add_definition(parser)
+    add_url(parser)
+    args = parser.parse_args(arguments)
+    definition = read_definition(args.sql, args.file)
+    with connect(args) as client:
+        answer = client.explain(definition)
+    if sys.stdout.isatty():
+        print("\n".join(plan_lines(answer["plan"])))
+        for other in answer["alternatives"]:
+            print("\ninstead, if you ask for it:")
+            print("\n".join(plan_lines(other)))
+    else:
+        print(orjson.dumps(answer).decode())
+    return 0
+
+
+def plan_lines(plan: dict[str, Any]) -> list[str]:
+    """A plan for people, a fact a line."""
+    theorem = f" ({plan['theorem']})" if plan.get("theorem") else ""
+    facts = [
+        ("class", plan["class"]),
+        ("algorithm", plan["algorithm"] + theorem),
+        ("guarantee", plan["guarantee"]),
+        ("bounds", ", ".join(f"{what} {bound}" for what, bound in plan["bounds"].items())),
+        *(("note", note) for note in plan["notes"]),
+    ]
+    return [f"{what:<10} {text}" for what, text in facts if text]

@@ -1,0 +1,189 @@
+"""The columns of a new relation, from the values of its files. All values are looked at, not a sample."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from service.commands.files import File, csv_chunks, csv_header, jsonl_chunks
+from service.commands.terminal import Failure
+
+OPERATION = "_op"  # not a column: it says what a row does
+# What a text must look like to be read as a type, narrowest type first. A leading zero makes a number a name ("007").
+FORMS = {
+    "bool": r"^(true|false)$",
+    "int64": r"^-?(0|[1-9][0-9]{0,18})$",
+    "float64": r"^(-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?|NaN|-?Infinity)$",
+    "date": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
+    "timestamp": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})$",
+}
+TEXTUAL = ("date", "timestamp")
+
+
+@dataclass
+class Guess:
+    """What one column can still be, after the values seen so far."""
+
+    possible: list[str] = field(default_factory=lambda: [*FORMS, "string"])
+    nullable: bool = False
+    seen: bool = False
+
+    def only(self, types: Iterable[str]) -> None:
+        allowed = set(types)
+        self.possible = [kind for kind in self.possible if kind in allowed]
+        self.seen = True
+
+
+def infer(files: list[File]) -> list[dict[str, Any]]:
+    """The `columns` of a relation definition that takes all rows of all files. Raises Failure when there is none."""
+    guesses: dict[str, Guess] = {}
+    for place, file in enumerate(files):
+        before = set(guesses)
+        names = {"csv": _from_csv, "jsonl": _from_jsonl}.get(file.kind, _from_arrow)(file, guesses)
+        for name in before.symmetric_difference(names) if place else ():
+            guesses[name].nullable = True
+    columns = []
+    for name, guess in guesses.items():
+        if not guess.possible:
+            raise Failure(f"column {name!r} holds values of several types: register the relation yourself, or mend the file")
+        kind = guess.possible[0] if guess.seen else "string"
+        columns.append({"name": name, "type": kind} | ({"nullable": True} if guess.nullable else {}))
+    if not columns:
+        raise Failure(f"{files[0].path}: there are no columns in it")
+    return columns
+
+
+def _from_csv(file: File, guesses: dict[str, Guess]) -> set[str]:
+    names = csv_header(file.path)
+    blank = dict.fromkeys(names, False)
+    convert = pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.utf8()), strings_can_be_null=False)
+    parse = pa.csv.ParseOptions(newlines_in_values=True)
+    read = pa.csv.ReadOptions(column_names=names)
+    for name in names:
+        if name != OPERATION:
+            guesses.setdefault(name, Guess())
+    for _, chunk, line, _ in csv_chunks(file.path):
+        try:
+            table = pa.csv.read_csv(io.BytesIO(chunk), read, parse, convert)
+        except pa.ArrowInvalid as error:
+            raise Failure(f"{file.path}: not a CSV file, after line {line}: {error}") from error
+        for name in names:
+            if name != OPERATION:
+                blank[name] |= _narrow(guesses[name], table[name].combine_chunks())
+    for name, empty in blank.items():
+        # An empty field is null, but in text it is the empty text.
+        if empty and guesses[name].possible[0] != "string":
+            guesses[name].nullable = True
+    return set(names) - {OPERATION}
+
+
+def _narrow(guess: Guess, texts: pa.Array) -> bool:
+    """Strikes out what these texts are not; True if some are empty."""
+    filled = texts.filter(pc.not_equal(texts, ""))
+    if len(filled):
+        guess.only([kind for kind in guess.possible if kind == "string" or _all(kind, filled)])
+    return len(filled) < len(texts)
+
+
+def _all(kind: str, texts: pa.Array) -> bool:
+    if not pc.all(pc.match_substring_regex(texts, FORMS[kind])).as_py():
+        return False
+    try:
+        if kind == "int64":
+            texts.cast(pa.int64())
+        elif kind == "date":
+            texts.cast(pa.date32())
+        elif kind == "timestamp":
+            texts.cast(pa.timestamp("us", "UTC"))
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _from_jsonl(file: File, guesses: dict[str, Guess]) -> set[str]:
+    counts: dict[str, int] = {}
+    rows = 0
+    for chunk, first, _ in jsonl_chunks(file.path):
+        for number, line in enumerate(chunk.split(b"\n"), first):
+            if not line.strip():
+                continue
+            try:
+                row = orjson.loads(line)
+            except orjson.JSONDecodeError as error:
+                raise Failure(f"{file.path}: line {number} is not JSON: {error}") from error
+            if not isinstance(row, dict):
+                raise Failure(f"{file.path}: line {number} is not an object: each line should be one row")
+            if row.pop(OPERATION, "upsert") in ("delete", "truncate"):
+                continue
+            rows += 1
+            for name, value in row.items():
+                counts[name] = counts.get(name, 0) + (value is not None)
+                _narrow_value(guesses.setdefault(name, Guess()), value, f"{file.path}: line {number}, column {name!r}")
+    for name, count in counts.items():
+        if count < rows:
+            guesses[name].nullable = True
+    return set(counts)
+
+
+def _narrow_value(guess: Guess, value: Any, where: str) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool):
+        guess.only(["bool"])
+    elif isinstance(value, int):
+        guess.only(["int64", "float64"] if -(2**63) <= value < 2**63 else ["float64"])
+    elif isinstance(value, float):
+        guess.only(["float64"])
+    elif isinstance(value, str):
+        guess.only(["string", *(kind for kind in TEXTUAL if kind in guess.possible and _reads(kind, value))])
+    else:
+        raise Failure(f"{where}: a list or an object is not a value of a relation")
+
+
+def _reads(kind: str, text: str) -> bool:
+    if not re.match(FORMS[kind], text):
+        return False
+    try:
+        date.fromisoformat(text) if kind == "date" else datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _from_arrow(file: File, guesses: dict[str, Guess]) -> set[str]:
+    names: set[str] = set()
+    for batch, _ in file.batches():
+        for column, values in zip(batch.schema, batch.columns, strict=True):
+            if column.name == OPERATION:
+                continue
+            names.add(column.name)
+            guess = guesses.setdefault(column.name, Guess())
+            if not pa.types.is_null(column.type):
+                guess.only([_arrow_type(file, column)])
+            guess.nullable |= values.null_count > 0
+    return names
+
+
+def _arrow_type(file: File, column: pa.Field) -> str:
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    for matches, name in (
+        (pa.types.is_integer, "int64"),
+        (pa.types.is_floating, "float64"),
+        (pa.types.is_timestamp, "timestamp"),
+        (pa.types.is_date, "date"),
+        (pa.types.is_boolean, "bool"),
+        (pa.types.is_string, "string"),
+        (pa.types.is_large_string, "string"),
+    ):
+        if matches(kind):
+            return name
+    raise Failure(f"{file.path}: column {column.name!r} is {column.type}, which a relation cannot hold: cast it or leave it out")

@@ -1,0 +1,131 @@
+"""`livejoin load`: files into a relation, which is registered from the files when it is new."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from service.client import Client
+from service.commands.files import File, open_file
+from service.commands.inference import infer
+from service.commands.terminal import Columns, Failure, Parser, add_url, connect, say
+
+SHOWN = 20  # rejected rows shown
+ARROW = {
+    "int64": pa.int64(),
+    "float64": pa.float64(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "date": pa.date32(),
+    "string": pa.utf8(),
+    "bool": pa.bool_(),
+}
+
+
+class Rejected(NamedTuple):
+    file: str
+    place: int
+    column: str | None
+    reason: str
+
+
+def main(arguments: list[str]) -> int:
+    parser = Parser("load", "Load files into a relation: rows are upserts, unless a column _op says otherwise.")
+    parser.add_argument("relation", metavar="RELATION", help="registered from the files if it is new; then --key is needed")
+    parser.add_argument("files", metavar="FILE", nargs="+", type=Path, help="Parquet, Arrow, CSV or JSON lines, told by the name's ending")
+    parser.add_argument("--key", metavar="A,B", help="primary key of a new relation")
+    parser.add_argument(
+        "--interval",
+        action="append",
+        default=[],
+        metavar="NAME=START,END[,BOUNDS]",
+        help="an interval of a new relation; NAME=COLUMN a point",
+    )
+    parser.add_argument("--bounds", choices=("[)", "[]", "(]", "()"), default="[)", help="bounds of intervals that name none ([))")
+    add_url(parser)
+    args = parser.parse_args(arguments)
+    key = args.key.split(",") if args.key else []
+    intervals = dict(_interval(text, args.bounds) for text in args.interval)
+    files = [open_file(path) for path in args.files]
+    with connect(args) as client:
+        definition = _definition(client, args.relation, files, key, intervals)
+        schema = pa.schema([(column["name"], ARROW[column["type"]]) for column in definition["columns"]])
+        return _post(client, args.relation, files, schema)
+
+
+def _interval(text: str, bounds: str) -> tuple[str, dict[str, Any]]:
+    name, equals, ends = text.partition("=")
+    parts = ends.split(",")
+    if not name or not equals or not all(parts) or len(parts) > 3:
+        raise Failure(f"--interval takes NAME=START,END, NAME=START,END,BOUNDS or NAME=COLUMN, not {text!r}", 2)
+    if len(parts) == 1:
+        return name, {"at": parts[0]}
+    return name, {"start": parts[0], "end": parts[1], "bounds": parts[2] if len(parts) == 3 else bounds}
+
+
+def _definition(client: Client, name: str, files: list[File], key: list[str], intervals: dict[str, Any]) -> dict[str, Any]:
+    """The relation as it is, else as the files and the arguments say: then it is registered."""
+    known = client.relation(name)
+    if known is not None:
+        if key and key != known["key"]:
+            raise Failure(f"{name} exists with the key {','.join(known['key'])}: leave --key out, or load under another name", 2)
+        if intervals and any(known["intervals"].get(interval) != value for interval, value in intervals.items()):
+            raise Failure(f"{name} exists with other intervals: leave --interval out, or load under another name", 2)
+        return known
+    if not key:
+        raise Failure(f"{name} is a new relation: say which columns are its key, for example --key id", 2)
+    definition = {"columns": infer(files), "key": key, "intervals": intervals}
+    client.put_relation(name, definition)
+    listed = ", ".join(f"{c['name']} {c['type']}{' or null' if c.get('nullable') else ''}" for c in definition["columns"])
+    say(f"registered {name} ({listed})")
+    return definition
+
+
+def _post(client: Client, relation: str, files: list[File], schema: pa.Schema) -> int:
+    rejected: list[Rejected] = []
+    applied = ignored = bad = version = 0
+    shown = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TextColumn("{task.fields[rows]:,} rows"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    if sys.stderr.isatty():
+        shown.start()
+    try:
+        for file in files:
+            task = shown.add_task(file.path.name, total=file.size, rows=0)
+            before = applied
+            for body in file.bodies(schema):
+                receipt = client.post_rows(relation, body.media_type, body.content)
+                applied += receipt["applied"]
+                ignored += receipt["ignored"]
+                bad += receipt["skipped_count"]
+                version = receipt["version"]
+                room = receipt["skipped"][: max(0, SHOWN - len(rejected))]
+                for error, place in zip(room, body.places([error["index"] for error in room]), strict=True):
+                    rejected.append(Rejected(str(file.path), place, error["column"], error["reason"]))
+                shown.update(task, completed=body.done, rows=applied - before)
+    finally:
+        shown.stop()
+    passed_over = f", {ignored:,} passed over" if ignored else ""
+    print(f"{relation}: {applied:,} row{'s' if applied != 1 else ''} loaded{passed_over}, version {version}")
+    if bad:
+        _show(rejected, bad)
+        raise Failure(f"{bad:,} rows were rejected, the others are in: mend those and load the file again")
+    return 0
+
+
+def _show(rejected: list[Rejected], bad: int) -> None:
+    columns = Columns(["file", "line", "column", "reason"])
+    rows = [{"file": r.file, "line": r.place, "column": r.column, "reason": r.reason} for r in rejected]
+    columns.fit(rows)
+    more = [f"… and {bad - len(rows):,} more"] if bad > len(rows) else []
+    print("\n".join([*columns.head(), *map(columns.line, rows), *more]), file=sys.stderr)

@@ -1,0 +1,92 @@
+"""What the commands share: how they fail, what they say, and how rows look to a person."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NoReturn, TextIO
+
+from service.client import Client, Refused
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+WIDEST = 48  # characters of one cell; longer text is cut with an ellipsis
+GREEN, RED, BOLD, PLAIN = "\x1b[32m", "\x1b[31m", "\x1b[1m", "\x1b[0m"
+
+
+class Failure(Exception):
+    """Ends the command: one line for standard error, and the exit status (1 a failure, 2 wrong use)."""
+
+    def __init__(self, message: str, status: int = 1) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that says what is wrong in one line."""
+
+    def __init__(self, command: str, description: str, **options: Any) -> None:
+        super().__init__(prog=f"livejoin {command}", description=description, allow_abbrev=False, **options)
+
+    def error(self, message: str) -> NoReturn:
+        raise Failure(f"{message} (see `{self.prog} --help`)", 2)
+
+
+def add_url(parser: argparse.ArgumentParser) -> None:
+    """`--url`, else LIVEJOIN_URL, else the service on this machine."""
+    parser.add_argument(
+        "--url", default=os.environ.get("LIVEJOIN_URL") or DEFAULT_URL, help=f"address of the service (LIVEJOIN_URL; {DEFAULT_URL})"
+    )
+
+
+def connect(args: argparse.Namespace) -> Client:
+    def waiting(refused: Refused) -> None:
+        say(f"waiting: {refused.detail or refused.title}")
+
+    return Client(args.url, waiting=waiting)
+
+
+def say(text: str) -> None:
+    """A word to the person, aside from the output."""
+    print(f"livejoin: {text}", file=sys.stderr, flush=True)
+
+
+def colours(stream: TextIO) -> bool:
+    return stream.isatty() and "NO_COLOR" not in os.environ
+
+
+class Columns:
+    """Rows in aligned columns, printed as they come: widths grow with what they meet, and never wait for the end."""
+
+    def __init__(self, names: Sequence[str], *, margin: str = "") -> None:
+        self.names = list(names)
+        self._widths = [len(name) for name in self.names]
+        self._margin = margin
+
+    def head(self) -> list[str]:
+        """The header and the line under it."""
+        return [self._line(self.names, self._margin), self._margin + "  ".join("─" * width for width in self._widths)]
+
+    def fit(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Makes the columns wide enough for these rows."""
+        for row in rows:
+            for place, name in enumerate(self.names):
+                self._widths[place] = max(self._widths[place], len(cell(row.get(name))))
+
+    def line(self, row: Mapping[str, Any], margin: str | None = None) -> str:
+        self.fit([row])
+        return self._line([cell(row.get(name)) for name in self.names], self._margin if margin is None else margin)
+
+    def _line(self, texts: Sequence[str], margin: str) -> str:
+        return (margin + "  ".join(text.ljust(width) for text, width in zip(texts, self._widths, strict=True))).rstrip()
+
+
+def cell(value: Any) -> str:
+    """A value as one short line of text; null is a dot."""
+    if value is None:
+        return "·"
+    if value is True or value is False:
+        return str(value).lower()
+    text = "".join(c if c.isprintable() else " " for c in str(value))
+    return text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
