@@ -92,6 +92,7 @@ def _sha256(path: Path) -> str:
 
 def _fetch(missing: Sequence[Jar], folder: Path) -> None:
     """Fetches, checks, and only then moves each file to its place: the cache never holds half a file."""
+    java = find_java()
     print(f"livejoin: fetching {len(missing)} Java archives into {folder}", file=sys.stderr, flush=True)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="fetch-", dir=folder) as temporary:
@@ -99,7 +100,7 @@ def _fetch(missing: Sequence[Jar], folder: Path) -> None:
         if shutil.which("mvn"):
             _fetch_by_maven(missing, work)
         else:
-            _fetch_by_ivy(missing, work)
+            _fetch_by_ivy(missing, work, java)
         for jar in missing:
             got = work / "jars" / jar.file
             if not got.is_file():
@@ -114,7 +115,7 @@ def _fetch_by_maven(missing: Sequence[Jar], work: Path) -> None:
     _run(["mvn", "-B", "-q", f"{_PLUGIN}:copy-dependencies", f"-DoutputDirectory={work / 'jars'}"], work)
 
 
-def _fetch_by_ivy(missing: Sequence[Jar], work: Path) -> None:
+def _fetch_by_ivy(missing: Sequence[Jar], work: Path, java: Path) -> None:
     import pyspark
 
     ivy = next(Path(pyspark.__file__).parent.joinpath("jars").glob("ivy-*.jar"))
@@ -130,7 +131,7 @@ def _fetch_by_ivy(missing: Sequence[Jar], work: Path) -> None:
         f'<ivysettings><settings defaultResolver="found"/><caches defaultCacheDir={quoteattr(str(work / "ivy"))}/>'
         '<resolvers><chain name="found"><ibiblio name="central" m2compatible="true" usepoms="true"/></chain></resolvers></ivysettings>'
     )
-    command = [str(find_java()), "-jar", str(ivy), "-settings", "settings.xml", "-ivy", "ivy.xml", "-types", "jar", "bundle"]
+    command = [str(java), "-jar", str(ivy), "-settings", "settings.xml", "-ivy", "ivy.xml", "-types", "jar", "bundle"]
     _run([*command, "-retrieve", "jars/[artifact]-[revision].[ext]", "-error"], work)
 
 

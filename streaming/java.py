@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from streaming.errors import StreamError
@@ -47,3 +48,10 @@ def _major_version(java: Path) -> int:
         return 0
     found = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
     return int(found[1]) if found else 0
+
+
+if __name__ == "__main__":
+    try:
+        find_java()
+    except NoJava as error:
+        sys.exit(f"livejoin: {error}")

@@ -1,0 +1,70 @@
+# livejoin. From nothing but Python 3.11, make, Java 17 and a network of packages:
+#   make demo     a live view over real data          make test     everything that CI checks
+#   make kafka    one Kafka broker in the foreground (KAFKA_PORT, KAFKA_DATA)
+#   make setup    what both need; quick when nothing changed
+#   make lint     make bench     make soak     make lock
+
+PYTHON ?= python3
+BIN := .venv/bin
+DONE := .venv/.done
+
+define WARM
+import importlib, pkgutil, structures
+for module in pkgutil.iter_modules(structures.__path__, "structures."): importlib.import_module(module.name)
+from structures.kernel import warm
+warm(lambda done, total: print(f"\rcompiling kernels: {done} of {total}", end="" if done < total else "\n", flush=True))
+endef
+export WARM
+
+.PHONY: setup python java lint test demo kafka bench soak lock
+.DELETE_ON_ERROR:
+
+setup: $(DONE)/project $(DONE)/jars $(DONE)/kernels
+
+python:
+	@command -v $(PYTHON) >/dev/null || { echo "livejoin needs Python 3.11 or newer: no $(PYTHON) in PATH (make PYTHON=/path/to/python3 …)" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("livejoin needs Python 3.11 or newer: $(PYTHON) is %d.%d (make PYTHON=/path/to/python3 …)" % v[:2])'
+
+$(DONE)/packages: requirements.lock | python
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --require-hashes --no-deps -r requirements.lock
+	@mkdir -p $(DONE) && touch $@
+
+$(DONE)/project: $(DONE)/packages pyproject.toml
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# Only the Kafka parts need Java: without it the set-up warns and goes on.
+$(DONE)/jars: $(DONE)/project streaming/jars.lock
+	@if $(BIN)/python -m streaming.jars; then touch $@; else echo "livejoin: going on without Kafka and Spark; all else works" >&2; fi
+
+$(DONE)/kernels: $(DONE)/packages $(wildcard structures/*.py)
+	@$(BIN)/python -c "$$WARM"
+	@touch $@
+
+java: $(DONE)/project
+	@$(BIN)/python -m streaming.java
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: setup java lint
+	$(BIN)/pytest $(ARGS)
+
+demo: setup
+	@$(BIN)/livejoin demo $(ARGS)
+
+kafka: setup java
+	@$(BIN)/python -m streaming.kafka_broker
+
+bench: setup
+	@$(BIN)/livejoin bench $(ARGS)
+
+soak: setup java
+	$(BIN)/pytest -m soak $(ARGS)
+
+# The newest versions that pyproject.toml allows. It names no registry.
+lock: $(DONE)/packages
+	$(BIN)/uv pip compile --upgrade --universal --generate-hashes --no-header --python-version 3.11 --extra dev pyproject.toml -o requirements.lock
