@@ -1,0 +1,42 @@
+"""Endpoints as int64 that keep their order, and the exact way back.
+
+Every structure sees closed intervals of int64. Integers, microseconds and days are taken as they are. A float is
+its bits, turned from sign and magnitude into two's complement: negative x becomes -(bits of |x|). So -0.0 and 0.0
+are both 0, neighbouring floats are neighbouring integers, and -inf and inf lie within the extremes.
+
+An open start is the next value (`shift` 1), an open end the one before (`shift` -1). The two extremes of int64
+stand for "since ever" and "until further notice"; no value may reach them (`service.wire` judges that).
+
+All functions cost O(n).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+NEG_INF = -(2**63)
+POS_INF = 2**63 - 1
+
+_SIGN = np.int64(-(2**63))
+
+
+def encode_ints(values: np.ndarray, open_shift: int) -> np.ndarray:
+    """int64[n] of integers (any signed integer type) to encoded endpoints."""
+    return np.add(values, open_shift, dtype=np.int64)
+
+
+def decode_ints(encoded: np.ndarray, open_shift: int) -> np.ndarray:
+    """int64[n]: what `encode_ints` was given."""
+    return np.subtract(encoded, open_shift, dtype=np.int64)
+
+
+def encode_floats(values: np.ndarray, open_shift: int) -> np.ndarray:
+    """int64[n] of float64[n] (no NaN)."""
+    bits = np.ascontiguousarray(values, np.float64).view(np.int64)
+    return np.where(bits < 0, _SIGN - bits, bits) + open_shift
+
+
+def decode_floats(encoded: np.ndarray, open_shift: int) -> np.ndarray:
+    """float64[n]: what `encode_floats` was given, with 0.0 for -0.0."""
+    order = np.subtract(encoded, open_shift, dtype=np.int64)
+    return np.where(order < 0, _SIGN - order, order).view(np.float64)
