@@ -1,0 +1,119 @@
+"""What the handlers share: the settings, the engine once it is ready, threads, and the way back from the writer.
+
+Everything here lives in the event loop, but for `Mailbox.deliver` and what the starting thread sets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from service.errors import Problem
+from service.settings import Settings
+
+if TYPE_CHECKING:
+    from service.engine import Engine, Receipt
+
+T = TypeVar("T")
+Answer = asyncio.Future["Receipt"]
+
+# Readers and followers each hold a thread only while they compute or wait for a chunk.
+READERS = 32
+FOLLOWERS = 512
+
+
+class Mailbox:
+    """Takes results from the writer's thread to the event loop, and wakes the loop once for many of them.
+
+    Cost: one wake-up (a byte through a pipe) per group instead of one per batch.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: deque[tuple[Answer, Receipt | Problem]] = deque()
+        self._armed = False
+
+    def deliver(self, answer: Answer, result: Receipt | Problem) -> None:
+        """Resolve `answer`; from any thread."""
+        self._waiting.append((answer, result))
+        if not self._armed:  # Appended before looking: a drain that has begun either sees the item or has disarmed already.
+            self._armed = True
+            self._loop.call_soon_threadsafe(self._drain)
+
+    def _drain(self) -> None:
+        self._armed = False
+        while self._waiting:
+            answer, result = self._waiting.popleft()
+            if answer.done():  # the client has gone
+                continue
+            if isinstance(result, Problem):
+                answer.set_exception(result)
+            else:
+                answer.set_result(result)
+
+
+class Context:
+    """One running service, as the handlers see it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.started = time.monotonic()
+        self.stage = "starting"
+        self.progress = 0.0
+        self.ready_after: float | None = None  # seconds from start to ready
+        self.closing = False
+        self._engine: Engine | None = None
+        self._streams: set[asyncio.Task[None]] = set()
+        self.workers = ThreadPoolExecutor(4, thread_name_prefix="worker")
+        self.readers = ThreadPoolExecutor(READERS, thread_name_prefix="reader")
+        self.followers = ThreadPoolExecutor(FOLLOWERS, thread_name_prefix="follower")
+        self.loop: asyncio.AbstractEventLoop
+        self.mailbox: Mailbox
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Called once, in the loop, before the first request."""
+        self.loop = loop
+        self.mailbox = Mailbox(loop)
+
+    def report(self, stage: str, progress: float) -> None:
+        """How far the start has come: `stage` in a word, `progress` from 0 to 1 of that stage; from any thread."""
+        self.stage, self.progress = stage, progress
+
+    def open(self, engine: Engine) -> None:
+        """The engine is ready: let requests through; from any thread."""
+        self._engine = engine
+        self.ready_after = time.monotonic() - self.started
+        self.report("ready", 1.0)
+
+    @property
+    def ready(self) -> bool:
+        return self._engine is not None
+
+    @property
+    def engine(self) -> Engine:
+        """The engine; Problem `recovering` while there is none yet."""
+        if self._engine is None:
+            raise Problem("recovering", f"the service is starting: {self.stage}", stage=self.stage, progress=round(self.progress, 4))
+        return self._engine
+
+    async def work(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Run something that takes milliseconds or waits in a worker thread."""
+        return await self.loop.run_in_executor(self.workers, function, *arguments)
+
+    def track(self) -> asyncio.Task[None]:
+        """Count the current task among the open streams, which a shutdown breaks off."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._streams.add(task)
+        task.add_done_callback(self._streams.discard)
+        return task
+
+    def break_streams(self) -> None:
+        """The shutdown has begun: end every open stream as one that cannot be finished."""
+        self.closing = True
+        for task in list(self._streams):
+            task.cancel()

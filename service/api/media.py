@@ -1,0 +1,103 @@
+"""Media types: what a client accepts, and what it says that it sends (RFC 9110, sections 8.3 and 12.5.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from service.errors import Problem
+
+JSON = "application/json"
+JSONL = "application/jsonl"
+NDJSON = "application/x-ndjson"
+CSV = "text/csv"
+ARROW = "application/vnd.apache.arrow.stream"
+PARQUET = "application/vnd.apache.parquet"
+DEBEZIUM = "application/vnd.debezium+jsonl"
+SSE = "text/event-stream"
+PROBLEM = "application/problem+json"
+HTML = "text/html"
+TEXT = "text/plain"
+
+Headers = Iterable[tuple[bytes, bytes]]
+
+
+def header(headers: Headers, name: bytes) -> str | None:
+    """A request header by its lower-case name; several are joined by commas, as RFC 9110 has it."""
+    values = [value.decode("latin-1") for key, value in headers if key == name]
+    return ", ".join(values) if values else None
+
+
+@lru_cache(256)
+def _ranges(accept: str) -> tuple[tuple[str, str, float], ...]:
+    """The media ranges of an Accept header: (type, subtype, q). Parts that cannot be read are passed over."""
+    ranges = []
+    for part in accept.split(","):
+        media, *parameters = (piece.strip() for piece in part.split(";"))
+        kind, slash, subtype = media.lower().partition("/")
+        if not (slash and kind and subtype) or (kind == "*" and subtype != "*"):
+            continue
+        quality = 1.0
+        for parameter in parameters:
+            name, _, value = parameter.partition("=")
+            if name.strip().lower() == "q":
+                try:
+                    quality = float(value)
+                except ValueError:
+                    quality = -1.0
+        if 0.0 <= quality <= 1.0:
+            ranges.append((kind, subtype, quality))
+    return tuple(ranges)
+
+
+def _quality(media: str, ranges: Sequence[tuple[str, str, float]]) -> float:
+    """The q of the most specific range that covers this media type; 0 if none does."""
+    kind, _, subtype = media.partition("/")
+    best, found = -1, 0.0
+    for range_kind, range_subtype, quality in ranges:
+        if range_kind not in ("*", kind) or range_subtype not in ("*", subtype):
+            continue
+        specificity = (range_kind != "*") + (range_subtype != "*")
+        if specificity > best or (specificity == best and quality > found):
+            best, found = specificity, quality
+    return found
+
+
+def negotiate(accept: str | None, offered: Sequence[str]) -> str:
+    """The offered media type that the client likes best; the earlier one of equals. Problem `not-acceptable` with the list."""
+    if accept is None or not accept.strip():
+        return offered[0]
+    ranges = _ranges(accept)
+    best = max(offered, key=lambda media: _quality(media, ranges))  # max takes the first of equals
+    if _quality(best, ranges) <= 0.0:
+        raise Problem("not-acceptable", f"none of {', '.join(offered)} is accepted by {accept!r}", available=list(offered))
+    return best
+
+
+def content_type(headers: Headers, supported: Sequence[str]) -> str:
+    """The body's media type, one of `supported`. Problem `unsupported-media-type` with the list."""
+    given = encoding = None
+    for name, value in headers:
+        if name == b"content-type":
+            given = value
+        elif name == b"content-encoding":
+            encoding = value
+    if encoding is not None and encoding.strip().lower() != b"identity":
+        raise _unsupported(f"Content-Encoding {encoding.decode('latin-1')!r} is not read here; send the body as it is", supported)
+    if given is None:
+        raise _unsupported("the request has no Content-Type", supported)
+    media = given.decode("latin-1")
+    if media in supported:
+        return media
+    kind, *parameters = (piece.strip().lower() for piece in media.split(";"))
+    if kind not in supported:
+        raise _unsupported(f"Content-Type {kind!r} is not read here", supported)
+    for parameter in parameters:
+        name_, _, value_ = parameter.partition("=")
+        if name_.strip() == "charset" and value_.strip().strip('"') not in ("utf-8", "utf8", "us-ascii"):
+            raise _unsupported(f"text is read as UTF-8, not as {value_.strip()!r}", supported)
+    return kind
+
+
+def _unsupported(detail: str, supported: Sequence[str]) -> Problem:
+    return Problem("unsupported-media-type", detail, supported=list(supported))

@@ -1,0 +1,116 @@
+"""Query parameters, judged strictly: what is not known here is refused by name, never passed over."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
+
+from service.errors import Problem
+
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+TEXT_LIMIT = 200
+
+
+class Parameter(NamedTuple):
+    """One query parameter: how its text is read, and what the OpenAPI document says of it."""
+
+    name: str  # with a trailing ".*": every name that begins so
+    read: Callable[[str], Any]  # raises ValueError with what it must be
+    schema: Mapping[str, Any]
+    description: str
+    example: Any = None
+
+
+def bad(name: str, reason: str) -> Problem:
+    return Problem("bad-parameter", f"{name}: {reason}", parameter=name)
+
+
+def pairs_of(query: bytes) -> list[tuple[str, str]]:
+    """The decoded pairs of a query string, in order. Problem `bad-parameter` if it is not UTF-8."""
+    try:
+        return parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict")
+    except (UnicodeDecodeError, ValueError):
+        raise Problem("bad-parameter", "the query string is not percent-encoded UTF-8") from None
+
+
+def read(query: bytes, known: Sequence[Parameter]) -> dict[str, Any]:
+    """The values of a query string by name; what is absent is not in it.
+
+    Problem `bad-parameter`, naming the first parameter that is unknown, given twice, or out of its range.
+    """
+    values: dict[str, Any] = {}
+    if not query:
+        return values
+    for name, text in pairs_of(query):
+        parameter = _find(name, known)
+        if parameter is None:
+            names = ", ".join(p.name for p in known) or "none"
+            raise bad(name, f"there is no such parameter here (known: {names})")
+        if name in values:
+            raise bad(name, "is given twice")
+        try:
+            values[name] = parameter.read(text)
+        except ValueError as error:
+            raise bad(name, f"{error}, not {text[:TEXT_LIMIT]!r}") from None
+    return values
+
+
+def _find(name: str, known: Sequence[Parameter]) -> Parameter | None:
+    for parameter in known:
+        if parameter.name == name or (parameter.name.endswith(".*") and name.startswith(parameter.name[:-1])):
+            return parameter
+    return None
+
+
+def integer(low: int, high: int = INT64_MAX) -> Callable[[str], int]:
+    """A whole number in plain decimal digits, between low and high."""
+
+    def read_integer(text: str) -> int:
+        digits = text[1:] if text[:1] == "-" else text
+        if not (digits.isascii() and digits.isdigit()):
+            raise ValueError("must be a whole number")
+        value = int(text) if len(digits) < 30 else INT64_MAX + 1
+        if not low <= value <= high:
+            raise ValueError(f"must be at least {low}" if value < low else f"must be at most {high}")
+        return value
+
+    return read_integer
+
+
+def seconds(text: str) -> float:
+    """A finite number of seconds from 0 on."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError("must be a number of seconds") from None
+    if not math.isfinite(value) or value < 0:
+        raise ValueError("must be a number of seconds from 0 on")
+    return value
+
+
+def boolean(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError("must be true or false")
+    return text == "true"
+
+
+def short_text(text: str) -> str:
+    if len(text) > TEXT_LIMIT:
+        raise ValueError(f"must be at most {TEXT_LIMIT} characters")
+    return text
+
+
+def one_of(*choices: str) -> Callable[[str], str]:
+    def read_choice(text: str) -> str:
+        if text not in choices:
+            raise ValueError(f"must be {' or '.join(choices)}")
+        return text
+
+    return read_choice
+
+
+def plain(text: str) -> str:
+    """Text that somebody else judges."""
+    return text

@@ -1,0 +1,121 @@
+"""Every error becomes `application/problem+json`; every type of problem has a page."""
+
+from __future__ import annotations
+
+import html
+import logging
+import uuid
+from typing import Any
+
+import orjson
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+
+from service.api import media
+from service.api.openapi import Endpoint, answer, failures, operation, path_parameter
+from service.errors import CATALOGUE, Problem
+from service.wire.errors import BadDefinition, BadParameter, MalformedBody, UnknownRelation, WireError
+
+log = logging.getLogger("livejoin")
+
+
+def problem_of(error: WireError) -> Problem:
+    """The problem that an error of the wire is."""
+    match error:
+        case BadDefinition():
+            return Problem("bad-definition", error.detail)
+        case MalformedBody():
+            line = {} if error.line is None else {"line": error.line}
+            return Problem("malformed-body", error.detail, **line)
+        case UnknownRelation():
+            return Problem("unknown-relation", f"there is no relation {error.name!r}", relation=error.name)
+        case BadParameter():
+            return Problem("bad-parameter", error.detail)
+        case _:
+            raise error
+
+
+def of_exception(error: Exception) -> Problem:
+    """The problem that any exception of a handler is; one that nobody foresaw is logged under the request id that is told."""
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, WireError):
+        return problem_of(error)
+    if isinstance(error, HTTPException):
+        return _of_framework(error)
+    request_id = uuid.uuid4().hex
+    log.error("request %s failed", request_id, exc_info=error)
+    return Problem("internal", f"request {request_id}", request_id=request_id)
+
+
+def _of_framework(error: HTTPException) -> Problem:
+    if error.status_code == 405:
+        problem = Problem("method-not-allowed", "this path does not take this method")
+        problem.headers.update(error.headers or {})
+        return problem
+    return Problem("not-found", "there is nothing at this path; all paths are in /docs")
+
+
+def render(problem: Problem) -> Response:
+    return Response(orjson.dumps(problem.to_json()), problem.status, problem.headers, media.PROBLEM)
+
+
+async def handle(request: Request, error: Exception) -> Response:
+    """Exception handler of the framework: nothing of its own leaks through."""
+    problem = of_exception(error)
+    if problem.type == "method-not-allowed":
+        allowed = _methods(request)
+        problem.headers["Allow"] = ", ".join(allowed)
+        problem.detail = f"{request.url.path} takes {', '.join(allowed)}, not {request.method}"
+    elif problem.type == "not-found" and isinstance(error, HTTPException):
+        problem.detail = f"there is nothing at {request.url.path}; all paths are in /docs"
+    return render(problem)
+
+
+def _methods(request: Request) -> list[str]:
+    """All methods of all routes of this path (the framework knows those of the first only)."""
+    methods: set[str] = set()
+    for route in request.app.routes:
+        if route.path_regex.match(request.url.path):
+            methods |= route.methods
+    return sorted(methods)
+
+
+async def get_problem(request: Request) -> Response:
+    name = request.path_params["type"]
+    kind = CATALOGUE.get(name)
+    if kind is None:
+        raise Problem("not-found", f"there is no problem type {name!r}", available=sorted(CATALOGUE))
+    chosen = media.negotiate(request.headers.get("accept"), (media.TEXT, media.HTML))
+    if chosen == media.TEXT:
+        text = f"{kind.type} ({kind.status}): {kind.title}\n\nWhat it means\n{kind.meaning}\n\nWhat to do\n{kind.remedy}\n"
+        return PlainTextResponse(text, headers={"Vary": "Accept"})
+    title, meaning, remedy = (html.escape(text) for text in (kind.title, kind.meaning, kind.remedy))
+    page = (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{kind.type}</title>'
+        f"<body><h1>{title}</h1><p><code>{kind.type}</code>, status {kind.status}</p>"
+        f"<h2>What it means</h2><p>{meaning}</p><h2>What to do</h2><p>{remedy}</p></body></html>"
+    )
+    return HTMLResponse(page, headers={"Vary": "Accept"})
+
+
+_PAGE: dict[str, Any] = {
+    media.TEXT: {"schema": {"type": "string"}, "example": "too-busy (429): Too many batches are waiting\n\nWhat it means\n…"},
+    media.HTML: {"schema": {"type": "string"}, "example": "<!doctype html><html lang=\"en\">…</html>"},
+}
+
+ENDPOINTS = [
+    Endpoint(
+        "GET",
+        "/problems/{type}",
+        get_problem,
+        operation(
+            "problem",
+            "What a type of problem means and what to do",
+            tag="operations",
+            parameters=[path_parameter("type", "the last part of a problem's `type`", "too-busy")],
+            responses={**answer(200, "the page", content=_PAGE), **failures("bad-parameter", "not-found", "not-acceptable")},
+        ),
+    )
+]
