@@ -58,7 +58,7 @@ def jars(group: str) -> list[Path]:
     Raises StreamError when they cannot be fetched or are not the locked ones. About 0.1 s when they are there.
     """
     folder = cache_folder()
-    wanted = [jar for jar in read_lock()[group]]
+    wanted = read_lock()[group]
     missing = [jar for jar in wanted if not _is_whole(folder / jar.file, jar)]
     if missing:
         _fetch(missing, folder)
@@ -140,7 +140,8 @@ def _write_pom(wanted: Sequence[Jar], work: Path, transitive: bool) -> None:
     dependencies = ""
     for jar in wanted:
         group, artifact, version = jar.coordinates.split(":")
-        dependencies += f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>{exclusions}</dependency>"
+        coordinates = f"<groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
+        dependencies += f"<dependency>{coordinates}{exclusions}</dependency>"
     (work / "pom.xml").write_text(
         "<project><modelVersion>4.0.0</modelVersion><groupId>livejoin</groupId><artifactId>jars</artifactId><version>1</version>"
         f"<dependencies>{dependencies}</dependencies></project>"

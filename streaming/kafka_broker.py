@@ -110,7 +110,8 @@ class Broker:
             if not (self.data / "logs" / "meta.properties").exists():
                 # An id that begins with "-" would be read as an option.
                 node_id = "k" + base64.urlsafe_b64encode(secrets.token_bytes(16)).decode()[1:22]
-                children.start([*command, "kafka.tools.StorageTool", "format", "-t", node_id, "-c", "server.properties"], self.data, output).wait()
+                format_it = [*command, "kafka.tools.StorageTool", "format", "-t", node_id, "-c", "server.properties"]
+                children.start(format_it, self.data, output).wait()
             self.process = children.start([*command, "kafka.Kafka", "server.properties"], self.data, output)
         self._wait_until_ready(log)
 

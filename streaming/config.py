@@ -1,0 +1,189 @@
+"""The file of `livejoin stream`, read and checked whole before anything is started.
+
+A checkpoint folder that is not absolute is taken from the current directory.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator, model_validator
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from service.wire.schema import NAME
+
+TopicName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]{1,249}$")]
+Name = Annotated[str, StringConstraints(pattern=f"^{NAME.pattern}$")]
+_UNITS = r"(millisecond|second|minute|hour|day)s?"
+# What exactly-once rests on; both clients get these from us.
+_OURS = {
+    "bootstrap.servers", "enable.auto.commit", "enable.auto.offset.store", "auto.offset.reset", "isolation.level", "group.id",
+    "key.deserializer", "value.deserializer", "key.serializer", "value.serializer", "interceptor.classes", "enable.idempotence", "acks",
+    "transactional.id",
+}  # fmt: skip
+
+
+class BadConfig(Exception):
+    """A mistake in the file: one sentence that names the key."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Service(_Section):
+    """Where the service listens, without a slash at the end."""
+
+    url: str
+
+    @field_validator("url")
+    @classmethod
+    def _is_address(cls, url: str) -> str:
+        if not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", url):
+            raise _mistake('is not an address such as "http://127.0.0.1:8080"')
+        return url.rstrip("/")
+
+
+class Kafka(_Section):
+    """The brokers and the keys for the clients: `java` for Spark's, `librdkafka` for confluent-kafka's."""
+
+    brokers: str = Field(min_length=1)
+    java: dict[str, str]
+    librdkafka: dict[str, str]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spread(cls, data: Any) -> Any:
+        """Keys of [kafka] itself go to both clients; those of a client's own table win there."""
+        if not isinstance(data, dict):
+            return data
+        common = {key: value for key, value in data.items() if key not in ("brokers", "java", "librdkafka")}
+        spread = {key: data[key] for key in ("brokers",) if key in data}
+        for client in ("java", "librdkafka"):
+            own = data.get(client, {})
+            if not isinstance(own, dict):
+                raise _mistake(f"{client} is not a table")
+            spread[client] = {key: _client_value(key, value) for key, value in {**common, **own}.items()}
+        return spread
+
+
+def _client_value(key: str, value: Any) -> str:
+    """A client's setting as text, as both clients take it."""
+    if key in _OURS:
+        other = ': write "brokers"' if key == "bootstrap.servers" else ""
+        raise _mistake(f'"{key}" is set by livejoin itself and cannot be changed{other}')
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        raise _mistake(f'"{key}" is a table: a key with dots needs quotes, as in "security.protocol" = "SSL"')
+    if not isinstance(value, str | int | float):
+        raise _mistake(f'"{key}" is neither text nor a number')
+    return str(value)
+
+
+class Stream(_Section):
+    """How the topics are read."""
+
+    name: str = Field(min_length=1, max_length=200)
+    checkpoint: str = Field(min_length=1)
+    trigger: str = "1 second"
+    start: Literal["earliest", "latest"] = "earliest"
+    max_offsets: int = Field(100_000, ge=1)
+    dead_letters: TopicName | None = None
+    max_dead_letters: int = Field(1000, ge=0)
+    reset: bool = False
+
+    @field_validator("trigger")
+    @classmethod
+    def _is_trigger(cls, trigger: str) -> str:
+        if trigger != "available-now" and not re.fullmatch(rf"\d+ {_UNITS}", trigger):
+            raise _mistake('is neither "available-now" nor a time such as "1 second" or "200 milliseconds"')
+        return trigger
+
+
+class Topic(_Section):
+    """A topic and the relation that it feeds."""
+
+    name: TopicName
+    relation: Name
+    format: Literal["debezium", "json"]
+
+
+class Out(_Section):
+    """A view whose changes go to a topic."""
+
+    view: Name
+    topic: TopicName
+    snapshot: bool = True
+    tombstones: bool = False
+
+
+class Config(_Section):
+    """The whole file. Of `topics` and `outs` at least one is not empty; with topics there is a `stream`."""
+
+    service: Service
+    kafka: Kafka
+    stream: Stream | None = None
+    topics: tuple[Topic, ...] = Field((), alias="topic")
+    outs: tuple[Out, ...] = Field((), alias="out")
+
+    @field_validator("topics", "outs", mode="before")
+    @classmethod
+    def _as_tuple(cls, tables: Any) -> Any:
+        if isinstance(tables, dict):
+            raise _mistake("is one table: write its head in double brackets, as in [[topic]]")
+        return tuple(tables) if isinstance(tables, list) else tables
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Config:
+        if not self.topics and not self.outs:
+            raise _mistake("topic: there is no [[topic]] and no [[out]], so nothing to do")
+        if self.topics and self.stream is None:
+            raise _mistake("stream: a file with a [[topic]] needs [stream] with name and checkpoint")
+        names = [topic.name for topic in self.topics]
+        if twice := _first_twice(names):
+            raise _mistake(f'topic.name: "{twice}" is there twice; a topic feeds one relation')
+        if twice := _first_twice([out.topic for out in self.outs]):
+            raise _mistake(f'out.topic: "{twice}" is there twice; a topic takes the changes of one view')
+        if self.stream and self.stream.dead_letters in names:
+            raise _mistake(f'stream.dead_letters: "{self.stream.dead_letters}" is a [[topic]] that is read')
+        return self
+
+
+def _mistake(sentence: str) -> PydanticCustomError:
+    return PydanticCustomError("mistake", "{sentence}", {"sentence": sentence})
+
+
+def _first_twice(names: list[str]) -> str | None:
+    return next((name for place, name in enumerate(names) if name in names[:place]), None)
+
+
+def read_config(path: Path) -> Config:
+    """The checked file; raises BadConfig."""
+    try:
+        data = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise BadConfig(f"{path} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadConfig(f"{path} is not TOML: {error}") from error
+    try:
+        return Config.model_validate(data)
+    except ValidationError as error:
+        raise BadConfig(f"{path}: {'; '.join(map(_sentence, error.errors()))}") from error
+
+
+def _sentence(error: ErrorDetails) -> str:
+    """A mistake as `key: what is wrong`, the key as it stands in the file: `stream.trigger`, `topic[2].format` (counted from 1)."""
+    key = ""
+    for part in error["loc"]:
+        key += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if key else part
+    words = {
+        "missing": "is missing",
+        "extra_forbidden": "is not a key of this file",
+        "string_pattern_mismatch": f"{error['input']!r} is not a name that is allowed here",
+    }
+    sentence = words.get(error["type"], error["msg"])
+    return f"{key}: {sentence}" if key else sentence
