@@ -55,10 +55,12 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(argv: list[str]) -> int:
-    name = argv[0] if argv else "--help"
-    if name in ("-h", "--help", "help"):
+    if not argv:
+        raise Failure("which command? `livejoin --help` lists them", 2)
+    name = argv[0]
+    if name in ("-h", "--help"):
         print(_overview())
-        return 0 if argv else 2
+        return 0
     if name == "--version":
         print(f"livejoin {_version()}")
         return 0

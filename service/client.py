@@ -44,9 +44,8 @@ class Refused(ClientError):
         self.detail = str(problem.get("detail", ""))
         self.problem: dict[str, Any] = problem
         self.retry_after = _seconds(response.headers.get("Retry-After"))
-        super().__init__(
-            f"{self.type}: {self.detail}" if self.type else f"{self.title} to {response.request.method} {response.request.url}"
-        )
+        asked = f"{response.request.method} {response.request.url}"
+        super().__init__(f"{self.type}: {self.detail}" if self.type else f"{self.title} to {asked}")
 
     @property
     def temporary(self) -> bool:
@@ -110,8 +109,10 @@ class Client:
     def explain(self, definition: Mapping[str, Any]) -> dict[str, Any]:
         return self._json(self._call("POST", "/v1/explain", json=definition))
 
-    def count(self, view: str) -> int:
-        return int(self._json(self._call("GET", f"/v1/views/{quote(view, safe='')}/count"))["count"])
+    def count(self, view: str) -> tuple[int, int]:
+        """(version, rows)."""
+        answer = self._json(self._call("GET", f"/v1/views/{quote(view, safe='')}/count"))
+        return int(answer["version"]), int(answer["count"])
 
     @contextmanager
     def rows(self, view: str, params: Mapping[str, str]) -> Iterator[httpx.Response]:
@@ -236,9 +237,8 @@ def _reaching(url: str) -> Iterator[None]:
     try:
         yield
     except httpx.ConnectError as error:
-        raise Unreachable(
-            f"no service answers at {url}: start one with `livejoin serve --data DIR`, or name its address with --url"
-        ) from error
+        remedy = "start one with `livejoin serve --data DIR`, or name its address with --url"
+        raise Unreachable(f"no service answers at {url}: {remedy}") from error
     except httpx.TimeoutException as error:
         raise Unreachable(f"the service at {url} has gone silent: see whether it still runs, and try again") from error
     except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:

@@ -78,7 +78,7 @@ def _definition(client: Client, name: str, files: list[File], key: list[str], in
         return known
     if not key:
         raise Failure(f"{name} is a new relation: say which columns are its key, for example --key id", 2)
-    definition = {"columns": infer(files), "key": key, "intervals": intervals}
+    definition: dict[str, Any] = {"columns": infer(files), "key": key, "intervals": intervals}
     client.put_relation(name, definition)
     listed = ", ".join(f"{c['name']} {c['type']}{' or null' if c.get('nullable') else ''}" for c in definition["columns"])
     say(f"registered {name} ({listed})")

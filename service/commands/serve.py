@@ -1,0 +1,22 @@
+"""`livejoin serve`: the service, until it is told to stop."""
+
+from __future__ import annotations
+
+from service.commands.terminal import Failure, Parser
+from service.settings import BadSetting, Settings, variable
+
+
+def main(arguments: list[str]) -> int:
+    parser = Parser("serve", "Run the service until Ctrl-C or SIGTERM. Each option can also be given as the variable behind it.")
+    for name, field in Settings.model_fields.items():
+        default = f", {field.default}" if name not in ("max_body", "pin_bytes") else f", {field.default >> 20}MiB"
+        parser.add_argument(f"--{name.replace('_', '-')}", dest=name, help=f"{field.description} ({variable(name)}{default})")
+    args = parser.parse_args(arguments)
+    try:
+        settings = Settings.read(vars(args))
+    except BadSetting as error:
+        raise Failure(str(error), 2) from error
+    from service.server import serve  # takes a second to import
+
+    status: int = serve(settings)
+    return status

@@ -1,0 +1,173 @@
+"""How the changes of history reach the service: by REST, or as Debezium records through Kafka and Spark."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO, Any
+
+from service.client import Client
+from service.demo.history import RELATIONS, Change
+
+HOST = "127.0.0.1"
+HOME = Path(__file__).resolve().parents[2]  # where `service` and `streaming` can be imported from
+PREFIX = "congress.public."  # of the topics, as Debezium names them
+GRACE = 15.0  # seconds for a child to end by itself
+
+
+class Children:
+    """The processes of the demo, each with its log in the folder. Ended in the opposite order of their start."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._running: list[tuple[subprocess.Popen[bytes], IO[bytes]]] = []
+        self._start: Any = import_module("streaming.children").start
+
+    def start(self, name: str, command: Sequence[str]) -> subprocess.Popen[bytes]:
+        """From the main thread only: on Linux a child ends with the thread that started it."""
+        log = self.log(name).open("wb")
+        process: subprocess.Popen[bytes] = self._start(command, HOME, log)
+        self._running.append((process, log))
+        return process
+
+    def log(self, name: str) -> Path:
+        return self._folder / f"{name}.log"
+
+    def last_words(self, name: str) -> str:
+        """The last line that a child has written."""
+        lines = [line for line in self.log(name).read_text(errors="replace").splitlines() if line.strip()]
+        return lines[-1].strip().removeprefix("livejoin: ") if lines else "it said nothing"
+
+    def close(self) -> None:
+        """SIGTERM, then SIGKILL where that does not help."""
+        for process, log in reversed(self._running):
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                try:
+                    process.wait(GRACE)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+            log.close()
+        self._running.clear()
+
+
+class Rest:
+    """POST /v1/changes, all due changes in one batch."""
+
+    name = "REST"
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def send(self, changes: Sequence[Change]) -> None:
+        self._client.post_changes([change.to_rest() for change in changes])
+
+
+class Kafka:
+    """A broker and `livejoin stream` as children; `step` brings them up without waiting, `send` needs `open`."""
+
+    name = "Kafka and Spark"
+
+    def __init__(self, children: Children, folder: Path, url: str) -> None:
+        self._children, self._folder, self._url = children, folder, url
+        self.address = f"{HOST}:{free_port()}"
+        self.stage = "Kafka is starting"
+        self.open = False
+        self._position = 0
+        self._producer: Any = None
+        kafka = import_module("confluent_kafka")
+        admin = import_module("confluent_kafka.admin")
+        self._quiet = {"bootstrap.servers": self.address, "log_level": 0}
+        self._kafka, self._admin = kafka, admin
+        settings = [f"KAFKA_PORT={self.address.rpartition(':')[2]}", f"KAFKA_DATA={folder / 'kafka'}"]
+        self._broker = children.start("kafka", ["env", *settings, sys.executable, "-m", "streaming.kafka_broker"])
+        self._stream: subprocess.Popen[bytes] | None = None
+
+    @staticmethod
+    def missing() -> str | None:
+        """Why this road cannot be taken on this machine; None if it can."""
+        for module in ("confluent_kafka", "pyspark"):
+            if find_spec(module) is None:
+                return f"{module} is not installed (pip install 'livejoin[stream]')"
+        try:
+            import_module("streaming.java").find_java()
+        except Exception as error:
+            return str(error)
+        return None
+
+    def step(self) -> None:
+        """One step on the way up. Raises RoadClosed when a child has ended."""
+        if self._broker.poll() is not None:
+            raise RoadClosed(f"Kafka ended: {self._children.last_words('kafka')}")
+        if self._stream is not None:
+            if self._stream.poll() is not None:
+                raise RoadClosed(f"livejoin stream ended: {self._children.last_words('stream')}")
+            return
+        client = self._admin.AdminClient(self._quiet)
+        try:
+            if not client.list_topics(timeout=0.2).brokers:
+                return
+        except self._kafka.KafkaException:
+            return
+        topics = [self._admin.NewTopic(PREFIX + relation, num_partitions=1, replication_factor=1) for relation in RELATIONS]
+        for made in client.create_topics(topics).values():
+            made.result(10)
+        config = self._folder / "stream.toml"
+        config.write_text(stream_toml(self._url, self.address, self._folder / "checkpoint"))
+        self._stream = self._children.start("stream", [sys.executable, "-m", "service.cli", "stream", "--config", str(config)])
+        self._producer = self._kafka.Producer(self._quiet | {"enable.idempotence": True, "linger.ms": 5})
+        self.stage = "Spark is starting"
+        self.open = True
+
+    def send(self, changes: Sequence[Change]) -> None:
+        """Returns when the broker has all of them. Raises RoadClosed when it does not take them."""
+        for change in changes:
+            self._position += 1
+            key, value = change.to_debezium(self._position)
+            self._producer.produce(PREFIX + change.relation, value, key)
+        if self._producer.flush(20):
+            raise RoadClosed("Kafka does not take the records")
+
+
+class RoadClosed(Exception):
+    """Kafka or Spark is gone; the text says why."""
+
+
+def stream_toml(url: str, brokers: str, checkpoint: Path) -> str:
+    """The file for `livejoin stream`."""
+    head = f"""\
+[service]
+url = "{url}"
+
+[kafka]
+brokers = "{brokers}"
+
+[stream]
+name = "congress"
+checkpoint = "{checkpoint}"
+"""
+    topics = [f'\n[[topic]]\nname = "{PREFIX}{relation}"\nrelation = "{relation}"\nformat = "debezium"\n' for relation in RELATIONS]
+    return head + "".join(topics)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,250 @@
+"""The play: a service with its views, two centuries of history into them, and then it serves until Ctrl-C.
+
+The first two centuries, in which little changes, go by REST while Kafka and Spark start; from 1989 on the changes take
+the road through Kafka and Spark, if there is one.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date
+from pathlib import Path
+from types import FrameType
+
+import orjson
+
+from service.client import Client, Unreachable, lines
+from service.commands.terminal import Failure
+from service.demo.board import Board, Tally, follow
+from service.demo.history import RELATIONS, VIEWS, Change, checksum, expected, history
+from service.demo.panel import Lines, Scene, Terminal, panel
+from service.demo.roads import HOME, HOST, Children, Kafka, Rest, RoadClosed
+
+SWITCH = date(1989, 1, 1)  # from here on there is much to see
+EARLY = 20.0  # how much faster the time before goes
+TICK = 0.2  # seconds between two steps
+PATIENCE = 120.0  # seconds for the service to start, for the last changes to arrive
+YEAR = 365.2425
+
+
+def play(port: int, pace: float, kafka: bool) -> int:
+    """The whole demo; returns 0 after Ctrl-C or SIGTERM, with all children ended and the folder removed."""
+    stop = threading.Event()
+    with _ending(), _folder() as folder:
+        children = Children(folder)
+        try:
+            _Play(folder, children, stop, f"http://{HOST}:{port}", pace, kafka).run()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_IGN)
+            stop.set()
+            print("\nEnding Spark, Kafka and the service …" if kafka else "\nEnding the service …", flush=True)
+            children.close()
+    return 0
+
+
+class _Play:
+    def __init__(self, folder: Path, children: Children, stop: threading.Event, url: str, pace: float, kafka: bool) -> None:
+        self._folder, self._children, self._stop, self._url, self._pace = folder, children, stop, url, pace
+        self._changes = history()
+        self._sent = 0
+        self._client = Client(url)
+        self._rest = Rest(self._client)
+        self._kafka: Kafka | None = None
+        self._kafka_from = 0  # the first change that took Kafka's road
+        self._wanted = kafka
+
+    def run(self) -> None:
+        missing = Kafka.missing() if self._wanted else "--no-kafka"
+        service = self._start_service()
+        if missing is None:
+            self._kafka = Kafka(self._children, self._folder, self._url)
+        for name, definition in RELATIONS.items():
+            self._client.put_relation(name, definition)
+        for name, view in VIEWS.items():
+            self._client.put_view(name, {"sql": view.sql})
+        print(what_to_try(self._url), flush=True)
+        if missing is not None:
+            print(f"Without Kafka and Spark ({missing}): all changes come by REST.\n", flush=True)
+        board = Board({name: Tally() for name in VIEWS})
+        for name in VIEWS:
+            follow(board, self._url, name, self._stop)
+        with panel(board) as shown:
+            self._replay(shown)
+            self._arrive(shown, service)
+        print(self._verdict(), flush=True)
+        print("It goes on serving. Ctrl-C ends it and removes what it has written.", flush=True)
+        while service.poll() is None:
+            time.sleep(TICK)
+        raise Failure(f"the service has ended: {self._children.last_words('service')}")
+
+    def _start_service(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "service.cli", "serve", "--data", str(self._folder / "data"), "--host", HOST]
+        service = self._children.start("service", [*command, "--port", self._url.rpartition(":")[2]])
+        began = time.monotonic()
+        told = False
+        while True:
+            if service.poll() is not None:
+                raise Failure(f"the service did not start: {self._children.last_words('service')}")
+            try:
+                if self._client.readiness()[0]:
+                    return service
+            except Unreachable:
+                pass
+            waited = time.monotonic() - began
+            if waited > PATIENCE:
+                raise Failure(f"the service is not ready after {PATIENCE:.0f} s: {self._children.last_words('service')}")
+            if waited > 3.0 and not told:
+                print("The service starts. The very first start compiles its kernels, which takes up to a minute …", flush=True)
+                told = True
+            time.sleep(0.1)
+
+    def _replay(self, shown: Terminal | Lines) -> None:
+        """All changes, each at its time."""
+        day, clock, running = float(self._changes[0].day.toordinal()), time.monotonic(), False
+        while self._sent < len(self._changes):
+            now = time.monotonic()
+            years, clock = (now - clock) * self._pace, now
+            try:
+                if self._kafka is not None:
+                    self._kafka.step()
+                early = day < SWITCH.toordinal()
+                if early:
+                    day = min(day + years * EARLY * YEAR, SWITCH.toordinal())
+                elif self._kafka is None or running:
+                    day += years * YEAR
+                elif self._kafka.open:
+                    running = self._first_batch(self._kafka)
+                    day = max(day, self._changes[self._sent - 1].day.toordinal())
+                self._send_until(date.fromordinal(int(day)), early)
+                shown.show(self._scene(date.fromordinal(int(day)), early, running))
+            except RoadClosed as closed:
+                self._leave_kafka(shown, closed)
+            time.sleep(TICK)
+
+    def _leave_kafka(self, shown: Terminal | Lines, closed: RoadClosed) -> None:
+        """What may be lost on that road is sent again by REST: these are upserts, so nothing is there twice."""
+        shown.note(f"{closed}. The changes since {SWITCH.year} come by REST.")
+        self._kafka = None
+        self._sent = self._kafka_from or self._sent
+
+    def _first_batch(self, kafka: Kafka) -> bool:
+        """Sends the first changes through Kafka, and tells whether Spark has brought them."""
+        if not self._kafka_from:
+            self._kafka_from = self._sent
+            self._before = self._version()
+            self._send_until(self._changes[self._sent].day, False)
+        if self._version() == self._before:
+            return False
+        kafka.stage = "through Kafka and Spark"
+        return True
+
+    def _version(self) -> int:
+        return self._client.count("delegation")[0]
+
+    def _send_until(self, day: date, early: bool) -> None:
+        due: list[Change] = []
+        while self._sent + len(due) < len(self._changes) and self._changes[self._sent + len(due)].day <= day:
+            due.append(self._changes[self._sent + len(due)])
+        if due:
+            road = self._rest if early or self._kafka is None else self._kafka
+            road.send(due)
+            self._sent += len(due)
+
+    def _scene(self, day: date, early: bool, running: bool) -> Scene:
+        if self._kafka is None:
+            road = "by REST"
+        elif early:
+            road = "by REST, while Kafka and Spark start"
+        else:
+            road = self._kafka.stage if running else f"{self._kafka.stage} …"
+        return Scene(min(day, self._changes[-1].day), self._sent / len(self._changes), road)
+
+    def _arrive(self, shown: Terminal | Lines, service: subprocess.Popen[bytes]) -> None:
+        """Waits until the last changes are in the views."""
+        counts = {name: rows for name, (rows, _) in expected().items()}
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until and service.poll() is None:
+            shown.show(self._scene(self._changes[-1].day, False, True))
+            if all(self._client.count(name)[1] == rows for name, rows in counts.items()):
+                time.sleep(2 * TICK)  # for the followers, so that the last picture is the whole one
+                shown.show(self._scene(self._changes[-1].day, False, True))
+                return
+            try:
+                if self._kafka is not None:
+                    self._kafka.step()
+            except RoadClosed as closed:
+                self._leave_kafka(shown, closed)
+                self._send_until(self._changes[-1].day, False)
+            time.sleep(TICK)
+
+    def _verdict(self) -> str:
+        """Compares all rows of all views with what is known. Raises Failure where they differ."""
+        told = []
+        for name, answer in expected().items():
+            with self._client.rows(name, {}) as response:
+                found = checksum((orjson.loads(line) for line in lines(response)), VIEWS[name].identity)
+            if found != answer:
+                raise Failure(f"{name} has {found[0]} rows (checksum {found[1]}), but {answer[0]} (checksum {answer[1]}) are right: a bug")
+            told.append(f"{name} {found[0]:,}")
+        return f"\nAll of history has arrived. Compared with the known answers, count and checksum: {', '.join(told)} rows. All right."
+
+
+def what_to_try(url: str) -> str:
+    """Commands for another terminal, as they can be pasted."""
+    script = Path(sys.executable).parent / "livejoin"
+    if script.exists():
+        setup = f'export PATH={shlex.quote(str(script.parent))}:"$PATH" LIVEJOIN_URL={url}'
+    else:
+        run = f"cd {shlex.quote(str(HOME))} && {shlex.quote(sys.executable)} -m service.cli"
+        setup = f'export LIVEJOIN_URL={url}; livejoin() {{ ({run} "$@"); }}'
+    sql = "SELECT * FROM senator_terms s JOIN rep_terms r ON s.state = r.state AND overlaps(s.term, r.term)"
+    return f"""
+livejoin serves at {url}. Try, in another terminal:
+
+  {setup}
+  livejoin watch delegation
+  livejoin rows presidents_with_vices --limit 10
+  livejoin rows presidents_with_vices --overlaps 1865-01-01,1865-12-31
+  livejoin rows delegation --where s.state=WA
+  livejoin explain --sql "{sql}"
+  curl -s '{url}/v1/views/delegation/count'
+  curl -N '{url}/v1/views/same_state_senators/changes?snapshot=true'
+"""
+
+
+@contextmanager
+def _ending() -> Iterator[None]:
+    """SIGTERM is as good as Ctrl-C, and afterwards the signals are as they were."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        signal.signal(number, _interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="livejoin-demo-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
