@@ -15,7 +15,7 @@ import numpy as np
 
 # Python 3.11 and 3.12 do not name it; 0x4000 is Linux's value.
 _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
-_HUGE_PAGE = 2 << 20
+_SMALL = 2 << 20  # what lies below keeps small pages: a little array stays little
 
 
 def reserve(bytes: int, dtype: Any) -> np.ndarray:
@@ -28,9 +28,9 @@ def reserve(bytes: int, dtype: Any) -> np.ndarray:
     if length < 1:
         raise ValueError(f"{bytes} bytes hold no {kind}")
     space = mmap.mmap(-1, length * kind.itemsize, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
-    if bytes >= _HUGE_PAGE and hasattr(mmap, "MADV_HUGEPAGE"):
+    if len(space) > _SMALL and hasattr(mmap, "MADV_HUGEPAGE"):
         try:
-            space.madvise(mmap.MADV_HUGEPAGE)
+            space.madvise(mmap.MADV_HUGEPAGE, _SMALL)
         except OSError:  # built without huge pages: slower, not wrong
             pass
     return np.frombuffer(space, dtype=kind)

@@ -1,0 +1,552 @@
+"""The persistent ordered tree with leaf blocks that the structures are made of.
+
+Problem: keep entries (set, key, left, right, slot) in the order of (key, left, slot code), under single
+puts and cuts, every version whole and readable while the next is written. Slot code = 2 * slot + set.
+
+            [ c0 | c1 | c2 ]            inner nodes hold F children with their summaries; the separator of
+            /     |       \             a child is its smallest (key, left) and `first`
+        [....]  [....]  [....]          leaves hold up to B entries of both sets; all at one depth
+
+Invariants, by which `check()` names what broke
+    I1  entries ascend by (key, left, slot code) along the leaves, in each set within a leaf
+    I2  a stored summary equals the one computed from the child
+    I3  all leaves lie at depth HEIGHT; an inner node has 2..F children (the root too), a leaf
+        max(1, B // 4)..B entries (the root leaf 0..B)
+    I4  unused positions of an inner node are cleared (`summary.clear_child`)
+
+Costs: put, cut O(B + F log n) and O(log n) copied blocks; build O(n) after the sort.
+Copy-on-write as in versions.md: a climb copies the path once a version, and ends where a block already
+belongs to this version and its summary did not change.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from structures.arena import (
+    ARRAYS,
+    CHILD,
+    COUNT,
+    FIELDS,
+    FIELDS32,
+    FIRST,
+    HEIGHT,
+    INNER,
+    INNER_WORDS,
+    KEY,
+    KL,
+    LEAF,
+    LEFT,
+    LIVE,
+    ML,
+    PATH,
+    RIGHT,
+    ROOT,
+    SLOT,
+    SUM,
+    SUM2,
+    VERSION,
+    B,
+    F,
+    allocate,
+    drop,
+)
+from structures.kernel import kernel
+from structures.summary import clear_child, inner_summary, leaf_summary, write_child
+
+LEAF_LEAST = max(1, B // 4)
+LEAF_FILL = max(1, B * 7 // 8)
+INNER_FILL = F - 1 if F > 3 else F
+
+
+@kernel
+def find_child(M: Any, W: Any, o: int, key: int, left: int, code: int) -> int:
+    """The last child of o whose separator is <= (key, left, code), else 0."""
+    c = W[2 * o + 2] - 1
+    while c > 0:
+        k, v = W[2 * o + KL + c], M[o + ML + c]
+        k1, v1 = W[2 * o + KL + F + c], M[o + ML + F + c]
+        if k1 < k or (k1 == k and v1 < v):
+            k, v = k1, v1
+        if k < key or (k == key and (v < left or (v == left and W[2 * o + FIRST + c] <= code))):
+            break
+        c -= 1
+    return c
+
+
+@kernel
+def position(M: Any, W: Any, o: int, lo: int, hi: int, key: int, left: int, slot: int) -> int:
+    """The first place in [lo, hi) of leaf o whose (key, left, slot) is >= the given one."""
+    while lo < hi:
+        mid = (lo + hi) // 2
+        k, v = W[2 * o + KEY + mid], M[o + LEFT + mid]
+        if k < key or (k == key and (v < left or (v == left and W[2 * o + SLOT + mid] < slot))):
+            lo = mid + 1
+        else:
+            hi = mid
+    return lo
+
+
+@kernel
+def descend(M: Any, W: Any, C: Any, key: int, left: int, code: int) -> int:
+    """The leaf where the entry belongs; the path is left in C[PATH:]."""
+    o = C[ROOT]
+    for d in range(C[HEIGHT]):
+        c = find_child(M, W, o, key, left, code)
+        C[PATH + 2 * d], C[PATH + 2 * d + 1] = o, c
+        o = W[2 * o + CHILD + c]
+    return o
+
+
+# --- leaves
+
+
+@kernel
+def move_entries(M: Any, W: Any, source: int, lo: int, hi: int, target: int, at: int) -> None:
+    """Copy entries [lo, hi) of one leaf to place `at` of another."""
+    n = hi - lo
+    M[target + LEFT + at : target + LEFT + at + n] = M[source + LEFT + lo : source + LEFT + hi]
+    M[target + RIGHT + at : target + RIGHT + at + n] = M[source + RIGHT + lo : source + RIGHT + hi]
+    a, b = 2 * target, 2 * source
+    W[a + SLOT + at : a + SLOT + at + n] = W[b + SLOT + lo : b + SLOT + hi]
+    W[a + KEY + at : a + KEY + at + n] = W[b + KEY + lo : b + KEY + hi]
+
+
+@kernel
+def new_leaf(M: Any, W: Any, C: Any, n0: int, n1: int) -> int:
+    o = allocate(M, W, C, LEAF)
+    W[2 * o + 2], W[2 * o + 3] = n0, n1
+    return o
+
+
+@kernel
+def own_leaf(M: Any, W: Any, C: Any, Q: Any, o: int) -> int:
+    """The leaf itself if this version wrote it, else a copy in its place."""
+    if M[o] == C[VERSION]:
+        return o
+    n0, n1 = W[2 * o + 2], W[2 * o + 3]
+    new = new_leaf(M, W, C, n0, n1)
+    move_entries(M, W, o, 0, n0, new, 0)
+    move_entries(M, W, o, B - n1, B, new, B - n1)
+    drop(M, C, Q, o, LEAF)
+    return new
+
+
+@kernel
+def merged_prefix(M: Any, W: Any, o: int, m: int) -> int:
+    """How many of the first m entries of leaf o, both sets in order, are of set 0."""
+    n0, n1 = W[2 * o + 2], W[2 * o + 3]
+    i, j = 0, B - n1
+    for _ in range(m):
+        if j == B:
+            i += 1
+        elif i == n0:
+            j += 1
+        else:
+            ki, kj = W[2 * o + KEY + i], W[2 * o + KEY + j]
+            li, lj = M[o + LEFT + i], M[o + LEFT + j]
+            if ki < kj or (ki == kj and (li < lj or (li == lj and W[2 * o + SLOT + i] <= W[2 * o + SLOT + j]))):
+                i += 1
+            else:
+                j += 1
+    return i
+
+
+@kernel
+def cut_leaf(M: Any, W: Any, C: Any, o: int, m: int) -> tuple[int, int]:
+    """Two new leaves: the first m entries of leaf o, and the rest."""
+    n0, n1 = W[2 * o + 2], W[2 * o + 3]
+    i = merged_prefix(M, W, o, m)
+    j = m - i
+    a = new_leaf(M, W, C, i, j)
+    move_entries(M, W, o, 0, i, a, 0)
+    move_entries(M, W, o, B - n1, B - n1 + j, a, B - j)
+    b = new_leaf(M, W, C, n0 - i, n1 - j)
+    move_entries(M, W, o, i, n0, b, 0)
+    move_entries(M, W, o, B - n1 + j, B, b, B - n1 + j)
+    return a, b
+
+
+@kernel
+def concatenate_leaves(M: Any, W: Any, C: Any, a: int, b: int) -> int:
+    """A new leaf with the entries of a, then those of b (together at most B)."""
+    a0, a1, b0, b1 = W[2 * a + 2], W[2 * a + 3], W[2 * b + 2], W[2 * b + 3]
+    o = new_leaf(M, W, C, a0 + b0, a1 + b1)
+    move_entries(M, W, a, 0, a0, o, 0)
+    move_entries(M, W, b, 0, b0, o, a0)
+    move_entries(M, W, a, B - a1, B, o, B - b1 - a1)
+    move_entries(M, W, b, B - b1, B, o, B - b1)
+    return o
+
+
+@kernel
+def even_leaves(M: Any, W: Any, C: Any, Q: Any, a: int, b: int) -> tuple[int, int]:
+    """New leaves with the entries of a and b in two halves; a and b are dropped. Needs more than B together."""
+    na = W[2 * a + 2] + W[2 * a + 3]
+    nb = W[2 * b + 2] + W[2 * b + 3]
+    half = (na + nb) // 2
+    if na >= half:
+        x, rest = cut_leaf(M, W, C, a, half)
+        y = concatenate_leaves(M, W, C, rest, b)
+    else:
+        rest, y = cut_leaf(M, W, C, b, half - na)
+        x = concatenate_leaves(M, W, C, a, rest)
+    drop(M, C, Q, rest, LEAF)
+    drop(M, C, Q, a, LEAF)
+    drop(M, C, Q, b, LEAF)
+    return x, y
+
+
+@kernel
+def put_in_leaf(M: Any, W: Any, o: int, s: int, key: int, left: int, right: int, slot: int) -> None:
+    """Put the entry into leaf o, which has room and belongs to this version."""
+    n0, n1 = W[2 * o + 2], W[2 * o + 3]
+    w = 2 * o
+    if s == 0:
+        p = position(M, W, o, 0, n0, key, left, slot)
+        for i in range(n0, p, -1):
+            M[o + LEFT + i] = M[o + LEFT + i - 1]
+            M[o + RIGHT + i] = M[o + RIGHT + i - 1]
+            W[w + SLOT + i] = W[w + SLOT + i - 1]
+            W[w + KEY + i] = W[w + KEY + i - 1]
+        W[w + 2] = n0 + 1
+    else:
+        p = position(M, W, o, B - n1, B, key, left, slot) - 1
+        for i in range(B - n1, p + 1):
+            M[o + LEFT + i - 1] = M[o + LEFT + i]
+            M[o + RIGHT + i - 1] = M[o + RIGHT + i]
+            W[w + SLOT + i - 1] = W[w + SLOT + i]
+            W[w + KEY + i - 1] = W[w + KEY + i]
+        W[w + 3] = n1 + 1
+    M[o + LEFT + p], M[o + RIGHT + p] = left, right
+    W[w + SLOT + p], W[w + KEY + p] = slot, key
+
+
+@kernel
+def cut_from_leaf(M: Any, W: Any, o: int, s: int, p: int) -> None:
+    """Take the entry at place p of set s out of leaf o, which belongs to this version."""
+    w = 2 * o
+    if s == 0:
+        n0 = W[w + 2] - 1
+        for i in range(p, n0):
+            M[o + LEFT + i] = M[o + LEFT + i + 1]
+            M[o + RIGHT + i] = M[o + RIGHT + i + 1]
+            W[w + SLOT + i] = W[w + SLOT + i + 1]
+            W[w + KEY + i] = W[w + KEY + i + 1]
+        W[w + 2] = n0
+    else:
+        n1 = W[w + 3]
+        for i in range(p, B - n1, -1):
+            M[o + LEFT + i] = M[o + LEFT + i - 1]
+            M[o + RIGHT + i] = M[o + RIGHT + i - 1]
+            W[w + SLOT + i] = W[w + SLOT + i - 1]
+            W[w + KEY + i] = W[w + KEY + i - 1]
+        W[w + 3] = n1 - 1
+
+
+# --- inner nodes
+
+
+@kernel
+def new_inner(M: Any, W: Any, C: Any) -> int:
+    o = allocate(M, W, C, INNER)
+    W[2 * o + 2], W[2 * o + 3] = 0, 0
+    for c in range(F):
+        clear_child(M, W, o, c)
+    return o
+
+
+@kernel
+def move_child(M: Any, W: Any, source: int, c: int, target: int, at: int) -> None:
+    """Copy child c of one inner node to place `at` of another (or of itself)."""
+    for f in range(4):
+        M[target + FIELDS + f * F + at] = M[source + FIELDS + f * F + c]
+    for f in range(6):
+        W[2 * target + FIELDS32 + f * F + at] = W[2 * source + FIELDS32 + f * F + c]
+    bit = (W[2 * source + 3] >> c) & 1
+    W[2 * target + 3] = (W[2 * target + 3] & ~(1 << at)) | (bit << at)
+
+
+@kernel
+def append_children(M: Any, W: Any, source: int, lo: int, hi: int, target: int) -> None:
+    """Append children [lo, hi) of one inner node to another."""
+    at = W[2 * target + 2]
+    for c in range(lo, hi):
+        move_child(M, W, source, c, target, at + c - lo)
+    W[2 * target + 2] = at + hi - lo
+
+
+@kernel
+def own_inner(M: Any, W: Any, C: Any, Q: Any, o: int) -> int:
+    """The inner node itself if this version wrote it, else a copy in its place."""
+    if M[o] == C[VERSION]:
+        return o
+    new = allocate(M, W, C, INNER)
+    M[new + 1 : new + INNER_WORDS] = M[o + 1 : o + INNER_WORDS]
+    drop(M, C, Q, o, INNER)
+    return new
+
+
+@kernel
+def insert_child(M: Any, W: Any, C: Any, o: int, at: int, child: int, base: int) -> None:
+    """Insert a child, with the summary at C[base], into an own inner node that has room."""
+    n = W[2 * o + 2]
+    for c in range(n, at, -1):
+        move_child(M, W, o, c - 1, o, c)
+    write_child(M, W, C, o, at, child, base)
+    W[2 * o + 2] = n + 1
+
+
+@kernel
+def remove_child(M: Any, W: Any, o: int, at: int) -> None:
+    n = W[2 * o + 2] - 1
+    for c in range(at, n):
+        move_child(M, W, o, c + 1, o, c)
+    clear_child(M, W, o, n)
+    W[2 * o + 2] = n
+
+
+@kernel
+def split_inner(M: Any, W: Any, C: Any, Q: Any, o: int, at: int, child: int) -> tuple[int, int]:
+    """Insert a child (summary at C[SUM2]) into full node o, which becomes two new ones."""
+    half = (F + 1) // 2
+    cut = half - 1 if at < half else half
+    a, b = new_inner(M, W, C), new_inner(M, W, C)
+    append_children(M, W, o, 0, cut, a)
+    append_children(M, W, o, cut, F, b)
+    if at < half:
+        insert_child(M, W, C, a, at, child, SUM2)
+    else:
+        insert_child(M, W, C, b, at - cut, child, SUM2)
+    drop(M, C, Q, o, INNER)
+    return a, b
+
+
+@kernel
+def concatenate_inners(M: Any, W: Any, C: Any, Q: Any, a: int, b: int) -> int:
+    o = new_inner(M, W, C)
+    append_children(M, W, a, 0, W[2 * a + 2], o)
+    append_children(M, W, b, 0, W[2 * b + 2], o)
+    drop(M, C, Q, a, INNER)
+    drop(M, C, Q, b, INNER)
+    return o
+
+
+@kernel
+def even_inners(M: Any, W: Any, C: Any, Q: Any, a: int, b: int) -> tuple[int, int]:
+    na, nb = W[2 * a + 2], W[2 * b + 2]
+    half = (na + nb) // 2
+    x, y = new_inner(M, W, C), new_inner(M, W, C)
+    append_children(M, W, a, 0, min(na, half), x)
+    append_children(M, W, b, 0, max(0, half - na), x)
+    append_children(M, W, a, min(na, half), na, y)
+    append_children(M, W, b, max(0, half - na), nb, y)
+    drop(M, C, Q, a, INNER)
+    drop(M, C, Q, b, INNER)
+    return x, y
+
+
+# --- the way up
+
+
+@kernel
+def summarise(M: Any, W: Any, C: Any, o: int, base: int, leaf: bool) -> None:
+    if leaf:
+        leaf_summary(M, W, C, o, base, -1)
+    else:
+        inner_summary(M, W, C, o, base)
+
+
+@kernel
+def rebalance(M: Any, W: Any, C: Any, Q: Any, o: int, c: int, leaf: bool) -> None:
+    """Child c of own node o is too small: join it with a neighbour, or even the two out."""
+    a = c - 1 if c > 0 else 0
+    x, y = W[2 * o + CHILD + a], W[2 * o + CHILD + a + 1]
+    if leaf:
+        together = W[2 * x + 2] + W[2 * x + 3] + W[2 * y + 2] + W[2 * y + 3] <= B
+        if together:
+            z = concatenate_leaves(M, W, C, x, y)
+            drop(M, C, Q, x, LEAF)
+            drop(M, C, Q, y, LEAF)
+            x = z
+        else:
+            x, y = even_leaves(M, W, C, Q, x, y)
+    else:
+        together = W[2 * x + 2] + W[2 * y + 2] <= F
+        if together:
+            x = concatenate_inners(M, W, C, Q, x, y)
+        else:
+            x, y = even_inners(M, W, C, Q, x, y)
+    summarise(M, W, C, x, SUM, leaf)
+    write_child(M, W, C, o, a, x, SUM)
+    if together:
+        remove_child(M, W, o, a + 1)
+    else:
+        summarise(M, W, C, y, SUM2, leaf)
+        write_child(M, W, C, o, a + 1, y, SUM2)
+
+
+@kernel
+def climb(M: Any, W: Any, C: Any, Q: Any, child: int, extra: int) -> None:
+    """Bring the path in C[PATH:] up to date: its last child is now `child` (summary at C[SUM]), followed by
+    the new node `extra` (C[SUM2]) unless 0."""
+    leaf = True
+    for d in range(C[HEIGHT] - 1, -1, -1):
+        old, c = C[PATH + 2 * d], C[PATH + 2 * d + 1]
+        o = own_inner(M, W, C, Q, old)
+        changed = write_child(M, W, C, o, c, child, SUM)
+        if leaf:
+            small = W[2 * child + 2] + W[2 * child + 3] < LEAF_LEAST
+        else:
+            small = W[2 * child + 2] < 2
+        if extra == 0 and not small and not changed and o == old:
+            return
+        right = 0
+        if extra != 0:
+            if W[2 * o + 2] == F:
+                o, right = split_inner(M, W, C, Q, o, c + 1, extra)
+            else:
+                insert_child(M, W, C, o, c + 1, extra, SUM2)
+        elif small:
+            rebalance(M, W, C, Q, o, c, leaf)
+        inner_summary(M, W, C, o, SUM)
+        if right != 0:
+            inner_summary(M, W, C, right, SUM2)
+        child, extra, leaf = o, right, False
+    if extra != 0:
+        root = new_inner(M, W, C)
+        insert_child(M, W, C, root, 0, child, SUM)
+        insert_child(M, W, C, root, 1, extra, SUM2)
+        C[HEIGHT] += 1
+        inner_summary(M, W, C, root, SUM)
+        child = root
+    elif not leaf and W[2 * child + 2] == 1:
+        root = W[2 * child + CHILD]
+        C[SUM + 9] = W[2 * child + 3] & 1
+        drop(M, C, Q, child, INNER)
+        C[HEIGHT] -= 1
+        child = root
+    C[ROOT] = child
+    C[LIVE] = C[SUM + 9]
+
+
+@kernel
+def known_live(W: Any, C: Any) -> int:
+    """The live bit of the leaf at the end of the path as stored above it; -1 when the leaf is the root."""
+    d = C[HEIGHT] - 1
+    if d < 0:
+        return -1
+    return (W[2 * C[PATH + 2 * d] + 3] >> C[PATH + 2 * d + 1]) & 1
+
+
+@kernel
+def put(M: Any, W: Any, C: Any, Q: Any, s: int, key: int, left: int, right: int, slot: int) -> None:
+    """Put an entry that is not there."""
+    code = 2 * slot + s
+    o = descend(M, W, C, key, left, code)
+    extra = 0
+    if W[2 * o + 2] + W[2 * o + 3] == B:
+        full = o
+        o, extra = cut_leaf(M, W, C, full, B - B // 2)
+        drop(M, C, Q, full, LEAF)
+        leaf_summary(M, W, C, extra, SUM2, 0)
+        k, v = C[SUM2 + 6], C[SUM2 + 2]
+        if C[SUM2 + 7] < k or (C[SUM2 + 7] == k and C[SUM2 + 3] < v):
+            k, v = C[SUM2 + 7], C[SUM2 + 3]
+        if k < key or (k == key and (v < left or (v == left and C[SUM2 + 8] <= code))):
+            put_in_leaf(M, W, extra, s, key, left, right, slot)
+        else:
+            put_in_leaf(M, W, o, s, key, left, right, slot)
+        leaf_summary(M, W, C, extra, SUM2, -1)
+        leaf_summary(M, W, C, o, SUM, -1)
+    else:
+        o = own_leaf(M, W, C, Q, o)
+        put_in_leaf(M, W, o, s, key, left, right, slot)
+        leaf_summary(M, W, C, o, SUM, 1 if known_live(W, C) == 1 else -1)
+    climb(M, W, C, Q, o, extra)
+    C[COUNT + s] += 1
+
+
+@kernel
+def cut(M: Any, W: Any, C: Any, Q: Any, s: int, key: int, left: int, slot: int) -> bool:
+    """Take an entry out; False, and nothing done, if it is not there."""
+    o = descend(M, W, C, key, left, 2 * slot + s)
+    p, end = place(M, W, o, s, key, left, slot)
+    if p == end:
+        return False
+    o = own_leaf(M, W, C, Q, o)
+    cut_from_leaf(M, W, o, s, p)
+    leaf_summary(M, W, C, o, SUM, 0 if known_live(W, C) == 0 else -1)
+    climb(M, W, C, Q, o, 0)
+    C[COUNT + s] -= 1
+    return True
+
+
+@kernel
+def place(M: Any, W: Any, o: int, s: int, key: int, left: int, slot: int) -> tuple[int, int]:
+    """(place, end) of the entry in leaf o; place == end if it is not there."""
+    if s == 0:
+        lo, end = 0, W[2 * o + 2]
+    else:
+        lo, end = B - W[2 * o + 3], B
+    p = position(M, W, o, lo, end, key, left, slot)
+    if p < end and W[2 * o + KEY + p] == key and M[o + LEFT + p] == left and W[2 * o + SLOT + p] == slot:
+        return p, end
+    return end, end
+
+
+# --- bulk build
+
+
+@kernel("void(" + ARRAYS + ")")
+def make_empty(M: Any, W: Any, C: Any, Q: Any) -> None:
+    C[ROOT] = new_leaf(M, W, C, 0, 0)
+    C[HEIGHT], C[COUNT], C[COUNT + 1], C[LIVE] = 0, 0, 0, 0
+
+
+@kernel("void(" + ARRAYS + ", uint8[::1], int32[::1], int64[::1], int64[::1], int32[::1], int64[::1])")
+def build(M: Any, W: Any, C: Any, Q: Any, sets: Any, keys: Any, lefts: Any, rights: Any, slots: Any, order: Any) -> None:
+    """Build an empty tree from entries; `order`: their places by (key, left, slot code)."""
+    n = len(order)
+    drop(M, C, Q, C[ROOT], LEAF)
+    leaves = max(1, -(-n // LEAF_FILL))
+    level = np.empty(leaves, np.int32)
+    for b in range(leaves):
+        lo, hi = n * b // leaves, n * (b + 1) // leaves
+        o = new_leaf(M, W, C, 0, 0)
+        n0, n1 = 0, 0
+        for i in range(lo, hi):
+            n1 += sets[order[i]]
+        j = B - n1
+        for i in range(lo, hi):
+            e = order[i]
+            if sets[e] == 0:
+                p = n0
+                n0 += 1
+            else:
+                p = j
+                j += 1
+            M[o + LEFT + p], M[o + RIGHT + p] = lefts[e], rights[e]
+            W[2 * o + SLOT + p], W[2 * o + KEY + p] = slots[e], keys[e]
+        W[2 * o + 2], W[2 * o + 3] = n0, n1
+        C[COUNT] += n0
+        C[COUNT + 1] += n1
+        level[b] = o
+    leaf = True
+    while len(level) > 1:
+        parents = -(-len(level) // INNER_FILL)
+        above = np.empty(parents, np.int32)
+        for b in range(parents):
+            o = new_inner(M, W, C)
+            lo, hi = len(level) * b // parents, len(level) * (b + 1) // parents
+            for c in range(lo, hi):
+                summarise(M, W, C, level[c], SUM, leaf)
+                insert_child(M, W, C, o, c - lo, level[c], SUM)
+            above[b] = o
+        level = above
+        leaf = False
+        C[HEIGHT] += 1
+    summarise(M, W, C, level[0], SUM, leaf)
+    C[ROOT], C[LIVE] = level[0], C[SUM + 9]
