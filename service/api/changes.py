@@ -18,9 +18,11 @@ from service.api.parameters import INT64_MAX, INT64_MIN, TEXT_LIMIT, Parameter, 
 from service.errors import Problem
 from service.wire.batch import Batch
 from service.wire.decode import decode_changes, decode_relation_changes
+from service.wire.errors import UnknownRelation
+from service.wire.schema import RelationDefinition
 
 if TYPE_CHECKING:
-    from service.engine import Receipt
+    from service.engine import Engine, Receipt
 
 # Up to here a body is decoded in the loop: a hop to a thread and back costs more.
 SMALL = 64 * 1024
@@ -75,6 +77,13 @@ def relation_of(path: str) -> str | None:
     return name if name and "/" not in name else None
 
 
+def definition_of(engine: Engine, name: str) -> RelationDefinition:
+    relation = engine.relations.get(name)
+    if relation is None:
+        raise UnknownRelation(name)
+    return relation.definition
+
+
 async def post_changes(context: Context, relation: str | None, scope: Scope, receive: Receive, send: Send) -> None:
     """Apply one batch: of any relations, or of the one in the path. Answers when it is on disk and published."""
     engine = context.engine
@@ -84,7 +93,7 @@ async def post_changes(context: Context, relation: str | None, scope: Scope, rec
         raise Problem("not-found", f"there is no relation {relation!r}")
     kind = media.content_type(scope["headers"], BATCH_MEDIA if relation is None else RELATION_MEDIA)
     body = await read_body(scope, receive, context.settings.max_body)
-    definitions = engine.definition
+    definitions = partial(definition_of, engine)
     if relation is None:
         decode = partial(decode_changes, kind, body, definitions)
     else:
@@ -123,8 +132,12 @@ def settle(batch: Batch, given: dict[str, Any] | None) -> None:
             if field not in (None, False, "reject") and field != value:
                 raise bad(name, f"is {value!r} as a query parameter and {field!r} in the body")
             setattr(batch, name, value)
-    if batch.source is None and batch.epoch is None and batch.run is None and not batch.reset:
+    if batch.on_error not in ("reject", "skip"):
+        raise bad("on_error", f"must be reject or skip, not {batch.on_error!r}")
+    if batch.source is None and batch.epoch is None and batch.run is None and batch.reset is False:
         return
+    if not isinstance(batch.reset, bool):
+        raise bad("reset", "must be true or false")
     for name in ("source", "run"):
         text = getattr(batch, name)
         if text is not None and not (isinstance(text, str) and len(text) <= TEXT_LIMIT):

@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from service.api import media
 from service.api.openapi import Endpoint, answer, failures, operation, path_parameter
 from service.errors import CATALOGUE, Problem
-from service.wire.errors import BadDefinition, BadParameter, MalformedBody, UnknownRelation, WireError
+from service.wire.errors import BadDefinition, BadParameter, MalformedBody, UnknownRelation, UnsupportedMediaType, WireError
 
 log = logging.getLogger("livejoin")
 
@@ -30,6 +30,8 @@ def problem_of(error: WireError) -> Problem:
             return Problem("malformed-body", error.detail, **line)
         case UnknownRelation():
             return Problem("unknown-relation", f"there is no relation {error.name!r}", relation=error.name)
+        case UnsupportedMediaType():
+            return Problem("unsupported-media-type", error.detail)
         case BadParameter():
             return Problem("bad-parameter", error.detail)
         case _:
@@ -102,7 +104,7 @@ async def get_problem(request: Request) -> Response:
 
 _PAGE: dict[str, Any] = {
     media.TEXT: {"schema": {"type": "string"}, "example": "too-busy (429): Too many batches are waiting\n\nWhat it means\n…"},
-    media.HTML: {"schema": {"type": "string"}, "example": "<!doctype html><html lang=\"en\">…</html>"},
+    media.HTML: {"schema": {"type": "string"}, "example": '<!doctype html><html lang="en">…</html>'},
 }
 
 ENDPOINTS = [

@@ -1,0 +1,145 @@
+"""The OpenAPI document, built from what the handlers declare beside them; every part with an example."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.api import media
+from service.api.parameters import Parameter
+from service.api.schemas import PROBLEM_EXTENSIONS, SCHEMAS
+from service.errors import CATALOGUE, Problem
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Endpoint(NamedTuple):
+    """A method of a path: who answers it (None: the gate in front of the router), and what the document says."""
+
+    method: str
+    path: str
+    handler: Handler | None
+    operation: dict[str, Any]
+
+
+def ref(schema: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{schema}"}
+
+
+def operation(
+    name: str,
+    summary: str,
+    *,
+    tag: str,
+    responses: dict[str, Any],
+    parameters: Sequence[dict[str, Any]] = (),
+    body: dict[str, Any] | None = None,
+    description: str = "",
+) -> dict[str, Any]:
+    """One operation object; `name` is its operationId."""
+    made: dict[str, Any] = {"operationId": name, "summary": summary, "tags": [tag], "responses": dict(sorted(responses.items()))}
+    if description:
+        made["description"] = description
+    if parameters:
+        made["parameters"] = list(parameters)
+    if body is not None:
+        made["requestBody"] = {"required": True, "content": body}
+    return made
+
+
+def path_parameter(name: str, description: str, example: str) -> dict[str, Any]:
+    return {"name": name, "in": "path", "required": True, "description": description, "schema": {"type": "string"}, "example": example}
+
+
+def query_parameters(parameters: Iterable[Parameter]) -> list[dict[str, Any]]:
+    """Families such as `where.*` stand as an object whose members are the parameters."""
+    return [_family(p) if p.name.endswith(".*") else _single(p) for p in parameters]
+
+
+def _single(parameter: Parameter) -> dict[str, Any]:
+    made = {"name": parameter.name, "in": "query", "description": parameter.description, "schema": dict(parameter.schema)}
+    return made if parameter.example is None else made | {"example": parameter.example}
+
+
+def _family(parameter: Parameter) -> dict[str, Any]:
+    members = {"type": "object", "additionalProperties": dict(parameter.schema)}
+    return {
+        "name": parameter.name[:-2],
+        "in": "query",
+        "style": "form",
+        "explode": True,
+        "description": parameter.description,
+        "schema": members,
+        "example": parameter.example,
+    }
+
+
+def header_parameter(name: str, description: str, example: str) -> dict[str, Any]:
+    return {"name": name, "in": "header", "description": description, "schema": {"type": "string"}, "example": example}
+
+
+def json_content(schema: str, *examples: Any) -> dict[str, Any]:
+    """Content of `application/json` by a named schema, with examples in order."""
+    return {media.JSON: {"schema": ref(schema), "examples": {f"example-{i}": {"value": value} for i, value in enumerate(examples, 1)}}}
+
+
+def text_content(kind: str, example: str) -> dict[str, Any]:
+    return {kind: {"schema": {"type": "string"}, "example": example}}
+
+
+def binary_content(kind: str, description: str) -> dict[str, Any]:
+    return {kind: {"schema": {"type": "string", "format": "binary", "description": description}, "example": f"({description})"}}
+
+
+def answer(status: int, description: str, content: dict[str, Any] | None = None, headers: dict[str, str] | None = None) -> dict[str, Any]:
+    """One response; `headers` maps a header's name to an example."""
+    made: dict[str, Any] = {"description": description}
+    if content is not None:
+        made["content"] = content
+    if headers:
+        made["headers"] = {name: {"schema": {"type": "string"}, "example": example} for name, example in headers.items()}
+    return {str(status): made}
+
+
+def failures(*types: str) -> dict[str, Any]:
+    """The responses of these problems, and of those that any request can meet, by status."""
+    by_status: dict[str, dict[str, Any]] = {}
+    for kind in (*types, "internal", "recovering"):
+        problem = Problem(kind, CATALOGUE[kind].meaning.split(". ")[0], **PROBLEM_EXTENSIONS.get(kind, {}))
+        empty: dict[str, Any] = {"description": "", "content": {media.PROBLEM: {"schema": ref("Problem"), "examples": {}}}}
+        found = by_status.setdefault(str(problem.status), empty)
+        found["content"][media.PROBLEM]["examples"][kind] = {"value": problem.to_json()}
+        found["description"] = ", ".join(found["content"][media.PROBLEM]["examples"])
+    return by_status
+
+
+TAGS = [
+    {"name": "relations", "description": "typed tables with a key and named intervals"},
+    {"name": "changes", "description": "batches of inserts, upserts and deletes; each accepted one is a version"},
+    {"name": "views", "description": "joins that are kept live"},
+    {"name": "rows", "description": "what a view or relation holds at one version"},
+    {"name": "followers", "description": "what changed in a view, version by version"},
+    {"name": "operations", "description": "health, figures, problems"},
+]
+
+
+def document(endpoints: Iterable[Endpoint], version: str) -> dict[str, Any]:
+    """The whole OpenAPI 3.1 document."""
+    paths: dict[str, dict[str, Any]] = {}
+    for endpoint in endpoints:
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = endpoint.operation
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "livejoin",
+            "version": version,
+            "summary": "Keeps overlap joins live under changes",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "tags": TAGS,
+        "paths": paths,
+        "components": {"schemas": SCHEMAS},
+    }

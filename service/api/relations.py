@@ -1,0 +1,132 @@
+"""Relations: registering, listing, dropping."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.api.answers import existing, json_answer, no_parameters
+from service.api.bodies import read_json
+from service.api.context import Context
+from service.api.openapi import Endpoint, answer, failures, json_content, operation, path_parameter
+from service.api.schemas import RELATION, RELATION_DEFINITION
+from service.errors import Problem
+from service.wire.schema import NAME, parse_relation
+
+if TYPE_CHECKING:
+    from service.engine import Engine
+
+
+def relation_json(engine: Engine, name: str) -> dict[str, Any]:
+    """A relation as the interface shows it; `rows` at the published version."""
+    definition = engine.relations[name].definition
+    return {"name": name} | definition.to_json() | {"rows": engine.published.counts.get(name, 0)}
+
+
+def checked_name(request: Request, what: str) -> str:
+    """The name in the path, fit to be registered; else Problem `bad-definition`."""
+    name: str = request.path_params["name"]
+    if not NAME.fullmatch(name):
+        raise Problem("bad-definition", f"a {what} cannot be called {name!r}: names match {NAME.pattern}")
+    return name
+
+
+async def put_relation(request: Request) -> Response:
+    context: Context = request.app.state.context
+    engine = context.engine
+    no_parameters(request)
+    name = checked_name(request, "relation")
+    definition = parse_relation(await read_json(request.scope, request.receive, context.settings.max_body))
+    outcome = await context.work(engine.put_relation, name, definition)
+    return json_answer(relation_json(engine, name), 201 if outcome == "created" else 200)
+
+
+async def get_relation(request: Request) -> Response:
+    context: Context = request.app.state.context
+    engine = context.engine
+    no_parameters(request)
+    return json_answer(relation_json(engine, existing(engine.relations, request, "relation")))
+
+
+async def list_relations(request: Request) -> Response:
+    context: Context = request.app.state.context
+    engine = context.engine
+    no_parameters(request)
+    return json_answer({"relations": [relation_json(engine, name) for name in sorted(engine.relations)]})
+
+
+async def delete_relation(request: Request) -> Response:
+    context: Context = request.app.state.context
+    engine = context.engine
+    no_parameters(request)
+    name = existing(engine.relations, request, "relation")
+    await context.work(engine.drop_relation, name)
+    return Response(status_code=204)
+
+
+_NAME = path_parameter("name", "the relation", "bookings")
+
+ENDPOINTS = [
+    Endpoint(
+        "GET",
+        "/v1/relations",
+        list_relations,
+        operation(
+            "listRelations",
+            "All relations",
+            tag="relations",
+            responses={**answer(200, "the relations", json_content("Relations", {"relations": [RELATION]})), **failures("bad-parameter")},
+        ),
+    ),
+    Endpoint(
+        "GET",
+        "/v1/relations/{name}",
+        get_relation,
+        operation(
+            "getRelation",
+            "One relation",
+            tag="relations",
+            parameters=[_NAME],
+            responses={**answer(200, "the relation", json_content("Relation", RELATION)), **failures("bad-parameter", "not-found")},
+        ),
+    ),
+    Endpoint(
+        "PUT",
+        "/v1/relations/{name}",
+        put_relation,
+        operation(
+            "putRelation",
+            "Register a relation",
+            tag="relations",
+            parameters=[_NAME],
+            body=json_content("RelationDefinition", RELATION_DEFINITION),
+            responses={
+                **answer(201, "created", json_content("Relation", RELATION)),
+                **answer(200, "the same definition again", json_content("Relation", RELATION)),
+                **failures(
+                    "bad-parameter",
+                    "malformed-body",
+                    "definition-differs",
+                    "body-too-large",
+                    "unsupported-media-type",
+                    "bad-definition",
+                    "disk-full",
+                ),
+            },
+        ),
+    ),
+    Endpoint(
+        "DELETE",
+        "/v1/relations/{name}",
+        delete_relation,
+        operation(
+            "deleteRelation",
+            "Drop a relation that no view uses, with its rows",
+            tag="relations",
+            parameters=[_NAME],
+            responses={**answer(204, "dropped"), **failures("bad-parameter", "not-found", "relation-in-use", "disk-full")},
+        ),
+    ),
+]

@@ -1,0 +1,329 @@
+"""`GET …/rows` and `…/count`: what a view or a relation holds at one version, as a stream or in pages."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+from urllib.parse import urlencode
+
+import pyarrow as pa
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.api import formats, media, parameters
+from service.api.answers import existing, json_answer
+from service.api.context import Context
+from service.api.metrics import CHUNK_SECONDS, ROWS_SENT
+from service.api.openapi import (
+    Endpoint,
+    answer,
+    binary_content,
+    failures,
+    json_content,
+    operation,
+    path_parameter,
+    query_parameters,
+    text_content,
+)
+from service.api.parameters import Parameter, bad
+from service.api.schemas import PAGE
+from service.api.stream import Stream
+from service.cursors import RowReader, open_relation_rows, open_rows
+from service.errors import Problem
+
+JSON_PAGE = 1000  # rows of a JSON page without `limit`
+FIRST_CHUNK, LARGEST_CHUNK = 512, 65_536  # rows
+CHUNK_TIME = 0.010  # seconds; a chunk leaves when it is full or after this time
+HELD = 65_536  # a page up to here is read whole before it leaves, for its Link header
+
+_HOST = re.compile(r"[A-Za-z0-9.\-]+(:\d+)?|\[[0-9a-f:.]+\](:\d+)?")
+
+Window = tuple[str | None, str | None]
+Opened = Callable[..., RowReader]
+
+
+def window(text: str) -> Window:
+    """`lo,hi`; either side may be empty."""
+    low, comma, high = text.partition(",")
+    if not comma or "," in high:
+        raise ValueError("must be lo,hi (either side may be empty)")
+    return low or None, high or None
+
+
+_LIMIT = Parameter(
+    "limit", parameters.integer(0), {"type": "integer", "minimum": 0}, "at most so many rows; 0 tells version and emptiness only", 1000
+)
+_CURSOR = Parameter("cursor", parameters.plain, {"type": "string"}, "go on where the page that gave it ended, at its version")
+_VERSION = Parameter("version", parameters.integer(0), {"type": "integer", "minimum": 0}, "a version that a cursor still keeps")
+_OVERLAPS = Parameter(
+    "overlaps", window, {"type": "string", "pattern": "^[^,]*,[^,]*$"}, "only rows all of whose joined intervals meet this window"
+)
+_BOX = Parameter("overlaps.*", window, {"type": "string"}, "a window in one dimension of a box: not yet")
+_WHERE = Parameter(
+    "where.*", parameters.plain, {"type": "string"}, "`where.<alias>.<column>=value`: the key columns of one alias, or the join key"
+)
+_FILTERS = (_VERSION, _OVERLAPS, _BOX, _WHERE)
+VIEW_ROWS = (_LIMIT, _CURSOR, *_FILTERS)
+RELATION_ROWS = (_LIMIT, _CURSOR)
+
+
+def filters(values: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of `open_rows` that these parameters are."""
+    columns: dict[str, str] = {}
+    aliases: set[str] = set()
+    for name, value in values.items():
+        if name.startswith("overlaps."):
+            raise Problem("not-yet", f"{name}: windows by dimension come with boxes; write overlaps=lo,hi")
+        if name.startswith("where."):
+            _, alias, *column = name.split(".")
+            if not alias or len(column) != 1 or not column[0]:
+                raise bad(name, "must be where.<alias>.<column>")
+            aliases.add(alias)
+            columns[column[0]] = value
+    if len(aliases) > 1:
+        raise Problem("bad-parameter", f"where: names columns of {' and '.join(sorted(aliases))}; a look-up is by the columns of one alias")
+    return {
+        "version": values.get("version"),
+        "window": values.get("overlaps"),
+        "point": (aliases.pop(), columns) if aliases else None,
+    }
+
+
+class Rows:
+    """The chunks of one answer. Every method may block for milliseconds: call them in threads."""
+
+    def __init__(self, opened: Opened, kind: str, limit: int | None) -> None:
+        """Open the reader and, for a page, find what follows it. Problems of the reader come out here."""
+        self._left = limit
+        self._held: list[pa.RecordBatch] = []
+        self._size = FIRST_CHUNK
+        self._begun = False
+        self.following: str | None = None
+        self.reader = opened()
+        try:
+            self._format = formats.make(kind, self.reader.version, self.reader.schema)
+            if limit and limit <= HELD:
+                self._held = list(_read(self.reader, limit))
+                self.following = _next(self.reader)
+                self._left = 0
+            elif limit:
+                self._look_ahead(opened, limit)
+        except BaseException:
+            self.reader.close()
+            raise
+
+    def _look_ahead(self, opened: Opened, limit: int) -> None:
+        """The Link of a page too large to hold goes out before its rows: another reader runs ahead to its end."""
+        scout = opened(cursor=self.reader.token())
+        try:
+            for _ in _read(scout, limit):
+                pass
+            self.following = _next(scout)
+        finally:
+            scout.close()
+
+    def step(self) -> tuple[bytes, bool]:
+        parts = []
+        if not self._begun:
+            self._begun = True
+            parts.append(self._format.head())
+        rows = self._next_rows()
+        if rows is not None:
+            ROWS_SENT.inc(rows.num_rows)
+            parts.append(self._format.chunk(rows))
+            return b"".join(parts), True
+        parts.append(self._format.end(self.following))
+        return b"".join(parts), False
+
+    def _next_rows(self) -> pa.RecordBatch | None:
+        if self._held:
+            return self._held.pop(0)
+        if self._left == 0:
+            return None
+        begun = time.perf_counter()
+        rows = self.reader.read(self._size if self._left is None else min(self._size, self._left))
+        if rows is None:
+            return None
+        if self._left is not None:
+            self._left -= rows.num_rows
+        self._adapt(time.perf_counter() - begun)
+        return rows
+
+    def _adapt(self, seconds: float) -> None:
+        """Chunks grow while they are fast to make."""
+        CHUNK_SECONDS.observe(seconds)
+        if seconds < CHUNK_TIME / 4:
+            self._size = min(self._size * 4, LARGEST_CHUNK)
+        elif seconds > CHUNK_TIME:
+            self._size = max(self._size // 2, FIRST_CHUNK)
+
+    def close(self) -> None:
+        self.reader.close()
+
+
+def _read(reader: RowReader, limit: int) -> Iterator[pa.RecordBatch]:
+    """Chunks of up to `limit` rows in all."""
+    while limit:
+        rows = reader.read(min(limit, LARGEST_CHUNK))
+        if rows is None:
+            return
+        limit -= rows.num_rows
+        yield rows
+
+
+def _next(reader: RowReader) -> str | None:
+    """The cursor to go on from here; None at the end."""
+    token = reader.token()
+    while (rows := reader.read(1)) is not None:
+        if rows.num_rows:
+            return token
+    return None
+
+
+async def answer_rows(request: Request, opened: Opened, limit: int | None) -> Response:
+    """The answer to `…/rows`: negotiate, open in a thread, and stream; HEAD and limit=0 open only."""
+    context: Context = request.app.state.context
+    kind = media.negotiate(request.headers.get("accept"), formats.OFFERED)
+    if limit is None and kind == media.JSON:
+        limit = JSON_PAGE
+    if request.method == "HEAD":
+        limit = 0
+    loop = context.loop
+    rows = await loop.run_in_executor(context.readers, Rows, opened, kind, limit)
+    headers = {
+        "Livejoin-Version": str(rows.reader.version),
+        "Livejoin-Empty": "true" if rows.reader.empty else "false",
+        "Vary": "Accept",
+        "Cache-Control": "no-cache",
+    }
+    if rows.following is not None:
+        headers["Link"] = f'<{_following(request, rows.following)}>; rel="next"'
+    try:
+        first = await loop.run_in_executor(context.readers, rows.step)
+    except BaseException:
+        context.readers.submit(rows.close)
+        raise
+    return Stream(context, context.readers, rows, first, formats.content_type_of(kind), headers)
+
+
+def _following(request: Request, token: str) -> str:
+    """The address of the next page: this one with another cursor; absolute where the client said how it reaches us."""
+    pairs = [pair for pair in parameters.pairs_of(request.scope["query_string"]) if pair[0] not in ("cursor", "version")]
+    path = f"{request.url.path}?{urlencode([*pairs, ('cursor', token)])}"
+    host = request.headers.get("host", "")
+    return f"http://{host}{path}" if _HOST.fullmatch(host) else path
+
+
+async def view_rows(request: Request) -> Response:
+    context: Context = request.app.state.context
+    engine = context.engine
+    values = parameters.read(request.scope["query_string"], VIEW_ROWS)
+    name = existing(engine.views, request, "view")
+    opened = partial(open_rows, engine, name, **filters(values) | {"cursor": values.get("cursor")})
+    return await answer_rows(request, opened, values.get("limit"))
+
+
+async def relation_rows(request: Request) -> Response:
+    context: Context = request.app.state.context
+    engine = context.engine
+    values = parameters.read(request.scope["query_string"], RELATION_ROWS)
+    name = existing(engine.relations, request, "relation")
+    opened = partial(open_relation_rows, engine, name, cursor=values.get("cursor"))
+    return await answer_rows(request, opened, values.get("limit"))
+
+
+async def count(request: Request) -> Response:
+    context: Context = request.app.state.context
+    engine = context.engine
+    values = parameters.read(request.scope["query_string"], _FILTERS)
+    name = existing(engine.views, request, "view")
+    opened = partial(open_rows, engine, name, **filters(values))
+    return json_answer(await context.loop.run_in_executor(context.readers, _count, opened))
+
+
+def _count(opened: Opened) -> dict[str, int]:
+    reader = opened()
+    try:
+        return {"version": reader.version, "count": reader.count()}
+    finally:
+        reader.close()
+
+
+_LINE = '{"booking":1,"job":7,"clash_start":"2026-01-01T12:00:00Z","clash_end":"2026-01-01T14:00:00Z"}\n'
+_CONTENT = {
+    **text_content(media.JSONL, _LINE),
+    **json_content("Page", PAGE),
+    **text_content(media.CSV, "booking,job,clash_start,clash_end\n1,7,2026-01-01T12:00:00Z,2026-01-01T14:00:00Z\n"),
+    **binary_content(media.ARROW, "an Arrow IPC stream"),
+    **text_content(media.SSE, f'event: row\ndata: {_LINE}\nevent: end\ndata: {{"version":42,"next":null}}\n\n'),
+}
+_HEADERS = {
+    "Livejoin-Version": "42",
+    "Livejoin-Empty": "false",
+    "Link": '</v1/views/clashes/rows?limit=1000&cursor=eyJ2IjogNDJ9>; rel="next"',
+}
+_HEAD_HEADERS = {name: value for name, value in _HEADERS.items() if name != "Link"}
+_VIEW = path_parameter("name", "the view", "clashes")
+_RELATION = path_parameter("name", "the relation", "bookings")
+_ROW_FAILURES = failures("bad-parameter", "bad-cursor", "not-found", "not-acceptable", "snapshot-expired")
+_VIEW_FAILURES = failures(
+    "bad-parameter", "bad-cursor", "not-found", "not-acceptable", "snapshot-expired", "not-yet", "view-building", "view-failed"
+)
+
+ENDPOINTS = [
+    Endpoint(
+        "GET",
+        "/v1/views/{name}/rows",
+        view_rows,
+        operation(
+            "viewRows",
+            "The rows of a view at one version",
+            tag="rows",
+            description="The first row leaves at once. An answer that cannot be finished is broken off, never ended as if whole.",
+            parameters=[_VIEW, *query_parameters(VIEW_ROWS)],
+            responses={**answer(200, "the rows", _CONTENT, _HEADERS), **_VIEW_FAILURES},
+        ),
+    ),
+    Endpoint(
+        "HEAD",
+        "/v1/views/{name}/rows",
+        None,
+        operation(
+            "viewVersion",
+            "Version and emptiness of a view, without enumerating",
+            tag="rows",
+            parameters=[_VIEW, *query_parameters(VIEW_ROWS)],
+            responses={**answer(200, "there is such a view", None, _HEAD_HEADERS), **_VIEW_FAILURES},
+        ),
+    ),
+    Endpoint(
+        "GET",
+        "/v1/views/{name}/count",
+        count,
+        operation(
+            "viewCount",
+            "How many rows a view has, counted without sending them",
+            tag="rows",
+            parameters=[_VIEW, *query_parameters(_FILTERS)],
+            responses={
+                **answer(200, "the count", json_content("Count", {"version": 42, "count": 1200})),
+                **failures("bad-parameter", "not-found", "snapshot-expired", "not-yet", "view-building", "view-failed"),
+            },
+        ),
+    ),
+    Endpoint(
+        "GET",
+        "/v1/relations/{name}/rows",
+        relation_rows,
+        operation(
+            "relationRows",
+            "The rows of a relation at one version",
+            tag="rows",
+            parameters=[_RELATION, *query_parameters(RELATION_ROWS)],
+            responses={**answer(200, "the rows", _CONTENT, _HEADERS), **_ROW_FAILURES},
+        ),
+    ),
+]

@@ -1,0 +1,254 @@
+"""The JSON schemas of the bodies, by name, and the examples that the document shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Schema = dict[str, Any]
+
+NAME = {"type": "string", "pattern": "^[a-z_][a-z0-9_]{0,62}$"}
+_COUNT = {"type": "integer", "minimum": 0}
+
+
+def _object(properties: dict[str, Any], *optional: str, closed: bool = True) -> Schema:
+    """An object of these properties, all required but the optional ones."""
+    required = [name for name in properties if name not in optional]
+    made: Schema = {"type": "object", "properties": properties, "additionalProperties": not closed}
+    return made | {"required": required} if required else made
+
+
+def _ref(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _list(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
+_COLUMN = _object(
+    {
+        "name": {"type": "string", "minLength": 1, "maxLength": 63},
+        "type": {"enum": ["int64", "float64", "timestamp", "date", "string", "bool"]},
+        "nullable": {"type": "boolean", "default": False},
+    },
+    "nullable",
+)
+_INTERVAL = {
+    "oneOf": [
+        _object(
+            {"start": {"type": "string"}, "end": {"type": "string"}, "bounds": {"enum": ["[)", "[]", "(]", "()"], "default": "[)"}},
+            "bounds",
+        ),
+        _object({"at": {"type": "string", "description": "a point: start = end"}}),
+    ]
+}
+_DEFINITION = {
+    "columns": _list(_COLUMN) | {"minItems": 1},
+    "key": _list({"type": "string"}) | {"minItems": 1},
+    "intervals": {"type": "object", "additionalProperties": _INTERVAL},
+}
+_ROW = {"type": "object", "description": "a row: column → value"}
+_REASON = _object({"index": _COUNT, "column": {"type": ["string", "null"]}, "reason": {"type": "string"}})
+_PAIR = _list({"type": "string"}) | {"minItems": 2, "maxItems": 2}
+_RETAIN = {"retain_rows": _COUNT | {"default": 1_000_000}, "retain_bytes": _COUNT | {"default": 256 << 20}}
+_OPTIONS: dict[str, Any] = {
+    "algorithm": {"type": "string", "default": "auto"},
+    "guarantee": {"enum": ["strict", "delay", "best-effort"], "default": "best-effort"},
+    "changes": {"oneOf": [{"const": False}, _object(_RETAIN, *_RETAIN)]},
+}
+_FILTER = _object(
+    {
+        "column": {"type": "string"},
+        "op": {"enum": ["=", "!=", "<", "<=", ">", ">=", "in", "is_null", "not_null"]},
+        "value": {},
+    },
+    "value",
+)
+_JOIN = {
+    "oneOf": [
+        *(_object({kind: _PAIR}) for kind in ("equal", "overlaps", "at_most", "less", "not_equal", "cross")),
+        _object({"within": _PAIR, "distance": {"type": ["number", "string"]}}),
+    ]
+}
+_SELECTED = {
+    "oneOf": [
+        {"type": "string"},
+        *(_object({kind: _list({"type": "string"}), "as": {"type": "string"}}) for kind in ("intersection", "duration")),
+    ]
+}
+_CHANGE = _object(
+    {
+        "relation": {"type": "string"},
+        "op": {"enum": ["insert", "upsert", "delete", "truncate"], "default": "upsert"},
+        "row": _ROW,
+        "key": {"type": "object", "description": "the key columns of a deleted row"},
+    },
+    "op",
+    "row",
+    "key",
+)
+
+SCHEMAS: dict[str, Schema] = {
+    "RelationDefinition": _object(_DEFINITION, "intervals"),
+    "Relation": _object({"name": NAME} | _DEFINITION | {"rows": _COUNT}),
+    "Relations": _object({"relations": _list(_ref("Relation"))}),
+    "Changes": _object(
+        {
+            "changes": _list(_CHANGE),
+            "source": {"type": "string", "maxLength": 200},
+            "epoch": {"type": "integer", "format": "int64"},
+            "run": {"type": "string", "maxLength": 200},
+            "reset": {"type": "boolean", "default": False},
+            "on_error": {"enum": ["reject", "skip"], "default": "reject"},
+        },
+        "source",
+        "epoch",
+        "run",
+        "reset",
+        "on_error",
+    ),
+    "Receipt": _object(
+        {
+            "version": _COUNT,
+            "applied": _COUNT,
+            "ignored": _COUNT,
+            "skipped_count": _COUNT,
+            "skipped": _list(_REASON) | {"maxItems": 100},
+            "duplicate": {"type": "boolean"},
+        }
+    ),
+    "ViewDefinition": {
+        "oneOf": [
+            _object({"sql": {"type": "string"}} | _OPTIONS, *_OPTIONS),
+            _object(
+                {
+                    "from": {"type": "object", "additionalProperties": {"type": "string"}, "minProperties": 1, "maxProperties": 8},
+                    "join": _list(_JOIN),
+                    "where": _list(_FILTER),
+                    "select": _list(_SELECTED),
+                }
+                | _OPTIONS,
+                "join",
+                "where",
+                "select",
+                *_OPTIONS,
+            ),
+        ]
+    },
+    "Plan": _object(
+        {
+            "class": {"type": "string"},
+            "algorithm": {"type": "string"},
+            "theorem": {"type": ["string", "null"]},
+            "guarantee": {"enum": ["strict", "delay", "best-effort"]},
+            "bounds": {"type": "object", "additionalProperties": {"type": "string"}},
+            "notes": _list({"type": "string"}),
+        }
+    ),
+    "Explanation": _object({"plan": _ref("Plan"), "alternatives": _list(_ref("Plan"))}),
+    "View": _object(
+        {
+            "name": NAME,
+            "state": {"enum": ["building", "live", "failed"]},
+            "version": _COUNT,
+            "empty": {"type": ["boolean", "null"], "description": "null while it is not live"},
+            "definition": _ref("ViewDefinition"),
+            "plan": _ref("Plan"),
+            "statistics": {"type": "object"},
+            "progress": {"type": "number", "minimum": 0, "maximum": 1},
+            "problem": _ref("Problem"),
+        },
+        "progress",
+        "problem",
+    ),
+    "Views": _object({"views": _list(_ref("View"))}),
+    "Page": _object({"version": _COUNT, "rows": _list(_ROW), "next": {"type": ["string", "null"]}}),
+    "Count": _object({"version": _COUNT, "count": _COUNT}),
+    "Health": _object({"status": {"type": "string"}, "stage": {"type": "string"}, "progress": {"type": "number"}}, "stage", "progress"),
+    "Status": {"type": "object", "required": ["state", "version", "software", "relations", "views"]},
+    "Problem": _object(
+        {
+            "type": {"type": "string", "pattern": "^/problems/[a-z-]+$"},
+            "title": {"type": "string"},
+            "status": {"type": "integer"},
+            "detail": {"type": "string"},
+        },
+        closed=False,
+    ),
+}
+
+_ERRORS = [{"index": 3, "column": "ends", "reason": "the interval is empty"}]
+
+# The further members of some problems, as their examples show them.
+PROBLEM_EXTENSIONS: dict[str, dict[str, Any]] = {
+    "bad-parameter": {"parameter": "limit"},
+    "bad-rows": {"error_count": 1, "errors": _ERRORS},
+    "body-too-large": {"limit": 268435456},
+    "infeasible-view": {"theorem": "Tao and Yi, Theorem 3"},
+    "internal": {"request_id": "0f8fad5bd9cb469fa16570867728950e"},
+    "malformed-body": {"line": 2},
+    "not-acceptable": {"available": ["application/jsonl", "application/json"]},
+    "recovering": {"stage": "compiling", "progress": 0.4},
+    "relation-in-use": {"views": ["clashes"]},
+    "unsupported-media-type": {"supported": ["application/json"]},
+    "view-building": {"progress": 0.7},
+}
+
+RELATION_DEFINITION = {
+    "columns": [
+        {"name": "id", "type": "int64", "nullable": False},
+        {"name": "room", "type": "string", "nullable": False},
+        {"name": "starts", "type": "timestamp", "nullable": False},
+        {"name": "ends", "type": "timestamp", "nullable": True},
+    ],
+    "key": ["id"],
+    "intervals": {"stay": {"start": "starts", "end": "ends", "bounds": "[)"}},
+}
+RELATION = {"name": "bookings"} | RELATION_DEFINITION | {"rows": 3}
+CHANGES = {
+    "source": "pms",
+    "epoch": 17,
+    "changes": [
+        {"relation": "bookings", "op": "upsert", "row": {"id": 1, "room": "A", "starts": "2026-01-01T12:00:00Z", "ends": None}},
+        {"relation": "bookings", "op": "delete", "key": {"id": 9}},
+    ],
+}
+RECEIPT = {"version": 42, "applied": 3, "ignored": 0, "skipped_count": 0, "skipped": [], "duplicate": False}
+RECEIPT_SKIPPED = {"version": 43, "applied": 2, "ignored": 0, "skipped_count": 1, "skipped": _ERRORS, "duplicate": False}
+VIEW_SQL = {
+    "sql": "SELECT b.id AS booking, m.id AS job, intersection(b.stay, m.slot) AS clash "
+    "FROM bookings b JOIN maintenance m ON b.room = m.room AND overlaps(b.stay, m.slot) WHERE b.status = 'confirmed'"
+}
+VIEW_JSON = {
+    "from": {"b": "bookings", "m": "maintenance"},
+    "join": [{"equal": ["b.room", "m.room"]}, {"overlaps": ["b.stay", "m.slot"]}],
+    "where": [{"column": "b.status", "op": "=", "value": "confirmed"}],
+    "select": ["b.id as booking", "m.id as job", {"intersection": ["b.stay", "m.slot"], "as": "clash"}],
+}
+PLAN = {
+    "class": "interval join, 1-D, 2 relations, keyed",
+    "algorithm": "interval-tree",
+    "theorem": "Tao and Yi, Theorem 1",
+    "guarantee": "strict",
+    "bounds": {"space": "O(n)", "update": "O(log n)", "delay": "O(log n)"},
+    "notes": [],
+}
+VIEW = {
+    "name": "clashes",
+    "state": "live",
+    "version": 42,
+    "empty": False,
+    "definition": VIEW_JSON,
+    "plan": PLAN,
+    "statistics": {
+        "intervals": 200000,
+        "bytes": 14400000,
+        "update_seconds": {"p50": 0.00002, "p99": 0.0001},
+        "delay_steps": {"max": 21},
+    },
+}
+PAGE = {
+    "version": 42,
+    "rows": [{"booking": 1, "job": 7, "clash_start": "2026-01-01T12:00:00Z", "clash_end": "2026-01-01T14:00:00Z"}],
+    "next": None,
+}

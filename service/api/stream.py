@@ -1,0 +1,82 @@
+"""Answers that are made while they leave: chunks come from a thread, one ahead of the socket.
+
+An answer that cannot be finished is broken off: the ASGI application returns without its last message, upon which
+uvicorn closes the connection and leaves the chunked encoding open (a client sees an incomplete body, never a short one).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from typing import Protocol
+
+from starlette.responses import Response
+
+from service.api.bodies import Receive, Scope, Send
+from service.api.context import Context
+from service.errors import Problem
+
+log = logging.getLogger("livejoin")
+
+
+class Source(Protocol):
+    """Makes the chunks, one call at a time, in any thread."""
+
+    def step(self) -> tuple[bytes, bool]:
+        """The next bytes (maybe none yet), and whether more will follow. A Problem breaks the answer off."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Stream(Response):
+    """The answer of a source whose first chunk is there already (so what is wrong at once is a proper problem)."""
+
+    def __init__(
+        self, context: Context, pool: Executor, source: Source, first: tuple[bytes, bool], kind: str, headers: Mapping[str, str]
+    ) -> None:
+        super().__init__(None, 200, headers, kind)
+        del self.headers["content-length"]
+        self._context, self._pool, self._source, self._first = context, pool, source, first
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        gone = asyncio.ensure_future(_gone(receive))
+        job: asyncio.Future[tuple[bytes, bool]] = self._context.loop.create_future()
+        job.set_result(self._first)
+        self._context.track()
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            more = True
+            while more:
+                if not job.done():
+                    await asyncio.wait((job, gone), return_when=asyncio.FIRST_COMPLETED)
+                if gone.done():
+                    return
+                body, more = job.result()
+                if more:
+                    job = self._context.loop.run_in_executor(self._pool, self._source.step)
+                if body or not more:
+                    await send({"type": "http.response.body", "body": body, "more_body": more})
+        except asyncio.CancelledError:
+            if not self._context.closing:
+                raise
+        except Problem as problem:
+            log.info("%s broken off: %s", scope["path"], problem)
+        except Exception:
+            log.exception("%s broken off", scope["path"])
+        finally:
+            gone.cancel()
+            release(self._pool, job, self._source)
+
+
+def release(pool: Executor, job: asyncio.Future[tuple[bytes, bool]], source: Source) -> None:
+    """Close the source in a thread once its step under way, if any, has ended."""
+    job.add_done_callback(lambda ended: (ended.cancelled() or ended.exception(), pool.submit(source.close)))
+
+
+async def _gone(receive: Receive) -> None:
+    """Returns when the client has closed the connection."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

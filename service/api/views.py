@@ -1,0 +1,197 @@
+"""Views: registering, explaining, listing, dropping."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.api.answers import existing, json_answer, no_parameters
+from service.api.bodies import read_json
+from service.api.context import Context
+from service.api.openapi import Endpoint, answer, failures, json_content, operation, path_parameter
+from service.api.relations import checked_name
+from service.api.schemas import PLAN, VIEW, VIEW_JSON, VIEW_SQL
+from service.cursors import open_rows
+from service.errors import Problem
+from service.planner import alternatives
+from service.query import parse_view
+
+if TYPE_CHECKING:
+    from service.engine import Engine
+    from service.live_view import LiveView
+
+BUILD_WAIT = 1.0  # seconds; a view that takes longer is answered 202
+
+
+def view_json(engine: Engine, view: LiveView) -> dict[str, Any]:
+    """A view as the interface shows it. Opens a reader for its emptiness: call it in a thread."""
+    shown: dict[str, Any] = {
+        "name": view.name,
+        "state": view.state,
+        "version": engine.published.number,
+        "empty": None,
+        "definition": view.view.definition,
+        "plan": view.view.plan.to_json(),
+        "statistics": view.statistics(),
+    }
+    if view.state == "building":
+        shown["progress"] = view.progress
+    elif view.state == "failed":
+        problem = view.problem or Problem("view-failed", "the structures of this view failed")
+        shown["problem"] = problem.to_json()
+    else:
+        shown["version"], shown["empty"] = _emptiness(engine, view.name)
+    return shown
+
+
+def _emptiness(engine: Engine, name: str) -> tuple[int, bool]:
+    reader = open_rows(engine, name)
+    try:
+        return reader.version, reader.empty
+    finally:
+        reader.close()
+
+
+async def put_view(request: Request) -> Response:
+    context: Context = request.app.state.context
+    engine = context.engine
+    no_parameters(request)
+    name = checked_name(request, "view")
+    data = await read_json(request.scope, request.receive, context.settings.max_body)
+    view, outcome = await context.loop.run_in_executor(context.readers, engine.put_view, name, data, BUILD_WAIT)
+    status = {"created": 201, "same": 200, "building": 202}[outcome]
+    return json_answer(await context.work(view_json, engine, view), status)
+
+
+async def get_view(request: Request) -> Response:
+    context: Context = request.app.state.context
+    engine = context.engine
+    no_parameters(request)
+    view = engine.views[existing(engine.views, request, "view")]
+    return json_answer(await context.work(view_json, engine, view))
+
+
+async def list_views(request: Request) -> Response:
+    context: Context = request.app.state.context
+    engine = context.engine
+    no_parameters(request)
+    views = [view for _, view in sorted(engine.views.items())]
+    return json_answer({"views": await context.work(lambda: [view_json(engine, view) for view in views])})
+
+
+async def delete_view(request: Request) -> Response:
+    context: Context = request.app.state.context
+    engine = context.engine
+    no_parameters(request)
+    name = existing(engine.views, request, "view")
+    await context.work(engine.drop_view, name)
+    return Response(status_code=204)
+
+
+async def explain(request: Request) -> Response:
+    context: Context = request.app.state.context
+    engine = context.engine
+    no_parameters(request)
+    data = await read_json(request.scope, request.receive, context.settings.max_body)
+    return json_answer(await context.work(_explain, engine, data))
+
+
+def _explain(engine: Engine, data: dict[str, Any]) -> dict[str, Any]:
+    relations = {name: relation.definition for name, relation in engine.relations.items()}
+    view = parse_view("explained", data, relations)
+    others = [plan.to_json() for plan in alternatives(view.query, relations)]
+    chosen = view.plan.to_json()
+    return {"plan": chosen, "alternatives": [plan for plan in others if plan["algorithm"] != chosen["algorithm"]]}
+
+
+_NAME = path_parameter("name", "the view", "clashes")
+_REFUSALS = (
+    "bad-parameter",
+    "malformed-body",
+    "body-too-large",
+    "unsupported-media-type",
+    "bad-definition",
+    "unknown-relation",
+    "unknown-column",
+    "unsupported-query",
+    "bad-query",
+    "infeasible-view",
+    "not-yet",
+)
+_BODY = json_content("ViewDefinition", VIEW_SQL, VIEW_JSON)
+_VIEW = json_content("View", VIEW)
+
+ENDPOINTS = [
+    Endpoint(
+        "GET",
+        "/v1/views",
+        list_views,
+        operation(
+            "listViews",
+            "All views",
+            tag="views",
+            responses={**answer(200, "the views", json_content("Views", {"views": [VIEW]})), **failures("bad-parameter")},
+        ),
+    ),
+    Endpoint(
+        "GET",
+        "/v1/views/{name}",
+        get_view,
+        operation(
+            "getView",
+            "One view: its state, plan and figures",
+            tag="views",
+            parameters=[_NAME],
+            responses={**answer(200, "the view", _VIEW), **failures("bad-parameter", "not-found")},
+        ),
+    ),
+    Endpoint(
+        "PUT",
+        "/v1/views/{name}",
+        put_view,
+        operation(
+            "putView",
+            "Register a view, as SQL or as JSON",
+            tag="views",
+            parameters=[_NAME],
+            body=_BODY,
+            responses={
+                **answer(201, "created", _VIEW),
+                **answer(200, "the same definition again", _VIEW),
+                **answer(202, "still being built", json_content("View", VIEW | {"state": "building", "empty": None, "progress": 0.4})),
+                **failures(*_REFUSALS, "definition-differs", "disk-full"),
+            },
+        ),
+    ),
+    Endpoint(
+        "DELETE",
+        "/v1/views/{name}",
+        delete_view,
+        operation(
+            "deleteView",
+            "Drop a view",
+            tag="views",
+            parameters=[_NAME],
+            responses={**answer(204, "dropped"), **failures("bad-parameter", "not-found", "disk-full")},
+        ),
+    ),
+    Endpoint(
+        "POST",
+        "/v1/explain",
+        explain,
+        operation(
+            "explain",
+            "The plan of a definition, and the other algorithms that are correct for it, without registering",
+            tag="views",
+            body=_BODY,
+            responses={
+                **answer(
+                    200, "the plans", json_content("Explanation", {"plan": PLAN, "alternatives": [PLAN | {"algorithm": "nested-loop"}]})
+                ),
+                **failures(*_REFUSALS),
+            },
+        ),
+    ),
+]
