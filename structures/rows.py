@@ -25,8 +25,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from structures.key_table import ALL_BITS, TEXT, KeyTable, entry_of, find_rows, probe, remove_rows, tag_of, text_start
 from structures.kernel import kernel
+from structures.key_table import ALL_BITS, TEXT, KeyTable, entry_of, find_rows, probe, remove_rows, tag_of, text_start
 from structures.reserve import reserve
 from structures.retired import NEVER, Retired
 
@@ -65,7 +65,8 @@ def _text_bytes(kinds, cells, row):
 
 
 @kernel(
-    f"UniTuple(int64, 2)(int64[::1], int64, {_STORED}, int64, int64[::1], int64[::1], int64, int32[::1], int64, int64, {_GIVEN}, int32[::1])"
+    f"UniTuple(int64, 2)(int64[::1], int64, {_STORED}, int64, int64[::1], int64[::1], int64, "
+    f"int32[::1], int64, int64, {_GIVEN}, int32[::1])"
 )
 def _enter(
     entries, hash_mask, kinds, key, cells, places, heap, heap_used, born, died, version, free, free_count, used,
@@ -201,7 +202,7 @@ class Rows:
         self._texts = self._new_texts()
         self._heap_used = 0
         self._garbage = 0
-        self._used = 0
+        self.used = 0
         self._table = KeyTable(hash_mask)
         self._retired = Retired(self.born, self.died)
 
@@ -225,7 +226,7 @@ class Rows:
         Raises MemoryError, with nothing changed, when the slots or the heap are full.
         """
         more = len(given.cells)
-        if self._used + more - self._free_count > SLOTS:
+        if self.used + more - self._free_count > SLOTS:
             raise MemoryError(f"a relation holds at most {SLOTS} rows, retired ones included")
         if len(self._text_columns):
             if self._heap_used + given.cells[:, self._text_columns].sum() > len(self._texts.heap):
@@ -234,11 +235,11 @@ class Rows:
         out = np.empty(more, np.int32)
         stored, self._heap_used = _enter(
             self._table.entries, self._table.hash_mask, *self._stored(), self._heap_used, self.born, self.died, version,
-            self._free, self._free_count, self._used, *given, out,
+            self._free, self._free_count, self.used, *given, out,
         )  # fmt: skip
         reused = min(stored, self._free_count)
         self._free_count -= reused
-        self._used += stored - reused
+        self.used += stored - reused
         self._table.count += stored
         return out, stored
 
@@ -266,13 +267,13 @@ class Rows:
             self._garbage += _count_text(self.kinds, self.cells, slots)
             if self._garbage * 2 > self._heap_used > HEAP_WORTH_REWRITING:
                 texts = self._new_texts()
-                self._heap_used = _rewrite(self.kinds, self.cells, self.born, self._used, *self._texts, *texts)
+                self._heap_used = _rewrite(self.kinds, self.cells, self.born, self.used, *self._texts, *texts)
                 self._garbage = 0
                 self._texts = texts
 
     def scan(self, version: int, start: int, limit: int) -> tuple[np.ndarray, int]:
         """Up to `limit` slots visible at `version` from slot `start` on, and the slot to go on from, or -1."""
-        used = self._used
+        used = self.used
         out = np.empty(max(0, min(limit, used - start)), np.int32)
         count, following = _scan(self.born, self.died, version, start, used, out)
         return out[:count], int(following) if following < used else -1
@@ -312,18 +313,18 @@ class Rows:
     def bytes(self) -> int:
         """What the slots that are not free hold, with the key table."""
         row = self.width * 8 + 16 + (8 if len(self._text_columns) else 0)
-        return (self._used - self._free_count) * row + self._heap_used - self._garbage + self._table.entries.nbytes
+        return (self.used - self._free_count) * row + self._heap_used - self._garbage + self._table.entries.nbytes
 
-    def check(self) -> tuple[np.ndarray, np.ndarray]:
-        """Prove the invariants. -> living slots, linked slots (both int32, sorted). O(n log n)."""
-        born, died = self.born[: self._used], self.died[: self._used]
+    def check(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Prove the invariants. -> slots that are living, retired, linked (int32, sorted). O(n log n)."""
+        born, died = self.born[: self.used], self.died[: self.used]
         free = self._free[: self._free_count]
         living = np.flatnonzero((died == NEVER) & (born != NEVER)).astype(np.int32)
         retired = self._retired.slots()
         kept = np.union1d(living, retired)
         assert (born[free] == NEVER).all(), "I1: a free slot that can be seen"
         assert (born[retired] <= died[retired]).all() and (died[retired] != NEVER).all(), "I1: the life of a retired slot"
-        assert np.array_equal(np.sort(np.concatenate([living, retired, free])), np.arange(self._used)), "I1: partition"
+        assert np.array_equal(np.sort(np.concatenate([living, retired, free])), np.arange(self.used)), "I1: partition"
         if len(self._text_columns):
             lengths = self.cells[kept][:, self._text_columns].sum(axis=1)
             places = self._texts.places[kept]
@@ -339,4 +340,4 @@ class Rows:
         places = texts[0][linked] if len(self._text_columns) else texts[0]
         own = RowSet(self.kinds, self.key, np.ascontiguousarray(self.cells[linked]), places, texts[1])
         assert np.array_equal(self.find(own), linked), "I3: a key is not found at its slot"
-        return living, np.sort(linked)
+        return living, retired, np.sort(linked)

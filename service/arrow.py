@@ -1,0 +1,150 @@
+"""Arrow arrays of the canonical types as NumPy, without copying and without a call per row; and back.
+
+| type | seen as |
+|---|---|
+| int64, float64, timestamp | int64 (a float's bits) |
+| date32 | int32 |
+| bool | uint8 |
+| utf8 | int32 offsets and read-only bytes |
+
+Sliced arrays are welcome. What lies under a null is unspecified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from structures.key_table import FLOAT, PLAIN, TEXT
+from structures.rows import Rows, RowSet, join_texts
+
+Array = np.ndarray[Any, Any]
+
+_NO_PLACES = np.zeros(1, np.int64)
+_NO_BYTES = np.empty(0, np.uint8)
+_NO_BYTES.flags.writeable = False
+
+
+def bits(buffer: pa.Buffer, offset: int, length: int) -> Array:
+    """uint8[length], 0 or 1: bits from `offset` on."""
+    first, last = offset >> 3, (offset + length + 7) >> 3
+    part = np.frombuffer(buffer, np.uint8, last - first, first)
+    return np.unpackbits(part, bitorder="little")[offset & 7 :][:length]
+
+
+def _wide(array: pa.Array) -> Array:
+    return np.frombuffer(array.buffers()[1], np.int64, len(array), array.offset * 8)
+
+
+def _days(array: pa.Array) -> Array:
+    return np.frombuffer(array.buffers()[1], np.int32, len(array), array.offset * 4)
+
+
+def _truth(array: pa.Array) -> Array:
+    return bits(array.buffers()[1], array.offset, len(array))
+
+
+_FIXED: dict[int, Callable[[pa.Array], Array]] = {
+    pa.int64().id: _wide,
+    pa.float64().id: _wide,
+    pa.timestamp("us").id: _wide,
+    pa.date32().id: _days,
+    pa.bool_().id: _truth,
+}
+_BOOL = pa.bool_().id
+_DATE = pa.date32().id
+_FLOAT64 = pa.float64().id
+_TEXT = pa.utf8().id
+
+
+def fixed_values(array: pa.Array) -> Array:
+    """Values of a column that is not text, at least one long."""
+    return _FIXED[array.type.id](array)
+
+
+def null_mask(array: pa.Array) -> Array | None:
+    """bool[n], true at nulls, or None when there are none."""
+    if not array.null_count:
+        return None
+    mask: Array = bits(array.buffers()[0], array.offset, len(array)) == 0
+    return mask
+
+
+def _text(array: pa.Array) -> tuple[Array, Array]:
+    """int32[n + 1] offsets into the bytes, and these."""
+    _, offsets, data = array.buffers()
+    ends = np.frombuffer(offsets, np.int32, len(array) + 1, array.offset * 4)
+    if data is None or not data.size:
+        return ends, _NO_BYTES
+    content = np.frombuffer(data, np.uint8)
+    content.flags.writeable = False  # kernels are compiled for read-only bytes
+    return ends, content
+
+
+def kind(type: pa.DataType) -> int:
+    """What a cell of this type holds (`structures.key_table`)."""
+    return {_TEXT: TEXT, _FLOAT64: FLOAT}.get(type.id, PLAIN)
+
+
+def to_row_set(columns: Sequence[pa.Array], kinds: Array, key: Array, width: int) -> RowSet:
+    """Equally long columns, at least one row, as rows of cells; `width` leaves room for null bits, or has none.
+
+    Raises ValueError for a null where there is no room. O(cells + bytes of text when there are several texts).
+    """
+    length = len(columns[0])
+    cells = np.zeros((length, width), np.int64)
+    texts = []
+    for i, column in enumerate(columns):
+        if column.type.id == _TEXT:
+            ends, data = _text(column)
+            np.subtract(ends[1:], ends[:-1], out=cells[:, i])
+            texts.append((i, ends, data))
+        else:
+            cells[:, i] = fixed_values(column)
+        if column.null_count:
+            if width == len(columns):
+                raise ValueError("a null in a column that has none")
+            mask = null_mask(column)
+            cells[mask, i] = 0
+            cells[:, len(columns) + (i >> 5)] |= mask.astype(np.int64) << (i & 31)  # type: ignore[union-attr]
+    if not texts:
+        return RowSet(kinds, key, cells, _NO_PLACES, _NO_BYTES)
+    if len(texts) == 1:
+        _, ends, data = texts[0]
+        return RowSet(kinds, key, cells, ends[:-1].astype(np.int64), data)
+    return RowSet(kinds, key, cells, *_joined(texts, cells))
+
+
+def _joined(texts: list[tuple[int, Array, Array]], cells: Array) -> tuple[Array, Array]:
+    """Places and bytes of rows with several texts, each row's back to back."""
+    totals = cells[:, [i for i, _, _ in texts]].sum(axis=1)
+    after = np.cumsum(totals)
+    places = after - totals
+    heap = np.empty(after[-1], np.uint8)
+    ends = places.copy()
+    for i, offsets, data in texts:
+        join_texts(offsets[:-1].astype(np.int64), data, np.ascontiguousarray(cells[:, i]), ends, heap)
+    heap.flags.writeable = False
+    return places, heap
+
+
+def from_rows(rows: Rows, schema: pa.Schema, columns: Array, slots: Array) -> pa.RecordBatch:
+    """The rows at these slots; `schema` has one field for each of `columns` (int64[k])."""
+    cells = rows.gather(columns, slots)
+    arrays = []
+    for field, column, values in zip(schema, columns.tolist(), cells, strict=True):
+        valid, nulls = rows.gather_valid(column, slots) if field.nullable else (None, 0)
+        buffers = [pa.py_buffer(valid) if nulls else None]
+        if field.type.id == _TEXT:
+            buffers += [pa.py_buffer(part) for part in rows.gather_text(column, slots, values)]
+        elif field.type.id == _DATE:
+            buffers.append(pa.py_buffer(values.astype(np.int32)))
+        elif field.type.id == _BOOL:
+            buffers.append(pa.py_buffer(np.packbits(values.astype(np.uint8), bitorder="little")))
+        else:
+            buffers.append(pa.py_buffer(values))
+        arrays.append(pa.Array.from_buffers(field.type, len(slots), buffers, nulls))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,200 @@
+"""Rows of a relation, and codes of join keys, in Arrow's words.
+
+    Table    key -> row; a row lives at the versions [born, died)
+    Domain   composite join key -> int32 code, counted; a code that nobody counts any more is given to another key
+             once no version that can be read knew it
+
+Both are `structures.rows.Rows` with a door for Arrow. A deleted row's key is free at once; a code's key stays known
+as long as the code is held, so that it can come to life again, and so that readers of old versions find it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from service.arrow import from_rows, kind, null_mask, to_row_set
+from structures.key_counts import KeyCounts
+from structures.key_table import ALL_BITS
+from structures.rows import SLOTS, Rows, RowSet
+
+Array = np.ndarray[Any, Any]
+
+_NO_SLOTS = np.empty(0, np.int32)
+
+
+def _writable(values: Array, dtype: type) -> Array:
+    """As the kernels take it: contiguous and writable."""
+    values = np.ascontiguousarray(values, dtype)
+    return values if values.flags.writeable else values.copy()
+
+
+class Table:
+    """The rows of one relation.
+
+    `find`, `insert`, `delete`, `reclaim` are for the writer thread. `take` and `scan` are for any thread that holds
+    a pin on the version it reads, meanwhile; they give up the GIL. Costs: O(1) expected a row, and its bytes of text.
+    """
+
+    def __init__(self, schema: pa.Schema, key: Sequence[str], hash_mask: int = ALL_BITS) -> None:
+        self.schema = schema
+        self._columns = {field.name: i for i, field in enumerate(schema)}
+        kinds = [kind(field.type) for field in schema]
+        positions = [self._columns[name] for name in key]
+        self._rows = Rows(kinds, positions, any(field.nullable for field in schema), hash_mask)
+        self._key_kinds = self._rows.kinds[positions]
+        self._key_key = np.arange(len(key), dtype=np.int64)
+        self._projections: dict[tuple[str, ...], tuple[Array, pa.Schema]] = {}
+
+    def find(self, keys: pa.RecordBatch) -> Array:
+        """int32[n]: the slot of the newest row with each key (the columns of `keys`, in key order), or -1."""
+        if not len(keys):
+            return _NO_SLOTS
+        return self._rows.find(to_row_set(keys.columns, self._key_kinds, self._key_key, len(self._key_key)))
+
+    def insert(self, version: int, rows: pa.RecordBatch) -> Array:
+        """int32[n]: the slots of these rows, whose keys must not be present. Reclaimed slots come first.
+
+        Raises MemoryError, with nothing changed, when there is no room, and ValueError for a null in a table without
+        nullable columns.
+        """
+        if not len(rows):
+            return _NO_SLOTS
+        store = self._rows
+        slots, stored = store.enter(version, to_row_set(rows.columns, store.kinds, store.key, store.width))
+        assert stored == len(rows), "a key that is present was inserted"
+        return slots
+
+    def delete(self, version: int, slots: Array) -> None:
+        """The rows at these slots, all living, die at `version` (not below an earlier one)."""
+        if len(slots):
+            gone = np.array(slots, np.int32)
+            self._rows.unlink(gone)
+            self._rows.retire(version, gone)
+
+    def reclaim(self, oldest_needed: int, pins: Array) -> None:
+        """Slots of rows that died at or before `oldest_needed` (the published version), and that no pinned version
+        (sorted) sees, may be used again. O(rows that became due), plus what pins that went away held."""
+        freed = self._rows.reclaim(oldest_needed, _writable(pins, np.int64))
+        if len(freed):
+            self._rows.free(freed)
+
+    def take(self, names: Sequence[str], slots: Array) -> pa.RecordBatch:
+        """These columns of the rows at these slots. Raises OverflowError when a column's text exceeds 2 GiB."""
+        columns, schema = self._projection(tuple(names))
+        return from_rows(self._rows, schema, columns, _writable(slots, np.int32))
+
+    def scan(self, version: int, start_slot: int, limit: int) -> tuple[Array, int]:
+        """int32[<= limit] slots that `version` sees from `start_slot` on, ascending, and where to go on, or -1."""
+        return self._rows.scan(version, start_slot, limit)
+
+    def _projection(self, names: tuple[str, ...]) -> tuple[Array, pa.Schema]:
+        found = self._projections.get(names)
+        if found is None:
+            columns = np.array([self._columns[name] for name in names], np.int64)
+            found = self._projections[names] = columns, pa.schema([self.schema.field(i) for i in columns.tolist()])
+        return found
+
+    @property
+    def rows(self) -> int:
+        """Rows of the newest version."""
+        return self._rows.linked
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that the rows hold, the retired ones and the key table included; not what is only reserved."""
+        return self._rows.bytes
+
+    def check(self) -> None:
+        """Prove the invariants of `structures.rows`, and that the key table knows exactly the living rows."""
+        living, _, linked = self._rows.check()
+        assert np.array_equal(living, linked), "I3: the key table and the living rows differ"
+
+
+class Domain:
+    """Codes of a composite join key. Floats: -0.0 = 0.0, and every NaN is one value.
+
+    `acquire`, `release`, `reclaim` are for the writer thread, `look_up` for any: a lock keeps it from seeing the key
+    table half changed (it waits for one batch's codes at most). Costs: O(1) expected a row, and its bytes of text.
+    """
+
+    def __init__(self, types: Sequence[pa.DataType], hash_mask: int = ALL_BITS) -> None:
+        self._rows = Rows([kind(type) for type in types], range(len(types)), False, hash_mask)
+        self._counts = KeyCounts(SLOTS)
+        self._lock = Lock()
+        self._newest = 0  # the newest version heard of, so never newer than the one that a batch is making
+
+    def acquire(self, columns: pa.RecordBatch) -> Array:
+        """int32[n]: the code of each key, counted once more; -1, not counted, where a column is null.
+
+        A new key gets a reclaimed code, or else the next number from 0 on. It counts as known since the newest version
+        that `release` or `reclaim` was told, which may hold it a little too long, never too short.
+        """
+        return self._with_nulls(columns, self._acquire)
+
+    def _acquire(self, given: RowSet) -> Array:
+        codes, _ = self._rows.enter(self._newest, given)
+        self._counts.up(codes, self._rows.died)
+        return codes
+
+    def release(self, codes: Array, version: int) -> None:
+        """Count each code once less (-1 is passed over); those that nobody counts any more end at `version`."""
+        with self._lock:
+            self._newest = max(self._newest, version)
+            dropped = self._counts.down(_writable(codes, np.int32))
+            if len(dropped):
+                self._rows.retire(version, dropped)
+
+    def look_up(self, columns: pa.RecordBatch) -> Array:
+        """int32[n]: the code of each key, -1 when unknown or null. What any readable version knew is known."""
+        return self._with_nulls(columns, self._rows.find)
+
+    def reclaim(self, oldest_needed: int, pins: Array) -> None:
+        """As `Table.reclaim`: unused codes that no readable version knew may be given to other keys."""
+        with self._lock:
+            self._newest = max(self._newest, oldest_needed)
+            freed = self._rows.reclaim(oldest_needed, _writable(pins, np.int64))
+            if len(freed):
+                self._rows.unlink(freed)
+                self._rows.free(freed)
+
+    def _with_nulls(self, columns: pa.RecordBatch, work: Callable[[RowSet], Array]) -> Array:
+        """`work`, under the lock, on the rows without nulls; -1 for the others."""
+        nulls: Array | None = None
+        for column in columns.columns:
+            if column.null_count:
+                mask = null_mask(column)
+                nulls = mask if nulls is None else nulls | mask
+        if nulls is not None:
+            columns = columns.filter(pa.array(~nulls))
+        rows = self._rows
+        codes = _NO_SLOTS
+        if len(columns):
+            given = to_row_set(columns.columns, rows.kinds, rows.key, rows.width)
+            with self._lock:
+                codes = work(given)
+        if nulls is None:
+            return codes
+        padded = np.full(len(nulls), -1, np.int32)
+        padded[~nulls] = codes
+        return padded
+
+    @property
+    def keys(self) -> int:
+        """Keys that are in use, or that a readable version may know."""
+        return self._rows.linked
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that the keys and their counts hold."""
+        return self._rows.bytes + self._rows.linked * 8
+
+    def check(self) -> None:
+        """Prove the invariants of `structures.rows`, and: known = not free, living = counted."""
+        living, retired, linked = self._rows.check()
+        assert np.array_equal(np.union1d(living, retired), linked), "I3: the key table and the codes differ"
+        assert np.array_equal(np.flatnonzero(self._counts.counts[: self._rows.used]), living), "counts and lives differ"
