@@ -16,8 +16,8 @@ import pyarrow.csv
 
 from service.commands.files import File, csv_chunks, csv_header, jsonl_chunks
 from service.commands.terminal import Failure
+from service.wire.schema import OP_COLUMN
 
-OPERATION = "_op"  # not a column: it says what a row does
 # What a text must look like to be read as a type, narrowest type first. A leading zero makes a number a name ("007").
 FORMS = {
     "bool": r"^(true|false)$",
@@ -35,6 +35,7 @@ class Guess:
 
     possible: list[str] = field(default_factory=lambda: [*FORMS, "string"])
     nullable: bool = False
+    blank: bool = False  # an empty CSV field was met: null, but in text the empty text
     seen: bool = False
 
     def only(self, types: Iterable[str]) -> None:
@@ -56,7 +57,8 @@ def infer(files: list[File]) -> list[dict[str, Any]]:
         if not guess.possible:
             raise Failure(f"column {name!r} holds values of several types: register the relation yourself, or mend the file")
         kind = guess.possible[0] if guess.seen else "string"
-        columns.append({"name": name, "type": kind} | ({"nullable": True} if guess.nullable else {}))
+        nullable = guess.nullable or (guess.blank and kind != "string")
+        columns.append({"name": name, "type": kind} | ({"nullable": True} if nullable else {}))
     if not columns:
         raise Failure(f"{files[0].path}: there are no columns in it")
     return columns
@@ -64,34 +66,31 @@ def infer(files: list[File]) -> list[dict[str, Any]]:
 
 def _from_csv(file: File, guesses: dict[str, Guess]) -> set[str]:
     names = csv_header(file.path)
-    blank = dict.fromkeys(names, False)
     convert = pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.utf8()), strings_can_be_null=False)
     parse = pa.csv.ParseOptions(newlines_in_values=True)
     read = pa.csv.ReadOptions(column_names=names)
     for name in names:
-        if name != OPERATION:
+        if name != OP_COLUMN:
             guesses.setdefault(name, Guess())
     for _, chunk, line, _ in csv_chunks(file.path):
+        if not chunk.strip():
+            continue
         try:
             table = pa.csv.read_csv(io.BytesIO(chunk), read, parse, convert)
         except pa.ArrowInvalid as error:
             raise Failure(f"{file.path}: not a CSV file, after line {line}: {error}") from error
         for name in names:
-            if name != OPERATION:
-                blank[name] |= _narrow(guesses[name], table[name].combine_chunks())
-    for name, empty in blank.items():
-        # An empty field is null, but in text it is the empty text.
-        if empty and guesses[name].possible[0] != "string":
-            guesses[name].nullable = True
-    return set(names) - {OPERATION}
+            if name != OP_COLUMN:
+                _narrow(guesses[name], table[name].combine_chunks())
+    return set(names) - {OP_COLUMN}
 
 
-def _narrow(guess: Guess, texts: pa.Array) -> bool:
-    """Strikes out what these texts are not; True if some are empty."""
+def _narrow(guess: Guess, texts: pa.Array) -> None:
+    """Strikes out what these texts are not."""
     filled = texts.filter(pc.not_equal(texts, ""))
     if len(filled):
         guess.only([kind for kind in guess.possible if kind == "string" or _all(kind, filled)])
-    return len(filled) < len(texts)
+    guess.blank |= len(filled) < len(texts)
 
 
 def _all(kind: str, texts: pa.Array) -> bool:
@@ -122,7 +121,7 @@ def _from_jsonl(file: File, guesses: dict[str, Guess]) -> set[str]:
                 raise Failure(f"{file.path}: line {number} is not JSON: {error}") from error
             if not isinstance(row, dict):
                 raise Failure(f"{file.path}: line {number} is not an object: each line should be one row")
-            if row.pop(OPERATION, "upsert") in ("delete", "truncate"):
+            if row.pop(OP_COLUMN, "upsert") in ("delete", "truncate"):
                 continue
             rows += 1
             for name, value in row.items():
@@ -163,7 +162,7 @@ def _from_arrow(file: File, guesses: dict[str, Guess]) -> set[str]:
     names: set[str] = set()
     for batch, _ in file.batches():
         for column, values in zip(batch.schema, batch.columns, strict=True):
-            if column.name == OPERATION:
+            if column.name == OP_COLUMN:
                 continue
             names.add(column.name)
             guess = guesses.setdefault(column.name, Guess())

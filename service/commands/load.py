@@ -14,16 +14,9 @@ from service.client import Client
 from service.commands.files import File, open_file
 from service.commands.inference import infer
 from service.commands.terminal import Columns, Failure, Parser, add_url, connect, say
+from service.wire.schema import ARROW_TYPES
 
 SHOWN = 20  # rejected rows shown
-ARROW = {
-    "int64": pa.int64(),
-    "float64": pa.float64(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "date": pa.date32(),
-    "string": pa.utf8(),
-    "bool": pa.bool_(),
-}
 
 
 class Rejected(NamedTuple):
@@ -53,7 +46,7 @@ def main(arguments: list[str]) -> int:
     files = [open_file(path) for path in args.files]
     with connect(args) as client:
         definition = _definition(client, args.relation, files, key, intervals)
-        schema = pa.schema([(column["name"], ARROW[column["type"]]) for column in definition["columns"]])
+        schema = pa.schema([(column["name"], ARROW_TYPES[column["type"]]) for column in definition["columns"]])
         return _post(client, args.relation, files, schema)
 
 
