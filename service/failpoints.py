@@ -1,0 +1,39 @@
+"""Named steps at which a test can kill the process, as a power switch would.
+
+`LIVEJOIN_FAILPOINT=after-commit` kills it when it first reaches that step, `after-commit:3` at the third time.
+Without the variable a step costs one comparison.
+"""
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+STEPS = ("before-append", "after-append", "after-commit", "before-publish", "in-snapshot", "after-snapshot", "in-log-cleaning")
+
+
+class _Armed:
+    """One step to die at and how often it is still to be passed."""
+
+    def __init__(self, setting: str) -> None:
+        step, _, times = setting.partition(":")
+        if step not in STEPS or not (times or "1").isdigit() or int(times or "1") < 1:
+            raise ValueError(f"LIVEJOIN_FAILPOINT={setting!r}: give one of {', '.join(STEPS)}, and perhaps ':n' for the n-th time")
+        self.step = step
+        self._left = int(times or "1")
+        self._lock = threading.Lock()
+
+    def reach(self) -> None:
+        with self._lock:
+            self._left -= 1
+            if self._left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+_armed = _Armed(os.environ["LIVEJOIN_FAILPOINT"]) if os.environ.get("LIVEJOIN_FAILPOINT") else None
+
+
+def reach(step: str) -> None:
+    """Say that `step` is reached; kills the process with SIGKILL if `LIVEJOIN_FAILPOINT` asks for it."""
+    if _armed is not None and _armed.step == step:
+        _armed.reach()

@@ -1,0 +1,137 @@
+"""The data folder: who owns it, how far it is known to reach, and the words for damage.
+
+    livejoin.lock     held (flock) by the one process that uses the folder; its process id, for people
+    livejoin.db       SQLite: catalogue, sources, log (log.py)
+    livejoin.mark     the newest version and catalogue that were committed (`Mark`)
+    snapshots/        the relations at some version (snapshots.py)
+"""
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import NamedTuple
+
+DATABASE, LOCK, MARK, SNAPSHOTS = "livejoin.db", "livejoin.lock", "livejoin.mark", "snapshots"
+
+
+class FolderInUse(Exception):
+    """Another process owns the data folder."""
+
+    def __init__(self, folder: Path, owner: str) -> None:
+        who = f"process {owner}" if owner else "another process"
+        super().__init__(f"{who} already uses the data folder {folder}: stop it first, or give this one another folder")
+        self.folder = folder
+
+
+class Damaged(Exception):
+    """Something in the data folder is not what was written: `what`, `where` (a path), and `remedy`, what can be done."""
+
+    def __init__(self, what: str, where: Path, remedy: str = "") -> None:
+        self.what, self.where = what, where
+        self.remedy = remedy or "`livejoin check` says what can be kept; else put the folder back from a copy"
+        super().__init__(f"{what} in {where}: {self.remedy}")
+
+
+class FolderLock:
+    """The lock on a data folder, from construction to `release`. Raises FolderInUse; OSError on a disk that can't be written.
+
+    The lock is the kernel's: it goes with the process, however that ends. `read_only` takes it without writing
+    anything, and takes none where no server has ever been.
+    """
+
+    def __init__(self, folder: Path, read_only: bool = False) -> None:
+        path = folder / LOCK
+        self._file = -1
+        if read_only and not path.exists():
+            return
+        self._file = os.open(path, os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.pread(self._file, 20, 0).decode(errors="replace").strip()
+            os.close(self._file)
+            raise FolderInUse(folder, owner) from None
+        if not read_only:
+            try:
+                os.ftruncate(self._file, 0)
+                os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
+            except OSError:
+                os.close(self._file)
+                raise
+
+    def release(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+class Reach(NamedTuple):
+    """How far a folder is known to reach: its newest committed version, and the number of changes of the catalogue."""
+
+    version: int
+    catalog: int
+
+
+class Mark:
+    """The file that remembers the newest commit outside the database.
+
+    SQLite takes a damaged WAL for one that was never written to its end, and drops what follows without a word.
+    So each commit is noted here as well, after it, without a sync: a database that reaches less far has lost something
+    that was acknowledged. Under synchronous=normal a power cut may rightly take the last commits: such a mark counts
+    only while the machine has not been started again.
+    """
+
+    _FORM = struct.Struct("<8sqq?16s")  # then the CRC-32 of this
+    _MAGIC = b"livejoin"
+
+    def __init__(self, folder: Path, synchronous: str) -> None:
+        self._full = synchronous == "full"
+        self._boot = _boot_id()
+        self._file = os.open(folder / MARK, os.O_RDWR | os.O_CREAT, 0o600)
+
+    def set(self, reach: Reach) -> None:
+        """Note a commit. An error is passed over: an old mark is right too, only weaker."""
+        data = self._FORM.pack(self._MAGIC, reach.version, reach.catalog, self._full, self._boot)
+        with contextlib.suppress(OSError):
+            os.pwrite(self._file, data + struct.pack("<I", zlib.crc32(data)), 0)
+
+    def sync(self) -> None:
+        os.fsync(self._file)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    @classmethod
+    def read(cls, folder: Path) -> Reach | None:
+        """What the database must reach at least; None where nothing is known. Raises Damaged."""
+        path = folder / MARK
+        if not path.exists() or path.stat().st_size == 0:
+            return None
+        data = path.read_bytes()
+        body, crc = data[: cls._FORM.size], data[cls._FORM.size :]
+        if len(body) < cls._FORM.size or crc != struct.pack("<I", zlib.crc32(body)):
+            raise Damaged("wrong checksum", path, "if `livejoin check` finds nothing else, remove this file and start again")
+        _, version, catalog, full, boot = cls._FORM.unpack(body)
+        believed = full or (boot == _boot_id() != bytes(16))
+        return Reach(version, catalog) if believed else Reach(0, 0)
+
+
+def _boot_id() -> bytes:
+    """Which start of the machine this is; zeros where it does not say."""
+    try:
+        return bytes.fromhex(Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", ""))
+    except OSError:
+        return bytes(16)
+
+
+def sync_path(path: Path) -> None:
+    """fsync a file, or a folder's entries."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

@@ -1,0 +1,416 @@
+"""The log: what was committed comes back, in order and whole, or the damage is named."""
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from service import log as log_module
+from service.folder import DATABASE, LOCK, MARK
+from service.log import Damaged, Effect, FolderInUse, Log, decode_effects, encode_effects
+
+SCHEMA = pa.schema([
+    pa.field("id", pa.int64(), nullable=False), pa.field("room", pa.utf8()),
+    pa.field("at", pa.timestamp("us", "UTC")), pa.field("day", pa.date32()), pa.field("x", pa.float64()), pa.field("ok", pa.bool_()),
+])
+DEFINITION = {"columns": [{"name": "id", "type": "int64"}], "key": ["id"], "intervals": {}}
+
+
+def rows(ids: list[int]) -> pa.RecordBatch:
+    data = [{"id": i, "room": f"räum {i}" if i % 3 else None, "at": i * 1_000_001, "day": i, "x": i / 3, "ok": i % 2 == 0} for i in ids]
+    return pa.RecordBatch.from_pylist(data, schema=SCHEMA)
+
+
+def keys(ids: list[int]) -> pa.RecordBatch:
+    return rows(ids).select(["id"])
+
+
+def fill(log: Log, versions: range, payload: Callable[[int], bytes] = lambda v: b"payload %d" % v) -> None:
+    for version in versions:
+        log.append(version, "pms", "run-1", version * 10, payload(version))
+        log.commit()
+
+
+def die(folder: Path, code: str, **environment: str) -> int:
+    """Run `code` on the log of `folder` in a process of its own; its exit status."""
+    start = f"import os, sys; from pathlib import Path; from service.log import Log; log = Log(Path({str(folder)!r}), 'normal')"
+    program = f"{start}\n{code}\nos._exit(0)"
+    return subprocess.run([sys.executable, "-c", program], env=os.environ | environment, check=False).returncode
+
+
+def test_effects_come_back() -> None:
+    effects = [
+        Effect(3, False, keys([4, 5]), rows([1, 2, 3])),
+        Effect(9, True, keys([]), rows([7])),
+        Effect(4, False, keys([8]), rows([])),
+        Effect(5, True, keys([]), rows([])),
+    ]
+    schemas = dict.fromkeys((3, 4, 5, 9), SCHEMA)
+    assert decode_effects(encode_effects(effects), schemas, dict.fromkeys(schemas, ["id"])) == effects
+    assert encode_effects([]) == b"" and decode_effects(b"", schemas, {}) == []
+
+
+def test_effects_of_slices_carry_only_the_slice() -> None:
+    part = rows(list(range(10_000))).slice(5_000, 3)
+    payload = encode_effects([Effect(1, False, keys([]), part)])
+    assert len(payload) < 2_000
+    assert decode_effects(payload, {1: SCHEMA}, {1: ["id"]})[0].inserts == part
+
+
+def test_effects_of_dropped_relations_are_left_out() -> None:
+    payload = encode_effects([Effect(1, False, keys([1]), rows([1])), Effect(2, False, keys([]), rows([2]))])
+    assert [effect.relation_id for effect in decode_effects(payload, {2: SCHEMA}, {2: ["id"]})] == [2]
+
+
+def test_key_columns_in_the_order_of_the_key() -> None:
+    deletes = rows([1, 2]).select(["room", "id"])
+    payload = encode_effects([Effect(1, False, deletes, rows([]))])
+    assert decode_effects(payload, {1: SCHEMA}, {1: ["room", "id"]})[0].deletes.equals(deletes)
+
+
+@pytest.mark.parametrize("synchronous", ["full", "normal"])
+def test_what_is_committed_comes_back(tmp_path: Path, synchronous: str) -> None:
+    log = Log(tmp_path / "new" / "folder", synchronous)  # type: ignore[arg-type]
+    assert log.last_version == 0 and log.sources() == {} and list(log.replay(0)) == []
+    log.append(1, "a", None, -5, b"one")
+    log.append(2, None, None, None, b"")
+    log.append(3, "a", "r2", 7, b"three")
+    log.commit()
+    identity = log.folder_id, log.secret
+    log.close()
+    log = Log(tmp_path / "new" / "folder")
+    assert (log.folder_id, log.secret) == identity and len(log.secret) == 32
+    assert log.last_version == 3 and log.bytes_since_snapshot == 8
+    assert log.sources() == {"a": ("r2", 7)}
+    assert list(log.replay(1)) == [(2, None, None, None, b""), (3, "a", "r2", 7, b"three")]
+    log.close()
+
+
+def test_uncommitted_batches_are_gone(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    fill(log, range(1, 3))
+    log.append(3, "pms", "run-1", 30, b"lost")
+    assert log.last_version == 3
+    log.close()
+    log = Log(tmp_path)
+    assert log.last_version == 2 and log.sources() == {"pms": ("run-1", 20)}
+    log.close()
+
+
+def test_versions_follow_one_another(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    with pytest.raises(ValueError):
+        log.append(2, None, None, None, b"")
+    log.append(1, None, None, None, b"")
+    with pytest.raises(ValueError):
+        log.append(1, None, None, None, b"")
+    log.commit()
+    log.close()
+
+
+def test_catalog(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.put_relation(log.next_relation_id, "b", DEFINITION)
+    first = log.next_relation_id
+    log.put_relation(first, "a", DEFINITION)
+    log.put_view("z", {"from": {"y": "a", "x": "b"}})
+    log.put_view("v", {"sql": "SELECT"})
+    log.drop_view("z")
+    log.put_view("z", {"from": {"y": "a", "x": "b"}})
+    log.drop_relation("a")
+    log.close()
+    log = Log(tmp_path)
+    relations, views = log.catalog()
+    assert relations == [(first - 1, "b", DEFINITION)]
+    assert [name for name, _ in views] == ["v", "z"] and list(views[1][1]["from"]) == ["y", "x"]
+    assert log.next_relation_id == first + 1, "the id of a dropped relation must not come back: old log rows name it"
+    with pytest.raises(ValueError):
+        log.put_relation(first, "a", DEFINITION)
+    log.append(1, None, None, None, b"")
+    with pytest.raises(RuntimeError):
+        log.put_view("w", {})
+    log.commit()
+    log.close()
+
+
+def test_failed_catalog_change_leaves_no_trace(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.put_view("v", {})
+    with pytest.raises(sqlite3.IntegrityError):
+        log.put_view("v", {})
+    fill(log, range(1, 3))
+    log.close()
+    log = Log(tmp_path)
+    assert log.last_version == 2 and [name for name, _ in log.catalog()[1]] == ["v"]
+    log.close()
+
+
+def test_forget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_module, "_FORGET_ROWS", 3)
+    monkeypatch.setattr(log_module, "_LARGEST", 8)
+    log = Log(tmp_path)
+    fill(log, range(1, 21), lambda v: bytes(range(v)))
+    assert log.bytes_since_snapshot == sum(range(1, 21))
+    log.forget(17)
+    assert log.bytes_since_snapshot == 18 + 19 + 20
+    assert [(row.version, row.payload) for row in log.replay(17)] == [(v, bytes(range(v))) for v in (18, 19, 20)]
+    with pytest.raises(Damaged, match="versions 17 to 17 are neither"):
+        list(log.replay(16))
+    with pytest.raises(Damaged, match="before the snapshot's version 21"):
+        list(log.replay(21))
+    log.forget(99)
+    log.close()
+    log = Log(tmp_path)
+    assert log.last_version == 20 and log.bytes_since_snapshot == 0 and log.sources() == {"pms": ("run-1", 200)}
+    assert list(log.replay(20)) == []
+    fill(log, range(21, 22))
+    log.close()
+
+
+def test_large_payloads_are_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_module, "_LARGEST", 10)
+    log = Log(tmp_path)
+    payloads = [bytes(range(n)) for n in (9, 10, 11, 20, 21, 35)]
+    fill(log, range(1, 7), lambda v: payloads[v - 1])
+    size = log.bytes_since_snapshot
+    log.close()
+    log = Log(tmp_path)
+    assert [row.payload for row in log.replay(0)] == payloads
+    assert log.bytes_since_snapshot == size == sum(map(len, payloads))
+    log.close()
+
+
+def test_second_owner_is_refused(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    with pytest.raises(FolderInUse, match=rf"process {os.getpid()} already uses"):
+        Log(tmp_path)
+    assert die(tmp_path, "") == 1
+    log.close()
+    assert die(tmp_path, "") == 0
+
+
+def test_killed_owner_leaves_no_lock(tmp_path: Path) -> None:
+    assert die(tmp_path, "log.append(1, 's', None, 1, b'x'); log.commit(); os.kill(os.getpid(), 9)") == -signal.SIGKILL
+    log = Log(tmp_path)
+    assert [row.payload for row in log.replay(0)] == [b"x"]
+    log.close()
+
+
+@pytest.mark.parametrize(("step", "survives"), [("before-append:5", 4), ("after-append:5", 4), ("after-commit:5", 5)])
+def test_killed_at_a_step(tmp_path: Path, step: str, survives: int) -> None:
+    code = "for v in range(1, 9): log.append(v, 's', 'r', v, b'%d' % v); log.commit()"
+    assert die(tmp_path, code, LIVEJOIN_FAILPOINT=step) == -signal.SIGKILL
+    log = Log(tmp_path)
+    assert [row.payload for row in log.replay(0)] == [b"%d" % v for v in range(1, survives + 1)]
+    assert log.sources() == {"s": ("r", survives)}
+    log.close()
+
+
+def test_killed_in_log_cleaning(tmp_path: Path) -> None:
+    fill_and_forget = "for v in range(1, 9): log.append(v, 's', 'r', v, b'%d' % v); log.commit()\nlog.forget(7)"
+    code = f"import service.log as m; m._FORGET_ROWS = 2\n{fill_and_forget}"
+    assert die(tmp_path, code, LIVEJOIN_FAILPOINT="in-log-cleaning:2") == -signal.SIGKILL
+    log = Log(tmp_path)
+    assert [row.version for row in log.replay(7)] == [8] and log.sources() == {"s": ("r", 8)}
+    log.forget(7)
+    assert [row.version for row in log.replay(7)] == [8]
+    log.close()
+
+
+def test_unknown_failpoint_is_refused(tmp_path: Path) -> None:
+    assert die(tmp_path, "", LIVEJOIN_FAILPOINT="after-lunch") == 1
+
+
+def test_cut_off_making_of_a_folder(tmp_path: Path) -> None:
+    (tmp_path / DATABASE).touch()
+    log = Log(tmp_path)
+    fill(log, range(1, 3))
+    log.close()
+
+
+def damaged(folder: Path) -> Damaged:
+    """The damage that a start and a whole replay meet."""
+    with pytest.raises(Damaged) as caught:
+        log = Log(folder)
+        try:
+            list(log.replay(0))
+        finally:
+            log.close()
+    return caught.value
+
+
+def test_flipped_byte_in_a_payload(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    fill(log, range(1, 9), lambda v: b"payload-%d" % v * 50)
+    log.close()
+    path = tmp_path / DATABASE
+    data = bytearray(path.read_bytes())
+    at = data.find(b"payload-5")
+    data[at + 100] ^= 1
+    path.write_bytes(data)
+    error = damaged(tmp_path)
+    assert "version 5" in error.what and error.where == path and "livejoin check" in str(error) and "\n" not in str(error)
+
+
+@pytest.mark.parametrize("text", [b"SOURCE-NAME", b"RUN-NAME"])
+def test_flipped_byte_in_a_source(tmp_path: Path, text: bytes) -> None:
+    log = Log(tmp_path)
+    log.append(1, "SOURCE-NAME", "RUN-NAME", 1, b"")
+    log.commit()
+    log.close()
+    path = tmp_path / DATABASE
+    path.write_bytes(path.read_bytes().replace(text, text[:-1] + b"\xff"))
+    assert "wrong checksum" in damaged(tmp_path).what
+
+
+def test_missing_version(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    fill(log, range(1, 9))
+    log.close()
+    with contextlib.closing(sqlite3.connect(tmp_path / DATABASE, isolation_level=None)) as db:
+        db.execute("DELETE FROM log WHERE version = 4")
+    assert "version 4 is missing" in damaged(tmp_path).what
+    with contextlib.closing(sqlite3.connect(tmp_path / DATABASE, isolation_level=None)) as db:
+        db.execute("DELETE FROM log WHERE version > 2")
+    assert "ends at version 2, but version 8 was committed" in damaged(tmp_path).what
+
+
+def test_missing_rest_of_a_large_payload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_module, "_LARGEST", 10)
+    log = Log(tmp_path)
+    fill(log, range(1, 4), lambda v: b"abcdefghijklmnopqrstuvwxyz")
+    log.close()
+    with contextlib.closing(sqlite3.connect(tmp_path / DATABASE, isolation_level=None)) as db:
+        db.execute("DELETE FROM log_rest WHERE version = 2 AND part = 1")
+    assert "wrong checksum of version 2" in damaged(tmp_path).what
+
+
+def test_missing_database(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.close()
+    (tmp_path / DATABASE).unlink()
+    assert "missing" in damaged(tmp_path).what
+    (tmp_path / MARK).unlink()
+    (tmp_path / "snapshots" / "7").mkdir(parents=True)
+    assert "missing" in damaged(tmp_path).what
+
+
+def test_torn_database(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    fill(log, range(1, 50), lambda v: b"x" * 1000)
+    log.close()
+    path = tmp_path / DATABASE
+    whole = path.read_bytes()
+    for keep in (0, 10, 4096, 5000, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:keep])
+        assert damaged(tmp_path).where == path, keep
+    path.write_bytes(whole)
+    log = Log(tmp_path)
+    assert len(list(log.replay(0))) == 49
+    log.close()
+
+
+def test_damaged_wal_is_not_taken_for_an_unfinished_one(tmp_path: Path) -> None:
+    assert die(tmp_path, "for v in range(1, 30): log.append(v, 's', None, v, b'x' * 100); log.commit()") == 0
+    wal = tmp_path / f"{DATABASE}-wal"
+    whole = wal.read_bytes()
+    assert len(whole) > 29 * 4096
+    flipped = whole[:50_000] + bytes([whole[50_000] ^ 1]) + whole[50_001:]
+    for data in (b"", b"x" + whole[1:], whole[: len(whole) // 2], flipped, whole[:-4000]):
+        wal.write_bytes(data)
+        error = damaged(tmp_path)
+        assert "but version 29 was committed" in error.what and MARK in error.remedy
+        assert wal.read_bytes() == data, "the evidence stays"
+    wal.write_bytes(whole)
+    log = Log(tmp_path)
+    assert log.last_version == 29
+    log.close()
+
+
+def test_lost_catalog_change_in_the_wal(tmp_path: Path) -> None:
+    assert die(tmp_path, "log.put_relation(1, 'r', {}); log.put_view('v', {})") == 0
+    wal = tmp_path / f"{DATABASE}-wal"
+    wal.write_bytes(wal.read_bytes()[:-4000])
+    assert "catalogue" in damaged(tmp_path).what
+
+
+def test_power_cut_under_normal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert die(tmp_path, "for v in range(1, 30): log.append(v, 's', None, v, b'x' * 100); log.commit()") == 0
+    wal = tmp_path / f"{DATABASE}-wal"
+    wal.write_bytes(wal.read_bytes()[:50_000])
+    monkeypatch.setattr("service.folder._boot_id", lambda: b"another start...")
+    log = Log(tmp_path, "normal")
+    assert 0 < log.last_version < 29 and len(list(log.replay(0))) == log.last_version
+    assert log.sources() == {"s": (None, log.last_version)}
+    log.close()
+
+
+def test_damaged_mark(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    fill(log, range(1, 3))
+    log.close()
+    mark = tmp_path / MARK
+    data = bytearray(mark.read_bytes())
+    data[9] ^= 1
+    mark.write_bytes(data)
+    assert "remove this file" in damaged(tmp_path).remedy
+    mark.unlink()
+    Log(tmp_path).close()
+
+
+def test_any_flipped_byte_is_found_or_harmless(tmp_path: Path) -> None:
+    seed = random.randrange(1 << 30)
+    print("seed", seed)
+    chance = random.Random(seed)
+    log = Log(tmp_path)
+    log.put_relation(1, "r", DEFINITION)
+    log.put_view("v", {"sql": "SELECT 1"})
+    fill(log, range(1, 40), lambda v: bytes([v]) * 300)
+    expected = list(log.replay(0)), log.sources(), log.catalog(), log.folder_id, log.secret
+    log.close()
+    path = tmp_path / DATABASE
+    whole = path.read_bytes()
+    found = 0
+    for _ in range(150):
+        at = chance.randrange(len(whole))
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ (1 << chance.randrange(8))]) + whole[at + 1:])
+        try:
+            log = Log(tmp_path)
+            try:
+                assert (list(log.replay(0)), log.sources(), log.catalog(), log.folder_id, log.secret) == expected, f"byte {at}"
+            finally:
+                log.close()
+        except Damaged:
+            found += 1
+    assert found > 15
+
+
+def test_a_full_disk_takes_back_what_was_appended(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    fill(log, range(1, 3))
+    log._db.execute(f"PRAGMA max_page_count = {log._db.execute('PRAGMA page_count').fetchone()[0] + 2}")
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        log.append(3, "pms", "run-1", 30, bytes(1 << 20))
+        log.commit()
+    assert log.last_version == 2
+    log._db.execute("PRAGMA max_page_count = 1000000")
+    fill(log, range(3, 5))
+    log.close()
+    log = Log(tmp_path)
+    assert [row.version for row in log.replay(0)] == [1, 2, 3, 4]
+    log.close()
+
+
+def test_no_traces_of_people_but_the_owner(tmp_path: Path) -> None:
+    Log(tmp_path).close()
+    assert {path.name for path in tmp_path.iterdir()} == {DATABASE, LOCK, MARK}
+    assert all(path.stat().st_mode & 0o077 == 0 for path in tmp_path.iterdir()), "the secret is nobody else's"
