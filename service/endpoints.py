@@ -1,0 +1,58 @@
+"""The endpoints of an interval's rows, encoded; and of a window, from its text."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from service.errors import Problem
+from service.literals import BadLiteral, from_text
+from service.wire.schema import Interval
+from structures.encoding import NEG_INF, POS_INF, encode_floats, encode_ints
+
+Ends = npt.NDArray[np.int64]
+
+
+def endpoints(rows: pa.RecordBatch, interval: Interval) -> tuple[Ends, Ends]:
+    """int64[n] twice: the closed, encoded interval of each row; a null end is unbounded."""
+    left = _encode(rows.column(interval.start_column), int(interval.start_open), NEG_INF)
+    right = _encode(rows.column(interval.end_column), -int(interval.end_open), POS_INF)
+    return left, right
+
+
+def parse_window(window: tuple[str | None, str | None], type_: str) -> tuple[int, int]:
+    """The encoded window of (lo, hi), texts in the endpoints' type; None is unbounded. Problem `bad-parameter`."""
+    low, high = window
+    left, right = _end(low, type_, NEG_INF), _end(high, type_, POS_INF)
+    if left > right:
+        raise Problem("bad-parameter", f"overlaps: the window is empty: {low} is after {high}")
+    return left, right
+
+
+def _end(text: str | None, type_: str, missing: int) -> int:
+    if text is None:
+        return missing
+    try:
+        value = from_text(type_, text)
+    except BadLiteral as error:
+        raise Problem("bad-parameter", f"overlaps: {error}") from None
+    return int(encode_floats(np.array([value]), 0)[0]) if type_ == "float64" else int(value)
+
+
+def _encode(column: pa.Array, shift: int, missing: int) -> Ends:
+    values = numbers(column)
+    ends = encode_floats(values, shift) if values.dtype == np.float64 else encode_ints(values, shift)
+    if column.null_count:
+        ends[np.asarray(column.is_null())] = missing
+    return ends
+
+
+def numbers(column: pa.Array) -> npt.NDArray[np.generic]:
+    """The column's values without a copy, anything where it is null. Fixed-width types but bool."""
+    kind = column.type
+    dtype = np.float64 if pa.types.is_floating(kind) else np.int32 if pa.types.is_date32(kind) else np.int64
+    data = column.buffers()[1]
+    if data is None or len(column) == 0:
+        return np.zeros(len(column), dtype)
+    return np.frombuffer(data, dtype, len(column), column.offset * np.dtype(dtype).itemsize)

@@ -1,0 +1,228 @@
+"""One view kept live: changed rows become entries, entries change the structure, the structure tells the delta.
+
+The writer's thread builds and applies; readers take a root of some version and the methods of `reading`.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from service.deltas import Collector, Combination, Delta, Moved, cancel, equal_rows
+from service.errors import Problem
+from service.histogram import Histogram
+from service.query import View, project
+from service.relations import Relation
+from service.resolution import NO_SLOTS, Resolved, Slots
+from service.shapes import Shape
+from service.sides import Side, joined
+from service.store import Domain
+from structures.interval_tree import Entries, IntervalTree, Root
+
+_CHUNK = 1 << 16  # rows in a step of building
+_KINDS = {"pair": "pair", "self_less": "self", "self_not_equal": "self", "list": "list"}
+
+
+@dataclass(slots=True)
+class Change:
+    """What a batch did to one relation: its resolved changes, applied to the table, and the slots of the inserted rows."""
+
+    resolved: Resolved
+    new_slots: Slots
+    _old: dict[tuple[str, ...], pa.RecordBatch] = field(default_factory=dict)
+
+    def old_rows(self, names: Sequence[str]) -> pa.RecordBatch:
+        """These columns of the rows that went, in the order of `resolved.deletes`; taken once for all views."""
+        key = tuple(names)
+        if key not in self._old:
+            self._old[key] = self.resolved.relation.table.take(names, self.resolved.deletes)
+        return self._old[key]
+
+
+class LiveView:
+    """A view and its structure. `root` is the newest applied version's, perhaps not published yet."""
+
+    def __init__(self, view: View, relations: Mapping[str, Relation]) -> None:
+        self.id = secrets.token_hex(8)  # a view that is dropped and made again is another one
+        self.view = view
+        self.name = view.name
+        self.state = "building"
+        self.progress = 0.0
+        self.problem: Problem | None = None
+        query, plan = view.query, view.plan
+        self.sides = [Side(query, plan, place, relations[name]) for place, (_, name) in enumerate(query.aliases)]
+        self.relations = {name: relations[name] for _, name in query.aliases}
+        self.definitions = {name: relation.definition for name, relation in self.relations.items()}
+        # One set under two aliases takes its entries from the first.
+        self._feeding = [] if query.never else self.sides if plan.shape == "pair" else self.sides[:1]
+        self.tree = IntervalTree(_KINDS[plan.shape])
+        self.domain = self._domain()
+        self.shape = Shape(query, plan, self.sides)
+        self.update_seconds = Histogram()
+        self.delay_steps = 0
+
+    def _domain(self) -> Domain | None:
+        side = self.sides[0]
+        if not side.join:
+            return None
+        return Domain([side.relation.schema.field(name).type for name in side.join])
+
+    @property
+    def root(self) -> Root:
+        return self.tree.root
+
+    def build(self, version: int, progress: Callable[[float], None]) -> None:
+        """Load everything that the relations have at `version`, the newest one. Cost: O(n log n) of sorting."""
+        total = sum(side.relation.table.rows for side in self._feeding) or 1
+        parts, done = [], 0
+        for side in self._feeding:
+            start = 0
+            while start >= 0:
+                slots, start = side.relation.table.scan(version, start, _CHUNK)
+                rows = side.relation.table.take(side.used, slots)
+                parts.append(side.entries(rows, slots, self.domain and self.domain.acquire).entries)
+                done += len(slots)
+                progress(0.8 * done / total)
+        entries = joined(parts)
+        if len(entries.slot):
+            self.tree.bulk_load(version, entries)
+        progress(1.0)
+
+    def apply(self, version: int, changes: Mapping[str, Change]) -> Delta | None:
+        """Follow the changed relations to `version`; the delta if somebody may follow and there is one.
+
+        Cost: O(log n) a changed row, and the rows of its delta.
+        """
+        started = time.perf_counter()
+        work = _Work()
+        followed = self.view.query.retain is not None
+        for side in self._feeding:
+            change = changes.get(side.relation.name)
+            if change is not None:
+                self._collect(side, change, followed, work)
+        deletes, inserts = joined(work.deletes), joined(work.inserts)
+        moved_from, moved_to = joined(work.moved_from), joined(work.moved_to)
+        delta = None
+        if len(moved_from.slot):
+            self.tree.apply(version, moved_from, moved_to, None)
+        if len(deletes.slot) or len(inserts.slot):
+            if self.view.query.retain is None:
+                self.tree.apply(version, deletes, inserts, None)
+            else:
+                delta = self._apply_followed(version, deletes, inserts, changes)
+        if self.domain is not None and len(deletes.slot):
+            self.domain.release(deletes.key, version)
+        self.update_seconds.observe(time.perf_counter() - started)
+        return delta
+
+    def _apply_followed(self, version: int, deletes: Entries, inserts: Entries, changes: Mapping[str, Change]) -> Delta | None:
+        retain_rows = (self.view.query.retain or (0, 0))[0]
+        collector = Collector(retain_rows, self.shape.combine)
+        self.tree.apply(version, deletes, inserts, collector)
+        aliases = len(self.sides)
+        if collector.too_large:
+            return Delta(version, (), (), True)
+        gone, come = collector.rows(False, aliases), collector.rows(True, aliases)
+        if len(gone[0]) and len(come[0]):
+            gone, come = cancel(gone, come, [_moved(changes.get(side.relation.name)) for side in self.sides], self.rows)
+        delta = Delta(version, gone, come)
+        if delta.rows > retain_rows:
+            return Delta(version, (), (), True)
+        return delta if delta.rows else None
+
+    def _collect(self, side: Side, change: Change, followed: bool, work: _Work) -> None:
+        """The entries that go, come, or only point to another slot, of one alias."""
+        resolved = change.resolved
+        acquire, look_up = (self.domain.acquire, self.domain.look_up) if self.domain else (None, None)
+        rows, slots = resolved.inserts, change.new_slots
+        old_slots = resolved.deletes
+        if len(old_slots) == 0:
+            work.inserts.append(side.entries(rows, slots, acquire).entries)
+            return
+        old_rows = change.old_rows(side.used)
+        same = _unchanged(side, resolved, old_rows) if followed else None
+        if same is not None:
+            old_places, new_places = same
+            chosen = side.entries(rows.take(pa.array(new_places)), slots[new_places], look_up)
+            before = old_slots[old_places]
+            work.moved_to.append(chosen.entries)
+            work.moved_from.append(chosen.entries._replace(slot=before if chosen.places is None else before[chosen.places]))
+            old_rows, old_slots = _without(old_rows, old_slots, old_places)
+            rows, slots = _without(rows, slots, new_places)
+        if len(slots):
+            work.inserts.append(side.entries(rows, slots, acquire).entries)
+        if len(old_slots):
+            work.deletes.append(side.entries(old_rows, old_slots, look_up).entries)
+
+    def reclaim(self, oldest_needed: int, pins: npt.NDArray[np.int64]) -> None:
+        self.tree.reclaim(oldest_needed, pins)
+        if self.domain is not None:
+            self.domain.reclaim(oldest_needed, pins)
+
+    # reading: any thread, slots that a pinned version (or an unsettled delta) keeps
+
+    def rows(self, combination: Combination) -> pa.RecordBatch:
+        """The view's rows. Cost: a gather for each column."""
+        parts = {side.alias: side.relation.table.take(side.output, slots) for side, slots in zip(self.sides, combination, strict=True)}
+        return project(self.view.query, self.definitions, parts)
+
+    def rows_with_keys(self, combination: Combination) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """The identities (columns named alias.column) and the rows."""
+        parts = {side.alias: side.relation.table.take(side.identity, slots) for side, slots in zip(self.sides, combination, strict=True)}
+        names = [f"{side.alias}.{name}" for side in self.sides for name in side.relation.key]
+        columns = [parts[side.alias].column(name) for side in self.sides for name in side.relation.key]
+        return pa.RecordBatch.from_arrays(columns, names), project(self.view.query, self.definitions, parts)
+
+    def statistics(self) -> dict[str, Any]:
+        """As in `GET /v1/views/{name}`."""
+        root = self.root
+        domain_bytes = self.domain.bytes if self.domain is not None else 0
+        return {
+            "intervals": root.count0 + root.count1,
+            "bytes": self.tree.live_bytes() + domain_bytes,
+            "update_seconds": {"p50": self.update_seconds.quantile(0.5), "p99": self.update_seconds.quantile(0.99)},
+            "delay_steps": {"max": self.delay_steps},
+        }
+
+
+@dataclass(slots=True)
+class _Work:
+    deletes: list[Entries] = field(default_factory=list)
+    inserts: list[Entries] = field(default_factory=list)
+    moved_from: list[Entries] = field(default_factory=list)
+    moved_to: list[Entries] = field(default_factory=list)
+
+
+def _unchanged(side: Side, resolved: Resolved, old_rows: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
+    """Places, in the deletes and in the inserts, of the rows that were replaced by one equal in all that the view uses."""
+    replacing = np.flatnonzero(resolved.previous >= 0)
+    if len(replacing) == 0:
+        return None
+    new_rows = resolved.inserts.select(side.used)
+    if len(replacing) < new_rows.num_rows:
+        new_rows = new_rows.take(pa.array(replacing))
+    same = np.flatnonzero(equal_rows(old_rows.slice(0, len(replacing)), new_rows))
+    return (same, replacing[same]) if len(same) else None
+
+
+def _without(rows: pa.RecordBatch, slots: Slots, places: npt.NDArray[np.int64]) -> tuple[pa.RecordBatch, Slots]:
+    if len(places) == len(slots):
+        return rows.slice(0, 0), NO_SLOTS
+    kept = np.delete(np.arange(len(slots)), places)
+    return rows.take(pa.array(kept)), slots[kept]
+
+
+def _moved(change: Change | None) -> Moved:
+    if change is None:
+        return Moved(NO_SLOTS, NO_SLOTS)
+    replacing = change.resolved.previous >= 0
+    old, new = change.resolved.previous[replacing], change.new_slots[replacing]
+    order = np.argsort(old)
+    return Moved(old[order], new[order])

@@ -1,0 +1,134 @@
+"""Enumerations of one version: which slots come next. Plain state that can be cloned, so that a cursor costs nothing but its pin.
+
+    ViewReading      rows of a view: the structure's cursor, shaped
+    TableReading     rows of a relation, in the order of their slots
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from service.deltas import Combination
+from service.histogram import Histogram
+from service.live_view import LiveView
+from service.query import output_schema
+from service.relations import Relation
+from structures.interval_tree import Cursor, Root
+
+Keep = Callable[[Combination], Combination]
+_STEPS_OF_COUNTING = 1 << 16
+
+
+class Reading(Protocol):
+    """`fill` gives up to about `limit` rows (none does not mean the end); `done` once there are no more."""
+
+    schema: pa.Schema
+    done: bool
+
+    def fill(self, limit: int) -> Combination: ...
+
+    def rows(self, slots: Combination) -> pa.RecordBatch: ...
+
+    def clone(self) -> Reading: ...
+
+    def count(self) -> int: ...
+
+    def surely_empty(self) -> bool: ...
+
+
+class Delays:
+    """What readers have met between two rows: steps of the structure, and seconds a row of each chunk."""
+
+    def __init__(self) -> None:
+        self.steps = Histogram()
+        self.seconds = Histogram()
+
+
+class ViewReading:
+    """The rows that `cursor` enumerates at `root`; `keep` drops those that a look-up does not want."""
+
+    def __init__(self, view: LiveView, root: Root, cursor: Cursor, delays: Delays, keep: Keep | None = None) -> None:
+        self.view = view
+        self.schema = output_schema(view.view.query, view.definitions)
+        self._root, self._cursor, self._keep, self._delays = root, cursor, keep, delays
+
+    @property
+    def done(self) -> bool:
+        return self._cursor.done
+
+    def fill(self, limit: int) -> Combination:
+        started = time.perf_counter()
+        factor = self.view.shape.factor
+        slots0, slots1 = self._cursor.fill(max(1, limit // factor))
+        gap = self._cursor.largest_gap
+        if gap > self.view.delay_steps:
+            self.view.delay_steps = gap
+        if len(slots0):
+            self._delays.seconds.observe((time.perf_counter() - started) / len(slots0))
+            self._delays.steps.observe(gap)
+        found = self.view.shape.combine(slots0, slots1)
+        return found if self._keep is None else self._keep(found)
+
+    def rows(self, slots: Combination) -> pa.RecordBatch:
+        return self.view.rows(slots)
+
+    def clone(self) -> ViewReading:
+        other = copy.copy(self)
+        other._cursor = self._cursor.clone()
+        return other
+
+    def count(self) -> int:
+        """How many rows are left. Cost: their enumeration, without their columns."""
+        total = 0
+        while not self.done:
+            if self.view.shape.exact and self._keep is None:
+                total += len(self._cursor.fill(_STEPS_OF_COUNTING)[0]) * self.view.shape.factor
+            else:
+                total += len(self.fill(_STEPS_OF_COUNTING)[0])
+        return total
+
+    def surely_empty(self) -> bool:
+        return self.view.tree.is_empty(self._root)
+
+
+class TableReading:
+    """The rows of a relation at one version, from slot `start` on."""
+
+    def __init__(self, relation: Relation, version: int, rows: int) -> None:
+        self.relation = relation
+        self.schema = relation.schema
+        self._version, self._start, self._rows = version, 0, rows
+
+    @property
+    def done(self) -> bool:
+        return self._start < 0
+
+    def fill(self, limit: int) -> Combination:
+        slots, self._start = self.relation.table.scan(self._version, self._start, limit)
+        return (slots,)
+
+    def rows(self, slots: Combination) -> pa.RecordBatch:
+        return self.relation.table.take(self.schema.names, slots[0])
+
+    def clone(self) -> TableReading:
+        return copy.copy(self)
+
+    def count(self) -> int:
+        total = 0
+        while not self.done:
+            total += len(self.fill(_STEPS_OF_COUNTING)[0])
+        return total
+
+    def surely_empty(self) -> bool:
+        return self._rows == 0
+
+
+def split(slots: Combination, limit: int) -> tuple[Combination, Combination]:
+    """The first `limit` rows, and the rest (copied: the whole chunk is let go)."""
+    return tuple(part[:limit] for part in slots), tuple(np.array(part[limit:]) for part in slots)

@@ -1,0 +1,22 @@
+"""A registered relation: its definition, and the rows in its table."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from service.store import Table
+from service.wire.schema import RelationDefinition
+
+
+class Relation:
+    """A relation under a name. `id` is its own for good: a relation that is dropped and made again is another one."""
+
+    def __init__(self, id_: int, name: str, definition: RelationDefinition) -> None:
+        self.id = id_
+        self.name = name
+        self.definition = definition
+        self.schema = definition.arrow_schema()
+        self.key = list(definition.key)
+        self.table = Table(self.schema, self.key)
+        self.no_rows = pa.RecordBatch.from_pylist([], schema=self.schema)
+        self.no_keys = self.no_rows.select(self.key)

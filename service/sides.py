@@ -1,0 +1,85 @@
+"""One alias of a view: which rows of its relation take part, and with what entry in the structure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from service.endpoints import endpoints
+from service.planner import Plan
+from service.query import needed_columns, select_mask
+from service.relations import Relation
+from service.resolution import NO_SLOTS, Slots
+from service.terms import Query
+from structures.interval_tree import Entries
+
+Codes = Callable[[pa.RecordBatch], Slots]
+NO_ENTRIES = Entries(np.empty(0, np.uint8), NO_SLOTS, np.empty(0, np.int64), np.empty(0, np.int64), NO_SLOTS)
+
+
+class Chosen(NamedTuple):
+    """Entries, and which rows they were made of (None: of all)."""
+
+    entries: Entries
+    places: npt.NDArray[np.int64] | None
+
+
+class Side:
+    """What alias number `place` brings. `set` is its set in the structure.
+
+    output   columns that the view's rows read
+    used     all that the view reads: if a changed row keeps them, the view's rows do not change
+    """
+
+    def __init__(self, query: Query, plan: Plan, place: int, relation: Relation) -> None:
+        self.alias = query.aliases[place][0]
+        self.relation = relation
+        self.set = place if plan.shape == "pair" else 0
+        self.filters = [f for f in query.filters if f.column.alias == self.alias]
+        self.join = [pair[place].column for pair in query.equal]
+        refs = [ref for pair in query.overlaps for ref in pair if ref.alias == self.alias]
+        self.interval = relation.definition.intervals[refs[0].interval] if refs else None
+        needed = needed_columns(query, self.alias, relation.definition)
+        self.output = needed or relation.key
+        self.identity = list(dict.fromkeys([*needed, *relation.key]))
+        compared = [ref.column for pair in (*query.less, *query.not_equal) for ref in pair if ref.alias == self.alias]
+        ends = [self.interval.start_column, self.interval.end_column] if self.interval else []
+        filtered = [f.column.column for f in self.filters]
+        self.used = list(dict.fromkeys([*self.identity, *self.join, *ends, *filtered, *compared]))
+
+    def entries(self, rows: pa.RecordBatch, slots: Slots, codes: Codes | None) -> Chosen:
+        """The entries of those rows that take part: the filters hold and no join column is null. Cost: O(n)."""
+        places: npt.NDArray[np.int64] | None = None
+        if self.filters:
+            mask = select_mask(self.filters, rows)
+            if not mask.all():
+                places = np.flatnonzero(mask)
+                rows, slots = rows.take(pa.array(places)), slots[places]
+        count = len(slots)
+        if self.interval is None:  # a list, in the order of its slots
+            left = right = np.zeros(count, np.int64)
+        else:
+            left, right = endpoints(rows, self.interval)
+        if codes is None:
+            key = np.zeros(count, np.int32)
+        else:
+            key = codes(rows.select(self.join))
+            if count and key.min() < 0:
+                kept = np.flatnonzero(key >= 0)
+                places = kept if places is None else places[kept]
+                key, left, right, slots = key[kept], left[kept], right[kept], slots[kept]
+        return Chosen(Entries(np.full(len(slots), self.set, np.uint8), key, left, right, slots), places)
+
+
+def joined(parts: list[Entries]) -> Entries:
+    """All of them in one."""
+    parts = [part for part in parts if len(part.slot)]
+    if not parts:
+        return NO_ENTRIES
+    if len(parts) == 1:
+        return parts[0]
+    return Entries(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))

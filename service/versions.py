@@ -1,0 +1,156 @@
+"""Versions and pins: what readers see, and what must be kept for them.
+
+One writer publishes a version by one assignment; a reader pins the published one and reads it for as long as it
+holds the pin. Pinning, publishing and asking what is needed share one lock, held for a few assignments: so there is no
+moment at which a version is pinned that was just given up. Nobody waits for anybody's reading.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from service.errors import Problem
+from structures.interval_tree import Root
+
+Numbers = npt.NDArray[np.int64]
+
+
+class Version(NamedTuple):
+    """The whole service at one version: plain data."""
+
+    number: int
+    roots: Mapping[str, Root]  # by the view's id
+    counts: Mapping[str, int]  # rows, by the relation's name
+
+
+class Pin:
+    """One reader's hold on one version. Only `Pins` touches what is private."""
+
+    __slots__ = ("_busy", "_doomed", "_held", "_used", "version")
+
+    def __init__(self, version: Version, now: float) -> None:
+        self.version = version
+        self._used = now  # when its reader last took something
+        self._busy = 0  # readings under way
+        self._doomed = False  # to be given up as soon as nothing is under way
+        self._held = True
+
+
+class Pins:
+    """The published version, and those that readers hold. Any thread; each call is short."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._held: dict[int, list[Pin]] = {}
+        self._numbers: Numbers | None = np.empty(0, np.int64)  # sorted; None: to be made again
+        self.published = Version(0, {}, {})
+
+    def publish(self, version: Version) -> None:
+        with self._lock:
+            self.published = version
+
+    def pin(self, number: int | None = None) -> Pin:
+        """Hold the published version, or another that somebody holds. Problem `snapshot-expired` if nobody does."""
+        with self._lock:
+            version = self.published
+            if number is not None and number != version.number:
+                if number not in self._held:
+                    raise expired(number)
+                version = self._held[number][0].version
+            return self._add(version)
+
+    def again(self, pin: Pin) -> Pin:
+        """Another hold on the version of `pin`, with an age of its own. Problem `snapshot-expired`."""
+        with self._lock:
+            if not pin._held or pin._doomed:
+                raise expired(pin.version.number)
+            return self._add(pin.version)
+
+    def release(self, pin: Pin) -> None:
+        """Give it up; a second time does nothing."""
+        with self._lock:
+            self._doom(pin)
+
+    @contextmanager
+    def reading(self, pin: Pin) -> Iterator[Version]:
+        """Read under a pin: it can't expire meanwhile, and is young afterwards. Problem `snapshot-expired` if it is gone."""
+        with self._lock:
+            if not pin._held or pin._doomed:
+                raise expired(pin.version.number)
+            pin._busy += 1
+        try:
+            yield pin.version
+        finally:
+            with self._lock:
+                pin._busy -= 1
+                pin._used = self._clock()
+                if pin._doomed:
+                    self._doom(pin)
+
+    def needed(self) -> tuple[int, Numbers]:
+        """The published version's number and the sorted numbers of the pinned ones: what nothing may be reused for."""
+        with self._lock:
+            if self._numbers is None:
+                self._numbers = np.array(sorted(self._held), np.int64)
+            return self.published.number, self._numbers
+
+    def expire_idle(self, seconds: float) -> None:
+        """Give up the pins whose readers have taken nothing for so long."""
+        if not self._held:
+            return
+        with self._lock:
+            limit = self._clock() - seconds
+            for pins in list(self._held.values()):
+                for pin in list(pins):
+                    if pin._used < limit and not pin._busy:
+                        self._doom(pin)
+
+    def expire_oldest(self) -> bool:
+        """Give up all pins of the oldest version that is not the published one; False if there is none."""
+        with self._lock:
+            old = min(self._held, default=self.published.number)
+            if old >= self.published.number:
+                return False
+            for pin in list(self._held[old]):
+                self._doom(pin)
+            return True
+
+    def is_held(self, pin: Pin) -> bool:
+        return pin._held and not pin._doomed
+
+    def __len__(self) -> int:
+        with self._lock:
+            return sum(map(len, self._held.values()))
+
+    def _add(self, version: Version) -> Pin:
+        pin = Pin(version, self._clock())
+        pins = self._held.get(version.number)
+        if pins is None:
+            self._held[version.number] = [pin]
+            self._numbers = None
+        else:
+            pins.append(pin)
+        return pin
+
+    def _doom(self, pin: Pin) -> None:
+        pin._doomed = True
+        if pin._busy or not pin._held:
+            return
+        pin._held = False
+        pins = self._held[pin.version.number]
+        pins.remove(pin)
+        if not pins:
+            del self._held[pin.version.number]
+            self._numbers = None
+
+
+def expired(number: int) -> Problem:
+    return Problem("snapshot-expired", f"version {number} is no longer kept", version=number)
