@@ -14,7 +14,19 @@ import orjson
 from service.api import media, parameters
 from service.api.bodies import Receive, Scope, Send, read_body
 from service.api.context import Context
+from service.api.openapi import (
+    Endpoint,
+    answer,
+    binary_content,
+    failures,
+    json_content,
+    operation,
+    path_parameter,
+    query_parameters,
+    text_content,
+)
 from service.api.parameters import INT64_MAX, INT64_MIN, TEXT_LIMIT, Parameter, bad
+from service.api.schemas import CHANGES, RECEIPT, RECEIPT_SKIPPED
 from service.errors import Problem
 from service.wire.batch import Batch
 from service.wire.decode import decode_changes, decode_relation_changes
@@ -152,3 +164,69 @@ def settle(batch: Batch, given: dict[str, Any] | None) -> None:
         raise bad("reset", "needs a run: who takes the source over?")
     if batch.run is not None and batch.source is None:
         raise bad("run", "needs a source and an epoch: whose epochs does it number?")
+
+
+_ROW = {"id": 1, "room": "A", "starts": "2026-01-01T12:00:00Z", "ends": None}
+_LINES = [
+    orjson.dumps({"relation": "bookings", "op": "upsert", "row": _ROW}).decode(),
+    orjson.dumps({"relation": "bookings", "op": "delete", "key": {"id": 9}}).decode(),
+]
+_BATCH = "\n".join(_LINES) + "\n"
+_ROWS = orjson.dumps(_ROW).decode() + "\n" + '{"_op":"delete","id":9}\n'
+_CSV = "_op,id,room,starts,ends\nupsert,1,A,2026-01-01T12:00:00Z,\ndelete,9,,,\n"
+_ENVELOPES = orjson.dumps({"op": "c", "before": None, "after": _ROW | {"starts": 1767268800000000}}).decode() + "\nnull\n"
+_REFUSALS = failures(
+    "malformed-body",
+    "bad-parameter",
+    "unsupported-media-type",
+    "source-reset",
+    "body-too-large",
+    "too-busy",
+    "disk-full",
+    "bad-rows",
+    "unknown-relation",
+)
+_RECEIPT = answer(200, "applied, on disk and published", json_content("Receipt", RECEIPT, RECEIPT_SKIPPED))
+
+ENDPOINTS = [
+    Endpoint(
+        "POST",
+        "/v1/changes",
+        None,
+        operation(
+            "postChanges",
+            "Apply one batch of changes of any relations",
+            tag="changes",
+            description="The batch is applied whole or not at all, and makes one version. When the answer comes it is on disk and published.",
+            parameters=query_parameters(PARAMETERS),
+            body={
+                **json_content("Changes", CHANGES),
+                **text_content(media.JSONL, _BATCH),
+                **text_content(media.NDJSON, _BATCH),
+                **binary_content(media.ARROW, "Arrow IPC streams, each with its relation in the schema's metadata `livejoin.relation`"),
+            },
+            responses={**_RECEIPT, **_REFUSALS},
+        ),
+    ),
+    Endpoint(
+        "POST",
+        "/v1/relations/{name}/changes",
+        None,
+        operation(
+            "postRelationChanges",
+            "Apply one batch of changes of one relation",
+            tag="changes",
+            description="Each row is a change; a text column `_op` (insert, upsert, delete, truncate) says which, `upsert` without it.",
+            parameters=[path_parameter("name", "the relation", "bookings"), *query_parameters(PARAMETERS)],
+            body={
+                **text_content(media.JSONL, _ROWS),
+                **text_content(media.NDJSON, _ROWS),
+                **text_content(media.CSV, _CSV),
+                **binary_content(media.ARROW, "Arrow IPC streams of rows"),
+                **binary_content(media.PARQUET, "a Parquet file of rows"),
+                **text_content(media.DEBEZIUM, _ENVELOPES),
+            },
+            responses={**_RECEIPT, **_REFUSALS, **failures("not-found")},
+        ),
+    ),
+]

@@ -42,7 +42,7 @@ class Stream(Response):
         self._context, self._pool, self._source, self._first = context, pool, source, first
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        gone = asyncio.ensure_future(_gone(receive))
+        gone = asyncio.ensure_future(client_gone(receive))
         job: asyncio.Future[tuple[bytes, bool]] = self._context.loop.create_future()
         job.set_result(self._first)
         self._context.track()
@@ -76,7 +76,7 @@ def release(pool: Executor, job: asyncio.Future[tuple[bytes, bool]], source: Sou
     job.add_done_callback(lambda ended: (ended.cancelled() or ended.exception(), pool.submit(source.close)))
 
 
-async def _gone(receive: Receive) -> None:
+async def client_gone(receive: Receive) -> None:
     """Returns when the client has closed the connection."""
     while (await receive())["type"] != "http.disconnect":
         pass

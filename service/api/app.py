@@ -1,0 +1,78 @@
+"""The whole interface as one ASGI application: a gate in front, the framework's router behind it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+
+from service.api import changes, followers, operations, problems, relations, rows, views
+from service.api.bodies import ClientGone, Receive, Scope, Send
+from service.api.context import Context
+from service.api.metrics import REQUESTS
+from service.api.openapi import document
+from service.errors import Problem
+from service.wire.errors import WireError
+
+ENDPOINTS = [
+    *relations.ENDPOINTS,
+    *changes.ENDPOINTS,
+    *views.ENDPOINTS,
+    *rows.ENDPOINTS,
+    *followers.ENDPOINTS,
+    *operations.ENDPOINTS,
+    *problems.ENDPOINTS,
+]
+
+
+def create_app(context: Context) -> Gate:
+    """The application of one service. Handlers are plain functions of a request: what they take is judged by our own code."""
+    api = FastAPI(title="livejoin", version=operations.software_version(), docs_url="/docs", redoc_url=None, openapi_url="/openapi.json")
+    api.router.redirect_slashes = False
+    api.state.context = context
+    for endpoint in ENDPOINTS:
+        if endpoint.handler is not None:
+            api.add_route(endpoint.path, endpoint.handler, methods=[endpoint.method])
+    for kind in (HTTPException, Problem, WireError):
+        api.add_exception_handler(kind, problems.handle)
+    made = document(ENDPOINTS, operations.software_version())
+    api.openapi = lambda: made  # type: ignore[method-assign]
+    return Gate(context, api)
+
+
+class Gate:
+    """Answers the hot path itself, turns what nobody caught into a problem, and counts."""
+
+    def __init__(self, context: Context, api: FastAPI) -> None:
+        self.context = context
+        self.api = api
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        method: str = scope["method"]
+        status = 0
+
+        async def counted(message: Any) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            path = scope["path"]
+            if method == "POST" and path == "/v1/changes":
+                await changes.post_changes(self.context, None, scope, receive, counted)
+            elif method == "POST" and (relation := changes.relation_of(path)) is not None:
+                await changes.post_changes(self.context, relation, scope, receive, counted)
+            else:
+                await self.api(scope, receive, counted)
+        except ClientGone:
+            return
+        except Exception as error:
+            if status:
+                raise
+            await problems.render(problems.of_exception(error))(scope, receive, counted)
+        finally:
+            REQUESTS.labels(method, str(status)).inc()

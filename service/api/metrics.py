@@ -1,0 +1,95 @@
+"""`/metrics`: what the handlers count themselves, and what the engine tells when it is scraped.
+
+The engine's part is `engine.metrics()`, a flat dictionary: numbers by the names in the tables below, and `Histogram`s. A name
+that it does not give is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from service.api.context import Context
+from service.histogram import Histogram as Buckets
+
+REGISTRY = CollectorRegistry()
+
+REQUESTS = Counter("livejoin_requests", "Answers, by method and status.", ["method", "status"], registry=REGISTRY)
+ROWS_SENT = Counter("livejoin_rows_sent", "Rows of views and relations that have left.", registry=REGISTRY)
+RECORDS_SENT = Counter("livejoin_changes_sent", "Records of changes that have left to followers.", registry=REGISTRY)
+CHUNK_SECONDS = Histogram(
+    "livejoin_chunk_seconds",
+    "Time to read one chunk of rows.",
+    buckets=(0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0),
+    registry=REGISTRY,
+)
+
+# name in engine.metrics() -> family (Prometheus appends _total to counters), help
+GAUGES = {
+    "version": ("livejoin_version", "The newest published version."),
+    "versions": ("livejoin_versions", "Versions that are kept, the published one included."),
+    "pins": ("livejoin_pins", "Pins that readers hold."),
+    "retired_bytes": ("livejoin_retired_bytes", "Memory of the structures that only old versions still need."),
+    "waiting_batches": ("livejoin_waiting_batches", "Batches that wait for the writer."),
+    "subscribers": ("livejoin_subscribers", "Followers of views."),
+    "relation_bytes": ("livejoin_relation_bytes", "Memory of the rows of all relations."),
+    "view_bytes": ("livejoin_view_bytes", "Memory of the structures of all views at the newest version."),
+    "log_bytes": ("livejoin_log_bytes", "Log since the newest snapshot."),
+}
+COUNTERS = {
+    "batches": ("livejoin_batches", "Batches applied."),
+    "duplicates": ("livejoin_duplicate_batches", "Batches acknowledged as duplicates."),
+    "applied": ("livejoin_changes_applied", "Changes applied."),
+    "ignored": ("livejoin_changes_ignored", "Changes ignored, such as deletes of missing keys."),
+    "skipped": ("livejoin_changes_skipped", "Bad rows left out under on_error=skip."),
+}
+HISTOGRAMS = {
+    "update_seconds": ("livejoin_update_seconds", "Time to bring one view to the next version."),
+    "batch_size": ("livejoin_batch_size", "Changes in a batch."),
+    "batch_seconds": ("livejoin_batch_seconds", "Time from taking a batch to publishing its version."),
+    "commit_seconds": ("livejoin_commit_seconds", "Time of one commit of the log, which waiting batches share."),
+    "delay_steps": ("livejoin_delay_steps", "Largest number of steps between two rows of a chunk."),
+    "delay_seconds": ("livejoin_delay_seconds", "Time between two rows of a chunk, on average."),
+}
+
+
+class EngineCollector(Collector):
+    """Asks the engine when it is scraped."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def collect(self) -> Iterator[Metric]:
+        yield GaugeMetricFamily("livejoin_ready", "1 once requests are answered.", value=float(self._context.ready))
+        if not self._context.ready:
+            return
+        found = self._context.engine.metrics()
+        for name, (family, text) in GAUGES.items():
+            if name in found:
+                yield GaugeMetricFamily(family, text, value=found[name])
+        for name, (family, text) in COUNTERS.items():
+            if name in found:
+                yield CounterMetricFamily(family, text, value=found[name])
+        for name, (family, text) in HISTOGRAMS.items():
+            if name in found:
+                yield _histogram(family, text, found[name])
+
+
+def _histogram(family: str, text: str, values: Buckets) -> HistogramMetricFamily:
+    """Prometheus's cumulative form, with the buckets that have something in them."""
+    counts = list(values.counts)
+    buckets = [
+        (f"{bound:.6g}", float(total)) for bound, count, total in zip(values.bounds, counts, accumulate(counts), strict=True) if count
+    ]
+    return HistogramMetricFamily(family, text, buckets=[*buckets, ("+Inf", float(sum(counts)))], sum_value=values.sum)
+
+
+def exposition(context: Context) -> bytes:
+    """The page in Prometheus's text format."""
+    engine = CollectorRegistry(auto_describe=False)
+    engine.register(EngineCollector(context))
+    return generate_latest(REGISTRY) + generate_latest(engine)

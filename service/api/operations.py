@@ -1,0 +1,143 @@
+"""Health, figures and state, for those who run the service."""
+
+from __future__ import annotations
+
+import time
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.api import media
+from service.api.answers import json_answer, no_parameters
+from service.api.context import Context
+from service.api.metrics import exposition
+from service.api.openapi import Endpoint, answer, failures, json_content, operation, text_content
+from service.errors import Problem
+
+
+def software_version() -> str:
+    try:
+        return version("livejoin")
+    except PackageNotFoundError:  # run from a checkout that was not installed
+        return "0"
+
+
+async def livez(request: Request) -> Response:
+    return json_answer({"status": "alive"})
+
+
+async def readyz(request: Request) -> Response:
+    """Problem `recovering` (with progress) until the engine is ready and the kernels are compiled."""
+    context: Context = request.app.state.context
+    if context.engine.state != "ready":
+        raise Problem("recovering", f"the engine is {context.engine.state}", stage=context.engine.state, progress=0.0)
+    return json_answer({"status": "ready", "stage": "ready", "progress": 1.0})
+
+
+async def metrics(request: Request) -> Response:
+    context: Context = request.app.state.context
+    return Response(await context.work(exposition, context), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+async def status(request: Request) -> Response:
+    context: Context = request.app.state.context
+    no_parameters(request)
+    return json_answer(await context.work(_status, context))
+
+
+def _status(context: Context) -> dict[str, Any]:
+    engine = context.engine
+    published = engine.published
+    figures = {name: value for name, value in engine.metrics().items() if isinstance(value, int)}
+    return {
+        "state": engine.state,
+        "version": published.number,
+        "software": {"name": "livejoin", "version": software_version()},
+        "uptime_seconds": round(time.monotonic() - context.started, 3),
+        "ready_after_seconds": context.ready_after,
+        "data": str(context.settings.data.absolute()),
+        "synchronous": context.settings.synchronous,
+        "max_body": context.settings.max_body,
+        "relations": {name: {"rows": published.counts.get(name, 0)} for name in sorted(engine.relations)},
+        "views": {name: {"state": view.state, "progress": view.progress} for name, view in sorted(engine.views.items())},
+        "figures": figures,
+    }
+
+
+async def dashboard(request: Request) -> Response:
+    raise Problem("not-yet", "the dashboard comes later; see /docs and /v1/status")
+
+
+_STATUS = {
+    "state": "ready",
+    "version": 42,
+    "software": {"name": "livejoin", "version": "0.1.0"},
+    "uptime_seconds": 12.5,
+    "ready_after_seconds": 1.7,
+    "data": "/var/lib/livejoin",
+    "synchronous": "full",
+    "max_body": 268435456,
+    "relations": {"bookings": {"rows": 3}},
+    "views": {"clashes": {"state": "live", "progress": 1.0}},
+    "figures": {"pins": 0, "waiting_batches": 0, "subscribers": 0, "retired_bytes": 0},
+}
+_METRICS = "# HELP livejoin_version The newest published version.\n# TYPE livejoin_version gauge\nlivejoin_version 42.0\n"
+
+ENDPOINTS = [
+    Endpoint(
+        "GET",
+        "/livez",
+        livez,
+        operation(
+            "livez",
+            "Is the process alive?",
+            tag="operations",
+            responses={**answer(200, "it is", json_content("Health", {"status": "alive"})), **failures()},
+        ),
+    ),
+    Endpoint(
+        "GET",
+        "/readyz",
+        readyz,
+        operation(
+            "readyz",
+            "Are requests answered?",
+            tag="operations",
+            responses={
+                **answer(200, "they are", json_content("Health", {"status": "ready", "stage": "ready", "progress": 1.0})),
+                **failures(),
+            },
+        ),
+    ),
+    Endpoint(
+        "GET",
+        "/metrics",
+        metrics,
+        operation(
+            "metrics",
+            "Figures for Prometheus",
+            tag="operations",
+            responses={**answer(200, "the figures", text_content(media.TEXT, _METRICS)), **failures()},
+        ),
+    ),
+    Endpoint(
+        "GET",
+        "/v1/status",
+        status,
+        operation(
+            "status",
+            "Versions, relations, views, pins, batches, folder",
+            tag="operations",
+            responses={**answer(200, "the state", json_content("Status", _STATUS)), **failures("bad-parameter")},
+        ),
+    ),
+    Endpoint(
+        "GET",
+        "/",
+        dashboard,
+        operation("dashboard", "The dashboard (later)", tag="operations", responses=failures("not-yet")),
+    ),
+]
