@@ -1,0 +1,117 @@
+"""The real data sets of the repository (tests/data/README.md), as the tests want them."""
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+ROOT = Path(__file__).resolve().parent.parent
+INTERVAL = "span"  # the name that `definition` gives to each table's interval
+_TYPES = {"BIGINT": ("int64", pa.int64()), "VARCHAR": ("string", pa.utf8())}
+
+
+def folder(name: str) -> Path:
+    """Where a data set lies."""
+    return ROOT / ("service/data" if name == "congress" else "tests/data") / name
+
+
+@cache
+def _queries(name: str) -> dict[str, Any]:
+    return json.loads((folder(name) / "queries.json").read_text())
+
+
+def tables(name: str) -> list[str]:
+    return list(_queries(name)["tables"])
+
+
+@cache
+def table(name: str, table_name: str) -> pa.Table:
+    """A table, its columns int64 or utf8; an empty field is the empty text."""
+    path = folder(name) / _queries(name)["tables"][table_name]["file"]
+    types = {column["name"]: _TYPES[column["type"]][1] for column in _queries(name)["tables"][table_name]["columns"]}
+    if path.suffix == ".parquet":
+        return pyarrow.parquet.read_table(path).cast(pa.schema(types))
+    options = pyarrow.csv.ConvertOptions(column_types=types, strings_can_be_null=False)
+    return pyarrow.csv.read_csv(path, convert_options=options)
+
+
+def key(name: str, table_name: str) -> list[str]:
+    """The primary key of a table."""
+    if name != "outages":
+        return ["id"]
+    return ["outage", "station"] if table_name.endswith("at") or table_name == "at_station" else ["outage"]
+
+
+def definition(name: str, table_name: str) -> dict[str, Any]:
+    """The relation's definition for `PUT /v1/relations/{name}`; its interval is called `span`."""
+    about = _queries(name)["tables"][table_name]
+    bounds = {"half-open [start, end)": "[)", "closed [start, end]": "[]"}[about["interval"]["ends"]]
+    return {
+        "columns": [{"name": column["name"], "type": _TYPES[column["type"]][0]} for column in about["columns"]],
+        "key": key(name, table_name),
+        "intervals": {INTERVAL: {"start": about["interval"]["start"], "end": about["interval"]["end"], "bounds": bounds}},
+    }
+
+
+def queries(name: str, aliases: int = 2) -> list[dict[str, Any]]:
+    """The views of a data set that join at most so many aliases: name, sql, result_columns, rows, checksum, join."""
+    return [view for view in _queries(name)["views"] if len(view["join"]["from"]) <= aliases]
+
+
+def view(name: str, view_name: str) -> dict[str, Any]:
+    return next(view for view in _queries(name)["views"] if view["name"] == view_name)
+
+
+def row_number(values: Iterable[object]) -> int:
+    """One row's summand of the checksum."""
+    return int.from_bytes(hashlib.sha256("\t".join(map(str, values)).encode()).digest()[:8], "big")
+
+
+def checksum(rows: Iterable[Sequence[object]]) -> str:
+    """The checksum of rows, whose values are in the order of `result_columns`."""
+    return str(sum(map(row_number, rows)) % 2**64)
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+@cache
+def change_log(name: str, log: str = "changes") -> list[dict[str, Any]]:
+    """The changes of `changes` or `timeline`: seq, op, relation, row."""
+    return lines(folder(name) / f"{log}.jsonl.gz")
+
+
+@cache
+def debezium(log: str = "cdc") -> list[dict[str, Any]]:
+    """The records of `cdc`, `cdc_default_identity` or `cdc_redelivered`: topic, partition, offset, key, value."""
+    return lines(folder("congress") / f"{log}.jsonl.gz")
+
+
+@cache
+def expected(name: str, log: str = "changes") -> dict[str, Any]:
+    """What `<log>.expected.json` says; for a variant of `cdc`, with its own checkpoints."""
+    if not log.startswith("cdc"):
+        return json.loads((folder(name) / f"{log}.expected.json").read_text())
+    answer = json.loads((folder(name) / "cdc.expected.json").read_text())
+    for variant in answer["variants"]:
+        if variant["log"] == f"{log}.jsonl.gz" and "checkpoint_lines" in variant:
+            by_line = {checkpoint["after_records"]: checkpoint for checkpoint in answer["checkpoints"]}
+            answer["checkpoints"] = [
+                {**by_line[line["same_as"]], "after_records": line["after_records"]} for line in variant["checkpoint_lines"]
+            ]
+    return answer
+
+
+def samples() -> list[dict[str, Any]]:
+    """The messages printed in Debezium's documents: expect, message."""
+    return lines(folder("debezium_samples") / "samples.jsonl.gz")
