@@ -47,7 +47,7 @@ def key(name: str, table_name: str) -> list[str]:
     """The primary key of a table."""
     if name != "outages":
         return ["id"]
-    return ["outage", "station"] if table_name.endswith("at") or table_name == "at_station" else ["outage"]
+    return ["outage", "station"] if table_name.endswith("_at") or table_name == "at_station" else ["outage"]
 
 
 def definition(name: str, table_name: str) -> dict[str, Any]:
