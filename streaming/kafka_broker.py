@@ -8,7 +8,6 @@ One node in KRaft mode (broker and controller in one process) on the loopback ad
 from __future__ import annotations
 
 import base64
-import logging
 import os
 import secrets
 import shutil
@@ -22,12 +21,12 @@ from pathlib import Path
 from types import FrameType, TracebackType
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 
 from streaming import children
 from streaming.errors import StreamError
 from streaming.jars import jars
 from streaming.java import find_java
+from streaming.kafka_client import quiet_admin
 
 HOST = "127.0.0.1"
 _START_SECONDS = 60
@@ -64,9 +63,6 @@ log.cleaner.dedupe.buffer.size=2097152
 num.network.threads=2
 num.io.threads=2
 """
-_quiet = logging.getLogger("livejoin.kafka.quiet")
-_quiet.addHandler(logging.NullHandler())
-_quiet.propagate = False
 
 
 class Broker:
@@ -125,7 +121,7 @@ class Broker:
 
     def _wait_until_ready(self, log: Path) -> None:
         assert self.process is not None
-        client = AdminClient({"bootstrap.servers": self.address, "log_level": 0}, logger=_quiet)
+        client = quiet_admin({"bootstrap.servers": self.address})
         until = time.monotonic() + _START_SECONDS
         while time.monotonic() < until:
             if self.process.poll() is not None:

@@ -1,0 +1,51 @@
+"""Bad records, set aside in a topic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from confluent_kafka import KafkaError, Message, Producer
+
+from streaming.config import Kafka
+from streaming.decode import BadRecord
+from streaming.errors import StreamError
+from streaming.kafka_client import KafkaAway, quiet, settings_of
+
+_DELIVERY_MS = 30_000
+
+
+class DeadLetters:
+    """Writes bad records to a topic: key and value as they were, where they came from and what is wrong in the headers."""
+
+    def __init__(self, kafka: Kafka, topic: str) -> None:
+        self._topic = topic
+        self._producer = Producer(
+            {"log_level": 0, "message.timeout.ms": _DELIVERY_MS, **settings_of(kafka), "enable.idempotence": True}, logger=quiet
+        )
+
+    def write(self, records: Sequence[BadRecord]) -> None:
+        """Returns when the broker has them all. Raises KafkaAway, or StreamError when it refuses one."""
+        failures: list[KafkaError] = []
+
+        def on_delivery(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                failures.append(error)
+
+        for record in records:
+            headers: list[tuple[str, str | bytes | None]] = [
+                ("livejoin.topic", record.topic.encode()),
+                ("livejoin.partition", str(record.partition).encode()),
+                ("livejoin.offset", str(record.offset).encode()),
+                ("livejoin.error", record.error.encode()),
+            ]
+            while True:
+                try:
+                    self._producer.produce(self._topic, key=record.key, value=record.value, headers=headers, on_delivery=on_delivery)
+                    break
+                except BufferError:  # a full queue: let it drain
+                    self._producer.poll(1)
+        self._producer.flush()
+        for error in failures:
+            if error.code() in (KafkaError._MSG_TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN) or error.retriable():
+                raise KafkaAway(error.str())
+            raise StreamError(f"the dead letters' topic {self._topic} refuses a record: {error.str()}")

@@ -1,0 +1,123 @@
+"""The road in: Kafka topics → Spark Structured Streaming → the service. One query over all topics.
+
+    Kafka ──► micro-batch ──► Arrow ──► decode, judge ──► dead letters ──► POST /v1/changes ──► Spark commits the batch
+
+Exactly once in effect: `source` is the stream's name, `run` the query's id (it lives in the checkpoint), `epoch` the batch's
+id. A batch that was killed runs again with the same offsets and the same id, and the service passes it over when it
+has it already. One batch is one body, so one version: a version never splits a batch.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from service.wire.batch import Batch
+from service.wire.debezium import batch_to_arrow
+from service.wire.schema import RelationDefinition
+from streaming.config import Config, Stream
+from streaming.dead_letters import DeadLetters
+from streaming.decode import BadRecord, decode_topic, decoder_for, keys_in_two_partitions
+from streaming.errors import StreamError
+from streaming.log import say
+from streaming.patience import Stopped
+from streaming.sink import ServiceClient
+
+
+class Pipeline:
+    """What is done with each micro-batch of one query. `failure` is what it raised: Spark hands on only its text."""
+
+    def __init__(
+        self, config: Config, stream: Stream, definitions: dict[str, RelationDefinition], service: ServiceClient, stop: threading.Event
+    ) -> None:
+        self.failure: BaseException | None = None
+        self._stream = stream
+        self._service = service
+        self._stop = stop
+        self._decoders = {topic.name: decoder_for(topic, definitions[topic.relation]) for topic in config.topics}
+        self._dead_letters = DeadLetters(config.kafka, stream.dead_letters) if stream.dead_letters else None
+        self._warned: set[str] = set()
+
+    def process(self, frame: DataFrame, epoch: int) -> None:
+        """foreachBatch's function."""
+        try:
+            if self._stop.is_set():
+                raise Stopped
+            run = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+            self._process(frame.select("topic", "partition", "offset", "key", "value").toArrow(), epoch, run or self._stream.checkpoint)
+        except BaseException as failure:
+            self.failure = failure
+            raise
+
+    def _process(self, records: pa.Table, epoch: int, run: str) -> None:
+        began = time.monotonic()
+        batch = Batch(changes=[], sent=0, ignored=0, errors=[], error_count=0)
+        bad: list[BadRecord] = []
+        for topic, decoder in self._decoders.items():
+            part = records.filter(pc.equal(records["topic"], topic))
+            if part.num_rows == 0:
+                continue
+            self._warn_of_disorder(topic, part)
+            decoded = decode_topic(decoder, topic, part, self._stream.max_dead_letters)
+            batch.changes += decoded.changes
+            bad += decoded.bad
+        if bad:
+            self._set_aside(bad)
+        changes = sum(len(part.ops) for part in batch.changes)
+        told = f"batch {epoch}: {records.num_rows} records, {changes} changes"
+        if bad:
+            told += f", {len(bad)} dead letters"
+        if changes:
+            receipt = self._service.post(batch_to_arrow(batch), self._stream.name, epoch, run, self._stream.reset)
+            told += f", version {receipt['version']}" + (", applied before" if receipt["duplicate"] else "")
+        say(f"{told}, {time.monotonic() - began:.2f} s")
+
+    def _warn_of_disorder(self, topic: str, records: pa.Table) -> None:
+        if topic not in self._warned and keys_in_two_partitions(records):
+            self._warned.add(topic)
+            say(f"warning: a key of topic {topic} is in more than one partition, so Kafka gives its changes no order")
+
+    def _set_aside(self, bad: list[BadRecord]) -> None:
+        """Writes the dead letters, or stops the job before anything is posted."""
+        first = bad[0]
+        if self._dead_letters is None:
+            raise StreamError(
+                f"a bad record in topic {first.topic}, partition {first.partition}, offset {first.offset}: {first.error} "
+                "(set dead_letters in [stream] to set such records aside and go on)"
+            )
+        if len(bad) > self._stream.max_dead_letters:
+            reason, count = Counter(record.error for record in bad).most_common(1)[0]
+            raise StreamError(
+                f"more than {self._stream.max_dead_letters} bad records in one batch, as when the source's schema has changed; "
+                f"the commonest reason, {count} times: {reason} "
+                f"(first: topic {first.topic}, partition {first.partition}, offset {first.offset}); nothing of the batch was applied"
+            )
+        self._dead_letters.write(bad)
+
+
+def start_query(spark: SparkSession, config: Config, stream: Stream, pipeline: Pipeline) -> StreamingQuery:
+    """Starts the one query over all topics on the stream's checkpoint."""
+    options = {
+        "fetch.max.wait.ms": "10",  # else offset look-ups queue behind the consumer's long poll: half a second each
+        **config.kafka.java,
+        "bootstrap.servers": config.kafka.brokers,
+        "isolation.level": "read_committed",
+    }
+    reader = spark.readStream.format("kafka").options(**{f"kafka.{key}": value for key, value in options.items()})
+    frame = reader.options(
+        subscribe=",".join(topic.name for topic in config.topics),
+        startingOffsets=stream.start,
+        maxOffsetsPerTrigger=str(stream.max_offsets),
+        # Never false: a batch that ran again would come back smaller under the same id.
+        failOnDataLoss="true",
+    ).load()
+    writer = frame.writeStream.foreachBatch(pipeline.process).option("checkpointLocation", stream.checkpoint)
+    if stream.trigger == "available-now":
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=stream.trigger).start()

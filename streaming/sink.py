@@ -1,0 +1,95 @@
+"""The service as the job knows it: relation definitions out, batches in, over HTTP."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+import httpx
+
+from service.wire.schema import RelationDefinition, parse_relation
+from streaming.errors import StreamError
+from streaming.patience import pauses, wait
+
+_ARROW = "application/vnd.apache.arrow.stream"
+_WAIT_OUT = (429, 503)
+# A batch that the service is still at after this is sent again; its epoch makes that harmless.
+_TIMEOUT = httpx.Timeout(300, connect=5)
+_LONGEST_RETRY_AFTER = 30.0
+
+
+class ServiceClient:
+    """Talks to one service. A service that is away, busy or not ready yet is waited for, until `stop` is set (Stopped)."""
+
+    def __init__(self, url: str, stop: threading.Event) -> None:
+        token = os.environ.get("LIVEJOIN_TOKEN")
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        # trust_env off: a proxy for the world outside has no business between us and the service.
+        self._http = httpx.Client(base_url=url, headers=headers, timeout=_TIMEOUT, trust_env=False)
+        self._url = url
+        self._stop = stop
+
+    def definition(self, relation: str) -> RelationDefinition:
+        """The relation's definition; raises StreamError when the service does not have it."""
+        answer = self._send("GET", f"/v1/relations/{relation}")
+        if answer.status_code == 404:
+            register = f"register it (PUT /v1/relations/{relation}), then start again"
+            raise StreamError(f"the service at {self._url} has no relation {relation}: {register}")
+        data = self._expect_success(answer)
+        return parse_relation({key: data[key] for key in ("columns", "key", "intervals") if key in data})
+
+    def post(self, body: bytes, source: str, epoch: int, run: str, reset: bool) -> dict[str, Any]:
+        """Sends one batch (Arrow streams); returns the receipt. Every change is judged already, so a bad row is a failure."""
+        parameters = {"source": source, "epoch": str(epoch), "run": run, "on_error": "reject"}
+        if reset:
+            parameters["reset"] = "true"
+        answer = self._send("POST", "/v1/changes", params=parameters, content=body, headers={"Content-Type": _ARROW})
+        if answer.status_code == 409 and _problem(answer).get("type") == "/problems/source-reset":
+            raise StreamError(
+                f'the service knows the source "{source}" from another checkpoint, whose batches a new one would repeat: '
+                "set reset = true in [stream] if this checkpoint shall take over, or use another name"
+            )
+        return self._expect_success(answer)
+
+    def close(self) -> None:
+        self._http.close()
+
+    def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        for pause in pauses():
+            try:
+                answer = self._http.request(method, path, **options)
+            except httpx.TransportError as error:
+                wait(self._stop, pause, f"the service at {self._url} is not there ({str(error) or type(error).__name__})")
+                continue
+            if answer.status_code not in _WAIT_OUT:
+                return answer
+            asked = answer.headers.get("Retry-After", "")
+            seconds = max(pause, min(float(asked), _LONGEST_RETRY_AFTER) if asked.isdigit() else 0.0)
+            wait(self._stop, seconds, f"the service is not ready for this ({_describe(answer)})")
+        raise AssertionError("pauses never end")
+
+    def _expect_success(self, answer: httpx.Response) -> dict[str, Any]:
+        if not answer.is_success:
+            raise StreamError(f"the service refused {answer.request.method} {answer.request.url.path}: {_describe(answer)}")
+        data: dict[str, Any] = answer.json()
+        return data
+
+
+def _problem(answer: httpx.Response) -> dict[str, Any]:
+    """The problem document of an answer; empty when it is none."""
+    try:
+        data = answer.json()
+    except ValueError:
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _describe(answer: httpx.Response) -> str:
+    problem = _problem(answer)
+    text = f"{answer.status_code} {problem.get('title', answer.reason_phrase)}"
+    if detail := problem.get("detail"):
+        text += f": {detail}"
+    for error in problem.get("errors", [])[:1]:
+        text += f" (first: {error.get('column')}: {error.get('reason')})"
+    return text

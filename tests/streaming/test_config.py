@@ -1,0 +1,155 @@
+"""The file of `livejoin stream`: defaults, and every mistake told by the name of its key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streaming.config import BadConfig, Config, Out, Stream, Topic, read_config
+
+WHOLE = """
+[service]
+url = "http://127.0.0.1:8080/"
+[kafka]
+brokers = "127.0.0.1:9092"
+"security.protocol" = "SSL"
+"socket.keepalive.enable" = true
+[kafka.java]
+"max.poll.records" = 10
+[kafka.librdkafka]
+"security.protocol" = "PLAINTEXT"
+[stream]
+name = "pms"
+checkpoint = "checkpoints/pms"
+trigger = "0 seconds"
+start = "latest"
+max_offsets = 5
+dead_letters = "pms.dead"
+max_dead_letters = 0
+reset = true
+[[topic]]
+name = "pms.public.bookings"
+relation = "bookings"
+format = "debezium"
+[[topic]]
+name = "rows"
+relation = "bookings"
+format = "json"
+[[out]]
+view = "clashes"
+topic = "clashes"
+snapshot = false
+tombstones = true
+"""
+LEAST = """
+[service]
+url = "http://127.0.0.1:8080"
+[kafka]
+brokers = "127.0.0.1:9092"
+[stream]
+name = "pms"
+checkpoint = "c"
+[[topic]]
+name = "t"
+relation = "r"
+format = "debezium"
+"""
+
+
+def read(tmp_path: Path, text: str) -> Config:
+    path = tmp_path / "stream.toml"
+    path.write_text(text)
+    return read_config(path)
+
+
+def test_every_key(tmp_path: Path) -> None:
+    config = read(tmp_path, WHOLE)
+    assert config.service.url == "http://127.0.0.1:8080"
+    assert config.kafka.java == {"security.protocol": "SSL", "socket.keepalive.enable": "true", "max.poll.records": "10"}
+    assert config.kafka.librdkafka == {"security.protocol": "PLAINTEXT", "socket.keepalive.enable": "true"}
+    assert config.stream == Stream(
+        name="pms", checkpoint="checkpoints/pms", trigger="0 seconds", start="latest", max_offsets=5, dead_letters="pms.dead",
+        max_dead_letters=0, reset=True,
+    )  # fmt: skip
+    assert config.topics == (
+        Topic(name="pms.public.bookings", relation="bookings", format="debezium"),
+        Topic(name="rows", relation="bookings", format="json"),
+    )
+    assert config.outs == (Out(view="clashes", topic="clashes", snapshot=False, tombstones=True),)
+
+
+def test_defaults(tmp_path: Path) -> None:
+    stream = read(tmp_path, LEAST).stream
+    assert stream is not None
+    assert (stream.trigger, stream.start, stream.max_offsets) == ("1 second", "earliest", 100_000)
+    assert (stream.dead_letters, stream.max_dead_letters, stream.reset) == (None, 1000, False)
+
+
+def test_outs_alone_need_no_stream(tmp_path: Path) -> None:
+    text = LEAST[: LEAST.index("[stream]")] + '[[out]]\nview = "v"\ntopic = "t"\n'
+    out = read(tmp_path, text).outs[0]
+    assert (out.snapshot, out.tombstones) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ('url = "http://127.0.0.1:8080"', "", "service.url: is missing"),
+        ('url = "http://127.0.0.1:8080"', 'url = "127.0.0.1:8080"', "service.url"),
+        ('url = "http://127.0.0.1:8080"', "url = 5", "service.url"),
+        ('brokers = "127.0.0.1:9092"', "", "kafka.brokers: is missing"),
+        ('brokers = "127.0.0.1:9092"', 'brokers = "b:1"\nsecurity.protocol = "SSL"', 'kafka: "security" is a table'),
+        ('brokers = "127.0.0.1:9092"', 'brokers = "b:1"\n"bootstrap.servers" = "x:1"', '"bootstrap.servers" is set by livejoin'),
+        ('brokers = "127.0.0.1:9092"', 'brokers = "b:1"\n"isolation.level" = "read_uncommitted"', '"isolation.level" is set by livejoin'),
+        ('brokers = "127.0.0.1:9092"', 'brokers = "b:1"\njava = "x"', "java is not a table"),
+        ('name = "pms"', "", "stream.name: is missing"),
+        ('name = "pms"', f'name = "{"n" * 201}"', "stream.name"),
+        ('checkpoint = "c"', "", "stream.checkpoint: is missing"),
+        ('checkpoint = "c"', 'checkpoint = "c"\ntrigger = "1"', "stream.trigger"),
+        ('checkpoint = "c"', 'checkpoint = "c"\ntrigger = "soon"', "stream.trigger"),
+        ('checkpoint = "c"', 'checkpoint = "c"\nstart = "now"', "stream.start"),
+        ('checkpoint = "c"', 'checkpoint = "c"\nmax_offsets = 0', "stream.max_offsets"),
+        ('checkpoint = "c"', 'checkpoint = "c"\nmax_offsets = "9"', "stream.max_offsets"),
+        ('checkpoint = "c"', 'checkpoint = "c"\nmax_dead_letters = -1', "stream.max_dead_letters"),
+        ('checkpoint = "c"', 'checkpoint = "c"\nreset = 1', "stream.reset"),
+        ('checkpoint = "c"', 'checkpoint = "c"\ndead_letters = "t"', "stream.dead_letters"),
+        ('checkpoint = "c"', 'checkpoint = "c"\ndead_leters = "d"', "stream.dead_leters: is not a key"),
+        ('name = "t"', 'name = "a,b"', "topic[1].name"),
+        ('relation = "r"', 'relation = "R"', "topic[1].relation"),
+        ('relation = "r"', "", "topic[1].relation: is missing"),
+        ('format = "debezium"', 'format = "avro"', "topic[1].format"),
+        ('format = "debezium"', 'format = "json"\n[[topic]]\nname = "t"\nrelation = "s"\nformat = "json"', "topic.name"),
+        ('format = "debezium"', 'format = "json"\n[[out]]\nview = "v"', "out[1].topic: is missing"),
+        ('format = "debezium"', 'format = "json"\n[[out]]\nview = "v"\ntopic = "o"\nsnapshot = "yes"', "out[1].snapshot"),
+        ('format = "debezium"', 'format = "json"\n[[out]]\nview = "v"\ntopic = "o"\n[[out]]\nview = "w"\ntopic = "o"', "out.topic"),
+        ("[[topic]]", "[topic]", "topic: is one table"),
+        ("[stream]", "[streams]", "streams: is not a key"),
+    ],
+)
+def test_a_mistake_is_named(tmp_path: Path, old: str, new: str, named: str) -> None:
+    assert old in LEAST
+    with pytest.raises(BadConfig) as raised:
+        read(tmp_path, LEAST.replace(old, new))
+    assert named in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_nothing_to_do(tmp_path: Path) -> None:
+    with pytest.raises(BadConfig, match="topic: there is no"):
+        read(tmp_path, LEAST[: LEAST.index("[[topic]]")])
+
+
+def test_topics_need_a_stream(tmp_path: Path) -> None:
+    with pytest.raises(BadConfig, match="stream: a file with"):
+        read(tmp_path, LEAST[: LEAST.index("[stream]")] + LEAST[LEAST.index("[[topic]]") :])
+
+
+def test_not_toml(tmp_path: Path) -> None:
+    with pytest.raises(BadConfig, match=r"is not TOML: .*line 1"):
+        read(tmp_path, "[service\n")
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(BadConfig, match="cannot be read"):
+        read_config(tmp_path / "none.toml")
