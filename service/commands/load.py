@@ -104,7 +104,7 @@ def _post(client: Client, relation: str, files: list[File], schema: pa.Schema) -
                 version = receipt["version"]
                 room = receipt["skipped"][: max(0, SHOWN - len(rejected))]
                 for error, place in zip(room, body.places([error["index"] for error in room]), strict=True):
-                    rejected.append(Rejected(str(file.path), place, error["column"], error["reason"]))
+                    rejected.append(Rejected(file.path.name, place, error["column"], error["reason"]))
                 shown.update(task, completed=body.done, rows=applied - before)
     finally:
         shown.stop()
@@ -112,7 +112,8 @@ def _post(client: Client, relation: str, files: list[File], schema: pa.Schema) -
     print(f"{relation}: {applied:,} row{'s' if applied != 1 else ''} loaded{passed_over}, version {version}")
     if bad:
         _show(rejected, bad)
-        raise Failure(f"{bad:,} rows were rejected, the others are in: mend those and load the file again")
+        were = "row was" if bad == 1 else "rows were"
+        raise Failure(f"{bad:,} {were} rejected, the others are in: mend what is rejected and load the file again")
     return 0
 
 

@@ -1,0 +1,373 @@
+"""The commands against a scripted server: what they ask, print and return, and how they fail."""
+
+from __future__ import annotations
+
+import os
+import pty
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import orjson
+import pytest
+
+from service.cli import COMMANDS, main
+from service.client import Client, Refused, Unreachable
+from service.commands import watch
+from service.commands.terminal import Columns, cell
+from tests.service.scripted import Answer, problem, scripted
+
+HOME = Path(__file__).resolve().parents[2]
+
+
+def jsonl(*records: dict[str, object]) -> bytes:
+    return b"".join(orjson.dumps(record) + b"\n" for record in records)
+
+
+def change(version: int, op: str, number: int) -> dict[str, object]:
+    return {"version": version, "op": op, "key": {"a": {"id": number}}, "row": {"id": number}}
+
+
+def progress(version: int) -> dict[str, object]:
+    return {"version": version, "op": "progress", "token": f"t{version}"}
+
+
+def livejoin(*arguments: str, url: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"LIVEJOIN_URL": url}
+    return subprocess.run(
+        [sys.executable, "-m", "service.cli", *arguments], cwd=HOME, env=environment, text=True, capture_output=True, timeout=60
+    )
+
+
+def on_terminal(*arguments: str, url: str) -> str:
+    """Standard output, as written to a terminal."""
+    leader, follower = pty.openpty()
+    environment = os.environ | {"LIVEJOIN_URL": url, "TERM": "xterm"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "service.cli", *arguments], cwd=HOME, env=environment, stdout=follower, stderr=subprocess.PIPE
+    )
+    os.close(follower)
+    text = b""
+    while True:
+        try:
+            block = os.read(leader, 65536)
+        except OSError:  # Linux says so at the end
+            break
+        if not block:
+            break
+        text += block
+    os.close(leader)
+    process.communicate(timeout=60)
+    return text.decode().replace("\r\n", "\n")
+
+
+# -- how commands fail
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "livejoin --help"),
+        (["fly"], "there is no command 'fly'"),
+        (["rows"], "VIEW"),
+        (["rows", "v", "--limit", "many"], "--limit"),
+        (["rows", "v", "--limit", "-1"], "--limit"),
+        (["rows", "v", "--overlaps", "1"], "--overlaps"),
+        (["rows", "v", "--where", "id=1"], "--where"),
+        (["watch", "v", "--snapshot", "--since", "x"], "not both"),
+        (["view", "v"], "--sql"),
+        (["view", "v", "--sql", " "], "empty"),
+        (["explain", "--sql", "SELECT 1", "--file", "x"], "not allowed"),
+        (["load", "r"], "FILE"),
+        (["load", "r", "x.csv", "--interval", "stay"], "--interval"),
+        (["load", "r", "x.csv", "--interval", "stay=a,b,[),c"], "--interval"),
+        (["demo", "--pace", "0"], "--pace"),
+        (["serve", "--port", "many"], "--port"),
+        (["serve", "--nonsense"], "--nonsense"),
+        (["stream"], "--config"),
+    ],
+)
+def test_wrong_use_is_status_2_and_one_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    told = capsys.readouterr()
+    assert told.out == "" and told.err.count("\n") == 1 and words in told.err and told.err.startswith("livejoin: ")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_its_module_and_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0 and command in capsys.readouterr().out
+    if command != "bench":  # which passes --help on
+        with pytest.raises(SystemExit) as caught:
+            main([command, "--help"])
+        assert caught.value.code == 0 and f"usage: livejoin {command}" in capsys.readouterr().out
+
+
+def test_no_service_there(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        assert main(["rows", "v", "--url", url]) == 1
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1 and "livejoin serve" in told and url in told
+
+
+def test_an_address_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rows", "v", "--url", "nowhere"]) == 1
+    assert "http://127.0.0.1:8080" in capsys.readouterr().err
+
+
+def test_a_file_that_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["load", "r", "/nowhere/x.csv"]) == 1
+    assert capsys.readouterr().err == "livejoin: /nowhere/x.csv: No such file or directory\n"
+
+
+def test_a_refusal_is_told_with_its_detail() -> None:
+    with scripted(problem("not-found", 404)) as (url, _):
+        done = livejoin("rows", "v", url=url)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "livejoin: not-found: because\n")
+
+
+def test_an_error_of_our_own_is_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def broken(*_: object) -> int:
+        raise ZeroDivisionError("oh\nno")
+
+    monkeypatch.setattr("service.commands.bench.main", broken)
+    assert main(["bench"]) == 1
+    assert capsys.readouterr().err == "livejoin: an error of our own, please report it: ZeroDivisionError: oh no\n"
+
+
+def test_a_reader_that_has_enough(tmp_path: Path) -> None:
+    with scripted(Answer(jsonl(*({"id": number} for number in range(50_000))))) as (url, _):
+        command = f'"{sys.executable}" -m service.cli rows v --url {url} | head -n 1; echo "${{PIPESTATUS[0]}}"'
+        done = subprocess.run(["bash", "-c", command], cwd=HOME, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ('{"id":0}\n0\n', "")
+
+
+# -- rows
+
+
+def test_rows_in_a_pipe_are_the_service_s_lines() -> None:
+    body = jsonl({"name": "a\u2028b"}, {"name": None})
+    with scripted(Answer(body)) as (url, asked):
+        done = livejoin("rows", "v", "--limit", "5", "--overlaps", "1,", "--where", "a.id=x=y", url=url)
+    assert (done.returncode, done.stdout.encode(), done.stderr) == (0, body, "")
+    assert asked[0].path == "/v1/views/v/rows"
+    assert asked[0].params == {"limit": "5", "overlaps": "1,", "where.a.id": "x=y"}
+
+
+def test_rows_that_break_off_are_a_failure() -> None:
+    with scripted(Answer(jsonl({"id": 1}), whole=False)) as (url, _):
+        done = livejoin("rows", "v", url=url)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and "not whole" in done.stderr
+
+
+def test_rows_on_a_terminal_are_a_table() -> None:
+    headers = (("Livejoin-Version", "7"), ("Link", "</v1/views/v/rows?cursor=x>; rel=next"))
+    with scripted(Answer(jsonl({"id": 1, "name": None}, {"id": 22, "name": "x\ny"}), headers=headers)) as (url, asked):
+        text = on_terminal("rows", "v", url=url)
+    assert asked[0].params == {"limit": "50"}
+    assert text == "\x1b[1mid  name\x1b[0m\n──  ────\n1   ·\n22  x y\n"
+
+
+def test_a_temporary_refusal_is_waited_out(capsys: pytest.CaptureFixture[str]) -> None:
+    with scripted(problem("view-building", 503, "0.01"), problem("too-busy", 429, "0"), Answer(jsonl({"id": 1}))) as (url, asked):
+        assert main(["rows", "v", "--url", url]) == 0
+    assert len(asked) == 3 and capsys.readouterr().err == "livejoin: waiting: because\n"
+
+
+def test_patience_ends() -> None:
+    with scripted(problem("recovering", 503, "0"), problem("recovering", 503, "0")) as (url, _), Client(url, patience=0) as client:
+        with pytest.raises(Refused, match="recovering"):
+            client.count("v")
+
+
+# -- watch
+
+
+def watched(url: str, **how: object) -> Iterable[list[dict[str, object]]]:
+    start: dict[str, object] = {"since": None, "snapshot": False}
+    with Client(url) as client:
+        for version in watch.follow(client, "v", **(start | how)):  # type: ignore[arg-type]
+            yield [orjson.loads(line) for line in version]
+
+
+def until_failure(url: str, **how: object) -> tuple[list[list[dict[str, object]]], str]:
+    versions = []
+    try:
+        for version in watched(url, **how):
+            versions.append(version)
+    except Exception as error:
+        return versions, str(error)
+    raise AssertionError("watch ends only by a failure")
+
+
+def test_watch_prints_each_version_once_over_broken_connections(capsys: pytest.CaptureFixture[str]) -> None:
+    first = jsonl(change(3, "insert", 1), change(3, "insert", 2), progress(3), change(4, "delete", 1))
+    second = jsonl(change(4, "delete", 1), change(4, "insert", 9), progress(4))
+    with scripted(Answer(first, whole=False), Answer(second, whole=False)) as (url, asked):
+        versions, error = until_failure(url, snapshot=True)
+    assert versions == [
+        [change(3, "insert", 1), change(3, "insert", 2), progress(3)],
+        [change(4, "delete", 1), change(4, "insert", 9), progress(4)],
+    ]
+    assert [request.params for request in asked] == [{"snapshot": "true"}, {"since": "t3"}, {"since": "t4"}]
+    assert "token-expired" in error and "--snapshot" in error
+    told = capsys.readouterr().err
+    assert told.count("going on from the last token") == 2 and told.count("connected again") == 1
+
+
+def test_watch_from_now_on_has_a_token_at_once() -> None:
+    with scripted(Answer(jsonl(progress(5))), Answer(b"", whole=False), Answer(jsonl(change(6, "insert", 1), progress(6)))) as (url, asked):
+        versions, _ = until_failure(url)
+    assert versions == [[progress(5)], [change(6, "insert", 1), progress(6)]]
+    assert [request.params for request in asked] == [{"wait": "0"}, {"since": "t5"}, {"since": "t5"}, {"since": "t6"}]
+
+
+def test_watch_begins_nothing_that_it_cannot_continue() -> None:
+    with scripted(Answer(jsonl(change(3, "insert", 1)), whole=False)) as (url, _):
+        with pytest.raises(Unreachable):
+            list(watched(url, snapshot=True))
+
+
+def test_watch_goes_on_after_too_slow_and_stops_at_a_gap() -> None:
+    slow = {"op": "error", "problem": {"type": "/problems/reader-too-slow", "detail": "slow"}, "token": "t3b"}
+    large = {"op": "error", "problem": {"type": "/problems/delta-too-large", "detail": "large"}, "token": "t4"}
+    with scripted(Answer(jsonl(progress(3), change(4, "insert", 1), slow)), Answer(jsonl(change(4, "insert", 1), progress(4), large))) as (
+        url,
+        asked,
+    ):
+        versions, error = until_failure(url, since="t2")
+    assert versions == [[progress(3)], [change(4, "insert", 1), progress(4)]]
+    assert [request.params for request in asked] == [{"since": "t2"}, {"since": "t3b"}]
+    assert "--snapshot" in error
+
+
+def test_watch_on_a_terminal_colours_what_comes_and_goes() -> None:
+    body = jsonl(change(3, "insert", 1), progress(3), change(4, "delete", 1), progress(4))
+    with scripted(Answer(body)) as (url, _):
+        text = on_terminal("watch", "v", "--snapshot", url=url)
+    assert "\x1b[32m+ 3        1\x1b[0m\n" in text and "\x1b[31m− 4        1\x1b[0m\n" in text
+
+
+# -- view, explain
+
+PLAN = {
+    "class": "interval join",
+    "algorithm": "interval-tree",
+    "theorem": "Theorem 1",
+    "guarantee": "strict",
+    "bounds": {"space": "O(n)"},
+    "notes": [],
+}
+
+
+def view_in(state: str, **more: object) -> Answer:
+    return Answer(orjson.dumps({"name": "v", "state": state, "version": 4, "plan": PLAN} | more))
+
+
+def test_view_waits_until_it_is_live(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("service.commands.view.LOOK_AGAIN", 0.01)
+    with scripted(view_in("building", progress=0.1), view_in("building", progress=0.5), view_in("live")) as (url, asked):
+        assert main(["view", "v", "--sql", "SELECT 1;", "--url", url]) == 0
+    assert (asked[0].method, orjson.loads(asked[0].body)) == ("PUT", {"sql": "SELECT 1"})
+    told = capsys.readouterr()
+    assert told.out == "v is live at version 4: interval join, by interval-tree, strict\n"
+    assert "10 %" in told.err and "50 %" in told.err
+
+
+def test_view_that_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("service.commands.view.LOOK_AGAIN", 0.01)
+    with scripted(view_in("building"), view_in("failed", problem={"detail": "no memory"})) as (url, _):
+        assert main(["view", "v", "--sql", "SELECT 1", "--url", url]) == 1
+    assert "no memory" in capsys.readouterr().err
+
+
+def test_a_file_holds_sql_or_json(tmp_path: Path) -> None:
+    answer = Answer(orjson.dumps({"plan": PLAN, "alternatives": []}))
+    (tmp_path / "a").write_text(" SELECT 1\n;\n")
+    (tmp_path / "b").write_text('\n{"from": {"a": "r"}}')
+    with scripted(answer, answer) as (url, asked):
+        assert main(["explain", "--file", str(tmp_path / "a"), "--url", url]) == 0
+        assert main(["explain", "--file", str(tmp_path / "b"), "--url", url]) == 0
+    assert [orjson.loads(request.body) for request in asked] == [{"sql": "SELECT 1\n"}, {"from": {"a": "r"}}]
+    (tmp_path / "c").write_text("{no")
+    assert main(["explain", "--file", str(tmp_path / "c")]) == 2
+
+
+def test_explain_on_a_terminal_and_in_a_pipe() -> None:
+    answer = Answer(orjson.dumps({"plan": PLAN, "alternatives": []}))
+    with scripted(answer, answer) as (url, _):
+        text = on_terminal("explain", "--sql", "SELECT 1", url=url)
+        done = livejoin("explain", "--sql", "SELECT 1", url=url)
+    assert "algorithm  interval-tree (Theorem 1)\nguarantee  strict\nbounds     space O(n)\n" in text
+    assert orjson.loads(done.stdout) == {"plan": PLAN, "alternatives": []}
+
+
+# -- load
+
+RELATION = {"name": "r", "rows": 0, "key": ["id"], "columns": [{"name": "id", "type": "int64"}, {"name": "x", "type": "string"}],
+            "intervals": {}}  # fmt: skip
+
+
+def receipt(applied: int, skipped: list[dict[str, object]] | None = None) -> Answer:
+    bad = skipped or []
+    return Answer(
+        orjson.dumps({"version": 4, "applied": applied, "ignored": 0, "skipped_count": len(bad), "skipped": bad, "duplicate": False})
+    )
+
+
+def test_load_registers_a_new_relation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "r.csv").write_text("id,s,e\n1,2026-01-01,\n")
+    with scripted(problem("not-found", 404), Answer(b"{}", 201), receipt(1)) as (url, asked):
+        arguments = ["--key", "id", "--interval", "stay=s,e", "--interval", "due=e,e,[]", "--interval", "at=s", "--bounds", "(]"]
+        assert main(["load", "r", str(tmp_path / "r.csv"), *arguments, "--url", url]) == 0
+    assert orjson.loads(asked[1].body) == {
+        "columns": [{"name": "id", "type": "int64"}, {"name": "s", "type": "date"}, {"name": "e", "type": "string"}],
+        "key": ["id"],
+        "intervals": {
+            "stay": {"start": "s", "end": "e", "bounds": "(]"},
+            "due": {"start": "e", "end": "e", "bounds": "[]"},
+            "at": {"at": "s"},
+        },
+    }
+    assert (asked[2].method, asked[2].path, asked[2].params) == ("POST", "/v1/relations/r/changes", {"on_error": "skip"})
+    assert capsys.readouterr().out == "r: 1 row loaded, version 4\n"
+
+
+def test_load_shows_rejected_rows_by_their_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "r.csv").write_text('id,x\n1,"two\nlines"\n\nno,x\n')
+    bad = [{"index": 1, "column": "id", "reason": "not an int64"}]
+    with scripted(Answer(orjson.dumps(RELATION)), receipt(1, bad)) as (url, _):
+        assert main(["load", "r", str(tmp_path / "r.csv"), "--url", url]) == 1
+    told = capsys.readouterr().err.splitlines()
+    assert [line.split() for line in told if "not an int64" in line] == [["r.csv", "5", "id", "not", "an", "int64"]]
+    assert "1 row was rejected" in told[-1]
+
+
+@pytest.mark.parametrize(("arguments", "words"), [(["--key", "x"], "key id"), (["--interval", "a=id"], "other intervals")])
+def test_load_leaves_a_relation_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str) -> None:
+    (tmp_path / "r.csv").write_text("id,x\n1,x\n")
+    with scripted(Answer(orjson.dumps(RELATION))) as (url, asked):
+        assert main(["load", "r", str(tmp_path / "r.csv"), *arguments, "--url", url]) == 2
+    assert len(asked) == 1 and words in capsys.readouterr().err
+
+
+def test_load_needs_a_key_for_a_new_relation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "r.csv").write_text("id,x\n1,x\n")
+    with scripted(problem("not-found", 404)) as (url, _):
+        assert main(["load", "r", str(tmp_path / "r.csv"), "--url", url]) == 2
+    assert "--key" in capsys.readouterr().err
+
+
+# -- tables
+
+
+def test_columns_grow_and_long_text_is_cut() -> None:
+    columns = Columns(["a", "b"])
+    assert columns.head() == ["a  b", "─  ─"]
+    assert columns.line({"a": 1, "b": True}) == "1  true"
+    assert columns.line({"a": 1000, "b": None}) == "1000  ·"
+    assert columns.line({"a": 1, "b": "x" * 100}) == f"1     {'x' * 47}…"
+    assert cell("a\tb\x1b[31m") == "a b [31m"
