@@ -1,0 +1,126 @@
+"""A real `livejoin serve` in a process of its own, spoken to over HTTP only."""
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+import httpx
+
+ROOT = Path(__file__).resolve().parent.parent
+START_LIMIT = 120.0  # seconds; a cold cache of kernels compiles first
+
+
+class NotStarted(Exception):
+    """The server ended before it was ready: `status`, and `errors`, what it wrote on standard error."""
+
+    def __init__(self, status: int, errors: str) -> None:
+        super().__init__(f"the server ended with status {status}:\n{errors}")
+        self.status, self.errors = status, errors
+
+
+class ServerProcess:
+    """One server on the folder `data`. `with ServerProcess(folder) as server:` starts it, waits for /readyz, and kills it at the end.
+
+    `environment` is added to the tests' own (LIVEJOIN_… variables), `arguments` to the command; `before` runs in the child
+    before the command (limits of resources).
+    """
+
+    def __init__(
+        self,
+        data: Path,
+        *,
+        environment: Mapping[str, str] | None = None,
+        arguments: Sequence[str] = (),
+        before: Callable[[], None] | None = None,
+    ) -> None:
+        self.data = data
+        self.port = _free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._environment = {**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})}
+        self._command = [sys.executable, "-m", "service.cli", "serve", "--data", str(data), "--port", str(self.port), *arguments]
+        self._before = before
+        self._process: subprocess.Popen[bytes] | None = None
+        self.log_path = data.with_name(f"{data.name}.{self.port}.log")
+        self._clients: list[httpx.Client] = []
+
+    def start(self, wait: bool = True) -> ServerProcess:
+        """Start it; with `wait`, until it is ready. Raises NotStarted."""
+        with open(self.log_path, "wb") as log:
+            self._process = subprocess.Popen(
+                self._command, cwd=ROOT, env=self._environment, stdout=log, stderr=log, preexec_fn=self._before, start_new_session=True
+            )
+        if wait:
+            self.wait_ready()
+        return self
+
+    def wait_ready(self, limit: float = START_LIMIT) -> None:
+        end = time.monotonic() + limit
+        with httpx.Client(base_url=self.url) as client:
+            while time.monotonic() < end:
+                if (status := self.process.poll()) is not None:
+                    raise NotStarted(status, self.output())
+                try:
+                    if client.get("/readyz", timeout=10).status_code == 200:
+                        return
+                except httpx.TransportError:
+                    pass
+                time.sleep(0.02)
+        raise TimeoutError(f"not ready after {limit} s:\n{self.output()}")
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None, "not started"
+        return self._process
+
+    def client(self, timeout: float = 60) -> httpx.Client:
+        """A client of its own connections; closed with the server."""
+        client = httpx.Client(base_url=self.url, timeout=timeout)
+        self._clients.append(client)
+        return client
+
+    def output(self) -> str:
+        """What it wrote on standard output and standard error."""
+        return self.log_path.read_text(errors="replace")
+
+    def kill(self) -> None:
+        """kill -9, as when the power goes."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self, sign: signal.Signals = signal.SIGTERM, limit: float = 30) -> int:
+        """Ask it to end; its exit status. Raises subprocess.TimeoutExpired."""
+        self.process.send_signal(sign)
+        return self.process.wait(limit)
+
+    def wait(self, limit: float = 30) -> int:
+        """Wait until it ends by itself; its exit status."""
+        return self.process.wait(limit)
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.close()
+        if self._process is not None:
+            self.kill()
+
+    def __enter__(self) -> ServerProcess:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+        if error is not None and self._process is not None:
+            print(f"--- output of the server on {self.data}:\n{self.output()[-4000:]}")
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
