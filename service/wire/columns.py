@@ -1,0 +1,102 @@
+"""Whole columns of values as they came (Python objects of JSON, texts of CSV) → canonical Arrow columns.
+
+Each column is taken at once where its values are all of the expected kind; only a column with a stranger in it is walked
+value by value with the readers of `grammar`, which also say what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from service.wire.grammar import JSON_READERS, TEXT_READERS, Reader, read_day_number
+from service.wire.judge import Findings, Mask, Plan
+from service.wire.schema import ARROW_TYPES
+
+_NONE = type(None)
+# The kinds of values that pa.array takes exactly as they are meant. It would also take 1.0 for an int64: hence the look at the kinds.
+_PLAIN: dict[str, frozenset[type]] = {
+    "int64": frozenset({int}),
+    "float64": frozenset({float, int}),
+    "timestamp": frozenset({int}),
+    "date": frozenset(),
+    "string": frozenset({str}),
+    "bool": frozenset({bool}),
+}
+_DATED = ("timestamp", "date")
+# Below this many values a Python loop is done before Arrow's cast has begun.
+_FEW = 8
+
+# What Arrow's own parser may be given: it also reads hexadecimal and "nan(…)", which are not ours.
+_TEXT_FORMS = {
+    "int64": r"^[+-]?[0-9]{1,18}$",
+    "float64": r"^[+-]?([0-9]{1,99}\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,2})?$",
+}
+
+DEBEZIUM_READERS: dict[str, Reader] = {**JSON_READERS, "date": read_day_number}
+
+
+def from_values(
+    plan: Plan, place: int, values: Sequence[Any], findings: Findings, readers: dict[str, Reader] = JSON_READERS
+) -> pa.Array:
+    """A column of JSON values. Bad ones become null and a finding of the column's rank."""
+    kind = plan.columns[place].type
+    kinds = set(map(type, values))
+    kinds.discard(_NONE)
+    try:
+        if kinds <= _PLAIN[kind]:
+            return pa.array(values, ARROW_TYPES[kind])
+        if len(values) > _FEW and kind in _DATED and kinds == {str}:
+            return pa.array(values, pa.utf8()).cast(ARROW_TYPES[kind])
+    except (pa.ArrowInvalid, OverflowError):
+        pass  # some value is out of range or no date: find out which
+    return _one_by_one(plan, place, values, findings, readers[kind])
+
+
+def from_texts(plan: Plan, place: int, texts: pa.Array, findings: Findings) -> pa.Array:
+    """A column of CSV fields. An empty text is null but in string columns."""
+    kind = plan.columns[place].type
+    if kind == "string":
+        return texts
+    texts = pc.if_else(pc.equal(texts, ""), None, texts)
+    if kind in _TEXT_FORMS and pc.all(pc.match_substring_regex(texts, _TEXT_FORMS[kind]), min_count=0).as_py():
+        return texts.cast(ARROW_TYPES[kind])
+    if kind in _DATED:
+        try:
+            return texts.cast(ARROW_TYPES[kind])
+        except pa.ArrowInvalid:
+            pass  # numbers of microseconds, or a bad one
+    return _one_by_one(plan, place, texts.to_pylist(), findings, TEXT_READERS[kind])
+
+
+def _one_by_one(plan: Plan, place: int, values: Sequence[Any], findings: Findings, read: Reader) -> pa.Array:
+    good: list[Any] = []
+    bad: list[int] = []
+    for row, value in enumerate(values):
+        try:
+            good.append(None if value is None else read(value))
+        except ValueError:
+            good.append(None)
+            bad.append(row)
+    if bad:
+
+        def reason(row: int) -> str:
+            try:
+                read(values[row])
+            except ValueError as error:
+                return str(error)
+            raise AssertionError("a reader has changed its mind")
+
+        findings.add(place, mask_of(bad, len(values)), plan.names[place], reason)
+    return pa.array(good, ARROW_TYPES[plan.columns[place].type])
+
+
+def mask_of(rows: Sequence[int], length: int) -> Mask:
+    """A mask that is true at `rows`."""
+    mask = np.zeros(length, np.bool_)
+    mask[list(rows)] = True
+    return mask

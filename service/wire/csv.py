@@ -1,0 +1,62 @@
+"""Changes of one relation as CSV: a header row, comma, double quotes where needed, UTF-8.
+
+An empty field is null in a nullable column, else the empty text; a quoted empty field is the empty text in a string column.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+from pyarrow import csv
+
+from service.wire.batch import Batch
+from service.wire.columns import from_texts
+from service.wire.errors import MalformedBody
+from service.wire.json import Definitions
+from service.wire.judge import Findings, Plan, assemble, plan_of
+from service.wire.schema import OP_COLUMN
+from service.wire.table import judge_table
+
+
+def decode_csv(body: bytes, relation: str, definitions: Definitions) -> Batch:
+    """One relation's changes as text/csv. A field too many or too few in a row is a malformed body."""
+    plan = plan_of(definitions(relation))
+    table = _read(body, plan)
+
+    def convert(place: int, texts: pa.Array, findings: Findings) -> pa.Array:
+        return from_texts(plan, place, texts, findings)
+
+    return assemble(table.num_rows, 0, [judge_table(plan, relation, table, 0, convert)])
+
+
+def _read(body: bytes, plan: Plan) -> pa.RecordBatch:
+    """All fields as text."""
+    if not body.endswith(b"\n"):
+        body += b"\n"
+    if body.isspace():
+        raise MalformedBody("the body has no header row")
+    if body.count(b'"') % 2:
+        raise MalformedBody("a double quote is not closed")
+    empty_texts = [column.name for column in plan.columns if column.type == "string" and not column.nullable]
+    try:
+        table = csv.read_csv(
+            pa.BufferReader(body),
+            # One block: a row is never cut, and its number in an error is the one in the body.
+            csv.ReadOptions(use_threads=False, block_size=len(body) + 1),
+            csv.ParseOptions(newlines_in_values=True),
+            csv.ConvertOptions(
+                column_types={name: pa.utf8() for name in (*plan.names, OP_COLUMN)},
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        row = re.search(r"Row #([0-9]+)", str(error))
+        raise MalformedBody(f"the body is not CSV: {error}", int(row[1]) if row else None) from None
+    columns = [column.combine_chunks() for column in table.columns]
+    for at, name in enumerate(table.column_names):
+        if name in empty_texts:
+            columns[at] = columns[at].fill_null("")
+    return pa.RecordBatch.from_arrays(columns, names=table.column_names)

@@ -1,0 +1,54 @@
+"""Bytes of a request → `Batch`, by media type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from service.wire.arrow import decode_arrow, decode_parquet, decode_relation_arrow
+from service.wire.batch import Batch
+from service.wire.csv import decode_csv
+from service.wire.debezium import decode_debezium
+from service.wire.errors import UnsupportedMediaType
+from service.wire.json import Definitions, decode_json, decode_jsonl, decode_relation_jsonl
+
+_CHANGES: dict[str, Callable[[bytes, Definitions], Batch]] = {
+    "application/json": decode_json,
+    "application/jsonl": decode_jsonl,
+    "application/x-ndjson": decode_jsonl,
+    "application/vnd.apache.arrow.stream": decode_arrow,
+}
+_RELATION_CHANGES: dict[str, Callable[[bytes, str, Definitions], Batch]] = {
+    "application/jsonl": decode_relation_jsonl,
+    "application/x-ndjson": decode_relation_jsonl,
+    "text/csv": decode_csv,
+    "application/vnd.apache.arrow.stream": decode_relation_arrow,
+    "application/vnd.apache.parquet": decode_parquet,
+    "application/vnd.debezium+jsonl": decode_debezium,
+}
+_Decoder = TypeVar("_Decoder")
+
+CHANGES_TYPES = tuple(_CHANGES)
+RELATION_CHANGES_TYPES = tuple(_RELATION_CHANGES)
+
+
+def decode_changes(media_type: str, body: bytes, definitions: Definitions) -> Batch:
+    """A body of `POST /v1/changes`.
+
+    `definitions(name)` gives a relation's definition or raises UnknownRelation. Raises MalformedBody, UnknownRelation,
+    BadParameter (fields of a JSON body), UnsupportedMediaType; bad rows are in the batch.
+    """
+    return _pick(_CHANGES, media_type)(body, definitions)
+
+
+def decode_relation_changes(media_type: str, body: bytes, relation: str, definitions: Definitions) -> Batch:
+    """A body of `POST /v1/relations/{relation}/changes`; raises as `decode_changes` does."""
+    return _pick(_RELATION_CHANGES, media_type)(body, relation, definitions)
+
+
+def _pick(decoders: dict[str, _Decoder], media_type: str) -> _Decoder:
+    """Parameters of a media type (a charset) are passed over: all bodies are UTF-8 or binary."""
+    decoder = decoders.get(media_type.partition(";")[0].strip().lower())
+    if decoder is None:
+        raise UnsupportedMediaType(f"{media_type or 'a body without a media type'} is not read here; {', '.join(decoders)} are")
+    return decoder

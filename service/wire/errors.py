@@ -1,0 +1,49 @@
+"""What can be wrong with what came over the wire."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class RowError(NamedTuple):
+    """One bad row: its position in the batch as sent (from 0), the column to blame if there is one, and why."""
+
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs
+    column: str | None
+    reason: str
+
+
+class WireError(Exception):
+    """A whole body or definition is refused; `detail` is one sentence for a human."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
+        self.detail = detail
+
+
+class BadDefinition(WireError):
+    """A relation's definition that is none."""
+
+
+class MalformedBody(WireError):
+    """A body that cannot be read; `line` counts from 1 where the body has lines."""
+
+    def __init__(self, detail: str, line: int | None = None) -> None:
+        super().__init__(detail)
+        self.line = line
+
+
+class UnknownRelation(WireError):
+    """A change names a relation that is not registered."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no relation {name!r}")
+        self.name = name
+
+
+class BadParameter(WireError):
+    """One of source, epoch, run, reset, on_error is not what it must be."""
+
+
+class UnsupportedMediaType(WireError):
+    """No decoder for this media type at this place."""

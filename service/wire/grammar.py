@@ -1,0 +1,277 @@
+"""How single values are written: timestamps and dates as text, and what a value of each type is in JSON and in CSV.
+
+Readers take a value that is not null, give the physical one (timestamps: microseconds since 1970 UTC, dates: days), and
+raise ValueError with a reason for a human: what was got and what is wanted. They are the slow and exact road; `columns`
+takes whole columns at once where it can, and comes here for the culprits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+DATE_MIN, DATE_MAX = -(2**31), 2**31 - 1
+DAY = 86_400_000_000  # microseconds
+
+# Years 0000 to 9999 are written plainly; all others with a sign, as ISO 8601 has it.
+_PLAIN_DAYS = (-719_528, 2_932_896)
+
+_DATE = r"([+-][0-9]{4,7}|[0-9]{4})-([0-9]{2})-([0-9]{2})"
+_DATE_FORM = re.compile(_DATE)
+_TIMESTAMP_FORM = re.compile(
+    _DATE + r"[Tt ]([0-9]{2})(?::?([0-9]{2})(?::?([0-9]{2})(?:\.([0-9]+))?)?)?([Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?"
+)
+_INT_FORM = re.compile(r"[+-]?[0-9]+")
+_FLOAT_FORM = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+NOT_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+WANTED = {
+    "int64": "a whole number within 64 bits",
+    "float64": 'a number, "NaN", "Infinity" or "-Infinity"',
+    "timestamp": "a timestamp with its offset, such as 2026-01-01T12:00:00Z, or whole microseconds since 1970 UTC",
+    "date": "a date such as 2026-01-01",
+    "string": "text",
+    "bool": "true or false",
+}
+
+Reader = Callable[[Any], Any]
+
+
+class Unreadable:
+    """Stands for a value that is known to be bad before its type is looked at (see `debezium`)."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+
+def refusal(kind: str, value: object, why: str = "") -> ValueError:
+    """The error for a value that is no `kind`."""
+    if isinstance(value, Unreadable):
+        return ValueError(value.reason)
+    return ValueError(f"got {shown(value)}{why}, want {WANTED[kind]}")
+
+
+def shown(value: object) -> str:
+    """A value as a message shows it: as in JSON, cut short."""
+    if isinstance(value, str):
+        return f'the text "{value}"' if len(value) <= 60 else f'the text "{value[:60]}…"'
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return "an object"
+    return "a list" if isinstance(value, list) else repr(value)
+
+
+def _days(year: int, month: int, day: int) -> int:
+    """Days since 1970-01-01 of a date of the proleptic Gregorian calendar; ValueError if there is no such day."""
+    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    if not 1 <= month <= 12 or not 1 <= day <= (31, 29 if leap else 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)[month - 1]:
+        raise ValueError("no such day")
+    year -= month <= 2  # years from March on: the leap day is the last of the year
+    era, of_era = divmod(year, 400)
+    of_year = (153 * (month - 3 if month > 2 else month + 9) + 2) // 5 + day - 1
+    return era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468
+
+
+def parse_date(text: str) -> int:
+    """Days since 1970-01-01; ValueError otherwise."""
+    match = _DATE_FORM.fullmatch(text)
+    if match is None:
+        raise refusal("date", text)
+    try:
+        days = _days(int(match[1]), int(match[2]), int(match[3]))
+    except ValueError:
+        raise refusal("date", text, " (no such day)") from None
+    if not DATE_MIN <= days <= DATE_MAX:
+        raise refusal("date", text, " (out of range)")
+    return days
+
+
+def parse_timestamp(text: str) -> int:
+    """Microseconds since 1970 UTC; ValueError otherwise, also for what microseconds cannot hold exactly."""
+    match = _TIMESTAMP_FORM.fullmatch(text)
+    if match is None:
+        raise refusal("timestamp", text)
+    year, month, day, hour, minute, second, fraction, offset = match.groups()
+    if offset is None:
+        raise refusal("timestamp", text, " (without an offset)")
+    try:
+        days = _days(int(year), int(month), int(day))
+    except ValueError:
+        raise refusal("timestamp", text, " (no such day)") from None
+    h, m, s = int(hour), int(minute or 0), int(second or 0)
+    away = 0
+    if offset not in "Zz":
+        away = int(offset[1:3]) * 60 + int(offset[3:].lstrip(":") or 0)
+        away = -away if offset[0] == "-" else away
+    if h > 23 or m > 59 or s > 59 or abs(away) >= 24 * 60 or int(offset[-2:] if len(offset) > 3 else 0) > 59:
+        raise refusal("timestamp", text, " (no such time)")
+    fraction = (fraction or "").ljust(6, "0")
+    if fraction[6:].strip("0"):
+        raise refusal("timestamp", text, " (finer than a microsecond)")
+    micros = days * DAY + ((h * 60 + m - away) * 60 + s) * 1_000_000 + int(fraction[:6])
+    if not INT64_MIN <= micros <= INT64_MAX:
+        raise refusal("timestamp", text, " (out of range)")
+    return micros
+
+
+def _read_int(value: Any) -> int:
+    if type(value) is not int or not INT64_MIN <= value <= INT64_MAX:
+        raise refusal("int64", value)
+    return value
+
+
+def _read_float(value: Any) -> float:
+    if type(value) is float or type(value) is int:
+        return float(value)
+    if type(value) is str and value in NOT_FINITE:
+        return NOT_FINITE[value]
+    raise refusal("float64", value)
+
+
+def _read_timestamp(value: Any) -> int:
+    if type(value) is str:
+        return parse_timestamp(value)
+    if type(value) is not int or not INT64_MIN <= value <= INT64_MAX:
+        raise refusal("timestamp", value)
+    return value
+
+
+def _read_date(value: Any) -> int:
+    if type(value) is not str:
+        raise refusal("date", value)
+    return parse_date(value)
+
+
+def read_day_number(value: Any) -> int:
+    """A date as Debezium writes it: days since 1970-01-01, or text."""
+    if type(value) is not int:
+        return _read_date(value)
+    if not DATE_MIN <= value <= DATE_MAX:
+        raise refusal("date", value, " (as days, out of range)")
+    return value
+
+
+def _read_string(value: Any) -> str:
+    if type(value) is not str:
+        raise refusal("string", value)
+    return value
+
+
+def _read_bool(value: Any) -> bool:
+    if type(value) is not bool:
+        raise refusal("bool", value)
+    return value
+
+
+JSON_READERS: dict[str, Reader] = {
+    "int64": _read_int,
+    "float64": _read_float,
+    "timestamp": _read_timestamp,
+    "date": _read_date,
+    "string": _read_string,
+    "bool": _read_bool,
+}
+
+
+def _text_int(text: str) -> int:
+    # The length is bounded first: int() of a very long text is slow.
+    if len(text) > 40 or not _INT_FORM.fullmatch(text) or not INT64_MIN <= int(text) <= INT64_MAX:
+        raise refusal("int64", text)
+    return int(text)
+
+
+def _text_float(text: str) -> float:
+    if text in NOT_FINITE:
+        return NOT_FINITE[text]
+    if not _FLOAT_FORM.fullmatch(text) or abs(float(text)) == float("inf"):
+        raise refusal("float64", text)
+    return float(text)
+
+
+def _text_timestamp(text: str) -> int:
+    return _text_int(text) if len(text) <= 40 and _INT_FORM.fullmatch(text) else parse_timestamp(text)
+
+
+def _text_bool(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise refusal("bool", text)
+    return text.lower() == "true"
+
+
+TEXT_READERS: dict[str, Reader] = {
+    "int64": _text_int,
+    "float64": _text_float,
+    "timestamp": _text_timestamp,
+    "date": parse_date,
+    "string": _read_string,
+    "bool": _text_bool,
+}
+
+
+def _date_text(days: int) -> str:
+    """Any day as text: the inverse of `_days`."""
+    era, of_era = divmod(days + 719_468, 146_097)
+    year = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
+    of_year = of_era - (365 * year + year // 4 - year // 100)
+    month = (5 * of_year + 2) // 153
+    day = of_year - (153 * month + 2) // 5 + 1
+    month = month + 3 if month < 10 else month - 9
+    year += era * 400 + (month <= 2)
+    return f"{year:04d}-{month:02d}-{day:02d}" if 0 <= year <= 9999 else f"{year:+07d}-{month:02d}-{day:02d}"
+
+
+def timestamp_text(micros: int) -> str:
+    """A timestamp as text, any int64: `2026-01-01T12:00:00Z`, six decimals when the fraction is not zero."""
+    days, rest = divmod(micros, DAY)
+    seconds, fraction = divmod(rest, 1_000_000)
+    minutes, second = divmod(seconds, 60)
+    tail = f".{fraction:06d}Z" if fraction else "Z"
+    return f"{_date_text(days)}T{minutes // 60:02d}:{minutes % 60:02d}:{second:02d}{tail}"
+
+
+def _physical(array: pa.Array, dtype: type[np.generic]) -> npt.NDArray[Any]:
+    """The numbers of a fixed-width column without nulls; no copy."""
+    return np.frombuffer(array.buffers()[1], dtype)[array.offset : array.offset + len(array)]
+
+
+def date_texts(array: pa.Array) -> pa.Array:
+    """A date32 column as text."""
+    days = _physical(array.fill_null(0), np.int32)
+    if not len(days) or (days.min() >= _PLAIN_DAYS[0] and days.max() <= _PLAIN_DAYS[1]):
+        return array.cast(pa.utf8())
+    return pa.array([None if day is None else _date_text(day) for day in array.cast(pa.int32()).to_pylist()], pa.utf8())
+
+
+def timestamp_texts(array: pa.Array) -> pa.Array:
+    """A timestamp[us, UTC] column as text."""
+    if not len(array):
+        return pa.array([], pa.utf8())
+    full = array.fill_null(0)
+    micros = _physical(full, np.int64)
+    if micros.min() < _PLAIN_DAYS[0] * DAY or micros.max() >= (_PLAIN_DAYS[1] + 1) * DAY:
+        return pa.array([None if m is None else timestamp_text(m) for m in array.cast(pa.int64()).to_pylist()], pa.utf8())
+    broken = (micros % 1_000_000) != 0
+    if not broken.any():
+        texts = _iso(full, "s", 20)
+    elif broken.all():
+        texts = _iso(full, "us", 27)
+    else:
+        texts = pa.compute.if_else(pa.array(broken), _iso(full, "us", 27), _iso(full, "s", 20))
+    return texts if array.null_count == 0 else pa.compute.if_else(array.is_valid(), texts, None)
+
+
+def _iso(array: pa.Array, unit: str, width: int) -> pa.Array:
+    """Arrow writes a blank before the time; every text has the same width, so the T goes into a matrix of bytes."""
+    texts = array.cast(pa.timestamp(unit, "UTC"), safe=False).cast(pa.utf8())
+    matrix = np.frombuffer(texts.buffers()[2], np.uint8, len(array) * width).reshape(-1, width).copy()
+    matrix[:, 10] = ord("T")
+    return pa.StringArray.from_buffers(len(array), texts.buffers()[1], pa.py_buffer(matrix))

@@ -1,0 +1,270 @@
+"""Changes as JSON: one body, or one change a line.
+
+A change is `{"relation": …, "op": …, "row": {…}}` or, for a delete, `"key": {…}` (a whole `row` does as well: only its key
+columns are read); among one relation's changes it is the row itself with an optional `_op`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import orjson
+
+from service.wire.batch import DELETE, OPS, TRUNCATE, UPSERT, Batch
+from service.wire.columns import from_values, mask_of
+from service.wire.errors import BadParameter, MalformedBody, RowError
+from service.wire.grammar import INT64_MAX, INT64_MIN, JSON_READERS, Reader, shown
+from service.wire.judge import Findings, Judged, Plan, assemble, judge, plan_of
+from service.wire.schema import OP_COLUMN, RelationDefinition
+
+Definitions = Callable[[str], RelationDefinition]
+
+MAX_TEXT = 200  # characters of source and run
+_FIELDS = frozenset({"changes", "source", "epoch", "run", "reset", "on_error"})
+
+
+class Rows:
+    """One relation's changes as they come in: what is left to judge, and what was refused at once."""
+
+    __slots__ = ("plan", "relation", "ops", "rows", "index", "refused")
+
+    def __init__(self, relation: str, plan: Plan) -> None:
+        self.plan = plan
+        self.relation = relation
+        self.ops: list[int] = []
+        self.rows: list[dict[str, Any]] = []
+        self.index: list[int] = []
+        self.refused: list[RowError] = []
+
+    def add(self, index: int, op: int, row: dict[str, Any]) -> None:
+        self.ops.append(op)
+        self.rows.append(row)
+        self.index.append(index)
+
+    def refuse(self, index: int, column: str | None, reason: str) -> None:
+        self.refused.append(RowError(index, column, reason))
+
+    def op_of(self, index: int, given: Any) -> int | None:
+        """The code of an op as given; None, and refused, if there is no such op. Absent or null: upsert."""
+        if given is None:
+            return UPSERT
+        op = OPS.get(given) if type(given) is str else None
+        if op is None:
+            self.refuse(index, OP_COLUMN, f"got {shown(given)}, want insert, upsert, delete or truncate")
+        return op
+
+    def judged(self) -> Judged:
+        """Judge what came in. Unknown columns are faults, but in truncates, which read nothing."""
+        plan, findings = self.plan, Findings()
+        self._find_unknown(findings)
+        rows = self.rows
+        if self.ops and max(self.ops) > UPSERT:
+            rows = [self._read_part(op, row) for op, row in zip(self.ops, rows, strict=True)]
+        return judge_rows(plan, self.relation, self.ops, self.index, rows, findings)
+
+    def _read_part(self, op: int, row: dict[str, Any]) -> dict[str, Any]:
+        """Of a delete only the key columns are read, of a truncate none."""
+        if op <= UPSERT:
+            return row
+        return {name: row[name] for name in self.plan.key if name in row} if op == DELETE else {}
+
+    def _find_unknown(self, findings: Findings) -> None:
+        names = self.plan.name_set
+        strange = {shape for shape in set(map(tuple, self.rows)) if not names.issuperset(shape)}
+        if not strange:
+            return
+        rows = [at for at, row in enumerate(self.rows) if tuple(row) in strange and self.ops[at] != TRUNCATE]
+        if rows:
+            mask = mask_of(rows, len(self.rows))
+            # Each row has its own stranger: one check a name, in the order of the rows' first strangers.
+            first = {at: next(name for name in self.rows[at] if name not in names) for at in rows}
+            for name in dict.fromkeys(first.values()):
+                mine = mask_of([at for at, stranger in first.items() if stranger == name], len(self.rows))
+                findings.add(-1, mine & mask, name, lambda row: f"{self.relation} has no such column")
+
+
+def judge_rows(
+    plan: Plan,
+    relation: str,
+    ops: Sequence[int],
+    index: Sequence[int],
+    rows: Sequence[dict[str, Any]],
+    findings: Findings,
+    readers: dict[str, Reader] = JSON_READERS,
+    settle: Callable[[int, list[Any]], list[Any]] | None = None,
+) -> Judged:
+    """Rows as dictionaries (only what each op reads) → judged changes. `settle(place, values)` may replace a column's values."""
+    columns = []
+    for place, name in enumerate(plan.names):
+        values = [row.get(name) for row in rows]
+        if settle is not None:
+            values = settle(place, values)
+        columns.append(from_values(plan, place, values, findings, readers))
+    return judge(
+        plan,
+        relation,
+        np.array(ops, np.uint8),
+        np.array(index, np.int64),
+        columns,
+        findings,
+        lambda row, column: column not in rows[row],
+    )
+
+
+class _Changes:
+    """Changes of any relations, told apart."""
+
+    def __init__(self, definitions: Definitions) -> None:
+        self.definitions = definitions
+        self.groups: dict[str, Rows] = {}
+
+    def add(self, index: int, change: Any, line: int | None = None) -> None:
+        if type(change) is not dict:
+            raise MalformedBody(f"change {index} is {shown(change)}, not an object", line)
+        relation = change.get("relation")
+        if type(relation) is not str:
+            raise MalformedBody(f"change {index} names no relation", line)
+        group = self.groups.get(relation)
+        if group is None:
+            group = self.groups[relation] = Rows(relation, plan_of(self.definitions(relation)))
+        op = group.op_of(index, change.get("op"))
+        if op is None:
+            return
+        if op == TRUNCATE:
+            group.add(index, op, {})
+            return
+        key = change.get("key") if op == DELETE else None
+        row = change.get("row") if key is None else key
+        if type(row) is not dict:
+            what = "key" if op == DELETE else "row"
+            group.refuse(index, None, f'the change has no "{what}"' if row is None else f'"{what}" is {shown(row)}, not an object')
+            return
+        if key is not None and not group.plan.key_set.issuperset(key):
+            stranger = next(name for name in key if name not in group.plan.key_set)
+            group.refuse(index, stranger, f"not a column of the key of {relation}")
+            return
+        group.add(index, op, row)
+
+    def batch(self, sent: int, **fields: Any) -> Batch:
+        groups = self.groups.values()
+        refused = [error for group in groups for error in group.refused]
+        return assemble(sent, 0, [group.judged() for group in groups], refused, **fields)
+
+
+def decode_json(body: bytes, definitions: Definitions) -> Batch:
+    """The body of `POST /v1/changes` as application/json."""
+    data = _load(body)
+    if type(data) is not dict or type(data.get("changes")) is not list:
+        raise MalformedBody('the body is no object with a list "changes"')
+    if not _FIELDS.issuperset(data):
+        stranger = next(name for name in data if name not in _FIELDS)
+        raise MalformedBody(f'the body has an unknown field "{stranger}"; there are {", ".join(sorted(_FIELDS))}')
+    fields = _read_fields(data) if len(data) > 1 else {}
+    changes = _Changes(definitions)
+    for index, change in enumerate(data["changes"]):
+        changes.add(index, change)
+    return changes.batch(len(data["changes"]), **fields)
+
+
+def decode_jsonl(body: bytes, definitions: Definitions) -> Batch:
+    """The body of `POST /v1/changes` as JSON lines. Empty lines are passed over and not counted."""
+    changes = _Changes(definitions)
+    index = -1
+    for index, (line, change) in enumerate(lines(body)):
+        changes.add(index, change, line)
+    return changes.batch(index + 1)
+
+
+def decode_relation_jsonl(body: bytes, relation: str, definitions: Definitions) -> Batch:
+    """One relation's changes as JSON lines: each a row, with an optional `_op`."""
+    rows = Rows(relation, plan_of(definitions(relation)))
+    index = -1
+    for index, (line, row) in enumerate(lines(body)):
+        if type(row) is not dict:
+            raise MalformedBody(f"line {line} holds {shown(row)}, not an object", line)
+        _add_row(rows, index, row)
+    return assemble(index + 1, 0, [rows.judged()], rows.refused)
+
+
+class JsonDecoder:
+    """One relation's changes from Kafka records: each value a row with an optional `_op`.
+
+    Nothing in a record raises: a value that cannot be read is a bad row. Keys are not looked at, and a null value (a
+    tombstone) is passed over: a delete is a row with `"_op": "delete"`.
+    """
+
+    def __init__(self, relation: str, definition: RelationDefinition) -> None:
+        self.relation = relation
+        self._plan = plan_of(definition)
+
+    def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Batch:
+        """The records' changes; `index` is the position in `values`."""
+        rows = Rows(self.relation, self._plan)
+        ignored = 0
+        for index, value in enumerate(values):
+            row = read_record(value, index, rows)
+            if row is None:
+                ignored += 1
+            elif row is not UNREAD:
+                _add_row(rows, index, row)
+        return assemble(len(values), ignored, [rows.judged()], rows.refused)
+
+
+UNREAD: dict[str, Any] = {}  # stands for a record that `read_record` has refused
+
+
+def read_record(value: bytes | None, index: int, rows: Rows) -> dict[str, Any] | None:
+    """A Kafka record's value as an object; None for null; UNREAD, and refused, if it is neither."""
+    if value is None:
+        return None
+    try:
+        data = orjson.loads(value)
+    except orjson.JSONDecodeError as error:
+        rows.refuse(index, None, f"the value is not JSON: {error}")
+        return UNREAD
+    if data is not None and type(data) is not dict:
+        rows.refuse(index, None, f"the value is {shown(data)}, not an object")
+        return UNREAD
+    return data
+
+
+def _add_row(rows: Rows, index: int, row: dict[str, Any]) -> None:
+    op = rows.op_of(index, row.pop(OP_COLUMN, None))
+    if op is not None:
+        rows.add(index, op, row)
+
+
+def lines(body: bytes) -> Iterator[tuple[int, Any]]:
+    """The JSON values of the lines that are not empty, with the numbers of their lines (from 1)."""
+    for line, text in enumerate(body.split(b"\n"), 1):
+        if text and not text.isspace():
+            try:
+                yield line, orjson.loads(text)
+            except orjson.JSONDecodeError as error:
+                raise MalformedBody(f"line {line} is not JSON: {error.msg} at column {error.colno}", line) from None
+
+
+def _load(body: bytes) -> Any:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise MalformedBody(f"the body is not JSON: {error}", error.lineno) from None
+
+
+def _read_fields(data: dict[str, Any]) -> dict[str, Any]:
+    """The fields beside `changes`, checked each by itself; null is absent. That they fit together is the service's to check."""
+    fields = {name: value for name, value in data.items() if name != "changes" and value is not None}
+    for name in ("source", "run"):
+        value = fields.get(name, "")
+        if type(value) is not str or len(value) > MAX_TEXT:
+            raise BadParameter(f'"{name}" is text of up to {MAX_TEXT} characters, not {shown(value)}')
+    epoch = fields.get("epoch", 0)
+    if type(epoch) is not int or not INT64_MIN <= epoch <= INT64_MAX:
+        raise BadParameter(f'"epoch" is a whole number within 64 bits, not {shown(epoch)}')
+    if type(fields.get("reset", False)) is not bool:
+        raise BadParameter(f'"reset" is true or false, not {shown(fields["reset"])}')
+    if fields.get("on_error", "reject") not in ("reject", "skip"):
+        raise BadParameter(f'"on_error" is "reject" or "skip", not {shown(fields["on_error"])}')
+    return fields

@@ -1,0 +1,273 @@
+"""Judging rows: from columns in canonical types to good changes and reasons for the bad ones.
+
+All sources (JSON, CSV, Arrow, Debezium) bring their rows here as columns, so there is one set of rules. A check is a mask
+over the rows; its reasons are worked out only for the rows that are reported. A row is named once, by its first fault:
+unknown columns, then column by column, then interval by interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from service.wire.batch import MAX_ERRORS, TRUNCATE, UPSERT, Batch, Changes
+from service.wire.errors import RowError
+from service.wire.grammar import INT64_MAX, INT64_MIN, date_texts, shown, timestamp_texts
+from service.wire.schema import Column, Interval, RelationDefinition
+
+Mask = npt.NDArray[np.bool_]
+Reason = Callable[[int], str]
+
+_PHYSICAL: dict[str, type[np.generic]] = {"int64": np.int64, "timestamp": np.int64, "date": np.int32, "float64": np.float64}
+
+
+class Plan:
+    """What judging needs of a definition, looked up once."""
+
+    def __init__(self, definition: RelationDefinition) -> None:
+        self.columns: tuple[Column, ...] = tuple(definition.columns)
+        self.names = tuple(column.name for column in self.columns)
+        self.name_set = frozenset(self.names)
+        self.place = {name: at for at, name in enumerate(self.names)}
+        self.key = tuple(definition.key)
+        self.key_set = frozenset(definition.key)
+        self.schema = definition.arrow_schema()
+        self.types: tuple[pa.DataType, ...] = tuple(self.schema.types)
+        self.is_key = tuple(name in self.key_set for name in self.names)
+        self.intervals = tuple((name, *self._placed(interval)) for name, interval in definition.intervals.items())
+        ends = {place for _, start, end, _ in self.intervals for place in (start, end)}
+        self.finite = tuple(
+            place for place, column in enumerate(self.columns) if column.type == "float64" and (place in ends or self.is_key[place])
+        )
+
+    def _placed(self, interval: Interval) -> tuple[int, int, Interval]:
+        return self.place[interval.start_column], self.place[interval.end_column], interval
+
+
+def plan_of(definition: RelationDefinition) -> Plan:
+    """The plan of a definition, compiled at its first use and kept with it."""
+    plan: Plan | None = definition._plan
+    if plan is None:
+        plan = definition._plan = Plan(definition)
+    return plan
+
+
+class Scope:
+    """Which rows must have what, from their ops. None stands for all rows."""
+
+    def __init__(self, ops: npt.NDArray[np.uint8]) -> None:
+        self.whole: Mask | None = None  # inserts and upserts: all columns are read
+        self.keyed: Mask | None = None  # all but truncates: key columns are read
+        if len(ops) and ops.max() > UPSERT:
+            self.whole = ops <= UPSERT
+            if (ops == TRUNCATE).any():
+                self.keyed = ops != TRUNCATE
+
+    def read(self, is_key: bool) -> Mask | None:
+        return self.keyed if is_key else self.whole
+
+
+class Findings:
+    """The faults found so far."""
+
+    def __init__(self) -> None:
+        self.checks: list[tuple[int, Mask, str | None, Reason]] = []
+
+    def add(self, rank: int, mask: Mask, column: str | None, reason: Reason) -> None:
+        self.checks.append((rank, mask, column, reason))
+
+    def bad_rows(self, length: int) -> Mask:
+        bad = np.zeros(length, np.bool_)
+        for _, mask, _, _ in self.checks:
+            bad |= mask
+        return bad
+
+    def errors(self, bad: Mask, index: npt.NDArray[np.int64]) -> list[RowError]:
+        """The first 100 bad rows, each with its first fault. The sort is stable: of one column, the earlier check."""
+        ordered = sorted(self.checks, key=lambda check: check[0])
+        errors = []
+        for row in np.flatnonzero(bad)[:MAX_ERRORS].tolist():
+            _, _, column, reason = next(check for check in ordered if check[1][row])
+            errors.append(RowError(int(index[row]), column, reason(row)))
+        return errors
+
+
+class Judged(NamedTuple):
+    changes: Changes
+    errors: list[RowError]
+    error_count: int
+
+
+def judge(
+    plan: Plan,
+    relation: str,
+    ops: npt.NDArray[np.uint8],
+    index: npt.NDArray[np.int64],
+    columns: Sequence[pa.Array],
+    findings: Findings,
+    absent: Callable[[int, str], bool],
+) -> Judged:
+    """Check `columns` (one per column of the relation, canonical, null where a row does not read it) and part good from bad.
+
+    `findings` brings the faults of reading the values; `absent(row, column)` tells a missing value from a null.
+    O(rows × columns), vectorised.
+    """
+    arrays = list(columns)
+    if len(ops):
+        scope = Scope(ops)
+        for place in range(len(arrays)):
+            _check_null(plan, place, arrays[place], scope, findings, absent)
+        for place in plan.finite:
+            arrays[place] = _check_finite(plan, place, arrays[place], findings)
+        for rank, (name, start, end, interval) in enumerate(plan.intervals, len(arrays)):
+            _check_interval(plan, rank, name, (start, end), interval, arrays, scope, findings)
+    rows = pa.RecordBatch.from_arrays(arrays, schema=plan.schema)
+    if not findings.checks:
+        return Judged(Changes(relation, ops, rows, index), [], 0)
+    bad = findings.bad_rows(len(ops))
+    good = ~bad
+    changes = Changes(relation, ops[good], rows.filter(pa.array(good)), index[good])
+    return Judged(changes, findings.errors(bad, index), int(bad.sum()))
+
+
+def _check_null(
+    plan: Plan, place: int, array: pa.Array, scope: Scope, findings: Findings, absent: Callable[[int, str], bool]
+) -> None:
+    column = plan.columns[place]
+    if column.nullable or array.null_count == 0:
+        return
+    mask = _nulls(array)
+    read = scope.read(plan.is_key[place])
+    if read is not None:
+        mask &= read
+    if not mask.any():
+        return
+    why = "null in a key column" if plan.is_key[place] else "null, but the column is not nullable"
+
+    def reason(row: int) -> str:
+        return "missing" if absent(row, column.name) else why
+
+    findings.add(place, mask, column.name, reason)
+
+
+def _check_finite(plan: Plan, place: int, array: pa.Array, findings: Findings) -> pa.Array:
+    """No NaN and no infinity in keys and endpoints. In a key -0.0 becomes 0.0: equal keys must be equal bits."""
+    values = values_of(array, "float64")
+    mask = ~np.isfinite(values)
+    if array.null_count:
+        mask &= ~_nulls(array)
+    if mask.any():
+        what = "a key" if plan.is_key[place] else "an interval"
+        findings.add(place, mask, plan.names[place], lambda row: f"{float(values[row])} is no value for {what}")
+    if not plan.is_key[place] or not ((values == 0) & np.signbit(values)).any():
+        return array
+    return pa.array(values + 0.0, mask=_nulls(array))
+
+
+def _check_interval(
+    plan: Plan,
+    rank: int,
+    name: str,
+    places: tuple[int, int],
+    interval: Interval,
+    arrays: Sequence[pa.Array],
+    scope: Scope,
+    findings: Findings,
+) -> None:
+    """Neither endpoint at the edge of the encoding, and at least one value of the type between them; null is unbounded."""
+    start, end = (arrays[place] for place in places)
+    kind = plan.columns[places[0]].type
+    starts, ends = values_of(start, kind), values_of(end, kind)
+    if kind == "float64":
+        first = np.nextafter(starts, np.inf) if interval.start_open else starts
+        last = np.nextafter(ends, -np.inf) if interval.end_open else ends
+        with np.errstate(invalid="ignore"):
+            empty = first > last
+    else:
+        if kind != "date":
+            _check_edges(plan, places, (starts, ends), interval, (start, end), scope, findings)
+        starts, ends = starts.astype(np.int64, copy=False), ends.astype(np.int64, copy=False)
+        empty = starts > ends
+        if interval.start_open or interval.end_open:
+            # start + opens > end, without overflow: where start <= end the distance fits into 64 unsigned bits.
+            opens = int(interval.start_open) + int(interval.end_open)
+            empty |= (ends.view(np.uint64) - starts.view(np.uint64)) < opens
+    for array in (start, end):
+        if array.null_count:
+            empty &= ~_nulls(array)
+    if scope.whole is not None:
+        empty &= scope.whole
+    if not empty.any():
+        return
+
+    def reason(row: int) -> str:
+        left, right = value_text(start, row), value_text(end, row)
+        return f"the interval {name} is empty: {interval.bounds[0]}{left}, {right}{interval.bounds[1]}"
+
+    findings.add(rank, empty, plan.names[places[1]], reason)
+
+
+def _check_edges(
+    plan: Plan,
+    places: tuple[int, int],
+    values: tuple[npt.NDArray[Any], npt.NDArray[Any]],
+    interval: Interval,
+    arrays: tuple[pa.Array, pa.Array],
+    scope: Scope,
+    findings: Findings,
+) -> None:
+    """As a closed endpoint the value must lie strictly between the int64 extremes, which stand for the infinities."""
+    opens = (interval.start_open, interval.end_open)
+    lowest = (INT64_MIN if opens[0] else INT64_MIN + 1, INT64_MIN + 2 if opens[1] else INT64_MIN + 1)
+    highest = (INT64_MAX - 2 if opens[0] else INT64_MAX - 1, INT64_MAX if opens[1] else INT64_MAX - 1)
+    for place, numbers, low, high, array in zip(places, values, lowest, highest, arrays, strict=True):
+        if array.null_count == 0 and numbers.min() >= low and numbers.max() <= high:
+            continue
+        mask = (numbers < low) | (numbers > high)
+        if array.null_count:
+            mask &= ~_nulls(array)
+        if scope.whole is not None:
+            mask &= scope.whole
+        if mask.any():
+            findings.add(place, mask, plan.names[place], _edge_reason(numbers))
+
+
+def _edge_reason(numbers: npt.NDArray[Any]) -> Reason:
+    return lambda row: f"{int(numbers[row])} is too near the edge of 64 bits for an endpoint (for an open side write null)"
+
+
+def _nulls(array: pa.Array) -> Mask:
+    mask: Mask = array.is_null().to_numpy(zero_copy_only=False)
+    return mask
+
+
+def values_of(array: pa.Array, kind: str) -> npt.NDArray[Any]:
+    """The numbers of a canonical fixed-width column, without a copy; where it is null they mean nothing."""
+    if array.null_count == len(array):
+        return np.zeros(len(array), _PHYSICAL[kind])
+    return np.frombuffer(array.buffers()[1], _PHYSICAL[kind])[array.offset : array.offset + len(array)]
+
+
+def value_text(array: pa.Array, row: int) -> str:
+    """One value of a canonical column as a message shows it."""
+    one = array.slice(row, 1)
+    if pa.types.is_timestamp(array.type):
+        return str(timestamp_texts(one)[0])
+    if pa.types.is_date32(array.type):
+        return str(date_texts(one)[0])
+    return shown(one[0].as_py())
+
+
+
+def assemble(sent: int, ignored: int, judged: Sequence[Judged], refused: Sequence[RowError] = (), **fields: Any) -> Batch:
+    """One batch from its relations and from the changes `refused` before their columns were looked at."""
+    changes = [one.changes for one in judged if len(one.changes.ops)]
+    count = len(refused) + sum(one.error_count for one in judged)
+    errors: list[RowError] = []
+    if count:
+        errors = sorted([*refused, *(error for one in judged for error in one.errors)], key=lambda error: error.index)[:MAX_ERRORS]
+    return Batch(changes, sent, ignored, errors, count, **fields)

@@ -1,0 +1,182 @@
+"""Rows of relations and views → bytes: JSON lines, CSV, server-sent events, Arrow; and → JSON-ready dictionaries.
+
+Text is put together by column: every column becomes a column of its texts, and one join of columns and constants writes all
+rows at once. Timestamps leave as `2026-01-01T12:00:00Z`, with six decimals when the fraction is not zero, dates as
+`2026-01-01`; NaN and infinities in JSON as "NaN", "Infinity", "-Infinity". In CSV null is an empty field and the empty text `""`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from service.wire.batch import END_OF_STREAM
+from service.wire.errors import UnsupportedMediaType
+from service.wire.grammar import date_texts, timestamp_texts
+
+# A join must stay below Arrow's 2 GiB of text in one array; an escaped text is at most six times as long.
+_MAX_BYTES = 2**28
+_JSON_ESCAPED = re.compile(r'["\\\x00-\x1f]')
+_CSV_QUOTED = re.compile('[",\r\n]')
+
+Texts = Callable[[pa.Array], pa.Array]
+
+
+def _json_texts(array: pa.Array) -> pa.Array:
+    """A column as JSON values."""
+    kind = array.type
+    if pa.types.is_string(kind):
+        return _json_strings(array)
+    if pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
+        texts = timestamp_texts(array) if pa.types.is_timestamp(kind) else date_texts(array)
+        return pc.binary_join_element_wise('"', texts, '"', "").fill_null("null")
+    return _named(array, '"NaN"', '"Infinity"', '"-Infinity"').fill_null("null")
+
+
+def _json_strings(array: pa.Array) -> pa.Array:
+    if _holds(array, b'"\\', below=0x20):
+        texts = pa.array([None if text is None else orjson.dumps(text).decode() for text in array.to_pylist()], pa.utf8())
+    else:
+        texts = pc.binary_join_element_wise('"', array, '"', "")
+    return texts.fill_null("null")
+
+
+def _csv_texts(array: pa.Array) -> pa.Array:
+    """A column as CSV fields."""
+    kind = array.type
+    if pa.types.is_string(kind):
+        return _csv_strings(array)
+    if pa.types.is_timestamp(kind):
+        return timestamp_texts(array).fill_null("")
+    if pa.types.is_date32(kind):
+        return date_texts(array).fill_null("")
+    return _named(array, "NaN", "Infinity", "-Infinity").fill_null("")
+
+
+def _csv_strings(array: pa.Array) -> pa.Array:
+    if _holds(array, b'",', below=0x20):
+        array = pa.array([None if text is None else _csv_field(text) for text in array.to_pylist()], pa.utf8())
+    return pc.if_else(pc.equal(array, ""), '""', array).fill_null("")
+
+
+def _csv_field(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"' if _CSV_QUOTED.search(text) else text
+
+
+def _named(array: pa.Array, nan: str, infinity: str, minus_infinity: str) -> pa.Array:
+    """Numbers and truth values as Arrow writes them, but for what is not finite."""
+    texts = array.cast(pa.utf8())
+    if pa.types.is_floating(array.type) and not pc.all(pc.is_finite(array), min_count=0).as_py():
+        for arrow_name, name in (("nan", nan), ("inf", infinity), ("-inf", minus_infinity)):
+            texts = pc.if_else(pc.equal(texts, arrow_name), name, texts)
+    return texts
+
+
+def _holds(array: pa.Array, characters: bytes, below: int) -> bool:
+    """Whether the texts hold one of the characters, or one below; all texts are looked at as one run of bytes."""
+    offsets, data = array.buffers()[1:]
+    if data is None or not len(array):
+        return False
+    first, last = np.frombuffer(offsets, np.int32)[[array.offset, array.offset + len(array)]]
+    run = np.frombuffer(data, np.uint8)[first:last]
+    return bool(len(run)) and bool(run.min() < below or any((run == character).any() for character in characters))
+
+
+class _Form(NamedTuple):
+    """How a media type writes a row: a head, the columns' texts after their names, a tail."""
+
+    texts: Texts
+    head: str
+    named: bool
+    tail: str
+
+
+_FORMS = {
+    "application/jsonl": _Form(_json_texts, "{", True, "}\n"),
+    "application/x-ndjson": _Form(_json_texts, "{", True, "}\n"),
+    "text/csv": _Form(_csv_texts, "", False, "\n"),
+    "text/event-stream": _Form(_json_texts, "event: row\ndata: {", True, "}\n\n"),
+}
+
+
+def encode_rows(media_type: str, batch: pa.RecordBatch) -> bytes:
+    """Rows as JSON lines, CSV without a header, or server-sent events named `row`."""
+    form = _FORMS.get(media_type)
+    if form is None:
+        raise UnsupportedMediaType(f"rows are not written as {media_type or 'no media type'}; {', '.join(_FORMS)} are")
+    if batch.num_rows == 0:
+        return b""
+    if batch.nbytes > _MAX_BYTES and batch.num_rows > 1:
+        half = batch.num_rows // 2
+        return encode_rows(media_type, batch.slice(0, half)) + encode_rows(media_type, batch.slice(half))
+    parts: list[Any] = []
+    before = form.head
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        parts += [before + orjson.dumps(name).decode() + ":" if form.named else before, form.texts(column)]
+        before = ","
+    parts += [form.tail, ""]
+    joined = pc.binary_join_element_wise(*parts)
+    return _run(joined)
+
+
+def _run(texts: pa.Array) -> bytes:
+    """All texts, one after the other: they lie so in Arrow's buffer."""
+    offsets, data = texts.buffers()[1:]
+    first, last = np.frombuffer(offsets, np.int32)[[texts.offset, texts.offset + len(texts)]].tolist()
+    return bytes(memoryview(data)[first:last])
+
+
+def csv_header(schema: pa.Schema) -> bytes:
+    """The header row."""
+    return (",".join(_csv_field(name) for name in schema.names) + "\n").encode()
+
+
+class ArrowRows:
+    """One Arrow IPC stream in pieces: the schema leaves with the first chunk, the end-of-stream marker in `end` only.
+
+    A stream that was broken off so never looks whole.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._head = schema.serialize().to_pybytes()
+
+    def chunk(self, batch: pa.RecordBatch) -> bytes:
+        """The bytes of one record batch of the schema."""
+        head, self._head = self._head, b""
+        return head + batch.serialize().to_pybytes()
+
+    def end(self) -> bytes:
+        """The bytes that close the stream."""
+        head, self._head = self._head, b""
+        return head + END_OF_STREAM
+
+
+def row_dicts(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Rows as dictionaries of JSON-ready values."""
+    names = batch.schema.names
+    if not names:
+        return [{} for _ in range(batch.num_rows)]
+    return [dict(zip(names, row, strict=True)) for row in zip(*map(_json_values, batch.columns), strict=True)]
+
+
+def _json_values(array: pa.Array) -> list[Any]:
+    if pa.types.is_timestamp(array.type):
+        return list(timestamp_texts(array).to_pylist())
+    if pa.types.is_date32(array.type):
+        return list(date_texts(array).to_pylist())
+    values = list(array.to_pylist())
+    if pa.types.is_floating(array.type) and not pc.all(pc.is_finite(array), min_count=0).as_py():
+        return [_named_float(value) for value in values]
+    return values
+
+
+def _named_float(value: float | None) -> float | str | None:
+    if value is None or np.isfinite(value):
+        return value
+    return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"

@@ -1,0 +1,191 @@
+"""The definition of a relation: typed columns, a key, named intervals."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import cached_property
+from typing import Any, Literal
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, field_validator, model_validator
+
+from service.wire.errors import BadDefinition
+
+NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+OP_COLUMN = "_op"
+
+ColumnType = Literal["int64", "float64", "timestamp", "date", "string", "bool"]
+Bounds = Literal["[)", "[]", "(]", "()"]
+
+ARROW_TYPES: dict[str, pa.DataType] = {
+    "int64": pa.int64(),
+    "float64": pa.float64(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "date": pa.date32(),
+    "string": pa.utf8(),
+    "bool": pa.bool_(),
+}
+ENDPOINT_TYPES = ("int64", "float64", "timestamp", "date")
+
+_STRICT = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ValueError(message)
+
+
+class Column(BaseModel):
+    """One column. Its name is any text of 1 to 63 characters without dot, double quote and control characters."""
+
+    model_config = _STRICT
+    name: str
+    type: ColumnType
+    nullable: bool = False
+
+    @field_validator("name")
+    @classmethod
+    def _check_name(cls, name: str) -> str:
+        _require(1 <= len(name) <= 63, f"a column's name has 1 to 63 characters, not {len(name)}")
+        _require(name != OP_COLUMN, f"{OP_COLUMN!r} is not a column's name: it says what a change does")
+        for character in name:
+            _require(
+                character not in '."' and unicodedata.category(character) not in ("Cc", "Cs"),
+                f"the column's name {name!r} holds {character!r}: no dot, double quote or control character",
+            )
+        return name
+
+
+class Interval(BaseModel):
+    """An interval over two columns, or a point over one (`at`: start = end, closed)."""
+
+    model_config = _STRICT
+    start: str | None = None
+    end: str | None = None
+    bounds: Bounds = "[)"
+    at: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _close_points(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("at") is not None:
+            return {"bounds": "[]", **data}
+        return data
+
+    @model_validator(mode="after")
+    def _check_form(self) -> Interval:
+        if self.at is not None:
+            _require(self.start is None and self.end is None, '"at" stands alone, without "start" and "end"')
+            _require(self.bounds == "[]", 'a point ("at") has the bounds "[]"')
+        else:
+            _require(self.start is not None and self.end is not None, 'an interval has "start" and "end", or "at" alone')
+            if self.start == self.end:
+                _require(self.bounds == "[]", f'from {self.start!r} to itself, "{self.bounds}" is always empty: write {{"at": …}}')
+        return self
+
+    @property
+    def start_column(self) -> str:
+        name = self.at if self.at is not None else self.start
+        assert name is not None
+        return name
+
+    @property
+    def end_column(self) -> str:
+        name = self.at if self.at is not None else self.end
+        assert name is not None
+        return name
+
+    @property
+    def start_open(self) -> bool:
+        return self.bounds[0] == "("
+
+    @property
+    def end_open(self) -> bool:
+        return self.bounds[1] == ")"
+
+    def to_json(self) -> dict[str, str]:
+        if self.start_column == self.end_column:
+            return {"at": self.start_column}
+        return {"start": self.start_column, "end": self.end_column, "bounds": self.bounds}
+
+
+class RelationDefinition(BaseModel):
+    """What a relation is. Build it with `parse_relation`, which raises `BadDefinition`; it never changes afterwards."""
+
+    model_config = _STRICT
+    columns: list[Column]
+    key: list[str]
+    intervals: dict[str, Interval] = {}
+
+    _plan: Any = PrivateAttr(default=None)  # what `judge.plan_of` has compiled for this definition
+
+    @model_validator(mode="after")
+    def _check(self) -> RelationDefinition:
+        _require(bool(self.columns), "a relation has at least one column")
+        names = [column.name for column in self.columns]
+        for name in names:
+            _require(names.count(name) == 1, f"the column {name!r} is there twice")
+        self._check_key()
+        for name, interval in self.intervals.items():
+            self._check_interval(name, interval)
+        return self
+
+    def _check_key(self) -> None:
+        _require(bool(self.key), "a relation has a key of at least one column")
+        for name in self.key:
+            _require(self.key.count(name) == 1, f"the key names {name!r} twice")
+            _require(name in self._by_name, f"the key names {name!r}, which is not a column")
+            _require(not self._by_name[name].nullable, f"the key column {name!r} cannot be nullable")
+
+    def _check_interval(self, name: str, interval: Interval) -> None:
+        _require(NAME.fullmatch(name) is not None, f"the interval's name {name!r} does not match {NAME.pattern}")
+        _require(name not in self._by_name, f"the interval {name!r} carries a column's name")
+        for column in (interval.start_column, interval.end_column):
+            _require(column in self._by_name, f"the interval {name!r} names {column!r}, which is not a column")
+        start, end = self._by_name[interval.start_column], self._by_name[interval.end_column]
+        _require(
+            start.type in ENDPOINT_TYPES,
+            f"the interval {name!r}: {start.name!r} is a {start.type}; endpoints are {', '.join(ENDPOINT_TYPES)}",
+        )
+        _require(
+            start.type == end.type,
+            f"the interval {name!r} starts with a {start.type} and ends with a {end.type}: both must have one type",
+        )
+
+    @cached_property
+    def _by_name(self) -> dict[str, Column]:
+        return {column.name: column for column in self.columns}
+
+    def column(self, name: str) -> Column:
+        """The column of that name; KeyError if there is none."""
+        return self._by_name[name]
+
+    def arrow_schema(self) -> pa.Schema:
+        """Canonical Arrow types. Every field may be null: a delete carries only its key."""
+        return pa.schema([(column.name, ARROW_TYPES[column.type]) for column in self.columns])
+
+    def to_json(self) -> dict[str, Any]:
+        """The normal form: two definitions are the same iff these are equal."""
+        return {
+            "columns": [column.model_dump() for column in self.columns],
+            "key": list(self.key),
+            "intervals": {name: interval.to_json() for name, interval in sorted(self.intervals.items())},
+        }
+
+
+def parse_relation(data: Any) -> RelationDefinition:
+    """A definition from JSON data; raises BadDefinition with one sentence that says where and what."""
+    if not isinstance(data, dict):
+        raise BadDefinition("a relation's definition is a JSON object with columns, key and intervals")
+    try:
+        return RelationDefinition.model_validate(data)
+    except ValidationError as error:
+        raise BadDefinition(_first_fault(error)) from None
+
+
+def _first_fault(error: ValidationError) -> str:
+    fault = error.errors(include_url=False)[0]
+    place = ".".join(str(part) for part in fault["loc"])
+    message = fault["msg"].removeprefix("Value error, ")
+    return f"{place}: {message}" if place else message

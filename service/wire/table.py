@@ -1,0 +1,87 @@
+"""Changes that come as a table (CSV, Arrow, Parquet): ops from a text column `_op`, the rest judged column by column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from service.wire.batch import OP_NAMES, TRUNCATE, UPSERT
+from service.wire.errors import MalformedBody
+from service.wire.grammar import shown
+from service.wire.judge import Findings, Judged, Mask, Plan, Scope, judge
+from service.wire.schema import OP_COLUMN
+
+# (place, the column as sent with null where it is not read, findings) → the canonical column
+Convert = Callable[[int, pa.Array, Findings], pa.Array]
+
+_NAMES = pa.array(OP_NAMES, pa.utf8())
+
+
+def judge_table(plan: Plan, relation: str, table: pa.RecordBatch, first: int, convert: Convert) -> Judged:
+    """Judge the rows of one table; `first` is the index of its first row in the batch. Vectorised: no Python a row.
+
+    A column that the relation lacks makes every row bad that reads any. Columns sent twice are a malformed body.
+    """
+    names = table.schema.names
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise MalformedBody(f"the column {twice!r} is there twice")
+    findings = Findings()
+    ops = _ops(table, findings)
+    scope = Scope(ops)
+    for name in names:
+        if name not in plan.name_set and name != OP_COLUMN and table.num_rows:
+            keyed = np.ones(len(ops), np.bool_) if scope.keyed is None else scope.keyed
+            findings.add(-1, keyed, name, lambda row: f"{relation} has no such column")
+    columns = []
+    for place, name in enumerate(plan.names):
+        if name in names:
+            array = table.column(name)
+            read = scope.read(plan.is_key[place])
+            columns.append(convert(place, array if read is None else _only(array, read), findings))
+        else:
+            columns.append(pa.nulls(table.num_rows, plan.types[place]))
+    index = np.arange(first, first + table.num_rows, dtype=np.int64)
+    return judge(plan, relation, ops, index, columns, findings, lambda row, column: column not in names)
+
+
+def _only(array: pa.Array, read: Mask) -> pa.Array:
+    """The column with null where it is not read."""
+    return pc.take(array, pa.array(np.arange(len(array)), mask=~read))
+
+
+def _ops(table: pa.RecordBatch, findings: Findings) -> npt.NDArray[np.uint8]:
+    """The ops of the rows; a null is an upsert. Of an unknown op the row counts as a truncate: nothing else of it is read."""
+    if OP_COLUMN not in table.schema.names:
+        return np.full(table.num_rows, UPSERT, np.uint8)
+    given = table.column(OP_COLUMN)
+    try:
+        texts = given.cast(pa.utf8())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        texts = None
+    if texts is None or not (pa.types.is_null(given.type) or is_text(given.type)):
+        raise MalformedBody(f"the column {OP_COLUMN!r} is {given.type}, not text")
+    codes: npt.NDArray[Any] = pc.fill_null(pc.index_in(texts, _NAMES), -1).to_numpy(zero_copy_only=False)
+    unknown = codes < 0
+    if not unknown.any():
+        return codes.astype(np.uint8)
+    ops = np.where(unknown, UPSERT, codes).astype(np.uint8)
+    unknown &= texts.is_valid().to_numpy(zero_copy_only=False)
+    if unknown.any():
+        ops[unknown] = TRUNCATE
+        findings.add(
+            -2, unknown, OP_COLUMN, lambda row: f"got {shown(texts[row].as_py())}, want insert, upsert, delete or truncate"
+        )
+    return ops
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Text in any of Arrow's layouts, dictionaries included."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
