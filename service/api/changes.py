@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 SMALL = 64 * 1024
 
 BATCH_MEDIA = (media.JSON, media.JSONL, media.NDJSON, media.ARROW)
-RELATION_MEDIA = (media.JSONL, media.NDJSON, media.CSV, media.ARROW, media.PARQUET, media.DEBEZIUM, media.JSON)
+RELATION_MEDIA = (media.JSONL, media.NDJSON, media.CSV, media.ARROW, media.PARQUET, media.DEBEZIUM)
 
 PARAMETERS = (
     Parameter(
@@ -175,7 +175,7 @@ _BATCH = "\n".join(_LINES) + "\n"
 _ROWS = orjson.dumps(_ROW).decode() + "\n" + '{"_op":"delete","id":9}\n'
 _CSV = "_op,id,room,starts,ends\nupsert,1,A,2026-01-01T12:00:00Z,\ndelete,9,,,\n"
 _ENVELOPES = orjson.dumps({"op": "c", "before": None, "after": _ROW | {"starts": 1767268800000000}}).decode() + "\nnull\n"
-_REFUSALS = failures(
+_REFUSALS = (
     "malformed-body",
     "bad-parameter",
     "unsupported-media-type",
@@ -197,7 +197,7 @@ ENDPOINTS = [
             "postChanges",
             "Apply one batch of changes of any relations",
             tag="changes",
-            description="The batch is applied whole or not at all, and makes one version. When the answer comes it is on disk and published.",
+            description="The batch is applied whole or not at all, and makes one version, on disk and published when the answer comes.",
             parameters=query_parameters(PARAMETERS),
             body={
                 **json_content("Changes", CHANGES),
@@ -205,7 +205,7 @@ ENDPOINTS = [
                 **text_content(media.NDJSON, _BATCH),
                 **binary_content(media.ARROW, "Arrow IPC streams, each with its relation in the schema's metadata `livejoin.relation`"),
             },
-            responses={**_RECEIPT, **_REFUSALS},
+            responses={**_RECEIPT, **failures(*_REFUSALS)},
         ),
     ),
     Endpoint(
@@ -226,7 +226,7 @@ ENDPOINTS = [
                 **binary_content(media.PARQUET, "a Parquet file of rows"),
                 **text_content(media.DEBEZIUM, _ENVELOPES),
             },
-            responses={**_RECEIPT, **_REFUSALS, **failures("not-found")},
+            responses={**_RECEIPT, **failures(*_REFUSALS, "not-found")},
         ),
     ),
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
@@ -104,10 +104,11 @@ class Rows:
         self.following: str | None = None
         self.reader = opened()
         try:
+            self.empty = self.reader.empty
             self._format = formats.make(kind, self.reader.version, self.reader.schema)
             if limit and limit <= HELD:
                 self._held = list(_read(self.reader, limit))
-                self.following = _next(self.reader)
+                self.following = _next(self.reader, limit, self._held)
                 self._left = 0
             elif limit:
                 self._look_ahead(opened, limit)
@@ -119,9 +120,7 @@ class Rows:
         """The Link of a page too large to hold goes out before its rows: another reader runs ahead to its end."""
         scout = opened(cursor=self.reader.token())
         try:
-            for _ in _read(scout, limit):
-                pass
-            self.following = _next(scout)
+            self.following = _next(scout, limit, _read(scout, limit))
         finally:
             scout.close()
 
@@ -174,13 +173,12 @@ def _read(reader: RowReader, limit: int) -> Iterator[pa.RecordBatch]:
         yield rows
 
 
-def _next(reader: RowReader) -> str | None:
-    """The cursor to go on from here; None at the end."""
+def _next(reader: RowReader, limit: int, page: Iterable[pa.RecordBatch]) -> str | None:
+    """The cursor to go on from here after a page; None at the end. A short page is the last: it leaves no cursor, and no pin."""
+    if sum(rows.num_rows for rows in page) < limit:
+        return None
     token = reader.token()
-    while (rows := reader.read(1)) is not None:
-        if rows.num_rows:
-            return token
-    return None
+    return token if reader.read(1) is not None else None
 
 
 async def answer_rows(request: Request, opened: Opened, limit: int | None) -> Response:
@@ -195,7 +193,7 @@ async def answer_rows(request: Request, opened: Opened, limit: int | None) -> Re
     rows = await loop.run_in_executor(context.readers, Rows, opened, kind, limit)
     headers = {
         "Livejoin-Version": str(rows.reader.version),
-        "Livejoin-Empty": "true" if rows.reader.empty else "false",
+        "Livejoin-Empty": "true" if rows.empty else "false",
         "Vary": "Accept",
         "Cache-Control": "no-cache",
     }

@@ -1,0 +1,190 @@
+"""`serve`: listens at once, opens the engine and compiles the kernels meanwhile, ends cleanly.
+
+    start   socket bound, /livez 200 -> a thread: folder opened, recovered, kernels warm -> /readyz 200
+    end     SIGTERM or Ctrl-C -> no new connections, streams broken off -> batches under way answered -> engine closed -> status 0
+
+What a batch's answer has told is on disk, so an end that takes too long may be cut short without a loss.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from service.api.app import create_app
+from service.api.context import Context
+from service.engine import Engine
+from service.settings import Settings, is_loopback
+from structures import kernel
+
+BACKLOG = 2048
+PATIENCE = 4  # seconds for answers under way, once the end has begun
+DEADLINE = 9.0  # seconds from the signal to the end of the process, whatever happens
+KEEP_ALIVE = 75  # seconds an idle connection is kept
+
+log = logging.getLogger("livejoin")
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server, ended by a signal with status 0, and with open streams broken off first."""
+
+    def __init__(self, config: uvicorn.Config, context: Context, listening: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._context = context
+        self._listening = listening
+        self.deadline = threading.Timer(DEADLINE, _exit, [0])
+        self.deadline.daemon = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._context.attach(asyncio.get_running_loop())
+        await super().startup(sockets)
+        self._listening()
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second. An engine that has failed (its disk, say) must not go on as if."""
+        context = self._context
+        return await super().on_tick(counter) or (context.ready and context.engine.state == "failed")
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.deadline.start()
+        self._context.break_streams()
+        asyncio.get_running_loop().call_later(0.5, self._abort_stalled)
+        await super().shutdown(sockets)
+
+    def _abort_stalled(self) -> None:
+        """A connection that was closed while its client takes nothing would wait for ever to send the rest."""
+        for connection in list(self.server_state.connections):
+            if connection.transport.is_closing():
+                connection.transport.abort()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """As uvicorn's, without raising the signal again afterwards: an end on demand is a success."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        handlers = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+
+
+class Starter(threading.Thread):
+    """Opens the engine and compiles, while the server listens already."""
+
+    def __init__(self, context: Context, fail: Callable[[], None]) -> None:
+        super().__init__(name="starter", daemon=True)
+        self._context = context
+        self._fail = fail
+        self.engine: Engine | None = None
+        self.failure: Exception | None = None
+
+    def run(self) -> None:
+        context = self._context
+        try:
+            context.report("opening", 0.0)
+            self.engine = Engine(context.settings.data, context.settings)
+            context.report("compiling", 0.0)
+            kernel.warm(lambda done, total: context.report("compiling", done / total))
+            context.report("recovering", 0.0)
+            self.engine.recover(lambda progress: context.report("recovering", progress))
+        except Exception as error:
+            self.failure = error
+            self._fail()
+        else:
+            context.open(self.engine)
+
+
+def serve(settings: Settings) -> int:
+    """Run the service until a signal. Status: 0 after a clean end, 1 after a failure, 2 for a host that is not loopback."""
+    if not is_loopback(settings.host):
+        complain(f"{settings.host} can be reached from other machines, and livejoin has no tokens yet: use --host 127.0.0.1")
+        return 2
+    try:
+        listener = _bind(settings)
+    except OSError as error:
+        complain(f"cannot listen on {settings.host}:{settings.port} ({error.strerror}): choose another --port, or 0 for any")
+        return 1
+    _log_to_stderr()
+    context = Context(settings)
+    config = uvicorn.Config(
+        create_app(context),
+        loop="uvloop" if sys.platform != "win32" else "asyncio",
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE,
+        timeout_graceful_shutdown=PATIENCE,
+    )
+    server = Server(config, context, lambda: print(f"livejoin serves on {_address(listener)}", file=sys.stderr, flush=True))
+    starter = Starter(context, lambda: setattr(server, "should_exit", True))
+    starter.start()
+    server.run(sockets=[listener])
+    try:
+        return _end(context, starter)
+    finally:
+        server.deadline.cancel()
+
+
+def _end(context: Context, starter: Starter) -> int:
+    """Finish the waiting batches and close the folder; the process is left to end."""
+    if starter.failure is not None:
+        complain(str(starter.failure) or type(starter.failure).__name__)
+        log.debug("the start failed", exc_info=starter.failure)
+        return 1
+    if starter.is_alive():  # in the middle of recovering or compiling: nothing was taken in, so nothing is lost
+        _exit(0)
+    failed = starter.engine is not None and starter.engine.state == "failed"
+    if starter.engine is not None:
+        starter.engine.close()
+    for pool in (context.workers, context.readers, context.followers):
+        pool.shutdown(wait=False, cancel_futures=True)
+    return 1 if failed else 0
+
+
+def _exit(status: int) -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def _bind(settings: Settings) -> socket.socket:
+    family, kind, protocol, _, address = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _address(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def complain(sentence: str) -> None:
+    print(f"livejoin: {sentence}", file=sys.stderr, flush=True)
+
+
+def _log_to_stderr() -> None:
+    """Warnings of all, our own notes too; uvicorn's word about answers that we break off on purpose is left out."""
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("uvicorn.error").addFilter(lambda record: "without completing response" not in record.getMessage())
