@@ -15,10 +15,11 @@ _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
-def start(command: Sequence[str], folder: Path, output: IO[bytes]) -> subprocess.Popen[bytes]:
+def start(command: Sequence[str], folder: Path, output: IO[bytes], keep: Sequence[int] = ()) -> subprocess.Popen[bytes]:
     """Starts `command` in `folder`, in a session of its own (a Ctrl-C is ours alone to handle).
 
-    On Linux the kernel ends it when the calling *thread* ends, so call this from the main thread.
+    `keep`: file descriptors that stay open in it. On Linux the kernel ends it when the calling *thread* ends, so call this
+    from the main thread.
     """
     parent = os.getpid()
 
@@ -29,5 +30,12 @@ def start(command: Sequence[str], folder: Path, output: IO[bytes]) -> subprocess
                 os._exit(1)  # the parent ended before the kernel knew
 
     return subprocess.Popen(
-        command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, preexec_fn=before_exec
+        command,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        start_new_session=True,
+        preexec_fn=before_exec,
+        pass_fds=keep,
     )

@@ -6,18 +6,15 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.wire.batch import INSERT, UPSERT, Batch, Changes
 from service.wire.debezium import DebeziumDecoder
-from service.wire.decode import decode_relation_changes
 from service.wire.errors import RowError
+from service.wire.json import JsonDecoder
 from service.wire.schema import RelationDefinition
 from streaming.config import Topic
-
-_LISTED = 100  # a Batch lists so many errors; the rest it counts
 
 Bytes = Sequence[bytes | None]
 
@@ -49,42 +46,6 @@ class Decoded(NamedTuple):
 
     changes: list[Changes]
     bad: list[BadRecord]
-
-
-class JsonDecoder:
-    """Values are rows, each a JSON object with an optional `_op`; a null value is passed over."""
-
-    def __init__(self, relation: str, definition: RelationDefinition) -> None:
-        self._relation = relation
-        self._definition = definition
-
-    def decode(self, keys: Bytes, values: Bytes) -> Batch:
-        lines: list[bytes] = []
-        positions: list[int] = []
-        bad: list[RowError] = []
-        for position, value in enumerate(values):
-            if value is None or value.strip() == b"null":
-                continue
-            try:
-                row = orjson.loads(value)
-            except orjson.JSONDecodeError as error:
-                bad.append(RowError(position, None, f"not JSON: {error}"))
-                continue
-            if isinstance(row, dict):
-                lines.append(orjson.dumps(row))
-                positions.append(position)
-            else:
-                bad.append(RowError(position, None, "not a JSON object"))
-        batch = decode_relation_changes("application/jsonl", b"\n".join(lines), self._relation, lambda name: self._definition)
-        place = np.array(positions, np.int64)
-        for changes in batch.changes:
-            changes.index = place[changes.index]
-        judged = [RowError(positions[error.index], error.column, error.reason) for error in batch.errors]
-        batch.errors = sorted(bad + judged)[:_LISTED]
-        batch.error_count += len(bad)
-        batch.sent = len(values)
-        batch.ignored += len(values) - len(lines) - len(bad)
-        return batch
 
 
 def decoder_for(topic: Topic, definition: RelationDefinition) -> Decoder:

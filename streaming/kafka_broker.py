@@ -8,6 +8,7 @@ One node in KRaft mode (broker and controller in one process) on the loopback ad
 from __future__ import annotations
 
 import base64
+import fcntl
 import os
 import secrets
 import shutil
@@ -19,6 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 from types import FrameType, TracebackType
+from typing import IO
 
 from confluent_kafka import KafkaException
 
@@ -99,25 +101,42 @@ class Broker:
         java, classpath = str(find_java()), os.pathsep.join(map(str, jars("broker")))
         if not _is_free(self.port):
             raise StreamError(f"port {self.port} on {HOST} is taken: set KAFKA_PORT to another one, or end the program that listens there")
-        self._write_properties()
+        self._make_folder()
         log = self.data / "broker.log"
-        with log.open("wb") as output:
+        with self._lock() as lock, log.open("wb") as output:
+            self._write_properties()
             command = [java, *_JVM, "-cp", classpath]
             if not (self.data / "logs" / "meta.properties").exists():
                 # An id that begins with "-" would be read as an option.
                 node_id = "k" + base64.urlsafe_b64encode(secrets.token_bytes(16)).decode()[1:22]
                 format_it = [*command, "kafka.tools.StorageTool", "format", "-t", node_id, "-c", "server.properties"]
                 children.start(format_it, self.data, output).wait()
-            self.process = children.start([*command, "kafka.Kafka", "server.properties"], self.data, output)
+            self.process = children.start([*command, "kafka.Kafka", "server.properties"], self.data, output, keep=[lock.fileno()])
         self._wait_until_ready(log)
 
-    def _write_properties(self) -> None:
+    def _make_folder(self) -> None:
         try:
             self.data.mkdir(parents=True, exist_ok=True)
-            text = _PROPERTIES.format(host=HOST, port=self.port, controller=_free_port(), logs=self.data / "logs")
-            (self.data / "server.properties").write_text(text)
+            (self.data / "lock").touch()
         except OSError as error:
             raise StreamError(f"the broker's data folder {self.data} cannot be written: {error.strerror}") from error
+
+    def _lock(self) -> IO[bytes]:
+        """Takes the folder. The broker inherits the open file, so the lock lasts as long as it lives, whatever becomes of us.
+
+        Kafka has a lock of its own, but reads its logs before it looks.
+        """
+        lock = (self.data / "lock").open("wb")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            raise StreamError(f"the broker's data folder {self.data} is in use by another broker: give KAFKA_DATA another one") from None
+        return lock
+
+    def _write_properties(self) -> None:
+        text = _PROPERTIES.format(host=HOST, port=self.port, controller=_free_port(), logs=self.data / "logs")
+        (self.data / "server.properties").write_text(text)
 
     def _wait_until_ready(self, log: Path) -> None:
         assert self.process is not None

@@ -18,8 +18,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from service.wire.batch import Batch
-from service.wire.debezium import batch_to_arrow
+from service.wire.batch import Batch, batch_to_arrow
 from service.wire.schema import RelationDefinition
 from streaming.config import Config, Stream
 from streaming.dead_letters import DeadLetters
