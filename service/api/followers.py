@@ -23,8 +23,9 @@ from service.api.metrics import RECORDS_SENT
 from service.api.openapi import Endpoint, answer, failures, header_parameter, operation, path_parameter, query_parameters, text_content
 from service.api.parameters import Parameter
 from service.api.stream import client_gone
+from service.chunks import Chunk
 from service.errors import Problem
-from service.feeds import Chunk, Feed
+from service.feeds import Feed
 from service.subscriptions import Subscription
 from service.wire.rows import encode_rows
 
