@@ -18,7 +18,8 @@ Invariants
     I3  the entry's tag is the hash of its row's key; no two entries have equal keys
 
 Costs: find, enter, remove O(1) expected a row; growing O(size), amortised O(1). 11 to 22 bytes a key once large.
-The arithmetic stays below 2**63 at every step: it must give the same without the JIT.
+The arithmetic stays below 2**63 at every step: it must give the same without the JIT. Helpers that take many arrays
+are inlined and return at one place: otherwise each call counts references of every array (10 times slower).
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def _plain(cell, kind):
     return np.int64(cell)
 
 
-@kernel
+@kernel(inline="always")
 def text_start(kinds, cells, places, row, column):
     """Where the text of this column lies in the heap."""
     start = places[row]
@@ -67,7 +68,7 @@ def text_start(kinds, cells, places, row, column):
     return start
 
 
-@kernel
+@kernel(inline="always")
 def _mix_text(state, heap, start, length):
     end = start + length
     whole = end - 3
@@ -84,7 +85,7 @@ def _mix_text(state, heap, start, length):
     return state
 
 
-@kernel
+@kernel(inline="always")
 def tag_of(kinds, key, cells, places, heap, row, hash_mask):
     """The hash of the row's key, cut by `hash_mask`."""
     state = np.int64(0x5BD1E995)
@@ -99,34 +100,32 @@ def tag_of(kinds, key, cells, places, heap, row, hash_mask):
 
 
 @kernel
+def _same_bytes(heap, start, heap2, start2, length):
+    for i in range(length):
+        if heap[start + i] != heap2[start2 + i]:
+            return False
+    return True
+
+
+@kernel(inline="always")
 def _same_key(kinds, key, cells, places, heap, row, kinds2, key2, cells2, places2, heap2, row2):
+    same = True
     for j in range(len(key)):
         kind = kinds[key[j]]
         length = cells[row, key[j]]
         if _plain(length, kind) != _plain(cells2[row2, key2[j]], kind):
-            return False
-        if kind == TEXT:
+            same = False
+        elif kind == TEXT:
             start = text_start(kinds, cells, places, row, key[j])
             start2 = text_start(kinds2, cells2, places2, row2, key2[j])
-            for i in range(length):
-                if heap[start + i] != heap2[start2 + i]:
-                    return False
-    return True
+            same = same and _same_bytes(heap, start, heap2, start2, length)
+    return same
 
 
 @kernel
-def probe(entries, tag, kinds, key, cells, places, heap, kinds2, key2, cells2, places2, heap2, row2):
-    """Where the entry is whose stored row has the key of `row2`; if none, ~place of the empty entry."""
-    last = len(entries) - 1
-    at = tag & last
-    while entries[at] != 0:
-        entry = entries[at]
-        if entry >> 32 == tag:
-            slot = (entry & 0xFFFFFFFF) - 1
-            if _same_key(kinds, key, cells, places, heap, slot, kinds2, key2, cells2, places2, heap2, row2):
-                return at
-        at = (at + 1) & last
-    return ~at
+def same_key(kinds, key, cells, places, heap, row, kinds2, key2, cells2, places2, heap2, row2):
+    """Not inlined: for a kernel that seldom asks, and is too large for Numba to see that references stay the same."""
+    return _same_key(kinds, key, cells, places, heap, row, kinds2, key2, cells2, places2, heap2, row2)
 
 
 @kernel
@@ -142,9 +141,18 @@ def find_rows(entries, hash_mask, kinds, key, cells, places, heap, kinds2, key2,
     """out[i]: the slot of the stored row with the key of row i of the second row set, or -1."""
     for row in range(len(out)):  # hashes first: the look-ups then wait for memory side by side
         out[row] = tag_of(kinds2, key2, cells2, places2, heap2, row, hash_mask)
+    last = len(entries) - 1
     for row in range(len(out)):
-        at = probe(entries, np.int64(out[row]), kinds, key, cells, places, heap, kinds2, key2, cells2, places2, heap2, row)
-        out[row] = (entries[at] & 0xFFFFFFFF) - 1 if at >= 0 else -1
+        tag = np.int64(out[row])
+        at = tag & last
+        slot = np.int64(-1)
+        while entries[at] != 0 and slot < 0:
+            if entries[at] >> 32 == tag:
+                other = (entries[at] & 0xFFFFFFFF) - 1
+                if _same_key(kinds, key, cells, places, heap, other, kinds2, key2, cells2, places2, heap2, row):
+                    slot = other
+            at = (at + 1) & last
+        out[row] = slot
 
 
 @kernel("int64(int64[::1], int64, int8[::1], int64[::1], int64[:,::1], int64[::1], uint8[::1], int32[::1])")

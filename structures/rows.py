@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from structures.kernel import kernel
-from structures.key_table import ALL_BITS, TEXT, KeyTable, entry_of, find_rows, probe, remove_rows, tag_of, text_start
+from structures.key_table import ALL_BITS, TEXT, KeyTable, entry_of, find_rows, remove_rows, same_key, tag_of, text_start
 from structures.reserve import reserve
 from structures.retired import NEVER, Retired
 
@@ -55,7 +55,7 @@ class Texts(NamedTuple):
     heap: np.ndarray
 
 
-@kernel
+@kernel(inline="always")
 def _text_bytes(kinds, cells, row):
     length = np.int64(0)
     for column in range(len(kinds)):
@@ -75,29 +75,35 @@ def _enter(
     """Store every given row whose key is not there; out[i] is the slot that has the key of row i.
     -> number of rows stored, heap_used. New slots come from the top of `free`, then from `used` on."""
     stored = 0
-    has_text = np.any(kinds == TEXT)
+    last = len(entries) - 1
     for row in range(len(out)):
         out[row] = tag_of(kinds2, key2, cells2, places2, heap2, row, hash_mask)
     for row in range(len(out)):
         tag = np.int64(out[row])
-        at = probe(entries, tag, kinds, key, cells, places, heap, kinds2, key2, cells2, places2, heap2, row)
-        if at >= 0:
-            out[row] = (entries[at] & 0xFFFFFFFF) - 1
-            continue
-        slot = np.int64(free[free_count - 1 - stored]) if stored < free_count else used + stored - free_count
-        for i in range(cells2.shape[1]):
-            cells[slot, i] = cells2[row, i]
-        if has_text:
-            places[slot] = heap_used
-            start = places2[row]
-            for i in range(_text_bytes(kinds2, cells2, row)):
-                heap[heap_used + i] = heap2[start + i]
-            heap_used += _text_bytes(kinds2, cells2, row)
-        died[slot] = NEVER
-        born[slot] = version
-        entries[~at] = entry_of(tag, slot)
+        at = tag & last
+        slot = np.int64(-1)
+        while entries[at] != 0 and slot < 0:
+            if entries[at] >> 32 == tag:
+                other = (entries[at] & 0xFFFFFFFF) - 1
+                if same_key(kinds, key, cells, places, heap, other, kinds2, key2, cells2, places2, heap2, row):
+                    slot = other
+            at = (at + 1) & last
+        if slot < 0:
+            slot = np.int64(free[free_count - 1 - stored]) if stored < free_count else used + stored - free_count
+            for i in range(cells2.shape[1]):
+                cells[slot, i] = cells2[row, i]
+            length = _text_bytes(kinds2, cells2, row)
+            if length:
+                places[slot] = heap_used
+                start = places2[row]
+                for i in range(length):
+                    heap[heap_used + i] = heap2[start + i]
+                heap_used += length
+            died[slot] = NEVER
+            born[slot] = version
+            entries[at] = entry_of(tag, slot)
+            stored += 1
         out[row] = slot
-        stored += 1
     return stored, heap_used
 
 
