@@ -1,0 +1,272 @@
+"""From what SQL and JSON alike were read into (a `Draft`) to a `Query`: which conditions these are, and what is refused.
+
+Two inequalities over declared intervals, with the strictness of their bounds, become an overlap: for
+x of alias a and y of alias b, `a.x_start ? b.y_end` and `b.y_start ? a.x_end`, each `<` exactly when
+one of its two ends is open and `<=` otherwise. Columns compared plainly get a `not_null` filter,
+because in a comparison null matches nothing, while an overlap takes a null end as unbounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, permutations
+from typing import Any, NamedTuple, TypeVar
+
+from service.errors import Problem
+from service.literals import Physical
+from service.scope import Scope
+from service.terms import ColumnRef, Filter, IntervalRef, Output, Query
+
+MAX_NAME = 63
+Ref = TypeVar("Ref", ColumnRef, IntervalRef)
+
+
+class Inequality(NamedTuple):
+    """`low < high` (strict) or `low <= high` between two columns; an unbounded side takes null as its infinity."""
+
+    low: ColumnRef
+    high: ColumnRef
+    strict: bool
+    low_unbounded: bool = False
+    high_unbounded: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.low} {'<' if self.strict else '<='} {self.high}"
+
+
+class Options(NamedTuple):
+    """What a definition says beside its join."""
+
+    algorithm: str
+    guarantee: str
+    retain: tuple[int, int] | None
+
+
+@dataclass
+class Draft:
+    """A definition with its names resolved, its conditions not yet judged."""
+
+    scope: Scope
+    equal: list[tuple[ColumnRef, ColumnRef]] = field(default_factory=list)
+    overlaps: list[tuple[IntervalRef, IntervalRef]] = field(default_factory=list)
+    inequalities: list[Inequality] = field(default_factory=list)
+    not_equal: list[tuple[ColumnRef, ColumnRef]] = field(default_factory=list)
+    filters: list[Filter] = field(default_factory=list)
+    outputs: list[Output] = field(default_factory=list)  # empty: all columns
+    never: bool = False
+
+    def restrict(self, ref: ColumnRef, op: str, values: Sequence[Physical]) -> None:
+        """Add the filter `ref op value`, `in` with several. None left once nulls are taken out: nothing matches."""
+        if not values:
+            self.never = True
+        elif op == "in":
+            self.filters.append(Filter(ref, op, tuple(sorted(set(values)))))
+        else:
+            self.filters.append(Filter(ref, op, values[0]))
+
+
+def unsupported(part: str, instead: str) -> Problem:
+    """The refusal of a part of a definition, with what to write instead."""
+    return Problem("unsupported-query", f"{part} is not supported: {instead}")
+
+
+def column_output(ref: ColumnRef, name: str | None = None) -> Output:
+    return Output(name or str(ref), "column", ref, ())
+
+
+def computed_outputs(function: str, intervals: tuple[IntervalRef, ...], name: str | None) -> list[Output]:
+    """The columns of `intersection(...)` or `duration(...)`."""
+    name = name or function
+    if function == "duration":
+        return [Output(name, "duration", None, intervals)]
+    return [Output(f"{name}_{side}", f"intersection_{side}", None, intervals) for side in ("start", "end")]
+
+
+def assemble(draft: Draft, options: Options) -> Query:
+    """Judge the conditions. Raises `unsupported-query` for what is not maintained, `bad-definition` for output names."""
+    scope = draft.scope
+    if len(scope.aliases) > 2:
+        raise unsupported(
+            f"a join of {len(scope.aliases)} relations", "three and more come with a later version; write views of one or two"
+        )
+    _refuse_single_alias(draft)
+    overlaps, filters, left = _match(draft)
+    less, not_equal, more = _comparisons(draft, left)
+    equal = [_oriented(scope, pair) for pair in draft.equal]
+    overlaps = sorted({_oriented(scope, pair) for pair in overlaps})
+    _check_types(scope, equal, overlaps)
+    _check_shape(draft, equal, overlaps)
+    outputs = draft.outputs or [column_output(ColumnRef(a, c.name)) for a in scope.aliases for c in scope.definition(a).columns]
+    _check_outputs(outputs, overlaps)
+    kept = {*draft.filters, *filters, *more}
+    return Query(
+        aliases=tuple(scope.aliases.items()),
+        equal=tuple(sorted(set(equal))),
+        overlaps=tuple(overlaps),
+        less=tuple(sorted(set(less))),
+        not_equal=tuple(sorted(set(not_equal))),
+        filters=tuple(sorted(kept, key=lambda f: (f.column, f.op, repr(f.value)))),
+        outputs=tuple(outputs),
+        retain=options.retain,
+        algorithm=options.algorithm,
+        guarantee=options.guarantee,
+        never=draft.never,
+    )
+
+
+def _refuse_single_alias(draft: Draft) -> None:
+    """Conditions between two columns of one alias are not kept; the overlap of a row with itself is none at all."""
+    for left, right in [*draft.equal, *draft.not_equal, *((i.low, i.high) for i in draft.inequalities)]:
+        if left.alias == right.alias:
+            raise unsupported(
+                f"a comparison of {left} with {right}, columns of one alias",
+                "filters compare a column with a constant; keep the outcome in a bool column of its own",
+            )
+    for x, y in draft.overlaps:
+        if x.alias == y.alias:
+            raise unsupported(
+                f"overlaps({x}, {y}), intervals of one alias", "give the relation a second alias, or keep the outcome in a bool column"
+            )
+
+
+def _oriented(scope: Scope, pair: tuple[Ref, Ref]) -> tuple[Ref, Ref]:
+    """The pair with the first alias first."""
+    return pair if pair[0].alias == next(iter(scope.aliases)) else (pair[1], pair[0])
+
+
+def _match(draft: Draft) -> tuple[list[tuple[IntervalRef, IntervalRef]], list[Filter], list[Inequality]]:
+    """All overlaps, the filters that come with those written as inequalities, and the inequalities that are left."""
+    scope = draft.scope
+    overlaps, filters = list(draft.overlaps), []
+    left = list(dict.fromkeys(draft.inequalities))
+    for p, q in combinations(draft.inequalities, 2):
+        if p not in left or q not in left or p == q:
+            continue
+        pair = next((pair for pair, fits in _over_intervals(scope, p, q) if fits), None)
+        if pair is not None:
+            overlaps.append(pair)
+            filters += _not_null(scope, p) + _not_null(scope, q)
+            left = [inequality for inequality in left if inequality not in (p, q)]
+    return overlaps, filters, left
+
+
+def _over_intervals(scope: Scope, p: Inequality, q: Inequality) -> Iterator[tuple[tuple[IntervalRef, IntervalRef], bool]]:
+    """The pairs of declared intervals whose ends `p` and `q` compare, and whether with the strictness of their bounds."""
+    for x in scope.intervals_over(p.low, q.high):
+        for y in scope.intervals_over(q.low, p.high):
+            yield (x, y), (p.strict, q.strict) == _strictness(scope, x, y)
+
+
+def _strictness(scope: Scope, x: IntervalRef, y: IntervalRef) -> tuple[bool, bool]:
+    """Whether `x.start ? y.end` and `y.start ? x.end` are strict in the overlap of x and y."""
+    a, b = scope.declared(x), scope.declared(y)
+    return a.start_open or b.end_open, b.start_open or a.end_open
+
+
+def _not_null(scope: Scope, inequality: Inequality) -> list[Filter]:
+    sides = ((inequality.low, inequality.low_unbounded), (inequality.high, inequality.high_unbounded))
+    return [Filter(ref, "not_null", None) for ref, unbounded in sides if not unbounded and scope.describe(ref).nullable]
+
+
+def _comparisons(
+    draft: Draft, left: list[Inequality]
+) -> tuple[list[tuple[ColumnRef, ColumnRef]], list[tuple[ColumnRef, ColumnRef]], list[Filter]]:
+    """`less` and `not_equal` of a self-join, with the filters that keep nulls out; all else is refused."""
+    scope = draft.scope
+    same_relation = len(set(scope.aliases.values())) == 1
+    less, filters = [], []
+    for inequality in left:
+        low, high = inequality.low, inequality.high
+        plain = inequality.strict and not inequality.low_unbounded and not inequality.high_unbounded
+        if not (same_relation and low.column == high.column and plain):
+            raise _no_overlap(scope, left, inequality)
+        less.append((low, high))
+        filters += _not_null(scope, inequality)
+    not_equal = []
+    for pair in draft.not_equal:
+        x, y = _oriented(scope, pair)
+        if not same_relation or x.column != y.column:
+            raise unsupported(
+                f"{x} <> {y}",
+                "between aliases <> is kept only for one column of a relation joined with itself; leave it to the reader of the rows",
+            )
+        if (x, y) not in less and (y, x) not in less:
+            not_equal.append((x, y))
+            filters += [Filter(ref, "not_null", None) for ref in (x, y) if scope.describe(ref).nullable]
+    return less, not_equal, filters
+
+
+def _no_overlap(scope: Scope, left: list[Inequality], inequality: Inequality) -> Problem:
+    """Why `inequality` is part of no overlap: another strictness, no declared interval, or no partner."""
+    for p, q in permutations(left, 2):
+        if inequality not in (p, q) or p.low.alias != q.high.alias or q.low.alias != p.high.alias:
+            continue
+        for (x, y), _ in _over_intervals(scope, p, q):
+            first, second = (("<" if strict else "<=") for strict in _strictness(scope, x, y))
+            return unsupported(
+                f"{p} AND {q}",
+                "this is not the strictness of the intervals' bounds "
+                f"({x} is {scope.declared(x).bounds}, {y} is {scope.declared(y).bounds}): "
+                f"write {p.low} {first} {p.high} AND {q.low} {second} {q.high}, or overlaps({x}, {y})",
+            )
+    for p, q in permutations(left, 2):
+        if inequality in (p, q) and (p.low.alias, p.high.alias) == (q.high.alias, q.low.alias):
+            missing = [pair for pair in ((p.low, q.high), (q.low, p.high)) if not any(scope.intervals_over(*pair))]
+            names = " and ".join(f"({start.column}, {end.column}) of {scope.aliases[start.alias]}" for start, end in missing)
+            if names:
+                return unsupported(
+                    f"{p} AND {q}", f"these inequalities are no overlap of declared intervals: declare an interval over {names}"
+                )
+    hint = (
+        "for each pair once write < on the key"
+        if inequality.low.column == inequality.high.column
+        else "write overlaps(x, y) over declared intervals"
+    )
+    return unsupported(f"{inequality}", f"an inequality between aliases that is no part of an overlap comes with a later version; {hint}")
+
+
+def _check_types(scope: Scope, equal: list[tuple[ColumnRef, ColumnRef]], overlaps: list[tuple[IntervalRef, IntervalRef]]) -> None:
+    for left, right in equal:
+        types = scope.describe(left).type, scope.describe(right).type
+        if types[0] != types[1]:
+            raise unsupported(f"{left} = {right}", f"the types differ, {types[0]} and {types[1]}: keep both columns in one type")
+    for x, y in overlaps:
+        ends = scope.endpoint_type(x), scope.endpoint_type(y)
+        if ends[0] != ends[1]:
+            raise unsupported(
+                f"overlaps({x}, {y})", f"the endpoints' types differ, {ends[0]} and {ends[1]}: keep both intervals in one type"
+            )
+
+
+def _check_shape(draft: Draft, equal: list[tuple[ColumnRef, ColumnRef]], overlaps: list[tuple[IntervalRef, IntervalRef]]) -> None:
+    """One alias, or two with exactly one overlap between them."""
+    if len(draft.scope.aliases) == 1:
+        return
+    if len(overlaps) > 1:
+        named = " AND ".join(f"overlaps({x}, {y})" for x, y in overlaps)
+        raise unsupported(f"{named} (boxes of {len(overlaps)} dimensions)", "boxes come with a later version, keep one overlap")
+    if not overlaps:
+        part = "a join on equality alone" if equal else "a product of two relations"
+        raise unsupported(part, "it comes with a later version; add an overlap of two intervals: overlaps(x, y)")
+
+
+def _check_outputs(outputs: list[Output], overlaps: list[tuple[IntervalRef, IntervalRef]]) -> None:
+    seen = set()
+    for output in outputs:
+        if output.name in seen:
+            raise Problem("bad-definition", f"two columns of the view are called {output.name}: name one of them otherwise with AS")
+        seen.add(output.name)
+        if output.kind != "column":
+            for x, y in combinations(dict.fromkeys(output.intervals), 2):
+                if (x, y) not in overlaps and (y, x) not in overlaps:
+                    raise unsupported(f"the common interval of {x} and {y}", f"the view must say that they overlap: add overlaps({x}, {y})")
+
+
+def check_output_name(name: Any) -> str:
+    """A name given with AS: 1 to 63 characters without double quote and control characters."""
+    if not isinstance(name, str) or not 1 <= len(name) <= MAX_NAME or any(ord(c) < 32 or ord(c) == 127 or c == '"' for c in name):
+        raise Problem(
+            "bad-definition", f"{name!r} is no name for a column: 1 to {MAX_NAME} characters without double quotes and control characters"
+        )
+    return name
