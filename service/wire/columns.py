@@ -28,8 +28,8 @@ _PLAIN: dict[str, frozenset[type]] = {
     "bool": frozenset({bool}),
 }
 _DATED = ("timestamp", "date")
-# Below this many values a Python loop is done before Arrow's cast has begun.
-_FEW = 8
+# Up to this many rows a Python loop is done before Arrow and NumPy have begun.
+FEW = 8
 
 # What Arrow's own parser may be given: it also reads hexadecimal and "nan(…)", which are not ours.
 _TEXT_FORMS = {
@@ -50,11 +50,11 @@ def from_values(
     try:
         if kinds <= _PLAIN[kind]:
             return pa.array(values, ARROW_TYPES[kind])
-        if len(values) > _FEW and kind in _DATED and kinds == {str}:
+        if kind in _DATED and kinds == {str}:
             return pa.array(values, pa.utf8()).cast(ARROW_TYPES[kind])
     except (pa.ArrowInvalid, OverflowError):
         pass  # some value is out of range or no date: find out which
-    return _one_by_one(plan, place, values, findings, readers[kind])
+    return pa.array(one_by_one(plan, place, values, findings, readers), ARROW_TYPES[kind])
 
 
 def from_texts(plan: Plan, place: int, texts: pa.Array, findings: Findings) -> pa.Array:
@@ -70,10 +70,12 @@ def from_texts(plan: Plan, place: int, texts: pa.Array, findings: Findings) -> p
             return texts.cast(ARROW_TYPES[kind])
         except pa.ArrowInvalid:
             pass  # numbers of microseconds, or a bad one
-    return _one_by_one(plan, place, texts.to_pylist(), findings, TEXT_READERS[kind])
+    return pa.array(one_by_one(plan, place, texts.to_pylist(), findings, TEXT_READERS), ARROW_TYPES[kind])
 
 
-def _one_by_one(plan: Plan, place: int, values: Sequence[Any], findings: Findings, read: Reader) -> pa.Array:
+def one_by_one(plan: Plan, place: int, values: Sequence[Any], findings: Findings, readers: dict[str, Reader]) -> list[Any]:
+    """A column's physical values. Bad ones become None and a finding of the column's rank."""
+    read = readers[plan.columns[place].type]
     good: list[Any] = []
     bad: list[int] = []
     for row, value in enumerate(values):
@@ -92,7 +94,7 @@ def _one_by_one(plan: Plan, place: int, values: Sequence[Any], findings: Finding
             raise AssertionError("a reader has changed its mind")
 
         findings.add(place, mask_of(bad, len(values)), plan.names[place], reason)
-    return pa.array(good, ARROW_TYPES[plan.columns[place].type])
+    return good
 
 
 def mask_of(rows: Sequence[int], length: int) -> Mask:

@@ -270,8 +270,14 @@ def timestamp_texts(array: pa.Array) -> pa.Array:
 
 
 def _iso(array: pa.Array, unit: str, width: int) -> pa.Array:
-    """Arrow writes a blank before the time; every text has the same width, so the T goes into a matrix of bytes."""
-    texts = array.cast(pa.timestamp(unit, "UTC"), safe=False).cast(pa.utf8())
-    matrix = np.frombuffer(texts.buffers()[2], np.uint8, len(array) * width).reshape(-1, width).copy()
+    """Arrow writes timestamps without a zone quickly (30 times as fast as with one), but with a blank before the time.
+
+    Every text has the same width, so T and Z go into a matrix of bytes.
+    """
+    texts = array.view(pa.timestamp("us")).cast(pa.timestamp(unit), safe=False).cast(pa.utf8())
+    matrix = np.empty((len(array), width), np.uint8)
+    matrix[:, :-1] = np.frombuffer(texts.buffers()[2], np.uint8, len(array) * (width - 1)).reshape(-1, width - 1)
     matrix[:, 10] = ord("T")
-    return pa.StringArray.from_buffers(len(array), texts.buffers()[1], pa.py_buffer(matrix))
+    matrix[:, -1] = ord("Z")
+    offsets = np.arange(0, (len(array) + 1) * width, width, dtype=np.int32)
+    return pa.StringArray.from_buffers(len(array), pa.py_buffer(offsets), pa.py_buffer(matrix))

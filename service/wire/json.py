@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 import orjson
+import pyarrow as pa
 
-from service.wire.batch import DELETE, OPS, TRUNCATE, UPSERT, Batch
-from service.wire.columns import from_values, mask_of
+from service.wire.batch import DELETE, OPS, TRUNCATE, UPSERT, Batch, Changes
+from service.wire.columns import FEW, from_values, mask_of, one_by_one
 from service.wire.errors import BadParameter, MalformedBody, RowError
 from service.wire.grammar import INT64_MAX, INT64_MIN, JSON_READERS, Reader, shown
-from service.wire.judge import Findings, Judged, Plan, assemble, judge, plan_of
+from service.wire.judge import Findings, Judged, Plan, assemble, judge, plainly_good, plan_of
 from service.wire.schema import OP_COLUMN, RelationDefinition
 
 Definitions = Callable[[str], RelationDefinition]
@@ -97,20 +98,19 @@ def judge_rows(
 ) -> Judged:
     """Rows as dictionaries (only what each op reads) → judged changes. `settle(place, values)` may replace a column's values."""
     columns = []
+    few = len(rows) <= FEW
     for place, name in enumerate(plan.names):
         values = [row.get(name) for row in rows]
         if settle is not None:
             values = settle(place, values)
-        columns.append(from_values(plan, place, values, findings, readers))
-    return judge(
-        plan,
-        relation,
-        np.array(ops, np.uint8),
-        np.array(index, np.int64),
-        columns,
-        findings,
-        lambda row, column: column not in rows[row],
-    )
+        columns.append((one_by_one if few else from_values)(plan, place, values, findings, readers))
+    ops_array, index_array = np.array(ops, np.uint8), np.array(index, np.int64)
+    if few:
+        arrays = list(map(pa.array, columns, plan.types))
+        if not findings.checks and plainly_good(plan, ops, columns):
+            return Judged(Changes(relation, ops_array, pa.RecordBatch.from_arrays(arrays, schema=plan.schema), index_array), [], 0)
+        columns = arrays
+    return judge(plan, relation, ops_array, index_array, columns, findings, lambda row, column: column not in rows[row])
 
 
 class _Changes:

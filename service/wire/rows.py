@@ -144,17 +144,20 @@ class ArrowRows:
     """
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._head = schema.serialize().to_pybytes()
+        self._head: bytes = schema.serialize().to_pybytes()
 
     def chunk(self, batch: pa.RecordBatch) -> bytes:
         """The bytes of one record batch of the schema."""
-        head, self._head = self._head, b""
-        return head + batch.serialize().to_pybytes()
+        body: bytes = batch.serialize().to_pybytes()
+        return self._take_head() + body
 
     def end(self) -> bytes:
         """The bytes that close the stream."""
+        return self._take_head() + END_OF_STREAM
+
+    def _take_head(self) -> bytes:
         head, self._head = self._head, b""
-        return head + END_OF_STREAM
+        return head
 
 
 def row_dicts(batch: pa.RecordBatch) -> list[dict[str, Any]]:

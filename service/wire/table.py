@@ -52,7 +52,7 @@ def judge_table(plan: Plan, relation: str, table: pa.RecordBatch, first: int, co
 
 def _only(array: pa.Array, read: Mask) -> pa.Array:
     """The column with null where it is not read."""
-    return pc.take(array, pa.array(np.arange(len(array)), mask=~read))
+    return pc.if_else(pa.array(read), array, None)
 
 
 def _ops(table: pa.RecordBatch, findings: Findings) -> npt.NDArray[np.uint8]:
