@@ -1,0 +1,21 @@
+"""One server a module, on a folder of its own."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.server_process import ServerProcess
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    folder = tmp_path_factory.mktemp("server") / "data"
+    with ServerProcess(folder, environment={"LIVEJOIN_SYNCHRONOUS": "normal"}) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def client(server: ServerProcess) -> httpx.Client:
+    return server.client()
