@@ -56,7 +56,7 @@ test: setup java lint
 demo: setup
 	@$(BIN)/livejoin demo $(ARGS)
 
-kafka: setup java
+kafka: $(DONE)/project $(DONE)/jars java
 	@$(BIN)/python -m streaming.kafka_broker
 
 bench: setup

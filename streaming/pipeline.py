@@ -49,13 +49,14 @@ class Pipeline:
             if self._stop.is_set():
                 raise Stopped
             run = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-            self._process(frame.select("topic", "partition", "offset", "key", "value").toArrow(), epoch, run or self._stream.checkpoint)
+            self._process(frame, epoch, run or self._stream.checkpoint)
         except BaseException as failure:
             self.failure = failure
             raise
 
-    def _process(self, records: pa.Table, epoch: int, run: str) -> None:
+    def _process(self, frame: DataFrame, epoch: int, run: str) -> None:
         began = time.monotonic()
+        records: pa.Table = frame.select("topic", "partition", "offset", "key", "value").toArrow()
         batch = Batch(changes=[], sent=0, ignored=0, errors=[], error_count=0)
         bad: list[BadRecord] = []
         for topic, decoder in self._decoders.items():
