@@ -6,14 +6,14 @@ from typing import Any
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
 
 from service.api import changes, followers, operations, problems, relations, rows, views
 from service.api.bodies import ClientGone, Receive, Scope, Send
 from service.api.context import Context
 from service.api.metrics import REQUESTS
-from service.api.openapi import document
-from service.errors import Problem
-from service.wire.errors import WireError
+from service.api.openapi import Handler, document
 
 ENDPOINTS = [
     *relations.ENDPOINTS,
@@ -32,13 +32,28 @@ def create_app(context: Context) -> Gate:
     api.router.redirect_slashes = False
     api.state.context = context
     for endpoint in ENDPOINTS:
-        if endpoint.handler is not None:
-            api.add_route(endpoint.path, endpoint.handler, methods=[endpoint.method])
-    for kind in (HTTPException, Problem, WireError):
-        api.add_exception_handler(kind, problems.handle)
+        if endpoint.method != "HEAD":  # comes with GET
+            api.add_route(endpoint.path, _guarded(endpoint.handler or _in_front), methods=[endpoint.method])
+    api.add_exception_handler(HTTPException, problems.handle)  # of the router: no such path, no such method
     made = document(ENDPOINTS, operations.software_version())
     api.openapi = lambda: made  # type: ignore[method-assign]
     return Gate(context, api)
+
+
+def _guarded(handler: Handler) -> Handler:
+    """Every exception of a handler is a problem here, before the framework sees it and answers in words of its own."""
+
+    async def guarded(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except Exception as error:
+            return await problems.handle(request, error)
+
+    return guarded
+
+
+async def _in_front(request: Request) -> Response:
+    raise AssertionError(f"{request.url.path} is answered by the gate")  # its route is there for 405
 
 
 class Gate:

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from service.api import media
+from service.api.bodies import ClientGone
 from service.api.openapi import Endpoint, answer, failures, operation, path_parameter
 from service.errors import CATALOGUE, Problem
 from service.wire.errors import BadDefinition, BadParameter, MalformedBody, UnknownRelation, UnsupportedMediaType, WireError
@@ -64,7 +65,9 @@ def render(problem: Problem) -> Response:
 
 
 async def handle(request: Request, error: Exception) -> Response:
-    """Exception handler of the framework: nothing of its own leaks through."""
+    """The answer to an exception of a handler or of the router; ClientGone is for the gate."""
+    if isinstance(error, ClientGone):
+        raise error
     problem = of_exception(error)
     if problem.type == "method-not-allowed":
         allowed = _methods(request)

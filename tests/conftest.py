@@ -1,0 +1,24 @@
+"""Fixtures for everybody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.server_process import ServerProcess
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ServerProcess]:
+    """A server on a fresh folder, of this test only."""
+    with ServerProcess(tmp_path / "data") as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server for all tests of a module: for those that use names of their own and leave nothing behind that others read."""
+    with ServerProcess(tmp_path_factory.mktemp("server") / "data") as process:
+        yield process

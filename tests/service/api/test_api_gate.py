@@ -1,0 +1,222 @@
+"""The application before its engine is there: problems, pages, the gate. In this process, without a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from service.api.app import create_app
+from service.api.context import Context, Mailbox
+from service.errors import CATALOGUE, Problem
+from service.settings import Settings
+
+Asked = Callable[[httpx.AsyncClient], Awaitable[Any]]
+
+
+@asynccontextmanager
+async def client(context: Context) -> AsyncIterator[httpx.AsyncClient]:
+    context.attach(asyncio.get_running_loop())
+    transport = httpx.ASGITransport(create_app(context))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as made:
+        yield made
+
+
+def ask(method: str, path: str, context: Context | None = None, **arguments: Any) -> httpx.Response:
+    async def run() -> httpx.Response:
+        async with client(context or Context(Settings())) as asked:
+            return await asked.request(method, path, **arguments)
+
+    return asyncio.run(run())
+
+
+class NoEngine:
+    """Enough of an engine for requests that never reach one."""
+
+    relations: dict[str, Any] = {}
+    views: dict[str, Any] = {}
+    state = "ready"
+
+
+def ready() -> Context:
+    context = Context(Settings(max_body=100))
+    context.open(NoEngine())  # type: ignore[arg-type]
+    return context
+
+
+def is_problem(response: httpx.Response, kind: str) -> dict[str, Any]:
+    assert response.headers["content-type"] == "application/problem+json"
+    body: dict[str, Any] = response.json()
+    assert body["type"] == f"/problems/{kind}", body
+    assert body["status"] == response.status_code == CATALOGUE[kind].status
+    assert body["title"] and body["detail"]
+    return body
+
+
+@pytest.mark.parametrize("kind", CATALOGUE)
+def test_every_problem_has_its_page(kind: str) -> None:
+    text = ask("GET", f"/problems/{kind}")
+    assert text.status_code == 200 and text.headers["content-type"].startswith("text/plain")
+    assert CATALOGUE[kind].remedy in text.text and CATALOGUE[kind].meaning in text.text
+    page = ask("GET", f"/problems/{kind}", headers={"Accept": "text/html,*/*;q=0.1"})
+    assert page.headers["content-type"].startswith("text/html") and CATALOGUE[kind].title.split("'")[0] in page.text
+
+
+def test_statuses_are_those_of_the_interface() -> None:
+    table = {
+        400: "malformed-body bad-parameter bad-cursor bad-token",
+        401: "unauthorized",
+        403: "forbidden",
+        404: "not-found",
+        405: "method-not-allowed",
+        406: "not-acceptable",
+        409: "definition-differs relation-in-use source-reset not-followed",
+        410: "snapshot-expired token-expired",
+        413: "body-too-large",
+        415: "unsupported-media-type",
+        422: "bad-rows bad-definition unknown-relation unknown-column unsupported-query bad-query infeasible-view",
+        429: "too-busy",
+        500: "internal",
+        501: "not-yet",
+        503: "view-building recovering disk-full",
+    }
+    for status, kinds in table.items():
+        for kind in kinds.split():
+            assert CATALOGUE[kind].status == status
+    for kind in ("too-busy", "view-building", "recovering"):
+        assert "Retry-After" in Problem(kind, "").headers
+
+
+def test_while_it_starts() -> None:
+    assert ask("GET", "/livez").status_code == 200
+    context = Context(Settings())
+    context.report("compiling", 0.25)
+    for method, path in (("GET", "/readyz"), ("GET", "/v1/views"), ("GET", "/v1/status"), ("PUT", "/v1/relations/a"), ("POST", "/v1/changes")):
+        response = ask(method, path, context)
+        body = is_problem(response, "recovering")
+        assert body["progress"] == 0.25 and body["stage"] == "compiling"
+        assert int(response.headers["retry-after"]) >= 1
+    assert ask("GET", "/metrics").text.count("livejoin_ready 0.0") == 1
+    assert ask("GET", "/openapi.json").json()["openapi"] == "3.1.0"
+    assert ask("GET", "/docs").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/v1", "/v2/views", "/v1/views/", "/v1/nothing", "/v1/relations/a/b/changes", "/problems/none"])
+def test_nothing_there(path: str) -> None:
+    is_problem(ask("GET", path, ready()), "not-found")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allow"),
+    [
+        ("POST", "/v1/views/a", "DELETE, GET, HEAD, PUT"),
+        ("PATCH", "/v1/relations/a", "DELETE, GET, HEAD, PUT"),
+        ("GET", "/v1/changes", "POST"),
+        ("DELETE", "/v1/relations/a/changes", "POST"),
+        ("PUT", "/v1/views/a/rows", "GET, HEAD"),
+        ("POST", "/livez", "GET, HEAD"),
+        ("OPTIONS", "/v1/explain", "POST"),
+    ],
+)
+def test_method_not_allowed(method: str, path: str, allow: str) -> None:
+    response = ask(method, path, ready())
+    is_problem(response, "method-not-allowed")
+    assert response.headers["allow"] == allow
+
+
+def test_the_dashboard_comes_later() -> None:
+    is_problem(ask("GET", "/", ready()), "not-yet")
+
+
+def test_names_that_are_not_there() -> None:
+    for method, path in (
+        ("GET", "/v1/relations/a"),
+        ("DELETE", "/v1/relations/a"),
+        ("GET", "/v1/relations/a/rows"),
+        ("POST", "/v1/relations/a/changes"),
+        ("GET", "/v1/views/a"),
+        ("DELETE", "/v1/views/a"),
+        ("GET", "/v1/views/a/rows"),
+        ("GET", "/v1/views/a/count"),
+        ("GET", "/v1/views/a/changes"),
+    ):
+        is_problem(ask(method, path, ready()), "not-found")
+
+
+def test_names_that_cannot_be() -> None:
+    for name in ("Upper", "a-b", "1a", "a" * 64, "%C3%A4"):
+        for kind in ("relations", "views"):
+            is_problem(ask("PUT", f"/v1/{kind}/{name}", ready(), json={}), "bad-definition")
+
+
+def test_bodies() -> None:
+    json = {"Content-Type": "application/json"}
+    assert is_problem(ask("PUT", "/v1/relations/a", ready(), content=b'{"columns":\n[}', headers=json), "malformed-body")["line"] == 2
+    is_problem(ask("PUT", "/v1/relations/a", ready(), content=b"[]", headers=json), "bad-definition")
+    is_problem(ask("POST", "/v1/explain", ready(), content=b"{}"), "unsupported-media-type")
+    assert is_problem(ask("POST", "/v1/changes", ready(), content=b" " * 101, headers=json), "body-too-large")["limit"] == 100
+    is_problem(ask("POST", "/v1/changes?limit=1", ready(), content=b"{}", headers=json), "bad-parameter")
+    is_problem(ask("GET", "/v1/views?x=1", ready()), "bad-parameter")
+
+
+def test_a_chunked_body_is_cut_off_at_the_limit() -> None:
+    sent = 0
+
+    async def pour() -> AsyncIterator[bytes]:
+        nonlocal sent
+        for _ in range(1000):
+            sent += 1
+            yield b"x" * 10
+
+    json = {"Content-Type": "application/json"}
+    is_problem(ask("POST", "/v1/changes", ready(), content=pour(), headers=json), "body-too-large")
+    assert sent < 20
+
+
+def test_an_error_of_our_own_tells_a_request_id_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(NoEngine):
+        @property
+        def views(self) -> dict[str, Any]:  # type: ignore[override]
+            raise RuntimeError("secret of the house")
+
+        relations = views
+
+    for method, path in (("GET", "/v1/views"), ("POST", "/v1/relations/a/changes")):
+        context = Context(Settings())
+        context.open(Broken())  # type: ignore[arg-type]
+        with caplog.at_level(logging.ERROR, "livejoin"):
+            response = ask(method, path, context, headers={"Content-Type": "application/jsonl"})
+        body = is_problem(response, "internal")
+        assert body["request_id"] in caplog.text and "secret of the house" in caplog.text
+        assert set(body) == {"type", "title", "status", "detail", "request_id"} and "secret" not in response.text
+
+
+def test_the_mailbox_wakes_the_loop_once_for_many() -> None:
+    class Loop:
+        calls: list[Callable[[], None]] = []
+
+        def call_soon_threadsafe(self, call: Callable[[], None]) -> None:
+            self.calls.append(call)
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        spy = Loop()
+        mailbox = Mailbox(spy)  # type: ignore[arg-type]
+        answers = [loop.create_future() for _ in range(5)]
+        answers[1].cancel()
+        for answer in answers[:4]:
+            mailbox.deliver(answer, "receipt")  # type: ignore[arg-type]
+        mailbox.deliver(answers[4], Problem("too-busy", "no"))
+        assert len(spy.calls) == 1
+        spy.calls.pop()()
+        assert [a.result() for a in (answers[0], answers[2], answers[3])] == ["receipt"] * 3
+        assert isinstance(answers[4].exception(), Problem)
+        mailbox.deliver(loop.create_future(), "receipt")  # type: ignore[arg-type]
+        assert len(spy.calls) == 1
+
+    asyncio.run(run())
