@@ -22,6 +22,7 @@ from structures.key_table import FLOAT, PLAIN, TEXT
 from structures.rows import Rows, RowSet, join_texts
 
 Array = np.ndarray[Any, Any]
+Readers = Sequence[Callable[[pa.Array], Array] | None]
 
 _NO_PLACES = np.zeros(1, np.int64)
 _NO_BYTES = np.empty(0, np.uint8)
@@ -60,9 +61,9 @@ _FLOAT64 = pa.float64().id
 _TEXT = pa.utf8().id
 
 
-def fixed_values(array: pa.Array) -> Array:
-    """Values of a column that is not text, at least one long."""
-    return _FIXED[array.type.id](array)
+def reader(type: pa.DataType) -> Callable[[pa.Array], Array] | None:
+    """How the values of a column of this type are seen; None for text. At least one value."""
+    return None if type.id == _TEXT else _FIXED[type.id]
 
 
 def null_mask(array: pa.Array) -> Array | None:
@@ -89,21 +90,21 @@ def kind(type: pa.DataType) -> int:
     return {_TEXT: TEXT, _FLOAT64: FLOAT}.get(type.id, PLAIN)
 
 
-def to_row_set(columns: Sequence[pa.Array], kinds: Array, key: Array, width: int) -> RowSet:
+def to_row_set(columns: Sequence[pa.Array], readers: Readers, kinds: Array, key: Array, width: int) -> RowSet:
     """Equally long columns, at least one row, as rows of cells; `width` leaves room for null bits, or has none.
 
-    Raises ValueError for a null where there is no room. O(cells + bytes of text when there are several texts).
+    `readers`: one a column. Raises ValueError for a null where there is no room. O(cells + bytes of text when there are several texts).
     """
     length = len(columns[0])
     cells = np.zeros((length, width), np.int64)
     texts = []
-    for i, column in enumerate(columns):
-        if column.type.id == _TEXT:
+    for i, (column, read) in enumerate(zip(columns, readers, strict=True)):
+        if read is None:
             ends, data = _text(column)
             np.subtract(ends[1:], ends[:-1], out=cells[:, i])
             texts.append((i, ends, data))
         else:
-            cells[:, i] = fixed_values(column)
+            cells[:, i] = read(column)
         if column.null_count:
             if width == len(columns):
                 raise ValueError("a null in a column that has none")

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from service.arrow import from_rows, kind, null_mask, to_row_set
+from service.arrow import from_rows, kind, null_mask, reader, to_row_set
 from structures.key_counts import KeyCounts
 from structures.key_table import ALL_BITS
 from structures.rows import SLOTS, Rows, RowSet
@@ -46,6 +46,8 @@ class Table:
         kinds = [kind(field.type) for field in schema]
         positions = [self._columns[name] for name in key]
         self._rows = Rows(kinds, positions, any(field.nullable for field in schema), hash_mask)
+        self._readers = [reader(field.type) for field in schema]
+        self._key_readers = [self._readers[i] for i in positions]
         self._key_kinds = self._rows.kinds[positions]
         self._key_key = np.arange(len(key), dtype=np.int64)
         self._projections: dict[tuple[str, ...], tuple[Array, pa.Schema]] = {}
@@ -54,7 +56,7 @@ class Table:
         """int32[n]: the slot of the newest row with each key (the columns of `keys`, in key order), or -1."""
         if not len(keys):
             return _NO_SLOTS
-        return self._rows.find(to_row_set(keys.columns, self._key_kinds, self._key_key, len(self._key_key)))
+        return self._rows.find(to_row_set(keys.columns, self._key_readers, self._key_kinds, self._key_key, len(self._key_key)))
 
     def insert(self, version: int, rows: pa.RecordBatch) -> Array:
         """int32[n]: the slots of these rows, whose keys must not be present. Reclaimed slots come first.
@@ -65,7 +67,7 @@ class Table:
         if not len(rows):
             return _NO_SLOTS
         store = self._rows
-        slots, stored = store.enter(version, to_row_set(rows.columns, store.kinds, store.key, store.width))
+        slots, stored = store.enter(version, to_row_set(rows.columns, self._readers, store.kinds, store.key, store.width))
         assert stored == len(rows), "a key that is present was inserted"
         return slots
 
@@ -124,6 +126,7 @@ class Domain:
 
     def __init__(self, types: Sequence[pa.DataType], hash_mask: int = ALL_BITS) -> None:
         self._rows = Rows([kind(type) for type in types], range(len(types)), False, hash_mask)
+        self._readers = [reader(type) for type in types]
         self._counts = KeyCounts(SLOTS)
         self._lock = Lock()
         self._newest = 0  # the newest version heard of, so never newer than the one that a batch is making
@@ -174,7 +177,7 @@ class Domain:
         rows = self._rows
         codes = _NO_SLOTS
         if len(columns):
-            given = to_row_set(columns.columns, rows.kinds, rows.key, rows.width)
+            given = to_row_set(columns.columns, self._readers, rows.kinds, rows.key, rows.width)
             with self._lock:
                 codes = work(given)
         if nulls is None:

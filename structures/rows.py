@@ -173,13 +173,15 @@ def _gather_valid(cells, cell, bit, slots, bitmap):
     return nulls
 
 
-@kernel(f"void({_STORED}, int64, int32[::1], int32[::1], uint8[::1])")
-def _gather_text(kinds, key, cells, places, heap, column, slots, offsets, data):
+@kernel("void(int8[::1], int64[:,::1], int64[::1], uint8[::1], int64, int32[::1], int32[::1], uint8[::1])")
+def _gather_text(kinds, cells, places, heap, column, slots, offsets, data):
+    starts = np.empty(len(slots), np.int64)  # first, so that the copies wait for memory side by side
     for i in range(len(slots)):
-        start = text_start(kinds, cells, places, slots[i], column)
-        end = np.int64(offsets[i])
-        for at in range(cells[slots[i], column]):
-            data[end + at] = heap[start + at]
+        starts[i] = text_start(kinds, cells, places, slots[i], column)
+    for i in range(len(slots)):
+        move = starts[i] - offsets[i]
+        for at in range(np.int64(offsets[i]), np.int64(offsets[i + 1])):
+            data[at] = heap[at + move]
 
 
 @kernel("void(int64[::1], Array(uint8, 1, 'C', True), int64[::1], int64[::1], uint8[::1])")
@@ -234,9 +236,8 @@ class Rows:
         more = len(given.cells)
         if self.used + more - self._free_count > SLOTS:
             raise MemoryError(f"a relation holds at most {SLOTS} rows, retired ones included")
-        if len(self._text_columns):
-            if self._heap_used + given.cells[:, self._text_columns].sum() > len(self._texts.heap):
-                raise MemoryError(f"the texts of a relation hold at most {HEAP_BYTES} bytes")
+        if self._heap_used + len(given.heap) > len(self._texts.heap) and len(self._text_columns):
+            raise MemoryError(f"the texts of a relation hold at most {HEAP_BYTES} bytes")
         self._table.make_room(more)
         out = np.empty(more, np.int32)
         stored, self._heap_used = _enter(
@@ -307,7 +308,7 @@ class Rows:
         offsets = np.zeros(len(slots) + 1, np.int32)
         offsets[1:] = ends
         data = np.empty(max(1, offsets[-1]), np.uint8)
-        _gather_text(self.kinds, self.key, self.cells, *self._texts, column, slots, offsets, data)
+        _gather_text(self.kinds, self.cells, *self._texts, column, slots, offsets, data)
         return offsets, data[: offsets[-1]]
 
     @property
