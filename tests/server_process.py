@@ -14,7 +14,7 @@ from types import TracebackType
 import httpx
 
 ROOT = Path(__file__).resolve().parent.parent
-START_LIMIT = 120.0  # seconds; a cold cache of kernels compiles first
+START_LIMIT = 300.0  # seconds; a cold cache of kernels compiles first, on a busy machine
 
 
 class NotStarted(Exception):
@@ -57,7 +57,11 @@ class ServerProcess:
                 self._command, cwd=ROOT, env=self._environment, stdout=log, stderr=log, preexec_fn=self._before, start_new_session=True
             )
         if wait:
-            self.wait_ready()
+            try:
+                self.wait_ready()
+            except BaseException:
+                self.close()
+                raise
         return self
 
     def wait_ready(self, limit: float = START_LIMIT) -> None:

@@ -226,7 +226,7 @@ class Follower:
         self.version = -1
         self.token: str | None = None
         self._pending: list[Row] = []
-        self.poll(snapshot="true") if snapshot else self.poll()
+        ok_poll(self, **({"snapshot": "true"} if snapshot else {}))
 
     def poll(self, **parameters: Any) -> httpx.Response:
         """Take what there is now."""
