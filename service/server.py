@@ -95,10 +95,10 @@ class Starter(threading.Thread):
         try:
             context.report("opening", 0.0)
             self.engine = Engine(context.settings.data, context.settings)
+            self.engine.on_failure = _mourn
             context.report("compiling", 0.0)
             kernel.warm(lambda done, total: context.report("compiling", done / total))
-            context.report("recovering", 0.0)
-            self.engine.recover(lambda progress: context.report("recovering", progress))
+            self.engine.recover(context.report)
         except Exception as error:
             self.failure = error
             self._fail()
@@ -155,6 +155,10 @@ def _end(context: Context, starter: Starter) -> int:
     for pool in (context.workers, context.readers, context.followers):
         pool.shutdown(wait=False, cancel_futures=True)
     return 1 if failed else 0
+
+
+def _mourn(error: BaseException) -> None:
+    log.critical("the service ends, as it cannot know what is on disk; start it again on this folder", exc_info=error)
 
 
 def _exit(status: int) -> None:

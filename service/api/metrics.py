@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import accumulate
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from service.api.context import Context
 from service.histogram import Histogram as Buckets
 
+disable_created_metrics()
 REGISTRY = CollectorRegistry()
 
 REQUESTS = Counter("livejoin_requests", "Answers, by method and status.", ["method", "status"], registry=REGISTRY)
@@ -31,28 +32,19 @@ CHUNK_SECONDS = Histogram(
 # name in engine.metrics() -> family (Prometheus appends _total to counters), help
 GAUGES = {
     "version": ("livejoin_version", "The newest published version."),
-    "versions": ("livejoin_versions", "Versions that are kept, the published one included."),
     "pins": ("livejoin_pins", "Pins that readers hold."),
     "retired_bytes": ("livejoin_retired_bytes", "Memory of the structures that only old versions still need."),
     "waiting_batches": ("livejoin_waiting_batches", "Batches that wait for the writer."),
     "subscribers": ("livejoin_subscribers", "Followers of views."),
-    "relation_bytes": ("livejoin_relation_bytes", "Memory of the rows of all relations."),
-    "view_bytes": ("livejoin_view_bytes", "Memory of the structures of all views at the newest version."),
-    "log_bytes": ("livejoin_log_bytes", "Log since the newest snapshot."),
 }
 COUNTERS = {
-    "batches": ("livejoin_batches", "Batches applied."),
-    "duplicates": ("livejoin_duplicate_batches", "Batches acknowledged as duplicates."),
-    "applied": ("livejoin_changes_applied", "Changes applied."),
-    "ignored": ("livejoin_changes_ignored", "Changes ignored, such as deletes of missing keys."),
-    "skipped": ("livejoin_changes_skipped", "Bad rows left out under on_error=skip."),
+    "batches": ("livejoin_batches", "Batches that made a version."),
+    "changes": ("livejoin_changes", "Changes in those batches."),
 }
 HISTOGRAMS = {
-    "update_seconds": ("livejoin_update_seconds", "Time to bring one view to the next version."),
-    "batch_size": ("livejoin_batch_size", "Changes in a batch."),
-    "batch_seconds": ("livejoin_batch_seconds", "Time from taking a batch to publishing its version."),
-    "commit_seconds": ("livejoin_commit_seconds", "Time of one commit of the log, which waiting batches share."),
-    "delay_steps": ("livejoin_delay_steps", "Largest number of steps between two rows of a chunk."),
+    "update_seconds": ("livejoin_update_seconds", "Time to bring the views to the next version."),
+    "batch_changes": ("livejoin_batch_changes", "Changes in a batch."),
+    "delay_steps": ("livejoin_delay_steps", "Largest number of steps of the structure between two rows of a chunk."),
     "delay_seconds": ("livejoin_delay_seconds", "Time between two rows of a chunk, on average."),
 }
 
@@ -67,7 +59,8 @@ class EngineCollector(Collector):
         yield GaugeMetricFamily("livejoin_ready", "1 once requests are answered.", value=float(self._context.ready))
         if not self._context.ready:
             return
-        found = self._context.engine.metrics()
+        engine = self._context.engine
+        found = engine.metrics()
         for name, (family, text) in GAUGES.items():
             if name in found:
                 yield GaugeMetricFamily(family, text, value=found[name])
@@ -77,6 +70,14 @@ class EngineCollector(Collector):
         for name, (family, text) in HISTOGRAMS.items():
             if name in found:
                 yield _histogram(family, text, found[name])
+        rows = GaugeMetricFamily("livejoin_relation_rows", "Rows of a relation.", labels=["relation"])
+        for name, count in engine.published.counts.items():
+            rows.add_metric([name], count)
+        held = GaugeMetricFamily("livejoin_view_bytes", "Memory of a view's structures at the newest version.", labels=["view"])
+        for name, view in engine.views.items():
+            held.add_metric([name], view.statistics()["bytes"])
+        yield rows
+        yield held
 
 
 def _histogram(family: str, text: str, values: Buckets) -> HistogramMetricFamily:
