@@ -170,16 +170,17 @@ def open_rows(
     if view.state != "live":
         raise Problem("view-building", f"the view {view_name} is being built", progress=view.progress)
 
+    at_rest = point is not None and version is None
+
     def open_at(pin: Pin) -> RowReader:
         if view.id not in pin.version.roots:
             raise expired(pin.version.number)
-        reading = look_up(engine, view, pin.version, window, point)
+        reading = look_up(view, pin.version, window, point, engine.delays, at_rest)
         return RowReader(engine.cursors, owner, pin, reading, asked)
 
-    if point is None or version is not None:
-        return _with_pin(engine.versions, version, open_at)
-    # Only between batches does the key table agree with the published version.
-    return engine.at_rest(lambda: _with_pin(engine.versions, None, open_at))
+    if at_rest:  # the key table is the writer's, and knows the newest applied version only
+        return engine.at_rest(lambda: _with_pin(engine.versions, None, open_at))
+    return _with_pin(engine.versions, version, open_at)
 
 
 def open_relation_rows(engine: Engine, name: str, *, cursor: str | None = None) -> RowReader:

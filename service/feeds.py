@@ -17,37 +17,25 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from service.chunks import CHUNK_ROWS, Chunk, cut_up
 from service.deltas import Combination, Delta
 from service.errors import Problem
+from service.subscriptions import Subscription
 from service.tokens import Forged, FromBefore, Signer
 from service.versions import Pins
 
 if TYPE_CHECKING:
-    from service.live_view import LiveView
-    from service.subscriptions import Subscription
+    from service.cursors import RowReader
 
 _PENDING_ROWS, _PENDING_VERSIONS = 4096, 256
-_READ_ROWS = 1 << 14  # of one reading, and of one chunk
 Gather = Callable[[Combination], tuple[pa.RecordBatch, pa.RecordBatch]]
-
-
-class Chunk(NamedTuple):
-    """One thing that a follower gets. `rows`: keys (columns alias.column) and rows, equally long, all of one op and version.
-    `progress` closes what came before, with a token; `error` is the last one."""
-
-    kind: str  # "rows" | "progress" | "error"
-    version: int
-    op: str = ""  # "insert" | "delete" of rows
-    keys: pa.RecordBatch | None = None
-    rows: pa.RecordBatch | None = None
-    token: str | None = None
-    problem: Problem | None = None
+Open = Callable[[], "RowReader"]
 
 
 @dataclass(slots=True)
@@ -67,11 +55,14 @@ class _Segment:
 
 
 class Feed:
-    """The changes of one view. `gather` turns slots into keys and rows."""
+    """The changes of one view, from the published version on. `gather` turns slots into keys and rows, `open_reader` reads it whole."""
 
-    def __init__(self, view: LiveView, retain: tuple[int, int], versions: Pins, signer: Signer, gather: Gather) -> None:
-        self.view = view
+    def __init__(
+        self, name: str, id_: str, retain: tuple[int, int], versions: Pins, signer: Signer, gather: Gather, open_reader: Open
+    ) -> None:
+        self._name, self._id = name, id_
         self.versions = versions
+        self._open_reader = open_reader
         self._retain_rows, self._retain_bytes = retain
         self._signer = signer
         self._gather = gather
@@ -128,16 +119,18 @@ class Feed:
     # followers
 
     def subscribe(self, since: str | None = None, snapshot: bool = False) -> Subscription:
-        """Follow from a token on, from a whole reading of the view on, or from now on.
+        """Follow from a token on, from a whole reading of the view on (then `since` is not looked at), or from now on.
 
-        Problems: `bad-token`, `token-expired`; `not-found` once the view is dropped.
+        Problems: `bad-token`, `token-expired`; `view-building`; `not-found` once the view is dropped.
         """
-        from service.subscriptions import Subscription
-
         if self._closed is not None:
             raise self._closed
-        position = self.versions.published.number if since is None else self._position(since)
-        subscription = Subscription(self, position, snapshot)
+        reader = self._open_reader() if snapshot else None
+        if reader is not None:
+            position = reader.version
+        else:
+            position = self.versions.published.number if since is None else self._position(since)
+        subscription = Subscription(self, position, reader)
         self._subscriptions.add(subscription)
         return subscription
 
@@ -160,7 +153,7 @@ class Feed:
             self._listeners.pop(number, None)
 
     def token(self, version: int) -> str:
-        return self._signer.seal("token", self.view.name, self.view.id, version)
+        return self._signer.seal("token", self._name, self._id, version)
 
     def changes(self, position: int, timeout: float) -> list[Chunk]:
         """What follows `position`, whole versions of some thousand rows in all; waits for it up to `timeout` seconds."""
@@ -176,8 +169,8 @@ class Feed:
             found = list(self._after(position))
         chunks: list[Chunk] = []
         for version, keys, rows, deletes in found:
-            chunks += _cut_up(version, "delete", keys.slice(0, deletes), rows.slice(0, deletes))
-            chunks += _cut_up(version, "insert", keys.slice(deletes), rows.slice(deletes))
+            chunks += cut_up(version, "delete", keys.slice(0, deletes), rows.slice(0, deletes))
+            chunks += cut_up(version, "insert", keys.slice(deletes), rows.slice(deletes))
             chunks.append(Chunk("progress", version, token=self.token(version)))
         return chunks
 
@@ -193,11 +186,11 @@ class Feed:
         except Forged:
             raise Problem("bad-token", "this is not a token of this service") from None
         except FromBefore as error:
-            if error.args[0][0] != self.view.name:
+            if error.args[0][0] != self._name:
                 raise Problem("bad-token", f"this is a token of the view {error.args[0][0]}") from None
             raise Problem("token-expired", "the service was started again since") from None
-        if (name, id_) != (self.view.name, self.view.id):
-            raise Problem("bad-token", f"this is a token of {'another view' if name != self.view.name else 'an earlier view'} named {name}")
+        if (name, id_) != (self._name, self._id):
+            raise Problem("bad-token", f"this is a token of {'another view' if name != self._name else 'an earlier view'} named {name}")
         with self._changed:
             trouble = self._trouble(version)
         if trouble is not None:
@@ -235,7 +228,7 @@ class Feed:
         rows = 0
         for segment, first in reversed(wanted):
             for place in range(first, len(segment.versions)):
-                if rows >= _READ_ROWS:
+                if rows >= CHUNK_ROWS:
                     return
                 rows += segment.starts[place + 1] - segment.starts[place]
                 yield segment.change(place)
@@ -295,7 +288,3 @@ class Feed:
             self._first = 0
             if not self._segments:
                 self._bytes = 0.0  # no dust of subtractions
-
-def _cut_up(version: int, op: str, keys: pa.RecordBatch, rows: pa.RecordBatch) -> Iterator[Chunk]:
-    for start in range(0, keys.num_rows, _READ_ROWS):
-        yield Chunk("rows", version, op, keys.slice(start, _READ_ROWS), rows.slice(start, _READ_ROWS))

@@ -16,7 +16,7 @@ class Histogram:
     Any thread may observe; `bounds[i]` is the upper bound of `counts[i]`.
     """
 
-    bounds = tuple(2.0 ** (_LOW + (i + 1) / _STEPS) for i in range(_BUCKETS))
+    bounds: tuple[float, ...] = tuple(2.0 ** (_LOW + (i + 1) / _STEPS) for i in range(_BUCKETS))
 
     def __init__(self) -> None:
         self.counts = [0] * _BUCKETS

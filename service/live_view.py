@@ -5,6 +5,7 @@ The writer's thread builds and applies; readers take a root of some version and 
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +18,7 @@ import pyarrow as pa
 
 from service.deltas import Collector, Combination, Delta, Moved, cancel, equal_rows
 from service.errors import Problem
+from service.feeds import Feed
 from service.histogram import Histogram
 from service.query import View, project
 from service.relations import Relation
@@ -25,6 +27,8 @@ from service.shapes import Shape
 from service.sides import Side, joined
 from service.store import Domain
 from structures.interval_tree import Entries, IntervalTree, Root
+
+log = logging.getLogger("livejoin")
 
 _CHUNK = 1 << 16  # rows in a step of building
 _KINDS = {"pair": "pair", "self_less": "self", "self_not_equal": "self", "list": "list"}
@@ -65,6 +69,7 @@ class LiveView:
         self.tree = IntervalTree(_KINDS[plan.shape])
         self.domain = self._domain()
         self.shape = Shape(query, plan, self.sides)
+        self.feed: Feed | None = None  # from "live" on, if somebody may follow
         self.update_seconds = Histogram()
         self.delay_steps = 0
 
@@ -81,19 +86,26 @@ class LiveView:
     def build(self, version: int, progress: Callable[[float], None]) -> None:
         """Load everything that the relations have at `version`, the newest one. Cost: O(n log n) of sorting."""
         total = sum(side.relation.table.rows for side in self._feeding) or 1
+        acquire = self.domain.acquire if self.domain is not None else None
         parts, done = [], 0
         for side in self._feeding:
             start = 0
             while start >= 0:
                 slots, start = side.relation.table.scan(version, start, _CHUNK)
                 rows = side.relation.table.take(side.used, slots)
-                parts.append(side.entries(rows, slots, self.domain and self.domain.acquire).entries)
+                parts.append(side.entries(rows, slots, acquire).entries)
                 done += len(slots)
                 progress(0.8 * done / total)
         entries = joined(parts)
         if len(entries.slot):
             self.tree.bulk_load(version, entries)
         progress(1.0)
+
+    def fail(self, error: Exception) -> None:
+        """It could not be built: the relations are whole, this view is not."""
+        log.error("the view %s could not be built", self.name, exc_info=error)
+        self.problem = Problem("view-failed", f"the structures of the view {self.name} could not be built: {error}")
+        self.state = "failed"
 
     def apply(self, version: int, changes: Mapping[str, Change]) -> Delta | None:
         """Follow the changed relations to `version`; the delta if somebody may follow and there is one.
@@ -140,7 +152,7 @@ class LiveView:
     def _collect(self, side: Side, change: Change, followed: bool, work: _Work) -> None:
         """The entries that go, come, or only point to another slot, of one alias."""
         resolved = change.resolved
-        acquire, look_up = (self.domain.acquire, self.domain.look_up) if self.domain else (None, None)
+        acquire, look_up = (self.domain.acquire, self.domain.look_up) if self.domain is not None else (None, None)
         rows, slots = resolved.inserts, change.new_slots
         old_slots = resolved.deletes
         if len(old_slots) == 0:

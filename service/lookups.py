@@ -3,59 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from service.deltas import Combination
 from service.endpoints import parse_window
 from service.errors import Problem
-from service.live_view import LiveView
 from service.literals import BadLiteral, from_text
-from service.readings import ViewReading
+from service.live_view import LiveView
+from service.readings import Delays, ViewReading
 from service.resolution import NO_SLOTS, Slots
 from service.sides import NO_ENTRIES, Side
 from service.versions import Version
 from structures.encoding import NEG_INF, POS_INF
-
-if TYPE_CHECKING:
-    from service.engine import Engine
 
 Window = tuple[str | None, str | None]
 Point = tuple[str, Mapping[str, str]]
 _CHUNK = 1 << 16
 
 
-def look_up(engine: Engine, view: LiveView, version: Version, window: Window | None, point: Point | None) -> ViewReading:
-    """The enumeration asked for, at a pinned version. With a point and the newest version: only in the writer's thread, at rest.
+def look_up(
+    view: LiveView, version: Version, window: Window | None, point: Point | None, delays: Delays, at_rest: bool
+) -> ViewReading:
+    """The enumeration asked for, at a pinned version. Problem `bad-parameter`.
 
-    A point at an older version is looked for among all rows of its relation. Problem `bad-parameter`.
+    `at_rest`: the caller is the writer's thread between two groups, and the version the newest; then a key is found in O(1), else
+    it is looked for among all rows of its relation.
     """
     root = version.roots[view.id]
     bounds = _window(view, window)
     if point is None:
-        return ViewReading(view, root, view.tree.rows(root, None, bounds), engine.delays)
+        return ViewReading(view, root, view.tree.rows(root, None, bounds), delays)
     place, side = _side(view, point[0])
     given = point[1]
     if set(given) == set(side.relation.key):
-        return _partners(engine, view, version, place, _parsed(side, side.relation.key, given), bounds)
+        return _partners(view, version, place, _parsed(side, side.relation.key, given), bounds, delays, at_rest)
     if side.join and set(given) == set(side.join):
         assert view.domain is not None
         code = int(view.domain.look_up(_parsed(side, side.join, given))[0])
         cursor = view.tree.rows(root, code, bounds) if code >= 0 else view.tree.partners(root, NO_ENTRIES)
-        return ViewReading(view, root, cursor, engine.delays)
+        return ViewReading(view, root, cursor, delays)
     may = [f"the key ({', '.join(side.relation.key)})"] + ([f"the join key ({', '.join(side.join)})"] if side.join else [])
     raise Problem("bad-parameter", f"where: a look-up by {side.alias} takes {' or '.join(may)}, not {', '.join(sorted(given))}")
 
 
 def _partners(
-    engine: Engine, view: LiveView, version: Version, place: int, keys: pa.RecordBatch, bounds: tuple[int, int] | None
+    view: LiveView, version: Version, place: int, keys: pa.RecordBatch, bounds: tuple[int, int] | None, delays: Delays, at_rest: bool
 ) -> ViewReading:
     """The rows in which the row with this key takes part as alias number `place`."""
     side, root = view.sides[place], version.roots[view.id]
-    newest = version.number == engine.newest
-    slots = side.relation.table.find(keys) if newest else _search(side, version.number, keys)
+    slots = side.relation.table.find(keys) if at_rest else _search(side, version.number, keys)
     slots = slots[slots >= 0]
     entries = NO_ENTRIES
     if len(slots) and not view.view.query.never:
@@ -63,13 +62,13 @@ def _partners(
         entries = side.entries(side.relation.table.take(side.used, slots), slots, codes).entries
     cursor = view.tree.partners(root, entries, bounds)
     if view.shape.kind in ("pair", "list"):
-        return ViewReading(view, root, cursor, engine.delays)
+        return ViewReading(view, root, cursor, delays)
 
     def keep(rows: Combination) -> Combination:  # one set under two aliases: the given row is to be this one
         mine = np.isin(rows[place], slots)
         return tuple(part[mine] for part in rows)
 
-    return ViewReading(view, root, cursor, engine.delays, keep)
+    return ViewReading(view, root, cursor, delays, keep)
 
 
 def _search(side: Side, version: int, keys: pa.RecordBatch) -> Slots:
@@ -80,7 +79,7 @@ def _search(side: Side, version: int, keys: pa.RecordBatch) -> Slots:
         rows = table.take(side.relation.key, slots)
         mask = np.ones(len(slots), np.bool_)
         for column, key in zip(rows.columns, keys.columns, strict=True):
-            mask &= np.asarray(pa.compute.equal(column, key[0]))
+            mask &= np.asarray(pc.equal(column, key[0]))
         if mask.any():
             return slots[mask]
     return NO_SLOTS

@@ -29,7 +29,9 @@ class Reading(Protocol):
     """`fill` gives up to about `limit` rows (none does not mean the end); `done` once there are no more."""
 
     schema: pa.Schema
-    done: bool
+
+    @property
+    def done(self) -> bool: ...
 
     def fill(self, limit: int) -> Combination: ...
 

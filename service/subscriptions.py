@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from service.chunks import CHUNK_ROWS, Chunk
 from service.errors import Problem
-from service.feeds import Chunk, Feed
 
 if TYPE_CHECKING:
     from service.cursors import RowReader
-
-_ROWS = 1 << 14  # of one reading
+    from service.feeds import Feed
 
 
 class Subscription:
@@ -39,7 +38,7 @@ class Subscription:
         if not self._backlog:
             self._backlog.extend(self._feed.changes(self._position, timeout))
         chunks, rows = [], 0
-        while self._backlog and rows < _ROWS:
+        while self._backlog and rows < CHUNK_ROWS:
             chunk = self._backlog.popleft()
             chunks.append(chunk)
             if chunk.rows is not None:
@@ -67,7 +66,7 @@ class Subscription:
 
     def _read_snapshot(self, reader: RowReader) -> list[Chunk]:
         try:
-            found = reader.read_with_keys(_ROWS)
+            found = reader.read_with_keys(CHUNK_ROWS)
         except Problem as problem:
             self.close()
             return [Chunk("error", reader.version, problem=problem)]

@@ -1,0 +1,75 @@
+"""Snapshots of the relations, and the cleaning of the log behind them, without stopping the writer."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+
+from service.log import Log
+from service.relations import Relation
+from service.snapshots import write_snapshot
+from service.state import State
+from service.versions import Pin, Pins
+
+log = logging.getLogger("livejoin")
+
+_CHUNK = 1 << 16
+_LOG_BYTES = 256 << 20  # a log longer than this is worth a snapshot
+_LOG_FACTOR = 4  # and so is one that is so many times the last snapshot ...
+_LOG_WORTH = 4 << 20  # ... unless it is shorter than this
+
+
+class Checkpoints:
+    """Writes a snapshot of a pinned version in a thread of its own when the log has grown. `version`: the last one's."""
+
+    def __init__(self, folder: Path, log: Log, state: State, versions: Pins, version: int) -> None:
+        self._folder, self._log, self._state, self._versions = folder, log, state, versions
+        self._version = version
+        self._bytes = 0
+        self._thread: threading.Thread | None = None
+
+    def consider(self) -> None:
+        """Begin a snapshot if it is time and none is under way. The writer's thread."""
+        grown = self._log.bytes_since_snapshot
+        due = grown > _LOG_BYTES or grown > max(_LOG_WORTH, _LOG_FACTOR * self._bytes)
+        if not due or (self._thread is not None and self._thread.is_alive()):
+            return
+        pin, relations = self._versions.pin(), list(self._state.relations.values())
+        self._thread = threading.Thread(target=self._in_background, args=(pin, relations), name="snapshot", daemon=True)
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Wait for one under way, and write the last one, so that the next start is quick. After the writer has ended."""
+        if self._thread is not None:
+            self._thread.join()
+        if self._versions.published.number > self._version:
+            self._write(self._versions.pin(), list(self._state.relations.values()))
+
+    def _in_background(self, pin: Pin, relations: list[Relation]) -> None:
+        try:
+            self._write(pin, relations)
+        except OSError as error:  # the log has everything: go on, and try again later
+            log.error("no snapshot could be written: %s", error)
+
+    def _write(self, pin: Pin, relations: list[Relation]) -> None:
+        try:
+            with self._versions.reading(pin) as version:
+                tables = ((relation.id, relation.schema, self._rows(relation, version.number)) for relation in relations)
+                snapshot = write_snapshot(self._folder, version.number, tables)
+        finally:
+            self._versions.release(pin)
+        self._version = snapshot.version
+        self._bytes = sum(table.bytes for table in snapshot.tables.values())
+        self._log.forget(snapshot.version)
+
+    @staticmethod
+    def _rows(relation: Relation, version: int) -> Iterator[pa.RecordBatch]:
+        start = 0
+        while start >= 0:
+            slots, start = relation.table.scan(version, start, _CHUNK)
+            if len(slots):
+                yield relation.table.take(relation.schema.names, slots)

@@ -1,0 +1,31 @@
+"""What a follower gets, one thing at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from service.errors import Problem
+
+CHUNK_ROWS = 1 << 14
+
+
+class Chunk(NamedTuple):
+    """`rows`: keys (columns alias.column) and rows, equally long, of one op and version. `progress` closes what came before,
+    with a token. `error` is the last one; its token (None before the first progress of a snapshot) says what came whole."""
+
+    kind: str  # "rows" | "progress" | "error"
+    version: int
+    op: str = ""  # "insert" | "delete" of rows
+    keys: pa.RecordBatch | None = None
+    rows: pa.RecordBatch | None = None
+    token: str | None = None
+    problem: Problem | None = None
+
+
+def cut_up(version: int, op: str, keys: pa.RecordBatch, rows: pa.RecordBatch) -> Iterator[Chunk]:
+    """Chunks of a bounded number of rows, without copying."""
+    for start in range(0, keys.num_rows, CHUNK_ROWS):
+        yield Chunk("rows", version, op, keys.slice(start, CHUNK_ROWS), rows.slice(start, CHUNK_ROWS))

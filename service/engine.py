@@ -1,0 +1,301 @@
+"""The service without its interfaces: batches in, versions out, durable; readers and followers beside it.
+
+    engine = Engine(folder, settings); engine.recover(progress); engine.submit(batch, done); open_rows(engine, "clashes"); engine.close()
+
+One thread writes (`writer.py`); everything here but `on_failure` may be called by any thread.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as Late
+from pathlib import Path
+from typing import Any, TypeVar
+
+from service.checkpoints import Checkpoints
+from service.cursors import Cursors, open_rows
+from service.errors import Problem
+from service.feeds import Feed
+from service.live_view import LiveView
+from service.log import Log
+from service.query import View, parse_view
+from service.readings import Delays
+from service.recovery import Progress, recover_relations
+from service.relations import Relation
+from service.settings import Settings
+from service.state import Receipt, State
+from service.tokens import Signer
+from service.versions import Pins, Version
+from service.wire.batch import Batch
+from service.wire.schema import RelationDefinition
+from service.writer import Done, Writer
+
+__all__ = ["Engine", "Receipt"]
+
+T = TypeVar("T")
+_RATE = 1.0  # seconds between two looks at pins
+
+
+class Engine:
+    """One data folder, open. `on_failure` is called (in the writer's thread) when the service has to end: what is on disk is unknown.
+
+    state: "recovering", "ready", "failed" or "closed". Raises FolderInUse, Damaged, OSError.
+    """
+
+    def __init__(self, data: Path, settings: Settings | None = None) -> None:
+        self.settings = settings or Settings.model_validate({"data": data})
+        self.on_failure: Callable[[BaseException], None] = lambda error: None
+        self.state = "recovering"
+        self.progress = 0.0
+        self.versions = Pins()
+        self.delays = Delays()
+        self._folder = data
+        self._log = Log(data, self.settings.synchronous)
+        self._signer = Signer(self._log.folder_id, self._log.secret)
+        self.cursors = Cursors(self.versions, self._signer)
+        self._state = State()
+        self._writer = Writer(self._state, self._log, self.versions, self.settings.max_waiting, self._housekeep, self._failed)
+        self._checkpoints: Checkpoints
+        self._looked = time.monotonic()
+        self._closing = threading.Lock()
+
+    def recover(self, progress: Progress | None = None) -> None:
+        """Load the folder, build the views, begin to take batches. `progress(stage, part)`. Raises Damaged."""
+
+        def report(stage: str, part: float) -> None:
+            self.progress = part
+            if progress is not None:
+                progress(stage, part)
+
+        snapshot = recover_relations(self._state, self._log, self._folder, report)
+        self._checkpoints = Checkpoints(self._folder, self._log, self._state, self.versions, snapshot)
+        self.versions.publish(self._state.version())
+        for name, data in self._log.catalog()[1]:
+            view = self._add_view(parse_view(name, data, self._definitions()))
+            self._build(view, lambda part, name=name: report(f"building the view {name}", part))  # type: ignore[misc]
+        self.versions.publish(self._state.version())
+        self._writer.start()
+        self.state = "ready"
+        report("ready", 1.0)
+
+    # what there is
+
+    @property
+    def published(self) -> Version:
+        return self.versions.published
+
+    @property
+    def relations(self) -> Mapping[str, Relation]:
+        return self._state.relations
+
+    @property
+    def views(self) -> Mapping[str, LiveView]:
+        return self._state.views
+
+    def relation(self, name: str) -> Relation:
+        """Problem `not-found`."""
+        found = self._state.relations.get(name)
+        if found is None:
+            raise Problem("not-found", f"there is no relation {name}")
+        return found
+
+    def view(self, name: str) -> LiveView:
+        """Problem `not-found`."""
+        found = self._state.views.get(name)
+        if found is None:
+            raise Problem("not-found", f"there is no view {name}")
+        return found
+
+    # writing
+
+    def submit(self, batch: Batch, done: Done) -> None:
+        """Queue a batch; `done(Receipt or Problem)` is called by the writer's thread once it is on disk and published, or refused.
+
+        Raises Problem `too-busy`, `bad-parameter` (source, epoch, run, reset do not go together).
+        """
+        if batch.source is not None or batch.epoch is not None or batch.run is not None or batch.reset:
+            _check_source(batch)
+        self._writer.submit(batch, done)
+
+    def apply(self, batch: Batch) -> Receipt:
+        """Submit and wait. Raises the Problem."""
+        answer: Future[Receipt | Problem] = Future()
+        self.submit(batch, answer.set_result)
+        result = answer.result()
+        if isinstance(result, Problem):
+            raise result
+        return result
+
+    def put_relation(self, name: str, definition: RelationDefinition) -> str:
+        """Register; "created" or "same". Durable on return. Problem `definition-differs`."""
+
+        def put() -> str:
+            known = self._state.relations.get(name)
+            if known is not None:
+                if known.definition.to_json() != definition.to_json():
+                    raise Problem("definition-differs", f"the relation {name} has another definition")
+                return "same"
+            id_ = self._log.next_relation_id
+            self._log.put_relation(id_, name, definition.to_json())
+            self._state.relations = {**self._state.relations, name: Relation(id_, name, definition)}
+            self.versions.publish(self._state.version())
+            return "created"
+
+        return self._writer.call(put).result()
+
+    def drop_relation(self, name: str) -> None:
+        """Problems `not-found`, `relation-in-use`."""
+
+        def drop() -> None:
+            self.relation(name)
+            users = sorted(view.name for view in self._state.views.values() if name in view.relations)
+            if users:
+                raise Problem("relation-in-use", f"the relation {name} is used by {', '.join(users)}", views=users)
+            self._log.drop_relation(name)
+            self._state.relations = {other: relation for other, relation in self._state.relations.items() if other != name}
+            self.versions.publish(self._state.version())
+
+        self._writer.call(drop).result()
+
+    def put_view(self, name: str, data: dict[str, Any], wait: float = 1.0) -> tuple[LiveView, str]:
+        """Register and build; the view and "created", "same", or "building" when it takes longer than `wait` seconds.
+
+        The definition is durable on return. Problems: those of `parse_view`, `definition-differs`.
+        """
+        started = time.monotonic()
+        parsed = parse_view(name, data, self._definitions())  # here, not in the writer's thread: a refusal costs it nothing
+        registered = self._writer.call(lambda: self._put_view(parsed, data))
+        view, outcome = registered.result()
+        if outcome == "same":
+            return view, outcome
+        built = self._writer.call(lambda: self._build_and_publish(view))
+        try:
+            built.result(max(0.0, wait - (time.monotonic() - started)))
+        except Late:
+            return view, "building"
+        return view, "created"
+
+    def drop_view(self, name: str) -> None:
+        """Its followers are told; its readers read on. Problem `not-found`."""
+
+        def drop() -> None:
+            view = self.view(name)
+            self._log.drop_view(name)
+            self._state.views = {other: kept for other, kept in self._state.views.items() if other != name}
+            self.versions.publish(self._state.version())
+            if view.feed is not None:
+                view.feed.close(Problem("not-found", f"the view {name} was dropped"))
+
+        self._writer.call(drop).result()
+
+    def at_rest(self, work: Callable[[], T]) -> T:
+        """Have `work`, which only reads, done in the writer's thread when the newest version is the published one. Waits for a group."""
+        return self._writer.call(work, urgent=True).result()
+
+    def close(self) -> None:
+        """Finish the waiting batches, write a snapshot, let go of the folder. A second time does nothing."""
+        with self._closing:
+            if self.state == "closed":
+                return
+            if self.state == "ready":
+                self._writer.stop()
+            if self.state == "ready":  # it may have failed on the way
+                self._checkpoints.finish()
+            self.state = "closed"
+            for view in self._state.views.values():
+                if view.feed is not None:
+                    view.feed.close(Problem("recovering", "the service is shutting down"))
+            self._log.close()
+
+    def metrics(self) -> dict[str, Any]:
+        """Counters, gauges, and histograms (`Histogram`: bounds, counts, count, sum), for whoever exports them."""
+        views = self._state.views.values()
+        return {
+            "version": self.versions.published.number,
+            "pins": len(self.versions),
+            "retired_bytes": self._state.retired_bytes,
+            "waiting_batches": self._writer.waiting,
+            "subscribers": sum(view.feed.subscribers for view in views if view.feed is not None),
+            "batches": self._writer.batches,
+            "changes": self._writer.changes,
+            "update_seconds": self._writer.update_seconds,
+            "batch_changes": self._writer.batch_changes,
+            "delay_steps": self.delays.steps,
+            "delay_seconds": self.delays.seconds,
+        }
+
+    # the writer's thread
+
+    def _definitions(self) -> dict[str, RelationDefinition]:
+        return {name: relation.definition for name, relation in self._state.relations.items()}
+
+    def _put_view(self, parsed: View, data: dict[str, Any]) -> tuple[LiveView, str]:
+        known = self._state.views.get(parsed.name)
+        if known is not None:
+            if known.view.query != parsed.query:
+                raise Problem("definition-differs", f"the view {parsed.name} has another definition")
+            return known, "same"
+        parsed = parse_view(parsed.name, data, self._definitions())  # a relation may have changed since
+        self._log.put_view(parsed.name, parsed.definition)
+        return self._add_view(parsed), "created"
+
+    def _add_view(self, parsed: View) -> LiveView:
+        view = LiveView(parsed, self._state.relations)
+        self._state.views = {**self._state.views, view.name: view}
+        return view
+
+    def _build(self, view: LiveView, report: Callable[[float], None]) -> None:
+        """Build at the newest version, which is published. A failure is the view's own."""
+
+        def progress(part: float) -> None:
+            view.progress = part
+            report(part)
+
+        try:
+            view.build(self._state.newest, progress)
+        except Exception as error:
+            view.fail(error)
+            return
+        retain = view.view.query.retain
+        if retain is not None:
+            view.feed = Feed(
+                view.name, view.id, retain, self.versions, self._signer, view.rows_with_keys, lambda: open_rows(self, view.name)
+            )
+        view.state = "live"
+
+    def _build_and_publish(self, view: LiveView) -> None:
+        if self._state.views.get(view.name) is view and view.state == "building":
+            self._build(view, lambda part: None)
+            self.versions.publish(self._state.version())
+
+    def _housekeep(self) -> None:
+        """After each group, and once a second: settle, reclaim, give up old pins, think of a snapshot."""
+        now = time.monotonic()
+        if now - self._looked > _RATE:
+            self._looked = now
+            self.versions.expire_idle(self.settings.pin_idle)
+            if self._state.retired_bytes > self.settings.pin_bytes:
+                self.versions.expire_oldest()
+            self.cursors.sweep()
+            self._checkpoints.consider()
+        published, pins = self.versions.needed()
+        for view in self._state.views.values():
+            if view.feed is not None:
+                view.feed.housekeep(published)
+        self._state.reclaim(published, pins)
+
+    def _failed(self, error: BaseException) -> None:
+        self.state = "failed"
+        self.on_failure(error)
+
+
+def _check_source(batch: Batch) -> None:
+    if (batch.source is None) != (batch.epoch is None):
+        raise Problem("bad-parameter", "source and epoch come together or not at all")
+    if batch.run is not None and batch.source is None:
+        raise Problem("bad-parameter", "run says who numbers the epochs of a source: give the source and the epoch too")
+    if batch.reset and batch.run is None:
+        raise Problem("bad-parameter", "reset needs a run: it says that this run takes over the source")

@@ -1,0 +1,148 @@
+"""The newest applied state of the service, and what one batch makes of it. Writer's thread only.
+
+It may be ahead of what is on disk and published; whoever applies is to commit, or to stop the service.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from service.deltas import Delta
+from service.errors import Problem
+from service.live_view import Change, LiveView
+from service.log import Effect, encode_effects
+from service.relations import Relation
+from service.resolution import NO_SLOTS, Resolved, resolve
+from service.versions import Numbers, Version
+from service.wire.batch import MAX_ERRORS, Batch
+from service.wire.errors import RowError
+
+KEY_EXISTS = "key-exists"
+
+
+class Receipt(NamedTuple):
+    """What became of a batch; applied + ignored + skipped_count are the changes sent, unless it is a duplicate."""
+
+    version: int
+    applied: int
+    ignored: int
+    skipped_count: int
+    skipped: list[RowError]  # the first 100
+    duplicate: bool
+
+
+class Applied(NamedTuple):
+    """A batch that became a version: what to log, and what to tell the followers."""
+
+    receipt: Receipt
+    payload: bytes
+    deltas: list[tuple[LiveView, Delta]]
+
+
+class State:
+    """Relations and views by name, sources by name as (run, epoch), and the number of the newest applied version."""
+
+    def __init__(self) -> None:
+        self.relations: dict[str, Relation] = {}
+        self.views: dict[str, LiveView] = {}
+        self.sources: dict[str, tuple[str | None, int]] = {}
+        self.newest = 0
+
+    def version(self) -> Version:
+        """What there is to publish."""
+        roots = {view.id: view.tree.root for view in self.views.values() if view.state == "live"}
+        return Version(self.newest, roots, {name: relation.table.rows for name, relation in self.relations.items()})
+
+    def is_duplicate(self, batch: Batch) -> bool:
+        """Whether a batch of its source with this epoch or a higher one was applied. Problem `source-reset`."""
+        known = self.sources.get(batch.source) if batch.source is not None else None
+        if known is None:
+            return False
+        run, epoch = known
+        if batch.run != run:
+            if batch.reset:
+                return False
+            raise Problem("source-reset", f"the source {batch.source} was numbered by {_named(run)}, and now by {_named(batch.run)}")
+        assert batch.epoch is not None
+        return batch.epoch <= epoch
+
+    def judge(self, batch: Batch) -> tuple[list[Resolved], list[RowError], int]:
+        """What the batch comes to, the first bad rows and how many there are. Changes nothing.
+
+        Problems `unknown-relation`, `bad-rows`.
+        """
+        resolved = []
+        for changes in batch.changes:
+            relation = self.relations.get(changes.relation)
+            if relation is None or not changes.rows.schema.equals(relation.schema):
+                raise Problem("unknown-relation", f"there is no relation {changes.relation} (it was dropped meanwhile)")
+            resolved.append(resolve(relation, changes, self.newest))
+        errors, count = batch.errors, batch.error_count
+        for one in resolved:
+            if len(one.bad):
+                count += len(one.bad)
+                column = one.relation.key[0] if len(one.relation.key) == 1 else None
+                errors = errors + [RowError(index, column, KEY_EXISTS) for index in one.bad[:MAX_ERRORS].tolist()]
+        if count:
+            errors = sorted(errors, key=lambda error: error.index)[:MAX_ERRORS]
+            if batch.on_error == "reject":
+                listed = [error._asdict() for error in errors]
+                raise Problem("bad-rows", f"{count} of {batch.sent} changes are bad; nothing was applied", error_count=count, errors=listed)
+        return resolved, errors, count
+
+    def apply(self, batch: Batch, resolved: list[Resolved], skipped: list[RowError], skipped_count: int) -> Applied:
+        """Make the next version of a judged batch. If it raises, the state is broken."""
+        version = self.newest + 1
+        changes: dict[str, Change] = {}
+        for one in resolved:
+            if len(one.deletes) or one.inserts.num_rows:
+                changes[one.relation.name] = _enter(version, one)
+        deltas = []
+        for view in self.views.values():
+            if changes and not changes.keys().isdisjoint(view.relations) and view.state == "live":
+                delta = view.apply(version, changes)
+                if delta is not None:
+                    deltas.append((view, delta))
+        payload = encode_effects(
+            Effect(one.relation.id, one.truncate, one.delete_keys, one.inserts)
+            for one in resolved
+            if one.truncate or len(one.deletes) or one.inserts.num_rows
+        )
+        self.newest = version
+        if batch.source is not None:
+            assert batch.epoch is not None
+            self.sources[batch.source] = (batch.run, batch.epoch)
+        ignored = batch.ignored + sum(one.ignored for one in resolved)
+        receipt = Receipt(version, batch.sent - ignored - skipped_count, ignored, skipped_count, skipped, False)
+        return Applied(receipt, payload, deltas)
+
+    def reclaim(self, published: int, pins: Numbers) -> None:
+        """Let everything be reused that neither the published version, nor a pin, nor an unsettled delta sees."""
+        floors: dict[str, int] = {}
+        for view in self.views.values():
+            if view.feed is not None:
+                floor = view.feed.floor()
+                if floor is not None:
+                    for name in view.relations:
+                        floors[name] = min(floor, floors.get(name, floor))
+            view.reclaim(published, pins)
+        for name, relation in self.relations.items():
+            relation.table.reclaim(min(published, floors.get(name, published)), pins)
+
+    @property
+    def retired_bytes(self) -> int:
+        """What the views' structures hold for readers of older versions."""
+        return sum(view.tree.retired_bytes for view in self.views.values())
+
+
+def _enter(version: int, resolved: Resolved) -> Change:
+    """Put it into the table."""
+    table = resolved.relation.table
+    if len(resolved.deletes):
+        table.delete(version, resolved.deletes)
+    slots = table.insert(version, resolved.inserts) if resolved.inserts.num_rows else NO_SLOTS
+    return Change(resolved, slots)
+
+
+def _named(run: str | None) -> str:
+    return "no run" if run is None else f"the run {run}"

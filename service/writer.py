@@ -1,0 +1,264 @@
+"""The one writer thread: jobs and batches through a bounded queue, batches in groups that share an fsync.
+
+    take all that waits -> apply each in memory, as a version of its own -> append each to the log -> one commit
+    -> publish the newest -> wake the followers -> answer each -> reclaim
+
+A duplicate is answered after the commit of its group, so not before its first copy is on disk. When applying, appending or
+committing fails, nothing can be known of what is on disk: everything that waits is told so, and the service is to end.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, NamedTuple, TypeVar
+
+from service.deltas import Delta
+from service.errors import Problem
+from service.failpoints import reach
+from service.histogram import Histogram
+from service.live_view import LiveView
+from service.log import Log
+from service.state import Receipt, State
+from service.versions import Pins
+from service.wire.batch import Batch
+
+log = logging.getLogger("livejoin")
+
+Done = Callable[[Receipt | Problem], None]
+T = TypeVar("T")
+
+_GROUP_BATCHES, _GROUP_CHANGES = 256, 100_000
+_TICK = 1.0  # seconds between two looks at what has grown old
+
+
+class _Waiting(NamedTuple):
+    batch: Batch
+    done: Done
+
+
+class _Job(NamedTuple):
+    work: Callable[[], Any]
+    future: Future[Any]
+    only_reads: bool = False
+
+
+class _Stop(NamedTuple):
+    """Behind it comes nothing."""
+
+
+_Item = _Waiting | _Job | _Stop
+
+
+class Writer:
+    """Owns the thread. `housekeep` is called in it after each group and once a second, `on_failure` when the service is to end."""
+
+    def __init__(
+        self, state: State, log: Log, versions: Pins, max_waiting: int, housekeep: Callable[[], None],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:  # fmt: skip
+        self._state, self._log, self._versions = state, log, versions
+        self._max_waiting = max_waiting
+        self._housekeep, self._on_failure = housekeep, on_failure
+        self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
+        self._urgent: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self._lock = threading.Lock()  # nothing is queued behind the end
+        self._ended = False
+        self.failure: BaseException | None = None
+        self.batches = self.changes = 0
+        self.batch_changes = Histogram()
+        self.update_seconds = Histogram()
+        self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        return self._queue.qsize()
+
+    def submit(self, batch: Batch, done: Done) -> None:
+        """Queue a batch. Problem `too-busy`, or the reason why nothing is taken any more."""
+        if self._queue.qsize() >= self._max_waiting:
+            raise Problem("too-busy", f"{self._max_waiting} batches are waiting already")
+        self._put(_Waiting(batch, done))
+
+    def call(self, work: Callable[[], T], urgent: bool = False) -> Future[T]:
+        """Have `work` done in the writer's thread, in its turn, or (urgent: it changes nothing) before the next group."""
+        future: Future[T] = Future()
+        if urgent:
+            self._urgent.put(_Job(work, future, True))
+            self._put(_Job(self._run_urgent, Future(), True))
+        else:
+            self._put(_Job(work, future))
+        return future
+
+    def stop(self) -> None:
+        """Finish all that waits, then end the thread. Further calls do nothing."""
+        with self._lock:
+            if not self._ended:
+                self._ended = True
+                self._queue.put(_Stop())
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _put(self, item: _Item) -> None:
+        with self._lock:
+            if self._ended:
+                raise problem_of(self.failure) if self.failure else Problem("too-busy", "the service is shutting down")
+            self._queue.put(item)
+
+    def _run(self) -> None:
+        item: _Item | None
+        ticked = time.monotonic()
+        try:
+            while True:
+                try:
+                    item = self._queue.get(timeout=_TICK)
+                except queue.Empty:
+                    item = None
+                while isinstance(item, _Waiting):
+                    item = self._group(item)
+                    self._run_urgent()
+                if isinstance(item, _Stop):
+                    return
+                if item is not None:
+                    _do(item)
+                if time.monotonic() - ticked > _TICK:
+                    self._housekeep()
+                    ticked = time.monotonic()
+        except BaseException as error:
+            self._fail(error)
+
+    def _run_urgent(self) -> None:
+        while True:
+            try:
+                _do(self._urgent.get_nowait())
+            except queue.Empty:
+                return
+
+    def _group(self, first: _Waiting) -> _Item | None:
+        """Take what waits behind `first`, and bring it to its end; gives the first item that is no batch, None if there was none."""
+        group, changes = [first], first.batch.sent
+        following: _Item | None = None
+        while len(group) < _GROUP_BATCHES and changes < _GROUP_CHANGES:
+            try:
+                item = self._queue.get_nowait()
+            except queue.Empty:
+                break
+            if not isinstance(item, _Waiting):
+                following = item
+                break
+            group.append(item)
+            changes += item.batch.sent
+        self._commit(group)
+        return following
+
+    def _commit(self, group: list[_Waiting]) -> None:
+        answers: list[Receipt | Problem] = []
+        deltas: list[tuple[LiveView, Delta]] = []
+        try:
+            for waiting in group:
+                answers.append(self._apply(waiting.batch, deltas))
+            if self._state.newest > self._versions.published.number:
+                self._log.commit()
+                reach("before-publish")
+                self._publish(deltas)
+        except BaseException as error:
+            problem = problem_of(error)
+            for waiting in group:
+                _answer(waiting.done, problem)
+            raise
+        published = self._versions.published.number
+        for waiting, answer in zip(group, answers, strict=True):
+            if isinstance(answer, Receipt) and answer.duplicate:
+                answer = answer._replace(version=published)
+            _answer(waiting.done, answer)
+        self._housekeep()
+
+    def _apply(self, batch: Batch, deltas: list[tuple[LiveView, Delta]]) -> Receipt | Problem:
+        """Apply one batch and append it to the log. What is raised here leaves the state broken."""
+        try:
+            if self._state.is_duplicate(batch):
+                return Receipt(0, 0, 0, 0, [], True)
+            judged = self._state.judge(batch)
+        except Problem as problem:
+            return problem
+        except Exception:
+            log.exception("a batch could not be judged; nothing of it was applied")
+            return Problem("internal", "the batch could not be applied")
+        started = time.perf_counter()
+        applied = self._state.apply(batch, *judged)
+        self.update_seconds.observe(time.perf_counter() - started)
+        self._log.append(applied.receipt.version, batch.source, batch.run, batch.epoch, applied.payload)
+        deltas += applied.deltas
+        self.batches += 1
+        self.changes += batch.sent
+        self.batch_changes.observe(batch.sent)
+        return applied.receipt
+
+    def _publish(self, deltas: list[tuple[LiveView, Delta]]) -> None:
+        for view, delta in deltas:
+            assert view.feed is not None
+            view.feed.append(delta)
+        self._versions.publish(self._state.version())
+        for view in {view.id: view for view, _ in deltas}.values():
+            assert view.feed is not None
+            view.feed.wake()
+
+    def _fail(self, error: BaseException) -> None:
+        """Tell everybody who waits, and the owner."""
+        log.critical("the writer has failed, the service ends: %s", error, exc_info=error)
+        self.failure = error
+        with self._lock:
+            self._ended = True
+        problem = problem_of(error)
+        while True:
+            try:
+                item = self._queue.get_nowait()
+            except queue.Empty:
+                break
+            if isinstance(item, _Waiting):
+                _answer(item.done, problem)
+            elif isinstance(item, _Job):
+                item.future.set_exception(problem)
+        while not self._urgent.empty():
+            self._urgent.get_nowait().future.set_exception(problem)
+        self._on_failure(error)
+
+
+def _do(job: _Job) -> None:
+    """Run a job; what it raises is its caller's, and the writer's end if it was to write."""
+    try:
+        result = job.work()
+    except Problem as problem:
+        job.future.set_exception(problem)
+    except BaseException as error:
+        job.future.set_exception(error if job.only_reads else problem_of(error))
+        if not job.only_reads:
+            raise
+    else:
+        job.future.set_result(result)
+
+
+def _answer(done: Done, answer: Receipt | Problem) -> None:
+    try:
+        done(answer)
+    except Exception:
+        log.exception("an answer could not be delivered")
+
+
+def problem_of(error: BaseException) -> Problem:
+    """What the clients are told of a failure of the writer."""
+    if isinstance(error, Problem):
+        return error
+    full = isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
+    if full or (isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)):
+        return Problem("disk-full", "the disk of the data folder is full; the service stops")
+    return Problem("internal", "the service has failed and stops")
