@@ -29,7 +29,7 @@ class ServerProcess:
     """One server on the folder `data`. `with ServerProcess(folder) as server:` starts it, waits for /readyz, and kills it at the end.
 
     `environment` is added to the tests' own (LIVEJOIN_… variables), `arguments` to the command; `before` runs in the child
-    before the command (limits of resources).
+    before the command (limits of resources); `log` takes its output (else a file beside the folder).
     """
 
     def __init__(
@@ -39,6 +39,7 @@ class ServerProcess:
         environment: Mapping[str, str] | None = None,
         arguments: Sequence[str] = (),
         before: Callable[[], None] | None = None,
+        log: Path | None = None,
     ) -> None:
         self.data = data
         self.port = _free_port()
@@ -47,7 +48,7 @@ class ServerProcess:
         self._command = [sys.executable, "-m", "service.cli", "serve", "--data", str(data), "--port", str(self.port), *arguments]
         self._before = before
         self._process: subprocess.Popen[bytes] | None = None
-        self.log_path = data.with_name(f"{data.name}.{self.port}.log")
+        self.log_path = log or data.with_name(f"{data.name}.{self.port}.log")
         self._clients: list[httpx.Client] = []
 
     def start(self, wait: bool = True) -> ServerProcess:

@@ -1,0 +1,260 @@
+"""The data folder in bad hands: damaged, shared, on a full disk, on one that can't be written."""
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.end_to_end import talk
+from tests.server_process import ROOT, NotStarted, ServerProcess
+
+DEFINITION = {
+    "columns": [{"name": name, "type": kind} for name, kind in (("id", "int64"), ("text", "string"), ("a", "int64"), ("b", "int64"))],
+    "key": ["id"],
+    "intervals": {"span": {"start": "a", "end": "b"}},
+}
+SQL = "SELECT x.id AS x_id, y.id AS y_id FROM items x JOIN items y ON overlaps(x.span, y.span) AND x.id < y.id"
+
+
+def item(number: int, text: str = "some words to find again") -> dict[str, object]:
+    return {"relation": "items", "op": "upsert", "row": {"id": number, "text": text, "a": number, "b": number + 2}}
+
+
+def fill(client: httpx.Client, first: int, last: int) -> None:
+    for number in range(first, last + 1):
+        talk.ok(talk.send(client, [item(number)], source="s", epoch=number))
+
+
+def expect(client: httpx.Client, last: int) -> None:
+    assert talk.ok(client.get("/v1/relations/items"))["rows"] == last
+    rows = talk.read(client, "neighbours", talk.JSONL, ["x_id", "y_id"])
+    assert sorted(rows) == [(number, number + 1) for number in range(1, last)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A snapshot of version 20 and a log of ten batches more, left behind by kill -9."""
+    folder = tmp_path_factory.mktemp("folder") / "data"
+    with ServerProcess(folder) as server:
+        client = server.client()
+        talk.define(client, "items", DEFINITION)
+        talk.view(client, "neighbours", SQL)
+        fill(client, 1, 20)
+        assert server.stop() == 0
+    with ServerProcess(folder) as server:
+        client = server.client()
+        expect(client, 20)
+        fill(client, 21, 30)
+        expect(client, 30)
+    return folder
+
+
+def copy(folder: Path, to: Path) -> Path:
+    subprocess.run(["cp", "-r", str(folder), str(to)], check=True)
+    return to
+
+
+def livejoin_check(folder: Path, status: int) -> str:
+    """Run `livejoin check`; what it says."""
+    command = [sys.executable, "-m", "service.cli", "check", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    told = done.stdout + done.stderr
+    assert done.returncode == status and "Traceback" not in told, told
+    return told
+
+
+def flip(path: Path, text: bytes) -> None:
+    data = path.read_bytes()
+    at = data.rindex(text)
+    path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+
+
+def flip_row_in_the_log(folder: Path) -> Path:
+    flip(folder / "livejoin.db-wal", b"some words to find again")
+    return folder / "livejoin.db"
+
+
+def flip_row_in_the_snapshot(folder: Path) -> Path:
+    path = next((folder / "snapshots").glob("*/*.arrow"))
+    flip(path, b"some words to find again")
+    return path
+
+
+def tear_the_log(folder: Path) -> Path:
+    path = folder / "livejoin.db-wal"
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    return folder / "livejoin.db"
+
+
+def tear_the_database(folder: Path) -> Path:
+    path = folder / "livejoin.db"
+    path.write_bytes(path.read_bytes()[:5000])
+    (folder / "livejoin.db-wal").unlink()
+    return path
+
+
+def lose_the_database(folder: Path) -> Path:
+    (folder / "livejoin.db").unlink()
+    return folder / "livejoin.db"
+
+
+def lose_the_snapshot(folder: Path) -> Path:
+    subprocess.run(["rm", "-r", str(folder / "snapshots")], check=True)
+    return folder / "livejoin.db"
+
+
+def tear_the_snapshot(folder: Path) -> Path:
+    path = next((folder / "snapshots").glob("*/*.arrow"))
+    path.write_bytes(path.read_bytes()[:-100])
+    return path
+
+
+def lose_a_version(folder: Path) -> Path:
+    db = sqlite3.connect(folder / "livejoin.db", isolation_level=None)
+    db.execute("DELETE FROM log WHERE version = 25")
+    db.close()
+    return folder / "livejoin.db"
+
+
+DAMAGES = [
+    flip_row_in_the_log, flip_row_in_the_snapshot, tear_the_log, tear_the_database, lose_the_database, lose_the_snapshot, tear_the_snapshot,
+    lose_a_version,
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+def test_a_damaged_folder_is_refused_by_name(folder: Path, tmp_path: Path, damage: Callable[[Path], Path]) -> None:
+    """No wrong row is ever served: the server ends with status 1 and one line that names the file and what can be done."""
+    damaged = copy(folder, tmp_path / "data")
+    where = damage(damaged)
+    before = {path: path.read_bytes() for path in damaged.rglob("*") if path.is_file() and path.name != "livejoin.lock"}
+    with pytest.raises(NotStarted) as caught, ServerProcess(damaged):
+        pass
+    assert caught.value.status == 1
+    told = [line for line in caught.value.errors.splitlines() if str(where) in line]
+    assert len(told) == 1 and "livejoin" in told[0], caught.value.errors
+    assert "Traceback" not in caught.value.errors
+    assert {path: path.read_bytes() for path in before if path.exists()} == before, "what can be kept is kept"
+    assert str(where) in livejoin_check(damaged, 1)
+
+
+def test_an_unfinished_snapshot_never_counted(folder: Path, tmp_path: Path) -> None:
+    data = copy(folder, tmp_path / "data")
+    unfinished = data / "snapshots" / "29.tmp"
+    unfinished.mkdir()
+    (unfinished / "1.arrow").write_bytes(b"half of a fi")
+    with ServerProcess(data) as server:
+        expect(server.client(), 30)
+        assert not unfinished.exists()
+
+
+def test_check_of_a_whole_folder(folder: Path, tmp_path: Path) -> None:
+    data = copy(folder, tmp_path / "data")
+    livejoin_check(data, 0)
+    with ServerProcess(data) as server:
+        expect(server.client(), 30)
+
+
+def test_two_servers_on_one_folder(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data") as first:
+        talk.define(first.client(), "items", DEFINITION)
+        with pytest.raises(NotStarted) as caught, ServerProcess(tmp_path / "data"):
+            pass
+        assert caught.value.status == 1
+        assert str(first.process.pid) in caught.value.errors and "Traceback" not in caught.value.errors
+        assert str(first.process.pid) in livejoin_check(first.data, 1)
+        fill_one = talk.ok(talk.send(first.client(), [item(1)]))
+        assert fill_one["version"] == 1, "the first is not disturbed"
+
+
+def _small_files() -> None:
+    """A limit on file sizes stands for the full disk; unlike a small file system it needs no rights."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3 << 20, 3 << 20))
+
+
+def test_a_full_disk(tmp_path: Path) -> None:
+    """What was acknowledged before stays; the batch that does not fit is a clear problem and is not half there."""
+    with ServerProcess(tmp_path / "data", before=_small_files) as server:
+        client = server.client()
+        talk.define(client, "items", DEFINITION)
+        talk.view(client, "neighbours", SQL)
+        fill(client, 1, 10)
+        large = [item(number, "x" * 1000) for number in range(11, 6000)]
+        answer = talk.send(client, large, source="s", epoch=11)
+        assert answer.status_code in (500, 503) and answer.headers["content-type"] == talk.PROBLEM, answer.text
+        talk.problem(answer, 503, "disk-full")
+        _still_whole(server)
+    with ServerProcess(tmp_path / "data") as server:
+        client = server.client()
+        expect(client, 10)
+        done = talk.ok(talk.send(client, large, source="s", epoch=11))
+        assert not done["duplicate"] and done["applied"] == len(large)
+
+
+def _still_whole(server: ServerProcess) -> None:
+    """Either it goes on with what was there, or it has ended in an orderly way: nobody reads anything else."""
+    try:
+        expect(server.client(), 10)
+    except httpx.TransportError:
+        assert server.wait() == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="a file system of our own needs root")
+def test_a_full_file_system(tmp_path: Path) -> None:
+    """The same on a small file system, in name spaces of its own."""
+    mount = tmp_path / "small"
+    mount.mkdir()
+    probe = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "livejoin-test", str(mount)], capture_output=True, check=False)
+    if probe.returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        with ServerProcess(mount / "data", environment={"TMPDIR": str(tmp_path)}, log=tmp_path / "log") as server:
+            client = server.client()
+            talk.define(client, "items", DEFINITION)
+            talk.view(client, "neighbours", SQL)
+            fill(client, 1, 10)
+            large = [item(number, "x" * 1000) for number in range(11, 6000)]
+            talk.problem(talk.send(client, large, source="s", epoch=11), 503, "disk-full")
+            _still_whole(server)
+        subprocess.run(["mount", "-o", "remount,size=64m", str(mount)], check=True)
+        with ServerProcess(mount / "data", log=tmp_path / "log") as server:
+            client = server.client()
+            expect(client, 10)
+            assert not talk.ok(talk.send(client, large, source="s", epoch=11))["duplicate"]
+    finally:
+        subprocess.run(["umount", "-l", str(mount)], check=True)
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    """A file where the folder should be, and a folder that takes no file: one line, status 1."""
+    (tmp_path / "file").write_text("not a folder")
+    for data in (tmp_path / "file", Path("/proc/livejoin-data")):
+        with pytest.raises(NotStarted) as caught:
+            ServerProcess(data, log=tmp_path / "log").start()
+        assert caught.value.status == 1 and "Traceback" not in caught.value.errors and str(data) in caught.value.errors
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="a file system of our own needs root")
+def test_a_read_only_disk(folder: Path, tmp_path: Path) -> None:
+    data = copy(folder, tmp_path / "data")
+    if subprocess.run(["mount", "--bind", str(data), str(data)], capture_output=True, check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        subprocess.run(["mount", "-o", "remount,ro,bind", str(data)], check=True)
+        with pytest.raises(NotStarted) as caught:
+            ServerProcess(data, log=tmp_path / "log").start()
+        assert caught.value.status == 1 and "Traceback" not in caught.value.errors and "ead-only" in caught.value.errors
+        livejoin_check(data, 0)
+    finally:
+        subprocess.run(["umount", "-l", str(data)], check=True)
+    with ServerProcess(data) as server:
+        expect(server.client(), 30)
