@@ -114,4 +114,5 @@ def _constant(type_: pa.DataType, value: Any) -> pa.Scalar:
 
 @lru_cache(1024)
 def _constants(type_: pa.DataType, values: tuple[Any, ...]) -> pa.Array:
-    return pa.array(values, type_)
+    """Arrow tells -0.0 from 0.0 in a set: both go in."""
+    return pa.array((*values, -0.0, 0.0) if type_ == pa.float64() and 0.0 in values else values, type_)

@@ -20,7 +20,7 @@ from service.assembly import Draft, check_output_name, column_output, computed_o
 from service.errors import Problem
 from service.scope import Scope, check_relation
 from service.sql_conditions import Conditions
-from service.sql_names import Names, bad_query, fold
+from service.sql_names import Names, bad_query, fold, line_and_column
 from service.terms import ColumnRef, Output
 from service.wire.schema import NAME, RelationDefinition
 
@@ -82,9 +82,9 @@ def _parse(text: str) -> exp.Expr:
         what = "Something is missing" if first["description"].startswith("Required keyword") else first["description"].rstrip(".")
         raise bad_query(f"{what} at {first['highlight'] or 'the end'!r}", first["line"], column) from None
     except TokenError as error:
-        found = re.search(r"from (\d+):(\d+)", str(error.__context__))
-        line, column = (int(found[1]), int(found[2])) if found else (text.count("\n") + 1, len(text) - text.rfind("\n"))
-        raise bad_query(f"{error.__context__ or error}", line, column) from None
+        found = re.match(r"Missing (.+) from \d+:(\d+)", str(error.__context__))  # the second number counts from the text's beginning
+        what, offset = (f"a {found[1]} is not closed", int(found[2])) if found else ("the text ends too early", len(text))
+        raise bad_query(what, *line_and_column(text, offset)) from None
     if not statements:
         raise bad_query("the query is empty", 1, 1)
     if len(statements) > 1:

@@ -15,6 +15,12 @@ def bad_query(detail: str, line: int, column: int) -> Problem:
     return Problem("bad-query", f"{detail} (line {line}, column {column})", position={"line": line, "column": column})
 
 
+def line_and_column(text: str, offset: int) -> tuple[int, int]:
+    """Where the character number `offset` (from 0) stands, both counted from 1."""
+    before = text[:offset]
+    return before.count("\n") + 1, len(before) - before.rfind("\n")
+
+
 def fold(identifier: exp.Expr) -> str:
     """An identifier's name as PostgreSQL takes it."""
     name: str = identifier.name
@@ -32,8 +38,7 @@ class Names:
     def place(node: exp.Expr, text: str) -> tuple[int, int]:
         """Line and column of the first word of a node; of the beginning if the parser kept none."""
         starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
-        before = text[: min(starts, default=0)]
-        return before.count("\n") + 1, len(before) - before.rfind("\n")
+        return line_and_column(text, min(starts, default=0))
 
     def bad(self, node: exp.Expr, detail: str) -> Problem:
         return bad_query(detail, *self.place(node, self._text))

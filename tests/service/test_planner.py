@@ -1,0 +1,101 @@
+"""Classes, promises, and why a promise cannot be given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from service.planner import ALGORITHMS, alternatives
+from service.query import View
+from service.terms import ColumnRef, Comparison
+from tests.service.views import RELATIONS, refused, sql
+
+
+def itself(conditions: str, relation: str = "shifts", **options: Any) -> View:
+    return sql(f"SELECT a.room FROM {relation} a JOIN {relation} b ON {conditions}", **options)
+
+
+def test_the_plan_of_the_example() -> None:
+    view = sql("SELECT b.id FROM bookings b JOIN maintenance m ON b.room = m.room AND overlaps(b.stay, m.slot)")
+    assert view.plan.to_json() == {
+        "class": "interval join, 1-D, 2 relations, keyed",
+        "algorithm": "interval-tree",
+        "theorem": "Tao and Yi, Theorem 1",
+        "guarantee": "strict",
+        "bounds": {"space": "O(n)", "update": "O(log n)", "delay": "O(log n)"},
+        "notes": [],
+    }
+    assert view.plan.shape == "pair" and not view.plan.residual and alternatives(view.query, RELATIONS) == []
+
+
+def test_without_a_key_and_of_one_relation() -> None:
+    assert sql("SELECT b.id FROM bookings b JOIN maintenance m ON overlaps(b.stay, m.slot)").plan.cls == "interval join, 1-D, 2 relations"
+    plan = sql("SELECT id FROM bookings", guarantee="strict").plan
+    assert (plan.cls, plan.shape, plan.guarantee, plan.theorem) == ("selection, 1 relation", "list", "strict", None)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "shape", "guarantee"),
+    [
+        ("overlaps(a.span, b.span)", "pair", "strict"),
+        ("overlaps(a.span, b.span) AND a.room = b.room", "pair", "strict"),
+        ("overlaps(a.span, b.span) AND a.room = b.room AND a.nr < b.nr", "self_less", "strict"),
+        ("overlaps(a.span, b.span) AND a.room = b.room AND a.nr > b.nr", "self_less", "strict"),
+        ("overlaps(a.span, b.span) AND a.nr < b.nr", "self_less", "best-effort"),
+        ("overlaps(a.span, b.span) AND a.tag < b.tag", "self_less", "best-effort"),
+        ("overlaps(a.span, b.span) AND a.room = b.room AND a.nr <> b.nr", "self_not_equal", "strict"),
+        ("overlaps(a.span, b.span) AND a.nr <> b.nr", "pair", "best-effort"),
+        ("overlaps(a.span, b.span) AND a.room = b.room AND a.nr < b.nr AND a.nr <> b.nr", "self_less", "strict"),
+        ("overlaps(a.span, b.span) AND a.room = b.room AND a.nr < b.nr AND a.tag <> b.tag", "pair", "best-effort"),
+        ("overlaps(a.span, b.span) AND a.room = b.room AND a.nr < b.nr AND a.s > 3", "pair", "best-effort"),
+        ("overlaps(a.span, b.span) AND a.room = b.room AND a.nr < b.nr AND a.s > 3 AND b.s > 3", "self_less", "strict"),
+        ("overlaps(a.span, b.span) AND a.s = b.nr AND a.nr = b.s AND a.room < b.room", "pair", "best-effort"),
+        # a.s < b.e keeps null ends out of b alone: the aliases differ.
+        ("a.room = b.room AND a.s < b.e AND b.s < COALESCE(a.e, 'infinity') AND a.nr < b.nr", "pair", "best-effort"),
+    ],
+)
+def test_self_joins(conditions: str, shape: str, guarantee: str) -> None:
+    plan = itself(conditions).plan
+    assert (plan.shape, plan.guarantee) == (shape, guarantee)
+    assert bool(plan.notes) == (guarantee != "strict")
+    assert bool(plan.residual) == (shape == "pair" and guarantee != "strict")
+
+
+def test_two_intervals_of_one_relation_are_a_pair() -> None:
+    plan = itself("overlaps(a.stay, b.moment) AND a.id < b.id", "bookings").plan
+    assert plan.shape == "pair" and plan.residual == (Comparison(ColumnRef("a", "id"), "<", ColumnRef("b", "id")),)
+    assert itself("overlaps(a.stay, b.stay) AND a.id <> b.id", "bookings").plan.shape == "self_not_equal"
+
+
+def test_nullable_columns_of_comparisons() -> None:
+    query = itself("overlaps(a.span, b.span) AND a.tag < b.tag").query
+    assert [(f.column, f.op) for f in query.filters] == [(ColumnRef("a", "tag"), "not_null"), (ColumnRef("b", "tag"), "not_null")]
+
+
+@pytest.mark.parametrize("guarantee", ["strict", "delay"])
+def test_a_promise_that_cannot_be_given(guarantee: str) -> None:
+    text = "SELECT a.nr FROM shifts a JOIN shifts b ON overlaps(a.span, b.span) AND a.tag < b.tag"
+    problem = refused({"sql": text, "guarantee": guarantee})
+    assert problem.type == "infeasible-view" and "tag" in problem.detail
+    assert "Theorem 1" in problem.extensions["theorem"] and "a.tag < b.tag" in problem.extensions["theorem"]
+    assert sql(text, guarantee="best-effort").plan.guarantee == "best-effort"
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_algorithms(algorithm: str) -> None:
+    text = "SELECT b.id FROM bookings b JOIN maintenance m ON overlaps(b.stay, m.slot)"
+    if algorithm == "interval-tree":
+        assert sql(text, algorithm=algorithm).plan == sql(text).plan
+        return
+    problem = refused({"sql": text, "algorithm": algorithm})
+    if algorithm in ("ij-heap", "box-tree", "join-tree", "nested-loop"):
+        assert (problem.type, problem.status) == ("not-yet", 501)
+    else:
+        assert problem.type == "infeasible-view" and "natural joins" in problem.detail and problem.extensions["theorem"]
+
+
+def test_open_starts_against_open_ends_are_noted() -> None:
+    relations = {"r": RELATIONS["shifts"], "o": RELATIONS["shifts"].model_validate(
+        {**RELATIONS["shifts"].to_json(), "intervals": {"span": {"start": "s", "end": "e", "bounds": "()"}}})}  # fmt: skip
+    assert "value of their type" in sql("SELECT r.nr FROM r JOIN o ON overlaps(r.span, o.span)", relations).plan.notes[0]

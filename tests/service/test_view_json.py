@@ -1,0 +1,183 @@
+"""JSON definitions: the same queries as in SQL, and what is wrong with the others."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from service.query import parse_view
+from service.terms import RETAIN, ColumnRef, Filter
+from tests.service.views import RELATIONS, refused, sql
+
+BOTH = {"b": "bookings", "m": "maintenance"}
+OVERLAP = {"overlaps": ["b.stay", "m.slot"]}
+
+
+def view(**definition: Any):
+    return parse_view("v", definition, RELATIONS)
+
+
+def test_the_example_of_both_forms_is_one_view() -> None:
+    as_json = {
+        "from": BOTH,
+        "join": [{"equal": ["b.room", "m.room"]}, OVERLAP],
+        "where": [{"column": "b.guest", "op": "=", "value": "Ann"}],
+        "select": [
+            "b.id as booking",
+            "m.id AS job",
+            {"intersection": ["b.stay", "m.slot"], "as": "clash"},
+            {"duration": ["b.stay"], "as": "d"},
+        ],
+    }
+    text = (
+        "SELECT b.id AS booking, m.id AS job, intersection(b.stay, m.slot) AS clash, duration(b.stay) AS d "
+        "FROM bookings b JOIN maintenance m ON b.room = m.room AND overlaps(b.stay, m.slot) WHERE b.guest = 'Ann'"
+    )
+    one = parse_view("v", json.loads(json.dumps(as_json)), RELATIONS)
+    assert one.query == sql(text).query and one.plan == sql(text).plan
+    assert one.definition == as_json
+    assert parse_view("v", one.definition, RELATIONS) == one
+    assert one.query.retain == RETAIN == (1_000_000, 268_435_456)
+
+
+def test_the_order_of_conditions_does_not_matter_that_of_columns_does() -> None:
+    conditions = [{"equal": ["m.floor", "b.floor"]}, {"equal": ["b.room", "m.room"]}, {"overlaps": ["m.slot", "b.stay"]}]
+    one = view(**{"from": BOTH, "join": conditions})
+    assert one.query == view(**{"from": BOTH, "join": conditions[::-1] + [OVERLAP]}).query
+    assert one.query != view(**{"from": dict(reversed(BOTH.items())), "join": conditions}).query
+    assert len(one.query.outputs) == sum(len(RELATIONS[r].columns) for r in BOTH.values())
+    assert one.query.outputs[0].name == "b.id"
+
+
+def test_inequalities() -> None:
+    two = view(**{"from": BOTH, "join": [{"less": ["b.checkin", "m.e"]}, {"less": ["m.s", "b.checkout"]}], "select": ["b.id", "m.id"]})
+    assert two.query == sql("SELECT b.id, m.id FROM bookings b, maintenance m WHERE overlaps(b.stay, m.slot)").query
+    own = {"from": {"a": "bookings", "b": "bookings"}, "join": [{"overlaps": ["a.stay", "b.stay"]}, {"less": ["b.id", "a.id"]}]}
+    assert view(**own).query.less == ((ColumnRef("b", "id"), ColumnRef("a", "id")),)
+    own["join"][1] = {"not_equal": ["b.id", "a.id"]}
+    assert view(**own).query.not_equal == ((ColumnRef("a", "id"), ColumnRef("b", "id")),)
+
+
+def test_names_with_spaces() -> None:
+    query = view(
+        **{"from": {"b": "bookings"}, "select": ["b.some col as x", "b.some col", "b.sold as is", "b.sold as is as sold", "b.id  As  y z"]}
+    ).query
+    assert [(o.name, o.column.column) for o in query.outputs] == [
+        ("x", "some col"), ("b.some col", "some col"), ("b.sold as is", "sold as is"), ("sold", "sold as is"), ("y z", "id"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("column", "op", "value", "read"),
+    [
+        ("checkin", "<", "1970-01-01T02:00:00+02:00", 0),
+        ("checkin", ">=", 5, 5),
+        ("day", "!=", "1970-01-02", 1),
+        ("price", "=", 3, 3.0),
+        ("price", "<=", "-Infinity", float("-inf")),
+        ("vip", "=", True, True),
+        ("floor", "in", [2, 1, None, 2], (1, 2)),
+        ("guest", "is_null", None, None),
+        ("guest", "not_null", None, None),
+    ],
+)
+def test_where(column: str, op: str, value: Any, read: Any) -> None:
+    query = view(**{"from": {"b": "bookings"}, "where": [{"column": f"b.{column}", "op": op, "value": value}]}).query
+    assert query.filters == (Filter(ColumnRef("b", column), op, read),) and not query.never
+
+
+@pytest.mark.parametrize(("op", "value"), [("=", None), ("!=", None), ("<", None), ("in", []), ("in", [None])])
+def test_null_matches_nothing(op: str, value: Any) -> None:
+    assert view(**{"from": {"b": "bookings"}, "where": [{"column": "b.floor", "op": op, "value": value}]}).query.never
+
+
+ONE = {"from": {"b": "bookings"}}
+TWO = {"from": BOTH, "join": [OVERLAP]}
+
+
+@pytest.mark.parametrize(
+    ("definition", "says"),
+    [
+        ("SELECT", "object"),
+        ({}, "from"),
+        ({"sql": 3}, "text"),
+        ({"sql": "SELECT id FROM bookings", "select": []}, "no field select"),
+        ({**ONE, "wher": []}, "no field wher"),
+        ({"from": ["bookings"]}, "from"),
+        ({"from": {"B": "bookings"}}, "alias"),
+        ({"from": {"b": 3}}, "from.b"),
+        ({"from": {f"a{i}": "bookings" for i in range(9)}}, "at most 8"),
+        ({**ONE, "join": {}}, "list"),
+        ({**ONE, "join": [{"equals": ["b.id", "b.id"]}]}, "equals"),
+        ({**TWO, "join": [{**OVERLAP, "equal": ["b.id", "m.id"]}]}, "one of"),
+        ({**TWO, "join": [{**OVERLAP, "distance": 3}]}, "distance"),
+        ({**TWO, "join": [{"overlaps": ["b.stay"]}]}, "list of two"),
+        ({**TWO, "join": [{"overlaps": ["stay", "m.slot"]}]}, "alias.interval"),
+        ({**TWO, "join": [{"within": ["b.checkin", "m.s"]}]}, "distance"),
+        ({**ONE, "where": [{"column": "b.id", "op": "~", "value": 1}]}, "operator"),
+        ({**ONE, "where": [{"column": "b.id", "op": "="}]}, "value"),
+        ({**ONE, "where": [{"column": "b.id", "op": "=", "value": 1, "and": 2}]}, "and"),
+        ({**ONE, "where": [{"column": "b.id", "op": "=", "value": "1"}]}, "b.id"),
+        ({**ONE, "where": [{"column": "b.id", "op": "=", "value": True}]}, "b.id"),
+        ({**ONE, "where": [{"column": "b.id", "op": "=", "value": 2**63}]}, "b.id"),
+        ({**ONE, "where": [{"column": "b.price", "op": "=", "value": "NaN"}]}, "NaN"),
+        ({**ONE, "where": [{"column": "b.checkin", "op": "=", "value": "2026-01-01T00:00:00"}]}, "offset"),
+        ({**ONE, "where": [{"column": "b.id", "op": "in", "value": 1}]}, "list"),
+        ({**ONE, "where": [{"column": "b.guest", "op": "is_null", "value": 1}]}, "no value"),
+        ({**ONE, "select": []}, "no column"),
+        ({**ONE, "select": ["b.id", "b.id"]}, "b.id"),
+        ({**ONE, "select": [{"column": "b.id"}]}, "select"),
+        ({**ONE, "select": ["b.id as " + "x" * 64]}, "63"),
+        ({**ONE, "select": [{"duration": [], "as": "d"}]}, "list of intervals"),
+        ({**ONE, "select": [{"duration": ["b.stay"], "as": 3}]}, "name"),
+        ({**ONE, "select": [{"duration": ["b.stay"], "is": "x"}]}, "is"),
+        ({**ONE, "algorithm": "magic"}, "magic"),
+        ({**ONE, "algorithm": []}, "algorithm"),
+        ({**ONE, "guarantee": "some"}, "some"),
+        ({**ONE, "changes": True}, "changes"),
+        ({**ONE, "changes": {"rows": 1}}, "rows"),
+        ({**ONE, "changes": {"retain_rows": -1}}, "retain_rows"),
+        ({**ONE, "changes": {"retain_rows": True}}, "retain_rows"),
+    ],
+)
+def test_bad_definitions(definition: Any, says: str) -> None:
+    problem = refused(definition if isinstance(definition, dict) else [definition])
+    assert problem.type == "bad-definition" and says in problem.detail
+
+
+@pytest.mark.parametrize(
+    ("definition", "type_", "says"),
+    [
+        ({"from": {"b": "nowhere"}, "join": [{"cross": ["b", "z"]}]}, "unknown-relation", "nowhere"),
+        ({**ONE, "select": ["b.nothing"]}, "unknown-column", "nothing"),
+        ({**ONE, "select": ["z.id"]}, "unknown-column", "alias z"),
+        ({**ONE, "where": [{"column": "b.stay", "op": "=", "value": 1}]}, "unknown-column", "stay is an interval"),
+        ({**TWO, "join": [{"overlaps": ["b.stay", "m.id"]}]}, "unknown-column", "id"),
+        ({**TWO, "join": [{"within": ["b.checkin", "m.nothing"], "distance": 3}]}, "unknown-column", "nothing"),
+        ({**TWO, "join": [OVERLAP, {"cross": ["b", "m"]}], "select": ["b.nothing"]}, "unknown-column", "nothing"),
+        ({**TWO, "join": [OVERLAP, {"cross": ["b", "m"]}]}, "unsupported-query", "cross"),
+        ({**TWO, "join": [{"within": ["b.checkin", "m.s"], "distance": 3}]}, "unsupported-query", "within"),
+        ({**TWO, "join": [OVERLAP, {"at_most": ["b.floor", "m.floor"]}]}, "unsupported-query", "b.floor <= m.floor"),
+        ({**TWO, "join": [OVERLAP, {"not_equal": ["b.floor", "m.floor"]}]}, "unsupported-query", "b.floor <> m.floor"),
+        ({**TWO, "join": [{"equal": ["b.room", "m.room"]}]}, "unsupported-query", "equality"),
+        ({"from": {"a": "bookings", "b": "bookings", "c": "bookings"}}, "unsupported-query", "later version"),
+        ({"union": [ONE, ONE]}, "unsupported-query", "union"),
+    ],
+)
+def test_names_and_what_is_not_supported(definition: dict[str, Any], type_: str, says: str) -> None:
+    problem = refused(definition)
+    assert problem.type == type_ and says in problem.detail
+
+
+def test_changes() -> None:
+    assert view(**ONE, changes=False).query.retain is None
+    assert view(**ONE, changes={"retain_rows": 7}).query.retain == (7, RETAIN[1])
+    assert view(**ONE, changes={}).query == view(**ONE).query != view(**ONE, changes=False).query
+
+
+def test_the_name_of_a_view() -> None:
+    assert parse_view("v", ONE, RELATIONS).name == "v"
+    with pytest.raises(Exception, match="does not match"):
+        parse_view("V", ONE, RELATIONS)

@@ -1,0 +1,292 @@
+"""SQL definitions: every spelling that is taken means what its plain form means, and every refusal says what to write instead."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.query import parse_view
+from service.terms import ColumnRef, Filter, IntervalRef
+from tests.service.views import RELATIONS, on, refused, sql
+
+STAY_SLOT = on("overlaps(b.stay, m.slot)")
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        "OVERLAPS(b.stay, m.slot)",
+        "overlaps(m.slot, b.stay)",
+        "b.stay OVERLAPS m.slot",
+        "m.slot overlaps (b.stay)",
+        "overlaps(stay, slot)",
+        "(b.checkin, b.checkout) OVERLAPS (m.s, m.e)",
+        "b.checkin < m.e AND m.s < b.checkout",
+        "m.s < b.checkout AND m.e > b.checkin",
+        "(b.checkout > m.s) AND ((b.checkin < m.e))",
+        "NOT (b.checkin >= m.e OR m.s >= b.checkout)",
+        "NOT (b.checkin >= m.e) AND NOT m.s >= b.checkout",
+        "overlaps(b.stay, m.slot) AND overlaps(m.slot, b.stay)",
+        "overlaps(b.stay, m.slot) AND b.checkin < m.e AND m.s < b.checkout",
+        "overlaps(b.stay, m.slot) AND TRUE AND 1 = 1",
+        'B.Checkin < M.E AND m."s" < "b".checkout',
+    ],
+)
+def test_one_overlap_many_spellings(conditions: str) -> None:
+    assert on(conditions) == STAY_SLOT
+
+
+def test_comma_join_where_and_using() -> None:
+    plain = on("overlaps(b.stay, m.slot) AND b.room = m.room")
+    start = "SELECT b.id, m.id FROM bookings b"
+    assert sql(f"{start}, maintenance AS m WHERE m.room = b.room AND b.checkin < m.e AND m.s < b.checkout;").query == plain
+    assert sql(f"{start} JOIN maintenance m USING (room) WHERE stay OVERLAPS slot").query == plain
+    assert sql(f"{start} CROSS JOIN maintenance m WHERE overlaps(b.stay, m.slot) AND b.room = m.room").query == plain
+    assert sql(f"{start} INNER JOIN maintenance m ON b.room = m.room WHERE overlaps(b.stay, m.slot) -- that is all").query == plain
+    assert plain.equal == ((ColumnRef("b", "room"), ColumnRef("m", "room")),)
+
+
+def test_composite_key_is_sorted_and_said_once() -> None:
+    query = on("m.floor = b.floor AND b.room = m.room AND b.floor = m.floor AND overlaps(b.stay, m.slot)")
+    assert [(str(x), str(y)) for x, y in query.equal] == [("b.floor", "m.floor"), ("b.room", "m.room")]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "interval", "compared"),
+    [
+        ("b.checkin < m.e AND m.s < b.until", "open", True),
+        ("b.checkin < m.e AND (b.until IS NULL OR m.s < b.until)", "open", False),
+        ("b.checkin < m.e AND (m.s < b.until OR b.until IS NULL)", "open", False),
+        ("b.checkin < m.e AND NOT (b.until IS NOT NULL AND b.until <= m.s)", "open", False),
+        ("b.checkin < m.e AND m.s < COALESCE(b.until, 'infinity')", "open", False),
+        ("COALESCE(b.until, 'infinity'::timestamptz) > m.s AND b.checkin < m.e", "open", False),
+        ("b.checkin < m.e AND m.s < COALESCE(b.checkout, 'infinity')", "stay", False),
+        ("overlaps(b.open, m.slot)", "open", False),
+    ],
+)
+def test_null_ends(conditions: str, interval: str, compared: bool) -> None:
+    """A plain comparison matches no null end, OR IS NULL and COALESCE take it as unbounded."""
+    query = on(conditions)
+    assert query.overlaps == ((IntervalRef("b", interval), IntervalRef("m", "slot")),)
+    assert query.filters == ((Filter(ColumnRef("b", "until"), "not_null", None),) if compared else ())
+
+
+def test_null_on_both_sides_of_a_comparison() -> None:
+    """m.since and b.until may both be null: guarding only one of them is neither SQL's rule nor an overlap."""
+    closed = on("b.checkin <= m.e AND COALESCE(m.since, '-infinity') < b.checkout")
+    assert closed.overlaps[0][1].interval == "shut" and closed.filters == ()
+    both = "b.checkin < m.e AND (b.until IS NULL OR m.since IS NULL OR m.since < b.until)"
+    relations = {**RELATIONS, "maintenance": RELATIONS["maintenance"].model_copy(update={"intervals": {}})}
+    assert (
+        "declare an interval over (since, e) of maintenance"
+        in refused(f"SELECT b.id FROM bookings b JOIN maintenance m ON {both}", relations).detail
+    )
+    problem = refused("SELECT b.id FROM bookings b JOIN maintenance m ON b.checkin < m.e AND (b.until IS NULL OR m.since < b.until)")
+    assert problem.type == "unsupported-query" and "OR m.since IS NULL" in problem.detail
+
+
+def test_points_and_between() -> None:
+    point = on("overlaps(b.stay, m.moment)")
+    assert on("m.at >= b.checkin AND m.at < b.checkout") == point
+    closed = on("overlaps(b.moment, m.shut)")
+    between = on("b.checkin BETWEEN m.since AND m.e")
+    assert between.overlaps == closed.overlaps
+    assert between.filters == (Filter(ColumnRef("m", "since"), "not_null", None),)
+    problem = refused("SELECT b.id FROM bookings b JOIN maintenance m ON m.at BETWEEN b.checkin AND b.checkout")
+    assert "write b.checkin <= m.at AND m.at < b.checkout" in problem.detail
+
+
+@pytest.mark.parametrize(
+    ("condition", "column", "op", "value"),
+    [
+        ("b.room = 'A'", "room", "=", "A"),
+        ("'A' <> b.room", "room", "!=", "A"),
+        ("5 < b.floor", "floor", ">", 5),
+        ("NOT b.floor >= -5", "floor", "<", -5),
+        ("b.floor <= '7'", "floor", "<=", 7),
+        ("b.floor IN (3, 1, NULL, 3)", "floor", "in", (1, 3)),
+        ("b.price > 1", "price", ">", 1.0),
+        ("b.price >= 1.5e3", "price", ">=", 1500.0),
+        ("b.price = 'Infinity'", "price", "=", float("inf")),
+        ("b.guest IS NULL", "guest", "is_null", None),
+        ("NOT b.guest IS NULL", "guest", "not_null", None),
+        ("b.guest IS NOT NULL", "guest", "not_null", None),
+        ("b.vip", "vip", "=", True),
+        ("NOT b.vip", "vip", "=", False),
+        ("b.vip IS TRUE", "vip", "=", True),
+        ("b.vip = 'f'", "vip", "=", False),
+        ("b.day = DATE '1970-01-11'", "day", "=", 10),
+        ("b.day > '1970-01-11'::date", "day", ">", 10),
+        ("\"startDate\" < CAST('1970-01-11' AS date)", "startDate", "<", 10),
+        ("b.checkin < DATE '1970-01-02'", "checkin", "<", 86_400_000_000),
+        ("b.checkin < '1970-01-01 00:00:01'", "checkin", "<", 1_000_000),
+        ("b.checkin = TIMESTAMPTZ '1970-01-01 02:00:00.5+02'", "checkin", "=", 500_000),
+        ("b.checkin = TIMESTAMP '1970-01-01T00:00:00Z'", "checkin", "=", 0),
+        ('b."some col" = 3::bigint', "some col", "=", 3),
+    ],
+)
+def test_filters(condition: str, column: str, op: str, value: object) -> None:
+    query = sql(f"SELECT id FROM bookings b WHERE {condition}").query
+    assert query.filters == (Filter(ColumnRef("b", column), op, value),) and not query.never
+
+
+def test_filters_that_are_two() -> None:
+    assert [(f.op, f.value) for f in sql("SELECT id FROM bookings WHERE floor BETWEEN 1 AND 3").query.filters] == [("<=", 3), (">=", 1)]
+    assert [(f.op, f.value) for f in sql("SELECT id FROM bookings WHERE floor NOT IN (1, 3)").query.filters] == [("!=", 1), ("!=", 3)]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "guest = NULL",
+        "guest <> NULL",
+        "NULL",
+        "FALSE",
+        "NOT TRUE",
+        "floor IN (NULL)",
+        "floor NOT IN (1, NULL)",
+        "NULL = NULL",
+        "floor > NULL::bigint",
+    ],
+)
+def test_conditions_that_nothing_meets(condition: str) -> None:
+    view = sql(f"SELECT id FROM bookings WHERE {condition}")
+    assert view.query.never and "empty" in view.plan.notes[0]
+
+
+def test_select() -> None:
+    names = [o.name for o in sql('SELECT *, b.id AS booking, guest g, "some col" AS "Some Col" FROM bookings b').query.outputs]
+    assert names == [f"b.{c.name}" for c in RELATIONS["bookings"].columns] + ["booking", "g", "Some Col"]
+    columns = "m.*, intersection(b.stay, m.slot) AS clash, duration(stay, slot), intersection(slot)"
+    view = sql(f"SELECT {columns} FROM bookings b, maintenance m WHERE stay OVERLAPS slot")
+    assert [o.name for o in view.query.outputs][-5:] == ["clash_start", "clash_end", "duration", "intersection_start", "intersection_end"]
+
+
+@pytest.mark.parametrize(
+    ("text", "type_", "says"),
+    [
+        ("SELECT b.id FROM nowhere b LEFT JOIN maintenance m ON TRUE", "unknown-relation", "nowhere"),
+        ("SELECT id FROM bookings UNION SELECT id FROM nowhere", "unknown-relation", "nowhere"),
+        ("SELECT id FROM bookings WHERE id IN (SELECT id FROM nowhere)", "unknown-relation", "nowhere"),
+        ("SELECT id FROM booking", "unknown-relation", "did you mean bookings?"),
+        ('SELECT id FROM "Bookings"', "unknown-relation", "bookings"),
+        ("SELECT b.nothing FROM bookings b LEFT JOIN maintenance m ON TRUE", "unknown-column", "bookings has no column nothing"),
+        ("SELECT count(b.nothing) FROM bookings b", "unknown-column", "nothing"),
+        ("SELECT id FROM bookings UNION SELECT nothing FROM bookings", "unknown-column", "nothing"),
+        ("SELECT b.id FROM bookings b JOIN maintenance m ON overlaps(b.stay, m.nothing)", "unknown-column", "nothing"),
+        ("SELECT b.id FROM bookings b JOIN maintenance m ON overlaps(b.checkin, m.slot)", "unknown-column", "no interval checkin"),
+        ("SELECT b.stay FROM bookings b", "unknown-column", "stay is an interval"),
+        ("SELECT z.id FROM bookings b", "unknown-column", "no alias z"),
+        ("SELECT startDate FROM bookings", "unknown-column", 'write "startDate"'),
+    ],
+)
+def test_names_are_judged_first(text: str, type_: str, says: str) -> None:
+    problem = refused(text)
+    assert problem.type == type_ and says in problem.detail
+
+
+JOIN = "SELECT b.id FROM bookings b JOIN maintenance m ON "
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (JOIN.replace(" JOIN", " LEFT JOIN") + "overlaps(b.stay, m.slot)", "LEFT JOIN is not supported: write JOIN"),
+        (JOIN.replace(" JOIN", " FULL OUTER JOIN") + "overlaps(b.stay, m.slot)", "FULL OUTER JOIN"),
+        ("SELECT b.id FROM bookings b NATURAL JOIN maintenance m", "NATURAL JOIN"),
+        ("SELECT b.id FROM bookings b, maintenance m, shifts s WHERE overlaps(b.stay, m.slot)", "3 relations"),
+        (JOIN + "b.room = m.room", "equality alone"),
+        (JOIN + "TRUE", "product"),
+        (JOIN + "b.checkin < m.s", "later version"),
+        (JOIN + "b.checkin < m.e", "later version"),
+        (JOIN + "overlaps(b.stay, m.slot) AND b.floor < m.floor", "b.floor < m.floor"),
+        (JOIN + "overlaps(b.stay, m.slot) AND b.floor <> m.floor", "b.floor <> m.floor"),
+        (JOIN + "b.checkin <= m.e AND m.s <= b.checkout", "write b.checkin < m.e AND m.s < b.checkout"),
+        (JOIN + "b.checkin < m.e AND m.at < b.checkout", "declare an interval over (at, e) of maintenance"),
+        (JOIN + "overlaps(b.stay, m.slot) AND overlaps(b.stay, m.moment)", "boxes of 2 dimensions"),
+        (JOIN + "overlaps(b.stay, m.digits)", "timestamp and int64"),
+        (JOIN + "overlaps(b.stay, b.open)", "second alias"),
+        (JOIN + "NOT overlaps(b.stay, m.slot)", "NOT"),
+        (JOIN + "overlaps(b.stay, m.slot) AND b.room = m.floor", "string and int64"),
+        (JOIN + "overlaps(b.stay, m.slot) OR b.room = m.room", "OR"),
+        (JOIN + "abs(b.checkin - m.s) <= interval '1 day'", "distances"),
+        (JOIN + "(b.room, b.floor) = (m.room, m.floor)", "column by column"),
+        ("SELECT id FROM bookings WHERE floor = id", "columns of one alias"),
+        ("SELECT id FROM bookings WHERE id = id", "columns of one alias"),
+        ("SELECT id FROM bookings WHERE room = 'A' OR floor = 1", "IN"),
+        ("SELECT id FROM bookings WHERE room LIKE 'A%'", "LIKE"),
+        ("SELECT id FROM bookings WHERE floor NOT BETWEEN 1 AND 2", "OR"),
+        ("SELECT id FROM bookings WHERE floor + 1 = 2", "floor + 1"),
+        ("SELECT id FROM bookings WHERE checkin < now()", "constant"),
+        ("SELECT id FROM bookings WHERE vip IS NOT TRUE", "IS TRUE"),
+        ("SELECT id FROM bookings WHERE id IN (SELECT id FROM maintenance)", "subquery"),
+        ("SELECT id FROM bookings WHERE id = (SELECT 1)", "subquery"),
+        ("SELECT id FROM bookings WHERE NOT EXISTS (SELECT 1 FROM maintenance)", "NOT EXISTS"),
+        ("SELECT id FROM bookings WHERE EXISTS (SELECT 1 FROM maintenance)", "EXISTS"),
+        ("SELECT id FROM bookings GROUP BY id", "GROUP BY"),
+        ("SELECT DISTINCT id FROM bookings", "DISTINCT"),
+        ("SELECT id AS x FROM bookings ORDER BY x", "ORDER BY"),
+        ("SELECT id FROM bookings LIMIT 3", "LIMIT"),
+        ("SELECT id FROM bookings OFFSET 3", "OFFSET"),
+        ("SELECT id FROM bookings FOR UPDATE", "FOR UPDATE"),
+        ("SELECT count(*) FROM bookings", "COUNT(*)"),
+        ("SELECT row_number() OVER () FROM bookings", "window function"),
+        ("SELECT floor + 1 FROM bookings", "floor + 1"),
+        ("SELECT (SELECT 1) FROM bookings", "subquery"),
+        ("SELECT 1", "FROM"),
+        ("WITH x AS (SELECT 1) SELECT * FROM x", "WITH"),
+        ("SELECT id FROM (SELECT id FROM bookings) b", "FROM"),
+        ("SELECT id FROM bookings UNION SELECT id FROM maintenance", "UNION"),
+        ("SELECT id FROM bookings EXCEPT SELECT id FROM maintenance", "EXCEPT"),
+        ("SELECT id FROM public.bookings", "write bookings"),
+        ("SELECT b.id FROM bookings b TABLESAMPLE BERNOULLI (1)", "TABLESAMPLE"),
+        (JOIN.replace("b.id", "intersection(b.stay, m.moment)") + "overlaps(b.stay, m.slot)", "add overlaps(b.stay, m.moment)"),
+        ("INSERT INTO bookings VALUES (1)", "INSERT"),
+    ],
+)  # fmt: skip
+def test_what_is_not_supported(text: str, says: str) -> None:
+    problem = refused(text)
+    assert problem.type == "unsupported-query"
+    assert says in problem.detail
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column"),
+    [
+        ("", 1, 1),
+        (" ; ", 1, 1),
+        ("selec", 1, 1),
+        ("SELECT id\nFROM bookings\nWHERE (id = 1 AND )", 3, 19),
+        ("SELECT id FROM bookings WHERE room = 'A", 1, 38),
+        ("SELECT id FROM bookings; SELECT id FROM bookings", 1, 1),
+        ("EXPLAIN SELECT 1", 1, 1),
+        ("SELECT id FROM\n bookings WHERE floor = 'ground'", 2, 25),
+        ("SELECT id FROM bookings WHERE floor", 1, 31),
+        ("SELECT room FROM bookings b, maintenance m WHERE overlaps(b.stay, m.slot)", 1, 8),
+        ("SELECT id FROM bookings, bookings", 1, 26),
+        ("SELECT id FROM bookings WHERE floor = 9223372036854775808", 1, 39),
+        ("SELECT id FROM bookings WHERE price = 'NaN'", 1, 39),
+        ("SELECT id FROM bookings WHERE day = TIMESTAMP '2026-01-01 10:00'", 1, 47),
+    ],
+)
+def test_bad_queries_tell_where(text: str, line: int, column: int) -> None:
+    problem = refused(text)
+    assert problem.type == "bad-query", problem.detail
+    assert problem.extensions["position"] == {"line": line, "column": column}, problem.detail
+
+
+def test_deep_and_long_queries_are_refused() -> None:
+    assert refused("SELECT id FROM bookings WHERE " + "(" * 3000 + "vip" + ")" * 3000).type == "bad-query"
+    assert refused("SELECT id FROM bookings -- " + "x" * 100_000).type == "bad-query"
+    many = " AND ".join(f"floor <> {i}" for i in range(2000))
+    assert len(sql(f"SELECT id FROM bookings WHERE {many}").query.filters) == 2000
+
+
+def test_duplicate_names_of_columns() -> None:
+    problem = refused("SELECT id AS x, room AS x FROM bookings")
+    assert problem.type == "bad-definition" and "x" in problem.detail
+
+
+def test_a_definition_comes_back_as_given() -> None:
+    given = {"sql": "SELECT id FROM bookings", "changes": False}
+    view = parse_view("v", given, RELATIONS)
+    assert view.definition == given and view.definition is not given and view.query.retain is None
