@@ -1,0 +1,257 @@
+"""Table and Domain: types, shapes of Arrow input, misuse, readers beside the writer."""
+
+import datetime
+import threading
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from service.store import Domain, Table
+from structures import rows
+from structures.kernel import JIT, _listed
+
+NO_PINS = np.empty(0, np.int64)
+SCHEMA = pa.schema([pa.field("k", pa.int64(), False), pa.field("t", pa.utf8(), False), pa.field("n", pa.int64())])
+
+
+def make(keys, text="text {}"):
+    return pa.RecordBatch.from_pylist([{"k": int(k), "t": text.format(k), "n": int(k) if k % 2 else None} for k in keys], SCHEMA)
+
+
+def keys(*values):
+    return pa.RecordBatch.from_arrays([pa.array(values, pa.int64())], names=["k"])
+
+
+EDGES = [
+    (pa.int64(), [-(2**63), 2**63 - 1, 0, None]),
+    (pa.float64(), [float("inf"), -float("inf"), 5e-324, None]),
+    (pa.timestamp("us", "UTC"), [datetime.datetime(1, 1, 1, tzinfo=datetime.UTC), None]),
+    (pa.date32(), [datetime.date(1, 1, 1), datetime.date(9999, 12, 31), None]),
+    (pa.bool_(), [True, False, None, True, True, False, True, None, False, True]),
+    (pa.utf8(), ["", None, "ä", "x" * 70_000, "\0"]),
+]
+
+
+@pytest.mark.parametrize("type,values", EDGES, ids=[str(type) for type, _ in EDGES])
+@pytest.mark.parametrize("offset", [0, 1, 7, 8, 9])
+def test_values_come_back(type, values, offset):
+    schema = pa.schema([pa.field("k", pa.int64(), False), pa.field("v", type)])
+    table = Table(schema, ["k"])
+    padded = pa.array([values[0]] * offset + values, type)
+    whole = pa.RecordBatch.from_arrays([pa.array(range(len(padded))), padded], schema=schema)
+    given = whole.slice(offset)
+    slots = table.insert(1, given)
+    taken = table.take(["k", "v"], slots)
+    taken.validate(full=True)
+    assert taken.equals(given) and taken.schema == schema
+    assert table.take(["v"], slots[::-1]).column(0).to_pylist() == values[::-1]
+    table.check()
+
+
+@pytest.mark.parametrize("type,values", EDGES, ids=[str(type) for type, _ in EDGES])
+def test_every_type_as_a_key(type, values):
+    present = [value for value in values if value is not None]
+    present = list(dict.fromkeys(present))
+    schema = pa.schema([pa.field("v", type, False)])
+    table = Table(schema, ["v"])
+    given = pa.RecordBatch.from_arrays([pa.array(present, type)], schema=schema)
+    slots = table.insert(1, given)
+    assert table.find(given).tolist() == slots.tolist() == list(range(len(present)))
+    domain = Domain([type])
+    columns = pa.RecordBatch.from_arrays([pa.array(values, type)], names=["v"])
+    codes = domain.acquire(columns).tolist()
+    assert codes == [-1 if value is None else present.index(value) for value in values]
+    assert domain.look_up(columns).tolist() == codes
+
+
+def test_more_columns_than_null_bits_in_a_cell():
+    names = [f"c{i}" for i in range(70)]
+    schema = pa.schema([pa.field("k", pa.int64(), False)] + [pa.field(name, pa.int64()) for name in names])
+    table = Table(schema, ["k"])
+    given = pa.RecordBatch.from_pylist([{"k": r} | {n: None if (i * r) % 3 else i for i, n in enumerate(names)} for r in range(5)], schema)
+    assert table.take(schema.names, table.insert(1, given)).equals(given)
+
+
+def test_nothing_in_nothing_out():
+    table, domain = Table(SCHEMA, ["k"]), Domain([pa.int64()])
+    assert table.insert(1, make([])).tolist() == table.find(keys()).tolist() == []
+    table.delete(1, np.empty(0, np.int32))
+    table.reclaim(1, NO_PINS)
+    assert table.scan(1, 0, 10)[1] == -1
+    taken = table.take(["t", "n"], np.empty(0, np.int32))
+    taken.validate(full=True)
+    assert len(taken) == 0 and taken.schema.names == ["t", "n"]
+    assert domain.acquire(keys()).tolist() == domain.look_up(keys(None)).tolist()[:0] == []
+    domain.release(np.empty(0, np.int32), 1)
+    table.check()
+    domain.check()
+
+
+def test_texts_without_bytes_or_under_a_null():
+    """Arrow may keep bytes under a null."""
+    table = Table(SCHEMA, ["k"])
+    empty = pa.Array.from_buffers(pa.utf8(), 2, [None, pa.py_buffer(np.zeros(3, np.int32)), pa.py_buffer(b"")])
+    table.insert(1, pa.RecordBatch.from_arrays([pa.array([1, 2]), empty, pa.nulls(2, pa.int64())], schema=SCHEMA))
+    schema = pa.schema([pa.field("k", pa.int64(), False), pa.field("v", pa.utf8())])
+    hidden = pa.Array.from_buffers(
+        pa.utf8(), 2, [pa.py_buffer(b"\x02"), pa.py_buffer(np.array([0, 3, 5], np.int32)), pa.py_buffer(b"secok")]
+    )
+    other = Table(schema, ["k"])
+    slots = other.insert(1, pa.RecordBatch.from_arrays([pa.array([1, 2]), hidden], schema=schema))
+    assert other.take(["v"], slots).column(0).to_pylist() == [None, "ok"]
+    for checked in (table, other):
+        checked.check()
+
+
+def test_misuse_is_noticed():
+    table, domain = Table(SCHEMA, ["k"]), Domain([pa.int64()])
+    slots = table.insert(1, make([1, 2]))
+    with pytest.raises(AssertionError):
+        table.insert(2, make([2]))
+    table.delete(2, slots[:1])
+    with pytest.raises(AssertionError):
+        table.delete(2, slots[:1])
+    codes = domain.acquire(keys(7))
+    domain.release(codes, 2)
+    with pytest.raises(AssertionError):
+        domain.release(codes, 2)
+    strict = Table(pa.schema([pa.field("k", pa.int64(), False)]), ["k"])
+    with pytest.raises(ValueError):
+        strict.insert(1, keys(None))
+    with pytest.raises(KeyError):
+        Table(pa.schema([pa.field("k", pa.int32(), False)]), ["k"])
+
+
+def test_reclaimed_slots_come_first_and_old_pins_stay_right():
+    table = Table(SCHEMA, ["k"])
+    slots = table.insert(1, make(range(4)))
+    table.delete(2, slots[:2])
+    table.reclaim(2, np.array([1]))
+    assert table.insert(3, make([10])).tolist() == [4]
+    table.reclaim(3, NO_PINS)
+    assert sorted(table.insert(4, make([11, 12, 13])).tolist()) == [0, 1, 5]
+    assert [table.scan(v, 0, 100)[0].tolist() for v in (2, 3, 4)] == [[2, 3], [2, 3, 4], [0, 1, 2, 3, 4, 5]]
+
+
+def test_a_key_deleted_and_inserted_in_one_version():
+    table = Table(SCHEMA, ["k"])
+    slots = table.insert(1, make([1]))
+    table.delete(2, slots)
+    again = table.insert(2, make([1], "new {}"))
+    assert again.tolist() == [1] and table.rows == 1
+    assert [table.take(["t"], table.scan(v, 0, 9)[0]).to_pydict()["t"] for v in (1, 2)] == [["text 1"], ["new 1"]]
+    table.check()
+
+
+def test_bytes_go_down_again():
+    table = Table(SCHEMA, ["k"])
+    table.insert(1, make([1000]))
+    before = table.bytes
+    slots = table.insert(2, make(range(40)))
+    assert table.bytes > before
+    table.delete(3, slots)
+    table.reclaim(3, NO_PINS)
+    assert table.bytes == before
+
+
+def test_a_code_waits_for_the_pins_that_know_it():
+    domain = Domain([pa.int64()])
+    domain.reclaim(4, NO_PINS)
+    assert domain.acquire(keys(5, 5, None, 6)).tolist() == [0, 0, -1, 1]
+    domain.release(np.array([0, 0, -1], np.int32), 6)
+    domain.reclaim(5, NO_PINS)
+    domain.reclaim(6, np.array([5]))
+    assert domain.look_up(keys(5)).tolist() == [0] and domain.acquire(keys(7)).tolist() == [2]
+    assert domain.acquire(keys(5)).tolist() == [0], "alive again"
+    domain.release(np.array([0], np.int32), 8)
+    domain.reclaim(8, np.array([3, 9]))
+    assert domain.look_up(keys(5)).tolist() == [-1] and domain.acquire(keys(8)).tolist() == [0]
+    domain.check()
+
+
+def test_readers_beside_the_writer(monkeypatch):
+    """Readers of pinned versions see the same rows while slots are reused and the heap is rewritten."""
+    monkeypatch.setattr(rows, "HEAP_WORTH_REWRITING", 1000)
+    seed = 7
+    random = np.random.default_rng(seed)
+    table = Table(SCHEMA, ["k"])
+    n, batches = (2000, 150) if JIT else (60, 25)
+    published = {1: make(range(n))}
+    table.insert(1, published[1])
+    pins = {1: 0}
+    lock, done, wrong = threading.Lock(), threading.Event(), []
+
+    def read():
+        while not done.is_set():
+            with lock:
+                version = max(published)
+                pins[version] = pins.get(version, 0) + 1
+                expected = published[version]
+            for _ in range(3):
+                slots, _ = table.scan(version, 0, 10**6)
+                got = table.take(["k", "t", "n"], slots)
+                if not got.take(pc.sort_indices(got.column(0))).equals(expected):
+                    wrong.append(version)
+            with lock:
+                pins[version] -= 1
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    try:
+        for version in range(2, batches):
+            chosen = np.unique(random.integers(0, n, n // 3))
+            table.delete(version, table.find(keys(*chosen.tolist())))
+            fresh = make(chosen, f"{'v' * (version % 40)}{version} {{}}")
+            table.insert(version, fresh)
+            text = published[version - 1].column(1).to_pylist()
+            for key, value in zip(chosen, fresh.column(1).to_pylist(), strict=True):
+                text[key] = value
+            with lock:
+                published[version] = pa.RecordBatch.from_arrays(
+                    [published[1].column(0), pa.array(text), published[1].column(2)], schema=SCHEMA
+                )
+                pinned = np.array(sorted(v for v, count in pins.items() if count), np.int64)
+            table.reclaim(version, pinned)
+            table.check()
+    finally:
+        done.set()
+        for reader in readers:
+            reader.join()
+    assert not wrong, (seed, wrong)
+    assert table._rows.used < n * 6
+
+
+def test_kernels_are_compiled_for_one_signature_whatever_arrow_hands_in():
+    """Buffers from files are read-only, those of computations are not; slots and pins may be either."""
+    if not JIT:
+        return
+    schema = pa.schema([SCHEMA.field(0), SCHEMA.field(1), pa.field("u", pa.utf8(), False), SCHEMA.field(2)])
+    sink = pa.BufferOutputStream()
+    made = pa.RecordBatch.from_arrays(
+        [pa.array([1, 2]), pc.binary_join_element_wise(pa.array(["a", "b"]), "c", "-"), pa.array(["x", "y"]), pa.array([None, 1])],
+        schema=schema,
+    )
+    with pa.ipc.new_stream(sink, schema) as writer:
+        writer.write_batch(made)
+    loaded = pa.ipc.open_stream(sink.getvalue().to_pybytes()).read_next_batch()
+    for given in (made, loaded):
+        table = Table(schema, ["t", "k"])
+        slots = table.insert(1, given)
+        assert table.find(given.select(["t", "k"])).tolist() == [0, 1]
+        frozen = slots.astype(np.int64)
+        frozen.flags.writeable = False
+        assert table.take(schema.names, frozen).equals(given)
+        table.delete(2, frozen)
+        pins = np.array([1])
+        pins.flags.writeable = False
+        table.reclaim(2, pins)
+        domain = Domain([pa.utf8()])
+        domain.release(domain.acquire(given.select(["t"])), 1)
+        domain.reclaim(1, pins)
+    modules = ("structures.rows", "structures.key_table", "structures.retired", "structures.key_counts")
+    entry_points = [kernel for kernel, _ in _listed if kernel.py_func.__module__ in modules]
+    assert len(entry_points) == 15
+    assert {k.py_func.__name__: k.signatures for k in entry_points if len(k.signatures) > 1} == {}

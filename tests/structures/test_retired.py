@@ -1,0 +1,69 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from structures import retired
+from structures.retired import NEVER, Retired
+
+NO_PINS = np.empty(0, np.int64)
+
+
+def store(lives):
+    born, died = (np.array(column, np.int64) for column in zip(*lives, strict=True))
+    kept = Retired(born, died)
+    for version in sorted(set(died.tolist())):
+        kept.add(version, np.flatnonzero(died == version).astype(np.int32))
+    return kept, born
+
+
+LIVES = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5)).map(lambda t: (t[0], t[0] + t[1])), min_size=1, max_size=20)
+
+
+@given(LIVES, st.lists(st.tuples(st.integers(0, 14), st.sets(st.integers(0, 14))), max_size=6))
+def test_reusable_by_the_rule_and_only_once(lives, steps):
+    kept, born = store(lives)
+    expected = set(range(len(lives)))
+    published = 0
+    pinned = set(range(15))
+    for step, leaving in steps:
+        published = max(published, step)
+        pinned -= leaving
+        freed = kept.reclaim(published, np.array(sorted(pinned), np.int64)).tolist()
+        due = {i for i in expected if lives[i][1] <= published and not any(lives[i][0] <= p < lives[i][1] for p in pinned)}
+        assert sorted(freed) == sorted(due)
+        assert (born[freed] == NEVER).all()
+        expected -= due
+        assert kept.slots().tolist() == sorted(expected)
+
+
+def test_an_old_pin_does_not_make_every_call_look_at_what_it_holds(monkeypatch):
+    looked = []
+    sift = retired._sift
+    monkeypatch.setattr(retired, "_sift", lambda slots, *rest: looked.append(len(slots)) or sift(slots, *rest))
+    n = 1000
+    born, died = np.zeros(2 * n, np.int64), np.full(2 * n, 5, np.int64)
+    kept = Retired(born, died)
+    kept.add(5, np.arange(n, dtype=np.int32))
+    pins = np.array([3], np.int64)
+    assert len(kept.reclaim(5, pins)) == 0 and looked == [n]
+    for version in range(6, 50):
+        born[n + version], died[n + version] = version - 1, version
+        kept.add(version, np.array([n + version], np.int32))
+        pins_now = np.array([3, version], np.int64)  # another reader comes and goes
+        assert kept.reclaim(version, pins_now).tolist() == [n + version]
+    assert looked == [n] + [1] * 44
+    assert len(kept.reclaim(50, NO_PINS)) == n
+
+
+def test_what_came_to_life_again_is_passed_over():
+    born, died = np.array([1, 1]), np.array([2, NEVER])
+    kept = Retired(born, died)
+    kept.add(2, np.array([0, 1], np.int32))
+    assert kept.reclaim(2, NO_PINS).tolist() == [0]
+
+
+def test_retired_twice_in_one_version_is_freed_once():
+    kept = Retired(np.array([1]), np.array([2]))
+    kept.add(2, np.array([0], np.int32))
+    kept.add(2, np.array([0], np.int32))
+    assert kept.reclaim(2, NO_PINS).tolist() == [0]

@@ -1,0 +1,123 @@
+"""The store's kernels on row sets made by hand. The whole is held against twins in tests/service/test_store_twin.py."""
+
+import numpy as np
+import pytest
+
+from structures import rows
+from structures.kernel import JIT
+from structures.key_table import FLOAT, PLAIN, TEXT
+from structures.rows import Rows, RowSet
+
+NO_PINS = np.empty(0, np.int64)
+SEED = 20240611
+
+
+def row_set(store: Rows, values: list[list]) -> RowSet:
+    """Rows of ints, floats and bytes as the store's layout."""
+    cells = np.zeros((len(values), store.width), np.int64)
+    places, heap = np.zeros(max(1, len(values)), np.int64), b""
+    for i, row in enumerate(values):
+        places[i] = len(heap)
+        for j, value in enumerate(row):
+            if isinstance(value, bytes):
+                cells[i, j] = len(value)
+                heap += value
+            else:
+                cells[i, j] = np.array([value]).view(np.int64)[0]
+    return RowSet(store.kinds, store.key, cells, places, np.frombuffer(heap + b"?", np.uint8))
+
+
+def test_true_collisions_go_on_probing():
+    store = Rows([TEXT, PLAIN], [0, 1], False, hash_mask=0)
+    values = [[b"k%d" % (i % 5), i] for i in range(200)]
+    slots, stored = store.enter(1, row_set(store, values))
+    assert stored == 200 and slots.tolist() == list(range(200))
+    assert store.find(row_set(store, [*values, [b"k1", 0], [b"k", 1]])).tolist() == [*range(200), -1, -1]
+    gone = slots[::3].copy()
+    store.unlink(gone)
+    store.retire(2, gone)
+    store.check()
+    assert store.find(row_set(store, values)).tolist() == [-1 if i % 3 == 0 else i for i in range(200)]
+
+
+def test_the_hash_tells_neighbours_apart():
+    """31 bits for 50,000 keys: some collisions by chance (0.6 expected), not many."""
+    n = 50_000 if JIT else 2_000
+    for kinds, values in (
+        ([PLAIN, PLAIN], [[i % 100, i // 100] for i in range(n)]),
+        ([PLAIN, PLAIN], [[i << 32, 0] for i in range(n)]),
+        ([TEXT, TEXT], [[b"%d" % (i % 100), b"%d" % (i // 100)] for i in range(n)]),
+    ):
+        store = Rows(kinds, [0, 1], False)
+        given = row_set(store, values[:2000]) if TEXT in kinds else row_set(store, values)
+        store.enter(1, given)
+        entries = store._table.entries[store._table.entries != 0]
+        assert len(np.unique(entries >> 32)) >= len(entries) - 10
+        places = np.flatnonzero(store._table.entries)
+        distance = (places - (entries >> 32)) & (len(store._table.entries) - 1)
+        assert distance.mean() < 4
+
+
+def test_texts_of_one_key_do_not_run_into_each_other():
+    store = Rows([TEXT, TEXT], [0, 1], False)
+    values = [[b"ab", b"c"], [b"a", b"bc"], [b"", b"abc"], [b"abc", b""]]
+    assert store.enter(1, row_set(store, values))[1] == 4
+    assert store.find(row_set(store, values)).tolist() == [0, 1, 2, 3]
+
+
+def test_zeros_and_nans_are_one_key_each():
+    store = Rows([FLOAT], [0], False)
+    other_nan = np.array([0x7FF0000000000001]).view(np.float64)[0]
+    slots, stored = store.enter(1, row_set(store, [[0.0], [-0.0], [np.nan], [-np.nan], [other_nan], [np.inf], [-np.inf]]))
+    assert stored == 4 and slots.tolist() == [0, 0, 1, 1, 1, 2, 3]
+
+
+def test_a_removed_entry_leaves_its_followers_reachable():
+    random = np.random.default_rng(SEED)
+    store = Rows([PLAIN], [0], False, hash_mask=63)
+    living: dict[int, int] = {}
+    for version in range(1, 60):
+        fresh = [int(key) for key in np.unique(random.integers(0, 300, 20)) if int(key) not in living]
+        slots, _ = store.enter(version, row_set(store, [[key] for key in fresh]))
+        living |= dict(zip(fresh, slots.tolist(), strict=True))
+        leaving = [int(key) for key in random.permutation(list(living))[:15]]
+        gone = np.array([living.pop(key) for key in leaving], np.int32)
+        store.unlink(gone)
+        store.retire(version, gone)
+        store.free(store.reclaim(version, NO_PINS))
+        store.check()
+    assert len(living) == store.linked
+
+
+def test_the_heap_is_rewritten_and_the_old_one_stays_whole(monkeypatch):
+    monkeypatch.setattr(rows, "HEAP_WORTH_REWRITING", 100)
+    store = Rows([PLAIN, TEXT], [0], False)
+    slots, _ = store.enter(1, row_set(store, [[i, b"text %03d" % i] for i in range(100)]))
+    old = store._texts
+    before = old.heap[:800].copy()
+    gone = slots[10:80].copy()
+    store.unlink(gone)
+    store.retire(2, gone)
+    store.free(store.reclaim(2, np.array([1])))
+    assert store._texts is old, "held by the pin"
+    store.free(store.reclaim(2, NO_PINS))
+    assert store._texts is not old and store._heap_used == 240
+    store.check()
+    store.enter(3, row_set(store, [[i, b"other"] for i in range(200, 260)]))
+    assert np.array_equal(old.heap[:800], before)
+    kept = np.concatenate([slots[:10], slots[80:]])
+    offsets, data = store.gather_text(1, kept, store.gather(np.array([1]), kept)[0])
+    assert data.tobytes() == b"".join(b"text %03d" % i for i in kept) and offsets[-1] == 240
+
+
+def test_memory_that_is_not_there_changes_nothing(monkeypatch):
+    monkeypatch.setattr(rows, "HEAP_BYTES", 64)
+    store = Rows([PLAIN, TEXT], [0], False)
+    store.enter(1, row_set(store, [[1, b"x" * 40]]))
+    with pytest.raises(MemoryError):
+        store.enter(2, row_set(store, [[2, b"x" * 40]]))
+    monkeypatch.setattr(rows, "SLOTS", 1)
+    with pytest.raises(MemoryError):
+        store.enter(2, row_set(store, [[2, b""]]))
+    store.check()
+    assert store.linked == 1
