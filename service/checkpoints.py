@@ -58,7 +58,7 @@ class Checkpoints:
     def _write(self, pin: Pin, relations: list[Relation]) -> None:
         try:
             with self._versions.reading(pin) as version:
-                tables = ((relation.id, relation.schema, self._rows(relation, version.number)) for relation in relations)
+                tables = ((relation.id, relation.table.schema, self._rows(relation, version.number)) for relation in relations)
                 snapshot = write_snapshot(self._folder, version.number, tables)
         finally:
             self._versions.release(pin)
@@ -72,4 +72,4 @@ class Checkpoints:
         while start >= 0:
             slots, start = relation.table.scan(version, start, _CHUNK)
             if len(slots):
-                yield relation.table.take(relation.schema.names, slots)
+                yield relation.table.take(relation.table.schema.names, slots)

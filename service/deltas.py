@@ -11,12 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.endpoints import numbers
-from service.resolution import NO_SLOTS, Slots
+from service.resolution import NO_SLOTS, Places, Slots
 
 Combination = tuple[Slots, ...]
 """Rows of a view as slots: one array an alias, equally long."""
 
 _FLOOR = 100_000
+_SMALL = 64
+_TEXT_OR_BOOL = (pa.utf8(), pa.bool_())
 
 
 class Delta(NamedTuple):
@@ -65,17 +67,10 @@ class Collector:
 
 
 class Moved(NamedTuple):
-    """Of one alias: rows that were replaced, as pairs of old and new slots, sorted by the old ones."""
+    """Of one alias: rows that were replaced, as pairs of old and new slots."""
 
     old: Slots
     new: Slots
-
-    def apply(self, slots: Slots) -> Slots:
-        """Each slot, or the one that has taken its place."""
-        if len(self.old) == 0:
-            return slots
-        places = np.minimum(np.searchsorted(self.old, slots), len(self.old) - 1)
-        return np.where(self.old[places] == slots, self.new[places], slots)
 
 
 def cancel(
@@ -87,19 +82,43 @@ def cancel(
     """
     if len(deletes[0]) == 0 or len(inserts[0]) == 0 or not any(len(m.old) for m in moved):
         return deletes, inserts
-    back = _one_number(tuple(m.apply(slots) for m, slots in zip(moved, deletes, strict=True)))
-    _, of_deletes, of_inserts = np.intersect1d(back, _one_number(inserts), assume_unique=True, return_indices=True)
+    small = len(deletes[0]) + len(inserts[0]) + sum(len(m.old) for m in moved) <= _SMALL
+    of_deletes, of_inserts = (_match_few if small else _match_many)(deletes, inserts, moved)
     if len(of_deletes) == 0:
         return deletes, inserts
     before = values(tuple(slots[of_deletes] for slots in deletes))
     after = values(tuple(slots[of_inserts] for slots in inserts))
     equal = equal_rows(before, after)
+    if not equal.any():
+        return deletes, inserts
     deletes = tuple(np.delete(slots, of_deletes[equal]) for slots in deletes)
     inserts = tuple(np.delete(slots, of_inserts[equal]) for slots in inserts)
     return deletes, inserts
 
 
-def _one_number(slots: Combination) -> npt.NDArray[np.int64]:
+def _match_many(deletes: Combination, inserts: Combination, moved: Sequence[Moved]) -> tuple[Places, Places]:
+    """Places of the deleted rows that come back, and of what they come back as."""
+    back = []
+    for slots, (old, new) in zip(deletes, moved, strict=True):
+        if len(old):
+            order = np.argsort(old)
+            places = order[np.minimum(np.searchsorted(old, slots, sorter=order), len(old) - 1)]
+            slots = np.where(old[places] == slots, new[places], slots)
+        back.append(slots)
+    _, of_deletes, of_inserts = np.intersect1d(_one_number(back), _one_number(inserts), assume_unique=True, return_indices=True)
+    return of_deletes, of_inserts
+
+
+def _match_few(deletes: Combination, inserts: Combination, moved: Sequence[Moved]) -> tuple[Places, Places]:
+    """The same without the fixed cost of a dozen array operations."""
+    news = [dict(zip(old.tolist(), new.tolist(), strict=True)) for old, new in moved]
+    back = zip(*([new.get(slot, slot) for slot in slots.tolist()] for slots, new in zip(deletes, news, strict=True)), strict=True)
+    places = {row: place for place, row in enumerate(zip(*(slots.tolist() for slots in inserts), strict=True))}
+    found = [(place, places[row]) for place, row in enumerate(back) if row in places]
+    return np.array([place for place, _ in found], np.int64), np.array([place for _, place in found], np.int64)
+
+
+def _one_number(slots: Sequence[Slots]) -> Places:
     result = slots[0].astype(np.int64)
     for more in slots[1:]:
         result = (result << 32) | more
@@ -110,15 +129,17 @@ def equal_rows(left: pa.RecordBatch, right: pa.RecordBatch) -> npt.NDArray[np.bo
     """bool[n]: rows that look alike in every column; null equals null, NaN the same NaN, 0.0 not -0.0."""
     equal = np.ones(left.num_rows, np.bool_)
     for x, y in zip(left.columns, right.columns, strict=True):
-        if pa.types.is_floating(x.type):
-            x, y = _bits(x), _bits(y)
-        same = np.asarray(pc.fill_null(pc.equal(x, y), False))
-        if x.null_count and y.null_count:
-            same = same | (np.asarray(x.is_null()) & np.asarray(y.is_null()))
+        if x.type in _TEXT_OR_BOOL:
+            same = np.asarray(pc.fill_null(pc.equal(x, y), False))
+        else:
+            same = _bits(x) == _bits(y)
+        if x.null_count or y.null_count:
+            no_x, no_y = np.asarray(x.is_null()), np.asarray(y.is_null())
+            same = (same & ~(no_x | no_y)) | (no_x & no_y)
         equal &= same
     return equal
 
 
-def _bits(column: pa.Array) -> pa.Array:
-    mask = np.asarray(column.is_null()) if column.null_count else None
-    return pa.array(numbers(column).view(np.int64), mask=mask)
+def _bits(column: pa.Array) -> npt.NDArray[np.generic]:
+    values = numbers(column)
+    return values.view(np.int64) if values.dtype == np.float64 else values

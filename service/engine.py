@@ -37,6 +37,7 @@ __all__ = ["Engine", "Receipt"]
 
 T = TypeVar("T")
 _RATE = 1.0  # seconds between two looks at pins
+_WORTH_RECLAIMING = 64  # changed rows
 
 
 class Engine:
@@ -274,18 +275,20 @@ class Engine:
     def _housekeep(self) -> None:
         """After each group, and once a second: settle, reclaim, give up old pins, think of a snapshot."""
         now = time.monotonic()
-        if now - self._looked > _RATE:
+        due = now - self._looked > _RATE
+        if due:
             self._looked = now
             self.versions.expire_idle(self.settings.pin_idle)
             if self._state.retired_bytes > self.settings.pin_bytes:
                 self.versions.expire_oldest()
             self.cursors.sweep()
             self._checkpoints.consider()
-        published, pins = self.versions.needed()
-        for view in self._state.views.values():
-            if view.feed is not None:
-                view.feed.housekeep(published)
-        self._state.reclaim(published, pins)
+        if due or self._state.rows_changed >= _WORTH_RECLAIMING:
+            published, pins = self.versions.needed()
+            for view in self._state.views.values():
+                if view.feed is not None:
+                    view.feed.housekeep(published)
+            self._state.reclaim(published, pins)
 
     def _failed(self, error: BaseException) -> None:
         self.state = "failed"

@@ -214,6 +214,8 @@ class _Work:
 
 def _unchanged(side: Side, resolved: Resolved, old_rows: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
     """Places, in the deletes and in the inserts, of the rows that were replaced by one equal in all that the view uses."""
+    if len(resolved.previous) == 0 or old_rows.num_rows == 0:
+        return None
     replacing = np.flatnonzero(resolved.previous >= 0)
     if len(replacing) == 0:
         return None
@@ -235,6 +237,4 @@ def _moved(change: Change | None) -> Moved:
     if change is None:
         return Moved(NO_SLOTS, NO_SLOTS)
     replacing = change.resolved.previous >= 0
-    old, new = change.resolved.previous[replacing], change.new_slots[replacing]
-    order = np.argsort(old)
-    return Moved(old[order], new[order])
+    return Moved(change.resolved.previous[replacing], change.new_slots[replacing])

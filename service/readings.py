@@ -104,7 +104,7 @@ class TableReading:
 
     def __init__(self, relation: Relation, version: int, rows: int) -> None:
         self.relation = relation
-        self.schema = relation.schema
+        self.schema = relation.table.schema
         self._version, self._start, self._rows = version, 0, rows
 
     @property

@@ -17,6 +17,7 @@ class Relation:
         self.definition = definition
         self.schema = definition.arrow_schema()
         self.key = list(definition.key)
-        self.table = Table(self.schema, self.key)
+        nullable = {column.name: column.nullable for column in definition.columns}
+        self.table = Table(pa.schema([field.with_nullable(nullable[field.name]) for field in self.schema]), self.key)
         self.no_rows = pa.RecordBatch.from_pylist([], schema=self.schema)
         self.no_keys = self.no_rows.select(self.key)

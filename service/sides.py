@@ -32,7 +32,7 @@ class Side:
     """What alias number `place` brings. `set` is its set in the structure.
 
     output   columns that the view's rows read
-    used     all that the view reads: if a changed row keeps them, the view's rows do not change
+    used     all that the view reads of the relation: if a changed row keeps them, the view's rows do not change
     """
 
     def __init__(self, query: Query, plan: Plan, place: int, relation: Relation) -> None:
@@ -46,10 +46,13 @@ class Side:
         needed = needed_columns(query, self.alias, relation.definition)
         self.output = needed or relation.key
         self.identity = list(dict.fromkeys([*needed, *relation.key]))
-        compared = [ref.column for pair in (*query.less, *query.not_equal) for ref in pair if ref.alias == self.alias]
+        # A set may stand for more than one alias.
+        aliases = [alias for alias, name in query.aliases if name == relation.name]
+        shown = [column for alias in aliases for column in needed_columns(query, alias, relation.definition)]
+        compared = [ref.column for pair in (*query.less, *query.not_equal) for ref in pair if ref.alias in aliases]
         ends = [self.interval.start_column, self.interval.end_column] if self.interval else []
         filtered = [f.column.column for f in self.filters]
-        self.used = list(dict.fromkeys([*self.identity, *self.join, *ends, *filtered, *compared]))
+        self.used = list(dict.fromkeys([*relation.key, *shown, *self.join, *ends, *filtered, *compared]))
 
     def entries(self, rows: pa.RecordBatch, slots: Slots, codes: Codes | None) -> Chosen:
         """The entries of those rows that take part: the filters hold and no join column is null. Cost: O(n)."""

@@ -47,6 +47,7 @@ class State:
         self.views: dict[str, LiveView] = {}
         self.sources: dict[str, tuple[str | None, int]] = {}
         self.newest = 0
+        self.rows_changed = 0  # since the last `reclaim`
 
     def version(self) -> Version:
         """What there is to publish."""
@@ -97,6 +98,7 @@ class State:
         for one in resolved:
             if len(one.deletes) or one.inserts.num_rows:
                 changes[one.relation.name] = _enter(version, one)
+                self.rows_changed += len(one.deletes) + one.inserts.num_rows
         deltas = []
         for view in self.views.values():
             if changes and not changes.keys().isdisjoint(view.relations) and view.state == "live":
@@ -118,6 +120,7 @@ class State:
 
     def reclaim(self, published: int, pins: Numbers) -> None:
         """Let everything be reused that neither the published version, nor a pin, nor an unsettled delta sees."""
+        self.rows_changed = 0
         floors: dict[str, int] = {}
         for view in self.views.values():
             if view.feed is not None:

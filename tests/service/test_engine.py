@@ -1,0 +1,225 @@
+"""The engine against its naive twin: every view at every version, with readers, followers and restarts in between."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.chunks import Chunk
+from service.cursors import RowReader, open_relation_rows, open_rows
+from service.engine import Engine
+from service.errors import Problem
+from tests.service.twin import DEFINITIONS, KEYS, VIEWS, Source, Twin, plain, to_batch, values
+
+
+def opened(folder: Path) -> Engine:
+    engine = Engine(folder)
+    engine.recover()
+    return engine
+
+
+def prepared(folder: Path) -> Engine:
+    engine = opened(folder)
+    for name, definition in DEFINITIONS.items():
+        assert engine.put_relation(name, definition) == "created"
+    for name, view in VIEWS.items():
+        assert engine.put_view(name, view.definition, wait=60)[1] == "created", engine.views[name].problem
+    return engine
+
+
+def read_all(reader: RowReader, chunk: int = 1000) -> Counter[tuple[Any, ...]]:
+    rows: Counter[tuple[Any, ...]] = Counter()
+    while (batch := reader.read(chunk)) is not None:
+        assert 1 <= batch.num_rows <= chunk
+        rows.update(values(row) for row in plain(batch))
+    return rows
+
+
+class Follower:
+    """Replays a feed; at each progress it must be the view."""
+
+    def __init__(self, engine: Engine, name: str, twin: Twin, snapshot: bool) -> None:
+        self.name, self.twin, self.engine = name, twin, engine
+        self.rows: dict[tuple[Any, ...], tuple[Any, ...]] = {} if snapshot else dict(twin.history[twin.version][name])
+        self.token: str | None = None
+        self.version = 0
+        self.follow(None, snapshot)
+
+    def follow(self, since: str | None, snapshot: bool) -> None:
+        feed = self.engine.views[self.name].feed
+        assert feed is not None
+        self.subscription = feed.subscribe(since, snapshot)
+
+    def catch_up(self) -> None:
+        while chunks := self.subscription.next():
+            for chunk in chunks:
+                self.take(chunk)
+        idle = self.subscription.idle_progress()
+        assert idle.version == self.twin.version
+        self.token = idle.token
+        assert self.rows == self.twin.history[self.twin.version][self.name], self.name
+
+    def take(self, chunk: Chunk) -> None:
+        if chunk.kind == "progress":
+            assert self.rows == self.twin.history[chunk.version][self.name], (self.name, chunk.version)
+            self.token, self.version = chunk.token, chunk.version
+            return
+        assert chunk.kind == "rows", chunk
+        assert chunk.keys is not None and chunk.rows is not None
+        for key, row in zip(plain(chunk.keys), plain(chunk.rows), strict=True):
+            identity = tuple(key.values())
+            if chunk.op == "delete":
+                assert self.rows.pop(identity) == values(row)
+            else:
+                assert identity not in self.rows
+                self.rows[identity] = values(row)
+
+
+class Held:
+    """A reader that was opened at some version and reads a little at a time."""
+
+    def __init__(self, engine: Engine, name: str, twin: Twin) -> None:
+        self.name, self.twin = name, twin
+        self.reader = open_rows(engine, name)
+        self.version = twin.version
+        self.rows: Counter[tuple[Any, ...]] = Counter()
+
+    def read(self, some: int) -> bool:
+        batch = self.reader.read(some)
+        if batch is not None:
+            self.rows.update(values(row) for row in plain(batch))
+            return True
+        assert self.reader.version == self.version
+        assert self.rows == Counter(self.twin.history[self.version][self.name].values()), (self.name, self.version)
+        self.reader.close()
+        return False
+
+
+def compare(engine: Engine, twin: Twin) -> None:
+    for name in VIEWS:
+        expected = Counter(twin.history[twin.version][name].values())
+        reader = open_rows(engine, name)
+        assert reader.version == twin.version
+        assert reader.empty == (not expected)
+        assert read_all(reader, 7) == expected, name
+        reader.close()
+        reader = open_rows(engine, name)
+        assert reader.count() == sum(expected.values())
+        reader.close()
+    for name, rows in twin.relations.items():
+        reader = open_relation_rows(engine, name)
+        assert reader.empty == (not rows)
+        assert read_all(reader, 5) == Counter(values(row) for row in rows.values())
+        reader.close()
+        assert engine.published.counts[name] == len(rows)
+
+
+def compare_lookups(engine: Engine, twin: Twin, source: Source) -> None:
+    for name, view in VIEWS.items():
+        rows = view.combinations(twin.relations)
+        window: tuple[int, int] | None = None
+        if view.ends and source.random.random() < 0.5:
+            low = source.random.randrange(60)
+            window = (low, low + source.random.randrange(20))
+            rows = [row for row in rows if all(e(r)[0] <= window[1] and e(r)[1] >= window[0] for e, r in zip(view.ends, row, strict=True))]
+        text = None if window is None else tuple(f"1970-01-01T00:00:00.{end:06}Z" for end in window)
+        assert read_all(open_rows(engine, name, window=text)) == Counter(values(view.select(*row)) for row in rows), (name, window)
+        place = source.random.randrange(len(view.aliases))
+        alias, relation = view.aliases[place]
+        key = source.key(relation)
+        mine = [row for row in rows if all(row[place][column] == key[column] for column in key)]
+        found = read_all(open_rows(engine, name, window=text, point=(alias, {column: str(value) for column, value in key.items()})))
+        assert found == Counter(values(view.select(*row)) for row in mine), (name, alias, key, window)
+        joined = {"clashes": ("room", "floor"), "once": ("room",)}.get(name)
+        if joined is not None:
+            point = {"room": "A", "floor": "1"}
+            given = {column: point[column] for column in joined}
+            mine = [row for row in rows if all(str(row[place][column]) == given[column] for column in joined)]
+            assert read_all(open_rows(engine, name, window=text, point=(alias, given))) == Counter(
+                values(view.select(*row)) for row in mine
+            ), (name, alias, window)
+
+
+def run(folder: Path, seed: int, batches: int, size: Callable[[Source], int], keys: int) -> None:
+    print("seed", seed)
+    source, twin = Source(seed, keys), Twin()
+    engine = prepared(folder)
+    followers = [Follower(engine, name, twin, source.random.random() < 0.5) for name in VIEWS]
+    held: list[Held] = []
+    pick = source.random
+    for epoch in range(batches):
+        changes = source.changes(size(source), twin.relations)
+        on_error = pick.choice(("reject", "skip"))
+        before = twin.version
+        expected = twin.apply(changes, on_error)
+        batch = to_batch(changes, source="s", epoch=epoch, on_error=on_error)
+        if expected is None:
+            with pytest.raises(Problem) as caught:
+                engine.apply(batch)
+            assert caught.value.type == "bad-rows"
+            assert engine.published.number == before
+        else:
+            ignored, bad = expected
+            receipt = engine.apply(batch)
+            assert (receipt.version, receipt.duplicate) == (before + 1, False)
+            assert (receipt.applied, receipt.ignored, receipt.skipped_count) == (len(changes) - ignored - len(bad), ignored, len(bad))
+            assert [error.index for error in receipt.skipped] == bad[:100]
+            repeated = engine.apply(batch)
+            assert repeated.duplicate and (repeated.version, repeated.applied) == (before + 1, 0)
+        compare(engine, twin)
+        compare_lookups(engine, twin, source)
+        held = [one for one in held if one.read(pick.randrange(1, 40))]
+        if len(held) < 6:
+            held.append(Held(engine, pick.choice(list(VIEWS)), twin))
+        for follower in followers:
+            if pick.random() < 0.5:
+                follower.catch_up()
+            elif pick.random() < 0.2 and follower.token is not None:
+                follower.catch_up()
+                follower.subscription.close()
+                follower.follow(follower.token, False)
+        if pick.random() < 0.08:
+            for one in held:
+                one.reader.close()
+            held = []
+            if pick.random() < 0.5:
+                engine.close()
+            else:  # as if killed: the log is all there is
+                engine._writer.stop()
+                engine._log.close()
+            engine = opened(folder)
+            compare(engine, twin)
+            for follower in followers:
+                follower.__init__(engine, follower.name, twin, pick.random() < 0.5)  # type: ignore[misc]
+    for follower in followers:
+        follower.catch_up()
+    check(engine)
+    engine.close()
+
+
+def check(engine: Engine) -> None:
+    """The invariants of every structure."""
+    for relation in engine.relations.values():
+        relation.table.check()
+    for view in engine.views.values():
+        view.tree.check(view.tree.root)
+        if view.domain is not None:
+            view.domain.check()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_small_batches(tmp_path: Path, seed: int) -> None:
+    run(tmp_path, seed, 60, lambda source: source.random.randrange(4), 12)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_large_batches(tmp_path: Path, seed: int) -> None:
+    run(tmp_path, 100 + seed, 25, lambda source: source.random.randrange(60), 40)
+
+
+def test_keys_of_the_twin() -> None:
+    assert {name: tuple(definition.key) for name, definition in DEFINITIONS.items()} == KEYS

@@ -1,0 +1,277 @@
+"""The naive twin of the engine: rows in dicts, views by nested loops, every version remembered."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from service.wire.batch import DELETE, INSERT, TRUNCATE, UPSERT, Batch, Changes
+from service.wire.schema import RelationDefinition, parse_relation
+
+Row = dict[str, Any]
+KEYS = {"a": ("id",), "b": ("site", "nr")}
+DEFINITIONS: dict[str, RelationDefinition] = {
+    "a": parse_relation(
+        {
+            "columns": [
+                {"name": "id", "type": "int64"},
+                {"name": "room", "type": "string", "nullable": True},
+                {"name": "floor", "type": "int64", "nullable": True},
+                {"name": "starts", "type": "timestamp"},
+                {"name": "ends", "type": "timestamp", "nullable": True},
+                {"name": "tag", "type": "string"},
+                {"name": "weight", "type": "float64", "nullable": True},
+            ],
+            "key": ["id"],
+            "intervals": {"stay": {"start": "starts", "end": "ends", "bounds": "[)"}},
+        }
+    ),
+    "b": parse_relation(
+        {
+            "columns": [
+                {"name": "nr", "type": "int64"},
+                {"name": "site", "type": "string"},
+                {"name": "room", "type": "string", "nullable": True},
+                {"name": "floor", "type": "int64", "nullable": True},
+                {"name": "starts", "type": "timestamp", "nullable": True},
+                {"name": "ends", "type": "timestamp", "nullable": True},
+                {"name": "note", "type": "string", "nullable": True},
+            ],
+            "key": ["site", "nr"],
+            "intervals": {"slot": {"start": "starts", "end": "ends", "bounds": "[]"}},
+        }
+    ),
+}
+_INF = math.inf
+
+
+def _stay(row: Row) -> tuple[float, float]:
+    return row["starts"], _INF if row["ends"] is None else row["ends"] - 1
+
+
+def _slot(row: Row) -> tuple[float, float]:
+    return -_INF if row["starts"] is None else row["starts"], _INF if row["ends"] is None else row["ends"]
+
+
+def _meet(x: tuple[float, float], y: tuple[float, float]) -> bool:
+    return x[0] <= y[1] and y[0] <= x[1]
+
+
+def _equal(x: Any, y: Any) -> bool:
+    return x is not None and x == y
+
+
+class TwinView:
+    """`aliases` as (alias, relation); `on` the condition; `select` the output row; `ends` each alias's closed interval."""
+
+    def __init__(
+        self, aliases: list[tuple[str, str]], definition: dict[str, Any], on: Callable[..., bool], select: Callable[..., Row],
+        ends: list[Callable[[Row], tuple[float, float]]],
+    ) -> None:  # fmt: skip
+        self.aliases, self.definition, self.on, self.select, self.ends = aliases, definition, on, select, ends
+
+    def combinations(self, relations: dict[str, dict[tuple[Any, ...], Row]]) -> list[tuple[Row, ...]]:
+        parts = [list(relations[name].values()) for _, name in self.aliases]
+        if len(parts) == 1:
+            return [(x,) for x in parts[0] if self.on(x)]
+        return [(x, y) for x in parts[0] for y in parts[1] if self.on(x, y)]
+
+    def identity(self, rows: tuple[Row, ...]) -> tuple[Any, ...]:
+        return tuple(row[column] for (_, name), row in zip(self.aliases, rows, strict=True) for column in KEYS[name])
+
+    def rows(self, relations: dict[str, dict[tuple[Any, ...], Row]]) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+        return {self.identity(rows): values(self.select(*rows)) for rows in self.combinations(relations)}
+
+
+def values(row: Row) -> tuple[Any, ...]:
+    """Comparable: NaN equals NaN."""
+    return tuple("NaN" if isinstance(value, float) and math.isnan(value) else value for value in row.values())
+
+
+def _clash(x: Row, y: Row) -> Row:
+    (a, b), (c, d) = _stay(x), _slot(y)
+    end = min(b, d)
+    return {"id": x["id"], "nr": y["nr"], "clash_start": max(a, c), "clash_end": None if end == _INF else end + 1}
+
+
+def _pair_key(x: Row, y: Row) -> bool:
+    return _equal(x["room"], y["room"]) and _equal(x["floor"], y["floor"])
+
+
+_AB = {"from": {"x": "a", "y": "b"}}
+_AA = {"from": {"x": "a", "y": "a"}}
+_MEETS = {"overlaps": ["x.stay", "y.stay"]}
+VIEWS = {
+    "clashes": TwinView(
+        [("x", "a"), ("y", "b")],
+        _AB
+        | {
+            "join": [{"equal": ["x.room", "y.room"]}, {"equal": ["x.floor", "y.floor"]}, {"overlaps": ["x.stay", "y.slot"]}],
+            "select": ["x.id as id", "y.nr as nr", {"intersection": ["x.stay", "y.slot"], "as": "clash"}],
+        },
+        lambda x, y: _pair_key(x, y) and _meet(_stay(x), _slot(y)),
+        _clash,
+        [_stay, _slot],
+    ),
+    "tags": TwinView(
+        [("x", "a"), ("y", "b")],
+        _AB
+        | {
+            "join": [{"overlaps": ["x.stay", "y.slot"]}],
+            "where": [{"column": "x.tag", "op": "=", "value": "u"}],
+            "select": ["x.weight as w"],
+        },
+        lambda x, y: x["tag"] == "u" and _meet(_stay(x), _slot(y)),
+        lambda x, y: {"w": x["weight"]},
+        [_stay, _slot],
+    ),
+    "both": TwinView(
+        [("x", "a"), ("y", "a")],
+        _AA | {"join": [_MEETS], "select": ["x.id as i", "y.tag as t"]},
+        lambda x, y: _meet(_stay(x), _stay(y)),
+        lambda x, y: {"i": x["id"], "t": y["tag"]},
+        [_stay, _stay],
+    ),
+    "once": TwinView(
+        [("x", "a"), ("y", "a")],
+        _AA | {"join": [{"equal": ["x.room", "y.room"]}, _MEETS, {"less": ["y.id", "x.id"]}], "select": ["x.id as i", "y.weight as w"]},
+        lambda x, y: _equal(x["room"], y["room"]) and _meet(_stay(x), _stay(y)) and y["id"] < x["id"],
+        lambda x, y: {"i": x["id"], "w": y["weight"]},
+        [_stay, _stay],
+    ),
+    "apart": TwinView(
+        [("x", "a"), ("y", "a")],
+        _AA | {"join": [_MEETS, {"not_equal": ["x.id", "y.id"]}], "select": ["x.tag as s", "y.tag as t"]},
+        lambda x, y: _meet(_stay(x), _stay(y)) and x["id"] != y["id"],
+        lambda x, y: {"s": x["tag"], "t": y["tag"]},
+        [_stay, _stay],
+    ),
+    "by_tag": TwinView(
+        [("x", "a"), ("y", "a")],
+        _AA | {"join": [_MEETS, {"less": ["x.tag", "y.tag"]}], "select": ["x.id as i", "y.id as j"]},
+        lambda x, y: _meet(_stay(x), _stay(y)) and x["tag"] < y["tag"],
+        lambda x, y: {"i": x["id"], "j": y["id"]},
+        [_stay, _stay],
+    ),
+    "checked": TwinView(
+        [("x", "a"), ("y", "a")],
+        _AA
+        | {
+            "join": [_MEETS, {"less": ["x.id", "y.id"]}],
+            "where": [{"column": "x.tag", "op": "!=", "value": "v"}],
+            "select": ["x.id as i", "y.tag as t"],
+        },
+        lambda x, y: x["tag"] != "v" and _meet(_stay(x), _stay(y)) and x["id"] < y["id"],
+        lambda x, y: {"i": x["id"], "t": y["tag"]},
+        [_stay, _stay],
+    ),
+    "list": TwinView(
+        [("x", "a")],
+        {"from": {"x": "a"}, "where": [{"column": "x.tag", "op": "!=", "value": "w"}], "select": ["x.tag as t", "x.weight as w"]},
+        lambda x: x["tag"] != "w",
+        lambda x: {"t": x["tag"], "w": x["weight"]},
+        [],
+    ),
+}
+
+
+class Twin:
+    """Relations `a` and `b` as dicts, applied change by change; `history[v]` is every view at version v."""
+
+    def __init__(self) -> None:
+        self.relations: dict[str, dict[tuple[Any, ...], Row]] = {"a": {}, "b": {}}
+        self.version = 0
+        self.history: dict[int, dict[str, dict[tuple[Any, ...], tuple[Any, ...]]]] = {}
+        self.tables: dict[int, dict[str, dict[tuple[Any, ...], Row]]] = {}
+        self._remember()
+
+    def _remember(self) -> None:
+        self.history[self.version] = {name: view.rows(self.relations) for name, view in VIEWS.items()}
+        self.tables[self.version] = {name: dict(rows) for name, rows in self.relations.items()}
+
+    def apply(self, changes: list[tuple[str, int, Row]], on_error: str) -> tuple[int, list[int]] | None:
+        """(ignored, indices of bad rows), or None when the batch is refused."""
+        relations = {name: dict(rows) for name, rows in self.relations.items()}
+        ignored, bad = 0, []
+        for index, (name, op, row) in enumerate(changes):
+            rows, key = relations[name], tuple(row.get(column) for column in KEYS[name])
+            if op == TRUNCATE:
+                rows.clear()
+            elif op == DELETE:
+                ignored += rows.pop(key, None) is None
+            elif op == INSERT and key in rows:
+                bad.append(index)
+            else:
+                rows[key] = row
+        if bad and on_error == "reject":
+            return None
+        self.relations = relations
+        self.version += 1
+        self._remember()
+        return ignored, bad
+
+
+class Source:
+    """Random changes over small domains, so that everything collides."""
+
+    def __init__(self, seed: int, keys: int) -> None:
+        self.random, self.keys = random.Random(seed), keys
+
+    def key(self, name: str) -> Row:
+        if name == "a":
+            return {"id": self.random.randrange(self.keys)}
+        return {"nr": self.random.randrange(1 + self.keys // 2), "site": self.random.choice(("N", "S"))}
+
+    def row(self, name: str) -> Row:
+        pick = self.random.choice
+        start = self.random.randrange(60)
+        key = self.key(name)
+        room, floor = pick(("A", "B", "C", None)), pick((1, 1, 2, None))
+        if name == "a":
+            end = pick((None, start + 1 + self.random.randrange(9), start + 1 + self.random.randrange(9)))
+            weight = pick((None, 0.0, -0.0, math.nan, 1.5))
+            return key | {"room": room, "floor": floor, "starts": start, "ends": end, "tag": pick(("u", "v", "w")), "weight": weight}
+        end = pick((None, start + self.random.randrange(9), start + self.random.randrange(9), start + 1))
+        return key | {"room": room, "floor": floor, "starts": pick((None, start, start)), "ends": end, "note": pick((None, "n", "o"))}
+
+    def changes(self, count: int, known: dict[str, dict[tuple[Any, ...], Row]]) -> list[tuple[str, int, Row]]:
+        result: list[tuple[str, int, Row]] = []
+        for _ in range(count):
+            name = self.random.choice(("a", "a", "b"))
+            draw = self.random.random()
+            if draw < 0.01:
+                result.append((name, TRUNCATE, {}))
+            elif draw < 0.25:
+                result.append((name, DELETE, self.key(name)))
+            elif draw < 0.32:
+                result.append((name, INSERT, self.row(name)))
+            elif draw < 0.5 and known[name]:  # one column of a row that is there, or none
+                old = self.random.choice(list(known[name].values()))
+                column = self.random.choice([column for column in old if column not in (*KEYS[name], "starts", "ends")])
+                result.append((name, UPSERT, old | {column: self.row(name)[column]}))
+            else:
+                result.append((name, UPSERT, self.row(name)))
+        return result
+
+
+def to_batch(changes: list[tuple[str, int, Row]], **fields: Any) -> Batch:
+    """As a decoder would give it."""
+    parts = []
+    for name in dict.fromkeys(name for name, _, _ in changes):
+        index = [i for i, (relation, _, _) in enumerate(changes) if relation == name]
+        schema = DEFINITIONS[name].arrow_schema()
+        rows = [{field.name: changes[i][2].get(field.name) for field in schema} for i in index]
+        batch = pa.RecordBatch.from_pylist(rows, schema=schema)
+        parts.append(Changes(name, np.array([changes[i][1] for i in index], np.uint8), batch, np.array(index, np.int64)))
+    return Batch(parts, len(changes), 0, [], 0, **fields)
+
+
+def plain(batch: pa.RecordBatch) -> list[Row]:
+    """Rows with timestamps as integers."""
+    columns = [column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, batch.schema.names).to_pylist()
