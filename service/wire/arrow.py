@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 from service.wire.batch import RELATION_METADATA, Batch, Changes
 from service.wire.columns import mask_of
 from service.wire.errors import MalformedBody
-from service.wire.grammar import WANTED, shown
 from service.wire.json import Definitions
 from service.wire.judge import Findings, Judged, Plan, assemble, plan_of
 from service.wire.schema import ARROW_TYPES
@@ -132,9 +131,15 @@ def _canonical(plan: Plan, place: int, array: pa.Array, findings: Findings) -> p
         place,
         mask_of(bad, len(array)),
         column.name,
-        lambda row: f"got {shown(str(array[row].cast(pa.utf8())))} as {array.type}, want {WANTED[column.type]}",
+        lambda row: f"the value {_number(array, row)} of type {array.type} does not fit, want {wanted}",
     )
     return pa.concat_arrays(parts)
+
+
+def _number(array: pa.Array, row: int) -> str:
+    """The physical number of a value: a time zone may be one that nobody knows."""
+    one = array[row : row + 1]
+    return str((one if pa.types.is_integer(one.type) else one.view(pa.int64()))[0])
 
 
 def _cast_all_but_bad(array: pa.Array, wanted: pa.DataType, first: int) -> tuple[list[pa.Array], list[int]]:

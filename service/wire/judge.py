@@ -208,9 +208,9 @@ def _check_interval(
     kind = plan.columns[places[0]].type
     starts, ends = values_of(start, kind), values_of(end, kind)
     if kind == "float64":
-        first = np.nextafter(starts, np.inf) if interval.start_open else starts
-        last = np.nextafter(ends, -np.inf) if interval.end_open else ends
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
+            first = np.nextafter(starts, np.inf) if interval.start_open else starts
+            last = np.nextafter(ends, -np.inf) if interval.end_open else ends
             empty = first > last
     else:
         if kind != "date":

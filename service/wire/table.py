@@ -52,6 +52,8 @@ def judge_table(plan: Plan, relation: str, table: pa.RecordBatch, first: int, co
 
 def _only(array: pa.Array, read: Mask) -> pa.Array:
     """The column with null where it is not read."""
+    if pa.types.is_string_view(array.type):
+        array = array.cast(pa.utf8())  # if_else knows no views
     return pc.if_else(pa.array(read), array, None)
 
 

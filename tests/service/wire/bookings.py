@@ -1,0 +1,63 @@
+"""The relation that most tests of the wire talk about, and how to call the decoders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from service.wire.batch import OP_NAMES, Batch
+from service.wire.decode import decode_changes, decode_relation_changes
+from service.wire.errors import UnknownRelation
+from service.wire.schema import RelationDefinition, parse_relation
+
+BOOKINGS = parse_relation(
+    {
+        "columns": [
+            {"name": "id", "type": "int64"},
+            {"name": "room", "type": "string"},
+            {"name": "starts", "type": "timestamp"},
+            {"name": "ends", "type": "timestamp", "nullable": True},
+            {"name": "note", "type": "string", "nullable": True},
+        ],
+        "key": ["id"],
+        "intervals": {"stay": {"start": "starts", "end": "ends"}},
+    }
+)
+VALUES = parse_relation(
+    {
+        "columns": [
+            {"name": "k", "type": "float64"},
+            {"name": "day", "type": "date"},
+            {"name": "x", "type": "float64", "nullable": True},
+            {"name": "ok", "type": "bool", "nullable": True},
+        ],
+        "key": ["k", "day"],
+    }
+)
+NAMES = {"bookings": BOOKINGS, "values": VALUES}
+
+
+def definitions(name: str) -> RelationDefinition:
+    if name not in NAMES:
+        raise UnknownRelation(name)
+    return NAMES[name]
+
+
+def changes(media_type: str, body: bytes) -> Batch:
+    return decode_changes(media_type, body, definitions)
+
+
+def relation_changes(media_type: str, body: bytes, relation: str = "bookings") -> Batch:
+    return decode_relation_changes(media_type, body, relation, definitions)
+
+
+def rows(batch: Batch) -> list[tuple[str, str, tuple[Any, ...]]]:
+    """All good changes as (relation, op, values)."""
+    return [
+        (part.relation, OP_NAMES[op], tuple(row.values()))
+        for part in batch.changes
+        for op, row in zip(part.ops.tolist(), part.rows.to_pylist(), strict=True)
+    ]
+
+
+def faults(batch: Batch) -> list[tuple[int, str | None]]:
+    return [(error.index, error.column) for error in batch.errors]

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+
+from service.wire.errors import MalformedBody
+from tests.service.wire.bookings import faults, relation_changes, rows
+
+NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
+
+
+
+
+def test_empty_fields() -> None:
+    batch = relation_changes("text/csv", b'id,room,starts,ends,note\n1,,2026-01-01T12:00:00Z,,\n2,"",1767268800000000,"",""\n')
+    assert rows(batch) == [("bookings", "upsert", (1, "", NOON, None, None)), ("bookings", "upsert", (2, "", NOON, None, ""))]
+    batch = relation_changes("text/csv", b"id,room,starts\n1,A,\n")
+    assert faults(batch) == [(0, "starts")]
+
+
+def test_quotes_line_ends_and_a_byte_order_mark() -> None:
+    body = b'\xef\xbb\xbfnote,id,starts,room\r\n"a ""b"",\r\nc",1,2026-01-01 12:00:00Z,"x, y"\r\n'
+    assert rows(relation_changes("text/csv", body)) == [("bookings", "upsert", (1, "x, y", NOON, None, 'a "b",\r\nc'))]
+
+
+def test_ops() -> None:
+    batch = relation_changes("text/csv", b"_op,id,room,starts\ndelete,1,,\ntruncate,,,\n,2,A,0\ninsert,3,A,0\nremove,4,A,0\n")
+    assert [(op, row[0]) for _, op, row in rows(batch)] == [("delete", 1), ("truncate", None), ("upsert", 2), ("insert", 3)]
+    assert faults(batch) == [(4, "_op")]
+
+
+def test_values() -> None:
+    body = b"k,day,x,ok\n1e3,2026-01-01,NaN,true\n-0.0,2026-01-02,-Infinity,FALSE\n.5,2026-01-03,,\n"
+    values = [row for _, _, row in rows(relation_changes("text/csv", body, "values"))]
+    assert str(values) == str(
+        [
+            (1000.0, dt.date(2026, 1, 1), float("nan"), True),
+            (0.0, dt.date(2026, 1, 2), float("-inf"), False),
+            (0.5, dt.date(2026, 1, 3), None, None),
+        ]
+    )
+
+
+@pytest.mark.parametrize("field", ["0x10", "1.0", " 1", "1_0", "9223372036854775808", "", "١", "9" * 5000])
+def test_bad_numbers(field: str) -> None:
+    body = f"id,room,starts\n1,A,0\n{field},A,0\n2,A,0\n".encode()
+    batch = relation_changes("text/csv", body)
+    assert faults(batch) == [(1, "id")]
+    assert len(rows(batch)) == 2
+
+
+def test_the_edges_of_int64() -> None:
+    batch = relation_changes("text/csv", b"id,room,starts\n9223372036854775807,A,+5\n-9223372036854775808,A,-5\n")
+    assert [row[0] for _, _, row in rows(batch)] == [2**63 - 1, -(2**63)]
+
+
+@pytest.mark.parametrize("field", ["nan", "inf", "1e400", "0x1p3", "1_5", "nan(1)", "true"])
+def test_bad_floats(field: str) -> None:
+    assert faults(relation_changes("text/csv", f"k,day,x\n1,2026-01-01,{field}\n".encode(), "values")) == [(0, "x")]
+
+
+def test_other_faults() -> None:
+    assert faults(relation_changes("text/csv", b"k,day,ok\n1,2026-02-30,\n1,2026-02-01,yes\n", "values")) == [(0, "day"), (1, "ok")]
+    assert faults(relation_changes("text/csv", b"id,room,starts,colour\n1,A,0,red\n")) == [(0, "colour")]
+    assert faults(relation_changes("text/csv", b"id,room\n1,A\n")) == [(0, "starts")]
+    assert relation_changes("text/csv", b"id,room\n").sent == 0
+    assert relation_changes("text/csv", b"id,room").sent == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        (b"", None),
+        (b"\n\n", None),
+        (b"id,room,starts\n1,A\n", 2),
+        (b"id,room,starts\n1,A,0\n1,A,0,5\n", 3),
+        (b"id,id,starts\n1,A,0\n", None),
+        (b'id,room,starts\n1,A,"0\n2,A,0\n', None),
+        (b"id,room,starts\n1,\xff,0\n", 2),
+    ],
+)
+def test_malformed_bodies(body: bytes, line: int | None) -> None:
+    with pytest.raises(MalformedBody) as fault:
+        relation_changes("text/csv", body)
+    assert fault.value.line == line

@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import orjson
+import pytest
+
+from service.wire.errors import BadParameter, MalformedBody, UnknownRelation, UnsupportedMediaType
+from service.wire.json import JsonDecoder
+from tests.service.wire.bookings import BOOKINGS, changes, faults, relation_changes, rows
+
+NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
+ROW = {"id": 1, "room": "A", "starts": "2026-01-01T12:00:00Z", "ends": None}
+
+
+def post(*sent: Any, **fields: Any) -> Any:
+    return changes("application/json", orjson.dumps({**fields, "changes": list(sent)}))
+
+
+def test_the_body_of_the_documentation() -> None:
+    batch = post(
+        {"relation": "bookings", "op": "upsert", "row": ROW},
+        {"relation": "bookings", "op": "delete", "key": {"id": 9}},
+        source="pms",
+        epoch=17,
+    )
+    assert rows(batch) == [("bookings", "upsert", (1, "A", NOON, None, None)), ("bookings", "delete", (9, None, None, None, None))]
+    assert (batch.source, batch.epoch, batch.run, batch.reset, batch.on_error) == ("pms", 17, None, False, "reject")
+    assert (batch.sent, batch.ignored, batch.errors, batch.error_count) == (2, 0, [], 0)
+
+
+def test_order_and_index_hold_over_relations() -> None:
+    day = {"k": 1, "day": "2026-01-01"}
+    batch = post(
+        {"relation": "values", "row": day},
+        {"relation": "bookings", "row": ROW},
+        {"relation": "values", "op": "truncate"},
+        {"relation": "bookings", "op": "insert", "row": ROW},
+    )
+    assert [(part.relation, part.index.tolist(), part.ops.tolist()) for part in batch.changes] == [
+        ("values", [0, 2], [1, 3]),
+        ("bookings", [1, 3], [1, 0]),
+    ]
+
+
+def test_jsonl_counts_lines_that_hold_something() -> None:
+    text = b'\n{"relation": "bookings", "op": "truncate"}\r\n\n  \n{"relation": "bookings", "row": {"id": "x"}, "seq": 5}'
+    batch = changes("application/x-ndjson", text)
+    assert batch.sent == 2
+    assert faults(batch) == [(1, "id")]
+
+
+def test_a_delete_reads_only_the_key_of_a_whole_row() -> None:
+    batch = post({"relation": "bookings", "op": "delete", "row": {**ROW, "starts": "nonsense"}})
+    assert rows(batch) == [("bookings", "delete", (1, None, None, None, None))]
+
+
+@pytest.mark.parametrize(
+    ("change", "column", "says"),
+    [
+        ({"op": "remove", "row": ROW}, "_op", "want insert, upsert, delete or truncate"),
+        ({"op": 3, "row": ROW}, "_op", "got 3"),
+        ({}, None, 'no "row"'),
+        ({"op": "delete"}, None, 'no "key"'),
+        ({"row": [1]}, None, "a list, not an object"),
+        ({"op": "delete", "key": 1}, None, "1, not an object"),
+        ({"op": "delete", "key": {"id": 1, "room": "A"}}, "room", "not a column of the key"),
+        ({"op": "delete", "key": {}}, "id", "missing"),
+        ({"op": "delete", "key": {"id": None}}, "id", "null in a key"),
+        ({"op": "delete", "row": {**ROW, "colour": 1}}, "colour", "no such column"),
+        ({"row": {**ROW, "colour": 1}}, "colour", "no such column"),
+        ({"row": {"id": 1, "room": "A"}}, "starts", "missing"),
+        ({"row": {**ROW, "room": None}}, "room", "null, but the column is not nullable"),
+        ({"row": {**ROW, "id": None}}, "id", "null in a key"),
+        ({"row": {**ROW, "id": "1"}}, "id", 'got the text "1", want a whole number'),
+        ({"row": {**ROW, "id": 1.0}}, "id", "got 1.0"),
+        ({"row": {**ROW, "id": True}}, "id", "got true"),
+        ({"row": {**ROW, "id": 2**63}}, "id", "got 9223372036854775808"),
+        ({"row": {**ROW, "room": 1}}, "room", "got 1, want text"),
+        ({"row": {**ROW, "starts": "2026-01-01T12:00:00"}}, "starts", "without an offset"),
+        ({"row": {**ROW, "ends": "2026-01-01T12:00:00Z"}}, "ends", "stay is empty: [2026-01-01T12:00:00Z, 2026-01-01T12:00:00Z)"),
+        ({"row": {**ROW, "starts": 2**63 - 1}}, "starts", "edge of 64 bits"),
+        ({"row": {**ROW, "ends": -(2**63)}}, "ends", "edge of 64 bits"),
+    ],
+)
+def test_bad_rows(change: dict[str, Any], column: str | None, says: str) -> None:
+    for around in (1, 20):  # few changes are judged without NumPy, many with it
+        good = [{"relation": "bookings", "op": "upsert", "row": ROW} for _ in range(around)]
+        batch = post(*good, {"relation": "bookings", **change}, *good)
+        assert faults(batch) == [(around, column)]
+        assert says in batch.errors[0].reason
+        assert batch.error_count == 1
+        assert len(rows(batch)) == 2 * around
+
+
+def test_a_row_is_named_once_by_its_first_fault() -> None:
+    assert faults(post({"relation": "bookings", "row": {"id": 1, "room": 2, "starts": 3.5}})) == [(0, "room")]
+
+
+def test_floats_beyond_numbers() -> None:
+    row = {"k": -0.0, "day": "2026-01-01", "x": "NaN"}
+    (values,) = [row[2] for row in rows(post({"relation": "values", "row": row}))]
+    assert str(values[0]) == "0.0"
+    assert str(values[2]) == "nan"
+    for name in ("NaN", "Infinity", "-Infinity"):
+        assert faults(post({"relation": "values", "row": {**row, "k": name}})) == [(0, "k")]
+        assert faults(post({"relation": "values", "row": {**row, "x": name}})) == []
+    assert faults(post({"relation": "values", "row": {**row, "x": "nan"}})) == [(0, "x")]
+    assert faults(post({"relation": "values", "row": {**row, "day": 20454}})) == [(0, "day")]
+
+
+@pytest.mark.parametrize(
+    ("body", "line", "says"),
+    [
+        (b"", 1, "line 1"),
+        (b'{"changes": [\n{"relation": "bookings",}]}', 2, "line 2 column"),
+        (b"[]", None, "changes"),
+        (b'{"change": []}', None, "changes"),
+        (b'{"changes": {}}', None, "changes"),
+        (b'{"changes": [], "soruce": "x"}', None, "soruce"),
+        (b'{"changes": [1]}', None, "change 0 is 1"),
+        (b'{"changes": [{"row": {}}]}', None, "no relation"),
+        (b'{"changes": [{"relation": null, "row": {}}]}', None, "no relation"),
+        (b'{"changes": [{"relation": "bookings", "row": {"id": NaN}}]}', 1, "not JSON"),
+        (b'{"changes": "\xff"}', 1, "UTF-8"),
+    ],
+)
+def test_malformed_bodies(body: bytes, line: int | None, says: str) -> None:
+    with pytest.raises(MalformedBody) as fault:
+        changes("application/json", body)
+    assert fault.value.line == line
+    assert says in fault.value.detail
+
+
+@pytest.mark.parametrize("bad", [b"[1]", b"{", b"1", b'"x"', b"null", b'{"row": {}}'])
+def test_malformed_lines_are_told_by_number(bad: bytes) -> None:
+    with pytest.raises(MalformedBody) as fault:
+        changes("application/jsonl", b'{"relation": "bookings", "op": "truncate"}\n\n' + bad)
+    assert fault.value.line == 3
+
+
+def test_unknown_relations() -> None:
+    with pytest.raises(UnknownRelation) as fault:
+        post({"relation": "bookings", "row": ROW}, {"relation": "rooms", "row": {}})
+    assert fault.value.name == "rooms"
+
+
+@pytest.mark.parametrize(
+    "fields", [{"epoch": "1"}, {"epoch": 1.0}, {"epoch": 2**63}, {"epoch": True}, {"source": 1}, {"source": "x" * 201}, {"run": "x" * 201}]
+    + [{"reset": 1}, {"on_error": "ignore"}, {"on_error": ["skip"]}]
+)
+def test_bad_fields(fields: dict[str, Any]) -> None:
+    with pytest.raises(BadParameter) as fault:
+        post(**fields)
+    assert next(iter(fields)) in fault.value.detail
+
+
+def test_fields() -> None:
+    batch = post(source="s", epoch=-(2**63), run="r", reset=True, on_error="skip")
+    assert (batch.source, batch.epoch, batch.run, batch.reset, batch.on_error) == ("s", -(2**63), "r", True, "skip")
+    assert post(source=None, reset=None).on_error == "reject"
+
+
+def test_lines_of_one_relation() -> None:
+    text = [ROW, {**ROW, "_op": "insert"}, {"_op": "delete", "id": 5}, {"_op": "truncate"}, {**ROW, "_op": None}, {**ROW, "_op": "x"}]
+    batch = relation_changes("application/jsonl", b"\n".join(map(orjson.dumps, text)))
+    assert [(op, row[0]) for _, op, row in rows(batch)] == [("upsert", 1), ("insert", 1), ("delete", 5), ("truncate", None), ("upsert", 1)]
+    assert faults(batch) == [(5, "_op")]
+    with pytest.raises(MalformedBody) as fault:
+        relation_changes("application/jsonl", b"{}\n[]")
+    assert fault.value.line == 2
+
+
+def test_kafka_records_never_raise() -> None:
+    values = [orjson.dumps(ROW), None, b"null", b"{", b"[1]", b'{"id": 1, "_op": "delete"}', b'{"id": "x"}', b'{"id":1,"_op":"?"}']
+    batch = JsonDecoder("bookings", BOOKINGS).decode([None] * len(values), values)
+    assert [(op, row[0]) for _, op, row in rows(batch)] == [("upsert", 1), ("delete", 1)]
+    assert batch.changes[0].index.tolist() == [0, 5]
+    assert faults(batch) == [(3, None), (4, None), (6, "id"), (7, "_op")]
+    assert (batch.sent, batch.ignored, batch.error_count) == (8, 2, 4)
+
+
+def test_media_types() -> None:
+    body = orjson.dumps({"changes": []})
+    assert changes("Application/JSON; charset=utf-8", body).sent == 0
+    for kind in ("", "text/plain", "text/csv"):
+        with pytest.raises(UnsupportedMediaType):
+            changes(kind, body)
+    with pytest.raises(UnsupportedMediaType):
+        relation_changes("application/json", body)
