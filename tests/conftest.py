@@ -17,8 +17,8 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
         yield process
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server for all tests of a module: for those that use names of their own and leave nothing behind that others read."""
+    """A server for many tests: for those that use names of their own and leave nothing behind that others read."""
     with ServerProcess(tmp_path_factory.mktemp("server") / "data") as process:
         yield process

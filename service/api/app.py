@@ -12,7 +12,7 @@ from starlette.responses import Response
 from service.api import changes, followers, operations, problems, relations, rows, views
 from service.api.bodies import ClientGone, Receive, Scope, Send
 from service.api.context import Context
-from service.api.metrics import REQUESTS
+from service.api.metrics import count_request
 from service.api.openapi import Handler, document
 
 ENDPOINTS = [
@@ -90,4 +90,4 @@ class Gate:
                 raise
             await problems.render(problems.of_exception(error))(scope, receive, counted)
         finally:
-            REQUESTS.labels(method, str(status)).inc()
+            count_request(method, status)

@@ -7,6 +7,7 @@ that it does not give is left out.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
@@ -19,6 +20,7 @@ from service.histogram import Histogram as Buckets
 disable_created_metrics()
 REGISTRY = CollectorRegistry()
 
+METHODS = frozenset({"GET", "HEAD", "PUT", "POST", "DELETE"})  # others are counted as one: a label's values are bounded
 REQUESTS = Counter("livejoin_requests", "Answers, by method and status.", ["method", "status"], registry=REGISTRY)
 ROWS_SENT = Counter("livejoin_rows_sent", "Rows of views and relations that have left.", registry=REGISTRY)
 RECORDS_SENT = Counter("livejoin_changes_sent", "Records of changes that have left to followers.", registry=REGISTRY)
@@ -28,6 +30,17 @@ CHUNK_SECONDS = Histogram(
     buckets=(0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0),
     registry=REGISTRY,
 )
+
+
+@lru_cache(128)
+def _counter(method: str, status: int) -> Counter:
+    return REQUESTS.labels(method, str(status))
+
+
+def count_request(method: str, status: int) -> None:
+    """One answer; status 0: the client was gone before it."""
+    _counter(method if method in METHODS else "other", status).inc()
+
 
 # name in engine.metrics() -> family (Prometheus appends _total to counters), help
 GAUGES = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -65,14 +66,14 @@ def _single(parameter: Parameter) -> dict[str, Any]:
 
 
 def _family(parameter: Parameter) -> dict[str, Any]:
-    members = {"type": "object", "additionalProperties": dict(parameter.schema)}
+    names = {"pattern": f"^{re.escape(parameter.name[:-1])}"}
     return {
-        "name": parameter.name[:-2],
+        "name": parameter.name,
         "in": "query",
         "style": "form",
         "explode": True,
         "description": parameter.description,
-        "schema": members,
+        "schema": {"type": "object", "propertyNames": names, "additionalProperties": dict(parameter.schema)},
         "example": parameter.example,
     }
 

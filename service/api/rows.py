@@ -61,9 +61,15 @@ _VERSION = Parameter("version", parameters.integer(0), {"type": "integer", "mini
 _OVERLAPS = Parameter(
     "overlaps", window, {"type": "string", "pattern": "^[^,]*,[^,]*$"}, "only rows all of whose joined intervals meet this window"
 )
-_BOX = Parameter("overlaps.*", window, {"type": "string"}, "a window in one dimension of a box: not yet")
+_BOX = Parameter(
+    "overlaps.*", window, {"type": "string"}, "a window in one dimension of a box: not yet", {"overlaps.stay": "2026-01-01T00:00:00Z,"}
+)
 _WHERE = Parameter(
-    "where.*", parameters.plain, {"type": "string"}, "`where.<alias>.<column>=value`: the key columns of one alias, or the join key"
+    "where.*",
+    parameters.plain,
+    {"type": "string"},
+    "`where.<alias>.<column>=value`: the key columns of one alias, or the join key",
+    {"where.b.id": "1"},
 )
 _FILTERS = (_VERSION, _OVERLAPS, _BOX, _WHERE)
 VIEW_ROWS = (_LIMIT, _CURSOR, *_FILTERS)

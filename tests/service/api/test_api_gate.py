@@ -96,7 +96,13 @@ def test_while_it_starts() -> None:
     assert ask("GET", "/livez").status_code == 200
     context = Context(Settings())
     context.report("compiling", 0.25)
-    for method, path in (("GET", "/readyz"), ("GET", "/v1/views"), ("GET", "/v1/status"), ("PUT", "/v1/relations/a"), ("POST", "/v1/changes")):
+    for method, path in (
+        ("GET", "/readyz"),
+        ("GET", "/v1/views"),
+        ("GET", "/v1/status"),
+        ("PUT", "/v1/relations/a"),
+        ("POST", "/v1/changes"),
+    ):
         response = ask(method, path, context)
         body = is_problem(response, "recovering")
         assert body["progress"] == 0.25 and body["stage"] == "compiling"

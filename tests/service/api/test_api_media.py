@@ -40,7 +40,9 @@ def test_not_acceptable_lists_what_is(accept: str) -> None:
     assert caught.value.extensions["available"] == list(OFFERED)
 
 
-@pytest.mark.parametrize("given", ["application/json", "application/JSON", "application/json; charset=UTF-8", 'application/json;charset="utf-8"'])
+@pytest.mark.parametrize(
+    "given", ["application/json", "application/JSON", "application/json; charset=UTF-8", 'application/json;charset="utf-8"']
+)
 def test_content_type(given: str) -> None:
     assert media.content_type([(b"content-type", given.encode())], OFFERED) == media.JSON
 

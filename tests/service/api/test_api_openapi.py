@@ -1,0 +1,92 @@
+"""The OpenAPI document: whole, and its examples fit its schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from service.api.app import ENDPOINTS
+from service.api.openapi import document
+from service.api.schemas import SCHEMAS
+
+DOCUMENT = document(ENDPOINTS, "0")
+
+
+def operations() -> Iterator[tuple[str, dict[str, Any]]]:
+    for path, methods in DOCUMENT["paths"].items():
+        for method, operation in methods.items():
+            yield f"{method.upper()} {path}", operation
+
+
+def contents(operation: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(where, media type object) of the request and of every response."""
+    for kind, content in operation.get("requestBody", {}).get("content", {}).items():
+        yield f"request {kind}", content
+    for status, response in operation["responses"].items():
+        for kind, content in response.get("content", {}).items():
+            yield f"{status} {kind}", content
+
+
+def validate(schema: dict[str, Any], value: Any) -> None:
+    jsonschema_rs.Draft202012Validator({**schema, "components": {"schemas": SCHEMAS}}).validate(value)
+
+
+def test_every_path_of_the_interface_is_there() -> None:
+    named = {name for name, _ in operations()}
+    for name in (
+        "PUT /v1/relations/{name}",
+        "GET /v1/relations",
+        "GET /v1/relations/{name}",
+        "DELETE /v1/relations/{name}",
+        "GET /v1/relations/{name}/rows",
+        "POST /v1/changes",
+        "POST /v1/relations/{name}/changes",
+        "PUT /v1/views/{name}",
+        "GET /v1/views",
+        "GET /v1/views/{name}",
+        "DELETE /v1/views/{name}",
+        "POST /v1/explain",
+        "GET /v1/views/{name}/rows",
+        "HEAD /v1/views/{name}/rows",
+        "GET /v1/views/{name}/count",
+        "GET /v1/views/{name}/changes",
+        "GET /livez",
+        "GET /readyz",
+        "GET /metrics",
+        "GET /v1/status",
+        "GET /problems/{type}",
+    ):
+        assert name in named
+
+
+def test_operation_ids_are_unique() -> None:
+    names = [operation["operationId"] for _, operation in operations()]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(("name", "operation"), list(operations()), ids=lambda value: value if isinstance(value, str) else "")
+def test_examples_fit(name: str, operation: dict[str, Any]) -> None:
+    assert operation["summary"]
+    for parameter in operation.get("parameters", ()):
+        assert parameter["description"]
+        if "example" in parameter:
+            validate(parameter["schema"], parameter["example"])
+        if parameter["in"] == "path":
+            assert "{" + parameter["name"] + "}" in name
+    for where, content in contents(operation):
+        examples = [example["value"] for example in content.get("examples", {}).values()] or [content["example"]]
+        for example in examples:
+            try:
+                validate(content["schema"], example)
+            except jsonschema_rs.ValidationError as error:
+                pytest.fail(f"{name}, {where}: {error.message}")
+
+
+def test_every_schema_is_one_and_is_used() -> None:
+    text = str(DOCUMENT["paths"]) + str(SCHEMAS)
+    for name, schema in SCHEMAS.items():
+        jsonschema_rs.meta.validate(schema)
+        assert f"#/components/schemas/{name}'" in text
