@@ -136,13 +136,15 @@ def test_a_damaged_folder_is_refused_by_name(folder: Path, tmp_path: Path, damag
     damaged = copy(folder, tmp_path / "data")
     where = damage(damaged)
     before = {path: path.read_bytes() for path in damaged.rglob("*") if path.is_file() and path.name != "livejoin.lock"}
+    if damage not in (flip_row_in_the_log, tear_the_log):  # a sound log may be moved from the WAL to where it belongs
+        before = {path: data for path, data in before.items() if "livejoin.db" not in path.name}
     with pytest.raises(NotStarted) as caught, ServerProcess(damaged):
         pass
     assert caught.value.status == 1
     told = [line for line in caught.value.errors.splitlines() if str(where) in line]
     assert len(told) == 1 and "livejoin" in told[0], caught.value.errors
     assert "Traceback" not in caught.value.errors
-    assert {path: path.read_bytes() for path in before if path.exists()} == before, "what can be kept is kept"
+    assert all(path.exists() and path.read_bytes() == data for path, data in before.items()), "what can be kept is kept"
     assert str(where) in livejoin_check(damaged, 1)
 
 
@@ -190,7 +192,6 @@ def test_a_full_disk(tmp_path: Path) -> None:
         fill(client, 1, 10)
         large = [item(number, "x" * 1000) for number in range(11, 6000)]
         answer = talk.send(client, large, source="s", epoch=11)
-        assert answer.status_code in (500, 503) and answer.headers["content-type"] == talk.PROBLEM, answer.text
         talk.problem(answer, 503, "disk-full")
         _still_whole(server)
     with ServerProcess(tmp_path / "data") as server:
