@@ -5,6 +5,7 @@ This page reads the text, FROM and SELECT; `sql_conditions` reads ON and WHERE. 
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -25,6 +26,7 @@ from service.terms import ColumnRef, Output
 from service.wire.schema import NAME, RelationDefinition
 
 MAX_TEXT = 100_000
+logging.getLogger("sqlglot").setLevel(logging.ERROR)  # its warnings quote the query; what it cannot read is refused here
 
 _CLAUSES = {
     "with_": ("WITH", "write the view over the relations themselves"),

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from service.query import parse_view
+from service.errors import Problem
+from service.query import View, parse_view
 from service.terms import RETAIN, ColumnRef, Filter
 from tests.service.views import RELATIONS, refused, sql
 
@@ -15,7 +16,7 @@ BOTH = {"b": "bookings", "m": "maintenance"}
 OVERLAP = {"overlaps": ["b.stay", "m.slot"]}
 
 
-def view(**definition: Any):
+def view(**definition: Any) -> View:
     return parse_view("v", definition, RELATIONS)
 
 
@@ -179,5 +180,6 @@ def test_changes() -> None:
 
 def test_the_name_of_a_view() -> None:
     assert parse_view("v", ONE, RELATIONS).name == "v"
-    with pytest.raises(Exception, match="does not match"):
+    with pytest.raises(Problem) as caught:
         parse_view("V", ONE, RELATIONS)
+    assert caught.value.type == "bad-definition"
