@@ -47,6 +47,7 @@ if not (2 <= B <= 256 and 3 <= F <= 16):
     raise ValueError("LIVEJOIN_LEAF must be 2..256 and LIVEJOIN_FANOUT 3..16")
 
 LEAF, INNER = 0, 1
+LEAF_LEAST = max(1, B // 4)  # entries of a leaf that is not the root
 LEAF_WORDS = 2 + 3 * B
 INNER_WORDS = 2 + 7 * F
 
@@ -169,10 +170,13 @@ class Arena:
         reclaim(self.M, self.C, self.Q, oldest, pins, gone)
 
     def require(self, changes: int) -> None:
-        """Raise MemoryError, before anything is touched, unless `changes` single changes surely fit."""
-        a_change = 2 * LEAF_WORDS + 64 * INNER_WORDS
-        if self.C[BUMP] + min(changes * a_change, self.M.size // 2) > self.M.size:
-            raise MemoryError("this view's structure has reached the size of its arena (16 GiB)")
+        """Raise MemoryError, before anything is touched, unless a version with `changes` changes surely fits: at worst each change copies
+        a path, or the whole tree is written anew in its thinnest form."""
+        entries = int(self.C[COUNT] + self.C[COUNT + 1]) + changes
+        paths = changes * (2 * LEAF_WORDS + 64 * INNER_WORDS)
+        anew = (entries // LEAF_LEAST + 64) * (LEAF_WORDS + INNER_WORDS)
+        if self.C[BUMP] + min(paths, anew) > self.M.size:
+            raise MemoryError(f"this view's structure has reached the size of its arena ({8 * self.M.size} bytes)")
 
     @property
     def live_bytes(self) -> int:

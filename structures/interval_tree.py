@@ -111,7 +111,7 @@ class IntervalTree:
         """Fill an empty tree. O(n log n). Raises ValueError if it is not empty, MemoryError (nothing done) if it cannot fit."""
         if self.arena.C[COUNT] or self.arena.C[COUNT + 1]:
             raise ValueError("bulk_load fills an empty tree only")
-        self.arena.require(len(entries.key) // B)
+        self.arena.require(len(entries.key))
         self.arena.C[VERSION] = version
         if len(entries.key):
             build(*self._arrays, *entries, tree_order(entries.set, entries.key, entries.left, entries.slot))

@@ -1,4 +1,4 @@
-"""The persistent ordered tree with leaf blocks that the structures are made of.
+r"""The persistent ordered tree with leaf blocks that the structures are made of.
 
 Problem: keep entries (set, key, left, right, slot) in the order of (key, left, slot code), under single
 puts and cuts, every version whole and readable while the next is written. Slot code = 2 * slot + set.
@@ -38,6 +38,7 @@ from structures.arena import (
     KEY,
     KL,
     LEAF,
+    LEAF_LEAST,
     LEFT,
     LIVE,
     ML,
@@ -56,7 +57,6 @@ from structures.arena import (
 from structures.kernel import kernel
 from structures.summary import clear_child, inner_summary, leaf_summary, write_child
 
-LEAF_LEAST = max(1, B // 4)
 LEAF_FILL = max(1, B * 7 // 8)
 INNER_FILL = F - 1 if F > 3 else F
 

@@ -14,6 +14,7 @@ from structures.arena import (
     KEY_MAX,
     KIND,
     LEAF,
+    LEAF_LEAST,
     LEFT,
     NEG_INF,
     POS_INF,
@@ -23,7 +24,6 @@ from structures.arena import (
     B,
     F,
 )
-from structures.ordered_tree import LEAF_LEAST
 from structures.summary import LIST, SELF
 
 Entry = tuple[int, int, int, int, int]  # key, left, slot code, right, set

@@ -1,0 +1,170 @@
+"""`IntervalTree` against its naive twin, and what it promises about steps and memory, by counting."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from structures.arena import NEG_INF, POS_INF
+from structures.interval_tree import Cursor, Entries, IntervalTree
+from structures.kernel import JIT
+from tests.naive.interval_join import Interval, entries, pairs, sweep_count
+from tests.structures.interval_machine import IntervalMachine
+
+NONE = entries([])
+NO_PINS = np.empty(0, np.int64)
+
+
+def test_against_the_twin() -> None:
+    checks = settings(max_examples=60 if JIT else 25, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+    run_state_machine_as_test(IntervalMachine, settings=checks)
+
+
+def read_all(cursor: Cursor, limit: int = 65536) -> tuple[np.ndarray, np.ndarray]:
+    parts = []
+    while not cursor.done:
+        parts.append(cursor.fill(limit))
+    return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
+
+
+def random_entries(rng: np.random.Generator, n: int, partners: float, first_slot: int = 0) -> Entries:
+    """n intervals, half in each set, each meeting about `partners` of the other set."""
+    left = rng.integers(0, 10**9, n)
+    right = left + rng.integers(0, max(1, int(2 * partners * 10**9 / n)), n)
+    return Entries(
+        rng.integers(0, 2, n).astype(np.uint8), np.zeros(n, np.int32), left, right, np.arange(first_slot, first_slot + n, dtype=np.int32)
+    )
+
+
+@pytest.mark.skipif(not JIT, reason="tens of thousands need compiled kernels; the run with the JIT on has them")
+@pytest.mark.parametrize("partners", [0.1, 2, 30])
+def test_tens_of_thousands(partners: float) -> None:
+    rng = np.random.default_rng(7)
+    tree = IntervalTree("pair")
+    here = random_entries(rng, 30_000, partners)
+    root = tree.bulk_load(1, here)
+    count = sweep_count(here.set, here.left, here.right)
+    for version in range(2, 12):
+        keep = rng.random(len(here.key)) > 0.1
+        news = random_entries(rng, 3_000, partners, version * 100_000)
+        net = [0]
+
+        def sink(sign: int, slots0: np.ndarray, slots1: np.ndarray, net: list[int] = net) -> bool:
+            net[0] += sign * len(slots0)
+            return True
+
+        root = tree.apply(version, here.take(~keep), news, sink)
+        tree.reclaim(version, NO_PINS)
+        here = Entries(*(np.concatenate([a[keep], b]) for a, b in zip(here, news, strict=True)))
+        count += net[0]
+        assert count == sweep_count(here.set, here.left, here.right)
+        a, b = read_all(tree.rows(root))
+        assert len(a) == count and len(np.unique(a.astype(np.int64) << 32 | b)) == count
+        lefts, rights = np.zeros(10**7, np.int64), np.zeros(10**7, np.int64)
+        lefts[here.slot], rights[here.slot] = here.left, here.right
+        assert (lefts[a] <= rights[b]).all() and (lefts[b] <= rights[a]).all()
+    tree.check(root)
+
+
+def test_ties_and_unbounded_ends() -> None:
+    """All lefts equal, and intervals without ends: order falls to the slots alone."""
+    same = [Interval(i % 2, 0, 5, 5 + i % 3, i) for i in range(200)]
+    endless = [Interval(i % 2, 0, NEG_INF, POS_INF, 1000 + i) for i in range(20)]
+    tree = IntervalTree("pair", 1 << 22)
+    root = tree.bulk_load(1, entries(same + endless))
+    a, b = read_all(tree.rows(root), 100)
+    assert set(zip(a.tolist(), b.tolist(), strict=True)) == pairs("pair", same + endless) and len(a) == 110 * 110
+    root = tree.apply(2, entries(same), NONE, None)
+    assert len(read_all(tree.rows(root))[0]) == 100
+    tree.check(root)
+
+
+@pytest.mark.parametrize("kind", ["pair", "self"])
+def test_nothing_meets(kind: str) -> None:
+    """A view without rows is known to be empty at once, and the walk does not wander."""
+    apart = [Interval(0 if kind == "self" else i % 2, 0, 10 * i, 10 * i + 3, i) for i in range(5000)]
+    tree = IntervalTree(kind, 1 << 22)
+    root = tree.bulk_load(1, entries(apart))
+    cursor = tree.rows(root)
+    assert tree.is_empty(root) and len(read_all(cursor)[0]) == 0
+    assert cursor.steps == 0
+
+
+@pytest.mark.skipif(not JIT, reason="counts at sizes that need compiled kernels")
+def test_the_delay_grows_with_the_logarithm() -> None:
+    """Two rows far apart among intervals that meet nothing, one interval that meets a tenth, and dense data: the largest number of
+    steps between two rows stays below a constant times log n."""
+    for n in (2_000, 20_000, 200_000):
+        left = np.arange(n, dtype=np.int64) * 10
+        right = left + 3
+        right[0], right[n - 2] = 12, left[n - 1] + 1
+        right[n // 2] = left[n // 2 + n // 10]
+        sets = (np.arange(n) % 2).astype(np.uint8)
+        tree = IntervalTree("pair")
+        root = tree.bulk_load(1, Entries(sets, np.zeros(n, np.int32), left, right, np.arange(n, dtype=np.int32)))
+        cursor = tree.rows(root)
+        a, _ = read_all(cursor)
+        assert len(a) == sweep_count(sets, left, right)
+        assert cursor.largest_gap <= 64 + 12 * math.log2(n), (n, cursor.largest_gap)
+
+
+@pytest.mark.skipif(not JIT, reason="counts at sizes that need compiled kernels")
+def test_one_old_pin_does_not_hold_what_came_after_it() -> None:
+    rng = np.random.default_rng(5)
+    tree = IntervalTree("pair")
+    here = random_entries(rng, 50_000, 2)
+    root = tree.bulk_load(1, here)
+    old = root
+    wanted = read_all(tree.rows(old))
+    pins = np.array([1], np.int64)
+    used = []
+    for version in range(2, 202):
+        keep = rng.random(len(here.key)) > 0.02
+        news = random_entries(rng, int((~keep).sum()), 2, version * 100_000)
+        root = tree.apply(version, here.take(~keep), news, None)
+        here = Entries(*(np.concatenate([a[keep], b]) for a, b in zip(here, news, strict=True)))
+        tree.reclaim(version, pins)
+        used.append(tree.live_bytes() + tree.retired_bytes)
+    assert used[-1] < 2.5 * used[0] and used[-1] < 1.2 * used[60]
+    again = read_all(tree.rows(old))
+    assert all((x == y).all() for x, y in zip(wanted, again, strict=True))
+    tree.check(root, (old,))
+    tree.reclaim(201, NO_PINS)
+    assert tree.retired_bytes == 0
+
+
+def test_a_sink_may_stop_the_delta() -> None:
+    """The batch goes on without its delta: one interval that meets everything is not enumerated."""
+    tree = IntervalTree("pair", 1 << 22)
+    points = [Interval(0, 0, i, i, i) for i in range(3000)]
+    tree.bulk_load(1, entries(points))
+    seen: list[int] = []
+
+    def sink(sign: int, slots0: np.ndarray, slots1: np.ndarray) -> bool:
+        seen.append(len(slots0))
+        return False
+
+    root = tree.apply(2, NONE, entries([Interval(1, 0, i, 5000, 10_000 + i) for i in range(100)]), sink)
+    assert len(seen) == 1
+    assert len(read_all(tree.rows(root))[0]) == sum(3000 - i for i in range(100))
+    tree.check(root)
+
+
+def test_deleting_what_is_not_there_is_an_error() -> None:
+    tree = IntervalTree("pair", 1 << 20)
+    tree.bulk_load(1, entries([Interval(0, 0, 1, 2, 3)]))
+    with pytest.raises(KeyError):
+        tree.apply(2, entries([Interval(0, 0, 1, 2, 4)]), NONE, None)
+
+
+def test_a_full_arena_refuses_before_it_begins() -> None:
+    tree = IntervalTree("pair", 1 << 14)
+    root = tree.bulk_load(1, entries([Interval(0, 0, 1, 2, 3)]))
+    with pytest.raises(MemoryError):
+        tree.apply(2, NONE, entries([Interval(0, 0, i, i, i + 10) for i in range(5000)]), None)
+    assert tree.root == root
+    tree.check(root)
