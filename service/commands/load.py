@@ -118,7 +118,7 @@ def _post(client: Client, relation: str, files: list[File], schema: pa.Schema) -
 
 
 def _show(rejected: list[Rejected], bad: int) -> None:
-    columns = Columns(["file", "line", "column", "reason"])
+    columns = Columns(["file", "line", "column", "reason"], widest=200)
     rows = [{"file": r.file, "line": r.place, "column": r.column, "reason": r.reason} for r in rejected]
     columns.fit(rows)
     more = [f"… and {bad - len(rows):,} more"] if bad > len(rows) else []

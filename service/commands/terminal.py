@@ -59,8 +59,9 @@ def colours(stream: TextIO) -> bool:
 class Columns:
     """Rows in aligned columns, printed as they come: widths grow with what they meet, and never wait for the end."""
 
-    def __init__(self, names: Sequence[str], *, margin: str = "") -> None:
+    def __init__(self, names: Sequence[str], *, margin: str = "", widest: int = WIDEST) -> None:
         self.names = list(names)
+        self._widest = widest
         self._widths = [len(name) for name in self.names]
         self._margin = margin
 
@@ -72,21 +73,21 @@ class Columns:
         """Makes the columns wide enough for these rows."""
         for row in rows:
             for place, name in enumerate(self.names):
-                self._widths[place] = max(self._widths[place], len(cell(row.get(name))))
+                self._widths[place] = max(self._widths[place], len(cell(row.get(name), self._widest)))
 
     def line(self, row: Mapping[str, Any], margin: str | None = None) -> str:
         self.fit([row])
-        return self._line([cell(row.get(name)) for name in self.names], self._margin if margin is None else margin)
+        return self._line([cell(row.get(name), self._widest) for name in self.names], self._margin if margin is None else margin)
 
     def _line(self, texts: Sequence[str], margin: str) -> str:
         return (margin + "  ".join(text.ljust(width) for text, width in zip(texts, self._widths, strict=True))).rstrip()
 
 
-def cell(value: Any) -> str:
+def cell(value: Any, widest: int = WIDEST) -> str:
     """A value as one short line of text; null is a dot."""
     if value is None:
         return "·"
     if value is True or value is False:
         return str(value).lower()
     text = "".join(c if c.isprintable() else " " for c in str(value))
-    return text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
+    return text if len(text) <= widest else text[: widest - 1] + "…"

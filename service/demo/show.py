@@ -49,7 +49,7 @@ def play(port: int, pace: float, kafka: bool) -> int:
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, signal.SIG_IGN)
             stop.set()
-            print("\nEnding Spark, Kafka and the service …" if kafka else "\nEnding the service …", flush=True)
+            print("\nEnding all that was started …", flush=True)
             children.close()
     return 0
 
@@ -105,7 +105,7 @@ class _Play:
             waited = time.monotonic() - began
             if waited > PATIENCE:
                 raise Failure(f"the service is not ready after {PATIENCE:.0f} s: {self._children.last_words('service')}")
-            if waited > 3.0 and not told:
+            if waited > 5.0 and not told:
                 print("The service starts. The very first start compiles its kernels, which takes up to a minute …", flush=True)
                 told = True
             time.sleep(0.1)
@@ -169,7 +169,9 @@ class _Play:
             road = "by REST, while Kafka and Spark start"
         else:
             road = self._kafka.stage if running else f"{self._kafka.stage} …"
-        return Scene(min(day, self._changes[-1].day), self._sent / len(self._changes), road)
+        first, last = self._changes[0].day, self._changes[-1].day
+        day = min(day, last)
+        return Scene(day, _seconds(first, day) / _seconds(first, last), road)
 
     def _arrive(self, shown: Terminal | Lines, service: subprocess.Popen[bytes]) -> None:
         """Waits until the last changes are in the views."""
@@ -199,6 +201,12 @@ class _Play:
                 raise Failure(f"{name} has {found[0]} rows (checksum {found[1]}), but {answer[0]} (checksum {answer[1]}) are right: a bug")
             told.append(f"{name} {found[0]:,}")
         return f"\nAll of history has arrived. Compared with the known answers, count and checksum: {', '.join(told)} rows. All right."
+
+
+def _seconds(first: date, day: date) -> float:
+    """How long the replay takes from one day to another, at a pace of one day a second from SWITCH on."""
+    early, late = (min(day, SWITCH) - first).days, max(0, (day - SWITCH).days)
+    return early / EARLY + late
 
 
 def what_to_try(url: str) -> str:
