@@ -1,11 +1,13 @@
 """One server a module, on a folder of its own."""
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import httpx
 import pytest
 
+from tests.end_to_end.bookings import Case
 from tests.server_process import ServerProcess
 
 
@@ -19,3 +21,17 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 @pytest.fixture(scope="module")
 def client(server: ServerProcess) -> httpx.Client:
     return server.client()
+
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def case(client: httpx.Client) -> Case:
+    """Names for one test on the module's server."""
+    return Case(client, next(_numbers))
+
+
+@pytest.fixture
+def live(case: Case) -> Case:
+    return case.live()
