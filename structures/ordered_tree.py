@@ -39,6 +39,7 @@ from structures.arena import (
     KL,
     LEAF,
     LEAF_LEAST,
+    LEAF_WORDS,
     LEFT,
     LIVE,
     ML,
@@ -106,12 +107,15 @@ def descend(M: Any, W: Any, C: Any, key: int, left: int, code: int) -> int:
 @kernel
 def move_entries(M: Any, W: Any, source: int, lo: int, hi: int, target: int, at: int) -> None:
     """Copy entries [lo, hi) of one leaf to place `at` of another."""
-    n = hi - lo
-    M[target + LEFT + at : target + LEFT + at + n] = M[source + LEFT + lo : source + LEFT + hi]
-    M[target + RIGHT + at : target + RIGHT + at + n] = M[source + RIGHT + lo : source + RIGHT + hi]
-    a, b = 2 * target, 2 * source
-    W[a + SLOT + at : a + SLOT + at + n] = W[b + SLOT + lo : b + SLOT + hi]
-    W[a + KEY + at : a + KEY + at + n] = W[b + KEY + lo : b + KEY + hi]
+    to, w, wt = at - lo, 2 * source, 2 * target
+    for i in range(lo, hi):
+        M[target + LEFT + to + i] = M[source + LEFT + i]
+    for i in range(lo, hi):
+        M[target + RIGHT + to + i] = M[source + RIGHT + i]
+    for i in range(lo, hi):
+        W[wt + SLOT + to + i] = W[w + SLOT + i]
+    for i in range(lo, hi):
+        W[wt + KEY + to + i] = W[w + KEY + i]
 
 
 @kernel
@@ -126,10 +130,9 @@ def own_leaf(M: Any, W: Any, C: Any, Q: Any, o: int) -> int:
     """The leaf itself if this version wrote it, else a copy in its place."""
     if M[o] == C[VERSION]:
         return o
-    n0, n1 = W[2 * o + 2], W[2 * o + 3]
-    new = new_leaf(M, W, C, n0, n1)
-    move_entries(M, W, o, 0, n0, new, 0)
-    move_entries(M, W, o, B - n1, B, new, B - n1)
+    new = allocate(M, W, C, LEAF)
+    for i in range(1, LEAF_WORDS):
+        M[new + i] = M[o + i]
     drop(M, C, Q, o, LEAF)
     return new
 
@@ -284,7 +287,8 @@ def own_inner(M: Any, W: Any, C: Any, Q: Any, o: int) -> int:
     if M[o] == C[VERSION]:
         return o
     new = allocate(M, W, C, INNER)
-    M[new + 1 : new + INNER_WORDS] = M[o + 1 : o + INNER_WORDS]
+    for i in range(1, INNER_WORDS):
+        M[new + i] = M[o + i]
     drop(M, C, Q, o, INNER)
     return new
 
