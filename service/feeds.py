@@ -192,6 +192,7 @@ class Feed:
         if (name, id_) != (self._name, self._id):
             raise Problem("bad-token", f"this is a token of {'another view' if name != self._name else 'an earlier view'} named {name}")
         with self._changed:
+            self._settle()  # the bound in bytes is known only then
             trouble = self._trouble(version)
         if trouble is not None:
             raise Problem("token-expired", f"the changes after version {version} are no longer kept", version=version)
@@ -204,7 +205,7 @@ class Feed:
         if position < self._cut:
             return Problem("delta-too-large", f"version {self._cut} changed more rows than the view keeps changes", version=self._cut)
         if position < self._lost:
-            return Problem("token-expired", f"the changes after version {position} are no longer kept", version=position)
+            return Problem("reader-too-slow", f"the changes after version {position} are no longer kept", version=position)
         return None
 
     def _news(self, position: int) -> bool:

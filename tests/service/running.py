@@ -1,0 +1,83 @@
+"""A small engine to play with: relations `a` and `b` of intervals over integers, and words for changing them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from service.cursors import RowReader
+from service.engine import Engine
+from service.settings import Settings
+from service.wire.batch import DELETE, INSERT, TRUNCATE, UPSERT, Batch, Changes
+from service.wire.schema import parse_relation
+
+DEFINITION = parse_relation(
+    {
+        "columns": [
+            {"name": "id", "type": "int64"},
+            {"name": "s", "type": "int64"},
+            {"name": "e", "type": "int64"},
+            {"name": "tag", "type": "string", "nullable": True},
+        ],
+        "key": ["id"],
+        "intervals": {"x": {"start": "s", "end": "e", "bounds": "[]"}},
+    }
+)
+PAIR: dict[str, Any] = {"from": {"a": "a", "b": "b"}, "join": [{"overlaps": ["a.x", "b.x"]}], "select": ["a.id as i", "b.id as j"]}
+ORDER = {"upsert": UPSERT, "insert": INSERT, "delete": DELETE, "truncate": TRUNCATE}
+
+
+def opened(folder: Path, **settings: Any) -> Engine:
+    engine = Engine(folder, Settings.model_validate({"data": folder, **settings}))
+    engine.recover()
+    return engine
+
+
+def running(folder: Path, view: dict[str, Any] | None = None, **settings: Any) -> Engine:
+    """With the view `v`, unless it is {}."""
+    engine = opened(folder, **settings)
+    for name in ("a", "b"):
+        engine.put_relation(name, DEFINITION)
+    if view != {}:
+        assert engine.put_view("v", view or PAIR, wait=60)[1] == "created"
+    return engine
+
+
+def rows_of(first: int, count: int, start: int = 0, length: int = 1000, tag: str | None = None) -> pa.RecordBatch:
+    """Rows first, first + 1, ...; all of one interval."""
+    ids = np.arange(first, first + count)
+    starts = np.full(count, start)
+    columns = [pa.array(ids), pa.array(starts), pa.array(starts + length), pa.array([tag] * count, pa.utf8())]
+    return pa.RecordBatch.from_arrays(columns, schema=DEFINITION.arrow_schema())
+
+
+def batch(*changes: tuple[str, str, pa.RecordBatch], **fields: Any) -> Batch:
+    """`changes` as (op, relation, rows), each relation once."""
+    parts, sent = [], 0
+    for op, relation, rows in changes:
+        index = np.arange(sent, sent + rows.num_rows)
+        parts.append(Changes(relation, np.full(rows.num_rows, ORDER[op], np.uint8), rows, index))
+        sent += rows.num_rows
+    return Batch(parts, sent, 0, [], 0, **fields)
+
+
+def of_ops(relation: str, *changes: tuple[str, int], **fields: Any) -> Batch:
+    """`changes` as (op, id), of one relation."""
+    rows = pa.RecordBatch.from_pylist(
+        [{} if op == "truncate" else {"id": id_} if op == "delete" else {"id": id_, "s": 0, "e": 1} for op, id_ in changes],
+        schema=DEFINITION.arrow_schema(),
+    )
+    ops = np.array([ORDER[op] for op, _ in changes], np.uint8)
+    return Batch([Changes(relation, ops, rows, np.arange(len(changes)))], len(changes), 0, [], 0, **fields)
+
+
+def ids(reader: RowReader) -> list[tuple[Any, ...]]:
+    """All rows left, sorted."""
+    rows: list[tuple[Any, ...]] = []
+    while (part := reader.read(1000)) is not None:
+        rows += [tuple(row.values()) for row in part.to_pylist()]
+    reader.close()
+    return sorted(rows)

@@ -1,0 +1,222 @@
+"""Readers: pages, cursors, pins that expire, windows and look-ups that are refused or go to an older version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from service.cursors import RowReader, open_relation_rows, open_rows
+from service.engine import Engine
+from service.errors import Problem
+from service.versions import Pins, Version
+from tests.service.running import DEFINITION, PAIR, batch, ids, of_ops, opened, rows_of, running
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    engine = running(tmp_path)
+    engine.apply(batch(("upsert", "a", rows_of(0, 5)), ("upsert", "b", rows_of(0, 4))))
+    yield engine
+    engine.close()
+
+
+def refused(engine: Engine, name: str = "v", **asked: object) -> str:
+    with pytest.raises(Problem) as caught:
+        open_rows(engine, name, **asked)  # type: ignore[arg-type]
+    return caught.value.type
+
+
+def test_pages_are_of_one_version_and_cursors_can_be_used_again(engine: Engine) -> None:
+    expected = [(i, j) for i in range(5) for j in range(4)]
+    reader = open_rows(engine, "v")
+    seen, tokens = [], []
+    while (rows := reader.read(3)) is not None:
+        seen += [tuple(row.values()) for row in rows.to_pylist()]
+        tokens.append((len(seen), reader.token()))
+        engine.apply(of_ops("a", ("delete", len(seen) % 5), ("upsert", 100 + len(seen))))
+        reader.close()
+        reader = open_rows(engine, "v", cursor=tokens[-1][1])
+        assert (reader.version, reader.empty) == (1, False)
+    assert sorted(seen) == expected
+    for done, token in tokens:
+        for _ in range(2):
+            again = open_rows(engine, "v", cursor=token, version=1)
+            assert ids(again) == sorted(seen[done:])
+
+
+def test_a_relations_pages(engine: Engine) -> None:
+    reader = open_relation_rows(engine, "a")
+    first = reader.read(2)
+    token = reader.token()
+    engine.apply(batch(("delete", "a", rows_of(0, 5))))
+    rest = ids(open_relation_rows(engine, "a", cursor=token))
+    assert first is not None and [row[0] for row in rest] == [2, 3, 4]
+    assert first.schema.names == [column.name for column in DEFINITION.columns]
+    reader = open_relation_rows(engine, "a")
+    assert reader.empty and reader.count() == 0 and reader.read(1) is None
+    assert open_relation_rows(engine, "b").count() == 4
+
+
+def test_counting_goes_on_from_a_cursor(engine: Engine) -> None:
+    reader = open_rows(engine, "v")
+    reader.read(3)
+    assert open_rows(engine, "v", cursor=reader.token()).count() == 17
+    assert not reader.empty
+
+
+def test_cursors_of_others_are_refused(engine: Engine) -> None:
+    engine.put_view("w", PAIR, wait=60)
+    token = open_rows(engine, "v").token()
+    other = open_rows(engine, "w").token()
+    relation = open_relation_rows(engine, "a").token()
+    feed = engine.views["v"].feed
+    assert feed is not None
+    follower = str(feed.subscribe().idle_progress().token)
+    for wrong in ("", "x", "ä", token[:-2], token.swapcase(), other, relation, follower):
+        assert refused(engine, cursor=wrong) == "bad-cursor", wrong
+    with pytest.raises(Problem, match="bad-cursor"):
+        open_relation_rows(engine, "b", cursor=relation)
+    assert refused(engine, cursor=token, version=7) == "bad-parameter"
+    assert refused(engine, cursor=token, window=("1", "2")) == "bad-parameter"
+
+
+def test_cursors_from_before_a_restart_expire(engine: Engine, tmp_path: Path) -> None:
+    token = open_rows(engine, "v").token()
+    engine.close()
+    engine = opened(tmp_path)
+    assert refused(engine, cursor=token) == "snapshot-expired"
+    assert refused(engine, version=0) == "snapshot-expired"
+    engine.put_view("w", PAIR, wait=60)
+    assert refused(engine, "w", cursor=token) == "bad-cursor"
+    engine.close()
+
+
+def test_a_version_is_there_while_a_cursor_keeps_it(engine: Engine) -> None:
+    reader = open_rows(engine, "v")
+    reader.token()
+    engine.apply(batch(("delete", "a", rows_of(1, 4)), ("upsert", "b", rows_of(2, 4, start=5))))
+    engine.apply(of_ops("a", ("upsert", 9)))
+    assert ids(open_rows(engine, "v", version=1)) == [(i, j) for i in range(5) for j in range(4)]
+    assert ids(open_rows(engine, "v", version=1, point=("a", {"id": "3"}))) == [(3, j) for j in range(4)]
+    assert ids(open_rows(engine, "v", version=1, point=("a", {"id": "9"}))) == []
+    assert ids(open_rows(engine, "v", version=1, point=("b", {"id": "2"}), window=("2", "3"))) == [(i, 2) for i in range(5)]
+    assert ids(open_rows(engine, "v", point=("a", {"id": "3"}))) == []
+    assert refused(engine, version=2) == "snapshot-expired"
+    assert ids(open_rows(engine, "v", version=3, point=("b", {"id": "5"}))) == [(0, 5)]
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_idle_pins_are_given_up() -> None:
+    clock = Clock()
+    pins = Pins(clock)
+    pins.publish(Version(3, {}, {}))
+    used, idle = pins.pin(), pins.pin()
+    pins.publish(Version(5, {}, {}))
+    assert pins.needed()[1].tolist() == [3]
+    clock.now += 50
+    with pins.reading(used):
+        clock.now += 50
+        pins.expire_idle(60)
+        assert not pins.is_held(idle) and pins.is_held(used)
+    pins.expire_idle(60)
+    assert pins.is_held(used) and pins.needed()[1].tolist() == [3]
+    clock.now += 61
+    pins.expire_idle(60)
+    assert len(pins) == 0 and pins.needed()[1].tolist() == []
+    with pytest.raises(Problem, match="snapshot-expired"), pins.reading(used):
+        pass
+    for lost in (lambda: pins.again(used), lambda: pins.pin(3)):
+        with pytest.raises(Problem, match="snapshot-expired"):
+            lost()
+    pins.release(used)
+
+
+def test_the_oldest_pin_goes_when_memory_is_short_but_not_under_a_reading() -> None:
+    pins = Pins()
+    held = []
+    for number in (1, 2, 3):
+        pins.publish(Version(number, {}, {}))
+        held.append(pins.pin())
+    with pins.reading(held[0]):
+        assert pins.expire_oldest()
+        assert pins.needed()[1].tolist() == [1, 2, 3]
+    assert pins.needed()[1].tolist() == [2, 3]
+    assert pins.expire_oldest() and not pins.expire_oldest()
+    assert pins.is_held(held[2])
+
+
+def expire(engine: Engine) -> None:
+    """What the writer does once a second."""
+    engine._looked = -100.0
+    engine.at_rest(engine._housekeep)
+
+
+def read_on(reader: RowReader) -> str:
+    with pytest.raises(Problem) as caught:
+        reader.read(1)
+    return caught.value.type
+
+
+def test_readers_and_cursors_are_told_when_their_pin_is_gone(tmp_path: Path) -> None:
+    engine = running(tmp_path, pin_bytes=1, pin_idle=3600)
+    engine.apply(batch(("upsert", "a", rows_of(0, 500)), ("upsert", "b", rows_of(0, 4))))
+    reader = open_rows(engine, "v")
+    reader.read(1)
+    token = reader.token()
+    relation = open_relation_rows(engine, "a")
+    engine.apply(batch(("upsert", "a", rows_of(0, 500, start=3))))
+    young = open_rows(engine, "v")
+    expire(engine)
+    assert read_on(reader) == read_on(relation) == refused(engine, cursor=token) == "snapshot-expired"
+    with pytest.raises(Problem, match="snapshot-expired"):
+        reader.token()
+    assert len(ids(young)) == 2000
+    expire(engine)
+    assert engine.cursors._kept == {} and len(engine.versions) == 0
+    engine.close()
+
+
+def test_an_old_pin_holds_its_own_version_only(tmp_path: Path) -> None:
+    engine = running(tmp_path, {**PAIR, "changes": False})
+    engine.apply(batch(("upsert", "a", rows_of(0, 2000)), ("upsert", "b", rows_of(0, 1))))
+    reader = open_rows(engine, "v")
+    sizes = []
+    for i in range(60):
+        engine.apply(batch(("upsert", "a", rows_of(0, 2000, start=i))))
+        sizes.append(engine.views["v"].tree.retired_bytes)
+    assert max(sizes[30:]) <= max(sizes[:30])
+    assert len(ids(reader)) == 2000
+    engine.close()
+
+
+def test_wrong_windows_and_look_ups(engine: Engine) -> None:
+    assert refused(engine, "nothing") == "not-found"
+    for window in (("x", None), ("3", "2"), (None, "1.5"), ("9" * 30, None)):
+        assert refused(engine, window=window) == "bad-parameter", window
+    for point in (("z", {"id": "1"}), ("a", {"s": "1"}), ("a", {}), ("a", {"id": "one"}), ("a", {"id": "1", "s": "1"})):
+        assert refused(engine, point=point) == "bad-parameter", point
+    engine.put_view("list", {"from": {"a": "a"}}, wait=60)
+    assert refused(engine, "list", window=("1", "2")) == "bad-parameter"
+    assert len(ids(open_rows(engine, "v", window=(None, None)))) == 20
+    with pytest.raises(Problem, match="not-found"):
+        open_relation_rows(engine, "nothing")
+
+
+def test_readers_of_what_is_dropped_read_on(engine: Engine) -> None:
+    reader, relation = open_rows(engine, "v"), open_relation_rows(engine, "a")
+    token = reader.token()
+    engine.drop_view("v")
+    engine.drop_relation("a")
+    engine.put_relation("a", DEFINITION)
+    engine.put_view("v", PAIR, wait=60)
+    assert len(ids(reader)) == 20 and len(ids(relation)) == 5
+    assert refused(engine, cursor=token) == "bad-cursor"
+    assert ids(open_rows(engine, "v")) == []
