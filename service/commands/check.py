@@ -17,7 +17,7 @@ import pyarrow as pa
 from service.commands.terminal import Failure, Parser
 from service.cursors import open_relation_rows, open_rows
 from service.engine import Engine
-from service.folder import LOCK, SNAPSHOTS, FolderInUse, FolderLock
+from service.folder import LOCK, SNAPSHOTS, Damaged, FolderInUse, FolderLock
 from service.inspection import Report, inspect
 from service.recomputation import beside, recompute, total
 from service.settings import Settings
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
             raise Failure(f"{folder} is damaged: {report.keep}")
         with _copy(folder) as copy:
             return _recompute(copy)
-    except FolderInUse as error:
+    except (FolderInUse, Damaged) as error:
         raise Failure(str(error)) from error
     except FileNotFoundError as error:
         raise Failure(str(error) if error.filename is None else f"{folder}: there is no such folder") from error
@@ -55,7 +55,7 @@ def describe(report: Report) -> list[str]:
     if report.log:
         lines.append(f"log        versions {report.log[0]} to {report.log[1]}, {report.log_bytes:,} bytes")
     lines += [f"unfinished {path.name} (a crash left it; it never counted)" for path in report.unfinished]
-    lines += [f"damage     {problem}" for problem in report.problems]
+    lines += [f"damage     {problem.what} in {problem.where}" for problem in report.problems]
     return lines if report.problems else [*lines, "checksums  all right"]
 
 

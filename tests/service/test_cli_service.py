@@ -1,0 +1,208 @@
+"""The commands against a real service: the tour of the README, files of every kind, a restart under `watch`, `check`."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from service import sides
+from service.cli import main
+from service.client import Client
+from service.commands import files
+from service.demo.history import FOLDER
+from structures.encoding import NEG_INF
+from tests.server_process import ROOT, ServerProcess
+
+BOOKINGS = {
+    "columns": [{"name": "id", "type": "int64"}, {"name": "s", "type": "int64"}, {"name": "e", "type": "int64", "nullable": True}],
+    "key": ["id"],
+    "intervals": {"stay": {"start": "s", "end": "e"}},
+}
+CLASHES = {"sql": "SELECT a.id AS a, b.id AS b FROM bookings a JOIN bookings b ON overlaps(a.stay, b.stay) AND a.id < b.id"}
+
+
+def upsert(number: int, start: int, end: int | None) -> dict[str, object]:
+    return {"relation": "bookings", "op": "upsert", "row": {"id": number, "s": start, "e": end}}
+
+
+@pytest.fixture
+def client(server: ServerProcess) -> Iterator[Client]:
+    with Client(server.url) as client:
+        client.put_relation("bookings", BOOKINGS)
+        client.put_view("clashes", CLASHES)
+        yield client
+
+
+def test_the_tour(server: ServerProcess, capfd: pytest.CaptureFixture[str]) -> None:
+    url = ["--url", server.url]
+    for relation in ("senator_terms", "rep_terms"):
+        file = str(FOLDER / f"{relation}.csv.gz")
+        assert main(["load", relation, file, "--key", "id", "--interval", "term=start_date,end_date", *url]) == 0
+    sql = "SELECT s.name AS senator, r.name AS rep, intersection(s.term, r.term) AS both FROM senator_terms s JOIN rep_terms r"
+    sql += " ON s.state = r.state AND overlaps(s.term, r.term)"
+    assert main(["view", "delegation", "--sql", sql, *url]) == 0
+    told = capfd.readouterr()
+    assert told.out.startswith("senator_terms: 267 rows loaded, version 1\nrep_terms: 2,525 rows loaded, version 2\ndelegation is live")
+    assert "start_date date" in told.err
+    assert main(["rows", "delegation", *url]) == 0
+    rows = [orjson.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert len(rows) == 2879 and list(rows[0]) == ["senator", "rep", "both_start", "both_end"]
+    assert main(["rows", "delegation", "--where", "s.state=WA", "--overlaps", "1993-06-01,1993-06-01", *url]) == 0
+    assert [orjson.loads(line)["rep"] for line in capfd.readouterr().out.splitlines()] == ["Maria Cantwell"]
+    assert main(["rows", "delegation", "--limit", "3", *url]) == 0
+    assert len(capfd.readouterr().out.splitlines()) == 3
+    assert main(["explain", "--sql", sql, *url]) == 0
+    assert orjson.loads(capfd.readouterr().out)["plan"]["algorithm"] == "interval-tree"
+    assert main(["rows", "nothing", *url]) == 1
+    assert main(["view", "other", "--sql", "SELECT * FROM senator_terms s LEFT JOIN rep_terms r ON true", *url]) == 1
+    assert capfd.readouterr().err.splitlines()[1].startswith("livejoin: unsupported-query: LEFT JOIN")
+
+
+def write(path: Path, table: pa.Table) -> None:
+    """As its name says."""
+    kind = path.name.partition(".")[2]
+    if kind == "parquet":
+        pq.write_table(table, path)
+    elif kind in ("arrow", "arrows"):
+        with (pa.ipc.new_file if kind == "arrow" else pa.ipc.new_stream)(path, table.schema) as writer:
+            writer.write_table(table)
+    else:
+        rows = [row | {"at": row["at"].isoformat()} for row in table.to_pylist()]
+        if kind == "jsonl":
+            path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+            return
+        text = io.StringIO()
+        writer = csv.DictWriter(text, table.column_names)
+        writer.writeheader()
+        writer.writerows(rows)
+        path.write_bytes(gzip.compress(text.getvalue().encode()) if path.suffix == ".gz" else text.getvalue().encode())
+
+
+@pytest.mark.parametrize("name", ["b.csv", "b.csv.gz", "b.jsonl", "b.parquet", "b.arrow", "b.arrows"])
+def test_files_of_every_kind(shared_server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(files, "BODY", 4096)
+    relation = "loaded_" + name.replace(".", "_")
+    moments = [1_700_000_000_000_000 + n for n in range(2000)]
+    table = pa.table(
+        {
+            "id": pa.array(range(2000), pa.int32()),
+            "at": pa.array(moments, pa.timestamp("us", "UTC")),
+            "note": pa.array([None if n % 3 else f"n,{n}" for n in range(2000)], pa.utf8()),
+        }
+    )
+    path = tmp_path / name
+    write(path, table)
+    with Client(shared_server.url) as client:
+        columns = [
+            {"name": "id", "type": "int64"},
+            {"name": "at", "type": "timestamp"},
+            {"name": "note", "type": "string", "nullable": True},
+        ]
+        client.put_relation(relation, {"columns": columns, "key": ["id"], "intervals": {"moment": {"at": "at"}}})
+        assert main(["load", relation, str(path), "--key", "id", "--interval", "moment=at", "--url", shared_server.url]) == 0
+        client.put_view(f"v_{relation}", {"sql": f"SELECT a.id, a.at, a.note FROM {relation} a"})
+        assert client.count(f"v_{relation}")[1] == 2000
+        with client.rows(f"v_{relation}", {"where.a.id": "999"}) as response:
+            (row,) = [orjson.loads(line) for line in response.read().splitlines()]
+    assert row == {"a.id": 999, "a.at": "2023-11-14T22:13:20.000999Z", "a.note": "n,999"}
+
+
+def test_rejected_rows_are_shown_by_their_lines(
+    server: ServerProcess, client: Client, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "b.csv").write_text("id,s,e\n1,1,5\n\ntwo,1,5\n3,7,7\n4,9,\n")
+    assert main(["load", "bookings", str(tmp_path / "b.csv"), "--url", server.url]) == 1
+    told = capfd.readouterr()
+    assert told.out == "bookings: 2 rows loaded, version 1\n"
+    assert [line.split()[:3] for line in told.err.splitlines() if line.startswith("b.csv")] == [["b.csv", "4", "id"], ["b.csv", "5", "e"]]
+
+
+def test_watch_over_a_restart_of_the_service(server: ServerProcess, client: Client) -> None:
+    client.post_changes([upsert(1, 0, 10), upsert(2, 5, None)])
+    environment = os.environ | {"LIVEJOIN_URL": server.url, "PYTHONUNBUFFERED": "1"}
+    command = [sys.executable, "-m", "service.cli", "watch", "clashes", "--snapshot"]
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as watch:
+        assert watch.stdout is not None and watch.stderr is not None
+        try:
+            told = [orjson.loads(watch.stdout.readline()) for _ in range(2)]
+            assert [record["op"] for record in told] == ["insert", "progress"] and told[0]["row"] == {"a": 1, "b": 2}
+            server.kill()
+            assert b"going on from the last token" in watch.stderr.readline()
+            server.start()
+            client.post_changes([upsert(3, 8, 9)])
+            if b"connected again" in (said := watch.stderr.readline()) or b"waiting" in said:
+                while (record := orjson.loads(watch.stdout.readline()))["op"] == "progress":
+                    pass
+                rows = [record, orjson.loads(watch.stdout.readline())]
+                assert sorted((row["op"], row["row"]["a"], row["row"]["b"]) for row in rows) == [("insert", 1, 3), ("insert", 2, 3)]
+            else:  # tokens may expire over a restart, and say so
+                assert b"--snapshot" in said and watch.wait(30) == 1
+        finally:
+            watch.kill()
+
+
+# -- check
+
+
+def stopped(server: ServerProcess, client: Client) -> Path:
+    client.post_changes([upsert(number, number, number + 3 if number % 5 else None) for number in range(200)])
+    client.put_view("long", {"sql": "SELECT a.id, a.s FROM bookings a WHERE a.e IS NULL"})
+    assert server.stop() == 0
+    return server.data
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_check_of_a_sound_folder_changes_nothing(server: ServerProcess, client: Client, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(server.data)]) == 1
+    assert "already uses" in capfd.readouterr().err
+    folder = stopped(server, client)
+    before = contents(folder)
+    assert main(["check", str(folder)]) == 0
+    told = capfd.readouterr().out
+    assert "rows, as brute force finds them" in told and "view       long: 40 rows" in told
+    assert contents(folder) == before
+
+
+def test_check_finds_a_structure_that_is_wrong(
+    server: ServerProcess, client: Client, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = stopped(server, client)
+
+    def wrong(*arguments: object) -> tuple[np.ndarray, np.ndarray]:
+        left, right = endpoints(*arguments)  # type: ignore[arg-type]
+        return np.where(left == 7, NEG_INF, left), right
+
+    endpoints = sides.endpoints
+    monkeypatch.setattr(sides, "endpoints", wrong)
+    assert main(["check", str(folder)]) == 1
+    told = capfd.readouterr()
+    assert "damage     view clashes" in told.out and "view       long: 40 rows" in told.out
+    assert "brute force" in told.err and told.err.count("\n") == 1
+
+
+def test_check_names_damage(server: ServerProcess, client: Client, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = stopped(server, client)
+    table = next(folder.glob("snapshots/*/*.arrow"))
+    content = bytearray(table.read_bytes())
+    content[len(content) // 2] ^= 1
+    table.write_bytes(content)
+    assert main(["check", str(folder)]) == 1
+    told = capfd.readouterr()
+    assert f"damage     wrong checksum in {table}\n" in told.out and told.err.count("\n") == 1
+    assert main(["check", str(folder / "nowhere")]) == 1
+    assert "not a data folder" in capfd.readouterr().err
