@@ -4,35 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-import httpx
 import pytest
 
-from service.api.app import create_app
 from service.api.context import Context, Mailbox
 from service.errors import CATALOGUE, Problem
 from service.settings import Settings
-
-Asked = Callable[[httpx.AsyncClient], Awaitable[Any]]
-
-
-@asynccontextmanager
-async def client(context: Context) -> AsyncIterator[httpx.AsyncClient]:
-    context.attach(asyncio.get_running_loop())
-    transport = httpx.ASGITransport(create_app(context))
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as made:
-        yield made
-
-
-def ask(method: str, path: str, context: Context | None = None, **arguments: Any) -> httpx.Response:
-    async def run() -> httpx.Response:
-        async with client(context or Context(Settings())) as asked:
-            return await asked.request(method, path, **arguments)
-
-    return asyncio.run(run())
+from tests.service.api.asking import ask, is_problem
 
 
 class NoEngine:
@@ -47,15 +27,6 @@ def ready() -> Context:
     context = Context(Settings(max_body=100))
     context.open(NoEngine())  # type: ignore[arg-type]
     return context
-
-
-def is_problem(response: httpx.Response, kind: str) -> dict[str, Any]:
-    assert response.headers["content-type"] == "application/problem+json"
-    body: dict[str, Any] = response.json()
-    assert body["type"] == f"/problems/{kind}", body
-    assert body["status"] == response.status_code == CATALOGUE[kind].status
-    assert body["title"] and body["detail"]
-    return body
 
 
 @pytest.mark.parametrize("kind", CATALOGUE)

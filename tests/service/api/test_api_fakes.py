@@ -1,0 +1,152 @@
+"""What a real engine does too rarely or too slowly for a test: full queues, views that are being built, quiet feeds."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pytest
+
+from service.api import followers, rows
+from service.api.context import Context
+from service.chunks import Chunk
+from service.errors import Problem
+from service.settings import Settings
+from service.versions import Version
+from service.wire.schema import parse_relation
+from tests.service.api.asking import ask, is_problem
+
+DEFINITION = parse_relation({"columns": [{"name": "id", "type": "int64"}], "key": ["id"]})
+PLAN = SimpleNamespace(to_json=lambda: {"algorithm": "interval-tree"})
+
+
+class Subscription:
+    """Says what it was told to, then nothing."""
+
+    def __init__(self, *said: Chunk) -> None:
+        self.said = list(said)
+        self.closed = False
+
+    def next(self, timeout: float) -> list[Chunk]:
+        said, self.said = self.said, []
+        return said
+
+    def idle_progress(self) -> Chunk:
+        return Chunk("progress", 9, token="idle")
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Feed:
+    def __init__(self, subscription: Subscription) -> None:
+        self.subscription = subscription
+        self.listeners = 0
+
+    def subscribe(self, since: str | None, snapshot: bool) -> Subscription:
+        return self.subscription
+
+    def add_listener(self, listener: Any) -> int:
+        self.listeners += 1
+        return 1
+
+    def remove_listener(self, number: int) -> None:
+        self.listeners -= 1
+
+
+class Engine:
+    state = "ready"
+    published = Version(9, {}, {})
+
+    def __init__(self, state: str = "live", feed: Feed | None = None, problem: Problem | None = None) -> None:
+        definition = SimpleNamespace(definition={"from": {}}, plan=PLAN)
+        self.view = SimpleNamespace(name="v", state=state, progress=0.25, problem=problem, feed=feed, view=definition, statistics=dict)
+        self.views = {"v": self.view}
+        self.relations = {"a": SimpleNamespace(definition=DEFINITION)}
+
+    def submit(self, batch: Any, done: Any) -> None:
+        raise Problem("too-busy", "9 batches are waiting already")
+
+    def put_view(self, name: str, data: dict[str, Any], wait: float) -> tuple[Any, str]:
+        return self.view, "building"
+
+
+def on(engine: Engine) -> Context:
+    context = Context(Settings())
+    context.open(engine)  # type: ignore[arg-type]
+    return context
+
+
+def get(feed: Feed, query: str, **headers: str) -> httpx.Response:
+    return ask("GET", f"/v1/views/v/changes{query}", on(Engine(feed=feed)), headers=headers)
+
+
+def test_too_many_batches() -> None:
+    response = ask("POST", "/v1/changes", on(Engine()), json={"changes": [{"relation": "a", "row": {"id": 1}}]})
+    is_problem(response, "too-busy")
+    assert int(response.headers["retry-after"]) >= 1
+
+
+def test_a_view_that_is_being_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    def building(*_: Any, **__: Any) -> None:
+        raise Problem("view-building", "the view v is being built", progress=0.25)
+
+    monkeypatch.setattr(rows, "open_rows", building)
+    engine = Engine("building")
+    shown = ask("PUT", "/v1/views/v", on(engine), json={})
+    assert shown.status_code == 202
+    assert (shown.json()["state"], shown.json()["progress"], shown.json()["empty"]) == ("building", 0.25, None)
+    for path in ("rows", "count", "changes"):
+        response = ask("GET", f"/v1/views/v/{path}", on(engine))
+        assert is_problem(response, "view-building")["progress"] == 0.25
+        assert int(response.headers["retry-after"]) >= 1
+
+
+def test_a_view_that_has_failed() -> None:
+    engine = Engine("failed", problem=Problem("view-failed", "no memory"))
+    shown = ask("GET", "/v1/views/v", on(engine)).json()
+    assert shown["state"] == "failed" and shown["problem"]["type"] == "/problems/view-failed"
+    is_problem(ask("GET", "/v1/views/v/changes", on(engine)), "view-failed")
+
+
+def test_progress_comes_when_nothing_else_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(followers, "PROGRESS_INTERVAL", 0.01)
+    feed = Feed(Subscription())
+    records = [json.loads(line) for line in get(feed, "?limit=3").text.splitlines()]
+    assert records == [{"version": 9, "op": "progress", "token": "idle"}] * 3
+    assert feed.listeners == 0
+
+
+def keys() -> pa.RecordBatch:
+    names = ["b.first", "b.second", "m.id"]
+    return pa.RecordBatch.from_arrays([pa.array([1, 2]), pa.array(["x", 'y"}\n']), pa.array([7, 7])], names)
+
+
+def test_records() -> None:
+    row = pa.RecordBatch.from_arrays([pa.array([1.5, None])], ["value"])
+    said = Chunk("rows", 4, "insert", keys(), row), Chunk("progress", 4, token="t4")
+    feed = Feed(Subscription(*said))
+    records = [json.loads(line) for line in get(feed, "?wait=0").text.splitlines()]
+    assert records == [
+        {"version": 4, "op": "insert", "key": {"b": {"first": 1, "second": "x"}, "m": {"id": 7}}, "row": {"value": 1.5}},
+        {"version": 4, "op": "insert", "key": {"b": {"first": 2, "second": 'y"}\n'}, "m": {"id": 7}}, "row": {"value": None}},
+        {"version": 4, "op": "progress", "token": "t4"},
+    ]
+
+
+def test_an_error_is_the_last_record() -> None:
+    said = Chunk("error", 4, token="t4", problem=Problem("token-expired", "gone")), Chunk("progress", 5, token="never")
+    for accept in ("application/jsonl", "text/event-stream"):
+        text = get(Feed(Subscription(*said)), "", Accept=accept).text.strip()
+        last = json.loads(text.split("data: ")[-1])
+        assert last["op"] == "error" and last["token"] == "t4" and last["problem"]["type"] == "/problems/token-expired"
+        assert accept == "application/jsonl" or text.startswith("event: error\n")
+
+
+def test_the_limit_counts_progress_records() -> None:
+    said = [Chunk("progress", version, token=str(version)) for version in (1, 2, 3)]
+    found = [json.loads(line)["version"] for line in get(Feed(Subscription(*said)), "?limit=2").text.splitlines()]
+    assert found == [1, 2]

@@ -1,0 +1,218 @@
+"""Starts and ends of a server: signals, open streams, readers that dawdle, addresses, limits."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from service import server as serving
+from service.settings import Settings
+from tests.server_process import ROOT, ServerProcess
+
+DEFINITION: dict[str, Any] = {
+    "columns": [{"name": "id", "type": "int64"}, {"name": "text", "type": "string"}, {"name": "lo", "type": "int64"}],
+    "key": ["id"],
+    "intervals": {"at": {"at": "lo"}},
+}
+ROWS = "".join(json.dumps({"id": i, "text": "x" * 50, "lo": 0}) + "\n" for i in range(1500))
+
+
+def load(client: httpx.Client) -> None:
+    """A view of 2,250,000 rows: no socket's buffers hold it."""
+    assert client.put("/v1/relations/points", json=DEFINITION).status_code == 201
+    headers = {"Content-Type": "application/jsonl"}
+    assert client.post("/v1/relations/points/changes", content=ROWS, headers=headers).status_code == 200
+    view = {"from": {"a": "points", "b": "points"}, "join": [{"overlaps": ["a.at", "b.at"]}]}
+    assert client.put("/v1/views/pairs", json=view).status_code in (201, 202)
+    while client.get("/v1/views/pairs").json()["state"] != "live":
+        time.sleep(0.01)
+
+
+def opened(server: ServerProcess, path: str = "/v1/views/pairs/rows") -> socket.socket:
+    """A connection on which the answer has begun, and whose client takes no more for now."""
+    reader = socket.create_connection(("127.0.0.1", server.port))
+    reader.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+    head = reader.recv(500)
+    assert head.startswith(b"HTTP/1.1 200") and b"transfer-encoding: chunked" in head
+    return reader
+
+
+def rest(reader: socket.socket) -> bytes:
+    """The last bytes that come until the connection ends."""
+    last = b""
+    try:
+        while part := reader.recv(1 << 20):
+            last = (last + part)[-100:]
+    except ConnectionResetError:
+        pass
+    reader.close()
+    return last
+
+
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_with_status_0_and_breaks_streams_off(server: ServerProcess, sign: signal.Signals) -> None:
+    client = server.client()
+    load(client)
+    stalled, follower = opened(server), opened(server, "/v1/views/pairs/changes")
+    begun = time.monotonic()
+    assert server.stop(sign, limit=20) == 0
+    assert time.monotonic() - begun < 10  # the promise of the interface, not a measurement
+    assert not rest(stalled).endswith(b"0\r\n\r\n")
+    assert not rest(follower).endswith(b"0\r\n\r\n")
+    assert "Traceback" not in server.output() and "ERROR" not in server.output()
+    server.start()
+    with server.client() as again:
+        assert again.get("/v1/relations/points").json()["rows"] == 1500
+
+
+def test_an_answer_whose_version_is_gone_is_broken_off(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data", environment={"LIVEJOIN_PIN_IDLE": "0.2"}) as server:
+        client = server.client()
+        load(client)
+        cursor = client.get("/v1/views/pairs/rows?limit=1", headers={"Accept": "application/json"}).json()["next"]
+        whole = opened(server)
+        assert rest(whole).endswith(b"0\r\n\r\n")
+        dawdler = opened(server)
+        while client.get("/v1/status").json()["figures"]["pins"]:
+            time.sleep(0.01)
+        assert not rest(dawdler).endswith(b"0\r\n\r\n")
+        gone = client.get("/v1/views/pairs/rows", params={"cursor": cursor})
+        assert (gone.status_code, gone.json()["type"]) == (410, "/problems/snapshot-expired")
+        assert "Traceback" not in server.output()
+
+
+def test_cursors_and_tokens_over_a_restart(server: ServerProcess) -> None:
+    client = server.client()
+    load(client)
+    cursor = client.get("/v1/views/pairs/rows?limit=1", headers={"Accept": "application/json"}).json()["next"]
+    token = json.loads(client.get("/v1/views/pairs/changes?wait=0").text)["token"]
+    server.kill()
+    server.start()
+    client = server.client()
+    gone = client.get("/v1/views/pairs/rows", params={"cursor": cursor})
+    assert (gone.status_code, gone.json()["type"]) == (410, "/problems/snapshot-expired")
+    late = client.get("/v1/views/pairs/changes", params={"since": token, "wait": 0})
+    assert (late.status_code, late.json()["type"]) == (410, "/problems/token-expired")
+
+
+def test_it_listens_before_it_is_ready(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path / "data")
+    try:
+        server.start(wait=False)
+        with httpx.Client(base_url=server.url) as client:
+            while True:
+                try:
+                    assert client.get("/livez").status_code == 200
+                    break
+                except httpx.ConnectError:
+                    assert server.process.poll() is None, server.output()
+            ready = client.get("/readyz")
+            while ready.status_code == 503:
+                assert ready.headers["retry-after"] and 0 <= ready.json()["progress"] <= 1
+                early = client.get("/v1/views")
+                assert early.status_code == 200 or early.json()["type"] == "/problems/recovering"
+                ready = client.get("/readyz")
+            assert ready.status_code == 200
+    finally:
+        server.close()
+
+
+def test_an_early_end(tmp_path: Path) -> None:
+    """A signal while it still starts."""
+    server = ServerProcess(tmp_path / "data")
+    try:
+        server.start(wait=False)
+        while "serves on" not in server.output():
+            assert server.process.poll() is None
+            time.sleep(0.01)
+        assert server.stop(limit=20) == 0
+    finally:
+        server.close()
+
+
+def serve(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "service.cli", "serve", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.org", "::"])
+def test_other_addresses_are_refused(tmp_path: Path, host: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert serving.serve(Settings(data=tmp_path / "data", host=host)) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert host in line and "127.0.0.1" in line
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_port_that_is_taken(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = serve("--data", str(tmp_path / "data"), "--port", str(taken.getsockname()[1]))
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1 and "--port" in done.stderr
+
+
+def test_one_owner_of_a_folder(server: ServerProcess) -> None:
+    done = serve("--data", str(server.data), "--port", "0")
+    assert done.returncode == 1 and str(server.data) in done.stderr.splitlines()[-1], done.stderr
+    assert "Traceback" not in done.stderr
+    assert server.client().get("/readyz").status_code == 200
+
+
+def test_port_0_tells_the_port(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "service.cli", "serve", "--data", str(tmp_path / "data"), "--port", "0"]
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        assert line.startswith("livejoin serves on http://127.0.0.1:")
+        assert httpx.get(line.split()[-1] + "/livez").status_code == 200
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_the_largest_body(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data", environment={"LIVEJOIN_MAX_BODY": "100kB"}) as server:
+        client = server.client()
+        assert client.put("/v1/relations/points", json=DEFINITION).status_code == 201
+        at, headers = "/v1/relations/points/changes", {"Content-Type": "application/jsonl"}
+        body = ROWS.encode()
+        assert len(body) > 100_000
+        for content in (body, itertools.batched(body, 5000) if hasattr(itertools, "batched") else (body[:50_000], body[50_000:])):
+            chunks = content if isinstance(content, bytes) else (bytes(part) for part in content)
+            refused = client.post(at, content=chunks, headers=headers)
+            assert refused.status_code == 413 and refused.json()["limit"] == 100_000
+        fits = body[: body.rindex(b"\n", 0, 100_000) + 1]
+        assert client.post(at, content=fits, headers=headers).json()["applied"] == fits.count(b"\n")
+        assert client.get("/v1/relations/points").json()["rows"] == fits.count(b"\n")
+
+
+def test_metrics(server: ServerProcess) -> None:
+    client = server.client()
+    load(client)
+    client.get("/v1/views/pairs/rows?limit=70000")
+    response = client.get("/metrics")
+    assert response.headers["content-type"].startswith("text/plain")
+    for family in (
+        "livejoin_batches_total 1.0",
+        "livejoin_changes_total 1500.0",
+        "livejoin_version 1.0",
+        "livejoin_ready 1.0",
+        'livejoin_relation_rows{relation="points"} 1500.0',
+        'livejoin_view_bytes{view="pairs"}',
+        'livejoin_requests_total{method="PUT",status="201"}',
+    ):
+        assert family in response.text
+    for name in ("pins", "retired_bytes", "waiting_batches", "subscribers"):
+        assert f"# TYPE livejoin_{name} gauge" in response.text
+    for name in ("update_seconds", "batch_changes", "delay_steps", "delay_seconds"):
+        assert f"# TYPE livejoin_{name} histogram" in response.text
+        assert f'livejoin_{name}_bucket{{le="+Inf"}}' in response.text
