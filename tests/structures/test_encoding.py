@@ -23,11 +23,10 @@ def test_floats_come_back(value, shift):
     assert back[0] == value and back.view(np.int64)[0] == np.array([value + 0.0]).view(np.int64)[0]
 
 
-@given(FLOATS)
+@given(st.floats(max_value=1.7e308, allow_infinity=False))
 def test_the_successor_is_the_next_float(value):
-    if np.isfinite(value):
-        following = np.nextafter(value, np.inf)
-        assert encode_floats(np.array([value]), 1)[0] == encode_floats(np.array([following]), 0)[0]
+    following = np.nextafter(value, np.inf)
+    assert encode_floats(np.array([value]), 1)[0] == encode_floats(np.array([following]), 0)[0]
 
 
 def test_no_value_between_the_neighbours_of_zero():
