@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.wire.batch import OP_NAMES, TRUNCATE, UPSERT
+from service.wire.batch import OP_NAMES, UPSERT
 from service.wire.errors import MalformedBody
 from service.wire.grammar import shown
 from service.wire.judge import Findings, Judged, Mask, Plan, Scope, judge
@@ -58,7 +58,7 @@ def _only(array: pa.Array, read: Mask) -> pa.Array:
 
 
 def _ops(table: pa.RecordBatch, findings: Findings) -> npt.NDArray[np.uint8]:
-    """The ops of the rows; a null is an upsert. Of an unknown op the row counts as a truncate: nothing else of it is read."""
+    """The ops of the rows; a null is an upsert. An unknown one is a fault before all others, and stands as an upsert."""
     if OP_COLUMN not in table.schema.names:
         return np.full(table.num_rows, UPSERT, np.uint8)
     given = table.column(OP_COLUMN)
@@ -75,7 +75,6 @@ def _ops(table: pa.RecordBatch, findings: Findings) -> npt.NDArray[np.uint8]:
     ops = np.where(unknown, UPSERT, codes).astype(np.uint8)
     unknown &= texts.is_valid().to_numpy(zero_copy_only=False)
     if unknown.any():
-        ops[unknown] = TRUNCATE
         findings.add(
             -2, unknown, OP_COLUMN, lambda row: f"got {shown(texts[row].as_py())}, want insert, upsert, delete or truncate"
         )

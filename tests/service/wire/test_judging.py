@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import orjson
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -198,3 +199,34 @@ def test_of_many_bad_rows_the_first_hundred_are_listed() -> None:
     assert [error.index for error in batch.errors] == bad[:100]
     assert batch.changes[0].index.tolist() == sorted(set(range(1000)) - set(bad))
     assert {error.index: error.column for error in batch.errors}[5] == "more"
+
+
+@pytest.mark.parametrize("bounds", ["[)", "[]", "(]", "()"])
+@pytest.mark.parametrize("kind", ["int64", "float64", "timestamp"])
+@pytest.mark.parametrize("op", ["upsert", "delete"])
+def test_every_pair_of_endpoints_at_the_edges(bounds: str, kind: str, op: str) -> None:
+    """Endpoints that are the key, too: a delete by them is not judged as an interval."""
+    near = [-2, -1, 0, 1, 2]
+    if kind == "float64":
+        ends = [-5e-324 * 2, -5e-324, -0.0, 0.0, 5e-324, 5e-324 * 2, 1.0, 1.7976931348623157e308, -1.7976931348623157e308]
+    else:
+        ends = [MIN + n for n in range(5)] + near + [MAX - n for n in range(5)]
+    keyed = op == "delete"
+    definition = parse_relation(
+        {
+            "columns": [{"name": "id", "type": "int64"}, *({"name": name, "type": kind, "nullable": not keyed} for name in "se")],
+            "key": ["s", "e"] if keyed else ["id"],
+            "intervals": {"i": {"start": "s", "end": "e", "bounds": bounds}},
+        }
+    )
+    open_too = ends if keyed else [*ends, None]
+    sent = [(op, {"id": 1, "s": start, "e": end}) for start in open_too for end in open_too]
+    good, bad = expected(definition, sent)
+    assert bool(bad) == (op == "upsert")
+    body = b"\n".join(orjson.dumps({**row, "_op": op}) for op, row in sent)
+    batch = decode_relation_changes("application/jsonl", body, "r", lambda name: definition)
+    assert same(physical(batch), good)
+    assert [(error.index, error.column) for error in batch.errors] == bad[:100]
+    for change in sent:  # one by one: judged without NumPy
+        line = orjson.dumps({**change[1], "_op": op})
+        check(decode_relation_changes("application/jsonl", line, "r", lambda name: definition), definition, [change])
