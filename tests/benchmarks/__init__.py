@@ -1,0 +1,22 @@
+"""The benchmarks: what the structures and the service reach, beside their rivals in the same run.
+
+    python -m tests.benchmarks [name…] [--quick] [--large]
+
+One module a subject (`SUBJECTS`), each with `TITLE` and `run(scale, note) -> list[Figure]`. A full run keeps its figures as data in
+`results/<subject>.json`, of which `RESULTS.md` is made. Nothing here is a test: no figure fails a build.
+"""
+
+SUBJECTS = (
+    "structure_pairs",
+    "structure_large",
+    "structure_keyed",
+    "structure_hostile",
+    "structure_delay",
+    "service_changes",
+    "service_rows",
+    "service_requests",
+    "service_readers",
+    "service_start",
+    "service_stream",
+)
+LARGE = ("service_stream",)  # run when named, or with --large

@@ -1,0 +1,84 @@
+"""`python -m tests.benchmarks`: runs subjects, keeps their figures, makes the table."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from structures import kernel
+from tests.benchmarks import LARGE, SUBJECTS
+from tests.benchmarks.figures import Scale
+from tests.benchmarks.machine import machine, revision, versions
+from tests.benchmarks.table import read_results, render
+
+HERE = Path(__file__).resolve().parent
+
+
+def run_subject(name: str, scale: Scale) -> dict[str, Any]:
+    """Run one subject, with progress on standard error; its result, as it is kept."""
+    started = time.perf_counter()
+
+    def note(line: str) -> None:
+        print(f"[{name} {time.perf_counter() - started:6.1f} s] {line}", file=sys.stderr, flush=True)
+
+    subject = import_module(f"tests.benchmarks.{name}")
+    kernel.warm()
+    note(subject.TITLE)
+    about = machine()
+    figures = subject.run(scale, note)
+    return {
+        "subject": name,
+        "title": subject.TITLE,
+        "quick": scale.quick,
+        "date": datetime.now(UTC).date().isoformat(),
+        "revision": revision(),
+        "machine": about,
+        "versions": versions(),
+        "seconds": round(time.perf_counter() - started, 1),
+        "figures": [figure.to_json() for figure in figures],
+    }
+
+
+def chosen(names: list[str], large: bool) -> list[str]:
+    """The subjects whose names begin with one of `names`; without names all, the large ones only if asked for. Raises ValueError."""
+    if not names:
+        return [subject for subject in SUBJECTS if large or subject not in LARGE]
+    for name in names:
+        if not any(subject.startswith(name) for subject in SUBJECTS):
+            raise ValueError(f"no subject begins with {name!r}; there are {', '.join(SUBJECTS)}")
+    return [subject for subject in SUBJECTS if any(subject.startswith(name) for name in names)]
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="livejoin bench", description="Measures livejoin beside its rivals.")
+    parser.add_argument("names", nargs="*", metavar="name", help=f"subjects, or how their names begin: {', '.join(SUBJECTS)}")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that all runs; keeps nothing without --results")
+    parser.add_argument("--large", action="store_true", help="also what takes minutes: " + ", ".join(LARGE))
+    parser.add_argument("--results", type=Path, help="the folder of the data; RESULTS.md lies beside it")
+    given = parser.parse_args(arguments)
+    scale = Scale(given.quick, given.large)
+    try:
+        names = chosen(given.names, given.large or given.quick)
+    except ValueError as error:
+        parser.error(str(error))
+    folder = given.results or (None if given.quick else HERE / "results")
+    fresh = []
+    for name in names:
+        result = run_subject(name, scale)
+        print(render([result]).partition("\n## ")[2], flush=True)
+        fresh.append(result)
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+            (folder.parent / "RESULTS.md").write_text(render(read_results(folder)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

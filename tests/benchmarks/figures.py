@@ -1,0 +1,77 @@
+"""What a benchmark has found: figures, each with its aim and its rivals, and the run they come from. Plain data."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+
+class Scale(NamedTuple):
+    """`quick`: small sizes, to see that all of it runs; `large`: also what takes minutes."""
+
+    quick: bool = False
+    large: bool = False
+
+    def size(self, full: int, quick: int) -> int:
+        return quick if self.quick else full
+
+
+@dataclass
+class Rival:
+    """What somebody else reached at the same work in the same run, in the figure's unit; `note`: what was different."""
+
+    name: str
+    value: float
+    note: str = ""
+
+
+@dataclass
+class Figure:
+    """One measured value; the median of `samples` where there are several. `aim`: at least it (at most, if `less` is better)."""
+
+    name: str
+    value: float
+    unit: str
+    aim: float | None = None
+    less: bool = False
+    rivals: list[Rival] = field(default_factory=list)
+    parameters: dict[str, Any] = field(default_factory=dict)
+    samples: list[float] = field(default_factory=list)
+    note: str = ""
+
+    @property
+    def met(self) -> bool | None:
+        if self.aim is None:
+            return None
+        return self.value <= self.aim if self.less else self.value >= self.aim
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"met": self.met}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Figure:
+        values = {key: value for key, value in data.items() if key != "met"}
+        return cls(**values | {"rivals": [Rival(**rival) for rival in data["rivals"]]})
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def rates(count: float, repeats: int, work: Callable[[], Any]) -> list[float]:
+    """`count` things done by each call of `work`: things a second, call by call."""
+    return [count / seconds(work) for _ in range(repeats)]
+
+
+def middle(samples: list[float]) -> float:
+    return statistics.median(samples)
+
+
+def sampled(name: str, samples: list[float], unit: str, **about: Any) -> Figure:
+    """The figure that is the median of its samples."""
+    return Figure(name, middle(samples), unit, samples=samples, **about)

@@ -1,0 +1,63 @@
+"""Compiled loops of the benchmarks: single changes without Python between them, and the sweep that is a rival."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structures.arena import ARRAYS, VERSION, reclaim
+from structures.interval_changes import AT, run_changes
+from structures.kernel import kernel
+
+RECLAIM_EVERY = 64  # versions: a service reclaims after a group of batches, not after each
+
+
+@kernel(
+    "int64(" + ARRAYS + ", int64[::1], uint8[::1], int32[::1], int64[::1], int64[::1], int32[::1], int64[::1], int64[::1], int32[::1],"
+    " int32[::1], int64[::1])"
+)
+def single_changes(
+    M: Any, W: Any, C: Any, Q: Any, signs: Any, sets: Any, keys: Any, lefts: Any, rights: Any, slots: Any, order: Any, Z: Any,
+    out0: Any, out1: Any, pins: Any,
+) -> int:  # fmt: skip
+    """Each entry a version of its own, with its delta, which is written and passed over. `order`: one word. The rows gained."""
+    rows = 0
+    for i in range(len(signs)):
+        C[VERSION] += 1
+        order[0] = i
+        Z[AT:] = 0
+        while Z[AT] == 0:
+            rows += signs[i] * run_changes(M, W, C, Q, signs[i], sets, keys, lefts, rights, slots, order, Z, out0, out1, True)
+        if i % RECLAIM_EVERY == 0:
+            reclaim(M, C, Q, C[VERSION], pins, False)
+    return rows
+
+
+@kernel("int64(int64[::1], int64[::1], int32[::1], int64[::1], int64[::1], int32[::1], int32[::1], int32[::1], int64[::1])")
+def sweep(left0: Any, right0: Any, slot0: Any, left1: Any, right1: Any, slot1: Any, out0: Any, out1: Any, Z: Any) -> int:
+    """Forward sweep over two sets, each sorted by left; fills out from the place Z on, and gives the rows written: less than
+    len(out) at the end. Z, three zeros at first: place in each set, and how far the scan for the earlier of the two has come."""
+    n = 0
+    while Z[0] < len(left0) and Z[1] < len(left1):
+        i, j = Z[0], Z[1]
+        if left0[i] <= left1[j]:
+            e, right, slot = max(j, Z[2]), right0[i], slot0[i]
+            while e < len(left1) and left1[e] <= right:
+                if n == len(out0):
+                    Z[2] = e
+                    return n
+                out0[n], out1[n] = slot, slot1[e]
+                n += 1
+                e += 1
+            Z[0] = i + 1
+        else:
+            e, right, slot = max(i, Z[2]), right1[j], slot1[j]
+            while e < len(left0) and left0[e] <= right:
+                if n == len(out0):
+                    Z[2] = e
+                    return n
+                out0[n], out1[n] = slot0[e], slot
+                n += 1
+                e += 1
+            Z[1] = j + 1
+        Z[2] = 0
+    return n
