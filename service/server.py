@@ -18,11 +18,14 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import orjson
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from service.api.app import create_app
 from service.api.context import Context
 from service.engine import Engine
+from service.errors import Problem
 from service.settings import Settings, is_loopback
 from structures import kernel
 
@@ -32,6 +35,16 @@ DEADLINE = 9.0  # seconds from the signal to the end of the process, whatever ha
 KEEP_ALIVE = 75  # seconds an idle connection is kept
 
 log = logging.getLogger("livejoin")
+
+
+class Protocol(HttpToolsProtocol):
+    """uvicorn's protocol, but for its own words to what is not HTTP."""
+
+    def send_400_response(self, msg: str) -> None:
+        body = orjson.dumps(Problem("malformed-body", "this is not a request in HTTP/1.1").to_json())
+        head = b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/problem+json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+        self.transport.write(head % len(body) + body)
+        self.transport.close()
 
 
 class Server(uvicorn.Server):
@@ -121,7 +134,7 @@ def serve(settings: Settings) -> int:
     config = uvicorn.Config(
         create_app(context),
         loop="uvloop" if sys.platform != "win32" else "asyncio",
-        http="httptools",
+        http=Protocol,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -152,8 +165,7 @@ def _end(context: Context, starter: Starter) -> int:
     failed = starter.engine is not None and starter.engine.state == "failed"
     if starter.engine is not None:
         starter.engine.close()
-    for pool in (context.workers, context.readers, context.followers):
-        pool.shutdown(wait=False, cancel_futures=True)
+    context.release_threads()
     return 1 if failed else 0
 
 

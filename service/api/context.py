@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Answer = asyncio.Future["Receipt"]
 
-# Readers and followers each hold a thread only while they compute or wait for a chunk.
+# Readers and followers hold a thread only while a chunk of theirs is made.
 READERS = 32
-FOLLOWERS = 512
+FOLLOWERS = 32
+WAITERS = 64  # those who wait for the writer: a view that it builds can take minutes, and must not hold up the rest
 
 
 class Mailbox:
@@ -71,6 +72,7 @@ class Context:
         self.workers = ThreadPoolExecutor(4, thread_name_prefix="worker")
         self.readers = ThreadPoolExecutor(READERS, thread_name_prefix="reader")
         self.followers = ThreadPoolExecutor(FOLLOWERS, thread_name_prefix="follower")
+        self.waiters = ThreadPoolExecutor(WAITERS, thread_name_prefix="waiter")
         self.loop: asyncio.AbstractEventLoop
         self.mailbox: Mailbox
 
@@ -101,8 +103,16 @@ class Context:
         return self._engine
 
     async def work(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Run something that takes milliseconds or waits in a worker thread."""
+        """Run something that takes milliseconds in a worker thread."""
         return await self.loop.run_in_executor(self.workers, function, *arguments)
+
+    async def wait(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Run something that waits for the writer."""
+        return await self.loop.run_in_executor(self.waiters, function, *arguments)
+
+    def release_threads(self) -> None:
+        for pool in (self.workers, self.readers, self.followers, self.waiters):
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def track(self) -> asyncio.Task[None]:
         """Count the current task among the open streams, which a shutdown breaks off."""

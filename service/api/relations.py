@@ -39,7 +39,7 @@ async def put_relation(request: Request) -> Response:
     no_parameters(request)
     name = checked_name(request, "relation")
     definition = parse_relation(await read_json(request.scope, request.receive, context.settings.max_body))
-    outcome = await context.work(engine.put_relation, name, definition)
+    outcome = await context.wait(engine.put_relation, name, definition)
     return json_answer(relation_json(engine, name), 201 if outcome == "created" else 200)
 
 
@@ -62,7 +62,7 @@ async def delete_relation(request: Request) -> Response:
     engine = context.engine
     no_parameters(request)
     name = existing(engine.relations, request, "relation")
-    await context.work(engine.drop_relation, name)
+    await context.wait(engine.drop_relation, name)
     return Response(status_code=204)
 
 

@@ -60,7 +60,7 @@ async def put_view(request: Request) -> Response:
     no_parameters(request)
     name = checked_name(request, "view")
     data = await read_json(request.scope, request.receive, context.settings.max_body)
-    view, outcome = await context.loop.run_in_executor(context.readers, engine.put_view, name, data, BUILD_WAIT)
+    view, outcome = await context.wait(engine.put_view, name, data, BUILD_WAIT)
     status = {"created": 201, "same": 200, "building": 202}[outcome]
     return json_answer(await context.work(view_json, engine, view), status)
 
@@ -86,7 +86,7 @@ async def delete_view(request: Request) -> Response:
     engine = context.engine
     no_parameters(request)
     name = existing(engine.views, request, "view")
-    await context.work(engine.drop_view, name)
+    await context.wait(engine.drop_view, name)
     return Response(status_code=204)
 
 

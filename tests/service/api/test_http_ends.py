@@ -195,6 +195,13 @@ def test_the_largest_body(tmp_path: Path) -> None:
         assert client.get("/v1/relations/points").json()["rows"] == fits.count(b"\n")
 
 
+def test_what_is_not_http(server: ServerProcess) -> None:
+    with socket.create_connection(("127.0.0.1", server.port)) as stranger:
+        stranger.sendall(b"good morning\r\n\r\n")
+        answer = stranger.makefile("rb").read()
+    assert answer.startswith(b"HTTP/1.1 400 ") and json.loads(answer.split(b"\r\n\r\n")[1])["type"] == "/problems/malformed-body"
+
+
 def test_metrics(server: ServerProcess) -> None:
     client = server.client()
     load(client)
