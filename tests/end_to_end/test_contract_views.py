@@ -1,0 +1,327 @@
+"""api.md, *Views*: line by line, as a client meets it."""
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.end_to_end import talk
+from tests.end_to_end.bookings import CLASHES, EVERYTHING, Case, day
+
+
+def put(case: Case, definition: dict[str, Any] | str, name: str | None = None) -> Any:
+    return case.client.put(f"/v1/views/{name or case.v}", json={"sql": definition} if isinstance(definition, str) else definition)
+
+
+def test_created_same_different(case: Case) -> None:
+    case.define()
+    made = put(case, case.json)
+    assert made.status_code == 201, made.text
+    body = made.json()
+    assert body["name"] == case.v and body["state"] == "live" and body["empty"] is True and body["version"] == case.version()
+    assert put(case, case.json).status_code == 200
+    talk.problem(put(case, {**case.json, "where": []}), 409, "definition-differs")
+    assert talk.ok(case.client.get(f"/v1/views/{case.v}"))["definition"]["from"] == case.json["from"]
+
+
+def test_sql_again_is_the_same(case: Case) -> None:
+    case.define()
+    assert put(case, case.sql).status_code == 201
+    assert put(case, case.sql).status_code == 200
+
+
+def test_get_list_delete(live: Case) -> None:
+    one = talk.ok(live.client.get(f"/v1/views/{live.v}"))
+    assert {"name", "state", "version", "empty", "definition", "plan", "statistics"} <= set(one)
+    assert one["empty"] is False and one["version"] == live.version()
+    plan = one["plan"]
+    assert set(plan) == {"class", "algorithm", "theorem", "guarantee", "bounds", "notes"}
+    assert plan["algorithm"] == "interval-tree" and plan["guarantee"] == "strict" and "keyed" in plan["class"]
+    assert set(plan["bounds"]) == {"space", "update", "delay"} and "Tao" in plan["theorem"]
+    statistics = one["statistics"]
+    assert statistics["intervals"] == 6, "four confirmed bookings and two jobs"
+    assert statistics["bytes"] > 0 and {"p50", "p99"} <= set(statistics["update_seconds"]) and "max" in statistics["delay_steps"]
+    listed = talk.ok(live.client.get("/v1/views"))
+    assert live.v in [view["name"] for view in listed["views"]]
+    gone = live.client.delete(f"/v1/views/{live.v}")
+    assert gone.status_code == 204 and gone.content == b""
+    for method, path in (("GET", ""), ("DELETE", ""), ("GET", "/rows"), ("GET", "/count"), ("GET", "/changes")):
+        talk.problem(live.client.request(method, f"/v1/views/{live.v}{path}"), 404, "not-found")
+
+
+def test_json_and_sql_agree(live: Case) -> None:
+    talk.view(live.client, f"{live.v}_json", live.json)
+    columns = ["booking", "job", "clash_start", "clash_end"]
+    rows = sorted(talk.read(live.client, live.v, talk.JSONL, columns))
+    assert rows == sorted(talk.read(live.client, f"{live.v}_json", talk.JSONL, columns))
+    assert rows == [(1, 7, day(4), day(5)), (2, 7, day(4), day(6)), (3, 8, day(25), day(26))]
+
+
+SPELLINGS = {
+    "function": "SELECT b.id AS booking, m.id AS job FROM {b} b JOIN {m} m ON b.room = m.room AND overlaps(b.stay, m.slot)",
+    "operator": "SELECT b.id AS booking, m.id AS job FROM {b} b JOIN {m} m ON b.room = m.room AND b.stay OVERLAPS m.slot",
+    "pairs": "SELECT b.id AS booking, m.id AS job FROM {b} b JOIN {m} m ON b.room = m.room"
+    " AND (b.starts, b.ends) OVERLAPS (m.begins, m.finishes)",
+    "comma join": "SELECT b.id AS booking, m.id AS job FROM {b} b, {m} m WHERE m.room = b.room AND overlaps(m.slot, b.stay)",
+    "cross join": "SELECT b.id AS booking, m.id AS job FROM {b} b CROSS JOIN {m} m WHERE m.room = b.room AND overlaps(m.slot, b.stay)",
+    "inequalities with null": "SELECT b.id booking, m.id job FROM {b} AS b JOIN {m} AS m ON b.room = m.room"
+    " AND b.starts < m.finishes AND (b.ends IS NULL OR m.begins < b.ends)",
+    "coalesce": "SELECT b.id booking, m.id job FROM {b} AS b JOIN {m} AS m ON b.room = m.room"
+    " AND m.finishes > b.starts AND COALESCE(b.ends, 'infinity') > m.begins",
+    "upper case": "select B.ID as BOOKING, M.ID as JOB from {b} as B inner join {m} as M on (B.ROOM = M.ROOM) and OVERLAPS(B.STAY, M.SLOT)",
+    "quoted": 'SELECT b."id" AS "booking", m."id" AS "job" FROM "{b}" b JOIN {m} m ON b."room" = m.room AND overlaps(b.stay, m."slot")',
+}
+
+
+@pytest.mark.parametrize("sql", SPELLINGS.values(), ids=SPELLINGS.keys())
+def test_spellings_of_an_overlap(live: Case, sql: str) -> None:
+    made = talk.view(live.client, f"{live.v}_x", sql.format(b=live.b, m=live.m))
+    assert made["plan"]["algorithm"] == "interval-tree" and made["plan"]["guarantee"] == "strict"
+    assert sorted(talk.read(live.client, f"{live.v}_x", talk.JSONL, ["booking", "job"])) == CLASHES
+
+
+def test_plain_comparisons_keep_the_meaning_of_sql(live: Case) -> None:
+    condition = "b.room = m.room AND b.starts < m.finishes AND m.begins < b.ends"
+    talk.view(live.client, f"{live.v}_x", f"SELECT b.id AS booking, m.id AS job FROM {live.b} b, {live.m} m WHERE {condition}")
+    assert sorted(talk.read(live.client, f"{live.v}_x", talk.JSONL, ["booking", "job"])) == CLASHES[:2], "a null end matches nothing"
+
+
+def test_without_select_all_columns(live: Case) -> None:
+    definition = {name: value for name, value in live.json.items() if name != "select"}
+    talk.view(live.client, f"{live.v}_x", definition)
+    row = talk.ok(live.client.get(f"/v1/views/{live.v}_x/rows", headers={"Accept": talk.JSON}))["rows"][0]
+    assert list(row) == ["b.id", "b.room", "b.starts", "b.ends", "b.status", "m.id", "m.room", "m.begins", "m.finishes"]
+
+
+def test_names_of_columns_without_as(live: Case) -> None:
+    talk.view(live.client, f"{live.v}_x", f"SELECT b.id, m.id, m.room AS place FROM {live.b} b, {live.m} m WHERE overlaps(b.stay, m.slot)")
+    row = talk.ok(live.client.get(f"/v1/views/{live.v}_x/rows", headers={"Accept": talk.JSON}))["rows"][0]
+    assert list(row) == ["b.id", "m.id", "place"]
+
+
+def test_duration_and_unbounded_sides(live: Case) -> None:
+    sql = (
+        f"SELECT x.id AS one, y.id AS two, intersection(x.stay, y.stay) AS both, duration(x.stay, y.stay) AS d"
+        f" FROM {live.b} x JOIN {live.b} y ON overlaps(x.stay, y.stay) AND x.id < y.id"
+    )
+    made = talk.view(live.client, f"{live.v}_x", sql)
+    assert made["plan"]["guarantee"] == "strict" and made["plan"]["algorithm"] == "interval-tree"
+    talk.ok(talk.send(live.client, [live.booking(10, "Z", 28, None)]))
+    rows = {row[:2]: row[2:] for row in talk.read(live.client, f"{live.v}_x", talk.JSONL, ["one", "two", "both_start", "both_end", "d"])}
+    assert rows[1, 2] == (day(4), day(5), 86_400_000_000) and rows[3, 10] == (day(28), None, None)
+
+
+def test_the_same_relation_twice(live: Case) -> None:
+    both = {"from": {"x": live.b, "y": live.b}, "join": [{"overlaps": ["x.stay", "y.stay"]}], "select": ["x.id as one", "y.id as two"]}
+    found = {}
+    for name, more in (("all", []), ("unequal", [{"not_equal": ["x.id", "y.id"]}]), ("once", [{"less": ["x.id", "y.id"]}])):
+        talk.view(live.client, f"{live.v}_{name}", {**both, "join": both["join"] + more})
+        found[name] = sorted(talk.read(live.client, f"{live.v}_{name}", talk.JSONL, ["one", "two"]))
+    once = [(1, 2), (1, 4), (2, 4), (3, 4)]
+    orders = sorted(once + [(b, a) for a, b in once])
+    assert found == {"once": once, "unequal": orders, "all": sorted(orders + [(n, n) for n in (1, 2, 3, 4)])}
+
+
+def test_a_view_of_one_relation(live: Case) -> None:
+    talk.view(live.client, f"{live.v}_x", f"SELECT id, room FROM {live.b} WHERE status = 'confirmed' AND room IN ('A', 'C')")
+    rows = talk.ok(live.client.get(f"/v1/views/{live.v}_x/rows", headers={"Accept": talk.JSON}))["rows"]
+    assert sorted(tuple(row.values()) for row in rows) == [(1, "A"), (2, "A"), (3, "A")]
+
+
+@pytest.mark.parametrize(("op", "value", "expected"), [
+    ("=", 2, {2}), ("!=", 2, {1, 3, 4}), ("<", 2, {1}), ("<=", 2, {1, 2}), (">", 3, {4}), (">=", 3, {3, 4}), ("in", [1, 4, 9], {1, 4}),
+])
+def test_where_operators(live: Case, op: str, value: Any, expected: set[int]) -> None:
+    where = [{"column": "b.id", "op": op, "value": value}]
+    talk.view(live.client, f"{live.v}_x", {"from": {"b": live.b}, "where": where, "select": ["b.id as id"]})
+    assert {row for (row,) in talk.read(live.client, f"{live.v}_x", talk.JSONL, ["id"])} == expected
+
+
+def test_where_null(live: Case) -> None:
+    for op, expected in (("is_null", {3}), ("not_null", {1, 2, 4})):
+        where = [{"column": "b.ends", "op": op}]
+        talk.view(live.client, f"{live.v}_{op}", {"from": {"b": live.b}, "where": where, "select": ["b.id as id"]})
+        assert {row for (row,) in talk.read(live.client, f"{live.v}_{op}", talk.JSONL, ["id"])} == expected
+
+
+FROM = "FROM {b} b JOIN {m} m ON b.room = m.room AND overlaps(b.stay, m.slot)"
+UNSUPPORTED = {
+    "left join": "SELECT b.id FROM {b} b LEFT JOIN {m} m ON overlaps(b.stay, m.slot)",
+    "group by": f"SELECT b.room {FROM} GROUP BY b.room",
+    "aggregate": f"SELECT count(*) {FROM}",
+    "distinct": f"SELECT DISTINCT b.room {FROM}",
+    "order by": f"SELECT b.id {FROM} ORDER BY b.id",
+    "limit": f"SELECT b.id {FROM} LIMIT 3",
+    "subquery": "SELECT b.id FROM (SELECT * FROM {b}) b JOIN {m} m ON overlaps(b.stay, m.slot)",
+    "with": "WITH x AS (SELECT * FROM {b}) SELECT x.id FROM x JOIN {m} m ON overlaps(x.stay, m.slot)",
+    "union": "SELECT id FROM {b} UNION SELECT id FROM {m}",
+    "expression": f"SELECT b.id + 1 AS n {FROM}",
+    "window": f"SELECT row_number() OVER () AS n {FROM}",
+    "or": "SELECT b.id FROM {b} b JOIN {m} m ON b.room = m.room OR overlaps(b.stay, m.slot)",
+    "three relations": "SELECT b.id FROM {b} b, {m} m, {m} n WHERE overlaps(b.stay, m.slot) AND overlaps(m.slot, n.slot)",
+    "product": "SELECT b.id FROM {b} b CROSS JOIN {m} m",
+}
+
+
+@pytest.mark.parametrize("sql", UNSUPPORTED.values(), ids=UNSUPPORTED.keys())
+def test_unsupported_queries(case: Case, sql: str) -> None:
+    case.define()
+    text = sql.format(b=case.b, m=case.m)
+    told = talk.problem(put(case, text), 422, "unsupported-query")
+    assert len(told["detail"]) > 20, "it names the part and says what to write instead"
+    talk.problem(case.client.post("/v1/explain", json={"sql": text}), 422, "unsupported-query")
+    talk.problem(case.client.get(f"/v1/views/{case.v}"), 404, "not-found")
+
+
+BAD_SQL = ["SELECT FROM WHERE", "", "SELECT b.id FROM {b} b JOIN", "SELECT (", "DROP TABLE {b}", "SELECT 1; SELECT 2"]
+
+
+@pytest.mark.parametrize("sql", BAD_SQL)
+def test_bad_sql(case: Case, sql: str) -> None:
+    case.define()
+    answer = put(case, sql.format(b=case.b))
+    assert answer.status_code == 422 and answer.json()["type"] in ("/problems/bad-query", "/problems/unsupported-query"), answer.text
+
+
+def test_bad_sql_tells_the_position(case: Case) -> None:
+    case.define()
+    told = talk.problem(put(case, f"SELECT b.id\nFROM {case.b} b JOIN ON"), 422, "bad-query")
+    assert "2" in told["detail"]
+
+
+def join(*conditions: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"from": {"b": "{b}", "m": "{m}"}, "join": list(conditions), "select": ["b.id as booking"], **more}
+
+
+OVERLAP = {"overlaps": ["b.stay", "m.slot"]}
+REFUSED: dict[str, tuple[Any, str]] = {
+    "unknown relation": (join(OVERLAP) | {"from": {"b": "nowhere", "m": "{m}"}}, "unknown-relation"),
+    "unknown relation in SQL": ({"sql": "SELECT b.id FROM nowhere b JOIN {m} m ON overlaps(b.stay, m.slot)"}, "unknown-relation"),
+    "unknown column": (join(OVERLAP, {"equal": ["b.nope", "m.room"]}), "unknown-column"),
+    "unknown interval": (join({"overlaps": ["b.nope", "m.slot"]}), "unknown-column"),
+    "unknown column in SQL": ({"sql": "SELECT b.nope FROM {b} b JOIN {m} m ON overlaps(b.stay, m.slot)"}, "unknown-column"),
+    "unknown column in select": (join(OVERLAP, select=["b.nope"]), "unknown-column"),
+    "unknown word": (join(OVERLAP, nonsense=1), "bad-definition"),
+    "unknown condition": (join({"touches": ["b.stay", "m.slot"]}), "bad-definition"),
+    "condition of one": (join({"overlaps": ["b.stay"]}), "bad-definition"),
+    "unknown alias": (join({"overlaps": ["z.stay", "m.slot"]}), None),
+    "no from": ({"join": [OVERLAP]}, "bad-definition"),
+    "sql and from": ({"sql": "SELECT", "from": {}}, "bad-definition"),
+    "two columns of a name": (join(OVERLAP, select=["b.id as x", "m.id as x"]), "bad-definition"),
+    "unknown operator": (join(OVERLAP, where=[{"column": "b.id", "op": "like", "value": "x"}]), "bad-definition"),
+    "a value of another type": (join(OVERLAP, where=[{"column": "b.id", "op": "=", "value": "x"}]), "bad-definition"),
+    "unknown guarantee": (join(OVERLAP, guarantee="perhaps"), "bad-definition"),
+    "unknown algorithm": (join(OVERLAP, algorithm="magic"), None),
+    "negative bound": (join(OVERLAP, changes={"retain_rows": -1}), "bad-definition"),
+    "distance": (join({"within": ["b.starts", "m.begins"], "distance": 5}), "unsupported-query"),
+    "inequality": (join({"at_most": ["b.starts", "m.begins"]}), "unsupported-query"),
+    "product": (join({"cross": ["b", "m"]}), "unsupported-query"),
+    "union": ({"union": [join(OVERLAP), join(OVERLAP)]}, "unsupported-query"),
+    "two overlaps": (join(OVERLAP, {"overlaps": ["b.stay", "m.slot"]}, {"at_most": ["b.id", "m.id"]}), "unsupported-query"),
+    "equality only": (join({"equal": ["b.room", "m.room"]}), "unsupported-query"),
+    "equality of two types": (join(OVERLAP, {"equal": ["b.room", "m.id"]}), None),
+}
+
+
+@pytest.mark.parametrize(("definition", "kind"), REFUSED.values(), ids=REFUSED.keys())
+def test_refused_definitions(case: Case, definition: dict[str, Any], kind: str | None) -> None:
+    case.define()
+    named = _fill(definition, case)
+    for answer in (put(case, named), case.client.post("/v1/explain", json=named)):
+        assert answer.status_code == 422, answer.text
+        talk.problem(answer, 422, kind or answer.json()["type"].removeprefix("/problems/"))
+
+
+def _fill(value: Any, case: Case) -> Any:
+    if isinstance(value, dict):
+        return {name: _fill(part, case) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_fill(part, case) for part in value]
+    return value.format(b=case.b, m=case.m) if isinstance(value, str) else value
+
+
+def test_algorithms_that_are_not_for_this_view(case: Case) -> None:
+    case.define()
+    for algorithm in ("tree-tracker", "qdag", "bow-tie"):
+        answer = put(case, {**case.json, "algorithm": algorithm})
+        assert (answer.status_code, answer.json()["type"]) in ((422, "/problems/infeasible-view"), (501, "/problems/not-yet")), answer.text
+
+
+def test_infeasible_names_the_theorem(case: Case) -> None:
+    """Pairs once by a column that is not the key: the best is not strict, so strict is refused."""
+    case.define()
+    definition = {
+        "from": {"x": case.b, "y": case.b}, "guarantee": "strict", "select": ["x.id as one", "y.id as two"],
+        "join": [{"overlaps": ["x.stay", "y.stay"]}, {"less": ["x.room", "y.room"]}],
+    }
+    told = talk.problem(put(case, definition), 422, "infeasible-view")
+    assert "theorem" in told
+    made = talk.ok(put(case, {**definition, "guarantee": "best-effort"}), 201)
+    assert made["plan"]["guarantee"] != "strict" and made["plan"]["notes"]
+
+
+def test_a_stated_guarantee_and_algorithm(case: Case) -> None:
+    case.define()
+    made = talk.ok(put(case, {**case.json, "guarantee": "strict", "algorithm": "interval-tree"}), 201)
+    assert made["plan"]["guarantee"] == "strict"
+
+
+def test_explain(case: Case) -> None:
+    case.define()
+    told = talk.ok(case.client.post("/v1/explain", json=case.json))
+    assert set(told) == {"plan", "alternatives"} and told["plan"]["algorithm"] == "interval-tree" and isinstance(told["alternatives"], list)
+    talk.problem(case.client.get(f"/v1/views/{case.v}"), 404, "not-found")
+
+
+def test_malformed_and_unsupported_bodies(case: Case) -> None:
+    for method, url in (("PUT", f"/v1/views/{case.v}"), ("POST", "/v1/explain")):
+        cut = case.client.request(method, url, content=b"{", headers={"Content-Type": talk.JSON})
+        talk.problem(cut, 400, "malformed-body")
+        text = case.client.request(method, url, content=b"SELECT", headers={"Content-Type": "text/plain"})
+        talk.problem(text, 415, "unsupported-media-type")
+
+
+@pytest.mark.parametrize("name", ["Upper", "1st", "a" * 64, "with-dash"])
+def test_names_that_are_not(case: Case, name: str) -> None:
+    case.define()
+    answer = put(case, case.sql, name)
+    assert answer.status_code in (400, 404, 422) and answer.headers["content-type"].startswith(talk.PROBLEM), answer.text
+
+
+def test_comparing_across_types_of_filters(case: Case) -> None:
+    talk.define(case.client, case.b, EVERYTHING)
+    rows = [{"k": 1, "x": 0.5, "day": "2026-01-01", "at": day(1), "yes": True, "text": "a"}, {"k": 2, "x": "NaN", "text": None}]
+    talk.ok(talk.send(case.client, [{"relation": case.b, "op": "upsert", "row": row} for row in rows]))
+    for place, (condition, expected) in enumerate([
+        ("x < 1", {1}), ("x <> 0.5", {2}), ("day = '2026-01-01'", {1}), ("yes", {1}),
+        ("at <= TIMESTAMP '2026-01-01 00:00:00+00'", {1}),
+        ("text <> 'b'", {1}), ("text IS NULL", {2}), ("k BETWEEN 2 AND 3", {2}), ("k = NULL", set()), ("text IN ('a', NULL)", {1}),
+    ]):
+        answer = put(case, f"SELECT k AS k FROM {case.b} t WHERE {condition}", f"{case.v}_{place}")
+        assert answer.status_code == 201, f"{condition}: {answer.text}"
+        assert {row for (row,) in talk.read(case.client, f"{case.v}_{place}", talk.JSONL, ["k"])} == expected, condition
+
+
+def test_a_view_that_takes_long_to_build(case: Case) -> None:
+    """200,000 rows: the answer is there within a few seconds, live or building; then rows answer 503 until it is live."""
+    case.define()
+    talk.define(case.client, f"{case.b}_n", {
+        "columns": [{"name": name, "type": "int64"} for name in ("k", "a", "b")], "key": ["k"],
+        "intervals": {"x": {"start": "a", "end": "b"}},
+    })
+    number = pa.array(range(200_000))
+    talk.load(case.client, f"{case.b}_n", pa.table({"k": number, "a": number, "b": pa.array(range(2, 200_002))}), talk.ARROW)
+    start = time.monotonic()
+    answer = put(case, f"SELECT x.k AS one, y.k AS two FROM {case.b}_n x JOIN {case.b}_n y ON overlaps(x.x, y.x) AND x.k < y.k")
+    assert answer.status_code in (201, 202) and time.monotonic() - start < 10
+    while answer.json()["state"] == "building":
+        assert 0 <= answer.json()["progress"] <= 1
+        rows = case.client.get(f"/v1/views/{case.v}/rows", params={"limit": 1})
+        if rows.status_code != 200:
+            talk.problem(rows, 503, "view-building")
+            assert int(rows.headers["retry-after"]) >= 1
+        answer = case.client.get(f"/v1/views/{case.v}")
+    assert talk.count(case.client, case.v) == 199_999
+    talk.drop(case.client, [case.v], [f"{case.b}_n"])
