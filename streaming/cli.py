@@ -29,14 +29,11 @@ from streaming.sink import ServiceClient
 from streaming.spark import start_spark
 
 _LOOK_SECONDS = 0.2
+_COMMIT_SECONDS = 5.0
 # Words of Spark's and Kafka's failures, and what they mean to the job.
 _AWAY = ("TimeoutException", "DisconnectException", "BrokerNotAvailableException", "NetworkException", "CoordinatorNotAvailableException")
 _GONE = "UnknownTopicOrPartitionException"
 _LOST = ("offset was changed from", "KafkaIllegalStateException", "OffsetOutOfRangeException", "Some data may have been lost")
-
-
-class SparkGone(StreamError):
-    """The JVM ended."""
 
 
 def run(path: Path) -> int:
@@ -55,10 +52,9 @@ def run(path: Path) -> int:
         _run_stream(config, config.stream, stop)
     except Stopped:
         say("ended while it waited; what was not applied is read again at the next start")
-    except (StreamError, SparkGone) as error:
-        if not (stop.is_set() and isinstance(error, SparkGone)):
-            say(str(error))
-            return 1
+    except StreamError as error:
+        say(str(error))
+        return 1
     return 0
 
 
@@ -89,8 +85,10 @@ def _run_stream(config: Config, stream: Stream, stop: threading.Event) -> None:
                 return
             wait_for_topics(config.kafka, topics, stop)
     except (Py4JError, OSError) as error:
+        if stop.is_set():  # whoever ends us may end all our processes
+            return
         stop.set()  # a batch that waits for the service must not keep us
-        raise SparkGone(f"Spark ended by itself ({error}); start again: what was not applied is read again") from error
+        raise StreamError(f"Spark ended by itself ({error}); start again: what was not applied is read again") from error
     finally:
         service.close()
     _stop_spark(spark)
@@ -99,10 +97,8 @@ def _run_stream(config: Config, stream: Stream, stop: threading.Event) -> None:
 def _run_query(query: StreamingQuery, pipeline: Pipeline, stop: threading.Event) -> bool:
     """Runs a query to its end: True when the job is done, False when Kafka was away and the query is to be started again."""
     while query.isActive:
-        # Between two batches there is nothing to finish; within one its end is waited for.
-        if stop.wait(_LOOK_SECONDS) and not query.status["isTriggerActive"]:
-            query.stop()
-            time.sleep(_LOOK_SECONDS)
+        if stop.wait(_LOOK_SECONDS):
+            _end_query(query, pipeline)
     failure = pipeline.failure or query.exception()
     if failure is None:
         return True
@@ -112,6 +108,16 @@ def _run_query(query: StreamingQuery, pipeline: Pipeline, stop: threading.Event)
         say("Kafka went away; the query starts again when it is back")
         return False
     raise StreamError(_explain(_whole_text(failure)))
+
+
+def _end_query(query: StreamingQuery, pipeline: Pipeline) -> None:
+    """Lets the batch at hand finish and be committed, and ends the query. A next batch ends it too: the pipeline refuses it."""
+    patience = _COMMIT_SECONDS
+    while query.isActive and (pipeline.busy or query.status["isTriggerActive"]) and patience > 0:
+        time.sleep(_LOOK_SECONDS)
+        # Outside of a batch Spark commits, which is quick, or waits for Kafka, which may be away for ever.
+        patience = _COMMIT_SECONDS if pipeline.busy else patience - _LOOK_SECONDS
+    query.stop()
 
 
 def _whole_text(failure: BaseException) -> str:

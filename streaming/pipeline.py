@@ -30,12 +30,16 @@ from streaming.sink import ServiceClient
 
 
 class Pipeline:
-    """What is done with each micro-batch of one query. `failure` is what it raised: Spark hands on only its text."""
+    """What is done with each micro-batch of one query.
+
+    `failure` is what it raised (Spark hands on only its text), `busy` whether it is at a batch.
+    """
 
     def __init__(
         self, config: Config, stream: Stream, definitions: dict[str, RelationDefinition], service: ServiceClient, stop: threading.Event
     ) -> None:
         self.failure: BaseException | None = None
+        self.busy = False
         self._stream = stream
         self._service = service
         self._stop = stop
@@ -45,6 +49,7 @@ class Pipeline:
 
     def process(self, frame: DataFrame, epoch: int) -> None:
         """foreachBatch's function."""
+        self.busy = True
         try:
             if self._stop.is_set():
                 raise Stopped
@@ -53,6 +58,8 @@ class Pipeline:
         except BaseException as failure:
             self.failure = failure
             raise
+        finally:
+            self.busy = False
 
     def _process(self, frame: DataFrame, epoch: int, run: str) -> None:
         began = time.monotonic()

@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka.admin import NewTopic
 
 from streaming.kafka_broker import Broker
-from streaming.kafka_client import quiet_admin
+from streaming.kafka_client import quiet, quiet_admin
 
 LIMIT = 180.0  # seconds that anything may take
 
@@ -29,7 +29,7 @@ class Topics:
     def __init__(self, broker: Broker) -> None:
         self._settings = {"bootstrap.servers": broker.address}
         self._admin = quiet_admin(self._settings)
-        self._producer = Producer(self._settings)
+        self._producer = Producer(self._settings, logger=quiet)
 
     def make(self, *names: str, partitions: int = 1) -> None:
         for future in self._admin.create_topics([NewTopic(name, partitions) for name in names]).values():
@@ -56,7 +56,7 @@ class Topics:
 
     def read(self, topic: str, count: int) -> list[Message]:
         """The first `count` committed records of a topic."""
-        consumer = Consumer({**self._settings, "group.id": f"test-{topic}", "auto.offset.reset": "earliest"})
+        consumer = Consumer({**self._settings, "group.id": f"test-{topic}", "auto.offset.reset": "earliest"}, logger=quiet)
         consumer.subscribe([topic])
         messages: list[Message] = []
         try:

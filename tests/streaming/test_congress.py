@@ -83,7 +83,7 @@ def kills(congress: Congress, job: StreamJob, dice: random.Random, count: int) -
             jvm = job.jvm()
             if jvm and target != "driver":
                 jvm.kill()
-            if target != "JVM":
+            if not jvm or target != "JVM":
                 job.process.kill()
             job.end()
             if jvm:

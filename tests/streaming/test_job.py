@@ -1,0 +1,275 @@
+"""What the job does when something is wrong, away, or asked of it."""
+
+from __future__ import annotations
+
+import secrets
+import signal
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from confluent_kafka import Producer
+
+from streaming.kafka_broker import Broker
+from tests.end_to_end import talk
+from tests.server_process import ServerProcess
+from tests.streaming.stream_job import LIMIT, StreamJob, Topics
+
+STAYS = {
+    "columns": [
+        {"name": "id", "type": "int64"},
+        {"name": "room", "type": "string"},
+        {"name": "starts", "type": "int64"},
+        {"name": "ends", "type": "int64", "nullable": True},
+    ],
+    "key": ["id"],
+    "intervals": {"stay": {"start": "starts", "end": "ends"}},
+}
+
+
+@pytest.fixture
+def topic(topics: Topics) -> str:
+    """A topic of this test's own."""
+    name = f"stays-{secrets.token_hex(4)}"
+    topics.make(name)
+    return name
+
+
+@pytest.fixture
+def stays(server: ServerProcess) -> ServerProcess:
+    """A service with the relation `stays`."""
+    talk.define(server.client(), "stays", STAYS)
+    return server
+
+
+def create(number: int, starts: Any = 0, ends: Any = 10) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A Debezium record (key, value) that makes a row."""
+    row = {"id": number, "room": "A", "starts": starts, "ends": ends}
+    return {"id": number}, {"before": None, "after": row, "op": "c", "source": {}}
+
+
+def ids(server: ServerProcess) -> list[int]:
+    answer = server.client().get("/v1/relations/stays/rows", headers={"Accept": "application/jsonl"})
+    return sorted(row for (row,) in talk.decode(answer.content, talk.JSONL, ["id"]))
+
+
+def test_available_now_ends_by_itself(stays: ServerProcess, broker: Broker, topics: Topics, topic: str, tmp_path: Path) -> None:
+    topics.put(topic, [create(number) for number in range(25)])
+    with StreamJob(tmp_path, stays.url, broker.address, [(topic, "stays")], trigger="available-now", max_offsets=10) as job:
+        assert job.end() == 0
+    assert ids(stays) == list(range(25))
+    assert list(job.batches.values()) == [10, 10, 5]
+    topics.put(topic, [create(25), ({"id": 3}, {"before": {"id": 3}, "after": None, "op": "d"}), ({"id": 3}, None)])
+    with job:
+        assert job.end() == 0
+    assert ids(stays) == [number for number in range(26) if number != 3]
+
+
+def test_json_rows(stays: ServerProcess, broker: Broker, topics: Topics, topic: str, tmp_path: Path) -> None:
+    row = {"id": 1, "room": "A", "starts": 0, "ends": None}
+    values = [row, {**row, "id": 2, "_op": "insert"}, {**row, "_op": "insert"}, {"_op": "delete", "id": 2}, {**row, "id": 3}]
+    topics.put(topic, [(None, value) for value in values])
+    with StreamJob(tmp_path, stays.url, broker.address, [(topic, "stays", "json")], trigger="available-now") as job:
+        assert job.end() == 0
+    assert ids(stays) == [1, 3]
+
+
+def test_aborted_records_are_not_read(stays: ServerProcess, broker: Broker, topics: Topics, topic: str, tmp_path: Path) -> None:
+    producer = Producer({"bootstrap.servers": broker.address, "transactional.id": topic})
+    producer.init_transactions(60)
+    for number, end in ((1, producer.commit_transaction), (2, producer.abort_transaction), (3, producer.commit_transaction)):
+        producer.begin_transaction()
+        key, value = create(number)
+        producer.produce(topic, talk.json.dumps(value), talk.json.dumps(key))
+        producer.flush(60)
+        end(60)
+    with StreamJob(tmp_path, stays.url, broker.address, [(topic, "stays")], trigger="available-now") as job:
+        assert job.end() == 0
+    assert ids(stays) == [1, 3]
+
+
+def test_a_bad_record_stops_the_job(stays: ServerProcess, broker: Broker, topics: Topics, topic: str, tmp_path: Path) -> None:
+    topics.put(topic, [create(1), create(2, starts="soon"), create(3)])
+    with StreamJob(tmp_path, stays.url, broker.address, [(topic, "stays")]) as job:
+        assert job.end() == 1
+    assert f"topic {topic}, partition 0, offset 1: starts: " in job.said
+    assert "dead_letters" in job.said
+    assert ids(stays) == []
+
+
+def test_dead_letters(stays: ServerProcess, broker: Broker, topics: Topics, topic: str, tmp_path: Path) -> None:
+    dead = f"{topic}.dead"
+    topics.make(dead)
+    topics.put(topic, [create(1), (b"\xffkey", b"not json"), create(3, starts=9, ends=2), create(4)])
+    with StreamJob(tmp_path, stays.url, broker.address, [(topic, "stays")], trigger="available-now", dead_letters=dead) as job:
+        assert job.end() == 0
+    assert ids(stays) == [1, 4]
+    assert "4 records, 2 changes, 2 dead letters" in job.said
+    letters = topics.read(dead, 2)
+    assert (letters[0].key(), letters[0].value()) == (b"\xffkey", b"not json")
+    headers = [dict(letter.headers() or []) for letter in letters]
+    assert [(head["livejoin.topic"], head["livejoin.partition"], head["livejoin.offset"]) for head in headers] == [
+        (topic.encode(), b"0", b"1"),
+        (topic.encode(), b"0", b"2"),
+    ]
+    assert b"JSON" in headers[0]["livejoin.error"] and b"empty" in headers[1]["livejoin.error"]
+
+
+def test_too_many_dead_letters(stays: ServerProcess, broker: Broker, topics: Topics, topic: str, tmp_path: Path) -> None:
+    """More than a Batch lists (100), so that the count does not rest on the list."""
+    dead = f"{topic}.dead"
+    topics.make(dead)
+    topics.put(topic, [create(1), *(create(number, starts="soon") for number in range(2, 252))])
+    stream = {"trigger": "available-now", "dead_letters": dead}
+    with StreamJob(tmp_path, stays.url, broker.address, [(topic, "stays")], max_dead_letters=249, **stream) as job:
+        assert job.end() == 1
+    assert "more than 249 bad records" in job.said and "250 times: starts: " in job.said
+    assert ids(stays) == []
+    with StreamJob(tmp_path, stays.url, broker.address, [(topic, "stays")], max_dead_letters=250, **stream) as job:
+        assert job.end() == 0
+    assert ids(stays) == [1]
+    assert len(topics.read(dead, 250)) == 250
+
+
+def test_a_new_checkpoint_is_a_new_source(stays: ServerProcess, broker: Broker, topics: Topics, topic: str, tmp_path: Path) -> None:
+    topics.put(topic, [create(1)])
+    there = (stays.url, broker.address, [(topic, "stays")])
+    with StreamJob(tmp_path / "one", *there, trigger="available-now") as job:
+        assert job.end() == 0
+    topics.put(topic, [create(2)])
+    with StreamJob(tmp_path / "two", *there, trigger="available-now") as job:
+        assert job.end() == 1
+    assert "another checkpoint" in job.said and "reset = true" in job.said
+    assert ids(stays) == [1]
+    with StreamJob(tmp_path / "two", *there, trigger="available-now", reset=True) as job:
+        assert job.end() == 0
+    assert ids(stays) == [1, 2]
+
+
+def test_the_service_goes_and_comes_back(stays: ServerProcess, broker: Broker, topics: Topics, topic: str, tmp_path: Path) -> None:
+    stays.kill()
+    topics.put(topic, [create(1)])
+    with StreamJob(tmp_path, stays.url, broker.address, [(topic, "stays")]) as job:
+        job.wait_for("is not there")
+        stays.start()
+        job.wait_for_records(1)
+        stays.kill()
+        topics.put(topic, [create(2)])
+        while job.said.count("is not there") < 3:
+            job.wait_for("is not there")
+        stays.start()
+        job.wait_for_records(2)
+        assert ids(stays) == [1, 2]
+        stays.kill()
+        topics.put(topic, [create(3)])
+        waits = job.said.count("is not there")
+        while job.said.count("is not there") == waits:
+            job.wait_for("is not there")
+        assert job.stop() == 0  # in the middle of waiting: what it holds is read again
+    stays.start()
+    with job:
+        job.wait_for_records(3)
+        assert job.stop(signal.SIGINT) == 0
+    assert ids(stays) == [1, 2, 3]
+
+
+def test_the_broker_goes_and_comes_back(stays: ServerProcess, tmp_path: Path) -> None:
+    with Broker() as broker:
+        topics = Topics(broker)
+        topics.make("stays")
+        topics.put("stays", [create(1)])
+        with StreamJob(tmp_path, stays.url, broker.address, [("stays", "stays")]) as job:
+            job.wait_for_records(1)
+            broker.kill()
+            broker.start()
+            topics.put("stays", [create(2)])
+            job.wait_for_records(2)
+            broker.stop()
+            assert job.stop() == 0
+        with job:
+            job.wait_for("does not answer")
+            broker.start()
+            topics.put("stays", [create(3)])
+            job.wait_for_records(3)
+    assert ids(stays) == [1, 2, 3]
+
+
+def test_a_topic_made_anew(stays: ServerProcess, broker: Broker, topics: Topics, topic: str, tmp_path: Path) -> None:
+    topics.put(topic, [create(number) for number in range(5)])
+    with StreamJob(tmp_path, stays.url, broker.address, [(topic, "stays")], trigger="available-now") as job:
+        assert job.end() == 0
+    topics.remove(topic)
+    with job:
+        assert job.end() == 1
+    assert f"has no topic {topic}" in job.said
+    topics.make(topic)
+    topics.put(topic, [create(9)])
+    with job:
+        assert job.end() == 1
+    assert "no longer has records" in job.said and "new checkpoint" in job.said
+
+
+def test_a_topic_removed_under_way(stays: ServerProcess, broker: Broker, topics: Topics, topic: str, tmp_path: Path) -> None:
+    topics.put(topic, [create(1)])
+    with StreamJob(tmp_path, stays.url, broker.address, [(topic, "stays")]) as job:
+        job.wait_for_records(1)
+        topics.remove(topic)
+        assert job.end() == 1
+    assert "topic" in job.said.splitlines()[-1]
+
+
+def test_a_relation_that_is_not_there(server: ServerProcess, broker: Broker, topic: str, tmp_path: Path) -> None:
+    with StreamJob(tmp_path, server.url, broker.address, [(topic, "stays")]) as job:
+        assert job.end() == 1
+    assert "no relation stays" in job.said
+
+
+def test_spark_killed_under_the_job(stays: ServerProcess, broker: Broker, topics: Topics, topic: str, tmp_path: Path) -> None:
+    """While it is idle, and while a batch waits for the service."""
+    topics.put(topic, [create(1)])
+    with StreamJob(tmp_path, stays.url, broker.address, [(topic, "stays")]) as job:
+        job.wait_for_records(1)
+        kill_jvm(job)
+        assert job.end() == 1
+        assert "Spark ended by itself" in job.said
+    with job:
+        while job.jvm() is None:
+            pass
+        stays.kill()
+        topics.put(topic, [create(2)])
+        job.wait_for("is not there")
+        kill_jvm(job)
+        assert job.end() == 1
+
+
+def kill_jvm(job: StreamJob) -> None:
+    jvm = job.jvm()
+    assert jvm is not None
+    jvm.kill()
+
+
+def test_spark_ends_with_the_job(stays: ServerProcess, broker: Broker, topics: Topics, topic: str, tmp_path: Path) -> None:
+    topics.put(topic, [create(1)])
+    with StreamJob(tmp_path, stays.url, broker.address, [(topic, "stays")]) as job:
+        job.wait_for_records(1)
+        jvm = job.jvm()
+        assert jvm is not None
+        job.process.kill()
+    gone, alive = psutil.wait_procs([jvm], timeout=LIMIT)
+    assert gone and not alive
+
+
+def test_a_mistake_in_the_file(tmp_path: Path) -> None:
+    with StreamJob(tmp_path, "http://127.0.0.1:1", "127.0.0.1:1", [("t", "r")], trigger="soon") as job:
+        assert job.end() == 2
+    assert "stream.trigger" in job.said and len(job.said.splitlines()) == 1
+
+
+def test_out_is_not_there_yet(tmp_path: Path) -> None:
+    job = StreamJob(tmp_path, "http://127.0.0.1:1", "127.0.0.1:1", [("t", "r")])
+    with job.path.open("a") as file:
+        file.write('\n[[out]]\nview = "v"\ntopic = "o"\n')
+    with job:
+        assert job.end() == 2
+    assert "not there yet" in job.said
