@@ -288,6 +288,8 @@ def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
     """
     wal, kept = path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-wal.kept")
     with contextlib.suppress(OSError):  # no WAL, or a disk on which nothing can be deleted either
+        if kept.exists() and not wal.exists():  # killed between SQLite's deletion and the way back
+            kept.rename(wal)
         if wal.exists():
             kept.unlink(missing_ok=True)
             os.link(wal, kept)

@@ -27,9 +27,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 @contextmanager
 def unread(server: ServerProcess, path: str) -> Iterator[socket.socket]:
-    """A request whose answer nobody takes beyond small buffers."""
+    """A request whose answer nobody takes beyond what the buffers of the connection hold."""
     with socket.socket() as link:
-        link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
         link.connect(("127.0.0.1", server.port))
         link.settimeout(30)
         link.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
