@@ -234,3 +234,23 @@ def test_a_clean_end(tmp_path: Path, sign: signal.Signals) -> None:
         rest.join(120)
         assert rest.wrong is None and rest.version == len(BATCHES)
         check(server.client(), len(BATCHES))
+
+
+def test_a_relation_dropped_and_made_again(tmp_path: Path) -> None:
+    """The log still has batches of the old one when the server is killed: they are not the new one's."""
+    def kinds(kind: str) -> dict[str, Any]:
+        return {"columns": [{"name": "id", "type": "int64"}, {"name": "value", "type": kind}], "key": ["id"]}
+
+    for kind, value, restarted in (("string", "old", False), ("int64", 5, False), ("bool", True, True), ("string", "new", True)):
+        with ServerProcess(tmp_path / "data") as server:
+            client = server.client()
+            if restarted:
+                talk.ok(client.delete("/v1/relations/things"), 204)
+            talk.define(client, "things", kinds(kind))
+            talk.ok(talk.send(client, [{"relation": "things", "op": "insert", "row": {"id": 1, "value": value}}]))
+            if not restarted and kind == "string":
+                talk.ok(client.delete("/v1/relations/things"), 204)
+            server.kill()
+    with ServerProcess(tmp_path / "data") as server:
+        answer = server.client().get("/v1/relations/things/rows", headers={"Accept": talk.JSON})
+        assert talk.ok(answer)["rows"] == [{"id": 1, "value": "new"}]
