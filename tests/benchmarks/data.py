@@ -36,7 +36,8 @@ def keyed(n: int, partners: float, rooms: int) -> Workload:
 
 
 def crowded(n: int, partners: float) -> Workload:
-    """Half of the intervals in a ten-thousandth of the line, short in proportion."""
+    """Half of the intervals in a ten-thousandth of the line, short in proportion. (A long one that lies over the crowd meets
+    thousands of it, so there are up to half as many rows again.)"""
 
     def make(rng: np.random.Generator) -> tuple[np.ndarray, ...]:
         dense = rng.random(n) < 0.5

@@ -70,6 +70,10 @@ class Changes:
         self._at += len(places)
         return self._there.take(places), self._fresh.take(places)
 
+    def untouched(self) -> Entries:
+        """What was there at first and still is."""
+        return self._there.take(self._order[self._at :])
+
 
 def measure(workload: Workload, effort: Effort, note: Note, *, loads: int | None = None) -> Measured:
     """Load, read and change one workload. Raises AssertionError when the view is not what the deltas say."""
@@ -104,8 +108,8 @@ def measure(workload: Workload, effort: Effort, note: Note, *, loads: int | None
         delta += more
     _, now, _ = whole_view(tree, tree.root, 1)
     assert now == rows + delta, f"the view has {now} rows, the deltas say {rows + delta}"
-    fastest = [f"{max(samples) / 1e3:.0f} k/s {what}" for what, samples in (("in batches", batches), ("single", singles), ("by calls", calls))]
-    note(f"{workload.name}: {', '.join(fastest)}")
+    in_turn = ", ".join(f"{max(samples) / 1e3:.0f} k/s" for samples in (batches, singles, calls))
+    note(f"{workload.name}: in batches, single, by calls {in_turn}")
     return Measured(load, singles, calls, batches, whole, first, rows, gap, loaded, tree.live_bytes() / n, 2 * rows / n, effort.batch)
 
 

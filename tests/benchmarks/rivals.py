@@ -27,12 +27,13 @@ class Whole(NamedTuple):
 class DuckDb:
     """Two tables, the join run anew; deltas by the query that one writes by hand. In process, all cores; in memory unless `path`."""
 
-    def __init__(self, entries: Entries, keyed: bool, path: str = ":memory:") -> None:
+    def __init__(self, entries: Entries | None, keyed: bool, path: str = ":memory:") -> None:
+        """`entries`: what the tables are filled with; None: they are in the file at `path`."""
         import duckdb
 
         self._db = duckdb.connect(path)
         self._meets = _MEETS if keyed else _MEETS.removeprefix("a.k = b.k AND ")
-        for place, name in enumerate("ab"):
+        for place, name in enumerate("ab" if entries is not None else ""):
             self._register("given", entries.take(entries.set == place))
             self._db.execute(f"CREATE TABLE {name} AS SELECT * FROM given")
 

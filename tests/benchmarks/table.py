@@ -14,6 +14,7 @@ _HEAD = """# Benchmarks
 Made by `make bench` from `results/*.json`, which also hold every sample and all versions. A figure is the median of its samples; the
 rivals were measured in the same run, on the same data. Where a rival is better, it says so.
 """
+_COLUMNS = "| figure | aim | measured | | rivals |\n|---|---|---|---|---|\n"
 
 
 def number(value: float) -> str:
@@ -35,7 +36,7 @@ def render(results: list[dict[str, Any]]) -> str:
             f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gib']} GiB, load before {machine['load_before']}",
             f"Python {versions['python']}, NumPy {versions['numpy']}, Numba {versions['numba']}",
         ]
-        parts.append(f"\n## {result['title']}\n\n{quick}{'; '.join(about)}\n\n| figure | aim | measured | | rivals |\n|---|---|---|---|---|\n")
+        parts.append(f"\n## {result['title']}\n\n{quick}{'; '.join(about)}\n\n{_COLUMNS}")
         parts += [_line(Figure.from_json(figure)) for figure in result["figures"]]
     return "".join(parts)
 

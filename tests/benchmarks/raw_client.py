@@ -1,0 +1,139 @@
+"""Clients light enough not to be what is measured: ready bytes over plain sockets."""
+
+from __future__ import annotations
+
+import http.client
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+ARROW = "application/vnd.apache.arrow.stream"
+
+
+class Spent(NamedTuple):
+    """Wall time of all requests, and the processor time that the client itself took; in seconds."""
+
+    wall: float
+    client: float
+    requests: int
+
+    @property
+    def rate(self) -> float:
+        return self.requests / self.wall
+
+    @property
+    def own_limit(self) -> float:
+        """Requests a second if servers took no time."""
+        return self.requests / self.client
+
+
+def post(path: str, body: bytes, kind: str) -> bytes:
+    """A request as it goes over the wire."""
+    return f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+def exchange(port: int, requests: list[bytes], connections: int) -> Spent:
+    """Send them all, each connection waiting for its answer before its next request. Raises ValueError for any answer but 200."""
+    left = iter(requests)
+    sockets = [_connect(port) for _ in range(connections)]
+    cpu, start = time.process_time(), time.perf_counter()
+    if connections == 1:
+        for request in left:
+            sockets[0].sendall(request)
+            _check(sockets[0], b"")
+    else:
+        _turns(sockets, left)
+    spent = Spent(time.perf_counter() - start, time.process_time() - cpu, len(requests))
+    for connection in sockets:
+        connection.close()
+    return spent
+
+
+def _turns(sockets: list[socket.socket], left: Iterator[bytes]) -> None:
+    with selectors.DefaultSelector() as selector:
+        for connection in sockets:
+            if (request := next(left, None)) is not None:
+                connection.sendall(request)
+                selector.register(connection, selectors.EVENT_READ)
+        while selector.get_map():
+            for ready, _ in selector.select():
+                connection: socket.socket = ready.fileobj
+                _check(connection, b"")
+                if (request := next(left, None)) is not None:
+                    connection.sendall(request)
+                else:
+                    selector.unregister(connection)
+
+
+def _check(connection: socket.socket, data: bytes) -> None:
+    """Read one answer whole."""
+    while True:
+        received = connection.recv(65_536)
+        if not received:
+            raise ConnectionError("the server closed the connection")
+        data += received
+        end = data.find(b"\r\n\r\n")
+        if end < 0:
+            continue
+        at = data.lower().index(b"content-length: ") + 16
+        if len(data) >= end + 4 + int(data[at : data.index(b"\r", at)]):
+            break
+    if data[9:12] != b"200":
+        raise ValueError(data.decode(errors="replace"))
+
+
+def _connect(port: int) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", port))
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def post_all(port: int, bodies: list[bytes], connections: int, path: str = "/v1/changes", kind: str = ARROW) -> float:
+    """Large bodies, by a thread a connection; seconds. Raises what the first failure was."""
+    left, lock, failures = iter(bodies), threading.Lock(), []
+
+    def send() -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
+        try:
+            while True:
+                with lock:
+                    body = next(left, None)
+                if body is None:
+                    return
+                connection.request("POST", path, body, {"Content-Type": kind})
+                answer = connection.getresponse()
+                text = answer.read()
+                if answer.status != 200:
+                    raise ValueError(text.decode(errors="replace"))
+        except Exception as error:
+            failures.append(error)
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=send) for _ in range(connections)]
+    start = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+    return time.perf_counter() - start
+
+
+def open_stream(port: int, path: str, accept: str) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse, float]:
+    """Ask over a connection that stands already: the connection, the answer, and seconds until its first byte of body can be read."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
+    connection.connect()
+    assert connection.sock is not None
+    connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    start = time.perf_counter()
+    connection.request("GET", path, headers={"Accept": accept})
+    answer = connection.getresponse()
+    if answer.status != 200:
+        raise ValueError(answer.read().decode(errors="replace"))
+    answer.peek(1)
+    return connection, answer, time.perf_counter() - start

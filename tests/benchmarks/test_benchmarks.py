@@ -1,0 +1,103 @@
+"""The benchmarks run, and keep what they find in the right form. No figure is judged here: nothing is timed by a test."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from structures.kernel import JIT
+from tests.benchmarks import LARGE, SUBJECTS
+from tests.benchmarks.__main__ import chosen, main
+from tests.benchmarks.data import Workload, crowded, heavy_tailed, keyed, uniform
+from tests.benchmarks.figures import Figure, Rival, sampled
+from tests.benchmarks.measured_tree import QUICK, measure
+from tests.benchmarks.rivals import DuckDb, PythonTrees, ncls_whole, sort_and_sweep
+from tests.benchmarks.table import number, render
+from tests.naive.interval_join import sweep_count
+
+compiled = pytest.mark.skipif(not JIT, reason="the loops of the benchmarks are compiled")
+
+
+@compiled
+def test_a_quick_run_keeps_its_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["structure_pairs", "--quick", "--results", str(tmp_path / "results")]) == 0
+    (path,) = (tmp_path / "results").iterdir()
+    result = json.loads(path.read_text())
+    assert path.name == "structure_pairs.json" and result["subject"] == "structure_pairs" and result["quick"] is True
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", result["date"]) and re.fullmatch(r"[0-9a-f]{12}\+?|unknown\+?", result["revision"])
+    assert set(result["machine"]) == {"processor", "cores", "memory_gib", "system", "load_before"}
+    assert {"python", "numpy", "numba", "duckdb", "intervaltree", "ncls"} <= set(result["versions"])
+    figures = [Figure.from_json(figure) for figure in result["figures"]]
+    assert len(figures) == 18 and [figure.to_json() for figure in figures] == result["figures"]
+    assert all(figure.value > 0 and figure.unit for figure in figures)
+    kinds = {figure.name.partition(": ")[2].partition(",")[0] for figure in figures}
+    assert {"load", "single changes", "whole view", "first 512 rows", "bytes an interval", "largest gap between two rows"} <= kinds
+    for figure in figures:
+        assert figure.rivals or figure.unit in ("B", "steps"), figure.name
+    page = (tmp_path / "RESULTS.md").read_text()
+    assert page == render([result]) and capsys.readouterr().out.strip() in page
+    assert all(f"| {figure.name}" in page for figure in figures)
+
+
+@compiled
+@pytest.mark.parametrize("workload", [uniform(3000, 2), keyed(3000, 2, 50), crowded(3000, 5), heavy_tailed(3000, 2)], ids=lambda w: w.name)
+def test_everybody_finds_the_same_rows(workload: Workload) -> None:
+    """`measure` itself compares the view after the changes with what the deltas say."""
+    entries = workload.entries
+    is_keyed = bool(entries.key.any())
+    measured = measure(workload, QUICK, lambda line: None)
+    assert sort_and_sweep(entries).rows == measured.rows > 0
+    rival = DuckDb(entries, is_keyed)
+    assert rival.read().rows == measured.rows
+    gone, come = entries.take(slice(0, 500)), workload.fresh.take(slice(0, 500))
+    _, gained = rival.change(gone, come)
+    assert rival.read().rows == measured.rows + gained
+    rival.close()
+    trees = PythonTrees(entries)
+    lost = trees.change(-1, gone)
+    assert trees.change(1, come) - lost == gained
+    if not is_keyed:
+        assert sweep_count(entries.set, entries.left, entries.right) == measured.rows == ncls_whole(entries).rows
+
+
+def test_partners_are_as_many_as_was_asked_for() -> None:
+    workload = uniform(20_000, 8)
+    rows = sweep_count(workload.entries.set, workload.entries.left, workload.entries.right)
+    assert 0.9 * 8 < 2 * rows / 20_000 < 1.1 * 8
+    assert len(np.intersect1d(workload.entries.slot, workload.fresh.slot)) == 0
+
+
+def test_subjects_by_name() -> None:
+    assert chosen([], True) == list(SUBJECTS)
+    assert chosen([], False) == [subject for subject in SUBJECTS if subject not in LARGE]
+    assert chosen(["service_st"], False) == ["service_start", "service_stream"]
+    with pytest.raises(ValueError, match="no subject"):
+        chosen(["structure", "nothing"], False)
+
+
+def test_an_unknown_subject_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["nothing"])
+    assert end.value.code == 2 and "structure_pairs" in capsys.readouterr().err
+
+
+def test_the_table_says_what_was_missed() -> None:
+    result = {
+        "title": "T", "subject": "s", "quick": False, "date": "2026-01-01", "revision": "abc",
+        "machine": {"processor": "P", "cores": 2, "memory_gib": 4, "load_before": 0.1},
+        "versions": {"python": "3", "numpy": "2", "numba": "0"},
+        "figures": [
+            sampled("fast", [3.0, 1.0, 2.0], "rows/s", aim=2.0, rivals=[Rival("R", 1.5e6, "n")]).to_json(),
+            Figure("slow", 12.0, "ms", 10.0, True, note="why").to_json(),
+            Figure("free", 1234.0, "B").to_json(),
+        ],
+    }  # fmt: skip
+    lines = render([result]).splitlines()
+    assert "| fast | ≥ 2 | 2 rows/s | met | R 1.5 M (n) |" in lines
+    assert "| slow (why) | ≤ 10 | 12 ms | **missed** |  |" in lines
+    assert "| free |  | 1234 B |  |  |" in lines
+    assert [number(value) for value in (0.123, 99.94, 12345.0, 1.3e8, 4.2e9)] == ["0.123", "99.9", "12.3 k", "130 M", "4.2 G"]
