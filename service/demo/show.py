@@ -36,27 +36,48 @@ PATIENCE = 120.0  # seconds for the service to start, for the last changes to ar
 YEAR = 365.2425
 
 
+class Ended(Exception):
+    """Ctrl-C or SIGTERM came."""
+
+
+class Ending:
+    """Notes the signals, and tells of them at a pause only: so no start of a child is ever cut in half."""
+
+    def __init__(self) -> None:
+        self._came = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._note)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self._came = True
+
+    def pause(self, seconds: float) -> None:
+        """Raises Ended."""
+        time.sleep(seconds)
+        if self._came:
+            raise Ended
+
+
 def play(port: int, pace: float, kafka: bool) -> int:
     """The whole demo; returns 0 after Ctrl-C or SIGTERM, with all children ended and the folder removed."""
+    ending = Ending()
     stop = threading.Event()
-    with _ending(), _folder() as folder:
+    with _folder() as folder:
         children = Children(folder)
         try:
-            _Play(folder, children, stop, f"http://{HOST}:{port}", pace, kafka).run()
-        except KeyboardInterrupt:
-            pass
-        finally:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(number, signal.SIG_IGN)
-            stop.set()
+            _Play(folder, children, ending, stop, f"http://{HOST}:{port}", pace, kafka).run()
+        except Ended:
             print("\nEnding all that was started …", flush=True)
+        finally:
+            stop.set()
             children.close()
     return 0
 
 
 class _Play:
-    def __init__(self, folder: Path, children: Children, stop: threading.Event, url: str, pace: float, kafka: bool) -> None:
+    def __init__(self, folder: Path, children: Children, ending: Ending, stop: threading.Event, url: str, pace: float, kafka: bool) -> None:
         self._folder, self._children, self._stop, self._url, self._pace = folder, children, stop, url, pace
+        self._pause = ending.pause
         self._changes = history()
         self._sent = 0
         self._client = Client(url)
@@ -86,7 +107,7 @@ class _Play:
         print(self._verdict(), flush=True)
         print("It goes on serving. Ctrl-C ends it and removes what it has written.", flush=True)
         while service.poll() is None:
-            time.sleep(TICK)
+            self._pause(TICK)
         raise Failure(f"the service has ended: {self._children.last_words('service')}")
 
     def _start_service(self) -> subprocess.Popen[bytes]:
@@ -108,7 +129,7 @@ class _Play:
             if waited > 5.0 and not told:
                 print("The service starts. The very first start compiles its kernels, which takes up to a minute …", flush=True)
                 told = True
-            time.sleep(0.1)
+            self._pause(0.1)
 
     def _replay(self, shown: Terminal | Lines) -> None:
         """All changes, each at its time."""
@@ -131,7 +152,7 @@ class _Play:
                 shown.show(self._scene(date.fromordinal(int(day)), early, running))
             except RoadClosed as closed:
                 self._leave_kafka(shown, closed)
-            time.sleep(TICK)
+            self._pause(TICK)
 
     def _leave_kafka(self, shown: Terminal | Lines, closed: RoadClosed) -> None:
         """What may be lost on that road is sent again by REST: these are upserts, so nothing is there twice."""
@@ -180,7 +201,7 @@ class _Play:
         while time.monotonic() < until and service.poll() is None:
             shown.show(self._scene(self._changes[-1].day, False, True))
             if all(self._client.count(name)[1] == rows for name, rows in counts.items()):
-                time.sleep(2 * TICK)  # for the followers, so that the last picture is the whole one
+                self._pause(2 * TICK)  # for the followers, so that the last picture is the whole one
                 shown.show(self._scene(self._changes[-1].day, False, True))
                 return
             try:
@@ -189,7 +210,7 @@ class _Play:
             except RoadClosed as closed:
                 self._leave_kafka(shown, closed)
                 self._send_until(self._changes[-1].day, False)
-            time.sleep(TICK)
+            self._pause(TICK)
 
     def _verdict(self) -> str:
         """Compares all rows of all views with what is known. Raises Failure where they differ."""
@@ -228,25 +249,8 @@ livejoin serves at {url}. Try, in another terminal:
   livejoin rows delegation --where s.state=WA
   livejoin explain --sql "{sql}"
   curl -s '{url}/v1/views/delegation/count'
-  curl -N '{url}/v1/views/same_state_senators/changes?snapshot=true'
+  curl -sN '{url}/v1/views/same_state_senators/changes?snapshot=true'
 """
-
-
-@contextmanager
-def _ending() -> Iterator[None]:
-    """SIGTERM is as good as Ctrl-C, and afterwards the signals are as they were."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number in before:
-        signal.signal(number, _interrupt)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 @contextmanager

@@ -1,0 +1,206 @@
+"""The demo as people run it: its data, its output, the commands that it prints, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date
+from pathlib import Path
+from typing import IO
+
+import orjson
+import psutil
+import pytest
+
+from service.demo.history import EPOCH, RELATIONS, VIEWS, Change, checksum, expected, history
+from service.demo.roads import Kafka, stream_toml
+from service.query import parse_view
+from service.wire.debezium import DebeziumDecoder
+from service.wire.schema import parse_relation
+from tests.server_process import ROOT
+
+ALL_RIGHT = "All of history has arrived. Compared with the known answers, count and checksum: " + (
+    "presidents_with_vices 62, senators_under_presidents 608, delegation 2,879, same_state_senators 159 rows. All right."
+)
+
+
+# -- the data
+
+
+def test_history_is_whole_and_in_order() -> None:
+    changes = history()
+    rows: dict[tuple[str, int], dict[str, object]] = {}
+    for change in changes:
+        after = change.after
+        assert after is not None  # nothing is ever taken back
+        key = change.relation, after["id"]
+        assert rows.get(key) == change.before
+        rows[key] = after
+    assert [change.day for change in changes] == sorted(change.day for change in changes)
+    assert (len(changes), changes[0].day, changes[-1].day) == (5307, date(1789, 4, 21), date(2026, 6, 10))
+    assert {relation: sum(key[0] == relation for key in rows) for relation in RELATIONS} == {
+        "president_terms": 69, "vice_president_terms": 62, "senator_terms": 267, "rep_terms": 2525,
+    }  # fmt: skip
+    assert sum(row["end_date"] is None for row in rows.values()) == 539
+
+
+def test_the_views_can_all_be_kept_strictly() -> None:
+    definitions = {name: parse_relation(definition) for name, definition in RELATIONS.items()}
+    for name, view in VIEWS.items():
+        parsed = parse_view(name, {"sql": view.sql, "guarantee": "strict"}, definitions)
+        assert set(view.identity) <= {output.name for output in parsed.query.outputs}
+    assert expected()["same_state_senators"][0] == 159
+
+
+def test_the_checksum_is_that_of_the_data() -> None:
+    assert checksum([{"n": 3, "name": "Ann"}], ("n", "name")) == (1, "1538414541632953806")
+    assert checksum([], ("n",)) == (0, "0")
+
+
+def test_debezium_records_say_what_rest_says() -> None:
+    changes = [change for change in history() if change.relation == "senator_terms"]
+    removed = Change(changes[-1].day, "senator_terms", changes[-1].after, None)
+    decoder = DebeziumDecoder("senator_terms", parse_relation(RELATIONS["senator_terms"]))
+    records = [change.to_debezium(place) for place, change in enumerate([*changes, removed])]
+    batch = decoder.decode([key for key, _ in records], [value for _, value in records])
+    (decoded,) = batch.changes
+    assert batch.error_count == 0 and len(decoded.ops) == len(changes) + 1
+    for change, row in zip(changes, decoded.rows.to_pylist(), strict=False):
+        sent = change.to_rest()["row"]
+        assert sent | {"start_date": date.fromisoformat(sent["start_date"])} == row | {
+            "end_date": row["end_date"] and row["end_date"].isoformat()
+        }
+    assert removed.to_rest() == {"relation": "senator_terms", "op": "delete", "key": {"id": changes[-1].after["id"]}}  # type: ignore[index]
+    assert orjson.loads(records[0][1])["after"]["start_date"] == (changes[0].day - EPOCH).days
+
+
+def test_the_stream_s_file_is_good(tmp_path: Path) -> None:
+    from streaming.config import read_config
+
+    (tmp_path / "stream.toml").write_text(stream_toml("http://127.0.0.1:1", "127.0.0.1:2", tmp_path / "checkpoint"))
+    config = read_config(tmp_path / "stream.toml")
+    assert {topic.relation for topic in config.topics} == set(RELATIONS)
+
+
+# -- the play
+
+
+@contextmanager
+def demo(tmp_path: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
+    """A demo in a pipe, its temporary folders below tmp_path."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = os.environ | {"TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}
+    command = [sys.executable, "-m", "service.cli", "demo", "--port", str(port), *arguments]
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
+    assert process.stdout is not None
+    try:
+        yield process, process.stdout
+    finally:
+        process.kill()
+        process.wait()
+
+
+def read_until(output: IO[str], words: str) -> str:
+    text = ""
+    for line in output:
+        text += line
+        if words in line:
+            return text
+    raise AssertionError(f"{words!r} was not said in:\n{text}")
+
+
+def end(process: subprocess.Popen[str], output: IO[str], tmp_path: Path, number: signal.Signals = signal.SIGINT) -> None:
+    """Ends as it should: status 0, no child left, nothing left in the temporary folder."""
+    children = psutil.Process(process.pid).children(recursive=True)
+    process.send_signal(number)
+    process.send_signal(signal.SIGINT)  # an impatient second time changes nothing
+    rest = output.read()
+    assert process.wait(60) == 0, rest
+    assert "Traceback" not in rest
+    assert not [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+    assert list(tmp_path.glob("livejoin-*")) == []
+
+
+def commands(text: str) -> list[str]:
+    """The lines to be pasted, the set-up first."""
+    return re.findall(r"^  (\S.*)$", text.partition("another terminal:")[2], re.MULTILINE)
+
+
+def test_by_rest_and_what_it_prints_works(tmp_path: Path) -> None:
+    with demo(tmp_path, "--no-kafka", "--pace", "100") as (process, output):
+        text = read_until(output, "It goes on serving")
+        assert ALL_RIGHT in text and "Without Kafka and Spark (--no-kafka)" in text
+        assert "  + " in text and "presidents_with_vices" in text
+        setup, *lines = commands(text.partition("Without Kafka")[0])
+        assert len(lines) == 7
+        for line in lines:
+            if line.startswith("curl") and shutil.which("curl") is None:
+                continue
+            endless = "watch" in line or "curl -sN" in line
+            script = f"{setup}\n{'export -f livejoin 2>/dev/null; timeout 5 bash -c ' if endless else ''}" + (
+                repr(line) if endless else line
+            )
+            done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, cwd=tempfile.gettempdir())
+            assert done.returncode == (124 if endless else 0), (line, done)
+            assert done.stdout and not done.stderr, (line, done)
+        end(process, output, tmp_path)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ended_while_the_service_starts_and_while_history_runs(tmp_path: Path, number: signal.Signals) -> None:
+    with demo(tmp_path, "--no-kafka") as (process, output):
+        while not list(tmp_path.glob("livejoin-demo-*/service.log")):
+            assert process.poll() is None
+        end(process, output, tmp_path, number)
+    with demo(tmp_path, "--no-kafka") as (process, output):
+        read_until(output, "(by REST)")
+        end(process, output, tmp_path, number)
+
+
+def test_a_port_that_is_taken(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        command = [sys.executable, "-m", "service.cli", "demo", "--port", str(taken.getsockname()[1])]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "is taken" in done.stderr and done.stderr.count("\n") == 1
+
+
+kafka = pytest.mark.skipif(Kafka.missing() is not None, reason=f"no Kafka and Spark here: {Kafka.missing()}")
+
+
+@kafka
+def test_through_kafka_and_spark(tmp_path: Path) -> None:
+    with demo(tmp_path, "--pace", "50") as (process, output):
+        text = read_until(output, "It goes on serving")
+        assert ALL_RIGHT in text and "Without Kafka" not in text and "by REST." not in text
+        end(process, output, tmp_path)
+
+
+@kafka
+def test_goes_on_by_rest_when_the_stream_breaks(tmp_path: Path) -> None:
+    with demo(tmp_path, "--pace", "5") as (process, output):
+        read_until(output, "(through Kafka and Spark)")
+        (stream,) = [child for child in psutil.Process(process.pid).children() if "stream" in child.cmdline()]
+        stream.kill()
+        text = read_until(output, "It goes on serving")
+        assert "livejoin stream ended" in text and "come by REST" in text and ALL_RIGHT in text
+        end(process, output, tmp_path)
+
+
+def test_without_java_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    assert "need Java 17" in (Kafka.missing() or "")
