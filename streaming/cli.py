@@ -99,6 +99,7 @@ def _run_query(query: StreamingQuery, pipeline: Pipeline, stop: threading.Event)
     while query.isActive:
         if stop.wait(_LOOK_SECONDS):
             _end_query(query, pipeline)
+            break
     failure = pipeline.failure or query.exception()
     if failure is None:
         return True
@@ -117,7 +118,8 @@ def _end_query(query: StreamingQuery, pipeline: Pipeline) -> None:
         time.sleep(_LOOK_SECONDS)
         # Outside of a batch Spark commits, which is quick, or waits for Kafka, which may be away for ever.
         patience = _COMMIT_SECONDS if pipeline.busy else patience - _LOOK_SECONDS
-    query.stop()
+    with contextlib.suppress(PySparkException):  # still at Kafka after the session's stopTimeout: it has no batch, so it may be cut off
+        query.stop()
 
 
 def _whole_text(failure: BaseException) -> str:

@@ -36,7 +36,7 @@ def start_spark(name: str) -> SparkSession:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.sql.streaming.metricsEnabled": "false",
+        "spark.sql.streaming.stopTimeout": "2s",
     }
     for key, value in light.items():
         conf.setIfMissing(key, value)

@@ -76,13 +76,16 @@ def as_bytes(data: Any) -> bytes | None:
 class StreamJob:
     """The command on a file of its own in `folder`. `with StreamJob(…) as job:` starts it and kills it at the end.
 
-    topics: (topic, relation) or (topic, relation, format); other keywords go into [stream].
+    topics: (topic, relation) or (topic, relation, format); java: keys of [kafka.java]; other keywords go into [stream].
     """
 
-    def __init__(self, folder: Path, url: str, brokers: str, topics: Sequence[tuple[str, ...]], **stream: Any) -> None:
+    def __init__(
+        self, folder: Path, url: str, brokers: str, topics: Sequence[tuple[str, ...]], java: dict[str, Any] | None = None, **stream: Any
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         keys = {"name": "test", "checkpoint": str(folder / "checkpoint"), "trigger": "0 seconds", **stream}
-        lines = ["[service]", f"url = {json.dumps(url)}", "[kafka]", f"brokers = {json.dumps(brokers)}", "[stream]"]
+        lines = ["[service]", f"url = {json.dumps(url)}", "[kafka]", f"brokers = {json.dumps(brokers)}", "[kafka.java]"]
+        lines += [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in (java or {}).items()] + ["[stream]"]
         lines += [f"{key} = {json.dumps(value)}" for key, value in keys.items()]
         for name, relation, *form in topics:
             lines += ["[[topic]]", f"name = {json.dumps(name)}", f"relation = {json.dumps(relation)}"]

@@ -175,24 +175,31 @@ def test_the_service_goes_and_comes_back(stays: ServerProcess, broker: Broker, t
 
 
 def test_the_broker_goes_and_comes_back(stays: ServerProcess, tmp_path: Path) -> None:
+    """For a moment, for longer than Spark bears (made short here), under a stop, and at the start."""
+    impatient = {"request.timeout.ms": 1000, "default.api.timeout.ms": 1000}
     with Broker() as broker:
         topics = Topics(broker)
         topics.make("stays")
         topics.put("stays", [create(1)])
-        with StreamJob(tmp_path, stays.url, broker.address, [("stays", "stays")]) as job:
+        with StreamJob(tmp_path, stays.url, broker.address, [("stays", "stays")], java=impatient) as job:
             job.wait_for_records(1)
             broker.kill()
             broker.start()
             topics.put("stays", [create(2)])
             job.wait_for_records(2)
             broker.stop()
+            job.wait_for("Kafka went away")
+            broker.start()
+            topics.put("stays", [create(3)])
+            job.wait_for_records(3)
+            broker.stop()
             assert job.stop() == 0
         with job:
             job.wait_for("does not answer")
             broker.start()
-            topics.put("stays", [create(3)])
-            job.wait_for_records(3)
-    assert ids(stays) == [1, 2, 3]
+            topics.put("stays", [create(4)])
+            job.wait_for_records(4)
+    assert ids(stays) == [1, 2, 3, 4]
 
 
 def test_a_topic_made_anew(stays: ServerProcess, broker: Broker, topics: Topics, topic: str, tmp_path: Path) -> None:
