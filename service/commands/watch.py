@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -18,6 +19,7 @@ from service.client import Client, Refused, Unreachable
 from service.commands.terminal import BOLD, GREEN, PLAIN, RED, Columns, Failure, Parser, add_url, colours, connect, say
 
 IN_MEMORY = 64 * 2**20  # bytes of an unfinished version held in memory; beyond this in a temporary file
+SCREENFUL = 50  # changes whose widths are looked at before they are printed
 PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0)  # seconds before the next attempt to connect; the last one repeats
 
 
@@ -104,22 +106,23 @@ class _Table:
         self._colours = colours(sys.stdout)
 
     def version(self, lines: Iterable[bytes]) -> None:
-        for line in lines:
-            record = orjson.loads(line)
-            if record["op"] == "progress":
-                continue
-            if self._columns is None:
-                self._columns = self._head(record)
-            sign, colour = ("+", GREEN) if record["op"] == "insert" else ("−", RED)
-            version = {"version": record["version"]}
-            text = self._columns.line(version | record["row"], f"{sign} ")
-            print(f"{colour}{text}{PLAIN}" if self._colours else text)
+        records = (orjson.loads(line) for line in lines)
+        while some := list(islice(records, SCREENFUL)):
+            changes = [(record["op"], {"version": record["version"]} | record["row"]) for record in some if record["op"] != "progress"]
+            if changes:
+                self._show(changes)
         sys.stdout.flush()
 
-    def _head(self, record: dict[str, Any]) -> Columns:
-        columns = Columns(["version", *record["row"]], margin="  ")
-        columns.fit([{"version": record["version"]} | record["row"]])
-        name, rule = columns.head()
-        print(f"{BOLD}{name}{PLAIN}" if self._colours else name)
-        print(rule)
-        return columns
+    def _show(self, changes: list[tuple[str, dict[str, Any]]]) -> None:
+        rows = [row for _, row in changes]
+        if self._columns is None:
+            self._columns = Columns(list(rows[0]), margin="  ")
+            self._columns.fit(rows)
+            name, rule = self._columns.head()
+            print(f"{BOLD}{name}{PLAIN}" if self._colours else name)
+            print(rule)
+        self._columns.fit(rows)
+        for op, row in changes:
+            sign, colour = ("+", GREEN) if op == "insert" else ("−", RED)
+            text = self._columns.line(row, f"{sign} ")
+            print(f"{colour}{text}{PLAIN}" if self._colours else text)
