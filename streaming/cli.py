@@ -1,6 +1,7 @@
 """`livejoin stream`: runs the job of a file until it is asked to end.
 
-    python -m streaming.cli --config stream.toml        the same; also by spark-submit
+    python -m streaming.cli --config stream.toml                       the same
+    spark-submit --jars LIST streaming/cli.py --config stream.toml     on another Spark; LIST: the `spark` archives of jars.lock
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def _run_stream(config: Config, stream: Stream, stop: threading.Event) -> None:
         raise StreamError(f"Spark ended by itself ({error}); start again: what was not applied is read again") from error
     finally:
         service.close()
-    _stop_spark(spark)
+        _stop_spark(spark)
 
 
 def _run_query(query: StreamingQuery, pipeline: Pipeline, stop: threading.Event) -> bool:
@@ -149,7 +150,7 @@ def _explain(text: str) -> str:
 
 
 def _stop_spark(spark: SparkSession) -> None:
-    """The work is done and committed: trouble while Spark ends changes nothing."""
+    """What is done is committed: trouble while Spark ends changes nothing."""
     with contextlib.suppress(Py4JError, PySparkException, OSError):
         spark.stop()
 
