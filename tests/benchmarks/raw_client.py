@@ -10,14 +10,17 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import psutil
+
 ARROW = "application/vnd.apache.arrow.stream"
 
 
 class Spent(NamedTuple):
-    """Wall time of all requests, and the processor time that the client itself took; in seconds."""
+    """Wall time of all requests, and the processor time that the client and the server took; in seconds."""
 
     wall: float
     client: float
+    server: float
     requests: int
 
     @property
@@ -35,21 +38,29 @@ def post(path: str, body: bytes, kind: str) -> bytes:
     return f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
 
-def exchange(port: int, requests: list[bytes], connections: int) -> Spent:
-    """Send them all, each connection waiting for its answer before its next request. Raises ValueError for any answer but 200."""
+def exchange(port: int, process: psutil.Process, requests: list[bytes], connections: int) -> Spent:
+    """Send them all to the server that is `process`, each connection waiting for its answer before its next request.
+
+    Raises ValueError for any answer but 200.
+    """
     left = iter(requests)
     sockets = [_connect(port) for _ in range(connections)]
-    cpu, start = time.process_time(), time.perf_counter()
+    used, cpu, start = _processor_time(process), time.process_time(), time.perf_counter()
     if connections == 1:
         for request in left:
             sockets[0].sendall(request)
             _check(sockets[0], b"")
     else:
         _turns(sockets, left)
-    spent = Spent(time.perf_counter() - start, time.process_time() - cpu, len(requests))
+    spent = Spent(time.perf_counter() - start, time.process_time() - cpu, _processor_time(process) - used, len(requests))
     for connection in sockets:
         connection.close()
     return spent
+
+
+def _processor_time(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
 
 
 def _turns(sockets: list[socket.socket], left: Iterator[bytes]) -> None:

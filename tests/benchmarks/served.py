@@ -115,8 +115,8 @@ def gauge(server: ServerProcess, name: str) -> float:
 
 
 @contextmanager
-def empty_server() -> Iterator[int]:
-    """The port of an empty FastAPI handler, `POST /v1/changes`, in a process of its own."""
+def empty_server() -> Iterator[tuple[int, int]]:
+    """Port and process id of an empty FastAPI handler, `POST /v1/changes`, in a process of its own."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]
@@ -131,7 +131,7 @@ def empty_server() -> Iterator[int]:
                 if process.poll() is not None or time.monotonic() > end:
                     raise
                 time.sleep(0.05)
-        yield port
+        yield port, process.pid
     finally:
         process.kill()
         process.wait()

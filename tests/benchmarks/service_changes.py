@@ -87,7 +87,7 @@ def rivals_of(pair: Pair, workload: Workload, batch: int, batches: int) -> list[
         rival = DuckDb(workload.entries, pair.keyed, str(Path(folder) / "rival.db"))
         theirs = middle(changes_a_second(rival, [changes.take(batch) for _ in range(REPEATS)]))
         rival.close()
-    with empty_server() as port:
+    with empty_server() as (port, _):
         bodies = [pair.body(*changes.take(batch))] * batches
         floor = batch * len(bodies) / post_all(port, bodies, 4)
     return [Rival("DuckDB", theirs, f"{BY_HAND}, in process, durable"), Rival("empty handler", floor, "is sent the same, and drops it")]
