@@ -63,11 +63,6 @@ def seconds(work: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-def rates(count: float, repeats: int, work: Callable[[], Any]) -> list[float]:
-    """`count` things done by each call of `work`: things a second, call by call."""
-    return [count / seconds(work) for _ in range(repeats)]
-
-
 def middle(samples: list[float]) -> float:
     return statistics.median(samples)
 
