@@ -16,11 +16,12 @@ import numpy as np
 from structures.arena import ARRAYS, HEIGHT, KIND, NEG_INF, ROOT
 from structures.interval_search import DEPTH, SEARCH_WORDS, search_fill, search_start
 from structures.kernel import kernel
-from structures.ordered_tree import cut, put
+from structures.ordered_tree import cut, expect, put
 from structures.summary import LIST, SELF
 
 AT, ACTIVE, MISSING = SEARCH_WORDS, SEARCH_WORDS + 1, SEARCH_WORDS + 2
 CHANGES_WORDS = SEARCH_WORDS + 3
+AHEAD = 2  # changes between asking for a leaf and using it
 
 
 @kernel(
@@ -42,6 +43,9 @@ def run_changes(
     while Z[AT] < len(order):
         e = order[Z[AT]]
         s, key, left, right, slot = np.int64(sets[e]), keys[e], lefts[e], rights[e], slots[e]
+        if Z[AT] + AHEAD < len(order) and Z[ACTIVE] == 0:
+            a = order[Z[AT] + AHEAD]
+            expect(M, W, C, keys[a], lefts[a], 2 * slots[a] + sets[a])
         if deltas:
             if Z[ACTIVE] == 0:
                 search_start(Z, C[ROOT], C[HEIGHT], 0 if kind == SELF else 1 - s, key, NEG_INF, -1, right, left)

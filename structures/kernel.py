@@ -65,6 +65,34 @@ def kernel(signature: str | Callable[..., Any] | None = None, **options: Any) ->
     return decorate
 
 
+if JIT:
+    from llvmlite import ir
+    from numba.core import types
+    from numba.core.cgutils import get_item_pointer2
+    from numba.extending import intrinsic
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def prefetch(typing_context: Any, array: Any, place: Any) -> Any:
+        """Ask the processor for the cache line of array[place] (int64[::1]); nothing waits for it."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            kind = signature.args[0]
+            a = context.make_array(kind)(context, builder, arguments[0])
+            at = get_item_pointer2(context, builder, a.data, [a.nitems], [a.itemsize], "C", [arguments[1]])
+            at = builder.bitcast(at, ir.IntType(8).as_pointer())
+            i32 = ir.IntType(32)
+            function = builder.module.declare_intrinsic("llvm.prefetch", [at.type], ir.FunctionType(ir.VoidType(), [at.type, i32, i32, i32]))
+            builder.call(function, [at, i32(0), i32(3), i32(1)])
+            return context.get_dummy_value()
+
+        return types.void(array, types.int64), generate
+
+else:
+
+    def prefetch(array: Any, place: int) -> None:
+        pass
+
+
 def warm(progress: Callable[[int, int], None] | None = None) -> None:
     """Compile or load every listed kernel; `progress(done, total)` after each."""
     if not JIT:

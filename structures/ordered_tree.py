@@ -32,6 +32,7 @@ from structures.arena import (
     FIELDS,
     FIELDS32,
     FIRST,
+    FREE,
     HEIGHT,
     INNER,
     INNER_WORDS,
@@ -55,8 +56,16 @@ from structures.arena import (
     allocate,
     drop,
 )
-from structures.kernel import kernel
-from structures.summary import clear_child, inner_summary, leaf_summary, write_child
+from structures.kernel import kernel, prefetch
+from structures.summary import (
+    clear_child,
+    inner_summary,
+    leaf_summary,
+    leaf_summary_with,
+    leaf_summary_without,
+    read_child,
+    write_child,
+)
 
 LEAF_FILL = max(1, B * 7 // 8)
 INNER_FILL = F - 1 if F > 3 else F
@@ -358,7 +367,7 @@ def even_inners(M: Any, W: Any, C: Any, Q: Any, a: int, b: int) -> tuple[int, in
 @kernel
 def summarise(M: Any, W: Any, C: Any, o: int, base: int, leaf: bool) -> None:
     if leaf:
-        leaf_summary(M, W, C, o, base, -1)
+        leaf_summary(M, W, C, o, base)
     else:
         inner_summary(M, W, C, o, base)
 
@@ -437,12 +446,13 @@ def climb(M: Any, W: Any, C: Any, Q: Any, child: int, extra: int) -> None:
 
 
 @kernel
-def known_live(W: Any, C: Any) -> int:
-    """The live bit of the leaf at the end of the path as stored above it; -1 when the leaf is the root."""
+def summary_above(M: Any, W: Any, C: Any, o: int) -> None:
+    """The summary of leaf o, at the end of the path, into C[SUM]: as stored above it."""
     d = C[HEIGHT] - 1
     if d < 0:
-        return -1
-    return (W[2 * C[PATH + 2 * d] + 3] >> C[PATH + 2 * d + 1]) & 1
+        leaf_summary(M, W, C, o, SUM)
+    else:
+        read_child(M, W, C, C[PATH + 2 * d], C[PATH + 2 * d + 1], SUM)
 
 
 @kernel
@@ -455,20 +465,21 @@ def put(M: Any, W: Any, C: Any, Q: Any, s: int, key: int, left: int, right: int,
         full = o
         o, extra = cut_leaf(M, W, C, full, B - B // 2)
         drop(M, C, Q, full, LEAF)
-        leaf_summary(M, W, C, extra, SUM2, 0)
+        leaf_summary(M, W, C, extra, SUM2)
         k, v = C[SUM2 + 6], C[SUM2 + 2]
         if C[SUM2 + 7] < k or (C[SUM2 + 7] == k and C[SUM2 + 3] < v):
             k, v = C[SUM2 + 7], C[SUM2 + 3]
         if k < key or (k == key and (v < left or (v == left and C[SUM2 + 8] <= code))):
             put_in_leaf(M, W, extra, s, key, left, right, slot)
+            leaf_summary(M, W, C, extra, SUM2)
         else:
             put_in_leaf(M, W, o, s, key, left, right, slot)
-        leaf_summary(M, W, C, extra, SUM2, -1)
-        leaf_summary(M, W, C, o, SUM, -1)
+        leaf_summary(M, W, C, o, SUM)
     else:
+        summary_above(M, W, C, o)
         o = own_leaf(M, W, C, Q, o)
         put_in_leaf(M, W, o, s, key, left, right, slot)
-        leaf_summary(M, W, C, o, SUM, 1 if known_live(W, C) == 1 else -1)
+        leaf_summary_with(M, W, C, o, s, key, right)
     climb(M, W, C, Q, o, extra)
     C[COUNT + s] += 1
 
@@ -480,12 +491,26 @@ def cut(M: Any, W: Any, C: Any, Q: Any, s: int, key: int, left: int, slot: int) 
     p, end = place(M, W, o, s, key, left, slot)
     if p == end:
         return False
+    right = M[o + RIGHT + p]
+    summary_above(M, W, C, o)
     o = own_leaf(M, W, C, Q, o)
     cut_from_leaf(M, W, o, s, p)
-    leaf_summary(M, W, C, o, SUM, 0 if known_live(W, C) == 0 else -1)
+    leaf_summary_without(M, W, C, o, s, key, right)
     climb(M, W, C, Q, o, 0)
     C[COUNT + s] -= 1
     return True
+
+
+@kernel
+def expect(M: Any, W: Any, C: Any, key: int, left: int, code: int) -> None:
+    """Ask for the cache lines that a change of this entry will touch: its leaf, and the block that a copy of it would take."""
+    o = C[ROOT]
+    for _ in range(C[HEIGHT]):
+        o = W[2 * o + CHILD + find_child(M, W, o, key, left, code)]
+    new = C[FREE + LEAF]
+    for line in range(0, LEAF_WORDS, 8):
+        prefetch(M, o + line)
+        prefetch(M, new + line)
 
 
 @kernel

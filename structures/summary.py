@@ -34,6 +34,7 @@ from structures.arena import (
     POS_INF,
     RIGHT,
     SLOT,
+    SUM,
     B,
     F,
 )
@@ -79,39 +80,89 @@ def leaf_live(M: Any, W: Any, o: int, kind: int) -> bool:
 
 
 @kernel
-def leaf_summary(M: Any, W: Any, C: Any, o: int, base: int, live: int) -> None:
-    """Write the leaf's summary at C[base]. `live`: 0 or 1 if known, -1 to find out."""
-    n0, n1 = W[2 * o + 2], W[2 * o + 3]
-    for s in range(2):
-        if s == 0:
-            lo, hi = 0, n0
-        else:
-            lo, hi = B - n1, B
-        if lo == hi:
-            C[base + s], C[base + 2 + s] = NEG_INF, POS_INF
-            C[base + 4 + s], C[base + 6 + s] = -1, KEY_MAX
-            continue
-        C[base + 2 + s], C[base + 6 + s] = M[o + LEFT + lo], W[2 * o + KEY + lo]
-        k = W[2 * o + KEY + hi - 1]
-        most = M[o + RIGHT + hi - 1]
-        if W[2 * o + KEY + lo] == k:
-            for i in range(lo, hi):
-                most = max(most, M[o + RIGHT + i])
-        else:
-            i = hi - 2
-            while W[2 * o + KEY + i] == k:
-                most = max(most, M[o + RIGHT + i])
-                i -= 1
-        C[base + s], C[base + 4 + s] = most, k
-    first0 = 2 * W[2 * o + SLOT]
-    first1 = 2 * W[2 * o + SLOT + B - n1] + 1 if n1 > 0 else first0
-    k0, k1, l0, l1 = C[base + 6], C[base + 7], C[base + 2], C[base + 3]
-    zero = n1 == 0 or (n0 > 0 and (k0 < k1 or (k0 == k1 and (l0 < l1 or (l0 == l1 and first0 < first1)))))
-    C[base + 8] = first0 if zero else first1
-    if live < 0:
-        C[base + 9] = 1 if leaf_live(M, W, o, C[KIND]) else 0
+def first_of(M: Any, W: Any, C: Any, o: int, base: int, s: int) -> None:
+    """Write ml, kl of set s of the leaf."""
+    place = 0 if s == 0 else B - W[2 * o + 3]
+    if W[2 * o + 2 + s] == 0:
+        C[base + 2 + s], C[base + 6 + s] = POS_INF, KEY_MAX
     else:
-        C[base + 9] = live
+        C[base + 2 + s], C[base + 6 + s] = M[o + LEFT + place], W[2 * o + KEY + place]
+
+
+@kernel
+def last_of(M: Any, W: Any, C: Any, o: int, base: int, s: int) -> None:
+    """Write mr, kr of set s of the leaf."""
+    if s == 0:
+        lo, hi = 0, W[2 * o + 2]
+    else:
+        lo, hi = B - W[2 * o + 3], B
+    if lo == hi:
+        C[base + s], C[base + 4 + s] = NEG_INF, -1
+        return
+    k = W[2 * o + KEY + hi - 1]
+    most = M[o + RIGHT + hi - 1]
+    if W[2 * o + KEY + lo] == k:
+        for i in range(lo, hi):
+            most = max(most, M[o + RIGHT + i])
+    else:
+        i = hi - 2
+        while W[2 * o + KEY + i] == k:
+            most = max(most, M[o + RIGHT + i])
+            i -= 1
+    C[base + s], C[base + 4 + s] = most, k
+
+
+@kernel
+def first_code(W: Any, C: Any, o: int, base: int) -> None:
+    """Write `first` of the leaf, whose ml and kl are written."""
+    n0, n1 = W[2 * o + 2], W[2 * o + 3]
+    code0 = 2 * W[2 * o + SLOT]
+    code1 = 2 * W[2 * o + SLOT + B - n1] + 1 if n1 > 0 else code0
+    k0, k1, l0, l1 = C[base + 6], C[base + 7], C[base + 2], C[base + 3]
+    zero = n1 == 0 or (n0 > 0 and (k0 < k1 or (k0 == k1 and (l0 < l1 or (l0 == l1 and code0 < code1)))))
+    C[base + 8] = code0 if zero else code1
+
+
+@kernel
+def leaf_summary(M: Any, W: Any, C: Any, o: int, base: int) -> None:
+    """Write the leaf's summary at C[base], from its entries."""
+    for s in range(2):
+        first_of(M, W, C, o, base, s)
+        last_of(M, W, C, o, base, s)
+    first_code(W, C, o, base)
+    C[base + 9] = 1 if leaf_live(M, W, o, C[KIND]) else 0
+
+
+@kernel
+def leaf_summary_with(M: Any, W: Any, C: Any, o: int, s: int, key: int, right: int) -> None:
+    """C[SUM] held the leaf's summary before (key, right) was put into set s: bring it up to date."""
+    first_of(M, W, C, o, SUM, s)
+    if key > C[SUM + 4 + s] or (key == C[SUM + 4 + s] and right > C[SUM + s]):
+        C[SUM + s], C[SUM + 4 + s] = right, key
+    first_code(W, C, o, SUM)
+    if C[SUM + 9] == 0:
+        C[SUM + 9] = 1 if leaf_live(M, W, o, C[KIND]) else 0
+
+
+@kernel
+def leaf_summary_without(M: Any, W: Any, C: Any, o: int, s: int, key: int, right: int) -> None:
+    """C[SUM] held the leaf's summary before (key, right) was cut from set s: bring it up to date."""
+    first_of(M, W, C, o, SUM, s)
+    if key == C[SUM + 4 + s] and right == C[SUM + s]:
+        last_of(M, W, C, o, SUM, s)
+    first_code(W, C, o, SUM)
+    if C[SUM + 9] != 0:
+        C[SUM + 9] = 1 if leaf_live(M, W, o, C[KIND]) else 0
+
+
+@kernel
+def read_child(M: Any, W: Any, C: Any, o: int, c: int, base: int) -> None:
+    """Write the summary that inner node o holds of child c at C[base]."""
+    for f in range(4):
+        C[base + f] = M[o + FIELDS + f * F + c]
+    for f in range(5):
+        C[base + 4 + f] = W[2 * o + FIELDS32 + f * F + c]
+    C[base + 9] = (W[2 * o + 3] >> c) & 1
 
 
 @kernel
