@@ -32,7 +32,7 @@ from service.demo.roads import HOME, HOST, Children, Kafka, Rest, RoadClosed
 SWITCH = date(1989, 1, 1)  # from here on there is much to see
 EARLY = 20.0  # how much faster the time before goes
 TICK = 0.2  # seconds between two steps
-PATIENCE = 120.0  # seconds for the service to start, for the last changes to arrive
+PATIENCE = 300.0  # seconds for the service to start (compiling), for the last changes to arrive
 YEAR = 365.2425
 
 
