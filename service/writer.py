@@ -157,7 +157,12 @@ class Writer:
                 break
             group.append(item)
             changes += item.batch.sent
-        self._commit(group)
+        try:
+            self._commit(group)
+        except BaseException as error:
+            if isinstance(following, _Job):  # it is in no queue any more
+                following.future.set_exception(problem_of(error))
+            raise
         return following
 
     def _commit(self, group: list[_Waiting]) -> None:

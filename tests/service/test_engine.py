@@ -191,6 +191,7 @@ def run(folder: Path, seed: int, batches: int, size: Callable[[Source], int], ke
             else:  # as if killed: the log is all there is
                 engine._writer.stop()
                 engine._log.close()
+                engine.state = "closed"
             engine = opened(folder)
             compare(engine, twin)
             for follower in followers:

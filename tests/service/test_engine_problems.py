@@ -1,0 +1,325 @@
+"""What the engine refuses, sources and their epochs, the order within a batch, groups, and failures of the disk."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.cursors import open_relation_rows, open_rows
+from service.engine import Engine, Receipt
+from service.errors import Problem
+from service.folder import FolderInUse
+from service.wire.batch import Batch
+from service.wire.errors import RowError
+from service.wire.schema import parse_relation
+from tests.service.running import DEFINITION, PAIR, batch, ids, of_ops, opened, rows_of, running
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    engine = running(tmp_path, {})
+    yield engine
+    engine.close()
+
+
+def refused(work: Callable[[], object]) -> Problem:
+    with pytest.raises(Problem) as caught:
+        work()
+    return caught.value
+
+
+def keys(engine: Engine) -> list[int]:
+    return [row[0] for row in ids(open_relation_rows(engine, "a"))]
+
+
+def figures(receipt: Receipt) -> tuple[int, int, int, int]:
+    return receipt.version, receipt.applied, receipt.ignored, receipt.skipped_count
+
+
+# the order within a batch
+
+
+def test_an_insert_is_judged_at_its_place(engine: Engine) -> None:
+    engine.apply(of_ops("a", ("upsert", 1), ("upsert", 2)))
+    good = of_ops("a", ("delete", 1), ("insert", 1), ("delete", 7), ("insert", 7), ("truncate", 0), ("insert", 2), ("insert", 3))
+    assert figures(engine.apply(good)) == (2, 6, 1, 0)
+    assert keys(engine) == [2, 3]
+    bad = of_ops("a", ("insert", 4), ("insert", 4), ("delete", 2), ("insert", 2), ("insert", 3), ("upsert", 3), ("insert", 2))
+    problem = refused(lambda: engine.apply(bad))
+    assert problem.type == "bad-rows" and problem.extensions["error_count"] == 3
+    assert problem.extensions["errors"] == [{"index": i, "column": "id", "reason": "key-exists"} for i in (1, 4, 6)]
+    assert engine.published.number == 2 and keys(engine) == [2, 3]
+    bad.on_error = "skip"
+    receipt = engine.apply(bad)
+    assert figures(receipt) == (3, 4, 0, 3) and [error.index for error in receipt.skipped] == [1, 4, 6]
+    assert keys(engine) == [2, 3, 4]
+
+
+def test_a_single_insert_of_a_key_that_exists(engine: Engine) -> None:
+    engine.apply(of_ops("a", ("insert", 1)))
+    assert refused(lambda: engine.apply(of_ops("a", ("insert", 1)))).type == "bad-rows"
+    assert figures(engine.apply(of_ops("a", ("insert", 1), on_error="skip"))) == (2, 0, 0, 1)
+    assert figures(engine.apply(of_ops("a", ("truncate", 0)))) == (3, 1, 0, 0)
+    assert figures(engine.apply(of_ops("a", ("delete", 1)))) == (4, 0, 1, 0)
+    assert figures(engine.apply(Batch([], 2, 2, [], 0))) == (5, 0, 2, 0)
+
+
+def test_rows_of_bad_form_and_existing_keys_are_told_together(engine: Engine) -> None:
+    engine.apply(batch(("upsert", "a", rows_of(0, 300))))
+    bad = batch(("insert", "a", rows_of(0, 200)))
+    bad.errors, bad.error_count, bad.sent = [RowError(i, None, "empty-interval") for i in range(200, 250)], 50, 250
+    problem = refused(lambda: engine.apply(bad))
+    assert problem.extensions["error_count"] == 250
+    assert [error["index"] for error in problem.extensions["errors"]] == list(range(100))
+    bad.on_error = "skip"
+    assert figures(engine.apply(bad)) == (2, 0, 0, 250)
+
+
+# sources
+
+
+def test_epochs_of_a_source(engine: Engine) -> None:
+    assert engine.apply(of_ops("a", ("insert", 1), source="s", epoch=-5)).version == 1
+    repeated = engine.apply(of_ops("a", ("insert", 1), source="s", epoch=-5))
+    assert repeated == Receipt(1, 0, 0, 0, [], True)
+    assert engine.apply(of_ops("a", ("insert", 1), source="s", epoch=-9)).duplicate
+    assert engine.apply(of_ops("nothing", ("insert", 1), source="s", epoch=-9)).duplicate
+    assert refused(lambda: engine.apply(of_ops("a", ("insert", 1), source="s", epoch=0))).type == "bad-rows"
+    assert not engine.apply(of_ops("a", ("insert", 2), source="s", epoch=0)).duplicate  # the refused one did not count
+    assert not engine.apply(of_ops("a", ("insert", 3), source="other", epoch=0)).duplicate
+
+
+def test_runs_of_a_source(engine: Engine, tmp_path: Path) -> None:
+    engine.apply(of_ops("a", ("upsert", 1), source="s", epoch=5, run="one"))
+    for fields in ({"run": "two"}, {}):
+        assert refused(lambda fields=fields: engine.apply(of_ops("a", ("upsert", 1), source="s", epoch=6, **fields))).type == "source-reset"
+    assert engine.apply(of_ops("a", ("upsert", 1), source="s", epoch=5, run="one", reset=True)).duplicate
+    assert engine.apply(of_ops("a", ("upsert", 1), source="s", epoch=1, run="two", reset=True)).version == 2
+    assert engine.apply(of_ops("a", ("upsert", 1), source="s", epoch=1, run="two", reset=True)).duplicate
+    engine.close()
+    engine = opened(tmp_path)
+    assert engine.apply(of_ops("a", ("upsert", 1), source="s", epoch=1, run="two")).duplicate
+    assert refused(lambda: engine.apply(of_ops("a", ("upsert", 1), source="s", epoch=9, run="one"))).type == "source-reset"
+    engine.close()
+
+
+_ALONE: list[dict[str, Any]] = [{"source": "s"}, {"epoch": 1}, {"run": "r"}, {"reset": True}, {"source": "s", "epoch": 1, "reset": True}]
+
+
+@pytest.mark.parametrize("fields", _ALONE)
+def test_what_must_come_together(engine: Engine, fields: dict[str, Any]) -> None:
+    assert refused(lambda: engine.apply(of_ops("a", ("upsert", 1), **fields))).type == "bad-parameter"
+
+
+# names
+
+
+def test_relations_and_views_by_name(engine: Engine) -> None:
+    assert engine.put_relation("a", DEFINITION) == "same"
+    other = parse_relation(DEFINITION.to_json() | {"intervals": {}})
+    assert refused(lambda: engine.put_relation("a", other)).type == "definition-differs"
+    view, outcome = engine.put_view("v", PAIR)
+    assert outcome in ("created", "building")
+    assert engine.put_view("v", dict(reversed(PAIR.items()))) == (view, "same")
+    assert refused(lambda: engine.put_view("v", PAIR | {"select": ["a.id as i"]})).type == "definition-differs"
+    assert refused(lambda: engine.put_view("w", PAIR | {"from": {"a": "a", "b": "nothing"}})).type == "unknown-relation"
+    problem = refused(lambda: engine.drop_relation("a"))
+    assert problem.type == "relation-in-use" and problem.extensions["views"] == ["v"]
+    for work in (engine.drop_relation, engine.drop_view, engine.relation, engine.view):
+        assert refused(lambda work=work: work("nothing")).type == "not-found"
+    engine.drop_view("v")
+    engine.drop_relation("a")
+    assert refused(lambda: engine.apply(of_ops("a", ("upsert", 1), on_error="skip"))).type == "unknown-relation"
+    assert engine.published.number == 0 and set(engine.relations) == {"b"}
+
+
+def test_a_relation_that_was_made_again_is_another_one(engine: Engine, tmp_path: Path) -> None:
+    engine.apply(batch(("upsert", "a", rows_of(0, 3))))
+    engine.drop_relation("a")
+    engine.put_relation("a", DEFINITION)
+    engine.apply(batch(("upsert", "a", rows_of(7, 1))))
+    stop_hard(engine)
+    engine = opened(tmp_path)
+    assert keys(engine) == [7]
+    engine.close()
+    engine = opened(tmp_path)
+    assert keys(engine) == [7] and engine.published.number == 2
+    engine.close()
+
+
+def test_a_view_that_is_being_built(engine: Engine) -> None:
+    engine.apply(batch(("upsert", "a", rows_of(0, 3)), ("upsert", "b", rows_of(0, 1))))
+    go, reached = threading.Event(), threading.Event()
+    build = engine._build
+
+    def slow(view: Any, report: Any) -> None:
+        reached.set()
+        assert go.wait(60)
+        build(view, report)
+
+    engine._build = slow  # type: ignore[method-assign]
+    view, outcome = engine.put_view("v", PAIR, wait=0)
+    assert outcome == "building" and view.state == "building" and reached.wait(60)
+    assert refused(lambda: open_rows(engine, "v")).type == "view-building"
+    go.set()
+    assert engine.at_rest(lambda: engine.views["v"].state) == "live"
+    assert len(ids(open_rows(engine, "v"))) == 3
+
+
+def test_a_view_that_cannot_be_built(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError("no room")
+
+    monkeypatch.setattr("service.live_view.LiveView.build", fail)
+    view, _ = engine.put_view("v", PAIR, wait=60)
+    assert view.state == "failed" and view.problem is not None and view.problem.type == "view-failed"
+    assert refused(lambda: open_rows(engine, "v")).type == "view-failed"
+    assert engine.apply(of_ops("a", ("upsert", 1))).version == 1
+    engine.drop_view("v")
+
+
+# groups and failures
+
+
+class Held:
+    """Keeps the writer busy while batches queue up behind it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self.go, reached = engine, threading.Event(), threading.Event()
+
+        def wait() -> None:
+            reached.set()
+            assert self.go.wait(60)
+
+        self.thread = threading.Thread(target=lambda: engine.at_rest(wait), daemon=True)
+        self.thread.start()
+        assert reached.wait(60)
+        self.answers: list[Receipt | Problem] = []
+
+    def submit(self, batch: Batch) -> None:
+        self.engine.submit(batch, self.answers.append)
+
+    def release(self) -> list[Receipt | Problem]:
+        self.go.set()
+        self.thread.join()
+        self.engine._writer._thread.join(0.01)
+        return self.answers
+
+
+def test_a_group_shares_a_commit_and_a_duplicate_waits_for_it(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    held, committed = Held(engine), []
+    commit = engine._log.commit
+    monkeypatch.setattr(engine._log, "commit", lambda: (committed.append(len(held.answers)), commit()))
+    held.submit(of_ops("a", ("insert", 1), source="s", epoch=1))
+    held.submit(of_ops("a", ("insert", 1), source="s", epoch=1))
+    held.submit(of_ops("a", ("insert", 1)))
+    held.submit(of_ops("a", ("insert", 2)))
+    held.release()
+    engine.at_rest(lambda: None)
+    first, duplicate, bad, last = held.answers
+    assert committed == [0]
+    assert isinstance(first, Receipt) and first.version == 1 and isinstance(last, Receipt) and last.version == 2
+    assert duplicate == Receipt(2, 0, 0, 0, [], True)
+    assert isinstance(bad, Problem) and bad.type == "bad-rows"
+
+
+def test_too_many_batches_waiting(tmp_path: Path) -> None:
+    engine = running(tmp_path, {}, max_waiting=3)
+    held = Held(engine)
+    for i in range(3):
+        held.submit(of_ops("a", ("upsert", i)))
+    problem = refused(lambda: held.submit(of_ops("a", ("upsert", 9))))
+    assert problem.type == "too-busy" and "Retry-After" in problem.headers
+    held.release()
+    engine.close()  # finishes what waits
+    assert [answer.version for answer in held.answers if isinstance(answer, Receipt)] == [1, 2, 3]
+    assert refused(lambda: engine.apply(of_ops("a", ("upsert", 9)))).type == "too-busy"
+
+
+def full() -> Exception:
+    error = sqlite3.OperationalError("database or disk is full")
+    error.sqlite_errorcode = sqlite3.SQLITE_FULL
+    return error
+
+
+@pytest.mark.parametrize("step", ["append", "commit"])
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [(full, "disk-full"), (lambda: OSError(errno.ENOSPC, "full"), "disk-full"), (lambda: OSError(errno.EIO, "broken"), "internal")],
+)
+def test_a_failure_of_the_disk_ends_the_service(tmp_path: Path, step: str, make: Callable[[], Exception], expected: str) -> None:
+    engine = running(tmp_path)
+    engine.apply(batch(("upsert", "a", rows_of(0, 2)), ("upsert", "b", rows_of(0, 1))))
+    failures: list[BaseException] = []
+    engine.on_failure = failures.append
+    held = Held(engine)
+
+    def fail(*_: object) -> None:
+        raise make()
+
+    setattr(engine._log, step, fail)
+    for i in range(2):
+        held.submit(of_ops("a", ("upsert", 10 + i)))
+    later: list[Problem] = []
+    thread = threading.Thread(target=lambda: later.append(refused(lambda: engine.drop_view("v"))), daemon=True)
+    thread.start()
+    while engine._writer.waiting < 3:  # two batches and the drop behind them
+        thread.join(0.01)
+    held.release()
+    engine._writer._thread.join(60)
+    thread.join(60)
+    assert [problem.type for problem in later] == [expected]
+    assert [answer.type for answer in held.answers if isinstance(answer, Problem)] == [expected] * 2
+    assert engine.state == "failed" and len(failures) == 1
+    assert refused(lambda: engine.apply(of_ops("a", ("upsert", 12)))).type == expected
+    assert engine.published.number == 1 and len(ids(open_rows(engine, "v"))) == 2  # what is published can be read
+    engine.close()
+    engine = opened(tmp_path)
+    assert engine.published.number == 1 and keys(engine) == [0, 1] and set(engine.views) == {"v"}
+    engine.close()
+
+
+def stop_hard(engine: Engine) -> None:
+    """As if killed: no snapshot, the log is all there is."""
+    engine._writer.stop()
+    engine._log.close()
+    engine.state = "closed"
+
+
+def test_a_batch_that_cannot_be_judged_is_dropped_alone(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("service.state.resolve", lambda *_: 1 / 0)
+        assert refused(lambda: engine.apply(of_ops("a", ("upsert", 1)))).type == "internal"
+    assert engine.apply(of_ops("a", ("upsert", 1))).version == 1
+
+
+def test_one_owner_of_a_folder(engine: Engine, tmp_path: Path) -> None:
+    with pytest.raises(FolderInUse):
+        opened(tmp_path)
+
+
+def test_a_snapshot_in_the_background_cleans_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.checkpoints._LOG_WORTH", 10_000)
+    engine = running(tmp_path)
+    for i in range(30):
+        engine.apply(batch(("upsert", "a", rows_of(10 * i, 15)), ("upsert", "b", rows_of(i, 1))))
+    engine._checkpoints.consider()
+    thread = engine._checkpoints._thread
+    assert thread is not None
+    engine.apply(batch(("delete", "a", rows_of(0, 15))))
+    thread.join(60)
+    assert engine._log.bytes_since_snapshot < 10_000
+    expected = ids(open_rows(engine, "v"))
+    stop_hard(engine)
+    engine = opened(tmp_path)
+    assert ids(open_rows(engine, "v")) == expected and engine.published.number == 31
+    figures = engine.metrics()
+    assert figures["version"] == 31 and figures["pins"] == 0 and figures["waiting_batches"] == 0
+    engine.close()
+    engine.close()
