@@ -81,7 +81,8 @@ if JIT:
             at = get_item_pointer2(context, builder, a.data, [a.nitems], [a.itemsize], "C", [arguments[1]])
             at = builder.bitcast(at, ir.IntType(8).as_pointer())
             i32 = ir.IntType(32)
-            function = builder.module.declare_intrinsic("llvm.prefetch", [at.type], ir.FunctionType(ir.VoidType(), [at.type, i32, i32, i32]))
+            kinds = ir.FunctionType(ir.VoidType(), [at.type, i32, i32, i32])
+            function = builder.module.declare_intrinsic("llvm.prefetch", [at.type], kinds)
             builder.call(function, [at, i32(0), i32(3), i32(1)])
             return context.get_dummy_value()
 

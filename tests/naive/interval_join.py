@@ -22,8 +22,8 @@ Pair = tuple[int, int]
 
 
 def entries(intervals: Iterable[Interval]) -> Entries:
-    columns = np.array(list(intervals), np.int64).reshape(-1, 5).T
-    return Entries(columns[0].astype(np.uint8), columns[1].astype(np.int32), columns[2].copy(), columns[3].copy(), columns[4].astype(np.int32))
+    sets, keys, lefts, rights, slots = np.array(list(intervals), np.int64).reshape(-1, 5).T
+    return Entries(sets.astype(np.uint8), keys.astype(np.int32), lefts.copy(), rights.copy(), slots.astype(np.int32))
 
 
 def meet(a: Interval, b: Interval) -> bool:

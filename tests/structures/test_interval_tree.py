@@ -20,7 +20,10 @@ NO_PINS = np.empty(0, np.int64)
 
 
 def test_against_the_twin() -> None:
-    checks = settings(max_examples=60 if JIT else 25, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+    examples = 60 if JIT else 25
+    checks = settings(
+        max_examples=examples, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
+    )
     run_state_machine_as_test(IntervalMachine, settings=checks)
 
 

@@ -36,9 +36,12 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from tests.structures.interval_machine import IntervalMachine
 setattr(importlib.import_module({module!r}), {name!r}, {bug})
+checks = settings(
+    max_examples=200, stateful_step_count=20, deadline=None, derandomize=True, database=None, report_multiple_bugs=False,
+    suppress_health_check=list(HealthCheck), phases=(Phase.explicit, Phase.generate),
+)
 try:
-    run_state_machine_as_test(IntervalMachine, settings=settings(max_examples=200, stateful_step_count=20, deadline=None, derandomize=True,
-                              database=None, suppress_health_check=list(HealthCheck), report_multiple_bugs=False, phases=(Phase.explicit, Phase.generate)))
+    run_state_machine_as_test(IntervalMachine, settings=checks)
 except Exception as noticed:
     print("noticed", type(noticed).__name__)
     sys.exit(0)
