@@ -137,6 +137,8 @@ def equal_rows(left: pa.RecordBatch, right: pa.RecordBatch) -> npt.NDArray[np.bo
             no_x, no_y = np.asarray(x.is_null()), np.asarray(y.is_null())
             same = (same & ~(no_x | no_y)) | (no_x & no_y)
         equal &= same
+        if not equal.any():
+            break
     return equal
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -50,9 +52,13 @@ def _encode(column: pa.Array, shift: int, missing: int) -> Ends:
 
 def numbers(column: pa.Array) -> npt.NDArray[np.generic]:
     """The column's values without a copy, anything where it is null. Fixed-width types but bool."""
-    kind = column.type
-    dtype = np.float64 if pa.types.is_floating(kind) else np.int32 if pa.types.is_date32(kind) else np.int64
+    dtype = _DTYPES.get(column.type.id, _INT64)
+    length = len(column)
     data = column.buffers()[1]
-    if data is None or len(column) == 0:
-        return np.zeros(len(column), dtype)
-    return np.frombuffer(data, dtype, len(column), column.offset * np.dtype(dtype).itemsize)
+    if data is None or length == 0:
+        return np.zeros(length, dtype)
+    return np.frombuffer(data, dtype, length, column.offset * dtype.itemsize)
+
+
+_INT64 = np.dtype(np.int64)
+_DTYPES: dict[int, np.dtype[Any]] = {pa.float64().id: np.dtype(np.float64), pa.date32().id: np.dtype(np.int32)}

@@ -219,7 +219,7 @@ def _unchanged(side: Side, resolved: Resolved, old_rows: pa.RecordBatch) -> tupl
     replacing = np.flatnonzero(resolved.previous >= 0)
     if len(replacing) == 0:
         return None
-    new_rows = resolved.inserts.select(side.used)
+    old_rows, new_rows = old_rows.select(side.varying), resolved.inserts.select(side.varying)
     if len(replacing) < new_rows.num_rows:
         new_rows = new_rows.take(pa.array(replacing))
     same = np.flatnonzero(equal_rows(old_rows.slice(0, len(replacing)), new_rows))

@@ -32,7 +32,8 @@ class Side:
     """What alias number `place` brings. `set` is its set in the structure.
 
     output   columns that the view's rows read
-    used     all that the view reads of the relation: if a changed row keeps them, the view's rows do not change
+    used     all that the view reads of the relation
+    varying  of these, what may differ between two rows of one key: if a changed row keeps it, the view's rows do not change
     """
 
     def __init__(self, query: Query, plan: Plan, place: int, relation: Relation) -> None:
@@ -53,6 +54,7 @@ class Side:
         ends = [self.interval.start_column, self.interval.end_column] if self.interval else []
         filtered = [f.column.column for f in self.filters]
         self.used = list(dict.fromkeys([*relation.key, *shown, *self.join, *ends, *filtered, *compared]))
+        self.varying = [name for name in self.used if name not in relation.key]
 
     def entries(self, rows: pa.RecordBatch, slots: Slots, codes: Codes | None) -> Chosen:
         """The entries of those rows that take part: the filters hold and no join column is null. Cost: O(n)."""

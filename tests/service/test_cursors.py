@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -220,3 +221,35 @@ def test_readers_of_what_is_dropped_read_on(engine: Engine) -> None:
     assert len(ids(reader)) == 20 and len(ids(relation)) == 5
     assert refused(engine, cursor=token) == "bad-cursor"
     assert ids(open_rows(engine, "v")) == []
+
+
+def test_readers_beside_the_writer_see_whole_versions(tmp_path: Path) -> None:
+    """Every version replaces every row: a torn reading would mix tags."""
+    engine = running(tmp_path, {**PAIR, "select": ["a.tag as t", "b.id as j"]})
+    engine.apply(batch(("upsert", "a", rows_of(0, 300, tag="1")), ("upsert", "b", rows_of(0, 4))))
+    over, wrong, seen = threading.Event(), [], set()
+
+    def read(size: int) -> None:
+        while not over.is_set():
+            reader = open_rows(engine, "v")
+            rows = ids(reader) if size == 0 else [(row["t"],) for row in chunks_of(reader, size)]
+            seen.add(reader.version)
+            if len(rows) != 1200 or {row[0] for row in rows} != {str(reader.version)}:
+                wrong.append((reader.version, len(rows), {row[0] for row in rows}))
+
+    threads = [threading.Thread(target=read, args=(size,)) for size in (0, 50, 7)]
+    for thread in threads:
+        thread.start()
+    for version in range(2, 150):
+        engine.apply(batch(("upsert", "a", rows_of(0, 300, tag=str(version)))))
+    over.set()
+    for thread in threads:
+        thread.join()
+    assert wrong == [] and len(seen) > 1
+    engine.close()
+
+
+def chunks_of(reader: RowReader, size: int) -> Iterator[dict[str, object]]:
+    while (rows := reader.read(size)) is not None:
+        yield from rows.to_pylist()
+    reader.close()
