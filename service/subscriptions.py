@@ -50,8 +50,10 @@ class Subscription:
         return chunks
 
     def idle_progress(self) -> Chunk:
-        """A `progress` to send when nothing has come: its token is as new as nothing is passed over. Not within a version."""
-        if self._snapshot is None and not self._backlog:
+        """A `progress` to send when nothing has come: its token is as new as nothing is passed over (None within a snapshot)."""
+        if self._snapshot is not None:
+            return Chunk("progress", self._position)
+        if not self._backlog:
             self._position = self._feed.quiet_until(self._position)
         return Chunk("progress", self._position, token=self._feed.token(self._position))
 

@@ -204,6 +204,7 @@ def test_a_snapshot_loses_nothing_while_the_view_changes(engine: Engine) -> None
     subscription = feed(engine).subscribe(snapshot=True)
     chunks = subscription.next()
     assert chunks[0].rows is not None and 0 < chunks[0].rows.num_rows <= CHUNK_ROWS
+    assert subscription.idle_progress().token is None
     engine.apply(batch(("delete", "a", rows_of(0, 200)), ("upsert", "b", rows_of(100, 10))))
     engine.apply(batch(("upsert", "a", rows_of(100, 10))))
     chunks += all_of(subscription)
