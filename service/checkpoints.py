@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,7 +53,7 @@ class Checkpoints:
     def _in_background(self, pin: Pin, relations: list[Relation]) -> None:
         try:
             self._write(pin, relations)
-        except OSError as error:  # the log has everything: go on, and try again later
+        except (OSError, sqlite3.Error) as error:  # the log has everything: go on, and try again later
             log.error("no snapshot could be written: %s", error)
 
     def _write(self, pin: Pin, relations: list[Relation]) -> None:

@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import secrets
+import shutil
 import sqlite3
 import threading
 import uuid
@@ -92,6 +93,11 @@ class Log:
     def last_version(self) -> int:
         """The newest appended version, committed or not; 0 before the first."""
         return self._state.reach.version
+
+    @property
+    def free_bytes(self) -> int:
+        """What the disk of the folder still takes."""
+        return shutil.disk_usage(self._path.parent).free
 
     @property
     def bytes_since_snapshot(self) -> int:

@@ -35,6 +35,8 @@ Done = Callable[[Receipt | Problem], None]
 T = TypeVar("T")
 
 _GROUP_BATCHES, _GROUP_CHANGES = 256, 100_000
+# A batch is taken only if the disk has room for it in the log, in SQLite's own log, and for what SQLite does meanwhile.
+_ROOM_FACTOR, _ROOM_LEAST = 4, 512 << 10
 _TICK = 1.0  # seconds between two looks at what has grown old
 
 
@@ -71,6 +73,7 @@ class Writer:
         self._lock = threading.Lock()  # nothing is queued behind the end
         self._ended = False
         self.failure: BaseException | None = None
+        self._room = 0  # bytes that the disk takes; of the group at work
         self.batches = self.changes = 0
         self.batch_changes = Histogram()
         self.update_seconds = Histogram()
@@ -169,6 +172,7 @@ class Writer:
         answers: list[Receipt | Problem] = []
         deltas: list[tuple[LiveView, Delta]] = []
         try:
+            self._room = self._log.free_bytes
             for waiting in group:
                 answers.append(self._apply(waiting.batch, deltas))
             if self._state.newest > self._versions.published.number:
@@ -192,6 +196,7 @@ class Writer:
         try:
             if self._state.is_duplicate(batch):
                 return Receipt(0, 0, 0, 0, [], True)
+            self._check_room(batch)
             judged = self._state.judge(batch)
         except Problem as problem:
             return problem
@@ -207,6 +212,12 @@ class Writer:
         self.changes += batch.sent
         self.batch_changes.observe(batch.sent)
         return applied.receipt
+
+    def _check_room(self, batch: Batch) -> None:
+        """Problem `disk-full` while nothing has been touched: what fails later ends the service."""
+        self._room -= _ROOM_FACTOR * sum(changes.rows.nbytes for changes in batch.changes) + _ROOM_LEAST // _GROUP_BATCHES
+        if self._room < _ROOM_LEAST:
+            raise Problem("disk-full", "the disk of the data folder has no room for this batch; nothing of it was applied")
 
     def _publish(self, deltas: list[tuple[LiveView, Delta]]) -> None:
         for view, delta in deltas:
@@ -263,7 +274,8 @@ def problem_of(error: BaseException) -> Problem:
     """What the clients are told of a failure of the writer."""
     if isinstance(error, Problem):
         return error
-    full = isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
-    if full or (isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)):
+    code = getattr(error, "sqlite_errorcode", 0) if isinstance(error, sqlite3.Error) else 0
+    full = code & 0xFF == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_WRITE  # the second: a quota, a limit on files
+    if full or (isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)):
         return Problem("disk-full", "the disk of the data folder is full; the service stops")
     return Problem("internal", "the service has failed and stops")
