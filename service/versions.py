@@ -64,7 +64,7 @@ class Pins:
             if number is not None and number != version.number:
                 if number not in self._held:
                     raise expired(number)
-                version = self._held[number][0].version
+                version = self._whole(number)
             return self._add(version)
 
     def again(self, pin: Pin) -> Pin:
@@ -139,6 +139,13 @@ class Pins:
         else:
             pins.append(pin)
         return pin
+
+    def _whole(self, number: int) -> Version:
+        """A held version with every view and relation that was registered at it: registering publishes the number again."""
+        held = [pin.version for pin in self._held[number]]
+        roots = {id_: root for version in held for id_, root in version.roots.items()}
+        counts = {name: count for version in held for name, count in version.counts.items()}
+        return Version(number, roots, counts)
 
     def _doom(self, pin: Pin) -> None:
         pin._doomed = True

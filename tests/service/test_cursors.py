@@ -108,6 +108,19 @@ def test_a_version_is_there_while_a_cursor_keeps_it(engine: Engine) -> None:
     assert ids(open_rows(engine, "v", version=3, point=("b", {"id": "5"}))) == [(0, 5)]
 
 
+def test_a_held_version_has_the_views_that_were_registered_at_it(engine: Engine) -> None:
+    first = open_rows(engine, "v")
+    first.read(1)
+    engine.put_view("later", PAIR, wait=60)
+    later = open_rows(engine, "later")
+    later.read(1)
+    tokens = first.token(), later.token()
+    engine.apply(batch(("upsert", "a", rows_of(900, 1))))
+    assert all(tokens)
+    for name in ("v", "later"):
+        assert open_rows(engine, name, version=first.version).count() == 20
+
+
 class Clock:
     now = 100.0
 
