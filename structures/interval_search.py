@@ -20,7 +20,7 @@ from typing import Any
 
 from structures.arena import CHILD, FIRST, KEY, KL, KR, LEFT, ML, MR, NEG_INF, RIGHT, SLOT, B, F
 from structures.kernel import kernel
-from structures.ordered_tree import position
+from structures.leaves import position
 
 DEPTH, SET, KEY_, AFTER, AFTER_CODE, MOST, LEAST, TOP, HIGH, STEPS, LAST, GAP = range(12)
 FRAMES = 12

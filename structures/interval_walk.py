@@ -22,7 +22,7 @@ from typing import Any
 from structures.arena import CHILD, KEY, KEY_MAX, KL, KR, LEFT, ML, MR, NEG_INF, POS_INF, RIGHT, SLOT, B, F
 from structures.interval_search import wholly_before
 from structures.kernel import kernel
-from structures.ordered_tree import position
+from structures.leaves import position
 from structures.summary import SELF
 
 (DEPTH, PART, SOURCE, NEXT0_KEY, NEXT0, NEXT1_KEY, NEXT1, TARGET_DEPTH, REACHING, BOUND_KEY, BOUND) = range(11)

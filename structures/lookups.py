@@ -9,7 +9,8 @@ from typing import Any
 
 from structures.arena import CHILD, KEY, KEY_MAX, KR, B, F
 from structures.kernel import kernel
-from structures.ordered_tree import find_child, place, position
+from structures.leaves import place, position
+from structures.ordered_tree import find_child
 
 
 @kernel("void(int64[::1], int32[::1], int64, int64, uint8[::1], int32[::1], int64[::1], int64[::1], int32[::1], boolean[::1])")

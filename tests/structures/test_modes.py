@@ -28,7 +28,7 @@ CANARIES = [
     ("structures.interval_walk", "wholly_before", "lambda M, W, o, c, k, v, code: True"),
     ("structures.interval_walk", "runs_across", "lambda M, W, Z, target, t, own, other, n: n"),
     ("structures.interval_changes", "without", "lambda slots, lo, hi, slot: hi"),
-    ("structures.ordered_tree", "merged_prefix", "lambda M, W, o, m: min(m, W[2 * o + 2])"),
+    ("structures.leaves", "merged_prefix", "lambda M, W, o, m: min(m, W[2 * o + 2])"),
 ]
 CANARY = """
 import importlib, sys
