@@ -51,7 +51,7 @@ lint: setup
 	$(BIN)/lint-imports
 
 test: setup java lint
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
 
 demo: setup
 	@$(BIN)/livejoin demo $(ARGS)
