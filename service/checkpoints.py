@@ -40,7 +40,7 @@ class Checkpoints:
         if not due or (self._thread is not None and self._thread.is_alive()):
             return
         pin, relations = self._versions.pin(), list(self._state.relations.values())
-        self._thread = threading.Thread(target=self._in_background, args=(pin, relations), name="snapshot", daemon=True)
+        self._thread = threading.Thread(target=self._try, args=(pin, relations), name="snapshot", daemon=True)
         self._thread.start()
 
     def finish(self) -> None:
@@ -48,13 +48,15 @@ class Checkpoints:
         if self._thread is not None:
             self._thread.join()
         if self._versions.published.number > self._version:
-            self._write(self._versions.pin(), list(self._state.relations.values()))
+            self._try(self._versions.pin(), list(self._state.relations.values()))
 
-    def _in_background(self, pin: Pin, relations: list[Relation]) -> None:
+    def _try(self, pin: Pin, relations: list[Relation]) -> None:
         try:
             self._write(pin, relations)
-        except (OSError, sqlite3.Error) as error:  # the log has everything: go on, and try again later
+        except (OSError, sqlite3.Error) as error:
             log.error("no snapshot could be written: %s", error)
+        except Exception as error:  # nothing is lost either: the log has everything
+            log.error("no snapshot could be written", exc_info=error)
 
     def _write(self, pin: Pin, relations: list[Relation]) -> None:
         try:

@@ -7,11 +7,13 @@ One thread writes (`writer.py`); everything here but `on_failure` may be called 
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,6 +36,8 @@ from service.wire.schema import RelationDefinition
 from service.writer import Done, Writer
 
 __all__ = ["Engine", "Receipt"]
+
+log = logging.getLogger("livejoin")
 
 T = TypeVar("T")
 _RATE = 1.0  # seconds between two looks at pins
@@ -75,7 +79,13 @@ class Engine:
         self._checkpoints = Checkpoints(self._folder, self._log, self._state, self.versions, snapshot)
         self.versions.publish(self._state.version())
         for name, data in self._log.catalog()[1]:
-            view = self._add_view(parse_view(name, data, self._definitions()))
+            view = LiveView(parse_view(name, data, self._definitions()), self._state.relations)
+            self._add_view(view)
+            try:
+                view.make_room()
+            except (OSError, MemoryError) as error:
+                view.fail(error)
+                continue
             self._build(view, lambda part, name=name: report(f"building the view {name}", part))  # type: ignore[misc]
         self.versions.publish(self._state.version())
         self._writer.start()
@@ -131,7 +141,7 @@ class Engine:
         return result
 
     def put_relation(self, name: str, definition: RelationDefinition) -> str:
-        """Register; "created" or "same". Durable on return. Problem `definition-differs`."""
+        """Register; "created" or "same". Durable on return. Problems `definition-differs`, `no-room`."""
 
         def put() -> str:
             known = self._state.relations.get(name)
@@ -140,8 +150,10 @@ class Engine:
                     raise Problem("definition-differs", f"the relation {name} has another definition")
                 return "same"
             id_ = self._log.next_relation_id
+            with _or_no_room(f"the relation {name}"):
+                relation = Relation(id_, name, definition)
             self._log.put_relation(id_, name, definition.to_json())
-            self._state.relations = {**self._state.relations, name: Relation(id_, name, definition)}
+            self._state.relations = {**self._state.relations, name: relation}
             self.versions.publish(self._state.version())
             return "created"
 
@@ -164,7 +176,7 @@ class Engine:
     def put_view(self, name: str, data: dict[str, Any], wait: float = 1.0) -> tuple[LiveView, str]:
         """Register and build; the view and "created", "same", or "building" when it takes longer than `wait` seconds.
 
-        The definition is durable on return. Problems: those of `parse_view`, `definition-differs`.
+        The definition is durable on return. Problems: those of `parse_view`, `definition-differs`, `no-room`.
         """
         started = time.monotonic()
         parsed = parse_view(name, data, self._definitions())  # here, not in the writer's thread: a refusal costs it nothing
@@ -201,15 +213,17 @@ class Engine:
         with self._closing:
             if self.state == "closed":
                 return
-            if self.state == "ready":
-                self._writer.stop()
-            if self.state == "ready":  # it may have failed on the way
-                self._checkpoints.finish()
-            self.state = "closed"
-            for view in self._state.views.values():
-                if view.feed is not None:
-                    view.feed.close(Problem("recovering", "the service is shutting down"))
-            self._log.close()
+            try:
+                if self.state == "ready":
+                    self._writer.stop()
+                if self.state == "ready":  # it may have failed on the way
+                    self._checkpoints.finish()
+            finally:
+                self.state = "closed"
+                for view in self._state.views.values():
+                    if view.feed is not None:
+                        view.feed.close(Problem("recovering", "the service is shutting down"))
+                self._log.close()
 
     def metrics(self) -> dict[str, Any]:
         """Counters, gauges, and histograms (`Histogram`: bounds, counts, count, sum), for whoever exports them."""
@@ -240,13 +254,15 @@ class Engine:
                 raise Problem("definition-differs", f"the view {parsed.name} has another definition")
             return known, "same"
         parsed = parse_view(parsed.name, data, self._definitions())  # a relation may have changed since
+        with _or_no_room(f"the view {parsed.name}"):
+            view = LiveView(parsed, self._state.relations)
+            view.make_room()
         self._log.put_view(parsed.name, parsed.definition)
-        return self._add_view(parsed), "created"
+        self._add_view(view)
+        return view, "created"
 
-    def _add_view(self, parsed: View) -> LiveView:
-        view = LiveView(parsed, self._state.relations)
+    def _add_view(self, view: LiveView) -> None:
         self._state.views = {**self._state.views, view.name: view}
-        return view
 
     def _build(self, view: LiveView, report: Callable[[float], None]) -> None:
         """Build at the newest version, which is published. A failure is the view's own."""
@@ -293,6 +309,16 @@ class Engine:
     def _failed(self, error: BaseException) -> None:
         self.state = "failed"
         self.on_failure(error)
+
+
+@contextmanager
+def _or_no_room(what: str) -> Iterator[None]:
+    """Problem `no-room` when the system has no memory or address space left for `what`."""
+    try:
+        yield
+    except (OSError, MemoryError) as error:
+        log.error("no room for %s", what, exc_info=error)
+        raise Problem("no-room", f"there is no memory, or no address space, for {what}; nothing was done") from None
 
 
 def _check_source(batch: Batch) -> None:

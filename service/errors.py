@@ -261,6 +261,15 @@ _KINDS = (
         1,
     ),
     Kind(
+        "no-room",
+        503,
+        "There is no room in memory",
+        "A relation, a view or a batch does not fit into what the process may reserve, or into the arrays of a relation or a view. "
+        "Nothing of it was applied.",
+        "DELETE what is not needed, split the relation or the view, or give the process more memory and address space.",
+        10,
+    ),
+    Kind(
         "disk-full",
         503,
         "The disk does not take the batch",

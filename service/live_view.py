@@ -31,6 +31,7 @@ from structures.interval_tree import Entries, IntervalTree, Root
 log = logging.getLogger("livejoin")
 
 _CHUNK = 1 << 16  # rows in a step of building
+_LEAST_WORDS = 1 << 12  # of a structure that stays empty
 _KINDS = {"pair": "pair", "self_less": "self", "self_not_equal": "self", "list": "list"}
 
 
@@ -66,18 +67,18 @@ class LiveView:
         self.definitions = {name: relation.definition for name, relation in self.relations.items()}
         # One set under two aliases takes its entries from the first.
         self._feeding = [] if query.never else self.sides if plan.shape == "pair" else self.sides[:1]
-        self.tree = IntervalTree(_KINDS[plan.shape])
-        self.domain = self._domain()
+        self._nothing = self.tree = IntervalTree(_KINDS[plan.shape], _LEAST_WORDS)
+        self.domain: Domain | None = None
         self.shape = Shape(query, plan, self.sides)
         self.feed: Feed | None = None  # from "live" on, if somebody may follow
         self.update_seconds = Histogram()
         self.delay_steps = 0
 
-    def _domain(self) -> Domain | None:
+    def make_room(self) -> None:
+        """Reserve what the structure may grow into, before anything else. OSError, MemoryError: there is no room, and nothing was done."""
         side = self.sides[0]
-        if not side.join:
-            return None
-        return Domain([side.relation.schema.field(name).type for name in side.join])
+        domain = Domain([side.relation.schema.field(name).type for name in side.join]) if side.join else None
+        self.tree, self.domain = IntervalTree(_KINDS[self.view.plan.shape]), domain
 
     @property
     def root(self) -> Root:
@@ -106,6 +107,7 @@ class LiveView:
         log.error("the view %s could not be built", self.name, exc_info=error)
         self.problem = Problem("view-failed", f"the structures of the view {self.name} could not be built: {error}")
         self.state = "failed"
+        self.tree, self.domain = self._nothing, None
 
     def apply(self, version: int, changes: Mapping[str, Change]) -> Delta | None:
         """Follow the changed relations to `version`; the delta if somebody may follow and there is one.
