@@ -8,8 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from service.arrow import null_mask
 from service.errors import Problem
 from service.literals import BadLiteral, from_text
+from service.store import Table
 from service.wire.schema import Interval
 from structures.encoding import NEG_INF, POS_INF, encode_floats, encode_ints
 
@@ -18,9 +20,19 @@ Ends = npt.NDArray[np.int64]
 
 def endpoints(rows: pa.RecordBatch, interval: Interval) -> tuple[Ends, Ends]:
     """int64[n] twice: the closed, encoded interval of each row; a null end is unbounded."""
-    left = _encode(rows.column(interval.start_column), int(interval.start_open), NEG_INF)
-    right = _encode(rows.column(interval.end_column), -int(interval.end_open), POS_INF)
-    return left, right
+    start, end = rows.column(interval.start_column), rows.column(interval.end_column)
+    left = _encode(numbers(start), int(interval.start_open), null_mask(start), NEG_INF)
+    return left, _encode(numbers(end), -int(interval.end_open), null_mask(end), POS_INF)
+
+
+def stored_endpoints(table: Table, interval: Interval, slots: npt.NDArray[np.int32]) -> tuple[Ends, Ends]:
+    """The same of the rows at these slots."""
+    names = interval.start_column, interval.end_column
+    (starts, ends), (no_start, no_end) = table.numbers(names, slots)
+    if table.schema.field(names[0]).type.id == _FLOAT64:
+        starts, ends = starts.view(np.float64), ends.view(np.float64)
+    left = _encode(starts, int(interval.start_open), no_start, NEG_INF)
+    return left, _encode(ends, -int(interval.end_open), no_end, POS_INF)
 
 
 def parse_window(window: tuple[str | None, str | None], type_: str) -> tuple[int, int]:
@@ -42,11 +54,10 @@ def _end(text: str | None, type_: str, missing: int) -> int:
     return int(encode_floats(np.array([value]), 0)[0]) if type_ == "float64" else int(value)
 
 
-def _encode(column: pa.Array, shift: int, missing: int) -> Ends:
-    values = numbers(column)
+def _encode(values: npt.NDArray[Any], shift: int, nulls: npt.NDArray[np.bool_] | None, missing: int) -> Ends:
     ends = encode_floats(values, shift) if values.dtype == np.float64 else encode_ints(values, shift)
-    if column.null_count:
-        ends[np.asarray(column.is_null())] = missing
+    if nulls is not None:
+        ends[nulls] = missing
     return ends
 
 
@@ -61,4 +72,5 @@ def numbers(column: pa.Array) -> npt.NDArray[np.generic]:
 
 
 _INT64 = np.dtype(np.int64)
+_FLOAT64 = pa.float64().id
 _DTYPES: dict[int, np.dtype[Any]] = {pa.float64().id: np.dtype(np.float64), pa.date32().id: np.dtype(np.int32)}

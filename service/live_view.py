@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from service.deltas import Collector, Combination, Delta, Moved, cancel, equal_rows
+from service.deltas import Collector, Combination, Delta, Moved, cancel
 from service.errors import Problem
 from service.feeds import Feed
 from service.histogram import Histogram
@@ -41,14 +41,6 @@ class Change:
 
     resolved: Resolved
     new_slots: Slots
-    _old: dict[tuple[str, ...], pa.RecordBatch] = field(default_factory=dict)
-
-    def old_rows(self, names: Sequence[str]) -> pa.RecordBatch:
-        """These columns of the rows that went, in the order of `resolved.deletes`; taken once for all views."""
-        key = tuple(names)
-        if key not in self._old:
-            self._old[key] = self.resolved.relation.table.take(names, self.resolved.deletes)
-        return self._old[key]
 
 
 class LiveView:
@@ -93,8 +85,7 @@ class LiveView:
             start = 0
             while start >= 0:
                 slots, start = side.relation.table.scan(version, start, _CHUNK)
-                rows = side.relation.table.take(side.used, slots)
-                parts.append(side.entries(rows, slots, acquire).entries)
+                parts.append(side.entries(slots, acquire).entries)
                 done += len(slots)
                 progress(0.8 * done / total)
         entries = joined(parts)
@@ -153,27 +144,20 @@ class LiveView:
 
     def _collect(self, side: Side, change: Change, followed: bool, work: _Work) -> None:
         """The entries that go, come, or only point to another slot, of one alias."""
-        resolved = change.resolved
         acquire, look_up = (self.domain.acquire, self.domain.look_up) if self.domain is not None else (None, None)
-        rows, slots = resolved.inserts, change.new_slots
-        old_slots = resolved.deletes
-        if len(old_slots) == 0:
-            work.inserts.append(side.entries(rows, slots, acquire).entries)
-            return
-        old_rows = change.old_rows(side.used)
-        same = _unchanged(side, resolved, old_rows) if followed else None
+        old_slots, slots = change.resolved.deletes, change.new_slots
+        same = _unchanged(side, change) if followed and len(old_slots) else None
         if same is not None:
             old_places, new_places = same
-            chosen = side.entries(rows.take(pa.array(new_places)), slots[new_places], look_up)
+            chosen = side.entries(slots[new_places], look_up)
             before = old_slots[old_places]
             work.moved_to.append(chosen.entries)
             work.moved_from.append(chosen.entries._replace(slot=before if chosen.places is None else before[chosen.places]))
-            old_rows, old_slots = _without(old_rows, old_slots, old_places)
-            rows, slots = _without(rows, slots, new_places)
+            old_slots, slots = np.delete(old_slots, old_places), np.delete(slots, new_places)
         if len(slots):
-            work.inserts.append(side.entries(rows, slots, acquire).entries)
+            work.inserts.append(side.entries(slots, acquire).entries)
         if len(old_slots):
-            work.deletes.append(side.entries(old_rows, old_slots, look_up).entries)
+            work.deletes.append(side.entries(old_slots, look_up).entries)
 
     def reclaim(self, oldest_needed: int, pins: npt.NDArray[np.int64]) -> None:
         self.tree.reclaim(oldest_needed, pins)
@@ -214,25 +198,14 @@ class _Work:
     moved_to: list[Entries] = field(default_factory=list)
 
 
-def _unchanged(side: Side, resolved: Resolved, old_rows: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
+def _unchanged(side: Side, change: Change) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
     """Places, in the deletes and in the inserts, of the rows that were replaced by one equal in all that the view uses."""
-    if len(resolved.previous) == 0 or old_rows.num_rows == 0:
-        return None
-    replacing = np.flatnonzero(resolved.previous >= 0)
+    replacing = np.flatnonzero(change.resolved.previous >= 0)
     if len(replacing) == 0:
         return None
-    old_rows, new_rows = old_rows.select(side.varying), resolved.inserts.select(side.varying)
-    if len(replacing) < new_rows.num_rows:
-        new_rows = new_rows.take(pa.array(replacing))
-    same = np.flatnonzero(equal_rows(old_rows.slice(0, len(replacing)), new_rows))
+    table = side.relation.table
+    same = np.flatnonzero(table.same(side.varying, change.resolved.deletes[: len(replacing)], change.new_slots[replacing]))
     return (same, replacing[same]) if len(same) else None
-
-
-def _without(rows: pa.RecordBatch, slots: Slots, places: npt.NDArray[np.int64]) -> tuple[pa.RecordBatch, Slots]:
-    if len(places) == len(slots):
-        return rows.slice(0, 0), NO_SLOTS
-    kept = np.delete(np.arange(len(slots)), places)
-    return rows.take(pa.array(kept)), slots[kept]
 
 
 def _moved(change: Change | None) -> Moved:

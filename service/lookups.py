@@ -59,7 +59,7 @@ def _partners(
     entries = NO_ENTRIES
     if len(slots) and not view.view.query.never:
         codes = view.domain.look_up if view.domain is not None else None
-        entries = side.entries(side.relation.table.take(side.used, slots), slots, codes).entries
+        entries = side.entries(slots, codes).entries
     cursor = view.tree.partners(root, entries, bounds)
     if view.shape.kind in ("pair", "list"):
         return ViewReading(view, root, cursor, delays)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from service.endpoints import endpoints
+from service.endpoints import stored_endpoints
 from service.planner import Plan
 from service.query import needed_columns, select_mask
 from service.relations import Relation
@@ -32,8 +32,7 @@ class Side:
     """What alias number `place` brings. `set` is its set in the structure.
 
     output   columns that the view's rows read
-    used     all that the view reads of the relation
-    varying  of these, what may differ between two rows of one key: if a changed row keeps it, the view's rows do not change
+    varying  what the view reads and may differ between two rows of one key: if a changed row keeps it, the view's rows do not change
     """
 
     def __init__(self, query: Query, plan: Plan, place: int, relation: Relation) -> None:
@@ -52,27 +51,28 @@ class Side:
         shown = [column for alias in aliases for column in needed_columns(query, alias, relation.definition)]
         compared = [ref.column for pair in (*query.less, *query.not_equal) for ref in pair if ref.alias in aliases]
         ends = [self.interval.start_column, self.interval.end_column] if self.interval else []
-        filtered = [f.column.column for f in self.filters]
-        self.used = list(dict.fromkeys([*relation.key, *shown, *self.join, *ends, *filtered, *compared]))
-        self.varying = [name for name in self.used if name not in relation.key]
+        self._filtered = list(dict.fromkeys(f.column.column for f in self.filters))
+        used = dict.fromkeys([*shown, *self.join, *ends, *self._filtered, *compared])
+        self.varying = [name for name in used if name not in relation.key]
 
-    def entries(self, rows: pa.RecordBatch, slots: Slots, codes: Codes | None) -> Chosen:
-        """The entries of those rows that take part: the filters hold and no join column is null. Cost: O(n)."""
+    def entries(self, slots: Slots, codes: Codes | None) -> Chosen:
+        """The entries of those rows at these slots that take part: the filters hold and no join column is null. Cost: O(n)."""
+        table = self.relation.table
         places: npt.NDArray[np.int64] | None = None
         if self.filters:
-            mask = select_mask(self.filters, rows)
+            mask = select_mask(self.filters, table.take(self._filtered, slots))
             if not mask.all():
                 places = np.flatnonzero(mask)
-                rows, slots = rows.take(pa.array(places)), slots[places]
+                slots = slots[places]
         count = len(slots)
         if self.interval is None:  # a list, in the order of its slots
             left = right = np.zeros(count, np.int64)
         else:
-            left, right = endpoints(rows, self.interval)
+            left, right = stored_endpoints(table, self.interval, slots)
         if codes is None:
             key = np.zeros(count, np.int32)
         else:
-            key = codes(rows.select(self.join))
+            key = codes(table.take(self.join, slots))
             if count and key.min() < 0:
                 kept = np.flatnonzero(key >= 0)
                 places = kept if places is None else places[kept]

@@ -90,6 +90,22 @@ class Table:
         columns, schema = self._projection(tuple(names))
         return from_rows(self._rows, schema, columns, _writable(slots, np.int32))
 
+    def same(self, names: Sequence[str], slots: Array, others: Array) -> Array:
+        """bool[n]: whether slots[i] and others[i] look alike in these columns; null like null, NaN like the same NaN, 0.0 not like -0.0."""
+        columns, _ = self._projection(tuple(names))
+        return self._rows.same(columns, _writable(slots, np.int32), _writable(others, np.int32))
+
+    def numbers(self, names: Sequence[str], slots: Array) -> tuple[Array, list[Array | None]]:
+        """int64[k, n], writable: these columns (no text) in the words of `service.arrow`; and of each bool[n], true at nulls, or None."""
+        columns, schema = self._projection(tuple(names))
+        slots = _writable(slots, np.int32)
+        nulls = [self._nulls(column, slots) if field.nullable else None for column, field in zip(columns.tolist(), schema, strict=True)]
+        return self._rows.gather(columns, slots), nulls
+
+    def _nulls(self, column: int, slots: Array) -> Array | None:
+        valid, count = self._rows.gather_valid(column, slots)
+        return np.unpackbits(valid, count=len(slots), bitorder="little") == 0 if count else None
+
     def scan(self, version: int, start_slot: int, limit: int) -> tuple[Array, int]:
         """int32[<= limit] slots that `version` sees from `start_slot` on, ascending, and where to go on, or -1."""
         return self._rows.scan(version, start_slot, limit)

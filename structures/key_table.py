@@ -100,7 +100,7 @@ def tag_of(kinds, key, cells, places, heap, row, hash_mask):
 
 
 @kernel
-def _same_bytes(heap, start, heap2, start2, length):
+def same_bytes(heap, start, heap2, start2, length):
     for i in range(length):
         if heap[start + i] != heap2[start2 + i]:
             return False
@@ -118,7 +118,7 @@ def _same_key(kinds, key, cells, places, heap, row, kinds2, key2, cells2, places
         elif kind == TEXT:
             start = text_start(kinds, cells, places, row, key[j])
             start2 = text_start(kinds2, cells2, places2, row2, key2[j])
-            same = same and _same_bytes(heap, start, heap2, start2, length)
+            same = same and same_bytes(heap, start, heap2, start2, length)
     return same
 
 

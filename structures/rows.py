@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from structures.kernel import kernel
-from structures.key_table import ALL_BITS, TEXT, KeyTable, entry_of, find_rows, remove_rows, same_key, tag_of, text_start
+from structures.key_table import ALL_BITS, TEXT, KeyTable, entry_of, find_rows, remove_rows, same_bytes, same_key, tag_of, text_start
 from structures.reserve import reserve
 from structures.retired import NEVER, Retired
 
@@ -193,6 +193,26 @@ def join_texts(starts, data, lengths, ends, heap):
         ends[i] += lengths[i]
 
 
+@kernel("void(int8[::1], int64[:,::1], int64[::1], uint8[::1], int64[::1], int32[::1], int32[::1], boolean[::1])")
+def _same(kinds, cells, places, heap, columns, slots, others, out):
+    nullable = cells.shape[1] > len(kinds)
+    for i in range(len(slots)):
+        row, row2 = slots[i], others[i]
+        same = True
+        for column in columns:
+            if nullable:
+                cell = len(kinds) + column // NULLS_A_CELL
+                if ((cells[row, cell] ^ cells[row2, cell]) >> (column % NULLS_A_CELL)) & 1:
+                    same = False
+            if cells[row, column] != cells[row2, column]:
+                same = False
+            elif same and kinds[column] == TEXT:
+                start = text_start(kinds, cells, places, row, column)
+                start2 = text_start(kinds, cells, places, row2, column)
+                same = same_bytes(heap, start, heap, start2, cells[row, column])
+        out[i] = same
+
+
 class Rows:
     """All rows of one schema. Methods from `find` to `free` are for the one writer, the rest for anybody."""
 
@@ -284,6 +304,12 @@ class Rows:
         out = np.empty(max(0, min(limit, used - start)), np.int32)
         count, following = _scan(self.born, self.died, version, start, used, out)
         return out[:count], int(following) if following < used else -1
+
+    def same(self, columns: np.ndarray, slots: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """bool[n]: whether these columns look alike at both slots: bit by bit, null like null."""
+        out = np.empty(len(slots), np.bool_)
+        _same(self.kinds, self.cells, *self._texts, columns, slots, others, out)
+        return out
 
     def gather(self, columns: np.ndarray, slots: np.ndarray) -> np.ndarray:
         """int64[k, n]: the cells of these columns."""

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from service.deltas import equal_rows
 from service.store import Domain, Table
 from structures import rows
 from structures.kernel import JIT, _listed
@@ -225,6 +226,34 @@ def test_readers_beside_the_writer(monkeypatch):
     assert table._rows.used < n * 6
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_same_and_numbers_agree_with_arrow(seed: int):
+    rng = np.random.default_rng(seed)
+    n = 200
+    types = [pa.int64(), pa.utf8(), pa.float64(), pa.bool_(), pa.date32(), pa.utf8(), pa.timestamp("us", "UTC")]
+    floats = [0.0, -0.0, float("nan"), 1.5, None]
+    choices = [[0, 1, None], ["", "a", "b", None], floats, [True, False, None], [0, 1, None], ["", "b"], [0, 7, None]]
+    columns = [pa.array([some[i] for i in rng.integers(0, len(some), n)], t) for some, t in zip(choices, types, strict=True)]
+    schema = pa.schema([pa.field("id", pa.int64(), False), *(pa.field(f"c{i}", t) for i, t in enumerate(types))])
+    table = Table(schema, ["id"])
+    table.insert(1, pa.RecordBatch.from_arrays([pa.array(np.arange(n)), *columns], schema=schema))
+    for _ in range(40):
+        names = [name for name in schema.names[1:] if rng.integers(2)]
+        slots, others = rng.integers(0, n, (2, int(rng.integers(1, 60)))).astype(np.int32)
+        expected = equal_rows(table.take(names, slots), table.take(names, others)) if names else np.ones(len(slots), bool)
+        assert np.array_equal(table.same(names, slots, others), expected), (seed, names)
+        fixed = [name for name in names if schema.field(name).type != pa.utf8()]
+        rows = table.take(fixed, slots)
+        for column, values, nulls in zip(rows.columns, *table.numbers(fixed, slots), strict=True):
+            assert np.array_equal(np.zeros(len(slots), bool) if nulls is None else nulls, np.asarray(column.is_null())), seed
+            is_float = column.type == pa.float64()
+            physical = column.cast(pa.int32()) if column.type == pa.date32() else column
+            known = np.asarray(physical.is_valid())
+            expected = physical.drop_null().cast(pa.float64() if is_float else pa.int64()).to_numpy()
+            seen = values.view(np.float64) if is_float else values
+            assert np.array_equal(seen[known], expected, equal_nan=is_float), seed
+
+
 def test_kernels_are_compiled_for_one_signature_whatever_arrow_hands_in():
     """Buffers from files are read-only, those of computations are not; slots and pins may be either."""
     if not JIT:
@@ -245,6 +274,7 @@ def test_kernels_are_compiled_for_one_signature_whatever_arrow_hands_in():
         frozen = slots.astype(np.int64)
         frozen.flags.writeable = False
         assert table.take(schema.names, frozen).equals(given)
+        assert table.same(schema.names, frozen, slots[::-1]).tolist() == [False, False]
         table.delete(2, frozen)
         pins = np.array([1])
         pins.flags.writeable = False
@@ -254,5 +284,5 @@ def test_kernels_are_compiled_for_one_signature_whatever_arrow_hands_in():
         domain.reclaim(1, pins)
     modules = ("structures.rows", "structures.key_table", "structures.retired", "structures.key_counts")
     entry_points = [kernel for kernel, _ in _listed if kernel.py_func.__module__ in modules]
-    assert len(entry_points) == 15
+    assert len(entry_points) == 16
     assert {k.py_func.__name__: k.signatures for k in entry_points if len(k.signatures) > 1} == {}
