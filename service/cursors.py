@@ -18,6 +18,7 @@ from service.deltas import Combination
 from service.errors import Problem
 from service.lookups import Point, Window, look_up
 from service.readings import Reading, TableReading, ViewReading, split
+from service.store import pieces
 from service.tokens import Forged, FromBefore, Signer
 from service.versions import Pin, Pins, expired
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from service.engine import Engine
 
 _PEEK = 64
+_LONGEST_STEP = 65_536  # rows that one call looks at, where rows are rare
 
 
 @dataclass(slots=True)
@@ -81,25 +83,38 @@ class Cursors:
 
 
 class RowReader:
-    """Rows of one version in chunks; used by one thread at a time. Problem `snapshot-expired` from any call once its pin is gone."""
+    """Rows of one version in chunks; used by one thread at a time. Problem `snapshot-expired` from any call once its pin is gone.
+
+    A call takes milliseconds, though the next row may be hours away (behind a comparison that hardly any pair passes): whoever calls can
+    stop in between, and is told whether there is more to come.
+    """
 
     def __init__(self, cursors: Cursors, owner: str, pin: Pin, reading: Reading, asked: Any, held: Combination | None = None) -> None:
         self._cursors, self._owner, self._pin, self._reading, self._asked = cursors, owner, pin, reading, asked
         self._held = held  # slots that were enumerated and not read yet
         self._empty: bool | None = None
+        self._stride = 1  # rows to look at when the last look has found none
         self.version = pin.version.number
         self.schema = reading.schema
 
-    @property
-    def empty(self) -> bool:
-        """Whether there is no row at all, before the first one was read. Cost: that of the first row."""
+    def empty(self) -> bool | None:
+        """Whether there is no row at all, before the first one was read; None: not known yet, ask again."""
         if self._empty is None:
-            with self._cursors.versions.reading(self._pin):
-                self._empty = self._reading.surely_empty() or not self._peek()
+            if self._reading.surely_empty():
+                self._empty = True
+            else:
+                self.ended()
         return self._empty
 
+    def ended(self) -> bool | None:
+        """Whether no row is left; None: not known yet, ask again."""
+        with self._cursors.versions.reading(self._pin):
+            if not self._look(_PEEK):
+                return True
+            return None if self._held is None or len(self._held[0]) == 0 else False
+
     def read(self, max_rows: int) -> pa.RecordBatch | None:
-        """Up to `max_rows` >= 1 rows, at least one; None at the end."""
+        """Up to `max_rows` >= 1 rows; none of them does not mean the end, None does."""
         with self._cursors.versions.reading(self._pin):
             slots = self._next(max_rows)
             return None if slots is None else self._reading.rows(slots)
@@ -111,42 +126,55 @@ class RowReader:
             slots = self._next(max_rows)
             return None if slots is None else self._reading.view.rows_with_keys(slots)
 
-    def count(self) -> int:
-        """How many rows are left; they are passed over."""
+    def skip(self) -> int | None:
+        """Pass over some rows: how many (0 does not mean the end, None does). Cost: their enumeration, without their columns."""
         with self._cursors.versions.reading(self._pin):
-            held = 0 if self._held is None else len(self._held[0])
-            self._held = None
-            return held + self._reading.count()
+            held, self._held = self._held, None
+            if held is not None and len(held[0]):
+                return len(held[0])
+            return None if self._reading.done else self._reading.skip(_LONGEST_STEP)
 
     def token(self) -> str:
         """A cursor to go on from here."""
         kept = _Kept(self._cursors.versions.again(self._pin), self._reading.clone(), self._held, self._empty, self._asked)
         return self._cursors.keep(self._owner, kept)
 
+    def twin(self) -> RowReader:
+        """Another reader at this place, with a pin of its own."""
+        pin = self._cursors.versions.again(self._pin)
+        other = RowReader(self._cursors, self._owner, pin, self._reading.clone(), self._asked, self._held)
+        other._empty = self._empty
+        return other
+
     def close(self) -> None:
         """Let go of the version; a second time does nothing."""
         self._cursors.versions.release(self._pin)
 
-    def _peek(self) -> bool:
-        """Whether there is a row to come; it is held."""
-        while self._held is None or len(self._held[0]) == 0:
-            if self._reading.done:
-                return False
-            self._held = self._reading.fill(_PEEK)
-        return True
-
     def _next(self, limit: int) -> Combination | None:
+        if not self._look(limit):
+            return None
         slots, self._held = self._held, None
-        while slots is None or len(slots[0]) == 0:
+        if slots is not None and len(slots[0]):
+            most = min(limit, next(pieces(self._reading.text_bytes(slots))).stop)
+            if len(slots[0]) > most:
+                slots, self._held = split(slots, most)
+        return slots
+
+    def _look(self, limit: int) -> bool:
+        """Hold what comes next, perhaps nothing yet; False at the end."""
+        if self._held is None or len(self._held[0]) == 0:
             if self._reading.done:
                 if self._empty is None:
                     self._empty = True
-                return None
-            slots = self._reading.fill(limit)
+                return False
+            looked_at = max(limit, self._stride)
+            self._held = self._reading.fill(looked_at)
+            if len(self._held[0]) == 0:
+                self._stride = min(4 * looked_at, _LONGEST_STEP)
+                return True
+            self._stride = 1
         self._empty = False
-        if len(slots[0]) > limit:
-            slots, self._held = split(slots, limit)
-        return slots
+        return True
 
 
 def open_rows(

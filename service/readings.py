@@ -19,14 +19,14 @@ from service.histogram import Histogram
 from service.live_view import LiveView
 from service.query import output_schema
 from service.relations import Relation
+from service.resolution import Places
 from structures.interval_tree import Cursor, Root
 
 Keep = Callable[[Combination], Combination]
-_STEPS_OF_COUNTING = 1 << 16
 
 
 class Reading(Protocol):
-    """`fill` gives up to about `limit` rows (none does not mean the end); `done` once there are no more."""
+    """`fill` gives up to about `limit` rows (none does not mean the end), `skip` only their number; `done` once there are no more."""
 
     schema: pa.Schema
 
@@ -37,9 +37,11 @@ class Reading(Protocol):
 
     def rows(self, slots: Combination) -> pa.RecordBatch: ...
 
+    def text_bytes(self, slots: Combination) -> Places: ...
+
     def clone(self) -> Reading: ...
 
-    def count(self) -> int: ...
+    def skip(self, limit: int) -> int: ...
 
     def surely_empty(self) -> bool: ...
 
@@ -80,20 +82,18 @@ class ViewReading:
     def rows(self, slots: Combination) -> pa.RecordBatch:
         return self.view.rows(slots)
 
+    def text_bytes(self, slots: Combination) -> Places:
+        return self.view.text_bytes(slots)
+
     def clone(self) -> ViewReading:
         other = copy.copy(self)
         other._cursor = self._cursor.clone()
         return other
 
-    def count(self) -> int:
-        """How many rows are left. Cost: their enumeration, without their columns."""
-        total = 0
-        while not self.done:
-            if self.view.shape.exact and self._keep is None:
-                total += len(self._cursor.fill(_STEPS_OF_COUNTING)[0]) * self.view.shape.factor
-            else:
-                total += len(self.fill(_STEPS_OF_COUNTING)[0])
-        return total
+    def skip(self, limit: int) -> int:
+        if self.view.shape.exact and self._keep is None:
+            return len(self._cursor.fill(limit)[0]) * self.view.shape.factor
+        return len(self.fill(limit)[0])
 
     def surely_empty(self) -> bool:
         return self.view.tree.is_empty(self._root)
@@ -118,14 +118,14 @@ class TableReading:
     def rows(self, slots: Combination) -> pa.RecordBatch:
         return self.relation.table.take(self.schema.names, slots[0])
 
+    def text_bytes(self, slots: Combination) -> Places:
+        return self.relation.table.text_bytes(self.schema.names, slots[0])
+
     def clone(self) -> TableReading:
         return copy.copy(self)
 
-    def count(self) -> int:
-        total = 0
-        while not self.done:
-            total += len(self.fill(_STEPS_OF_COUNTING)[0])
-        return total
+    def skip(self, limit: int) -> int:
+        return len(self.fill(limit)[0])
 
     def surely_empty(self) -> bool:
         return self._rows == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from fastapi import FastAPI
@@ -14,6 +15,7 @@ from service.api.bodies import ClientGone, Receive, Scope, Send
 from service.api.context import Context
 from service.api.metrics import count_request
 from service.api.openapi import Handler, document
+from service.errors import Problem
 
 ENDPOINTS = [
     *relations.ENDPOINTS,
@@ -85,6 +87,11 @@ class Gate:
                 await self.api(scope, receive, counted)
         except ClientGone:
             return
+        except asyncio.CancelledError:
+            if not self.context.closing:
+                raise
+            if not status:
+                await problems.render(Problem("too-busy", "the service is shutting down"))(scope, receive, counted)
         except Exception as error:
             if status:
                 raise

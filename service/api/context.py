@@ -120,6 +120,8 @@ class Context:
         assert task is not None
         self._streams.add(task)
         task.add_done_callback(self._streams.discard)
+        if self.closing:  # its request came in just before the sockets were closed
+            task.cancel()
         return task
 
     def break_streams(self) -> None:

@@ -70,7 +70,7 @@ class Follower:
             records += self._records(chunk)
             if chunk.kind == "error" or self._left == 0:
                 return self._taken(records, True)
-        return self._taken(records, False)
+        return self._taken(records, False)._replace(news=bool(chunks))
 
     def idle(self) -> Taken:
         """A progress because nothing has come for long."""

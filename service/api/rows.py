@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
@@ -30,6 +30,7 @@ from service.api.openapi import (
 )
 from service.api.parameters import Parameter, bad
 from service.api.schemas import PAGE
+from service.api.steps import TURN, Steps, finish
 from service.api.stream import Stream
 from service.cursors import RowReader, open_relation_rows, open_rows
 from service.errors import Problem
@@ -42,7 +43,7 @@ HELD = 65_536  # a page up to here is read whole before it leaves, for its Link 
 _HOST = re.compile(r"[A-Za-z0-9.\-]+(:\d+)?|\[[0-9a-f:.]+\](:\d+)?")
 
 Window = tuple[str | None, str | None]
-Opened = Callable[..., RowReader]
+Opened = Callable[[], RowReader]
 
 
 def window(text: str) -> Window:
@@ -99,36 +100,34 @@ def filters(values: dict[str, Any]) -> dict[str, Any]:
 
 
 class Rows:
-    """The chunks of one answer. Every method may block for milliseconds: call them in threads."""
+    """The chunks of one answer. Every method takes milliseconds: call them in threads."""
 
-    def __init__(self, opened: Opened, kind: str, limit: int | None) -> None:
-        """Open the reader and, for a page, find what follows it. Problems of the reader come out here."""
+    def __init__(self, reader: RowReader, kind: str, limit: int | None) -> None:
+        self.reader = reader
+        self._format = formats.make(kind, reader.version, reader.schema)
         self._left = limit
         self._held: list[pa.RecordBatch] = []
         self._size = FIRST_CHUNK
         self._begun = False
+        self.empty = True
         self.following: str | None = None
-        self.reader = opened()
-        try:
-            self.empty = self.reader.empty
-            self._format = formats.make(kind, self.reader.version, self.reader.schema)
-            if limit and limit <= HELD:
-                self._held = list(_read(self.reader, limit))
-                self.following = _next(self.reader, limit, self._held)
-                self._left = 0
-            elif limit:
-                self._look_ahead(opened, limit)
-        except BaseException:
-            self.reader.close()
-            raise
 
-    def _look_ahead(self, opened: Opened, limit: int) -> None:
-        """The Link of a page too large to hold goes out before its rows: another reader runs ahead to its end."""
-        scout = opened(cursor=self.reader.token())
-        try:
-            self.following = _next(scout, limit, _read(scout, limit))
-        finally:
-            scout.close()
+    def prepare(self) -> Steps[None]:
+        """Find out what the head of the answer tells: emptiness and, for a page, what follows it. Problems of the reader come out here."""
+        while (empty := self.reader.empty()) is None:
+            yield
+        self.empty = empty
+        limit = self._left
+        if limit and limit <= HELD:
+            self.following = yield from _page(self.reader, limit, self._held)
+            self._left = 0
+        elif limit:
+            # The Link of a page too large to hold goes out before its rows: another reader runs ahead to its end.
+            scout = self.reader.twin()
+            try:
+                self.following = yield from _page(scout, limit)
+            finally:
+                scout.close()
 
     def step(self) -> tuple[bytes, bool]:
         parts = []
@@ -136,25 +135,32 @@ class Rows:
             self._begun = True
             parts.append(self._format.head())
         rows = self._next_rows()
-        if rows is not None:
+        if rows is None:
+            parts.append(self._format.end(self.following))
+        elif rows.num_rows:
             ROWS_SENT.inc(rows.num_rows)
             parts.append(self._format.chunk(rows))
-            return b"".join(parts), True
-        parts.append(self._format.end(self.following))
-        return b"".join(parts), False
+        return b"".join(parts), rows is not None
 
     def _next_rows(self) -> pa.RecordBatch | None:
+        """Perhaps none yet; None at the end."""
         if self._held:
             return self._held.pop(0)
         if self._left == 0:
             return None
         begun = time.perf_counter()
-        rows = self.reader.read(self._size if self._left is None else min(self._size, self._left))
-        if rows is None:
-            return None
-        if self._left is not None:
+        rows = None
+        seconds = 0.0
+        while seconds < TURN:
+            rows = self.reader.read(self._size if self._left is None else min(self._size, self._left))
+            seconds = time.perf_counter() - begun
+            if rows is None:
+                return None
+            if rows.num_rows:
+                self._adapt(seconds)
+                break
+        if self._left is not None and rows is not None:
             self._left -= rows.num_rows
-        self._adapt(time.perf_counter() - begun)
         return rows
 
     def _adapt(self, seconds: float) -> None:
@@ -169,34 +175,42 @@ class Rows:
         self.reader.close()
 
 
-def _read(reader: RowReader, limit: int) -> Iterator[pa.RecordBatch]:
-    """Chunks of up to `limit` rows in all."""
+def _page(reader: RowReader, limit: int, keep: list[pa.RecordBatch] | None = None) -> Steps[str | None]:
+    """Read a page, into `keep` if it is wanted; the cursor to go on from after it, None (and no pin) at the end."""
     while limit:
         rows = reader.read(min(limit, LARGEST_CHUNK))
         if rows is None:
-            return
+            return None
         limit -= rows.num_rows
-        yield rows
+        if keep is not None and rows.num_rows:
+            keep.append(rows)
+        yield
+    while (ended := reader.ended()) is None:
+        yield
+    return None if ended else reader.token()
 
 
-def _next(reader: RowReader, limit: int, page: Iterable[pa.RecordBatch]) -> str | None:
-    """The cursor to go on from here after a page; None at the end. A short page is the last: it leaves no cursor, and no pin."""
-    if sum(rows.num_rows for rows in page) < limit:
-        return None
-    token = reader.token()
-    return token if reader.read(1) is not None else None
+def _begin(opened: Opened, kind: str, limit: int | None) -> Steps[tuple[Rows, tuple[bytes, bool]]]:
+    """The rows, prepared, and their first chunk."""
+    reader = opened()
+    try:
+        rows = Rows(reader, kind, limit)
+        yield from rows.prepare()
+        return rows, rows.step()
+    except BaseException:
+        reader.close()
+        raise
 
 
 async def answer_rows(request: Request, opened: Opened, limit: int | None) -> Response:
-    """The answer to `…/rows`: negotiate, open in a thread, and stream; HEAD and limit=0 open only."""
+    """The answer to `…/rows`: negotiate, open in threads, and stream; HEAD and limit=0 open only."""
     context: Context = request.app.state.context
     kind = media.negotiate(request.headers.get("accept"), formats.OFFERED)
     if limit is None and kind == media.JSON:
         limit = JSON_PAGE
     if request.method == "HEAD":
         limit = 0
-    loop = context.loop
-    rows = await loop.run_in_executor(context.readers, Rows, opened, kind, limit)
+    rows, first = await finish(context, context.readers, request.receive, _begin(opened, kind, limit))
     headers = {
         "Livejoin-Version": str(rows.reader.version),
         "Livejoin-Empty": "true" if rows.empty else "false",
@@ -205,11 +219,6 @@ async def answer_rows(request: Request, opened: Opened, limit: int | None) -> Re
     }
     if rows.following is not None:
         headers["Link"] = f'<{_following(request, rows.following)}>; rel="next"'
-    try:
-        first = await loop.run_in_executor(context.readers, rows.step)
-    except BaseException:
-        context.readers.submit(rows.close)
-        raise
     return Stream(context, context.readers, rows, first, formats.content_type_of(kind), headers)
 
 
@@ -245,13 +254,17 @@ async def count(request: Request) -> Response:
     values = parameters.read(request.scope["query_string"], _FILTERS)
     name = existing(engine.views, request, "view")
     opened = partial(open_rows, engine, name, **filters(values))
-    return json_answer(await context.loop.run_in_executor(context.readers, _count, opened))
+    return json_answer(await finish(context, context.readers, request.receive, _count(opened)))
 
 
-def _count(opened: Opened) -> dict[str, int]:
+def _count(opened: Opened) -> Steps[dict[str, int]]:
     reader = opened()
     try:
-        return {"version": reader.version, "count": reader.count()}
+        count = 0
+        while (some := reader.skip()) is not None:
+            count += some
+            yield
+        return {"version": reader.version, "count": count}
     finally:
         reader.close()
 

@@ -151,7 +151,7 @@ SCHEMAS: dict[str, Schema] = {
             "name": NAME,
             "state": {"enum": ["building", "live", "failed"]},
             "version": _COUNT,
-            "empty": {"type": ["boolean", "null"], "description": "null while it is not live"},
+            "empty": {"type": ["boolean", "null"], "description": "null while not live, and where it takes over a second to find out"},
             "definition": _ref("ViewDefinition"),
             "plan": _ref("Plan"),
             "statistics": {"type": "object"},

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from concurrent.futures import Executor
-from typing import Protocol
+from typing import Any, Protocol
 
 from starlette.responses import Response
 
@@ -21,14 +21,16 @@ from service.errors import Problem
 log = logging.getLogger("livejoin")
 
 
-class Source(Protocol):
+class Closable(Protocol):
+    def close(self) -> None: ...
+
+
+class Source(Closable, Protocol):
     """Makes the chunks, one call at a time, in any thread."""
 
     def step(self) -> tuple[bytes, bool]:
         """The next bytes (maybe none yet), and whether more will follow. A Problem breaks the answer off."""
         ...
-
-    def close(self) -> None: ...
 
 
 class Stream(Response):
@@ -71,7 +73,7 @@ class Stream(Response):
             release(self._pool, job, self._source)
 
 
-def release(pool: Executor, job: asyncio.Future[tuple[bytes, bool]], source: Source) -> None:
+def release(pool: Executor, job: asyncio.Future[Any], source: Closable) -> None:
     """Close the source in a thread once its step under way, if any, has ended."""
     job.add_done_callback(lambda ended: (ended.cancelled() or ended.exception(), pool.submit(source.close)))
 

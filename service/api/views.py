@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
@@ -13,6 +14,7 @@ from service.api.context import Context
 from service.api.openapi import Endpoint, answer, failures, json_content, operation, path_parameter
 from service.api.relations import checked_name
 from service.api.schemas import PLAN, VIEW, VIEW_JSON, VIEW_SQL
+from service.api.steps import Steps, finish
 from service.cursors import open_rows
 from service.errors import Problem
 from service.planner import alternatives
@@ -23,10 +25,11 @@ if TYPE_CHECKING:
     from service.live_view import LiveView
 
 BUILD_WAIT = 1.0  # seconds; a view that takes longer is answered 202
+EMPTY_WAIT = 1.0  # seconds; emptiness that takes longer to find out is not told
 
 
-def view_json(engine: Engine, view: LiveView) -> dict[str, Any]:
-    """A view as the interface shows it. Opens a reader for its emptiness: call it in a thread."""
+def view_json(engine: Engine, view: LiveView) -> Steps[dict[str, Any]]:
+    """A view as the interface shows it."""
     shown: dict[str, Any] = {
         "name": view.name,
         "state": view.state,
@@ -42,14 +45,18 @@ def view_json(engine: Engine, view: LiveView) -> dict[str, Any]:
         problem = view.problem or Problem("view-failed", "the structures of this view failed")
         shown["problem"] = problem.to_json()
     else:
-        shown["version"], shown["empty"] = _emptiness(engine, view.name)
+        shown["version"], shown["empty"] = yield from _emptiness(engine, view.name)
     return shown
 
 
-def _emptiness(engine: Engine, name: str) -> tuple[int, bool]:
+def _emptiness(engine: Engine, name: str) -> Steps[tuple[int, bool | None]]:
+    """Version and emptiness; None if there are many candidates that a comparison drops, and no row yet."""
+    end = time.monotonic() + EMPTY_WAIT
     reader = open_rows(engine, name)
     try:
-        return reader.version, reader.empty
+        while (empty := reader.empty()) is None and time.monotonic() < end:
+            yield
+        return reader.version, empty
     finally:
         reader.close()
 
@@ -62,7 +69,7 @@ async def put_view(request: Request) -> Response:
     data = await read_json(request.scope, request.receive, context.settings.max_body)
     view, outcome = await context.wait(engine.put_view, name, data, BUILD_WAIT)
     status = {"created": 201, "same": 200, "building": 202}[outcome]
-    return json_answer(await context.work(view_json, engine, view), status)
+    return json_answer(await finish(context, context.workers, request.receive, view_json(engine, view)), status)
 
 
 async def get_view(request: Request) -> Response:
@@ -70,7 +77,7 @@ async def get_view(request: Request) -> Response:
     engine = context.engine
     no_parameters(request)
     view = engine.views[existing(engine.views, request, "view")]
-    return json_answer(await context.work(view_json, engine, view))
+    return json_answer(await finish(context, context.workers, request.receive, view_json(engine, view)))
 
 
 async def list_views(request: Request) -> Response:
@@ -78,7 +85,15 @@ async def list_views(request: Request) -> Response:
     engine = context.engine
     no_parameters(request)
     views = [view for _, view in sorted(engine.views.items())]
-    return json_answer({"views": await context.work(lambda: [view_json(engine, view) for view in views])})
+    return json_answer({"views": await finish(context, context.workers, request.receive, _all_json(engine, views))})
+
+
+def _all_json(engine: Engine, views: list[LiveView]) -> Steps[list[dict[str, Any]]]:
+    shown = []
+    for view in views:
+        shown.append((yield from view_json(engine, view)))
+        yield
+    return shown
 
 
 async def delete_view(request: Request) -> Response:

@@ -23,6 +23,16 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
     engine.close()
 
 
+def is_empty(reader: RowReader) -> bool:
+    while (empty := reader.empty()) is None:
+        pass
+    return empty
+
+
+def counted(reader: RowReader) -> int:
+    return sum(iter(reader.skip, None))
+
+
 def refused(engine: Engine, name: str = "v", **asked: object) -> str:
     with pytest.raises(Problem) as caught:
         open_rows(engine, name, **asked)  # type: ignore[arg-type]
@@ -39,7 +49,7 @@ def test_pages_are_of_one_version_and_cursors_can_be_used_again(engine: Engine) 
         engine.apply(of_ops("a", ("delete", len(seen) % 5), ("upsert", 100 + len(seen))))
         reader.close()
         reader = open_rows(engine, "v", cursor=tokens[-1][1])
-        assert (reader.version, reader.empty) == (1, False)
+        assert (reader.version, is_empty(reader)) == (1, False)
     assert sorted(seen) == expected
     for done, token in tokens:
         for _ in range(2):
@@ -56,15 +66,15 @@ def test_a_relations_pages(engine: Engine) -> None:
     assert first is not None and [row[0] for row in rest] == [2, 3, 4]
     assert first.schema.names == [column.name for column in DEFINITION.columns]
     reader = open_relation_rows(engine, "a")
-    assert reader.empty and reader.count() == 0 and reader.read(1) is None
-    assert open_relation_rows(engine, "b").count() == 4
+    assert is_empty(reader) and counted(reader) == 0 and reader.read(1) is None
+    assert counted(open_relation_rows(engine, "b")) == 4
 
 
 def test_counting_goes_on_from_a_cursor(engine: Engine) -> None:
     reader = open_rows(engine, "v")
     reader.read(3)
-    assert open_rows(engine, "v", cursor=reader.token()).count() == 17
-    assert not reader.empty
+    assert counted(open_rows(engine, "v", cursor=reader.token())) == 17
+    assert not is_empty(reader)
 
 
 def test_cursors_of_others_are_refused(engine: Engine) -> None:
@@ -118,7 +128,7 @@ def test_a_held_version_has_the_views_that_were_registered_at_it(engine: Engine)
     engine.apply(batch(("upsert", "a", rows_of(900, 1))))
     assert all(tokens)
     for name in ("v", "later"):
-        assert open_rows(engine, name, version=first.version).count() == 20
+        assert counted(open_rows(engine, name, version=first.version)) == 20
 
 
 class Clock:

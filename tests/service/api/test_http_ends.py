@@ -223,3 +223,57 @@ def test_metrics(server: ServerProcess) -> None:
     for name in ("update_seconds", "batch_changes", "delay_steps", "delay_seconds"):
         assert f"# TYPE livejoin_{name} histogram" in response.text
         assert f'livejoin_{name}_bucket{{le="+Inf"}}' in response.text
+
+
+NEVER = {"join": [{"overlaps": ["a.at", "b.at"]}, {"less": ["a.id", "b.id"]}, {"less": ["b.twice", "a.twice"]}]}
+
+
+def load_slow(client: httpx.Client) -> None:
+    """`pairs` has 800 million rows, `none` looks at as many pairs and finds no row; `tiny` has one."""
+    columns = [{"name": name, "type": "int64"} for name in ("id", "twice", "lo")]
+    for name in ("big", "small"):
+        definition = DEFINITION | {"columns": columns}
+        assert client.put(f"/v1/relations/{name}", json=definition).status_code == 201
+    headers = {"Content-Type": "text/csv"}
+    body = "id,twice,lo\n" + "".join(f"{i},{2 * i},0\n" for i in range(40_000))
+    assert client.post("/v1/relations/big/changes", content=body, headers=headers).status_code == 200
+    assert client.post("/v1/relations/small/changes", content="id,twice,lo\n1,2,0\n", headers=headers).status_code == 200
+    overlaps = {"join": [{"overlaps": ["a.at", "b.at"]}]}
+    for name, relation, join in (("pairs", "big", overlaps), ("none", "big", NEVER), ("tiny", "small", overlaps)):
+        view = {"from": {"a": relation, "b": relation}, "select": ["a.id as x", "b.id as y"], **join}
+        assert client.put(f"/v1/views/{name}", json=view).status_code in (201, 202)
+
+
+SLOW = ("pairs/count", "none/rows", "none/rows?limit=0", "none/count", "pairs/rows?limit=700000000", "none/changes?snapshot=true")
+
+
+def test_long_answers_hold_nobody_up(server: ServerProcess) -> None:
+    """More of them than there are threads; then their clients leave, and nothing is left of them; then the service ends under some."""
+    client = server.client()
+    load_slow(client)
+
+    def ask_all() -> list[socket.socket]:
+        asked = []
+        for path in SLOW * 7:
+            asked.append(socket.create_connection(("127.0.0.1", server.port)))
+            asked[-1].sendall(f"GET /v1/views/{path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        return asked
+
+    asked = ask_all()
+    while client.get("/v1/status").json()["figures"]["pins"] < 10:
+        time.sleep(0.01)
+    assert client.get("/v1/views/tiny/rows").json() == {"x": 1, "y": 1}
+    assert client.get("/v1/views/none").json()["empty"] is None
+    for one in asked:
+        one.close()
+    while client.get("/v1/status").json()["figures"]["pins"]:
+        time.sleep(0.01)
+    asked = ask_all()
+    while client.get("/v1/status").json()["figures"]["pins"] < 10:
+        time.sleep(0.01)
+    begun = time.monotonic()
+    assert server.stop(limit=20) == 0
+    assert time.monotonic() - begun < 10  # the promise of the interface, not a measurement
+    assert "Traceback" not in server.output() and "ERROR" not in server.output()
+    for one in asked:
+        one.close()

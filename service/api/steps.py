@@ -1,0 +1,63 @@
+"""Work that may take long, in steps of milliseconds: it holds a thread for a turn at a time, and ends when nobody waits for it.
+
+A `Steps` is a generator: it yields wherever it may be interrupted, and returns its result. When the client leaves or the service
+closes, the generator is closed: what it has open (a pin, above all) belongs into a `finally` or an `except BaseException`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Generator
+from concurrent.futures import Executor
+from typing import Generic, NamedTuple, TypeVar
+
+from service.api.bodies import ClientGone, Receive
+from service.api.context import Context
+from service.api.stream import client_gone, release
+
+T = TypeVar("T")
+Steps = Generator[None, None, T]
+
+TURN = 0.020  # seconds; then the thread goes to whoever has waited longest
+
+
+class _Done(NamedTuple, Generic[T]):
+    result: T
+
+
+async def finish(context: Context, pool: Executor, receive: Receive, steps: Steps[T]) -> T:
+    """The result of all the steps, done in threads of `pool`. Raises what they raise, and ClientGone; cancelled when the service closes."""
+    context.track()
+    gone: asyncio.Future[None] | None = None  # most work is done within its first turn: till then nobody is watched
+    job = context.loop.run_in_executor(pool, _turn, steps)
+    try:
+        while True:
+            await asyncio.wait((job,) if gone is None else (job, gone), return_when=asyncio.FIRST_COMPLETED)
+            if job.done():
+                done = job.result()
+                if done is not None:
+                    return done.result
+            if gone is None:
+                gone = asyncio.ensure_future(client_gone(receive))
+            elif gone.done():
+                raise ClientGone
+            if job.done():
+                job = context.loop.run_in_executor(pool, _turn, steps)
+    except BaseException:
+        release(pool, job, steps)
+        raise
+    finally:
+        if gone is not None:
+            gone.cancel()
+
+
+def _turn(steps: Steps[T]) -> _Done[T] | None:
+    end = time.perf_counter() + TURN
+    try:
+        while True:
+            next(steps)
+            if time.perf_counter() >= end:
+                return None
+    except StopIteration as stop:
+        return _Done(stop.value)
