@@ -14,11 +14,11 @@ from service.log import Log
 from service.relations import Relation
 from service.snapshots import write_snapshot
 from service.state import State
+from service.store import PIECE_ROWS
 from service.versions import Pin, Pins
 
 log = logging.getLogger("livejoin")
 
-_CHUNK = 1 << 16
 _LOG_BYTES = 256 << 20  # a log longer than this is worth a snapshot
 _LOG_FACTOR = 4  # and so is one that is so many times the last snapshot ...
 _LOG_WORTH = 4 << 20  # ... unless it is shorter than this
@@ -73,6 +73,6 @@ class Checkpoints:
     def _rows(relation: Relation, version: int) -> Iterator[pa.RecordBatch]:
         start = 0
         while start >= 0:
-            slots, start = relation.table.scan(version, start, _CHUNK)
+            slots, start = relation.table.scan(version, start, PIECE_ROWS)
             if len(slots):
-                yield relation.table.take(relation.table.schema.names, slots)
+                yield from (rows for _, rows in relation.table.take_pieces(relation.table.schema.names, slots))

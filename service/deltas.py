@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from service.endpoints import numbers
 from service.resolution import NO_SLOTS, Places, Slots
+from service.store import pieces
 
 Combination = tuple[Slots, ...]
 """Rows of a view as slots: one array an alias, equally long."""
@@ -74,8 +75,9 @@ class Moved(NamedTuple):
 
 
 def cancel(
-    deletes: Combination, inserts: Combination, moved: Sequence[Moved], values: Callable[[Combination], pa.RecordBatch]
-) -> tuple[Combination, Combination]:
+    deletes: Combination, inserts: Combination, moved: Sequence[Moved], values: Callable[[Combination], pa.RecordBatch],
+    text_bytes: Callable[[Combination], Places],
+) -> tuple[Combination, Combination]:  # fmt: skip
     """Without the rows that are deleted and inserted with equal identity and equal values. Cost: a sort, and a gather of the candidates.
 
     A deleted row comes back, by identity, as the row whose slots took the places of its own.
@@ -86,9 +88,10 @@ def cancel(
     of_deletes, of_inserts = (_match_few if small else _match_many)(deletes, inserts, moved)
     if len(of_deletes) == 0:
         return deletes, inserts
-    before = values(tuple(slots[of_deletes] for slots in deletes))
-    after = values(tuple(slots[of_inserts] for slots in inserts))
-    equal = equal_rows(before, after)
+    before, after = (tuple(slots[places] for slots in rows) for rows, places in ((deletes, of_deletes), (inserts, of_inserts)))
+    equal = np.empty(len(of_deletes), np.bool_)
+    for part in pieces(text_bytes(before) + text_bytes(after)):
+        equal[part] = equal_rows(values(tuple(slots[part] for slots in before)), values(tuple(slots[part] for slots in after)))
     if not equal.any():
         return deletes, inserts
     deletes = tuple(np.delete(slots, of_deletes[equal]) for slots in deletes)

@@ -279,8 +279,9 @@ class Engine:
         retain = view.view.query.retain
         if retain is not None:
             view.feed = Feed(
-                view.name, view.id, retain, self.versions, self._signer, view.rows_with_keys, lambda: open_rows(self, view.name)
-            )
+                view.name, view.id, retain, self.versions, self._signer, view.rows_with_keys, view.text_bytes,
+                lambda: open_rows(self, view.name),
+            )  # fmt: skip
         view.state = "live"
 
     def _build_and_publish(self, view: LiveView) -> None:

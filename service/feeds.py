@@ -26,6 +26,7 @@ import pyarrow as pa
 from service.chunks import CHUNK_ROWS, Chunk, cut_up
 from service.deltas import Combination, Delta
 from service.errors import Problem
+from service.store import pieces
 from service.subscriptions import Subscription
 from service.tokens import Forged, FromBefore, Signer
 from service.versions import Pins
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
     from service.cursors import RowReader
 
 _PENDING_ROWS, _PENDING_VERSIONS = 4096, 256
+_LARGEST_TEXT = 1 << 30  # bytes of one version that are taken at once
 Gather = Callable[[Combination], tuple[pa.RecordBatch, pa.RecordBatch]]
+TextBytes = Callable[[Combination], npt.NDArray[np.int64]]
 Open = Callable[[], "RowReader"]
 
 
@@ -55,17 +58,19 @@ class _Segment:
 
 
 class Feed:
-    """The changes of one view, from the published version on. `gather` turns slots into keys and rows, `open_reader` reads it whole."""
+    """The changes of one view, from the published version on. `gather` turns slots into keys and rows, of which `text_bytes` tells how
+    many bytes of text each has; `open_reader` reads the view whole. A version with more than 1 GiB of text can't be followed."""
 
     def __init__(
-        self, name: str, id_: str, retain: tuple[int, int], versions: Pins, signer: Signer, gather: Gather, open_reader: Open
-    ) -> None:
+        self, name: str, id_: str, retain: tuple[int, int], versions: Pins, signer: Signer, gather: Gather, text_bytes: TextBytes,
+        open_reader: Open,
+    ) -> None:  # fmt: skip
         self._name, self._id = name, id_
         self.versions = versions
         self._open_reader = open_reader
         self._retain_rows, self._retain_bytes = retain
         self._signer = signer
-        self._gather = gather
+        self._gather, self._text_bytes = gather, text_bytes
         self._changed = threading.Condition()
         self._pending: list[Delta] = []
         self._pending_rows = 0
@@ -235,15 +240,27 @@ class Feed:
                 yield segment.change(place)
 
     def _settle(self) -> None:
-        """Turn what is pending and published into one segment."""
+        """Turn what is pending and published into segments. What is beyond the bound by its text alone is dropped without a copy of it."""
         published = self.versions.published.number
         settled = [delta for delta in self._pending if delta.version <= published]
         if not settled:
             return
-        parts = [part for delta in settled for part in (delta.deletes, delta.inserts)]
-        keys, rows = self._gather(tuple(np.concatenate(slots) for slots in zip(*parts, strict=True)))
-        sizes = np.array([delta.rows for delta in settled], np.int64)
-        starts: npt.NDArray[np.int64] = np.concatenate(([0], np.cumsum(sizes)))
+        texts = np.add.reduceat(self._text_bytes(_joined(settled)), _starts(settled)[:-1])
+        too_large = np.flatnonzero(texts > min(self._retain_bytes, _LARGEST_TEXT))
+        if len(too_large):
+            self._cut_at(settled[too_large[-1]].version)
+        behind = np.cumsum(texts[::-1])[::-1]  # of each delta and all later ones
+        first = max(int(np.count_nonzero(behind > self._retain_bytes)), int(too_large[-1]) + 1 if len(too_large) else 0)
+        if first:
+            self._drop_up_to(settled[first - 1].version)
+        for part in pieces(texts[first:]):
+            self._settle_at_once(settled[first:][part])
+
+    def _settle_at_once(self, settled: list[Delta]) -> None:
+        """Turn these, the oldest pending ones, into one segment."""
+        keys, rows = self._gather(_joined(settled))
+        starts = _starts(settled)
+        sizes = np.diff(starts)
         row_bytes = (keys.nbytes + rows.nbytes) / keys.num_rows
         versions = [delta.version for delta in settled]
         self._segments.append(_Segment(versions, starts.tolist(), [len(delta.deletes[0]) for delta in settled], keys, rows, row_bytes))
@@ -263,9 +280,12 @@ class Feed:
 
     def _cut_at(self, version: int) -> None:
         """Keep nothing up to this version, which can't be followed."""
+        self._drop_up_to(version)
+        self._lost = self._cut = version
+
+    def _drop_up_to(self, version: int) -> None:
         while (oldest := self._oldest()) is not None and oldest <= version:
             self._drop_oldest()
-        self._lost = self._cut = version
 
     def _oldest(self) -> int | None:
         if self._segments:
@@ -289,3 +309,16 @@ class Feed:
             self._first = 0
             if not self._segments:
                 self._bytes = 0.0  # no dust of subtractions
+
+
+def _joined(deltas: list[Delta]) -> Combination:
+    """Their rows, one after another, of each the deletes first."""
+    parts = [part for delta in deltas for part in (delta.deletes, delta.inserts)]
+    return tuple(np.concatenate(slots) for slots in zip(*parts, strict=True))
+
+
+def _starts(deltas: list[Delta]) -> npt.NDArray[np.int64]:
+    """int64[n + 1]: where each begins among the joined rows, and their number."""
+    starts = np.zeros(len(deltas) + 1, np.int64)
+    np.cumsum([delta.rows for delta in deltas], out=starts[1:])
+    return starts

@@ -136,7 +136,7 @@ class LiveView:
             return Delta(version, (), (), True)
         gone, come = collector.rows(False, aliases), collector.rows(True, aliases)
         if len(gone[0]) and len(come[0]):
-            gone, come = cancel(gone, come, [_moved(changes.get(side.relation.name)) for side in self.sides], self.rows)
+            gone, come = cancel(gone, come, [_moved(changes.get(side.relation.name)) for side in self.sides], self.rows, self.text_bytes)
         delta = Delta(version, gone, come)
         if delta.rows > retain_rows:
             return Delta(version, (), (), True)
@@ -170,6 +170,13 @@ class LiveView:
         """The view's rows. Cost: a gather for each column."""
         parts = {side.alias: side.relation.table.take(side.output, slots) for side, slots in zip(self.sides, combination, strict=True)}
         return project(self.view.query, self.definitions, parts)
+
+    def text_bytes(self, combination: Combination) -> npt.NDArray[np.int64]:
+        """int64[n]: the bytes of text that `rows_with_keys` copies for each row."""
+        total = np.zeros(len(combination[0]), np.int64)
+        for side, slots in zip(self.sides, combination, strict=True):
+            total += side.relation.table.text_bytes(side.identity, slots)
+        return total
 
     def rows_with_keys(self, combination: Combination) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """The identities (columns named alias.column) and the rows."""

@@ -16,12 +16,12 @@ from service.live_view import LiveView
 from service.readings import Delays, ViewReading
 from service.resolution import NO_SLOTS, Slots
 from service.sides import NO_ENTRIES, Side
+from service.store import PIECE_ROWS
 from service.versions import Version
 from structures.encoding import NEG_INF, POS_INF
 
 Window = tuple[str | None, str | None]
 Point = tuple[str, Mapping[str, str]]
-_CHUNK = 1 << 16
 
 
 def look_up(
@@ -75,13 +75,13 @@ def _search(side: Side, version: int, keys: pa.RecordBatch) -> Slots:
     """The slot of the row with this key at an older version, [] if there was none. Cost: O(rows of the relation)."""
     table, start = side.relation.table, 0
     while start >= 0:
-        slots, start = table.scan(version, start, _CHUNK)
-        rows = table.take(side.relation.key, slots)
-        mask = np.ones(len(slots), np.bool_)
-        for column, key in zip(rows.columns, keys.columns, strict=True):
-            mask &= np.asarray(pc.equal(column, key[0]))
-        if mask.any():
-            return slots[mask]
+        slots, start = table.scan(version, start, PIECE_ROWS)
+        for some, rows in table.take_pieces(side.relation.key, slots):
+            mask = np.ones(len(some), np.bool_)
+            for column, key in zip(rows.columns, keys.columns, strict=True):
+                mask &= np.asarray(pc.equal(column, key[0]))
+            if mask.any():
+                return some[mask]
     return NO_SLOTS
 
 

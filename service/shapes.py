@@ -13,10 +13,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from service.deltas import Combination
-from service.masks import compare, residual_columns, residual_mask
+from service.masks import Mask, compare, residual_columns, residual_mask
 from service.planner import Plan
 from service.resolution import Slots
 from service.sides import Side
+from service.store import pieces
 from service.terms import ColumnRef, Query
 
 
@@ -41,19 +42,29 @@ class Shape:
         if self._less is not None and len(slots0):
             return self._oriented(self._less, slots0, slots1)
         if self._residual and len(slots0):
-            parts = {
-                side.alias: side.relation.table.take(residual_columns(self._residual, side.alias), slots)
-                for side, slots in zip(self._sides, (slots0, slots1), strict=True)
-            }
-            holds = residual_mask(self._residual, parts)
+            holds = self._holds(slots0, slots1)
             return slots0[holds], slots1[holds]
         return slots0, slots1
+
+    def _holds(self, *pairs: Slots) -> Mask:
+        """bool[n]: the pairs that meet the residual comparisons."""
+        read = [(side.alias, side.relation.table, residual_columns(self._residual, side.alias)) for side in self._sides]
+        texts = np.zeros(len(pairs[0]), np.int64)
+        for (_, table, names), slots in zip(read, pairs, strict=True):
+            texts += table.text_bytes(names, slots)
+        holds = np.empty(len(texts), np.bool_)
+        for part in pieces(texts):
+            taken = {alias: table.take(names, slots[part]) for (alias, table, names), slots in zip(read, pairs, strict=True)}
+            holds[part] = residual_mask(self._residual, taken)
+        return holds
 
     def _oriented(self, less: tuple[ColumnRef, ColumnRef], slots0: Slots, slots1: Slots) -> Combination:
         smaller = self._places[less[0].alias]
         table, name = self._sides[0].relation.table, less[0].column
-        x, y = table.take([name], slots0).column(0), table.take([name], slots1).column(0)
-        ascending, descending = compare("<", x, y), compare("<", y, x)
+        ascending, descending = np.empty(len(slots0), np.bool_), np.empty(len(slots0), np.bool_)
+        for part in pieces(table.text_bytes([name], slots0) + table.text_bytes([name], slots1)):
+            x, y = table.take([name], slots0[part]).column(0), table.take([name], slots1[part]).column(0)
+            ascending[part], descending[part] = compare("<", x, y), compare("<", y, x)
         low, high = np.where(ascending, slots0, slots1), np.where(ascending, slots1, slots0)
         kept = ascending | descending
         if not kept.all():

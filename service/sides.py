@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -60,7 +60,7 @@ class Side:
         table = self.relation.table
         places: npt.NDArray[np.int64] | None = None
         if self.filters:
-            mask = select_mask(self.filters, table.take(self._filtered, slots))
+            mask = self._read(self._filtered, slots, lambda rows: select_mask(self.filters, rows))
             if not mask.all():
                 places = np.flatnonzero(mask)
                 slots = slots[places]
@@ -72,12 +72,17 @@ class Side:
         if codes is None:
             key = np.zeros(count, np.int32)
         else:
-            key = codes(table.take(self.join, slots))
+            key = self._read(self.join, slots, codes)
             if count and key.min() < 0:
                 kept = np.flatnonzero(key >= 0)
                 places = kept if places is None else places[kept]
                 key, left, right, slots = key[kept], left[kept], right[kept], slots[kept]
         return Chosen(Entries(np.full(len(slots), self.set, np.uint8), key, left, right, slots), places)
+
+    def _read(self, names: list[str], slots: Slots, work: Callable[[pa.RecordBatch], npt.NDArray[Any]]) -> npt.NDArray[Any]:
+        """What `work` makes of these columns, a number a row."""
+        parts = [work(rows) for _, rows in self.relation.table.take_pieces(names, slots)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def joined(parts: list[Entries]) -> Entries:

@@ -10,7 +10,7 @@ as long as the code is held, so that it can come to life again, and so that read
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from threading import Lock
 from typing import Any
 
@@ -24,7 +24,23 @@ from structures.rows import SLOTS, Rows, RowSet
 
 Array = np.ndarray[Any, Any]
 
+# What is taken at once of rows whose number is not ours: a join repeats a text for every partner.
+PIECE_ROWS = 1 << 16
+PIECE_BYTES = 64 << 20
+
 _NO_SLOTS = np.empty(0, np.int32)
+
+
+def pieces(text_bytes: Array) -> Iterator[slice]:
+    """Consecutive slices over rows with so many bytes of text (int64[n]): at most PIECE_ROWS rows each, and PIECE_BYTES unless it is one row."""
+    ends = np.cumsum(text_bytes)
+    start = 0
+    while start < len(ends):
+        before = int(ends[start - 1]) if start else 0
+        stop = int(np.searchsorted(ends, before + PIECE_BYTES, "right"))
+        stop = max(start + 1, min(stop, start + PIECE_ROWS))
+        yield slice(start, stop)
+        start = stop
 
 
 def _writable(values: Array, dtype: type) -> Array:
@@ -105,6 +121,19 @@ class Table:
     def _nulls(self, column: int, slots: Array) -> Array | None:
         valid, count = self._rows.gather_valid(column, slots)
         return np.unpackbits(valid, count=len(slots), bitorder="little") == 0 if count else None
+
+    def text_bytes(self, names: Sequence[str], slots: Array) -> Array:
+        """int64[n]: the bytes of text that `take` copies for each row."""
+        columns, _ = self._projection(tuple(names))
+        return self._rows.text_bytes(columns, _writable(slots, np.int32))
+
+    def take_pieces(self, names: Sequence[str], slots: Array) -> Iterator[tuple[Array, pa.RecordBatch]]:
+        """As `take`, piece by piece, one at least: (slots, rows). For any number of rows; memory is a piece's."""
+        if len(slots) <= 1:
+            yield slots, self.take(names, slots)
+            return
+        for part in pieces(self.text_bytes(names, slots)):
+            yield slots[part], self.take(names, slots[part])
 
     def scan(self, version: int, start_slot: int, limit: int) -> tuple[Array, int]:
         """int32[<= limit] slots that `version` sees from `start_slot` on, ascending, and where to go on, or -1."""

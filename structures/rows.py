@@ -323,6 +323,11 @@ class Rows:
         cell = len(self.kinds) + column // NULLS_A_CELL
         return bitmap, _gather_valid(self.cells, cell, column % NULLS_A_CELL, slots, bitmap)
 
+    def text_bytes(self, columns: np.ndarray, slots: np.ndarray) -> np.ndarray:
+        """int64[n]: the bytes of text in these columns."""
+        texts = columns[self.kinds[columns] == TEXT]
+        return self.gather(texts, slots).sum(axis=0) if len(texts) else np.zeros(len(slots), np.int64)
+
     def gather_text(self, column: int, slots: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Arrow's int32[n + 1] offsets and the bytes of a text column, whose `lengths` are its gathered cells.
 

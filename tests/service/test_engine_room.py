@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from service.cursors import open_rows
+from service.cursors import open_relation_rows, open_rows
 from service.engine import Engine
 from service.errors import Problem
 from service.folder import FolderLock
 from service.live_view import LiveView
+from service.subscriptions import Subscription
+from structures.rows import Rows
 from tests.service.running import DEFINITION, PAIR, batch, ids, of_ops, opened, rows_of, running
 
 
@@ -101,4 +103,92 @@ def test_a_view_that_finds_no_address_space_at_the_start_fails_alone(tmp_path: P
     assert engine.views["v"].statistics()["intervals"] == 0
     engine.drop_view("v")
     assert engine.put_view("v", PAIR, wait=60)[1] == "created" and len(ids(open_rows(engine, "v"))) == 12
+    engine.close()
+
+
+# more text than one array takes (2 GiB, here 1 MiB)
+
+
+TEXTS: dict[str, Any] = {**PAIR, "select": ["a.id as i", "b.id as j", "a.tag as t"]}
+LIMIT = 1 << 20
+
+
+@pytest.fixture
+def small_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    gather = Rows.gather_text
+
+    def gather_text(self: Rows, column: int, slots: Any, lengths: Any) -> Any:
+        if lengths.sum() >= LIMIT:
+            raise OverflowError("more text than one array takes")
+        return gather(self, column, slots, lengths)
+
+    monkeypatch.setattr(Rows, "gather_text", gather_text)
+    monkeypatch.setattr("service.store.PIECE_BYTES", LIMIT >> 2)
+    monkeypatch.setattr("service.feeds._LARGEST_TEXT", LIMIT >> 1)
+
+
+def followed(engine: Engine) -> Subscription:
+    feed = engine.views["v"].feed
+    assert feed is not None
+    return feed.subscribe()
+
+
+@pytest.mark.usefixtures("small_texts")
+def test_a_long_text_with_many_partners(tmp_path: Path) -> None:
+    engine = running(tmp_path, TEXTS)
+    engine.apply(batch(("upsert", "b", rows_of(0, 300))))
+    follower = followed(engine)
+    engine.apply(batch(("upsert", "a", rows_of(1, 1, tag="x" * 10_000))))
+    problem = follower.next()[-1].problem
+    assert problem is not None and problem.type == "delta-too-large"
+    follower = followed(engine)
+    for step in range(2, 7):  # each fits, not all at once
+        engine.apply(batch(("upsert", "a", rows_of(step, 1, tag="x" * 1000))))
+    assert sum(chunk.rows.num_rows for _ in range(6) for chunk in follower.next() if chunk.rows is not None) == 1500
+    engine.at_rest(lambda: None)
+    assert engine.state == "ready" and len(ids(open_rows(engine, "v"))) == 6 * 300
+    engine.close()
+    engine = opened(tmp_path)
+    assert len(ids(open_rows(engine, "v"))) == 6 * 300
+    engine.close()
+
+
+@pytest.mark.usefixtures("small_texts")
+@pytest.mark.parametrize("op", ["truncate", "delete", "upsert"])
+def test_a_batch_on_rows_with_much_text(tmp_path: Path, op: str) -> None:
+    view = {"sql": "SELECT a.id AS i, b.id AS j, a.tag AS t FROM a, b WHERE a.x OVERLAPS b.x AND a.tag = b.tag AND a.tag <> 'nothing'"}
+    engine = running(tmp_path, view)
+    for first in range(0, 1000, 100):
+        engine.apply(batch(("upsert", "a", rows_of(first, 100, tag="x" * 3000))))
+    engine.apply(batch(("upsert", "b", rows_of(0, 1, tag="x" * 3000))))
+    follower = followed(engine)
+    engine.apply(batch((op, "a", rows_of(0, 1 if op == "truncate" else 1000, tag="y" if op == "upsert" else None))))
+    problem = follower.next()[-1].problem
+    assert problem is not None and problem.type == "delta-too-large"
+    assert engine.state == "ready" and ids(open_rows(engine, "v")) == []
+    assert engine.put_view("w", view, wait=60)[0].state == "live"
+    engine.close()
+
+
+@pytest.mark.usefixtures("small_texts")
+@pytest.mark.parametrize("op", ["<", "<>"])
+def test_building_reading_and_saving_much_text(tmp_path: Path, op: str) -> None:
+    engine = running(tmp_path, {})
+    for first in range(0, 400, 10):
+        engine.apply(batch(("upsert", "a", rows_of(first, 10, start=first // 20 * 2000, tag=f"{first % 20}" + "x" * 3000))))
+    where = f"p.x OVERLAPS q.x AND p.tag {op} q.tag"
+    view = {"sql": f"SELECT p.id AS i, q.id AS j, p.tag AS t FROM a AS p, a AS q WHERE {where}"}
+    assert engine.put_view("v", view, wait=60)[0].state == "live"
+    expected = 20 * 10 * 10 * (1 if op == "<" else 2)
+    assert len(ids(open_rows(engine, "v"))) == expected and len(ids(open_relation_rows(engine, "a"))) == 400
+    feed = engine.views["v"].feed
+    assert feed is not None
+    follower, rows = feed.subscribe(snapshot=True), 0
+    while chunks := follower.next():
+        rows += sum(chunk.rows.num_rows for chunk in chunks if chunk.rows is not None)
+        assert all(chunk.problem is None for chunk in chunks)
+    assert rows == expected
+    engine.close()
+    engine = opened(tmp_path)
+    assert engine._log.bytes_since_snapshot == 0 and len(ids(open_rows(engine, "v"))) == expected
     engine.close()
