@@ -158,7 +158,7 @@ class Arena:
         self.M: np.ndarray = reserve(words * 8, np.int64)
         self.W: np.ndarray = self.M.view(np.int32)
         self.C: np.ndarray = np.zeros(CONTROL_WORDS, np.int64)
-        self.Q: np.ndarray = reserve(max(words // 16, 4096) * 8, np.int64)
+        self.Q: np.ndarray = reserve(2 * (words // min(LEAF_WORDS, INNER_WORDS) + 1) * 8, np.int64)
         self.C[BUMP] = 8
         self._pins: set[int] = set()
 
@@ -169,13 +169,13 @@ class Arena:
         self._pins = now
         reclaim(self.M, self.C, self.Q, oldest, pins, gone)
 
-    def require(self, changes: int) -> None:
+    def require(self, changes: int, times: int = 1) -> None:
         """Raise MemoryError, before anything is touched, unless a version with `changes` changes surely fits: at worst each change copies
-        a path, or the whole tree is written anew in its thinnest form."""
+        a path, or the whole tree is written anew in its thinnest form. `times`: calls that the changes are spread over."""
         entries = int(self.C[COUNT] + self.C[COUNT + 1]) + changes
         paths = changes * (2 * LEAF_WORDS + 64 * INNER_WORDS)
         anew = (entries // LEAF_LEAST + 64) * (LEAF_WORDS + INNER_WORDS)
-        if self.C[BUMP] + min(paths, anew) > self.M.size:
+        if self.C[BUMP] + times * min(paths, anew) > self.M.size:
             raise MemoryError(f"this view's structure has reached the size of its arena ({8 * self.M.size} bytes)")
 
     @property

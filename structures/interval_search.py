@@ -125,8 +125,8 @@ PARTNERS_WORDS = SEARCH_WORDS + 2
 
 @kernel("int64(int64[::1], int32[::1], int64[::1], int64, int64, int64, int64[::1], int32[::1], int32[::1], int64)")
 def partners_fill(M: Any, W: Any, Z: Any, root: int, height: int, s: int, items: Any, own: Any, other: Any, n: int) -> int:
-    """For each item (see ITEM) search set s and report (item's slot, hit), never an item with itself in its own set (`own` is
-    `other`'s set when slots agree: the caller gives after-bounds instead). Ends when out is full or Z[ITEM_AT] reaches the last."""
+    """For each item (see ITEM) search set s; report (item's slot, hit) from place n on. An item of set s reports itself, too, if it lies
+    within its bounds. Ends when out is full or Z[ITEM_AT] has passed the last; gives the number of rows written so far."""
     ends = items[:0]
     while ITEM * Z[ITEM_AT] < len(items):
         i = ITEM * Z[ITEM_AT]
