@@ -296,16 +296,18 @@ class Engine:
         if due:
             self._looked = now
             self.versions.expire_idle(self.settings.pin_idle)
-            if self._state.retired_bytes > self.settings.pin_bytes:
-                self.versions.expire_oldest()
-            self.cursors.sweep()
-            self._checkpoints.consider()
         if due or self._state.rows_changed >= _WORTH_RECLAIMING:
-            published, pins = self.versions.needed()
             for view in self._state.views.values():
                 if view.feed is not None:
-                    view.feed.housekeep(published)
-            self._state.reclaim(published, pins)
+                    view.feed.housekeep(self.versions.published.number, due)
+            self._state.reclaim(*self.versions.needed())
+        if due:
+            versions = 1  # of which each look gives up more: pins may come by the thousand
+            while self._state.retired_bytes > self.settings.pin_bytes and self.versions.expire_oldest(versions):
+                self._state.reclaim(*self.versions.needed())
+                versions *= 2
+            self.cursors.sweep()
+            self._checkpoints.consider()
 
     def _failed(self, error: BaseException) -> None:
         self.state = "failed"

@@ -103,9 +103,10 @@ class Feed:
         for listener in listeners:
             listener()
 
-    def housekeep(self, published: int) -> None:
-        """Settle what has grown old."""
-        if self._pending and (self._pending_rows > _PENDING_ROWS or published - self._pending[0].version >= _PENDING_VERSIONS):
+    def housekeep(self, published: int, everything: bool) -> None:
+        """Settle what has grown old, or all there is: unsettled changes hold the slots of their rows, and of all that went since."""
+        grown = everything or self._pending_rows > _PENDING_ROWS
+        if self._pending and (grown or published - self._pending[0].version >= _PENDING_VERSIONS):
             with self._changed:
                 self._settle()
 

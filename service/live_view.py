@@ -100,6 +100,19 @@ class LiveView:
         self.state = "failed"
         self.tree, self.domain = self._nothing, None
 
+    def require(self, resolved: Mapping[str, Resolved]) -> None:
+        """Raise MemoryError, before anything is touched, unless `apply` surely has room for these changes."""
+        changes = keys = text_bytes = 0
+        for side in self._feeding:
+            one = resolved.get(side.relation.name)
+            if one is not None:
+                changes += len(one.deletes) + one.inserts.num_rows
+                keys += one.inserts.num_rows
+                text_bytes += one.inserts.get_total_buffer_size()
+        self.tree.require(changes, 2)
+        if self.domain is not None:
+            self.domain.require(keys, text_bytes)
+
     def apply(self, version: int, changes: Mapping[str, Change]) -> Delta | None:
         """Follow the changed relations to `version`; the delta if somebody may follow and there is one.
 

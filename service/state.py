@@ -70,7 +70,7 @@ class State:
     def judge(self, batch: Batch) -> tuple[list[Resolved], list[RowError], int]:
         """What the batch comes to, the first bad rows and how many there are. Changes nothing.
 
-        Problems `unknown-relation`, `bad-rows`.
+        Problems `unknown-relation`, `bad-rows`, `no-room`.
         """
         resolved = []
         for changes in batch.changes:
@@ -89,7 +89,20 @@ class State:
             if batch.on_error == "reject":
                 listed = [error._asdict() for error in errors]
                 raise Problem("bad-rows", f"{count} of {batch.sent} changes are bad; nothing was applied", error_count=count, errors=listed)
+        self._require_room(resolved)
         return resolved, errors, count
+
+    def _require_room(self, resolved: list[Resolved]) -> None:
+        """Problem `no-room` while nothing has been touched: an array that is full later on ends the service."""
+        named = {one.relation.name: one for one in resolved}
+        try:
+            for one in resolved:
+                one.relation.table.require(one.inserts)
+            for view in self.views.values():
+                if view.state == "live" and not named.keys().isdisjoint(view.relations):
+                    view.require(named)
+        except MemoryError as error:
+            raise Problem("no-room", f"{error}; nothing of the batch was applied") from None
 
     def apply(self, batch: Batch, resolved: list[Resolved], skipped: list[RowError], skipped_count: int) -> Applied:
         """Make the next version of a judged batch. If it raises, the state is broken."""
@@ -134,8 +147,9 @@ class State:
 
     @property
     def retired_bytes(self) -> int:
-        """What the views' structures hold for readers of older versions."""
-        return sum(view.tree.retired_bytes for view in self.views.values())
+        """What the tables and the views' structures hold for readers of older versions."""
+        tables = sum(relation.table.retired_bytes for relation in self.relations.values())
+        return tables + sum(view.tree.retired_bytes for view in self.views.values())
 
 
 def _enter(version: int, resolved: Resolved) -> Change:

@@ -32,7 +32,7 @@ _NO_SLOTS = np.empty(0, np.int32)
 
 
 def pieces(text_bytes: Array) -> Iterator[slice]:
-    """Consecutive slices over rows with so many bytes of text (int64[n]): at most PIECE_ROWS rows each, and PIECE_BYTES unless it is one row."""
+    """Consecutive slices over rows with so many bytes of text (int64[n]): of PIECE_ROWS rows at most, and of PIECE_BYTES unless it is one."""
     ends = np.cumsum(text_bytes)
     start = 0
     while start < len(ends):
@@ -66,6 +66,7 @@ class Table:
         self._key_readers = [self._readers[i] for i in positions]
         self._key_kinds = self._rows.kinds[positions]
         self._key_key = np.arange(len(key), dtype=np.int64)
+        self._retired_text = 0
         self._projections: dict[tuple[str, ...], tuple[Array, pa.Schema]] = {}
 
     def find(self, keys: pa.RecordBatch) -> Array:
@@ -91,6 +92,7 @@ class Table:
         """The rows at these slots, all living, die at `version` (not below an earlier one)."""
         if len(slots):
             gone = np.array(slots, np.int32)
+            self._retired_text += self._rows.all_text(gone)
             self._rows.unlink(gone)
             self._rows.retire(version, gone)
 
@@ -99,7 +101,12 @@ class Table:
         (sorted) sees, may be used again. O(rows that became due), plus what pins that went away held."""
         freed = self._rows.reclaim(oldest_needed, _writable(pins, np.int64))
         if len(freed):
+            self._retired_text -= self._rows.all_text(freed)
             self._rows.free(freed)
+
+    def require(self, rows: pa.RecordBatch) -> None:
+        """Raise MemoryError, before anything is touched, unless `insert` surely has room for these."""
+        self._rows.require(len(rows), rows.get_total_buffer_size())
 
     def take(self, names: Sequence[str], slots: Array) -> pa.RecordBatch:
         """These columns of the rows at these slots. Raises OverflowError when a column's text exceeds 2 GiB."""
@@ -156,10 +163,16 @@ class Table:
         """Bytes that the rows hold, the retired ones and the key table included; not what is only reserved."""
         return self._rows.bytes
 
+    @property
+    def retired_bytes(self) -> int:
+        """Bytes of the rows that only older versions see."""
+        return (self._rows.kept - self._rows.linked) * self._rows.row_bytes + self._retired_text
+
     def check(self) -> None:
         """Prove the invariants of `structures.rows`, and that the key table knows exactly the living rows."""
-        living, _, linked = self._rows.check()
+        living, retired, linked = self._rows.check()
         assert np.array_equal(living, linked), "I3: the key table and the living rows differ"
+        assert self._retired_text == self._rows.all_text(retired), "the texts of retired rows are miscounted"
 
 
 class Domain:
@@ -196,6 +209,11 @@ class Domain:
             dropped = self._counts.down(_writable(codes, np.int32))
             if len(dropped):
                 self._rows.retire(version, dropped)
+
+    def require(self, rows: int, text_bytes: int) -> None:
+        """Raise MemoryError, before anything is touched, unless `acquire` surely has room for so many keys."""
+        with self._lock:
+            self._rows.require(rows, text_bytes)
 
     def look_up(self, columns: pa.RecordBatch) -> Array:
         """int32[n]: the code of each key, -1 when unknown or null. What any readable version knew is known."""

@@ -113,15 +113,16 @@ class Pins:
                     if pin._used < limit and not pin._busy:
                         self._doom(pin)
 
-    def expire_oldest(self) -> bool:
-        """Give up all pins of the oldest version that is not the published one; False if there is none."""
+    def expire_oldest(self, count: int = 1) -> bool:
+        """Give up all pins of the `count` oldest versions that are not the published one; False if there is none."""
         with self._lock:
-            old = min(self._held, default=self.published.number)
-            if old >= self.published.number:
-                return False
-            for pin in list(self._held[old]):
-                self._doom(pin)
-            return True
+            published = self.published.number
+            held = (number for number, pins in self._held.items() if number < published and not all(pin._doomed for pin in pins))
+            oldest = sorted(held)[:count]
+            for number in oldest:
+                for pin in list(self._held[number]):
+                    self._doom(pin)
+            return bool(oldest)
 
     def is_held(self, pin: Pin) -> bool:
         return pin._held and not pin._doomed

@@ -117,6 +117,10 @@ class IntervalTree:
             build(*self._arrays, *entries, tree_order(entries.set, entries.key, entries.left, entries.slot))
         return self.root
 
+    def require(self, changes: int, applies: int) -> None:
+        """Raise MemoryError unless so many deletes and inserts, in so many calls of `apply`, surely fit. O(1)."""
+        self.arena.require(changes, applies)
+
     def apply(self, version: int, deletes: Entries, inserts: Entries, sink: Sink | None) -> Root:
         """All deletes, then all inserts, as `version` (above every version before).
 

@@ -248,18 +248,21 @@ class Rows:
         find_rows(self._table.entries, self._table.hash_mask, *self._stored(), *given, out)
         return out
 
+    def require(self, more: int, text_bytes: int) -> None:
+        """Raise MemoryError, before anything is touched, unless so many further rows surely fit."""
+        if self.used + more - self._free_count > SLOTS:
+            raise MemoryError(f"a relation holds at most {SLOTS} rows, retired ones included")
+        if self._heap_used + text_bytes > len(self._texts.heap) and len(self._text_columns):
+            raise MemoryError(f"the texts of a relation hold at most {HEAP_BYTES} bytes")
+        self._table.make_room(more)
+
     def enter(self, version: int, given: RowSet) -> tuple[np.ndarray, int]:
         """Store the rows whose keys are not linked. -> int32[n] slots (of stored or of present rows), number stored.
 
         Raises MemoryError, with nothing changed, when the slots or the heap are full.
         """
-        more = len(given.cells)
-        if self.used + more - self._free_count > SLOTS:
-            raise MemoryError(f"a relation holds at most {SLOTS} rows, retired ones included")
-        if self._heap_used + len(given.heap) > len(self._texts.heap) and len(self._text_columns):
-            raise MemoryError(f"the texts of a relation hold at most {HEAP_BYTES} bytes")
-        self._table.make_room(more)
-        out = np.empty(more, np.int32)
+        self.require(len(given.cells), len(given.heap))
+        out = np.empty(len(given.cells), np.int32)
         stored, self._heap_used = _enter(
             self._table.entries, self._table.hash_mask, *self._stored(), self._heap_used, self.born, self.died, version,
             self._free, self._free_count, self.used, *given, out,
@@ -291,7 +294,7 @@ class Rows:
         self._free[self._free_count : self._free_count + len(slots)] = slots
         self._free_count += len(slots)
         if len(self._text_columns):
-            self._garbage += _count_text(self.kinds, self.cells, slots)
+            self._garbage += self.all_text(slots)
             if self._garbage * 2 > self._heap_used > HEAP_WORTH_REWRITING:
                 texts = self._new_texts()
                 self._heap_used = _rewrite(self.kinds, self.cells, self.born, self.used, *self._texts, *texts)
@@ -323,6 +326,10 @@ class Rows:
         cell = len(self.kinds) + column // NULLS_A_CELL
         return bitmap, _gather_valid(self.cells, cell, column % NULLS_A_CELL, slots, bitmap)
 
+    def all_text(self, slots: np.ndarray) -> int:
+        """Bytes of text of these rows."""
+        return _count_text(self.kinds, self.cells, slots) if len(self._text_columns) else 0
+
     def text_bytes(self, columns: np.ndarray, slots: np.ndarray) -> np.ndarray:
         """int64[n]: the bytes of text in these columns."""
         texts = columns[self.kinds[columns] == TEXT]
@@ -350,8 +357,17 @@ class Rows:
     @property
     def bytes(self) -> int:
         """What the slots that are not free hold, with the key table."""
-        row = self.width * 8 + 16 + (8 if len(self._text_columns) else 0)
-        return (self.used - self._free_count) * row + self._heap_used - self._garbage + self._table.entries.nbytes
+        return self.kept * self.row_bytes + self._heap_used - self._garbage + self._table.entries.nbytes
+
+    @property
+    def kept(self) -> int:
+        """Slots that are not free."""
+        return self.used - self._free_count
+
+    @property
+    def row_bytes(self) -> int:
+        """What a slot takes without its texts."""
+        return self.width * 8 + 16 + (8 if len(self._text_columns) else 0)
 
     def check(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Prove the invariants. -> slots that are living, retired, linked (int32, sorted). O(n log n)."""

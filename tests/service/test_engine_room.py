@@ -15,6 +15,7 @@ from service.errors import Problem
 from service.folder import FolderLock
 from service.live_view import LiveView
 from service.subscriptions import Subscription
+from structures.interval_tree import IntervalTree
 from structures.rows import Rows
 from tests.service.running import DEFINITION, PAIR, batch, ids, of_ops, opened, rows_of, running
 
@@ -191,4 +192,79 @@ def test_building_reading_and_saving_much_text(tmp_path: Path, op: str) -> None:
     engine.close()
     engine = opened(tmp_path)
     assert engine._log.bytes_since_snapshot == 0 and len(ids(open_rows(engine, "v"))) == expected
+    engine.close()
+
+
+# a full array
+
+
+def small_tree(kind: str, words: int = 0) -> IntervalTree:
+    return IntervalTree(kind, words or 40_000)
+
+
+@pytest.mark.parametrize("full", ["tree", "slots", "texts", "codes"])
+def test_a_full_array_refuses_the_batch_before_it_is_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: str) -> None:
+    if full == "tree":
+        monkeypatch.setattr("service.live_view.IntervalTree", small_tree)
+    if full == "texts":
+        monkeypatch.setattr("structures.rows.HEAP_BYTES", 1 << 16)
+    engine = running(tmp_path, {"sql": "SELECT a.id AS i, b.id AS j FROM a, b WHERE a.x OVERLAPS b.x AND a.tag = b.tag"})
+    engine.apply(batch(("upsert", "a", rows_of(0, 50, tag="t")), ("upsert", "b", rows_of(0, 3, tag="t"))))
+    before = ids(open_rows(engine, "v"))
+    rows = rows_of(0, 3000, start=7, tag="long" * 10)
+    with monkeypatch.context() as patch:
+        if full == "slots":
+            patch.setattr("structures.rows.SLOTS", 1000)
+        if full == "codes":
+            domain = engine.views["v"].domain
+            assert domain is not None
+            patch.setattr(domain._rows, "used", (1 << 30) - 10)
+        for _ in range(2):
+            with pytest.raises(Problem) as caught:
+                engine.apply(batch(("upsert", "a", rows)))
+            assert caught.value.type == "no-room" and "nothing" in caught.value.detail
+    assert engine.state == "ready" and ids(open_rows(engine, "v")) == before
+    assert engine.apply(batch(("upsert", "a", rows_of(0, 1, tag="t")))).version == 2
+    assert ids(open_rows(engine, "v")) == before
+    for relation in engine.relations.values():
+        relation.table.check()
+    engine.close()
+
+
+# what pins hold
+
+
+def look(engine: Engine) -> None:
+    """What the writer does once a second."""
+    engine._looked = -100.0
+    engine.at_rest(engine._housekeep)
+
+
+def test_rows_that_pins_hold_count_and_are_given_up(tmp_path: Path) -> None:
+    engine = running(tmp_path, pin_bytes=10 << 20, pin_idle=3600)
+    readers = []
+    for step in range(40):
+        engine.apply(batch(("upsert", "a", rows_of(1, 1, tag=str(step) * 500_000))))
+        readers.append(open_relation_rows(engine, "a"))
+        engine._looked = float("inf")
+    assert 39 * 500_000 <= engine.metrics()["retired_bytes"] <= 39 * 2 * 500_000 + (1 << 20)
+    look(engine)
+    assert engine.metrics()["retired_bytes"] <= 10 << 20
+    with pytest.raises(Problem) as caught:
+        readers[0].read(1)
+    assert caught.value.type == "snapshot-expired" and len(ids(readers[-1])) == 1
+    for reader in readers:
+        reader.close()
+    look(engine)
+    assert engine.metrics()["retired_bytes"] == 0
+    engine.relations["a"].table.check()
+    engine.close()
+
+
+def test_changes_that_nobody_reads_do_not_hold_rows(tmp_path: Path) -> None:
+    engine = running(tmp_path, TEXTS)
+    engine.apply(batch(("upsert", "a", rows_of(0, 50, tag="long" * 1000)), ("upsert", "b", rows_of(0, 1))))
+    engine.apply(batch(("truncate", "a", rows_of(0, 1))))
+    look(engine)
+    assert engine.metrics()["retired_bytes"] == 0
     engine.close()
