@@ -140,6 +140,14 @@ class Engine:
             raise result
         return result
 
+    def repeated(self, batch: Batch) -> Receipt | None:
+        """The answer to a batch that was applied already (its changes are not looked at); None if it was not. Problem `source-reset`."""
+
+        def look() -> Receipt | None:
+            return Receipt(self.published.number, 0, 0, 0, [], True) if self._state.is_duplicate(batch) else None
+
+        return self._writer.call(look).result()
+
     def put_relation(self, name: str, definition: RelationDefinition) -> str:
         """Register; "created" or "same". Durable on return. Problems `definition-differs`, `no-room`."""
 

@@ -66,7 +66,7 @@ def resolve(relation: Relation, changes: Changes, version: int) -> Resolved:
         ignored += judged.ignored
         bad.append(changes.index[start:cut][judged.bad])
         start = cut + 1
-    rest = Changes(changes.relation, ops[start:], rows.slice(start), changes.index[start:])
+    rest = Changes(changes.relation, changes.definition, ops[start:], rows.slice(start), changes.index[start:])
     part = keys.slice(start)
     judged = _judge(part, rest.ops, np.full(len(part), -1, np.int32))
     result = _fold(relation, rest, judged, relation.table.find(part))

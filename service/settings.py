@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from service.wire.wording import wording
+
 _UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 _SIZE = re.compile(r"\s*(\d+)\s*([A-Za-z]*)\s*")
 
@@ -29,6 +31,12 @@ def _size(value: Any) -> Any:
     return int(match[1]) * _UNITS[match[2].upper()]
 
 
+def size_text(size: int) -> str:
+    """A size as it would be written: `1GiB`."""
+    unit = next(unit for unit in ("GiB", "MiB", "KiB", "B") if size % _UNITS[unit.upper()] == 0)
+    return f"{size // _UNITS[unit.upper()]}{unit}"
+
+
 Size = Annotated[int, BeforeValidator(_size), Field(gt=0)]
 
 
@@ -43,7 +51,7 @@ class Settings(BaseModel):
     synchronous: Literal["full", "normal"] = Field("full", description="full: a batch survives a power cut; normal: a killed process")
     max_body: Size = Field(256 << 20, description="the largest body of a request")
     max_waiting: int = Field(1024, gt=0, description="batches that may wait for the writer; more are answered 429")
-    pin_idle: float = Field(60.0, gt=0, description="how long a version is kept for a reader that takes nothing")
+    pin_idle: float = Field(60.0, gt=0, description="seconds that a version is kept for a reader that takes nothing")
     pin_bytes: Size = Field(1 << 30, description="retired memory that the oldest pin may hold back")
 
     @classmethod
@@ -59,8 +67,7 @@ class Settings(BaseModel):
         except ValidationError as error:
             first = error.errors()[0]
             name = str(first["loc"][0])
-            reason = first["msg"].removeprefix("Value error, ")
-            raise BadSetting(f"--{name.replace('_', '-')} ({variable(name)}): {reason}, not {first['input']!r}") from None
+            raise BadSetting(f"--{name.replace('_', '-')} ({variable(name)}): {wording(first)}, not {first['input']!r}") from None
 
 
 def variable(name: str) -> str:

@@ -16,6 +16,7 @@ from service.resolution import NO_SLOTS, Resolved, resolve
 from service.versions import Numbers, Version
 from service.wire.batch import MAX_ERRORS, Batch
 from service.wire.errors import RowError
+from service.wire.schema import RelationDefinition
 
 KEY_EXISTS = "key-exists"
 
@@ -63,7 +64,7 @@ class State:
         if batch.run != run:
             if batch.reset:
                 return False
-            raise Problem("source-reset", f"the source {batch.source} was numbered by {_named(run)}, and now by {_named(batch.run)}")
+            raise Problem("source-reset", f"the source {batch.source!r} was numbered by {_named(run)}, and now by {_named(batch.run)}")
         assert batch.epoch is not None
         return batch.epoch <= epoch
 
@@ -75,8 +76,11 @@ class State:
         resolved = []
         for changes in batch.changes:
             relation = self.relations.get(changes.relation)
-            if relation is None or not changes.rows.schema.equals(relation.schema):
-                raise Problem("unknown-relation", f"there is no relation {changes.relation} (it was dropped meanwhile)")
+            if relation is None:
+                raise Problem("unknown-relation", f"there is no relation {changes.relation}: it was dropped meanwhile")
+            if not _same(changes.definition, relation.definition):
+                again = f"the relation {changes.relation} was dropped and made again meanwhile, with another definition"
+                raise Problem("unknown-relation", f"{again}: send the batch again if it is meant for the new one")
             resolved.append(resolve(relation, changes, self.newest))
         errors, count = batch.errors, batch.error_count
         for one in resolved:
@@ -161,5 +165,9 @@ def _enter(version: int, resolved: Resolved) -> Change:
     return Change(resolved, slots)
 
 
+def _same(definition: RelationDefinition, other: RelationDefinition) -> bool:
+    return definition is other or definition.to_json() == other.to_json()
+
+
 def _named(run: str | None) -> str:
-    return "no run" if run is None else f"the run {run}"
+    return "no run" if run is None else f"the run {run!r}"

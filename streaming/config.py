@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from service.wire.schema import NAME
+from service.wire.wording import wording
 
 TopicName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]{1,249}$")]
 Name = Annotated[str, StringConstraints(pattern=f"^{NAME.pattern}$")]
@@ -181,9 +182,8 @@ def _sentence(error: ErrorDetails) -> str:
     for part in error["loc"]:
         key += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if key else part
     words = {
-        "missing": "is missing",
         "extra_forbidden": "is not a key of this file",
         "string_pattern_mismatch": f"{error['input']!r} is not a name that is allowed here",
     }
-    sentence = words.get(error["type"], error["msg"])
+    sentence = words.get(error["type"]) or wording(error)
     return f"{key}: {sentence}" if key else sentence

@@ -101,8 +101,8 @@ async def post_changes(context: Context, relation: str | None, scope: Scope, rec
     engine = context.engine
     query = scope["query_string"]
     given = parameters.read(query, PARAMETERS) if query else None
-    if relation is not None and relation not in engine.relations:
-        raise Problem("not-found", f"there is no relation {relation!r}")
+    if relation is not None and relation not in engine.relations and not (given and "source" in given):
+        raise _not_found(relation)
     kind = media.content_type(scope["headers"], BATCH_MEDIA if relation is None else RELATION_MEDIA)
     body = await read_body(scope, receive, context.settings.max_body)
     definitions = partial(definition_of, engine)
@@ -110,13 +110,31 @@ async def post_changes(context: Context, relation: str | None, scope: Scope, rec
         decode = partial(decode_changes, kind, body, definitions)
     else:
         decode = partial(decode_relation_changes, kind, body, relation, definitions)
-    batch = decode() if len(body) <= SMALL else await context.work(decode)
-    settle(batch, given)
-    receipt = context.loop.create_future()
-    engine.submit(batch, partial(context.mailbox.deliver, receipt))
-    answer = render(await receipt)
+    try:
+        batch = decode() if len(body) <= SMALL else await context.work(decode)
+    except UnknownRelation as error:
+        known = await _repeated(context, error, given)
+        if known is None:
+            raise error if relation is None else _not_found(relation) from None
+        answer = render(known)
+    else:
+        settle(batch, given)
+        receipt = context.loop.create_future()
+        engine.submit(batch, partial(context.mailbox.deliver, receipt))
+        answer = render(await receipt)
     await send({"type": "http.response.start", "status": 200, "headers": _head(answer)})
     await send({"type": "http.response.body", "body": answer})
+
+
+async def _repeated(context: Context, error: UnknownRelation, given: dict[str, Any] | None) -> Receipt | None:
+    """A repeated batch is a duplicate even when its relation was dropped since: its sender could never go on otherwise."""
+    batch = Batch([], 0, 0, [], 0, **error.fields)
+    settle(batch, given)
+    return None if batch.source is None else await context.wait(context.engine.repeated, batch)
+
+
+def _not_found(relation: str) -> Problem:
+    return Problem("not-found", f"there is no relation {relation!r}")
 
 
 def _head(answer: bytes) -> list[tuple[bytes, bytes]]:

@@ -38,7 +38,10 @@ def main(arguments: list[str]) -> int:
         metavar="NAME=START,END[,BOUNDS]",
         help="an interval of a new relation; NAME=COLUMN a point",
     )
-    parser.add_argument("--bounds", choices=("[)", "[]", "(]", "()"), default="[)", help="bounds of intervals that name none ([))")
+    bounds = ("[)", "[]", "(]", "()")
+    parser.add_argument(
+        "--bounds", choices=bounds, default="[)", metavar="BOUNDS", help=f"of intervals that name none: {' '.join(bounds)} (default [))"
+    )
     add_url(parser)
     args = parser.parse_args(arguments)
     key = args.key.split(",") if args.key else []

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from service.commands.terminal import Failure, Parser
-from service.settings import BadSetting, Settings, variable
+from service.settings import BadSetting, Settings, size_text, variable
 
 
 def main(arguments: list[str]) -> int:
     parser = Parser("serve", "Run the service until Ctrl-C or SIGTERM. Each option can also be given as the variable behind it.")
     for name, field in Settings.model_fields.items():
-        default = f", {field.default}" if name not in ("max_body", "pin_bytes") else f", {field.default >> 20}MiB"
-        parser.add_argument(f"--{name.replace('_', '-')}", dest=name, help=f"{field.description} ({variable(name)}{default})")
+        default = size_text(field.default) if name in ("max_body", "pin_bytes") else field.default
+        parser.add_argument(f"--{name.replace('_', '-')}", dest=name, help=f"{field.description} ({variable(name)}, {default})")
     args = parser.parse_args(arguments)
     try:
         settings = Settings.read(vars(args))

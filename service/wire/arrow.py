@@ -163,6 +163,7 @@ def _joined(parts: list[Judged]) -> Judged:
     return Judged(
         Changes(
             changes[0].relation,
+            changes[0].definition,
             np.concatenate([one.ops for one in changes]),
             pa.concat_batches([one.rows for one in changes]),
             np.concatenate([one.index for one in changes]),

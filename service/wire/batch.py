@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from service.wire.errors import RowError
-from service.wire.schema import OP_COLUMN
+from service.wire.schema import OP_COLUMN, RelationDefinition
 
 INSERT, UPSERT, DELETE, TRUNCATE = 0, 1, 2, 3
 OP_NAMES = ("insert", "upsert", "delete", "truncate")
@@ -28,6 +28,7 @@ class Changes:
     """
 
     relation: str
+    definition: RelationDefinition  # which it was judged by: the relation may be another by the time they are applied
     ops: npt.NDArray[np.uint8]
     rows: pa.RecordBatch
     index: npt.NDArray[np.int64]  # position in the batch as sent

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class RowError(NamedTuple):
@@ -34,11 +34,12 @@ class MalformedBody(WireError):
 
 
 class UnknownRelation(WireError):
-    """A change names a relation that is not registered."""
+    """A change names a relation that is not registered. `fields` are those beside the changes of a JSON body."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, fields: dict[str, Any] | None = None) -> None:
         super().__init__(f"there is no relation {name!r}")
         self.name = name
+        self.fields = fields or {}
 
 
 class BadParameter(WireError):

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from service.wire.batch import DELETE, OPS, TRUNCATE, UPSERT, Batch, Changes
 from service.wire.columns import FEW, from_values, mask_of, one_by_one
-from service.wire.errors import BadParameter, MalformedBody, RowError
+from service.wire.errors import BadParameter, MalformedBody, RowError, UnknownRelation
 from service.wire.grammar import INT64_MAX, INT64_MIN, JSON_READERS, Reader, shown
 from service.wire.judge import Findings, Judged, Plan, assemble, judge, plainly_good, plan_of
 from service.wire.schema import OP_COLUMN, RelationDefinition
@@ -23,6 +23,7 @@ from service.wire.schema import OP_COLUMN, RelationDefinition
 Definitions = Callable[[str], RelationDefinition]
 
 MAX_TEXT = 200  # characters of source and run
+_MEMBERS = frozenset({"relation", "op", "row", "key"})
 _FIELDS = frozenset({"changes", "source", "epoch", "run", "reset", "on_error"})
 
 
@@ -108,7 +109,8 @@ def judge_rows(
     if few:
         arrays = list(map(pa.array, columns, plan.types))
         if not findings.checks and plainly_good(plan, ops, columns):
-            return Judged(Changes(relation, ops_array, pa.RecordBatch.from_arrays(arrays, schema=plan.schema), index_array), [], 0)
+            whole = pa.RecordBatch.from_arrays(arrays, schema=plan.schema)
+            return Judged(Changes(relation, plan.definition, ops_array, whole, index_array), [], 0)
         columns = arrays
     return judge(plan, relation, ops_array, index_array, columns, findings, lambda row, column: column not in rows[row])
 
@@ -132,25 +134,44 @@ class _Changes:
         op = group.op_of(index, change.get("op"))
         if op is None:
             return
-        if op == TRUNCATE:
+        if not _MEMBERS.issuperset(change):
+            stranger = next(name for name in change if name not in _MEMBERS)
+            group.refuse(index, None, f"the change has an unknown member {shown(stranger)}; there are relation, op, row and key")
+        elif op == TRUNCATE:
             group.add(index, op, {})
-            return
-        key = change.get("key") if op == DELETE else None
-        row = change.get("row") if key is None else key
-        if type(row) is not dict:
-            what = "key" if op == DELETE else "row"
-            group.refuse(index, None, f'the change has no "{what}"' if row is None else f'"{what}" is {shown(row)}, not an object')
-            return
-        if key is not None and not group.plan.key_set.issuperset(key):
-            stranger = next(name for name in key if name not in group.plan.key_set)
-            group.refuse(index, stranger, f"not a column of the key of {relation}")
-            return
-        group.add(index, op, row)
+        elif "key" in change and (fault := _fault_of_key(group.plan, change["key"], change.get("row"))) is not None:
+            group.refuse(index, *fault)
+        else:
+            key = change.get("key") if op == DELETE else None
+            row = change.get("row") if key is None else key
+            if type(row) is dict:
+                group.add(index, op, row)
+            else:
+                what = "key" if op == DELETE else "row"
+                group.refuse(index, None, f'the change has no "{what}"' if row is None else f'"{what}" is {shown(row)}, not an object')
 
     def batch(self, sent: int, **fields: Any) -> Batch:
         groups = self.groups.values()
         refused = [error for group in groups for error in group.refused]
         return assemble(sent, 0, [group.judged() for group in groups], refused, **fields)
+
+
+def _fault_of_key(plan: Plan, key: Any, row: Any) -> tuple[str | None, str] | None:
+    """Column and reason if the `key` of a change is none, or says another thing than its `row`."""
+    if key is None:
+        return None
+    if type(key) is not dict:
+        return None, f'"key" is {shown(key)}, not an object'
+    if not plan.key_set.issuperset(key):
+        return next(name for name in key if name not in plan.key_set), "not a column of the key"
+    if row is None:
+        return None
+    if type(row) is not dict:
+        return None, f'"row" is {shown(row)}, not an object'
+    for name, value in key.items():
+        if name in row and row[name] != value:
+            return name, f'"key" says {shown(value)} and "row" says {shown(row[name])}'
+    return None
 
 
 def decode_json(body: bytes, definitions: Definitions) -> Batch:
@@ -163,8 +184,11 @@ def decode_json(body: bytes, definitions: Definitions) -> Batch:
         raise MalformedBody(f'the body has an unknown field "{stranger}"; there are {", ".join(sorted(_FIELDS))}')
     fields = _read_fields(data) if len(data) > 1 else {}
     changes = _Changes(definitions)
-    for index, change in enumerate(data["changes"]):
-        changes.add(index, change)
+    try:
+        for index, change in enumerate(data["changes"]):
+            changes.add(index, change)
+    except UnknownRelation as error:
+        raise UnknownRelation(error.name, fields) from None
     return changes.batch(len(data["changes"]), **fields)
 
 

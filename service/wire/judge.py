@@ -30,6 +30,7 @@ class Plan:
     """What judging needs of a definition, looked up once."""
 
     def __init__(self, definition: RelationDefinition) -> None:
+        self.definition = definition
         self.columns: tuple[Column, ...] = tuple(definition.columns)
         self.names = tuple(column.name for column in self.columns)
         self.name_set = frozenset(self.names)
@@ -130,10 +131,10 @@ def judge(
             _check_interval(plan, rank, name, (start, end), interval, arrays, scope, findings)
     rows = pa.RecordBatch.from_arrays(arrays, schema=plan.schema)
     if not findings.checks:
-        return Judged(Changes(relation, ops, rows, index), [], 0)
+        return Judged(Changes(relation, plan.definition, ops, rows, index), [], 0)
     bad = findings.bad_rows(len(ops))
     good = ~bad
-    changes = Changes(relation, ops[good], rows.filter(pa.array(good)), index[good])
+    changes = Changes(relation, plan.definition, ops[good], rows.filter(pa.array(good)), index[good])
     return Judged(changes, findings.errors(bad, index), int(bad.sum()))
 
 

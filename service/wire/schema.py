@@ -11,6 +11,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, field_validator, model_validator
 
 from service.wire.errors import BadDefinition
+from service.wire.wording import wording
 
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 OP_COLUMN = "_op"
@@ -187,5 +188,4 @@ def parse_relation(data: Any) -> RelationDefinition:
 def _first_fault(error: ValidationError) -> str:
     fault = error.errors(include_url=False)[0]
     place = ".".join(str(part) for part in fault["loc"])
-    message = fault["msg"].removeprefix("Value error, ")
-    return f"{place}: {message}" if place else message
+    return f"{place}: {wording(fault)}" if place else wording(fault)

@@ -59,7 +59,7 @@ def batch(*changes: tuple[str, str, pa.RecordBatch], **fields: Any) -> Batch:
     parts, sent = [], 0
     for op, relation, rows in changes:
         index = np.arange(sent, sent + rows.num_rows)
-        parts.append(Changes(relation, np.full(rows.num_rows, ORDER[op], np.uint8), rows, index))
+        parts.append(Changes(relation, DEFINITION, np.full(rows.num_rows, ORDER[op], np.uint8), rows, index))
         sent += rows.num_rows
     return Batch(parts, sent, 0, [], 0, **fields)
 
@@ -71,7 +71,7 @@ def of_ops(relation: str, *changes: tuple[str, int], **fields: Any) -> Batch:
         schema=DEFINITION.arrow_schema(),
     )
     ops = np.array([ORDER[op] for op, _ in changes], np.uint8)
-    return Batch([Changes(relation, ops, rows, np.arange(len(changes)))], len(changes), 0, [], 0, **fields)
+    return Batch([Changes(relation, DEFINITION, ops, rows, np.arange(len(changes)))], len(changes), 0, [], 0, **fields)
 
 
 def ids(reader: RowReader) -> list[tuple[Any, ...]]:
@@ -81,3 +81,13 @@ def ids(reader: RowReader) -> list[tuple[Any, ...]]:
         rows += [tuple(row.values()) for row in part.to_pylist()]
     reader.close()
     return sorted(rows)
+
+
+def is_empty(reader: RowReader) -> bool:
+    while (empty := reader.empty()) is None:
+        pass
+    return empty
+
+
+def counted(reader: RowReader) -> int:
+    return sum(iter(reader.skip, None))

@@ -12,7 +12,7 @@ from service.cursors import RowReader, open_relation_rows, open_rows
 from service.engine import Engine
 from service.errors import Problem
 from service.versions import Pins, Version
-from tests.service.running import DEFINITION, PAIR, batch, ids, of_ops, opened, rows_of, running
+from tests.service.running import DEFINITION, PAIR, batch, counted, ids, is_empty, of_ops, opened, rows_of, running
 
 
 @pytest.fixture
@@ -21,16 +21,6 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
     engine.apply(batch(("upsert", "a", rows_of(0, 5)), ("upsert", "b", rows_of(0, 4))))
     yield engine
     engine.close()
-
-
-def is_empty(reader: RowReader) -> bool:
-    while (empty := reader.empty()) is None:
-        pass
-    return empty
-
-
-def counted(reader: RowReader) -> int:
-    return sum(iter(reader.skip, None))
 
 
 def refused(engine: Engine, name: str = "v", **asked: object) -> str:

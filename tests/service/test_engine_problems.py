@@ -139,6 +139,21 @@ def test_relations_and_views_by_name(engine: Engine) -> None:
     assert engine.published.number == 0 and set(engine.relations) == {"b"}
 
 
+NOT_NULLABLE = [column | {"nullable": False} for column in DEFINITION.to_json()["columns"]]
+
+
+@pytest.mark.parametrize("change", [{"intervals": {}}, {"columns": NOT_NULLABLE}])
+def test_a_batch_that_was_judged_by_another_definition(tmp_path: Path, change: dict[str, Any]) -> None:
+    engine = opened(tmp_path)
+    other = parse_relation(DEFINITION.to_json() | change)
+    assert other.to_json() != DEFINITION.to_json() and other.arrow_schema() == DEFINITION.arrow_schema()
+    engine.put_relation("a", other)
+    problem = refused(lambda: engine.apply(of_ops("a", ("upsert", 1))))
+    assert problem.type == "unknown-relation" and "made again meanwhile" in (problem.detail or "")
+    assert engine.state == "ready" and keys(engine) == []
+    engine.close()
+
+
 def test_a_relation_that_was_made_again_is_another_one(engine: Engine, tmp_path: Path) -> None:
     engine.apply(batch(("upsert", "a", rows_of(0, 3))))
     engine.drop_relation("a")

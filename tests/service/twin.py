@@ -267,7 +267,8 @@ def to_batch(changes: list[tuple[str, int, Row]], **fields: Any) -> Batch:
         schema = DEFINITIONS[name].arrow_schema()
         rows = [{field.name: changes[i][2].get(field.name) for field in schema} for i in index]
         batch = pa.RecordBatch.from_pylist(rows, schema=schema)
-        parts.append(Changes(name, np.array([changes[i][1] for i in index], np.uint8), batch, np.array(index, np.int64)))
+        ops = np.array([changes[i][1] for i in index], np.uint8)
+        parts.append(Changes(name, DEFINITIONS[name], ops, batch, np.array(index, np.int64)))
     return Batch(parts, len(changes), 0, [], 0, **fields)
 
 

@@ -218,6 +218,27 @@ def test_epochs(client: httpx.Client, name: str) -> None:
     is_problem(post(9), "source-reset", 409)
 
 
+def test_a_repeated_batch_is_a_duplicate_after_its_relation_was_dropped(client: httpx.Client, name: str) -> None:
+    change, source = {"relation": name, "row": ROW}, f"sends {name}"
+    at, lines = f"/v1/relations/{name}/changes", {"Content-Type": "application/jsonl"}
+    asked = [
+        lambda epoch: client.post("/v1/changes", json={"source": source, "epoch": epoch, "changes": [change]}),
+        lambda epoch: client.post(f"/v1/changes?source={source}&epoch={epoch}", content=json.dumps(change), headers=lines),
+        lambda epoch: client.post(f"{at}?source={source}&epoch={epoch}", content=json.dumps(ROW), headers=lines),
+    ]
+    for epoch, ask in enumerate(asked):
+        assert not ask(epoch).json()["duplicate"]
+    assert client.delete(f"/v1/relations/{name}").status_code == 204
+    newest = client.get("/v1/status").json()["version"]
+    for epoch, ask in enumerate(asked):
+        again = ask(epoch).json()
+        assert again["duplicate"] and again["applied"] == 0 and again["version"] >= newest
+    for ask, kind, status in zip(asked, ("unknown-relation", "unknown-relation", "not-found"), (422, 422, 404), strict=True):
+        is_problem(ask(3), kind, status)
+    is_problem(client.post("/v1/changes?source=s", json={"changes": [change]}), "bad-parameter", 400)
+    is_problem(client.post(f"/v1/changes?source={source}&epoch=0", content=b"{", headers=lines), "malformed-body", 400)
+
+
 def test_parameters_are_judged(client: httpx.Client, name: str) -> None:
     at = f"/v1/relations/{name}/changes"
     for query in ("sorce=a", "source=a", "epoch=1", "epoch=x&source=a", "reset=true&source=a&epoch=1", "on_error=maybe"):

@@ -45,10 +45,15 @@ def test_order_and_index_hold_over_relations() -> None:
 
 
 def test_jsonl_counts_lines_that_hold_something() -> None:
-    text = b'\n{"relation": "bookings", "op": "truncate"}\r\n\n  \n{"relation": "bookings", "row": {"id": "x"}, "seq": 5}'
+    text = b'\n{"relation": "bookings", "op": "truncate"}\r\n\n  \n{"relation": "bookings", "row": {"id": "x"}}'
     batch = changes("application/x-ndjson", text)
     assert batch.sent == 2
     assert faults(batch) == [(1, "id")]
+
+
+def test_a_change_may_carry_its_key_beside_its_row() -> None:
+    changes = [{"relation": "bookings", "op": op, "row": ROW, "key": key} for op in ("upsert", "delete") for key in ({"id": 1}, None)]
+    assert [op for _, op, _ in rows(post(*changes))] == ["upsert", "upsert", "delete", "delete"]
 
 
 def test_a_delete_reads_only_the_key_of_a_whole_row() -> None:
@@ -67,6 +72,14 @@ def test_a_delete_reads_only_the_key_of_a_whole_row() -> None:
         ({"op": "delete", "key": 1}, None, "1, not an object"),
         ({"op": "delete", "key": {"id": 1, "room": "A"}}, "room", "not a column of the key"),
         ({"op": "delete", "key": {}}, "id", "missing"),
+        ({"row": ROW, "foo": 2}, None, 'unknown member the text "foo"'),
+        ({"row": ROW, "_op": "delete"}, None, 'unknown member the text "_op"'),
+        ({"op": "truncate", "operation": 1}, None, "unknown member"),
+        ({"row": ROW, "key": {"id": 2}}, "id", '"key" says 2 and "row" says 1'),
+        ({"op": "delete", "row": ROW, "key": {"id": 2}}, "id", '"key" says 2 and "row" says 1'),
+        ({"row": ROW, "key": {"room": "A"}}, "room", "not a column of the key"),
+        ({"row": ROW, "key": 7}, None, '"key" is 7, not an object'),
+        ({"op": "delete", "row": 7, "key": {"id": 1}}, None, '"row" is 7, not an object'),
         ({"op": "delete", "key": {"id": None}}, "id", "null in a key"),
         ({"op": "delete", "row": {**ROW, "colour": 1}}, "colour", "no such column"),
         ({"row": {**ROW, "colour": 1}}, "colour", "no such column"),
