@@ -87,7 +87,7 @@ class Engine:
                 view.fail(error)
                 continue
             self._build(view, lambda part, name=name: report(f"building the view {name}", part))  # type: ignore[misc]
-        self.versions.publish(self._state.version())
+            self._go_live(view)
         self._writer.start()
         self.state = "ready"
         report("ready", 1.0)
@@ -226,6 +226,8 @@ class Engine:
                     self._writer.stop()
                 if self.state == "ready":  # it may have failed on the way
                     self._checkpoints.finish()
+                elif self.state == "failed":
+                    self._checkpoints.wait()  # it must not go on in a folder that is another's by then
             finally:
                 self.state = "closed"
                 for view in self._state.views.values():
@@ -290,12 +292,17 @@ class Engine:
                 view.name, view.id, retain, self.versions, self._signer, view.rows_with_keys, view.text_bytes,
                 lambda: open_rows(self, view.name),
             )  # fmt: skip
-        view.state = "live"
+
+    def _go_live(self, view: LiveView) -> None:
+        """Its root is published before anybody is told that it can be read."""
+        if view.state == "building":
+            self.versions.publish(self._state.version(view))
+            view.state = "live"
 
     def _build_and_publish(self, view: LiveView) -> None:
         if self._state.views.get(view.name) is view and view.state == "building":
             self._build(view, lambda part: None)
-            self.versions.publish(self._state.version())
+            self._go_live(view)
 
     def _housekeep(self) -> None:
         """After each group, and once a second: settle, reclaim, give up old pins, think of a snapshot."""

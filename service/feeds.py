@@ -11,13 +11,14 @@ Writer: append (before the version is published), wake (after), housekeep, close
 
 from __future__ import annotations
 
+import logging
 import threading
 import weakref
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +34,8 @@ from service.versions import Pins
 
 if TYPE_CHECKING:
     from service.cursors import RowReader
+
+log = logging.getLogger("livejoin")
 
 _PENDING_ROWS, _PENDING_VERSIONS = 4096, 256
 _LARGEST_TEXT = 1 << 30  # bytes of one version that are taken at once
@@ -101,13 +104,18 @@ class Feed:
             self._changed.notify_all()
             listeners = list(self._listeners.values())
         for listener in listeners:
-            listener()
+            try:
+                listener()
+            except Exception:  # the follower's own trouble: its event loop is gone
+                log.exception("a follower of the view %s could not be woken", self._name)
 
     def housekeep(self, published: int, everything: bool) -> None:
         """Settle what has grown old, or all there is: unsettled changes hold the slots of their rows, and of all that went since."""
-        grown = everything or self._pending_rows > _PENDING_ROWS
-        if self._pending and (grown or published - self._pending[0].version >= _PENDING_VERSIONS):
-            with self._changed:
+        if not self._pending:
+            return
+        with self._changed:
+            grown = everything or self._pending_rows > _PENDING_ROWS
+            if grown or (self._pending and published - self._pending[0].version >= _PENDING_VERSIONS):
                 self._settle()
 
     def floor(self) -> int | None:
@@ -117,9 +125,15 @@ class Feed:
 
     def close(self, problem: Problem) -> None:
         """The view is dropped: its followers end with this problem."""
+
+        def gone(*_: object) -> NoReturn:
+            raise problem
+
         with self._changed:
             self._closed = problem
             self._cut_at(self.versions.published.number)
+            # They hold the view, which holds this feed: its memory is to come back at once, not when Python looks for circles.
+            self._gather = self._text_bytes = self._open_reader = gone
         self.wake()
 
     # followers

@@ -50,9 +50,9 @@ class State:
         self.newest = 0
         self.rows_changed = 0  # since the last `reclaim`
 
-    def version(self) -> Version:
-        """What there is to publish."""
-        roots = {view.id: view.tree.root for view in self.views.values() if view.state == "live"}
+    def version(self, built: LiveView | None = None) -> Version:
+        """What there is to publish, with the root of a view that is about to be live."""
+        roots = {view.id: view.tree.root for view in self.views.values() if view.state == "live" or view is built}
         return Version(self.newest, roots, {name: relation.table.rows for name, relation in self.relations.items()})
 
     def is_duplicate(self, batch: Batch) -> bool:

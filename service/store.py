@@ -32,7 +32,7 @@ _NO_SLOTS = np.empty(0, np.int32)
 
 
 def pieces(text_bytes: Array) -> Iterator[slice]:
-    """Consecutive slices over rows with so many bytes of text (int64[n]): of PIECE_ROWS rows at most, and of PIECE_BYTES unless it is one."""
+    """Consecutive slices over rows with so many bytes of text (int64[n]): PIECE_ROWS at most, and within PIECE_BYTES unless it is one."""
     ends = np.cumsum(text_bytes)
     start = 0
     while start < len(ends):

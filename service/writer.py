@@ -35,6 +35,7 @@ Done = Callable[[Receipt | Problem], None]
 T = TypeVar("T")
 
 _GROUP_BATCHES, _GROUP_CHANGES = 256, 100_000
+_WAITING_BYTES = 1 << 30  # of decoded batches: with more, nothing further is taken
 # A batch is taken only if the disk has room for it in the log, in SQLite's own log, and for what SQLite does meanwhile.
 _ROOM_FACTOR, _ROOM_LEAST = 4, 512 << 10
 _TICK = 1.0  # seconds between two looks at what has grown old
@@ -43,6 +44,7 @@ _TICK = 1.0  # seconds between two looks at what has grown old
 class _Waiting(NamedTuple):
     batch: Batch
     done: Done
+    bytes: int
 
 
 class _Job(NamedTuple):
@@ -73,6 +75,7 @@ class Writer:
         self._lock = threading.Lock()  # nothing is queued behind the end
         self._ended = False
         self.failure: BaseException | None = None
+        self._waiting_bytes = 0
         self._room = 0  # bytes that the disk takes; of the group at work
         self.batches = self.changes = 0
         self.batch_changes = Histogram()
@@ -90,7 +93,10 @@ class Writer:
         """Queue a batch. Problem `too-busy`, or the reason why nothing is taken any more."""
         if self._queue.qsize() >= self._max_waiting:
             raise Problem("too-busy", f"{self._max_waiting} batches are waiting already")
-        self._put(_Waiting(batch, done))
+        if self._waiting_bytes > _WAITING_BYTES:
+            raise Problem("too-busy", f"batches of {self._waiting_bytes} bytes are waiting already")
+        waiting = _Waiting(batch, done, sum(changes.rows.nbytes for changes in batch.changes))
+        self._put(waiting)
 
     def call(self, work: Callable[[], T], urgent: bool = False) -> Future[T]:
         """Have `work` done in the writer's thread, in its turn, or (urgent: it changes nothing) before the next group."""
@@ -115,6 +121,8 @@ class Writer:
         with self._lock:
             if self._ended:
                 raise problem_of(self.failure) if self.failure else Problem("too-busy", "the service is shutting down")
+            if isinstance(item, _Waiting):
+                self._waiting_bytes += item.bytes
             self._queue.put(item)
 
     def _run(self) -> None:
@@ -160,6 +168,8 @@ class Writer:
                 break
             group.append(item)
             changes += item.batch.sent
+        with self._lock:
+            self._waiting_bytes -= sum(waiting.bytes for waiting in group)
         try:
             self._commit(group)
         except BaseException as error:
@@ -204,7 +214,11 @@ class Writer:
             log.exception("a batch could not be judged; nothing of it was applied")
             return Problem("internal", "the batch could not be applied")
         started = time.perf_counter()
-        applied = self._state.apply(batch, *judged)
+        try:
+            applied = self._state.apply(batch, *judged)
+        except BaseException:
+            log.critical("applying a batch of %d changes failed (source %r, epoch %r)", batch.sent, batch.source, batch.epoch)
+            raise
         self.update_seconds.observe(time.perf_counter() - started)
         self._log.append(applied.receipt.version, batch.source, batch.run, batch.epoch, applied.payload)
         deltas += applied.deltas

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import errno
+import gc
+import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ from service.errors import Problem
 from service.folder import FolderLock
 from service.live_view import LiveView
 from service.subscriptions import Subscription
+from service.versions import Version
 from structures.interval_tree import IntervalTree
 from structures.rows import Rows
 from tests.service.running import DEFINITION, PAIR, batch, ids, of_ops, opened, rows_of, running
@@ -268,3 +272,97 @@ def test_changes_that_nobody_reads_do_not_hold_rows(tmp_path: Path) -> None:
     look(engine)
     assert engine.metrics()["retired_bytes"] == 0
     engine.close()
+
+
+def test_a_dropped_view_gives_its_memory_back_at_once(tmp_path: Path) -> None:
+    engine = running(tmp_path)
+    engine.apply(batch(("upsert", "a", rows_of(0, 3)), ("upsert", "b", rows_of(0, 1))))
+    ids(open_rows(engine, "v"))
+    tree = weakref.ref(engine.views["v"].tree)
+    gc.disable()
+    try:
+        engine.drop_view("v")
+        engine.at_rest(lambda: None)
+        assert tree() is None
+    finally:
+        gc.enable()
+    engine.close()
+
+
+# what waits
+
+
+def test_batches_that_wait_are_bounded_by_their_bytes(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.writer._WAITING_BYTES", 10_000)
+    go, reached, answers = threading.Event(), threading.Event(), []
+
+    def wait() -> None:
+        reached.set()
+        assert go.wait(60)
+
+    held = threading.Thread(target=lambda: engine.at_rest(wait), daemon=True)
+    held.start()
+    assert reached.wait(60)
+    engine.submit(batch(("upsert", "a", rows_of(0, 1, tag="x" * 20_000))), answers.append)
+    with pytest.raises(Problem) as caught:
+        engine.submit(of_ops("a", ("upsert", 1)), answers.append)
+    assert caught.value.type == "too-busy"
+    go.set()
+    held.join()
+    engine.at_rest(lambda: None)
+    assert engine.apply(of_ops("a", ("upsert", 1))).version == 2 and len(answers) == 1
+
+
+# snapshots that fail
+
+
+def test_a_snapshot_that_failed_is_not_tried_again_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+
+    def fail(_: Path, version: int, __: object) -> None:
+        tried.append(version)
+        raise OSError(errno.ENOSPC, "full")
+
+    engine = running(tmp_path)
+    engine.apply(batch(("upsert", "a", rows_of(0, 1000))))
+    with monkeypatch.context() as patch:
+        patch.setattr("service.checkpoints.write_snapshot", fail)
+        patch.setattr("service.checkpoints._LOG_WORTH", 1)
+        for _ in range(3):
+            engine.at_rest(engine._checkpoints.consider)
+            engine._checkpoints.wait()
+        assert tried == [1]
+        engine._checkpoints._not_before = 0.0
+        engine.at_rest(engine._checkpoints.consider)
+        engine._checkpoints.wait()
+        assert tried == [1, 1]
+    engine.close()
+    assert (tmp_path / "snapshots" / "1").is_dir()
+
+
+# followers and readers
+
+
+def test_a_follower_that_cannot_be_woken_is_passed_over(tmp_path: Path) -> None:
+    engine = running(tmp_path)
+    feed = engine.views["v"].feed
+    assert feed is not None
+    woken: list[int] = []
+    feed.add_listener(lambda: 1 // 0 and None)
+    feed.add_listener(lambda: woken.append(1))
+    engine.apply(batch(("upsert", "a", rows_of(0, 1)), ("upsert", "b", rows_of(0, 1))))
+    assert engine.apply(of_ops("a", ("upsert", 1))).version == 2 and woken
+    engine.close()
+
+
+def test_a_live_view_can_be_read(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish, states = engine.versions.publish, []
+
+    def slow(version: Version) -> None:
+        states.append([view.state for view in engine.views.values() if view.id not in version.roots])
+        publish(version)
+
+    monkeypatch.setattr(engine.versions, "publish", slow)
+    engine.put_view("v", PAIR, wait=60)
+    assert states and all("live" not in unread for unread in states) and engine.views["v"].state == "live"
+    assert engine.views["v"].id in engine.published.roots
