@@ -126,13 +126,11 @@ class RowReader:
             slots = self._next(max_rows)
             return None if slots is None else self._reading.view.rows_with_keys(slots)
 
-    def skip(self) -> int | None:
-        """Pass over some rows: how many (0 does not mean the end, None does). Cost: their enumeration, without their columns."""
+    def skip(self, max_rows: int) -> int | None:
+        """As `read`, but only how many rows. Cost: their enumeration, without their columns."""
         with self._cursors.versions.reading(self._pin):
-            held, self._held = self._held, None
-            if held is not None and len(held[0]):
-                return len(held[0])
-            return None if self._reading.done else self._reading.skip(_LONGEST_STEP)
+            slots = self._next(max_rows)
+            return None if slots is None else len(slots[0])
 
     def token(self) -> str:
         """A cursor to go on from here."""

@@ -26,7 +26,7 @@ Keep = Callable[[Combination], Combination]
 
 
 class Reading(Protocol):
-    """`fill` gives up to about `limit` rows (none does not mean the end), `skip` only their number; `done` once there are no more."""
+    """`fill` gives up to about `limit` rows (none does not mean the end); `done` once there are no more."""
 
     schema: pa.Schema
 
@@ -40,8 +40,6 @@ class Reading(Protocol):
     def text_bytes(self, slots: Combination) -> Places: ...
 
     def clone(self) -> Reading: ...
-
-    def skip(self, limit: int) -> int: ...
 
     def surely_empty(self) -> bool: ...
 
@@ -90,11 +88,6 @@ class ViewReading:
         other._cursor = self._cursor.clone()
         return other
 
-    def skip(self, limit: int) -> int:
-        if self.view.shape.exact and self._keep is None:
-            return len(self._cursor.fill(limit)[0]) * self.view.shape.factor
-        return len(self.fill(limit)[0])
-
     def surely_empty(self) -> bool:
         return self.view.tree.is_empty(self._root)
 
@@ -123,9 +116,6 @@ class TableReading:
 
     def clone(self) -> TableReading:
         return copy.copy(self)
-
-    def skip(self, limit: int) -> int:
-        return len(self.fill(limit)[0])
 
     def surely_empty(self) -> bool:
         return self._rows == 0

@@ -31,7 +31,6 @@ class Shape:
         self._residual = plan.residual
         self._less = query.less[0] if plan.shape == "self_less" else None
         self.factor = 2 if plan.shape == "self_not_equal" else 1  # rows of an enumerated pair
-        self.exact = plan.shape in ("pair", "list", "self_not_equal") and not plan.residual  # no pair is passed over
 
     def combine(self, slots0: Slots, slots1: Slots) -> Combination:
         """The view's rows among enumerated pairs (slots1 empty for a list)."""

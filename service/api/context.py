@@ -24,7 +24,7 @@ Answer = asyncio.Future["Receipt"]
 # Readers and followers hold a thread only while a chunk of theirs is made.
 READERS = 32
 FOLLOWERS = 32
-WAITERS = 64  # those who wait for the writer: a view that it builds can take minutes, and must not hold up the rest
+WAITERS = 64  # those who wait for the writer (look-ups do): a view that it builds can take minutes, and must not hold up the rest
 
 
 class Mailbox:

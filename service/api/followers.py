@@ -30,7 +30,7 @@ from service.subscriptions import Subscription
 from service.wire.rows import encode_rows
 
 if TYPE_CHECKING:
-    from service.engine import Engine
+    from service.live_view import LiveView
 
 log = logging.getLogger("livejoin")
 
@@ -228,14 +228,15 @@ async def changes(request: Request) -> Response:
         since, snapshot = resumed, False
     elif since is not None and snapshot:
         raise Problem("bad-parameter", "since and snapshot=true: either go on from a token, or begin with every row")
-    feed = _feed(engine, existing(engine.views, request, "view"))
+    views = engine.views
+    feed = _feed(views[existing(views, request, "view")])
     subscription = await context.loop.run_in_executor(context.followers, feed.subscribe, since, snapshot)
     return Following(context, feed, Follower(subscription, kind, values.get("limit")), kind, values.get("wait"))
 
 
-def _feed(engine: Engine, name: str) -> Feed:
+def _feed(view: LiveView) -> Feed:
     """The feed of a live view that keeps changes. Problems: `view-building`, `view-failed`, `not-followed`."""
-    view = engine.views[name]
+    name = view.name
     if view.state == "building":
         raise Problem("view-building", f"the view {name} is being built", progress=view.progress)
     if view.state == "failed":

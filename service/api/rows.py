@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from concurrent.futures import Executor
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
@@ -176,14 +177,18 @@ class Rows:
 
 
 def _page(reader: RowReader, limit: int, keep: list[pa.RecordBatch] | None = None) -> Steps[str | None]:
-    """Read a page, into `keep` if it is wanted; the cursor to go on from after it, None (and no pin) at the end."""
+    """Read a page into `keep`, or pass it over; the cursor to go on from after it, None (and no pin) at the end."""
     while limit:
-        rows = reader.read(min(limit, LARGEST_CHUNK))
-        if rows is None:
+        if keep is None:
+            passed = reader.skip(min(limit, LARGEST_CHUNK))
+        else:
+            rows = reader.read(min(limit, LARGEST_CHUNK))
+            passed = None if rows is None else rows.num_rows
+            if rows is not None and passed:
+                keep.append(rows)
+        if passed is None:
             return None
-        limit -= rows.num_rows
-        if keep is not None and rows.num_rows:
-            keep.append(rows)
+        limit -= passed
         yield
     while (ended := reader.ended()) is None:
         yield
@@ -202,7 +207,13 @@ def _begin(opened: Opened, kind: str, limit: int | None) -> Steps[tuple[Rows, tu
         raise
 
 
-async def answer_rows(request: Request, opened: Opened, limit: int | None) -> Response:
+def _pool(context: Context, asked: dict[str, Any]) -> Executor:
+    """A look-up at the newest version waits for the writer, which may be building a view: not in a reader's thread."""
+    waits = asked["point"] is not None and asked["version"] is None and asked.get("cursor") is None
+    return context.waiters if waits else context.readers
+
+
+async def answer_rows(request: Request, opened: Opened, limit: int | None, pool: Executor) -> Response:
     """The answer to `…/rows`: negotiate, open in threads, and stream; HEAD and limit=0 open only."""
     context: Context = request.app.state.context
     kind = media.negotiate(request.headers.get("accept"), formats.OFFERED)
@@ -210,7 +221,7 @@ async def answer_rows(request: Request, opened: Opened, limit: int | None) -> Re
         limit = JSON_PAGE
     if request.method == "HEAD":
         limit = 0
-    rows, first = await finish(context, context.readers, request.receive, _begin(opened, kind, limit))
+    rows, first = await finish(context, pool, request.receive, _begin(opened, kind, limit))
     headers = {
         "Livejoin-Version": str(rows.reader.version),
         "Livejoin-Empty": "true" if rows.empty else "false",
@@ -235,8 +246,8 @@ async def view_rows(request: Request) -> Response:
     engine = context.engine
     values = parameters.read(request.scope["query_string"], VIEW_ROWS)
     name = existing(engine.views, request, "view")
-    opened = partial(open_rows, engine, name, **filters(values) | {"cursor": values.get("cursor")})
-    return await answer_rows(request, opened, values.get("limit"))
+    asked = filters(values) | {"cursor": values.get("cursor")}
+    return await answer_rows(request, partial(open_rows, engine, name, **asked), values.get("limit"), _pool(context, asked))
 
 
 async def relation_rows(request: Request) -> Response:
@@ -245,7 +256,7 @@ async def relation_rows(request: Request) -> Response:
     values = parameters.read(request.scope["query_string"], RELATION_ROWS)
     name = existing(engine.relations, request, "relation")
     opened = partial(open_relation_rows, engine, name, cursor=values.get("cursor"))
-    return await answer_rows(request, opened, values.get("limit"))
+    return await answer_rows(request, opened, values.get("limit"), context.readers)
 
 
 async def count(request: Request) -> Response:
@@ -253,15 +264,16 @@ async def count(request: Request) -> Response:
     engine = context.engine
     values = parameters.read(request.scope["query_string"], _FILTERS)
     name = existing(engine.views, request, "view")
-    opened = partial(open_rows, engine, name, **filters(values))
-    return json_answer(await finish(context, context.readers, request.receive, _count(opened)))
+    asked = filters(values)
+    counted = await finish(context, _pool(context, asked), request.receive, _count(partial(open_rows, engine, name, **asked)))
+    return json_answer(counted)
 
 
 def _count(opened: Opened) -> Steps[dict[str, int]]:
     reader = opened()
     try:
         count = 0
-        while (some := reader.skip()) is not None:
+        while (some := reader.skip(LARGEST_CHUNK)) is not None:
             count += some
             yield
         return {"version": reader.version, "count": count}

@@ -69,15 +69,16 @@ async def put_view(request: Request) -> Response:
     data = await read_json(request.scope, request.receive, context.settings.max_body)
     view, outcome = await context.wait(engine.put_view, name, data, BUILD_WAIT)
     status = {"created": 201, "same": 200, "building": 202}[outcome]
-    return json_answer(await finish(context, context.workers, request.receive, view_json(engine, view)), status)
+    return json_answer(await finish(context, context.readers, request.receive, view_json(engine, view)), status)
 
 
 async def get_view(request: Request) -> Response:
     context: Context = request.app.state.context
     engine = context.engine
     no_parameters(request)
-    view = engine.views[existing(engine.views, request, "view")]
-    return json_answer(await finish(context, context.workers, request.receive, view_json(engine, view)))
+    views = engine.views
+    view = views[existing(views, request, "view")]
+    return json_answer(await finish(context, context.readers, request.receive, view_json(engine, view)))
 
 
 async def list_views(request: Request) -> Response:
@@ -85,13 +86,17 @@ async def list_views(request: Request) -> Response:
     engine = context.engine
     no_parameters(request)
     views = [view for _, view in sorted(engine.views.items())]
-    return json_answer({"views": await finish(context, context.workers, request.receive, _all_json(engine, views))})
+    return json_answer({"views": await finish(context, context.readers, request.receive, _all_json(engine, views))})
 
 
 def _all_json(engine: Engine, views: list[LiveView]) -> Steps[list[dict[str, Any]]]:
     shown = []
     for view in views:
-        shown.append((yield from view_json(engine, view)))
+        try:
+            shown.append((yield from view_json(engine, view)))
+        except Problem as problem:
+            if problem.type != "not-found":  # dropped meanwhile
+                raise
         yield
     return shown
 

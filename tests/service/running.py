@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,4 +91,4 @@ def is_empty(reader: RowReader) -> bool:
 
 
 def counted(reader: RowReader) -> int:
-    return sum(iter(reader.skip, None))
+    return sum(iter(partial(reader.skip, 1000), None))

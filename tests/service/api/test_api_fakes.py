@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,13 +13,13 @@ import pyarrow as pa
 import pytest
 
 from service.api import followers, rows
-from service.api.context import Context
+from service.api.context import READERS, Context
 from service.chunks import Chunk
 from service.errors import Problem
 from service.settings import Settings
 from service.versions import Version
 from service.wire.schema import parse_relation
-from tests.service.api.asking import ask, is_problem
+from tests.service.api.asking import ask, client, is_problem
 
 DEFINITION = parse_relation({"columns": [{"name": "id", "type": "int64"}], "key": ["id"]})
 PLAN = SimpleNamespace(to_json=lambda: {"algorithm": "interval-tree"})
@@ -150,3 +152,27 @@ def test_the_limit_counts_progress_records() -> None:
     said = [Chunk("progress", version, token=str(version)) for version in (1, 2, 3)]
     found = [json.loads(line)["version"] for line in get(Feed(Subscription(*said)), "?limit=2").text.splitlines()]
     assert found == [1, 2]
+
+
+def test_look_ups_that_wait_for_the_writer_hold_no_reader_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = threading.Event()
+
+    def opening(engine: Any, name: str, *, point: Any, **_: Any) -> None:
+        if point is not None:
+            assert built.wait(60)
+        raise Problem("not-yet", "looked up" if point is not None else "read")
+
+    monkeypatch.setattr(rows, "open_rows", opening)
+    context = on(Engine())
+
+    async def run() -> list[str]:
+        async with client(context) as asked:
+            paths = [f"/v1/views/v/{what}?where.a.id={i}" for i in range(READERS) for what in ("rows", "count")]
+            waiting = [asyncio.ensure_future(asked.get(path)) for path in paths]
+            while context.waiters._work_queue.qsize() == 0 and len(context.waiters._threads) < len(paths):
+                await asyncio.sleep(0)
+            said = [(await asked.get(f"/v1/views/v/{what}")).json()["detail"] for what in ("rows", "count")]
+            built.set()
+            return said + [response.json()["detail"] for response in await asyncio.gather(*waiting)]
+
+    assert asyncio.run(run()) == ["read"] * 2 + ["looked up"] * 2 * READERS
