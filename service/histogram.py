@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from bisect import bisect_left
 
 _STEPS = 4  # buckets for each doubling
 _LOW = -24  # 2**-24 s: 60 ns
@@ -25,9 +26,9 @@ class Histogram:
         self._lock = threading.Lock()
 
     def observe(self, value: float, times: int = 1) -> None:
-        place = math.ceil((math.log2(value) - _LOW) * _STEPS) - 1 if value > 0 else 0
+        place = bisect_left(self.bounds, value, 0, _BUCKETS - 1)
         with self._lock:
-            self.counts[min(max(place, 0), _BUCKETS - 1)] += times
+            self.counts[place] += times
             self.count += times
             self.sum += value * times
 

@@ -12,7 +12,6 @@ import contextlib
 import json
 import os
 import secrets
-import shutil
 import sqlite3
 import threading
 import uuid
@@ -69,7 +68,7 @@ class Log:
     """
 
     def __init__(self, folder: Path, synchronous: Literal["full", "normal"] = "full") -> None:
-        self._path = folder / DATABASE
+        self._path, self._place = folder / DATABASE, str(folder)
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = FolderLock(folder)
         self._changed = threading.Condition(threading.RLock())
@@ -97,7 +96,8 @@ class Log:
     @property
     def free_bytes(self) -> int:
         """What the disk of the folder still takes."""
-        return shutil.disk_usage(self._path.parent).free
+        found = os.statvfs(self._place)
+        return found.f_bavail * found.f_frsize
 
     @property
     def bytes_since_snapshot(self) -> int:

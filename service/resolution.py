@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from service.relations import Relation
 from service.wire.batch import DELETE, INSERT, TRUNCATE, Changes
+from structures.rows import RowSet
 
 Slots = npt.NDArray[np.int32]
 Places = npt.NDArray[np.int64]
@@ -34,6 +35,7 @@ class Resolved:
     delete_keys  keys of the rows that are deleted and not replaced; of none if truncated
     ignored      deletes of keys that were not there
     bad          int64: places in the batch of inserts whose key existed
+    given        the inserts as the table takes them, if they were looked at so
     """
 
     relation: Relation
@@ -44,6 +46,7 @@ class Resolved:
     delete_keys: pa.RecordBatch
     ignored: int
     bad: Places
+    given: RowSet | None = None
 
 
 def resolve(relation: Relation, changes: Changes, version: int) -> Resolved:
@@ -140,12 +143,16 @@ def _fold(relation: Relation, changes: Changes, judged: _Judged, known: Slots) -
 
 
 def _resolve_one(relation: Relation, op: int, rows: pa.RecordBatch, index: Places) -> Resolved:
-    keys = rows.select(relation.key)
-    known = relation.table.find(keys)
-    exists = known[0] >= 0
-    if op == INSERT and exists:
+    if op == DELETE:
+        keys = rows.select(relation.key)
+        known = relation.table.find(keys)
+        if known[0] < 0:
+            return Resolved(relation, False, relation.no_rows, NO_SLOTS, NO_SLOTS, relation.no_keys, 1, _NO_PLACES)
+        return Resolved(relation, False, relation.no_rows, NO_SLOTS, known, keys, 0, _NO_PLACES)
+    given = relation.table.given(rows)
+    known = relation.table.find_given(given)
+    if known[0] < 0:
+        return Resolved(relation, False, rows, known, NO_SLOTS, relation.no_keys, 0, _NO_PLACES, given)
+    if op == INSERT:
         return Resolved(relation, False, relation.no_rows, NO_SLOTS, NO_SLOTS, relation.no_keys, 0, index)
-    deletes = known if exists else NO_SLOTS
-    if op != DELETE:
-        return Resolved(relation, False, rows, known, deletes, relation.no_keys, 0, _NO_PLACES)
-    return Resolved(relation, False, relation.no_rows, NO_SLOTS, deletes, keys if exists else relation.no_keys, int(not exists), _NO_PLACES)
+    return Resolved(relation, False, rows, known, known, relation.no_keys, 0, _NO_PLACES, given)

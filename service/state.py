@@ -161,7 +161,10 @@ def _enter(version: int, resolved: Resolved) -> Change:
     table = resolved.relation.table
     if len(resolved.deletes):
         table.delete(version, resolved.deletes)
-    slots = table.insert(version, resolved.inserts) if resolved.inserts.num_rows else NO_SLOTS
+    if resolved.given is not None:
+        slots = table.enter(version, resolved.given)
+    else:
+        slots = table.insert(version, resolved.inserts) if resolved.inserts.num_rows else NO_SLOTS
     return Change(resolved, slots)
 
 

@@ -45,20 +45,23 @@ def pieces(text_bytes: Array) -> Iterator[slice]:
 
 def _writable(values: Array, dtype: type) -> Array:
     """As the kernels take it: contiguous and writable."""
-    values = np.ascontiguousarray(values, dtype)
+    if values.dtype != dtype or not values.flags.forc:
+        return np.array(values, dtype)
     return values if values.flags.writeable else values.copy()
 
 
 class Table:
     """The rows of one relation.
 
-    `find`, `insert`, `delete`, `reclaim` are for the writer thread. `take` and `scan` are for any thread that holds
-    a pin on the version it reads, meanwhile; they give up the GIL. Costs: O(1) expected a row, and its bytes of text.
+    `find`, `insert` (both in steps: `given`, `find_given`, `enter`), `delete`, `reclaim` are for the writer thread; `take`, `scan` and
+    what follows them for any thread that holds a pin on the version it reads, meanwhile; they give up the GIL. Costs: O(1) expected a
+    row, and its bytes of text.
     """
 
     def __init__(self, schema: pa.Schema, key: Sequence[str], hash_mask: int = ALL_BITS) -> None:
         self.schema = schema
         self._columns = {field.name: i for i, field in enumerate(schema)}
+        self._nullable = {field.name for field in schema if field.nullable}
         kinds = [kind(field.type) for field in schema]
         positions = [self._columns[name] for name in key]
         self._rows = Rows(kinds, positions, any(field.nullable for field in schema), hash_mask)
@@ -81,11 +84,21 @@ class Table:
         Raises MemoryError, with nothing changed, when there is no room, and ValueError for a null in a table without
         nullable columns.
         """
-        if not len(rows):
-            return _NO_SLOTS
+        return self.enter(version, self.given(rows)) if len(rows) else _NO_SLOTS
+
+    def given(self, rows: pa.RecordBatch) -> RowSet:
+        """Rows, at least one, as the table takes them. Raises as `insert`."""
         store = self._rows
-        slots, stored = store.enter(version, to_row_set(rows.columns, self._readers, store.kinds, store.key, store.width))
-        assert stored == len(rows), "a key that is present was inserted"
+        return to_row_set(rows.columns, self._readers, store.kinds, store.key, store.width)
+
+    def find_given(self, given: RowSet) -> Array:
+        """As `find`, of whole rows."""
+        return self._rows.find(given)
+
+    def enter(self, version: int, given: RowSet) -> Array:
+        """As `insert`."""
+        slots, stored = self._rows.enter(version, given)
+        assert stored == len(slots), "a key that is present was inserted"
         return slots
 
     def delete(self, version: int, slots: Array) -> None:
@@ -120,13 +133,13 @@ class Table:
 
     def numbers(self, names: Sequence[str], slots: Array) -> tuple[Array, list[Array | None]]:
         """int64[k, n], writable: these columns (no text) in the words of `service.arrow`; and of each bool[n], true at nulls, or None."""
-        columns, schema = self._projection(tuple(names))
+        columns, _ = self._projection(tuple(names))
         slots = _writable(slots, np.int32)
-        nulls = [self._nulls(column, slots) if field.nullable else None for column, field in zip(columns.tolist(), schema, strict=True)]
+        nulls = [self._nulls(name, slots) if name in self._nullable else None for name in names]
         return self._rows.gather(columns, slots), nulls
 
-    def _nulls(self, column: int, slots: Array) -> Array | None:
-        valid, count = self._rows.gather_valid(column, slots)
+    def _nulls(self, name: str, slots: Array) -> Array | None:
+        valid, count = self._rows.gather_valid(self._columns[name], slots)
         return np.unpackbits(valid, count=len(slots), bitorder="little") == 0 if count else None
 
     def text_bytes(self, names: Sequence[str], slots: Array) -> Array:

@@ -89,21 +89,17 @@ class IntervalTree:
         self.arena = Arena(words)
         self._kind = KINDS[kind]
         self.arena.C[KIND] = self._kind
+        self._arrays = self.arena.M, self.arena.W, self.arena.C, self.arena.Q
         make_empty(*self._arrays)
         self._state = np.zeros(CHANGES_WORDS, np.int64)
         self._out0 = np.empty(_CHUNK, np.int32)
         self._out1 = np.empty(_CHUNK, np.int32)
 
     @property
-    def _arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        a = self.arena
-        return a.M, a.W, a.C, a.Q
-
-    @property
     def root(self) -> Root:
         """The newest version, published or not."""
-        C = self.arena.C
-        return Root(int(C[ROOT]), int(C[HEIGHT]), int(C[COUNT]), int(C[COUNT + 1]), bool(C[LIVE]))
+        C = self.arena.C.tolist()
+        return Root(C[ROOT], C[HEIGHT], C[COUNT], C[COUNT + 1], bool(C[LIVE]))
 
     # --- writing
 
