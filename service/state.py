@@ -92,7 +92,8 @@ class State:
             errors = sorted(errors, key=lambda error: error.index)[:MAX_ERRORS]
             if batch.on_error == "reject":
                 listed = [error._asdict() for error in errors]
-                raise Problem("bad-rows", f"{count} of {batch.sent} changes are bad; nothing was applied", error_count=count, errors=listed)
+                said = f"{count} of {batch.sent} changes {'is' if count == 1 else 'are'} bad; nothing was applied"
+                raise Problem("bad-rows", said, error_count=count, errors=listed)
         self._require_room(resolved)
         return resolved, errors, count
 

@@ -9,6 +9,7 @@ import orjson
 
 from service.api import media
 from service.errors import Problem
+from service.wire.errors import check_utf8
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -59,6 +60,7 @@ async def read_json(scope: Scope, receive: Receive, limit: int) -> dict[str, Any
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
+        check_utf8(body)
         raise Problem("malformed-body", f"not JSON: {error.msg} (line {error.lineno}, column {error.colno})", line=error.lineno) from None
     if not isinstance(value, dict):
         raise Problem("bad-definition", "a definition is a JSON object")

@@ -12,7 +12,7 @@ from pyarrow import csv
 
 from service.wire.batch import Batch
 from service.wire.columns import from_texts
-from service.wire.errors import MalformedBody
+from service.wire.errors import MalformedBody, check_utf8
 from service.wire.json import Definitions
 from service.wire.judge import Findings, Plan, assemble, plan_of
 from service.wire.schema import OP_COLUMN
@@ -37,7 +37,8 @@ def _read(body: bytes, plan: Plan) -> pa.RecordBatch:
     if body.isspace():
         raise MalformedBody("the body has no header row")
     if body.count(b'"') % 2:
-        raise MalformedBody("a double quote is not closed")
+        line = body.count(b"\n", 0, body.rindex(b'"')) + 1
+        raise MalformedBody(f"the double quote in line {line} is not closed", line)
     empty_texts = [column.name for column in plan.columns if column.type == "string" and not column.nullable]
     try:
         table = csv.read_csv(
@@ -52,11 +53,15 @@ def _read(body: bytes, plan: Plan) -> pa.RecordBatch:
                 quoted_strings_can_be_null=False,
             ),
         )
-    except pa.ArrowInvalid as error:
+        names: list[str] = table.column_names
+    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+        check_utf8(body)
         row = re.search(r"Row #([0-9]+)", str(error))
         raise MalformedBody(f"the body is not CSV: {error}", int(row[1]) if row else None) from None
     columns = [column.combine_chunks() for column in table.columns]
-    for at, name in enumerate(table.column_names):
+    for at, name in enumerate(names):
+        if name in names[:at]:
+            raise MalformedBody(f"the column {name!r} is there twice", 1)
         if name in empty_texts:
             columns[at] = columns[at].fill_null("")
-    return pa.RecordBatch.from_arrays(columns, names=table.column_names)
+    return pa.RecordBatch.from_arrays(columns, names=names)

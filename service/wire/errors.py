@@ -48,3 +48,13 @@ class BadParameter(WireError):
 
 class UnsupportedMediaType(WireError):
     """No decoder for this media type at this place."""
+
+
+def check_utf8(body: bytes, first_line: int = 1) -> None:
+    """MalformedBody, with the place, if it is not UTF-8; `first_line` is the number of its first line."""
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        line = first_line + body.count(b"\n", 0, error.start)
+        byte = error.start - body.rfind(b"\n", 0, error.start)
+        raise MalformedBody(f"line {line} is not UTF-8: look at byte {byte} of it", line) from None

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from service.wire.batch import DELETE, OPS, TRUNCATE, UPSERT, Batch, Changes
 from service.wire.columns import FEW, from_values, mask_of, one_by_one
-from service.wire.errors import BadParameter, MalformedBody, RowError, UnknownRelation
+from service.wire.errors import BadParameter, MalformedBody, RowError, UnknownRelation, check_utf8
 from service.wire.grammar import INT64_MAX, INT64_MIN, JSON_READERS, Reader, shown
 from service.wire.judge import Findings, Judged, Plan, assemble, judge, plainly_good, plan_of
 from service.wire.schema import OP_COLUMN, RelationDefinition
@@ -267,6 +267,7 @@ def lines(body: bytes) -> Iterator[tuple[int, Any]]:
             try:
                 yield line, orjson.loads(text)
             except orjson.JSONDecodeError as error:
+                check_utf8(text, line)
                 raise MalformedBody(f"line {line} is not JSON: {error.msg} at column {error.colno}", line) from None
 
 
@@ -274,6 +275,7 @@ def _load(body: bytes) -> Any:
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
+        check_utf8(body)
         raise MalformedBody(f"the body is not JSON: {error}", error.lineno) from None
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from service.wire.batch import DELETE, MAX_ERRORS, TRUNCATE, UPSERT, Batch, Changes
 from service.wire.errors import RowError
-from service.wire.grammar import INT64_MAX, INT64_MIN, date_texts, shown, timestamp_texts
+from service.wire.grammar import INT64_MAX, INT64_MIN, NOT_FINITE, date_texts, shown, timestamp_texts
 from service.wire.schema import Column, Interval, RelationDefinition
 
 Mask = npt.NDArray[np.bool_]
@@ -187,11 +187,16 @@ def _check_finite(plan: Plan, place: int, array: pa.Array, findings: Findings) -
     if array.null_count:
         mask &= ~_nulls(array)
     if mask.any():
-        what = "a key" if plan.is_key[place] else "an interval"
-        findings.add(place, mask, plan.names[place], lambda row: f"{float(values[row])} is no value for {what}")
+        what = "a key" if plan.is_key[place] else "an interval (for an open side write null)"
+        findings.add(place, mask, plan.names[place], lambda row: f"{_name_of(float(values[row]))} is no value for {what}")
     if not plan.is_key[place] or not ((values == 0) & np.signbit(values)).any():
         return array
     return pa.array(values + 0.0, mask=_nulls(array))
+
+
+def _name_of(value: float) -> str:
+    """Of a number that is not finite, as JSON has it."""
+    return next((name for name, number in NOT_FINITE.items() if number == value), "NaN")
 
 
 def _check_interval(

@@ -75,8 +75,10 @@ def test_other_faults() -> None:
         (b"\n\n", None),
         (b"id,room,starts\n1,A\n", 2),
         (b"id,room,starts\n1,A,0\n1,A,0,5\n", 3),
-        (b"id,id,starts\n1,A,0\n", None),
-        (b'id,room,starts\n1,A,"0\n2,A,0\n', None),
+        (b"id,id,starts\n1,A,0\n", 1),
+        (b'id,room,starts\n1,A,"0\n2,A,0\n', 2),
+        (b"\xff\xfe", 1),
+        ("id,room,starts\n1,A,0\n".encode("utf-16"), 1),
         (b"id,room,starts\n1,\xff,0\n", 2),
     ],
 )

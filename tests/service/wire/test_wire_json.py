@@ -117,7 +117,8 @@ def test_floats_beyond_numbers() -> None:
     assert str(values[0]) == "0.0"
     assert str(values[2]) == "nan"
     for name in ("NaN", "Infinity", "-Infinity"):
-        assert faults(post({"relation": "values", "row": {**row, "k": name}})) == [(0, "k")]
+        (fault,) = post({"relation": "values", "row": {**row, "k": name}}).errors
+        assert (fault.column, fault.reason) == ("k", f"{name} is no value for a key")
         assert faults(post({"relation": "values", "row": {**row, "x": name}})) == []
     assert faults(post({"relation": "values", "row": {**row, "x": "nan"}})) == [(0, "x")]
     assert faults(post({"relation": "values", "row": {**row, "day": 20454}})) == [(0, "day")]
@@ -136,7 +137,8 @@ def test_floats_beyond_numbers() -> None:
         (b'{"changes": [{"row": {}}]}', None, "no relation"),
         (b'{"changes": [{"relation": null, "row": {}}]}', None, "no relation"),
         (b'{"changes": [{"relation": "bookings", "row": {"id": NaN}}]}', 1, "not JSON"),
-        (b'{"changes": "\xff"}', 1, "UTF-8"),
+        (b'{"changes": "\xff"}', 1, "line 1 is not UTF-8: look at byte 14"),
+        (b'{"changes": [],\n"source": "\xff"}', 2, "line 2 is not UTF-8: look at byte 12"),
     ],
 )
 def test_malformed_bodies(body: bytes, line: int | None, says: str) -> None:
@@ -146,7 +148,7 @@ def test_malformed_bodies(body: bytes, line: int | None, says: str) -> None:
     assert says in fault.value.detail
 
 
-@pytest.mark.parametrize("bad", [b"[1]", b"{", b"1", b'"x"', b"null", b'{"row": {}}'])
+@pytest.mark.parametrize("bad", [b"[1]", b"{", b"1", b'"x"', b"null", b'{"row": {}}', b'{"row": "\xff"}'])
 def test_malformed_lines_are_told_by_number(bad: bytes) -> None:
     with pytest.raises(MalformedBody) as fault:
         changes("application/jsonl", b'{"relation": "bookings", "op": "truncate"}\n\n' + bad)
