@@ -19,6 +19,7 @@ Combination = tuple[Slots, ...]
 
 _FLOOR = 100_000
 _SMALL = 64
+_NO_PLACES: Places = np.empty(0, np.int64)
 _TEXT_OR_BOOL = (pa.utf8(), pa.bool_())
 
 
@@ -118,6 +119,8 @@ def _match_few(deletes: Combination, inserts: Combination, moved: Sequence[Moved
     back = zip(*([new.get(slot, slot) for slot in slots.tolist()] for slots, new in zip(deletes, news, strict=True)), strict=True)
     places = {row: place for place, row in enumerate(zip(*(slots.tolist() for slots in inserts), strict=True))}
     found = [(place, places[row]) for place, row in enumerate(back) if row in places]
+    if not found:
+        return _NO_PLACES, _NO_PLACES
     return np.array([place for place, _ in found], np.int64), np.array([place for _, place in found], np.int64)
 
 

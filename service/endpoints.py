@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from service.errors import Problem
 from service.literals import BadLiteral, from_text
 from service.store import Table
 from service.wire.schema import Interval
-from structures.encoding import NEG_INF, POS_INF, encode_floats, encode_ints
+from structures.encoding import NEG_INF, POS_INF, encode_floats
 
 Ends = npt.NDArray[np.int64]
 
@@ -21,18 +22,14 @@ Ends = npt.NDArray[np.int64]
 def endpoints(rows: pa.RecordBatch, interval: Interval) -> tuple[Ends, Ends]:
     """int64[n] twice: the closed, encoded interval of each row; a null end is unbounded."""
     start, end = rows.column(interval.start_column), rows.column(interval.end_column)
-    left = _encode(numbers(start), int(interval.start_open), null_mask(start), NEG_INF)
-    return left, _encode(numbers(end), -int(interval.end_open), null_mask(end), POS_INF)
+    return _encode(interval, start.type, (_fresh(start), _fresh(end)), (null_mask(start), null_mask(end)))
 
 
 def stored_endpoints(table: Table, interval: Interval, slots: npt.NDArray[np.int32]) -> tuple[Ends, Ends]:
     """The same of the rows at these slots."""
     names = interval.start_column, interval.end_column
-    (starts, ends), (no_start, no_end) = table.numbers(names, slots)
-    if table.schema.field(names[0]).type.id == _FLOAT64:
-        starts, ends = starts.view(np.float64), ends.view(np.float64)
-    left = _encode(starts, int(interval.start_open), no_start, NEG_INF)
-    return left, _encode(ends, -int(interval.end_open), no_end, POS_INF)
+    values, nulls = table.numbers(names, slots)
+    return _encode(interval, table.type_of(names[0]), values, nulls)
 
 
 def parse_window(window: tuple[str | None, str | None], type_: str) -> tuple[int, int]:
@@ -54,11 +51,27 @@ def _end(text: str | None, type_: str, missing: int) -> int:
     return int(encode_floats(np.array([value]), 0)[0]) if type_ == "float64" else int(value)
 
 
-def _encode(values: npt.NDArray[Any], shift: int, nulls: npt.NDArray[np.bool_] | None, missing: int) -> Ends:
-    ends = encode_floats(values, shift) if values.dtype == np.float64 else encode_ints(values, shift)
-    if nulls is not None:
-        ends[nulls] = missing
-    return ends
+def _encode(
+    interval: Interval, type_: pa.DataType, values: Sequence[Ends] | Ends, nulls: Sequence[npt.NDArray[np.bool_] | None]
+) -> tuple[Ends, Ends]:  # fmt: skip
+    """`values`: starts and ends, a float's bits; they are written to."""
+    left, right = values
+    if type_.id == _FLOAT64:
+        left, right = encode_floats(left.view(np.float64), 0), encode_floats(right.view(np.float64), 0)
+    if interval.start_open:
+        left += 1
+    if interval.end_open:
+        right -= 1
+    if nulls[0] is not None:
+        left[nulls[0]] = NEG_INF
+    if nulls[1] is not None:
+        right[nulls[1]] = POS_INF
+    return left, right
+
+
+def _fresh(column: pa.Array) -> Ends:
+    values = numbers(column)
+    return np.array(values.view(np.int64) if column.type.id == _FLOAT64 else values, np.int64)
 
 
 def numbers(column: pa.Array) -> npt.NDArray[np.generic]:

@@ -32,15 +32,24 @@ log = logging.getLogger("livejoin")
 
 _CHUNK = 1 << 16  # rows in a step of building
 _LEAST_WORDS = 1 << 12  # of a structure that stays empty
+_NO_PLACES = np.empty(0, np.int64)
+_NOTHING_MOVED = Moved(NO_SLOTS, NO_SLOTS)
 _KINDS = {"pair": "pair", "self_less": "self", "self_not_equal": "self", "list": "list"}
 
 
-@dataclass(slots=True)
 class Change:
-    """What a batch did to one relation: its resolved changes, applied to the table, and the slots of the inserted rows."""
+    """What a batch did to one relation: its resolved changes, applied to the table, and the slots of the inserted rows.
 
-    resolved: Resolved
-    new_slots: Slots
+    `replacing`: the places of those inserts that replace a row; `moved`: the slots of these rows, before and after.
+    """
+
+    def __init__(self, resolved: Resolved, new_slots: Slots) -> None:
+        self.resolved = resolved
+        self.new_slots = new_slots
+        self.replacing, self.moved = _NO_PLACES, _NOTHING_MOVED
+        if len(resolved.deletes):
+            self.replacing = np.flatnonzero(resolved.previous >= 0)
+            self.moved = Moved(resolved.deletes[: len(self.replacing)], new_slots[self.replacing])
 
 
 class LiveView:
@@ -149,7 +158,7 @@ class LiveView:
             return Delta(version, (), (), True)
         gone, come = collector.rows(False, aliases), collector.rows(True, aliases)
         if len(gone[0]) and len(come[0]):
-            gone, come = cancel(gone, come, [_moved(changes.get(side.relation.name)) for side in self.sides], self.rows, self.text_bytes)
+            gone, come = cancel(gone, come, [_moved(changes, side) for side in self.sides], self.rows, self.text_bytes)
         delta = Delta(version, gone, come)
         if delta.rows > retain_rows:
             return Delta(version, (), (), True)
@@ -220,16 +229,13 @@ class _Work:
 
 def _unchanged(side: Side, change: Change) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
     """Places, in the deletes and in the inserts, of the rows that were replaced by one equal in all that the view uses."""
-    replacing = np.flatnonzero(change.resolved.previous >= 0)
-    if len(replacing) == 0:
+    moved = change.moved
+    if len(moved.old) == 0:
         return None
-    table = side.relation.table
-    same = np.flatnonzero(table.same(side.varying, change.resolved.deletes[: len(replacing)], change.new_slots[replacing]))
-    return (same, replacing[same]) if len(same) else None
+    same = np.flatnonzero(side.relation.table.same(side.varying, moved.old, moved.new))
+    return (same, change.replacing[same]) if len(same) else None
 
 
-def _moved(change: Change | None) -> Moved:
-    if change is None:
-        return Moved(NO_SLOTS, NO_SLOTS)
-    replacing = change.resolved.previous >= 0
-    return Moved(change.resolved.previous[replacing], change.new_slots[replacing])
+def _moved(changes: Mapping[str, Change], side: Side) -> Moved:
+    change = changes.get(side.relation.name)
+    return _NOTHING_MOVED if change is None else change.moved

@@ -61,6 +61,7 @@ class Table:
     def __init__(self, schema: pa.Schema, key: Sequence[str], hash_mask: int = ALL_BITS) -> None:
         self.schema = schema
         self._columns = {field.name: i for i, field in enumerate(schema)}
+        self._types = {field.name: field.type for field in schema}
         self._nullable = {field.name for field in schema if field.nullable}
         kinds = [kind(field.type) for field in schema]
         positions = [self._columns[name] for name in key]
@@ -137,6 +138,9 @@ class Table:
         slots = _writable(slots, np.int32)
         nulls = [self._nulls(name, slots) if name in self._nullable else None for name in names]
         return self._rows.gather(columns, slots), nulls
+
+    def type_of(self, name: str) -> pa.DataType:
+        return self._types[name]
 
     def _nulls(self, name: str, slots: Array) -> Array | None:
         valid, count = self._rows.gather_valid(self._columns[name], slots)

@@ -95,7 +95,7 @@ class Writer:
             raise Problem("too-busy", f"{self._max_waiting} batches are waiting already")
         if self._waiting_bytes > _WAITING_BYTES:
             raise Problem("too-busy", f"batches of {self._waiting_bytes} bytes are waiting already")
-        waiting = _Waiting(batch, done, sum(changes.rows.nbytes for changes in batch.changes))
+        waiting = _Waiting(batch, done, batch.bytes)
         self._put(waiting)
 
     def call(self, work: Callable[[], T], urgent: bool = False) -> Future[T]:
@@ -229,7 +229,7 @@ class Writer:
 
     def _check_room(self, batch: Batch) -> None:
         """Problem `disk-full` while nothing has been touched: what fails later ends the service."""
-        self._room -= _ROOM_FACTOR * sum(changes.rows.get_total_buffer_size() for changes in batch.changes) + _ROOM_LEAST // _GROUP_BATCHES
+        self._room -= _ROOM_FACTOR * batch.bytes + _ROOM_LEAST // _GROUP_BATCHES
         if self._room < _ROOM_LEAST:
             raise Problem("disk-full", "the disk of the data folder has no room for this batch; nothing of it was applied")
 

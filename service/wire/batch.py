@@ -49,6 +49,11 @@ class Batch:
     reset: bool = False
     on_error: str = "reject"
 
+    @property
+    def bytes(self) -> int:
+        """Of the rows in memory; buffers are counted whole."""
+        return sum(changes.rows.get_total_buffer_size() for changes in self.changes)
+
 
 def batch_to_arrow(batch: Batch) -> bytes:
     """The good rows as a body for `POST /v1/changes`: one IPC stream a relation, each with a text column `_op`."""
