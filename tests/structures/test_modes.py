@@ -17,6 +17,13 @@ MODES = {
     "jit-off-3-4": {"LIVEJOIN_JIT": "off", "LIVEJOIN_LEAF": "3", "LIVEJOIN_FANOUT": "4"},
     "bounds-checks-4": {"NUMBA_BOUNDSCHECK": "1", "LIVEJOIN_LEAF": "4", "LIVEJOIN_FANOUT": "4"},
 }
+SUITES = [
+    "tests/structures/test_interval_tree.py",
+    "tests/structures/test_encoding.py",
+    "tests/structures/test_rows.py",
+    "tests/service/test_store_twin.py",
+    "tests/service/test_store.py",
+]
 # (module, function, what it is replaced by): each is a mistake that one could make.
 CANARIES = [
     ("structures.ordered_tree", "own_leaf", "lambda M, W, C, Q, o: o"),
@@ -58,7 +65,7 @@ def run(arguments: list[str], environment: dict[str, str]) -> subprocess.Complet
 @pytest.mark.parametrize("mode", MODES)
 def test_mode(mode: str) -> None:
     small = "not tens_of_thousands and not delay and not pin"
-    done = run(["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", small, "tests/structures/test_interval_tree.py"], MODES[mode])
+    done = run(["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", small, *SUITES], MODES[mode])
     assert done.returncode == 0, done.stdout + done.stderr
 
 
