@@ -265,14 +265,17 @@ def test_nobody_follows_a_view_without_changes(tmp_path: Path) -> None:
 def test_a_value_that_stays_nan_is_no_change(tmp_path: Path) -> None:
     columns = [*DEFINITION.to_json()["columns"], {"name": "w", "type": "float64", "nullable": True}]
     engine = running(tmp_path, {})
-    engine.put_relation("c", parse_relation(DEFINITION.to_json() | {"columns": columns}))
+    definition = parse_relation(DEFINITION.to_json() | {"columns": columns})
+    engine.put_relation("c", definition)
     engine.put_view("v", {"from": {"a": "c", "b": "b"}, "join": [{"overlaps": ["a.x", "b.x"]}], "select": ["a.w as w"]}, wait=60)
     engine.apply(batch(("upsert", "b", rows_of(0, 1))))
     subscription = feed(engine).subscribe()
 
     def put(length: int, *weights: float | None) -> list[Any]:
         rows = rows_of(0, len(weights), length=length).append_column("w", pa.array(weights, pa.float64()))
-        engine.apply(batch(("upsert", "c", rows)))
+        made = batch(("upsert", "c", rows))
+        made.changes[0].definition = definition
+        engine.apply(made)
         return [chunk.rows.column(0).to_pylist() for chunk in all_of(subscription) if chunk.rows is not None]
 
     nan = float("nan")
