@@ -17,6 +17,7 @@ from service.errors import Problem
 from service.literals import Physical
 from service.scope import Scope
 from service.terms import ColumnRef, Filter, IntervalRef, Output, Query
+from service.wire.schema import OP_COLUMN
 
 MAX_NAME = 63
 Ref = TypeVar("Ref", ColumnRef, IntervalRef)
@@ -213,17 +214,21 @@ def _no_overlap(scope: Scope, left: list[Inequality], inequality: Inequality) ->
     for p, q in permutations(left, 2):
         if inequality in (p, q) and (p.low.alias, p.high.alias) == (q.high.alias, q.low.alias):
             missing = [pair for pair in ((p.low, q.high), (q.low, p.high)) if not any(scope.intervals_over(*pair))]
-            names = " and ".join(f"({start.column}, {end.column}) of {scope.aliases[start.alias]}" for start, end in missing)
-            if names:
-                return unsupported(
-                    f"{p} AND {q}", f"these inequalities are no overlap of declared intervals: declare an interval over {names}"
-                )
+            wanted = " and ".join(f"{_to_declare(start, end)} of {scope.aliases[start.alias]}" for start, end in missing)
+            if wanted:
+                return unsupported(f"{p} AND {q}", f"these inequalities are no overlap of declared intervals: declare {wanted}")
     hint = (
         "for each pair once write < on the key"
         if inequality.low.column == inequality.high.column
         else "write overlaps(x, y) over declared intervals"
     )
     return unsupported(f"{inequality}", f"an inequality between aliases that is no part of an overlap comes with a later version; {hint}")
+
+
+def _to_declare(start: ColumnRef, end: ColumnRef) -> str:
+    if start.column == end.column:
+        return f'the point {{"at": "{start.column}"}}'
+    return f"an interval over ({start.column}, {end.column})"
 
 
 def _check_types(scope: Scope, equal: list[tuple[ColumnRef, ColumnRef]], overlaps: list[tuple[IntervalRef, IntervalRef]]) -> None:
@@ -264,9 +269,12 @@ def _check_outputs(outputs: list[Output], overlaps: list[tuple[IntervalRef, Inte
 
 
 def check_output_name(name: Any) -> str:
-    """A name given with AS: 1 to 63 characters without double quote and control characters."""
-    if not isinstance(name, str) or not 1 <= len(name) <= MAX_NAME or any(ord(c) < 32 or ord(c) == 127 or c == '"' for c in name):
-        raise Problem(
-            "bad-definition", f"{name!r} is no name for a column: 1 to {MAX_NAME} characters without double quotes and control characters"
-        )
+    """A name given with AS: as a column's of a relation. Problem `bad-definition`."""
+    if not isinstance(name, str):
+        raise Problem("bad-definition", "the name of a column is a text")
+    if not 1 <= len(name) <= MAX_NAME or any(ord(c) < 32 or ord(c) == 127 or c in '".' for c in name):
+        limits = f"1 to {MAX_NAME} characters without dot, double quote and control characters"
+        raise Problem("bad-definition", f"{name!r} is no name for a column: {limits}")
+    if name == OP_COLUMN:
+        raise Problem("bad-definition", f"{OP_COLUMN} is no name for a column: it says what a change does")
     return name

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import orjson
+
 from service.assembly import Draft, Inequality, Options, check_output_name, column_output, computed_outputs, unsupported
 from service.errors import Problem
 from service.literals import BadLiteral, from_json
@@ -18,11 +20,17 @@ OPTIONS = ("algorithm", "guarantee", "changes")
 MAX_ALIASES = 8
 _FIELDS = ("from", "join", "where", "select", *OPTIONS)
 _OPERATORS = ("=", "!=", "<", "<=", ">", ">=", "in", "is_null", "not_null")
-_AS = re.compile(r"(.*\S)\s+as\s+(\S.*)", re.IGNORECASE | re.DOTALL)
+_AS = re.compile(r"\s(?:as)\s+(?=\S)", re.IGNORECASE)
 
 
 def bad(detail: str) -> Problem:
     return Problem("bad-definition", detail)
+
+
+def as_json(value: Any) -> str:
+    """A part of a definition as its author wrote it, shortened."""
+    text = orjson.dumps(value).decode()
+    return text if len(text) <= 200 else text[:200] + "…"
 
 
 def check_fields(data: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
@@ -35,9 +43,9 @@ def read_options(data: Mapping[str, Any]) -> Options:
     """`algorithm`, `guarantee` and `changes`, or their defaults."""
     algorithm, guarantee = data.get("algorithm", "auto"), data.get("guarantee", "best-effort")
     if algorithm != "auto" and (not isinstance(algorithm, str) or algorithm not in ALGORITHMS):
-        raise bad(f'there is no algorithm {algorithm!r}; "auto", or one of {", ".join(ALGORITHMS)}')
+        raise bad(f'there is no algorithm {as_json(algorithm)}; "auto", or one of {", ".join(ALGORITHMS)}')
     if guarantee not in GUARANTEES:
-        raise bad(f"there is no guarantee {guarantee!r}; one of {', '.join(GUARANTEES)}")
+        raise bad(f"there is no guarantee {as_json(guarantee)}; one of {', '.join(GUARANTEES)}")
     return Options(algorithm, guarantee, _read_retain(data.get("changes", {})))
 
 
@@ -81,7 +89,7 @@ def _read_from(aliases: Any) -> dict[str, str]:
         raise bad(f"a view joins at most {MAX_ALIASES} relations")
     for alias, relation in aliases.items():
         if not NAME.fullmatch(alias):
-            raise bad(f"the alias {alias!r} does not match {NAME.pattern}")
+            raise bad(f"the alias {as_json(alias)} does not match {NAME.pattern}")
         if not isinstance(relation, str):
             raise bad(f"from.{alias} is not the name of a relation")
     return aliases
@@ -97,7 +105,7 @@ def _list(data: Mapping[str, Any], field: str) -> list[Any]:
 def _split(text: Any, what: str) -> tuple[str, str]:
     """`alias.name`; a column's name has no dot, so the first one parts them."""
     if not isinstance(text, str) or "." not in text:
-        raise bad(f'{text!r} is no {what}: write "alias.{what}"')
+        raise bad(f'{as_json(text)} is no {what}: write "alias.{what}"')
     alias, name = text.split(".", 1)
     return alias, name
 
@@ -113,7 +121,7 @@ def _interval(scope: Scope, text: Any) -> IntervalRef:
 def _read_condition(draft: Draft, entry: Any) -> Problem | None:
     """One entry of `join` into the draft; the problem, for later, if it is of a kind that is not maintained yet."""
     if not isinstance(entry, dict) or len(kinds := [kind for kind in entry if kind in _CONDITIONS]) != 1:
-        raise bad(f"an entry of join has one of {', '.join(_CONDITIONS)}; this one is {entry!r}")
+        raise bad(f"an entry of join has one of {', '.join(_CONDITIONS)}; this one is {as_json(entry)}")
     kind = kinds[0]
     check_fields(entry, (kind, "distance") if kind == "within" else (kind,), f'the entry "{kind}" of join')
     sides = entry[kind]
@@ -175,7 +183,7 @@ def _read_filter(draft: Draft, entry: Any) -> None:
     check_fields(entry, ("column", "op", "value"), "an entry of where")
     op = entry.get("op")
     if not isinstance(op, str) or op not in _OPERATORS:
-        raise bad(f"there is no operator {op!r} in where; one of {' '.join(_OPERATORS)}")
+        raise bad(f"there is no operator {as_json(op)} in where; one of {' '.join(_OPERATORS)}")
     ref = _column(draft.scope, entry.get("column"))
     if op in ("is_null", "not_null"):
         if entry.get("value") is not None:
@@ -200,9 +208,8 @@ def _read_output(scope: Scope, entry: Any) -> list[Output]:
         return [_read_column_output(scope, entry)]
     functions = [f for f in ("intersection", "duration") if isinstance(entry, dict) and f in entry]
     if len(functions) != 1:
-        raise bad(
-            f'an entry of select is "alias.column", "alias.column as name", or has "intersection" or "duration"; this one is {entry!r}'
-        )
+        forms = '"alias.column", "alias.column as name", or has "intersection" or "duration"'
+        raise bad(f"an entry of select is {forms}; this one is {as_json(entry)}")
     function = functions[0]
     check_fields(entry, (function, "as"), f'the entry "{function}" of select')
     if not isinstance(entry[function], list) or not entry[function]:
@@ -215,7 +222,12 @@ def _read_output(scope: Scope, entry: Any) -> list[Output]:
 def _read_column_output(scope: Scope, text: str) -> Output:
     """`alias.column`, or `alias.column as name`; a column whose own name has an "as" in it is found first."""
     alias, name = _split(text, "column")
-    match = _AS.fullmatch(name)
-    if match and alias in scope.aliases and not any(column.name == name for column in scope.definition(alias).columns):
-        return column_output(scope.column(alias, match[1]), check_output_name(match[2].strip()))
-    return column_output(scope.column(alias, name))
+    columns = {column.name for column in scope.definition(alias).columns} if alias in scope.aliases else set()
+    if name in columns:
+        return column_output(scope.column(alias, name))
+    for match in reversed(list(_AS.finditer(name))):
+        before, given = name[: match.start()], name[match.end() :].strip()
+        for column in (before, before.rstrip()):  # a column's name may end in a blank
+            if column in columns:
+                return column_output(scope.column(alias, column), check_output_name(given))
+    return column_output(scope.column(alias, _AS.split(name)[0].rstrip()))

@@ -44,6 +44,9 @@ _CLAUSES = {
 _AGGREGATE = "leave it out, follow the view's changes and add up there"
 
 
+_TOKEN = re.compile(r",? but got <Token.*>", re.DOTALL)  # the parser's own words for where it stands
+
+
 class _Parser(PostgresParser):
     FUNC_TOKENS = {*PostgresParser.FUNC_TOKENS, TokenType.OVERLAPS}
 
@@ -60,6 +63,8 @@ def read_sql(text: Any, relations: Mapping[str, RelationDefinition]) -> Draft:
         raise Problem("bad-definition", '"sql" is a text')
     try:
         tree = _parse(text)
+        if not isinstance(tree, exp.Query):
+            raise unsupported(f"{tree.key.upper()}", "a view is one SELECT … FROM … WHERE …")
         _check_relations(tree, relations)
         if isinstance(tree, exp.SetOperation):
             for branch in _branches(tree):
@@ -81,7 +86,8 @@ def _parse(text: str) -> exp.Expr:
     except ParseError as error:
         first = error.errors[0]
         column = first["col"] - len(first["highlight"] or "") + 1
-        what = "Something is missing" if first["description"].startswith("Required keyword") else first["description"].rstrip(".")
+        said = _TOKEN.sub("", first["description"]).rstrip(".")
+        what = "Something is missing" if said.startswith("Required keyword") else said
         raise bad_query(f"{what} at {first['highlight'] or 'the end'!r}", first["line"], column) from None
     except TokenError as error:
         found = re.match(r"Missing (.+) from \d+:(\d+)", str(error.__context__))  # the second number counts from the text's beginning
@@ -99,7 +105,7 @@ def _parse(text: str) -> exp.Expr:
 def _check_relations(tree: exp.Expr, relations: Mapping[str, RelationDefinition]) -> None:
     local = {fold(cte.args["alias"].this) for cte in tree.find_all(exp.CTE)}
     for table in tree.find_all(exp.Table):
-        if isinstance(table.this, exp.Identifier) and fold(table.this) not in local:
+        if isinstance(table.this, exp.Identifier) and not isinstance(table.parent, exp.Into) and fold(table.this) not in local:
             check_relation(fold(table.this), relations)
 
 
@@ -175,8 +181,13 @@ def _read_select(select: exp.Select, text: str, relations: Mapping[str, Relation
         conditions.add(select.args["where"].this)
     if not select.expressions:
         raise bad_query("SELECT names no column", 1, 1)
+    seen = set()
     for expression in select.expressions:
-        draft.outputs += _read_output(expression, names)
+        for output in _read_output(expression, names):
+            if output.name in seen:
+                raise names.bad(expression, f"two columns of the view are called {output.name}: name one of them otherwise with AS")
+            seen.add(output.name)
+            draft.outputs.append(output)
     return draft
 
 
@@ -237,7 +248,10 @@ def _read_output(expression: exp.Expr, names: Names) -> list[Output]:
         return [column_output(ColumnRef(alias, column.name)) for alias in aliases for column in scope.definition(alias).columns]
     name = None
     if isinstance(expression, exp.Alias):
-        name = check_output_name(fold(expression.args["alias"]))
+        try:
+            name = check_output_name(fold(expression.args["alias"]))
+        except Problem as problem:
+            raise names.bad(expression.args["alias"], str(problem.detail)) from None
         expression = expression.this
     expression = expression.unnest()
     if isinstance(expression, exp.Column):

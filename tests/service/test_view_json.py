@@ -10,6 +10,7 @@ import pytest
 from service.errors import Problem
 from service.query import View, parse_view
 from service.terms import RETAIN, ColumnRef, Filter
+from service.wire.schema import parse_relation
 from tests.service.views import RELATIONS, refused, sql
 
 BOTH = {"b": "bookings", "m": "maintenance"}
@@ -131,6 +132,9 @@ TWO = {"from": BOTH, "join": [OVERLAP]}
         ({**ONE, "select": ["b.id", "b.id"]}, "b.id"),
         ({**ONE, "select": [{"column": "b.id"}]}, "select"),
         ({**ONE, "select": ["b.id as " + "x" * 64]}, "63"),
+        ({**ONE, "select": ["b.id as x.y"]}, "no name for a column"),
+        ({**ONE, "select": ["b.id as _op"]}, "no name for a column"),
+        ({**ONE, "select": [{"overlap": ["b.stay"]}]}, 'this one is {"overlap":["b.stay"]}'),
         ({**ONE, "select": [{"duration": [], "as": "d"}]}, "list of intervals"),
         ({**ONE, "select": [{"duration": ["b.stay"], "as": 3}]}, "name"),
         ({**ONE, "select": [{"duration": ["b.stay"], "is": "x"}]}, "is"),
@@ -170,6 +174,23 @@ def test_bad_definitions(definition: Any, says: str) -> None:
 def test_names_and_what_is_not_supported(definition: dict[str, Any], type_: str, says: str) -> None:
     problem = refused(definition)
     assert problem.type == type_ and says in problem.detail
+
+
+def test_columns_with_blanks_and_as_in_their_names() -> None:
+    columns = [{"name": name, "type": "int64"} for name in ("id", "s", "s ", "s  as x", "as")]
+    relations = {"r": parse_relation({"columns": columns, "key": ["id"]})}
+    written = {
+        "a.s": ("s", "a.s"),
+        "a.s as x": ("s", "x"),
+        "a.s  as y": ("s ", "y"),
+        "a.s   as y": ("s", "y"),
+        "a.s  as x": ("s  as x", "a.s  as x"),
+        "a.s  as x as  z": ("s  as x", "z"),
+        "a.as as as": ("as", "as"),
+    }
+    for text, (column, name) in written.items():
+        (output,) = parse_view("v", {"from": {"a": "r"}, "select": [text]}, relations).query.outputs
+        assert output.column is not None and (output.column.column, output.name) == (column, name), text
 
 
 def test_changes() -> None:

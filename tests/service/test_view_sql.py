@@ -282,8 +282,30 @@ def test_deep_and_long_queries_are_refused() -> None:
 
 
 def test_duplicate_names_of_columns() -> None:
-    problem = refused("SELECT id AS x, room AS x FROM bookings")
-    assert problem.type == "bad-definition" and "x" in problem.detail
+    problem = refused("SELECT id AS x,\n room AS x FROM bookings")
+    assert problem.type == "bad-query" and "called x" in problem.detail
+    assert problem.extensions["position"] == {"line": 2, "column": 2}
+
+
+@pytest.mark.parametrize("name", ["a.b", "_op", 'a""b', "x" * 64])
+def test_names_that_no_column_has(name: str) -> None:
+    problem = refused(f'SELECT id, room AS "{name}" FROM bookings')
+    assert problem.type == "bad-query" and "no name for a column" in problem.detail
+    assert problem.extensions["position"] == {"line": 1, "column": 20}
+
+
+@pytest.mark.parametrize("text", ["INSERT INTO x VALUES (1)", "DELETE FROM x", "CREATE TABLE x (a int)", "SELECT id INTO x FROM bookings"])
+def test_statements_that_are_no_view(text: str) -> None:
+    assert refused(text).type == "unsupported-query"
+
+
+def test_the_parser_keeps_its_own_words() -> None:
+    assert refused("SELECT b.id FROM").detail == "Expected table name at 'FROM' (line 1, column 13)"
+
+
+def test_a_point_between_the_ends_of_an_interval() -> None:
+    problem = refused("SELECT b.id FROM bookings b JOIN maintenance m ON b.until BETWEEN m.s AND m.e")
+    assert problem.type == "unsupported-query" and 'declare the point {"at": "until"} of bookings' in problem.detail
 
 
 def test_a_definition_comes_back_as_given() -> None:
