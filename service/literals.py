@@ -46,14 +46,14 @@ def from_number(type_: str, text: str) -> Physical:
 def from_text(type_: str, text: str) -> Physical:
     """A quoted constant, which takes the type of the column beside it, as PostgreSQL has it.
 
-    A timestamp without an offset is UTC; a date alone is its midnight.
+    A timestamp without an offset is UTC, a date alone is its midnight, a whole number are microseconds.
     """
     trimmed = text.strip()
     if type_ == "string":
         return text
     if type_ == "bool" and trimmed.lower() in _TRUTH:
         return _TRUTH[trimmed.lower()]
-    if type_ == "int64" and _INT.fullmatch(trimmed):
+    if type_ in ("int64", "timestamp") and _INT.fullmatch(trimmed):
         return from_json(type_, int(trimmed))
     if type_ == "float64":
         return _float(trimmed)
@@ -96,7 +96,12 @@ def _timestamp(text: str) -> int:
     text = _BLANK.sub("", text)
     if _DATE.fullmatch(text):
         return parse_date(text) * DAY
-    return parse_timestamp(text + "Z" if _WITHOUT_OFFSET.fullmatch(text) else text)
+    if not _WITHOUT_OFFSET.fullmatch(text):
+        return parse_timestamp(text)
+    try:
+        return parse_timestamp(text + "Z")
+    except ValueError as error:
+        raise ValueError(str(error).replace(f"{text}Z", text)) from None
 
 
 def _infinity_hint(text: str) -> str:

@@ -157,7 +157,7 @@ def serve(settings: Settings) -> int:
 def _end(context: Context, starter: Starter) -> int:
     """Finish the waiting batches and close the folder; the process is left to end."""
     if starter.failure is not None:
-        complain(str(starter.failure) or type(starter.failure).__name__)
+        complain(_reason(starter.failure, context.settings))
         log.debug("the start failed", exc_info=starter.failure)
         return 1
     if starter.is_alive():  # in the middle of recovering or compiling: nothing was taken in, so nothing is lost
@@ -167,6 +167,13 @@ def _end(context: Context, starter: Starter) -> int:
         starter.engine.close()
     context.release_threads()
     return 1 if failed else 0
+
+
+def _reason(failure: Exception, settings: Settings) -> str:
+    if isinstance(failure, OSError):
+        where = f"the data folder {settings.data} cannot be used"
+        return f"{where} ({failure.strerror or failure}): choose another --data, or make room and allow writing there"
+    return str(failure) or type(failure).__name__
 
 
 def _mourn(error: BaseException) -> None:

@@ -62,6 +62,8 @@ class Pins:
         with self._lock:
             version = self.published
             if number is not None and number != version.number:
+                if number > version.number:
+                    raise Problem("snapshot-expired", f"there is no version {number} yet, the newest is {version.number}", version=number)
                 if number not in self._held:
                     raise expired(number)
                 version = self._whole(number)

@@ -102,7 +102,8 @@ class Follower:
             yield self._record("progress", data, chunk.token)
         else:
             problem = None if chunk.problem is None else chunk.problem.to_json()
-            yield self._record("error", orjson.dumps({"op": "error", "problem": problem, "token": chunk.token}))
+            token = {} if chunk.token is None else {"token": chunk.token}  # there is none within a snapshot
+            yield self._record("error", orjson.dumps({"op": "error", "problem": problem, **token}))
 
     def _record(self, op: str, data: bytes, token: str | None = None) -> bytes:
         if not self._sse:

@@ -82,10 +82,22 @@ def _csv_field(text: str) -> str:
 def _named(array: pa.Array, nan: str, infinity: str, minus_infinity: str) -> pa.Array:
     """Numbers and truth values as Arrow writes them, but for what is not finite."""
     texts = array.cast(pa.utf8())
-    if pa.types.is_floating(array.type) and not pc.all(pc.is_finite(array), min_count=0).as_py():
+    if not pa.types.is_floating(array.type):
+        return texts
+    if _holds_minus_zero(array):  # Arrow writes `-0`, which readers of whole numbers take for 0
+        texts = pc.if_else(pc.equal(texts, _constant("-0")), _constant("-0.0"), texts)
+    if not pc.all(pc.is_finite(array), min_count=0).as_py():
         for arrow_name, name in (("nan", nan), ("inf", infinity), ("-inf", minus_infinity)):
             texts = pc.if_else(pc.equal(texts, _constant(arrow_name)), _constant(name), texts)
     return texts
+
+
+def _holds_minus_zero(array: pa.Array) -> bool:
+    """Whether a float64 column may hold -0.0 (what lies under nulls is looked at as well)."""
+    data = array.buffers()[1]
+    if data is None:
+        return False
+    return bool((np.frombuffer(data, np.int64)[array.offset : array.offset + len(array)] == np.iinfo(np.int64).min).any())
 
 
 def _holds(array: pa.Array, characters: bytes, below: int) -> bool:

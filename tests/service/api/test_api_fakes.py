@@ -176,3 +176,8 @@ def test_look_ups_that_wait_for_the_writer_hold_no_reader_up(monkeypatch: pytest
             return said + [response.json()["detail"] for response in await asyncio.gather(*waiting)]
 
     assert asyncio.run(run()) == ["read"] * 2 + ["looked up"] * 2 * READERS
+
+
+def test_an_error_within_a_snapshot_has_no_token() -> None:
+    said = Chunk("error", 4, problem=Problem("snapshot-expired", "gone"))
+    assert "token" not in json.loads(get(Feed(Subscription(said)), "?snapshot=true").text)

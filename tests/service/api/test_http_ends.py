@@ -153,6 +153,18 @@ def test_other_addresses_are_refused(tmp_path: Path, host: str, capfd: pytest.Ca
     assert not (tmp_path / "data").exists()
 
 
+def test_a_data_folder_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = serve("--data", str(tmp_path / "file"), "--port", "0")
+    last = done.stderr.splitlines()[-1]
+    assert done.returncode == 1 and str(tmp_path / "file") in last and "--data" in last and "Errno" not in done.stderr
+
+
+def test_settings_that_cannot_be() -> None:
+    done = serve("--port", "x")
+    assert done.returncode == 2 and "--port (LIVEJOIN_PORT): must be a whole number, not 'x'" in done.stderr
+
+
 def test_a_port_that_is_taken(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         done = serve("--data", str(tmp_path / "data"), "--port", str(taken.getsockname()[1]))

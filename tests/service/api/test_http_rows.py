@@ -235,6 +235,7 @@ def test_look_ups(loaded: Loaded) -> None:
         ("?cursor=garbage", "bad-cursor", 400),
         ("?cursor=", "bad-cursor", 400),
         ("?version=0", "snapshot-expired", 410),
+        ("?version=987654321", "snapshot-expired", 410),
         ("?overlaps.span=1,2", "not-yet", 501),
     ],
 )

@@ -110,6 +110,13 @@ def test_how_values_look() -> None:
     )
 
 
+def test_minus_zero_is_no_whole_number() -> None:
+    """JSON readers take `-0` for the whole number 0."""
+    batch = pa.RecordBatch.from_pydict({"x": pa.array([0.0, -0.0, None, -1.0])})
+    assert encode_rows("application/jsonl", batch) == b'{"x":0}\n{"x":-0.0}\n{"x":null}\n{"x":-1}\n'
+    assert encode_rows("text/csv", batch.slice(1, 2)) == b"-0.0\n\n"
+
+
 def test_large_batches_are_written_in_halves(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = record_batch([(i, i / 2, i, i, f"t{i}", True, "") for i in range(100)])
     whole = encode_rows("application/jsonl", batch)
