@@ -10,6 +10,7 @@ import pyarrow as pa
 from service.errors import Problem
 
 CHUNK_ROWS = 1 << 14
+CHUNK_BYTES = 16 << 20
 
 
 class Chunk(NamedTuple):
@@ -26,6 +27,8 @@ class Chunk(NamedTuple):
 
 
 def cut_up(version: int, op: str, keys: pa.RecordBatch, rows: pa.RecordBatch) -> Iterator[Chunk]:
-    """Chunks of a bounded number of rows, without copying."""
-    for start in range(0, keys.num_rows, CHUNK_ROWS):
-        yield Chunk("rows", version, op, keys.slice(start, CHUNK_ROWS), rows.slice(start, CHUNK_ROWS))
+    """Chunks of a bounded number of rows, and of about as many bytes as may be, without copying."""
+    count = keys.num_rows
+    step = max(1, min(CHUNK_ROWS, CHUNK_BYTES * count // max(1, rows.nbytes)))
+    for start in range(0, count, step):
+        yield Chunk("rows", version, op, keys.slice(start, step), rows.slice(start, step))

@@ -153,7 +153,7 @@ class RowReader:
             return None
         slots, self._held = self._held, None
         if slots is not None and len(slots[0]):
-            most = min(limit, next(pieces(self._reading.text_bytes(slots))).stop)
+            most = next(pieces(self._reading.text_bytes(tuple(part[:limit] for part in slots)))).stop
             if len(slots[0]) > most:
                 slots, self._held = split(slots, most)
         return slots

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("livejoin")
 
 _PENDING_ROWS, _PENDING_VERSIONS = 4096, 256
+_SMALL_BYTES, _SMALL_SEGMENTS = 16 << 10, 64
 _LARGEST_TEXT = 1 << 30  # bytes of one version that are taken at once
 Gather = Callable[[Combination], tuple[pa.RecordBatch, pa.RecordBatch]]
 TextBytes = Callable[[Combination], npt.NDArray[np.int64]]
@@ -60,6 +61,17 @@ class _Segment:
         return self.versions[place], self.keys.slice(start, end - start), self.rows.slice(start, end - start), self.deletes[place]
 
 
+def _merged(segments: list[_Segment]) -> _Segment:
+    starts, deletes, versions = [0], [], []
+    for segment in segments:
+        starts += [starts[-1] + start for start in segment.starts[1:]]
+        deletes += segment.deletes
+        versions += segment.versions
+    row_bytes = sum(segment.row_bytes * segment.starts[-1] for segment in segments) / starts[-1]
+    keys = pa.concat_batches([segment.keys for segment in segments])
+    return _Segment(versions, starts, deletes, keys, pa.concat_batches([segment.rows for segment in segments]), row_bytes)
+
+
 class Feed:
     """The changes of one view, from the published version on. `gather` turns slots into keys and rows, of which `text_bytes` tells how
     many bytes of text each has; `open_reader` reads the view whole. A version with more than 1 GiB of text can't be followed."""
@@ -78,6 +90,7 @@ class Feed:
         self._pending: list[Delta] = []
         self._pending_rows = 0
         self._segments: deque[_Segment] = deque()
+        self._small = 0  # segments at the end that are small
         self._first = 0  # the first kept version of the first segment
         self._rows, self._bytes = 0, 0.0
         self._lost = versions.published.number
@@ -279,6 +292,9 @@ class Feed:
         row_bytes = (keys.nbytes + rows.nbytes) / keys.num_rows
         versions = [delta.version for delta in settled]
         self._segments.append(_Segment(versions, starts.tolist(), [len(delta.deletes[0]) for delta in settled], keys, rows, row_bytes))
+        self._small = self._small + 1 if keys.nbytes + rows.nbytes <= _SMALL_BYTES else 0
+        if self._small >= _SMALL_SEGMENTS and len(self._segments) > _SMALL_SEGMENTS:  # the first may be half dropped
+            self._merge_small()
         self._pending = self._pending[len(settled) :]
         self._pending_rows -= keys.num_rows
         self._rows += keys.num_rows
@@ -287,6 +303,12 @@ class Feed:
         if len(too_large):
             self._cut_at(versions[too_large[-1]])
         self._trim()
+
+    def _merge_small(self) -> None:
+        """Make one of the last, small ones: a segment costs kilobytes besides its rows, and a follower at the head makes one a version."""
+        small = [self._segments.pop() for _ in range(_SMALL_SEGMENTS)][::-1]
+        self._segments.append(_merged(small))
+        self._small = 0
 
     def _trim(self) -> None:
         """Drop the oldest versions until the rest is within the bounds."""

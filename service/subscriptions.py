@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from service.chunks import CHUNK_ROWS, Chunk
+from service.chunks import CHUNK_BYTES, CHUNK_ROWS, Chunk
 from service.errors import Problem
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Subscription:
         self.ended = False
 
     def next(self, timeout: float = 0.0) -> list[Chunk]:
-        """What there is now, about 16,000 rows at most; waits for it up to `timeout` seconds; [] if nothing has come.
+        """What there is now, about 16,000 rows and 32 MiB at most; waits for it up to `timeout` seconds; [] if nothing has come.
 
         Each version is whole and closed by a `progress` before the next begins, though perhaps not within one call.
         """
@@ -37,12 +37,14 @@ class Subscription:
             return self._read_snapshot(self._snapshot)
         if not self._backlog:
             self._backlog.extend(self._feed.changes(self._position, timeout))
-        chunks, rows = [], 0
-        while self._backlog and rows < CHUNK_ROWS:
+        chunks: list[Chunk] = []
+        rows = bytes = 0
+        while self._backlog and rows < CHUNK_ROWS and bytes < CHUNK_BYTES:
             chunk = self._backlog.popleft()
             chunks.append(chunk)
             if chunk.rows is not None:
                 rows += chunk.rows.num_rows
+                bytes += chunk.rows.nbytes
             elif chunk.kind == "progress":
                 self._position = chunk.version
             else:

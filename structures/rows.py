@@ -249,7 +249,7 @@ class Rows:
         return out
 
     def require(self, more: int, text_bytes: int) -> None:
-        """Raise MemoryError, before anything is touched, unless so many further rows surely fit."""
+        """Make room for so many keys in the key table. Raises MemoryError, with nothing changed, unless so many rows surely fit."""
         if self.used + more - self._free_count > SLOTS:
             raise MemoryError(f"a relation holds at most {SLOTS} rows, retired ones included")
         if self._heap_used + text_bytes > len(self._texts.heap) and len(self._text_columns):

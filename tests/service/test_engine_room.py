@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from service.chunks import Chunk
 from service.cursors import open_relation_rows, open_rows
 from service.engine import Engine
 from service.errors import Problem
@@ -366,3 +367,48 @@ def test_a_live_view_can_be_read(engine: Engine, monkeypatch: pytest.MonkeyPatch
     engine.put_view("v", PAIR, wait=60)
     assert states and all("live" not in unread for unread in states) and engine.views["v"].state == "live"
     assert engine.views["v"].id in engine.published.roots
+
+
+def test_a_follower_at_the_head_makes_no_segment_a_version(tmp_path: Path) -> None:
+    engine = running(tmp_path, {**PAIR, "changes": {"retain_rows": 500}}, synchronous="normal")
+    engine.apply(batch(("upsert", "b", rows_of(0, 1))))
+    feed = engine.views["v"].feed
+    assert feed is not None
+    early, head, tokens = feed.subscribe(), feed.subscribe(), []
+    for step in range(300):
+        op = "delete" if step % 3 == 2 else "upsert"
+        engine.apply(batch((op, "a", rows_of(step - (step % 3 == 2), 1))))
+        tokens.append(head.next()[-1].token)
+    assert len(feed._segments) <= 4 + 64 and feed._rows == 300
+
+    def told(subscription: Subscription) -> list[tuple[int, str, Any]]:
+        chunks: list[Chunk] = []
+        while found := subscription.next():
+            chunks += found
+        return [(chunk.version, chunk.op, chunk.rows.column(0).to_pylist()) for chunk in chunks if chunk.rows is not None]
+
+    wanted = [(step + 2, "delete" if step % 3 == 2 else "insert", [step - (step % 3 == 2)]) for step in range(300)]
+    assert told(early) == wanted
+    for step in (0, 62, 63, 64, 150, 298):
+        assert told(feed.subscribe(tokens[step])) == wanted[step + 1 :]
+    for step in range(300, 700):
+        engine.apply(batch(("upsert", "a", rows_of(step, 1))))
+        head.next()
+    assert feed._rows == 500 and feed._bytes == pytest.approx(sum(s.row_bytes * s.starts[-1] for s in feed._segments), rel=0.2)
+    with pytest.raises(Problem):
+        feed.subscribe(tokens[150])
+    assert [version for version, _, _ in told(feed.subscribe(tokens[250]))] == list(range(253, 702))
+    engine.close()
+
+
+def test_what_a_follower_gets_at_once_is_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.chunks.CHUNK_BYTES", 100_000)
+    monkeypatch.setattr("service.subscriptions.CHUNK_BYTES", 100_000)
+    engine = running(tmp_path, TEXTS)
+    follower = followed(engine)
+    engine.apply(batch(("upsert", "a", rows_of(0, 400, tag="x" * 1000)), ("upsert", "b", rows_of(0, 1))))
+    looks = []
+    while chunks := follower.next():
+        looks.append(sum(chunk.rows.num_rows for chunk in chunks if chunk.rows is not None))
+    assert sum(looks) == 400 and max(looks) <= 200
+    engine.close()
