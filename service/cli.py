@@ -22,7 +22,7 @@ COMMANDS = {
     "explain": "show how a view would be kept, without registering it",
     "rows": "print the rows of a view",
     "watch": "follow the changes of a view",
-    "stream": "run the pipelines of a stream.toml: Kafka, Spark, the service, Kafka",
+    "stream": "run the pipelines of a stream.toml: from Kafka through Spark into the service",
     "check": "verify a data folder and recompute its views by brute force",
     "bench": "run the benchmarks",
 }

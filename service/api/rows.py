@@ -39,7 +39,7 @@ from service.errors import Problem
 JSON_PAGE = 1000  # rows of a JSON page without `limit`
 FIRST_CHUNK, LARGEST_CHUNK = 512, 65_536  # rows
 CHUNK_TIME = 0.010  # seconds; a chunk leaves when it is full or after this time
-HELD = 65_536  # a page up to here is read whole before it leaves, for its Link header
+HELD, HELD_BYTES = 65_536, 16 << 20  # a page up to here is read whole before it leaves, for its Link header
 
 _HOST = re.compile(r"[A-Za-z0-9.\-]+(:\d+)?|\[[0-9a-f:.]+\](:\d+)?")
 
@@ -118,17 +118,25 @@ class Rows:
         while (empty := self.reader.empty()) is None:
             yield
         self.empty = empty
-        limit = self._left
-        if limit and limit <= HELD:
-            self.following = yield from _page(self.reader, limit, self._held)
-            self._left = 0
-        elif limit:
-            # The Link of a page too large to hold goes out before its rows: another reader runs ahead to its end.
-            scout = self.reader.twin()
-            try:
-                self.following = yield from _page(scout, limit)
-            finally:
-                scout.close()
+        if not self._left:
+            return
+        held = held_bytes = 0
+        while self._left and held < HELD and held_bytes < HELD_BYTES:
+            rows = self.reader.read(min(self._left, HELD - held))
+            if rows is None:
+                self._left = 0
+                return
+            if rows.num_rows:
+                self._held.append(rows)
+                self._left -= rows.num_rows
+                held, held_bytes = held + rows.num_rows, held_bytes + rows.nbytes
+            yield
+        # The Link goes out before the rows. What the page has beyond those held another reader passes over.
+        scout = self.reader.twin()
+        try:
+            self.following = yield from _after(scout, self._left)
+        finally:
+            scout.close()
 
     def step(self) -> tuple[bytes, bool]:
         parts = []
@@ -176,19 +184,13 @@ class Rows:
         self.reader.close()
 
 
-def _page(reader: RowReader, limit: int, keep: list[pa.RecordBatch] | None = None) -> Steps[str | None]:
-    """Read a page into `keep`, or pass it over; the cursor to go on from after it, None (and no pin) at the end."""
-    while limit:
-        if keep is None:
-            passed = reader.skip(min(limit, LARGEST_CHUNK))
-        else:
-            rows = reader.read(min(limit, LARGEST_CHUNK))
-            passed = None if rows is None else rows.num_rows
-            if rows is not None and passed:
-                keep.append(rows)
+def _after(reader: RowReader, rows: int) -> Steps[str | None]:
+    """Pass over so many rows; the cursor to go on from there, None (and no pin) at the end."""
+    while rows:
+        passed = reader.skip(min(rows, LARGEST_CHUNK))
         if passed is None:
             return None
-        limit -= passed
+        rows -= passed
         yield
     while (ended := reader.ended()) is None:
         yield

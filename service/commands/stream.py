@@ -9,7 +9,7 @@ from service.commands.terminal import Failure, Parser
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser("stream", "Run the pipelines of a file: Kafka through Spark into the service, changes of views out to Kafka.")
+    parser = Parser("stream", "Run the pipelines of a file: from Kafka through Spark into the service.")
     parser.add_argument("--config", required=True, type=Path, metavar="FILE", help="the stream.toml")
     args = parser.parse_args(arguments)
     # By name: `streaming` stands above `service`, and comes with livejoin[stream].
