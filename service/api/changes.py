@@ -201,6 +201,7 @@ _REFUSALS = (
     "body-too-large",
     "too-busy",
     "disk-full",
+    "no-room",
     "bad-rows",
     "unknown-relation",
 )

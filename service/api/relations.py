@@ -113,6 +113,7 @@ ENDPOINTS = [
                     "unsupported-media-type",
                     "bad-definition",
                     "disk-full",
+                    "no-room",
                 ),
             },
         ),

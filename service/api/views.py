@@ -181,7 +181,7 @@ ENDPOINTS = [
                 **answer(201, "created", _VIEW),
                 **answer(200, "the same definition again", _VIEW),
                 **answer(202, "still being built", json_content("View", VIEW | {"state": "building", "empty": None, "progress": 0.4})),
-                **failures(*_REFUSALS, "definition-differs", "disk-full"),
+                **failures(*_REFUSALS, "definition-differs", "disk-full", "no-room"),
             },
         ),
     ),
