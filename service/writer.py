@@ -148,11 +148,8 @@ class Writer:
             self._fail(error)
 
     def _run_urgent(self) -> None:
-        while True:
-            try:
-                _do(self._urgent.get_nowait())
-            except queue.Empty:
-                return
+        while not self._urgent.empty():  # this thread alone takes from it
+            _do(self._urgent.get_nowait())
 
     def _group(self, first: _Waiting) -> _Item | None:
         """Take what waits behind `first`, and bring it to its end; gives the first item that is no batch, None if there was none."""

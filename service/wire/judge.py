@@ -39,6 +39,7 @@ class Plan:
         self.key_set = frozenset(definition.key)
         self.schema = definition.arrow_schema()
         self.types: tuple[pa.DataType, ...] = tuple(self.schema.types)
+        self.struct = pa.struct(self.schema)
         self.is_key = tuple(name in self.key_set for name in self.names)
         self.key_places = tuple(self.place[name] for name in self.key)
         self.required = tuple(place for place, column in enumerate(self.columns) if not column.nullable)
