@@ -11,7 +11,7 @@ import sys
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 
-from service.client import ClientError
+from service.client import ClientError, NoAddress
 from service.commands.terminal import Failure, say
 
 COMMANDS = {
@@ -39,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
         return failure.status
     except ClientError as error:
         say(_one_line(error))
-        return 1
+        return 2 if isinstance(error, NoAddress) else 1
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:

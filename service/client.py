@@ -24,6 +24,10 @@ class ClientError(Exception):
     """What a command tells its user when the service did not do what was asked."""
 
 
+class NoAddress(ClientError):
+    """What was given as the service's address is none."""
+
+
 class Unreachable(ClientError):
     """No connection, or one that broke off before the answer was whole."""
 
@@ -242,7 +246,7 @@ def _reaching(url: str) -> Iterator[None]:
     except httpx.TimeoutException as error:
         raise Unreachable(f"the service at {url} has gone silent: see whether it still runs, and try again") from error
     except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
-        raise ClientError(f"{url!r} is not an address: it should look like http://127.0.0.1:8080") from error
+        raise NoAddress(f"{url!r} is not an address: it should look like http://127.0.0.1:8080") from error
     except (httpx.TransportError, httpx.StreamError) as error:
         raise Unreachable(f"the connection to {url} broke off ({type(error).__name__}): the answer is not whole, try again") from error
 

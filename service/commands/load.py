@@ -112,11 +112,13 @@ def _post(client: Client, relation: str, files: list[File], schema: pa.Schema) -
     finally:
         shown.stop()
     passed_over = f", {ignored:,} passed over" if ignored else ""
-    print(f"{relation}: {applied:,} row{'s' if applied != 1 else ''} loaded{passed_over}, version {version}")
+    reached = f", version {version}" if version else ""
+    print(f"{relation}: {applied:,} row{'s' if applied != 1 else ''} loaded{passed_over}{reached}")
     if bad:
         _show(rejected, bad)
         were = "row was" if bad == 1 else "rows were"
-        raise Failure(f"{bad:,} {were} rejected, the others are in: mend what is rejected and load the file again")
+        others = ", the others are in" if applied or ignored else ""
+        raise Failure(f"{bad:,} {were} rejected{others}: mend what is rejected and load the file again")
     return 0
 
 

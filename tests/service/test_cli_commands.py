@@ -114,7 +114,7 @@ def test_no_service_there(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_an_address_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["rows", "v", "--url", "nowhere"]) == 1
+    assert main(["rows", "v", "--url", "nowhere"]) == 2
     assert "http://127.0.0.1:8080" in capsys.readouterr().err
 
 
@@ -343,7 +343,19 @@ def test_load_shows_rejected_rows_by_their_lines(tmp_path: Path, capsys: pytest.
         assert main(["load", "r", str(tmp_path / "r.csv"), "--url", url]) == 1
     told = capsys.readouterr().err.splitlines()
     assert [line.split() for line in told if "not an int64" in line] == [["r.csv", "5", "id", "not", "an", "int64"]]
-    assert "1 row was rejected" in told[-1]
+    assert "1 row was rejected, the others are in" in told[-1]
+
+
+def test_load_of_nothing_good(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "bad.csv").write_text("id,x\nno,x\n")
+    (tmp_path / "empty.csv").write_text("id,x\n")
+    nothing = {"version": 5, "applied": 0, "ignored": 0, "skipped_count": 1, "skipped": [{"index": 0, "column": "id", "reason": "bad"}]}
+    with scripted(Answer(orjson.dumps(RELATION)), Answer(orjson.dumps(nothing))) as (url, _):
+        assert main(["load", "r", str(tmp_path / "bad.csv"), "--url", url]) == 1
+    assert "1 row was rejected: mend" in capsys.readouterr().err
+    with scripted(Answer(orjson.dumps(RELATION))) as (url, _):
+        assert main(["load", "r", str(tmp_path / "empty.csv"), "--url", url]) == 0
+    assert capsys.readouterr().out == "r: 0 rows loaded\n"
 
 
 @pytest.mark.parametrize(("arguments", "words"), [(["--key", "x"], "key id"), (["--interval", "a=id"], "other intervals")])
