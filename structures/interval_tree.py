@@ -53,6 +53,7 @@ from structures.summary import LIST, PAIR, SELF
 KINDS = {"pair": PAIR, "self": SELF, "list": LIST}
 _CHUNK = 1 << 16
 _NONE = np.empty(0, np.int32)
+_LOOKS = 256  # at parts without rows (a window has three a key) before a reading is interrupted
 _NO_ENDS = np.empty(0, np.int64)
 
 Sink = Callable[[int, np.ndarray, np.ndarray], bool]
@@ -215,9 +216,14 @@ class Cursor:
         self._ended = False
 
     def fill(self, limit: int) -> tuple[np.ndarray, np.ndarray]:
-        """Up to `limit` >= 1 further rows as (slots0, slots1), int32; both empty at the end ("list": slots1 always empty)."""
+        """Up to `limit` >= 1 further rows as (slots0, slots1), int32 ("list": slots1 always empty).
+
+        Both are empty at the end (`done`), and where `_LOOKS` looks in a row found none, so that a call takes milliseconds.
+        """
         a, b = self._held
-        while len(a) == 0 and not self._ended:
+        for _ in range(_LOOKS):
+            if len(a) or self._ended:
+                break
             a, b = self._more(limit)
         self._held = a[limit:], b[limit:]
         return a[:limit], b[:limit]
@@ -404,15 +410,16 @@ class WindowCursor(Cursor):
         self._part: Cursor | None = None
 
     def _more(self, want: int) -> tuple[np.ndarray, np.ndarray]:
-        while True:
-            if self._part is not None:
-                rows = self._part.fill(want)
-                if len(rows[0]):
-                    return rows
-            if self._key == KEY_MAX:
-                self._ended = True
-                return _NONE, _NONE
+        if self._part is not None:
+            rows = self._part.fill(want)
+            if len(rows[0]) or not self._part.done:
+                return rows
+        self._part = None
+        if self._key == KEY_MAX:
+            self._ended = True
+        else:
             self._part = self._next_part()
+        return _NONE, _NONE
 
     def _next_part(self) -> Cursor | None:
         """The cursor of the current phase, None if it surely has no row; the phase moves on."""

@@ -32,9 +32,8 @@ class Reading:
         assert len(a) <= limit
         slots1 = b.tolist() if kind != "list" else [-1] * len(a)
         self.rows += in_order(kind, list(zip(a.tolist(), slots1, strict=True)))
-        if len(a):
+        if len(a) or not self.cursor.done:
             return False
-        assert self.cursor.done
         assert len(self.rows) == len(set(self.rows)), "a row twice"
         assert set(self.rows) == self.wanted
         return True

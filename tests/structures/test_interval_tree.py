@@ -171,3 +171,19 @@ def test_a_full_arena_refuses_before_it_begins() -> None:
         tree.apply(2, NONE, entries([Interval(0, 0, i, i, i + 10) for i in range(5000)]), None)
     assert tree.root == root
     tree.check(root)
+
+
+def test_a_window_over_many_keys_is_read_in_short_steps() -> None:
+    """Two intervals that meet in each of 1,000 keys; the window hits those of the last one only."""
+    keys = np.repeat(np.arange(1000, dtype=np.int32), 2)
+    left = np.where(keys == 999, 50, 0).astype(np.int64)
+    entries = Entries(np.tile(np.array([0, 1], np.uint8), 1000), keys, left, left + 10, np.arange(2000, dtype=np.int32))
+    tree = IntervalTree("pair", 1 << 20)
+    cursor = tree.rows(tree.bulk_load(1, entries), None, (40, 70))
+    fills = 0
+    found: list[tuple[int, int]] = []
+    while not cursor.done:
+        fills += 1
+        found += zip(*(slots.tolist() for slots in cursor.fill(64)), strict=True)
+    assert found == [(1998, 1999)]
+    assert 3000 / 256 < fills < 100
