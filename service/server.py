@@ -41,7 +41,7 @@ class Protocol(HttpToolsProtocol):
     """uvicorn's protocol, but for its own words to what is not HTTP."""
 
     def send_400_response(self, msg: str) -> None:
-        body = orjson.dumps(Problem("malformed-body", "this is not a request in HTTP/1.1").to_json())
+        body = orjson.dumps(Problem("malformed-body", "this is not a request in HTTP/1.1, or its address is longer than 64 KiB").to_json())
         head = b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/problem+json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
         self.transport.write(head % len(body) + body)
         self.transport.close()

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from service.live_view import LiveView
 
 BUILD_WAIT = 1.0  # seconds; a view that takes longer is answered 202
-EMPTY_WAIT = 1.0  # seconds; emptiness that takes longer to find out is not told
+EMPTY_WAIT = 1.0  # seconds a request; emptiness that takes longer to find out is not told
 
 
-def view_json(engine: Engine, view: LiveView) -> Steps[dict[str, Any]]:
-    """A view as the interface shows it."""
+def view_json(engine: Engine, view: LiveView, until: float) -> Steps[dict[str, Any]]:
+    """A view as the interface shows it; its emptiness is looked for until then (`time.monotonic`)."""
     shown: dict[str, Any] = {
         "name": view.name,
         "state": view.state,
@@ -45,16 +45,15 @@ def view_json(engine: Engine, view: LiveView) -> Steps[dict[str, Any]]:
         problem = view.problem or Problem("view-failed", "the structures of this view failed")
         shown["problem"] = problem.to_json()
     else:
-        shown["version"], shown["empty"] = yield from _emptiness(engine, view.name)
+        shown["version"], shown["empty"] = yield from _emptiness(engine, view.name, until)
     return shown
 
 
-def _emptiness(engine: Engine, name: str) -> Steps[tuple[int, bool | None]]:
+def _emptiness(engine: Engine, name: str, until: float) -> Steps[tuple[int, bool | None]]:
     """Version and emptiness; None if there are many candidates that a comparison drops, and no row yet."""
-    end = time.monotonic() + EMPTY_WAIT
     reader = open_rows(engine, name)
     try:
-        while (empty := reader.empty()) is None and time.monotonic() < end:
+        while (empty := reader.empty()) is None and time.monotonic() < until:
             yield
         return reader.version, empty
     finally:
@@ -69,7 +68,8 @@ async def put_view(request: Request) -> Response:
     data = await read_json(request.scope, request.receive, context.settings.max_body)
     view, outcome = await context.wait(engine.put_view, name, data, BUILD_WAIT)
     status = {"created": 201, "same": 200, "building": 202}[outcome]
-    return json_answer(await finish(context, context.readers, request.receive, view_json(engine, view)), status)
+    steps = view_json(engine, view, time.monotonic() + EMPTY_WAIT)
+    return json_answer(await finish(context, context.readers, request.receive, steps), status)
 
 
 async def get_view(request: Request) -> Response:
@@ -78,7 +78,8 @@ async def get_view(request: Request) -> Response:
     no_parameters(request)
     views = engine.views
     view = views[existing(views, request, "view")]
-    return json_answer(await finish(context, context.readers, request.receive, view_json(engine, view)))
+    steps = view_json(engine, view, time.monotonic() + EMPTY_WAIT)
+    return json_answer(await finish(context, context.readers, request.receive, steps))
 
 
 async def list_views(request: Request) -> Response:
@@ -91,9 +92,10 @@ async def list_views(request: Request) -> Response:
 
 def _all_json(engine: Engine, views: list[LiveView]) -> Steps[list[dict[str, Any]]]:
     shown = []
+    until = time.monotonic() + EMPTY_WAIT
     for view in views:
         try:
-            shown.append((yield from view_json(engine, view)))
+            shown.append((yield from view_json(engine, view, until)))
         except Problem as problem:
             if problem.type != "not-found":  # dropped meanwhile
                 raise
