@@ -29,7 +29,7 @@ from service.api.parameters import INT64_MAX, INT64_MIN, TEXT_LIMIT, Parameter, 
 from service.api.schemas import CHANGES, RECEIPT, RECEIPT_SKIPPED
 from service.errors import Problem
 from service.wire.batch import Batch
-from service.wire.decode import decode_changes, decode_relation_changes
+from service.wire.decode import CHANGES_TYPES, RELATION_CHANGES_TYPES, decode_changes, decode_relation_changes
 from service.wire.errors import UnknownRelation
 from service.wire.schema import RelationDefinition
 
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
 
 # Up to here a body is decoded in the loop: a hop to a thread and back costs more.
 SMALL = 64 * 1024
-
-BATCH_MEDIA = (media.JSON, media.JSONL, media.NDJSON, media.ARROW)
-RELATION_MEDIA = (media.JSONL, media.NDJSON, media.CSV, media.ARROW, media.PARQUET, media.DEBEZIUM)
 
 PARAMETERS = (
     Parameter(
@@ -103,7 +100,7 @@ async def post_changes(context: Context, relation: str | None, scope: Scope, rec
     given = parameters.read(query, PARAMETERS) if query else None
     if relation is not None and relation not in engine.relations and not (given and "source" in given):
         raise _not_found(relation)
-    kind = media.content_type(scope["headers"], BATCH_MEDIA if relation is None else RELATION_MEDIA)
+    kind = media.content_type(scope["headers"], CHANGES_TYPES if relation is None else RELATION_CHANGES_TYPES)
     body = await read_body(scope, receive, context.settings.max_body)
     definitions = partial(definition_of, engine)
     if relation is None:
