@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from structures.arena import CHILD, FIRST, KEY, KL, KR, LEFT, ML, MR, NEG_INF, RIGHT, SLOT, B, F
+from structures.arena import CHILD, FIRST, KEY, KEY_MAX, KL, KR, LEFT, ML, MR, NEG_INF, RIGHT, SLOT, B, F
 from structures.kernel import kernel
 from structures.leaves import position
 
@@ -142,3 +142,26 @@ def partners_fill(M: Any, W: Any, Z: Any, root: int, height: int, s: int, items:
         Z[ITEM_ACTIVE] = 0
         Z[ITEM_AT] += 1
     return n
+
+
+@kernel("int64(int64[::1], int32[::1], int64, int64, int64)")
+def next_key(M: Any, W: Any, root: int, height: int, key: int) -> int:
+    """The smallest key above `key`; KEY_MAX if there is none."""
+    o = root
+    for _ in range(height):
+        c, n = 0, W[2 * o + 2]
+        while c < n and max(W[2 * o + KR + c], W[2 * o + KR + F + c]) <= key:
+            c += 1
+        if c == n:
+            return KEY_MAX
+        o = W[2 * o + CHILD + c]
+    least = KEY_MAX
+    for s in range(2):
+        if s == 0:
+            lo, hi = 0, W[2 * o + 2]
+        else:
+            lo, hi = B - W[2 * o + 3], B
+        p = position(M, W, o, lo, hi, key, 2**63 - 1, KEY_MAX)
+        if p < hi:
+            least = min(least, W[2 * o + KEY + p])
+    return least
