@@ -95,11 +95,12 @@ def assemble(draft: Draft, options: Options) -> Query:
     overlaps, filters, left = _match(draft)
     less, not_equal, more = _comparisons(draft, left)
     equal = [_oriented(scope, pair) for pair in draft.equal]
-    overlaps = sorted({_oriented(scope, pair) for pair in overlaps})
+    oriented = sorted({_oriented(scope, pair) for pair in overlaps}, reverse=True)
+    overlaps = sorted({_met(scope, pair): pair for pair in oriented}.values())
     _check_types(scope, equal, overlaps)
     _check_shape(draft, equal, overlaps)
     outputs = draft.outputs or [column_output(ColumnRef(a, c.name)) for a in scope.aliases for c in scope.definition(a).columns]
-    _check_outputs(outputs, overlaps)
+    _check_outputs(scope, outputs, overlaps)
     kept = {*draft.filters, *filters, *more}
     return Query(
         aliases=tuple(scope.aliases.items()),
@@ -256,15 +257,22 @@ def _check_shape(draft: Draft, equal: list[tuple[ColumnRef, ColumnRef]], overlap
         raise unsupported(part, "it comes with a later version; add an overlap of two intervals: overlaps(x, y)")
 
 
-def _check_outputs(outputs: list[Output], overlaps: list[tuple[IntervalRef, IntervalRef]]) -> None:
+def _met(scope: Scope, pair: tuple[IntervalRef, IntervalRef]) -> frozenset[tuple[str, str, str, str]]:
+    """What an overlap says, whatever its intervals are called: two may be declared over the same columns."""
+    declared = [(ref.alias, scope.declared(ref)) for ref in pair]
+    return frozenset((alias, interval.start_column, interval.end_column, interval.bounds) for alias, interval in declared)
+
+
+def _check_outputs(scope: Scope, outputs: list[Output], overlaps: list[tuple[IntervalRef, IntervalRef]]) -> None:
     seen = set()
+    met = {_met(scope, pair) for pair in overlaps}
     for output in outputs:
         if output.name in seen:
             raise Problem("bad-definition", f"two columns of the view are called {output.name}: name one of them otherwise with AS")
         seen.add(output.name)
         if output.kind != "column":
             for x, y in combinations(dict.fromkeys(output.intervals), 2):
-                if (x, y) not in overlaps and (y, x) not in overlaps:
+                if _met(scope, (x, y)) not in met:
                     raise unsupported(f"the common interval of {x} and {y}", f"the view must say that they overlap: add overlaps({x}, {y})")
 
 

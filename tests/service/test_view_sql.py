@@ -6,6 +6,7 @@ import pytest
 
 from service.query import parse_view
 from service.terms import ColumnRef, Filter, IntervalRef
+from service.wire.schema import parse_relation
 from tests.service.views import RELATIONS, on, refused, sql
 
 STAY_SLOT = on("overlaps(b.stay, m.slot)")
@@ -312,3 +313,12 @@ def test_a_definition_comes_back_as_given() -> None:
     given = {"sql": "SELECT id FROM bookings", "changes": False}
     view = parse_view("v", given, RELATIONS)
     assert view.definition == given and view.definition is not given and view.query.retain is None
+
+
+def test_intervals_over_the_same_columns_are_one_overlap() -> None:
+    columns = [{"name": name, "type": "int64"} for name in ("id", "s", "e")]
+    same = {"start": "s", "end": "e", "bounds": "[]"}
+    relations = {"r": parse_relation({"columns": columns, "key": ["id"], "intervals": {"iv": same, "iv2": same}})}
+    select = "SELECT intersection(a.iv2, b.iv2) FROM r a JOIN r b ON a.s <= b.e AND b.s <= a.e"
+    for conditions in (select, f"{select} AND overlaps(a.iv2, b.iv2)", f"{select} AND overlaps(b.iv2, a.iv)"):
+        assert [str(x) + str(y) for x, y in sql(conditions, relations).query.overlaps] == ["a.ivb.iv"]
