@@ -134,6 +134,19 @@ def rebalance(M: Any, W: Any, C: Any, Q: Any, o: int, c: int, leaf: bool) -> Non
 
 
 @kernel
+def swap_up(M: Any, W: Any, C: Any, Q: Any, d: int, old: int, new: int) -> None:
+    """Node `old`, below level d of the path, is now `new` with the same summary: only pointers change, until a node was owned already."""
+    while old != new and d >= 0:
+        above, c = C[PATH + 2 * d], C[PATH + 2 * d + 1]
+        o = own_inner(M, W, C, Q, above)
+        W[2 * o + CHILD + c] = new
+        old, new = above, o
+        d -= 1
+    if old != new:
+        C[ROOT] = new
+
+
+@kernel
 def climb(M: Any, W: Any, C: Any, Q: Any, child: int, extra: int) -> None:
     """Bring the path in C[PATH:] up to date: its last child is now `child` (summary at C[SUM]), followed by
     the new node `extra` (C[SUM2]) unless 0."""
@@ -146,7 +159,8 @@ def climb(M: Any, W: Any, C: Any, Q: Any, child: int, extra: int) -> None:
             small = W[2 * child + 2] + W[2 * child + 3] < LEAF_LEAST
         else:
             small = W[2 * child + 2] < 2
-        if extra == 0 and not small and not changed and o == old:
+        if extra == 0 and not small and not changed:
+            swap_up(M, W, C, Q, d - 1, old, o)
             return
         right = 0
         if extra != 0:

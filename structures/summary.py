@@ -203,9 +203,9 @@ def _across(M: Any, W: Any, o: int, n: int, s: int, t: int) -> bool:
 
 @kernel
 def write_child(M: Any, W: Any, C: Any, o: int, c: int, child: int, base: int) -> bool:
-    """Write child c of inner node o with the summary at C[base]; whether anything changed."""
-    changed = W[2 * o + CHILD + c] != child
+    """Write child c of inner node o with the summary at C[base]; whether the summary changed."""
     W[2 * o + CHILD + c] = child
+    changed = False
     for f in range(4):
         i = o + FIELDS + f * F + c
         if M[i] != C[base + f]:
