@@ -21,7 +21,7 @@ from structures.summary import LIST, SELF
 
 AT, ACTIVE, MISSING = SEARCH_WORDS, SEARCH_WORDS + 1, SEARCH_WORDS + 2
 CHANGES_WORDS = SEARCH_WORDS + 3
-AHEAD = 2  # changes between asking for a leaf and using it
+AHEAD = 2  # changes between asking for a leaf and using it; a change that stands alone asks for its own
 
 
 @kernel(
@@ -43,8 +43,8 @@ def run_changes(
     while Z[AT] < len(order):
         e = order[Z[AT]]
         s, key, left, right, slot = np.int64(sets[e]), keys[e], lefts[e], rights[e], slots[e]
-        if Z[AT] + AHEAD < len(order) and Z[ACTIVE] == 0:
-            a = order[Z[AT] + AHEAD]
+        if Z[ACTIVE] == 0:
+            a = order[min(Z[AT] + AHEAD, len(order) - 1)]
             expect(M, W, C, keys[a], lefts[a], 2 * slots[a] + sets[a])
         if deltas:
             if Z[ACTIVE] == 0:

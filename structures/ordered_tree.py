@@ -69,16 +69,15 @@ INNER_FILL = F - 1 if F > 3 else F
 
 @kernel
 def find_child(M: Any, W: Any, o: int, key: int, left: int, code: int) -> int:
-    """The last child of o whose separator is <= (key, left, code), else 0."""
-    c = W[2 * o + 2] - 1
-    while c > 0:
-        k, v = W[2 * o + KL + c], M[o + ML + c]
-        k1, v1 = W[2 * o + KL + F + c], M[o + ML + F + c]
-        if k1 < k or (k1 == k and v1 < v):
-            k, v = k1, v1
-        if k < key or (k == key and (v < left or (v == left and W[2 * o + FIRST + c] <= code))):
-            break
-        c -= 1
+    """The last child of o whose separator is <= (key, left, code), else 0: they are counted, without a branch."""
+    c = 0
+    for i in range(1, F):
+        k0, v0 = W[2 * o + KL + i], M[o + ML + i]
+        k1, v1 = W[2 * o + KL + F + i], M[o + ML + F + i]
+        second = (k1 < k0) | ((k1 == k0) & (v1 < v0))
+        k = k1 if second else k0
+        v = v1 if second else v0
+        c += (k < key) | ((k == key) & ((v < left) | ((v == left) & (W[2 * o + FIRST + i] <= code))))
     return c
 
 

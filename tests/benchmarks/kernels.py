@@ -4,29 +4,41 @@ from __future__ import annotations
 
 from typing import Any
 
-from structures.arena import ARRAYS, VERSION, reclaim
-from structures.interval_changes import AT, run_changes
-from structures.kernel import kernel
+import numpy as np
 
-RECLAIM_EVERY = 64  # versions: a service reclaims after a group of batches, not after each
+from structures.arena import ARRAYS, HEIGHT, NEG_INF, ROOT, VERSION, reclaim
+from structures.interval_search import DEPTH, NOTHING_BEFORE, search_fill, search_start
+from structures.kernel import kernel
+from structures.ordered_tree import cut, expect, put
+
+RECLAIM_EVERY = 4  # versions: a service reclaims after a group of batches, not after each
 
 
 @kernel(
-    "int64(" + ARRAYS + ", int64[::1], uint8[::1], int32[::1], int64[::1], int64[::1], int32[::1], int64[::1], int64[::1], int32[::1],"
+    "int64(" + ARRAYS + ", int64[::1], uint8[::1], int32[::1], int64[::1], int64[::1], int32[::1], int64[::1], int32[::1],"
     " int32[::1], int64[::1])"
 )
 def single_changes(
-    M: Any, W: Any, C: Any, Q: Any, signs: Any, sets: Any, keys: Any, lefts: Any, rights: Any, slots: Any, order: Any, Z: Any,
+    M: Any, W: Any, C: Any, Q: Any, signs: Any, sets: Any, keys: Any, lefts: Any, rights: Any, slots: Any, Z: Any,
     out0: Any, out1: Any, pins: Any,
 ) -> int:  # fmt: skip
-    """Each entry a version of its own, with its delta, which is written and passed over. `order`: one word. The rows gained."""
+    """Each entry a version of its own, with its delta, which is written and passed over. As `run_changes` does it. The rows gained."""
     rows = 0
+    ends = lefts[:0]
     for i in range(len(signs)):
         C[VERSION] += 1
-        order[0] = i
-        Z[AT:] = 0
-        while Z[AT] == 0:
-            rows += signs[i] * run_changes(M, W, C, Q, signs[i], sets, keys, lefts, rights, slots, order, Z, out0, out1, True)
+        s = np.int64(sets[i])
+        expect(M, W, C, keys[i], lefts[i], 2 * slots[i] + s)
+        search_start(Z, C[ROOT], C[HEIGHT], 1 - s, keys[i], NEG_INF, NOTHING_BEFORE, rights[i], lefts[i])
+        while Z[DEPTH] > 0:
+            n = search_fill(M, W, Z, out0, 0, ends)
+            for j in range(n):
+                out1[j] = slots[i]
+            rows += signs[i] * n
+        if signs[i] > 0:
+            put(M, W, C, Q, s, keys[i], lefts[i], rights[i], slots[i])
+        else:
+            cut(M, W, C, Q, s, keys[i], lefts[i], slots[i])
         if i % RECLAIM_EVERY == 0:
             reclaim(M, C, Q, C[VERSION], pins, False)
     return rows

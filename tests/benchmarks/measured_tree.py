@@ -157,11 +157,11 @@ def many_singles(tree: IntervalTree, changes: Changes, count: int) -> tuple[floa
     signs = np.tile(np.array([-1, 1], np.int64), half)
     arena = tree.arena
     arena.require(2 * half)
-    state, order = np.zeros(CHANGES_WORDS, np.int64), np.zeros(1, np.int64)
+    state = np.zeros(CHANGES_WORDS, np.int64)
     out0, out1 = np.empty(CHUNK, np.int32), np.empty(CHUNK, np.int32)
     before = int(arena.C[VERSION])
     start = time.perf_counter()
-    gained = single_changes(arena.M, arena.W, arena.C, arena.Q, signs, *mixed, order, state, out0, out1, NO_PINS)
+    gained = single_changes(arena.M, arena.W, arena.C, arena.Q, signs, *mixed, state, out0, out1, NO_PINS)
     elapsed = time.perf_counter() - start
     assert int(arena.C[VERSION]) - before == 2 * half, "not every change made a version"
     return 2 * half / elapsed, gained
