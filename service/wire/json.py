@@ -134,9 +134,10 @@ class _Changes:
         op = group.op_of(index, change.get("op"))
         if op is None:
             return
-        if not _MEMBERS.issuperset(change):
+        if "op" not in change and not _MEMBERS.issuperset(change):
+            # Change logs carry numbers and dates beside; but what is no op may be one misspelt, and would become an upsert.
             stranger = next(name for name in change if name not in _MEMBERS)
-            group.refuse(index, None, f"the change has an unknown member {shown(stranger)}; there are relation, op, row and key")
+            group.refuse(index, None, f"the change has no op but the unknown member {shown(stranger)}; there are relation, op, row and key")
         elif op == TRUNCATE:
             group.add(index, op, {})
         elif "key" in change and (fault := _fault_of_key(group.plan, change["key"], change.get("row"))) is not None:

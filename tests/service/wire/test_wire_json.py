@@ -61,6 +61,12 @@ def test_a_delete_reads_only_the_key_of_a_whole_row() -> None:
     assert rows(batch) == [("bookings", "delete", (1, None, None, None, None))]
 
 
+def test_a_line_of_a_change_log() -> None:
+    """What stands beside relation, op and row (numbers, dates) is passed over where the op is plain."""
+    batch = post({"seq": 1, "date": "1789-04-21", "op": "insert", "relation": "bookings", "row": ROW})
+    assert [op for _, op, _ in rows(batch)] == ["insert"] and not batch.errors
+
+
 @pytest.mark.parametrize(
     ("change", "column", "says"),
     [
@@ -74,7 +80,7 @@ def test_a_delete_reads_only_the_key_of_a_whole_row() -> None:
         ({"op": "delete", "key": {}}, "id", "missing"),
         ({"row": ROW, "foo": 2}, None, 'unknown member the text "foo"'),
         ({"row": ROW, "_op": "delete"}, None, 'unknown member the text "_op"'),
-        ({"op": "truncate", "operation": 1}, None, "unknown member"),
+        ({"operation": "delete", "row": ROW}, None, 'unknown member the text "operation"'),
         ({"row": ROW, "key": {"id": 2}}, "id", '"key" says 2 and "row" says 1'),
         ({"op": "delete", "row": ROW, "key": {"id": 2}}, "id", '"key" says 2 and "row" says 1'),
         ({"row": ROW, "key": {"room": "A"}}, "room", "not a column of the key"),
