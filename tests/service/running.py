@@ -32,7 +32,8 @@ ORDER = {"upsert": UPSERT, "insert": INSERT, "delete": DELETE, "truncate": TRUNC
 
 
 def opened(folder: Path, **settings: Any) -> Engine:
-    engine = Engine(folder, Settings.model_validate({"data": folder, **settings}))
+    # Kernels may have to be compiled under a pin.
+    engine = Engine(folder, Settings.model_validate({"data": folder, "pin_idle": 600, **settings}))
     engine.recover()
     return engine
 

@@ -205,7 +205,7 @@ def test_an_old_pin_holds_its_own_version_only(tmp_path: Path) -> None:
     sizes = []
     for i in range(60):
         engine.apply(batch(("upsert", "a", rows_of(0, 2000, start=i))))
-        sizes.append(engine.views["v"].tree.retired_bytes)
+        sizes.append(engine.at_rest(lambda: engine.views["v"].tree.retired_bytes))
     assert max(sizes[30:]) <= max(sizes[:30])
     assert len(ids(reader)) == 2000
     engine.close()
