@@ -46,6 +46,7 @@ class Pipeline:
         self._decoders = {topic.name: decoder_for(topic, definitions[topic.relation]) for topic in config.topics}
         self._dead_letters = DeadLetters(config.kafka, stream.dead_letters) if stream.dead_letters else None
         self._warned: set[str] = set()
+        self._reset = stream.reset  # with the first batch only: another job that takes the name over later is not robbed of it in turn
 
     def process(self, frame: DataFrame, epoch: int) -> None:
         """foreachBatch's function."""
@@ -81,7 +82,8 @@ class Pipeline:
         if bad:
             told += f", {len(bad)} dead letters"
         if changes:
-            receipt = self._service.post(batch_to_arrow(batch), self._stream.name, epoch, run, self._stream.reset)
+            receipt = self._service.post(batch_to_arrow(batch), self._stream.name, epoch, run, self._reset)
+            self._reset = False
             told += f", version {receipt['version']}" + (", applied before" if receipt["duplicate"] else "")
         say(f"{told}, {time.monotonic() - began:.2f} s")
 
