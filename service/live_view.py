@@ -129,28 +129,29 @@ class LiveView:
         """
         started = time.perf_counter()
         work = _Work()
-        followed = self.view.query.retain is not None
+        retain = self.view.query.retain
         for side in self._feeding:
             change = changes.get(side.relation.name)
             if change is not None:
-                self._collect(side, change, followed, work)
+                self._collect(side, change, retain is not None, work)
         deletes, inserts = joined(work.deletes), joined(work.inserts)
         moved_from, moved_to = joined(work.moved_from), joined(work.moved_to)
         delta = None
         if len(moved_from.slot):
             self.tree.apply(version, moved_from, moved_to, None)
         if len(deletes.slot) or len(inserts.slot):
-            if self.view.query.retain is None:
+            if retain is None:
                 self.tree.apply(version, deletes, inserts, None)
             else:
-                delta = self._apply_followed(version, deletes, inserts, changes)
+                delta = self._apply_followed(version, deletes, inserts, changes, retain[0])
         if self.domain is not None and len(deletes.slot):
             self.domain.release(deletes.key, version)
         self.update_seconds.observe(time.perf_counter() - started)
         return delta
 
-    def _apply_followed(self, version: int, deletes: Entries, inserts: Entries, changes: Mapping[str, Change]) -> Delta | None:
-        retain_rows = (self.view.query.retain or (0, 0))[0]
+    def _apply_followed(
+        self, version: int, deletes: Entries, inserts: Entries, changes: Mapping[str, Change], retain_rows: int
+    ) -> Delta | None:
         collector = Collector(retain_rows, self.shape.combine)
         self.tree.apply(version, deletes, inserts, collector)
         aliases = len(self.sides)

@@ -134,7 +134,7 @@ class Writer:
                     item = self._queue.get(timeout=_TICK)
                 except queue.Empty:
                     item = None
-                while isinstance(item, _Waiting):
+                if isinstance(item, _Waiting):
                     item = self._group(item)
                     self._run_urgent()
                 if isinstance(item, _Stop):
@@ -151,10 +151,10 @@ class Writer:
         while not self._urgent.empty():  # this thread alone takes from it
             _do(self._urgent.get_nowait())
 
-    def _group(self, first: _Waiting) -> _Item | None:
+    def _group(self, first: _Waiting) -> _Job | _Stop | None:
         """Take what waits behind `first`, and bring it to its end; gives the first item that is no batch, None if there was none."""
         group, changes = [first], first.batch.sent
-        following: _Item | None = None
+        following: _Job | _Stop | None = None
         while len(group) < _GROUP_BATCHES and changes < _GROUP_CHANGES:
             try:
                 item = self._queue.get_nowait()

@@ -38,6 +38,8 @@ from typing import Any
 
 import numpy as np
 
+from structures.encoding import NEG_INF as NEG_INF
+from structures.encoding import POS_INF as POS_INF
 from structures.kernel import kernel
 from structures.reserve import reserve
 
@@ -64,8 +66,6 @@ KR, KL = FIELDS32, FIELDS32 + 2 * F  # + set * F
 FIRST = FIELDS32 + 4 * F
 CHILD = FIELDS32 + 5 * F
 
-NEG_INF = -(2**63)
-POS_INF = 2**63 - 1
 KEY_MAX = 2**31 - 1
 
 # The control array C: counters, then scratch of the writer.

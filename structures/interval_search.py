@@ -40,6 +40,15 @@ def search_start(Z: Any, root: int, height: int, s: int, key: int, after: int, c
 
 
 @kernel
+def lowest(mask: int) -> int:
+    """The place of the lowest bit set; there is one."""
+    c = 0
+    while (mask >> c) & 1 == 0:
+        c += 1
+    return c
+
+
+@kernel
 def hopeful(M: Any, W: Any, Z: Any, o: int) -> int:
     """The children of o to enter, as a mask."""
     s, key, most, least = Z[SET], Z[KEY_], Z[MOST], Z[LEAST]
@@ -103,9 +112,7 @@ def search_fill(M: Any, W: Any, Z: Any, out: Any, n: int, ends: Any) -> int:
         if mask == 0:
             Z[DEPTH] -= 1
             continue
-        c = 0
-        while (mask >> c) & 1 == 0:
-            c += 1
+        c = lowest(mask)
         Z[f + 1] = mask & (mask - 1)
         Z[STEPS] += 1
         # Frame 0 is the virtual parent of the root, so the children of frame d lie at height HIGH - d.

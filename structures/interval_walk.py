@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import Any
 
 from structures.arena import CHILD, KEY, KEY_MAX, KL, KR, LEFT, ML, MR, NEG_INF, POS_INF, RIGHT, SLOT, B, F
-from structures.interval_search import wholly_before
+from structures.interval_search import lowest, wholly_before
 from structures.kernel import kernel
 from structures.leaves import position
 from structures.summary import SELF
@@ -94,9 +94,7 @@ def next_source(M: Any, W: Any, Z: Any) -> bool:
         if mask == 0:
             Z[DEPTH] -= 1
             continue
-        c = 0
-        while (mask >> c) & 1 == 0:
-            c += 1
+        c = lowest(mask)
         Z[f + 1], Z[f + 2] = mask & (mask - 1), c
         Z[STEPS] += 1
         for s in range(2):

@@ -123,9 +123,7 @@ async def explain(request: Request) -> Response:
 def _explain(engine: Engine, data: dict[str, Any]) -> dict[str, Any]:
     relations = {name: relation.definition for name, relation in engine.relations.items()}
     view = parse_view("explained", data, relations)
-    others = [plan.to_json() for plan in alternatives(view.query, relations)]
-    chosen = view.plan.to_json()
-    return {"plan": chosen, "alternatives": [plan for plan in others if plan["algorithm"] != chosen["algorithm"]]}
+    return {"plan": view.plan.to_json(), "alternatives": [plan.to_json() for plan in alternatives(view.query, relations)]}
 
 
 _NAME = path_parameter("name", "the view", "clashes")
