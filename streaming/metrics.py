@@ -1,0 +1,123 @@
+"""What the job has done, counted: for the line of each batch, and for Prometheus.
+
+    livejoin stream --config stream.toml --metrics-port 9400     →  http://127.0.0.1:9400/metrics
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter as Tally
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, start_http_server
+
+from streaming.errors import StreamError
+
+HOST = "127.0.0.1"
+_SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
+Partition = tuple[str, int]  # topic, number
+
+
+@dataclass(slots=True)
+class BatchReport:
+    """What became of one batch. The tallies are by topic; `ignored` are deletes of rows that the service did not have."""
+
+    records: Tally[str] = field(default_factory=Tally)
+    changes: Tally[str] = field(default_factory=Tally)
+    passed_over: Tally[str] = field(default_factory=Tally)
+    dead_letters: Tally[str] = field(default_factory=Tally)
+    version: int | None = None
+    ignored: int = 0
+    duplicate: bool = False
+    seconds: dict[str, float] = field(default_factory=dict)  # by part: fetch (Spark, Kafka), decode, dead_letters, post (the service applies)
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """Times a part of the batch."""
+        began = time.perf_counter()
+        yield
+        self.seconds[name] = time.perf_counter() - began
+
+    def __str__(self) -> str:
+        told = f"{self.records.total()} records, {self.changes.total()} changes"
+        if self.passed_over.total():
+            told += f", {self.passed_over.total()} passed over"
+        if self.dead_letters.total():
+            told += f", {self.dead_letters.total()} dead letters"
+        if self.ignored:
+            told += f", {self.ignored} deletes of unknown rows"
+        if self.version is not None:
+            told += f", version {self.version}" + (", applied before" if self.duplicate else "")
+        parts = ", ".join(f"{name} {seconds:.2f}" for name, seconds in self.seconds.items())
+        return f"{told}, {sum(self.seconds.values()):.2f} s ({parts})"
+
+
+class Metrics:
+    """All counters of one job, in a registry of their own; safe from any thread."""
+
+    def __init__(self) -> None:
+        disable_created_metrics()
+        self.registry = CollectorRegistry()
+
+        def counter(name: str, help: str, *labels: str) -> Counter:
+            return Counter(f"livejoin_stream_{name}", help, labels, registry=self.registry)
+
+        def gauge(name: str, help: str, *labels: str) -> Gauge:
+            return Gauge(f"livejoin_stream_{name}", help, labels, registry=self.registry)
+
+        self._records = counter("records", "Records read", "topic")
+        self._changes = counter("changes", "Changes that records became", "topic")
+        self._passed_over = counter("passed_over", "Records that are no change: tombstones, messages, markers", "topic")
+        self._dead_letters = counter("dead_letters", "Bad records set aside", "topic")
+        self._ignored = counter("ignored_deletes", "Deletes of rows that the service did not have")
+        self._batches = counter("batches", "Batches done")
+        self._duplicates = counter("duplicate_batches", "Batches that the service had already")
+        self._version = gauge("version", "The service's version after the last batch")
+        self._lag = gauge("lag_records", "Offsets not applied yet", "topic", "partition")
+        self._waits = counter("waits", "Tries that found it away or busy", "at")
+        self._published = counter("published_records", "Records published", "topic")
+        self._versions = counter("published_versions", "Transactions published, each a version or more", "topic")
+        self._at = gauge("published_version", "The version published last", "topic")
+        help = "Parts of a batch: fetch (Spark, Kafka), decode, dead_letters, post (the service applies)"
+        self._seconds = Histogram("livejoin_stream_batch_seconds", help, ("part",), buckets=_SECONDS, registry=self.registry)
+
+    def batch_done(self, report: BatchReport) -> None:
+        for counter, tally in (
+            (self._records, report.records),
+            (self._changes, report.changes),
+            (self._passed_over, report.passed_over),
+            (self._dead_letters, report.dead_letters),
+        ):
+            for topic, count in tally.items():
+                counter.labels(topic).inc(count)
+        for part, seconds in report.seconds.items():
+            self._seconds.labels(part).observe(seconds)
+        self._batches.inc()
+        self._duplicates.inc(report.duplicate)
+        self._ignored.inc(report.ignored)
+        if report.version is not None:
+            self._version.set(report.version)
+
+    def behind(self, lag: Mapping[Partition, int]) -> None:
+        """How many offsets of each partition are not applied yet."""
+        for (topic, partition), offsets in lag.items():
+            self._lag.labels(topic, str(partition)).set(offsets)
+
+    def waited(self, at: str) -> None:
+        """A try found `at` ("service" or "kafka") away or busy."""
+        self._waits.labels(at).inc()
+
+    def published(self, topic: str, records: int, version: int) -> None:
+        """A transaction with so many records, which brings an out's topic to `version`, is committed."""
+        self._published.labels(topic).inc(records)
+        self._versions.labels(topic).inc()
+        self._at.labels(topic).set(version)
+
+    def serve(self, port: int) -> None:
+        """Answers Prometheus on the loopback address until the process ends; raises StreamError when the port is taken."""
+        try:
+            start_http_server(port, HOST, self.registry)
+        except OSError as error:
+            raise StreamError(f"port {port} on {HOST} cannot be had ({error.strerror}): give --metrics-port another one") from error
