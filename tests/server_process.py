@@ -29,7 +29,7 @@ class ServerProcess:
     """One server on the folder `data`. `with ServerProcess(folder) as server:` starts it, waits for /readyz, and kills it at the end.
 
     `environment` is added to the tests' own (LIVEJOIN_… variables), `arguments` to the command; `before` runs in the child
-    before the command (limits of resources); `log` takes its output (else a file beside the folder).
+    before the command (limits of resources); `log` takes its output (else a file beside the folder). `port`: else a free one.
     """
 
     def __init__(
@@ -40,9 +40,10 @@ class ServerProcess:
         arguments: Sequence[str] = (),
         before: Callable[[], None] | None = None,
         log: Path | None = None,
+        port: int | None = None,
     ) -> None:
         self.data = data
-        self.port = _free_port()
+        self.port = _free_port() if port is None else port
         self.url = f"http://127.0.0.1:{self.port}"
         self._environment = {**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})}
         self._command = [sys.executable, "-m", "service.cli", "serve", "--data", str(data), "--port", str(self.port), *arguments]
