@@ -7,37 +7,39 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import signal
 import sys
 import threading
-import time
 from pathlib import Path
 from types import FrameType
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
-
-from streaming.config import BadConfig, Config, Stream, read_config
+from streaming.config import BadConfig, read_config
 from streaming.errors import StreamError
-from streaming.kafka_client import KafkaAway, wait_for_topics
 from streaming.log import say
+from streaming.metrics import Metrics
 from streaming.patience import Stopped
-from streaming.pipeline import Pipeline, start_query
-from streaming.sink import ServiceClient
-from streaming.spark import start_spark
-
-_LOOK_SECONDS = 0.2
-_COMMIT_SECONDS = 5.0
-# Words of Spark's and Kafka's failures, and what they mean to the job.
-_AWAY = ("TimeoutException", "DisconnectException", "BrokerNotAvailableException", "NetworkException", "CoordinatorNotAvailableException")
-_GONE = "UnknownTopicOrPartitionException"
-_LOST = ("offset was changed from", "KafkaIllegalStateException", "OffsetOutOfRangeException", "Some data may have been lost")
+from streaming.query import run_stream
 
 
-def run(path: Path) -> int:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--config", type=Path, metavar="FILE", help="run the pipelines of this stream.toml")
+    parser.add_argument("--metrics-port", type=_port, metavar="N", help="answer Prometheus at http://127.0.0.1:N/metrics")
+
+
+def command(args: argparse.Namespace) -> int:
+    """Does what the arguments say; the exit status."""
+    return run(args.config, args.metrics_port)
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text) < 65536):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: give a number from 1 to 65535")
+    return int(text)
+
+
+def run(path: Path, metrics_port: int | None = None) -> int:
     """Runs the job of a file. Status 0 when it was asked to end or, with trigger "available-now", is done; 1 failure, 2 bad file."""
     stop = threading.Event()
     try:
@@ -49,8 +51,12 @@ def run(path: Path) -> int:
         say(f"{path}: out: publishing a view's changes to Kafka is not there yet; take the [[out]] tables out of the file")
         return 2
     _listen(stop)
+    metrics = Metrics()
     try:
-        _run_stream(config, config.stream, stop)
+        if metrics_port is not None:
+            metrics.serve(metrics_port)
+        # Spark's own handler of Ctrl-C would cancel the batch.
+        run_stream(config, config.stream, stop, metrics, on_spark=lambda: _listen(stop))
     except Stopped:
         say("ended while it waited; what was not applied is read again at the next start")
     except StreamError as error:
@@ -72,93 +78,10 @@ def _listen(stop: threading.Event) -> None:
         signal.signal(each, on_signal)
 
 
-def _run_stream(config: Config, stream: Stream, stop: threading.Event) -> None:
-    topics = [topic.name for topic in config.topics] + ([stream.dead_letters] if stream.dead_letters else [])
-    service = ServiceClient(config.service.url, stop)
-    wait_for_topics(config.kafka, topics, stop)
-    definitions = {topic.relation: service.definition(topic.relation) for topic in config.topics}
-    spark = start_spark(stream.name)
-    _listen(stop)  # Spark's own handler of Ctrl-C would cancel the batch
-    try:
-        while not stop.is_set():
-            pipeline = Pipeline(config, stream, definitions, service, stop)
-            if _run_query(start_query(spark, config, stream, pipeline), pipeline, stop):
-                return
-            wait_for_topics(config.kafka, topics, stop)
-    except (Py4JError, OSError) as error:
-        if stop.is_set():  # whoever ends us may end all our processes
-            return
-        stop.set()  # a batch that waits for the service must not keep us
-        raise StreamError(f"Spark ended by itself ({error}); start again: what was not applied is read again") from error
-    finally:
-        service.close()
-        _stop_spark(spark)
-
-
-def _run_query(query: StreamingQuery, pipeline: Pipeline, stop: threading.Event) -> bool:
-    """Runs a query to its end: True when the job is done, False when Kafka was away and the query is to be started again."""
-    while query.isActive:
-        if stop.wait(_LOOK_SECONDS):
-            _end_query(query, pipeline)
-            break
-    failure = pipeline.failure or query.exception()
-    if failure is None:
-        return True
-    if isinstance(failure, StreamError | Stopped):
-        raise failure
-    if isinstance(failure, KafkaAway) or _is_away(_whole_text(failure)):
-        say("Kafka went away; the query starts again when it is back")
-        return False
-    raise StreamError(_explain(_whole_text(failure)))
-
-
-def _end_query(query: StreamingQuery, pipeline: Pipeline) -> None:
-    """Lets the batch at hand finish and be committed, and ends the query. A next batch ends it too: the pipeline refuses it."""
-    patience = _COMMIT_SECONDS
-    while query.isActive and (pipeline.busy or query.status["isTriggerActive"]) and patience > 0:
-        time.sleep(_LOOK_SECONDS)
-        # Outside of a batch Spark commits, which is quick, or waits for Kafka, which may be away for ever.
-        patience = _COMMIT_SECONDS if pipeline.busy else patience - _LOOK_SECONDS
-    with contextlib.suppress(PySparkException):  # still at Kafka after the session's stopTimeout: it has no batch, so it may be cut off
-        query.stop()
-
-
-def _whole_text(failure: BaseException) -> str:
-    """What a failure and its causes say, stack traces of Spark's included."""
-    parts = []
-    cause: BaseException | None = failure
-    while cause is not None:
-        parts.append(str(cause))
-        cause = getattr(cause, "cause", None) or getattr(cause, "_cause", None) or cause.__cause__
-    return "\n".join(parts)
-
-
-def _is_away(text: str) -> bool:
-    return _GONE not in text and not any(words in text for words in _LOST) and any(words in text for words in _AWAY)
-
-
-def _explain(text: str) -> str:
-    """One sentence, with what to do, for a query that ended by itself."""
-    afresh = "start on a new checkpoint with reset = true in [stream], and with start = \"earliest\" to read again what is there"
-    if _GONE in text:
-        return f"a topic of this job was deleted; create it again, then {afresh}"
-    if any(words in text for words in _LOST):
-        return f"Kafka no longer has records that this checkpoint was to read (a topic made anew, or its retention too short): {afresh}"
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    causes = [line for line in lines if line.startswith("Caused by: ")]
-    return f"Spark's query failed: {(causes or lines or ['without a word'])[-1 if causes else 0]}"
-
-
-def _stop_spark(spark: SparkSession) -> None:
-    """What is done is committed: trouble while Spark ends changes nothing."""
-    with contextlib.suppress(Py4JError, PySparkException, OSError):
-        spark.stop()
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Kafka through Spark into livejoin")
-    parser.add_argument("--config", required=True, type=Path, metavar="FILE", help="the stream.toml")
-    return run(parser.parse_args().config)
+    parser = argparse.ArgumentParser(description="Kafka through Spark into livejoin, and its views to Kafka")
+    add_arguments(parser)
+    return command(parser.parse_args())
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ from confluent_kafka.admin import AdminClient
 
 from streaming.config import Kafka
 from streaming.errors import StreamError
-from streaming.patience import pauses, wait
+from streaming.metrics import Metrics
+from streaming.patience import Patience
 
 _ANSWER_SECONDS = 5
 # librdkafka's own lines about lost connections: what matters comes as an exception too.
@@ -34,7 +35,7 @@ def settings_of(kafka: Kafka) -> dict[str, str]:
     return {**kafka.librdkafka, "bootstrap.servers": kafka.brokers}
 
 
-def wait_for_topics(kafka: Kafka, topics: Iterable[str], stop: threading.Event) -> None:
+def wait_for_topics(kafka: Kafka, topics: Iterable[str], stop: threading.Event, metrics: Metrics) -> None:
     """Returns when the broker answers and has the topics; waits for the broker, raises StreamError for a missing topic.
 
     Spark asked for a broker that is away stays silent for ever, hence this first.
@@ -43,11 +44,12 @@ def wait_for_topics(kafka: Kafka, topics: Iterable[str], stop: threading.Event) 
         admin = quiet_admin(settings_of(kafka))
     except KafkaException as error:
         raise StreamError(f"Kafka's client refuses the settings in [kafka]: {error.args[0].str()}") from error
-    for pause in pauses():
+    patience = Patience(stop, metrics, "kafka")
+    while True:
         try:
             there = admin.list_topics(timeout=_ANSWER_SECONDS).topics
         except KafkaException as error:
-            wait(stop, pause, f"Kafka at {kafka.brokers} does not answer ({error.args[0].str()})")
+            patience.wait(f"Kafka at {kafka.brokers} does not answer ({error.args[0].str()})")
             continue
         missing = [topic for topic in topics if topic not in there]
         if missing:

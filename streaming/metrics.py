@@ -31,7 +31,7 @@ class BatchReport:
     version: int | None = None
     ignored: int = 0
     duplicate: bool = False
-    seconds: dict[str, float] = field(default_factory=dict)  # by part: fetch (Spark, Kafka), decode, dead_letters, post (the service applies)
+    seconds: dict[str, float] = field(default_factory=dict)  # by part: fetch (Spark, Kafka), decode, dead_letters, post (and apply)
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
@@ -58,7 +58,7 @@ class Metrics:
     """All counters of one job, in a registry of their own; safe from any thread."""
 
     def __init__(self) -> None:
-        disable_created_metrics()
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
 
         def counter(name: str, help: str, *labels: str) -> Counter:

@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+import time
+from typing import Literal
 
 from streaming.log import say
+from streaming.metrics import Metrics
 
 _FIRST, _LONGEST = 0.1, 5.0
+_TOLD = 8  # tries that are told each; later ones once in _SECONDS: a night of absence is 500 lines
+_SECONDS = 60.0
 
 
 class Stopped(Exception):
     """The job was asked to end while it waited; nothing was done halfway."""
 
 
-def pauses() -> Iterator[float]:
-    """Seconds between tries: 0.1, 0.2, 0.4 … 5, 5, 5 …"""
-    pause = _FIRST
-    while True:
-        yield pause
-        pause = min(2 * pause, _LONGEST)
+class Patience:
+    """One wait for one thing, from its first failed try: pauses of 0.1, 0.2, 0.4 … 5, 5, 5 … seconds."""
 
+    def __init__(self, stop: threading.Event, metrics: Metrics, at: Literal["service", "kafka"]) -> None:
+        self._stop = stop
+        self._metrics = metrics
+        self._at = at
+        self._pause = _FIRST
+        self._tries = 0
+        self._told = 0.0
 
-def wait(stop: threading.Event, seconds: float, reason: str) -> None:
-    """Says why and waits; raises Stopped as soon as the job is to end."""
-    say(f"{reason}; trying again in {seconds:g} s")
-    if stop.wait(seconds):
-        raise Stopped
+    def wait(self, reason: str, at_least: float = 0.0) -> None:
+        """Says why and waits; raises Stopped as soon as the job is to end."""
+        seconds = max(self._pause, at_least)
+        self._pause = min(2 * self._pause, _LONGEST)
+        self._metrics.waited(self._at)
+        self._tries += 1
+        now = time.monotonic()
+        if self._tries <= _TOLD or now - self._told >= _SECONDS:
+            self._told = now
+            say(f"{reason}; trying again in {seconds:g} s" + (", told once a minute from now on" if self._tries == _TOLD else ""))
+        if self._stop.wait(seconds):
+            raise Stopped

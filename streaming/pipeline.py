@@ -10,7 +10,6 @@ has it already. One batch is one body, so one version: a version never splits a 
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 
 import pyarrow as pa
@@ -25,6 +24,7 @@ from streaming.dead_letters import DeadLetters
 from streaming.decode import BadRecord, decode_topic, decoder_for, keys_in_two_partitions
 from streaming.errors import StreamError
 from streaming.log import say
+from streaming.metrics import BatchReport, Metrics
 from streaming.patience import Stopped
 from streaming.sink import ServiceClient
 
@@ -32,17 +32,25 @@ from streaming.sink import ServiceClient
 class Pipeline:
     """What is done with each micro-batch of one query.
 
-    `failure` is what it raised (Spark hands on only its text), `busy` whether it is at a batch.
+    `failure` is what it raised (Spark hands on only its text), `busy` whether it is at a batch, `done` how many it did.
     """
 
     def __init__(
-        self, config: Config, stream: Stream, definitions: dict[str, RelationDefinition], service: ServiceClient, stop: threading.Event
+        self,
+        config: Config,
+        stream: Stream,
+        definitions: dict[str, RelationDefinition],
+        service: ServiceClient,
+        stop: threading.Event,
+        metrics: Metrics,
     ) -> None:
         self.failure: BaseException | None = None
         self.busy = False
+        self.done = 0
         self._stream = stream
         self._service = service
         self._stop = stop
+        self._metrics = metrics
         self._decoders = {topic.name: decoder_for(topic, definitions[topic.relation]) for topic in config.topics}
         self._dead_letters = DeadLetters(config.kafka, stream.dead_letters) if stream.dead_letters else None
         self._warned: set[str] = set()
@@ -55,37 +63,43 @@ class Pipeline:
             if self._stop.is_set():
                 raise Stopped
             run = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-            self._process(frame, epoch, run or self._stream.checkpoint)
+            report = self._process(frame, epoch, run or self._stream.checkpoint)
+            self._metrics.batch_done(report)
+            self.done += 1
+            say(f"batch {epoch}: {report}")
         except BaseException as failure:
             self.failure = failure
             raise
         finally:
             self.busy = False
 
-    def _process(self, frame: DataFrame, epoch: int, run: str) -> None:
-        began = time.monotonic()
-        records: pa.Table = frame.select("topic", "partition", "offset", "key", "value").toArrow()
+    def _process(self, frame: DataFrame, epoch: int, run: str) -> BatchReport:
+        report = BatchReport()
+        with report.part("fetch"):
+            records: pa.Table = frame.select("topic", "partition", "offset", "key", "value").toArrow()
         batch = Batch(changes=[], sent=0, ignored=0, errors=[], error_count=0)
         bad: list[BadRecord] = []
-        for topic, decoder in self._decoders.items():
-            part = records.filter(pc.equal(records["topic"], topic))
-            if part.num_rows == 0:
-                continue
-            self._warn_of_disorder(topic, part)
-            decoded = decode_topic(decoder, topic, part, self._stream.max_dead_letters)
-            batch.changes += decoded.changes
-            bad += decoded.bad
+        with report.part("decode"):
+            for topic, decoder in self._decoders.items():
+                part = records.filter(pc.equal(records["topic"], topic))
+                if part.num_rows == 0:
+                    continue
+                self._warn_of_disorder(topic, part)
+                decoded = decode_topic(decoder, topic, part, self._stream.max_dead_letters)
+                batch.changes += decoded.changes
+                bad += decoded.bad
+                report.records[topic] = part.num_rows
+                report.changes[topic] = sum(len(changes.ops) for changes in decoded.changes)
+                report.dead_letters[topic] = len(decoded.bad)
         if bad:
-            self._set_aside(bad)
-        changes = sum(len(part.ops) for part in batch.changes)
-        told = f"batch {epoch}: {records.num_rows} records, {changes} changes"
-        if bad:
-            told += f", {len(bad)} dead letters"
-        if changes:
-            receipt = self._service.post(batch_to_arrow(batch), self._stream.name, epoch, run, self._reset)
+            with report.part("dead_letters"):
+                self._set_aside(bad)
+        if report.changes.total():
+            with report.part("post"):
+                receipt = self._service.post(batch_to_arrow(batch), self._stream.name, epoch, run, self._reset)
             self._reset = False
-            told += f", version {receipt['version']}" + (", applied before" if receipt["duplicate"] else "")
-        say(f"{told}, {time.monotonic() - began:.2f} s")
+            report.version, report.ignored, report.duplicate = receipt["version"], receipt["ignored"], receipt["duplicate"]
+        return report
 
     def _warn_of_disorder(self, topic: str, records: pa.Table) -> None:
         if topic not in self._warned and keys_in_two_partitions(records):

@@ -10,10 +10,11 @@ import httpx
 
 from service.wire.schema import RelationDefinition, parse_relation
 from streaming.errors import StreamError
-from streaming.patience import pauses, wait
+from streaming.metrics import Metrics
+from streaming.patience import Patience
 
 _ARROW = "application/vnd.apache.arrow.stream"
-_WAIT_OUT = (429, 503)
+_WAIT_OUT = (429, 502, 503, 504)  # the two between are a proxy's words for a service that is away
 # A batch that the service is still at after this is sent again; its epoch makes that harmless.
 _TIMEOUT = httpx.Timeout(300, connect=5)
 _LONGEST_RETRY_AFTER = 30.0
@@ -22,13 +23,14 @@ _LONGEST_RETRY_AFTER = 30.0
 class ServiceClient:
     """Talks to one service. A service that is away, busy or not ready yet is waited for, until `stop` is set (Stopped)."""
 
-    def __init__(self, url: str, stop: threading.Event) -> None:
+    def __init__(self, url: str, stop: threading.Event, metrics: Metrics) -> None:
         token = os.environ.get("LIVEJOIN_TOKEN")
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         # trust_env off: a proxy for the world outside has no business between us and the service.
         self._http = httpx.Client(base_url=url, headers=headers, timeout=_TIMEOUT, trust_env=False)
         self._url = url
         self._stop = stop
+        self._metrics = metrics
 
     def definition(self, relation: str) -> RelationDefinition:
         """The relation's definition; raises StreamError when the service does not have it."""
@@ -56,18 +58,18 @@ class ServiceClient:
         self._http.close()
 
     def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
-        for pause in pauses():
+        patience = Patience(self._stop, self._metrics, "service")
+        while True:
             try:
                 answer = self._http.request(method, path, **options)
             except httpx.TransportError as error:
-                wait(self._stop, pause, f"the service at {self._url} is not there ({str(error) or type(error).__name__})")
+                patience.wait(f"the service at {self._url} is not there ({str(error) or type(error).__name__})")
                 continue
             if answer.status_code not in _WAIT_OUT:
                 return answer
             asked = answer.headers.get("Retry-After", "")
-            seconds = max(pause, min(float(asked), _LONGEST_RETRY_AFTER) if asked.isdigit() else 0.0)
-            wait(self._stop, seconds, f"the service is not ready for this ({_describe(answer)})")
-        raise AssertionError("pauses never end")
+            seconds = min(float(asked), _LONGEST_RETRY_AFTER) if asked.isdigit() else 0.0
+            patience.wait(f"the service is not ready for this ({_describe(answer)})", seconds)
 
     def _expect_success(self, answer: httpx.Response) -> dict[str, Any]:
         if not answer.is_success:

@@ -1,0 +1,34 @@
+"""What Spark's and Kafka's failures mean to the job: wait and go on, or end with a sentence that says what to do."""
+
+from __future__ import annotations
+
+# Words of their exceptions: they come as text, through Java, Spark and Python.
+_AWAY = ("TimeoutException", "DisconnectException", "BrokerNotAvailableException", "NetworkException", "CoordinatorNotAvailableException")
+_GONE = "UnknownTopicOrPartitionException"
+_LOST = ("offset was changed from", "KafkaIllegalStateException", "OffsetOutOfRangeException", "Some data may have been lost")
+
+
+def whole_text(failure: BaseException) -> str:
+    """What a failure and its causes say, stack traces of Spark's included."""
+    parts = []
+    cause: BaseException | None = failure
+    while cause is not None:
+        parts.append(str(cause))
+        cause = getattr(cause, "cause", None) or getattr(cause, "_cause", None) or cause.__cause__
+    return "\n".join(parts)
+
+
+def is_away(text: str) -> bool:
+    return _GONE not in text and not any(words in text for words in _LOST) and any(words in text for words in _AWAY)
+
+
+def explain(text: str) -> str:
+    """One sentence, with what to do, for a query that ended by itself."""
+    afresh = "start on a new checkpoint with reset = true in [stream], and with start = \"earliest\" to read again what is there"
+    if _GONE in text:
+        return f"a topic of this job was deleted; create it again, then {afresh}"
+    if any(words in text for words in _LOST):
+        return f"Kafka no longer has records that this checkpoint was to read (a topic made anew, or its retention too short): {afresh}"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith("Caused by: ")]
+    return f"Spark's query failed: {(causes or lines or ['without a word'])[-1 if causes else 0]}"
