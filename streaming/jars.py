@@ -6,6 +6,7 @@ where there is one, else by the Ivy that pyspark carries; both know by themselve
 cache is checked on every use and needs no network.
 
     python -m streaming.jars            fetches what is missing
+    python -m streaming.jars --spark    fetches the connector alone and prints its files, as spark-submit's --jars takes them
     python -m streaming.jars --lock     writes jars.lock anew from ROOTS (needs mvn)
 """
 
@@ -58,11 +59,15 @@ def jars(group: str) -> list[Path]:
     Raises StreamError when they cannot be fetched or are not the locked ones. About 0.1 s when they are there.
     """
     folder = cache_folder()
-    wanted = read_lock()[group]
-    missing = [jar for jar in wanted if not _is_whole(folder / jar.file, jar)]
-    if missing:
+    if missing := lacking(group):
         _fetch(missing, folder)
-    return [folder / jar.file for jar in wanted]
+    return [folder / jar.file for jar in read_lock()[group]]
+
+
+def lacking(group: str) -> list[Jar]:
+    """Those of a group that the cache does not have as they are locked."""
+    folder = cache_folder()
+    return [jar for jar in read_lock()[group] if not _is_whole(folder / jar.file, jar)]
 
 
 def cache_folder() -> Path:
@@ -173,6 +178,9 @@ def write_lock() -> None:
 
 def main(arguments: list[str]) -> int:
     try:
+        if arguments == ["--spark"]:
+            print(",".join(map(str, jars("spark"))))
+            return 0
         if arguments == ["--lock"]:
             write_lock()
         for group in ROOTS:

@@ -1,0 +1,349 @@
+"""`livejoin stream --check FILE`: would this file run? Looks at everything that the job needs, and changes nothing.
+
+Each thing looked at is a line on standard output: `ok`, `bad`, or `--` where another fault is in the way of looking. What
+is away is not waited for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._metadata import ClusterMetadata
+from confluent_kafka.admin._resource import ResourceType
+
+from service.wire.batch import UPSERT
+from service.wire.schema import RelationDefinition, parse_relation
+from streaming.checkpoint import Checkpoint, UnreadableCheckpoint, is_writable, local_folder, read_checkpoint
+from streaming.config import BadConfig, Config, Out, Stream, Topic, read_config
+from streaming.decode import Decoded, decode_topic, decoder_for, keys_in_two_partitions
+from streaming.errors import StreamError
+from streaming.jars import cache_folder, lacking
+from streaming.java import find_java
+from streaming.kafka_client import quiet_admin, settings_of
+from streaming.log import say
+from streaming.samples import Ends, ends_of, last_records
+
+_SECONDS = 5.0  # for an answer of the broker or of the service
+
+
+class Report:
+    """The lines, written as they are found."""
+
+    def __init__(self) -> None:
+        self.bad_count = 0
+
+    def ok(self, subject: str, text: str) -> None:
+        self._line("ok", subject, text)
+
+    def bad(self, subject: str, text: str) -> None:
+        self.bad_count += 1
+        self._line("bad", subject, text)
+
+    def unseen(self, subject: str, text: str) -> None:
+        self._line("--", subject, text)
+
+    def _line(self, word: str, subject: str, text: str) -> None:
+        print(f"{word:<3}  {subject:<10}  {' '.join(text.split())}", flush=True)
+
+
+def check(path: Path) -> int:
+    """Looks at all that the job of this file needs. Status 0 when all is well, 1 when something is bad, 2 for a mistake in the file."""
+    try:
+        config = read_config(path)
+    except BadConfig as error:
+        say(str(error))
+        return 2
+    report = Report()
+    report.ok("file", f"{path}: {_count(len(config.topics), 'topic')} in, {_count(len(config.outs), 'view')} out")
+    ends = _check_kafka(report, config)
+    with _open_service(config) as service:
+        if alive := _check_service(report, service):
+            definitions = {topic.relation: _check_relation(report, service, topic.relation) for topic in config.topics}
+            for out in config.outs:
+                _check_view(report, service, out)
+        else:
+            definitions = {}
+        for topic in config.topics:
+            _check_records(report, config, topic, ends.get(topic.name), definitions.get(topic.relation))
+        if config.stream and config.topics:
+            checkpoint = _check_checkpoint(report, config, config.stream, ends)
+            if alive:
+                _check_source(report, config.stream, checkpoint, service)
+            _check_spark(report)
+    return 1 if report.bad_count else 0
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+# Kafka
+
+
+def _check_kafka(report: Report, config: Config) -> dict[str, Ends]:
+    """The broker and all topics; what the partitions of those that are read hold, as far as it could be asked."""
+    kafka = config.kafka
+    names = {topic.name: "topic" for topic in config.topics} | {out.topic: "out" for out in config.outs}
+    if config.stream and config.stream.dead_letters:
+        names[config.stream.dead_letters] = "dead"
+    try:
+        admin = quiet_admin(settings_of(kafka))
+        cluster = admin.list_topics(timeout=_SECONDS)
+    except KafkaException as error:
+        report.bad("broker", f"{kafka.brokers}: {error.args[0].str()}: is it there, are the settings in [kafka] those that it wants?")
+        report.unseen("topic", f"{', '.join(names)}: not looked at without the broker")
+        return {}
+    report.ok("broker", f"{kafka.brokers} answers ({_count(len(cluster.brokers), 'broker')})")
+    there = [name for name in names if _is_there(report, cluster, name)]
+    ends: dict[str, Ends] = {}
+    for name in there:
+        try:
+            ends[name] = ends_of(admin, name, cluster.topics[name].partitions, _SECONDS)
+        except KafkaException as error:
+            report.bad("topic", f"{name}: its offsets cannot be asked for: {error.args[0].str()}")
+            continue
+        offsets = sum(end - first for first, end in ends[name].values())
+        report.ok("topic", f"{name}: {_count(len(ends[name]), 'partition')}, {_count(offsets, 'offset')}")
+    for out in config.outs:
+        if out.topic in ends:
+            _check_out_topic(report, admin, out, ends[out.topic])
+            _check_token_topic(report, admin, cluster, out)
+    return ends
+
+
+def _is_there(report: Report, cluster: ClusterMetadata, name: str) -> bool:
+    topic = cluster.topics.get(name)
+    if topic is None:
+        report.bad("topic", f"{name}: not there: create it")
+    elif topic.error is not None:
+        report.bad("topic", f"{name}: {topic.error.str()}")
+    return topic is not None and topic.error is None
+
+
+def _check_out_topic(report: Report, admin: AdminClient, out: Out, ends: Ends) -> None:
+    """The job reads its own topic back when its token has expired, so every row's last record must still be there."""
+    try:
+        settings = _settings_of_topic(admin, out.topic)
+    except KafkaException as error:
+        report.unseen("out", f"{out.topic}: its settings cannot be asked for: {error.args[0].str()}")
+        return
+    policies = settings["cleanup.policy"].split(",")
+    limits = [f"{name} = {settings[name]}" for name in ("retention.ms", "retention.bytes") if settings[name] != "-1"]
+    why = "so the job could not read it back once its token has expired"
+    remedy = f"{why}: set cleanup.policy to compact, or retention.ms and retention.bytes to -1"
+    if "delete" in policies and limits:
+        report.bad("out", f"{out.topic}: drops old records ({', '.join(limits)}), {remedy}")
+    elif "compact" not in policies and any(first > 0 for first, _ in ends.values()):
+        report.bad("out", f"{out.topic}: does not reach back to its beginning, {remedy}, and make it anew")
+    else:
+        report.ok("out", f"{out.topic}: keeps {'the last record of each row' if 'compact' in policies else 'all records'}")
+
+
+def _check_token_topic(report: Report, admin: AdminClient, cluster: ClusterMetadata, out: Out) -> None:
+    name = f"{out.topic}.livejoin"
+    if name not in cluster.topics:
+        report.ok("out", f"{name}: not there yet, the job makes it at its start; it holds the job's token")
+        return
+    try:
+        policy = _settings_of_topic(admin, name)["cleanup.policy"]
+    except KafkaException as error:
+        report.unseen("out", f"{name}: its settings cannot be asked for: {error.args[0].str()}")
+        return
+    if policy == "compact":
+        report.ok("out", f"{name}: there, compacted; it holds the job's token")
+    else:
+        report.bad("out", f"{name}: cleanup.policy is {policy}, so the job's token may be dropped: set it to compact")
+
+
+def _settings_of_topic(admin: AdminClient, name: str) -> dict[str, str]:
+    resource = ConfigResource(ResourceType.TOPIC, name)
+    entries = admin.describe_configs([resource], request_timeout=_SECONDS)[resource].result()
+    return {entry.name: str(entry.value) for entry in entries.values()}
+
+
+# The service
+
+
+def _open_service(config: Config) -> httpx.Client:
+    token = os.environ.get("LIVEJOIN_TOKEN")
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    return httpx.Client(base_url=config.service.url, headers=headers, timeout=_SECONDS, trust_env=False)
+
+
+def _check_service(report: Report, service: httpx.Client) -> bool:
+    """Whether it can be asked for more."""
+    try:
+        answer = service.get("/readyz")
+    except httpx.TransportError as error:
+        report.bad("service", f"{service.base_url}: not there ({str(error) or type(error).__name__})")
+        report.unseen("relation", "relations and views: not looked at without the service")
+        return False
+    if answer.is_success:
+        report.ok("service", f"{service.base_url}: ready")
+    else:
+        report.bad("service", f"{service.base_url}: {_describe(answer)}")
+    return True
+
+
+def _check_relation(report: Report, service: httpx.Client, name: str) -> RelationDefinition | None:
+    data = _ask(report, service, "relation", "relations", name)
+    if data is None:
+        return None
+    definition = parse_relation({key: data[key] for key in ("columns", "key", "intervals") if key in data})
+    columns = ", ".join(f"{column.name} {column.type}{' or null' if column.nullable else ''}" for column in definition.columns)
+    report.ok("relation", f"{name}: {columns}; key {', '.join(definition.key)}; {_count(data['rows'], 'row')}")
+    return definition
+
+
+def _check_view(report: Report, service: httpx.Client, out: Out) -> None:
+    data = _ask(report, service, "view", "views", out.view)
+    if data is None:
+        return
+    if data["state"] == "failed":
+        report.bad("view", f"{out.view}: failed: {data.get('problem')}")
+    elif data["definition"].get("changes") is False:
+        report.bad("view", f'{out.view}: defined with "changes": false, so nobody can follow it: define another one without that')
+    else:
+        report.ok("view", f"{out.view}: {data['state']}, goes to {out.topic}")
+
+
+def _ask(report: Report, service: httpx.Client, noun: str, nouns: str, name: str) -> dict[str, Any] | None:
+    """What the service has under this name; None, told, when it cannot be had."""
+    try:
+        answer = service.get(f"/v1/{nouns}/{name}")
+    except httpx.TransportError as error:
+        report.bad(noun, f"{name}: the service did not answer ({str(error) or type(error).__name__})")
+        return None
+    if answer.status_code == 404:
+        report.bad(noun, f"{name}: the service has none of this name: register it (PUT /v1/{nouns}/{name})")
+        return None
+    if not answer.is_success:
+        report.bad(noun, f"{name}: {_describe(answer)}")
+        return None
+    data: dict[str, Any] = answer.json()
+    return data
+
+
+# Records
+
+
+def _check_records(report: Report, config: Config, topic: Topic, ends: Ends | None, definition: RelationDefinition | None) -> None:
+    """The last records of a topic, through the job's own decoder."""
+    if ends is None or definition is None:
+        report.unseen("records", f"{topic.name}: not looked at without {'the topic' if ends is None else f'the relation {topic.relation}'}")
+        return
+    try:
+        records = last_records(config.kafka, topic.name, ends)
+    except KafkaException as error:
+        report.bad("records", f"{topic.name}: cannot be read: {error.args[0].str()}")
+        return
+    decoded = decode_topic(decoder_for(topic, definition), topic.name, records, records.num_rows)
+    good = sum(len(changes.ops) for changes in decoded.changes)
+    bad = len(decoded.bad)
+    text = f"{topic.name}: of the last {records.num_rows:,}: {good:,} good, {records.num_rows - good - bad:,} passed over, {bad:,} bad"
+    if decoded.bad:
+        first = decoded.bad[0]
+        report.bad("records", f"{text}; the first: partition {first.partition}, offset {first.offset}: {first.error}")
+    elif keys_in_two_partitions(records):
+        report.bad("records", f"{text}; a key is in more than one partition, so Kafka gives its changes no order")
+    else:
+        report.ok("records", text + _never_set(decoded, definition))
+
+
+def _never_set(decoded: Decoded, definition: RelationDefinition) -> str:
+    """Names the columns that no record has: right, or a column of another name."""
+    rows = [changes.rows.filter(pa.array(changes.ops == UPSERT)) for changes in decoded.changes]
+    rows = [part for part in rows if part.num_rows]
+    empty = [column.name for column in definition.columns if all(part[column.name].null_count == part.num_rows for part in rows)]
+    return f"; null in all of them: {', '.join(empty)}" if rows and empty else ""
+
+
+# Spark
+
+
+def _check_checkpoint(report: Report, config: Config, stream: Stream, ends: Mapping[str, Ends]) -> Checkpoint | None:
+    """The folder, and whether Kafka still has what comes next; what it says, if it can be read."""
+    folder = local_folder(stream.checkpoint)
+    if folder is None:
+        report.unseen("checkpoint", f"{stream.checkpoint}: only Spark can look there")
+        return None
+    try:
+        found = read_checkpoint(folder)
+    except UnreadableCheckpoint as error:
+        report.bad("checkpoint", f"{folder}: {error}: name another folder")
+        return None
+    if not is_writable(folder):
+        report.bad("checkpoint", f"{folder}: this user cannot write there")
+    elif found is None or found.batch is None:
+        report.ok("checkpoint", f"{folder}: no batch is done yet; begins with the {stream.start} records")
+    elif lost := _lost(found, {topic.name for topic in config.topics}, ends):
+        report.bad("checkpoint", f"{folder}: {'; '.join(lost)}: start on a new checkpoint with reset = true in [stream]")
+    else:
+        report.ok("checkpoint", f"{folder}: goes on after batch {found.batch}")
+    return found
+
+
+def _lost(checkpoint: Checkpoint, wanted: set[str], ends: Mapping[str, Ends]) -> list[str]:
+    """What the checkpoint would read next and is no longer there."""
+    lost = [f"it reads the topic {topic}, which the file does not name" for topic in checkpoint.offsets if topic not in wanted]
+    for topic, offsets in checkpoint.offsets.items():
+        for number, offset in offsets.items():
+            first, end = ends.get(topic, {}).get(number, (offset, offset))
+            if end < offset:
+                lost.append(f"topic {topic}, partition {number} was made anew (it ends at {end}, and {offset} comes next)")
+            elif first > offset:
+                lost.append(f"topic {topic}, partition {number} has dropped records unread (it begins at {first}, and {offset} comes next)")
+    return lost
+
+
+def _check_source(report: Report, stream: Stream, checkpoint: Checkpoint | None, service: httpx.Client) -> None:
+    """Whose the stream's name is.
+
+    The question is a batch for a relation that cannot be: as the oldest of epochs it is called a duplicate where the source is
+    known, else it is refused whole. It never has an effect.
+    """
+    batch = checkpoint.batch if checkpoint else None
+    question = {"source": stream.name, "run": checkpoint.run if checkpoint else "--check", "epoch": str(-(1 << 63))}
+    try:
+        answer = service.post("/v1/changes", params=question, json={"changes": [{"relation": "?", "op": "truncate"}]})
+    except httpx.TransportError as error:
+        report.bad("source", f"{stream.name}: the service did not answer ({str(error) or type(error).__name__})")
+        return
+    theirs = "the service knows it by another checkpoint"
+    if answer.status_code == 409 and not stream.reset:
+        report.bad("source", f"{stream.name}: {theirs}: set reset = true in [stream] if this one shall take over")
+    elif answer.status_code == 409:
+        report.ok("source", f"{stream.name}: {theirs}; reset = true lets this one take over")
+    elif answer.is_success:
+        report.ok("source", f"{stream.name}: the service knows it by this checkpoint")
+    elif answer.status_code != 422:
+        report.bad("source", f"{stream.name}: {_describe(answer)}")
+    elif batch is not None:
+        done = f"the checkpoint has done {_count(batch + 1, 'batch')}, and the service has had none of them"
+        report.bad("source", f"{stream.name}: {done}: is it the service, and the data folder, that this checkpoint belongs to?")
+    else:
+        report.ok("source", f"{stream.name}: new to the service")
+
+
+def _check_spark(report: Report) -> None:
+    try:
+        report.ok("java", str(find_java()))
+    except StreamError as error:
+        report.bad("java", str(error))
+    if missing := lacking("spark"):
+        names = ", ".join(jar.file for jar in missing)
+        report.bad("jars", f"{cache_folder()} lacks {names}: fetch them with `python -m streaming.jars`")
+    else:
+        report.ok("jars", str(cache_folder()))
+
+
+def _describe(answer: httpx.Response) -> str:
+    return f"{answer.status_code} {answer.text[:200]}"

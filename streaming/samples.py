@@ -1,0 +1,76 @@
+"""The last records of topics, looked at and left as they are: no group is joined, no offset is committed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+import pyarrow as pa
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+
+from streaming.config import Kafka
+from streaming.kafka_client import quiet, settings_of
+
+_EACH = 100  # records of a partition
+_MOST = 10_000  # records of a topic
+_MOST_BYTES = 32 << 20
+_SECONDS = 10.0  # for one topic
+
+Ends = dict[int, tuple[int, int]]  # partition → first offset that is there, offset after the last committed record
+
+
+def ends_of(admin: AdminClient, topic: str, partitions: Iterable[int], seconds: float) -> Ends:
+    """What each of these partitions holds. Raises KafkaException."""
+    asked = [TopicPartition(topic, number) for number in partitions]
+    options = {"isolation_level": IsolationLevel.READ_COMMITTED, "request_timeout": seconds}
+    first, last = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    firsts = admin.list_offsets({partition: first for partition in asked}, **options)
+    lasts = admin.list_offsets({partition: last for partition in asked}, **options)
+    return {partition.partition: (firsts[partition].result().offset, lasts[partition].result().offset) for partition in asked}
+
+
+def last_records(kafka: Kafka, topic: str, ends: Ends) -> pa.Table:
+    """The last hundred records of each partition (partition, offset, key, value), fewer where there are many partitions.
+
+    Committed ones only. Ends after 32 MiB or 10 s with what there is by then. Raises KafkaException.
+    """
+    each = min(_EACH, max(1, _MOST // len(ends)))
+    start = {number: max(first, end - each) for number, (first, end) in ends.items() if first < end}
+    messages: list[Message] = []
+    if start:
+        settings = {"log_level": 0, **settings_of(kafka), "group.id": "livejoin-check", "enable.auto.commit": False}
+        reading = {"isolation.level": "read_committed", "enable.partition.eof": True, "queued.max.messages.kbytes": 1 << 14}
+        consumer = Consumer({**settings, **reading}, logger=quiet)
+        try:
+            consumer.assign([TopicPartition(topic, number, offset) for number, offset in start.items()])
+            messages = _read(consumer, set(start))
+        finally:
+            consumer.close()
+    columns = {
+        "partition": pa.array([message.partition() for message in messages], pa.int32()),
+        "offset": pa.array([message.offset() for message in messages], pa.int64()),
+        "key": pa.array([message.key() for message in messages], pa.binary()),
+        "value": pa.array([message.value() for message in messages], pa.binary()),
+    }
+    return pa.table(columns)
+
+
+def _read(consumer: Consumer, open_partitions: set[int]) -> list[Message]:
+    """To the end of each partition, or to a bound."""
+    messages: list[Message] = []
+    size, until = 0, time.monotonic() + _SECONDS
+    while open_partitions and len(messages) < _MOST and size < _MOST_BYTES and (left := until - time.monotonic()) > 0:
+        message = consumer.poll(left)
+        if message is None:
+            continue
+        error = message.error()
+        if error is None:
+            messages.append(message)
+            size += len(message.key() or b"") + len(message.value() or b"")
+        elif error.code() == KafkaError._PARTITION_EOF:
+            open_partitions.discard(message.partition())
+        elif message.topic() is not None:
+            raise KafkaException(error)  # other errors are of a connection, and mend or end in a time-out
+    return messages
