@@ -17,6 +17,8 @@ _ARROW = "application/vnd.apache.arrow.stream"
 _WAIT_OUT = (429, 502, 503, 504)  # the two between are a proxy's words for a service that is away
 # A batch that the service is still at after this is sent again; its epoch makes that harmless.
 _TIMEOUT = httpx.Timeout(300, connect=5)
+# A stream that says nothing for so long is broken: progress comes every 15 s.
+_QUIET = httpx.Timeout(45, connect=5)
 _LONGEST_RETRY_AFTER = 30.0
 
 
@@ -47,21 +49,27 @@ class ServiceClient:
         if reset:
             parameters["reset"] = "true"
         answer = self._send("POST", "/v1/changes", params=parameters, content=body, headers={"Content-Type": _ARROW})
-        if answer.status_code == 409 and _problem(answer).get("type") == "/problems/source-reset":
+        if answer.status_code == 409 and problem_of(answer).get("type") == "/problems/source-reset":
             raise StreamError(
                 f'the service knows the source "{source}" from another checkpoint, whose batches a new one would repeat: '
                 "set reset = true in [stream] if this checkpoint shall take over, or use another name"
             )
         return self._expect_success(answer)
 
+    def changes(self, view: str, parameters: dict[str, str]) -> httpx.Response:
+        """The stream of a view's changes, open, to be closed by the caller; or the whole answer that says why there is none."""
+        return self._send("GET", f"/v1/views/{view}/changes", stream=True, params=parameters, timeout=_QUIET)
+
     def close(self) -> None:
         self._http.close()
 
-    def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
+    def _send(self, method: str, path: str, stream: bool = False, **options: Any) -> httpx.Response:
         patience = Patience(self._stop, self._metrics, "service")
         while True:
             try:
-                answer = self._http.request(method, path, **options)
+                answer = self._http.send(self._http.build_request(method, path, **options), stream=stream)
+                if not answer.is_success:
+                    answer.read()
             except httpx.TransportError as error:
                 patience.wait(f"the service at {self._url} is not there ({str(error) or type(error).__name__})")
                 continue
@@ -69,16 +77,16 @@ class ServiceClient:
                 return answer
             asked = answer.headers.get("Retry-After", "")
             seconds = min(float(asked), _LONGEST_RETRY_AFTER) if asked.isdigit() else 0.0
-            patience.wait(f"the service is not ready for this ({_describe(answer)})", seconds)
+            patience.wait(f"the service is not ready for this ({describe(answer)})", seconds)
 
     def _expect_success(self, answer: httpx.Response) -> dict[str, Any]:
         if not answer.is_success:
-            raise StreamError(f"the service refused {answer.request.method} {answer.request.url.path}: {_describe(answer)}")
+            raise StreamError(f"the service refused {answer.request.method} {answer.request.url.path}: {describe(answer)}")
         data: dict[str, Any] = answer.json()
         return data
 
 
-def _problem(answer: httpx.Response) -> dict[str, Any]:
+def problem_of(answer: httpx.Response) -> dict[str, Any]:
     """The problem document of an answer; empty when it is none."""
     try:
         data = answer.json()
@@ -87,8 +95,8 @@ def _problem(answer: httpx.Response) -> dict[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-def _describe(answer: httpx.Response) -> str:
-    problem = _problem(answer)
+def describe(answer: httpx.Response) -> str:
+    problem = problem_of(answer)
     text = f"{answer.status_code} {problem.get('title', answer.reason_phrase)}"
     if detail := problem.get("detail"):
         text += f": {detail}"
