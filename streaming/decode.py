@@ -1,4 +1,16 @@
-"""Kafka records of one topic → judged changes of one relation, and the records that are no good."""
+"""Kafka records of one topic → judged changes of one relation, and the records that are no good.
+
+Order. Within a topic records are taken by (partition, offset): Kafka gives a key's changes an order only within a
+partition, so a key must live in one (`KeyPlaces` notices where it does not). Topics that feed one relation are taken
+in the order of the file, each whole within a batch: keys that they share have no other order.
+
+Nothing is compacted: the service keeps the last change of a key within a batch by itself, and it counts deletes of
+unknown rows, which a job that dropped what came before could only make wrong.
+
+Cost: 2 to 3 µs of CPU a record with 6 columns, without schemas or with, most of it in orjson. It goes a piece at a time: the
+objects of a piece die young, in the processor's cache and before Python's collector walks them (a whole batch at once
+takes twice as long).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +18,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,6 +30,8 @@ from service.wire.schema import RelationDefinition
 from streaming.config import Topic
 
 Bytes = Sequence[bytes | None]
+
+_PIECE = 1024  # records
 
 
 class Decoder(Protocol):
@@ -42,10 +57,14 @@ class BadRecord(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """What became of the records of one topic."""
+    """What became of the records of one topic: changes (none, or one part of one relation) and bad records, in order.
+
+    `passed_over` counts what is no change and no fault: tombstones, messages, transaction markers, heartbeats.
+    """
 
     changes: list[Changes]
     bad: list[BadRecord]
+    passed_over: int
 
 
 def decoder_for(topic: Topic, definition: RelationDefinition) -> Decoder:
@@ -58,20 +77,48 @@ def decoder_for(topic: Topic, definition: RelationDefinition) -> Decoder:
 def decode_topic(decoder: Decoder, topic: str, records: pa.Table, most_bad: int) -> Decoded:
     """Decodes `records` (partition, offset, key, value) in the order of (partition, offset).
 
-    Lists the bad records: all, or more than `most_bad` of them. An insert becomes an upsert: a topic may say things twice.
+    Lists the bad records: all of them, or more than `most_bad`; then it has ended early, and the changes are not all there.
+    An insert becomes an upsert: a topic may say things twice.
     """
-    ordered = records.sort_by([("partition", "ascending"), ("offset", "ascending")])
-    keys: list[bytes | None] = ordered["key"].to_pylist()
-    values: list[bytes | None] = ordered["value"].to_pylist()
-    batch = decoder.decode(keys, values)
-    for changes in batch.changes:
-        changes.ops = np.where(changes.ops == INSERT, np.uint8(UPSERT), changes.ops)
-    bad = []
-    for error in _all_errors(decoder, batch, keys, values, most_bad):
-        at = error.index
-        partition, offset = ordered["partition"][at].as_py(), ordered["offset"][at].as_py()
-        bad.append(BadRecord(topic, partition, offset, keys[at], values[at], error.column, error.reason))
-    return Decoded(batch.changes, bad)
+    ordered = _in_order(records)
+    parts: list[Changes] = []
+    bad: list[BadRecord] = []
+    passed_over = 0
+    for start in range(0, ordered.num_rows, _PIECE):
+        piece = ordered.slice(start, _PIECE)
+        keys: list[bytes | None] = piece["key"].to_pylist()
+        values: list[bytes | None] = piece["value"].to_pylist()
+        batch = decoder.decode(keys, values)
+        passed_over += batch.ignored
+        for changes in batch.changes:
+            changes.index += start
+            parts.append(changes)
+        for error in _all_errors(decoder, batch, keys, values, most_bad):
+            at = error.index
+            partition, offset = piece["partition"][at].as_py(), piece["offset"][at].as_py()
+            bad.append(BadRecord(topic, partition, offset, keys[at], values[at], error.column, error.reason))
+        if len(bad) > most_bad:
+            break
+    return Decoded(_joined(parts), bad, passed_over)
+
+
+def _in_order(records: pa.Table) -> pa.Table:
+    """By (partition, offset); Spark mostly hands them over so, and sorting would copy all the bytes."""
+    partitions, offsets = records["partition"].to_numpy(), records["offset"].to_numpy()
+    step = np.diff(partitions)
+    if ((step > 0) | ((step == 0) & (np.diff(offsets) > 0))).all():
+        return records
+    return records.sort_by([("partition", "ascending"), ("offset", "ascending")])
+
+
+def _joined(parts: list[Changes]) -> list[Changes]:
+    """The parts of one relation as one."""
+    if not parts:
+        return []
+    ops = np.concatenate([part.ops for part in parts])
+    ops[ops == INSERT] = UPSERT
+    rows = pa.concat_batches([part.rows for part in parts])
+    return [Changes(parts[0].relation, parts[0].definition, ops, rows, np.concatenate([part.index for part in parts]))]
 
 
 def _all_errors(decoder: Decoder, batch: Batch, keys: Bytes, values: Bytes, most: int) -> list[RowError]:
@@ -87,10 +134,39 @@ def _all_errors(decoder: Decoder, batch: Batch, keys: Bytes, values: Bytes, most
         batch = decoder.decode(keys[start:], values[start:])
 
 
-def keys_in_two_partitions(records: pa.Table) -> bool:
-    """Whether a Kafka key of these records is in more than one partition; then Kafka gives its changes no order."""
-    if pc.count_distinct(records["partition"]).as_py() < 2:
-        return False
-    keyed = records.filter(pc.is_valid(records["key"])).group_by("key").aggregate([("partition", "count_distinct")])
-    most = pc.max(keyed["partition_count_distinct"]).as_py()
-    return most is not None and most > 1
+class KeyPlaces:
+    """Where the keys of a topic were seen last: notices a key in two partitions, to which Kafka gives no order.
+
+    It remembers hashes of the last keys, up to 262,144 of them (a place each, 3 MiB), over all batches since records of a
+    second partition came; a key whose place another took in between may go unnoticed. Costs nothing while there is one
+    partition, then 0.2 µs a record.
+    """
+
+    _SLOTS = 2**18
+
+    def __init__(self) -> None:
+        self._partition: int | None = None  # the only one so far
+        self._hashes: npt.NDArray[np.int64] | None = None
+        self._places = np.full(0, -1, np.int32)
+
+    def is_disordered(self, records: pa.Table) -> bool:
+        """Whether a key of `records` (partition, key) is, or was seen before, in another partition too. A null key has no order to lose."""
+        if self._hashes is None:
+            partitions = pc.unique(records["partition"]).to_pylist()
+            if len({*partitions, self._partition} - {None}) < 2:
+                self._partition = next(iter(partitions), self._partition)
+                return False
+            self._hashes, self._places = np.zeros(self._SLOTS, np.int64), np.full(self._SLOTS, -1, np.int32)
+        if records["key"].null_count:
+            records = records.filter(pc.is_valid(records["key"]))
+        hashes = np.fromiter(map(hash, records["key"].to_pylist()), np.int64, records.num_rows)
+        places = records["partition"].to_numpy().astype(np.int32, copy=False)
+        slots = hashes & (self._SLOTS - 1)
+        moved = self._moved(slots, hashes, places)
+        self._hashes[slots], self._places[slots] = hashes, places  # of one slot the last stays
+        return moved or self._moved(slots, hashes, places)
+
+    def _moved(self, slots: npt.NDArray[np.int64], hashes: npt.NDArray[np.int64], places: npt.NDArray[np.int32]) -> bool:
+        assert self._hashes is not None
+        known = (self._hashes[slots] == hashes) & (self._places[slots] >= 0)
+        return bool((known & (self._places[slots] != places)).any())

@@ -21,7 +21,7 @@ from service.wire.batch import Batch, batch_to_arrow
 from service.wire.schema import RelationDefinition
 from streaming.config import Config, Stream
 from streaming.dead_letters import DeadLetters
-from streaming.decode import BadRecord, decode_topic, decoder_for, keys_in_two_partitions
+from streaming.decode import BadRecord, KeyPlaces, decode_topic, decoder_for
 from streaming.errors import StreamError
 from streaming.log import say
 from streaming.metrics import BatchReport, Metrics
@@ -53,6 +53,7 @@ class Pipeline:
         self._metrics = metrics
         self._decoders = {topic.name: decoder_for(topic, definitions[topic.relation]) for topic in config.topics}
         self._dead_letters = DeadLetters(config.kafka, stream.dead_letters) if stream.dead_letters else None
+        self._places = {topic.name: KeyPlaces() for topic in config.topics}
         self._warned: set[str] = set()
         self._reset = stream.reset  # with the first batch only: another job that takes the name over later is not robbed of it in turn
 
@@ -102,7 +103,7 @@ class Pipeline:
         return report
 
     def _warn_of_disorder(self, topic: str, records: pa.Table) -> None:
-        if topic not in self._warned and keys_in_two_partitions(records):
+        if topic not in self._warned and self._places[topic].is_disordered(records):
             self._warned.add(topic)
             say(f"warning: a key of topic {topic} is in more than one partition, so Kafka gives its changes no order")
 
