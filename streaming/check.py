@@ -23,7 +23,7 @@ from service.wire.batch import UPSERT
 from service.wire.schema import RelationDefinition, parse_relation
 from streaming.checkpoint import Checkpoint, UnreadableCheckpoint, is_writable, local_folder, read_checkpoint
 from streaming.config import BadConfig, Config, Out, Stream, Topic, read_config
-from streaming.decode import Decoded, decode_topic, decoder_for, keys_in_two_partitions
+from streaming.decode import Decoded, KeyPlaces, decode_topic, decoder_for
 from streaming.errors import StreamError
 from streaming.jars import cache_folder, lacking
 from streaming.java import find_java
@@ -247,12 +247,12 @@ def _check_records(report: Report, config: Config, topic: Topic, ends: Ends | No
         return
     decoded = decode_topic(decoder_for(topic, definition), topic.name, records, records.num_rows)
     good = sum(len(changes.ops) for changes in decoded.changes)
-    bad = len(decoded.bad)
-    text = f"{topic.name}: of the last {records.num_rows:,}: {good:,} good, {records.num_rows - good - bad:,} passed over, {bad:,} bad"
+    judged = f"{good:,} good, {decoded.passed_over:,} passed over, {len(decoded.bad):,} bad"
+    text = f"{topic.name}: of the last {records.num_rows:,}: {judged}"
     if decoded.bad:
         first = decoded.bad[0]
         report.bad("records", f"{text}; the first: partition {first.partition}, offset {first.offset}: {first.error}")
-    elif keys_in_two_partitions(records):
+    elif KeyPlaces().is_disordered(records):
         report.bad("records", f"{text}; a key is in more than one partition, so Kafka gives its changes no order")
     else:
         report.ok("records", text + _never_set(decoded, definition))

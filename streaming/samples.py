@@ -26,8 +26,8 @@ def ends_of(admin: AdminClient, topic: str, partitions: Iterable[int], seconds: 
     asked = [TopicPartition(topic, number) for number in partitions]
     options = {"isolation_level": IsolationLevel.READ_COMMITTED, "request_timeout": seconds}
     first, last = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
-    firsts = admin.list_offsets({partition: first for partition in asked}, **options)
-    lasts = admin.list_offsets({partition: last for partition in asked}, **options)
+    firsts = admin.list_offsets(dict.fromkeys(asked, first), **options)
+    lasts = admin.list_offsets(dict.fromkeys(asked, last), **options)
     return {partition.partition: (firsts[partition].result().offset, lasts[partition].result().offset) for partition in asked}
 
 
