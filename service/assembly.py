@@ -16,9 +16,10 @@ from typing import Any, NamedTuple, TypeVar
 from service.errors import Problem
 from service.literals import Physical
 from service.scope import Scope
-from service.terms import ColumnRef, Filter, IntervalRef, Output, Query
+from service.terms import ColumnRef, Filter, IntervalRef, Output, Query, Within
 from service.wire.schema import OP_COLUMN
 
+MAX_ALIASES = 8
 MAX_NAME = 63
 Ref = TypeVar("Ref", ColumnRef, IntervalRef)
 
@@ -53,6 +54,8 @@ class Draft:
     overlaps: list[tuple[IntervalRef, IntervalRef]] = field(default_factory=list)
     inequalities: list[Inequality] = field(default_factory=list)
     not_equal: list[tuple[ColumnRef, ColumnRef]] = field(default_factory=list)
+    within: list[Within] = field(default_factory=list)
+    cross: list[tuple[str, str]] = field(default_factory=list)
     filters: list[Filter] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)  # empty: all columns
     never: bool = False
@@ -87,18 +90,21 @@ def computed_outputs(function: str, intervals: tuple[IntervalRef, ...], name: st
 def assemble(draft: Draft, options: Options) -> Query:
     """Judge the conditions. Raises `unsupported-query` for what is not maintained, `bad-definition` for output names."""
     scope = draft.scope
-    if len(scope.aliases) > 2:
-        raise unsupported(
-            f"a join of {len(scope.aliases)} relations", "three and more come with a later version; write views of one or two"
-        )
+    if len(scope.aliases) > MAX_ALIASES:
+        raise unsupported(f"a join of {len(scope.aliases)} relations", f"a view joins at most {MAX_ALIASES}")
     _refuse_single_alias(draft)
     overlaps, filters, left = _match(draft)
-    less, not_equal, more = _comparisons(draft, left)
+    less, at_most = _inequalities(draft, left)
     equal = [_oriented(scope, pair) for pair in draft.equal]
+    not_equal = {_oriented(scope, pair) for pair in draft.not_equal}
+    not_equal = {(x, y) for x, y in not_equal if (x, y) not in less and (y, x) not in less}
+    within = [_forwards(scope, one) for one in draft.within]
     oriented = sorted({_oriented(scope, pair) for pair in overlaps}, reverse=True)
     overlaps = sorted({_met(scope, pair): pair for pair in oriented}.values())
-    _check_types(scope, equal, overlaps)
-    _check_shape(draft, equal, overlaps)
+    compared = [*less, *at_most, *not_equal, *((one.left, one.right) for one in within)]
+    _check_types(scope, [*equal, *compared], overlaps)
+    cross = _products(draft, [*equal, *less, *at_most, *((one.left, one.right) for one in within)], overlaps)
+    more = [Filter(ref, "not_null", None) for pair in compared for ref in pair if scope.describe(ref).nullable]
     outputs = draft.outputs or [column_output(ColumnRef(a, c.name)) for a in scope.aliases for c in scope.definition(a).columns]
     _check_outputs(scope, outputs, overlaps)
     kept = {*draft.filters, *filters, *more}
@@ -107,7 +113,10 @@ def assemble(draft: Draft, options: Options) -> Query:
         equal=tuple(sorted(set(equal))),
         overlaps=tuple(overlaps),
         less=tuple(sorted(set(less))),
-        not_equal=tuple(sorted(set(not_equal))),
+        at_most=tuple(sorted(set(at_most))),
+        not_equal=tuple(sorted(not_equal)),
+        within=tuple(sorted(set(within))),
+        cross=cross,
         filters=tuple(sorted(kept, key=lambda f: (f.column, f.op, repr(f.value)))),
         outputs=tuple(outputs),
         retain=options.retain,
@@ -119,7 +128,8 @@ def assemble(draft: Draft, options: Options) -> Query:
 
 def _refuse_single_alias(draft: Draft) -> None:
     """Conditions between two columns of one alias are not kept; the overlap of a row with itself is none at all."""
-    for left, right in [*draft.equal, *draft.not_equal, *((i.low, i.high) for i in draft.inequalities)]:
+    within = ((one.left, one.right) for one in draft.within)
+    for left, right in [*draft.equal, *draft.not_equal, *within, *((i.low, i.high) for i in draft.inequalities)]:
         if left.alias == right.alias:
             raise unsupported(
                 f"a comparison of {left} with {right}, columns of one alias",
@@ -133,8 +143,14 @@ def _refuse_single_alias(draft: Draft) -> None:
 
 
 def _oriented(scope: Scope, pair: tuple[Ref, Ref]) -> tuple[Ref, Ref]:
-    """The pair with the first alias first."""
-    return pair if pair[0].alias == next(iter(scope.aliases)) else (pair[1], pair[0])
+    """The pair in the order of the aliases."""
+    aliases = list(scope.aliases)
+    return pair if aliases.index(pair[0].alias) < aliases.index(pair[1].alias) else (pair[1], pair[0])
+
+
+def _forwards(scope: Scope, within: Within) -> Within:
+    left, right = _oriented(scope, (within.left, within.right))
+    return Within(left, right, within.distance)
 
 
 def _match(draft: Draft) -> tuple[list[tuple[IntervalRef, IntervalRef]], list[Filter], list[Inequality]]:
@@ -171,36 +187,17 @@ def _not_null(scope: Scope, inequality: Inequality) -> list[Filter]:
     return [Filter(ref, "not_null", None) for ref, unbounded in sides if not unbounded and scope.describe(ref).nullable]
 
 
-def _comparisons(
-    draft: Draft, left: list[Inequality]
-) -> tuple[list[tuple[ColumnRef, ColumnRef]], list[tuple[ColumnRef, ColumnRef]], list[Filter]]:
-    """`less` and `not_equal` of a self-join, with the filters that keep nulls out; all else is refused."""
-    scope = draft.scope
-    same_relation = len(set(scope.aliases.values())) == 1
-    less, filters = [], []
+def _inequalities(draft: Draft, left: list[Inequality]) -> tuple[list[tuple[ColumnRef, ColumnRef]], list[tuple[ColumnRef, ColumnRef]]]:
+    """`<` and `<=` of what is part of no overlap. One that takes a null as unbounded is refused: by itself it is no comparison."""
     for inequality in left:
-        low, high = inequality.low, inequality.high
-        plain = inequality.strict and not inequality.low_unbounded and not inequality.high_unbounded
-        if not (same_relation and low.column == high.column and plain):
-            raise _no_overlap(scope, left, inequality)
-        less.append((low, high))
-        filters += _not_null(scope, inequality)
-    not_equal = []
-    for pair in draft.not_equal:
-        x, y = _oriented(scope, pair)
-        if not same_relation or x.column != y.column:
-            raise unsupported(
-                f"{x} <> {y}",
-                "between aliases <> is kept only for one column of a relation joined with itself; leave it to the reader of the rows",
-            )
-        if (x, y) not in less and (y, x) not in less:
-            not_equal.append((x, y))
-            filters += [Filter(ref, "not_null", None) for ref in (x, y) if scope.describe(ref).nullable]
-    return less, not_equal, filters
+        if inequality.low_unbounded or inequality.high_unbounded:
+            raise _no_overlap(draft.scope, left, inequality)
+    pairs = [(one.strict, (one.low, one.high)) for one in left]
+    return [pair for strict, pair in pairs if strict], [pair for strict, pair in pairs if not strict]
 
 
 def _no_overlap(scope: Scope, left: list[Inequality], inequality: Inequality) -> Problem:
-    """Why `inequality` is part of no overlap: another strictness, no declared interval, or no partner."""
+    """Why `inequality`, which takes nulls as unbounded, is part of no overlap: another strictness, no declared interval, or no partner."""
     for p, q in permutations(left, 2):
         if inequality not in (p, q) or p.low.alias != q.high.alias or q.low.alias != p.high.alias:
             continue
@@ -218,12 +215,9 @@ def _no_overlap(scope: Scope, left: list[Inequality], inequality: Inequality) ->
             wanted = " and ".join(f"{_to_declare(start, end)} of {scope.aliases[start.alias]}" for start, end in missing)
             if wanted:
                 return unsupported(f"{p} AND {q}", f"these inequalities are no overlap of declared intervals: declare {wanted}")
-    hint = (
-        "for each pair once write < on the key"
-        if inequality.low.column == inequality.high.column
-        else "write overlaps(x, y) over declared intervals"
+    return unsupported(
+        f"{inequality}, nulls taken as unbounded,", "that is understood for the ends of overlapping intervals: write overlaps(x, y)"
     )
-    return unsupported(f"{inequality}", f"an inequality between aliases that is no part of an overlap comes with a later version; {hint}")
 
 
 def _to_declare(start: ColumnRef, end: ColumnRef) -> str:
@@ -232,11 +226,11 @@ def _to_declare(start: ColumnRef, end: ColumnRef) -> str:
     return f"an interval over ({start.column}, {end.column})"
 
 
-def _check_types(scope: Scope, equal: list[tuple[ColumnRef, ColumnRef]], overlaps: list[tuple[IntervalRef, IntervalRef]]) -> None:
-    for left, right in equal:
+def _check_types(scope: Scope, pairs: list[tuple[ColumnRef, ColumnRef]], overlaps: list[tuple[IntervalRef, IntervalRef]]) -> None:
+    for left, right in pairs:
         types = scope.describe(left).type, scope.describe(right).type
         if types[0] != types[1]:
-            raise unsupported(f"{left} = {right}", f"the types differ, {types[0]} and {types[1]}: keep both columns in one type")
+            raise unsupported(f"comparing {left} with {right}", f"the types differ, {types[0]} and {types[1]}: keep them in one type")
     for x, y in overlaps:
         ends = scope.endpoint_type(x), scope.endpoint_type(y)
         if ends[0] != ends[1]:
@@ -245,16 +239,32 @@ def _check_types(scope: Scope, equal: list[tuple[ColumnRef, ColumnRef]], overlap
             )
 
 
-def _check_shape(draft: Draft, equal: list[tuple[ColumnRef, ColumnRef]], overlaps: list[tuple[IntervalRef, IntervalRef]]) -> None:
-    """One alias, or two with exactly one overlap between them."""
-    if len(draft.scope.aliases) == 1:
-        return
-    if len(overlaps) > 1:
-        named = " AND ".join(f"overlaps({x}, {y})" for x, y in overlaps)
-        raise unsupported(f"{named} (boxes of {len(overlaps)} dimensions)", "boxes come with a later version, keep one overlap")
-    if not overlaps:
-        part = "a join on equality alone" if equal else "a product of two relations"
-        raise unsupported(part, "it comes with a later version; add an overlap of two intervals: overlaps(x, y)")
+def _products(
+    draft: Draft, pairs: list[tuple[ColumnRef, ColumnRef]], overlaps: list[tuple[IntervalRef, IntervalRef]]
+) -> tuple[tuple[str, str], ...]:
+    """The products that were asked for and that no condition makes needless. Refuses one that nobody asked for."""
+    aliases = list(draft.scope.aliases)
+    part_of = {alias: alias for alias in aliases}
+
+    def join(x: str, y: str) -> bool:
+        old, new = part_of[y], part_of[x]
+        part_of.update({alias: new for alias in aliases if part_of[alias] == old})
+        return old != new
+
+    for left, right in pairs:
+        join(left.alias, right.alias)
+    for x, y in overlaps:
+        join(x.alias, y.alias)
+    cross = [(x, y) if aliases.index(x) < aliases.index(y) else (y, x) for x, y in draft.cross]
+    needed = tuple(pair for pair in sorted(set(cross)) if join(*pair))
+    apart = [alias for alias in aliases if part_of[alias] != part_of[aliases[0]]]
+    if apart:
+        raise unsupported(
+            f"a join in which nothing connects {aliases[0]} with {apart[0]}",
+            "add a condition such as overlaps(x, y) between them, or ask for their product: "
+            f'CROSS JOIN in SQL, {{"cross": ["{aliases[0]}", "{apart[0]}"]}} in JSON',
+        )
+    return needed
 
 
 def _met(scope: Scope, pair: tuple[IntervalRef, IntervalRef]) -> frozenset[tuple[str, str, str, str]]:

@@ -181,7 +181,8 @@ def open_rows(
 ) -> RowReader:  # fmt: skip
     """Read a view at the newest version, at one that a cursor keeps, or on from a cursor (whose filters hold).
 
-    window   (lo, hi), texts in the endpoints' type, None for no bound: rows all of whose joined intervals meet it
+    window   by an interval's name, "" for all, (lo, hi), texts in the endpoints' type, None for no bound: rows all of whose joined
+             intervals (of that dimension) meet it
     point    (alias, {column: text}): the key columns of one alias, or the join key
 
     Problems: `not-found`, `view-building`, `view-failed`, `bad-parameter`, `bad-cursor`, `snapshot-expired`.

@@ -8,16 +8,15 @@ from typing import Any
 
 import orjson
 
-from service.assembly import Draft, Inequality, Options, check_output_name, column_output, computed_outputs, unsupported
+from service.assembly import MAX_ALIASES, Draft, Inequality, Options, check_output_name, column_output, computed_outputs, unsupported
 from service.errors import Problem
-from service.literals import BadLiteral, from_json
+from service.literals import BadLiteral, distance_from_json, from_json
 from service.planner import ALGORITHMS, GUARANTEES
 from service.scope import Scope
-from service.terms import RETAIN, ColumnRef, Filter, IntervalRef, Output
+from service.terms import RETAIN, ColumnRef, Filter, IntervalRef, Output, Within
 from service.wire.schema import NAME, RelationDefinition
 
 OPTIONS = ("algorithm", "guarantee", "changes")
-MAX_ALIASES = 8
 _FIELDS = ("from", "join", "where", "select", *OPTIONS)
 _OPERATORS = ("=", "!=", "<", "<=", ">", ">=", "in", "is_null", "not_null")
 _AS = re.compile(r"\s(?:as)\s+(?=\S)", re.IGNORECASE)
@@ -68,7 +67,8 @@ def read_json(data: Mapping[str, Any], relations: Mapping[str, RelationDefinitio
             raise unsupported(f'"{later}"', "it comes with a later version, write a view for each part")
     check_fields(data, _FIELDS, "a view's definition")
     draft = Draft(Scope(_read_from(data.get("from")), relations))
-    refused = [_read_condition(draft, entry) for entry in _list(data, "join")]
+    for entry in _list(data, "join"):
+        _read_condition(draft, entry)
     for entry in _list(data, "where"):
         _read_filter(draft, entry)
     if "select" in data:
@@ -76,9 +76,6 @@ def read_json(data: Mapping[str, Any], relations: Mapping[str, RelationDefinitio
             draft.outputs += _read_output(draft.scope, entry)
         if not draft.outputs:
             raise bad("select names no column; leave it out for all columns")
-    for problem in refused:
-        if problem is not None:
-            raise problem
     return draft
 
 
@@ -118,8 +115,8 @@ def _interval(scope: Scope, text: Any) -> IntervalRef:
     return scope.interval(*_split(text, "interval"))
 
 
-def _read_condition(draft: Draft, entry: Any) -> Problem | None:
-    """One entry of `join` into the draft; the problem, for later, if it is of a kind that is not maintained yet."""
+def _read_condition(draft: Draft, entry: Any) -> None:
+    """One entry of `join` into the draft."""
     if not isinstance(entry, dict) or len(kinds := [kind for kind in entry if kind in _CONDITIONS]) != 1:
         raise bad(f"an entry of join has one of {', '.join(_CONDITIONS)}; this one is {as_json(entry)}")
     kind = kinds[0]
@@ -127,7 +124,7 @@ def _read_condition(draft: Draft, entry: Any) -> Problem | None:
     sides = entry[kind]
     if not isinstance(sides, list) or len(sides) != 2:
         raise bad(f'"{kind}" is a list of two, as {{"{kind}": [x, y]}}')
-    return _CONDITIONS[kind](draft, entry, *sides)
+    _CONDITIONS[kind](draft, entry, *sides)
 
 
 def _equal(draft: Draft, entry: Any, x: Any, y: Any) -> None:
@@ -150,22 +147,28 @@ def _not_equal(draft: Draft, entry: Any, x: Any, y: Any) -> None:
     draft.not_equal.append((_column(draft.scope, x), _column(draft.scope, y)))
 
 
-def _within(draft: Draft, entry: Any, x: Any, y: Any) -> Problem:
+def _within(draft: Draft, entry: Any, x: Any, y: Any) -> None:
     if "distance" not in entry:
         raise bad('"within" has a "distance" beside it')
     left, right = _column(draft.scope, x), _column(draft.scope, y)
-    return unsupported(f'"within" of {left} and {right}', "distances come with a later version; write overlaps over declared intervals")
+    try:
+        distance = distance_from_json(draft.scope.describe(left).type, entry["distance"])
+    except BadLiteral as error:
+        raise bad(f"the distance of {left} and {right}: {error}") from None
+    draft.within.append(Within(left, right, distance))
 
 
-def _cross(draft: Draft, entry: Any, x: Any, y: Any) -> Problem:
+def _cross(draft: Draft, entry: Any, x: Any, y: Any) -> None:
     for alias in (x, y):
         if not isinstance(alias, str):
             raise bad('"cross" is a list of two aliases')
         draft.scope.definition(alias)
-    return unsupported(f'"cross" of {x} and {y}', "products come with a later version; write overlaps over declared intervals")
+    if x == y:
+        raise bad(f'"cross" of {x} with itself: give the relation a second alias')
+    draft.cross.append((x, y))
 
 
-_CONDITIONS: dict[str, Callable[[Draft, Any, Any, Any], Problem | None]] = {
+_CONDITIONS: dict[str, Callable[[Draft, Any, Any, Any], None]] = {
     "equal": _equal,
     "overlaps": _overlaps,
     "at_most": _at_most,

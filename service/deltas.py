@@ -38,21 +38,18 @@ class Delta(NamedTuple):
 
 
 class Collector:
-    """The structure's sink: gathers delta rows up to a bound, each sign by itself.
+    """A join's sink: gathers delta rows up to a bound, each sign by itself.
 
     The bound counts candidates before they cancel: twice what the feed keeps, and at least 100,000.
     """
 
-    def __init__(self, retain_rows: int, shaped: Callable[[Slots, Slots], Combination]) -> None:
+    def __init__(self, retain_rows: int) -> None:
         self._limit = max(2 * retain_rows, _FLOOR)
-        self._shaped = shaped
         self._parts: dict[bool, list[Combination]] = {False: [], True: []}
         self._counts = {False: 0, True: 0}
         self.too_large = False
 
-    def __call__(self, sign: int, slots0: Slots, slots1: Slots) -> bool:
-        part = self._shaped(slots0, slots1)
-        inserted = sign > 0
+    def __call__(self, inserted: bool, part: Combination) -> bool:
         self._counts[inserted] += len(part[0])
         if self._counts[inserted] > self._limit:
             self.too_large = True
@@ -109,7 +106,9 @@ def _match_many(deletes: Combination, inserts: Combination, moved: Sequence[Move
             places = order[np.minimum(np.searchsorted(old, slots, sorter=order), len(old) - 1)]
             slots = np.where(old[places] == slots, new[places], slots)
         back.append(slots)
-    _, of_deletes, of_inserts = np.intersect1d(_one_number(back), _one_number(inserts), assume_unique=True, return_indices=True)
+    numbers = _one_number([np.concatenate(slots) for slots in zip(back, inserts, strict=True)])
+    mine, theirs = numbers[: len(back[0])], numbers[len(back[0]) :]
+    _, of_deletes, of_inserts = np.intersect1d(mine, theirs, assume_unique=True, return_indices=True)
     return of_deletes, of_inserts
 
 
@@ -125,8 +124,11 @@ def _match_few(deletes: Combination, inserts: Combination, moved: Sequence[Moved
 
 
 def _one_number(slots: Sequence[Slots]) -> Places:
+    """int64[n], equal where all slots are."""
     result = slots[0].astype(np.int64)
-    for more in slots[1:]:
+    for place, more in enumerate(slots[1:]):
+        if place:  # two slots fill a number: then their ranks stand for them
+            result = np.unique(result, return_inverse=True)[1].astype(np.int64)
         result = (result << 32) | more
     return result
 

@@ -13,6 +13,7 @@ from service.arrow import null_mask
 from service.errors import Problem
 from service.literals import BadLiteral, from_text
 from service.store import Table
+from service.terms import Span
 from service.wire.schema import Interval
 from structures.encoding import NEG_INF, POS_INF, encode_floats
 
@@ -22,14 +23,56 @@ Ends = npt.NDArray[np.int64]
 def endpoints(rows: pa.RecordBatch, interval: Interval) -> tuple[Ends, Ends]:
     """int64[n] twice: the closed, encoded interval of each row; a null end is unbounded."""
     start, end = rows.column(interval.start_column), rows.column(interval.end_column)
-    return _encode(interval, start.type, (_fresh(start), _fresh(end)), (null_mask(start), null_mask(end)))
+    return _encode(interval, start.type, (_values(start), _values(end)), (null_mask(start), null_mask(end)))
 
 
-def stored_endpoints(table: Table, interval: Interval, slots: npt.NDArray[np.int32]) -> tuple[Ends, Ends]:
+def span_endpoints(rows: pa.RecordBatch, span: Span) -> tuple[Ends, Ends]:
+    """The same of a span; a row's left is above its right if nothing meets it."""
+    columns = [rows.column(name) for name in span.columns]
+    return _of_span(span, columns[0].type, [_values(column) for column in columns], [null_mask(column) for column in columns])
+
+
+def stored_endpoints(table: Table, span: Span, slots: npt.NDArray[np.int32]) -> tuple[Ends, Ends]:
     """The same of the rows at these slots."""
-    names = interval.start_column, interval.end_column
+    names = span.columns
     values, nulls = table.numbers(names, slots)
-    return _encode(interval, table.type_of(names[0]), values, nulls)
+    return _of_span(span, table.type_of(names[0]), list(values), nulls)
+
+
+def _of_span(
+    span: Span, type_: pa.DataType, values: Sequence[Ends], nulls: Sequence[npt.NDArray[np.bool_] | None]
+) -> tuple[Ends, Ends]:
+    """`values`, `nulls`: of the span's columns."""
+    if span.declared:
+        ends = (values[0], values[0].copy()) if len(values) == 1 else values
+        return _encode(span, type_, ends, (nulls[0], nulls[-1]))
+    left, right = np.full(len(values[0]), NEG_INF), np.full(len(values[0]), POS_INF)
+    at = dict(zip(span.columns, values, strict=True))
+    if span.start is not None:
+        left = _moved(at[span.start], type_, -span.widen)
+    if span.end is not None:
+        right = _moved(at[span.end], type_, span.widen)
+    if span.start_open:
+        last = left == POS_INF
+        left += ~last
+        right[last] = NEG_INF
+    for encoded, null in zip(values, nulls, strict=True):
+        nothing = np.isnan(encoded.view(np.float64)) if type_.id == _FLOAT64 else np.zeros(len(encoded), np.bool_)
+        if null is not None:
+            nothing |= null
+        left[nothing], right[nothing] = POS_INF, NEG_INF
+    return left, right
+
+
+def _moved(values: Ends, type_: pa.DataType, by: int | float) -> Ends:
+    """Encoded `values + by`, held within the extremes."""
+    if type_.id == _FLOAT64:
+        return encode_floats(values.view(np.float64) + by, 0)
+    if by == 0:
+        return values.copy()
+    if by > 0:
+        return np.where(values > POS_INF - by, POS_INF, values + np.int64(min(by, POS_INF)))
+    return np.where(values < NEG_INF - by, NEG_INF, values + np.int64(max(by, -POS_INF)))
 
 
 def parse_window(window: tuple[str | None, str | None], type_: str) -> tuple[int, int]:
@@ -52,7 +95,7 @@ def _end(text: str | None, type_: str, missing: int) -> int:
 
 
 def _encode(
-    interval: Interval, type_: pa.DataType, values: Sequence[Ends] | Ends, nulls: Sequence[npt.NDArray[np.bool_] | None]
+    interval: Interval | Span, type_: pa.DataType, values: Sequence[Ends] | Ends, nulls: Sequence[npt.NDArray[np.bool_] | None]
 ) -> tuple[Ends, Ends]:  # fmt: skip
     """`values`: starts and ends, a float's bits; they are written to."""
     left, right = values
@@ -69,7 +112,8 @@ def _encode(
     return left, right
 
 
-def _fresh(column: pa.Array) -> Ends:
+def _values(column: pa.Array) -> Ends:
+    """A copy, a float's bits."""
     values = numbers(column)
     return np.array(values.view(np.int64) if column.type.id == _FLOAT64 else values, np.int64)
 

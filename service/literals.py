@@ -16,6 +16,10 @@ _DATE = re.compile(r"[+-]?\d{4,7}-\d\d-\d\d")
 _INT = re.compile(r"[+-]?\d{1,40}")
 _BLANK = re.compile(r"\s+(?=[+-]\d\d(:?\d\d)?$)")
 _WITHOUT_OFFSET = re.compile(r".*[ T]\d\d(:?\d\d){0,2}(\.\d+)?", re.IGNORECASE)
+_DURATION = re.compile(r"P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d{1,6})?)S)?)?")
+_UNIT_MICROS = {
+    "microsecond": 1, "millisecond": 1_000, "second": 1_000_000, "minute": 60_000_000, "hour": 3_600_000_000, "day": DAY, "week": 7 * DAY,
+}  # fmt: skip
 _TRUTH = {"true": True, "t": True, "yes": True, "on": True, "1": True, "false": False, "f": False, "no": False, "off": False, "0": False}
 
 Physical = int | float | str | bool
@@ -63,6 +67,45 @@ def from_text(type_: str, text: str) -> Physical:
         except ValueError as error:
             raise BadLiteral(f"{error}{_infinity_hint(trimmed)}") from None
     raise BadLiteral(str(refusal(type_, text)))
+
+
+def distance_from_json(type_: str, value: Any) -> int | float:
+    """A distance between two columns of this type: not negative, in their unit; between timestamps microseconds or an ISO 8601 duration."""
+    if type_ == "timestamp" and isinstance(value, str):
+        return _duration(value)
+    if type_ == "float64":
+        if type(value) not in (int, float) or not 0 <= value < math.inf:
+            raise BadLiteral(f"{value!r} is no number from 0 on")
+        return float(value)
+    if type_ not in ("int64", "timestamp", "date"):
+        raise BadLiteral(f"there are no distances between columns of type {type_}; of int64, float64, timestamp and date there are")
+    if type(value) is not int or not 0 <= value < 2**63:
+        unit = {"timestamp": "microseconds or an ISO 8601 duration such as PT15M", "date": "days"}.get(type_, "the column's unit")
+        raise BadLiteral(f"{value!r} is no whole number from 0 on ({unit})")
+    return value
+
+
+def distance_from_text(type_: str, number: str, unit: str) -> int | float:
+    """The same of `INTERVAL '15 minutes'` in SQL: number and unit; "" for a plain number."""
+    if not unit:
+        whole = _INT.fullmatch(number)
+        return distance_from_json(type_, int(number) if whole else _float(number))
+    name = unit.lower().rstrip("s")
+    if name not in _UNIT_MICROS or type_ not in ("timestamp", "date"):
+        raise BadLiteral(f"INTERVAL '{number} {unit}' is no distance between columns of type {type_}")
+    micros = round(_float(number) * _UNIT_MICROS[name])
+    if type_ == "date" and micros % DAY:
+        raise BadLiteral("a distance between dates is a whole number of days")
+    return distance_from_json(type_, micros // DAY if type_ == "date" else micros)
+
+
+def _duration(text: str) -> int:
+    found = _DURATION.fullmatch(text.strip())
+    if found is None or not any(found.groups()):
+        raise BadLiteral(f"{text!r} is no ISO 8601 duration of weeks, days, hours, minutes and seconds, such as PT15M or P1DT12H")
+    seconds = sum(float(part) * size for part, size in zip(found.groups("0"), (604_800, 86_400, 3_600, 60), strict=False))
+    micros = round(seconds * 1_000_000) + round(float(found[5] or 0) * 1_000_000)
+    return int(distance_from_json("timestamp", micros))
 
 
 def convert(value: Physical, given: str, wanted: str) -> Physical:

@@ -8,19 +8,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.deltas import Combination
 from service.endpoints import parse_window
 from service.errors import Problem
+from service.joins.protocol import Bounds
 from service.literals import BadLiteral, from_text
 from service.live_view import LiveView
 from service.readings import Delays, ViewReading
 from service.resolution import NO_SLOTS, Slots
-from service.sides import NO_ENTRIES, Side
+from service.sides import Side
 from service.store import PIECE_ROWS
 from service.versions import Version
 from structures.encoding import NEG_INF, POS_INF
 
-Window = tuple[str | None, str | None]
+Window = Mapping[str, tuple[str | None, str | None]]
+"""By the interval's name, "" for all: (lo, hi), texts in the endpoints' type, None for no bound."""
 Point = tuple[str, Mapping[str, str]]
 
 
@@ -33,42 +34,19 @@ def look_up(
     it is looked for among all rows of its relation.
     """
     root = version.roots[view.id]
-    bounds = _window(view, window)
+    bounds = _bounds(view, window)
     if point is None:
-        return ViewReading(view, root, view.tree.rows(root, None, bounds), delays)
-    place, side = _side(view, point[0])
+        return ViewReading(view, root, view.join.rows(root, bounds), delays)
+    side = _side(view, point[0])
     given = point[1]
     if set(given) == set(side.relation.key):
-        return _partners(view, version, place, _parsed(side, side.relation.key, given), bounds, delays, at_rest)
-    if side.join and set(given) == set(side.join):
-        assert view.domain is not None
-        code = int(view.domain.look_up(_parsed(side, side.join, given))[0])
-        cursor = view.tree.rows(root, code, bounds) if code >= 0 else view.tree.partners(root, NO_ENTRIES)
-        return ViewReading(view, root, cursor, delays)
-    may = [f"the key ({', '.join(side.relation.key)})"] + ([f"the join key ({', '.join(side.join)})"] if side.join else [])
+        keys = _parsed(side, side.relation.key, given)
+        slots = side.relation.table.find(keys) if at_rest else _search(side, version.number, keys)
+        return ViewReading(view, root, view.join.partners(root, side.place, slots[slots >= 0], bounds), delays)
+    if side.equal and set(given) == set(side.equal):
+        return ViewReading(view, root, view.join.of_key(root, side.place, _parsed(side, side.equal, given), bounds), delays)
+    may = [f"the key ({', '.join(side.relation.key)})"] + ([f"the join key ({', '.join(side.equal)})"] if side.equal else [])
     raise Problem("bad-parameter", f"where: a look-up by {side.alias} takes {' or '.join(may)}, not {', '.join(sorted(given))}")
-
-
-def _partners(
-    view: LiveView, version: Version, place: int, keys: pa.RecordBatch, bounds: tuple[int, int] | None, delays: Delays, at_rest: bool
-) -> ViewReading:
-    """The rows in which the row with this key takes part as alias number `place`."""
-    side, root = view.sides[place], version.roots[view.id]
-    slots = side.relation.table.find(keys) if at_rest else _search(side, version.number, keys)
-    slots = slots[slots >= 0]
-    entries = NO_ENTRIES
-    if len(slots) and not view.view.query.never:
-        codes = view.domain.look_up if view.domain is not None else None
-        entries = side.entries(slots, codes).entries
-    cursor = view.tree.partners(root, entries, bounds)
-    if view.shape.kind in ("pair", "list"):
-        return ViewReading(view, root, cursor, delays)
-
-    def keep(rows: Combination) -> Combination:  # one set under two aliases: the given row is to be this one
-        mine = np.isin(rows[place], slots)
-        return tuple(part[mine] for part in rows)
-
-    return ViewReading(view, root, cursor, delays, keep)
 
 
 def _search(side: Side, version: int, keys: pa.RecordBatch) -> Slots:
@@ -85,10 +63,10 @@ def _search(side: Side, version: int, keys: pa.RecordBatch) -> Slots:
     return NO_SLOTS
 
 
-def _side(view: LiveView, alias: str) -> tuple[int, Side]:
-    for place, side in enumerate(view.sides):
+def _side(view: LiveView, alias: str) -> Side:
+    for side in view.sides:
         if side.alias == alias:
-            return place, side
+            return side
     raise Problem("bad-parameter", f"where: the view has no alias {alias}, only {', '.join(side.alias for side in view.sides)}")
 
 
@@ -111,11 +89,26 @@ def _parsed(side: Side, names: list[str], given: Mapping[str, str]) -> pa.Record
     return pa.RecordBatch.from_arrays(columns, names)
 
 
-def _window(view: LiveView, window: Window | None) -> tuple[int, int] | None:
-    if window is None:
+def _bounds(view: LiveView, window: Window | None) -> Bounds | None:
+    """The window of each joined interval, encoded; None if it bounds nothing."""
+    if not window:
         return None
-    interval, side = view.sides[0].interval, view.sides[0]
-    if interval is None:
+    query, sides = view.view.query, {side.alias: side for side in view.sides}
+    dimensions = [set(pair) for pair in query.overlaps]  # intervals that are joined, directly or by way of others
+    for one in list(dimensions):
+        met = [other for other in dimensions if not other.isdisjoint(one)]
+        dimensions = [other for other in dimensions if other not in met] + [set().union(*met)]
+    if not dimensions:
         raise Problem("bad-parameter", "overlaps: this view joins no intervals")
-    bounds = parse_window(window, side.relation.definition.column(interval.start_column).type)
-    return None if bounds == (NEG_INF, POS_INF) else bounds
+    bounds: Bounds = {}
+    for name, ends in window.items():
+        named = [one for one in dimensions if not name or any(ref.interval == name for ref in one)]
+        if not named:
+            there = ", ".join(sorted({ref.interval for one in dimensions for ref in one}))
+            raise Problem("bad-parameter", f"overlaps.{name}: the view joins no interval {name}, only {there}")
+        for ref in set().union(*named):
+            side = sides[ref.alias]
+            span = side.spans[ref.interval]
+            assert span.start is not None
+            bounds[span] = parse_window(ends, side.relation.definition.column(span.start).type)
+    return None if all(ends == (NEG_INF, POS_INF) for ends in bounds.values()) else bounds

@@ -49,7 +49,11 @@ def residual_columns(residual: Sequence[Comparison], alias: str) -> list[str]:
 
 
 def compare(op: str, left: pa.Array, right: pa.Array) -> Mask:
-    """bool[n] of `left op right`, op `<` or `<>`, columns of one type."""
+    """bool[n] of `left op right`, op `<`, `<=`, `=` or `<>`, columns of one type."""
+    if op == "<=":
+        return _and_valid(_and_valid(~compare("<", right, left), left), right)
+    if op == "=":
+        return _and_valid(_and_valid(~compare("<>", left, right), left), right)
     if left.type in _TEXT_OR_BOOL:
         return _truth(pc.less(left, right) if op == "<" else pc.not_equal(left, right))
     x: Values = numbers(left)

@@ -1,16 +1,17 @@
 """From a query to its class, the algorithm that keeps it, and what is promised.
 
-Classes
+Classes, the best first
     list            one relation, filtered: a tree of one set
-    pair            two sets and one overlap (the same relation twice too: both orders and the diagonal)
+    pair            two sets and one overlap, distance or comparison (the same relation twice too: both orders and the diagonal)
     self_less       the aliases are interchangeable and `a.c < b.c`: one set, each unordered pair once, oriented by c
     self_not_equal  the aliases are interchangeable and `a.c <> b.c` tells any two rows of one key apart: one set, both orders
+    indexed         everything else: alias after alias, by indexes (`binding`)
 
 Aliases are interchangeable when swapping them changes nothing: one relation, the same interval, the
 same key columns, the same filters. Comparisons outside these classes are checked row by row (the
 plan's `residual`), which voids the promise on the delay.
 
-Source: Tao and Yi, Intersection Joins under Updates, Theorem 1 (two sets, one dimension).
+Source: Tao and Yi, Intersection Joins under Updates, Theorems 1 (two sets, one dimension) and 3 (what cannot be promised).
 """
 
 from __future__ import annotations
@@ -19,13 +20,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from service.binding import Binding, bind
 from service.errors import Problem
-from service.terms import ColumnRef, Comparison, Query
-from service.wire.schema import RelationDefinition
+from service.meets import Relations, meets_of
+from service.terms import ColumnRef, Comparison, Meet, Query, Span
 
 GUARANTEES = ("best-effort", "delay", "strict")  # each implies those before it
 THEOREM = "Tao and Yi, Theorem 1"
-BUILT = "interval-tree"
+THEOREM_3 = (
+    "Tao and Yi, Theorem 3: three or more relations whose rows meet in two or more dimensions admit no structure with polylogarithmic "
+    "updates and delay (unless the OMv conjecture fails)"
+)
+BUILT = ("interval-tree", "nested-loop")
 
 # What each algorithm keeps: overlaps (o), natural joins (n), a selection of one relation (s).
 ALGORITHMS = {
@@ -47,7 +53,8 @@ ALGORITHMS = {
 
 @dataclass(frozen=True)
 class Plan:
-    """How a view is kept. `residual`: comparisons between the aliases to be checked on every candidate row."""
+    """How a view is kept. `residual`: comparisons between the aliases to be checked on every candidate row; `meet`: what the entries of a
+    pair are made of; `binding`: of an indexed join."""
 
     cls: str
     algorithm: str
@@ -57,6 +64,11 @@ class Plan:
     notes: tuple[str, ...]
     shape: str
     residual: tuple[Comparison, ...] = ()
+    meet: Meet | None = None
+    binding: Binding | None = None
+
+    def span(self, alias: str) -> Span | None:
+        return None if self.meet is None else self.meet.of(alias)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -69,76 +81,135 @@ class Plan:
         }
 
 
-def plan(query: Query, relations: Mapping[str, RelationDefinition]) -> Plan:
+def plan(query: Query, relations: Relations) -> Plan:
     """The best plan. Raises `infeasible-view` where the query's algorithm or guarantee cannot be had, `not-yet` where only not yet."""
-    _check_algorithm(query)
-    found = _list_plan(query) if len(query.aliases) == 1 else _join_plan(query, relations)
-    if GUARANTEES.index(found.guarantee) < GUARANTEES.index(query.guarantee):
+    found = _plans(query, relations)
+    best = found[0]
+    if query.algorithm != "auto":
+        named = [one for one in found if one.algorithm == query.algorithm]
+        if not named:
+            raise _no_such_plan(query, relations, found)
+        best = named[0]
+    if GUARANTEES.index(best.guarantee) < GUARANTEES.index(query.guarantee):
         raise Problem(
             "infeasible-view",
-            f'the guarantee "{query.guarantee}" cannot be given, only "{found.guarantee}": {"; ".join(found.notes)}',
-            theorem=f"{THEOREM}: two sets and one overlap; the rows that {_condition(query)} leaves out are met on the way",
+            f'the guarantee "{query.guarantee}" cannot be given, only "{best.guarantee}": {"; ".join(best.notes)}',
+            theorem=_in_the_way(query, relations),
         )
-    return found
+    return best
 
 
-def alternatives(query: Query, relations: Mapping[str, RelationDefinition]) -> list[Plan]:
-    """The plans of the other algorithms that are correct for the query and built: of these classes only one is."""
-    return []
+def alternatives(query: Query, relations: Relations) -> list[Plan]:
+    """The plans of the other algorithms that are correct for the query and built."""
+    best = plan(query, relations)
+    return [one for one in _plans(query, relations) if one.algorithm != best.algorithm]
 
 
-def _check_algorithm(query: Query) -> None:
-    if query.algorithm in ("auto", BUILT):
-        return
-    kind = "s" if len(query.aliases) == 1 else "o"
-    if kind in ALGORITHMS[query.algorithm]:
-        raise Problem("not-yet", f'the algorithm {query.algorithm} comes with a later version; write "algorithm": "{BUILT}" or "auto"')
-    keeps = "natural joins" if "n" in ALGORITHMS[query.algorithm] else "overlaps"
-    has = "selects from one relation" if kind == "s" else "joins by an overlap of intervals"
-    reason = f"{query.algorithm} keeps {keeps}, and this view {has}"
-    raise Problem("infeasible-view", f'{reason}; write "algorithm": "{BUILT}" or "auto"', theorem=reason)
+def _plans(query: Query, relations: Relations) -> list[Plan]:
+    """All of them, the best first."""
+    if len(query.aliases) == 1:
+        return [_list_plan(query)]
+    pair = _pair_plan(query, relations)
+    return [*([pair] if pair is not None else []), _indexed_plan(query, relations)]
+
+
+def _no_such_plan(query: Query, relations: Relations, found: list[Plan]) -> Problem:
+    algorithm, better = query.algorithm, " or ".join(f'"{one.algorithm}"' for one in found)
+    kind = "s" if len(query.aliases) == 1 else "o" if meets_of(query, relations) else "n"
+    instead = f'write "algorithm": {better} or "auto"'
+    if kind in ALGORITHMS[algorithm] and algorithm not in BUILT:
+        return Problem("not-yet", f"the algorithm {algorithm} comes with a later version; {instead}")
+    keeps = "natural joins" if "n" in ALGORITHMS[algorithm] else "overlaps"
+    if algorithm == "interval-tree":
+        keeps = "joins of two relations by one overlap"
+    if algorithm == "nested-loop":
+        keeps = "joins of two relations and more"
+    has = {"s": "selects from one relation", "n": "joins by equality alone", "o": f"joins {len(query.aliases)} relations by "}[kind]
+    if kind == "o":
+        has += ", ".join(meet.words for meet in meets_of(query, relations))
+    reason = f"{algorithm} keeps {keeps}, and this view {has}"
+    return Problem("infeasible-view", f"{reason}; {instead}", theorem=reason)
+
+
+def _in_the_way(query: Query, relations: Relations) -> str:
+    """What forbids the promise that was asked for."""
+    if len(query.aliases) > 2 and _dimensions(query, relations) > 1:
+        return THEOREM_3
+    leaves_out = _condition(query)
+    if len(query.aliases) == 2 and leaves_out:
+        return f"{THEOREM}: two sets and one overlap; the rows that {leaves_out} leaves out are met on the way"
+    return f"{THEOREM}: two sets and one overlap; the indexed join of this view makes no such promise"
 
 
 def _list_plan(query: Query) -> Plan:
     bounds = {"space": "O(n)", "update": "O(log n)", "delay": "O(log n)"}
-    return Plan("selection, 1 relation", BUILT, None, "strict", bounds, _never(query), "list")
+    return Plan("selection, 1 relation", "interval-tree", None, "strict", bounds, _never(query), "list")
 
 
-def _join_plan(query: Query, relations: Mapping[str, RelationDefinition]) -> Plan:
+def _pair_plan(query: Query, relations: Relations) -> Plan | None:
+    """Of two aliases with one overlap or distance, or else with one comparison as two rays."""
+    meets = meets_of(query, relations)
+    told = len(query.overlaps) + len(query.within)
+    if len(query.aliases) != 2 or told > 1 or not meets:
+        return None
+    meet = meets[0]
+    comparisons = [one for one in query.comparisons if str(one) != meet.words]
     keyed = ", keyed" if query.equal else ""
-    comparisons = [Comparison(x, "<", y) for x, y in query.less] + [Comparison(x, "<>", y) for x, y in query.not_equal]
     bounds = {"space": "O(n)", "update": "O(log n)", "delay": "O(log n)"}
     notes = _never(query) + _open_ends(query, relations)
     if not comparisons:
-        return Plan(f"interval join, 1-D, 2 relations{keyed}", BUILT, THEOREM, "strict", bounds, notes, "pair")
+        return Plan(f"interval join, 1-D, 2 relations{keyed}", "interval-tree", THEOREM, "strict", bounds, notes, "pair", meet=meet)
     if len(comparisons) == 1 and _interchangeable(query):
         one = comparisons[0]
         exact = _tells_apart(query, one.left, relations)
-        if one.op == "<>" and exact:
-            return Plan(f"interval self-join, 1-D, both orders{keyed}", BUILT, THEOREM, "strict", bounds, notes, "self_not_equal")
-        if one.op == "<":
+        if one.op == "<>" and exact and one.left.column == one.right.column:
+            cls = f"interval self-join, 1-D, both orders{keyed}"
+            return Plan(cls, "interval-tree", THEOREM, "strict", bounds, notes, "self_not_equal", meet=meet)
+        if one.op == "<" and one.left.column == one.right.column:
             cls = f"interval self-join, 1-D, each pair once{keyed}"
             if exact:
-                return Plan(cls, BUILT, THEOREM, "strict", bounds, notes, "self_less")
+                return Plan(cls, "interval-tree", THEOREM, "strict", bounds, notes, "self_less", meet=meet)
             note = (
                 f"pairs that are equal in {one.left.column} are passed over: "
                 f"{one.left.column} is not the key, nor do it and the equality columns make one"
             )
-            return Plan(cls, BUILT, THEOREM, "best-effort", _candidates(), (*notes, note), "self_less")
-    note = (
-        ", ".join(f"{c.left} {c.op} {c.right}" for c in comparisons)
-        + " is checked row by row: rows that overlap without it are passed over"
-    )
+            return Plan(cls, "interval-tree", THEOREM, "best-effort", _candidates(), (*notes, note), "self_less", meet=meet)
+    note = f"{', '.join(map(str, comparisons))} is checked row by row: rows that {_without(meet)} are passed over"
+    cls = f"interval join, 1-D, 2 relations{keyed}, filtered"
     return Plan(
-        f"interval join, 1-D, 2 relations{keyed}, filtered",
-        BUILT,
-        THEOREM,
-        "best-effort",
-        _candidates(),
-        (*notes, note),
-        "pair",
-        tuple(comparisons),
-    )
+        cls, "interval-tree", THEOREM, "best-effort", _candidates(), (*notes, note), "pair", residual=tuple(comparisons), meet=meet
+    )  # fmt: skip
+
+
+def _without(meet: Meet) -> str:
+    return "overlap without it" if meet.words.startswith("overlaps") else f"meet {meet.words} without it"
+
+
+def _indexed_plan(query: Query, relations: Relations) -> Plan:
+    count, dimensions = len(query.aliases), _dimensions(query, relations)
+    binding = bind(query, relations)
+    order = ", ".join(query.aliases[place][0] for place in binding.orders[binding.first])
+    found = f"rows are found by look-ups in {len(binding.indexes)} indexes, bound in the order {order}"
+    notes = [f"{found}: a bound row may find no partner further on"]
+    if count > 2 and dimensions > 1:
+        notes.append(THEOREM_3)
+    bounds = {
+        "space": f"O(n) an index, {len(binding.indexes)} indexes",
+        "update": "O(log n) an index, and the candidates",
+        "delay": "O(log n) between candidates, no bound between rows",
+    }
+    kind = f"interval join, {dimensions}-D" if dimensions else "natural join"
+    keyed = ", keyed" if query.equal and dimensions else ""
+    product = ", with a product" if query.cross else ""
+    cls = f"{kind}, {count} relations{keyed}{product}"
+    never = _never(query) + _open_ends(query, relations)
+    return Plan(cls, "nested-loop", None, "best-effort", bounds, (*never, *notes), "indexed", binding=binding)
+
+
+def _dimensions(query: Query, relations: Relations) -> int:
+    """The most conditions of intervals that one pair of aliases has."""
+    pairs = [frozenset((meet.left.alias, meet.right.alias)) for meet in meets_of(query, relations)]
+    return max((pairs.count(pair) for pair in pairs), default=0)
 
 
 def _candidates() -> dict[str, str]:
@@ -151,28 +222,28 @@ def _interchangeable(query: Query) -> bool:
     filters = {alias: {(f.column.column, f.op, f.value) for f in query.filters if f.column.alias == alias} for alias in (a, b)}
     return (
         left == right
+        and len(query.overlaps) == 1
         and all(x.interval == y.interval for x, y in query.overlaps)
         and all(x.column == y.column for x, y in query.equal)
         and filters[a] == filters[b]
     )
 
 
-def _tells_apart(query: Query, ref: ColumnRef, relations: Mapping[str, RelationDefinition]) -> bool:
+def _tells_apart(query: Query, ref: ColumnRef, relations: Relations) -> bool:
     """Whether two different rows that agree in the equality columns always differ in this column."""
     relation = dict(query.aliases)[ref.alias]
     return set(relations[relation].key) <= {ref.column} | {x.column for x, _ in query.equal}
 
 
 def _condition(query: Query) -> str:
-    pairs = [f"{x} < {y}" for x, y in query.less] + [f"{x} <> {y}" for x, y in query.not_equal]
-    return " AND ".join(pairs)
+    return " AND ".join(map(str, query.comparisons))
 
 
 def _never(query: Query) -> tuple[str, ...]:
     return ("a condition can match nothing (a comparison with NULL, or FALSE): the view is empty",) if query.never else ()
 
 
-def _open_ends(query: Query, relations: Mapping[str, RelationDefinition]) -> tuple[str, ...]:
+def _open_ends(query: Query, relations: Relations) -> tuple[str, ...]:
     """An open start against an open end: where inequalities and a shared value of a discrete type part."""
     by_alias = dict(query.aliases)
     for pair in query.overlaps:

@@ -1,6 +1,6 @@
 """Enumerations of one version: which slots come next. Plain state that can be cloned, so that a cursor costs nothing but its pin.
 
-    ViewReading      rows of a view: the structure's cursor, shaped
+    ViewReading      rows of a view, as its join enumerates them
     TableReading     rows of a relation, in the order of their slots
 """
 
@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from service.deltas import Combination
 from service.histogram import Histogram
+from service.joins.protocol import Enumeration
 from service.live_view import LiveView
 from service.query import output_schema
 from service.relations import Relation
 from service.resolution import Places
-from structures.interval_tree import Cursor, Root
-
-Keep = Callable[[Combination], Combination]
 
 
 class Reading(Protocol):
@@ -53,12 +50,12 @@ class Delays:
 
 
 class ViewReading:
-    """The rows that `cursor` enumerates at `root`; `keep` drops those that a look-up does not want."""
+    """The rows that `cursor` enumerates at `root`."""
 
-    def __init__(self, view: LiveView, root: Root, cursor: Cursor, delays: Delays, keep: Keep | None = None) -> None:
+    def __init__(self, view: LiveView, root: Any, cursor: Enumeration, delays: Delays) -> None:
         self.view = view
         self.schema = output_schema(view.view.query, view.definitions)
-        self._root, self._cursor, self._keep, self._delays = root, cursor, keep, delays
+        self._join, self._root, self._cursor, self._delays = view.join, root, cursor, delays
 
     @property
     def done(self) -> bool:
@@ -66,16 +63,14 @@ class ViewReading:
 
     def fill(self, limit: int) -> Combination:
         started = time.perf_counter()
-        factor = self.view.shape.factor
-        slots0, slots1 = self._cursor.fill(max(1, limit // factor))
+        found = self._cursor.fill(limit)
         gap = self._cursor.largest_gap
         if gap > self.view.delay_steps:
             self.view.delay_steps = gap
-        if len(slots0):
-            self._delays.seconds.observe((time.perf_counter() - started) / len(slots0))
+        if len(found[0]):
+            self._delays.seconds.observe((time.perf_counter() - started) / len(found[0]))
             self._delays.steps.observe(gap)
-        found = self.view.shape.combine(slots0, slots1)
-        return found if self._keep is None else self._keep(found)
+        return found
 
     def rows(self, slots: Combination) -> pa.RecordBatch:
         return self.view.rows(slots)
@@ -89,7 +84,7 @@ class ViewReading:
         return other
 
     def surely_empty(self) -> bool:
-        return self.view.tree.is_empty(self._root)
+        return self._join.surely_empty(self._root)
 
 
 class TableReading:

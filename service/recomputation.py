@@ -1,14 +1,14 @@
 """A view's rows by brute force, from whole tables: what `livejoin check` compares the structures with.
 
-Sort and search, no tree: per key, an interval's partners are those that begin within it, and those within which it
-begins. Rows are compared as a multiset by count and checksum, over identity and values. Cost: O(n log n) and the rows.
+Alias after alias, by sort and search, no tree: per key, an interval's partners are those that begin within it, and those within
+which it begins; the rest is checked pair by pair. Rows are compared as a multiset by count and checksum, over identity and values.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,13 +18,14 @@ import pyarrow.compute as pc
 from service.endpoints import endpoints
 from service.masks import compare, select_mask
 from service.projection import project
-from service.terms import IntervalRef, Query
+from service.terms import ColumnRef, IntervalRef, Query
 from service.wire.schema import RelationDefinition
 from structures.encoding import NEG_INF, POS_INF
 
 Ints = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
 BLOCK = 1 << 18  # pairs at a time, about
+Ref = TypeVar("Ref", ColumnRef, IntervalRef)
 
 _NULL = np.uint64(0x9E3779B97F4A7C15)
 
@@ -59,10 +60,24 @@ def recompute(
     if len(query.aliases) == 1:
         yield identified(query, definitions, parts)
         return
-    for places in _pairs(query, aliased, parts):
-        taken = {alias: part.take(pa.array(place)) for (alias, part), place in zip(parts.items(), places, strict=True)}
-        kept = _residual(query, aliased, taken)
-        yield identified(query, definitions, {alias: part.filter(pa.array(kept)) for alias, part in taken.items()})
+    yield from _joined(query, definitions, aliased, list(parts), {alias: parts[alias] for alias in list(parts)[:1]}, parts)
+
+
+def _joined(
+    query: Query, definitions: Mapping[str, RelationDefinition], aliased: Mapping[str, RelationDefinition], order: list[str],
+    bound: Mapping[str, pa.RecordBatch], parts: Mapping[str, pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:  # fmt: skip
+    """Rows that begin with the bound parts, equally long: the next alias is paired with them, and what does not fit is dropped."""
+    if len(bound) == len(order):
+        yield identified(query, definitions, {alias: bound[alias] for alias in order})
+        return
+    alias = order[len(bound)]
+    for mine, theirs in _pairs(query, aliased, bound, alias, parts[alias]):
+        taken = {name: part.take(pa.array(mine)) for name, part in bound.items()} | {alias: parts[alias].take(pa.array(theirs))}
+        kept = pa.array(_fits(query, aliased, taken, alias))
+        taken = {name: part.filter(kept) for name, part in taken.items()}
+        if len(taken[alias]):
+            yield from _joined(query, definitions, aliased, order, taken, parts)
 
 
 def identified(query: Query, definitions: Mapping[str, RelationDefinition], parts: Mapping[str, pa.RecordBatch]) -> pa.RecordBatch:
@@ -78,15 +93,19 @@ def beside(keys: pa.RecordBatch, rows: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, [str(place) for place in range(len(columns))])
 
 
-def _pairs(query: Query, aliased: Mapping[str, RelationDefinition], parts: Mapping[str, pa.RecordBatch]) -> Iterator[tuple[Ints, Ints]]:
-    """Places in the first and in the second part: equal keys, and the first overlap."""
-    first, second = parts.values()
-    codes0, codes1 = _codes([(first.column(x.column), second.column(y.column)) for x, y in query.equal], len(first), len(second))
-    if query.overlaps:
-        (left0, right0), (left1, right1) = (_ends(ref, aliased, parts) for ref in query.overlaps[0])
+def _pairs(
+    query: Query, aliased: Mapping[str, RelationDefinition], bound: Mapping[str, pa.RecordBatch], alias: str, part: pa.RecordBatch
+) -> Iterator[tuple[Ints, Ints]]:
+    """Places in the bound parts and in the alias's: equal keys, and the first overlap with one of them (all, where there is neither)."""
+    first = next(iter(bound.values()))
+    equal = [(bound[x.alias].column(x.column), part.column(y.column)) for x, y in _between(query.equal, bound, alias)]
+    codes0, codes1 = _codes(equal, len(first), len(part))
+    overlaps = _between(query.overlaps, bound, alias)
+    if overlaps:
+        (left0, right0), (left1, right1) = _ends(overlaps[0][0], aliased, bound), _ends(overlaps[0][1], aliased, {alias: part})
     else:
         left0, right0 = np.full(len(first), NEG_INF), np.full(len(first), POS_INF)
-        left1, right1 = np.full(len(second), NEG_INF), np.full(len(second), POS_INF)
+        left1, right1 = np.full(len(part), NEG_INF), np.full(len(part), POS_INF)
     known0, known1 = np.flatnonzero(codes0 >= 0), np.flatnonzero(codes1 >= 0)
     at = _ranks(left0, right0, left1, right1)
     begin0, end0 = at(codes0[known0], left0[known0]), at(codes0[known0], right0[known0])
@@ -95,6 +114,12 @@ def _pairs(query: Query, aliased: Mapping[str, RelationDefinition], parts: Mappi
         yield known0[mine], known1[theirs]
     for mine, theirs in _beginning_within(begin1, end1, begin0, "right"):  # not those that begin together: they are told
         yield known0[theirs], known1[mine]
+
+
+def _between(pairs: Sequence[tuple[Ref, Ref]], bound: Mapping[str, pa.RecordBatch], alias: str) -> list[tuple[Ref, Ref]]:
+    """Those of these pairs that join the alias with a bound one, that one first."""
+    found = [pair if pair[1].alias == alias else (pair[1], pair[0]) for pair in pairs if alias in (pair[0].alias, pair[1].alias)]
+    return [pair for pair in found if pair[0].alias in bound]
 
 
 def _beginning_within(low: Ints, high: Ints, begins: Ints, side: Literal["left", "right"]) -> Iterator[tuple[Ints, Ints]]:
@@ -141,16 +166,33 @@ def _codes(columns: list[tuple[pa.Array, pa.Array]], count0: int, count1: int) -
     return codes[:count0], codes[count0:]
 
 
-def _residual(query: Query, aliased: Mapping[str, RelationDefinition], parts: Mapping[str, pa.RecordBatch]) -> npt.NDArray[np.bool_]:
-    """What the pairs must meet besides the first overlap."""
-    kept = np.ones(len(next(iter(parts.values()))), bool)
-    for x, y in query.overlaps[1:]:
+def _fits(
+    query: Query, aliased: Mapping[str, RelationDefinition], parts: Mapping[str, pa.RecordBatch], alias: str
+) -> npt.NDArray[np.bool_]:
+    """What the newest alias must meet besides equal keys, among equally long parts."""
+    kept = np.ones(len(parts[alias]), bool)
+    others = {name: part for name, part in parts.items() if name != alias}
+    for x, y in _between(query.overlaps, others, alias):
         (left0, right0), (left1, right1) = _ends(x, aliased, parts), _ends(y, aliased, parts)
         kept &= (left0 <= right1) & (left1 <= right0)
-    for op, comparisons in (("<", query.less), ("<>", query.not_equal)):
-        for left, right in comparisons:
+    for left, op, right in query.comparisons:
+        if alias in (left.alias, right.alias) and left.alias in parts and right.alias in parts:
             kept &= compare(op, parts[left.alias].column(left.column), parts[right.alias].column(right.column))
+    for left, right, distance in query.within:
+        if alias in (left.alias, right.alias) and left.alias in parts and right.alias in parts:
+            kept &= _near(parts[left.alias].column(left.column), parts[right.alias].column(right.column), distance)
     return kept
+
+
+def _near(left: pa.Array, right: pa.Array, distance: int | float) -> npt.NDArray[np.bool_]:
+    """Whether right lies in [left - distance, left + distance]; false where one is null or NaN."""
+    if pa.types.is_floating(left.type):
+        x, y = (np.asarray(column.fill_null(np.nan)) for column in (left, right))
+        return (x - distance <= y) & (y <= x + distance)
+    null = np.asarray(left.is_null()) | np.asarray(right.is_null())
+    pairs = zip(_plain(left).view(np.int64).tolist(), _plain(right).view(np.int64).tolist(), strict=True)
+    near: npt.NDArray[np.bool_] = np.fromiter((abs(x - y) <= distance for x, y in pairs), np.bool_, len(left))
+    return near & ~null
 
 
 def _ends(ref: IntervalRef, aliased: Mapping[str, RelationDefinition], parts: Mapping[str, pa.RecordBatch]) -> tuple[Ints, Ints]:

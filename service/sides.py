@@ -1,8 +1,8 @@
-"""One alias of a view: which rows of its relation take part, and with what entry in the structure."""
+"""One alias of a view: which rows of its relation take part, and with what entries in a structure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,14 +10,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from service.endpoints import stored_endpoints
-from service.planner import Plan
-from service.query import needed_columns, select_mask
+from service.masks import select_mask
+from service.meets import span_of
+from service.projection import needed_columns
 from service.relations import Relation
 from service.resolution import NO_SLOTS, Slots
-from service.terms import Query
+from service.store import Table, pieces
+from service.terms import ColumnRef, Query, Span
 from structures.interval_tree import Entries
 
 Codes = Callable[[pa.RecordBatch], Slots]
+Mask = npt.NDArray[np.bool_]
 NO_ENTRIES = Entries(np.empty(0, np.uint8), NO_SLOTS, np.empty(0, np.int64), np.empty(0, np.int64), NO_SLOTS)
 
 
@@ -29,60 +32,102 @@ class Chosen(NamedTuple):
 
 
 class Side:
-    """What alias number `place` brings. `set` is its set in the structure.
+    """Alias number `place`.
 
     output   columns that the view's rows read
     varying  what the view reads and may differ between two rows of one key: if a changed row keeps it, the view's rows do not change
+    equal    columns that conditions set equal to another alias's
+    spans    by name, its declared intervals that overlap others
     """
 
-    def __init__(self, query: Query, plan: Plan, place: int, relation: Relation) -> None:
-        self.alias = query.aliases[place][0]
-        self.relation = relation
-        self.set = place if plan.shape == "pair" else 0
+    def __init__(self, query: Query, place: int, relation: Relation) -> None:
+        self.alias, self.place, self.relation = query.aliases[place][0], place, relation
         self.filters = [f for f in query.filters if f.column.alias == self.alias]
-        self.join = [pair[place].column for pair in query.equal]
+        self.equal = list(dict.fromkeys(pair.column for pairs in query.equal for pair in pairs if pair.alias == self.alias))
         refs = [ref for pair in query.overlaps for ref in pair if ref.alias == self.alias]
-        self.interval = relation.definition.intervals[refs[0].interval] if refs else None
+        self.spans = {ref.interval: span_of(ref, relation.definition) for ref in refs}
         needed = needed_columns(query, self.alias, relation.definition)
         self.output = needed or relation.key
         self.identity = list(dict.fromkeys([*needed, *relation.key]))
-        # A set may stand for more than one alias.
-        aliases = [alias for alias, name in query.aliases if name == relation.name]
-        shown = [column for alias in aliases for column in needed_columns(query, alias, relation.definition)]
-        compared = [ref.column for pair in (*query.less, *query.not_equal) for ref in pair if ref.alias in aliases]
-        ends = [self.interval.start_column, self.interval.end_column] if self.interval else []
         self._filtered = list(dict.fromkeys(f.column.column for f in self.filters))
-        used = dict.fromkeys([*shown, *self.join, *ends, *self._filtered, *compared])
-        self.varying = [name for name in used if name not in relation.key]
+        self.varying = [name for name in _used(query, self.alias, relation) if name not in relation.key]
+
+    def selected(self, slots: Slots) -> npt.NDArray[np.int64] | None:
+        """Places of the rows at these slots that meet the filters; None: all of them."""
+        if not self.filters:
+            return None
+        mask = read(self.relation.table, self._filtered, slots, lambda rows: select_mask(self.filters, rows))
+        return None if mask.all() else np.flatnonzero(mask)
+
+    def chosen(self, slots: Slots) -> Slots:
+        """Those of these slots whose rows meet the filters."""
+        places = self.selected(slots)
+        return slots if places is None else slots[places]
+
+
+class Source:
+    """What a side brings to a structure: entries of set `set`, by a key of these columns (perhaps none) and a span (None: all alike)."""
+
+    def __init__(self, side: Side, set_: int, columns: Sequence[str], span: Span | None) -> None:
+        self.side, self.set, self.columns, self.span = side, set_, list(columns), span
 
     def entries(self, slots: Slots, codes: Codes | None) -> Chosen:
-        """The entries of those rows at these slots that take part: the filters hold and no join column is null. Cost: O(n)."""
-        table = self.relation.table
-        places: npt.NDArray[np.int64] | None = None
-        if self.filters:
-            mask = self._read(self._filtered, slots, lambda rows: select_mask(self.filters, rows))
-            if not mask.all():
-                places = np.flatnonzero(mask)
-                slots = slots[places]
-        count = len(slots)
-        if self.interval is None:  # a list, in the order of its slots
-            left = right = np.zeros(count, np.int64)
-        else:
-            left, right = stored_endpoints(table, self.interval, slots)
+        """The entries of those rows at these slots that take part: the filters hold, no key column is null, and the span is not empty.
+        `codes`: of the key; None without one. Cost: O(n)."""
+        table = self.side.relation.table
+        places = self.side.selected(slots)
+        if places is not None:
+            slots = slots[places]
+        left, right = ends_of(table, self.span, slots)
+        kept: Mask | None = None
         if codes is None:
-            key = np.zeros(count, np.int32)
+            key = np.zeros(len(slots), np.int32)
         else:
-            key = self._read(self.join, slots, codes)
-            if count and key.min() < 0:
-                kept = np.flatnonzero(key >= 0)
-                places = kept if places is None else places[kept]
-                key, left, right, slots = key[kept], left[kept], right[kept], slots[kept]
+            key = read(table, self.columns, slots, codes)
+            if len(slots) and key.min() < 0:
+                kept = key >= 0
+        if self.span is not None and not self.span.declared:
+            kept = left <= right if kept is None else kept & (left <= right)
+        if kept is not None:
+            some = np.flatnonzero(kept)
+            places = some if places is None else places[some]
+            key, left, right, slots = key[some], left[some], right[some], slots[some]
         return Chosen(Entries(np.full(len(slots), self.set, np.uint8), key, left, right, slots), places)
 
-    def _read(self, names: list[str], slots: Slots, work: Callable[[pa.RecordBatch], npt.NDArray[Any]]) -> npt.NDArray[Any]:
-        """What `work` makes of these columns, a number a row."""
-        parts = [work(rows) for _, rows in self.relation.table.take_pieces(names, slots)]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+def ends_of(table: Table, span: Span | None, slots: Slots) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """int64[n] twice: the closed, encoded span of the rows at these slots; None: all alike."""
+    if span is None:
+        ends = np.zeros(len(slots), np.int64)
+        return ends, ends
+    return stored_endpoints(table, span, slots)
+
+
+def read(table: Table, names: list[str], slots: Slots, work: Callable[[pa.RecordBatch], npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """What `work` makes of these columns, a number a row; a piece at a time."""
+    parts = [work(rows) for _, rows in table.take_pieces(names, slots)]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def text_pieces(columns: Sequence[tuple[Table, str, Slots]]) -> Iterator[slice]:
+    """Pieces of equally long columns of several tables, each within `store.PIECE_BYTES`."""
+    total = np.zeros(len(columns[0][2]), np.int64)
+    for table, name, slots in columns:
+        total += table.text_bytes([name], slots)
+    return pieces(total)
+
+
+def _used(query: Query, alias: str, relation: Relation) -> list[str]:
+    """The columns that the view reads of an alias, or of another one of the same relation: a set may stand for both."""
+    aliases = [other for other, name in query.aliases if name == relation.name]
+    used = [column for other in aliases for column in needed_columns(query, other, relation.definition)]
+    pairs: list[tuple[ColumnRef, ...]] = [*query.equal, *query.less, *query.at_most, *query.not_equal]
+    pairs += [(one.left, one.right) for one in query.within]
+    used += [ref.column for pair in pairs for ref in pair if ref.alias in aliases]
+    for pair in query.overlaps:
+        used += [name for ref in pair if ref.alias in aliases for name in span_of(ref, relation.definition).columns]
+    used += [f.column.column for f in query.filters if f.column.alias == alias]
+    return list(dict.fromkeys(used))
 
 
 def joined(parts: list[Entries]) -> Entries:

@@ -237,6 +237,8 @@ def _read_join(join: exp.Join, before: list[str], alias: str, draft: Draft, cond
         right = draft.scope.column(alias, name)
         having = [other for other in before if any(column.name == name for column in draft.scope.definition(other).columns)]
         draft.equal.append((draft.scope.column(having[0] if having else before[0], name), right))
+    if join.kind == "CROSS":
+        draft.cross.append((before[-1], alias))
     if join.args.get("on"):
         conditions.add(join.args["on"])
 

@@ -11,9 +11,9 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from service.assembly import Draft, Inequality, unsupported
-from service.literals import BadLiteral, Physical, convert, from_number, from_text
+from service.literals import BadLiteral, Physical, convert, distance_from_text, from_number, from_text
 from service.sql_names import Names
-from service.terms import ColumnRef, Filter
+from service.terms import ColumnRef, Filter, Within
 
 _OPS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
@@ -112,8 +112,51 @@ class Conditions:
             raise unsupported(f"NOT {_sql(node)}", "outside a range is an OR of two conditions: write a view for each")
         if node.args.get("symmetric"):
             raise unsupported("BETWEEN SYMMETRIC", "write BETWEEN with the smaller end first")
+        if self._around(node):
+            return
         self._compare(">=", node.this, node.args["low"])
         self._compare("<=", node.this, node.args["high"])
+
+    def _around(self, node: exp.Between) -> bool:
+        """`b.t BETWEEN a.t - c AND a.t + c`: whether it was this."""
+        point, low, high = (part.unnest() for part in (node.this, node.args["low"], node.args["high"]))
+        if not (isinstance(point, exp.Column) and isinstance(low, exp.Sub) and isinstance(high, exp.Add)):
+            return False
+        center = low.left.unnest()
+        if not isinstance(center, exp.Column) or center != high.left.unnest():
+            return False
+        if low.right.unnest() != high.right.unnest():
+            raise unsupported(_sql(node), "a distance is the same on both sides: write BETWEEN a.t - c AND a.t + c")
+        self._distance(center, point, low.right.unnest(), node)
+        return True
+
+    def _apart(self, op: str, left: exp.Expr, right: exp.Expr) -> bool:
+        """`abs(a.t - b.t) <= c`: whether it was this."""
+        inner = left.this.unnest() if isinstance(left, exp.Abs) else None
+        if not isinstance(inner, exp.Sub):
+            return False
+        x, y = inner.left.unnest(), inner.right.unnest()
+        if not isinstance(x, exp.Column) or not isinstance(y, exp.Column):
+            return False
+        if op != "<=":
+            raise unsupported(f"{_sql(left)} {op} {_sql(right)}", "a distance is kept with <=: write abs(a.t - b.t) <= c")
+        self._distance(x, y, right, left)
+        return True
+
+    def _distance(self, x: exp.Column, y: exp.Column, distance: exp.Expr, node: exp.Expr) -> None:
+        left, right = self._names.column(x), self._names.column(y)
+        type_ = self._draft.scope.describe(left).type
+        try:
+            if isinstance(distance, exp.Interval):
+                number, _, unit = _text(distance.this).strip().partition(" ")
+                value = distance_from_text(type_, number, unit.strip() or distance.text("unit"))
+            elif isinstance(distance, exp.Literal) and not distance.is_string:
+                value = distance_from_text(type_, distance.name, "")
+            else:
+                raise unsupported(_sql(distance), "write the distance as a number or INTERVAL '15 minutes'")
+        except BadLiteral as error:
+            raise self._names.bad(node, f"the distance of {left} and {right}: {error}") from None
+        self._draft.within.append(Within(left, right, value))
 
     def _in(self, node: exp.In, negated: bool) -> None:
         if not node.expressions or any(isinstance(value, exp.Query) for value in node.expressions):
@@ -141,6 +184,8 @@ class Conditions:
             raise unsupported(_sql(node), "write IS NULL, IS NOT NULL, IS TRUE, IS FALSE")
 
     def _compare(self, op: str, left: exp.Expr, right: exp.Expr) -> None:
+        if self._apart(op, left.unnest(), right.unnest()) or self._apart(_MIRRORED[op], right.unnest(), left.unnest()):
+            return
         x, y = self._side(left), self._side(right)
         if isinstance(x, _Side) and isinstance(y, _Side):
             if op in ("=", "!="):
@@ -259,7 +304,7 @@ class Conditions:
             raise unsupported(_sql(node), "write a constant; a view changes only when its relations do")
         raise unsupported(
             f"the expression {_sql(node)}",
-            "compare columns with columns or constants; distances between aliases come with a later version",
+            "compare columns with columns or constants; a distance is abs(a.t - b.t) <= c, or b.t BETWEEN a.t - c AND a.t + c",
         )
 
     def _value(self, ref: ColumnRef, node: exp.Expr) -> Physical | None:

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from service.deltas import Delta
 from service.errors import Problem
-from service.live_view import Change, LiveView
+from service.joins.changes import Change
+from service.live_view import LiveView
 from service.log import Effect, encode_effects
 from service.relations import Relation
 from service.resolution import NO_SLOTS, Resolved, resolve
@@ -52,7 +53,7 @@ class State:
 
     def version(self, built: LiveView | None = None) -> Version:
         """What there is to publish, with the root of a view that is about to be live."""
-        roots = {view.id: view.tree.root for view in self.views.values() if view.state == "live" or view is built}
+        roots = {view.id: view.root for view in self.views.values() if view.state == "live" or view is built}
         return Version(self.newest, roots, {name: relation.table.rows for name, relation in self.relations.items()})
 
     def is_duplicate(self, batch: Batch) -> bool:
@@ -154,7 +155,7 @@ class State:
     def retired_bytes(self) -> int:
         """What the tables and the views' structures hold for readers of older versions."""
         tables = sum(relation.table.retired_bytes for relation in self.relations.values())
-        return tables + sum(view.tree.retired_bytes for view in self.views.values())
+        return tables + sum(view.retired_bytes for view in self.views.values())
 
 
 def _enter(version: int, resolved: Resolved) -> Change:

@@ -55,11 +55,54 @@ class Output(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """`left op right` between two aliases, op `<` or `<>`; null matches nothing."""
+    """`left op right` between two aliases, op `<`, `<=` or `<>`; null matches nothing."""
 
     left: ColumnRef
     op: str
     right: ColumnRef
+
+    def __str__(self) -> str:
+        return f"{self.left} {self.op} {self.right}"
+
+
+class Within(NamedTuple):
+    """`right` lies in [left - distance, left + distance]; null matches nothing. The distance is in the column's physical unit."""
+
+    left: ColumnRef
+    right: ColumnRef
+    distance: int | float
+
+    def __str__(self) -> str:
+        return f"abs({self.left} - {self.right}) <= {self.distance}"
+
+
+class Span(NamedTuple):
+    """What an alias brings to a condition of intervals: from one of its columns to another, an open end left out, both moved out by
+    `widen` (in the columns' unit). Without a column it is unbounded there. `declared`: it is a relation's interval, so none
+    is empty, and a null is unbounded; else nothing meets a null."""
+
+    alias: str
+    start: str | None
+    end: str | None
+    start_open: bool = False
+    end_open: bool = False
+    widen: int | float = 0
+    declared: bool = True
+
+    @property
+    def columns(self) -> list[str]:
+        return [name for name in dict.fromkeys((self.start, self.end)) if name is not None]
+
+
+class Meet(NamedTuple):
+    """Two spans that share a point; `words` is the condition as it was asked for."""
+
+    left: Span
+    right: Span
+    words: str
+
+    def of(self, alias: str) -> Span:
+        return self.left if self.left.alias == alias else self.right
 
 
 @dataclass(frozen=True)
@@ -67,10 +110,13 @@ class Query:
     """What a view asks for. Hashable; equal queries are the same view.
 
     aliases     (alias, relation) in the order given
-    equal       each oriented first alias, second alias; sorted
+    equal       each in the order of the aliases; sorted
     overlaps    likewise
-    less        (smaller, larger): in the order of the comparison, not of the aliases
-    not_equal   first alias, second alias
+    less        `<` as (smaller, larger): in the order of the comparison, not of the aliases
+    at_most     `<=` likewise
+    not_equal   in the order of the aliases
+    within      distances, likewise
+    cross       pairs of aliases whose product is asked for
     retain      (rows, bytes) of the feed, None when nobody may follow
     never       some condition can match nothing (x = NULL): the view is empty for ever
     """
@@ -79,10 +125,19 @@ class Query:
     equal: tuple[tuple[ColumnRef, ColumnRef], ...]
     overlaps: tuple[tuple[IntervalRef, IntervalRef], ...]
     less: tuple[tuple[ColumnRef, ColumnRef], ...]
+    at_most: tuple[tuple[ColumnRef, ColumnRef], ...]
     not_equal: tuple[tuple[ColumnRef, ColumnRef], ...]
+    within: tuple[Within, ...]
+    cross: tuple[tuple[str, str], ...]
     filters: tuple[Filter, ...]
     outputs: tuple[Output, ...]
     retain: tuple[int, int] | None
     algorithm: str
     guarantee: str
     never: bool
+
+    @property
+    def comparisons(self) -> tuple[Comparison, ...]:
+        """`<`, `<=` and `<>` between the aliases."""
+        lists = (("<", self.less), ("<=", self.at_most), ("<>", self.not_equal))
+        return tuple(Comparison(left, op, right) for op, pairs in lists for left, right in pairs)

@@ -43,11 +43,10 @@ HELD, HELD_BYTES = 65_536, 16 << 20  # a page up to here is read whole before it
 
 _HOST = re.compile(r"[A-Za-z0-9.\-]+(:\d+)?|\[[0-9a-f:.]+\](:\d+)?")
 
-Window = tuple[str | None, str | None]
 Opened = Callable[[], RowReader]
 
 
-def window(text: str) -> Window:
+def window(text: str) -> tuple[str | None, str | None]:
     """`lo,hi`; either side may be empty."""
     low, comma, high = text.partition(",")
     if not comma or "," in high:
@@ -64,7 +63,8 @@ _OVERLAPS = Parameter(
     "overlaps", window, {"type": "string", "pattern": "^[^,]*,[^,]*$"}, "only rows all of whose joined intervals meet this window"
 )
 _BOX = Parameter(
-    "overlaps.*", window, {"type": "string"}, "a window in one dimension of a box: not yet", {"overlaps.stay": "2026-01-01T00:00:00Z,"}
+    "overlaps.*", window, {"type": "string"}, "`overlaps.<interval>=lo,hi`: a window for this interval and those that it is joined with",
+    {"overlaps.stay": "2026-01-01T00:00:00Z,"},
 )
 _WHERE = Parameter(
     "where.*",
@@ -82,9 +82,10 @@ def filters(values: dict[str, Any]) -> dict[str, Any]:
     """The arguments of `open_rows` that these parameters are."""
     columns: dict[str, str] = {}
     aliases: set[str] = set()
+    windows = {}
     for name, value in values.items():
-        if name.startswith("overlaps."):
-            raise Problem("not-yet", f"{name}: windows by dimension come with boxes; write overlaps=lo,hi")
+        if name.partition(".")[0] == "overlaps":
+            windows[name.partition(".")[2]] = value
         if name.startswith("where."):
             _, alias, *column = name.split(".")
             if not alias or len(column) != 1 or not column[0]:
@@ -95,7 +96,7 @@ def filters(values: dict[str, Any]) -> dict[str, Any]:
         raise Problem("bad-parameter", f"where: names columns of {' and '.join(sorted(aliases))}; a look-up is by the columns of one alias")
     return {
         "version": values.get("version"),
-        "window": values.get("overlaps"),
+        "window": windows or None,
         "point": (aliases.pop(), columns) if aliases else None,
     }
 

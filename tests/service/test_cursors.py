@@ -80,7 +80,7 @@ def test_cursors_of_others_are_refused(engine: Engine) -> None:
     with pytest.raises(Problem, match="bad-cursor"):
         open_relation_rows(engine, "b", cursor=relation)
     assert refused(engine, cursor=token, version=7) == "bad-parameter"
-    assert refused(engine, cursor=token, window=("1", "2")) == "bad-parameter"
+    assert refused(engine, cursor=token, window={"": ("1", "2")}) == "bad-parameter"
 
 
 def test_cursors_from_before_a_restart_expire(engine: Engine, tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_version_is_there_while_a_cursor_keeps_it(engine: Engine) -> None:
     assert ids(open_rows(engine, "v", version=1)) == [(i, j) for i in range(5) for j in range(4)]
     assert ids(open_rows(engine, "v", version=1, point=("a", {"id": "3"}))) == [(3, j) for j in range(4)]
     assert ids(open_rows(engine, "v", version=1, point=("a", {"id": "9"}))) == []
-    assert ids(open_rows(engine, "v", version=1, point=("b", {"id": "2"}), window=("2", "3"))) == [(i, 2) for i in range(5)]
+    assert ids(open_rows(engine, "v", version=1, point=("b", {"id": "2"}), window={"": ("2", "3")})) == [(i, 2) for i in range(5)]
     assert ids(open_rows(engine, "v", point=("a", {"id": "3"}))) == []
     assert refused(engine, version=2) == "snapshot-expired"
     assert ids(open_rows(engine, "v", version=3, point=("b", {"id": "5"}))) == [(0, 5)]
@@ -205,7 +205,7 @@ def test_an_old_pin_holds_its_own_version_only(tmp_path: Path) -> None:
     sizes = []
     for i in range(60):
         engine.apply(batch(("upsert", "a", rows_of(0, 2000, start=i))))
-        sizes.append(engine.at_rest(lambda: engine.views["v"].tree.retired_bytes))
+        sizes.append(engine.at_rest(lambda: engine.views["v"].retired_bytes))
     assert max(sizes[30:]) <= max(sizes[:30])
     assert len(ids(reader)) == 2000
     engine.close()
@@ -214,12 +214,12 @@ def test_an_old_pin_holds_its_own_version_only(tmp_path: Path) -> None:
 def test_wrong_windows_and_look_ups(engine: Engine) -> None:
     assert refused(engine, "nothing") == "not-found"
     for window in (("x", None), ("3", "2"), (None, "1.5"), ("9" * 30, None)):
-        assert refused(engine, window=window) == "bad-parameter", window
+        assert refused(engine, window={"": window}) == "bad-parameter", window
     for point in (("z", {"id": "1"}), ("a", {"s": "1"}), ("a", {}), ("a", {"id": "one"}), ("a", {"id": "1", "s": "1"})):
         assert refused(engine, point=point) == "bad-parameter", point
     engine.put_view("list", {"from": {"a": "a"}}, wait=60)
-    assert refused(engine, "list", window=("1", "2")) == "bad-parameter"
-    assert len(ids(open_rows(engine, "v", window=(None, None)))) == 20
+    assert refused(engine, "list", window={"": ("1", "2")}) == "bad-parameter"
+    assert len(ids(open_rows(engine, "v", window={"": (None, None)}))) == 20
     with pytest.raises(Problem, match="not-found"):
         open_relation_rows(engine, "nothing")
 

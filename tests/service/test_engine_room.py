@@ -221,7 +221,7 @@ def test_a_full_array_refuses_the_batch_before_it_is_touched(tmp_path: Path, mon
         if full == "slots":
             patch.setattr("structures.rows.SLOTS", 1000)
         if full == "codes":
-            domain = engine.views["v"].domain
+            domain = engine.views["v"].join.domain  # type: ignore[attr-defined]
             assert domain is not None
             patch.setattr(domain._rows, "used", (1 << 30) - 10)
         for _ in range(2):
@@ -279,7 +279,7 @@ def test_a_dropped_view_gives_its_memory_back_at_once(tmp_path: Path) -> None:
     engine = running(tmp_path)
     engine.apply(batch(("upsert", "a", rows_of(0, 3)), ("upsert", "b", rows_of(0, 1))))
     ids(open_rows(engine, "v"))
-    tree = weakref.ref(engine.views["v"].tree)
+    tree = weakref.ref(engine.views["v"].join)
     gc.disable()
     try:
         engine.drop_view("v")

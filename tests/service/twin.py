@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -77,9 +78,7 @@ class TwinView:
 
     def combinations(self, relations: dict[str, dict[tuple[Any, ...], Row]]) -> list[tuple[Row, ...]]:
         parts = [list(relations[name].values()) for _, name in self.aliases]
-        if len(parts) == 1:
-            return [(x,) for x in parts[0] if self.on(x)]
-        return [(x, y) for x in parts[0] for y in parts[1] if self.on(x, y)]
+        return [rows for rows in product(*parts) if self.on(*rows)]
 
     def identity(self, rows: tuple[Row, ...]) -> tuple[Any, ...]:
         return tuple(row[column] for (_, name), row in zip(self.aliases, rows, strict=True) for column in KEYS[name])
@@ -132,28 +131,32 @@ VIEWS = {
     ),
     "both": TwinView(
         [("x", "a"), ("y", "a")],
-        _AA | {"join": [_MEETS], "select": ["x.id as i", "y.tag as t"]},
+        _AA | {"join": [_MEETS],
+            "select": ["x.id as i", "y.tag as t"]},
         lambda x, y: _meet(_stay(x), _stay(y)),
         lambda x, y: {"i": x["id"], "t": y["tag"]},
         [_stay, _stay],
     ),
     "once": TwinView(
         [("x", "a"), ("y", "a")],
-        _AA | {"join": [{"equal": ["x.room", "y.room"]}, _MEETS, {"less": ["y.id", "x.id"]}], "select": ["x.id as i", "y.weight as w"]},
+        _AA | {"join": [{"equal": ["x.room", "y.room"]}, _MEETS, {"less": ["y.id", "x.id"]}],
+            "select": ["x.id as i", "y.weight as w"]},
         lambda x, y: _equal(x["room"], y["room"]) and _meet(_stay(x), _stay(y)) and y["id"] < x["id"],
         lambda x, y: {"i": x["id"], "w": y["weight"]},
         [_stay, _stay],
     ),
     "apart": TwinView(
         [("x", "a"), ("y", "a")],
-        _AA | {"join": [_MEETS, {"not_equal": ["x.id", "y.id"]}], "select": ["x.tag as s", "y.tag as t"]},
+        _AA | {"join": [_MEETS, {"not_equal": ["x.id", "y.id"]}],
+            "select": ["x.tag as s", "y.tag as t"]},
         lambda x, y: _meet(_stay(x), _stay(y)) and x["id"] != y["id"],
         lambda x, y: {"s": x["tag"], "t": y["tag"]},
         [_stay, _stay],
     ),
     "by_tag": TwinView(
         [("x", "a"), ("y", "a")],
-        _AA | {"join": [_MEETS, {"less": ["x.tag", "y.tag"]}], "select": ["x.id as i", "y.id as j"]},
+        _AA | {"join": [_MEETS, {"less": ["x.tag", "y.tag"]}],
+            "select": ["x.id as i", "y.id as j"]},
         lambda x, y: _meet(_stay(x), _stay(y)) and x["tag"] < y["tag"],
         lambda x, y: {"i": x["id"], "j": y["id"]},
         [_stay, _stay],
@@ -172,7 +175,8 @@ VIEWS = {
     ),
     "list": TwinView(
         [("x", "a")],
-        {"from": {"x": "a"}, "where": [{"column": "x.tag", "op": "!=", "value": "w"}], "select": ["x.tag as t", "x.weight as w"]},
+        {"from": {"x": "a"}, "where": [{"column": "x.tag", "op": "!=", "value": "w"}],
+            "select": ["x.tag as t", "x.weight as w"]},
         lambda x: x["tag"] != "w",
         lambda x: {"t": x["tag"], "w": x["weight"]},
         [],
@@ -180,10 +184,118 @@ VIEWS = {
 }
 
 
+def _not_null(*values: Any) -> bool:
+    return all(value is not None for value in values)
+
+
+_ABA = {"from": {"x": "a", "y": "b", "z": "a"}}
+_FOUR = {"from": {"x": "a", "y": "b", "z": "a", "w": "b"}}
+MANY = {
+    "path": TwinView(
+        [("x", "a"), ("y", "b"), ("z", "a")],
+        _ABA | {"join": [{"overlaps": ["x.stay", "y.slot"]}, {"overlaps": ["y.slot", "z.stay"]}],
+            "select": ["x.id as i", "y.nr as n", "z.tag as t"]},
+        lambda x, y, z: _meet(_stay(x), _slot(y)) and _meet(_slot(y), _stay(z)),
+        lambda x, y, z: {"i": x["id"], "n": y["nr"], "t": z["tag"]},
+        [_stay, _slot, _stay],
+    ),
+    "clique": TwinView(
+        [("x", "a"), ("y", "b"), ("z", "a")],
+        _ABA
+        | {
+            "join": [
+                {"equal": ["x.room", "y.room"]}, {"equal": ["y.room", "z.room"]}, {"overlaps": ["x.stay", "y.slot"]},
+                {"overlaps": ["y.slot", "z.stay"]}, {"overlaps": ["x.stay", "z.stay"]}, {"less": ["x.id", "z.id"]},
+            ],
+            "select": ["x.id as i", "y.nr as n", "z.id as j"],
+        },
+        lambda x, y, z: _equal(x["room"], y["room"]) and _equal(y["room"], z["room"]) and x["id"] < z["id"]
+        and _meet(_stay(x), _slot(y)) and _meet(_slot(y), _stay(z)) and _meet(_stay(x), _stay(z)),
+        lambda x, y, z: {"i": x["id"], "n": y["nr"], "j": z["id"]},
+        [_stay, _slot, _stay],
+    ),
+    "boxes": TwinView(
+        [("x", "a"), ("y", "b")],
+        _AB | {"join": [{"overlaps": ["x.stay", "y.slot"]}, {"at_most": ["x.floor", "y.floor"]}, {"less": ["y.nr", "x.id"]}],
+            "select": ["x.tag as t"]},
+        lambda x, y: _meet(_stay(x), _slot(y)) and _not_null(x["floor"], y["floor"]) and x["floor"] <= y["floor"] and y["nr"] < x["id"],
+        lambda x, y: {"t": x["tag"]},
+        [_stay, _slot],
+    ),
+    "near": TwinView(
+        [("x", "a"), ("y", "b")],
+        _AB | {"join": [{"within": ["x.starts", "y.starts"], "distance": 3}, {"equal": ["x.floor", "y.floor"]}],
+            "select": ["x.id as i", "y.nr as n"]},
+        lambda x, y: _equal(x["floor"], y["floor"]) and _not_null(y["starts"]) and abs(x["starts"] - y["starts"]) <= 3,
+        lambda x, y: {"i": x["id"], "n": y["nr"]},
+        [],
+    ),
+    "later": TwinView(
+        [("x", "a"), ("y", "a")],
+        _AA | {"join": [{"less": ["x.ends", "y.starts"]}, {"equal": ["x.room", "y.room"]}],
+            "select": ["x.id as i", "y.id as j"]},
+        lambda x, y: _equal(x["room"], y["room"]) and _not_null(x["ends"]) and x["ends"] < y["starts"],
+        lambda x, y: {"i": x["id"], "j": y["id"]},
+        [],
+    ),
+    "natural": TwinView(
+        [("x", "a"), ("y", "b"), ("z", "b")],
+        {"from": {"x": "a", "y": "b", "z": "b"}}
+        | {"join": [{"equal": ["x.room", "y.room"]}, {"equal": ["x.floor", "z.floor"]}, {"not_equal": ["y.site", "z.site"]}],
+            "select": ["x.weight as w", "z.note as n"]},
+        lambda x, y, z: _equal(x["room"], y["room"]) and _equal(x["floor"], z["floor"]) and y["site"] != z["site"],
+        lambda x, y, z: {"w": x["weight"], "n": z["note"]},
+        [],
+    ),
+    "product": TwinView(
+        [("x", "a"), ("y", "b")],
+        _AB | {"join": [{"cross": ["x", "y"]}], "where": [{"column": "x.tag", "op": "=", "value": "u"},
+                {"column": "y.note", "op": "=", "value": "n"}],
+            "select": ["x.id as i"]},
+        lambda x, y: x["tag"] == "u" and y["note"] == "n",
+        lambda x, y: {"i": x["id"]},
+        [],
+    ),
+    "twice": TwinView(
+        [("x", "a"), ("y", "b")],
+        _AB | {"join": [{"equal": ["x.id", "y.nr"]}, {"equal": ["x.floor", "y.nr"]}],
+            "select": ["x.tag as t", "y.site as s"]},
+        lambda x, y: x["id"] == y["nr"] and _equal(x["floor"], y["nr"]),
+        lambda x, y: {"t": x["tag"], "s": y["site"]},
+        [],
+    ),
+    "mixed": TwinView(
+        [("x", "a"), ("y", "b"), ("z", "a"), ("w", "b")],
+        _FOUR
+        | {
+            "join": [
+                {"equal": ["x.room", "y.room"]}, {"overlaps": ["x.stay", "y.slot"]}, {"overlaps": ["y.slot", "z.stay"]},
+                {"equal": ["z.floor", "w.floor"]}, {"overlaps": ["z.stay", "w.slot"]}, {"less": ["x.weight", "z.weight"]},
+                {"not_equal": ["y.site", "w.site"]},
+            ],
+            "where": [{"column": "z.tag", "op": "!=", "value": "v"}],
+            "select": ["x.id as i", "y.nr as n", "z.id as j", "w.nr as m"],
+        },
+        lambda x, y, z, w: _equal(x["room"], y["room"]) and z["tag"] != "v" and y["site"] != w["site"] and _equal(z["floor"], w["floor"])
+        and _below(x["weight"], z["weight"]) and _meet(_stay(x), _slot(y)) and _meet(_slot(y), _stay(z)) and _meet(_stay(z), _slot(w)),
+        lambda x, y, z, w: {"i": x["id"], "n": y["nr"], "j": z["id"], "m": w["nr"]},
+        [_stay, _slot, _stay, _slot],
+    ),
+}  # fmt: skip
+
+
+def _below(x: float | None, y: float | None) -> bool:
+    """SQL's `<`: NaN is above every number."""
+    if x is None or y is None or math.isnan(x):
+        return False
+    return math.isnan(y) or x < y
+
+
 class Twin:
     """Relations `a` and `b` as dicts, applied change by change; `history[v]` is every view at version v."""
 
-    def __init__(self) -> None:
+    def __init__(self, views: dict[str, TwinView] = VIEWS) -> None:
+        self.views = views
         self.relations: dict[str, dict[tuple[Any, ...], Row]] = {"a": {}, "b": {}}
         self.version = 0
         self.history: dict[int, dict[str, dict[tuple[Any, ...], tuple[Any, ...]]]] = {}
@@ -191,7 +303,7 @@ class Twin:
         self._remember()
 
     def _remember(self) -> None:
-        self.history[self.version] = {name: view.rows(self.relations) for name, view in VIEWS.items()}
+        self.history[self.version] = {name: view.rows(self.relations) for name, view in self.views.items()}
         self.tables[self.version] = {name: dict(rows) for name, rows in self.relations.items()}
 
     def apply(self, changes: list[tuple[str, int, Row]], on_error: str) -> tuple[int, list[int]] | None:

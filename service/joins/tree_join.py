@@ -1,0 +1,190 @@
+"""A join that one structure keeps: entries of all aliases in an interval tree, its rows shaped (`shapes`)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from service.deltas import Combination
+from service.joins.changes import Change, Parted, parted
+from service.joins.protocol import Bounds, Sink
+from service.planner import Plan
+from service.resolution import Resolved, Slots
+from service.shapes import Shape
+from service.sides import NO_ENTRIES, Side, Source, joined
+from service.store import Domain
+from service.terms import Query
+from service.versions import Numbers
+from structures.interval_tree import Cursor, Entries, IntervalTree, Root
+
+_CHUNK = 1 << 16  # rows in a step of building
+_KINDS = {"pair": "pair", "self_less": "self", "self_not_equal": "self", "list": "list"}
+
+
+class ShapedCursor:
+    """A structure's cursor, its slots made rows; `of`: only those with one of these slots as alias number `place`."""
+
+    def __init__(self, cursor: Cursor, shape: Shape, of: tuple[int, Slots] | None = None) -> None:
+        self._cursor, self._shape, self._of = cursor, shape, of
+
+    @property
+    def done(self) -> bool:
+        return self._cursor.done
+
+    @property
+    def largest_gap(self) -> int:
+        return self._cursor.largest_gap
+
+    def fill(self, limit: int) -> Combination:
+        found = self._shape.combine(*self._cursor.fill(max(1, limit // self._shape.factor)))
+        if self._of is None:
+            return found
+        place, slots = self._of
+        mine = np.isin(found[place], slots)
+        return tuple(part[mine] for part in found)
+
+    def clone(self) -> ShapedCursor:
+        other = copy.copy(self)
+        other._cursor = self._cursor.clone()
+        return other
+
+
+class TreeJoin:
+    """See the module's head; what the methods do is said in `protocol`."""
+
+    def __init__(self, query: Query, plan: Plan, sides: Sequence[Side]) -> None:
+        self.sides = list(sides)
+        kind = _KINDS[plan.shape]
+        self._sources = [
+            Source(side, side.place if kind == "pair" else 0, [pair[side.place].column for pair in query.equal], plan.span(side.alias))
+            for side in sides
+        ]
+        # One set under two aliases takes its entries from the first.
+        self._feeding = [] if query.never else self._sources if kind == "pair" else self._sources[:1]
+        self.never = query.never
+        self.tree = IntervalTree(kind)
+        types = [sides[0].relation.schema.field(name).type for name in self._sources[0].columns]
+        self.domain = Domain(types) if types else None
+        self._acquire = self.domain.acquire if self.domain is not None else None
+        self._look_up = self.domain.look_up if self.domain is not None else None
+        self.shape = Shape(query, plan, sides)
+
+    @property
+    def root(self) -> Root:
+        return self.tree.root
+
+    def build(self, version: int, progress: Callable[[float], None]) -> None:
+        """Cost: O(n log n) of sorting."""
+        total = sum(source.side.relation.table.rows for source in self._feeding) or 1
+        parts, done = [], 0
+        for source in self._feeding:
+            start = 0
+            while start >= 0:
+                slots, start = source.side.relation.table.scan(version, start, _CHUNK)
+                parts.append(source.entries(slots, self._acquire).entries)
+                done += len(slots)
+                progress(0.8 * done / total)
+        entries = joined(parts)
+        if len(entries.slot):
+            self.tree.bulk_load(version, entries)
+
+    def require(self, resolved: Mapping[str, Resolved]) -> None:
+        changes = keys = text_bytes = 0
+        for source in self._feeding:
+            one = resolved.get(source.side.relation.name)
+            if one is not None:
+                changes += len(one.deletes) + one.inserts.num_rows
+                keys += one.inserts.num_rows
+                text_bytes += one.inserts.get_total_buffer_size()
+        self.tree.require(changes, 2)
+        if self.domain is not None:
+            self.domain.require(keys, text_bytes)
+
+    def apply(self, version: int, changes: Mapping[str, Change], sink: Sink | None) -> None:
+        """Cost: O(log n) a changed row, and its rows."""
+        work = _Work()
+        for source in self._feeding:
+            change = changes.get(source.side.relation.name)
+            if change is not None:
+                self._collect(source, parted(source.side, change, sink is not None), work)
+        deletes, inserts = joined(work.deletes), joined(work.inserts)
+        moved_from, moved_to = joined(work.moved_from), joined(work.moved_to)
+        if len(moved_from.slot):
+            self.tree.apply(version, moved_from, moved_to, None)
+        if len(deletes.slot) or len(inserts.slot):
+            self.tree.apply(version, deletes, inserts, None if sink is None else self._shaped(sink))
+        if self.domain is not None and len(deletes.slot):
+            self.domain.release(deletes.key, version)
+
+    def _shaped(self, sink: Sink) -> Callable[[int, Slots, Slots], bool]:
+        return lambda sign, slots0, slots1: sink(sign > 0, self.shape.combine(slots0, slots1))
+
+    def _collect(self, source: Source, part: Parted, work: _Work) -> None:
+        """The entries that go, come, or only point to another slot, of one alias."""
+        if len(part.before):
+            chosen = source.entries(part.after, self._look_up)
+            work.moved_to.append(chosen.entries)
+            before = part.before if chosen.places is None else part.before[chosen.places]
+            work.moved_from.append(chosen.entries._replace(slot=before))
+        if len(part.new):
+            work.inserts.append(source.entries(part.new, self._acquire).entries)
+        if len(part.old):
+            work.deletes.append(source.entries(part.old, self._look_up).entries)
+
+    def reclaim(self, oldest_needed: int, pins: Numbers) -> None:
+        self.tree.reclaim(oldest_needed, pins)
+        if self.domain is not None:
+            self.domain.reclaim(oldest_needed, pins)
+
+    def rows(self, root: Root, window: Bounds | None) -> ShapedCursor:
+        return ShapedCursor(self.tree.rows(root, None, _one(window)), self.shape)
+
+    def partners(self, root: Root, place: int, slots: Slots, window: Bounds | None) -> ShapedCursor:
+        entries = NO_ENTRIES
+        if len(slots) and not self.never:
+            entries = self._sources[place].entries(slots, self._look_up).entries
+        cursor = self.tree.partners(root, entries, _one(window))
+        # One set under two aliases: the given row is to be this one.
+        return ShapedCursor(cursor, self.shape, None if self.shape.kind in ("pair", "list") else (place, slots))
+
+    def of_key(self, root: Root, place: int, key: pa.RecordBatch, window: Bounds | None) -> ShapedCursor:
+        assert self.domain is not None
+        code = int(self.domain.look_up(key.select(self._sources[place].columns))[0])
+        cursor = self.tree.rows(root, code, _one(window)) if code >= 0 else self.tree.partners(root, NO_ENTRIES)
+        return ShapedCursor(cursor, self.shape)
+
+    def surely_empty(self, root: Root) -> bool:
+        return self.tree.is_empty(root)
+
+    def entries(self, root: Root) -> int:
+        return root.count0 + root.count1
+
+    @property
+    def bytes(self) -> int:
+        return self.tree.live_bytes() + (self.domain.bytes if self.domain is not None else 0)
+
+    @property
+    def retired_bytes(self) -> int:
+        return self.tree.retired_bytes
+
+    def check(self) -> None:
+        self.tree.check(self.tree.root)
+        if self.domain is not None:
+            self.domain.check()
+
+
+def _one(window: Bounds | None) -> tuple[int, int] | None:
+    """The window of the one interval of each alias."""
+    return next(iter(window.values())) if window else None
+
+
+@dataclass(slots=True)
+class _Work:
+    deletes: list[Entries] = field(default_factory=list)
+    inserts: list[Entries] = field(default_factory=list)
+    moved_from: list[Entries] = field(default_factory=list)
+    moved_to: list[Entries] = field(default_factory=list)
