@@ -92,8 +92,8 @@ def test_points_and_between() -> None:
     between = on("b.checkin BETWEEN m.since AND m.e")
     assert between.overlaps == closed.overlaps
     assert between.filters == (Filter(ColumnRef("m", "since"), "not_null", None),)
-    problem = refused("SELECT b.id FROM bookings b JOIN maintenance m ON m.at BETWEEN b.checkin AND b.checkout")
-    assert "write b.checkin <= m.at AND m.at < b.checkout" in problem.detail
+    other = on("m.at BETWEEN b.checkin AND b.checkout")  # of a half-open interval: two comparisons
+    assert not other.overlaps and [str(one) for one in other.comparisons] == ["b.checkin <= m.at", "m.at <= b.checkout"]
 
 
 @pytest.mark.parametrize(
@@ -194,22 +194,19 @@ JOIN = "SELECT b.id FROM bookings b JOIN maintenance m ON "
         (JOIN.replace(" JOIN", " LEFT JOIN") + "overlaps(b.stay, m.slot)", "LEFT JOIN is not supported: write JOIN"),
         (JOIN.replace(" JOIN", " FULL OUTER JOIN") + "overlaps(b.stay, m.slot)", "FULL OUTER JOIN"),
         ("SELECT b.id FROM bookings b NATURAL JOIN maintenance m", "NATURAL JOIN"),
-        ("SELECT b.id FROM bookings b, maintenance m, shifts s WHERE overlaps(b.stay, m.slot)", "3 relations"),
-        (JOIN + "b.room = m.room", "equality alone"),
-        (JOIN + "TRUE", "product"),
-        (JOIN + "b.checkin < m.s", "later version"),
-        (JOIN + "b.checkin < m.e", "later version"),
-        (JOIN + "overlaps(b.stay, m.slot) AND b.floor < m.floor", "b.floor < m.floor"),
-        (JOIN + "overlaps(b.stay, m.slot) AND b.floor <> m.floor", "b.floor <> m.floor"),
-        (JOIN + "b.checkin <= m.e AND m.s <= b.checkout", "write b.checkin < m.e AND m.s < b.checkout"),
-        (JOIN + "b.checkin < m.e AND m.at < b.checkout", "declare an interval over (at, e) of maintenance"),
-        (JOIN + "overlaps(b.stay, m.slot) AND overlaps(b.stay, m.moment)", "boxes of 2 dimensions"),
+        ("SELECT b.id FROM bookings b, maintenance m, shifts s WHERE overlaps(b.stay, m.slot)", "nothing connects b with s"),
+        (JOIN + "TRUE", "CROSS JOIN"),
+        (JOIN + "b.checkin <= m.e AND (b.until IS NULL OR m.s <= b.until)", "write b.checkin < m.e AND m.s < b.until"),
+        (JOIN + "b.floor < COALESCE(m.n, 'infinity')", "write overlaps(x, y)"),
         (JOIN + "overlaps(b.stay, m.digits)", "timestamp and int64"),
         (JOIN + "overlaps(b.stay, b.open)", "second alias"),
         (JOIN + "NOT overlaps(b.stay, m.slot)", "NOT"),
         (JOIN + "overlaps(b.stay, m.slot) AND b.room = m.floor", "string and int64"),
         (JOIN + "overlaps(b.stay, m.slot) OR b.room = m.room", "OR"),
-        (JOIN + "abs(b.checkin - m.s) <= interval '1 day'", "distances"),
+        (JOIN + "abs(b.checkin - m.s) < interval '1 day'", "a distance is kept with <="),
+        (JOIN + "m.s BETWEEN b.checkin - interval '1 day' AND b.checkin + interval '2 days'", "same on both sides"),
+        (JOIN + "abs(b.checkin - m.s) <= m.n", "write the distance as a number"),
+        (JOIN + "m.s <= b.checkin + interval '1 day'", "a distance is abs(a.t - b.t) <= c"),
         (JOIN + "(b.room, b.floor) = (m.room, m.floor)", "column by column"),
         ("SELECT id FROM bookings WHERE floor = id", "columns of one alias"),
         ("SELECT id FROM bookings WHERE id = id", "columns of one alias"),
@@ -305,8 +302,34 @@ def test_the_parser_keeps_its_own_words() -> None:
 
 
 def test_a_point_between_the_ends_of_an_interval() -> None:
-    problem = refused("SELECT b.id FROM bookings b JOIN maintenance m ON b.until BETWEEN m.s AND m.e")
-    assert problem.type == "unsupported-query" and 'declare the point {"at": "until"} of bookings' in problem.detail
+    query = on("b.until BETWEEN m.s AND m.e")
+    assert [str(one) for one in query.comparisons] == ["b.until <= m.e", "m.s <= b.until"] and not query.overlaps
+    assert query.filters == (Filter(ColumnRef("b", "until"), "not_null", None),)
+
+
+@pytest.mark.parametrize(
+    ("condition", "distance"),
+    [
+        ("abs(b.checkin - m.s) <= INTERVAL '90 minutes'", 5_400_000_000),
+        ("INTERVAL '1' DAY >= abs(b.checkin - m.s)", 86_400_000_000),
+        ("m.s BETWEEN b.checkin - INTERVAL '2 hours' AND b.checkin + INTERVAL '2 hours'", 7_200_000_000),
+        ("b.checkin BETWEEN m.s - 5 AND m.s + 5", 5),
+        ("abs(b.floor - m.floor) <= 2", 2),
+        ("abs(b.day - m.day) <= INTERVAL '2 days'", None),
+    ],
+)
+def test_distances(condition: str, distance: int | None) -> None:
+    if distance is None:
+        assert refused(JOIN + condition).type == "unknown-column"
+        return
+    assert [(one.left.alias, one.distance) for one in on(condition).within] == [("b", distance)]
+
+
+def test_products_and_what_needs_none() -> None:
+    text = "SELECT b.id FROM bookings b CROSS JOIN maintenance m"
+    assert sql(text).query.cross == (("b", "m"),)
+    needless = sql(f"{text} WHERE overlaps(b.stay, m.slot)").query
+    assert needless == sql(f"{JOIN} overlaps(b.stay, m.slot)").query and needless.cross == ()
 
 
 def test_a_definition_comes_back_as_given() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pytest
 
 from service.errors import Problem
 from service.query import View, needed_columns, parse_view, project, residual_mask, select_mask
-from service.terms import Comparison, Query
+from service.terms import Query
 from service.wire.schema import Interval, RelationDefinition, parse_relation
 
 
@@ -70,15 +71,18 @@ def evaluate(view: View, definitions: Mapping[str, RelationDefinition], tables: 
         batch = tables[name].filter(pa.array(select_mask(filters, tables[name])))
         chosen[alias] = batch.slice(0, 0) if query.never else batch
         rows[alias] = chosen[alias].to_pylist()
-    first, *rest = chosen
-    pairs = (
-        [(i, j) for i in range(len(rows[first])) for j in range(len(rows[rest[0]])) if _joined(query, definitions, rows, i, j)]
-        if rest
-        else []
-    )
-    picks = dict(zip(chosen, zip(*pairs, strict=True), strict=True)) if pairs else {}
-    parts = {alias: batch.take(pa.array(picks.get(alias, ()), pa.int64())) if rest else batch for alias, batch in chosen.items()}
-    kept = residual_mask([Comparison(x, "<", y) for x, y in query.less] + [Comparison(x, "<>", y) for x, y in query.not_equal], parts)
+    picks: list[tuple[int, ...]] = [()]
+    for alias in chosen:
+        bound = list(chosen)[: list(chosen).index(alias)]
+        picks = [
+            (*pick, i)
+            for pick in picks
+            for i, row in enumerate(rows[alias])
+            if _joined(query, definitions, {**{other: rows[other][j] for other, j in zip(bound, pick, strict=True)}, alias: row}, alias)
+        ]
+    columns = zip(*picks, strict=True) if picks else [()] * len(chosen)
+    parts = {alias: batch.take(pa.array(pick, pa.int64())) for (alias, batch), pick in zip(chosen.items(), columns, strict=True)}
+    kept = residual_mask(query.comparisons, parts)
     by_alias = dict(query.aliases)
     parts = {alias: part.filter(pa.array(kept)) for alias, part in parts.items()}
     narrow = {alias: part.select(needed_columns(query, alias, definitions[by_alias[alias]])) for alias, part in parts.items()}
@@ -86,19 +90,29 @@ def evaluate(view: View, definitions: Mapping[str, RelationDefinition], tables: 
     return [tuple(row.values()) for row in result.to_pylist()]
 
 
-def _joined(query: Query, definitions: Mapping[str, RelationDefinition], rows: dict[str, Any], i: int, j: int) -> bool:
+def _joined(query: Query, definitions: Mapping[str, RelationDefinition], bound: Mapping[str, dict[str, Any]], alias: str) -> bool:
+    """Whether the newest alias meets the others; comparisons are left."""
     by_alias = dict(query.aliases)
-    (a, b) = by_alias
-    left, right = rows[a][i], rows[b][j]
     for x, y in query.equal:
-        values = left[x.column], right[y.column]
-        if None in values or (values[0] != values[1] and not all(value != value for value in values)):  # NaN equals NaN
-            return False
+        if alias in (x.alias, y.alias) and x.alias in bound and y.alias in bound:
+            values = bound[x.alias][x.column], bound[y.alias][y.column]
+            if None in values or (values[0] != values[1] and not all(value != value for value in values)):  # NaN equals NaN
+                return False
     for x, y in query.overlaps:
-        p, q = definitions[by_alias[a]].intervals[x.interval], definitions[by_alias[b]].intervals[y.interval]
-        if not (_before(left, p, right, q) and _before(right, q, left, p)):
-            return False
+        if alias in (x.alias, y.alias) and x.alias in bound and y.alias in bound:
+            p, q = definitions[by_alias[x.alias]].intervals[x.interval], definitions[by_alias[y.alias]].intervals[y.interval]
+            if not (_before(bound[x.alias], p, bound[y.alias], q) and _before(bound[y.alias], q, bound[x.alias], p)):
+                return False
+    for left, right, distance in query.within:
+        if alias in (left.alias, right.alias) and left.alias in bound and right.alias in bound:
+            values = bound[left.alias][left.column], bound[right.alias][right.column]
+            if None in values or not _micros(abs(values[0] - values[1])) <= distance:
+                return False
     return True
+
+
+def _micros(length: Any) -> Any:
+    return length // timedelta(microseconds=1) if isinstance(length, timedelta) else length
 
 
 def _before(one: dict[str, Any], p: Interval, other: dict[str, Any], q: Interval) -> bool:
