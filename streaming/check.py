@@ -66,7 +66,8 @@ def check(path: Path) -> int:
     ends = _check_kafka(report, config)
     with _open_service(config) as service:
         if alive := _check_service(report, service):
-            definitions = {topic.relation: _check_relation(report, service, topic.relation) for topic in config.topics}
+            relations = dict.fromkeys(topic.relation for topic in config.topics)
+            definitions = {name: _check_relation(report, service, name) for name in relations}
             for out in config.outs:
                 _check_view(report, service, out)
         else:
