@@ -6,7 +6,6 @@ is away is not waited for.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,10 @@ from typing import Any
 import httpx
 import pyarrow as pa
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._config import ConfigResource
-from confluent_kafka.admin._metadata import ClusterMetadata
-from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource, ResourceType  # type: ignore[attr-defined]
 
 from service.wire.batch import UPSERT
-from service.wire.schema import RelationDefinition, parse_relation
+from service.wire.schema import RelationDefinition
 from streaming.checkpoint import Checkpoint, UnreadableCheckpoint, is_writable, local_folder, read_checkpoint
 from streaming.config import BadConfig, Config, Out, Stream, Topic, read_config
 from streaming.decode import Decoded, KeyPlaces, decode_topic, decoder_for
@@ -30,6 +26,7 @@ from streaming.java import find_java
 from streaming.kafka_client import quiet_admin, settings_of
 from streaming.log import say
 from streaming.samples import Ends, ends_of, last_records
+from streaming.sink import definition_in, describe, http_client
 
 _SECONDS = 5.0  # for an answer of the broker or of the service
 
@@ -64,7 +61,7 @@ def check(path: Path) -> int:
     report = Report()
     report.ok("file", f"{path}: {_count(len(config.topics), 'topic')} in, {_count(len(config.outs), 'view')} out")
     ends = _check_kafka(report, config)
-    with _open_service(config) as service:
+    with http_client(config.service.url, httpx.Timeout(_SECONDS)) as service:
         if alive := _check_service(report, service):
             relations = dict.fromkeys(topic.relation for topic in config.topics)
             definitions = {name: _check_relation(report, service, name) for name in relations}
@@ -136,16 +133,16 @@ def _check_out_topic(report: Report, admin: AdminClient, out: Out, ends: Ends) -
     except KafkaException as error:
         report.unseen("out", f"{out.topic}: its settings cannot be asked for: {error.args[0].str()}")
         return
-    policies = settings["cleanup.policy"].split(",")
+    policy = settings["cleanup.policy"]
     limits = [f"{name} = {settings[name]}" for name in ("retention.ms", "retention.bytes") if settings[name] != "-1"]
     why = "so the job could not read it back once its token has expired"
     remedy = f"{why}: set cleanup.policy to compact, or retention.ms and retention.bytes to -1"
-    if "delete" in policies and limits:
+    if "delete" in policy and limits:
         report.bad("out", f"{out.topic}: drops old records ({', '.join(limits)}), {remedy}")
-    elif "compact" not in policies and any(first > 0 for first, _ in ends.values()):
+    elif policy != "compact" and any(first > 0 for first, _ in ends.values()):
         report.bad("out", f"{out.topic}: does not reach back to its beginning, {remedy}, and make it anew")
     else:
-        report.ok("out", f"{out.topic}: keeps {'the last record of each row' if 'compact' in policies else 'all records'}")
+        report.ok("out", f"{out.topic}: keeps {'the last record of each row' if 'compact' in policy else 'all records'}")
 
 
 def _check_token_topic(report: Report, admin: AdminClient, cluster: ClusterMetadata, out: Out) -> None:
@@ -173,12 +170,6 @@ def _settings_of_topic(admin: AdminClient, name: str) -> dict[str, str]:
 # The service
 
 
-def _open_service(config: Config) -> httpx.Client:
-    token = os.environ.get("LIVEJOIN_TOKEN")
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    return httpx.Client(base_url=config.service.url, headers=headers, timeout=_SECONDS, trust_env=False)
-
-
 def _check_service(report: Report, service: httpx.Client) -> bool:
     """Whether it can be asked for more."""
     try:
@@ -190,7 +181,7 @@ def _check_service(report: Report, service: httpx.Client) -> bool:
     if answer.is_success:
         report.ok("service", f"{service.base_url}: ready")
     else:
-        report.bad("service", f"{service.base_url}: {_describe(answer)}")
+        report.bad("service", f"{service.base_url}: {describe(answer)}")
     return True
 
 
@@ -198,7 +189,7 @@ def _check_relation(report: Report, service: httpx.Client, name: str) -> Relatio
     data = _ask(report, service, "relation", "relations", name)
     if data is None:
         return None
-    definition = parse_relation({key: data[key] for key in ("columns", "key", "intervals") if key in data})
+    definition = definition_in(data)
     columns = ", ".join(f"{column.name} {column.type}{' or null' if column.nullable else ''}" for column in definition.columns)
     report.ok("relation", f"{name}: {columns}; key {', '.join(definition.key)}; {_count(data['rows'], 'row')}")
     return definition
@@ -227,7 +218,7 @@ def _ask(report: Report, service: httpx.Client, noun: str, nouns: str, name: str
         report.bad(noun, f"{name}: the service has none of this name: register it (PUT /v1/{nouns}/{name})")
         return None
     if not answer.is_success:
-        report.bad(noun, f"{name}: {_describe(answer)}")
+        report.bad(noun, f"{name}: {describe(answer)}")
         return None
     data: dict[str, Any] = answer.json()
     return data
@@ -326,7 +317,7 @@ def _check_source(report: Report, stream: Stream, checkpoint: Checkpoint | None,
     elif answer.is_success:
         report.ok("source", f"{stream.name}: the service knows it by this checkpoint")
     elif answer.status_code != 422:
-        report.bad("source", f"{stream.name}: {_describe(answer)}")
+        report.bad("source", f"{stream.name}: {describe(answer)}")
     elif batch is not None:
         done = f"the checkpoint has done {_count(batch + 1, 'batch')}, and the service has had none of them"
         report.bad("source", f"{stream.name}: {done}: is it the service, and the data folder, that this checkpoint belongs to?")
@@ -344,7 +335,3 @@ def _check_spark(report: Report) -> None:
         report.bad("jars", f"{cache_folder()} lacks {names}: fetch them with `python -m streaming.jars`")
     else:
         report.ok("jars", str(cache_folder()))
-
-
-def _describe(answer: httpx.Response) -> str:
-    return f"{answer.status_code} {answer.text[:200]}"
