@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+AFRESH = 'start on a new checkpoint with reset = true in [stream], and with start = "earliest" to read again what is there'
 # Words of their exceptions: they come as text, through Java, Spark and Python.
 _AWAY = ("TimeoutException", "DisconnectException", "BrokerNotAvailableException", "NetworkException", "CoordinatorNotAvailableException")
 _GONE = "UnknownTopicOrPartitionException"
 _LOST = ("offset was changed from", "KafkaIllegalStateException", "OffsetOutOfRangeException", "Some data may have been lost")
+
+
+def made_anew(topic: str) -> str:
+    """The sentence for a topic that has another id than before."""
+    return f"the topic {topic} was deleted and made anew since this checkpoint began: {AFRESH}"
 
 
 def whole_text(failure: BaseException) -> str:
@@ -22,13 +28,12 @@ def is_away(text: str) -> bool:
     return _GONE not in text and not any(words in text for words in _LOST) and any(words in text for words in _AWAY)
 
 
-def explain(text: str) -> str:
+def explain(text: str, checkpoint: str) -> str:
     """One sentence, with what to do, for a query that ended by itself."""
-    afresh = "start on a new checkpoint with reset = true in [stream], and with start = \"earliest\" to read again what is there"
     if _GONE in text:
-        return f"a topic of this job was deleted; create it again, then {afresh}"
+        return f"a topic of this job was deleted; create it again, then {AFRESH}"
     if any(words in text for words in _LOST):
-        return f"Kafka no longer has records that this checkpoint was to read (a topic made anew, or its retention too short): {afresh}"
+        return f"Kafka no longer has records that this checkpoint was to read (a topic made anew, or its retention too short): {AFRESH}"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith("Caused by: ")]
     return f"Spark's query failed: {(causes or lines or ['without a word'])[-1 if causes else 0]}"
