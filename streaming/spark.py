@@ -10,6 +10,7 @@ import os
 import sys
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -47,8 +48,8 @@ def start_spark(name: str) -> SparkSession:
         conf.setIfMissing(key, value)
     try:
         spark = SparkSession.builder.config(conf=conf).getOrCreate()
-    except (PySparkException, OSError) as error:
-        raise StreamError(f"Spark did not start: {error}") from error
+    except (PySparkException, Py4JError, OSError) as error:
+        raise StreamError(f"Spark did not start: {getattr(error, 'java_exception', error)}") from error
     if submitted and not spark._jvm.org.apache.spark.util.Utils.classIsLoadable(_CONNECTOR):
         spark.stop()
         raise StreamError('this Spark lacks its connector to Kafka: add --jars "$(python -m streaming.jars --spark)" to spark-submit')
