@@ -24,9 +24,10 @@ _SILENCE = 60.0  # seconds until a consumer without records gives up
 
 
 class Reached(NamedTuple):
-    """Records a second, and the rows of the view at the end."""
+    """Records a second, seconds of processor time a record (the service's and the broker's aside), rows of the view at the end."""
 
     rate: float
+    cost: float
     rows: int
 
 
@@ -40,7 +41,7 @@ def plain_consumer(brokers: str, count: int) -> Reached:
     consumer.subscribe(list(TOPICS.values()))
     with tempfile.TemporaryDirectory(prefix="livejoin-bench-") as folder, serving_view(Path(folder)) as server:
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=600)
-        done, started = 0, 0.0
+        done, started, spent = 0, 0.0, time.process_time()
         while done < count:
             messages = consumer.consume(BATCH, 0.1 if started else _SILENCE)
             started = started or time.perf_counter()
@@ -51,7 +52,8 @@ def plain_consumer(brokers: str, count: int) -> Reached:
             assert answer.status == 200, text
             consumer.commit(asynchronous=True)
             done += len(messages)
-        reached = Reached(done / (time.perf_counter() - started), view_count(server))
+        seconds, spent = time.perf_counter() - started, time.process_time() - spent
+        reached = Reached(done / seconds, spent / done, view_count(server))
         connection.close()
     consumer.close()
     return reached
@@ -66,9 +68,10 @@ def _change(message: Message) -> dict[str, Any]:
 
 
 def spark_alone(brokers: str, offsets: int) -> Reached:
-    """`pipeline_spark_alone` in a process of its own; its rate is that of the micro-batches after the first, if there are more."""
+    """`pipeline_spark_alone` in a process of its own; of its micro-batches all but the first count. There must be two."""
     command = [sys.executable, "-m", "tests.benchmarks.pipeline_spark_alone", brokers, str(offsets)]
     said = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
-    *batches, last = [json.loads(line) for line in said.splitlines()]
-    batches = batches[1:] or batches
-    return Reached(sum(batch["records"] for batch in batches) / sum(batch["seconds"] for batch in batches), last["rows"])
+    first, *batches = [json.loads(line) for line in said.splitlines()]
+    records = sum(batch["records"] for batch in batches)
+    seconds, spent = sum(batch["seconds"] for batch in batches), batches[-1]["processor"] - first["processor"]
+    return Reached(records / seconds, spent / records, batches[-1]["rows"])

@@ -1,7 +1,7 @@
 """The rival of the whole pipeline: the same view in Spark alone, as far as Spark can express it. `python -m … BROKERS OFFSETS`.
 
 Only creates: a join of streams takes no updates and no deletes. Without a watermark its state keeps all rows for ever, as ours does.
-Prints a line of JSON a micro-batch that had records: `records`, `seconds`; and at the end the `rows` of the view.
+Prints a line of JSON a micro-batch: its `records` and `seconds`; `processor` seconds and `rows` of the view since the start.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import sys
 import tempfile
 
+import psutil
 from pyspark.sql import DataFrame, SparkSession
 
 from streaming.spark import start_spark
@@ -28,16 +29,26 @@ def run(brokers: str, offsets: int) -> None:
     spark = start_spark("alone")
     for relation in RELATIONS:
         _rows(spark, relation, brokers, offsets // 2).createOrReplaceTempView(relation)
-    counted: list[int] = []
-    writer = spark.sql(_JOIN).writeStream.foreachBatch(lambda frame, epoch: counted.append(frame.count()))
+    ends: list[tuple[int, float]] = []  # of each micro-batch
+
+    def process(frame: DataFrame, epoch: int) -> None:
+        rows = frame.count()
+        ends.append((rows + (ends[-1][0] if ends else 0), _processor()))
+
     with tempfile.TemporaryDirectory(prefix="livejoin-bench-") as checkpoint:
-        query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+        writer = spark.sql(_JOIN).writeStream.foreachBatch(process).option("checkpointLocation", checkpoint)
+        query = writer.trigger(availableNow=True).start()
         query.awaitTermination()
-        for progress in query.recentProgress:
-            if progress.numInputRows:
-                print(json.dumps({"records": progress.numInputRows, "seconds": progress.batchDuration / 1000}))
-    print(json.dumps({"rows": sum(counted)}), flush=True)
+        for progress, (rows, processor) in zip(query.recentProgress, ends, strict=True):
+            about = {"records": progress.numInputRows, "seconds": progress.batchDuration / 1000}
+            print(json.dumps(about | {"processor": processor, "rows": rows}), flush=True)
     spark.stop()
+
+
+def _processor() -> float:
+    """Processor time of this process and its JVM so far."""
+    here = psutil.Process()
+    return sum(sum(process.cpu_times()[:2]) for process in (here, *here.children()))
 
 
 def _rows(spark: SparkSession, relation: str, brokers: str, offsets: int) -> DataFrame:

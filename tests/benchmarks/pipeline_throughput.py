@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tests.benchmarks.figures import Figure, Rival, Scale
 from tests.benchmarks.measured_tree import Note
 from tests.benchmarks.pipeline_records import Hotel, view_rows
-from tests.benchmarks.pipeline_rivals import BATCH, plain_consumer, spark_alone
+from tests.benchmarks.pipeline_rivals import BATCH, Reached, plain_consumer, spark_alone
 from tests.benchmarks.pipeline_stage import Processors, Stage, stage, view_count
 from tests.benchmarks.served import gauge
 from tests.streaming.stream_job import StreamJob
@@ -19,6 +19,12 @@ PARTS = {
     "fetch": "fetch (Kafka, Spark, Arrow)",
     "decode": "decode, in the order of (partition, offset)",
     "post": "post (encode as Arrow, send, apply)",
+}
+PLAIN = f"plain Python consumer, posts JSON, {BATCH:,} a time"
+ALONE = "Spark alone"
+SHORT_OF = {
+    PLAIN: "at least once, no dead letters",
+    ALONE: "a join of streams of the creates only: it takes no updates and no deletes",
 }
 UNIT = 100_000  # records that costs are told for
 
@@ -43,11 +49,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
         alone = spark_alone(on.broker.address, offsets)
         assert alone.rows == view_rows(hotel.created)
         note(f"Spark alone: {alone.rate / 1e3:.1f} k records/s")
-    rivals = [
-        Rival("plain Python consumer", plain.rate, f"posts JSON, {BATCH:,} a time; at least once, no dead letters"),
-        Rival("Spark alone", alone.rate, "a join of streams of the creates only: it takes no updates and no deletes"),
-    ]
-    return figures_of(passage, whole, records, rivals)
+    return figures_of(passage, whole, records, {PLAIN: plain, ALONE: alone})
 
 
 class Passage(NamedTuple):
@@ -96,7 +98,7 @@ def parts_of(job: StreamJob) -> dict[str, float]:
     return parts
 
 
-def figures_of(passage: Passage, whole: float, records: int, rivals: list[Rival]) -> list[Figure]:
+def figures_of(passage: Passage, whole: float, records: int, rivals: dict[str, Reached]) -> list[Figure]:
     per_unit = UNIT / passage.records
     spent = {name: per_unit * seconds for name, seconds in passage.processors._asdict().items()}
     job = spent["driver"] + spent["jvm"]
@@ -105,9 +107,11 @@ def figures_of(passage: Passage, whole: float, records: int, rivals: list[Rival]
     each = [(f"of a batch: {name}", seconds) for name, seconds in parts.items()] + [("of the post: apply to the view", passage.apply)]
     cpu = ", ".join(f"{name} {seconds:.2f}" for name, seconds in spent.items())
     unit = f"core-seconds/{UNIT:,} records"
+    theirs = [Rival(name, reached.rate, SHORT_OF[name]) for name, reached in rivals.items()]
+    their_costs = [Rival(name, UNIT * reached.cost) for name, reached in rivals.items()]
     return [
-        Figure("first batch to last", passage.rate, "records/s", 60e3, rivals=rivals),
-        Figure("driver, JVM and decoding, first batch to last", job, unit, 2.0, True, parameters=spent, note=cpu),
+        Figure("first batch to last", passage.rate, "records/s", 60e3, rivals=theirs),
+        Figure("driver, JVM and decoding, first batch to last", job, unit, 2.0, True, their_costs, parameters=spent, note=cpu),
         Figure("the same with the cold start", passage.of_job * UNIT / records, unit, less=True),
         Figure("cold start to the end of the first batch, warm jars", passage.first, "s", 20.0, True),
         Figure(f"{records:,} records, start and end of the job included", whole, "s", less=True),
