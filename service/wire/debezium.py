@@ -201,10 +201,13 @@ def _no_envelope(payload: dict[str, Any]) -> str:
 
 
 def _unwrapped(data: Any, meaning: Callable[[Any], Meaning], none: Meaning) -> tuple[Any, Meaning]:
-    """Payload and meaning of the schema, of what may be wrapped in `schema` and `payload`. A row of such columns has no object there."""
-    if type(data) is dict and "payload" in data and "schema" in data and type(data["schema"]) in (dict, type(None)):
-        return data["payload"], meaning(data["schema"])
-    return data, none
+    """Payload and meaning of the schema, of what may be wrapped."""
+    return (data["payload"], meaning(data["schema"])) if _is_wrapped(data) else (data, none)
+
+
+def _is_wrapped(data: Any) -> bool:
+    """Whether it has a `schema` and a `payload`; a row with columns of these names has no object there."""
+    return type(data) is dict and "payload" in data and "schema" in data and type(data["schema"]) in (dict, type(None))
 
 
 class _Wrapping(Generic[Meaning]):
@@ -231,7 +234,7 @@ class _Wrapping(Generic[Meaning]):
             except orjson.JSONDecodeError:
                 pass  # read as a whole it says what is wrong
         data = orjson.loads(value)
-        if type(data) is dict and data.keys() == {"schema", "payload"}:
+        if _is_wrapped(data) and len(data) == 2:
             self._learn(value, data)
         return _unwrapped(data, self._meaning_of, self._none)
 
