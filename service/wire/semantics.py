@@ -126,7 +126,7 @@ def _date_of_text(value: Any) -> Any:
 def _settle_decimal(value: Any, kind: str, scale: Any) -> Any:
     """A Decimal: the bytes of a whole number in base64 (big-endian, two's complement) and a scale; or a number, as the
     converter's decimal.format has it."""
-    if type(value) is dict:  # VariableScaleDecimal: each value has a scale of its own
+    if type(value) is dict and type(value.get("value")) is str:  # VariableScaleDecimal: each value has a scale of its own
         value, scale = value.get("value"), value.get("scale")
     if type(value) is float and kind == "int64" and value.is_integer() and abs(value) < 2**53:
         return int(value)
