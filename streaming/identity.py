@@ -39,7 +39,7 @@ def claim(checkpoint: str, now: Identity) -> dict[Partition, int]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         found = read_checkpoint(folder)
-        before = _read(folder / IDENTITY)
+        before = read_identity(folder)
         if before is not None:
             compare(before, now, folder)
         if before != now:
@@ -54,8 +54,9 @@ def claim(checkpoint: str, now: Identity) -> dict[Partition, int]:
         raise StreamError(f"the checkpoint {folder} cannot be written ({error.strerror}): name one that this user may write") from error
 
 
-def _read(path: Path) -> Identity | None:
-    """None for a new checkpoint, and for one of a livejoin that kept no such file."""
+def read_identity(folder: Path) -> Identity | None:
+    """None for a new checkpoint, and for one of a livejoin that kept no such file. Raises UnreadableCheckpoint."""
+    path = folder / IDENTITY
     if not path.exists():
         return None
     try:

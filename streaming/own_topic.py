@@ -45,12 +45,17 @@ class Token(NamedTuple):
         return orjson.dumps(self._asdict())
 
 
+def token_topic_of(out: Out) -> str:
+    """The small topic that holds the out's token."""
+    return f"{out.topic}.livejoin"
+
+
 class OwnTopic:
     """The out topic and its token's topic, for use in a `with`. Any method raises KafkaAway, StreamError, Stopped."""
 
     def __init__(self, kafka: Kafka, out: Out, stop: threading.Event) -> None:
         self._out, self._stop = out, stop
-        self._topic, self.token_topic = out.topic, f"{out.topic}.livejoin"
+        self._topic, self.token_topic = out.topic, token_topic_of(out)
         self._settings = settings_of(kafka)
         ours = {
             "group.id": f"livejoin.{out.topic}",  # asked for; nobody joins it

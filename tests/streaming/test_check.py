@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
 from streaming.check import check
@@ -181,12 +181,18 @@ def test_the_checkpoint(server: ServerProcess, broker: Broker, topics: Topics, n
 
     old = str(tmp_path / "checkpoint")
     status, lines = look(StreamJob(tmp_path / "other", server.url, broker.address, [(f"{name}.more", "stays")], checkpoint=old))
-    assert status == 1 and f"it reads the topic {name}, which the file does not name" in told(lines, "checkpoint")[1]
+    assert status == 1 and f"reads the topic {name}, which the file does not name" in told(lines, "checkpoint")[1]
     with ServerProcess(tmp_path / "empty") as empty:
         talk.define(empty.client(), "stays", STAYS)
         status, lines = look(StreamJob(tmp_path / "other", empty.url, broker.address, [(name, "stays")], checkpoint=old))
         assert status == 1 and "has had none" in told(lines, "source")[1]
 
+    topics.put(name, [create(3)])
+    admin = quiet_admin({"bootstrap.servers": broker.address})
+    (cut,) = admin.delete_records([TopicPartition(name, 0, 3)]).values()
+    cut.result(30)
+    status, lines = look(job)
+    assert status == 1 and "dropped records unread (it begins at 3, and 2 comes next)" in told(lines, "checkpoint")[1]
     topics.remove(name)
     topics.make(name)
     status, lines = look(job)
