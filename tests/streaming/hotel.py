@@ -14,6 +14,7 @@ from confluent_kafka import Message
 from tests.end_to_end import talk
 from tests.streaming.history import COLUMNS, TABLES, VIEWS, History
 from tests.streaming.kill_stage import Kill, Stage
+from tests.streaming.out_job import Believer
 
 DEAD = "dead"
 _PARTITIONS = 3
@@ -30,6 +31,9 @@ class Hotel:
         self.history = History(dice, _PARTITIONS)
         topics = [(relation, relation) for relation in TABLES]
         self.stage = Stage(folder, dice, topics, max_offsets=size, dead_letters=DEAD, max_dead_letters=size, **stream)
+        with self.stage.job.path.open("a") as file:
+            file.writelines(f'\n[[out]]\nview = "{view}"\ntopic = "{view}.out"\n' for view in VIEWS)
+        self._believers: dict[str, Believer] = {}
         self._size = size
         self._retained = {"retain_rows": retain_rows, "retain_bytes": 256 << 20}
 
@@ -38,6 +42,7 @@ class Hotel:
         try:
             stage.topics.make(*TABLES, partitions=_PARTITIONS)
             stage.topics.make(DEAD)
+            stage.topics.make(*(f"{view}.out" for view in VIEWS), partitions=2)
             client = stage.server.client()
             for name, table in TABLES.items():
                 talk.define(client, name, table.definition)
@@ -50,6 +55,8 @@ class Hotel:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for believer in self._believers.values():
+            believer.close()
         self.stage.__exit__(kind, error, trace)
 
     def feed(self, count: int) -> None:
@@ -58,11 +65,19 @@ class Hotel:
 
     def suffer(self, kill: Kill) -> None:
         """A kill in the middle of batches, and all up again."""
-        self.stage.strike(kill, lambda: self.feed((kill.batches + 4) * self._size))
+        self.stage.strike(kill, lambda: self.feed(5 * self._size))
         self.stage.revive(kill.parts)
 
+    def end(self) -> None:
+        """The job ends when asked to, and has said nothing twice to the readers of its topics."""
+        assert self.stage.job.stop() == 0
+        for believer in self._believers.values():
+            rows = dict(believer.rows)
+            believer.read_to_end()
+            assert believer.rows == rows
+
     def check(self) -> None:
-        """All is consumed; relations and views are the truth; the dead letters are the bad records."""
+        """All is consumed; relations, views and their topics are the truth; the dead letters are the bad records."""
         self.stage.settle()
         client = self.stage.server.client()
         for relation, rows in self.history.rows.items():
@@ -73,6 +88,9 @@ class Hotel:
             pairs, truth = talk.read(client, view, talk.ARROW, COLUMNS), self.history.pairs(view)
             assert len(pairs) == talk.count(client, view) == len(truth)
             assert set(pairs) == truth
+            if view not in self._believers:
+                self._believers[view] = Believer(self.stage.broker.address, f"{view}.out")
+            self._believers[view].believe_until([dict(zip(COLUMNS, pair, strict=True)) for pair in truth])
         letters = self.stage.whole(DEAD)
         assert {letter.value() for letter in letters} == self.history.bad
         assert len({_origin(letter) for letter in letters}) == self.history.bad_told
