@@ -234,7 +234,7 @@ class _Wrapping(Generic[Meaning]):
             except orjson.JSONDecodeError:
                 pass  # read as a whole it says what is wrong
         data = orjson.loads(value)
-        if _is_wrapped(data) and len(data) == 2:
+        if _is_wrapped(data):
             self._learn(value, data)
         return _unwrapped(data, self._meaning_of, self._none)
 

@@ -9,6 +9,7 @@ Source: Debezium's documents, "Data type mappings" of the connectors for Postgre
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -136,12 +137,12 @@ def _settle_decimal(value: Any, kind: str, scale: Any) -> Any:
     if number is None:
         return Unreadable("got a Decimal without its scale: set the connector's decimal.handling.mode to double, or send schemas")
     if kind == "float64":
-        return float(number)
+        return float(number) if math.isfinite(float(number)) else Unreadable(f"got {number:.9g}, which float64 cannot hold")
     if kind == "string":
         return format(number, "f")
     if kind == "int64":
-        return int(number) if number == number.to_integral_value() else Unreadable(f"got {number}, want a whole number within 64 bits")
-    return Unreadable(f"got the number {number}, want a {kind}")
+        return int(number) if number == number.to_integral_value() else Unreadable(f"got {number:.9g}, want a whole number within 64 bits")
+    return Unreadable(f"got the number {number:.9g}, want a {kind}")
 
 
 def _decimal(text: str, scale: Any) -> Decimal | None:

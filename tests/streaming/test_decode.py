@@ -390,6 +390,7 @@ def test_a_key_in_two_partitions_of_one_batch_is_noticed() -> None:
     assert KeyPlaces().is_disordered(placed((b"a", 0), (b"b", 1), (b"a", 1)))
     assert not KeyPlaces().is_disordered(placed((b"a", 0), (b"b", 1), (b"a", 0), (None, 0), (None, 1)))
     assert not KeyPlaces().is_disordered(placed())
+    assert not KeyPlaces().is_disordered(placed((b"a", 0), (b"", 1)))  # Python's hash of it is 0
 
 
 def test_a_key_that_moves_between_batches_is_noticed() -> None:

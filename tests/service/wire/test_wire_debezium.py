@@ -182,11 +182,11 @@ def test_more_versions_of_a_schema_than_are_remembered() -> None:
 def test_a_known_wrapping_is_no_licence_for_garbage() -> None:
     good = orjson.dumps(wrapped(MICROS // 1000, "io.debezium.time.Timestamp"))
     cut = good.index(b'"payload":') + len(b'"payload":')
-    values = [good, good[:-1], good + b"}", good[:cut] + b"null}", good[:cut] + b"1},}", good[:-1] + b',"more":1}']
+    values = [good, good[:-1], good + b"}", good[:cut] + b"null}", good[:cut] + b"1},}", good[:-1] + b',"more":1}', good[:-1] + b"]"]
     batch = DebeziumDecoder("t", T).decode([None] * len(values), values)
     assert batch.changes[0].index.tolist() == [0, 5]
     assert [row[1] for _, _, row in rows(batch)] == [NOON] * 2
-    assert faults(batch) == [(1, None), (2, None), (4, None)]
+    assert faults(batch) == [(1, None), (2, None), (4, None), (6, None)]
     assert batch.ignored == 1
 
 
@@ -298,6 +298,8 @@ def test_decimals_in_whole_numbers() -> None:
         ({"x": ""}, "2", "decimal.handling.mode"),
         ({"x": "A" * 2_000}, "2", "decimal.handling.mode"),
         ({"x": {"scale": 2}}, "2", "want a number"),
+        ({"x": {"scale": 10**6, "value": "AQ=="}}, None, "decimal.handling.mode"),
+        ({"x": {"scale": -400, "value": "AQ=="}}, None, "got 1e+400, which float64 cannot hold"),
         ({"x": []}, "2", "want a number"),
         ({"ok": "AQ=="}, "0", "want a bool"),
     ],
