@@ -90,9 +90,11 @@ def watch(on: Stage, job: StreamJob, started: float, records: int) -> Passage:
 def parts_of(job: StreamJob) -> dict[str, float]:
     """Seconds by part, from what the job says of each batch but the first."""
     parts = dict.fromkeys(PARTS, 0.0)
-    for batch, told in re.findall(r"livejoin: batch (\d+): .* s \((.*)\)$", job.said, re.MULTILINE):
+    told = re.findall(r"^livejoin: batch (\d+): .* s \((.*)\)", job.said, re.MULTILINE)
+    assert len(told) == len(job.batches), job.said
+    for batch, seconds_of in told:
         if int(batch):
-            for part in told.split(", "):
+            for part in seconds_of.split(", "):
                 name, seconds = part.split(" ")
                 parts[name] += float(seconds)
     return parts
