@@ -51,7 +51,8 @@ class SubmittedJob(StreamJob):
 
     def driver(self) -> psutil.Process:
         """The job itself, in Python."""
-        (driver,) = psutil.Process(self.process.pid).children()
+        children: list[psutil.Process] = psutil.Process(self.process.pid).children()
+        (driver,) = [child for child in children if str(streaming.cli.__file__) in child.cmdline()]
         return driver
 
 
