@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import signal
 import sys
 import threading
@@ -108,6 +109,7 @@ def _run(config: Config, stop: threading.Event, metrics: Metrics) -> None:
 @contextmanager
 def _spark(name: str, stop: threading.Event) -> Iterator[SparkSession]:
     """A session that ends with the job."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # a batch that fails is told by us, in one sentence
     spark = start_spark(name)
     _listen(stop)  # Spark's own handler of Ctrl-C would cancel the batch
     try:

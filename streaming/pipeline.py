@@ -10,7 +10,6 @@ has it already. One batch is one body, so one version: a version never splits a 
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -32,8 +31,6 @@ from streaming.metrics import BatchReport, Metrics
 from streaming.patience import Stopped
 from streaming.sink import ServiceClient
 from streaming.topic_watch import TopicWatch
-
-_COMPARE_SECONDS = 5.0
 
 
 class Job(NamedTuple):
@@ -64,7 +61,6 @@ class Pipeline:
         self._dead_letters = DeadLetters(job.config.kafka, dead_letters, job.stop) if dead_letters else None
         self._places = {topic.name: KeyPlaces() for topic in job.config.topics}
         self._warned: set[str] = set()
-        self._looked = 0.0  # when the relations were compared
         self._reset = job.stream.reset  # with the first batch only: another job that takes the name over later is not robbed of it
 
     def process(self, frame: DataFrame, epoch: int) -> None:
@@ -123,15 +119,14 @@ class Pipeline:
             self._compare_relations()
             raise
         self._reset = False
-        if time.monotonic() - self._looked > _COMPARE_SECONDS:
-            self._compare_relations()
+        self._compare_relations()
         return receipt
 
     def _compare_relations(self) -> None:
-        for relation, known in self._job.definitions.items():
-            if self._job.service.definition(relation).to_json() != known.to_json():
+        """One request a batch, 2 ms: one that has gained a column takes what is posted, without the column."""
+        for relation, now in self._job.service.definitions(self._job.definitions).items():
+            if now.to_json() != self._job.definitions[relation].to_json():
                 raise StreamError(f"the relation {relation} was registered anew with another definition while the job ran: {AFRESH}")
-        self._looked = time.monotonic()
 
     def _warn_of_disorder(self, topic: str, records: pa.Table) -> None:
         if topic not in self._warned and self._places[topic].is_disordered(records):

@@ -37,7 +37,7 @@ def run_stream(
     with contextlib.closing(ServiceClient(config.service.url, stop, metrics)) as service:
         found = _wait_for_topics(config, stream, stop, metrics)
         ids = {topic.name: found[topic.name].id for topic in config.topics}
-        definitions = {topic.relation: service.definition(topic.relation) for topic in config.topics}
+        definitions = service.definitions({topic.relation for topic in config.topics})
         reached = claim(stream.checkpoint, Identity(stream.name, ids))
         try:
             with spark as session, TopicWatch(admin_of(config.kafka), ids, reached, metrics) as watch:

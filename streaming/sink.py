@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Collection
 from typing import Any
 
 import httpx
@@ -39,13 +40,15 @@ class ServiceClient:
         self._stop = stop
         self._metrics = metrics
 
-    def definition(self, relation: str) -> RelationDefinition:
-        """The relation's definition; raises StreamError when the service does not have it."""
-        answer = self._send("GET", f"/v1/relations/{relation}")
-        if answer.status_code == 404:
-            register = f"register it (PUT /v1/relations/{relation}), then start again"
-            raise StreamError(f"the service at {self._url} has no relation {relation}: {register}")
-        return definition_in(self._expect_success(answer))
+    def definitions(self, relations: Collection[str]) -> dict[str, RelationDefinition]:
+        """The relations' definitions, by one request; raises StreamError when the service lacks one."""
+        there = {data["name"]: data for data in self._expect_success(self._send("GET", "/v1/relations"))["relations"]}
+        for relation in relations:
+            if relation not in there:
+                register = f"register it (PUT /v1/relations/{relation}), then start again"
+                raise StreamError(f"the service at {self._url} has no relation {relation}: {register}")
+        parts = ("columns", "key", "intervals")
+        return {name: parse_relation({key: there[name][key] for key in parts if key in there[name]}) for name in relations}
 
     def post(self, body: bytes, source: str, epoch: int, run: str, reset: bool) -> dict[str, Any]:
         """Sends one batch (Arrow streams); returns the receipt. Every change is judged already, so a bad row is a failure."""
