@@ -92,7 +92,9 @@ class Publisher:
         if last is None:
             self._since = None
             if not self._out.snapshot:
-                self._commit(token_of_now(self._service, view))
+                now = token_of_now(self._service, view)
+                self._commit(now)
+                say(f"the topic {topic} begins after version {now.version} of the view {view}")
             return
         if last.view != view:
             raise StreamError(f"the topic {topic} holds the changes of the view {last.view}: give the view {view} a topic of its own")
@@ -102,6 +104,7 @@ class Publisher:
                 "without order: delete it, make it anew with as many as it shall have, and start again; it then begins with every row"
             )
         self._since = last.token
+        say(f"the topic {topic} goes on after version {last.version} of the view {view}")
 
     def _follow(self, since: str) -> None:
         """Publishes what comes after a token, until nothing new has come for a second."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable
 from types import TracebackType
 
@@ -57,7 +58,9 @@ class Transactions:
             self._producer = Producer({**light, **settings_of(kafka), **ours}, logger=quiet)
         except KafkaException as error:
             raise StreamError(f"Kafka's client refuses the settings in [kafka]: {error.args[0].str()}") from error
+        self._longest = float(kafka.librdkafka.get("transaction.timeout.ms", _LONGEST_MS)) / 1000
         self._open = False
+        self._began = time.monotonic()
         self._call(self._producer.init_transactions)
 
     def __enter__(self) -> Transactions:
@@ -76,7 +79,7 @@ class Transactions:
             try:
                 if not self._open:
                     self._producer.begin_transaction()
-                    self._open = True
+                    self._open, self._began = True, time.monotonic()
                 self._producer.produce(topic, value, key, partition)
                 break
             except BufferError:
@@ -120,11 +123,9 @@ class Transactions:
         if self._open and not failure.fatal():
             self._open = False
             self._call(self._producer.abort_transaction)
-        if failure.fatal() and failure.code() in _FENCED:
-            raise StreamError(
-                f"another job publishes to the topic {self._topic} (or a transaction took longer than transaction.timeout.ms): "
-                "let one job do it, and start this one again if that is the one"
-            )
+        # A broker that ends a transaction because it lasted too long says the same.
+        if failure.fatal() and failure.code() in _FENCED and time.monotonic() - self._began < self._longest:
+            raise StreamError(f"another job has begun to publish to the topic {self._topic}: let one alone do it")
         for cause in (self._failure, failure):
             if cause is not None and cause.code() in _REFUSED:
                 raise StreamError(f"the topic {self._topic} cannot be published to ({cause.str()}): {_REFUSED[cause.code()]}")
