@@ -6,30 +6,30 @@ is away is not waited for.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 import pyarrow as pa
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._config import ConfigResource
-from confluent_kafka.admin._metadata import ClusterMetadata
-from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
 
 from service.wire.batch import UPSERT
-from service.wire.schema import RelationDefinition, parse_relation
+from service.wire.schema import RelationDefinition
 from streaming.checkpoint import Checkpoint, UnreadableCheckpoint, is_writable, local_folder, read_checkpoint
 from streaming.config import BadConfig, Config, Out, Stream, Topic, read_config
 from streaming.decode import Decoded, KeyPlaces, decode_topic, decoder_for
 from streaming.errors import StreamError
+from streaming.failures import AFRESH
+from streaming.identity import Identity, compare, read_identity
 from streaming.jars import cache_folder, lacking
 from streaming.java import find_java
-from streaming.kafka_client import quiet_admin, settings_of
+from streaming.kafka_client import FoundTopic, admin_of, find_topics
 from streaming.log import say
+from streaming.own_topic import token_topic_of
 from streaming.samples import Ends, ends_of, last_records
+from streaming.sink import definition_in, describe, http_client
 
 _SECONDS = 5.0  # for an answer of the broker or of the service
 
@@ -63,18 +63,19 @@ def check(path: Path) -> int:
         return 2
     report = Report()
     report.ok("file", f"{path}: {_count(len(config.topics), 'topic')} in, {_count(len(config.outs), 'view')} out")
-    ends = _check_kafka(report, config)
-    with _open_service(config) as service:
+    seen = _check_kafka(report, config)
+    with http_client(config.service.url, httpx.Timeout(_SECONDS)) as service:
         if alive := _check_service(report, service):
-            definitions = {topic.relation: _check_relation(report, service, topic.relation) for topic in config.topics}
+            relations = dict.fromkeys(topic.relation for topic in config.topics)
+            definitions = {name: _check_relation(report, service, name) for name in relations}
             for out in config.outs:
                 _check_view(report, service, out)
         else:
             definitions = {}
         for topic in config.topics:
-            _check_records(report, config, topic, ends.get(topic.name), definitions.get(topic.relation))
+            _check_records(report, config, topic, seen.get(topic.name), definitions.get(topic.relation))
         if config.stream and config.topics:
-            checkpoint = _check_checkpoint(report, config, config.stream, ends)
+            checkpoint = _check_checkpoint(report, config, config.stream, seen)
             if alive:
                 _check_source(report, config.stream, checkpoint, service)
             _check_spark(report)
@@ -88,44 +89,49 @@ def _count(number: int, noun: str) -> str:
 # Kafka
 
 
-def _check_kafka(report: Report, config: Config) -> dict[str, Ends]:
-    """The broker and all topics; what the partitions of those that are read hold, as far as it could be asked."""
-    kafka = config.kafka
-    names = {topic.name: "topic" for topic in config.topics} | {out.topic: "out" for out in config.outs}
+class Seen(NamedTuple):
+    """A topic that is there: its id, and what its partitions hold."""
+
+    id: str
+    ends: Ends
+
+
+def _check_kafka(report: Report, config: Config) -> dict[str, Seen]:
+    """The broker and all topics; those that are there."""
+    names = [topic.name for topic in config.topics] + [out.topic for out in config.outs]
     if config.stream and config.stream.dead_letters:
-        names[config.stream.dead_letters] = "dead"
+        names.append(config.stream.dead_letters)
+    tokens = [token_topic_of(out) for out in config.outs]
+    brokers = config.kafka.brokers
     try:
-        admin = quiet_admin(settings_of(kafka))
-        cluster = admin.list_topics(timeout=_SECONDS)
-    except KafkaException as error:
-        report.bad("broker", f"{kafka.brokers}: {error.args[0].str()}: is it there, are the settings in [kafka] those that it wants?")
+        admin = admin_of(config.kafka)
+        found = find_topics(admin, [*names, *tokens], _SECONDS)
+    except (KafkaException, StreamError) as error:
+        text = str(error) if isinstance(error, StreamError) else f"does not answer ({error.args[0].str()})"
+        report.bad("broker", f"{brokers}: {text}: is the address right, and are the settings in [kafka] those that it wants?")
         report.unseen("topic", f"{', '.join(names)}: not looked at without the broker")
         return {}
-    report.ok("broker", f"{kafka.brokers} answers ({_count(len(cluster.brokers), 'broker')})")
-    there = [name for name in names if _is_there(report, cluster, name)]
-    ends: dict[str, Ends] = {}
-    for name in there:
-        try:
-            ends[name] = ends_of(admin, name, cluster.topics[name].partitions, _SECONDS)
-        except KafkaException as error:
-            report.bad("topic", f"{name}: its offsets cannot be asked for: {error.args[0].str()}")
-            continue
-        offsets = sum(end - first for first, end in ends[name].values())
-        report.ok("topic", f"{name}: {_count(len(ends[name]), 'partition')}, {_count(offsets, 'offset')}")
-    for out in config.outs:
-        if out.topic in ends:
-            _check_out_topic(report, admin, out, ends[out.topic])
-            _check_token_topic(report, admin, cluster, out)
-    return ends
+    report.ok("broker", f"{brokers}: answers")
+    seen = {name: topic for name in names if (topic := _see_topic(report, admin, name, found.get(name)))}
+    for out, tokens_name in zip(config.outs, tokens, strict=True):
+        if out.topic in seen:
+            _check_out_topic(report, admin, out, seen[out.topic].ends)
+            _check_token_topic(report, admin, tokens_name, tokens_name in found)
+    return seen
 
 
-def _is_there(report: Report, cluster: ClusterMetadata, name: str) -> bool:
-    topic = cluster.topics.get(name)
-    if topic is None:
+def _see_topic(report: Report, admin: AdminClient, name: str, found: FoundTopic | None) -> Seen | None:
+    if found is None:
         report.bad("topic", f"{name}: not there: create it")
-    elif topic.error is not None:
-        report.bad("topic", f"{name}: {topic.error.str()}")
-    return topic is not None and topic.error is None
+        return None
+    try:
+        ends = ends_of(admin, name, range(found.partitions), _SECONDS)
+    except KafkaException as error:
+        report.bad("topic", f"{name}: its offsets cannot be had: {error.args[0].str()}")
+        return None
+    offsets = sum(end - first for first, end in ends.values())
+    report.ok("topic", f"{name}: {_count(len(ends), 'partition')}, {_count(offsets, 'offset')}")
+    return Seen(found.id, ends)
 
 
 def _check_out_topic(report: Report, admin: AdminClient, out: Out, ends: Ends) -> None:
@@ -135,21 +141,20 @@ def _check_out_topic(report: Report, admin: AdminClient, out: Out, ends: Ends) -
     except KafkaException as error:
         report.unseen("out", f"{out.topic}: its settings cannot be asked for: {error.args[0].str()}")
         return
-    policies = settings["cleanup.policy"].split(",")
+    policy = settings["cleanup.policy"]
     limits = [f"{name} = {settings[name]}" for name in ("retention.ms", "retention.bytes") if settings[name] != "-1"]
     why = "so the job could not read it back once its token has expired"
     remedy = f"{why}: set cleanup.policy to compact, or retention.ms and retention.bytes to -1"
-    if "delete" in policies and limits:
+    if "delete" in policy and limits:
         report.bad("out", f"{out.topic}: drops old records ({', '.join(limits)}), {remedy}")
-    elif "compact" not in policies and any(first > 0 for first, _ in ends.values()):
+    elif policy != "compact" and any(first > 0 for first, _ in ends.values()):
         report.bad("out", f"{out.topic}: does not reach back to its beginning, {remedy}, and make it anew")
     else:
-        report.ok("out", f"{out.topic}: keeps {'the last record of each row' if 'compact' in policies else 'all records'}")
+        report.ok("out", f"{out.topic}: keeps {'the last record of each row' if 'compact' in policy else 'all records'}")
 
 
-def _check_token_topic(report: Report, admin: AdminClient, cluster: ClusterMetadata, out: Out) -> None:
-    name = f"{out.topic}.livejoin"
-    if name not in cluster.topics:
+def _check_token_topic(report: Report, admin: AdminClient, name: str, is_there: bool) -> None:
+    if not is_there:
         report.ok("out", f"{name}: not there yet, the job makes it at its start; it holds the job's token")
         return
     try:
@@ -172,12 +177,6 @@ def _settings_of_topic(admin: AdminClient, name: str) -> dict[str, str]:
 # The service
 
 
-def _open_service(config: Config) -> httpx.Client:
-    token = os.environ.get("LIVEJOIN_TOKEN")
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    return httpx.Client(base_url=config.service.url, headers=headers, timeout=_SECONDS, trust_env=False)
-
-
 def _check_service(report: Report, service: httpx.Client) -> bool:
     """Whether it can be asked for more."""
     try:
@@ -189,7 +188,7 @@ def _check_service(report: Report, service: httpx.Client) -> bool:
     if answer.is_success:
         report.ok("service", f"{service.base_url}: ready")
     else:
-        report.bad("service", f"{service.base_url}: {_describe(answer)}")
+        report.bad("service", f"{service.base_url}: {describe(answer)}")
     return True
 
 
@@ -197,7 +196,7 @@ def _check_relation(report: Report, service: httpx.Client, name: str) -> Relatio
     data = _ask(report, service, "relation", "relations", name)
     if data is None:
         return None
-    definition = parse_relation({key: data[key] for key in ("columns", "key", "intervals") if key in data})
+    definition = definition_in(data)
     columns = ", ".join(f"{column.name} {column.type}{' or null' if column.nullable else ''}" for column in definition.columns)
     report.ok("relation", f"{name}: {columns}; key {', '.join(definition.key)}; {_count(data['rows'], 'row')}")
     return definition
@@ -226,7 +225,7 @@ def _ask(report: Report, service: httpx.Client, noun: str, nouns: str, name: str
         report.bad(noun, f"{name}: the service has none of this name: register it (PUT /v1/{nouns}/{name})")
         return None
     if not answer.is_success:
-        report.bad(noun, f"{name}: {_describe(answer)}")
+        report.bad(noun, f"{name}: {describe(answer)}")
         return None
     data: dict[str, Any] = answer.json()
     return data
@@ -235,13 +234,13 @@ def _ask(report: Report, service: httpx.Client, noun: str, nouns: str, name: str
 # Records
 
 
-def _check_records(report: Report, config: Config, topic: Topic, ends: Ends | None, definition: RelationDefinition | None) -> None:
+def _check_records(report: Report, config: Config, topic: Topic, seen: Seen | None, definition: RelationDefinition | None) -> None:
     """The last records of a topic, through the job's own decoder."""
-    if ends is None or definition is None:
-        report.unseen("records", f"{topic.name}: not looked at without {'the topic' if ends is None else f'the relation {topic.relation}'}")
+    if seen is None or definition is None:
+        report.unseen("records", f"{topic.name}: not looked at without {'the topic' if seen is None else f'the relation {topic.relation}'}")
         return
     try:
-        records = last_records(config.kafka, topic.name, ends)
+        records = last_records(config.kafka, topic.name, seen.ends)
     except KafkaException as error:
         report.bad("records", f"{topic.name}: cannot be read: {error.args[0].str()}")
         return
@@ -269,34 +268,41 @@ def _never_set(decoded: Decoded, definition: RelationDefinition) -> str:
 # Spark
 
 
-def _check_checkpoint(report: Report, config: Config, stream: Stream, ends: Mapping[str, Ends]) -> Checkpoint | None:
-    """The folder, and whether Kafka still has what comes next; what it says, if it can be read."""
+def _check_checkpoint(report: Report, config: Config, stream: Stream, seen: Mapping[str, Seen]) -> Checkpoint | None:
+    """The folder, whose it is, and whether Kafka still has what comes next; what it says, if it can be read."""
     folder = local_folder(stream.checkpoint)
     if folder is None:
         report.unseen("checkpoint", f"{stream.checkpoint}: only Spark can look there")
         return None
     try:
-        found = read_checkpoint(folder)
+        found, begun = read_checkpoint(folder), read_identity(folder)
+        if begun is not None:
+            # A topic that is not there is told already, and stands here as it was.
+            ids = {topic.name: seen[topic.name].id if topic.name in seen else begun.topics.get(topic.name, "") for topic in config.topics}
+            compare(begun, Identity(stream.name, ids), folder)
     except UnreadableCheckpoint as error:
         report.bad("checkpoint", f"{folder}: {error}: name another folder")
         return None
+    except StreamError as error:
+        report.bad("checkpoint", str(error))
+        return found
     if not is_writable(folder):
         report.bad("checkpoint", f"{folder}: this user cannot write there")
     elif found is None or found.batch is None:
         report.ok("checkpoint", f"{folder}: no batch is done yet; begins with the {stream.start} records")
-    elif lost := _lost(found, {topic.name for topic in config.topics}, ends):
-        report.bad("checkpoint", f"{folder}: {'; '.join(lost)}: start on a new checkpoint with reset = true in [stream]")
+    elif lost := _lost(found, seen):
+        report.bad("checkpoint", f"{folder}: {'; '.join(lost)}: {AFRESH}")
     else:
         report.ok("checkpoint", f"{folder}: goes on after batch {found.batch}")
     return found
 
 
-def _lost(checkpoint: Checkpoint, wanted: set[str], ends: Mapping[str, Ends]) -> list[str]:
+def _lost(checkpoint: Checkpoint, seen: Mapping[str, Seen]) -> list[str]:
     """What the checkpoint would read next and is no longer there."""
-    lost = [f"it reads the topic {topic}, which the file does not name" for topic in checkpoint.offsets if topic not in wanted]
+    lost = []
     for topic, offsets in checkpoint.offsets.items():
         for number, offset in offsets.items():
-            first, end = ends.get(topic, {}).get(number, (offset, offset))
+            first, end = seen[topic].ends.get(number, (0, 0)) if topic in seen else (offset, offset)
             if end < offset:
                 lost.append(f"topic {topic}, partition {number} was made anew (it ends at {end}, and {offset} comes next)")
             elif first > offset:
@@ -325,7 +331,7 @@ def _check_source(report: Report, stream: Stream, checkpoint: Checkpoint | None,
     elif answer.is_success:
         report.ok("source", f"{stream.name}: the service knows it by this checkpoint")
     elif answer.status_code != 422:
-        report.bad("source", f"{stream.name}: {_describe(answer)}")
+        report.bad("source", f"{stream.name}: {describe(answer)}")
     elif batch is not None:
         done = f"the checkpoint has done {_count(batch + 1, 'batch')}, and the service has had none of them"
         report.bad("source", f"{stream.name}: {done}: is it the service, and the data folder, that this checkpoint belongs to?")
@@ -343,7 +349,3 @@ def _check_spark(report: Report) -> None:
         report.bad("jars", f"{cache_folder()} lacks {names}: fetch them with `python -m streaming.jars`")
     else:
         report.ok("jars", str(cache_folder()))
-
-
-def _describe(answer: httpx.Response) -> str:
-    return f"{answer.status_code} {answer.text[:200]}"

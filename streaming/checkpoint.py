@@ -3,6 +3,7 @@
     metadata      {"id": "<the query's id>"}
     offsets/7     a head, the batch's settings, then for the one source of ours {"<topic>": {"<partition>": <offset>}}
     commits/7     batch 7 is done: what comes next begins at its offsets
+    livejoin.json ours: whose the checkpoint is (streaming.identity)
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+IDENTITY, IDENTITY_DRAFT = "livejoin.json", "livejoin.json.draft"
+_NOT_SPARKS = {IDENTITY, IDENTITY_DRAFT, "lost+found"}
 Offsets = dict[str, dict[int, int]]  # by topic and partition
 
 
 class UnreadableCheckpoint(Exception):
-    """The folder holds something else."""
+    """It is not as Spark writes it."""
 
 
 class Checkpoint(NamedTuple):
@@ -40,7 +43,7 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
     """What is there; None when no query has begun on the folder. Raises UnreadableCheckpoint."""
     try:
         if not (folder / "metadata").exists():
-            if folder.exists() and any(folder.iterdir()):
+            if folder.exists() and any(path.name not in _NOT_SPARKS for path in folder.iterdir()):
                 raise UnreadableCheckpoint("it holds files, but no checkpoint of Spark's")
             return None
         run = json.loads((folder / "metadata").read_text())["id"]

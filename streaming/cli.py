@@ -7,30 +7,42 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
-from streaming.config import BadConfig, read_config
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from streaming.check import check
+from streaming.config import BadConfig, Config, Out, read_config
 from streaming.errors import StreamError
 from streaming.log import say
 from streaming.metrics import Metrics
 from streaming.patience import Stopped
+from streaming.publisher import Publisher
 from streaming.query import run_stream
+from streaming.sink import ServiceClient
+from streaming.spark import start_spark
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--config", type=Path, metavar="FILE", help="run the pipelines of this stream.toml")
+    what.add_argument("--check", type=Path, metavar="FILE", help="look at all that its pipelines need, change nothing")
     parser.add_argument("--metrics-port", type=_port, metavar="N", help="answer Prometheus at http://127.0.0.1:N/metrics")
 
 
 def command(args: argparse.Namespace) -> int:
     """Does what the arguments say; the exit status."""
-    return run(args.config, args.metrics_port)
+    return check(args.check) if args.check else run(args.config, args.metrics_port)
 
 
 def _port(text: str) -> int:
@@ -47,16 +59,12 @@ def run(path: Path, metrics_port: int | None = None) -> int:
     except BadConfig as error:
         say(str(error))
         return 2
-    if config.outs or config.stream is None:
-        say(f"{path}: out: publishing a view's changes to Kafka is not there yet; take the [[out]] tables out of the file")
-        return 2
     _listen(stop)
     metrics = Metrics()
     try:
         if metrics_port is not None:
             metrics.serve(metrics_port)
-        # Spark's own handler of Ctrl-C would cancel the batch.
-        run_stream(config, config.stream, stop, metrics, on_spark=lambda: _listen(stop))
+        _run(config, stop, metrics)
     except Stopped:
         say("ended while it waited; what was not applied is read again at the next start")
     except StreamError as error:
@@ -76,6 +84,51 @@ def _listen(stop: threading.Event) -> None:
 
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, on_signal)
+
+
+def _run(config: Config, stop: threading.Event, metrics: Metrics) -> None:
+    """Runs the topics and the outs side by side. The first failure ends them all, in order, and is raised."""
+    failures: list[BaseException] = []
+    threads = [threading.Thread(target=_publish, args=(config, out, stop, metrics, failures), name=out.topic) for out in config.outs]
+    for thread in threads:
+        thread.start()
+    try:
+        if config.stream and config.topics:
+            run_stream(config, config.stream, _spark(config.stream.name, stop), stop, metrics)
+        else:
+            stop.wait()
+    except BaseException as failure:
+        failures.append(failure)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    if failures:  # a Stopped only says that another one had failed, or that the job was asked to end
+        raise next((failure for failure in failures if not isinstance(failure, Stopped)), failures[0])
+
+
+@contextmanager
+def _spark(name: str, stop: threading.Event) -> Iterator[SparkSession]:
+    """A session that ends with the job."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # a batch that fails is told by us, in one sentence
+    spark = start_spark(name)
+    _listen(stop)  # Spark's own handler of Ctrl-C would cancel the batch
+    try:
+        yield spark
+    finally:
+        with suppress(Py4JError, PySparkException, OSError):  # what is done is committed: trouble while it ends changes nothing
+            spark.stop()
+
+
+def _publish(config: Config, out: Out, stop: threading.Event, metrics: Metrics, failures: list[BaseException]) -> None:
+    """The thread of an out: until the job ends, or ends the job."""
+    service = ServiceClient(config.service.url, stop, metrics)
+    try:
+        Publisher(config.kafka, service, out, stop, metrics).run()
+    except BaseException as failure:
+        failures.append(failure)
+    finally:
+        stop.set()
+        service.close()
 
 
 def main() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 
 from confluent_kafka import KafkaError, Message, Producer
@@ -10,21 +11,25 @@ from streaming.config import Kafka
 from streaming.decode import BadRecord
 from streaming.errors import StreamError
 from streaming.kafka_client import KafkaAway, quiet, settings_of
+from streaming.patience import Stopped
 
 _DELIVERY_MS = 30_000
+_LOOK_SECONDS = 0.5
+_STOP_SECONDS = 5  # for a broker that is there
 
 
 class DeadLetters:
     """Writes bad records to a topic: key and value as they were, where they came from and what is wrong in the headers."""
 
-    def __init__(self, kafka: Kafka, topic: str) -> None:
+    def __init__(self, kafka: Kafka, topic: str, stop: threading.Event) -> None:
+        self._stop = stop
         self._topic = topic
         self._producer = Producer(
             {"log_level": 0, "message.timeout.ms": _DELIVERY_MS, **settings_of(kafka), "enable.idempotence": True}, logger=quiet
         )
 
     def write(self, records: Sequence[BadRecord]) -> None:
-        """Returns when the broker has them all. Raises KafkaAway, or StreamError when it refuses one."""
+        """Returns when the broker has them all. Raises KafkaAway, StreamError when it refuses one, Stopped."""
         failures: list[KafkaError] = []
 
         def on_delivery(error: KafkaError | None, message: Message) -> None:
@@ -44,7 +49,9 @@ class DeadLetters:
                     break
                 except BufferError:  # a full queue: let it drain
                     self._producer.poll(1)
-        self._producer.flush()
+        while self._producer.flush(_LOOK_SECONDS):
+            if self._stop.is_set() and self._producer.flush(_STOP_SECONDS):
+                raise Stopped
         for error in failures:
             if error.code() in (KafkaError._MSG_TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN) or error.retriable():
                 raise KafkaAway(error.str())

@@ -6,4 +6,5 @@ import sys
 
 
 def say(line: str) -> None:
-    print(f"livejoin: {line}", file=sys.stderr, flush=True)
+    # One write with the line's end: several threads talk, and lines must not run into one another.
+    sys.stderr.write(f"livejoin: {line}\n")

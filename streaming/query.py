@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -15,60 +15,75 @@ from pyspark.sql.streaming import StreamingQuery
 from streaming.config import Config, Stream
 from streaming.errors import StreamError
 from streaming.failures import explain, is_away, whole_text
-from streaming.kafka_client import KafkaAway, wait_for_topics
-from streaming.log import say
+from streaming.identity import Identity, claim
+from streaming.kafka_client import FoundTopic, KafkaAway, admin_of, wait_for_topics
 from streaming.metrics import Metrics
-from streaming.patience import Stopped
-from streaming.pipeline import Pipeline, start_query
+from streaming.patience import Patience, Stopped
+from streaming.pipeline import Job, Pipeline, start_query
 from streaming.sink import ServiceClient
-from streaming.spark import start_spark
+from streaming.topic_watch import TopicWatch
 
 _LOOK_SECONDS = 0.2
 _COMMIT_SECONDS = 5.0
 
 
-def run_stream(config: Config, stream: Stream, stop: threading.Event, metrics: Metrics, on_spark: Callable[[], None]) -> None:
+def run_stream(
+    config: Config, stream: Stream, spark: AbstractContextManager[SparkSession], stop: threading.Event, metrics: Metrics
+) -> None:
     """Returns when the job was asked to end or, with trigger "available-now", is done; raises StreamError, Stopped.
 
-    `on_spark` is called when Spark has started, which takes signals into its own hands.
+    `spark` is entered when all that it is to work with was found.
     """
-    topics = [topic.name for topic in config.topics] + ([stream.dead_letters] if stream.dead_letters else [])
-    service = ServiceClient(config.service.url, stop, metrics)
-    wait_for_topics(config.kafka, topics, stop, metrics)
-    definitions = {topic.relation: service.definition(topic.relation) for topic in config.topics}
-    spark = start_spark(stream.name)
-    on_spark()
-    try:
-        while not stop.is_set():
-            pipeline = Pipeline(config, stream, definitions, service, stop, metrics)
-            if _run_query(start_query(spark, config, stream, pipeline), pipeline, stop):
+    with contextlib.closing(ServiceClient(config.service.url, stop, metrics)) as service:
+        found = _wait_for_topics(config, stream, stop, metrics)
+        ids = {topic.name: found[topic.name].id for topic in config.topics}
+        definitions = service.definitions({topic.relation for topic in config.topics})
+        reached = claim(stream.checkpoint, Identity(stream.name, ids))
+        try:
+            with spark as session, TopicWatch(admin_of(config.kafka), ids, reached, metrics) as watch:
+                _run_queries(Job(config, stream, definitions, service, watch, stop, metrics), session)
+        except (Py4JError, OSError) as error:
+            if stop.is_set():  # whoever ends us may end all our processes
                 return
-            wait_for_topics(config.kafka, topics, stop, metrics)
-    except (Py4JError, OSError) as error:
-        if stop.is_set():  # whoever ends us may end all our processes
+            stop.set()  # a batch that waits for the service must not keep us
+            raise StreamError(f"Spark ended by itself ({error}); start again: what was not applied is read again") from error
+
+
+def _wait_for_topics(config: Config, stream: Stream, stop: threading.Event, metrics: Metrics) -> dict[str, FoundTopic]:
+    dead_letters = [stream.dead_letters] if stream.dead_letters else []
+    return wait_for_topics(config.kafka, [topic.name for topic in config.topics] + dead_letters, stop, metrics)
+
+
+def _run_queries(job: Job, spark: SparkSession) -> None:
+    """One query after another on the same checkpoint, as often as Kafka goes away."""
+    patience = Patience(job.stop, job.metrics, "kafka")
+    while True:
+        pipeline = Pipeline(job)
+        query = start_query(spark, job, pipeline)
+        if _run_query(query, pipeline, job):
             return
-        stop.set()  # a batch that waits for the service must not keep us
-        raise StreamError(f"Spark ended by itself ({error}); start again: what was not applied is read again") from error
-    finally:
-        service.close()
-        _stop_spark(spark)
+        if pipeline.done:
+            patience = Patience(job.stop, job.metrics, "kafka")
+        patience.wait("Kafka went away; the query starts again when it is back")
+        _wait_for_topics(job.config, job.stream, job.stop, job.metrics)
 
 
-def _run_query(query: StreamingQuery, pipeline: Pipeline, stop: threading.Event) -> bool:
+def _run_query(query: StreamingQuery, pipeline: Pipeline, job: Job) -> bool:
     """Runs a query to its end: True when the job is done, False when Kafka was away and the query is to be started again."""
     while query.isActive:
-        if stop.wait(_LOOK_SECONDS):
+        if job.stop.wait(_LOOK_SECONDS) or job.watch.failure:
             _end_query(query, pipeline)
             break
+        job.watch.note(query.lastProgress)
     failure = pipeline.failure or query.exception()
-    if failure is None:
-        return True
     if isinstance(failure, StreamError | Stopped):
         raise failure
+    job.watch.last_look()
+    if failure is None:
+        return True
     if isinstance(failure, KafkaAway) or is_away(whole_text(failure)):
-        say("Kafka went away; the query starts again when it is back")
         return False
-    raise StreamError(explain(whole_text(failure)))
+    raise StreamError(explain(whole_text(failure), job.stream.checkpoint))
 
 
 def _end_query(query: StreamingQuery, pipeline: Pipeline) -> None:
@@ -80,9 +95,3 @@ def _end_query(query: StreamingQuery, pipeline: Pipeline) -> None:
         patience = _COMMIT_SECONDS if pipeline.busy else patience - _LOOK_SECONDS
     with contextlib.suppress(PySparkException):  # still at Kafka after the session's stopTimeout: it has no batch, so it may be cut off
         query.stop()
-
-
-def _stop_spark(spark: SparkSession) -> None:
-    """What is done is committed: trouble while Spark ends changes nothing."""
-    with contextlib.suppress(Py4JError, PySparkException, OSError):
-        spark.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Collection
 from typing import Any
 
 import httpx
@@ -22,26 +23,32 @@ _QUIET = httpx.Timeout(45, connect=5)
 _LONGEST_RETRY_AFTER = 30.0
 
 
+def http_client(url: str, timeout: httpx.Timeout) -> httpx.Client:
+    """For a service, with the token of LIVEJOIN_TOKEN if there is one."""
+    token = os.environ.get("LIVEJOIN_TOKEN")
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    # trust_env off: a proxy for the world outside has no business between us and the service.
+    return httpx.Client(base_url=url, headers=headers, timeout=timeout, trust_env=False)
+
+
 class ServiceClient:
     """Talks to one service. A service that is away, busy or not ready yet is waited for, until `stop` is set (Stopped)."""
 
     def __init__(self, url: str, stop: threading.Event, metrics: Metrics) -> None:
-        token = os.environ.get("LIVEJOIN_TOKEN")
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        # trust_env off: a proxy for the world outside has no business between us and the service.
-        self._http = httpx.Client(base_url=url, headers=headers, timeout=_TIMEOUT, trust_env=False)
+        self._http = http_client(url, _TIMEOUT)
         self._url = url
         self._stop = stop
         self._metrics = metrics
 
-    def definition(self, relation: str) -> RelationDefinition:
-        """The relation's definition; raises StreamError when the service does not have it."""
-        answer = self._send("GET", f"/v1/relations/{relation}")
-        if answer.status_code == 404:
-            register = f"register it (PUT /v1/relations/{relation}), then start again"
-            raise StreamError(f"the service at {self._url} has no relation {relation}: {register}")
-        data = self._expect_success(answer)
-        return parse_relation({key: data[key] for key in ("columns", "key", "intervals") if key in data})
+    def definitions(self, relations: Collection[str]) -> dict[str, RelationDefinition]:
+        """The relations' definitions, by one request; raises StreamError when the service lacks one."""
+        there = {data["name"]: data for data in self._expect_success(self._send("GET", "/v1/relations"))["relations"]}
+        for relation in relations:
+            if relation not in there:
+                register = f"register it (PUT /v1/relations/{relation}), then start again"
+                raise StreamError(f"the service at {self._url} has no relation {relation}: {register}")
+        parts = ("columns", "key", "intervals")
+        return {name: parse_relation({key: there[name][key] for key in parts if key in there[name]}) for name in relations}
 
     def post(self, body: bytes, source: str, epoch: int, run: str, reset: bool) -> dict[str, Any]:
         """Sends one batch (Arrow streams); returns the receipt. Every change is judged already, so a bad row is a failure."""
@@ -84,6 +91,11 @@ class ServiceClient:
             raise StreamError(f"the service refused {answer.request.method} {answer.request.url.path}: {describe(answer)}")
         data: dict[str, Any] = answer.json()
         return data
+
+
+def definition_in(relation: dict[str, Any]) -> RelationDefinition:
+    """The definition in what the service says of a relation."""
+    return parse_relation({key: relation[key] for key in ("columns", "key", "intervals") if key in relation})
 
 
 def problem_of(answer: httpx.Response) -> dict[str, Any]:

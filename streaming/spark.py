@@ -1,4 +1,8 @@
-"""A Spark session that is light enough to live beside the service on one machine."""
+"""A Spark session: one of our own, light enough to live beside the service on one machine, or the one that spark-submit begins.
+
+Executors run nothing of ours: Kafka's connector reads there, and `toArrow` brings a micro-batch to the driver. So they need
+the connector's archives, which `--jars` sends them, and neither Python nor livejoin.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import os
 import sys
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -15,32 +20,37 @@ from streaming.jars import jars
 from streaming.java import find_java
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
+_CONNECTOR = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
+_LIGHT = {
+    "spark.master": "local[2]",
+    "spark.driver.memory": "1g",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} -XX:+UseSerialGC",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+}
 
 
 def start_spark(name: str) -> SparkSession:
-    """Starts Spark, in 3 to 10 s. What spark-submit has set stays as it is. Raises StreamError: no Java, no jars, no start."""
-    java, connector = find_java(), jars("spark")
-    os.environ["JAVA_HOME"] = str(java.resolve().parent.parent)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    """Starts Spark, in 3 to 10 s. Raises StreamError: no Java, no connector, no start."""
+    settings = {"spark.app.name": f"livejoin {name}", "spark.sql.streaming.stopTimeout": "2s"}
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if not submitted:
+        java = find_java()
+        os.environ["JAVA_HOME"] = str(java.resolve().parent.parent)
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        settings |= {**_LIGHT, "spark.jars": ",".join(map(str, jars("spark")))}
     conf = SparkConf()
-    light = {
-        "spark.app.name": f"livejoin {name}",
-        "spark.master": "local[2]",
-        "spark.driver.memory": "1g",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} -XX:+UseSerialGC",
-        "spark.jars": ",".join(map(str, connector)),
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.sql.streaming.stopTimeout": "2s",
-    }
-    for key, value in light.items():
+    for key, value in settings.items():
         conf.setIfMissing(key, value)
     try:
-        return SparkSession.builder.config(conf=conf).getOrCreate()
-    except (PySparkException, OSError) as error:
-        raise StreamError(f"Spark did not start: {error}") from error
+        spark = SparkSession.builder.config(conf=conf).getOrCreate()
+    except (PySparkException, Py4JError, OSError) as error:
+        raise StreamError(f"Spark did not start: {getattr(error, 'java_exception', error)}") from error
+    if submitted and not spark._jvm.org.apache.spark.util.Utils.classIsLoadable(_CONNECTOR):
+        spark.stop()
+        raise StreamError('this Spark lacks its connector to Kafka: add --jars "$(python -m streaming.jars --spark)" to spark-submit')
+    return spark

@@ -110,6 +110,11 @@ def check_tree(arena: Arena, root: tuple[int, int, int, int, bool], others: tupl
     assert bool(root[4]) == has_row(entries, kind), f"live is {root[4]}"
     for other in others:
         below(other[0], other[1], True)
+    check_blocks(arena, seen)
+
+
+def check_blocks(arena: Arena, seen: dict[int, int]) -> None:
+    """Prove I3 of the arena; `seen`: the class of every block that a root in use reaches."""
     leaves, inners, retired = arena.free_and_retired()
     free = set(leaves) | set(inners)
     assert len(free) == len(leaves) + len(inners), "a block lies on the free lists twice"

@@ -1,9 +1,11 @@
 """Debezium's envelopes: JSON with or without schemas → changes.
 
 `c`, `r`, `u` are upserts of `after`; `d` deletes by the Kafka key where it is known, else by the key columns of `before` (only
-these are real under REPLICA IDENTITY DEFAULT); `t` empties the relation; `m` and tombstones are passed over, and so are
-columns that the relation lacks. Where a schema is there, numbers for timestamps and dates follow its semantic types, else
-they are microseconds and days.
+these are real under REPLICA IDENTITY DEFAULT); `t` empties the relation. A key that is no struct (ExtractField) does
+not say which column it is, so it is not known. Passed over: tombstones, messages (`m`), transaction markers, heartbeats,
+and columns that the relation lacks. Where a schema is there, values follow its semantic types (`semantics`), else numbers
+for timestamps and dates are microseconds and days. All else is a bad record: rows unwrapped by ExtractNewRecordState
+(their deletes could not be told), schema changes, MongoDB's documents.
 
 Source: Debezium's documents, "Change event values" and "Data type mappings" of the PostgreSQL and MySQL connectors.
 """
@@ -11,38 +13,27 @@ Source: Debezium's documents, "Change event values" and "Data type mappings" of 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import orjson
 
 from service.wire.batch import DELETE, TRUNCATE, UPSERT, Batch
 from service.wire.columns import DEBEZIUM_READERS
 from service.wire.errors import MalformedBody
-from service.wire.grammar import DAY, Unreadable, parse_timestamp, shown
-from service.wire.json import UNREAD, Definitions, Rows, judge_rows, lines, read_record
+from service.wire.grammar import Unreadable, shown
+from service.wire.json import Definitions, Rows, judge_rows, lines, no_json
 from service.wire.judge import Findings, Judged, Plan, assemble, plan_of
 from service.wire.schema import RelationDefinition
+from service.wire.semantics import NO_SEMANTICS, Semantics, Settler, semantics_of, settler, structs_of
 
-_OPS = {"c": UPSERT, "r": UPSERT, "u": UPSERT, "d": DELETE, "t": TRUNCATE}
+_UPSERTS = ("c", "u", "r")
 _MESSAGE = "m"
-
-# Microseconds in one unit of the field's number, by semantic type; Nano is the one that is finer.
-_UNITS = {
-    "io.debezium.time.Timestamp": 1_000,
-    "io.debezium.time.MicroTimestamp": 1,
-    "io.debezium.time.Date": DAY,
-    "org.apache.kafka.connect.data.Timestamp": 1_000,
-    "org.apache.kafka.connect.data.Date": DAY,
-}
-_NANO = "io.debezium.time.NanoTimestamp"
-_DECIMALS = ("org.apache.kafka.connect.data.Decimal", "io.debezium.data.VariableScaleDecimal")
+_NO_STRUCTS: Mapping[str, Semantics] = {}
 # What Debezium sends in place of a large value that an update did not touch.
 _UNAVAILABLE = "__debezium_unavailable_value"
+_NOT_SENT = Unreadable("the value was not sent (an unchanged large value): give the table REPLICA IDENTITY FULL")
 
-Semantics = Mapping[str, str]  # field → semantic type
-_NO_SEMANTICS: Semantics = {}
-_NO_STRUCTS: Mapping[str, Semantics] = {}
-_NONE: tuple[None, Semantics] = (None, _NO_SEMANTICS)
+Meaning = TypeVar("Meaning")
 
 
 class DebeziumDecoder:
@@ -54,23 +45,23 @@ class DebeziumDecoder:
     def __init__(self, relation: str, definition: RelationDefinition) -> None:
         self.relation = relation
         self._plan = plan_of(definition)
-        self._wrapping = _Wrapping()
+        self._values = _Wrapping(structs_of, _NO_STRUCTS)
+        self._keys = _Wrapping(semantics_of, NO_SEMANTICS)
 
     def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Batch:
         """The records' changes; `index` is the position in `values`. O(bytes); a key is read only where it is needed."""
-        envelopes = _Envelopes(self.relation, self._plan)
-        wrapping = self._wrapping
+        envelopes = _Envelopes(self.relation, self._plan, self._keys)
+        read = self._values.read
         for index, value in enumerate(values):
-            known = wrapping.payload(value) if value is not None else None
-            if known is not None:
-                envelopes.add(index, keys[index], *known)
+            if value is None:
+                envelopes.ignored += 1
                 continue
-            data = read_record(value, index, envelopes.rows)
-            if data is UNREAD:
+            try:
+                payload, structs = read(value)
+            except orjson.JSONDecodeError as error:
+                envelopes.rows.refuse(index, None, no_json(value, error))
                 continue
-            if value is not None:
-                wrapping.learn(value, data)
-            envelopes.add(index, keys[index], *_unwrap(data))
+            envelopes.add(index, keys[index], payload, structs)
         return envelopes.batch(len(values))
 
 
@@ -79,7 +70,7 @@ def decode_debezium(body: bytes, relation: str, definitions: Definitions) -> Bat
 
     A line is an envelope, bare or wrapped, or `{"key": …, "value": …}`, or null. A line that is no object is a malformed body.
     """
-    envelopes = _Envelopes(relation, plan_of(definitions(relation)))
+    envelopes = _Envelopes(relation, plan_of(definitions(relation)), _Wrapping(semantics_of, NO_SEMANTICS))
     index = -1
     for index, (line, data) in enumerate(lines(body)):
         if data is not None and type(data) is not dict:
@@ -87,50 +78,56 @@ def decode_debezium(body: bytes, relation: str, definitions: Definitions) -> Bat
         key = None
         if data is not None and "value" in data and "op" not in data and "payload" not in data:
             key, data = data.get("key"), data["value"]
-        envelopes.add(index, key, *_unwrap(data))
+        envelopes.add(index, key, *_unwrapped(data, structs_of, _NO_STRUCTS))
     return envelopes.batch(index + 1)
 
 
 class _Envelopes:
     """Envelopes of one relation, as they come in."""
 
-    def __init__(self, relation: str, plan: Plan) -> None:
+    def __init__(self, relation: str, plan: Plan, keys: _Wrapping[Semantics]) -> None:
         self.rows = Rows(relation, plan)
         self.semantics: list[Semantics] = []  # of each of `rows`
         self.ignored = 0
+        self._keys = keys
 
     def add(self, index: int, key: Any, payload: Any, structs: Mapping[str, Semantics]) -> None:
         """One record. `key` is bytes (read only if needed), an object or None; `structs` are the semantics of `before` and `after`."""
+        if type(payload) is dict and payload.get("op") in _UPSERTS and type(after := payload.get("after")) is dict:
+            self._take(index, UPSERT, after, structs.get("after", NO_SEMANTICS))
+        else:
+            self._add_other(index, key, payload, structs)
+
+    def _add_other(self, index: int, key: Any, payload: Any, structs: Mapping[str, Semantics]) -> None:
+        """All but a good upsert."""
         if payload is None:
             self.ignored += 1
-            return
-        if type(payload) is not dict or "op" not in payload:
-            self.rows.refuse(index, None, 'no Debezium envelope: it has no "op" (are the records unwrapped by a transformation?)')
-            return
-        given = payload["op"]
-        if given == _MESSAGE:
+        elif type(payload) is not dict:
+            self.rows.refuse(index, None, f"the value is {shown(payload)}, not an object")
+        elif "op" not in payload:
+            if _is_marker(payload):
+                self.ignored += 1
+            else:
+                self.rows.refuse(index, None, _no_envelope(payload))
+        elif (op := payload["op"]) == "d":
+            self._delete(index, key, payload.get("before"), structs.get("before", NO_SEMANTICS))
+        elif op == "t":
+            self._take(index, TRUNCATE, {}, NO_SEMANTICS)
+        elif op == _MESSAGE:
             self.ignored += 1
-            return
-        op = _OPS.get(given) if type(given) is str else None
-        if op is None:
-            self.rows.refuse(index, "op", f"got {shown(given)}, want one of Debezium's c, r, u, d, t, m")
-        elif op == UPSERT:
+        elif op in _UPSERTS:
             after = payload.get("after")
-            if type(after) is not dict:
-                self.rows.refuse(index, None, f'"after" is {shown(after)}, not a row')
-                return
-            self._take(index, op, after, structs.get("after", _NO_SEMANTICS))
-        elif op == DELETE:
-            self._delete(index, key, payload.get("before"), structs.get("before", _NO_SEMANTICS))
+            hint = " (a document of MongoDB? only rows of tables are read)" if type(after) is str else ""
+            self.rows.refuse(index, None, f'"after" is {shown(after)}, not a row{hint}')
         else:
-            self._take(index, op, {}, _NO_SEMANTICS)
+            self.rows.refuse(index, "op", f"got {shown(op)}, want one of Debezium's c, r, u, d, t, m")
 
     def _take(self, index: int, op: int, row: dict[str, Any], semantics: Semantics) -> None:
         self.rows.add(index, op, row)
         self.semantics.append(semantics)
 
     def _delete(self, index: int, key: Any, before: Any, semantics: Semantics) -> None:
-        known, key_semantics = _read_key(key)
+        known, key_semantics = self._read_key(key)
         row = self._key_columns(known)
         if row is not None:
             semantics = key_semantics
@@ -140,6 +137,15 @@ class _Envelopes:
             self.rows.refuse(index, None, "no-key")
         else:
             self._take(index, DELETE, row, semantics)
+
+    def _read_key(self, key: Any) -> tuple[Any, Semantics]:
+        """A Kafka key's struct and its semantics; None if it is not JSON."""
+        if type(key) is not bytes:
+            return _unwrapped(key, semantics_of, NO_SEMANTICS)
+        try:
+            return self._keys.read(key)
+        except orjson.JSONDecodeError:
+            return None, NO_SEMANTICS
 
     def _key_columns(self, data: Any) -> dict[str, Any] | None:
         """The key columns of a struct; None if one of them is not there."""
@@ -152,8 +158,11 @@ class _Envelopes:
         return assemble(sent, self.ignored, [self._judged()], self.rows.refused)
 
     def _judged(self) -> Judged:
-        rows = self.rows
-        kinds = list({id(semantics): semantics for semantics in self.semantics}.values())
+        rows, all_of = self.rows, self.semantics
+        if all_of and all_of.count(all_of[0]) == len(all_of):
+            kinds = all_of[:1]
+        else:
+            kinds = list({id(semantics): semantics for semantics in all_of}.values())
 
         def settle(place: int, values: list[Any]) -> list[Any]:
             return self._settle(place, values, kinds)
@@ -165,93 +174,44 @@ class _Envelopes:
         column = self.rows.plan.columns[place]
         if column.type == "string" and _UNAVAILABLE in values:
             values = [_NOT_SENT if value == _UNAVAILABLE else value for value in values]
-        if not any(column.name in semantics for semantics in kinds):
+        settlers: dict[int, Settler | None] = {id(kind): settler(column.type, kind.get(column.name)) for kind in kinds}
+        if not any(settlers.values()):
             return values
-        settlers = {id(semantics): _settler(column.type, semantics.get(column.name)) for semantics in kinds}
+        if len(kinds) == 1:
+            (settle,) = settlers.values()
+            return list(map(settle, values)) if settle else values
         return [
             value if value is None or (settle := settlers[id(semantics)]) is None else settle(value)
             for value, semantics in zip(values, self.semantics, strict=True)
         ]
 
 
-_NOT_SENT = Unreadable("the value was not sent (an unchanged large value): give the table REPLICA IDENTITY FULL")
-_BYTES = Unreadable("got the bytes of a Decimal: set the connector's decimal.handling.mode to double")
+def _is_marker(payload: dict[str, Any]) -> bool:
+    """Whether it is the beginning or end of a transaction, or a heartbeat."""
+    if payload.keys() == {"ts_ms"}:
+        return True
+    return payload.get("status") in ("BEGIN", "END") and payload.keys() >= {"id", "event_count", "data_collections"}
 
 
-def _settler(kind: str, semantic: str | None) -> Callable[[Any], Any] | None:
-    """How a value of a semantic type becomes one of a column's type; None: as it is."""
-    if semantic in _DECIMALS:
-        return lambda value: value if type(value) in (int, float) else _BYTES
-    if semantic == _NANO:
-        return lambda value: _scaled(value, kind, 1, 1_000)
-    unit = _UNITS.get(semantic or "")
-    if unit is not None and kind in ("timestamp", "date") and not (kind == "date" and unit == DAY):
-        return lambda value: _scaled(value, kind, unit, 1)
-    if kind == "date" and semantic in ("io.debezium.time.IsoDate", "io.debezium.time.IsoTimestamp", "io.debezium.time.ZonedTimestamp"):
-        return _date_of_text
-    return None
+def _no_envelope(payload: dict[str, Any]) -> str:
+    """What a value without "op" may be, and what to do."""
+    if "ddl" in payload and "databaseName" in payload:
+        return "a schema change of the source's database, not a change of a row: leave the topic of schema changes out of the file"
+    return 'no Debezium envelope: it has no "op" (a row unwrapped by ExtractNewRecordState? take that transformation off the connector)'
 
 
-def _scaled(value: Any, kind: str, times: int, by: int) -> Any:
-    """A number in another unit, exactly or not at all."""
-    if type(value) is not int or kind not in ("timestamp", "date"):
-        return value
-    micros, rest = divmod(value * times, by)
-    if rest:
-        return Unreadable(f"{value} nanoseconds are no whole number of microseconds")
-    if kind == "timestamp":
-        return micros
-    days, rest = divmod(micros, DAY)
-    return Unreadable(f"{value} is not the midnight of a day") if rest else days
+def _unwrapped(data: Any, meaning: Callable[[Any], Meaning], none: Meaning) -> tuple[Any, Meaning]:
+    """Payload and meaning of the schema, of what may be wrapped."""
+    return (data["payload"], meaning(data["schema"])) if _is_wrapped(data) else (data, none)
 
 
-def _date_of_text(value: Any) -> Any:
-    """Debezium's ISO texts carry an offset, dates too: `2026-01-01Z`."""
-    if type(value) is not str:
-        return value
-    if "T" not in value:
-        return value.removesuffix("Z")
-    try:
-        return _scaled(parse_timestamp(value), "date", 1, 1)
-    except ValueError:
-        return value
+def _is_wrapped(data: Any) -> bool:
+    """Whether it has a `schema` and a `payload`; a row with columns of these names has no object there."""
+    return type(data) is dict and "payload" in data and "schema" in data and type(data["schema"]) in (dict, type(None))
 
 
-def _unwrap(data: Any) -> tuple[Any, Mapping[str, Semantics]]:
-    """Payload and semantics by struct, of a value that may be wrapped in `schema` and `payload`."""
-    if type(data) is dict and "payload" in data and "schema" in data:
-        return data["payload"], _structs(data["schema"])
-    return data, _NO_STRUCTS
-
-
-def _read_key(key: Any) -> tuple[Any, Semantics]:
-    """A Kafka key's struct and its semantics; (None, …) if it is no JSON object."""
-    if isinstance(key, bytes | bytearray | memoryview):
-        try:
-            key = orjson.loads(key)
-        except orjson.JSONDecodeError:
-            return _NONE
-    if type(key) is dict and key.keys() == {"schema", "payload"}:
-        return key["payload"], _semantics(key["schema"])
-    return key, _NO_SEMANTICS
-
-
-def _structs(schema: Any) -> Mapping[str, Semantics]:
-    """Semantics of `before` and `after`, from an envelope's schema."""
-    return {field["field"]: _semantics(field) for field in _fields(schema) if field.get("field") in ("before", "after")}
-
-
-def _semantics(struct: Any) -> Semantics:
-    return {field["field"]: field["name"] for field in _fields(struct) if isinstance(field.get("name"), str) and "field" in field}
-
-
-def _fields(schema: Any) -> list[dict[str, Any]]:
-    fields = schema.get("fields") if type(schema) is dict else None
-    return [field for field in fields if type(field) is dict] if type(fields) is list else []
-
-
-class _Wrapping:
-    """The `{"schema":…,"payload":` that records of one table have in common, so that it is read once and not a record.
+class _Wrapping(Generic[Meaning]):
+    """The `{"schema":…,"payload":` that keys or values of one table have in common, so that it is read once and not a record.
 
     What starts with a known wrapping W and has a whole JSON value between it and a closing brace is the object that W begins.
     """
@@ -259,32 +219,38 @@ class _Wrapping:
     _CUT = b'"payload":'
     _MOST = 16  # versions of a table's schema that are remembered
 
-    def __init__(self) -> None:
-        self._known: dict[bytes, Mapping[str, Semantics]] = {}
-        self._last = b""
+    def __init__(self, meaning: Callable[[Any], Meaning], none: Meaning) -> None:
+        self._meaning_of = meaning
+        self._none = none
+        self._known: dict[bytes, Meaning] = {}
+        self._last = b""  # of the known, the one that was used last
+        self._meaning = none  # of `_last`
 
-    def payload(self, value: bytes) -> tuple[Any, Mapping[str, Semantics]] | None:
-        """Payload and semantics if the wrapping is known."""
-        if not self._known:
-            return None
-        if not value.startswith(self._last):
-            self._last = next((wrapping for wrapping in self._known if value.startswith(wrapping)), self._last)
-            if not value.startswith(self._last):
-                return None
-        if not value.endswith(b"}"):
-            return None
-        try:
-            return orjson.loads(memoryview(value)[len(self._last) : -1]), self._known[self._last]
-        except orjson.JSONDecodeError:
-            return None
+    def read(self, value: bytes) -> tuple[Any, Meaning]:
+        """Payload and meaning of the schema; raises orjson.JSONDecodeError."""
+        if self._known and self._is_known(value) and value.endswith(b"}"):
+            try:
+                return orjson.loads(memoryview(value)[len(self._last) : -1]), self._meaning
+            except orjson.JSONDecodeError:
+                pass  # read as a whole it says what is wrong
+        data = orjson.loads(value)
+        if _is_wrapped(data):
+            self._learn(value, data)
+        return _unwrapped(data, self._meaning_of, self._none)
 
-    def learn(self, value: bytes, data: Any) -> None:
+    def _is_known(self, value: bytes) -> bool:
+        if value.startswith(self._last):
+            return True
+        for wrapping, meaning in self._known.items():
+            if value.startswith(wrapping):
+                self._last, self._meaning = wrapping, meaning
+                return True
+        return False
+
+    def _learn(self, value: bytes, data: dict[str, Any]) -> None:
         """Remember the wrapping of a value that was read as `data`."""
-        if type(data) is not dict or data.keys() != {"schema", "payload"}:
-            return
         # The first one may lie inside the schema; then what follows is no whole value, and nothing is learned.
-        end = value.find(self._CUT) + len(self._CUT)
-        wrapping = bytes(value[:end])
+        wrapping = value[: value.find(self._CUT) + len(self._CUT)]
         try:
             if orjson.loads(wrapping + b"null}") != {"schema": data["schema"], "payload": None}:
                 return
@@ -292,5 +258,5 @@ class _Wrapping:
             return
         if len(self._known) >= self._MOST:
             self._known.clear()
-        self._known[wrapping] = _structs(data["schema"])
-        self._last = wrapping
+        self._last, self._meaning = wrapping, self._meaning_of(data["schema"])
+        self._known[wrapping] = self._meaning

@@ -229,30 +229,24 @@ class JsonDecoder:
         rows = Rows(self.relation, self._plan)
         ignored = 0
         for index, value in enumerate(values):
-            row = read_record(value, index, rows)
+            try:
+                row = None if value is None else orjson.loads(value)
+            except orjson.JSONDecodeError as error:
+                rows.refuse(index, None, no_json(value, error))
+                continue
             if row is None:
                 ignored += 1
-            elif row is not UNREAD:
+            elif type(row) is dict:
                 _add_row(rows, index, row)
+            else:
+                rows.refuse(index, None, f"the value is {shown(row)}, not an object")
         return assemble(len(values), ignored, [rows.judged()], rows.refused)
 
 
-UNREAD: dict[str, Any] = {}  # stands for a record that `read_record` has refused
-
-
-def read_record(value: bytes | None, index: int, rows: Rows) -> dict[str, Any] | None:
-    """A Kafka record's value as an object; None for null; UNREAD, and refused, if it is neither."""
-    if value is None:
-        return None
-    try:
-        data = orjson.loads(value)
-    except orjson.JSONDecodeError as error:
-        rows.refuse(index, None, f"the value is not JSON: {error}")
-        return UNREAD
-    if data is not None and type(data) is not dict:
-        rows.refuse(index, None, f"the value is {shown(data)}, not an object")
-        return UNREAD
-    return data
+def no_json(value: bytes | None, error: orjson.JSONDecodeError) -> str:
+    """The reason against a Kafka record's value that cannot be read. A schema registry's serializers begin with a zero byte."""
+    hint = " (Avro or Protobuf with a schema registry? let the connector write JSON)" if value and value[0] == 0 else ""
+    return f"the value is not JSON: {error}{hint}"
 
 
 def _add_row(rows: Rows, index: int, row: dict[str, Any]) -> None:

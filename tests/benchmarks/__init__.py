@@ -18,5 +18,8 @@ SUBJECTS = (
     "service_readers",
     "service_start",
     "service_stream",
+    "pipeline_decode",
+    "pipeline_throughput",
+    "pipeline_latency",
 )
 LARGE = ("service_stream",)  # run when named, or with --large

@@ -12,7 +12,9 @@ from typing import Any
 import psutil
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("numpy", "numba", "pyarrow", "fastapi", "uvicorn", "uvloop", "duckdb", "intervaltree", "ncls")
+PACKAGES = (
+    "numpy", "numba", "pyarrow", "fastapi", "uvicorn", "uvloop", "orjson", "pyspark", "confluent-kafka", "duckdb", "intervaltree", "ncls",
+)  # fmt: skip
 
 
 def machine() -> dict[str, Any]:

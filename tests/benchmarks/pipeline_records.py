@@ -25,6 +25,7 @@ DAY = 86_400_000_000  # microseconds
 NEW_YEAR = 1_767_225_600_000_000  # 2026-01-01
 LONGEST = {"bookings": 14 * DAY, "maintenance": 5 * DAY}
 CREATES, UPDATES = 0.6, 0.3  # the rest deletes; of a relation without rows all are creates
+Rows = dict[str, dict[int, dict[str, Any]]]  # of each relation, by id
 _DRAWN = 10_000  # records whose random numbers are drawn at once
 
 
@@ -47,13 +48,16 @@ def definition(relation: str) -> dict[str, Any]:
 
 
 class Hotel:
-    """Draws records, always the same; `rows`: what is there after those drawn. `schemas`: each record carries its schema."""
+    """Draws records, always the same. `schemas`: each record carries its schema.
+
+    `rows`: what is there after those drawn; `created`: what was ever created, as it was then.
+    """
 
     def __init__(self, schemas: bool = False) -> None:
-        self.rows: dict[str, dict[int, dict[str, Any]]] = {relation: {} for relation in RELATIONS}
+        self.rows: Rows = {relation: {} for relation in RELATIONS}
+        self.created: Rows = {relation: {} for relation in RELATIONS}
         self._live: dict[str, list[int]] = {relation: [] for relation in RELATIONS}
-        self._heads = {relation: b'{"schema":' + orjson.dumps(_schema(relation)) + b',"payload":' for relation in RELATIONS}
-        self._schemas = schemas
+        self._heads = {relation: _head(relation) if schemas else b"" for relation in RELATIONS}
         self._rng = np.random.default_rng(4)
         self._drawn = 0
 
@@ -76,55 +80,67 @@ class Hotel:
         """A create if `kind` is negative, an update below UPDATES, else a delete; `place` chooses the row, in [0, 1)."""
         self._drawn = number = self._drawn + 1
         rows, live = self.rows[relation], self._live[relation]
+        head = self._heads[relation]
         if kind < 0 or not live:
-            after = {"id": number, "room": f"room {room}", TEXTS[relation]: f"{TEXTS[relation]} {number}", "starts": start, "ends": end}
             live.append(number)
-            rows[number] = after
-            return self._record(relation, "c", number, None, after)
+            row = rows[number] = self.created[relation][number] = row_of(relation, number, f"room {room}", start, end)
+            return record_of(relation, "c", row, number, head)
         at = int(place * len(live))
-        id_ = live[at]
         if kind < UPDATES:
-            rows[id_] = after = {**rows[id_], "starts": start, "ends": end}
-            return self._record(relation, "u", id_, None, after)
+            row = rows[live[at]] = {**rows[live[at]], "starts": start, "ends": end}
+            return record_of(relation, "u", row, number, head)
+        row = rows.pop(live[at])
         live[at] = live[-1]
         live.pop()
-        del rows[id_]
-        return self._record(relation, "d", id_, {"id": id_, "room": "", TEXTS[relation]: "", "starts": 0, "ends": 0}, None)
+        return record_of(relation, "d", row, number, head)
 
-    def _record(self, relation: str, op: str, id_: int, before: Any, after: Any) -> Record:
-        micros = NEW_YEAR + 250 * self._drawn  # 4,000 changes a second at the source
-        value = orjson.dumps(
-            {
-                "before": before,
-                "after": after,
-                "source": {
-                    "version": "3.0.0.Final", "connector": "postgresql", "name": "hotel", "ts_ms": micros // 1000, "snapshot": "false",
-                    "db": "hotel", "sequence": f'["{24_000_000 + 96 * self._drawn}","{24_000_096 + 96 * self._drawn}"]', "ts_us": micros,
-                    "ts_ns": 1000 * micros, "schema": "public", "table": relation, "txId": 500 + self._drawn,
-                    "lsn": 24_000_096 + 96 * self._drawn, "xmin": None,
-                },
-                "transaction": None,
-                "op": op,
-                "ts_ms": micros // 1000 + 40,
-                "ts_us": micros + 40_000,
-                "ts_ns": 1000 * (micros + 40_000),
-            }
-        )  # fmt: skip
-        key = b'{"id":%d}' % id_
-        return Record(relation, key, self._heads[relation] + value + b"}" if self._schemas else value)
 
-    def view_rows(self) -> int:
-        """How many rows the view has over `rows`, by counting. O(n log n)."""
-        (a_start, a_end), (b_start, b_end) = (self._folded(relation) for relation in RELATIONS)
-        # Of the other relation, what starts before I end, less what ended before I start: it did both.
-        started, ended = np.searchsorted(np.sort(b_start), a_end, "left"), np.searchsorted(np.sort(b_end), a_start, "right")
-        return int((started - ended).sum())
+def row_of(relation: str, id_: int, room: str, start: int, end: int) -> dict[str, Any]:
+    return {"id": id_, "room": room, TEXTS[relation]: f"{TEXTS[relation]} {id_}", "starts": start, "ends": end}
 
-    def _folded(self, relation: str) -> tuple[np.ndarray, np.ndarray]:
-        """Starts and ends, each room on a stretch of the line of its own."""
-        rows = self.rows[relation].values()
-        room = np.array([int(row["room"][5:]) for row in rows], np.int64) * (400 * DAY) - NEW_YEAR
-        return room + np.array([row["starts"] for row in rows], np.int64), room + np.array([row["ends"] for row in rows], np.int64)
+
+def record_of(relation: str, op: str, row: dict[str, Any], number: int, head: bytes = b"") -> Record:
+    """The record of a change at the source's `number`th change; `head`: what its schema begins with, if it carries one."""
+    micros, lsn = NEW_YEAR + 250 * number, 24_000_000 + 96 * number  # 4,000 changes a second at the source
+    # Of a row that is gone the default identity tells only the key.
+    before = {"id": row["id"], "room": "", TEXTS[relation]: "", "starts": 0, "ends": 0} if op == "d" else None
+    value = orjson.dumps(
+        {
+            "before": before,
+            "after": None if op == "d" else row,
+            "source": {
+                "version": "3.0.0.Final", "connector": "postgresql", "name": "hotel", "ts_ms": micros // 1000, "snapshot": "false",
+                "db": "hotel", "sequence": f'["{lsn - 96}","{lsn}"]', "ts_us": micros, "ts_ns": 1000 * micros, "schema": "public",
+                "table": relation, "txId": 500 + number, "lsn": lsn, "xmin": None,
+            },
+            "transaction": None,
+            "op": op,
+            "ts_ms": micros // 1000 + 40,
+            "ts_us": micros + 40_000,
+            "ts_ns": 1000 * (micros + 40_000),
+        }
+    )  # fmt: skip
+    return Record(relation, b'{"id":%d}' % row["id"], head + value + b"}" if head else value)
+
+
+def view_rows(rows: Rows) -> int:
+    """How many rows the view has over these, by counting. O(n log n)."""
+    (a_start, a_end), (b_start, b_end) = (_folded(rows[relation]) for relation in RELATIONS)
+    # Of the other relation, what starts before I end, less what ended before I start: it did both.
+    started, ended = np.searchsorted(np.sort(b_start), a_end, "left"), np.searchsorted(np.sort(b_end), a_start, "right")
+    return int((started - ended).sum())
+
+
+def _folded(rows: dict[int, dict[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
+    """Starts and ends, each room on a stretch of the line of its own."""
+    room = np.array([int(row["room"][5:]) for row in rows.values()], np.int64) * (400 * DAY) - NEW_YEAR
+    starts, ends = (np.array([row[name] for row in rows.values()], np.int64) for name in ("starts", "ends"))
+    return room + starts, room + ends
+
+
+def _head(relation: str) -> bytes:
+    """What a record that carries its schema begins with."""
+    return b'{"schema":' + orjson.dumps(_schema(relation)) + b',"payload":'
 
 
 def _schema(relation: str) -> dict[str, Any]:

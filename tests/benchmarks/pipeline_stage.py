@@ -65,11 +65,6 @@ class Stage:
         pids = job.process.pid, jvm.pid, self.server.process.pid, self.broker.process.pid
         return Processors(*(sum(psutil.Process(pid).cpu_times()[:2]) for pid in pids))
 
-    def count(self) -> int:
-        """The rows of the view."""
-        answer = httpx.get(f"{self.server.url}/v1/views/{VIEW}/count", timeout=600)
-        return int(answer.raise_for_status().json()["count"])
-
 
 @contextmanager
 def stage(partitions: int = 1) -> Iterator[Stage]:
@@ -88,3 +83,9 @@ def serving_view(folder: Path) -> Iterator[ServerProcess]:
             client.put(f"/v1/relations/{relation}", json=definition(relation)).raise_for_status()
         client.put(f"/v1/views/{VIEW}", json={"sql": SQL}).raise_for_status()
         yield server
+
+
+def view_count(server: ServerProcess) -> int:
+    """The rows of the view."""
+    answer = httpx.get(f"{server.url}/v1/views/{VIEW}/count", timeout=600)
+    return int(answer.raise_for_status().json()["count"])

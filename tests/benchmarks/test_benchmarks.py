@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from structures.kernel import JIT
-from tests.benchmarks import LARGE, SUBJECTS
+from tests.benchmarks import LARGE, SUBJECTS, pipeline_decode, pipeline_latency, pipeline_throughput
 from tests.benchmarks.__main__ import chosen, main
 from tests.benchmarks.data import Workload, crowded, heavy_tailed, keyed, uniform
-from tests.benchmarks.figures import Figure, Rival, sampled
+from tests.benchmarks.figures import Figure, Rival, Scale, sampled
 from tests.benchmarks.measured_tree import QUICK, measure
+from tests.benchmarks.pipeline_records import RELATIONS, Hotel, view_rows
+from tests.benchmarks.pipeline_rivals import plain_consumer
+from tests.benchmarks.pipeline_stage import stage, view_count
 from tests.benchmarks.rivals import DuckDb, PythonTrees, ncls_whole, sort_and_sweep
 from tests.benchmarks.table import number, render
 from tests.naive.interval_join import sweep_count
@@ -69,6 +73,43 @@ def test_partners_are_as_many_as_was_asked_for() -> None:
     rows = sweep_count(workload.entries.set, workload.entries.left, workload.entries.right)
     assert 0.9 * 8 < 2 * rows / 20_000 < 1.1 * 8
     assert len(np.intersect1d(workload.entries.slot, workload.fresh.slot)) == 0
+
+
+def test_a_hotel_knows_its_view() -> None:
+    hotel = Hotel()
+    ops = [json.loads(record.value)["op"] for record in hotel.records(10_000)]
+    assert {op: round(ops.count(op) / len(ops), 1) for op in "cud"} == {"c": 0.6, "u": 0.3, "d": 0.1}
+    for rows in (hotel.rows, hotel.created):
+        bookings, works = ({}, {})
+        for relation, rooms in zip(RELATIONS, (bookings, works), strict=True):
+            for row in rows[relation].values():
+                rooms.setdefault(row["room"], []).append((row["starts"], row["ends"]))
+        pairs = [(b, m) for room, stays in bookings.items() for b in stays for m in works.get(room, [])]
+        assert view_rows(rows) == sum(b[0] < m[1] and m[0] < b[1] for b, m in pairs) > 0
+
+
+def test_decoding_alone() -> None:
+    figures = pipeline_decode.run(Scale(quick=True), lambda line: None)
+    assert len(figures) == 5 and all(figure.value > 0 for figure in figures)
+
+
+@compiled
+def test_records_go_through_the_pipeline_and_are_followed() -> None:
+    """What two subjects do, with one job; Spark alone, a rival as slow to start, has its turn in a quick run only."""
+    hotel, count = Hotel(), 4_000
+    with stage() as on:
+        on.produce(hotel.records(count))
+        started = time.perf_counter()
+        with on.job(max_offsets=1_000) as job:
+            passage = pipeline_throughput.watch(on, job, started, count)
+            assert passage.records == count - job.batches[0] and 0 < sum(passage.parts.values()) < passage.seconds
+            plain = plain_consumer(on.broker.address, count)
+            figures = pipeline_throughput.figures_of(passage, time.perf_counter() - started, count, {pipeline_throughput.PLAIN: plain})
+            assert len(figures) == 10 and all(figure.value > 0 for figure in figures)
+            assert plain.rows == view_count(on.server) == view_rows(hotel.rows) > 0
+            latencies = pipeline_latency.measure(on, job, warming=51, count=100)
+            assert len(latencies) == 100 and latencies.min() > 0
+            assert job.stop() == 0
 
 
 def test_subjects_by_name() -> None:

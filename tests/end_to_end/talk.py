@@ -239,6 +239,16 @@ class Follower:
             assert not self._pending, "the last record of a poll is a progress"
         return answer
 
+    def resume(self, client: httpx.Client) -> None:
+        """After a restart: either the token still holds, or it says 410 and a snapshot begins anew. Never a gap."""
+        self.client = client
+        answer = self.poll()
+        if answer.status_code != 200:
+            problem(answer, 410, "token-expired")
+            self.rows.clear()
+            self.token, self.version = None, -1
+            ok_poll(self, snapshot="true")
+
     def take(self, records: Iterable[Row]) -> None:
         for record in records:
             if record["op"] != "progress":

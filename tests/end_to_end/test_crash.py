@@ -89,7 +89,7 @@ def test_killed_at_random_moments(tmp_path: Path, synchronous: str) -> None:
             version = talk.ok(client.get("/v1/status"))["version"]
             assert sent <= version <= sent + 1, "what was acknowledged is there, and at most the one batch that had no answer"
             for follower in followers:
-                _go_on(follower, client)
+                follower.resume(client)
             sender = Sender(server.url, sent + 1, len(BATCHES))
             sender.start()
             if stop is None:
@@ -109,17 +109,6 @@ def test_killed_at_random_moments(tmp_path: Path, synchronous: str) -> None:
                 sender.join(60)
                 assert sender.wrong is None and sender.acknowledged >= stop
                 sent = sender.acknowledged
-
-
-def _go_on(follower: talk.Follower, client: httpx.Client) -> None:
-    """After a restart: either the token still holds, or it says 410 and a snapshot begins anew. Never a gap."""
-    follower.client = client
-    answer = follower.poll()
-    if answer.status_code != 200:
-        talk.problem(answer, 410, "token-expired")
-        follower.rows.clear()
-        follower.token, follower.version = None, -1
-        talk.ok_poll(follower, snapshot="true")
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -122,7 +122,7 @@ def test_the_stream_s_file(tmp_path: Path) -> None:
     (text,) = blocks(README, "toml")
     (tmp_path / "stream.toml").write_text(text)
     config = read_config(tmp_path / "stream.toml")
-    assert config.topics[0].relation == "bookings" and not config.outs  # which `livejoin stream` does not do yet
+    assert config.topics[0].relation == "bookings" and config.outs[0].view == "clashes"
 
 
 def test_every_setting_is_in_the_table() -> None:

@@ -1,32 +1,29 @@
-"""A stage for kills: a broker, a service and a job that can each be killed and started again where they were, and a feeder."""
+"""A stage for kills: a broker, a service and a job that can each be killed -9 and started again where they were."""
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import re
 import socket
 import time
-from collections.abc import Set
-from operator import itemgetter
+from collections.abc import Callable, Sequence, Set
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import psutil
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 
 from streaming.kafka_broker import Broker
 from streaming.kafka_client import quiet
 from tests.end_to_end import talk
 from tests.server_process import ServerProcess
-from tests.streaming.history import COLUMNS, TABLES, VIEWS, History
-from tests.streaming.stream_job import StreamJob, Topics
+from tests.streaming.stream_job import StreamJob, Topics, as_bytes
 
 PARTS = ("driver", "JVM", "service", "broker")
-STEPS = ("before-append", "after-append", "after-commit", "before-publish")  # those of service.failpoints that each batch passes
-DEAD = "dead"
-PARTITIONS = 3
+_STEPS = ("before-append", "after-append", "after-commit", "before-publish")  # those of service.failpoints that each batch passes
 
 
 class Kill(NamedTuple):
@@ -38,162 +35,136 @@ class Kill(NamedTuple):
     step: str | None
 
     @classmethod
-    def random(cls, parts: Set[str], dice: random.Random) -> Kill:
-        step = f"{dice.choice(STEPS)}:{dice.randint(1, 3)}" if "service" in parts and dice.random() < 0.5 else None
-        return cls(frozenset(parts), dice.randrange(4), dice.random() * 0.3, step)
+    def at_random(cls, parts: Set[str], dice: random.Random, fewest: int = 0) -> Kill:
+        """`fewest` batches: 0 also meets a job that is only just starting."""
+        step = f"{dice.choice(_STEPS)}:{dice.randint(1, 3)}" if "service" in parts and dice.random() < 0.5 else None
+        return cls(frozenset(parts), dice.randint(fewest, 3), dice.random() * 0.3, step)
+
+    def __str__(self) -> str:
+        when = f"at {self.step}" if self.step else f"after {self.batches} batches and {self.pause:.3f} s more"
+        return f"kill {', '.join(sorted(self.parts))} {when}"
 
 
 class Stage:
-    """`with Stage(folder, seed) as stage:` starts all; `strike` kills, `revive` starts what is dead, `check` proves exactly once.
+    """`with Stage(…) as stage:` starts broker and service; topics, relations and views come next, then `stage.start_job()`.
 
-    A batch has at most `size` records.
+    topics, java, outs, stream: as StreamJob has them.
     """
 
-    def __init__(self, folder: Path, seed: int, size: int = 40) -> None:
-        self.dice = random.Random(seed)
-        self.history = History(self.dice, PARTITIONS)
-        self.size = size
-        self.fed = 0
-        self.broker = Broker(folder / "kafka", lasting_port())
+    def __init__(self, folder: Path, dice: random.Random, topics: Sequence[tuple[str, ...]], **stream: Any) -> None:
+        self._dice = dice
+        self.broker = Broker(folder / "kafka", _lasting_port())
         self._data = folder / "data"
-        self._port = lasting_port()
+        self._port = _lasting_port()
         self.server = self._service()
-        topics = [(relation, relation) for relation in TABLES]
-        url, brokers = self.server.url, self.broker.address
-        self.job = StreamJob(folder / "job", url, brokers, topics, max_offsets=size, dead_letters=DEAD)
-        # Kafka's order within a partition, through the broker's deaths too, is what the truth rests on.
-        self._producer = Producer({"bootstrap.servers": brokers, "enable.idempotence": True, "linger.ms": 5}, logger=quiet)
+        self.job = StreamJob(folder / "job", self.server.url, self.broker.address, topics, **stream)
+        # Idempotent: Kafka's order within a partition is what the truth rests on, through the broker's deaths too.
+        self._producer = Producer({"bootstrap.servers": self.broker.address, "enable.idempotence": True, "linger.ms": 5}, logger=quiet)
+        self.fed = 0  # records
 
     def _service(self, step: str | None = None) -> ServerProcess:
         return ServerProcess(self._data, port=self._port, environment={"LIVEJOIN_FAILPOINT": step} if step else None)
 
     def __enter__(self) -> Stage:
-        try:
+        with ExitStack() as exits:
+            exits.callback(self.broker.close)
             self.broker.start()
-            topics = Topics(self.broker)
-            topics.make(*TABLES, partitions=PARTITIONS)
-            topics.make(DEAD)
-            client = self.server.start().client()
-            for name, table in TABLES.items():
-                talk.define(client, name, table.definition)
-            for name, sql in VIEWS.items():
-                talk.view(client, name, sql)
-            self.job.start()
-        except BaseException as error:
-            self.__exit__(type(error), error, None)
-            raise
+            exits.push(lambda *error: self.server.__exit__(*error))
+            self.server.start()
+            self.topics = Topics(self.broker)
+            self._exits = exits.pop_all()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.job.__exit__(kind, error, trace)
-        self.server.__exit__(kind, error, trace)
-        self.broker.close()
+        self._exits.__exit__(kind, error, trace)
 
-    def feed(self, count: int) -> None:
-        """Hands so many records to the producer, which holds them while the broker is dead."""
-        for record in self.history.tell(count):
-            self._producer.produce(record.relation, record.value, record.key, record.partition)
-            self._producer.poll(0)
-            self.fed += 1
+    def start_job(self) -> None:
+        self._exits.enter_context(self.job)
 
-    def strike(self, kill: Kill) -> None:
-        """Feeds, lets the job work, and kills -9 at the moment; all must be up before."""
+    def put(self, topic: str, partition: int, key: Any, value: Any) -> None:
+        """Hands a record to the producer, which holds it while the broker is dead."""
+        while True:
+            try:
+                self._producer.produce(topic, as_bytes(value), as_bytes(key), partition)
+                break
+            except BufferError:
+                self._producer.poll(1)
+        self._producer.poll(0)
+        self.fed += 1
+
+    def strike(self, kill: Kill, feed: Callable[[], None]) -> None:
+        """Feeds, lets the job work, and kills -9 at the moment. All must be up, and `feed` give more than `kill.batches` batches."""
         print(kill)
         if kill.step:
             self.server.close()
             self.server = self._service(kill.step).start()
         done = len(self.job.batches)
-        self.feed((kill.batches + 4) * self.size)
+        feed()
         if kill.step:
             self.server.wait(600)
         else:
             self.job.wait_for_batches(done + kill.batches)
             time.sleep(kill.pause)  # a moment within a batch
-        self._kill(kill.parts)
+        jvm = self.job.jvm()
+        for part in self._dice.sample(sorted(kill.parts), len(kill.parts)):
+            self._kill(part, jvm)
 
-    def _kill(self, parts: Set[str]) -> None:
-        for part in self.dice.sample(PARTS, len(PARTS)):
-            if part not in parts:
-                continue
-            if part == "driver":
-                self.job.process.kill()
-            elif part == "JVM":
-                if jvm := self.job.jvm():
-                    jvm.kill()
-                else:  # the job was only just starting
-                    self.job.process.kill()
-            elif part == "service":
-                self.server.kill()
-            else:
-                self.broker.kill()
+    def _kill(self, part: str, jvm: psutil.Process | None) -> None:
+        if part == "service":
+            self.server.kill()
+        elif part == "broker":
+            self.broker.kill()
+        elif part == "JVM" and jvm:
+            jvm.kill()
+        else:  # also for a JVM that has not been started yet
+            self.job.process.kill()
 
     def revive(self, parts: Set[str]) -> None:
-        """Starts what is dead, in any order. A driver that has lost only its JVM must end by itself; the job is not waited for."""
-        others = self.dice.sample(["service", "broker", "job"], 3)
+        """Starts what is dead, in any order; the job is not waited for. A driver that has lost only its JVM must end by itself."""
+        dead = self._dice.sample(sorted(parts), len(parts))
         if "driver" not in parts:
-            others.sort(key="job".__eq__)  # it may be waiting for the others
-        for part in others:
-            if part == "broker" and self.broker.process is None:
+            dead.sort(key="JVM".__eq__)  # what the driver may be waiting for comes first
+        if {"driver", "JVM"} <= parts:
+            dead.remove("JVM")
+        for part in dead:
+            if part == "broker":
                 self.broker.start()
-            elif part == "service" and self.server.process.poll() is not None:
+            elif part == "service":
                 self.server.close()
                 self.server = self._service().start(wait=False)
-            elif part == "job" and parts & {"driver", "JVM"}:
+            else:
                 assert self.job.end() != 0
                 self.job.start()
         self.server.wait_ready()
 
-    def check(self) -> None:
-        """Everything fed is consumed; relations and views are the truth; each batch made one version; each bad record is set aside."""
+    def settle(self) -> None:
+        """Returns when the job has consumed all that was fed; proves that the service took each batch once."""
         assert self._producer.flush(60) == 0
         self.job.wait_for_records(self.fed)
-        client = self.server.client()
-        for relation, rows in self.history.rows.items():
-            answer = client.get(f"/v1/relations/{relation}/rows", headers={"Accept": talk.JSONL})
-            there = [json.loads(line) for line in answer.content.splitlines()]
-            assert sorted(there, key=itemgetter("id")) == sorted(rows.values(), key=itemgetter("id"))
-        for view in VIEWS:
-            pairs = talk.read(client, view, talk.ARROW, COLUMNS)
-            truth = self.history.pairs(view)
-            assert len(pairs) == talk.count(client, view) == len(truth)
-            assert set(pairs) == truth
-        assert talk.ok(client.get("/v1/status"))["version"] == len(self._posted())
-        letters = whole(self.broker.address, DEAD)
-        assert {letter.value() for letter in letters} == self.history.bad
-        assert len({_origin(letter) for letter in letters}) == self.history.bad_told
+        posted = set(re.findall(r"^livejoin: batch (\d+): .*\bversion \d", self.job.said, re.MULTILINE))
+        assert talk.ok(self.server.client().get("/v1/status"))["version"] == len(posted)
 
-    def _posted(self) -> set[int]:
-        """The ids of the batches that the service had changes of."""
-        return {int(epoch) for epoch in re.findall(r"^livejoin: batch (\d+): .*\bversion \d", self.job.said, re.MULTILINE)}
-
-
-def _origin(letter: Message) -> tuple[bytes, ...]:
-    """Which record a dead letter was; the headers tell repeats apart."""
-    head = dict(letter.headers())
-    return tuple(head[f"livejoin.{name}"] for name in ("topic", "partition", "offset"))
+    def whole(self, topic: str) -> list[Message]:
+        """All committed records of a topic, in order of partition and offset."""
+        settings = {"group.id": "whole", "enable.partition.eof": True, "isolation.level": "read_committed"}
+        consumer = Consumer({"bootstrap.servers": self.broker.address, **settings}, logger=quiet)
+        messages: list[Message] = []
+        for partition in sorted(consumer.list_topics(topic, timeout=60).topics[topic].partitions):
+            consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
+            while True:
+                message = consumer.poll(60)
+                assert message is not None, "the broker does not answer"
+                if message.error() is None:
+                    messages.append(message)
+                else:
+                    assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+                    break
+        consumer.close()
+        return messages
 
 
-def whole(brokers: str, topic: str) -> list[Message]:
-    """All committed records of a topic, in order of partition and offset."""
-    settings = {"bootstrap.servers": brokers, "group.id": "whole", "enable.partition.eof": True, "isolation.level": "read_committed"}
-    consumer = Consumer(settings, logger=quiet)
-    messages: list[Message] = []
-    for partition in sorted(consumer.list_topics(topic, timeout=60).topics[topic].partitions):
-        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
-        while True:
-            message = consumer.poll(60)
-            assert message is not None, "the broker does not answer"
-            if message.error() is None:
-                messages.append(message)
-            else:
-                assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
-                break
-    consumer.close()
-    return messages
-
-
-def lasting_port() -> int:
-    """A free port that nobody is given for an outgoing connection while its owner is dead."""
+def _lasting_port() -> int:
+    """A free port that the kernel gives to no outgoing connection while its owner is dead."""
     while True:
         port = random.SystemRandom().randrange(15_000, 30_000)
         with socket.socket() as probe:
@@ -204,8 +175,8 @@ def lasting_port() -> int:
         return port
 
 
-def seed() -> int:
-    """LIVEJOIN_SEED, or a random one, printed."""
-    number = int(os.environ.get("LIVEJOIN_SEED") or random.SystemRandom().randrange(2**32))
-    print(f"LIVEJOIN_SEED={number}")
-    return number
+def dice() -> random.Random:
+    """Thrown from LIVEJOIN_SEED, or from a seed of its own; printed."""
+    seed = int(os.environ.get("LIVEJOIN_SEED") or random.SystemRandom().randrange(2**32))
+    print(f"LIVEJOIN_SEED={seed}")
+    return random.Random(seed)

@@ -1,117 +1,100 @@
-"""Real changes through a real broker and real Spark into the real service: every checkpoint, and through kill -9."""
+"""Real changes through a real broker and real Spark into the real service: every log, every checkpoint, a kill before each."""
 
 from __future__ import annotations
 
-import os
-import random
-import secrets
-import time
-from collections.abc import Iterator
+import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
-from streaming.kafka_broker import Broker
 from tests import datasets
 from tests.end_to_end import talk
-from tests.server_process import ServerProcess
-from tests.streaming.stream_job import StreamJob, Topics
+from tests.streaming.kill_stage import PARTS, Kill, Stage, dice
+
+KINDS = [set(), {"driver"}, {"JVM"}, {"service"}, {"broker"}, set(PARTS)]  # one a checkpoint
 
 
 class Congress:
-    """The relations and views of one Debezium log, its topics, and the job between them."""
+    """One log with relations, views and topics of its own; `schemas` wraps its records as a connector with schemas enabled does."""
 
-    def __init__(self, client: httpx.Client, topics: Topics, log: str) -> None:
-        self.client = client
-        self.expected = datasets.expected("congress", log)
-        # Topics of this test only: the broker is shared.
-        mark = secrets.token_hex(4)
-        self.records = [{**record, "topic": f"{mark}.{record['topic']}"} for record in datasets.debezium(log)]
-        self.relations = {topic: topic.rsplit(".", 1)[1] for topic in sorted({record["topic"] for record in self.records})}
-        topics.make(*self.relations)
-        for relation in self.relations.values():
-            talk.define(client, relation, datasets.definition("congress", relation))
-        self.views = [view for view in datasets.queries("congress") if view["name"] in self.expected["views"]]
-        self.followers = {}
-        for view in self.views:
-            talk.view(client, view["name"], view["sql"])
-            self.followers[view["name"]] = talk.Follower(client, view["name"], view["result_columns"])
+    def __init__(self, log: str, schemas: bool = False) -> None:
+        self._mark = f"{log}_schemas" if schemas else log
+        self._schemas = schemas
+        self._records = datasets.debezium(log)
+        expected = datasets.expected("congress", log)
+        self._checkpoints = expected["checkpoints"]
+        self._tables = list(self._checkpoints[0]["live"])
+        self._views = [view for view in datasets.queries("congress") if view["name"] in expected["views"]]
+        self._followers: list[talk.Follower] = []
+        self._sent = 0
+        self.topics = {f"{self._mark}.{table}": self._name(table) for table in self._tables}
 
-    def check(self, checkpoint: dict[str, Any]) -> None:
-        """Views as read and as followed are what the checkpoint says."""
-        for view in self.views:
-            answer = checkpoint["views"][view["name"]]
-            rows = talk.read(self.client, view["name"], talk.ARROW, view["result_columns"])
+    def _name(self, name: str) -> str:
+        return f"{self._mark}_{name}"
+
+    def define(self, client: httpx.Client) -> None:
+        for table in self._tables:
+            talk.define(client, self._name(table), datasets.definition("congress", table))
+        for view in self._views:
+            sql = re.sub(rf"\b({'|'.join(self._tables)})\b", lambda found: self._name(found[0]), view["sql"])
+            talk.view(client, self._name(view["name"]), sql)
+            self._followers.append(talk.Follower(client, self._name(view["name"]), view["result_columns"]))
+
+    def feed(self, stage: Stage, checkpoint: int) -> None:
+        """The records before the checkpoint of this number."""
+        end = self._checkpoints[checkpoint]["after_records"]
+        for record in self._records[self._sent : end]:
+            table = record["topic"].rsplit(".", 1)[1]
+            key, value = record["key"], record["value"]
+            if self._schemas:
+                key, value = _with_schemas(table, key, value)
+            stage.put(f"{self._mark}.{table}", record["partition"], key, value)
+        self._sent = end
+
+    def check(self, client: httpx.Client, checkpoint: int) -> None:
+        """Relations, and views as read and as followed, are what the checkpoint says."""
+        expected = self._checkpoints[checkpoint]
+        for table, live in expected["live"].items():
+            assert talk.ok(client.get(f"/v1/relations/{self._name(table)}"))["rows"] == live
+        for view, follower in zip(self._views, self._followers, strict=True):
+            answer = expected["views"][view["name"]]
+            rows = talk.read(client, self._name(view["name"]), talk.ARROW, view["result_columns"])
             assert (len(rows), datasets.checksum(rows)) == (answer["rows"], answer["checksum"])
-            follower = self.followers[view["name"]]
-            talk.ok_poll(follower)
+            follower.resume(client)
             assert (len(follower.rows), follower.checksum) == (answer["rows"], answer["checksum"])
 
-    def version(self) -> int:
-        version: int = talk.ok(self.client.get("/v1/status"))["version"]
-        return version
+
+def _with_schemas(table: str, key: Any, value: Any) -> tuple[Any, Any]:
+    """Key and value as the connector sends them with schemas enabled; a tombstone stays null."""
+    columns = [{"field": each["name"], "type": each["type"]} for each in datasets.definition("congress", table)["columns"]]
+    row = {"type": "struct", "fields": columns, "optional": True}
+    fields = [{**row, "field": "before"}, {**row, "field": "after"}, {"field": "op", "type": "string"}]
+    envelope = {"type": "struct", "fields": fields, "optional": False, "name": f"{table}.Envelope"}
+    keys = {"type": "struct", "fields": [{"field": "id", "type": "int64"}], "optional": False}
+    return {"schema": keys, "payload": key}, None if value is None else {"schema": envelope, "payload": value}
 
 
-@pytest.fixture
-def congress(server: ServerProcess, topics: Topics, request: pytest.FixtureRequest) -> Iterator[Congress]:
-    yield Congress(server.client(), topics, request.param)
+def test_every_log_and_checkpoint_with_kills(tmp_path: Path) -> None:
+    chance = dice()
+    logs = [Congress("cdc"), Congress("cdc_default_identity"), Congress("cdc_redelivered"), Congress("cdc", schemas=True)]
+    topics = [topic for log in logs for topic in log.topics.items()]
+    with Stage(tmp_path, chance, topics, max_offsets=400) as stage:
+        stage.topics.make(*(name for name, _ in topics))
+        for log in logs:
+            log.define(stage.server.client())
+        stage.start_job()
+        for checkpoint, parts in enumerate(chance.sample(KINDS, len(KINDS))):
+            kill = Kill.at_random(parts, chance, fewest=1)
+            stage.strike(kill, partial(_feed, logs, stage, checkpoint))
+            stage.revive(kill.parts)
+            stage.settle()
+            for log in logs:
+                log.check(stage.server.client(), checkpoint)
+        assert stage.job.stop() == 0
 
 
-@pytest.mark.parametrize("congress", ["cdc", "cdc_default_identity", "cdc_redelivered"], indirect=True)
-def test_every_checkpoint(congress: Congress, server: ServerProcess, broker: Broker, topics: Topics, tmp_path: Path) -> None:
-    sent = 0
-    with StreamJob(tmp_path / "job", server.url, broker.address, list(congress.relations.items())) as job:
-        for checkpoint in congress.expected["checkpoints"]:
-            topics.put_all(congress.records[sent : checkpoint["after_records"]])
-            sent = checkpoint["after_records"]
-            job.wait_for_records(sent)
-            congress.check(checkpoint)
-        assert job.stop() == 0
-
-
-def kills(congress: Congress, job: StreamJob, dice: random.Random, count: int) -> None:
-    """kill -9 of the driver, the JVM or both, at random moments, `count` times; then lets the job finish."""
-    for _ in range(count):
-        target = dice.choice(["driver", "JVM", "both"])
-        done, pause = len(job.batches) + dice.randrange(4), dice.random() * 0.3
-        print(f"kill {target} after {done} batches and {pause:.3f} s more")
-        with job:
-            job.wait_for_batches(done)
-            time.sleep(pause)  # a moment within a batch
-            jvm = job.jvm()
-            if jvm and target != "driver":
-                jvm.kill()
-            if not jvm or target != "JVM":
-                job.process.kill()
-            job.end()
-            if jvm:
-                jvm.wait(60)
-    with job:
-        job.wait_for_records(len(congress.records))
-        assert job.stop() == 0
-
-
-def check_kills(congress: Congress, server: ServerProcess, broker: Broker, topics: Topics, folder: Path, count: int, size: int) -> None:
-    """Kills `count` times while batches of `size` records run: at most three a kill, so that some are left."""
-    seed = int(os.environ.get("LIVEJOIN_SEED") or random.randrange(2**32))
-    print(f"LIVEJOIN_SEED={seed}")
-    topics.put_all(congress.records)
-    job = StreamJob(folder, server.url, broker.address, list(congress.relations.items()), max_offsets=size)
-    kills(congress, job, random.Random(seed), count)
-    congress.check(congress.expected["checkpoints"][-1])
-    # Once each: a batch that was applied again would have made a version more.
-    assert congress.version() == len(job.batches) == max(job.batches) + 1
-
-
-@pytest.mark.parametrize("congress", ["cdc"], indirect=True)
-def test_killed_at_random_moments(congress: Congress, server: ServerProcess, broker: Broker, topics: Topics, tmp_path: Path) -> None:
-    check_kills(congress, server, broker, topics, tmp_path / "job", count=3, size=200)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("congress", ["cdc"], indirect=True)
-def test_killed_for_long(congress: Congress, server: ServerProcess, broker: Broker, topics: Topics, tmp_path: Path) -> None:
-    check_kills(congress, server, broker, topics, tmp_path / "job", count=40, size=20)
+def _feed(logs: list[Congress], stage: Stage, checkpoint: int) -> None:
+    for log in logs:
+        log.feed(stage, checkpoint)

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.streaming.kill_stage import PARTS, Kill, Stage, seed
+from tests.streaming.hotel import Hotel
+from tests.streaming.kill_stage import PARTS, Kill, dice
 
-KINDS = [{"driver"}, {"JVM"}, {"service"}, {"broker"}, {"service", "broker"}, set(PARTS)]
+KINDS = [{"driver"}, {"JVM"}, {"service"}, {"broker"}, {"service", "broker"}]
+# The batch is on the service's disk, and nobody is left who knows.
+WORST = Kill(frozenset(PARTS), 0, 0, "after-commit:2")
 
 
 def test_killed_in_every_way(tmp_path: Path) -> None:
-    with Stage(tmp_path, seed()) as stage:
-        for parts in stage.dice.sample(KINDS, len(KINDS)):
-            stage.strike(Kill.random(parts, stage.dice))
-            stage.revive(parts)
-        stage.check()
-        assert stage.job.stop() == 0
+    chance = dice()
+    kills = [Kill.at_random(parts, chance, fewest=1) for parts in KINDS]
+    with Hotel(tmp_path, chance) as hotel:
+        for kill in chance.sample([*kills, WORST], len(kills) + 1):
+            hotel.suffer(kill)
+        hotel.check()
+        assert "applied before" in hotel.stage.job.said
+        hotel.end()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import gzip
 from typing import Any
@@ -181,11 +182,11 @@ def test_more_versions_of_a_schema_than_are_remembered() -> None:
 def test_a_known_wrapping_is_no_licence_for_garbage() -> None:
     good = orjson.dumps(wrapped(MICROS // 1000, "io.debezium.time.Timestamp"))
     cut = good.index(b'"payload":') + len(b'"payload":')
-    values = [good, good[:-1], good + b"}", good[:cut] + b"null}", good[:cut] + b"1},}", good[:-1] + b',"more":1}']
+    values = [good, good[:-1], good + b"}", good[:cut] + b"null}", good[:cut] + b"1},}", good[:-1] + b',"more":1}', good[:-1] + b"]"]
     batch = DebeziumDecoder("t", T).decode([None] * len(values), values)
     assert batch.changes[0].index.tolist() == [0, 5]
     assert [row[1] for _, _, row in rows(batch)] == [NOON] * 2
-    assert faults(batch) == [(1, None), (2, None), (4, None)]
+    assert faults(batch) == [(1, None), (2, None), (4, None), (6, None)]
     assert batch.ignored == 1
 
 
@@ -223,6 +224,138 @@ def test_bad_records(value: Any, column: str | None, says: str) -> None:
 
 def test_a_decimal_as_a_number_is_one() -> None:
     assert rows(both((None, wrapped(None, None, price=1.5))))[0][2][4] == 1.5
+
+
+NUMBERS = parse_relation(
+    {
+        "columns": [
+            {"name": "id", "type": "int64"},
+            {"name": "x", "type": "float64", "nullable": True},
+            {"name": "n", "type": "int64", "nullable": True},
+            {"name": "s", "type": "string", "nullable": True},
+            {"name": "ok", "type": "bool", "nullable": True},
+        ],
+        "key": ["id"],
+    }
+)
+DECIMAL = "org.apache.kafka.connect.data.Decimal"
+VARIABLE = "io.debezium.data.VariableScaleDecimal"
+
+
+def decimals(values: dict[str, Any], scale: str | None, semantic: str = DECIMAL) -> dict[str, Any]:
+    """A wrapped row of NUMBERS whose fields but the key are decimals."""
+    parameters = {} if scale is None else {"parameters": {"scale": scale, "connect.decimal.precision": "10"}}
+    fields = [
+        {"type": "int64", "field": "id"},
+        *({"type": "bytes", "field": name, "name": semantic, **parameters} for name in ("x", "n", "s", "ok")),
+    ]
+    schema = {"type": "struct", "fields": [{"type": "struct", "fields": fields, "field": "after"}]}
+    return {"schema": schema, "payload": envelope("c", after={"id": 1, **values})}
+
+
+def encoded(unscaled: int) -> str:
+    """As Java's BigInteger.toByteArray has it, in base64."""
+    return base64.b64encode(unscaled.to_bytes(unscaled.bit_length() // 8 + 1, "big", signed=True)).decode()
+
+
+@pytest.mark.parametrize(
+    ("unscaled", "scale", "x", "s"),
+    [
+        (12345, "2", 123.45, "123.45"),
+        (-1, "1", -0.1, "-0.1"),
+        (0, "0", 0.0, "0"),
+        (127, "0", 127.0, "127"),
+        (-128, "0", -128.0, "-128"),
+        (5, "-3", 5000.0, "5000"),
+        (10**30 + 1, "30", 1.0, "1.000000000000000000000000000001"),
+    ],
+)
+def test_decimals_are_read_from_their_bytes(unscaled: int, scale: str, x: float, s: str) -> None:
+    """The first is the example of Connect's own documents; each also with a scale beside the value."""
+    value = encoded(unscaled)
+    variable = {"scale": int(scale), "value": value}
+    for one in (decimals({"x": value, "s": value}, scale), decimals({"x": variable, "s": variable}, None, VARIABLE)):
+        for around in (0, 20):
+            batch = both(*[(None, decimals({}, scale))] * around, (None, one), relation=NUMBERS)
+            assert rows(batch)[-1][2] == (1, x, None, s, None)
+
+
+def test_decimals_in_whole_numbers() -> None:
+    sent = [(encoded(12300), "2"), (encoded(-7), "0"), (5.0, "2"), (5, "2"), (encoded(2**63), "0"), (encoded(12345), "2"), (5.5, "2")]
+    batch = both(*((None, decimals({"n": value}, scale)) for value, scale in sent), relation=NUMBERS)
+    assert [row[2] for _, _, row in rows(batch)] == [123, -7, 5, 5]
+    assert faults(batch) == [(4, "n"), (5, "n"), (6, "n")]
+    assert "got 123.45, want a whole number" in batch.errors[1].reason
+
+
+@pytest.mark.parametrize(
+    ("values", "scale", "says"),
+    [
+        ({"x": "AQ=="}, None, "decimal.handling.mode"),
+        ({"x": "AQ=="}, "1000000", "decimal.handling.mode"),
+        ({"x": "AQ=="}, "much", "decimal.handling.mode"),
+        ({"x": "no base64"}, "2", "decimal.handling.mode"),
+        ({"x": ""}, "2", "decimal.handling.mode"),
+        ({"x": "A" * 2_000}, "2", "decimal.handling.mode"),
+        ({"x": {"scale": 2}}, "2", "want a number"),
+        ({"x": {"scale": 10**6, "value": "AQ=="}}, None, "decimal.handling.mode"),
+        ({"x": {"scale": -400, "value": "AQ=="}}, None, "got 1e+400, which float64 cannot hold"),
+        ({"x": []}, "2", "want a number"),
+        ({"ok": "AQ=="}, "0", "want a bool"),
+    ],
+)
+def test_decimals_that_are_none(values: dict[str, Any], scale: str | None, says: str) -> None:
+    batch = both((None, decimals(values, scale)), relation=NUMBERS)
+    assert says in batch.errors[0].reason
+
+
+@pytest.mark.parametrize("name", ["Time", "MicroTime", "NanoTime", "Year", "MicroDuration", "ZonedTime"])
+def test_a_time_of_day_is_no_timestamp_and_no_date(name: str) -> None:
+    semantic = f"io.debezium.time.{name}"
+    for around in (0, 20):
+        nulls = [(None, wrapped(None, semantic, None, semantic))] * around
+        batch = both(*nulls, (None, wrapped(1, semantic)), (None, wrapped(None, None, 1, semantic)))
+        assert faults(batch) == [(around, "at"), (around + 1, "day")]
+        assert f"got a {semantic}, want a timestamp" in batch.errors[0].reason
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        None,
+        {},
+        {"fields": 1},
+        {"fields": [1, {}, {"field": ["before"]}, {"field": "after"}]},
+        {"fields": [{"field": "after", "fields": [{"field": ["id"], "name": "x"}, {"field": "at", "name": 3}, {"name": "x"}]}]},
+        {"fields": [{"field": "after", "fields": [{"field": "price", "name": DECIMAL, "parameters": [1]}]}]},
+        {"fields": [{"field": "after", "fields": {"field": "id"}}]},
+    ],
+)
+def test_schemas_that_say_nothing(schema: Any) -> None:
+    value = {"schema": schema, "payload": envelope("c", after={**ROW, "at": MICROS})}
+    assert [row[1] for _, _, row in rows(both((None, value), (None, value)))] == [NOON] * 2
+
+
+def test_columns_called_schema_and_payload() -> None:
+    relation = parse_relation(
+        {"columns": [{"name": "schema", "type": "string"}, {"name": "payload", "type": "int64"}], "key": ["schema", "payload"]}
+    )
+    key = {"schema": "a", "payload": 7}
+    batch = both((key, envelope("d")), (None, envelope("c", after=key)), relation=relation)
+    assert [(op, row) for _, op, row in rows(batch)] == [("delete", ("a", 7)), ("upsert", ("a", 7))]
+
+
+@pytest.mark.parametrize("simple", [7, "7", [7], {"schema": {"type": "int32"}, "payload": 7}])
+def test_a_key_that_is_no_struct_does_not_name_its_column(simple: Any) -> None:
+    batch = both((simple, envelope("d", before={"id": 1})), (simple, envelope("d")))
+    assert [(op, row[0]) for _, op, row in rows(batch)] == [("delete", 1)]
+    assert batch.errors == [(1, None, "no-key")]
+
+
+def test_a_wrapping_is_remembered_only_where_it_is_one() -> None:
+    """Found by Hypothesis: a `schema` that is no object wraps nothing, for the second record either."""
+    value = orjson.dumps({"schema": 1, "payload": envelope("c", after=ROW)})
+    assert faults(DebeziumDecoder("t", T).decode([None] * 3, [value] * 3)) == [(0, None), (1, None), (2, None)]
 
 
 @pytest.mark.parametrize(("value", "says"), [(b"{", "not JSON"), (b"[]", "a list"), (b"\xff", "not JSON"), (b"", "not JSON")])

@@ -1,0 +1,159 @@
+"""Semantic types: what a number or text of a Debezium record means, by the schema that comes with it.
+
+Settlers turn a value as it came into one that the readers of `grammar` take (null stays null), or into an `Unreadable`.
+They are exact or they refuse: nothing is rounded but a Decimal in a float64 column, to the nearest.
+
+Source: Debezium's documents, "Data type mappings" of the connectors for PostgreSQL, MySQL, SQL Server and Oracle.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from service.wire.grammar import DAY, Unreadable, parse_timestamp
+
+
+class Semantic(NamedTuple):
+    """A field's semantic type; `scale` is the number of decimals that the schema gives to a Decimal."""
+
+    name: str
+    scale: int | None
+
+
+Semantics = Mapping[str, Semantic]  # by field
+Settler = Callable[[Any], Any]
+
+NO_SEMANTICS: Semantics = {}
+
+_TIME = "io.debezium.time."
+_CONNECT = "org.apache.kafka.connect.data."
+# Microseconds in one unit of the field's number; Nano is the one that is finer.
+_UNITS = {
+    _TIME + "Timestamp": 1_000,
+    _TIME + "MicroTimestamp": 1,
+    _TIME + "Date": DAY,
+    _CONNECT + "Timestamp": 1_000,
+    _CONNECT + "Date": DAY,
+}
+_NANO = _TIME + "NanoTimestamp"
+_TEXTS = (_TIME + "IsoDate", _TIME + "IsoTimestamp", _TIME + "ZonedTimestamp")
+_DECIMALS = (_CONNECT + "Decimal", "io.debezium.data.VariableScaleDecimal")
+_MOST_DIGITS = 1_000  # of a Decimal: a scale from outside must not make us write a billion zeros
+
+
+def structs_of(schema: Any) -> Mapping[str, Semantics]:
+    """Semantics of `before` and `after`, from an envelope's schema; one object where they are alike, as they mostly are."""
+    structs: dict[str, Semantics] = {}
+    for field in _fields(schema):
+        if (name := field.get("field")) == "before" or name == "after":
+            own = semantics_of(field)
+            structs[name] = next((known for known in structs.values() if known == own), own)
+    return structs
+
+
+def semantics_of(struct: Any) -> Semantics:
+    """Semantics of a struct's fields, from its schema."""
+    found: dict[str, Semantic] = {}
+    for field in _fields(struct):
+        name, semantic = field.get("field"), field.get("name")
+        if type(name) is str and type(semantic) is str:
+            found[name] = Semantic(semantic, _scale_of(field.get("parameters")))
+    return found
+
+
+def _fields(schema: Any) -> list[dict[str, Any]]:
+    fields = schema.get("fields") if type(schema) is dict else None
+    return [field for field in fields if type(field) is dict] if type(fields) is list else []
+
+
+def _scale_of(parameters: Any) -> int | None:
+    scale = parameters.get("scale") if type(parameters) is dict else None
+    return int(scale) if type(scale) is str and len(scale) <= 5 and scale.removeprefix("-").isdecimal() else None
+
+
+def settler(kind: str, semantic: Semantic | None) -> Settler | None:
+    """How a value of a semantic type becomes one of a column's type; None: as it is."""
+    if semantic is None:
+        return None
+    name = semantic.name
+    if name in _DECIMALS:
+        return lambda value: _settle_decimal(value, kind, semantic.scale)
+    if kind not in ("timestamp", "date"):
+        return None
+    if name == _NANO:
+        return lambda value: _scaled(value, kind, 1, 1_000)
+    if unit := _UNITS.get(name):
+        if kind == "timestamp":
+            return None if unit == 1 else lambda value: value * unit if type(value) is int else value
+        return None if unit == DAY else lambda value: _scaled(value, kind, unit, 1)
+    if name in _TEXTS:
+        return _date_of_text if kind == "date" else None
+    if name.startswith(_TIME) or name == _CONNECT + "Time":
+        # A time of day, a duration, a year: as a number it would pass for microseconds or days.
+        refusal = Unreadable(f"got a {name}, want a {kind}")
+        return lambda value: None if value is None else refusal
+    return None
+
+
+def _scaled(value: Any, kind: str, times: int, by: int) -> Any:
+    """A number in another unit, exactly or not at all."""
+    if type(value) is not int:
+        return value
+    micros, rest = divmod(value * times, by)
+    if rest:
+        return Unreadable(f"{value} nanoseconds are no whole number of microseconds")
+    if kind == "timestamp":
+        return micros
+    days, rest = divmod(micros, DAY)
+    return Unreadable(f"{value} is not the midnight of a day") if rest else days
+
+
+def _date_of_text(value: Any) -> Any:
+    """Debezium's ISO texts carry an offset, dates too: `2026-01-01Z`."""
+    if type(value) is not str:
+        return value
+    if "T" not in value:
+        return value.removesuffix("Z")
+    try:
+        return _scaled(parse_timestamp(value), "date", 1, 1)
+    except ValueError:
+        return value
+
+
+def _settle_decimal(value: Any, kind: str, scale: Any) -> Any:
+    """A Decimal: the bytes of a whole number in base64 (big-endian, two's complement) and a scale; or a number, as the
+    converter's decimal.format has it."""
+    if type(value) is dict and type(value.get("value")) is str:  # VariableScaleDecimal: each value has a scale of its own
+        value, scale = value.get("value"), value.get("scale")
+    if type(value) is float and kind == "int64" and value.is_integer() and abs(value) < 2**53:
+        return int(value)
+    if type(value) is not str:
+        return value
+    number = _decimal(value, scale)
+    if number is None:
+        return Unreadable("got a Decimal without its scale: set the connector's decimal.handling.mode to double, or send schemas")
+    if kind == "float64":
+        return float(number) if math.isfinite(float(number)) else Unreadable(f"got {number:.9g}, which float64 cannot hold")
+    if kind == "string":
+        return format(number, "f")
+    if kind == "int64":
+        return int(number) if number == number.to_integral_value() else Unreadable(f"got {number:.9g}, want a whole number within 64 bits")
+    return Unreadable(f"got the number {number:.9g}, want a {kind}")
+
+
+def _decimal(text: str, scale: Any) -> Decimal | None:
+    """The number of a Decimal's bytes; None if they are none, or far too long."""
+    if type(scale) is not int or abs(scale) > _MOST_DIGITS or len(text) > _MOST_DIGITS:
+        return None
+    try:
+        raw = base64.b64decode(text, validate=True)
+    except ValueError:
+        return None
+    if not raw:
+        return None
+    unscaled = int.from_bytes(raw, "big", signed=True)
+    return Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))

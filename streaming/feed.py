@@ -1,0 +1,135 @@
+"""The changes of a view as the service streams them: GET /v1/views/{view}/changes.
+
+A version comes as its changes, deletes first, and is closed by `progress`, which alone carries a token to go on from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import httpx
+import orjson
+
+from streaming.errors import StreamError
+from streaming.sink import ServiceClient, describe, problem_of
+
+# Problems after which the changes cannot be had without a gap; bad-token: the service has another data folder, or the view is another one.
+_LOST = ("token-expired", "bad-token", "delta-too-large", "reader-too-slow")
+_AGAIN = ("snapshot-expired", "view-building", "view-failed")
+_IDLE_SECONDS = 1  # the service ends a quiet stream after this: so a job that is to end waits no longer
+
+
+class Change(NamedTuple):
+    """A row that came into the view or (`deleted`) left it; key and row as compact JSON."""
+
+    version: int
+    deleted: bool
+    key: bytes
+    row: bytes
+
+
+class Progress(NamedTuple):
+    """The version is whole; the token goes on from it."""
+
+    version: int
+    token: str
+
+
+class Lost(Exception):
+    """The changes after the token are no longer to be had: begin again with every row. The text says why."""
+
+
+class BrokenOff(Exception):
+    """The connection ended before the version was whole: go on from the last token."""
+
+
+class Feed:
+    """One connection to the changes of a view, for use in a `with`.
+
+    since: the token to go on from; None: every row first, as changes of one version. Waits for a service that is away (Stopped).
+    Raises Lost; StreamError when there is no such view to follow.
+    """
+
+    def __init__(self, service: ServiceClient, view: str, since: str | None) -> None:
+        self._view = view
+        self._answer = _open(service, view, {"snapshot": "true"} if since is None else {"since": since, "wait": str(_IDLE_SECONDS)})
+
+    def __enter__(self) -> Feed:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._answer.close()
+
+    def __iter__(self) -> Iterator[list[Change | Progress]]:
+        """What comes, piece by piece as it comes: a piece ends with a Progress or is within one version.
+
+        Ends, when nothing new has come for a second, with a Progress. Raises Lost, BrokenOff; StreamError when the view is dropped.
+        """
+        rest, whole = b"", False
+        try:
+            for block in self._answer.iter_bytes():
+                head, newline, tail = block.rpartition(b"\n")
+                if not newline:
+                    rest += block
+                    continue
+                records = [record for line in (rest + head).split(b"\n") if (record := self._record(orjson.loads(line))) is not None]
+                rest = tail
+                cut = next((place for place in range(len(records), 0, -1) if isinstance(records[place - 1], Progress)), 0)
+                whole = cut == len(records) and (whole or cut > 0)
+                yield from (piece for piece in (records[:cut], records[cut:]) if piece)
+        except httpx.TransportError as error:
+            raise BrokenOff(str(error) or type(error).__name__) from error
+        if not whole:
+            raise BrokenOff("it ended in the midst of a version")
+
+    @property
+    def more(self) -> bool:
+        """Whether something has come already that was not handed out yet. May miss what the HTTP client holds in its own memory."""
+        return bool(self._answer.extensions["network_stream"].get_extra_info("is_readable"))
+
+    def _record(self, data: dict[str, Any]) -> Change | Progress | None:
+        op = data["op"]
+        if op == "progress":
+            # Within a snapshot it has no token and only says that the service is still there.
+            return None if data["token"] is None else Progress(data["version"], data["token"])
+        if op == "error":
+            problem = data["problem"]
+            raise _failure(self._view, problem, f"{problem['title']}: {problem['detail']}")
+        return Change(data["version"], op == "delete", orjson.dumps(data["key"]), orjson.dumps(data["row"]))
+
+
+def token_of_now(service: ServiceClient, view: str) -> Progress:
+    """The token of the newest version: what comes after it is new. Waits for a service that is away; raises as Feed."""
+    while True:
+        answer = _open(service, view, {"wait": "0"})
+        try:
+            data = orjson.loads(answer.read().splitlines()[-1])
+            return Progress(data["version"], data["token"])
+        except httpx.TransportError:  # the next try waits until it is back
+            continue
+        finally:
+            answer.close()
+
+
+def _open(service: ServiceClient, view: str, parameters: dict[str, str]) -> httpx.Response:
+    answer = service.changes(view, parameters)
+    if not answer.is_success:
+        raise _failure(view, problem_of(answer), describe(answer))
+    return answer
+
+
+def _failure(view: str, problem: dict[str, Any], told: str) -> Exception:
+    """What a problem with a view's changes means to the job."""
+    kind = str(problem.get("type", "")).rpartition("/")[2]
+    detail = problem.get("detail") or told
+    if kind in _LOST:
+        return Lost(detail)
+    if kind == "not-found":
+        return StreamError(f"the service has no view {view}: register it (PUT /v1/views/{view}), then start again")
+    if kind == "not-followed":
+        return StreamError(f'the view {view} keeps no changes ("changes": false): register it with changes, then start again')
+    if kind in _AGAIN:
+        return BrokenOff(detail)
+    return StreamError(f"the service does not give the changes of the view {view}: {told}")

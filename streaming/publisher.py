@@ -1,0 +1,195 @@
+"""The road out: a view's changes to a Kafka topic, each once for a `read_committed` reader, over any number of restarts.
+
+    GET /v1/views/{view}/changes ──► one transaction: the records of whole versions, and the token that goes on from there
+
+At a start, first `init_transactions` (what a former publisher left open ends, unseen), then the last token is read: so it is
+that of the last transaction that counts. When a token no longer serves (after a restart of the service none does), the topic
+is read back whole, which tells the rows that its readers hold, and compared with the view; the difference and the new token
+are one transaction.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from typing import IO, Literal
+
+from streaming.config import Kafka, Out
+from streaming.errors import StreamError
+from streaming.feed import BrokenOff, Change, Feed, Lost, Progress, token_of_now
+from streaming.kafka_client import KafkaAway, wait_for_topics
+from streaming.log import say
+from streaming.metrics import Metrics
+from streaming.own_topic import OwnTopic, Place, Token, digest, same_row
+from streaming.patience import Patience, Stopped
+from streaming.sink import ServiceClient
+from streaming.transactions import Transactions
+
+_SHARED = 1000  # records; a transaction with fewer takes along the versions that have come already
+_HELD_BYTES = 64 << 20  # changed rows held in memory during a comparison; beyond this in a temporary file
+
+
+class Publisher:
+    """One `[[out]]`. A version never spans two transactions: however large, 64 MiB of it wait here and the rest is with the broker."""
+
+    def __init__(self, kafka: Kafka, service: ServiceClient, out: Out, stop: threading.Event, metrics: Metrics) -> None:
+        self._kafka, self._service, self._out, self._stop, self._metrics = kafka, service, out, stop, metrics
+        self._waits: dict[str, Patience] = {}  # since the last record that was committed
+        self._since: str | None = None  # up to this the topic has everything; None: to be found out by comparing
+        self._identity = ("", 0)
+        self._transactions: Transactions
+        self._own: OwnTopic
+
+    def run(self) -> None:
+        """Publishes until `stop` is set; what is not committed then is aborted. Raises StreamError.
+
+        Waits for a service or a broker that is away. A transaction that was lost is repeated whole, by a new producer.
+        """
+        try:
+            while True:
+                try:
+                    self._publish()
+                except KafkaAway as error:
+                    self._wait("kafka", f"the topic {self._out.topic} cannot be published to ({error})")
+        except Stopped:
+            return
+
+    def _wait(self, at: Literal["kafka", "service"], reason: str) -> None:
+        self._waits.setdefault(at, Patience(self._stop, self._metrics, at)).wait(reason)
+
+    def _publish(self) -> None:
+        """Publishes with one producer, until that fails."""
+        wait_for_topics(self._kafka, [self._out.topic], self._stop, self._metrics)
+        with (
+            Transactions(self._kafka, self._out.topic, self._stop, self._metrics) as self._transactions,
+            OwnTopic(self._kafka, self._out, self._stop) as self._own,
+        ):
+            self._identity = self._own.identity()
+            self._own.make_token_topic()
+            self._resume()
+            while True:
+                try:
+                    if self._since is None:
+                        self._compare()
+                    else:
+                        self._follow(self._since)
+                except Lost as lost:
+                    self._transactions.abort()
+                    self._since = None
+                    say(f"the token of the topic {self._out.topic} has expired ({lost}): the topic is read back to publish what differs")
+                except BrokenOff as error:
+                    self._transactions.abort()
+                    self._wait("service", f"the stream of the changes of {self._out.view} broke off ({error})")
+
+    def _resume(self) -> None:
+        """Where the topic stands."""
+        view, topic = self._out.view, self._out.topic
+        last = self._own.last_token()
+        topic_id, partitions = self._identity
+        if last is not None and last.topic != topic_id:
+            say(f"the topic {topic} was made anew: it begins again")
+            last = None
+        if last is None:
+            self._since = None
+            if not self._out.snapshot:
+                now = token_of_now(self._service, view)
+                self._commit(now)
+                say(f"the topic {topic} begins after version {now.version} of the view {view}")
+            return
+        if last.view != view:
+            raise StreamError(f"the topic {topic} holds the changes of the view {last.view}: give the view {view} a topic of its own")
+        if last.partitions != partitions:
+            raise StreamError(
+                f"the topic {topic} had {last.partitions} partitions and now has {partitions}, so a key's changes would lie in two, "
+                "without order: delete it, make it anew with as many as it shall have, and start again; it then begins with every row"
+            )
+        self._since = last.token
+        say(f"the topic {topic} goes on after version {last.version} of the view {view}")
+
+    def _follow(self, since: str) -> None:
+        """Publishes what comes after a token, until nothing new has come for a second."""
+        with Feed(self._service, self._out.view, since) as feed:
+            at = None
+            for piece in feed:
+                for record in piece:
+                    if isinstance(record, Change):
+                        self._put(record.version, b"d" if record.deleted else b"c", record.key, record.row)
+                self._check_stop()
+                at = piece[-1]
+                if isinstance(at, Progress) and not (self._transactions.records < _SHARED and feed.more):
+                    self._arrive(at)
+            if isinstance(at, Progress):
+                self._arrive(at)
+
+    def _arrive(self, at: Progress) -> None:
+        """The topic is brought to a version that was whole."""
+        if self._transactions.records:
+            self._commit(at)
+        else:
+            self._since = at.token
+            self._waits.clear()
+
+    def _commit(self, at: Progress) -> None:
+        """Commits what was put, with the token."""
+        records = self._transactions.records
+        token = Token(self._out.view, at.version, at.token, *self._identity)
+        self._transactions.put(self._own.token_topic, self._out.topic.encode(), token.to_json(), partition=0)
+        self._transactions.commit()
+        self._since = at.token
+        self._waits.clear()
+        self._metrics.published(self._out.topic, records, at.version)
+
+    def _put(self, version: int, op: bytes, key: bytes, row: bytes) -> None:
+        before, after = (row, b"null") if op == b"d" else (b"null", row)
+        self._transactions.put(self._out.topic, key, b'{"op":"%b","version":%d,"before":%b,"after":%b}' % (op, version, before, after))
+        if op == b"d" and self._out.tombstones:
+            self._transactions.put(self._out.topic, key, None)
+
+    def _compare(self) -> None:
+        """Brings the topic, whatever it holds, to the view as it is: an empty one gets every row.
+
+        Reads the topic whole, twice when a row is gone or changed. Memory follows the number of rows that the topic holds.
+        """
+        states = self._own.states()
+        held = len(states)
+        with tempfile.SpooledTemporaryFile(_HELD_BYTES) as changed:
+            at, new = self._put_new(states, changed)
+            for key, row in self._own.records_of(states):
+                self._put(at.version, b"d", key, row)
+            changed.seek(0)
+            again, lines = 0, iter(changed)
+            for key, row in zip(lines, lines, strict=True):
+                self._put(at.version, b"r", key[:-1], row[:-1])
+                again += 1
+        self._commit(at)
+        topic, view = self._out.topic, self._out.view
+        if held:
+            told = f"of its {held} rows {len(states) - again} were gone and {again} had changed, {new} were new"
+        else:
+            told = f"{new} rows"
+        say(f"the topic {topic} holds the view {view} at version {at.version}: {told}")
+
+    def _put_new(self, states: dict[bytes, Place], changed: IO[bytes]) -> tuple[Progress, int]:
+        """Publishes the rows of the view that the topic has not, and how many; leaves in `states` those that are gone or differ, and
+        in `changed` key and row of what they are now, a line each."""
+        new = 0
+        with Feed(self._service, self._out.view, None) as feed:
+            for piece in feed:
+                self._check_stop()
+                for record in piece:
+                    if isinstance(record, Progress):
+                        return record, new
+                    name = digest(record.key)
+                    place = states.get(name)
+                    if place is None:
+                        self._put(record.version, b"r", record.key, record.row)
+                        new += 1
+                    elif same_row(place, record.row):
+                        del states[name]
+                    else:
+                        changed.write(record.key + b"\n" + record.row + b"\n")
+        raise BrokenOff("it ended in the midst of its rows")
+
+    def _check_stop(self) -> None:
+        if self._stop.is_set():
+            raise Stopped

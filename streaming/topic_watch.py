@@ -1,0 +1,97 @@
+"""The topics as the broker has them while the job runs: are they still those of before, and how far is the job behind them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Mapping
+from types import TracebackType
+
+import pyarrow as pa
+from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+
+from streaming.errors import StreamError
+from streaming.failures import made_anew
+from streaming.identity import differs
+from streaming.kafka_client import find_topics
+from streaming.metrics import Metrics, Partition
+
+_LOOK_SECONDS = 1.0
+_ANSWER_SECONDS = 5.0
+
+
+class TopicWatch:
+    """Asks the broker once a second, in a thread of its own: two small requests. A broker that is away is not its affair.
+
+    ids: of the topics when the job began; reached: by partition, the offset that comes next.
+    `failure` is what ends the job: Spark goes on silently in a topic that was made anew and has more records than the old one.
+    """
+
+    def __init__(self, admin: AdminClient, ids: Mapping[str, str], reached: Mapping[Partition, int], metrics: Metrics) -> None:
+        self.failure: StreamError | None = None
+        self._admin = admin
+        self._ids = ids
+        self._metrics = metrics
+        self._reached = dict(reached)
+        self._ends: dict[Partition, int] = {}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="topics", daemon=True)
+
+    def __enter__(self) -> TopicWatch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def reached(self, topic: str, records: pa.Table) -> None:
+        """These records are applied."""
+        last = records.group_by("partition").aggregate([("offset", "max")])
+        for partition, offset in zip(last["partition"].to_pylist(), last["offset_max"].to_pylist(), strict=True):
+            self._reach((topic, partition), offset + 1)
+
+    def note(self, progress: StreamingQueryProgress | None) -> None:
+        """What Spark has committed: beside the records the marks of transactions, which no batch shows."""
+        for source in progress.sources if progress else ():
+            for topic, offsets in json.loads(source.endOffset or "{}").items():
+                for partition, offset in offsets.items():
+                    self._reach((topic, int(partition)), offset)
+
+    def _reach(self, at: Partition, offset: int) -> None:
+        self._reached[at] = max(offset, self._reached.get(at, 0))
+
+    def behind(self) -> dict[Partition, int]:
+        """How many offsets each partition has that are not applied yet, by the broker's last answer."""
+        return {at: max(0, end - self._reached.get(at, 0)) for at, end in self._ends.copy().items()}
+
+    def last_look(self) -> None:
+        """Raises the failure that has come to light, now or before."""
+        if self.failure is None:
+            with contextlib.suppress(KafkaException):
+                self.look()
+        if self.failure is not None:
+            raise self.failure
+
+    def look(self) -> None:
+        """Asks once. Raises KafkaException when the broker does not answer."""
+        partitions: list[TopicPartition] = []
+        for topic, found in find_topics(self._admin, self._ids, _ANSWER_SECONDS).items():
+            if differs(self._ids[topic], found.id):
+                self.failure = StreamError(made_anew(topic))
+                return
+            partitions += [TopicPartition(topic, number) for number in range(found.partitions)]
+        newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        asked = dict.fromkeys(partitions, newest)
+        committed = IsolationLevel.READ_COMMITTED
+        for at, answer in self._admin.list_offsets(asked, isolation_level=committed, request_timeout=_ANSWER_SECONDS).items():
+            self._ends[at.topic, at.partition] = answer.result().offset
+        self._metrics.behind(self.behind())
+
+    def _run(self) -> None:
+        while self.failure is None and not self._over.wait(_LOOK_SECONDS):
+            with contextlib.suppress(KafkaException):
+                self.look()

@@ -1,0 +1,136 @@
+"""Records to Kafka in transactions: a `read_committed` reader sees each transaction whole or not at all.
+
+    init_transactions ends what an earlier producer of the same id left open, and fences it: only one goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from streaming.config import Kafka
+from streaming.errors import StreamError
+from streaming.kafka_client import KafkaAway, quiet, settings_of
+from streaming.metrics import Metrics
+from streaming.patience import Patience, Stopped
+
+# The longest that a broker allows, unless its transaction.max.timeout.ms says otherwise: tens of millions of records.
+_LONGEST_MS = 900_000
+_BY_KEY = -1  # the partitioner decides
+_QUEUE_KBYTES = 64 << 10  # records that wait for the broker
+_ANSWER_SECONDS = 2.0
+_ROOM_SECONDS = 0.05
+_TOLD_AFTER = 100  # times without room: about 5 s
+_FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
+# What another try does not mend, and what to do.
+_REFUSED = {
+    KafkaError.MSG_SIZE_TOO_LARGE: "a row is larger than Kafka takes: "
+    'raise "message.max.bytes" in [kafka.librdkafka] and max.message.bytes of the topic',
+    KafkaError.INVALID_TRANSACTION_TIMEOUT: "the broker allows only shorter transactions: "
+    'set "transaction.timeout.ms" in [kafka.librdkafka] to its transaction.max.timeout.ms',
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "this user may not write to it: allow it",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "this user may not write in transactions: allow it",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "this user may not write in transactions: allow it",
+    KafkaError.POLICY_VIOLATION: "a policy of the broker refuses the records: see the broker's log",
+    KafkaError.INVALID_RECORD: "the broker refuses the records: see its log",
+}
+
+
+class Transactions:
+    """The transactional producer of one out topic, for use in a `with`, from one thread; leaving it aborts what is open.
+
+    Starts in about 0.1 s and waits for a broker that is away (Stopped). Any method raises KafkaAway when the transaction is
+    lost: nothing of it will be seen, and a new producer may repeat it; StreamError when that would not help.
+    """
+
+    def __init__(self, kafka: Kafka, topic: str, stop: threading.Event, metrics: Metrics) -> None:
+        self._kafka, self._topic, self._stop, self._metrics = kafka, topic, stop, metrics
+        self._failure: KafkaError | None = None  # the first record that was not taken
+        self.records = 0  # of the open transaction
+        light = {"transaction.timeout.ms": _LONGEST_MS, "queue.buffering.max.kbytes": _QUEUE_KBYTES, "log_level": 0}
+        ours = {"transactional.id": f"livejoin.{topic}", "delivery.report.only.error": True, "on_delivery": self._on_failure}
+        try:
+            self._producer = Producer({**light, **settings_of(kafka), **ours}, logger=quiet)
+        except KafkaException as error:
+            raise StreamError(f"Kafka's client refuses the settings in [kafka]: {error.args[0].str()}") from error
+        self._longest = float(kafka.librdkafka.get("transaction.timeout.ms", _LONGEST_MS)) / 1000
+        self._open = False
+        self._began = time.monotonic()
+        self._call(self._producer.init_transactions)
+
+    def __enter__(self) -> Transactions:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Readers need not wait for the transaction's end by time; when the broker is away, it ends by the next start."""
+        if self._open:
+            with contextlib.suppress(KafkaException):
+                self._producer.abort_transaction(_ANSWER_SECONDS)
+
+    def put(self, topic: str, key: bytes, value: bytes | None, partition: int = _BY_KEY) -> None:
+        """Adds a record to the transaction, which begins with its first. Waits while 64 MiB of records are not yet with the broker."""
+        full = 0
+        while True:
+            try:
+                if not self._open:
+                    self._producer.begin_transaction()
+                    self._open, self._began = True, time.monotonic()
+                self._producer.produce(topic, value, key, partition)
+                break
+            except BufferError:
+                self._producer.poll(0)
+                full += 1
+                if full % _TOLD_AFTER == 0:
+                    Patience(self._stop, self._metrics, "kafka").wait(f"Kafka at {self._kafka.brokers} takes no records")
+                elif self._stop.wait(_ROOM_SECONDS):
+                    raise Stopped from None
+            except KafkaException as error:
+                self._fail(error.args[0])
+        self.records += 1
+
+    def commit(self) -> None:
+        """Returns when the transaction is committed. About 3 ms; waits for a broker that is away."""
+        self._call(self._producer.commit_transaction)
+        self._open = False
+        self.records = 0
+
+    def abort(self) -> None:
+        """Nothing that was put since the last commit will be seen."""
+        if self._open:
+            self._call(self._producer.abort_transaction)
+            self._open = False
+            self.records = 0
+
+    def _call(self, step: Callable[[float], None]) -> None:
+        """Does a step that may be gone on with when it had no answer in time."""
+        patience = Patience(self._stop, self._metrics, "kafka")
+        while True:
+            try:
+                return step(_ANSWER_SECONDS)
+            except KafkaException as error:
+                failure = error.args[0]
+                if not failure.retriable():
+                    self._fail(failure)
+                patience.wait(f"Kafka at {self._kafka.brokers} does not answer ({failure.str()})")
+
+    def _fail(self, failure: KafkaError) -> None:
+        """Raises what the failure means. Aborts first: so another job that took over is noticed, and not fenced in turn."""
+        if self._open and not failure.fatal():
+            self._open = False
+            self._call(self._producer.abort_transaction)
+        # A broker that ends a transaction because it lasted too long says the same.
+        if failure.fatal() and failure.code() in _FENCED and time.monotonic() - self._began < self._longest:
+            raise StreamError(f"another job has begun to publish to the topic {self._topic}: let one alone do it")
+        for cause in (self._failure, failure):
+            if cause is not None and cause.code() in _REFUSED:
+                raise StreamError(f"the topic {self._topic} cannot be published to ({cause.str()}): {_REFUSED[cause.code()]}")
+        raise KafkaAway((self._failure or failure).str())
+
+    def _on_failure(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None and self._failure is None and error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
+            self._failure = error

@@ -1,0 +1,32 @@
+"""The naive twin of `structures.ij_heap`: a set of intervals and nested loops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from structures.ij_topology import Topology
+from tests.naive.interval_join import Interval, meet
+
+Row = tuple[int, ...]
+
+
+def tuples(topology: Topology, intervals: Iterable[Interval]) -> list[tuple[Interval, ...]]:
+    """All combinations of one interval a set in which neighbours meet (and hence all have one key)."""
+    sets: list[list[Interval]] = [[] for _ in range(topology.t)]
+    for one in intervals:
+        sets[one.set].append(one)
+    found: list[tuple[Interval, ...]] = [()]
+    for i in range(topology.t):
+        near = [j for j in range(i) if topology.near[i] >> j & 1]
+        found = [(*row, x) for row in found for x in sets[i] if all(meet(row[j], x) for j in near)]
+    return found
+
+
+def rows(topology: Topology, intervals: Iterable[Interval]) -> set[Row]:
+    """The view: one slot a set."""
+    return {tuple(x.slot for x in row) for row in tuples(topology, intervals)}
+
+
+def bounded(intervals: Iterable[Interval], key: int, a: Sequence[int], b: Sequence[int]) -> list[Interval]:
+    """The intervals of the key with left <= a[set] and right >= b[set]."""
+    return [x for x in intervals if x.key == key and x.left <= a[x.set] and x.right >= b[x.set]]

@@ -1,0 +1,202 @@
+"""`livejoin stream --check`: says of each thing whether it is well, and leaves everything as it was."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import NewTopic
+
+from streaming.check import check
+from streaming.kafka_broker import Broker
+from streaming.kafka_client import quiet_admin
+from tests.end_to_end import talk
+from tests.server_process import ServerProcess
+from tests.streaming.stream_job import StreamJob, Topics
+from tests.streaming.test_job import STAYS, create
+
+PAIRS = "SELECT a.id AS a, b.id AS b FROM stays a JOIN stays b ON a.room = b.room AND overlaps(a.stay, b.stay) AND a.id < b.id"
+Lines = list[tuple[str, str, str]]  # word, subject, text
+
+
+@pytest.fixture
+def name() -> str:
+    """A name of this test's own, for its topics."""
+    return f"check-{secrets.token_hex(4)}"
+
+
+@pytest.fixture
+def look(capsys: pytest.CaptureFixture[str]) -> Callable[[StreamJob], tuple[int, Lines]]:
+    """Checks a job's file: the status, the lines."""
+
+    def look(job: StreamJob) -> tuple[int, Lines]:
+        capsys.readouterr()
+        status = check(job.path)
+        lines = [line.split(maxsplit=2) for line in capsys.readouterr().out.splitlines()]
+        return status, [(word, subject, text) for word, subject, text in lines]
+
+    return look
+
+
+def add_out(job: StreamJob, view: str, topic: str) -> StreamJob:
+    with job.path.open("a") as file:
+        file.write(f'\n[[out]]\nview = "{view}"\ntopic = "{topic}"\n')
+    return job
+
+
+def make_out_topic(broker: Broker, name: str, **settings: str) -> None:
+    config = {key.replace("_", "."): value for key, value in settings.items()}
+    admin = quiet_admin({"bootstrap.servers": broker.address})
+    admin.create_topics([NewTopic(name, 1, config=config)])[name].result(30)
+
+
+def state_of(broker: Broker, server: ServerProcess, folder: Path) -> Any:
+    """All that a check could change."""
+    admin = quiet_admin({"bootstrap.servers": broker.address})
+    topics = sorted(set(admin.list_topics(timeout=30).topics) - {"__consumer_offsets"})  # the broker's own, made when a consumer asks
+    groups = [group.group_id for group in admin.list_consumer_groups().result(30).valid]
+    status = server.client().get("/v1/status").json()
+    return topics, groups, status["version"], status["relations"], sorted(map(str, folder.rglob("*")))
+
+
+def told(lines: Lines, subject: str, start: str = "") -> tuple[str, str]:
+    """The word and the text of the one line on this."""
+    ((word, text),) = [(word, text) for word, about, text in lines if about == subject and text.startswith(start)]
+    return word, text
+
+
+def test_all_is_well(server: ServerProcess, broker: Broker, topics: Topics, name: str, tmp_path: Path, look: Any) -> None:
+    talk.define(server.client(), "stays", STAYS)
+    talk.view(server.client(), "pairs", PAIRS)
+    rows, dead, out = f"{name}.rows", f"{name}.dead", f"{name}.out"
+    topics.make(name, partitions=3)
+    topics.make(rows, dead)
+    make_out_topic(broker, out, cleanup_policy="compact")
+    topics.put(name, [create(number) for number in range(250)], partition=0)
+    topics.put(name, [create(number) for number in range(250, 290)] + [({"id": 250}, None)], partition=2)
+    topics.put(rows, [(None, {"id": 1, "room": "A", "starts": 1})])
+    producer = Producer({"bootstrap.servers": broker.address, "transactional.id": name})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce(rows, b"nonsense")
+    producer.flush(60)
+    producer.abort_transaction(60)
+    job = StreamJob(tmp_path, server.url, broker.address, [(name, "stays"), (rows, "stays", "json")], dead_letters=dead)
+    before = state_of(broker, server, tmp_path)
+    status, lines = look(add_out(job, "pairs", out))
+    assert state_of(broker, server, tmp_path) == before
+    assert status == 0 and {word for word, _, _ in lines} == {"ok"}, lines
+    assert told(lines, "records", f"{name}:")[1].endswith("of the last 141: 140 good, 1 passed over, 0 bad")
+    assert told(lines, "records", rows)[1].endswith("of the last 1: 1 good, 0 passed over, 0 bad; null in all of them: ends")
+    assert told(lines, "topic", f"{name}:")[1].endswith("3 partitions, 291 offsets")
+    assert "not there yet" in told(lines, "out", f"{out}.livejoin")[1]
+    assert told(lines, "source") == ("ok", "test: new to the service")
+
+
+def test_each_fault_is_told(server: ServerProcess, broker: Broker, topics: Topics, name: str, tmp_path: Path, look: Any) -> None:
+    """All of them in one run: no fault hides another."""
+    talk.define(server.client(), "stays", STAYS)
+    talk.view(server.client(), "unfollowed", {"sql": PAIRS, "changes": False})  # type: ignore[dict-item]
+    moved, orphan, out = f"{name}.moved", f"{name}.orphan", f"{name}.out"
+    topics.make(name, orphan)
+    topics.make(moved, partitions=2)
+    make_out_topic(broker, out, retention_ms="60000")
+    topics.put(name, [create(1), create(2, starts="soon"), create(3), (b"key", b"not json")])
+    topics.put(moved, [create(1)], partition=0)
+    topics.put(moved, [create(1)], partition=1)
+    feeds = [(name, "stays"), (moved, "stays"), (orphan, "nobody"), (f"{name}.gone", "stays")]
+    (tmp_path / "file").touch()
+    stream = {"dead_letters": f"{name}.dead", "checkpoint": str(tmp_path / "file" / "checkpoint")}
+    job = StreamJob(tmp_path, server.url, broker.address, feeds, **stream)
+    add_out(job, "unfollowed", out)
+    add_out(job, "missing", f"{name}.nowhere")
+    status, lines = look(job)
+    assert status == 1
+    word, text = told(lines, "records", f"{name}:")
+    assert word == "bad" and "2 good, 0 passed over, 2 bad; the first: partition 0, offset 1: starts: " in text
+    assert told(lines, "records", moved)[0] == "bad" and "more than one partition" in told(lines, "records", moved)[1]
+    assert told(lines, "records", orphan) == ("--", f"{orphan}: not looked at without the relation nobody")
+    assert told(lines, "records", f"{name}.gone") == ("--", f"{name}.gone: not looked at without the topic")
+    for missing in (f"{name}.gone", f"{name}.dead", f"{name}.nowhere"):
+        assert told(lines, "topic", missing) == ("bad", f"{missing}: not there: create it")
+    word, text = told(lines, "out", f"{out}:")
+    assert word == "bad" and "retention.ms = 60000" in text and "cleanup.policy" in text
+    assert told(lines, "relation", "nobody")[0] == "bad"
+    assert told(lines, "view", "unfollowed")[0] == "bad" and '"changes": false' in told(lines, "view", "unfollowed")[1]
+    assert told(lines, "view", "missing")[0] == "bad"
+    assert told(lines, "checkpoint")[0] == "bad"
+    assert told(lines, "relation", "stays")[0] == told(lines, "java")[0] == told(lines, "jars")[0] == "ok"
+
+
+def test_nobody_is_there(tmp_path: Path, look: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It doesn't wait, goes on with what is here, and fetches nothing."""
+    jars = tmp_path / "jars"
+    monkeypatch.setenv("LIVEJOIN_JARS", str(jars))
+    job = add_out(StreamJob(tmp_path, "http://127.0.0.1:1", "127.0.0.1:1", [("t", "r")]), "v", "o")
+    status, lines = look(job)
+    assert status == 1
+    words = [(word, subject) for word, subject, _ in lines]
+    assert words == [
+        ("ok", "file"),
+        ("bad", "broker"),
+        ("--", "topic"),
+        ("bad", "service"),
+        ("--", "relation"),
+        ("--", "records"),
+        ("ok", "checkpoint"),
+        ("ok", "java"),
+        ("bad", "jars"),
+    ]
+    assert not jars.exists()
+
+
+def test_a_mistake_in_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = StreamJob(tmp_path, "http://127.0.0.1:1", "127.0.0.1:1", [("t", "r")], trigger="soon")
+    assert check(job.path) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and "stream.trigger" in said.err
+
+
+def test_the_checkpoint(server: ServerProcess, broker: Broker, topics: Topics, name: str, tmp_path: Path, look: Any) -> None:
+    """One that a real job has made: it goes on; under another name, with other topics, on another service it does not."""
+    talk.define(server.client(), "stays", STAYS)
+    topics.make(name, f"{name}.more")
+    topics.put(name, [create(1), create(2)])
+    there = (server.url, broker.address, [(name, "stays")])
+    with StreamJob(tmp_path, *there, trigger="available-now") as job:
+        assert job.end() == 0
+    status, lines = look(job)
+    assert status == 0
+    assert "goes on after batch 0" in told(lines, "checkpoint")[1] and "by this checkpoint" in told(lines, "source")[1]
+
+    status, lines = look(StreamJob(tmp_path / "new", *there))
+    assert status == 1 and told(lines, "source")[0] == "bad" and "reset = true" in told(lines, "source")[1]
+    status, lines = look(StreamJob(tmp_path / "new", *there, reset=True))
+    assert status == 0 and "take over" in told(lines, "source")[1]
+
+    old = str(tmp_path / "checkpoint")
+    status, lines = look(StreamJob(tmp_path / "other", server.url, broker.address, [(f"{name}.more", "stays")], checkpoint=old))
+    assert status == 1 and f"reads the topic {name}, which the file does not name" in told(lines, "checkpoint")[1]
+    with ServerProcess(tmp_path / "empty") as empty:
+        talk.define(empty.client(), "stays", STAYS)
+        status, lines = look(StreamJob(tmp_path / "other", empty.url, broker.address, [(name, "stays")], checkpoint=old))
+        assert status == 1 and "has had none" in told(lines, "source")[1]
+
+    topics.put(name, [create(3)])
+    admin = quiet_admin({"bootstrap.servers": broker.address})
+    (cut,) = admin.delete_records([TopicPartition(name, 0, 3)]).values()
+    cut.result(30)
+    status, lines = look(job)
+    assert status == 1 and "dropped records unread (it begins at 3, and 2 comes next)" in told(lines, "checkpoint")[1]
+    topics.remove(name)
+    topics.make(name)
+    status, lines = look(job)
+    assert status == 1 and told(lines, "checkpoint")[0] == "bad" and "made anew" in told(lines, "checkpoint")[1]
+    (tmp_path / "checkpoint" / "metadata").write_text(json.dumps("?"))
+    status, lines = look(job)
+    assert status == 1 and "cannot be read" in told(lines, "checkpoint")[1]

@@ -1,0 +1,288 @@
+"""A view's changes in a topic: what the records are, and how the publisher goes on after each kind of trouble."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, ResourceType
+
+from streaming.kafka_broker import Broker
+from streaming.kafka_client import quiet_admin
+from tests.end_to_end import talk
+from tests.server_process import ServerProcess
+from tests.streaming.out_job import Believer, OutJob, rows_of
+from tests.streaming.stream_job import Topics
+
+NUMBERS = count()
+LEFT = {
+    "columns": [{"name": "id", "type": "int64"}, {"name": "from", "type": "int64"}, {"name": "to", "type": "int64"}],
+    "key": ["id"],
+    "intervals": {"span": {"start": "from", "end": "to"}},
+}
+SQL = 'SELECT a.id AS one, b.id AS two, a."from" AS since FROM {a} a JOIN {b} b ON overlaps(a.span, b.span)'
+
+
+class Stage:
+    """Relations and a view of one test's own at a service, and a topic."""
+
+    def __init__(self, broker: Broker, server: ServerProcess, topics: Topics, folder: Path, partitions: int = 1, **definition: Any) -> None:
+        number = next(NUMBERS)
+        self.a, self.b, self.view = f"left{number}", f"right{number}", f"met{number}"
+        self.topic = f"met-{secrets.token_hex(4)}"
+        self.broker, self.server, self.folder = broker, server, folder
+        self.definition = {"sql": SQL.format(a=self.a, b=self.b), **definition}
+        self.client = server.client()
+        topics.make(self.topic, partitions=partitions)
+        self.define()
+
+    def define(self) -> None:
+        self.client = self.server.client()
+        for name in (self.a, self.b):
+            talk.define(self.client, name, LEFT)
+        talk.view(self.client, self.view, self.definition)
+
+    def post(self, *changes: dict[str, Any]) -> None:
+        talk.ok(talk.send(self.client, changes))
+
+    def left(self, id: int, since: int, to: int) -> dict[str, Any]:
+        return {"relation": self.a, "op": "upsert", "row": {"id": id, "from": since, "to": to}}
+
+    def right(self, id: int, since: int, to: int) -> dict[str, Any]:
+        return {"relation": self.b, "op": "upsert", "row": {"id": id, "from": since, "to": to}}
+
+    def gone(self, id: int) -> dict[str, Any]:
+        return {"relation": self.a, "op": "delete", "key": {"id": id}}
+
+    def job(self, **out: Any) -> OutJob:
+        view, topic = out.pop("view", self.view), out.pop("topic", self.topic)
+        return OutJob(self.folder, self.server.url, self.broker.address, view, topic, **out)
+
+    @property
+    def rows(self) -> list[Any]:
+        return rows_of(self.client, self.view)
+
+
+@pytest.fixture
+def stage(broker: Broker, shared_server: ServerProcess, topics: Topics, tmp_path: Path) -> Stage:
+    return Stage(broker, shared_server, topics, tmp_path)
+
+
+@pytest.fixture
+def believers(broker: Broker) -> Iterator[Any]:
+    made = []
+
+    def make(topic: str) -> Believer:
+        made.append(Believer(broker.address, topic))
+        return made[-1]
+
+    yield make
+    for believer in made:
+        believer.close()
+
+
+def refused(job: OutJob) -> str:
+    """What the job says that ends by itself with status 1."""
+    with job:
+        assert job.end() == 1
+    last: str = job.said.split("\n")[-1]
+    return last
+
+
+def test_every_row_then_each_change(stage: Stage, believers: Any) -> None:
+    stage.post(stage.right(7, 0, 100), stage.left(1, 5, 9), stage.left(2, 6, 9))
+    reader = believers(stage.topic)
+    with stage.job(tombstones=True) as job:
+        reader.believe_until(stage.rows)
+        version = json.loads(stage.client.get(f"/v1/views/{stage.view}").text)["version"]
+        stage.post(stage.left(3, 1, 2))
+        stage.post(stage.left(1, 4, 9), stage.gone(2))
+        reader.believe_until(stage.rows)
+        assert job.stop() == 0
+    one, two = b'{"a":{"id":1},"b":{"id":7}}', b'{"a":{"id":2},"b":{"id":7}}'
+    assert sorted(reader.messages[:2], key=str) == [
+        (one, {"op": "r", "version": version, "before": None, "after": {"one": 1, "two": 7, "since": 5}}),
+        (two, {"op": "r", "version": version, "before": None, "after": {"one": 2, "two": 7, "since": 6}}),
+    ]
+    assert reader.messages[2][1] == {"op": "c", "version": version + 1, "before": None, "after": {"one": 3, "two": 7, "since": 1}}
+    last = reader.messages[3:]
+    changed = [record for key, record in last if key == one]
+    assert changed == [  # of one key, in one version: away, then the new row
+        {"op": "d", "version": version + 2, "before": {"one": 1, "two": 7, "since": 5}, "after": None},
+        None,
+        {"op": "c", "version": version + 2, "before": None, "after": {"one": 1, "two": 7, "since": 4}},
+    ]
+    assert [record and record["op"] for key, record in last if key == two] == ["d", None]
+
+    stage.post(stage.left(4, 1, 2), stage.left(1, 4, 5))
+    with job:
+        reader.believe_until(stage.rows)
+        assert job.stop() == 0
+    reader.read_to_end()
+    assert reader.counts["r"] == 2 and "expired" not in job.said
+
+
+def test_values_are_as_compact_as_they_are(stage: Stage, topics: Topics) -> None:
+    stage.post(stage.right(7, 0, 100), stage.left(1, 5, 9))
+    with stage.job():
+        (message,) = topics.read(stage.topic, 1)
+    value = b'{"op":"r","version":%d,"before":null,"after":{"one":1,"two":7,"since":5}}' % json.loads(message.value() or b"")["version"]
+    assert message.value() == value
+
+
+def test_from_now_on(stage: Stage, believers: Any) -> None:
+    stage.post(stage.right(7, 0, 100), stage.left(1, 5, 9))
+    reader = believers(stage.topic)
+    with stage.job(snapshot=False) as job:
+        job.wait_for("begins after version")
+        assert job.stop() == 0
+    stage.post(stage.left(2, 6, 9))  # from now on means from the first start on
+    with job:
+        reader.believe_until([row for row in stage.rows if row["one"] == 2])
+    assert reader.counts == {"r": 0, "c": 1, "d": 0, "null": 0}
+
+
+def test_a_service_that_started_again(broker: Broker, server: ServerProcess, topics: Topics, believers: Any, tmp_path: Path) -> None:
+    """Each token has expired then: the topic is compared with the view, in every partition."""
+    stage = Stage(broker, server, topics, tmp_path / "job", partitions=3)
+    stage.post(stage.right(7, 0, 1000), *(stage.left(id, id, id + 5) for id in range(1, 61)))
+    reader = believers(stage.topic)
+    with stage.job(tombstones=True) as job:
+        reader.believe_until(stage.rows)
+        server.kill()
+        server.start()
+        stage.client = server.client()
+        stage.post(stage.left(99, 1, 5))
+        job.wait_for("of its 60 rows 0 were gone and 0 had changed, 1 were new")
+        reader.believe_until(stage.rows)
+        job.process.kill()
+    stage.post(*map(stage.gone, range(1, 11)), *(stage.left(id, id + 1, id + 5) for id in range(11, 31)), stage.left(100, 1, 5))
+    server.kill()
+    server.start()
+    stage.client = server.client()
+    with job:
+        job.wait_for("of its 61 rows 10 were gone and 20 had changed, 1 were new")
+        reader.believe_until(stage.rows)
+        stage.post(stage.left(1, 1, 5))
+        reader.believe_until(stage.rows)
+    reader.read_to_end()
+    assert reader.counts == {"r": 60 + 1 + 21, "c": 1, "d": 30, "null": 30}
+    assert reader.partitions == {0, 1, 2}
+
+    with ServerProcess(tmp_path / "another") as other:  # another data folder, whose tokens and versions are others
+        stage.server = other
+        stage.define()
+        stage.post(stage.right(7, 0, 1000), stage.left(1, 1, 5), stage.left(2, 2, 5))
+        with stage.job() as job:
+            job.wait_for("of its 53 rows 52 were gone and 0 had changed, 1 were new")
+            reader.believe_until(stage.rows)
+
+
+def test_a_version_too_large_to_follow(
+    broker: Broker, shared_server: ServerProcess, topics: Topics, believers: Any, tmp_path: Path
+) -> None:
+    """Larger than the bound of its feed, and than the records that wait for the broker."""
+    stage = Stage(broker, shared_server, topics, tmp_path, changes={"retain_rows": 1000, "retain_bytes": 1 << 20})
+    stage.post(stage.right(7, 0, 1_000_000), stage.left(1, 1, 5))
+    reader = believers(stage.topic)
+    with stage.job() as job:
+        reader.believe_until(stage.rows)
+        stage.post(stage.left(2, 2, 9), *(stage.left(id, id, id + 5) for id in range(3, 110_000)))
+        job.wait_for("of its 1 rows 0 were gone and 0 had changed, 109998 were new")
+        reader.believe_until(stage.rows)
+        stage.post(stage.gone(1))
+        reader.believe_until(stage.rows)
+
+
+def test_a_topic_that_was_cut(stage: Stage, believers: Any) -> None:
+    stage.post(stage.right(7, 0, 100), stage.left(1, 5, 9), stage.left(2, 6, 9))
+    reader = believers(stage.topic)
+    with stage.job() as job:
+        reader.believe_until(stage.rows)
+        stage.post(stage.left(1, 4, 9), stage.left(2, 4, 9))
+        reader.believe_until(stage.rows)
+    admin = quiet_admin({"bootstrap.servers": stage.broker.address})
+    cut = TopicPartition(stage.topic, 0, 2)
+    admin.delete_records([cut])[cut].result(30)
+    stage.post(stage.gone(1))
+    with job:  # its token still serves: it need not look back
+        reader.believe_until(stage.rows)
+        drop_and_define(stage)
+        assert job.end() == 1
+    assert "register it" in job.said.split("\n")[-1]
+    said = refused(job)
+    assert "no longer reaches back to its beginning (partition 0 begins at offset 2)" in said and "cleanup.policy=compact" in said
+
+    resource = ConfigResource(ResourceType.TOPIC, stage.topic)
+    compact = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
+    resource.add_incremental_config(compact)
+    admin.incremental_alter_configs([resource])[resource].result(30)
+    with job:  # as compaction would leave it: of each key the last record is there
+        job.wait_for("of its 1 rows 0 were gone and 0 had changed, 0 were new")
+
+
+def drop_and_define(stage: Stage) -> None:
+    """The same view anew: its former tokens are bad."""
+    talk.drop(stage.client, [stage.view])
+    talk.view(stage.client, stage.view, stage.definition)
+
+
+def test_the_second_job_takes_over(stage: Stage, believers: Any, tmp_path: Path) -> None:
+    stage.post(stage.right(7, 0, 100), stage.left(1, 5, 9))
+    reader = believers(stage.topic)
+    with stage.job() as zombie:
+        reader.believe_until(stage.rows)
+        with OutJob(tmp_path / "other", stage.server.url, stage.broker.address, stage.view, stage.topic) as job:
+            stage.post(stage.left(2, 5, 9))
+            reader.believe_until(stage.rows)
+            job.wait_for("goes on after version")
+            stage.post(stage.left(3, 5, 9))
+            assert zombie.end() == 1
+            assert f"another job has begun to publish to the topic {stage.topic}" in zombie.said
+            reader.believe_until(stage.rows)
+            stage.post(stage.left(4, 5, 9))
+            reader.believe_until(stage.rows)
+
+
+def test_a_topic_made_anew(stage: Stage, topics: Topics, believers: Any) -> None:
+    stage.post(stage.right(7, 0, 100), stage.left(1, 5, 9))
+    with stage.job() as job:
+        job.wait_for("holds the view")
+    topics.remove(stage.topic)
+    assert f"has no topic {stage.topic}: create it" in refused(job)
+    topics.make(stage.topic)
+    with job:
+        job.wait_for("was made anew")
+        believers(stage.topic).believe_until(stage.rows)
+
+    admin = quiet_admin({"bootstrap.servers": stage.broker.address})
+    admin.create_partitions([NewPartitions(stage.topic, 2)])[stage.topic].result(30)
+    assert "had 1 partitions and now has 2" in refused(job)
+
+
+def test_what_cannot_be_published(stage: Stage, topics: Topics) -> None:
+    assert "has no view nothing: register it (PUT /v1/views/nothing)" in refused(stage.job(view="nothing"))
+    talk.view(stage.client, f"{stage.view}q", {**stage.definition, "changes": False})
+    assert "keeps no changes" in refused(stage.job(view=f"{stage.view}q"))
+
+    topics.put(stage.topic, [({"id": 1}, {"before": None, "after": None, "op": "u"})])
+    said = refused(stage.job())
+    assert "no change of a view (partition 0, offset 0)" in said and "a topic of its own" in said
+
+    topics.make(own := f"{stage.topic}-own")
+    stage.post(stage.right(7, 0, 100), stage.left(1, 5, 9))
+    with stage.job(topic=own) as job:
+        job.wait_for("holds the view")
+        talk.drop(stage.client, [stage.view])
+        assert job.end() == 1
+    assert f"has no view {stage.view}: register it" in job.said
+    other = f"{stage.view}o"
+    talk.view(stage.client, other, stage.definition)
+    said = refused(stage.job(view=other, topic=own))
+    assert f"holds the changes of the view {stage.view}: give the view {other} a topic of its own" in said

@@ -1,0 +1,76 @@
+"""deploy/stream.md and deploy/stream.toml are true: keys, defaults, metrics, the script for dead letters."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import subprocess
+import sys
+import threading
+import tomllib
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from streaming.config import Kafka, Out, Service, Stream, Topic, read_config
+from streaming.dead_letters import DeadLetters
+from streaming.decode import BadRecord
+from streaming.kafka_broker import Broker
+from streaming.metrics import Metrics
+from tests.server_process import ROOT
+from tests.streaming.stream_job import Topics
+
+FILE = ROOT / "deploy" / "stream.toml"
+PAGE = (ROOT / "deploy" / "stream.md").read_text()
+SECTIONS: dict[str, type[BaseModel]] = {"service": Service, "kafka": Kafka, "stream": Stream, "topic": Topic, "out": Out}
+
+
+def test_the_example_is_a_file() -> None:
+    assert len(read_config(FILE).topics) == 2
+
+
+def test_the_example_shows_the_defaults(tmp_path: Path) -> None:
+    """What is commented out stands at its default: with it and without, the file says the same."""
+    spelled = re.sub(r"^# ([a-z_]+ = \S.*)$", r"\1", FILE.read_text(), flags=re.MULTILINE)
+    (tmp_path / "stream.toml").write_text(spelled)
+    assert read_config(tmp_path / "stream.toml") == read_config(FILE)
+    given = tomllib.loads(spelled)
+    assert set(given["stream"]) == set(Stream.model_fields) and set(given["out"][0]) == set(Out.model_fields)
+
+
+def test_every_key_is_on_the_page() -> None:
+    table = PAGE.partition("## The file")[2].partition("\n## ")[0]
+    for section, model in SECTIONS.items():
+        for key, field in model.model_fields.items():
+            name = f"[{section}.{key}]" if key in ("java", "librdkafka") else f"{section}.{key}"
+            (row,) = [line for line in table.splitlines() if line.startswith("|") and f"`{name}`" in line.split("|")[1]]
+            if not field.is_required() and field.default is not None:
+                default = tomllib.loads(f"it = {row.split('|')[2].strip().strip('`')}")["it"]
+                assert default == field.default, name
+
+
+def test_every_metric_is_on_the_page() -> None:
+    metrics = {family.name + ("_total" if family.type == "counter" else "") for family in Metrics().registry.collect()}
+    assert set(re.findall(r"^\| `(livejoin_stream_\w+)`", PAGE, re.MULTILINE)) == metrics
+
+
+def test_the_script_for_dead_letters(broker: Broker, topics: Topics, tmp_path: Path) -> None:
+    """It shows each once, sends them back byte for byte, and does so once."""
+    topic = f"letters-{secrets.token_hex(4)}"
+    dead = f"{topic}.dead"
+    topics.make(topic, partitions=2)
+    topics.make(dead)
+    keyed = BadRecord(topic, 1, 7, b"\x00key", b'{"id": 1}', "starts", "is not there")
+    letters = [keyed, BadRecord(topic, 0, 9, None, b"", None, "no JSON")]
+    DeadLetters(Kafka.model_validate({"brokers": broker.address}), dead, threading.Event()).write([*letters, keyed])
+    (script,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    (tmp_path / "letters.py").write_text(script)
+
+    def replay() -> list[str]:
+        command = [sys.executable, str(tmp_path / "letters.py"), broker.address, dead, "replay"]
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout.splitlines()
+
+    assert replay() == [f"{topic} 1 7 starts: is not there b'{{\"id\": 1}}'", f"{topic} 0 9 no JSON b''"]
+    assert replay() == []
+    back = {(message.partition(), message.key(), message.value()) for message in topics.read(topic, 2)}
+    assert back == {(letter.partition, letter.key, letter.value) for letter in letters}
