@@ -5,22 +5,23 @@ Classes, the best first
     pair            two sets and one overlap, distance or comparison (the same relation twice too: both orders and the diagonal)
     self_less       the aliases are interchangeable and `a.c < b.c`: one set, each unordered pair once, oriented by c
     self_not_equal  the aliases are interchangeable and `a.c <> b.c` tells any two rows of one key apart: one set, both orders
+    heap            two to six sets, each with one interval in all its overlaps, any connected topology, one common key or none
     indexed         everything else: alias after alias, by indexes (`binding`)
 
 Aliases are interchangeable when swapping them changes nothing: one relation, the same interval, the
 same key columns, the same filters. Comparisons outside these classes are checked row by row (the
 plan's `residual`), which voids the promise on the delay.
 
-Source: Tao and Yi, Intersection Joins under Updates, Theorems 1 (two sets, one dimension) and 3 (what cannot be promised).
+Source: Tao and Yi, Intersection Joins under Updates, Theorems 1 (two sets, one dimension), 4 (more sets) and 3 (what cannot be promised).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from service.binding import Binding, bind
+from service.binding import Binding, bind, equal_classes
 from service.errors import Problem
 from service.meets import Relations, meets_of
 from service.terms import ColumnRef, Comparison, Meet, Query, Span
@@ -31,7 +32,9 @@ THEOREM_3 = (
     "Tao and Yi, Theorem 3: three or more relations whose rows meet in two or more dimensions admit no structure with polylogarithmic "
     "updates and delay (unless the OMv conjecture fails)"
 )
-BUILT = ("interval-tree", "nested-loop")
+THEOREM_4 = "Tao and Yi, Theorem 4"
+BUILT = ("interval-tree", "ij-heap", "nested-loop")
+MOST_SETS = 6  # of an IJ-heap
 
 # What each algorithm keeps: overlaps (o), natural joins (n), a selection of one relation (s).
 ALGORITHMS = {
@@ -53,8 +56,14 @@ ALGORITHMS = {
 
 @dataclass(frozen=True)
 class Plan:
-    """How a view is kept. `residual`: comparisons between the aliases to be checked on every candidate row; `meet`: what the entries of a
-    pair are made of; `binding`: of an indexed join."""
+    """How a view is kept.
+
+    residual  comparisons between the aliases to be checked on every candidate row
+    keys      of each alias, the columns that make the key of its entries
+    spans     of each alias, what its entries are made of
+    edges     of an IJ-heap: the aliases, by number, whose entries have to meet
+    binding   of an indexed join
+    """
 
     cls: str
     algorithm: str
@@ -64,11 +73,10 @@ class Plan:
     notes: tuple[str, ...]
     shape: str
     residual: tuple[Comparison, ...] = ()
-    meet: Meet | None = None
+    keys: tuple[tuple[str, ...], ...] = ()
+    spans: tuple[Span | None, ...] = ()
+    edges: tuple[tuple[int, int], ...] = ()
     binding: Binding | None = None
-
-    def span(self, alias: str) -> Span | None:
-        return None if self.meet is None else self.meet.of(alias)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -109,8 +117,8 @@ def _plans(query: Query, relations: Relations) -> list[Plan]:
     """All of them, the best first."""
     if len(query.aliases) == 1:
         return [_list_plan(query)]
-    pair = _pair_plan(query, relations)
-    return [*([pair] if pair is not None else []), _indexed_plan(query, relations)]
+    found = [_pair_plan(query, relations), _heap_plan(query, relations), _indexed_plan(query, relations)]
+    return [one for one in found if one is not None]
 
 
 def _no_such_plan(query: Query, relations: Relations, found: list[Plan]) -> Problem:
@@ -122,6 +130,8 @@ def _no_such_plan(query: Query, relations: Relations, found: list[Plan]) -> Prob
     keeps = "natural joins" if "n" in ALGORITHMS[algorithm] else "overlaps"
     if algorithm == "interval-tree":
         keeps = "joins of two relations by one overlap"
+    if algorithm == "ij-heap":
+        keeps = f"joins of two to {MOST_SETS} relations, each by one interval, with a key common to all or none"
     if algorithm == "nested-loop":
         keeps = "joins of two relations and more"
     has = {"s": "selects from one relation", "n": "joins by equality alone", "o": f"joins {len(query.aliases)} relations by "}[kind]
@@ -138,12 +148,12 @@ def _in_the_way(query: Query, relations: Relations) -> str:
     leaves_out = _condition(query)
     if len(query.aliases) == 2 and leaves_out:
         return f"{THEOREM}: two sets and one overlap; the rows that {leaves_out} leaves out are met on the way"
-    return f"{THEOREM}: two sets and one overlap; the indexed join of this view makes no such promise"
+    return f"{THEOREM}: two sets and one overlap, and {THEOREM_4}: one interval an alias; an indexed join promises nothing more"
 
 
 def _list_plan(query: Query) -> Plan:
     bounds = {"space": "O(n)", "update": "O(log n)", "delay": "O(log n)"}
-    return Plan("selection, 1 relation", "interval-tree", None, "strict", bounds, _never(query), "list")
+    return Plan("selection, 1 relation", "interval-tree", None, "strict", bounds, _never(query), "list", keys=((),), spans=(None,))
 
 
 def _pair_plan(query: Query, relations: Relations) -> Plan | None:
@@ -154,31 +164,79 @@ def _pair_plan(query: Query, relations: Relations) -> Plan | None:
         return None
     meet = meets[0]
     comparisons = [one for one in query.comparisons if str(one) != meet.words]
-    keyed = ", keyed" if query.equal else ""
-    bounds = {"space": "O(n)", "update": "O(log n)", "delay": "O(log n)"}
+    bounds: Mapping[str, str] = {"space": "O(n)", "update": "O(log n)", "delay": "O(log n)"}
     notes = _never(query) + _open_ends(query, relations)
-    if not comparisons:
-        return Plan(f"interval join, 1-D, 2 relations{keyed}", "interval-tree", THEOREM, "strict", bounds, notes, "pair", meet=meet)
-    if len(comparisons) == 1 and _interchangeable(query):
+    kind, shape, guarantee = "interval join, 1-D, 2 relations", "pair", "strict"
+    if len(comparisons) == 1 and _interchangeable(query) and comparisons[0].left.column == comparisons[0].right.column:
         one = comparisons[0]
         exact = _tells_apart(query, one.left, relations)
-        if one.op == "<>" and exact and one.left.column == one.right.column:
-            cls = f"interval self-join, 1-D, both orders{keyed}"
-            return Plan(cls, "interval-tree", THEOREM, "strict", bounds, notes, "self_not_equal", meet=meet)
-        if one.op == "<" and one.left.column == one.right.column:
-            cls = f"interval self-join, 1-D, each pair once{keyed}"
-            if exact:
-                return Plan(cls, "interval-tree", THEOREM, "strict", bounds, notes, "self_less", meet=meet)
-            note = (
-                f"pairs that are equal in {one.left.column} are passed over: "
-                f"{one.left.column} is not the key, nor do it and the equality columns make one"
-            )
-            return Plan(cls, "interval-tree", THEOREM, "best-effort", _candidates(), (*notes, note), "self_less", meet=meet)
-    note = f"{', '.join(map(str, comparisons))} is checked row by row: rows that {_without(meet)} are passed over"
-    cls = f"interval join, 1-D, 2 relations{keyed}, filtered"
+        if one.op == "<>" and exact:
+            kind, shape = "interval self-join, 1-D, both orders", "self_not_equal"
+        if one.op == "<":
+            kind, shape = "interval self-join, 1-D, each pair once", "self_less"
+            if not exact:
+                guarantee, bounds = "best-effort", _candidates()
+                note = f"pairs that are equal in {one.left.column} are passed over"
+                notes += (f"{note}: {one.left.column} is not the key, nor do it and the equality columns make one",)
+    residual = tuple(comparisons) if shape == "pair" else ()
+    if residual:
+        guarantee, bounds = "best-effort", _candidates()
+        notes += (f"{', '.join(map(str, residual))} is checked row by row: rows that {_without(meet)} are passed over",)
+    keyed, filtered = ", keyed" if query.equal else "", ", filtered" if residual else ""
     return Plan(
-        cls, "interval-tree", THEOREM, "best-effort", _candidates(), (*notes, note), "pair", residual=tuple(comparisons), meet=meet
+        f"{kind}{keyed}{filtered}", "interval-tree", THEOREM, guarantee, bounds, notes, shape, residual,
+        keys=tuple(tuple(pair[place].column for pair in query.equal) for place in range(2)),
+        spans=tuple(meet.of(alias) for alias, _ in query.aliases),
     )  # fmt: skip
+
+
+def _heap_plan(query: Query, relations: Relations) -> Plan | None:
+    """Of two to six aliases that hang together by overlaps of one interval each, with one common key or none."""
+    meets = meets_of(query, relations)[: len(query.overlaps) + len(query.within)]  # comparisons are checked row by row
+    aliases = [alias for alias, _ in query.aliases]
+    spans: dict[str, Span] = {}
+    for meet in meets:
+        for span in (meet.left, meet.right):
+            if spans.setdefault(span.alias, span) != span:
+                return None
+    classes = equal_classes(query)
+    common = all([ref.alias for ref in one] == aliases for one in classes)
+    edges = tuple(sorted({(aliases.index(meet.left.alias), aliases.index(meet.right.alias)) for meet in meets}))
+    if not (common and 2 <= len(aliases) <= MOST_SETS and connected(len(aliases), edges)):
+        return None
+    residual = query.comparisons
+    guarantee, notes = "strict", _never(query) + _open_ends(query, relations)
+    bounds: Mapping[str, str] = {"space": "O(n)", "update": "O(polylog n)", "delay": "O(polylog n)"}
+    if residual:
+        guarantee = "best-effort"
+        bounds = {key: value.replace("log n", "polylog n") for key, value in _candidates().items()}
+        notes += (f"{', '.join(map(str, residual))} is checked row by row: rows that overlap without it are passed over",)
+    keyed, filtered = ", keyed" if query.equal else "", ", filtered" if residual else ""
+    return Plan(
+        f"interval join, 1-D, {len(aliases)} relations, {_topology(len(aliases), edges)}{keyed}{filtered}", "ij-heap", THEOREM_4,
+        guarantee, bounds, notes, "heap", residual,
+        keys=tuple(tuple(one[place].column for one in classes) for place in range(len(aliases))),
+        spans=tuple(spans[alias] for alias in aliases),
+        edges=edges,
+    )  # fmt: skip
+
+
+def connected(count: int, edges: Sequence[tuple[int, int]]) -> bool:
+    """Whether these edges join the aliases 0..count-1 into one."""
+    reached = {0}
+    for _ in range(count):
+        reached |= {place for edge in edges if not reached.isdisjoint(edge) for place in edge}
+    return len(reached) == count
+
+
+def _topology(count: int, edges: Sequence[tuple[int, int]]) -> str:
+    """The shape of a connected graph, in a word."""
+    degrees = sorted(sum(place in edge for edge in edges) for place in range(count))
+    if len(edges) == count - 1:
+        return "path" if degrees[-1] <= 2 else "star" if degrees[-1] == count - 1 else "tree"
+    if degrees[0] == count - 1:
+        return "clique"
+    return "cycle" if degrees == [2] * count else "graph"
 
 
 def _without(meet: Meet) -> str:

@@ -189,7 +189,7 @@ def _near(left: pa.Array, right: pa.Array, distance: int | float) -> npt.NDArray
     if pa.types.is_floating(left.type):
         x, y = (np.asarray(column.fill_null(np.nan)) for column in (left, right))
         return (x - distance <= y) & (y <= x + distance)
-    null = np.asarray(left.is_null()) | np.asarray(right.is_null())
+    null: npt.NDArray[np.bool_] = np.asarray(left.is_null()) | np.asarray(right.is_null())
     pairs = zip(_plain(left).view(np.int64).tolist(), _plain(right).view(np.int64).tolist(), strict=True)
     near: npt.NDArray[np.bool_] = np.fromiter((abs(x - y) <= distance for x, y in pairs), np.bool_, len(left))
     return near & ~null

@@ -1,6 +1,6 @@
 """From what the structure enumerates to the rows of a view: orders, orientation, and comparisons that it does not know.
 
-    pair            as they come
+    pair, heap      as they come, those that meet the residual comparisons
     self_less       an unordered pair once, the row with the smaller value first; equal values are passed over
     self_not_equal  an unordered pair in both orders
     list            one slot a row
@@ -32,21 +32,21 @@ class Shape:
         self._less = query.less[0] if plan.shape == "self_less" else None
         self.factor = 2 if plan.shape == "self_not_equal" else 1  # rows of an enumerated pair
 
-    def combine(self, slots0: Slots, slots1: Slots) -> Combination:
-        """The view's rows among enumerated pairs (slots1 empty for a list)."""
+    def combine(self, *slots: Slots) -> Combination:
+        """The view's rows among what was enumerated, an array an alias (of a list: the second is empty)."""
         if self.kind == "list":
-            return (slots0,)
+            return slots[:1]
         if self.kind == "self_not_equal":
-            return np.concatenate((slots0, slots1)), np.concatenate((slots1, slots0))
-        if self._less is not None and len(slots0):
-            return self._oriented(self._less, slots0, slots1)
-        if self._residual and len(slots0):
-            holds = self._holds(slots0, slots1)
-            return slots0[holds], slots1[holds]
-        return slots0, slots1
+            return np.concatenate(slots), np.concatenate(slots[::-1])
+        if self._less is not None and len(slots[0]):
+            return self._oriented(self._less, *slots)
+        if self._residual and len(slots[0]):
+            holds = self._holds(slots)
+            return tuple(part[holds] for part in slots)
+        return slots
 
-    def _holds(self, *pairs: Slots) -> Mask:
-        """bool[n]: the pairs that meet the residual comparisons."""
+    def _holds(self, pairs: Combination) -> Mask:
+        """bool[n]: the combinations that meet the residual comparisons."""
         read = [(side.alias, side.relation.table, residual_columns(self._residual, side.alias)) for side in self._sides]
         texts = np.zeros(len(pairs[0]), np.int64)
         for (_, table, names), slots in zip(read, pairs, strict=True):

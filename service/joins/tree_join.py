@@ -1,10 +1,11 @@
-"""A join that one structure keeps: entries of all aliases in an interval tree, its rows shaped (`shapes`)."""
+"""A join that one structure keeps: entries of all aliases in an interval tree or an IJ-heap, its rows shaped (`shapes`)."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -19,16 +20,31 @@ from service.sides import NO_ENTRIES, Side, Source, joined
 from service.store import Domain
 from service.terms import Query
 from service.versions import Numbers
-from structures.interval_tree import Cursor, Entries, IntervalTree, Root
+from structures.ij_heap import IJHeap, Topology
+from structures.interval_tree import Entries, IntervalTree
 
 _CHUNK = 1 << 16  # rows in a step of building
 _KINDS = {"pair": "pair", "self_less": "self", "self_not_equal": "self", "list": "list"}
 
 
+class Slotted(Protocol):
+    """A structure's cursor: slots, an array an alias."""
+
+    @property
+    def done(self) -> bool: ...
+
+    @property
+    def largest_gap(self) -> int: ...
+
+    def fill(self, limit: int) -> Any: ...
+
+    def clone(self) -> Slotted: ...
+
+
 class ShapedCursor:
     """A structure's cursor, its slots made rows; `of`: only those with one of these slots as alias number `place`."""
 
-    def __init__(self, cursor: Cursor, shape: Shape, of: tuple[int, Slots] | None = None) -> None:
+    def __init__(self, cursor: Slotted, shape: Shape, of: tuple[int, Slots] | None = None) -> None:
         self._cursor, self._shape, self._of = cursor, shape, of
 
     @property
@@ -58,15 +74,12 @@ class TreeJoin:
 
     def __init__(self, query: Query, plan: Plan, sides: Sequence[Side]) -> None:
         self.sides = list(sides)
-        kind = _KINDS[plan.shape]
-        self._sources = [
-            Source(side, side.place if kind == "pair" else 0, [pair[side.place].column for pair in query.equal], plan.span(side.alias))
-            for side in sides
-        ]
+        one_set = plan.shape not in ("pair", "heap")
+        self._sources = [Source(side, 0 if one_set else side.place, plan.keys[side.place], plan.spans[side.place]) for side in sides]
         # One set under two aliases takes its entries from the first.
-        self._feeding = [] if query.never else self._sources if kind == "pair" else self._sources[:1]
+        self._feeding = [] if query.never else self._sources[:1] if one_set else self._sources
         self.never = query.never
-        self.tree = IntervalTree(kind)
+        self.tree: IntervalTree | IJHeap = IJHeap(Topology(len(sides), plan.edges)) if plan.edges else IntervalTree(_KINDS[plan.shape])
         types = [sides[0].relation.schema.field(name).type for name in self._sources[0].columns]
         self.domain = Domain(types) if types else None
         self._acquire = self.domain.acquire if self.domain is not None else None
@@ -74,7 +87,7 @@ class TreeJoin:
         self.shape = Shape(query, plan, sides)
 
     @property
-    def root(self) -> Root:
+    def root(self) -> Any:
         return self.tree.root
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
@@ -120,8 +133,11 @@ class TreeJoin:
         if self.domain is not None and len(deletes.slot):
             self.domain.release(deletes.key, version)
 
-    def _shaped(self, sink: Sink) -> Callable[[int, Slots, Slots], bool]:
-        return lambda sign, slots0, slots1: sink(sign > 0, self.shape.combine(slots0, slots1))
+    def _shaped(self, sink: Sink) -> Callable[..., bool]:
+        """A sink of the structure: `slots` are two arrays of an interval tree, one int32[t, n] of an IJ-heap."""
+        if isinstance(self.tree, IJHeap):
+            return lambda sign, slots: sink(sign > 0, self.shape.combine(*slots))
+        return lambda sign, *slots: sink(sign > 0, self.shape.combine(*slots))
 
     def _collect(self, source: Source, part: Parted, work: _Work) -> None:
         """The entries that go, come, or only point to another slot, of one alias."""
@@ -140,28 +156,28 @@ class TreeJoin:
         if self.domain is not None:
             self.domain.reclaim(oldest_needed, pins)
 
-    def rows(self, root: Root, window: Bounds | None) -> ShapedCursor:
+    def rows(self, root: Any, window: Bounds | None) -> ShapedCursor:
         return ShapedCursor(self.tree.rows(root, None, _one(window)), self.shape)
 
-    def partners(self, root: Root, place: int, slots: Slots, window: Bounds | None) -> ShapedCursor:
+    def partners(self, root: Any, place: int, slots: Slots, window: Bounds | None) -> ShapedCursor:
         entries = NO_ENTRIES
         if len(slots) and not self.never:
             entries = self._sources[place].entries(slots, self._look_up).entries
         cursor = self.tree.partners(root, entries, _one(window))
         # One set under two aliases: the given row is to be this one.
-        return ShapedCursor(cursor, self.shape, None if self.shape.kind in ("pair", "list") else (place, slots))
+        return ShapedCursor(cursor, self.shape, (place, slots) if len(self._feeding) < len(self.sides) else None)
 
-    def of_key(self, root: Root, place: int, key: pa.RecordBatch, window: Bounds | None) -> ShapedCursor:
+    def of_key(self, root: Any, place: int, key: pa.RecordBatch, window: Bounds | None) -> ShapedCursor:
         assert self.domain is not None
         code = int(self.domain.look_up(key.select(self._sources[place].columns))[0])
         cursor = self.tree.rows(root, code, _one(window)) if code >= 0 else self.tree.partners(root, NO_ENTRIES)
         return ShapedCursor(cursor, self.shape)
 
-    def surely_empty(self, root: Root) -> bool:
+    def surely_empty(self, root: Any) -> bool:
         return self.tree.is_empty(root)
 
-    def entries(self, root: Root) -> int:
-        return root.count0 + root.count1
+    def entries(self, root: Any) -> int:
+        return sum(root.counts) if isinstance(self.tree, IJHeap) else root.count0 + root.count1
 
     @property
     def bytes(self) -> int:
@@ -172,7 +188,7 @@ class TreeJoin:
         return self.tree.retired_bytes
 
     def check(self) -> None:
-        self.tree.check(self.tree.root)
+        self.tree.check(self.root)
         if self.domain is not None:
             self.domain.check()
 

@@ -13,6 +13,8 @@ from service.chunks import Chunk
 from service.cursors import RowReader, open_relation_rows, open_rows
 from service.engine import Engine
 from service.errors import Problem
+from service.planner import alternatives
+from service.query import parse_view
 from tests.service.running import counted, is_empty
 from tests.service.twin import DEFINITIONS, KEYS, MANY, VIEWS, Source, Twin, TwinView, plain, to_batch, values
 
@@ -224,6 +226,18 @@ def test_large_batches(tmp_path: Path, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_joins_of_many(tmp_path: Path, seed: int) -> None:
     run(tmp_path, 200 + seed, 40, lambda source: source.random.randrange(8), 9, MANY)
+
+
+@pytest.mark.parametrize("algorithm", ["nested-loop", "ij-heap"])
+def test_other_algorithms(tmp_path: Path, algorithm: str) -> None:
+    """The same views, kept by another algorithm that is correct for them."""
+    views = {}
+    for name, view in (VIEWS | MANY).items():
+        found = parse_view(name, view.definition, DEFINITIONS)
+        if algorithm in [one.algorithm for one in alternatives(found.query, DEFINITIONS)]:
+            views[name] = TwinView(view.aliases, view.definition | {"algorithm": algorithm}, view.on, view.select, view.ends)
+    assert len(views) >= 6, list(views)
+    run(tmp_path, 300, 30, lambda source: source.random.randrange(8), 9, views)
 
 
 def test_keys_of_the_twin() -> None:
