@@ -160,8 +160,9 @@ UNSUPPORTED = {
     "expression": f"SELECT b.id + 1 AS n {FROM}",
     "window": f"SELECT row_number() OVER () AS n {FROM}",
     "or": "SELECT b.id FROM {b} b JOIN {m} m ON b.room = m.room OR overlaps(b.stay, m.slot)",
-    "three relations": "SELECT b.id FROM {b} b, {m} m, {m} n WHERE overlaps(b.stay, m.slot) AND overlaps(m.slot, n.slot)",
-    "product": "SELECT b.id FROM {b} b CROSS JOIN {m} m",
+    "nine relations": "SELECT a.id FROM " + ", ".join(f"{{b}} {x}" for x in "abcdefghi") + " WHERE "
+    + " AND ".join(f"overlaps(a.stay, {x}.stay)" for x in "bcdefghi"),
+    "a product that nobody asked for": "SELECT b.id FROM {b} b, {m} m",
 }
 
 
@@ -215,12 +216,12 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "unknown guarantee": (join(OVERLAP, guarantee="perhaps"), "bad-definition"),
     "unknown algorithm": (join(OVERLAP, algorithm="magic"), None),
     "negative bound": (join(OVERLAP, changes={"retain_rows": -1}), "bad-definition"),
-    "distance": (join({"within": ["b.starts", "m.begins"], "distance": 5}), "unsupported-query"),
-    "inequality": (join({"at_most": ["b.starts", "m.begins"]}), "unsupported-query"),
-    "product": (join({"cross": ["b", "m"]}), "unsupported-query"),
+    "distance of texts": (join({"within": ["b.room", "m.room"], "distance": 5}), "bad-definition"),
+    "inequality of two types": (join({"at_most": ["b.starts", "m.id"]}), "unsupported-query"),
+    "product of one": (join({"cross": ["b", "b"]}), "bad-definition"),
+    "nothing between": (join(), "unsupported-query"),
     "union": ({"union": [join(OVERLAP), join(OVERLAP)]}, "unsupported-query"),
-    "two overlaps": (join(OVERLAP, {"overlaps": ["b.stay", "m.slot"]}, {"at_most": ["b.id", "m.id"]}), "unsupported-query"),
-    "equality only": (join({"equal": ["b.room", "m.room"]}), "unsupported-query"),
+    "a promise that is none": (join(OVERLAP, {"at_most": ["b.id", "m.id"]}, guarantee="strict"), "infeasible-view"),
     "equality of two types": (join(OVERLAP, {"equal": ["b.room", "m.id"]}), None),
 }
 

@@ -75,10 +75,9 @@ def test_where_needs_alias_and_column() -> None:
         rows.filters({"where.b.x": "1", "where.m.y": "2"})
 
 
-def test_boxes_come_later() -> None:
-    with pytest.raises(Problem) as caught:
-        rows.filters({"overlaps.stay": ("1", "2")})
-    assert caught.value.type == "not-yet"
+def test_windows() -> None:
+    assert rows.filters({})["window"] is None
+    assert rows.filters({"overlaps": ("1", None), "overlaps.stay": ("1", "2")})["window"] == {"": ("1", None), "stay": ("1", "2")}
 
 
 def batch(**fields: Any) -> Batch:

@@ -236,7 +236,7 @@ def test_look_ups(loaded: Loaded) -> None:
         ("?cursor=", "bad-cursor", 400),
         ("?version=0", "snapshot-expired", 410),
         ("?version=987654321", "snapshot-expired", 410),
-        ("?overlaps.span=1,2", "not-yet", 501),
+        ("?overlaps.nothing=1,2", "bad-parameter", 400),
     ],
 )
 def test_refused_parameters(loaded: Loaded, query: str, kind: str, status: int) -> None:
