@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from itertools import combinations
 from pathlib import Path
 
@@ -27,5 +28,23 @@ def test_killed_for_long(tmp_path: Path, java: dict[str, int]) -> None:
             hotel.suffer(Kill.at_random(chance.choice(KINDS), chance))
             if number % 10 == 0:
                 hotel.check()
+        hotel.check()
+        hotel.end()
+
+
+def test_latest_is_where_the_job_first_stood(tmp_path: Path) -> None:
+    """Once Spark has noted where a new checkpoint begins, start = "latest" skips nothing, though the job dies before its first batch.
+
+    Until then, a few seconds into the first start, there is no beginning yet: a killed job begins at what is latest when it starts again.
+    """
+    with Hotel(tmp_path, dice(), start="latest") as hotel:
+        job = hotel.stage.job
+        noted = job.path.parent / "checkpoint" / "sources" / "0" / "0"
+        while not noted.exists():
+            assert job.process.poll() is None, job.said
+            time.sleep(0.01)
+        job.process.kill()
+        hotel.feed(200)
+        hotel.stage.revive({"driver"})
         hotel.check()
         hotel.end()

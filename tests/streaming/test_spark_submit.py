@@ -52,7 +52,7 @@ class SubmittedJob(StreamJob):
     def driver(self) -> psutil.Process:
         """The job itself, in Python."""
         children: list[psutil.Process] = psutil.Process(self.process.pid).children()
-        (driver,) = [child for child in children if str(streaming.cli.__file__) in child.cmdline()]
+        (driver,) = [child for child in children if child.name().startswith("python")]  # beside it the launcher's script, which has ended
         return driver
 
 
