@@ -15,6 +15,8 @@ import pyarrow.parquet
 
 ROOT = Path(__file__).resolve().parent.parent
 INTERVAL = "span"  # the name that `definition` gives to each table's interval
+LOGS = [("congress", "timeline"), *((name, "changes") for name in ("congress", "outages", "rects_world", "openflights"))]  # change logs
+SIDES = ("x", "y")  # and to those of a box
 _TYPES = {"BIGINT": ("int64", pa.int64()), "VARCHAR": ("string", pa.utf8())}
 
 
@@ -45,25 +47,37 @@ def table(name: str, table_name: str) -> pa.Table:
 
 def key(name: str, table_name: str) -> list[str]:
     """The primary key of a table."""
+    if name == "openflights":
+        return {"airports": ["airport"], "airlines": ["airline"]}.get(table_name) or columns(name, table_name)
     if name != "outages":
         return ["id"]
     return ["outage", "station"] if table_name.endswith("_at") or table_name == "at_station" else ["outage"]
 
 
+def columns(name: str, table_name: str) -> list[str]:
+    return [column["name"] for column in _queries(name)["tables"][table_name]["columns"]]
+
+
 def definition(name: str, table_name: str) -> dict[str, Any]:
-    """The relation's definition for `PUT /v1/relations/{name}`; its interval is called `span`."""
+    """The relation's definition for `PUT /v1/relations/{name}`; its interval is called `span`, those of a box `x` and `y`."""
     about = _queries(name)["tables"][table_name]
-    bounds = {"half-open [start, end)": "[)", "closed [start, end]": "[]"}[about["interval"]["ends"]]
+    intervals = {}
+    if "interval" in about:
+        bounds = {"half-open [start, end)": "[)", "closed [start, end]": "[]"}[about["interval"]["ends"]]
+        intervals[INTERVAL] = {"start": about["interval"]["start"], "end": about["interval"]["end"], "bounds": bounds}
+    if "rect" in about:
+        assert about["rect"]["ends"] == "closed"
+        intervals = {side: {"start": about["rect"][side][0], "end": about["rect"][side][1], "bounds": "[]"} for side in SIDES}
     return {
         "columns": [{"name": column["name"], "type": _TYPES[column["type"]][0]} for column in about["columns"]],
         "key": key(name, table_name),
-        "intervals": {INTERVAL: {"start": about["interval"]["start"], "end": about["interval"]["end"], "bounds": bounds}},
+        "intervals": intervals,
     }
 
 
-def queries(name: str, aliases: int = 2) -> list[dict[str, Any]]:
-    """The views of a data set that join at most so many aliases: name, sql, result_columns, rows, checksum, join."""
-    return [view for view in _queries(name)["views"] if len(view["join"]["from"]) <= aliases]
+def queries(name: str, rows: int = 200_000) -> list[dict[str, Any]]:
+    """The views of a data set that have at most so many rows: name, sql, result_columns, rows, checksum, join."""
+    return [view for view in _queries(name)["views"] if view["rows"] <= rows]
 
 
 def view(name: str, view_name: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import pytest
 
 from tests import datasets
 
-NAMES = ["congress", "outages", "genome_chr1"]
+NAMES = ["congress", "outages", "genome_chr1", "rects_world", "openflights"]
 
 
 def test_the_checksum_of_the_example() -> None:
@@ -32,7 +32,7 @@ def test_answers(name: str) -> None:
             assert (len(rows), datasets.checksum(rows)) == (view["rows"], view["checksum"])
 
 
-@pytest.mark.parametrize(("name", "log"), [("congress", "changes"), ("congress", "timeline"), ("outages", "changes")])
+@pytest.mark.parametrize(("name", "log"), datasets.LOGS)
 def test_change_logs_keep_to_the_keys(name: str, log: str) -> None:
     live: dict[tuple[object, ...], object] = {}
     for change in datasets.change_log(name, log):

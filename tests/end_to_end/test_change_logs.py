@@ -76,7 +76,7 @@ def replay(client: httpx.Client, request: pytest.FixtureRequest) -> Iterator[Rep
 
 @pytest.mark.parametrize(
     ("replay", "name", "log"),
-    [(case, *case) for case in (("congress", "changes"), ("congress", "timeline"), ("outages", "changes"))],
+    [(case, *case) for case in datasets.LOGS],
     indirect=["replay"],
 )
 def test_change_log(replay: Replay, client: httpx.Client, name: str, log: str) -> None:
