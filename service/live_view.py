@@ -21,6 +21,7 @@ from service.feeds import Feed
 from service.histogram import Histogram
 from service.joins.changes import NOTHING_MOVED, Change
 from service.joins.indexed_join import IndexedJoin
+from service.joins.live_join import LiveJoin
 from service.joins.protocol import Join
 from service.joins.tree_join import TreeJoin
 from service.query import View, project
@@ -53,7 +54,9 @@ class LiveView:
     def make_room(self) -> None:
         """Reserve what the structures may grow into, before anything else. OSError, MemoryError: there is no room, and nothing was done."""
         query, plan = self.view.query, self.view.plan
-        if plan.binding is not None:
+        if plan.tree:
+            self._join = LiveJoin(self.sides, plan.tree, query.never)
+        elif plan.binding is not None:
             self._join = IndexedJoin(self.sides, plan.binding, query.never)
         else:
             self._join = TreeJoin(query, plan, self.sides)

@@ -6,6 +6,7 @@ Classes, the best first
     self_less       the aliases are interchangeable and `a.c < b.c`: one set, each unordered pair once, oriented by c
     self_not_equal  the aliases are interchangeable and `a.c <> b.c` tells any two rows of one key apart: one set, both orders
     heap            two to six sets, each with one interval in all its overlaps, any connected topology, one common key or none
+    join_tree       two and more that hang together as a tree, each edge by equalities and one condition of intervals at most (`join_tree`)
     indexed         everything else: alias after alias, by indexes (`binding`)
 
 Aliases are interchangeable when swapping them changes nothing: one relation, the same interval, the
@@ -23,6 +24,7 @@ from typing import Any
 
 from service.binding import Binding, bind, equal_classes
 from service.errors import Problem
+from service.join_tree import Edge, join_tree
 from service.meets import Relations, meets_of
 from service.terms import ColumnRef, Comparison, Meet, Query, Span
 
@@ -33,7 +35,8 @@ THEOREM_3 = (
     "updates and delay (unless the OMv conjecture fails)"
 )
 THEOREM_4 = "Tao and Yi, Theorem 4"
-BUILT = ("interval-tree", "ij-heap", "nested-loop")
+YANNAKAKIS = "Yannakakis' algorithm, kept live (Idris, Ugarte and Vansummeren, The Dynamic Yannakakis Algorithm)"
+BUILT = ("interval-tree", "ij-heap", "join-tree", "nested-loop")
 MOST_SETS = 6  # of an IJ-heap
 
 # What each algorithm keeps: overlaps (o), natural joins (n), a selection of one relation (s).
@@ -62,6 +65,7 @@ class Plan:
     keys      of each alias, the columns that make the key of its entries
     spans     of each alias, what its entries are made of
     edges     of an IJ-heap: the aliases, by number, whose entries have to meet
+    tree      of a join tree: both directions of each edge, one after the other
     binding   of an indexed join
     """
 
@@ -76,6 +80,7 @@ class Plan:
     keys: tuple[tuple[str, ...], ...] = ()
     spans: tuple[Span | None, ...] = ()
     edges: tuple[tuple[int, int], ...] = ()
+    tree: tuple[Edge, ...] = ()
     binding: Binding | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -117,7 +122,7 @@ def _plans(query: Query, relations: Relations) -> list[Plan]:
     """All of them, the best first."""
     if len(query.aliases) == 1:
         return [_list_plan(query)]
-    found = [_pair_plan(query, relations), _heap_plan(query, relations), _indexed_plan(query, relations)]
+    found = [_pair_plan(query, relations), _heap_plan(query, relations), _join_tree_plan(query, relations), _indexed_plan(query, relations)]
     return [one for one in found if one is not None]
 
 
@@ -132,6 +137,8 @@ def _no_such_plan(query: Query, relations: Relations, found: list[Plan]) -> Prob
         keeps = "joins of two relations by one overlap"
     if algorithm == "ij-heap":
         keeps = f"joins of two to {MOST_SETS} relations, each by one interval, with a key common to all or none"
+    if algorithm == "join-tree":
+        keeps = "joins in the shape of a tree, each edge by equalities and at most one condition of intervals"
     if algorithm == "nested-loop":
         keeps = "joins of two relations and more"
     has = {"s": "selects from one relation", "n": "joins by equality alone", "o": f"joins {len(query.aliases)} relations by "}[kind]
@@ -148,7 +155,8 @@ def _in_the_way(query: Query, relations: Relations) -> str:
     leaves_out = _condition(query)
     if len(query.aliases) == 2 and leaves_out:
         return f"{THEOREM}: two sets and one overlap; the rows that {leaves_out} leaves out are met on the way"
-    return f"{THEOREM}: two sets and one overlap, and {THEOREM_4}: one interval an alias; an indexed join promises nothing more"
+    both = f"{THEOREM}: two sets and one overlap, and {THEOREM_4}: one interval an alias"
+    return f"{both}; a join tree promises the delay, an indexed join nothing"
 
 
 def _list_plan(query: Query) -> Plan:
@@ -219,6 +227,26 @@ def _heap_plan(query: Query, relations: Relations) -> Plan | None:
         spans=tuple(spans[alias] for alias in aliases),
         edges=edges,
     )  # fmt: skip
+
+
+def _join_tree_plan(query: Query, relations: Relations) -> Plan | None:
+    """Of two to eight aliases that hang together as a tree, each edge by what one index answers."""
+    tree = join_tree(query, relations)
+    if tree is None:
+        return None
+    count, dimensions = len(query.aliases), _dimensions(query, relations)
+    shape = "" if count == 2 else f", {_topology(count, [(edge.near, edge.far) for edge in tree[::2]])}"
+    keyed = ", keyed" if query.equal else ""
+    cls = f"interval join, {dimensions}-D, {count} relations{shape}{keyed}" if dimensions else f"natural join, {count} relations, acyclic"
+    notes = _never(query) + _open_ends(query, relations)
+    guarantee, of = "strict", "row of the delta"  # of two aliases: a changed row's partners are its delta
+    if count > 2:
+        guarantee, of = "delay", "partner of the changed row"
+        notes += ("a change looks at its row's partners, and at those of the rows that it brings to life or kills",)
+    if query.overlaps:
+        notes += ("a window is checked alias by alias, on the way",)
+    bounds = {"space": "O(n)", "update": f"O(log n) a {of}", "delay": "O(log n)"}
+    return Plan(cls, "join-tree", None if dimensions else YANNAKAKIS, guarantee, bounds, notes, "join_tree", tree=tree)
 
 
 def connected(count: int, edges: Sequence[tuple[int, int]]) -> bool:

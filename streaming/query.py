@@ -25,6 +25,7 @@ from streaming.topic_watch import TopicWatch
 
 _LOOK_SECONDS = 0.2
 _COMMIT_SECONDS = 5.0
+_AGAIN = "what was not applied is read again; if it ends so each time, lower max_offsets in [stream]: a batch may be too large for it"
 
 
 def run_stream(
@@ -46,7 +47,7 @@ def run_stream(
             if stop.is_set():  # whoever ends us may end all our processes
                 return
             stop.set()  # a batch that waits for the service must not keep us
-            raise StreamError(f"Spark ended by itself ({error}); start again: what was not applied is read again") from error
+            raise StreamError(f"Spark ended by itself ({error}); start again, {_AGAIN}") from error
 
 
 def _wait_for_topics(config: Config, stream: Stream, stop: threading.Event, metrics: Metrics) -> dict[str, FoundTopic]:
@@ -57,7 +58,7 @@ def _wait_for_topics(config: Config, stream: Stream, stop: threading.Event, metr
 def _run_queries(job: Job, spark: SparkSession) -> None:
     """One query after another on the same checkpoint, as often as Kafka goes away."""
     patience = Patience(job.stop, job.metrics, "kafka")
-    while True:
+    while not job.stop.is_set():
         pipeline = Pipeline(job)
         query = start_query(spark, job, pipeline)
         if _run_query(query, pipeline, job):
@@ -71,14 +72,16 @@ def _run_queries(job: Job, spark: SparkSession) -> None:
 def _run_query(query: StreamingQuery, pipeline: Pipeline, job: Job) -> bool:
     """Runs a query to its end: True when the job is done, False when Kafka was away and the query is to be started again."""
     while query.isActive:
-        if job.stop.wait(_LOOK_SECONDS) or job.watch.failure:
+        if job.watch.failure:
+            job.stop.set()  # a batch that waits for the service must not keep us
+        if job.stop.wait(_LOOK_SECONDS):
             _end_query(query, pipeline)
             break
         job.watch.note(query.lastProgress)
+    job.watch.last_look()
     failure = pipeline.failure or query.exception()
     if isinstance(failure, StreamError | Stopped):
         raise failure
-    job.watch.last_look()
     if failure is None:
         return True
     if isinstance(failure, KafkaAway) or is_away(whole_text(failure)):

@@ -78,38 +78,40 @@ def stored_summary(arena: Arena, o: int, c: int) -> Row:
     return [*fields, bool((W[2 * o + 3] >> c) & 1)]
 
 
+def check_below(arena: Arena, o: int, height: int, top: bool, seen: dict[int, int]) -> list[Entry]:
+    """Prove I1 to I4 of the (sub)tree at block o; its entries in order. Its blocks, with their classes, go to `seen`."""
+    kind = int(arena.C[KIND])
+    if height == 0:
+        seen[o] = LEAF
+        entries = leaf_entries(arena, o)
+        assert len(entries) <= B and (top or len(entries) >= LEAF_LEAST), f"I3: leaf {o} has {len(entries)} entries"
+        return entries
+    seen[o] = INNER
+    n = int(arena.W[2 * o + 2])
+    assert 2 <= n <= F, f"I3: inner node {o} has {n} children"
+    entries = []
+    for c in range(n):
+        part = check_below(arena, int(arena.W[2 * o + CHILD + c]), height - 1, False, seen)
+        wanted, stored = summary_of(part, kind), stored_summary(arena, o, c)
+        assert wanted == stored, f"I2: child {c} of {o} has {stored}, should be {wanted}"
+        assert not entries or entries[-1][:3] < part[0][:3], f"I1: child {c} of {o} begins before its neighbour ends"
+        entries += part
+    empty = [NEG_INF, NEG_INF, POS_INF, POS_INF, -1, -1, KEY_MAX, KEY_MAX, 0, False]
+    for c in range(n, F):
+        assert stored_summary(arena, o, c) == empty, f"I4: position {c} of {o} is not cleared"
+    return entries
+
+
 def check_tree(arena: Arena, root: tuple[int, int, int, int, bool], others: tuple[tuple[int, int, int, int, bool], ...]) -> None:
     """Prove I1 to I4 of the version, and I3 of the arena when all roots in use are given."""
     kind = int(arena.C[KIND])
     seen: dict[int, int] = {}
-
-    def below(o: int, height: int, top: bool) -> list[Entry]:
-        if height == 0:
-            seen[o] = LEAF
-            entries = leaf_entries(arena, o)
-            assert len(entries) <= B and (top or len(entries) >= LEAF_LEAST), f"I3: leaf {o} has {len(entries)} entries"
-            return entries
-        seen[o] = INNER
-        n = int(arena.W[2 * o + 2])
-        assert 2 <= n <= F, f"I3: inner node {o} has {n} children"
-        entries = []
-        for c in range(n):
-            part = below(int(arena.W[2 * o + CHILD + c]), height - 1, False)
-            wanted, stored = summary_of(part, kind), stored_summary(arena, o, c)
-            assert wanted == stored, f"I2: child {c} of {o} has {stored}, should be {wanted}"
-            assert not entries or entries[-1][:3] < part[0][:3], f"I1: child {c} of {o} begins before its neighbour ends"
-            entries += part
-        empty = [NEG_INF, NEG_INF, POS_INF, POS_INF, -1, -1, KEY_MAX, KEY_MAX, 0, False]
-        for c in range(n, F):
-            assert stored_summary(arena, o, c) == empty, f"I4: position {c} of {o} is not cleared"
-        return entries
-
-    entries = below(root[0], root[1], True)
+    entries = check_below(arena, root[0], root[1], True, seen)
     counts = tuple(sum(e[4] == s for e in entries) for s in (0, 1))
     assert counts == (root[2], root[3]), f"counts {root[2:4]}, should be {counts}"
     assert bool(root[4]) == has_row(entries, kind), f"live is {root[4]}"
     for other in others:
-        below(other[0], other[1], True)
+        check_below(arena, other[0], other[1], True, seen)
     check_blocks(arena, seen)
 
 

@@ -2,8 +2,9 @@
 
     python -m tests.benchmarks [name…] [--quick] [--large]
 
-One module a subject (`SUBJECTS`), each with `TITLE` and `run(scale, note) -> list[Figure]`. A full run keeps its figures as data in
-`results/<subject>.json`, of which `RESULTS.md` is made. Nothing here is a test: no figure fails a build.
+One module a subject (`SUBJECTS`), each with `TITLE` and `run(scale, note) -> list[Figure]`, some with `plot(figures) -> str`, an SVG. A
+full run keeps its figures as data in `results/<subject>.json`, of which `RESULTS.md` is made, and the plot beside it. Nothing here is a
+test: no figure fails a build.
 """
 
 SUBJECTS = (
@@ -12,6 +13,11 @@ SUBJECTS = (
     "structure_keyed",
     "structure_hostile",
     "structure_delay",
+    "heap_paths",
+    "heap_dense",
+    "heap_topologies",
+    "heap_hostile",
+    "heap_growth",
     "service_changes",
     "service_rows",
     "service_requests",

@@ -13,7 +13,7 @@ from typing import Any
 
 from structures import kernel
 from tests.benchmarks import LARGE, SUBJECTS
-from tests.benchmarks.figures import Scale
+from tests.benchmarks.figures import Figure, Scale
 from tests.benchmarks.machine import machine, revision, versions
 from tests.benchmarks.table import read_results, render
 
@@ -41,6 +41,7 @@ def run_subject(name: str, scale: Scale) -> dict[str, Any]:
         "machine": about,
         "versions": versions(),
         "seconds": round(time.perf_counter() - started, 1),
+        "plot": f"{name}.svg" if hasattr(subject, "plot") else None,
         "figures": [figure.to_json() for figure in figures],
     }
 
@@ -75,6 +76,9 @@ def main(arguments: list[str]) -> int:
         fresh.append(result)
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
+            if result["plot"] is not None:
+                plot = import_module(f"tests.benchmarks.{name}").plot
+                (folder / result["plot"]).write_text(plot([Figure.from_json(figure) for figure in result["figures"]]))
             (folder / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
             (folder.parent / "RESULTS.md").write_text(render(read_results(folder)))
     return 0

@@ -38,6 +38,8 @@ def render(results: list[dict[str, Any]]) -> str:
         ]
         parts.append(f"\n## {result['title']}\n\n{quick}{'; '.join(about)}\n\n{_COLUMNS}")
         parts += [_line(Figure.from_json(figure)) for figure in result["figures"]]
+        if result.get("plot") is not None:
+            parts.append(f"\n![{result['title']}](results/{result['plot']})\n")
     return "".join(parts)
 
 

@@ -5,17 +5,23 @@ from __future__ import annotations
 import json
 import re
 import time
+from importlib import import_module
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
+from structures.ij_heap import IJHeap, Topology
 from structures.kernel import JIT
-from tests.benchmarks import LARGE, SUBJECTS, pipeline_decode, pipeline_latency, pipeline_throughput
+from tests.benchmarks import LARGE, SUBJECTS, heap_growth, pipeline_decode, pipeline_latency, pipeline_throughput
 from tests.benchmarks.__main__ import chosen, main
 from tests.benchmarks.data import Workload, crowded, heavy_tailed, keyed, uniform
 from tests.benchmarks.figures import Figure, Rival, Scale, sampled
-from tests.benchmarks.measured_tree import QUICK, measure
+from tests.benchmarks.heap_data import clique, cycle, even, hostile, path, star
+from tests.benchmarks.heap_rivals import DuckDbOfMany, LookUps
+from tests.benchmarks.measured_heap import many_singles, one_batch, whole_view
+from tests.benchmarks.measured_tree import QUICK, Changes, measure
 from tests.benchmarks.pipeline_records import RELATIONS, Hotel, view_rows
 from tests.benchmarks.pipeline_rivals import plain_consumer
 from tests.benchmarks.pipeline_stage import stage, view_count
@@ -66,6 +72,50 @@ def test_everybody_finds_the_same_rows(workload: Workload) -> None:
     assert trees.change(1, come) - lost == gained
     if not is_keyed:
         assert sweep_count(entries.set, entries.left, entries.right) == measured.rows == ncls_whole(entries).rows
+
+
+@compiled
+@pytest.mark.parametrize("name", [name for name in SUBJECTS if name.startswith("heap_") and name != "heap_growth"])
+def test_joins_of_many_find_what_their_rivals_find(name: str) -> None:
+    """`measure` compares the view with its deltas, `measure_rivals` with DuckDB's rows."""
+    figures = import_module(f"tests.benchmarks.{name}").run(Scale(quick=True), lambda line: None)
+    assert figures and all(figure.value >= 0 and figure.unit for figure in figures)
+    wholes = [figure for figure in figures if figure.name.endswith("whole view")]
+    assert wholes and all(figure.rivals and figure.parameters["rows"] > 0 for figure in wholes)
+
+
+@compiled
+@pytest.mark.parametrize("topology", [path(3), clique(3), star(4), cycle(4)], ids=["path", "clique", "star", "cycle"])
+@pytest.mark.parametrize("at", range(6))
+def test_everybody_finds_the_same_deltas_of_many(topology: Topology, at: int) -> None:
+    workload = [even(topology.t, 600, 2), *hostile(topology.t, 600, 2)][at]
+    heap, changes = IJHeap(topology), Changes(workload)
+    heap.bulk_load(1, workload.entries)
+    gone, come = Changes(workload).take(200)
+    duckdb, look_ups = DuckDbOfMany(topology, workload.entries), LookUps(topology.t, workload.entries)
+    before = duckdb.read()
+    assert before is not None and before.rows == whole_view(heap, heap.root).rows
+    gained = one_batch(heap, changes, 200, True).gained
+    assert look_ups.change(topology, -1, gone) * -1 + look_ups.change(topology, 1, come) == gained
+    assert duckdb.change(gone, come)[1] == gained
+    after = duckdb.read()
+    assert after is not None and after.rows == before.rows + gained == whole_view(heap, heap.root).rows
+    singles = many_singles(heap, changes, 100)
+    assert whole_view(heap, heap.root).rows == after.rows + singles.gained and singles.steps > 0
+    heap.check(heap.root)
+    duckdb.close()
+
+
+@compiled
+def test_growth_is_fitted_and_plotted(tmp_path: Path) -> None:
+    assert heap_growth.slope([10.0, 100.0, 1000.0], [3.0, 30.0, 300.0]) == pytest.approx(1)
+    assert main(["heap_growth", "--quick", "--results", str(tmp_path / "results")]) == 0
+    result = json.loads((tmp_path / "results" / "heap_growth.json").read_text())
+    fitted = [figure["name"] for figure in result["figures"] if "exponent" in figure["name"]]
+    assert len(fitted) == 4 * len(heap_growth.FITTED)
+    svg = ElementTree.parse(tmp_path / "results" / "heap_growth.svg")
+    assert len(svg.findall(".//{*}circle")) == 3 * len(fitted)
+    assert "](results/heap_growth.svg)" in (tmp_path / "RESULTS.md").read_text()
 
 
 def test_partners_are_as_many_as_was_asked_for() -> None:

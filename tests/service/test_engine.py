@@ -228,7 +228,7 @@ def test_joins_of_many(tmp_path: Path, seed: int) -> None:
     run(tmp_path, 200 + seed, 40, lambda source: source.random.randrange(8), 9, MANY)
 
 
-@pytest.mark.parametrize("algorithm", ["nested-loop", "ij-heap"])
+@pytest.mark.parametrize("algorithm", ["nested-loop", "ij-heap", "join-tree"])
 def test_other_algorithms(tmp_path: Path, algorithm: str) -> None:
     """The same views, kept by another algorithm that is correct for them."""
     views = {}

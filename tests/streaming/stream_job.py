@@ -93,6 +93,7 @@ class StreamJob:
         self.path = folder / "stream.toml"
         self.path.write_text("\n".join(lines))
         self._folder = folder
+        self.arguments: list[str] = []  # of the command, beside the file
         self._process: subprocess.Popen[str] | None = None
         self._said: list[str] = []
         self._news = threading.Condition()
@@ -100,7 +101,7 @@ class StreamJob:
         self.batches: dict[int, int] = {}  # records of each batch that was done, by its id
 
     def start(self) -> StreamJob:
-        command = [sys.executable, "-m", "service.cli", "stream", "--config", str(self.path)]
+        command = [sys.executable, "-m", "service.cli", "stream", "--config", str(self.path), *self.arguments]
         self._ended = False
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()

@@ -1,0 +1,130 @@
+"""What users have for joins of many: DuckDB, its query anew or its delta by hand; and looking up pair by pair in Python's intervaltree."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from structures.ij_heap import Entries, Topology
+from tests.benchmarks.rivals import CHUNK, Whole
+
+PATIENCE = 30.0  # seconds that DuckDB is waited for: some of its plans for cliques take minutes
+
+
+def binding_order(topology: Topology, first: int) -> list[int]:
+    """All sets, beginning with `first`, each next to one before it."""
+    order = [first]
+    while len(order) < topology.t:
+        bound = sum(1 << i for i in order)
+        order.append(next(j for j in range(topology.t) if not bound >> j & 1 and topology.near[j] & bound))
+    return order
+
+
+class DuckDbOfMany:
+    """A table a set, the join run anew; deltas by the queries that one writes by hand. In process, all cores; in memory unless `path`."""
+
+    def __init__(self, topology: Topology, entries: Entries, path: str = ":memory:") -> None:
+        import duckdb
+
+        self._interrupted = duckdb.InterruptException
+        self._topology = topology
+        self._db = duckdb.connect(path)
+        for i in range(topology.t):
+            self._register("given", entries.take(entries.set == i))
+            self._db.execute(f"CREATE TABLE r{i} AS SELECT * FROM given")
+
+    def _register(self, name: str, entries: Entries) -> None:
+        self._db.register(name, pa.table({"id": entries.slot, "s": entries.left, "e": entries.right}))
+
+    def read(self) -> Whole | None:
+        """The whole view as Arrow; None if that took longer than PATIENCE."""
+        timer = threading.Timer(PATIENCE, self._db.interrupt)
+        timer.start()
+        try:
+            start = time.perf_counter()
+            rows, first = 0, 0.0
+            for batch in self._db.sql(self._query(0, [f"r{i}" for i in range(self._topology.t)])).to_arrow_reader(CHUNK):
+                first = first or time.perf_counter() - start
+                rows += batch.num_rows
+            return Whole(first, time.perf_counter() - start, rows)
+        except self._interrupted:
+            return None
+        finally:
+            timer.cancel()
+
+    def change(self, deletes: Entries, inserts: Entries) -> tuple[float, int]:
+        """Apply a batch in a transaction, its delta read as Arrow; seconds, and rows gained."""
+        sets = range(self._topology.t)
+        for sign, entries in (("gone", deletes), ("come", inserts)):
+            for i in sets:
+                self._register(f"{sign}{i}", entries.take(entries.set == i))
+        start = time.perf_counter()
+        self._db.execute("BEGIN")
+        gained = -sum(self._delta(i, "gone", "(FROM r{0} ANTI JOIN gone{0} USING (id))") for i in sets)
+        for i in sets:
+            self._db.execute(f"DELETE FROM r{i} WHERE id IN (SELECT id FROM gone{i})")
+        gained += sum(self._delta(i, "come", "(FROM r{0} UNION ALL FROM come{0})") for i in sets)
+        for i in sets:
+            self._db.execute(f"INSERT INTO r{i} FROM come{i}")
+        self._db.execute("COMMIT")
+        return time.perf_counter() - start, gained
+
+    def _delta(self, i: int, changed: str, after: str) -> int:
+        """Rows of the changed intervals of set i with the sets before it as they will be, and those after it as they are."""
+        tables = [after.format(j) if j < i else f"{changed}{j}" if j == i else f"r{j}" for j in range(self._topology.t)]
+        return self._db.sql(self._query(i, tables)).to_arrow_table().num_rows
+
+    def _query(self, first: int, tables: list[str]) -> str:
+        order = binding_order(self._topology, first)
+        text = f"SELECT {', '.join(f't{i}.id AS x{i}' for i in range(len(tables)))} FROM {tables[first]} t{first}"
+        for at, j in enumerate(order[1:], 1):
+            meets = [f"t{j}.s <= t{i}.e AND t{i}.s <= t{j}.e" for i in order[:at] if self._topology.near[j] >> i & 1]
+            text += f" JOIN {tables[j]} t{j} ON {' AND '.join(meets)}"
+        return text
+
+    def close(self) -> None:
+        self._db.close()
+
+
+class LookUps:
+    """The naive delta: an `intervaltree` a set; a change looks for partners in a neighbour, for theirs in the next set, and so on."""
+
+    def __init__(self, t: int, entries: Entries) -> None:
+        from intervaltree import Interval, IntervalTree
+
+        self._interval = Interval
+        sets: list[list[object]] = [[] for _ in range(t)]
+        for s, left, right, slot in _items(entries):
+            sets[s].append(Interval(left, right + 1, slot))
+        self._trees = [IntervalTree(found) for found in sets]
+
+    def change(self, topology: Topology, sign: int, entries: Entries) -> int:
+        """Changes one by one; the rows of their deltas."""
+        orders = [binding_order(topology, s) for s in range(topology.t)]
+        rows = 0
+        for s, left, right, slot in _items(entries):
+            one = self._interval(left, right + 1, slot)
+            if sign < 0:
+                self._trees[s].remove(one)
+            rows += sum(1 for _ in self._rows(topology, orders[s], {s: one}))
+            if sign > 0:
+                self._trees[s].add(one)
+        return rows
+
+    def _rows(self, topology: Topology, order: list[int], bound: dict) -> Iterator[list[int]]:
+        if len(bound) == topology.t:
+            yield [bound[i].data for i in range(topology.t)]
+            return
+        j = order[len(bound)]
+        near, *others = [bound[i] for i in order[: len(bound)] if topology.near[j] >> i & 1]
+        for found in self._trees[j].overlap(near.begin, near.end):
+            if all(found.begin < other.end and other.begin < found.end for other in others):
+                yield from self._rows(topology, order, bound | {j: found})
+
+
+def _items(entries: Entries) -> Iterator[tuple[int, int, int, int]]:
+    columns = entries.set, entries.left, entries.right, entries.slot
+    return zip(*(column.tolist() for column in columns), strict=True)

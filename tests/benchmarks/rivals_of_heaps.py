@@ -1,0 +1,52 @@
+"""The rivals of the IJ-heap at one topology and workload, as its subjects report them."""
+
+from __future__ import annotations
+
+from structures.ij_heap import Topology
+from tests.benchmarks.data import Workload
+from tests.benchmarks.figures import Rival, middle, seconds
+from tests.benchmarks.heap_rivals import PATIENCE, DuckDbOfMany, LookUps
+from tests.benchmarks.measured_heap import Measured, Rivals
+from tests.benchmarks.measured_tree import Changes, Note
+from tests.benchmarks.rivals_of_trees import BY_HAND
+
+PAIR_BY_PAIR = "pair by pair in Python"
+
+
+def measure_rivals(
+    topology: Topology, workload: Workload, measured: Measured, note: Note, *, reads: int = 3, look_ups: LookUps | None = None,
+    calls: int = 0,
+) -> Rivals:  # fmt: skip
+    """DuckDB at the same intervals and changes; with `look_ups`, which have them, `calls` changes pair by pair as well (undone
+    afterwards)."""
+    duckdb = DuckDbOfMany(topology, workload.entries)
+    found = Rivals([], [], [], [])
+    _read(duckdb, measured, found, reads)
+    changes = Changes(workload)
+    for batch, times, rivals, what in ((measured.batch, 2, found.batches, ""), (2, 5, found.singles, ", two changes a time")):
+        spent = [duckdb.change(*changes.take(batch))[0] for _ in range(times)]
+        rivals.append(Rival("DuckDB", batch / middle(spent), BY_HAND + what))
+    duckdb.close()
+    note(f"DuckDB {found.whole[0].value / 1e6:.1f} M rows/s, {found.batches[0].value / 1e3:.1f} k/s in batches")
+    if look_ups is not None:
+        deletes, inserts = changes.take(calls)
+        elapsed = seconds(lambda: (look_ups.change(topology, -1, deletes), look_ups.change(topology, 1, inserts)))
+        found.singles.append(Rival("intervaltree", 2 * len(deletes.key) / elapsed, PAIR_BY_PAIR))
+        look_ups.change(topology, -1, inserts)
+        look_ups.change(topology, 1, deletes)
+        note(f"intervaltree {found.singles[-1].value / 1e3:.1f} k/s")
+    return found
+
+
+def _read(duckdb: DuckDbOfMany, measured: Measured, found: Rivals, reads: int) -> None:
+    """The query anew: rows a second and the time that it took; a bound where it took too long."""
+    rows = measured.reading.rows
+    whole = duckdb.read()
+    if whole is None:
+        found.whole.append(Rival("DuckDB", rows / PATIENCE, f"at most: the query anew was given up after {PATIENCE:.0f} s"))
+        return
+    readings = [whole, *(one for _ in range(reads - 1) if (one := duckdb.read()) is not None)]
+    assert all(one.rows == rows for one in readings), f"DuckDB found {whole.rows} rows, we {rows}"
+    elapsed = middle([one.all for one in readings])
+    found.whole.append(Rival("DuckDB", rows / elapsed, f"the query anew, {1e3 * elapsed:.0f} ms"))
+    found.first.append(Rival("DuckDB", 1e6 * middle([one.first for one in readings])))

@@ -1,0 +1,103 @@
+"""A job with topics and outs: side by side, ended together."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from streaming.kafka_broker import Broker
+from streaming.metrics import Metrics
+from streaming.patience import Patience
+from tests.end_to_end import talk
+from tests.server_process import ServerProcess
+from tests.streaming.out_job import Believer
+from tests.streaming.stream_job import LIMIT, StreamJob, Topics
+from tests.streaming.test_job import STAYS, create
+
+PAIRS = "SELECT a.id AS one, b.id AS other FROM stays a JOIN stays b ON a.room = b.room AND overlaps(a.stay, b.stay) WHERE a.id < b.id"
+
+
+@pytest.fixture
+def names(server: ServerProcess, topics: Topics) -> tuple[str, str]:
+    """A topic in and one out, and the view between them."""
+    mark = secrets.token_hex(4)
+    topics.make(f"in-{mark}", f"out-{mark}")
+    talk.define(server.client(), "stays", STAYS)
+    talk.view(server.client(), "pairs", PAIRS)
+    return f"in-{mark}", f"out-{mark}"
+
+
+def job_of(folder: Path, server: ServerProcess, broker: Broker, topic: str, view: str, out: str) -> StreamJob:
+    job = StreamJob(folder, server.url, broker.address, [(topic, "stays")])
+    with job.path.open("a") as file:
+        file.write(f'\n[[out]]\nview = "{view}"\ntopic = "{out}"\n')
+    return job
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_in_and_out(server: ServerProcess, broker: Broker, topics: Topics, names: tuple[str, str], tmp_path: Path) -> None:
+    topic, out = names
+    port = free_port()
+    job = job_of(tmp_path, server, broker, topic, "pairs", out)
+    job.arguments = ["--metrics-port", str(port)]
+    topics.put(topic, [create(number) for number in range(4)])
+    with job:
+        Believer(broker.address, out).believe_until([{"one": one, "other": other} for other in range(4) for one in range(other)])
+        job.wait_for_records(4)
+        wanted = [f'livejoin_stream_records_total{{topic="{topic}"}} 4.0', f'livejoin_stream_published_records_total{{topic="{out}"}} 6.0']
+        wanted += [f'livejoin_stream_lag_records{{partition="0",topic="{topic}"}} 0.0']
+        end = time.monotonic() + LIMIT
+        while missing := [line for line in wanted if line not in httpx.get(f"http://127.0.0.1:{port}/metrics").text.splitlines()]:
+            assert time.monotonic() < end, missing
+        assert job.stop() == 0
+
+
+def test_an_out_that_fails_ends_the_topics(
+    server: ServerProcess, broker: Broker, topics: Topics, names: tuple[str, str], tmp_path: Path
+) -> None:
+    topic, out = names
+    with job_of(tmp_path, server, broker, topic, "nobody", out) as job:
+        assert job.end() == 1
+    assert "nobody" in job.said.splitlines()[-1]
+
+
+def test_a_port_that_is_taken(tmp_path: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        job = StreamJob(tmp_path, "http://127.0.0.1:1", "127.0.0.1:1", [("t", "r")])
+        job.arguments = ["--metrics-port", str(other.getsockname()[1])]
+        with job:
+            assert job.end() == 1
+    assert "give --metrics-port another one" in job.said
+
+
+def test_a_long_wait_is_told_seldom(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """An hour of tries, on a clock that is set forward by each wait."""
+    now = 0.0
+
+    class Clock:
+        def wait(self, seconds: float) -> bool:
+            nonlocal now
+            now += seconds
+            return False
+
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    metrics = Metrics()
+    patience = Patience(Clock(), metrics, "service")  # type: ignore[arg-type]
+    while now < 3600:
+        patience.wait("away")
+    lines = capsys.readouterr().err.splitlines()
+    assert 60 <= len(lines) <= 75
+    tries = metrics.registry.get_sample_value("livejoin_stream_waits_total", {"at": "service"})
+    assert tries is not None and 720 <= tries <= 740
