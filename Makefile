@@ -8,14 +8,6 @@ PYTHON ?= python3
 BIN := .venv/bin
 DONE := .venv/.done
 
-define WARM
-import importlib, pkgutil, structures
-for module in pkgutil.iter_modules(structures.__path__, "structures."): importlib.import_module(module.name)
-from structures.kernel import warm
-warm(lambda done, total: print(f"\rcompiling kernels: {done} of {total}", end="" if done < total else "\n", flush=True))
-endef
-export WARM
-
 .PHONY: setup python java lint test demo kafka bench soak lock
 .DELETE_ON_ERROR:
 
@@ -38,8 +30,8 @@ $(DONE)/project: $(DONE)/packages pyproject.toml
 $(DONE)/jars: $(DONE)/project streaming/jars.lock
 	@if $(BIN)/python -m streaming.jars; then touch $@; else echo "livejoin: going on without Kafka and Spark; all else works" >&2; fi
 
-$(DONE)/kernels: $(DONE)/packages $(wildcard structures/*.py)
-	@$(BIN)/python -c "$$WARM"
+$(DONE)/kernels: $(DONE)/project $(wildcard structures/*.py)
+	@$(BIN)/python -m service.warming
 	@touch $@
 
 java: $(DONE)/project

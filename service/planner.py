@@ -5,6 +5,7 @@ Classes, the best first
     pair            two sets and one overlap, distance or comparison (the same relation twice too: both orders and the diagonal)
     self_less       the aliases are interchangeable and `a.c < b.c`: one set, each unordered pair once, oriented by c
     self_not_equal  the aliases are interchangeable and `a.c <> b.c` tells any two rows of one key apart: one set, both orders
+    boxes           two sets whose rows meet in two to eight dimensions: overlaps, distances, comparisons (shapes as of a pair)
     heap            two to six sets, each with one interval in all its overlaps, any connected topology, one common key or none
     join_tree       two and more that hang together as a tree, each edge by equalities and one condition of intervals at most (`join_tree`)
     indexed         everything else: alias after alias, by indexes (`binding`)
@@ -13,7 +14,8 @@ Aliases are interchangeable when swapping them changes nothing: one relation, th
 same key columns, the same filters. Comparisons outside these classes are checked row by row (the
 plan's `residual`), which voids the promise on the delay.
 
-Source: Tao and Yi, Intersection Joins under Updates, Theorems 1 (two sets, one dimension), 4 (more sets) and 3 (what cannot be promised).
+Source: Tao and Yi, Intersection Joins under Updates, Theorems 1 (two sets, one dimension), 2 (boxes), 3 (what cannot be promised) and
+4 (more sets).
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from typing import Any
 from service.binding import Binding, bind, equal_classes
 from service.errors import Problem
 from service.join_tree import Edge, join_tree
-from service.meets import Relations, meets_of
+from service.meets import Relations, meets_of, residual_of
 from service.terms import ColumnRef, Comparison, Meet, Query, Span
 
 GUARANTEES = ("best-effort", "delay", "strict")  # each implies those before it
@@ -34,9 +36,11 @@ THEOREM_3 = (
     "Tao and Yi, Theorem 3: three or more relations whose rows meet in two or more dimensions admit no structure with polylogarithmic "
     "updates and delay (unless the OMv conjecture fails)"
 )
+THEOREM_2 = "Tao and Yi, Theorem 2"
 THEOREM_4 = "Tao and Yi, Theorem 4"
+MOST_DIMENSIONS = 8  # of a box tree
 YANNAKAKIS = "Yannakakis' algorithm, kept live (Idris, Ugarte and Vansummeren, The Dynamic Yannakakis Algorithm)"
-BUILT = ("interval-tree", "ij-heap", "join-tree", "nested-loop")
+BUILT = ("interval-tree", "ij-heap", "box-tree", "join-tree", "nested-loop")
 MOST_SETS = 6  # of an IJ-heap
 
 # What each algorithm keeps: overlaps (o), natural joins (n), a selection of one relation (s).
@@ -64,6 +68,7 @@ class Plan:
     residual  comparisons between the aliases to be checked on every candidate row
     keys      of each alias, the columns that make the key of its entries
     spans     of each alias, what its entries are made of
+    boxes     of a box tree: of each alias, a span a dimension
     edges     of an IJ-heap: the aliases, by number, whose entries have to meet
     tree      of a join tree: both directions of each edge, one after the other
     binding   of an indexed join
@@ -79,6 +84,7 @@ class Plan:
     residual: tuple[Comparison, ...] = ()
     keys: tuple[tuple[str, ...], ...] = ()
     spans: tuple[Span | None, ...] = ()
+    boxes: tuple[tuple[Span, ...], ...] = ()
     edges: tuple[tuple[int, int], ...] = ()
     tree: tuple[Edge, ...] = ()
     binding: Binding | None = None
@@ -122,8 +128,9 @@ def _plans(query: Query, relations: Relations) -> list[Plan]:
     """All of them, the best first."""
     if len(query.aliases) == 1:
         return [_list_plan(query)]
-    found = [_pair_plan(query, relations), _heap_plan(query, relations), _join_tree_plan(query, relations), _indexed_plan(query, relations)]
-    return [one for one in found if one is not None]
+    makers = (_pair_plan, _heap_plan, _box_plan, _join_tree_plan, _indexed_plan)
+    found = [one for make in makers if (one := make(query, relations)) is not None]
+    return sorted(found, key=lambda one: GUARANTEES.index(one.guarantee), reverse=True)
 
 
 def _no_such_plan(query: Query, relations: Relations, found: list[Plan]) -> Problem:
@@ -137,6 +144,8 @@ def _no_such_plan(query: Query, relations: Relations, found: list[Plan]) -> Prob
         keeps = "joins of two relations by one overlap"
     if algorithm == "ij-heap":
         keeps = f"joins of two to {MOST_SETS} relations, each by one interval, with a key common to all or none"
+    if algorithm == "box-tree":
+        keeps = "joins of two relations by two conditions of intervals and more"
     if algorithm == "join-tree":
         keeps = "joins in the shape of a tree, each edge by equalities and at most one condition of intervals"
     if algorithm == "nested-loop":
@@ -219,6 +228,8 @@ def _heap_plan(query: Query, relations: Relations) -> Plan | None:
         guarantee = "best-effort"
         bounds = {key: value.replace("log n", "polylog n") for key, value in _candidates().items()}
         notes += (f"{', '.join(map(str, residual))} is checked row by row: rows that overlap without it are passed over",)
+    if len(aliases) > 2 and _dimensions(query, relations) > 1:
+        notes += (THEOREM_3,)
     keyed, filtered = ", keyed" if query.equal else "", ", filtered" if residual else ""
     return Plan(
         f"interval join, 1-D, {len(aliases)} relations, {_topology(len(aliases), edges)}{keyed}{filtered}", "ij-heap", THEOREM_4,
@@ -247,6 +258,37 @@ def _join_tree_plan(query: Query, relations: Relations) -> Plan | None:
         notes += ("a window is checked alias by alias, on the way",)
     bounds = {"space": "O(n)", "update": f"O(log n) a {of}", "delay": "O(log n)"}
     return Plan(cls, "join-tree", None if dimensions else YANNAKAKIS, guarantee, bounds, notes, "join_tree", tree=tree)
+
+
+def _box_plan(query: Query, relations: Relations) -> Plan | None:
+    """Of two aliases whose rows meet in two dimensions and more."""
+    if len(query.aliases) != 2:
+        return None
+    told, comparisons = len(query.overlaps) + len(query.within), query.comparisons
+    one = comparisons[0] if len(comparisons) == 1 else None
+    same = one is not None and told > 1 and one.left.column == one.right.column and _interchangeable(query)
+    if same and one is not None and one.op in ("<", "<>") and _tells_apart(query, one.left, relations):
+        meets = meets_of(query, relations)[:told]
+        residual: tuple[Comparison, ...] = ()
+        shape = "self_less" if one.op == "<" else "self_not_equal"
+        kind = "box self-join, each pair once" if one.op == "<" else "box self-join, both orders"
+    else:
+        meets, residual, shape, kind = meets_of(query, relations), residual_of(query, relations), "pair", "box join"
+    if not 2 <= len(meets) <= MOST_DIMENSIONS:
+        return None
+    power = f"log^{len(meets)} n"
+    guarantee, notes = "strict", _never(query) + _open_ends(query, relations)
+    bounds: Mapping[str, str] = {"space": f"O(n log^{len(meets) - 1} n)", "update": f"O({power}), amortised", "delay": f"O({power})"}
+    if residual:
+        guarantee = "best-effort"
+        bounds = {key: value.replace("log n", power) for key, value in _candidates().items()} | {"space": bounds["space"]}
+        notes += (f"{', '.join(map(str, residual))} is checked row by row: rows that meet without it are passed over",)
+    keyed, filtered = ", keyed" if query.equal else "", ", filtered" if residual else ""
+    return Plan(
+        f"{kind}, {len(meets)}-D, 2 relations{keyed}{filtered}", "box-tree", THEOREM_2, guarantee, bounds, notes, shape, residual,
+        keys=tuple(tuple(pair[place].column for pair in query.equal) for place in range(2)),
+        boxes=tuple(tuple(meet.of(alias) for meet in meets) for alias, _ in query.aliases),
+    )  # fmt: skip
 
 
 def connected(count: int, edges: Sequence[tuple[int, int]]) -> bool:
@@ -308,7 +350,8 @@ def _interchangeable(query: Query) -> bool:
     filters = {alias: {(f.column.column, f.op, f.value) for f in query.filters if f.column.alias == alias} for alias in (a, b)}
     return (
         left == right
-        and len(query.overlaps) == 1
+        and len(query.overlaps) > 0
+        and not query.within
         and all(x.interval == y.interval for x, y in query.overlaps)
         and all(x.column == y.column for x, y in query.equal)
         and filters[a] == filters[b]

@@ -27,7 +27,7 @@ from service.api.context import Context
 from service.engine import Engine
 from service.errors import Problem
 from service.settings import Settings, is_loopback
-from structures import kernel
+from service.warming import warm
 
 BACKLOG = 2048
 PATIENCE = 4  # seconds for answers under way, once the end has begun
@@ -110,7 +110,7 @@ class Starter(threading.Thread):
             self.engine = Engine(context.settings.data, context.settings)
             self.engine.on_failure = _mourn
             context.report("compiling", 0.0)
-            kernel.warm(lambda done, total: context.report("compiling", done / total))
+            warm(lambda done, total: context.report("compiling", done / total))
             self.engine.recover(context.report)
         except Exception as error:
             self.failure = error

@@ -69,7 +69,8 @@ class Source:
     """What a side brings to a structure: entries of set `set`, by a key of these columns (perhaps none) and a span (None: all alike)."""
 
     def __init__(self, side: Side, set_: int, columns: Sequence[str], span: Span | None) -> None:
-        self.side, self.set, self.columns, self.span = side, set_, list(columns), span
+        self.side, self.set, self.columns, self._span = side, set_, list(columns), span
+        self._never_empty = span is None or span.declared
 
     def entries(self, slots: Slots, codes: Codes | None) -> Chosen:
         """The entries of those rows at these slots that take part: the filters hold, no key column is null, and the span is not empty.
@@ -78,7 +79,7 @@ class Source:
         places = self.side.selected(slots)
         if places is not None:
             slots = slots[places]
-        left, right = ends_of(table, self.span, slots)
+        left, right = self._ends(table, slots)
         kept: Mask | None = None
         if codes is None:
             key = np.zeros(len(slots), np.int32)
@@ -86,13 +87,30 @@ class Source:
             key = read(table, self.columns, slots, codes)
             if len(slots) and key.min() < 0:
                 kept = key >= 0
-        if self.span is not None and not self.span.declared:
-            kept = left <= right if kept is None else kept & (left <= right)
+        if not self._never_empty:
+            some_room: Mask = np.all(left <= right, axis=1) if left.ndim > 1 else left <= right
+            kept = some_room if kept is None else kept & some_room
         if kept is not None:
             some = np.flatnonzero(kept)
             places = some if places is None else places[some]
             key, left, right, slots = key[some], left[some], right[some], slots[some]
         return Chosen(Entries(np.full(len(slots), self.set, np.uint8), key, left, right, slots), places)
+
+    def _ends(self, table: Table, slots: Slots) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        return ends_of(table, self._span, slots)
+
+
+class BoxSource(Source):
+    """The same with a span a dimension: left and right are int64[n, d]."""
+
+    def __init__(self, side: Side, set_: int, columns: Sequence[str], spans: Sequence[Span]) -> None:
+        super().__init__(side, set_, columns, None)
+        self._spans = spans
+        self._never_empty = all(span.declared for span in spans)
+
+    def _ends(self, table: Table, slots: Slots) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        ends = [ends_of(table, span, slots) for span in self._spans]
+        return np.stack([left for left, _ in ends], axis=1), np.stack([right for _, right in ends], axis=1)
 
 
 def ends_of(table: Table, span: Span | None, slots: Slots) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

@@ -1,4 +1,4 @@
-"""A join that one structure keeps: entries of all aliases in an interval tree or an IJ-heap, its rows shaped (`shapes`)."""
+"""A join that one structure keeps: entries of all aliases in an interval tree, a box tree or an IJ-heap, its rows shaped (`shapes`)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from service.deltas import Combination
 from service.joins.changes import Change, Parted, parted
 from service.joins.protocol import Bounds, Sink
 from service.planner import Plan
-from service.resolution import Resolved, Slots
+from service.resolution import NO_SLOTS, Resolved, Slots
 from service.shapes import Shape
-from service.sides import NO_ENTRIES, Side, Source, joined
+from service.sides import BoxSource, Side, Source, joined
 from service.store import Domain
 from service.terms import Query
 from service.versions import Numbers
+from structures.box_tree import BoxTree
+from structures.encoding import NEG_INF, POS_INF
 from structures.ij_heap import IJHeap, Topology
 from structures.interval_tree import Entries, IntervalTree
 
@@ -75,16 +77,22 @@ class TreeJoin:
     def __init__(self, query: Query, plan: Plan, sides: Sequence[Side]) -> None:
         self.sides = list(sides)
         one_set = plan.shape not in ("pair", "heap")
-        self._sources = [Source(side, 0 if one_set else side.place, plan.keys[side.place], plan.spans[side.place]) for side in sides]
+        self._sources = [self._source(side, 0 if one_set else side.place, plan) for side in sides]
         # One set under two aliases takes its entries from the first.
         self._feeding = [] if query.never else self._sources[:1] if one_set else self._sources
         self.never = query.never
-        self.tree: IntervalTree | IJHeap = IJHeap(Topology(len(sides), plan.edges)) if plan.edges else IntervalTree(_KINDS[plan.shape])
+        self._boxes = plan.boxes
+        self.tree = _structure(plan, len(sides))
         types = [sides[0].relation.schema.field(name).type for name in self._sources[0].columns]
         self.domain = Domain(types) if types else None
         self._acquire = self.domain.acquire if self.domain is not None else None
         self._look_up = self.domain.look_up if self.domain is not None else None
         self.shape = Shape(query, plan, sides)
+
+    @staticmethod
+    def _source(side: Side, set_: int, plan: Plan) -> Source:
+        keys = plan.keys[side.place]
+        return BoxSource(side, set_, keys, plan.boxes[side.place]) if plan.boxes else Source(side, set_, keys, plan.spans[side.place])
 
     @property
     def root(self) -> Any:
@@ -134,8 +142,8 @@ class TreeJoin:
             self.domain.release(deletes.key, version)
 
     def _shaped(self, sink: Sink) -> Callable[..., bool]:
-        """A sink of the structure: `slots` are two arrays of an interval tree, one int32[t, n] of an IJ-heap."""
-        if isinstance(self.tree, IJHeap):
+        """A sink of the structure: `slots` are two arrays of an interval tree, else one int32[t, n]."""
+        if not isinstance(self.tree, IntervalTree):
             return lambda sign, slots: sink(sign > 0, self.shape.combine(*slots))
         return lambda sign, *slots: sink(sign > 0, self.shape.combine(*slots))
 
@@ -157,35 +165,43 @@ class TreeJoin:
             self.domain.reclaim(oldest_needed, pins)
 
     def rows(self, root: Any, window: Bounds | None) -> ShapedCursor:
-        return ShapedCursor(self.tree.rows(root, None, _one(window)), self.shape)
+        return ShapedCursor(self.tree.rows(root, None, self._window(window)), self.shape)
 
     def partners(self, root: Any, place: int, slots: Slots, window: Bounds | None) -> ShapedCursor:
-        entries = NO_ENTRIES
-        if len(slots) and not self.never:
-            entries = self._sources[place].entries(slots, self._look_up).entries
-        cursor = self.tree.partners(root, entries, _one(window))
+        entries = self._sources[place].entries(NO_SLOTS if self.never else slots, self._look_up).entries
+        cursor = self.tree.partners(root, entries, self._window(window))
         # One set under two aliases: the given row is to be this one.
         return ShapedCursor(cursor, self.shape, (place, slots) if len(self._feeding) < len(self.sides) else None)
 
     def of_key(self, root: Any, place: int, key: pa.RecordBatch, window: Bounds | None) -> ShapedCursor:
         assert self.domain is not None
         code = int(self.domain.look_up(key.select(self._sources[place].columns))[0])
-        cursor = self.tree.rows(root, code, _one(window)) if code >= 0 else self.tree.partners(root, NO_ENTRIES)
-        return ShapedCursor(cursor, self.shape)
+        if code < 0:
+            return self.partners(root, place, NO_SLOTS, None)
+        return ShapedCursor(self.tree.rows(root, code, self._window(window)), self.shape)
+
+    def _window(self, window: Bounds | None) -> Any:
+        """As the structure takes it: (lo, hi), of a box tree a value a dimension; a dimension that is no overlap has none."""
+        if not window:
+            return None
+        if not self._boxes:
+            return next(iter(window.values()))
+        ends = [window.get(span, (NEG_INF, POS_INF)) for span in self._boxes[0]]
+        return np.array([low for low, _ in ends]), np.array([high for _, high in ends])
 
     def surely_empty(self, root: Any) -> bool:
-        return self.tree.is_empty(root)
+        return bool(self.tree.is_empty(root))
 
     def entries(self, root: Any) -> int:
-        return sum(root.counts) if isinstance(self.tree, IJHeap) else root.count0 + root.count1
+        return int(sum(root.counts) if isinstance(self.tree, IJHeap) else root.count0 + root.count1)
 
     @property
     def bytes(self) -> int:
-        return self.tree.live_bytes() + (self.domain.bytes if self.domain is not None else 0)
+        return int(self.tree.live_bytes()) + (self.domain.bytes if self.domain is not None else 0)
 
     @property
     def retired_bytes(self) -> int:
-        return self.tree.retired_bytes
+        return int(self.tree.retired_bytes)
 
     def check(self) -> None:
         self.tree.check(self.root)
@@ -193,9 +209,12 @@ class TreeJoin:
             self.domain.check()
 
 
-def _one(window: Bounds | None) -> tuple[int, int] | None:
-    """The window of the one interval of each alias."""
-    return next(iter(window.values())) if window else None
+def _structure(plan: Plan, aliases: int) -> Any:
+    """IntervalTree, BoxTree or IJHeap: their methods are alike, but for the form of slots and windows."""
+    if plan.edges:
+        return IJHeap(Topology(aliases, plan.edges))
+    kind = _KINDS[plan.shape]
+    return BoxTree(len(plan.boxes[0]), kind) if plan.boxes else IntervalTree(kind)
 
 
 @dataclass(slots=True)

@@ -236,7 +236,7 @@ def test_other_algorithms(tmp_path: Path, algorithm: str) -> None:
         found = parse_view(name, view.definition, DEFINITIONS)
         if algorithm in [one.algorithm for one in alternatives(found.query, DEFINITIONS)]:
             views[name] = TwinView(view.aliases, view.definition | {"algorithm": algorithm}, view.on, view.select, view.ends)
-    assert len(views) >= 6, list(views)
+    assert len(views) >= (1 if algorithm == "box-tree" else 5), list(views)
     run(tmp_path, 300, 30, lambda source: source.random.randrange(8), 9, views)
 
 

@@ -43,17 +43,18 @@ def test_without_a_key_and_of_one_relation() -> None:
         ("overlaps(a.span, b.span) AND a.room = b.room", "pair", "strict"),
         ("overlaps(a.span, b.span) AND a.room = b.room AND a.nr < b.nr", "self_less", "strict"),
         ("overlaps(a.span, b.span) AND a.room = b.room AND a.nr > b.nr", "self_less", "strict"),
-        ("overlaps(a.span, b.span) AND a.nr < b.nr", "self_less", "best-effort"),
-        ("overlaps(a.span, b.span) AND a.tag < b.tag", "self_less", "best-effort"),
+        ("overlaps(a.span, b.span) AND a.nr < b.nr", "pair", "strict"),  # a comparison of numbers is a dimension
+        ("overlaps(a.span, b.span) AND a.tag < b.tag", "pair", "strict"),
+        ("overlaps(a.span, b.span) AND a.room < b.room", "self_less", "best-effort"),
         ("overlaps(a.span, b.span) AND a.room = b.room AND a.nr <> b.nr", "self_not_equal", "strict"),
         ("overlaps(a.span, b.span) AND a.nr <> b.nr", "pair", "best-effort"),
         ("overlaps(a.span, b.span) AND a.room = b.room AND a.nr < b.nr AND a.nr <> b.nr", "self_less", "strict"),
         ("overlaps(a.span, b.span) AND a.room = b.room AND a.nr < b.nr AND a.tag <> b.tag", "pair", "best-effort"),
-        ("overlaps(a.span, b.span) AND a.room = b.room AND a.nr < b.nr AND a.s > 3", "pair", "best-effort"),
+        ("overlaps(a.span, b.span) AND a.room = b.room AND a.nr < b.nr AND a.s > 3", "pair", "strict"),
         ("overlaps(a.span, b.span) AND a.room = b.room AND a.nr < b.nr AND a.s > 3 AND b.s > 3", "self_less", "strict"),
         ("overlaps(a.span, b.span) AND a.s = b.nr AND a.nr = b.s AND a.room < b.room", "pair", "best-effort"),
         # a.s < b.e keeps null ends out of b alone: the aliases differ.
-        ("a.room = b.room AND a.s < b.e AND b.s < COALESCE(a.e, 'infinity') AND a.nr < b.nr", "pair", "best-effort"),
+        ("a.room = b.room AND a.s < b.e AND b.s < COALESCE(a.e, 'infinity') AND a.nr < b.nr", "pair", "strict"),
     ],
 )
 def test_self_joins(conditions: str, shape: str, guarantee: str) -> None:
@@ -64,8 +65,11 @@ def test_self_joins(conditions: str, shape: str, guarantee: str) -> None:
 
 
 def test_two_intervals_of_one_relation_are_a_pair() -> None:
-    plan = itself("overlaps(a.stay, b.moment) AND a.id < b.id", "bookings").plan
+    text = "overlaps(a.stay, b.moment) AND a.id < b.id"
+    plan = itself(text, "bookings", algorithm="interval-tree").plan
     assert plan.shape == "pair" and plan.residual == (Comparison(ColumnRef("a", "id"), "<", ColumnRef("b", "id")),)
+    boxes = itself(text, "bookings").plan
+    assert (boxes.algorithm, boxes.guarantee, boxes.theorem) == ("box-tree", "strict", "Tao and Yi, Theorem 2")
     assert itself("overlaps(a.stay, b.stay) AND a.id <> b.id", "bookings").plan.shape == "self_not_equal"
 
 
@@ -76,10 +80,10 @@ def test_nullable_columns_of_comparisons() -> None:
 
 @pytest.mark.parametrize("guarantee", ["strict", "delay"])
 def test_a_promise_that_cannot_be_given(guarantee: str) -> None:
-    text = "SELECT a.nr FROM shifts a JOIN shifts b ON overlaps(a.span, b.span) AND a.tag < b.tag"
+    text = "SELECT a.nr FROM shifts a JOIN shifts b ON overlaps(a.span, b.span) AND a.room < b.room"
     problem = refused({"sql": text, "guarantee": guarantee})
-    assert problem.type == "infeasible-view" and "tag" in problem.detail
-    assert "Theorem 1" in problem.extensions["theorem"] and "a.tag < b.tag" in problem.extensions["theorem"]
+    assert problem.type == "infeasible-view" and "room" in problem.detail
+    assert "Theorem 1" in problem.extensions["theorem"] and "a.room < b.room" in problem.extensions["theorem"]
     assert sql(text, guarantee="best-effort").plan.guarantee == "best-effort"
 
 
@@ -103,7 +107,7 @@ def test_algorithms(algorithm: str) -> None:
         return
     problem = refused({"sql": text, "algorithm": algorithm})
     if algorithm == "box-tree":
-        assert (problem.type, problem.status) == ("not-yet", 501)
+        assert problem.type == "infeasible-view" and "two conditions of intervals" in problem.detail
     else:
         assert problem.type == "infeasible-view" and "natural joins" in problem.detail and problem.extensions["theorem"]
 
@@ -112,3 +116,36 @@ def test_open_starts_against_open_ends_are_noted() -> None:
     relations = {"r": RELATIONS["shifts"], "o": RELATIONS["shifts"].model_validate(
         {**RELATIONS["shifts"].to_json(), "intervals": {"span": {"start": "s", "end": "e", "bounds": "()"}}})}  # fmt: skip
     assert "value of their type" in sql("SELECT r.nr FROM r JOIN o ON overlaps(r.span, o.span)", relations).plan.notes[0]
+
+
+BOXES = """SELECT a.nr FROM shifts a, shifts b, shifts c WHERE overlaps(a.span, b.span) AND overlaps(b.span, c.span)
+    AND a.tag <= b.tag AND b.tag <= c.tag"""
+
+
+def test_three_relations_of_boxes_are_never_strict() -> None:
+    plan = sql(BOXES).plan
+    assert plan.guarantee == "best-effort" and "Theorem 3" in plan.notes[-1]
+    assert all("Theorem 3" in one.notes[-1] for one in alternatives(sql(BOXES).query, RELATIONS))
+    problem = refused({"sql": BOXES, "guarantee": "strict"})
+    assert problem.type == "infeasible-view" and "Theorem 3" in problem.extensions["theorem"]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "cls", "algorithm", "guarantee"),
+    [
+        ("overlaps(a.span, b.span) AND overlaps(b.span, c.span)", "interval join, 1-D, 3 relations, path", "ij-heap", "strict"),
+        (
+            "overlaps(a.span, b.span) AND overlaps(b.span, c.span) AND a.room = b.room AND b.room = c.room AND overlaps(a.span, c.span)",
+            "interval join, 1-D, 3 relations, clique, keyed", "ij-heap", "strict",
+        ),
+        ("overlaps(a.span, b.span) AND overlaps(b.span, c.span) AND a.room = b.room", None, "join-tree", "delay"),
+        ("a.room = b.room AND b.tag = c.tag", None, "join-tree", "delay"),
+        ("a.tag < b.tag AND b.tag < c.tag", None, "join-tree", "delay"),
+        ("a.room = b.room AND b.tag = c.tag AND a.nr = c.nr", "natural join, 3 relations", "nested-loop", "best-effort"),
+        ("overlaps(a.span, b.span) AND overlaps(b.span, c.span) AND a.nr <> c.nr", None, "ij-heap", "best-effort"),
+    ],
+)  # fmt: skip
+def test_three_relations(conditions: str, cls: str | None, algorithm: str, guarantee: str) -> None:
+    plan = sql(f"SELECT a.nr FROM shifts a, shifts b, shifts c WHERE {conditions}").plan
+    assert (plan.algorithm, plan.guarantee) == (algorithm, guarantee)
+    assert cls is None or plan.cls == cls
