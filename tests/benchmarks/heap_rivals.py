@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 
+import numpy as np
 import pyarrow as pa
 
 from structures.ij_heap import Entries, Topology
@@ -24,20 +25,24 @@ def binding_order(topology: Topology, first: int) -> list[int]:
 
 
 class DuckDbOfMany:
-    """A table a set, the join run anew; deltas by the queries that one writes by hand. In process, all cores; in memory unless `path`."""
+    """A table a set of intervals or boxes, the join run anew; deltas by the queries that one writes by hand. In process, all cores; in
+    memory unless `path`."""
 
     def __init__(self, topology: Topology, entries: Entries, path: str = ":memory:") -> None:
         import duckdb
 
         self._interrupted = duckdb.InterruptException
-        self._topology = topology
+        self._topology, self._dimensions = topology, 1 if entries.left.ndim == 1 else entries.left.shape[1]
         self._db = duckdb.connect(path)
         for i in range(topology.t):
             self._register("given", entries.take(entries.set == i))
             self._db.execute(f"CREATE TABLE r{i} AS SELECT * FROM given")
 
     def _register(self, name: str, entries: Entries) -> None:
-        self._db.register(name, pa.table({"id": entries.slot, "s": entries.left, "e": entries.right}))
+        columns = {"id": entries.slot}
+        for end, values in (("s", entries.left), ("e", entries.right)):
+            columns |= {f"{end}{d}": np.ascontiguousarray(column) for d, column in enumerate(np.atleast_2d(values.T))}
+        self._db.register(name, pa.table(columns))
 
     def read(self) -> Whole | None:
         """The whole view as Arrow; None if that took longer than PATIENCE."""
@@ -81,7 +86,8 @@ class DuckDbOfMany:
         order = binding_order(self._topology, first)
         text = f"SELECT {', '.join(f't{i}.id AS x{i}' for i in range(len(tables)))} FROM {tables[first]} t{first}"
         for at, j in enumerate(order[1:], 1):
-            meets = [f"t{j}.s <= t{i}.e AND t{i}.s <= t{j}.e" for i in order[:at] if self._topology.near[j] >> i & 1]
+            near = [i for i in order[:at] if self._topology.near[j] >> i & 1]
+            meets = [f"t{j}.s{d} <= t{i}.e{d} AND t{i}.s{d} <= t{j}.e{d}" for i in near for d in range(self._dimensions)]
             text += f" JOIN {tables[j]} t{j} ON {' AND '.join(meets)}"
         return text
 

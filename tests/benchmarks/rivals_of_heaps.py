@@ -23,7 +23,7 @@ def measure_rivals(
     found = Rivals([], [], [], [])
     _read(duckdb, measured, found, reads)
     changes = Changes(workload)
-    for batch, times, rivals, what in ((measured.batch, 2, found.batches, ""), (2, 5, found.singles, ", two changes a time")):
+    for batch, times, rivals, what in ((measured.batch, min(reads, 2), found.batches, ""), (2, 5, found.singles, ", two changes a time")):
         spent = [duckdb.change(*changes.take(batch))[0] for _ in range(times)]
         rivals.append(Rival("DuckDB", batch / middle(spent), BY_HAND + what))
     duckdb.close()
