@@ -38,7 +38,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
         name = f"2 x {n // 2:,} boxes, {workload.name}"
         figures += figures_of(name, measured, AIMS, rivals, of="boxes")
         seconds = [measured.reading.rows / rate for rate in measured.whole]
-        figures.append(sampled(f"{name}: time of the whole view", seconds, "s", aim=WHOLE, less=True, note=POSTGRESQL))
+        figures.append(sampled(f"{name}: the whole view takes", seconds, "s", aim=WHOLE, less=True, note=POSTGRESQL))
     return figures
 
 
