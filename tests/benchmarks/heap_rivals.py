@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import pyarrow as pa
@@ -46,22 +47,35 @@ class DuckDbOfMany:
 
     def read(self) -> Whole | None:
         """The whole view as Arrow; None if that took longer than PATIENCE."""
-        timer = threading.Timer(PATIENCE, self._db.interrupt)
-        timer.start()
-        try:
+        with self._patiently():
             start = time.perf_counter()
             rows, first = 0, 0.0
             for batch in self._db.sql(self._query(0, [f"r{i}" for i in range(self._topology.t)])).to_arrow_reader(CHUNK):
                 first = first or time.perf_counter() - start
                 rows += batch.num_rows
             return Whole(first, time.perf_counter() - start, rows)
-        except self._interrupted:
-            return None
+        return None
+
+    @contextmanager
+    def _patiently(self) -> Iterator[None]:
+        """Ends what is done within as soon as it takes longer than PATIENCE."""
+        timer = threading.Timer(PATIENCE, self._db.interrupt)
+        timer.start()
+        try:
+            with suppress(self._interrupted):
+                yield
         finally:
             timer.cancel()
 
-    def change(self, deletes: Entries, inserts: Entries) -> tuple[float, int]:
-        """Apply a batch in a transaction, its delta read as Arrow; seconds, and rows gained."""
+    def change(self, deletes: Entries, inserts: Entries) -> tuple[float, int] | None:
+        """Apply a batch in a transaction, its delta read as Arrow; seconds, and rows gained. None, and it was not applied, if that took
+        longer than PATIENCE."""
+        with self._patiently():
+            return self._change(deletes, inserts)
+        self._db.execute("ROLLBACK")
+        return None
+
+    def _change(self, deletes: Entries, inserts: Entries) -> tuple[float, int]:
         sets = range(self._topology.t)
         for sign, entries in (("gone", deletes), ("come", inserts)):
             for i in sets:

@@ -72,10 +72,11 @@ def rivals_of(workload: Workload, batch: int, note: Note) -> tuple[Rival, Rival,
     changes = Changes(workload)
     with tempfile.TemporaryDirectory(prefix="livejoin-bench-") as folder:
         duckdb = DuckDbOfMany(path(3), workload.entries, str(Path(folder) / "rival.db"))
-        rate = batch / middle([duckdb.change(*changes.take(batch))[0] for _ in range(REPEATS)])
+        spent = [duckdb.change(*changes.take(batch)) for _ in range(REPEATS)]
         whole = duckdb.read()
         duckdb.close()
-    assert whole is not None, "DuckDB was given up"
+    assert whole is not None and None not in spent, "DuckDB was given up"
+    rate = batch / middle([done[0] for done in spent])
     note(f"DuckDB {rate / 1e3:.1f} k/s, {whole.rows / whole.all / 1e6:.1f} M rows/s")
     return (
         Rival("DuckDB", rate, f"{BY_HAND}, in process, durable"),

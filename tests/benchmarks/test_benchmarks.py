@@ -15,7 +15,17 @@ import pytest
 from structures.box_tree import BoxTree
 from structures.ij_heap import IJHeap, Topology
 from structures.kernel import JIT
-from tests.benchmarks import LARGE, SUBJECTS, boxes, heap_growth, pipeline_decode, pipeline_latency, pipeline_throughput, service_many
+from tests.benchmarks import (
+    LARGE,
+    SUBJECTS,
+    boxes,
+    heap_growth,
+    heap_rivals,
+    pipeline_decode,
+    pipeline_latency,
+    pipeline_throughput,
+    service_many,
+)
 from tests.benchmarks.__main__ import chosen, main
 from tests.benchmarks.data import Workload, crowded, heavy_tailed, keyed, uniform
 from tests.benchmarks.figures import Figure, Rival, Scale, sampled
@@ -98,7 +108,8 @@ def test_everybody_finds_the_same_deltas_of_many(topology: Topology, at: int) ->
     assert before is not None and before.rows == whole_view(heap, heap.root).rows
     gained = one_batch(heap, changes, 200, True).gained
     assert look_ups.change(topology, -1, gone) * -1 + look_ups.change(topology, 1, come) == gained
-    assert duckdb.change(gone, come)[1] == gained
+    changed = duckdb.change(gone, come)
+    assert changed is not None and changed[1] == gained
     after = duckdb.read()
     assert after is not None and after.rows == before.rows + gained == whole_view(heap, heap.root).rows
     singles = many_singles(heap, changes, 100)
@@ -116,10 +127,25 @@ def test_boxes_change_by_the_same_rows_for_everybody() -> None:
     before = whole_view(tree, tree.root).rows
     assert 0.8 * 3 < 2 * before / 600 < 1.2 * 3
     gained = one_batch(tree, changes, 200, True).gained
-    assert duckdb.change(*Changes(workload).take(200))[1] == gained
+    changed = duckdb.change(*Changes(workload).take(200))
+    assert changed is not None and changed[1] == gained
     singles = boxes.many_singles(tree, changes, 100)
     assert whole_view(tree, tree.root).rows == before + gained + singles.gained and singles.steps > 0
     tree.check(tree.root)
+    duckdb.close()
+
+
+def test_duckdb_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A view of 600 million rows: whoever is not interrupted takes minutes, and goes on with what it had."""
+    workload = even(3, 3000, 600)
+    duckdb = DuckDbOfMany(path(3), workload.entries)
+    few = workload.entries.take(slice(0, 6))
+    monkeypatch.setattr(heap_rivals, "PATIENCE", 0.2)
+    assert duckdb.read() is None
+    assert duckdb.change(workload.entries.take(slice(0, 1500)), workload.fresh.take(slice(0, 1500))) is None
+    monkeypatch.undo()
+    changed = duckdb.change(few, few.take(slice(0, 0)))
+    assert changed is not None and changed[1] < 0
     duckdb.close()
 
 
