@@ -14,12 +14,10 @@ from service.sides import NO_ENTRIES, Codes, Side, Source
 from service.store import Domain
 from service.versions import Numbers
 from structures.encoding import NEG_INF, POS_INF
+from structures.interval_hits import have_partners
 from structures.interval_tree import Cursor, Entries, IntervalTree, Root
 
 Mask = npt.NDArray[np.bool_]
-
-_ITEMS = 256  # searches at a time where one hit is enough: of each there may be many
-_HITS = 1024  # of these together
 
 
 class PartIndex(KeptIndex):
@@ -72,16 +70,7 @@ class Link:
 def hits(index: KeptIndex, root: Root, probe: Source, slots: Slots) -> Mask:
     """bool[n]: which of these rows, as entries of `probe`, meet one of the index. Cost: O(log n) a row, and its key's look-up."""
     entries, places = probe.entries(slots, _codes(index))
-    met = np.zeros(len(entries.slot), np.bool_)
-    for start in range(0, len(met), _ITEMS):
-        at, end = start, min(start + _ITEMS, len(met))
-        while at < end:
-            part = Entries(*(column[at:end] for column in entries))
-            cursor = index.tree.partners(root, part._replace(slot=np.arange(at, end, dtype=np.int32)))
-            _, given = cursor.fill(_HITS)
-            met[given] = True
-            # All before the last one given have been searched to the end.
-            at = end if cursor.done else int(given[-1]) + 1
+    met = have_partners(index.tree, root, entries)
     if places is None:
         return met
     mask = np.zeros(len(slots), np.bool_)

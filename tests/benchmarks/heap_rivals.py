@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
+import numpy as np
 import pyarrow as pa
 
 from structures.ij_heap import Entries, Topology
@@ -24,39 +26,56 @@ def binding_order(topology: Topology, first: int) -> list[int]:
 
 
 class DuckDbOfMany:
-    """A table a set, the join run anew; deltas by the queries that one writes by hand. In process, all cores; in memory unless `path`."""
+    """A table a set of intervals or boxes, the join run anew; deltas by the queries that one writes by hand. In process, all cores; in
+    memory unless `path`."""
 
     def __init__(self, topology: Topology, entries: Entries, path: str = ":memory:") -> None:
         import duckdb
 
         self._interrupted = duckdb.InterruptException
-        self._topology = topology
+        self._topology, self._dimensions = topology, 1 if entries.left.ndim == 1 else entries.left.shape[1]
         self._db = duckdb.connect(path)
         for i in range(topology.t):
             self._register("given", entries.take(entries.set == i))
             self._db.execute(f"CREATE TABLE r{i} AS SELECT * FROM given")
 
     def _register(self, name: str, entries: Entries) -> None:
-        self._db.register(name, pa.table({"id": entries.slot, "s": entries.left, "e": entries.right}))
+        columns = {"id": entries.slot}
+        for end, values in (("s", entries.left), ("e", entries.right)):
+            columns |= {f"{end}{d}": np.ascontiguousarray(column) for d, column in enumerate(np.atleast_2d(values.T))}
+        self._db.register(name, pa.table(columns))
 
     def read(self) -> Whole | None:
         """The whole view as Arrow; None if that took longer than PATIENCE."""
-        timer = threading.Timer(PATIENCE, self._db.interrupt)
-        timer.start()
-        try:
+        with self._patiently():
             start = time.perf_counter()
             rows, first = 0, 0.0
             for batch in self._db.sql(self._query(0, [f"r{i}" for i in range(self._topology.t)])).to_arrow_reader(CHUNK):
                 first = first or time.perf_counter() - start
                 rows += batch.num_rows
             return Whole(first, time.perf_counter() - start, rows)
-        except self._interrupted:
-            return None
+        return None
+
+    @contextmanager
+    def _patiently(self) -> Iterator[None]:
+        """Ends what is done within as soon as it takes longer than PATIENCE."""
+        timer = threading.Timer(PATIENCE, self._db.interrupt)
+        timer.start()
+        try:
+            with suppress(self._interrupted):
+                yield
         finally:
             timer.cancel()
 
-    def change(self, deletes: Entries, inserts: Entries) -> tuple[float, int]:
-        """Apply a batch in a transaction, its delta read as Arrow; seconds, and rows gained."""
+    def change(self, deletes: Entries, inserts: Entries) -> tuple[float, int] | None:
+        """Apply a batch in a transaction, its delta read as Arrow; seconds, and rows gained. None, and it was not applied, if that took
+        longer than PATIENCE."""
+        with self._patiently():
+            return self._change(deletes, inserts)
+        self._db.execute("ROLLBACK")
+        return None
+
+    def _change(self, deletes: Entries, inserts: Entries) -> tuple[float, int]:
         sets = range(self._topology.t)
         for sign, entries in (("gone", deletes), ("come", inserts)):
             for i in sets:
@@ -81,7 +100,8 @@ class DuckDbOfMany:
         order = binding_order(self._topology, first)
         text = f"SELECT {', '.join(f't{i}.id AS x{i}' for i in range(len(tables)))} FROM {tables[first]} t{first}"
         for at, j in enumerate(order[1:], 1):
-            meets = [f"t{j}.s <= t{i}.e AND t{i}.s <= t{j}.e" for i in order[:at] if self._topology.near[j] >> i & 1]
+            near = [i for i in order[:at] if self._topology.near[j] >> i & 1]
+            meets = [f"t{j}.s{d} <= t{i}.e{d} AND t{i}.s{d} <= t{j}.e{d}" for i in near for d in range(self._dimensions)]
             text += f" JOIN {tables[j]} t{j} ON {' AND '.join(meets)}"
         return text
 

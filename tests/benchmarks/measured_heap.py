@@ -1,14 +1,17 @@
-"""What every subject of the IJ-heap measures on one topology and workload, and the figures of it."""
+"""What every subject of the IJ-heap and of boxes measures on one workload, and the figures of it."""
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from structures.arena import VERSION
+from structures.box_tree import BoxTree
+from structures.box_tree import Root as BoxRoot
 from structures.ij_changes import MISSING
 from structures.ij_extreme import ASKED
 from structures.ij_goals import STEPS, walk_words
@@ -25,15 +28,17 @@ QUICK = Effort(2, 200, 50, 2, 100)
 
 _LEVELS = 48  # more than a tree can have
 
+Joined = IJHeap | BoxTree
+
 
 class Reading(NamedTuple):
-    """One reading of the whole view: its speed, and what its cursor counted."""
+    """One reading of the whole view: its speed, and what its cursor counted (boxes have no dead ends to count)."""
 
     rate: float
     rows: int
     steps: int
     gap: int
-    dead_ends: int
+    dead_ends: int | None
 
 
 class Singles(NamedTuple):
@@ -89,21 +94,29 @@ NO_RIVALS = Rivals([], [], [], [])
 
 
 def measure(topology: Topology, workload: Workload, effort: Effort, note: Note) -> Measured:
-    """Load, read and change one workload. Raises AssertionError when the view is not what the deltas say."""
+    """As `measure_joined`, an IJ-heap."""
+    return measure_joined(lambda: IJHeap(topology), many_singles, workload, effort, note)
+
+
+def measure_joined(
+    make: Callable[[], Joined], many: Callable[[Joined, Changes, int], Singles], workload: Workload, effort: Effort, note: Note
+) -> Measured:  # fmt: skip
+    """Load, read and change one workload; `many`: single changes in a kernel. Raises AssertionError when the view is not what the deltas
+    say."""
     entries = workload.entries
     n = len(entries.key)
     load = []
     for _ in range(effort.repeats):
-        heap = IJHeap(topology)
+        heap = make()
         load.append(n / seconds(lambda: heap.bulk_load(1, entries)))  # noqa: B023
     root, loaded = heap.root, heap.live_bytes() / n
     readings = [whole_view(heap, root) for _ in range(effort.repeats)]
     rows = readings[0].rows
     first = [seconds(lambda: heap.rows(root).fill(1)) for _ in range(20 * effort.repeats)]
-    note(f"{workload.name}: {loaded:.0f} bytes an interval, {rows:,} rows, {max(r.rate for r in readings) / 1e6:.1f} M rows/s")
+    note(f"{workload.name}: {loaded:.0f} bytes an entry, {rows:,} rows, {max(r.rate for r in readings) / 1e6:.1f} M rows/s")
     changes = Changes(workload)
     batches = [one_batch(heap, changes, effort.batch, True) for _ in range(effort.batches)]
-    singles = [many_singles(heap, changes, effort.singles) for _ in range(effort.repeats)]
+    singles = [many(heap, changes, effort.singles) for _ in range(effort.repeats)]
     calls = [many_calls(heap, changes, effort.calls) for _ in range(effort.repeats)]
     gained = sum(one.gained for one in (*batches, *singles, *calls))
     now = whole_view(heap, heap.root).rows
@@ -114,18 +127,18 @@ def measure(topology: Topology, workload: Workload, effort: Effort, note: Note) 
     return Measured(
         n, load, [one.rate for one in singles], [one.rate for one in calls], [one.rate for one in batches], updates,
         [one.written for one in batches], [one.rate for one in readings], first, readings[0], loaded, heap.live_bytes() / n,
-        singles[0].steps, rows * topology.t / n, effort.batch,
+        singles[0].steps, rows * (int(entries.set.max()) + 1) / n, effort.batch,
     )  # fmt: skip
 
 
-def whole_view(heap: IJHeap, root: Root) -> Reading:
+def whole_view(heap: Joined, root: Root | BoxRoot) -> Reading:
     """All rows of a version, by chunks."""
     start = time.perf_counter()
     cursor = heap.rows(root)
     rows = 0
     while not cursor.done:
         rows += cursor.fill(CHUNK).shape[1]
-    return Reading(rows / (time.perf_counter() - start), rows, cursor.steps, cursor.largest_gap, cursor.dead_ends)
+    return Reading(rows / (time.perf_counter() - start), rows, cursor.steps, cursor.largest_gap, getattr(cursor, "dead_ends", None))
 
 
 class Batch(NamedTuple):
@@ -148,7 +161,7 @@ class Sink:
         return True
 
 
-def one_batch(heap: IJHeap, changes: Changes, size: int, deltas: bool) -> Batch:
+def one_batch(heap: Joined, changes: Changes, size: int, deltas: bool) -> Batch:
     """One version of `size` changes, and reclaiming."""
     deletes, inserts = changes.take(size)
     version = int(heap.arena.C[VERSION]) + 1
@@ -180,7 +193,7 @@ def many_singles(heap: IJHeap, changes: Changes, count: int, deltas: bool = True
     return Singles(total / elapsed, int(gained), walk[STEPS] / total, (int(scratch[ASKED]) - asked) / total)
 
 
-def many_calls(heap: IJHeap, changes: Changes, count: int) -> Batch:
+def many_calls(heap: Joined, changes: Changes, count: int) -> Batch:
     """The same by one Python call a change."""
     deletes, inserts = changes.take(count)
     none = deletes.take(slice(0, 0))
@@ -198,11 +211,11 @@ def many_calls(heap: IJHeap, changes: Changes, count: int) -> Batch:
     return Batch(len(singles) / elapsed, sink.written / elapsed, sink.gained)
 
 
-def figures_of(name: str, measured: Measured, aims: Aims = NO_AIMS, rivals: Rivals = NO_RIVALS) -> list[Figure]:
-    """The figures of one workload; `name`: which."""
+def figures_of(name: str, measured: Measured, aims: Aims = NO_AIMS, rivals: Rivals = NO_RIVALS, *, of: str = "intervals") -> list[Figure]:
+    """The figures of one workload; `name`: which; `of`: what it has."""
     n, reading = measured.n, measured.reading
     rows = max(reading.rows, 1)
-    about = {"intervals": n, "rows": reading.rows, "rows of a change": measured.delta}
+    about = {"entries": n, "rows": reading.rows, "rows of a change": measured.delta}
 
     def rate(what: str, samples: list[float], unit: str, aim: float | None = None, rivals: list[Rival] | None = None) -> Figure:
         return sampled(f"{name}: {what}", samples, unit, aim=aim, rivals=rivals or [], parameters=about)
@@ -211,18 +224,19 @@ def figures_of(name: str, measured: Measured, aims: Aims = NO_AIMS, rivals: Riva
         return Figure(f"{name}: {what}", value, unit, aim, True, parameters=about, note=note)
 
     first = [1e6 * value for value in measured.first]
+    dead_ends = [] if reading.dead_ends is None else [count("dead ends a row", reading.dead_ends / rows, "nodes", 1.0)]
     return [
-        rate("load", measured.load, "intervals/s", aims.load),
+        rate("load", measured.load, f"{of}/s", aims.load),
         rate("single changes, each its own version, with deltas, in a kernel", measured.singles, "changes/s", aims.singles, rivals.singles),
         rate("single changes, one Python call each", measured.calls, "changes/s", None, rivals.singles),
         rate(f"batches of {measured.batch:,} with deltas", measured.batches, "changes/s", aims.batches, rivals.batches),
         rate(f"batches of {measured.batch:,} without deltas", measured.updates, "changes/s"),
         rate("whole view", measured.whole, "rows/s", aims.whole, rivals.whole),
         sampled(f"{name}: first row", first, "µs", aim=aims.first, less=True, rivals=rivals.first, parameters=about),
-        count("bytes an interval, loaded", measured.bytes_loaded, "B", aims.bytes),
-        count("bytes an interval, after the changes", measured.bytes_changed, "B", aims.bytes),
+        count("bytes of an entry, loaded", measured.bytes_loaded, "B", aims.bytes),
+        count("bytes of an entry, after the changes", measured.bytes_changed, "B", aims.bytes),
         count("steps of a delta", measured.steps, "steps", note=f"{measured.delta:.1f} rows each"),
         count("steps a row", reading.steps / rows, "steps"),
         count("largest gap between two rows", reading.gap, "steps", note=f"{reading.gap / math.log2(n):.1f} log2 n"),
-        count("dead ends a row", reading.dead_ends / rows, "nodes", 1.0),
+        *dead_ends,
     ]

@@ -12,9 +12,20 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from structures.box_tree import BoxTree
 from structures.ij_heap import IJHeap, Topology
 from structures.kernel import JIT
-from tests.benchmarks import LARGE, SUBJECTS, heap_growth, pipeline_decode, pipeline_latency, pipeline_throughput
+from tests.benchmarks import (
+    LARGE,
+    SUBJECTS,
+    boxes,
+    heap_growth,
+    heap_rivals,
+    pipeline_decode,
+    pipeline_latency,
+    pipeline_throughput,
+    service_many,
+)
 from tests.benchmarks.__main__ import chosen, main
 from tests.benchmarks.data import Workload, crowded, heavy_tailed, keyed, uniform
 from tests.benchmarks.figures import Figure, Rival, Scale, sampled
@@ -75,7 +86,7 @@ def test_everybody_finds_the_same_rows(workload: Workload) -> None:
 
 
 @compiled
-@pytest.mark.parametrize("name", [name for name in SUBJECTS if name.startswith("heap_") and name != "heap_growth"])
+@pytest.mark.parametrize("name", ["heap_paths", "heap_dense", "heap_topologies", "heap_hostile", "boxes"])
 def test_joins_of_many_find_what_their_rivals_find(name: str) -> None:
     """`measure` compares the view with its deltas, `measure_rivals` with DuckDB's rows."""
     figures = import_module(f"tests.benchmarks.{name}").run(Scale(quick=True), lambda line: None)
@@ -97,13 +108,53 @@ def test_everybody_finds_the_same_deltas_of_many(topology: Topology, at: int) ->
     assert before is not None and before.rows == whole_view(heap, heap.root).rows
     gained = one_batch(heap, changes, 200, True).gained
     assert look_ups.change(topology, -1, gone) * -1 + look_ups.change(topology, 1, come) == gained
-    assert duckdb.change(gone, come)[1] == gained
+    changed = duckdb.change(gone, come)
+    assert changed is not None and changed[1] == gained
     after = duckdb.read()
     assert after is not None and after.rows == before.rows + gained == whole_view(heap, heap.root).rows
     singles = many_singles(heap, changes, 100)
     assert whole_view(heap, heap.root).rows == after.rows + singles.gained and singles.steps > 0
     heap.check(heap.root)
     duckdb.close()
+
+
+@compiled
+def test_boxes_change_by_the_same_rows_for_everybody() -> None:
+    workload = boxes.boxes(600, 3)
+    tree, changes = BoxTree(2, "pair"), Changes(workload)
+    tree.bulk_load(1, workload.entries)
+    duckdb = DuckDbOfMany(path(2), workload.entries)
+    before = whole_view(tree, tree.root).rows
+    assert 0.8 * 3 < 2 * before / 600 < 1.2 * 3
+    gained = one_batch(tree, changes, 200, True).gained
+    changed = duckdb.change(*Changes(workload).take(200))
+    assert changed is not None and changed[1] == gained
+    singles = boxes.many_singles(tree, changes, 100)
+    assert whole_view(tree, tree.root).rows == before + gained + singles.gained and singles.steps > 0
+    tree.check(tree.root)
+    duckdb.close()
+
+
+def test_duckdb_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A view of 600 million rows: whoever is not interrupted takes minutes, and goes on with what it had."""
+    workload = even(3, 3000, 600)
+    duckdb = DuckDbOfMany(path(3), workload.entries)
+    few = workload.entries.take(slice(0, 6))
+    monkeypatch.setattr(heap_rivals, "PATIENCE", 0.2)
+    assert duckdb.read() is None
+    assert duckdb.change(workload.entries.take(slice(0, 1500)), workload.fresh.take(slice(0, 1500))) is None
+    monkeypatch.undo()
+    changed = duckdb.change(few, few.take(slice(0, 0)))
+    assert changed is not None and changed[1] < 0
+    duckdb.close()
+
+
+@compiled
+def test_a_join_of_three_through_the_service() -> None:
+    """The subject itself compares the rows read with the count; a follower has every version, or it waits in vain."""
+    figures = service_many.run(Scale(quick=True), lambda line: None)
+    assert [figure.unit for figure in figures] == ["rows/s", "rows/s", "ms", "changes/s", "changes/s", "ms", "ms"]
+    assert all(figure.value > 0 for figure in figures[:5]) and len(figures[5].samples) == 20
 
 
 @compiled

@@ -1,0 +1,163 @@
+"""A join of three through the service: batches as Arrow beside a follower, rows as Arrow, and how soon a follower has a change."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import orjson
+
+from structures.ij_heap import Entries
+from tests.benchmarks.data import LINE, Workload
+from tests.benchmarks.figures import Figure, Rival, Scale, middle, sampled
+from tests.benchmarks.heap_data import even, path
+from tests.benchmarks.heap_rivals import DuckDbOfMany
+from tests.benchmarks.measured_tree import Changes, Note
+from tests.benchmarks.raw_client import ARROW, post_all
+from tests.benchmarks.rivals_of_trees import BY_HAND
+from tests.benchmarks.served import Pair, count, json_change, load, serving
+from tests.benchmarks.service_changes import REPEATS, follower
+from tests.benchmarks.service_rows import drain, first_row, read_whole
+from tests.server_process import ServerProcess
+
+TITLE = "The service: a path of 3 relations, 300,000 intervals in all"
+_LIMIT = 60.0  # seconds that a change may take to its follower
+
+
+class Chain(Pair):
+    """Three relations; the second is between."""
+
+    @property
+    def relations(self) -> tuple[str, ...]:
+        return "a", "b", "c"
+
+    @property
+    def sql(self) -> str:
+        return "SELECT a.id AS x, b.id AS y, c.id AS z FROM a JOIN b ON overlaps(a.span, b.span) JOIN c ON overlaps(b.span, c.span)"
+
+
+CHAIN = Chain("a", "b", "chains", False)
+
+
+def run(scale: Scale, note: Note) -> list[Figure]:
+    workload = even(3, scale.size(300_000, 3_000), 2)
+    batch, batches = scale.size(10_000, 100), scale.size(10, 3)
+    changes = Changes(workload)
+    by_hand, anew, soon = rivals_of(workload, batch, note)
+    with serving() as server:
+        load(server, CHAIN, workload.entries)
+        note("loaded")
+        figures = reading(server, scale, note, anew, soon)
+        before = count(server, CHAIN)
+        for connections in (1, 2):
+            with follower(server, CHAIN):
+                samples = []
+                for _ in range(REPEATS):
+                    bodies = [CHAIN.body(*changes.take(batch)) for _ in range(batches)]
+                    samples.append(batch * batches / post_all(server.port, bodies, connections))
+            note(f"{connections} connections, {middle(samples) / 1e3:.0f} k/s beside a follower")
+            name = f"batches of {batch:,} as Arrow, {connections} connections, beside a follower who reads JSONL"
+            figures.append(sampled(name, samples, "changes/s", aim=50e3, rivals=[by_hand]))
+        note(f"{before:,} rows before, {count(server, CHAIN):,} after")
+        figures += latencies(server, changes.untouched(), scale, note)
+    return figures
+
+
+def rivals_of(workload: Workload, batch: int, note: Note) -> tuple[Rival, Rival, Rival]:
+    """DuckDB on a file: its delta by hand, its query anew, and the first of its rows (ms)."""
+    changes = Changes(workload)
+    with tempfile.TemporaryDirectory(prefix="livejoin-bench-") as folder:
+        duckdb = DuckDbOfMany(path(3), workload.entries, str(Path(folder) / "rival.db"))
+        spent = [duckdb.change(*changes.take(batch)) for _ in range(REPEATS)]
+        whole = duckdb.read()
+        duckdb.close()
+    assert whole is not None and None not in spent, "DuckDB was given up"
+    rate = batch / middle([done[0] for done in spent])
+    note(f"DuckDB {rate / 1e3:.1f} k/s, {whole.rows / whole.all / 1e6:.1f} M rows/s")
+    return (
+        Rival("DuckDB", rate, f"{BY_HAND}, in process, durable"),
+        Rival("DuckDB", whole.rows / whole.all, "the query anew, in process"),
+        Rival("DuckDB", 1e3 * whole.first, "in process"),
+    )
+
+
+def reading(server: ServerProcess, scale: Scale, note: Note, anew: Rival, soon: Rival) -> list[Figure]:
+    repeats = scale.size(5, 2)
+    whole = [read_whole(server, CHAIN) for _ in range(repeats)]
+    rows = whole[0][0]
+    assert rows == count(server, CHAIN), "a reading is not what was counted"
+    decoded = [rows / elapsed for _, elapsed in whole]
+    drained = [rows / drain(server, CHAIN) for _ in range(repeats)]
+    first = [1e3 * first_row(server, CHAIN, ARROW) for _ in range(scale.size(100, 5))]
+    note(f"{rows:,} rows, {middle(decoded) / 1e6:.1f} M rows/s, first {middle(first):.2f} ms")
+    about = {"rows": rows}
+    return [
+        sampled("whole view as Arrow, decoded by the client", decoded, "rows/s", aim=8e6, rivals=[anew], parameters=about),
+        sampled("whole view as Arrow, bytes only", drained, "rows/s", rivals=[anew], parameters=about),
+        sampled("first row, Arrow", first, "ms", aim=10.0, less=True, rivals=[soon], parameters=about),
+    ]
+
+
+class Follower(threading.Thread):
+    """Follows the view from now on: when each version was read whole."""
+
+    def __init__(self, server: ServerProcess) -> None:
+        super().__init__(daemon=True)
+        self._seen: dict[int, float] = {}
+        self._news = threading.Condition()
+        self._connection = http.client.HTTPConnection("127.0.0.1", server.port)
+        self._connection.request("GET", f"/v1/views/{CHAIN.view}/changes")
+        self._answer = self._connection.getresponse()
+
+    def run(self) -> None:
+        for line in self._answer:
+            if b'"op":"progress"' in line[:80]:
+                now = time.perf_counter()
+                with self._news:
+                    self._seen[orjson.loads(line)["version"]] = now
+                    self._news.notify_all()
+
+    def wait_for(self, version: int) -> float:
+        with self._news:
+            assert self._news.wait_for(lambda: version in self._seen, _LIMIT), f"version {version} did not come"
+            return self._seen[version]
+
+    def __enter__(self) -> Follower:
+        self.start()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        assert self._connection.sock is not None
+        self._connection.sock.shutdown(socket.SHUT_RDWR)
+        self.join()
+        self._connection.close()
+
+
+def latencies(server: ServerProcess, there: Entries, scale: Scale, note: Note) -> list[Figure]:
+    """Milliseconds from a change's answer until a follower has read its version whole (below 0: before the answer).
+
+    One change a request: an interval of b grows long enough to meet some of a and c for sure, so that each version changes the view.
+    """
+    middles = there.take(there.set == 1).take(slice(0, scale.size(400, 20)))
+    length = 36 * LINE // len(there.key)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=_LIMIT)
+    samples = []
+    with Follower(server) as reader:
+        for key, left in zip(middles.slot.tolist(), middles.left.tolist(), strict=True):
+            connection.request("POST", "/v1/changes", json_change("b", key, left, left + length), {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            text = answer.read()
+            answered = time.perf_counter()
+            assert answer.status == 200, text
+            samples.append(1e3 * (reader.wait_for(orjson.loads(text)["version"]) - answered))
+    connection.close()
+    late = sorted(samples)[len(samples) * 99 // 100]
+    note(f"a follower has a change {middle(samples):.2f} ms after its answer, {late:.2f} ms at the 99th percentile")
+    return [
+        sampled("a follower has a change, after its answer", samples, "ms", aim=20.0, less=True, note="below 0: before the answer"),
+        Figure("a follower has a change, after its answer, 99th percentile", late, "ms", less=True),
+    ]
