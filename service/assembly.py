@@ -261,7 +261,7 @@ def _products(
     if apart:
         raise unsupported(
             f"a join in which nothing connects {aliases[0]} with {apart[0]}",
-            "add a condition such as overlaps(x, y) between them, or ask for their product: "
+            "add a condition such as overlaps(x, y) between them (<> alone is none), or ask for their product: "
             f'CROSS JOIN in SQL, {{"cross": ["{aliases[0]}", "{apart[0]}"]}} in JSON',
         )
     return needed

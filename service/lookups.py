@@ -110,5 +110,13 @@ def _bounds(view: LiveView, window: Window | None) -> Bounds | None:
             side = sides[ref.alias]
             span = side.spans[ref.interval]
             assert span.start is not None
-            bounds[span] = parse_window(ends, side.relation.definition.column(span.start).type)
+            try:
+                bounds[span] = parse_window(ends, side.relation.definition.column(span.start).type)
+            except Problem as problem:
+                if name or len(named) == 1:
+                    raise
+                each = ", ".join(sorted(f"overlaps.{min(ref.interval for ref in one)}=lo,hi" for one in named))
+                raise Problem(
+                    "bad-parameter", f"{problem.detail}; the view joins several kinds of intervals, each has a window: {each}"
+                ) from None
     return None if all(ends == (NEG_INF, POS_INF) for ends in bounds.values()) else bounds

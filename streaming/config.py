@@ -147,8 +147,13 @@ class Config(_Section):
         names = [topic.name for topic in self.topics]
         if twice := _first_twice(names):
             raise _mistake(f'topic.name: "{twice}" is there twice; a topic feeds one relation')
-        if twice := _first_twice([out.topic for out in self.outs]):
+        outs = [out.topic for out in self.outs]
+        if twice := _first_twice(outs):
             raise _mistake(f'out.topic: "{twice}" is there twice; a topic takes the changes of one view')
+        if fed_back := next((name for name in outs if name in names), None):
+            raise _mistake(f'out.topic: "{fed_back}" is a [[topic]] that is read')
+        if self.stream and self.stream.dead_letters in outs:
+            raise _mistake(f'stream.dead_letters: "{self.stream.dead_letters}" is the topic of an [[out]]')
         if self.stream and self.stream.dead_letters in names:
             raise _mistake(f'stream.dead_letters: "{self.stream.dead_letters}" is a [[topic]] that is read')
         return self

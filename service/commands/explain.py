@@ -21,9 +21,8 @@ def main(arguments: list[str]) -> int:
         answer = client.explain(definition)
     if sys.stdout.isatty():
         print("\n".join(plan_lines(answer["plan"])))
-        for other in answer["alternatives"]:
-            print("\ninstead, if you ask for it:")
-            print("\n".join(plan_lines(other)))
+        if others := [f"{other['algorithm']} ({other['guarantee']})" for other in answer["alternatives"]]:
+            print(f"{'instead':<10} {' or '.join(others)}, if the definition asks for it")
     else:
         print(orjson.dumps(answer).decode())
     return 0

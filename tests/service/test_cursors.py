@@ -12,6 +12,7 @@ from service.cursors import RowReader, open_relation_rows, open_rows
 from service.engine import Engine
 from service.errors import Problem
 from service.versions import Pins, Version
+from service.wire.schema import parse_relation
 from tests.service.running import DEFINITION, PAIR, batch, counted, ids, is_empty, of_ops, opened, rows_of, running
 
 
@@ -222,6 +223,19 @@ def test_wrong_windows_and_look_ups(engine: Engine) -> None:
     assert len(ids(open_rows(engine, "v", window={"": (None, None)}))) == 20
     with pytest.raises(Problem, match="not-found"):
         open_relation_rows(engine, "nothing")
+
+
+def test_a_window_that_fits_one_kind_of_intervals_names_them_all(engine: Engine) -> None:
+    columns = [{"name": "id", "type": "int64"}, {"name": "n", "type": "int64"}, {"name": "d", "type": "date"}]
+    definition = {"columns": columns, "key": ["id"], "intervals": {"number": {"at": "n"}, "day": {"at": "d"}}}
+    engine.put_relation("plan", parse_relation(definition))
+    overlaps = [{"overlaps": [f"x.{interval}", f"y.{interval}"]} for interval in ("number", "day")]
+    engine.put_view("box", {"from": {"x": "plan", "y": "plan"}, "join": overlaps}, wait=60)
+    for window in ("1", "2026-01-01"):
+        with pytest.raises(Problem, match=r"several kinds of intervals, each has a window: overlaps\.day=lo,hi, overlaps\.number=lo,hi"):
+            open_rows(engine, "box", window={"": (window, None)})
+    with pytest.raises(Problem, match="want a date such as 2026-01-01$"):
+        open_rows(engine, "box", window={"day": ("1", None)})
 
 
 def test_readers_of_what_is_dropped_read_on(engine: Engine) -> None:

@@ -123,6 +123,8 @@ def test_outs_alone_need_no_stream(tmp_path: Path) -> None:
         ('format = "debezium"', 'format = "json"\n[[out]]\nview = "v"', "out[1].topic: is missing"),
         ('format = "debezium"', 'format = "json"\n[[out]]\nview = "v"\ntopic = "o"\nsnapshot = "yes"', "out[1].snapshot"),
         ('format = "debezium"', 'format = "json"\n[[out]]\nview = "v"\ntopic = "o"\n[[out]]\nview = "w"\ntopic = "o"', "out.topic"),
+        ('format = "debezium"', 'format = "json"\n[[out]]\nview = "v"\ntopic = "t"', 'out.topic: "t" is a [[topic]] that is read'),
+        ('checkpoint = "c"', 'checkpoint = "c"\ndead_letters = "o"\n[[out]]\nview = "v"\ntopic = "o"', "stream.dead_letters"),
         ("[[topic]]", "[topic]", "topic: is one table"),
         ("[stream]", "[streams]", "streams: is not a key"),
     ],
