@@ -37,7 +37,7 @@ SUMMARY = 6
 COUNTS = 12  # + set
 PATH = 20  # 2 words a level: node, side
 CONTROL_WORDS = PATH + 2 * 64
-ARRAYS = "int64[::1], int32[::1], int64[::1], int64[::1], int32[::1], int64[::1]"  # M, W, C, Q, T, X as the writing kernels take them
+ARRAYS = "int64[::1], int32[::1], int64[::1], int64[::1], int64[::1], int64[::1]"  # M, W, C, Q, T, X as the writing kernels take them
 
 
 @kernel
@@ -56,6 +56,24 @@ def slot_at(T: Any, o: int, which: int) -> int:
 def key_at(T: Any, o: int, which: int) -> int:
     """The first of the keys in W."""
     return 2 * (o + SUMMARY + 5 * T[SPAN]) + which * T[SUBSETS]
+
+
+@kernel
+def key_of(W: Any, T: Any, o: int, which: int, v: int) -> int:
+    """The key of the stored extreme of v at block o: KEY_MAX (`which` 0) or -1 (1) if there is none."""
+    return np.int64(W[key_at(T, o, which) + v])
+
+
+@kernel
+def height_of(W: Any, o: int) -> int:
+    """0: a leaf."""
+    return np.int64(W[2 * o + HEIGHT_])
+
+
+@kernel
+def start_of(W: Any, o: int, s: int) -> int:
+    """The first place of run s of leaf o; that of s + 1 is its end."""
+    return np.int64(W[2 * o + STARTS + s])
 
 
 @kernel
@@ -78,7 +96,7 @@ def own(M: Any, W: Any, C: Any, Q: Any, T: Any, o: int) -> int:
     """The block itself if this version wrote it, else a copy in its place."""
     if M[o] == C[VERSION]:
         return o
-    cls = LEAF if W[2 * o + HEIGHT_] == 0 else INNER
+    cls = LEAF if height_of(W, o) == 0 else INNER
     new = allocate_block(M, W, C, T, cls)
     for i in range(1, T[LEAF_WORDS_ + cls]):
         M[new + i] = M[o + i]
@@ -112,7 +130,7 @@ class Blocks(Arena):
             raise MemoryError(f"this view's structure has reached the size of its arena ({8 * self.M.size} bytes)")
 
     def _bytes(self, blocks: np.ndarray) -> int:
-        return 8 * int(blocks @ self.T[LEAF_WORDS_ : LEAF_WORDS_ + 2].astype(np.int64))
+        return 8 * int(blocks @ self.T[LEAF_WORDS_ : LEAF_WORDS_ + 2])
 
     @property
     def live_bytes(self) -> int:

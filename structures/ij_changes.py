@@ -25,11 +25,11 @@ _EVER = 2**62  # steps: a delta is interrupted by its rows alone
 
 
 @kernel(
-    "int64(" + ARRAYS + ", int64[::1], int64[::1], int64, uint8[::1], int32[::1], int64[::1], int64[::1], int32[::1], int64[::1],"
-    " int32[::1], int64, boolean)"
+    "int64(" + ARRAYS + ", int64[::1], int32[::1], int64[::1], int64, uint8[::1], int32[::1], int64[::1], int64[::1], int32[::1],"
+    " int64[::1], int32[::1], int64, boolean)"
 )
 def run_changes(
-    M: Any, W: Any, C: Any, Q: Any, T: Any, X: Any, Z: Any, N: Any, sign: int, sets: Any, keys: Any, lefts: Any, rights: Any,
+    M: Any, W: Any, C: Any, Q: Any, T: Any, X: Any, Z: Any, ZW: Any, N: Any, sign: int, sets: Any, keys: Any, lefts: Any, rights: Any,
     slots: Any, order: Any, out: Any, stride: int, deltas: bool,
 ) -> int:  # fmt: skip
     """Apply entries `order[N[AT]:]` (deletes if sign < 0) until all are done or out is full (alias i at stride * i); the rows written.
@@ -42,9 +42,9 @@ def run_changes(
         s, key, left, right, slot = np.int64(sets[e]), np.int64(keys[e]), lefts[e], rights[e], np.int64(slots[e])
         if deltas:
             if N[ACTIVE] == 0:
-                start_partners(M, W, T, Z, X, C[ROOT], s, key, left, right, slot, NEG_INF, POS_INF)
+                start_partners(M, W, T, Z, ZW, X, C[ROOT], s, key, left, right, slot, NEG_INF, POS_INF)
                 N[ACTIVE] = 1
-            n = walk(M, W, T, Z, X, out, stride, n, stride, _EVER)
+            n = walk(M, W, T, Z, ZW, X, out, stride, n, stride, _EVER)
             if Z[DEPTH] > 0:
                 return n
             N[ACTIVE] = 0

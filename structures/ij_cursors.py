@@ -11,14 +11,15 @@ from typing import NamedTuple
 import numpy as np
 
 from structures.ij_blocks import Blocks
-from structures.ij_extreme import SCRATCH_WORDS
-from structures.ij_goals import ANY_KEY, DEAD, DEPTH, EACH_KEY, GAP, STEPS, walk_words
+from structures.ij_goals import ANY_KEY, DEAD, DEPTH, EACH_KEY, GAP, STEPS, new_walk
+from structures.ij_strip import STRIP_SCRATCH
 from structures.ij_topology import SETS
-from structures.ij_walk import partners_fill, start_all, walk_fill
+from structures.ij_walk import start_all, walk_fill
 from structures.interval_tree import Entries
 
 _MOST_ROWS = 1 << 17  # of one call
 _STEPS_A_CALL = 1 << 15
+_NO_ENTRIES = Entries(*(np.empty(0, kind) for kind in (np.uint8, np.int32, np.int64, np.int64, np.int32)))
 
 
 class Root(NamedTuple):
@@ -31,27 +32,37 @@ class Root(NamedTuple):
 
 
 class Cursor:
-    """A reading of one version. `fill` releases the GIL in its kernels."""
+    """A reading of one version: rows of all, of one key, or of given entries, one after the other; all intervals meeting the window.
 
-    def __init__(self, blocks: Blocks, root: Root) -> None:
-        self._arrays = blocks.M, blocks.W, blocks.T
+    `fill` releases the GIL in its kernel.
+    """
+
+    def __init__(self, blocks: Blocks, root: Root, key: int | None, window: tuple[int, int], given: Entries | None) -> None:
         self._t = int(blocks.T[SETS])
-        self._root = root
-        self._Z = np.zeros(walk_words(self._t, root.height), np.int64)
-        self._X = np.zeros(SCRATCH_WORDS, np.int64)
+        self._entries, self._window = given or _NO_ENTRIES, window
+        Z = new_walk(blocks.T, root.height)
+        if given is None:
+            start_all(blocks.T, Z, root.offset, ANY_KEY if key is None else key, *window)
+        self._Z, self._X, self._N = Z, np.zeros(STRIP_SCRATCH, np.int64), np.zeros(1, np.int64)
+        self._arrays, self._offset = (blocks.M, blocks.W, blocks.T), root.offset
         self.done = False
 
     def fill(self, limit: int) -> np.ndarray:
         """Up to `limit` >= 1 further rows, int32[t, n], and at most 2**17. A call takes milliseconds, and may find none before `done`."""
         limit = min(limit, _MOST_ROWS)
         out = np.empty((self._t, limit), np.int32)
-        n = self._more(out.reshape(-1), limit)
+        Z, N = self._Z, self._N
+        n = walk_fill(
+            *self._arrays, Z, Z.view(np.int32), self._X, N, self._offset,
+            *self._entries, *self._window, out.reshape(-1), limit, _STEPS_A_CALL,
+        )  # fmt: skip
+        self.done = bool(Z[DEPTH] == 0 and Z[EACH_KEY] == 0 and N[0] == len(self._entries.key))
         return out if n == limit else out[:, :n].copy()
 
     def clone(self) -> Cursor:
         """An independent cursor at the same place."""
         other = copy.copy(self)
-        other._Z, other._X = self._Z.copy(), self._X.copy()
+        other._Z, other._X, other._N = self._Z.copy(), self._X.copy(), self._N.copy()
         return other
 
     @property
@@ -66,43 +77,5 @@ class Cursor:
 
     @property
     def dead_ends(self) -> int:
-        """Nodes entered for nothing so far: at most `FUEL_MOST` + rows + the height times the sets."""
+        """Nodes entered for nothing so far: at most `FUEL_MOST` + rows + the height times the sets (for each given entry, or key)."""
         return int(self._Z[DEAD])
-
-    def _more(self, out: np.ndarray, limit: int) -> int:
-        raise NotImplementedError
-
-
-class WalkCursor(Cursor):
-    """Rows of a version, or of one key, whose intervals all meet [lo, hi]."""
-
-    def __init__(self, blocks: Blocks, root: Root, key: int | None, lo: int, hi: int) -> None:
-        super().__init__(blocks, root)
-        start_all(*self._arrays, self._Z, self._X, root.offset, ANY_KEY if key is None else key, lo, hi)
-
-    def _more(self, out: np.ndarray, limit: int) -> int:
-        n = int(walk_fill(*self._arrays, self._Z, self._X, out, limit, _STEPS_A_CALL))
-        self.done = bool(self._Z[DEPTH] == 0 and self._Z[EACH_KEY] == 0)
-        return n
-
-
-class PartnersCursor(Cursor):
-    """Rows in which the given entries take part, entry after entry, all intervals meeting [lo, hi]."""
-
-    def __init__(self, blocks: Blocks, root: Root, entries: Entries, lo: int, hi: int) -> None:
-        super().__init__(blocks, root)
-        self._entries, self._window = entries, (lo, hi)
-        self._N = np.zeros(1, np.int64)
-
-    def _more(self, out: np.ndarray, limit: int) -> int:
-        n = partners_fill(
-            *self._arrays, self._Z, self._X, self._N, self._root.offset, *self._entries, *self._window, out, limit, _STEPS_A_CALL
-        )
-        self.done = bool(self._Z[DEPTH] == 0 and self._N[0] == len(self._entries.key))
-        return int(n)
-
-    def clone(self) -> Cursor:
-        other = super().clone()
-        assert isinstance(other, PartnersCursor)
-        other._N = self._N.copy()
-        return other

@@ -17,7 +17,7 @@ compared as value ^ x, x = 0 or -1, and "near child" is the lower for 0, the upp
 No recursion: frames in X, one a level; a frame writes into an answer of its own (far components of a split) or of its caller.
 An answer is as in `ij_leaves`: key, mask of the members filled in, near, far, slot by alias.
 
-    X   scratch of leaves | ASK: key, bound by alias | answer | frames
+    X   scratch of leaves | found alias | ASK: key, bound by alias | answer | frames
 
 Costs: O(log n) nodes each for t = 2, polylogarithmic for every t; O(1) without bounds. A reader needs an X of its own.
 Source: Tao and Yi, Lemma 11; ij-heap.md (*The one composition step*, *The two queries*; Caps).
@@ -27,9 +27,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from structures.arena import KEY_MAX, NEG_INF, POS_INF
-from structures.ij_blocks import CHILD, HEIGHT_, L, key_at, near_at, slot_at
-from structures.ij_leaves import ANSWER_WORDS, AT, FAR_, FILLED, KEY_, LEAF_SCRATCH, NEAR_, SLOT_, entry_at, leaf_greatest, leaf_least
+from structures.ij_alias import FOUND_, FOUND_WORDS, first, reach
+from structures.ij_blocks import CHILD, L, height_of, key_at, key_of, near_at, slot_at
+from structures.ij_leaves import ANSWER_WORDS, AT, FAR_, FILLED, KEY_, NEAR_, SLOT_, entry_at, leaf_greatest, leaf_least
 from structures.ij_topology import (
     MEMBER,
     NSPLITS,
@@ -47,7 +50,7 @@ from structures.kernel import kernel
 LAST_KEY = KEY_MAX - 1  # the greatest key of an entry
 
 BOUND_WORDS = 7  # key, bound by alias
-ASK = LEAF_SCRATCH + 1
+ASK = FOUND_ + FOUND_WORDS
 ANSWER = ASK + BOUND_WORDS
 ASKED = ANSWER + ANSWER_WORDS  # nodes asked so far
 FRAMES = ASKED + 1
@@ -99,11 +102,11 @@ def offer(X: Any, answer: int, which: int, i: int, near: int, far: int, slot: in
 @kernel
 def offer_stored(M: Any, W: Any, T: Any, X: Any, which: int, o: int, v: int, answer: int) -> None:
     """Merge the stored extreme of node o, which exists, into the answer."""
-    if not take(X, answer, which, W[key_at(T, o, which) + v]):
+    if not take(X, answer, which, key_of(W, T, o, which, v)):
         return
     near, slot = near_at(T, o, which), slot_at(T, o, which)
     for m in range(T[POS + v], T[POS + v] + T[SIZE + v]):
-        offer(X, answer, which, T[MEMBER + m], M[near + m], M[near + T[SPAN] + m], W[slot + m])
+        offer(X, answer, which, T[MEMBER + m], M[near + m], M[near + T[SPAN] + m], np.int64(W[slot + m]))
 
 
 @kernel
@@ -115,19 +118,32 @@ def offer_leaf(M: Any, W: Any, T: Any, X: Any, which: int, o: int, v: int, bound
         found = leaf_greatest(M, W, T, X, o, v, X[bound], bound + 1)
     e, w = entry_at(T, o)
     near, far = (e, e + L) if which == 0 else (e + L, e)
-    if not found or not take(X, answer, which, W[w + L + X[AT + T[MEMBER + T[POS + v]]]]):
+    if not found or not take(X, answer, which, np.int64(W[w + L + X[AT + T[MEMBER + T[POS + v]]]])):
         return
     for m in range(T[POS + v], T[POS + v] + T[SIZE + v]):
         i = T[MEMBER + m]
         p = X[AT + i]
-        offer(X, answer, which, i, M[near + p], M[far + p], W[w + p])
+        offer(X, answer, which, i, M[near + p], M[far + p], np.int64(W[w + p]))
+
+
+@kernel
+def offer_alias(M: Any, W: Any, T: Any, X: Any, which: int, o: int, i: int, bound: int, answer: int) -> None:
+    """Merge the extreme of alias i alone within the bounds, which exists, into the answer."""
+    if which == 0:
+        first(M, W, T, X, o, i, X[bound], X[bound + 1 + i])
+        near, far = X[FOUND_ + 1], X[FOUND_ + 2]
+    else:
+        reach(M, W, T, X, o, i, X[bound], X[bound + 1 + i])
+        near, far = X[FOUND_ + 2], X[FOUND_ + 1]
+    if take(X, answer, which, X[FOUND_]):
+        offer(X, answer, which, i, near, far, X[FOUND_ + 3])
 
 
 @kernel
 def reaches(M: Any, W: Any, T: Any, X: Any, which: int, o: int, v: int, bound: int) -> bool:
     """Whether a v-tuple below node o keeps the bounds: by Closure iff the opposite extreme does."""
     x = -which
-    k = W[key_at(T, o, 1 - which) + v]
+    k = key_of(W, T, o, 1 - which, v)
     if k != X[bound]:
         return (k ^ x) > (X[bound] ^ x)
     near = near_at(T, o, 1 - which)
@@ -140,7 +156,7 @@ def reaches(M: Any, W: Any, T: Any, X: Any, which: int, o: int, v: int, bound: i
 @kernel
 def betters(M: Any, W: Any, T: Any, X: Any, which: int, o: int, v: int, key: int, answer: int) -> bool:
     """Whether a v-tuple below node o, of the key at best, could better the answer, whose key is no better."""
-    if key != X[answer + KEY_] or W[key_at(T, o, which) + v] != key:
+    if key != X[answer + KEY_] or key_of(W, T, o, which, v) != key:
         return True
     x = -which
     near = near_at(T, o, which)
@@ -158,7 +174,7 @@ def ask(M: Any, W: Any, T: Any, X: Any, which: int, o: int, v: int, bound: int, 
     if not reaches(M, W, T, X, which, o, v, bound):
         return NOTHING
     x = -which
-    k = W[key_at(T, o, which) + v]
+    k = key_of(W, T, o, which, v)
     if (k ^ x) > (X[answer + KEY_] ^ x) or not betters(M, W, T, X, which, o, v, k, answer):
         return ANSWERED
     meets = (k ^ x) >= (X[bound] ^ x)
@@ -171,7 +187,10 @@ def ask(M: Any, W: Any, T: Any, X: Any, which: int, o: int, v: int, bound: int, 
     if meets:
         offer_stored(M, W, T, X, which, o, v, answer)
         return ANSWERED
-    if W[2 * o + HEIGHT_] == 0:
+    if T[SIZE + v] == 1:
+        offer_alias(M, W, T, X, which, o, v, bound, answer)
+        return ANSWERED
+    if height_of(W, o) == 0:
         offer_leaf(M, W, T, X, which, o, v, bound, answer)
         return ANSWERED
     return OPEN
@@ -192,7 +211,7 @@ def promising(M: Any, W: Any, T: Any, X: Any, which: int, f: int, r: int) -> boo
     near, far = M[o + CHILD + which], M[o + CHILD + 1 - which]
     near_parts, far_parts = r + SPLIT_PARTS + 6 * which, r + SPLIT_PARTS + 6 * (1 - which)
     near_keys, far_keys = key_at(T, near, 1 - which), key_at(T, far, which)
-    key = W[near_keys + T[near_parts]]
+    key = np.int64(W[near_keys + T[near_parts]])
     if (key ^ x) < (X[f + BOUND] ^ x) or (key ^ x) > (X[X[f + INTO] + KEY_] ^ x):
         return False
     for c in range(T[r + SPLIT_COUNT + which]):
@@ -325,7 +344,7 @@ def extreme(M: Any, W: Any, T: Any, X: Any, which: int, o: int, v: int, opened: 
     return X[ANSWER + FILLED] != 0
 
 
-@kernel("boolean(int64[::1], int32[::1], int32[::1], int64[::1], int64, int64, int64)")
+@kernel("boolean(int64[::1], int32[::1], int64[::1], int64[::1], int64, int64, int64)")
 def find_extreme(M: Any, W: Any, T: Any, X: Any, which: int, o: int, v: int) -> bool:
     """`extreme` for callers in Python."""
     return extreme(M, W, T, X, which, o, v, False)

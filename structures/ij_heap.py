@@ -27,10 +27,11 @@ import numpy as np
 from structures.arena import ARENA_WORDS, HEIGHT, KEY_MAX, NEG_INF, POS_INF, ROOT, VERSION
 from structures.ij_blocks import COUNTS, Blocks, key_at
 from structures.ij_changes import ACTIVE, AT, MISSING, ij_order, run_changes
-from structures.ij_cursors import Cursor, PartnersCursor, Root, WalkCursor
+from structures.ij_cursors import Cursor, Root
 from structures.ij_extreme import ANSWER, ASK, LAST_KEY, SCRATCH_WORDS, find_extreme
-from structures.ij_goals import walk_words
+from structures.ij_goals import new_walk
 from structures.ij_leaves import KEY_, NEAR_, SLOT_
+from structures.ij_strip import STRIP_SCRATCH
 from structures.ij_topology import ALL, Topology
 from structures.ij_tree import build, make_empty
 from structures.interval_tree import Entries
@@ -50,10 +51,10 @@ class IJHeap:
         """`words`: the arena's address space in 8-byte words (not memory)."""
         self.topology = topology
         self.arena = Blocks(topology, words)
-        self._scratch = np.zeros(SCRATCH_WORDS, np.int64)
+        self._scratch = np.zeros(STRIP_SCRATCH, np.int64)
         self._arrays = self.arena.M, self.arena.W, self.arena.C, self.arena.Q, self.arena.T, self._scratch
         make_empty(*self._arrays)
-        self._walk = np.zeros(walk_words(topology.t, _LEVELS), np.int64)
+        self._walk = new_walk(self.arena.T, _LEVELS)
         self._state = np.zeros(3, np.int64)
         self._out = np.empty((topology.t, _CHUNK), np.int32)
 
@@ -97,11 +98,11 @@ class IJHeap:
 
     def _run(self, sign: int, entries: Entries, sink: Sink | None) -> Sink | None:
         """Apply one sign; the sink, or None once it wants no more."""
-        N, out = self._state, self._out
+        Z, N, out = self._walk, self._state, self._out
         N[:] = 0
         order = ij_order(entries.set, entries.key, entries.left, entries.slot)
         while N[AT] < len(order):
-            n = run_changes(*self._arrays, self._walk, N, sign, *entries, order, out.reshape(-1), _CHUNK, sink is not None)
+            n = run_changes(*self._arrays, Z, Z.view(np.int32), N, sign, *entries, order, out.reshape(-1), _CHUNK, sink is not None)
             if sink is not None and n and not sink(sign, out[:, :n].copy()):
                 sink = None
                 N[ACTIVE] = 0
@@ -124,11 +125,11 @@ class IJHeap:
 
         With a window but no key the keys that have rows are visited one by one: polylog(n) for each, rows in the window or not.
         """
-        return WalkCursor(self.arena, root, key, *(window or (NEG_INF, POS_INF)))
+        return Cursor(self.arena, root, key, window or (NEG_INF, POS_INF), None)
 
     def partners(self, root: Root, entries: Entries, window: tuple[int, int] | None = None) -> Cursor:
         """Rows in which the given entries (of one set, in this version) take part; with a window, as `rows`."""
-        return PartnersCursor(self.arena, root, entries, *(window or (NEG_INF, POS_INF)))
+        return Cursor(self.arena, root, None, window or (NEG_INF, POS_INF), entries)
 
     def min_ij(self, root: Root, b: Sequence[int], a: Sequence[int] | None = None, key: int = 0) -> np.ndarray | None:
         """The row of the key with the smallest left endpoints (in every coordinate at once) among those with right_i >= b[i] and

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from structures.arena import LEAF, drop
-from structures.ij_blocks import SEPARATOR_CODE, SEPARATOR_KEY, SEPARATOR_LEFT, STARTS, L, allocate_block
+from structures.ij_blocks import SEPARATOR_CODE, SEPARATOR_KEY, SEPARATOR_LEFT, STARTS, L, allocate_block, start_of
 from structures.ij_topology import EDGES, ENTRIES, MEMBER, NEDGES, POS, SETS, SIZE
 from structures.kernel import kernel
 
@@ -33,14 +33,14 @@ def entry_at(T: Any, o: int) -> tuple[int, int]:
 
 @kernel
 def count_of(W: Any, T: Any, o: int) -> int:
-    return W[2 * o + STARTS + T[SETS]]
+    return start_of(W, o, T[SETS])
 
 
 @kernel
 def position(M: Any, W: Any, T: Any, o: int, s: int, key: int, left: int, slot: int) -> int:
     """The first place of run s of leaf o whose (key, left, slot) is >= the given one."""
     e, w = entry_at(T, o)
-    lo, hi = W[2 * o + STARTS + s], W[2 * o + STARTS + s + 1]
+    lo, hi = start_of(W, o, s), start_of(W, o, s + 1)
     while lo < hi:
         mid = (lo + hi) // 2
         k, v = W[w + L + mid], M[e + mid]
@@ -54,7 +54,7 @@ def position(M: Any, W: Any, T: Any, o: int, s: int, key: int, left: int, slot: 
 @kernel
 def holds(M: Any, W: Any, T: Any, o: int, s: int, p: int, key: int, left: int, slot: int) -> bool:
     e, w = entry_at(T, o)
-    return p < W[2 * o + STARTS + s + 1] and W[w + L + p] == key and M[e + p] == left and W[w + p] == slot
+    return p < start_of(W, o, s + 1) and W[w + L + p] == key and M[e + p] == left and W[w + p] == slot
 
 
 @kernel
@@ -107,7 +107,7 @@ def first_run(M: Any, W: Any, T: Any, X: Any, o: int) -> int:
     s, key, left, slot = -1, 0, 0, 0
     for i in range(T[SETS]):
         p = X[AT + i]
-        if p == W[2 * o + STARTS + i + 1]:
+        if p == start_of(W, o, i + 1):
             continue
         k, v, r = W[w + L + p], M[e + p], W[w + p]
         if s < 0 or k < key or (k == key and (v < left or (v == left and r < slot))):
@@ -118,7 +118,7 @@ def first_run(M: Any, W: Any, T: Any, X: Any, o: int) -> int:
 @kernel
 def to_the_starts(W: Any, T: Any, X: Any, o: int) -> None:
     for i in range(T[SETS]):
-        X[AT + i] = W[2 * o + STARTS + i]
+        X[AT + i] = start_of(W, o, i)
 
 
 @kernel
@@ -142,8 +142,8 @@ def cut_leaf(M: Any, W: Any, C: Any, T: Any, X: Any, o: int, m: int) -> tuple[in
     na, nb = 0, 0
     W[2 * a + STARTS], W[2 * b + STARTS] = 0, 0
     for i in range(T[SETS]):
-        na = append_run(M, W, T, o, W[2 * o + STARTS + i], X[AT + i], a, na)
-        nb = append_run(M, W, T, o, X[AT + i], W[2 * o + STARTS + i + 1], b, nb)
+        na = append_run(M, W, T, o, start_of(W, o, i), X[AT + i], a, na)
+        nb = append_run(M, W, T, o, X[AT + i], start_of(W, o, i + 1), b, nb)
         W[2 * a + STARTS + i + 1], W[2 * b + STARTS + i + 1] = na, nb
     return a, b
 
@@ -154,8 +154,8 @@ def concatenate_leaves(M: Any, W: Any, C: Any, T: Any, a: int, b: int) -> int:
     o, n = allocate_block(M, W, C, T, LEAF), 0
     W[2 * o + STARTS] = 0
     for i in range(T[SETS]):
-        n = append_run(M, W, T, a, W[2 * a + STARTS + i], W[2 * a + STARTS + i + 1], o, n)
-        n = append_run(M, W, T, b, W[2 * b + STARTS + i], W[2 * b + STARTS + i + 1], o, n)
+        n = append_run(M, W, T, a, start_of(W, a, i), start_of(W, a, i + 1), o, n)
+        n = append_run(M, W, T, b, start_of(W, b, i), start_of(W, b, i + 1), o, n)
         W[2 * o + STARTS + i + 1] = n
     return o
 
@@ -186,7 +186,7 @@ def leaf_least(M: Any, W: Any, T: Any, X: Any, o: int, v: int, key: int, at: int
     e, w = entry_at(T, o)
     for m in range(T[POS + v], T[POS + v] + T[SIZE + v]):
         i = T[MEMBER + m]
-        p = _ends_after(M, W, e, w, W[2 * o + STARTS + i], W[2 * o + STARTS + i + 1], key, X[at + i])
+        p = _ends_after(M, W, e, w, start_of(W, o, i), start_of(W, o, i + 1), key, X[at + i])
         if p < 0:
             return False
         X[AT + i] = p
@@ -199,12 +199,12 @@ def leaf_least(M: Any, W: Any, T: Any, X: Any, o: int, v: int, key: int, at: int
                 p, q = X[AT + i], X[AT + j]
                 kp, kq = W[w + L + p], W[w + L + q]
                 if kp < kq or (kp == kq and M[e + L + p] < M[e + q]):
-                    p = _ends_after(M, W, e, w, p + 1, W[2 * o + STARTS + i + 1], kq, M[e + q])
+                    p = _ends_after(M, W, e, w, p + 1, start_of(W, o, i + 1), kq, M[e + q])
                     if p < 0:
                         return False
                     X[AT + i] = p
                 elif kq < kp or M[e + L + q] < M[e + p]:
-                    q = _ends_after(M, W, e, w, q + 1, W[2 * o + STARTS + j + 1], kp, M[e + p])
+                    q = _ends_after(M, W, e, w, q + 1, start_of(W, o, j + 1), kp, M[e + p])
                     if q < 0:
                         return False
                     X[AT + j] = q
@@ -231,7 +231,7 @@ def leaf_greatest(M: Any, W: Any, T: Any, X: Any, o: int, v: int, key: int, at: 
     e, w = entry_at(T, o)
     for m in range(T[POS + v], T[POS + v] + T[SIZE + v]):
         i = T[MEMBER + m]
-        lo, end = W[2 * o + STARTS + i], W[2 * o + STARTS + i + 1]
+        lo, end = start_of(W, o, i), start_of(W, o, i + 1)
         best = lo
         for p in range(lo, end):
             if W[w + L + p] > W[w + L + best] or M[e + L + p] >= M[e + L + best]:
@@ -250,12 +250,12 @@ def leaf_greatest(M: Any, W: Any, T: Any, X: Any, o: int, v: int, key: int, at: 
                 p, q = X[AT + i], X[AT + j]
                 kp, kq = W[w + L + p], W[w + L + q]
                 if kq > kp or (kp == kq and M[e + q] > M[e + L + p]):
-                    q = _begins_before(M, W, e, w, W[2 * o + STARTS + j], W[2 * o + STARTS + j + 1], kp, M[e + L + p])
+                    q = _begins_before(M, W, e, w, start_of(W, o, j), start_of(W, o, j + 1), kp, M[e + L + p])
                     if q < 0:
                         return False
                     X[AT + j] = X[BEST + q]
                 elif kp > kq or M[e + p] > M[e + L + q]:
-                    p = _begins_before(M, W, e, w, W[2 * o + STARTS + i], W[2 * o + STARTS + i + 1], kq, M[e + L + q])
+                    p = _begins_before(M, W, e, w, start_of(W, o, i), start_of(W, o, i + 1), kq, M[e + L + q])
                     if p < 0:
                         return False
                     X[AT + i] = X[BEST + p]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from structures.ij_blocks import HEIGHT_, key_at, near_at, slot_at
+from structures.ij_blocks import height_of, key_at, key_of, near_at, slot_at
 from structures.ij_extreme import ANSWER, ASK, extreme, forget, no_bounds, offer_leaf
 from structures.ij_leaves import FAR_, FILLED, KEY_, NEAR_, SLOT_
 from structures.ij_topology import MEMBER, PLACE, POS, SIZE, SPAN, SUBSETS
@@ -40,7 +40,7 @@ def store(M: Any, W: Any, T: Any, X: Any, which: int, o: int, v: int) -> None:
 @kernel
 def summarise_subset(M: Any, W: Any, T: Any, X: Any, which: int, o: int, v: int) -> None:
     no_bounds(X, ASK, which)
-    if W[2 * o + HEIGHT_] == 0:
+    if height_of(W, o) == 0:
         forget(X, ANSWER, which)
         offer_leaf(M, W, T, X, which, o, v, ASK, ANSWER)
     else:
@@ -71,7 +71,7 @@ def touches(M: Any, W: Any, T: Any, which: int, o: int, v: int, s: int, key: int
     """Whether putting (sign 1) or cutting r = (key, near endpoint `end`, slot) of set s, below node o, may change its extreme of v; and
     whether it may change one further up."""
     x = -which
-    k = W[key_at(T, o, which) + v]
+    k = key_of(W, T, o, which, v)
     m = T[PLACE + 8 * v + s]
     near = M[near_at(T, o, which) + m]
     before = (k ^ x) < (key ^ x) or (k == key and (near ^ x) < (end ^ x))

@@ -2,11 +2,12 @@
 
 Problem: a topology is a connected graph G on t = 2..6 sets (aliases). Everything that the IJ-heap stores or asks is about a
 *connected* non-empty subset V of them; the composition step splits V = V_L + V_G in every way, takes the components of both sides
-and looks at the edges across. All this depends on G alone, so it is written down once, as one int32 table T.
+and looks at the edges across. All this depends on G alone, so it is written down once, as one table T.
 
     T   [0..15] sizes | the sections named below | edge lists | split records
 
-Subsets are numbered by size, then by mask: the singletons {i} are 0..t-1, the last is the set of all. A subset's members (ascending)
+Subsets are numbered by size, then by mask: the singletons {i} are 0..t-1, the last is the set of all. Behind it come "all without i"
+where that is not connected: they have members and a binding order, no place in summaries. A subset's members (ascending)
 have places POS[V] .. POS[V] + SIZE[V] - 1; SPAN is the number of places of all.
 
     edge list of V      pairs (i, j), i < j
@@ -25,15 +26,17 @@ import numpy as np
 MOST = 6  # sets
 SETS, SUBSETS, SPAN, ALL = 0, 1, 2, 3  # t, number of connected subsets, places, the subset of all
 LEAF_WORDS_, INNER_WORDS_, ENTRIES = 4, 5, 6  # sizes of the blocks in words; the first column of a leaf's entries (`ij_blocks`)
+_SUBSETS, _PLACES = 64 + 8, 192 + 32
 POS = 16  # a subset's first place
-SIZE = POS + 64
-NEDGES, EDGES = SIZE + 64, SIZE + 128  # a subset's number of edges, and where its list begins
-NSPLITS, SPLITS = EDGES + 64, EDGES + 128
-MEMBER = SPLITS + 64  # the alias at a place
-ORDER = MEMBER + 192  # the aliases of a subset, in the order in which a leaf binds them, at its places
-PLACE = ORDER + 192  # the place of alias i in subset V at 8 * V + i; -1 if it is none of its members
-NEAR = PLACE + 512  # the mask of an alias's neighbours
-REST = NEAR + 8  # at 8 * i: the number of components of all without i, and their subsets
+SIZE = POS + _SUBSETS
+NEDGES, EDGES = SIZE + _SUBSETS, SIZE + 2 * _SUBSETS  # a subset's number of edges, and where its list begins
+NSPLITS, SPLITS = EDGES + _SUBSETS, EDGES + 2 * _SUBSETS
+DIAMETER = SPLITS + _SUBSETS
+MEMBER = DIAMETER + _SUBSETS  # the alias at a place
+ORDER = MEMBER + _PLACES  # the aliases of a subset, in the order in which they are bound, at its places
+PLACE = ORDER + _PLACES  # the place of alias i in subset V at 8 * V + i; -1 if it is none of its members
+NEAR = PLACE + 8 * _SUBSETS  # the mask of an alias's neighbours
+REST = NEAR + 8  # at 8 * i: all without i, the number of its components, and these
 TABLE = REST + 8 * MOST
 SPLIT_L, SPLIT_COUNT, SPLIT_CROSS, SPLIT_PARTS, SPLIT_EDGES = 0, 1, 3, 4, 16  # COUNT and PARTS: + side (PARTS: + 6 * side)
 
@@ -96,6 +99,7 @@ class Topology:
             head[NEDGES + v], head[EDGES + v] = len(edges), TABLE + len(tail)
             tail += [i for edge in edges for i in edge]
             splits = [low for low in range(1, mask) if low & ~mask == 0]
+            head[DIAMETER + v] = self._diameter(mask)
             head[NSPLITS + v], head[SPLITS + v] = len(splits), TABLE + len(tail)
             records = [self._split(low, mask & ~low, edges, head) for low in splits]
             starts = np.cumsum([0, *map(len, records)])[: len(records)] + TABLE + len(tail) + len(records)
@@ -104,9 +108,16 @@ class Topology:
                 tail += record
         for i in range(t):
             head[NEAR + i] = self.near[i]
-            parts = [self.number[part] for part in components((2**t - 1) & ~(1 << i), self.near)]
-            head[REST + 8 * i : REST + 8 * i + 1 + len(parts)] = [len(parts), *parts]
-        return np.array(head + tail, np.int32)
+            rest = (2**t - 1) & ~(1 << i)
+            parts = [self.number[part] for part in components(rest, self.near)]
+            v = self.number.get(rest, len(self.subsets) + i)
+            if len(parts) > 1:
+                head[POS + v], head[SIZE + v] = place, t - 1
+                head[MEMBER + place : MEMBER + place + t - 1] = bits(rest)
+                head[ORDER + place : ORDER + place + t - 1] = self._binding_order(rest)
+                place += t - 1
+            head[REST + 8 * i : REST + 8 * i + 2 + len(parts)] = [v, len(parts), *parts]
+        return np.array(head + tail, np.int64)
 
     def _split(self, low: int, high: int, edges: list[tuple[int, int]], head: list[int]) -> list[int]:
         parts = [[self.number[part] for part in components(side, self.near)] for side in (low, high)]
@@ -120,13 +131,25 @@ class Topology:
         padded = [part + [0] * (MOST - len(part)) for part in parts]
         return [low, len(parts[0]), len(parts[1]), len(crossing) // 4, *padded[0], *padded[1], *crossing]
 
+    def _diameter(self, mask: int) -> int:
+        """The most edges on the shortest way between two aliases of a connected subset."""
+        most = 0
+        for i in bits(mask):
+            reached, steps = 1 << i, 0
+            while reached != mask:
+                for j in bits(reached):
+                    reached |= self.near[j] & mask
+                steps += 1
+            most = max(most, steps)
+        return most
+
     def _binding_order(self, mask: int) -> list[int]:
         """Most neighbours first, then always one with the most neighbours that are bound already: a star binds its centre first."""
         order: list[int] = []
         bound = 0
         while len(order) < mask.bit_count():
             i = max(
-                (i for i in bits(mask & ~bound) if not bound or self.near[i] & bound),
+                bits(mask & ~bound),
                 key=lambda i: ((self.near[i] & bound).bit_count(), (self.near[i] & mask).bit_count(), -i),
             )
             order.append(i)

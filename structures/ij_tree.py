@@ -35,8 +35,11 @@ from structures.ij_blocks import (
     STARTS,
     L,
     allocate_block,
+    height_of,
     own,
+    start_of,
 )
+from structures.ij_extreme import ANSWER, forget
 from structures.ij_leaves import (
     AT,
     concatenate_leaves,
@@ -50,8 +53,8 @@ from structures.ij_leaves import (
     put_in_leaf,
     separate,
 )
-from structures.ij_summary import CUT, PUT, concerned, refresh, summarise
-from structures.ij_topology import SETS
+from structures.ij_summary import CUT, PUT, concerned, refresh, store, summarise
+from structures.ij_topology import SETS, SUBSETS
 from structures.kernel import kernel
 
 LEAF_FILL = max(1, L * 7 // 8)
@@ -68,7 +71,7 @@ def side_of(M: Any, W: Any, o: int, key: int, left: int, code: int) -> int:
 def descend(M: Any, W: Any, C: Any, key: int, left: int, code: int) -> int:
     """The leaf where the entry belongs; the path is left in C[PATH:]."""
     o, d = C[ROOT], PATH
-    while W[2 * o + HEIGHT_] > 0:
+    while height_of(W, o) > 0:
         side = 1 if side_of(M, W, o, key, left, code) else 0
         C[d], C[d + 1] = o, side
         d += 2
@@ -82,7 +85,7 @@ def descend(M: Any, W: Any, C: Any, key: int, left: int, code: int) -> int:
 
 @kernel
 def measure(M: Any, W: Any, o: int) -> None:
-    W[2 * o + HEIGHT_] = 1 + max(W[2 * M[o + CHILD] + HEIGHT_], W[2 * M[o + CHILD + 1] + HEIGHT_])
+    W[2 * o + HEIGHT_] = 1 + max(height_of(W, M[o + CHILD]), height_of(W, M[o + CHILD + 1]))
 
 
 @kernel
@@ -96,12 +99,12 @@ def swap_separators(M: Any, W: Any, a: int, b: int) -> None:
 def balance(M: Any, W: Any, C: Any, Q: Any, T: Any, X: Any, o: int) -> None:
     """Restore I3 at own inner node o, whose children's heights differ by two at most. The entries below o stay the same, and so may
     its summary; the nodes that change places are summarised anew."""
-    lower, upper = W[2 * M[o + CHILD] + HEIGHT_], W[2 * M[o + CHILD + 1] + HEIGHT_]
+    lower, upper = height_of(W, M[o + CHILD]), height_of(W, M[o + CHILD + 1])
     if abs(lower - upper) > 1:
         a = 0 if lower > upper else 1
         b = 1 - a
         y = own(M, W, C, Q, T, M[o + CHILD + a])
-        if W[2 * M[y + CHILD + a] + HEIGHT_] >= W[2 * M[y + CHILD + b] + HEIGHT_]:
+        if height_of(W, M[y + CHILD + a]) >= height_of(W, M[y + CHILD + b]):
             M[o + CHILD + a], M[y + CHILD + a] = M[y + CHILD + a], M[y + CHILD + b]
             M[y + CHILD + b], M[o + CHILD + b] = M[o + CHILD + b], y
             swap_separators(M, W, o, y)
@@ -122,7 +125,7 @@ def fill_up(M: Any, W: Any, C: Any, Q: Any, T: Any, X: Any, o: int, side: int) -
     """Child `side` of own node o is a leaf with too few entries: join it with the leaf beside it, or even the two out. Gives what stands
     in o's place: o, or the one leaf that is left."""
     x, beside = M[o + CHILD + side], M[o + CHILD + 1 - side]
-    inner = W[2 * beside + HEIGHT_] > 0
+    inner = height_of(W, beside) > 0
     y = M[beside + CHILD + side] if inner else beside
     a, b = (x, y) if side == 0 else (y, x)
     if count_of(W, T, a) + count_of(W, T, b) <= L:
@@ -171,8 +174,8 @@ def climb(
         old, side = C[d], C[d + 1]
         o = own(M, W, C, Q, T, old)
         M[o + CHILD + side] = child
-        height = W[2 * o + HEIGHT_]
-        if W[2 * child + HEIGHT_] == 0 and count_of(W, T, child) < LEAF_LEAST:
+        height = height_of(W, o)
+        if height_of(W, child) == 0 and count_of(W, T, child) < LEAF_LEAST:
             above = fill_up(M, W, C, Q, T, X, o, side)
             if above != o:
                 child = above
@@ -180,11 +183,11 @@ def climb(
         balance(M, W, C, Q, T, X, o)
         least = refresh(M, W, T, X, 0, o, least, s, key, left, slot, sign)
         greatest = refresh(M, W, T, X, 1, o, greatest, s, key, right, slot, sign)
-        if o == old and least == 0 and greatest == 0 and height == W[2 * o + HEIGHT_]:
+        if o == old and least == 0 and greatest == 0 and height == height_of(W, o):
             return
         child = o
     C[ROOT] = child
-    C[HEIGHT] = W[2 * child + HEIGHT_]
+    C[HEIGHT] = height_of(W, child)
 
 
 @kernel
@@ -246,7 +249,10 @@ def make_empty(M: Any, W: Any, C: Any, Q: Any, T: Any, X: Any) -> None:
     o = allocate_block(M, W, C, T, LEAF)
     for i in range(T[SETS] + 1):
         W[2 * o + STARTS + i] = 0
-    summarise(M, W, T, X, o)
+    for which in range(2):
+        forget(X, ANSWER, which)
+        for v in range(T[SUBSETS]):
+            store(M, W, T, X, which, o, v)
     C[ROOT], C[HEIGHT] = o, 0
 
 
@@ -259,8 +265,8 @@ def build_leaf(M: Any, W: Any, C: Any, T: Any, X: Any, sets: Any, keys: Any, lef
     for n in order:
         W[2 * o + STARTS + 1 + sets[n]] += 1
     for i in range(t):
-        X[AT + i] = W[2 * o + STARTS + i]
-        W[2 * o + STARTS + i + 1] += W[2 * o + STARTS + i]
+        X[AT + i] = start_of(W, o, i)
+        W[2 * o + STARTS + i + 1] += start_of(W, o, i)
     e, w = entry_at(T, o)
     for n in order:
         p = X[AT + sets[n]]
@@ -276,7 +282,7 @@ def build_leaf(M: Any, W: Any, C: Any, T: Any, X: Any, sets: Any, keys: Any, lef
 def build_inner(M: Any, W: Any, C: Any, T: Any, X: Any, a: int, b: int) -> int:
     """A new node over a and b; its separator is the first entry below b."""
     o, leaf = allocate_block(M, W, C, T, INNER), b
-    while W[2 * leaf + HEIGHT_] > 0:
+    while height_of(W, leaf) > 0:
         leaf = M[leaf + CHILD]
     M[o + CHILD], M[o + CHILD + 1] = a, b
     separate(M, W, T, X, o, leaf)
@@ -308,4 +314,4 @@ def build(
         width //= 2
         for place in range(width):
             level[place] = build_inner(M, W, C, T, X, level[2 * place], level[2 * place + 1])
-    C[ROOT], C[HEIGHT] = level[0], W[2 * level[0] + HEIGHT_]
+    C[ROOT], C[HEIGHT] = level[0], height_of(W, level[0])
