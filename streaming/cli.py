@@ -87,19 +87,26 @@ def _listen(stop: threading.Event) -> None:
 
 
 def _run(config: Config, stop: threading.Event, metrics: Metrics) -> None:
-    """Runs the topics and the outs side by side. The first failure ends them all, in order, and is raised."""
+    """Runs the topics and the outs side by side. The first failure ends them all, in order, and is raised.
+
+    With trigger "available-now" the outs end after the topics, when they have published what these brought.
+    """
     failures: list[BaseException] = []
-    threads = [threading.Thread(target=_publish, args=(config, out, stop, metrics, failures), name=out.topic) for out in config.outs]
+    enough = threading.Event()
+    threads = [
+        threading.Thread(target=_publish, args=(config, out, stop, enough, metrics, failures), name=out.topic) for out in config.outs
+    ]
     for thread in threads:
         thread.start()
     try:
         if config.stream and config.topics:
             run_stream(config, config.stream, _spark(config.stream.name, stop), stop, metrics)
-        else:
+        elif not (config.stream and config.stream.trigger == "available-now"):
             stop.wait()
+        enough.set()
     except BaseException as failure:
         failures.append(failure)
-    stop.set()
+        stop.set()
     for thread in threads:
         thread.join()
     if failures:  # a Stopped only says that another one had failed, or that the job was asked to end
@@ -119,15 +126,17 @@ def _spark(name: str, stop: threading.Event) -> Iterator[SparkSession]:
             spark.stop()
 
 
-def _publish(config: Config, out: Out, stop: threading.Event, metrics: Metrics, failures: list[BaseException]) -> None:
-    """The thread of an out: until the job ends, or ends the job."""
+def _publish(
+    config: Config, out: Out, stop: threading.Event, enough: threading.Event, metrics: Metrics, failures: list[BaseException]
+) -> None:
+    """The thread of an out: until the job ends or it has published enough; a failure ends the job."""
     service = ServiceClient(config.service.url, stop, metrics)
     try:
-        Publisher(config.kafka, service, out, stop, metrics).run()
+        Publisher(config.kafka, service, out, stop, enough, metrics).run()
     except BaseException as failure:
         failures.append(failure)
-    finally:
         stop.set()
+    finally:
         service.close()
 
 

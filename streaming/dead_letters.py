@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from streaming.config import Kafka
 from streaming.decode import BadRecord
@@ -16,6 +16,7 @@ from streaming.patience import Stopped
 _DELIVERY_MS = 30_000
 _LOOK_SECONDS = 0.5
 _STOP_SECONDS = 5  # for a broker that is there
+_TOO_LARGE = ': raise "message.max.bytes" in [kafka.librdkafka] and max.message.bytes of the topic, by some more than what it came from has'
 
 
 class DeadLetters:
@@ -49,10 +50,14 @@ class DeadLetters:
                     break
                 except BufferError:  # a full queue: let it drain
                     self._producer.poll(1)
+                except KafkaException as failure:  # too large for this client
+                    failures.append(failure.args[0])
+                    break
         while self._producer.flush(_LOOK_SECONDS):
             if self._stop.is_set() and self._producer.flush(_STOP_SECONDS):
                 raise Stopped
         for error in failures:
             if error.code() in (KafkaError._MSG_TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN) or error.retriable():
                 raise KafkaAway(error.str())
-            raise StreamError(f"the dead letters' topic {self._topic} refuses a record: {error.str()}")
+            remedy = _TOO_LARGE if error.code() == KafkaError.MSG_SIZE_TOO_LARGE else ""
+            raise StreamError(f"the dead letters' topic {self._topic} refuses a record: {error.str()}{remedy}")

@@ -37,7 +37,11 @@ def is_away(text: str) -> bool:
 def explain(text: str, checkpoint: str) -> str:
     """One sentence, with what to do, for a query that ended by itself."""
     if any(words in text for words in _TOO_LARGE):
-        return "a batch was too large for Spark's driver: lower max_offsets in [stream], or give the driver more memory, and start again"
+        # Its offsets are planned in the checkpoint, so max_offsets alone does not make it smaller.
+        return (
+            f"a batch was too large for Spark's driver: lower max_offsets in [stream] and delete the newest file in {checkpoint}/offsets, "
+            "in which this batch is planned with its size, or give the driver more memory by spark-submit; then start again"
+        )
     if any(words in text for words in _TWO_JOBS):
         return f"another job runs on the checkpoint {checkpoint}: end it, or give this one a checkpoint and a name of its own"
     if _GONE in text:

@@ -18,7 +18,7 @@ from streaming.sink import ServiceClient, describe, problem_of
 # Problems after which the changes cannot be had without a gap; bad-token: the service has another data folder, or the view is another one.
 _LOST = ("token-expired", "bad-token", "delta-too-large", "reader-too-slow")
 _AGAIN = ("snapshot-expired", "view-building", "view-failed")
-_IDLE_SECONDS = 1  # the service ends a quiet stream after this: so a job that is to end waits no longer
+IDLE_SECONDS = 1  # the service ends a quiet stream after this: so a job that is to end waits no longer
 
 
 class Change(NamedTuple):
@@ -48,13 +48,14 @@ class BrokenOff(Exception):
 class Feed:
     """One connection to the changes of a view, for use in a `with`.
 
-    since: the token to go on from; None: every row first, as changes of one version. Waits for a service that is away (Stopped).
+    since: the token to go on from, until nothing new has come for `wait` seconds; None: every row first, as changes of one version.
+    Waits for a service that is away (Stopped).
     Raises Lost; StreamError when there is no such view to follow.
     """
 
-    def __init__(self, service: ServiceClient, view: str, since: str | None) -> None:
+    def __init__(self, service: ServiceClient, view: str, since: str | None, wait: int = IDLE_SECONDS) -> None:
         self._view = view
-        self._answer = _open(service, view, {"snapshot": "true"} if since is None else {"since": since, "wait": str(_IDLE_SECONDS)})
+        self._answer = _open(service, view, {"snapshot": "true"} if since is None else {"since": since, "wait": str(wait)})
 
     def __enter__(self) -> Feed:
         return self
@@ -65,7 +66,7 @@ class Feed:
     def __iter__(self) -> Iterator[list[Change | Progress]]:
         """What comes, piece by piece as it comes: a piece ends with a Progress or is within one version.
 
-        Ends, when nothing new has come for a second, with a Progress. Raises Lost, BrokenOff; StreamError when the view is dropped.
+        Ends, when nothing new has come for long enough, with a Progress. Raises Lost, BrokenOff; StreamError when the view is dropped.
         """
         rest, whole = b"", False
         try:

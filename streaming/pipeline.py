@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from confluent_kafka import KafkaException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -26,6 +27,7 @@ from streaming.dead_letters import DeadLetters
 from streaming.decode import BadRecord, KeyPlaces, decode_topic, decoder_for
 from streaming.errors import StreamError
 from streaming.failures import AFRESH
+from streaming.kafka_client import KafkaAway
 from streaming.log import say
 from streaming.metrics import BatchReport, Metrics
 from streaming.patience import Stopped
@@ -85,6 +87,7 @@ class Pipeline:
         report = BatchReport()
         with report.part("fetch"):
             records: pa.Table = frame.select("topic", "partition", "offset", "key", "value").toArrow()
+            self._check_topics()
         by_topic = {topic: records.filter(pc.equal(records["topic"], topic)) for topic in self._decoders}
         batch = Batch(changes=[], sent=0, ignored=0, errors=[], error_count=0)
         bad: list[BadRecord] = []
@@ -110,6 +113,13 @@ class Pipeline:
         for topic, part in by_topic.items():
             self._job.watch.reached(topic, part)
         return report
+
+    def _check_topics(self) -> None:
+        """One request a batch, 3 ms: what was just read must not be another topic's of the same name."""
+        try:
+            self._job.watch.compare()
+        except KafkaException as error:
+            raise KafkaAway(error.args[0].str()) from error
 
     def _post(self, batch: Batch, epoch: int, run: str) -> dict[str, Any]:
         """The service's receipt. A relation that is no longer the one that its records were judged by ends the job."""

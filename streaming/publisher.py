@@ -16,7 +16,7 @@ from typing import IO, Literal
 
 from streaming.config import Kafka, Out
 from streaming.errors import StreamError
-from streaming.feed import BrokenOff, Change, Feed, Lost, Progress, token_of_now
+from streaming.feed import IDLE_SECONDS, BrokenOff, Change, Feed, Lost, Progress, token_of_now
 from streaming.kafka_client import KafkaAway, wait_for_topics
 from streaming.log import say
 from streaming.metrics import Metrics
@@ -30,10 +30,16 @@ _HELD_BYTES = 64 << 20  # changed rows held in memory during a comparison; beyon
 
 
 class Publisher:
-    """One `[[out]]`. A version never spans two transactions: however large, 64 MiB of it wait here and the rest is with the broker."""
+    """One `[[out]]`. A version never spans two transactions: however large, 64 MiB of it wait here and the rest is with the broker.
 
-    def __init__(self, kafka: Kafka, service: ServiceClient, out: Out, stop: threading.Event, metrics: Metrics) -> None:
+    `stop` ends it at once, `enough` when the topic has all that there is in the view by then.
+    """
+
+    def __init__(
+        self, kafka: Kafka, service: ServiceClient, out: Out, stop: threading.Event, enough: threading.Event, metrics: Metrics
+    ) -> None:
         self._kafka, self._service, self._out, self._stop, self._metrics = kafka, service, out, stop, metrics
+        self._enough = enough
         self._waits: dict[str, Patience] = {}  # since the last record that was committed
         self._since: str | None = None  # up to this the topic has everything; None: to be found out by comparing
         self._identity = ("", 0)
@@ -41,7 +47,7 @@ class Publisher:
         self._own: OwnTopic
 
     def run(self) -> None:
-        """Publishes until `stop` is set; what is not committed then is aborted. Raises StreamError.
+        """Publishes until `stop` is set, and what is not committed then is aborted, or `enough`. Raises StreamError.
 
         Waits for a service or a broker that is away. A transaction that was lost is repeated whole, by a new producer.
         """
@@ -49,6 +55,7 @@ class Publisher:
             while True:
                 try:
                     self._publish()
+                    return
                 except KafkaAway as error:
                     self._wait("kafka", f"the topic {self._out.topic} cannot be published to ({error})")
         except Stopped:
@@ -58,7 +65,7 @@ class Publisher:
         self._waits.setdefault(at, Patience(self._stop, self._metrics, at)).wait(reason)
 
     def _publish(self) -> None:
-        """Publishes with one producer, until that fails."""
+        """Publishes with one producer, until that fails or it is enough."""
         wait_for_topics(self._kafka, [self._out.topic], self._stop, self._metrics)
         with (
             Transactions(self._kafka, self._out.topic, self._stop, self._metrics) as self._transactions,
@@ -71,8 +78,8 @@ class Publisher:
                 try:
                     if self._since is None:
                         self._compare()
-                    else:
-                        self._follow(self._since)
+                    elif self._follow(self._since):
+                        return
                 except Lost as lost:
                     self._transactions.abort()
                     self._since = None
@@ -106,9 +113,11 @@ class Publisher:
         self._since = last.token
         say(f"the topic {topic} goes on after version {last.version} of the view {view}")
 
-    def _follow(self, since: str) -> None:
-        """Publishes what comes after a token, until nothing new has come for a second."""
-        with Feed(self._service, self._out.view, since) as feed:
+    def _follow(self, since: str) -> bool:
+        """Publishes what comes after a token, until nothing new has come for a second; once it is enough, what there is. Whether
+        that was all of it."""
+        last = self._enough.is_set()  # before it connects: what was applied by then comes
+        with Feed(self._service, self._out.view, since, IDLE_SECONDS if not last else 0) as feed:
             at = None
             for piece in feed:
                 for record in piece:
@@ -118,8 +127,11 @@ class Publisher:
                 at = piece[-1]
                 if isinstance(at, Progress) and not (self._transactions.records < _SHARED and feed.more):
                     self._arrive(at)
+                    if self._enough.is_set() and not last:  # a view that never rests must not keep us
+                        break
             if isinstance(at, Progress):
                 self._arrive(at)
+        return last
 
     def _arrive(self, at: Progress) -> None:
         """The topic is brought to a version that was whole."""

@@ -25,7 +25,6 @@ from streaming.topic_watch import TopicWatch
 
 _LOOK_SECONDS = 0.2
 _COMMIT_SECONDS = 5.0
-_AGAIN = "what was not applied is read again; if it ends so each time, lower max_offsets in [stream]: a batch may be too large for it"
 
 
 def run_stream(
@@ -47,7 +46,10 @@ def run_stream(
             if stop.is_set():  # whoever ends us may end all our processes
                 return
             stop.set()  # a batch that waits for the service must not keep us
-            raise StreamError(f"Spark ended by itself ({error}); start again, {_AGAIN}") from error
+            raise StreamError(
+                f"Spark ended by itself ({error}); start again, what was not applied is read again. If it ends so at the same batch each "
+                "time, that is too large: start with more memory by spark-submit, and lower max_offsets in [stream] for the batches to come"
+            ) from error
 
 
 def _wait_for_topics(config: Config, stream: Stream, stop: threading.Event, metrics: Metrics) -> dict[str, FoundTopic]:

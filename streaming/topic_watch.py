@@ -27,7 +27,8 @@ class TopicWatch:
     """Asks the broker once a second, in a thread of its own: two small requests. A broker that is away is not its affair.
 
     ids: of the topics when the job began; reached: by partition, the offset that comes next.
-    `failure` is what ends the job: Spark goes on silently in a topic that was made anew and has more records than the old one.
+    `failure` is what ends the job: Spark goes on silently in a topic that was made anew and has more records than the old one. A batch
+    asks too, before it is applied (`compare`): a second is long enough to read some of them.
     """
 
     def __init__(self, admin: AdminClient, ids: Mapping[str, str], reached: Mapping[Partition, int], metrics: Metrics) -> None:
@@ -71,19 +72,24 @@ class TopicWatch:
     def last_look(self) -> None:
         """Raises the failure that has come to light, now or before."""
         if self.failure is None:
-            with contextlib.suppress(KafkaException):
+            with contextlib.suppress(KafkaException, StreamError):
                 self.look()
         if self.failure is not None:
             raise self.failure
 
-    def look(self) -> None:
-        """Asks once. Raises KafkaException when the broker does not answer."""
+    def compare(self) -> list[TopicPartition]:
+        """The partitions that there are. Raises the failure of a topic made anew, KafkaException when the broker does not answer."""
         partitions: list[TopicPartition] = []
         for topic, found in find_topics(self._admin, self._ids, _ANSWER_SECONDS).items():
             if differs(self._ids[topic], found.id):
                 self.failure = StreamError(made_anew(topic))
-                return
+                raise self.failure
             partitions += [TopicPartition(topic, number) for number in range(found.partitions)]
+        return partitions
+
+    def look(self) -> None:
+        """Asks once. Raises as `compare`."""
+        partitions = self.compare()
         newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         asked = dict.fromkeys(partitions, newest)
         committed = IsolationLevel.READ_COMMITTED
@@ -93,5 +99,5 @@ class TopicWatch:
 
     def _run(self) -> None:
         while self.failure is None and not self._over.wait(_LOOK_SECONDS):
-            with contextlib.suppress(KafkaException):
+            with contextlib.suppress(KafkaException, StreamError):
                 self.look()

@@ -116,6 +116,20 @@ def test_dead_letters(stays: ServerProcess, broker: Broker, topics: Topics, topi
     assert b"JSON" in headers[0]["livejoin.error"] and b"empty" in headers[1]["livejoin.error"]
 
 
+def test_a_dead_letter_too_large(stays: ServerProcess, broker: Broker, topics: Topics, topic: str, tmp_path: Path) -> None:
+    """As large as the topic takes; the headers make it larger."""
+    dead = f"{topic}-dead"
+    topics.make(dead)
+    topics.put(topic, [(None, b"x" * 999_800)])
+    with StreamJob(tmp_path, stays.url, broker.address, [(topic, "stays")], trigger="available-now", dead_letters=dead) as job:
+        assert job.end() == 1
+    assert f"the dead letters' topic {dead} refuses a record" in job.said and 'raise "message.max.bytes"' in job.said
+    job.path.write_text(job.path.read_text().replace("[stream]", '[kafka.librdkafka]\n"message.max.bytes" = 2000000\n[stream]'))
+    with job:
+        assert job.end() == 0
+    assert topics.read(dead, 1)[0].value() == b"x" * 999_800
+
+
 def test_too_many_dead_letters(stays: ServerProcess, broker: Broker, topics: Topics, topic: str, tmp_path: Path) -> None:
     """More than a Batch lists (100), so that the count does not rest on the list."""
     dead = f"{topic}.dead"

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import secrets
 import socket
+import threading
 import time
+from itertools import islice
 from pathlib import Path
 
 import httpx
 import pytest
 
+from streaming import cli
+from streaming.config import read_config
 from streaming.kafka_broker import Broker
 from streaming.metrics import Metrics
 from streaming.patience import Patience
@@ -60,6 +64,34 @@ def test_in_and_out(server: ServerProcess, broker: Broker, topics: Topics, names
         while missing := [line for line in wanted if line not in httpx.get(f"http://127.0.0.1:{port}/metrics").text.splitlines()]:
             assert time.monotonic() < end, missing
         assert job.stop() == 0
+
+
+def test_what_there_is_now_is_published_before_the_end(
+    server: ServerProcess, broker: Broker, topics: Topics, names: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The topics are done with their last batch before an out has so much as begun."""
+    topic, out = names
+    outs = [out, f"{out}-2"]
+    topics.make(outs[1])
+    job = job_of(tmp_path, server, broker, topic, "pairs", out)
+    with job.path.open("a") as file:
+        file.write(f'[[out]]\nview = "pairs"\ntopic = "{outs[1]}"\n')
+    there = server.client()
+    rows = iter(range(100))
+
+    def bring(*arguments: object) -> None:
+        changes = [{"op": "upsert", "row": {"id": number, "room": "A", "starts": 0, "ends": 10}} for number in islice(rows, 50)]
+        talk.ok(talk.send(there, [{"relation": "stays", **change} for change in changes]))
+
+    monkeypatch.setattr(cli, "run_stream", bring)
+    believers = [Believer(broker.address, each) for each in outs]
+    for count in (50, 100):  # first every row, then changes
+        cli._run(read_config(job.path), threading.Event(), Metrics())
+        pairs = [{"one": one, "other": other} for other in range(count) for one in range(other)]
+        for believer in believers:
+            believer.believe_until(pairs)
+    for believer in believers:
+        believer.close()
 
 
 def test_an_out_that_fails_ends_the_topics(

@@ -18,6 +18,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewPartitions
 from pyspark.sql import SparkSession
 
+from streaming import topic_watch
 from streaming.config import read_config
 from streaming.errors import StreamError
 from streaming.failures import AFRESH
@@ -162,6 +163,23 @@ def test_a_topic_made_anew_under_way(stage: Stage) -> None:
 
     said = stage.fails_after(topic, change)
     assert "deleted" in said and AFRESH in said
+    assert stage.ids() == [1]
+
+
+def test_no_batch_of_a_topic_made_anew_is_applied(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The watch's own looks come too late."""
+    monkeypatch.setattr(topic_watch, "_LOOK_SECONDS", 30.0)
+    topics = Topics(stage.broker)
+    topic = stage.topic(1, 2)
+
+    def change() -> None:
+        topics.remove(topic)
+        topics.make(topic)
+        stage.put(topic, *range(10, 30))
+
+    said = stage.fails_after(topic, change)
+    assert "deleted" in said and AFRESH in said
+    assert stage.ids() == [1, 2]
 
 
 def test_a_relation_dropped_under_way(stage: Stage) -> None:
