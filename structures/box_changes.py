@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from structures.box_balance import activate, drop_tree, repair
+from structures.box_balance import activate, drop_tree, repair, unbalanced
 from structures.box_build import enter, leave
 from structures.box_nodes import (
     ACTIVE,
@@ -201,11 +201,14 @@ def finish(
             o = W[2 * o + CHILD0 + c]
             seen[n] = o
             n += 1
+    balanced = True
     for i in range(n - 1, -1, -1):
         refresh(W, seen[i])
+        balanced = balanced and not unbalanced(W, seen[i])
     refresh_holder(W, h)
-    repair(M, W, C, Q, R, level, h, key, left, code)
-    repair(M, W, C, Q, R, level, h, key, right, RIGHT_TIE + code)
+    if not balanced:
+        repair(M, W, C, Q, R, level, h, key, left, code)
+        repair(M, W, C, Q, R, level, h, key, right, RIGHT_TIE + code)
 
 
 @kernel
@@ -213,9 +216,9 @@ def change_flat(M: Any, W: Any, C: Any, Q: Any, R: Any, sign: int, h: int, s: in
     """Put into or cut from the 1-D tree in holder h."""
     enter(W, C, h)
     if sign > 0:
-        put(M, W, C, Q, s, 0, left, right, slot)
+        put(M, W, C, Q, s, np.int32(0), left, right, np.int32(slot))
     else:
-        cut(M, W, C, Q, s, 0, left, slot)
+        cut(M, W, C, Q, s, np.int32(0), left, np.int32(slot))
     leave(W, C, h)
     if C[FULL] == 0 and W[h + MEMBERS] + W[h + MEMBERS + 1] == 0:
         drop_tree(M, W, C, Q, R, C[DIMENSIONS] - 1, h)
@@ -255,49 +258,49 @@ def present(M: Any, W: Any, C: Any, s: int, key: int, slot: int, lo: Any, hi: An
     return code_of(tag) == code and key_of(tag) == key and tag & 2 != 0
 
 
-AT, ACTIVE_, MISSING = 0, 1, 2  # words of the state X of a run of changes
-RUN_WORDS = 3
+AT, ASKED, MISSING, ITEM = 0, 1, 2, 3  # words of the state X of a run of changes; then the stack and the state of a search
+STACK = ITEM + LO_ + 2 * MOST_DIMENSIONS
+SEARCH = STACK + STACK_WORDS
 
 
 @kernel(
-    "int64(" + BOX_ARRAYS + ", int64, uint8[::1], int32[::1], int64[::1], int64[::1], int32[::1], int64[::1], int64[::1], int64[::1],"
-    " int64[::1], int64[::1], int64[:,::1], int64[:,::1], int32[::1], int32[::1], boolean)"
+    "int64(" + BOX_ARRAYS + ", int64, uint8[::1], int32[::1], int64[:,::1], int64[:,::1], int32[::1], int64[::1], int64[::1],"
+    " int64[:,:,::1], int32[:,::1], boolean)"
 )
 def run_box_changes(
-    M: Any, W: Any, C: Any, Q: Any, R: Any, sign: int, sets: Any, keys: Any, lefts: Any, rights: Any, slots: Any, order: Any,
-    X: Any, Z: Any, item: Any, S: Any, boxes0: Any, boxes1: Any, out0: Any, out1: Any, deltas: bool,
+    M: Any, W: Any, C: Any, Q: Any, R: Any, sign: int, sets: Any, keys: Any, lefts: Any, rights: Any, slots: Any, order: Any, X: Any,
+    boxes: Any, out: Any, deltas: bool,
 ) -> int:  # fmt: skip
-    """Apply entries `order[X[AT]:]` (deletes if sign < 0) until all are done or out is full; the rows written.
+    """Apply entries `order[X[AT]:]` (deletes if sign < 0) until all are done or `out` is full; the rows written.
 
-    X[MISSING] counts deletes of boxes that were not there (nothing is done for them). Inserted boxes are noted by slot in
-    boxes0, boxes1 (one a set).
+    X[MISSING] counts deletes of boxes that were not there (nothing is done for them). Inserted boxes are noted in `boxes`, by set
+    and slot: left[d], right[d].
     """
     n, d = 0, C[DIMENSIONS]
     single = C[SELF_] != 0
+    item, S, Z = X[ITEM : ITEM + LO_ + 2 * d], X[STACK:SEARCH], X[SEARCH:]
     while X[AT] < len(order) and C[FULL] == 0:
         e = order[X[AT]]
         s, key, slot = np.int64(sets[e]), np.int64(keys[e]), np.int64(slots[e])
-        lo, hi = lefts[e * d : e * d + d], rights[e * d : e * d + d]
-        if X[ACTIVE_] == 0:
+        lo, hi = lefts[e], rights[e]
+        if X[ASKED] == 0:
             if sign > 0:
                 change_box(M, W, C, Q, R, S, 1, s, key, slot, lo, hi)
-                note = boxes0 if s == 0 else boxes1
-                note[slot, :d], note[slot, d:] = lo, hi
+                boxes[s, slot, :d], boxes[s, slot, d:] = lo, hi
             elif not present(M, W, C, s, key, slot, lo, hi):
                 X[MISSING] += 1
                 X[AT] += 1
                 continue
-            X[ACTIVE_] = 1
+            X[ASKED] = 1
             item[0], item[1], item[2], item[3], item[4] = slot, key, 0 if single else 1 - s, BOTH, 2 * slot + s
-            item[LO_ : LO_ + d], item[LO_ + d : LO_ + 2 * d] = lo, hi
+            item[LO_ : LO_ + d], item[LO_ + d :] = lo, hi
             ask(Z, W[TOP + ROOT_])
         if deltas and C[FULL] == 0:
-            own, other = (out0, out1) if s == 0 else (out1, out0)
-            n = query_fill(M, W, Z, W[TOP + ROOT_], single, d, item, own, other, n, EVERY_CODE)
+            n = query_fill(M, W, Z, W[TOP + ROOT_], single, d, item, out[s], out[1 - s], n, EVERY_CODE)
             if Z[QUEUED] > 0:
                 return n
         if sign < 0:
             change_box(M, W, C, Q, R, S, -1, s, key, slot, lo, hi)
-        X[ACTIVE_] = 0
+        X[ASKED] = 0
         X[AT] += 1
     return n

@@ -164,7 +164,7 @@ class WindowCursor(Cursor):
     """
 
     def __init__(
-        self, arena: BoxArena, root: Root, boxes: tuple[np.ndarray, np.ndarray], key: int | None, lo: np.ndarray, hi: np.ndarray
+        self, arena: BoxArena, root: Root, boxes: np.ndarray, key: int | None, lo: np.ndarray, hi: np.ndarray
     ) -> None:
         super().__init__(arena, root)
         self._boxes, self._lo, self._hi = boxes, lo, hi
@@ -236,7 +236,7 @@ class WindowCursor(Cursor):
 
     def _partners(self, slots: np.ndarray) -> QueryCursor:
         s, d = self._set, self._dimensions
-        boxes = self._boxes[s][slots]
+        boxes = self._boxes[s, slots]
         lo, hi = np.maximum(boxes[:, :d], self._lo), np.minimum(boxes[:, d:], self._hi)
         ties = EVERY_CODE if self._phase == 0 else 2 * slots.astype(np.int64) + s
         items = items_of(slots, self._key, 0 if self._single else 1 - s, BEFORE, ties, lo, hi)

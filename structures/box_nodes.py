@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from structures.arena import BUMP, CONTROL_WORDS, KIND, VERSION, Arena, B, pinned
+from structures.arena import BUMP, CONTROL_WORDS, KIND, VERSION, Arena, B, pinned, reclaim
 from structures.kernel import kernel
 from structures.reserve import reserve
 from structures.summary import PAIR
@@ -240,12 +240,12 @@ class BoxArena(Arena):
             C[WORDS + 1 + level] = 2 + (1 + 2 * (dimensions - level)) * ROOM
         self.C = C
         self.R: np.ndarray = reserve(2 * (words // NODE_WORDS + 1) * 8, np.int64)
-        self._seen: set[int] = set()
 
     def reclaim(self, oldest: int, pins: np.ndarray) -> None:
-        gone = not self._seen <= set(pins.tolist())
-        self._seen = set(pins.tolist())
-        super().reclaim(oldest, pins)
+        now = set(pins.tolist())
+        gone = not self._pins <= now
+        self._pins = now
+        reclaim(self.M, self.C, self.Q, oldest, pins, gone)
         reclaim_blocks(self.M, self.C, self.R, oldest, pins, gone)
 
     def _bytes(self, counts: int) -> int:

@@ -44,20 +44,18 @@ import numpy as np
 
 from structures.arena import ARENA_WORDS, BUMP, INNER_WORDS, LEAF_WORDS, VERSION
 from structures.box_build import load, plant
-from structures.box_changes import AT, MISSING, RUN_WORDS, STACK_WORDS, run_box_changes
+from structures.box_changes import AT, ITEM, MISSING, SEARCH, run_box_changes
 from structures.box_cursors import Cursor, QueryCursor, Root, ViewCursor, WindowCursor, items_of
 from structures.box_nodes import (
     CAP,
-    FLAGS,
     FULL,
-    LIVE_NODE,
-    MEMBERS,
+    LIVE_,
     MOST_DIMENSIONS,
-    ROOT_,
     TOP,
+    TREE_WORDS,
     BoxArena,
 )
-from structures.box_search import BOTH, LO_, query_words
+from structures.box_search import BOTH, query_words
 from structures.interval_changes import tree_order
 from structures.interval_tree import Entries
 from structures.reserve import reserve
@@ -66,6 +64,7 @@ __all__ = ["BoxTree", "Cursor", "Entries", "Root"]
 
 _CHUNK = 1 << 16
 _SLOTS = 2**30
+_FIRST = np.zeros(1, np.int64)
 
 Sink = Callable[[int, np.ndarray], bool]
 Window = tuple[np.ndarray, np.ndarray]
@@ -88,20 +87,16 @@ class BoxTree:
         arena = self.arena
         self._arrays = arena.M, arena.W, arena.C, arena.Q, arena.R
         plant(*self._arrays)
-        boxes = [reserve(_SLOTS * 16 * dimensions, np.int64).reshape(-1, 2 * dimensions) for _ in range(1 if self._single else 2)]
-        self._boxes = boxes[0], boxes[-1]  # by set and slot: left[d], right[d]
-        self._state = np.zeros(RUN_WORDS, np.int64)
-        self._query = np.zeros(query_words(dimensions), np.int64)
-        self._item = np.zeros(LO_ + 2 * dimensions, np.int64)
-        self._stack = np.zeros(STACK_WORDS, np.int64)
+        sets = 1 if self._single else 2
+        self._boxes = reserve(sets * _SLOTS * 16 * dimensions, np.int64).reshape(sets, _SLOTS, 2 * dimensions)  # left[d], right[d]
+        self._state = np.zeros(SEARCH + query_words(dimensions), np.int64)
         self._out = np.empty((2, _CHUNK), np.int32)
 
     @property
     def root(self) -> Root:
         """The newest version, published or not."""
-        W = self.arena.W
-        o = int(W[TOP + ROOT_])
-        return Root(o, int(W[TOP + MEMBERS]), int(W[TOP + MEMBERS + 1]), bool(W[2 * o + FLAGS] & LIVE_NODE))
+        offset, _, count0, count1, state, _ = self.arena.W[TOP : TOP + TREE_WORDS].tolist()
+        return Root(offset, count0, count1, bool(state & LIVE_))
 
     # --- writing
 
@@ -115,9 +110,7 @@ class BoxTree:
         if len(entries.key):
             left, right = np.ascontiguousarray(entries.left), np.ascontiguousarray(entries.right)
             load(*self._arrays, entries.set, entries.key, left.reshape(-1), right.reshape(-1), entries.slot)
-            for s in range(1 if self._single else 2):
-                mine = entries.set == s
-                self._boxes[s][entries.slot[mine]] = np.hstack((left[mine], right[mine]))
+            self._boxes[entries.set, entries.slot] = np.hstack((left, right))
         self._whole()
         return self.root
 
@@ -127,19 +120,25 @@ class BoxTree:
         At worst each change copies a path in every tree that it touches, or all is written anew, at three times its present
         copies a box. (Data that goes beyond still can't harm: `apply` then stops, and the new version is damaged.)
         """
-        C, n = self.arena.C, sum(self.root[1:3])
+        arena = self.arena
+        used, size = arena.C.item(BUMP), arena.M.size
+        if used + applies * changes * self._change_words(32) <= size:
+            return
+        n = sum(self.root[1:3])
         levels = max(1, (2 * (n + changes) // CAP).bit_length())
-        trees = (3 * levels) ** (self.dimensions - 1)
-        change = trees * (2 * LEAF_WORDS + 3 * INNER_WORDS) + 8 * CAP * self.dimensions
-        box = 64 + 9 * trees
+        box = 64 + 9 * (3 * levels) ** (self.dimensions - 1)
         if n:
-            box = min(box, 3 * self.arena.live_bytes // (8 * n) + 64)
+            box = min(box, 3 * arena.live_bytes // (8 * n) + 64)
         anew = (n + changes) * box + (1 << 15)
-        if int(C[BUMP]) + applies * min(changes * change, anew) > self.arena.M.size:
-            raise MemoryError(f"this view's structure has reached the size of its arena ({8 * self.arena.M.size} bytes)")
+        if used + applies * min(changes * self._change_words(levels), anew) > size:
+            raise MemoryError(f"this view's structure has reached the size of its arena ({8 * size} bytes)")
+
+    def _change_words(self, levels: int) -> int:
+        """Words that a change writes when every tree on its way, of so many levels, is to be copied."""
+        return (3 * levels) ** (self.dimensions - 1) * (2 * LEAF_WORDS + 3 * INNER_WORDS) + 8 * CAP * self.dimensions
 
     def _whole(self) -> None:
-        if self.arena.C[FULL]:
+        if self.arena.C.item(FULL):
             raise MemoryError("this view's structure outgrew its arena: the version that was being written is damaged")
 
     def apply(self, version: int, deletes: Entries, inserts: Entries, sink: Sink | None) -> Root:
@@ -159,13 +158,13 @@ class BoxTree:
     def _run(self, sign: int, entries: Entries, sink: Sink | None) -> Sink | None:
         """Apply one sign; the sink, or None once it wants no more."""
         X, n, out = self._state, len(entries.key), self._out
-        X[:] = 0
+        X[:ITEM] = 0
         left, right = np.ascontiguousarray(entries.left), np.ascontiguousarray(entries.right)
-        order = tree_order(entries.set, entries.key, left[:, 0].copy(), entries.slot)
-        columns = entries.set, entries.key, left.reshape(-1), right.reshape(-1), entries.slot, order
-        scratch = X, self._query, self._item, self._stack, *self._boxes, out[0], out[1]
+        order = _FIRST if n == 1 else tree_order(entries.set, entries.key, left[:, 0].copy(), entries.slot)
         while X[AT] < n:
-            rows = run_box_changes(*self._arrays, sign, *columns, *scratch, sink is not None)
+            rows = run_box_changes(
+                *self._arrays, sign, entries.set, entries.key, left, right, entries.slot, order, X, self._boxes, out, sink is not None
+            )
             self._whole()
             if sink is not None and rows and not sink(sign, out[:, :rows].copy()):
                 sink = None

@@ -86,6 +86,12 @@ class BoxMachine(RuleBasedStateMachine):
         self.tree.reclaim(self.version, np.array(sorted(self.pins), np.int64))
         self.tree.check(self.root, tuple(root for root, _ in self.pins.values()))
         assert self.tree.is_empty(self.root) == (not pairs(self.kind, self.now.values()))
+        for key in range(2):
+            reading = Reading(
+                self.tree.rows(self.root, key), pairs(self.kind, [a for a in self.now.values() if a.key == key]), self.version
+            )
+            while not reading.read(self.kind, 5):
+                pass
 
     @rule()
     def pin(self) -> None:

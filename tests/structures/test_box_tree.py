@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from structures.arena import NEG_INF, POS_INF
+from structures.box_tree import BoxTree, Cursor, Entries
 from structures.kernel import JIT
-from tests.structures.box_machine import BoxMachine
+from tests import datasets
+from tests.naive.box_join import Box, entries, in_window, pairs
+from tests.structures.box_machine import BoxMachine, in_order
+
+NO_PINS = np.empty(0, np.int64)
+WORLD = "rects_world"
 
 
 def test_against_the_twin() -> None:
@@ -15,3 +29,308 @@ def test_against_the_twin() -> None:
         max_examples=examples, stateful_step_count=15, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
     )
     run_state_machine_as_test(BoxMachine, settings=checks)
+
+
+def read_all(cursor: Cursor, limit: int = 65536) -> np.ndarray:
+    parts = [np.empty((2, 0), np.int32)]
+    while not cursor.done:
+        parts.append(cursor.fill(limit))
+    return np.concatenate(parts, axis=1)
+
+
+def rows_of(cursor: Cursor, kind: str = "pair") -> list[tuple[int, int]]:
+    return sorted(in_order(kind, read_all(cursor)))
+
+
+def random_entries(rng: np.random.Generator, n: int, dimensions: int, partners: float, first_slot: int = 0, total: int = 0) -> Entries:
+    """n boxes, half in each set, of the sizes with which each of `total` meets about `partners` of the other set."""
+    side = (2 * partners / (total or n)) ** (1 / dimensions) * 1e9
+    left = rng.integers(0, 10**9, (n, dimensions))
+    sides = (rng.random((n, dimensions)) * side).astype(np.int64)
+    slots = np.arange(first_slot, first_slot + n, dtype=np.int32)
+    return Entries(rng.integers(0, 2, n).astype(np.uint8), np.zeros(n, np.int32), left, left + sides, slots)
+
+
+def joined(a: Entries, b: Entries) -> Entries:
+    return Entries(*(np.concatenate(columns) for columns in zip(a, b, strict=True)))
+
+
+def count_pairs(entries: Entries) -> int:
+    """By comparing with all that begins near enough in dimension 0."""
+    here = entries.take(np.argsort(entries.left[:, 0]))
+    n = len(here.key)
+    near = np.searchsorted(here.left[:, 0], here.right[:, 0], "right") - np.arange(n) - 1
+    i = np.repeat(np.arange(n), near)
+    j = i + 1 + np.arange(len(i)) - np.repeat(np.cumsum(near) - near, near)
+    meet = (here.set[i] != here.set[j]) & ((here.left[i] <= here.right[j]) & (here.left[j] <= here.right[i])).all(axis=1)
+    return int(meet.sum())
+
+
+@pytest.mark.skipif(not JIT, reason="tens of thousands need compiled kernels; the run with the JIT on has them")
+@pytest.mark.parametrize(("dimensions", "partners"), [(2, 0.1), (2, 2), (2, 30), (3, 2)])
+def test_tens_of_thousands(dimensions: int, partners: float) -> None:
+    rng = np.random.default_rng(7)
+    tree = BoxTree(dimensions, "pair")
+    n = 10_000
+    here = random_entries(rng, n, dimensions, partners)
+    root = tree.bulk_load(1, here)
+    count = count_pairs(here)
+    for version in range(2, 7):
+        keep = rng.random(len(here.key)) > 0.1
+        news = random_entries(rng, n // 10, dimensions, partners, version * 100_000, n)
+        net = [0]
+
+        def sink(sign: int, slots: np.ndarray, net: list[int] = net) -> bool:
+            net[0] += sign * slots.shape[1]
+            return True
+
+        root = tree.apply(version, here.take(~keep), news, sink)
+        tree.reclaim(version, NO_PINS)
+        here = joined(here.take(keep), news)
+        count += net[0]
+        assert count == count_pairs(here)
+        a, b = read_all(tree.rows(root))
+        assert len(a) == count and len(np.unique(a.astype(np.int64) << 32 | b)) == count
+        place = np.zeros(10**6, np.int64)
+        place[here.slot] = np.arange(len(here.key))
+        a, b = place[a], place[b]
+        assert ((here.left[a] <= here.right[b]) & (here.left[b] <= here.right[a])).all()
+        assert not here.set[a].any() and here.set[b].all()
+    tree.check(root)
+
+
+def some_boxes(dimensions: int) -> list[Box]:
+    """All left ends equal, sides that only touch, points, boxes without ends."""
+    same = [Box(i % 2, 0, (5,) * dimensions, (5 + i % 3,) * dimensions, i) for i in range(40)]
+    touching = [Box(i % 2, 0, (10 * i,) + (0,) * (dimensions - 1), (10 * i + 10,) + (i,) * (dimensions - 1), 100 + i) for i in range(30)]
+    points = [Box(i % 2, 0, (10 * (i // 2),) * dimensions, (10 * (i // 2),) * dimensions, 200 + i) for i in range(20)]
+    endless = [Box(i % 2, 0, (NEG_INF,) * dimensions, (POS_INF,) * dimensions, 300 + i) for i in range(6)]
+    slabs = [Box(i % 2, 0, (NEG_INF,) + (i,) * (dimensions - 1), (POS_INF,) + (i,) * (dimensions - 1), 400 + i) for i in range(20)]
+    return same + touching + points + endless + slabs
+
+
+@pytest.mark.parametrize("kind", ["pair", "self"])
+@pytest.mark.parametrize("dimensions", [2, 3, 4])
+def test_ties_touching_sides_points_and_unbounded_ends(dimensions: int, kind: str) -> None:
+    boxes = [box if kind == "pair" else box._replace(set=0) for box in some_boxes(dimensions)]
+    tree = BoxTree(dimensions, kind, 1 << 22)
+    root = tree.bulk_load(1, entries(boxes[::2], dimensions))
+    root = tree.apply(2, entries([], dimensions), entries(boxes[1::2], dimensions), None)
+    tree.check(root)
+    assert rows_of(tree.rows(root), kind) == sorted(pairs(kind, boxes))
+    for lo, hi in ((0, 12), (NEG_INF, 4), (5, 5), (40, POS_INF), (NEG_INF, POS_INF)):
+        for dimension in range(dimensions):
+            low, high = np.full(dimensions, NEG_INF), np.full(dimensions, POS_INF)
+            low[dimension], high[dimension] = lo, hi
+            wanted = sorted(pairs(kind, in_window(boxes, low.tolist(), high.tolist())))
+            assert rows_of(tree.rows(root, window=(low, high)), kind) == wanted
+    root = tree.apply(3, entries(boxes[:100], dimensions), entries([], dimensions), None)
+    tree.check(root)
+    assert rows_of(tree.rows(root), kind) == sorted(pairs(kind, boxes[100:]))
+
+
+def test_look_ups_of_many() -> None:
+    boxes = some_boxes(2)
+    tree = BoxTree(2, "pair", 1 << 22)
+    root = tree.bulk_load(1, entries(boxes, 2))
+    for s in (0, 1):
+        given = [box for box in boxes[::3] if box.set == s]
+        slots = {box.slot for box in given}
+        assert rows_of(tree.partners(root, entries(given, 2))) == sorted(r for r in pairs("pair", boxes) if r[s] in slots)
+    assert rows_of(tree.partners(root, entries([], 2))) == []
+
+
+def test_nothing_meets() -> None:
+    """A view without rows is known to be empty at once, and the walk does not wander."""
+    apart = [Box(i % 2, 0, (10 * i, 0), (10 * i + 3, 100), i) for i in range(500)]
+    tree = BoxTree(2, "pair", 1 << 22)
+    root = tree.bulk_load(1, entries(apart, 2))
+    cursor = tree.rows(root)
+    assert tree.is_empty(root) and cursor.done and cursor.steps == 0
+
+
+@pytest.mark.skipif(not JIT, reason="counts at sizes that need compiled kernels")
+def test_the_delay_grows_with_the_logarithm() -> None:
+    """Boxes that meet in one dimension at most, but for three rows far apart: the largest number of steps between two rows and the
+    steps of a look-up stay below a constant times log n, besides what a leaf takes."""
+    for n in (2_000, 20_000, 200_000):
+        sets = (np.arange(n) % 2).astype(np.uint8)
+        left = np.stack((np.arange(n) * 10, (np.arange(n) * 7919) % n * 10), axis=1)
+        right = left + np.stack((np.where(sets == 0, n // 10, 3), np.full(n, 3)), axis=1)
+        for i in (1, n // 2 + 1, n - 1):
+            left[i] = left[i - 1] + 1
+            right[i] = left[i]
+        tree = BoxTree(2, "pair")
+        here = Entries(sets, np.zeros(n, np.int32), left, right, np.arange(n, dtype=np.int32))
+        root = tree.bulk_load(1, here)
+        cursor = tree.rows(root)
+        assert rows_of(cursor) == [(0, 1), (n // 2, n // 2 + 1), (n - 2, n - 1)]
+        assert cursor.largest_gap <= 1500 + 60 * math.log2(n), (n, cursor.largest_gap)
+        cursor = tree.partners(root, here.take(np.array([n // 2])))
+        assert rows_of(cursor) == [(n // 2, n // 2 + 1)]
+        assert cursor.steps <= 3000 + 40 * math.log2(n) ** 2, (n, cursor.steps)
+
+
+@pytest.mark.skipif(not JIT, reason="counts at sizes that need compiled kernels")
+def test_one_old_pin_does_not_hold_what_came_after_it() -> None:
+    rng = np.random.default_rng(5)
+    tree = BoxTree(2, "pair")
+    here = random_entries(rng, 10_000, 2, 2)
+    root = tree.bulk_load(1, here)
+    old = root
+    wanted = read_all(tree.rows(old))
+    used = []
+    for version in range(2, 102):
+        keep = rng.random(len(here.key)) > 0.02
+        news = random_entries(rng, int((~keep).sum()), 2, 2, version * 100_000, 10_000)
+        root = tree.apply(version, here.take(~keep), news, None)
+        here = joined(here.take(keep), news)
+        tree.reclaim(version, np.array([1], np.int64))
+        used.append(tree.live_bytes() + tree.retired_bytes)
+    assert used[-1] < 2.5 * used[0] and used[-1] < 1.2 * used[30]
+    assert (read_all(tree.rows(old)) == wanted).all()
+    tree.check(root, (old,))
+    tree.reclaim(101, NO_PINS)
+    assert tree.retired_bytes == 0
+
+
+@pytest.mark.skipif(not JIT, reason="counts at sizes that need compiled kernels")
+def test_boxes_of_every_width() -> None:
+    """Heavy tails: memory stays below a few copies a level, and boxes over everything may come and go."""
+    rng = np.random.default_rng(3)
+    n = 20_000
+    left = rng.integers(0, 10**9, (n, 2))
+    sides = (10 ** rng.uniform(0, 8, (n, 2))).astype(np.int64)
+    here = Entries(rng.integers(0, 2, n).astype(np.uint8), np.zeros(n, np.int32), left, left + sides, np.arange(n, dtype=np.int32))
+    tree = BoxTree(2, "pair")
+    root = tree.bulk_load(1, here)
+    assert tree.live_bytes() < 1500 * n
+    count, version = count_pairs(here), 1
+    assert len(read_all(tree.rows(root))[0]) == count
+    cover = Entries(
+        np.zeros(1, np.uint8), np.zeros(1, np.int32), np.full((1, 2), -5), np.full((1, 2), 2 * 10**9), np.full(1, n, np.int32)
+    )
+    for _ in range(20):
+        root = tree.apply(version + 1, cover.take(slice(0)), cover, None)
+        root = tree.apply(version + 2, cover, cover.take(slice(0)), None)
+        version += 2
+        tree.reclaim(version, NO_PINS)
+    assert len(read_all(tree.rows(root))[0]) == count
+    tree.check(root)
+
+
+@pytest.mark.skipif(not JIT, reason="counts at sizes that need compiled kernels")
+def test_boxes_in_order_of_their_left_ends() -> None:
+    """As they come over time: every insert goes to the right end, every delete to the left one."""
+    rng = np.random.default_rng(4)
+    n = 12_000
+    here = random_entries(rng, n, 2, 3)
+    here = here.take(np.argsort(here.left[:, 0]))._replace(slot=np.arange(n, dtype=np.int32))
+    tree = BoxTree(2, "pair")
+    none = here.take(slice(0))
+    for version, lo in enumerate(range(0, n, 200), 1):
+        old = here.take(slice(lo - 4000, lo - 3800)) if lo >= 4000 else none
+        root = tree.apply(version, old, here.take(slice(lo, lo + 200)), None)
+        tree.reclaim(version, NO_PINS)
+    tree.check(root)
+    assert len(read_all(tree.rows(root))[0]) == count_pairs(here.take(slice(n - 4000, n)))
+
+
+def test_a_sink_may_stop_the_delta() -> None:
+    """The batch goes on without its delta: one box that meets everything is not enumerated."""
+    tree = BoxTree(2, "pair", 1 << 22)
+    points = [Box(0, 0, (i, -i), (i, -i), i) for i in range(300)]
+    tree.bulk_load(1, entries(points, 2))
+    seen: list[int] = []
+
+    def sink(sign: int, slots: np.ndarray) -> bool:
+        seen.append(slots.shape[1])
+        return False
+
+    deletes = points[:10]
+    root = tree.apply(2, entries(deletes, 2), entries([Box(1, 0, (i, -5000), (5000, 0), 10_000 + i) for i in range(100)], 2), sink)
+    assert len(seen) == 1
+    assert len(read_all(tree.rows(root))[0]) == sum(300 - max(i, 10) for i in range(100))
+    tree.check(root)
+
+
+def test_deleting_what_is_not_there_is_an_error() -> None:
+    tree = BoxTree(2, "pair", 1 << 20)
+    tree.bulk_load(1, entries([Box(0, 0, (1, 1), (2, 2), 3)], 2))
+    with pytest.raises(KeyError):
+        tree.apply(2, entries([Box(0, 0, (1, 1), (2, 2), 4)], 2), entries([], 2), None)
+
+
+def test_a_full_arena_refuses_before_it_begins() -> None:
+    tree = BoxTree(2, "pair", 1 << 15)
+    root = tree.bulk_load(1, entries([], 2))
+    with pytest.raises(MemoryError):
+        tree.apply(2, entries([], 2), entries([Box(0, 0, (i, i), (i, i), i + 10) for i in range(5000)], 2), None)
+    assert tree.root == root
+    tree.check(root)
+
+
+def test_what_the_structure_is_not_for() -> None:
+    for dimensions, kind in ((1, "pair"), (9, "pair"), (2, "list")):
+        with pytest.raises(ValueError):
+            BoxTree(dimensions, kind)
+
+
+# --- real boxes
+
+
+def world(name: str, s: int) -> Entries:
+    table = datasets.table(WORLD, name)
+    left, right = (np.stack([table[c].to_numpy() for c in columns], axis=1) for columns in (("x1", "y1"), ("x2", "y2")))
+    n = len(left)
+    return Entries(np.full(n, s, np.uint8), np.zeros(n, np.int32), left, right, table["id"].to_numpy().astype(np.int32))
+
+
+@pytest.mark.skipif(not JIT, reason="thousands of boxes")
+@pytest.mark.parametrize("view", [view["name"] for view in datasets.queries(WORLD)])
+def test_the_world(view: str) -> None:
+    about = datasets.view(WORLD, view)
+    names = [part["table"] for part in about["join"]["from"]]
+    kind = "self" if names[0] == names[1] else "pair"
+    tree = BoxTree(2, kind, 1 << 26)
+    every = world(names[0], 0) if kind == "self" else joined(world(names[0], 0), world(names[1], 1))
+    root = tree.bulk_load(1, every.take(slice(0, None, 2)))
+    root = tree.apply(2, every.take(slice(0)), every.take(slice(1, None, 2)), None)
+    tree.check(root)
+    rows = rows_of(tree.rows(root), kind)
+    assert len(rows) == about["rows"] and datasets.checksum(rows) == about["checksum"]
+
+
+@pytest.mark.skipif(not JIT, reason="thousands of boxes")
+def test_the_change_log_of_the_world() -> None:
+    """Each view follows the log by its deltas alone."""
+    folder = datasets.folder(WORLD)
+    expected: dict[str, Any] = json.loads((folder / "changes.expected.json").read_text())
+    with gzip.open(folder / "changes.jsonl.gz", "rt") as lines:
+        log = [json.loads(line) for line in lines]
+    for about in datasets.queries(WORLD):
+        names = [part["table"] for part in about["join"]["from"]]
+        kind = "self" if names[0] == names[1] else "pair"
+        tree = BoxTree(2, kind, 1 << 26)
+        rows: set[tuple[int, int]] = set()
+        version = 0
+
+        def sink(sign: int, slots: np.ndarray, kind: str = kind, rows: set[tuple[int, int]] = rows) -> bool:
+            found = in_order(kind, slots)
+            assert rows.isdisjoint(found) if sign > 0 else rows.issuperset(found)
+            rows.symmetric_difference_update(found)
+            return True
+
+        checkpoints = {point["after_seq"]: point["views"][about["name"]] for point in expected["checkpoints"]}
+        for change in log:
+            if change["relation"] in names:
+                row = change["row"]
+                box = Box(names.index(change["relation"]), 0, (row["x1"], row["y1"]), (row["x2"], row["y2"]), row["id"])
+                version += 1
+                one, none = entries([box], 2), entries([], 2)
+                tree.apply(version, *((none, one) if change["op"] == "insert" else (one, none)), sink)
+                tree.reclaim(version, NO_PINS)
+            if change["seq"] in checkpoints:
+                wanted = checkpoints[change["seq"]]
+                assert len(rows) == wanted["rows"] and datasets.checksum(rows) == wanted["checksum"]
+        tree.check(tree.root)

@@ -1,0 +1,38 @@
+"""The box tree's tests again in other modes, and with planted bugs (canaries), as `test_modes.py` does for the interval tree."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.structures.test_modes import CANARY, MODES, run
+
+# (module, function, what it is replaced by): each is a mistake that one could make.
+CANARIES = [
+    ("structures.box_changes", "own_node", "lambda M, W, C, R, o: o"),
+    ("structures.box_changes", "own_records", "lambda M, W, C, R, level, o: o"),
+    ("structures.box_changes", "refresh", "lambda W, o: None"),
+    ("structures.box_changes", "repair", "lambda M, W, C, Q, R, level, h, key, value, tie: None"),
+    ("structures.box_changes", "activate", "lambda M, W, C, Q, level, node, i, s, tag, lo, hi: None"),
+    ("structures.box_changes", "as_point", "lambda M, W, C, Q, R, S, n, level, o, s: n"),
+    ("structures.box_changes", "count_rows", "lambda M, W, C, o, level, single, tag, lo, hi: 0"),
+    ("structures.box_balance", "drop_flat", "lambda M, W, C, Q, root, height: None"),
+    ("structures.box_build", "before", "lambda k, v, t, k1, v1, t1: (k, v) < (k1, v1)"),
+    ("structures.box_search", "push_points", "lambda M, W, Z, single, level, d, o, t: None"),
+    ("structures.box_walk", "goes_right", "lambda M, o, key, value, tie: key > M[o + 10]"),
+    ("structures.box_nodes", "pinned", "lambda pins, born, retired: False"),
+]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_mode(mode: str) -> None:
+    small = "not tens_of_thousands and not delay and not pin and not width and not left_ends and not world"
+    done = run(["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", small, "tests/structures/test_box_tree.py"], MODES[mode])
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("canary", CANARIES, ids=[f"{c[0].split('.')[1]}.{c[1]}" for c in CANARIES])
+def test_canary(canary: tuple[str, str, str]) -> None:
+    module, name, bug = canary
+    code = CANARY.replace("interval_machine", "box_machine").replace("IntervalMachine", "BoxMachine")
+    done = run(["-c", code.format(module=module, name=name, bug=bug)], MODES["jit-off-3-4"])
+    assert done.returncode == 0, done.stdout + done.stderr
