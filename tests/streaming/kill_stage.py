@@ -58,8 +58,9 @@ class Stage:
         self._port = _lasting_port()
         self.server = self._service()
         self.job = StreamJob(folder / "job", self.server.url, self.broker.address, topics, **stream)
-        # Idempotent: Kafka's order within a partition is what the truth rests on, through the broker's deaths too.
-        self._producer = Producer({"bootstrap.servers": self.broker.address, "enable.idempotence": True, "linger.ms": 5}, logger=quiet)
+        # Idempotent: Kafka's order within a partition is what the truth rests on, through the broker's deaths too; it never gives up.
+        settings = {"enable.idempotence": True, "message.timeout.ms": 0, "linger.ms": 5}
+        self._producer = Producer({"bootstrap.servers": self.broker.address, **settings}, logger=quiet)
         self.fed = 0  # records
 
     def _service(self, step: str | None = None) -> ServerProcess:
