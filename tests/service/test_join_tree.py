@@ -12,10 +12,12 @@ import pytest
 
 from service.cursors import open_rows
 from service.engine import Engine
+from service.joins import live_join
+from service.joins.indexed_cursor import IndexedCursor
 from service.joins.live_join import LiveJoin
 from service.planner import alternatives
 from service.query import parse_view
-from service.wire.batch import INSERT, Batch, Changes
+from service.wire.batch import DELETE, INSERT, Batch, Changes
 from service.wire.schema import parse_relation
 from tests import datasets
 from tests.service.test_engine import check, opened, prepared, read_all, run
@@ -168,6 +170,25 @@ def test_no_dead_ends(tmp_path: Path) -> None:
     assert gaps["nested-loop"][0][0] > 80 and gaps["nested-loop"][0][1] > 4000 and gaps["nested-loop"][2][1] >= 40, gaps
 
 
+def test_a_row_without_rows_of_the_view_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes and goes: its forty partners are dead, and the delta does not look at them."""
+    view = TwinView([("x", "a"), ("y", "b"), ("z", "a")], PATH | {"algorithm": "join-tree"}, lambda *rows: True, lambda *rows: {}, [])
+    engine = prepared(tmp_path, {"path": view})
+    engine.apply(to_batch([("b", INSERT, _b(i, "A", 1)) for i in range(40)]))
+    cursors: list[IndexedCursor] = []
+
+    class Recorded(IndexedCursor):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            cursors.append(self)
+
+    monkeypatch.setattr(live_join, "IndexedCursor", Recorded)
+    engine.apply(to_batch([("a", INSERT, _a(1, "A", None))]))
+    engine.apply(to_batch([("a", DELETE, {"id": 1})]))
+    assert cursors and sum(cursor._looked for cursor in cursors) == 0
+    engine.close()
+
+
 def _a(number: int, room: str | None, floor: int | None) -> Row:
     return {"id": number, "room": room, "floor": floor, "starts": 0, "ends": 10, "tag": "u", "weight": None}
 
@@ -188,7 +209,7 @@ def test_a_key_that_stays_alive_costs_no_look_at_its_partners(tmp_path: Path) ->
     for link in join.links:
         original = link.partners
         link.partners = lambda slots, original=original: asked.append(len(slots)) or original(slots)  # type: ignore[method-assign,func-returns-value]
-    batches = [[("a", INSERT, _a(1, "A", None))], [("a", INSERT, _a(2, "A", None))], [("a", 2, {"id": 1})], [("a", 2, {"id": 2})]]
+    batches = [[("a", INSERT, _a(1, "A", None))], [("a", INSERT, _a(2, "A", None))], [("a", DELETE, {"id": 1})], [("a", DELETE, {"id": 2})]]
     turned = []
     for changes in batches:
         asked.clear()
@@ -265,7 +286,7 @@ def test_data_sets(tmp_path: Path, name: str, view: str) -> None:
 
     send(INSERT, slice(0, None, 2))
     engine.put_view("v", {"sql": about["sql"], "algorithm": "join-tree"}, wait=60)
-    for op, some in ((INSERT, slice(1, None, 2)), (2, slice(1, None, 3)), (INSERT, slice(1, None, 3))):
+    for op, some in ((INSERT, slice(1, None, 2)), (DELETE, slice(1, None, 3)), (INSERT, slice(1, None, 3))):
         send(op, some)
     rows: list[tuple[Any, ...]] = []
     reader = open_rows(engine, "v")
