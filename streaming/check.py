@@ -29,7 +29,7 @@ from streaming.kafka_client import FoundTopic, admin_of, find_topics
 from streaming.log import say
 from streaming.own_topic import token_topic_of
 from streaming.samples import Ends, ends_of, last_records
-from streaming.sink import definition_in, describe, http_client
+from streaming.sink import definition_in, describe, http_client, problem_of, stranger
 
 _SECONDS = 5.0  # for an answer of the broker or of the service
 
@@ -183,6 +183,10 @@ def _check_service(report: Report, service: httpx.Client) -> bool:
         answer = service.get("/readyz")
     except httpx.TransportError as error:
         report.bad("service", f"{service.base_url}: not there ({str(error) or type(error).__name__})")
+        report.unseen("relation", "relations and views: not looked at without the service")
+        return False
+    if answer.is_success and "status" not in problem_of(answer):
+        report.bad("service", stranger(str(service.base_url)))
         report.unseen("relation", "relations and views: not looked at without the service")
         return False
     if answer.is_success:

@@ -42,7 +42,10 @@ class ServiceClient:
 
     def definitions(self, relations: Collection[str]) -> dict[str, RelationDefinition]:
         """The relations' definitions, by one request; raises StreamError when the service lacks one."""
-        there = {data["name"]: data for data in self._expect_success(self._send("GET", "/v1/relations"))["relations"]}
+        told = self._expect_success(self._send("GET", "/v1/relations"))
+        if "relations" not in told:
+            raise StreamError(stranger(self._url))
+        there = {data["name"]: data for data in told["relations"]}
         for relation in relations:
             if relation not in there:
                 register = f"register it (PUT /v1/relations/{relation}), then start again"
@@ -65,7 +68,11 @@ class ServiceClient:
 
     def changes(self, view: str, parameters: dict[str, str]) -> httpx.Response:
         """The stream of a view's changes, open, to be closed by the caller; or the whole answer that says why there is none."""
-        return self._send("GET", f"/v1/views/{view}/changes", stream=True, params=parameters, timeout=_QUIET)
+        answer = self._send("GET", f"/v1/views/{view}/changes", stream=True, params=parameters, timeout=_QUIET)
+        if answer.is_success and not answer.headers.get("Content-Type", "").startswith("application/jsonl"):
+            answer.close()
+            raise StreamError(stranger(self._url))
+        return answer
 
     def close(self) -> None:
         self._http.close()
@@ -89,8 +96,15 @@ class ServiceClient:
     def _expect_success(self, answer: httpx.Response) -> dict[str, Any]:
         if not answer.is_success:
             raise StreamError(f"the service refused {answer.request.method} {answer.request.url.path}: {describe(answer)}")
-        data: dict[str, Any] = answer.json()
+        data = problem_of(answer)
+        if not data:
+            raise StreamError(stranger(self._url))
         return data
+
+
+def stranger(url: str) -> str:
+    """The sentence for a server that is another one, as on a mistaken port."""
+    return f"what answers at {url} is not livejoin: is service.url right?"
 
 
 def definition_in(relation: dict[str, Any]) -> RelationDefinition:

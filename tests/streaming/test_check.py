@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import secrets
+import threading
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from streaming.kafka_broker import Broker
 from streaming.kafka_client import quiet_admin
 from tests.end_to_end import talk
 from tests.server_process import ServerProcess
+from tests.streaming.out_job import OutJob
 from tests.streaming.stream_job import StreamJob, Topics
 from tests.streaming.test_job import STAYS, create
 
@@ -200,3 +203,35 @@ def test_the_checkpoint(server: ServerProcess, broker: Broker, topics: Topics, n
     (tmp_path / "checkpoint" / "metadata").write_text(json.dumps("?"))
     status, lines = look(job)
     assert status == 1 and "cannot be read" in told(lines, "checkpoint")[1]
+
+
+class Stranger(BaseHTTPRequestHandler):
+    """A server that is not livejoin and has something for everybody."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"<html>welcome</html>")
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+def test_another_server_at_the_address(broker: Broker, topics: Topics, name: str, tmp_path: Path, look: Any) -> None:
+    topics.make(name, f"{name}-out")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Stranger) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            url = f"http://127.0.0.1:{server.server_port}"
+            job = StreamJob(tmp_path / "in", url, broker.address, [(name, "stays")])
+            status, lines = look(job)
+            assert status == 1 and told(lines, "service") == ("bad", f"what answers at {url} is not livejoin: is service.url right?")
+            out = OutJob(tmp_path / "out", url, broker.address, "pairs", f"{name}-out")
+            for each in (job, out):
+                with each:
+                    assert each.end() == 1
+                assert each.said.splitlines()[-1] == f"livejoin: what answers at {url} is not livejoin: is service.url right?"
+        finally:
+            server.shutdown()
+            thread.join()
