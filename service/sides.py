@@ -80,20 +80,20 @@ class Source:
         if places is not None:
             slots = slots[places]
         left, right = self._ends(table, slots)
-        kept: Mask | None = None
+        if not self._never_empty:  # before the codes: they are counted
+            room: Mask = np.all(left <= right, axis=1) if left.ndim > 1 else left <= right
+            if not room.all():
+                some = np.flatnonzero(room)
+                places = some if places is None else places[some]
+                left, right, slots = left[some], right[some], slots[some]
         if codes is None:
             key = np.zeros(len(slots), np.int32)
         else:
             key = read(table, self.columns, slots, codes)
             if len(slots) and key.min() < 0:
-                kept = key >= 0
-        if not self._never_empty:
-            some_room: Mask = np.all(left <= right, axis=1) if left.ndim > 1 else left <= right
-            kept = some_room if kept is None else kept & some_room
-        if kept is not None:
-            some = np.flatnonzero(kept)
-            places = some if places is None else places[some]
-            key, left, right, slots = key[some], left[some], right[some], slots[some]
+                some = np.flatnonzero(key >= 0)
+                places = some if places is None else places[some]
+                key, left, right, slots = key[some], left[some], right[some], slots[some]
         return Chosen(Entries(np.full(len(slots), self.set, np.uint8), key, left, right, slots), places)
 
     def _ends(self, table: Table, slots: Slots) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from service.chunks import Chunk
@@ -15,6 +17,7 @@ from service.engine import Engine
 from service.errors import Problem
 from service.planner import alternatives
 from service.query import parse_view
+from service.wire.batch import DELETE, UPSERT
 from tests.service.running import counted, is_empty
 from tests.service.twin import DEFINITIONS, KEYS, MANY, VIEWS, Source, Twin, TwinView, plain, to_batch, values
 
@@ -242,3 +245,18 @@ def test_other_algorithms(tmp_path: Path, algorithm: str) -> None:
 
 def test_keys_of_the_twin() -> None:
     assert {name: tuple(definition.key) for name, definition in DEFINITIONS.items()} == KEYS
+
+
+@pytest.mark.parametrize("algorithm", ["auto", "nested-loop"])
+def test_rows_that_nothing_meets_hold_no_key(tmp_path: Path, algorithm: str) -> None:
+    """NaN is near to nothing: such a row has no entry, so its join key is not counted."""
+    engine = prepared(tmp_path, {})
+    near = {"from": {"x": "a", "y": "a"}, "join": [{"within": ["x.weight", "y.weight"], "distance": 1}, {"equal": ["x.room", "y.room"]}]}
+    assert engine.put_view("v", near | {"algorithm": algorithm}, wait=60)[1] == "created"
+    before = engine.views["v"].statistics()["bytes"]
+    row = {"id": 1, "room": "A", "floor": None, "starts": 5, "ends": None, "tag": "u", "weight": math.nan}
+    engine.apply(to_batch([("a", UPSERT, row)]))
+    engine.apply(to_batch([("a", DELETE, {"id": 1})]))
+    engine.at_rest(lambda: engine.views["v"].reclaim(engine.published.number, np.empty(0, np.int64)))
+    assert engine.views["v"].statistics()["bytes"] == before
+    engine.close()
