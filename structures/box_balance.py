@@ -186,6 +186,8 @@ def unbalanced(W: Any, o: int) -> bool:
 @kernel
 def repair(M: Any, W: Any, C: Any, Q: Any, R: Any, level: int, h: int, key: int, value: int, tie: int) -> None:
     """Rebuild below the topmost unbalanced node (N2) on the way to a place in the tree of holder h."""
+    if C[FULL] != 0:
+        return
     slab = np.array([-1, 0, 0, 2**31, 0, 0])
     o = W[h + ROOT_]
     while not unbalanced(W, o):
@@ -195,5 +197,4 @@ def repair(M: Any, W: Any, C: Any, Q: Any, R: Any, level: int, h: int, key: int,
         at = 0 if c == 1 else 3
         slab[at], slab[at + 1], slab[at + 2] = M[o + SEPARATOR + 1], M[o + SEPARATOR], M[o + SEPARATOR + 2]
         o = W[2 * o + CHILD0 + c]
-    if C[FULL] == 0:
-        rebuild(M, W, C, Q, R, level, o, slab)
+    rebuild(M, W, C, Q, R, level, o, slab)

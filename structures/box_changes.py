@@ -37,7 +37,6 @@ from structures.box_nodes import (
     ROOT_,
     ROWS,
     SELF_,
-    SPARE,
     STATE,
     TOP,
     WEIGHT,
@@ -231,7 +230,7 @@ def change_box(
     """Put the box, which is not there, or cut it, which is."""
     d = C[DIMENSIONS]
     n = push(S, 0, BEGIN, 0, TOP, s)
-    while n > 0 and not no_room(C, SPARE):
+    while n > 0 and not no_room(C, 0):
         n -= TASK
         what, level, h, t = S[n], S[n + 1], S[n + 2], S[n + 3]
         k = key if level == 0 else 0

@@ -62,7 +62,7 @@ _C = CONTROL_WORDS
 DIMENSIONS, SELF_, NODES_RETIRED, NODES_HELD = _C, _C + 1, _C + 2, _C + 3
 WORDS, NODES_FREE, NODES_OUT, NODES_WAITING = _C + 4, _C + 12, _C + 20, _C + 28  # + class
 LIMIT, FULL = _C + 36, _C + 37
-SPARE = 1 << 14  # words that a change of one tree surely fits in
+SPARE = 1 << 14  # words that a change of one tree surely fits in, besides what it builds
 BOX_ARRAYS = "int64[::1], int32[::1], int64[::1], int64[::1], int64[::1]"  # M, W, C, Q, R as the kernels take them
 
 
@@ -82,8 +82,9 @@ def new_block(M: Any, C: Any, cls: int) -> int:
 
 @kernel
 def no_room(C: Any, words: int) -> bool:
-    """Whether the arena can't take so many words more: the version being written is then damaged (FULL), and no more is done."""
-    if C[BUMP] + words > C[LIMIT]:
+    """Whether the arena can't take so many words more, and SPARE for what is being done: the version being written is then damaged
+    (FULL), and no more is done."""
+    if C[BUMP] + words + SPARE > C[LIMIT]:
         C[FULL] = 1
     return C[FULL] != 0
 

@@ -26,7 +26,7 @@ Decisions, with their reasons
       points.
     - All trees of all levels lie in one arena; those of the last dimension are `ordered_tree.py` as it is.
 
-Costs (n boxes, r rows; d = 2: one factor log n less than what d = 3 would have)
+Costs (n boxes)
     bulk_load       O(n log^(d-1) n)
     apply           O(log^d n) amortised a change, besides its delta
     rows, partners  first row and between rows O(log^d n) steps, about one a row; a window: as much for each box that meets it, rows or not
@@ -117,8 +117,9 @@ class BoxTree:
     def require(self, changes: int, applies: int) -> None:
         """Raise MemoryError unless so many deletes and inserts, in so many calls of `apply`, fit. O(1).
 
-        At worst each change copies a path in every tree that it touches, or all is written anew, at three times its present
-        copies a box. (Data that goes beyond still can't harm: `apply` then stops, and the new version is damaged.)
+        At worst each change copies a path in every tree that it touches, or all is written anew, at three times its present words
+        a box. Data may go beyond that (a rebuilding that needs trees that were not needed before): then `apply` raises MemoryError
+        with the new version damaged, and the versions before are what they were.
         """
         arena = self.arena
         used, size = arena.C.item(BUMP), arena.M.size
@@ -126,7 +127,7 @@ class BoxTree:
             return
         n = sum(self.root[1:3])
         levels = max(1, (2 * (n + changes) // CAP).bit_length())
-        box = 64 + 9 * (3 * levels) ** (self.dimensions - 1)
+        box = 64 + 9 * (3 * levels) ** min(2, self.dimensions - 1)
         if n:
             box = min(box, 3 * arena.live_bytes // (8 * n) + 64)
         anew = (n + changes) * box + (1 << 15)

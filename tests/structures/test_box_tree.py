@@ -270,6 +270,20 @@ def test_a_full_arena_refuses_before_it_begins() -> None:
     tree.check(root)
 
 
+def test_an_arena_that_fills_up_midway_leaves_older_versions_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `require` could not foresee: the version being written is damaged, no memory beyond the arena is touched."""
+    monkeypatch.setattr(BoxTree, "require", lambda self, changes, applies: None)
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        tree = BoxTree(3, "pair", (50_000 + 1000 * seed) * (1 if JIT else 2))
+        boxes = [Box(i % 2, 0, *(tuple(side) for side in np.sort(rng.integers(0, 99, (2, 3)), axis=0).tolist()), i) for i in range(900)]
+        root = tree.bulk_load(1, entries(boxes[:8], 3))
+        with pytest.raises(MemoryError):
+            tree.apply(2, entries([], 3), entries(boxes[8:], 3), None)
+        assert tree.arena.C[0] <= tree.arena.M.size
+        assert rows_of(tree.rows(root)) == sorted(pairs("pair", boxes[:8]))
+
+
 def test_what_the_structure_is_not_for() -> None:
     for dimensions, kind in ((1, "pair"), (9, "pair"), (2, "list")):
         with pytest.raises(ValueError):
