@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from structures.ij_bits import count_bits, lowest
+from structures.ij_bits import LANES, count_bits, lowest, within8
 from structures.ij_blocks import L, start_of
 from structures.ij_goals import (
     CANDIDATES,
@@ -50,7 +50,7 @@ from structures.ij_topology import MEMBER, NEAR, ORDER, POS, SETS, SIZE
 from structures.kernel import kernel
 
 
-@kernel
+@kernel(forceinline=True)
 def meeting(M: Any, W: Any, T: Any, o: int, j: int, low: int, high: int, least: int, most: int) -> int:
     """The entries of run j of leaf o with a key in [low, high], left <= most, right >= least, as a mask."""
     e, w = entry_at(T, o)
@@ -61,11 +61,9 @@ def meeting(M: Any, W: Any, T: Any, o: int, j: int, low: int, high: int, least: 
     while lo < end and W[w + L + end - 1] > high:
         end -= 1
     mask = 0
-    left = np.uint64(e + lo)
-    for c in range(end - lo):
-        p = left + np.uint64(c)
-        mask |= np.int64((M[p] <= most) & (M[p + np.uint64(L)] >= least)) << c
-    return mask << (lo - start)
+    for p in range(lo, end, LANES):
+        mask |= within8(M, e + p, most, e + L + p, least) << (p - lo)
+    return (mask & ((1 << (end - lo)) - 1)) << (lo - start)
 
 
 @kernel

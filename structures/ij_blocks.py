@@ -98,8 +98,9 @@ def own(M: Any, W: Any, C: Any, Q: Any, T: Any, o: int) -> int:
         return o
     cls = LEAF if height_of(W, o) == 0 else INNER
     new = allocate_block(M, W, C, T, cls)
-    for i in range(1, T[LEAF_WORDS_ + cls]):
-        M[new + i] = M[o + i]
+    source, target = np.uint64(o), np.uint64(new)  # unsigned places need no check of their sign, so that this is vectorised
+    for i in range(np.uint64(1), np.uint64(T[LEAF_WORDS_ + cls])):
+        M[target + i] = M[source + i]
     drop(M, C, Q, o, cls)
     return new
 

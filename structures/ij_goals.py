@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from structures.arena import NEG_INF, POS_INF
+from structures.ij_bits import LANES
 from structures.ij_extreme import LAST_KEY
 from structures.ij_topology import LEAF_WORDS_, MEMBER, NEAR, POS, SETS, SIZE
 from structures.kernel import kernel
@@ -45,7 +46,7 @@ ANY_KEY = -1
 def new_walk(T: np.ndarray, height: int) -> np.ndarray:
     """A state for trees of the height at most."""
     strip = FRAME0 + FRAME_WORDS * int(T[SETS]) * (height + 2)
-    Z = np.zeros(strip + int(T[LEAF_WORDS_]), np.int64)
+    Z = np.zeros(strip + int(T[LEAF_WORDS_]) + LANES, np.int64)  # `within8` reads beyond a run
     Z[STRIP] = strip
     return Z
 

@@ -16,6 +16,8 @@ from typing import Any
 
 from structures.arena import NEG_INF, POS_INF
 from structures.ij_alias import FOUND_, at_least, at_most, first, reach
+from structures.ij_bind import meeting
+from structures.ij_bits import count_bits, lowest
 from structures.ij_blocks import CHILD, STARTS, L, height_of, key_of, near_at, start_of
 from structures.ij_extreme import SCRATCH_WORDS
 from structures.ij_goals import G_SUBSET, LEAST, LOWER, MOST, STEPS, STRIP
@@ -28,7 +30,7 @@ REACHES, BEGINS = STACK + 64, STACK + 70  # bounds by alias: of the lower child'
 STRIP_SCRATCH = STACK + 76
 
 
-@kernel
+@kernel(forceinline=True)
 def gather(M: Any, W: Any, T: Any, Z: Any, ZW: Any, X: Any, o: int, i: int, key: int, least: int, most: int, n: int) -> int:
     """Append the entries of set i below node o with the key, right >= least, left <= most to the strip, which holds n; how many it holds
     then, -1 if they are too many."""
@@ -46,13 +48,12 @@ def gather(M: Any, W: Any, T: Any, Z: Any, ZW: Any, X: Any, o: int, i: int, key:
                 o = M[o + CHILD]
                 continue
             e, w = entry_at(T, o)
-            for p in range(start_of(W, o, i), start_of(W, o, i + 1)):
-                if W[w + L + p] != key or M[e + L + p] < least:
-                    continue
-                if M[e + p] > most:
-                    break
-                if n == L:
-                    return -1
+            mask = meeting(M, W, T, o, i, key, key, least, most)
+            if n + count_bits(mask) > L:
+                return -1
+            while mask != 0:
+                p = start_of(W, o, i) + lowest(mask)
+                mask &= mask - 1
                 Z[a + n], Z[a + L + n] = M[e + p], M[e + L + p]
                 ZW[b + n], ZW[b + L + n] = W[w + p], W[w + L + p]
                 n += 1
@@ -100,10 +101,16 @@ def cross_bounds(M: Any, W: Any, T: Any, X: Any, lower: int, upper: int, v: int,
 
 @kernel
 def widen(M: Any, W: Any, T: Any, X: Any, lower: int, upper: int, v: int, key: int) -> None:
-    """Let the bounds of `cross_bounds` take in what meets an entry within them."""
-    lo, hi = T[POS + v], T[POS + v] + T[SIZE + v]
+    """Let the bounds of `cross_bounds` take in what meets an entry within them. An alias with one neighbour is no way for others: what
+    it could meet across is that neighbour itself."""
+    lo, hi, members = T[POS + v], T[POS + v] + T[SIZE + v], 0
+    for m in range(lo, hi):
+        members |= 1 << T[MEMBER + m]
     for m in range(lo, hi):
         j = T[MEMBER + m]
+        near = T[NEAR + j] & members
+        if near & (near - 1) == 0:
+            continue
         met = first(M, W, T, X, lower, j, key, X[REACHES + j]) and X[FOUND_] == key
         for k in range(lo, hi):
             if met and (T[NEAR + j] >> T[MEMBER + k]) & 1 != 0:

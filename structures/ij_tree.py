@@ -169,21 +169,27 @@ def climb(
     d = PATH
     while C[d] != 0:
         d += 2
+    uneven = height_of(W, child) > 0
     while d > PATH:
         d -= 2
         old, side = C[d], C[d + 1]
         o = own(M, W, C, Q, T, old)
         M[o + CHILD + side] = child
-        height = height_of(W, o)
         if height_of(W, child) == 0 and count_of(W, T, child) < LEAF_LEAST:
+            uneven = True
             above = fill_up(M, W, C, Q, T, X, o, side)
             if above != o:
                 child = above
                 continue
-        balance(M, W, C, Q, T, X, o)
-        least = refresh(M, W, T, X, 0, o, least, s, key, left, slot, sign)
-        greatest = refresh(M, W, T, X, 1, o, greatest, s, key, right, slot, sign)
-        if o == old and least == 0 and greatest == 0 and height == height_of(W, o):
+        if uneven:
+            height = height_of(W, o)
+            balance(M, W, C, Q, T, X, o)
+            uneven = height != height_of(W, o)
+        if least != 0:
+            least = refresh(M, W, T, X, 0, o, least, s, key, left, slot, sign)
+        if greatest != 0:
+            greatest = refresh(M, W, T, X, 1, o, greatest, s, key, right, slot, sign)
+        if o == old and least == 0 and greatest == 0 and not uneven:
             return
         child = o
     C[ROOT] = child
