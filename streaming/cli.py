@@ -117,6 +117,7 @@ def _run(config: Config, stop: threading.Event, metrics: Metrics) -> None:
 def _spark(name: str, stop: threading.Event) -> Iterator[SparkSession]:
     """A session that ends with the job."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # a batch that fails is told by us, in one sentence
+    logging.getLogger().addFilter(lambda record: record.module != "java_gateway")  # py4j, again: a JVM that was killed
     spark = start_spark(name)
     _listen(stop)  # Spark's own handler of Ctrl-C would cancel the batch
     try:

@@ -46,8 +46,9 @@ def run_stream(
             if stop.is_set():  # whoever ends us may end all our processes
                 return
             stop.set()  # a batch that waits for the service must not keep us
+            said = str(error).partition("\n")[0]  # a whole stack trace may follow
             raise StreamError(
-                f"Spark ended by itself ({error}); start again, what was not applied is read again. If it ends so at the same batch each "
+                f"Spark ended by itself ({said}); start again, what was not applied is read again. If it ends so at the same batch each "
                 "time, that is too large: start with more memory by spark-submit, and lower max_offsets in [stream] for the batches to come"
             ) from error
 

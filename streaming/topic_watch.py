@@ -18,13 +18,15 @@ from streaming.failures import made_anew
 from streaming.identity import differs
 from streaming.kafka_client import find_topics
 from streaming.metrics import Metrics, Partition
+from streaming.patience import Patience, Stopped
 
 _LOOK_SECONDS = 1.0
 _ANSWER_SECONDS = 5.0
 
 
 class TopicWatch:
-    """Asks the broker once a second, in a thread of its own: two small requests. A broker that is away is not its affair.
+    """Asks the broker once a second, in a thread of its own: two small requests. It says when the broker is away: Spark would not for
+    minutes.
 
     ids: of the topics when the job began; reached: by partition, the offset that comes next.
     `failure` is what ends the job: Spark goes on silently in a topic that was made anew and has more records than the old one. A batch
@@ -98,6 +100,14 @@ class TopicWatch:
         self._metrics.behind(self.behind())
 
     def _run(self) -> None:
-        while self.failure is None and not self._over.wait(_LOOK_SECONDS):
-            with contextlib.suppress(KafkaException, StreamError):
-                self.look()
+        patience: Patience | None = None
+        with contextlib.suppress(Stopped):
+            while self.failure is None and not self._over.wait(_LOOK_SECONDS):
+                try:
+                    self.look()
+                    patience = None
+                except KafkaException as error:
+                    patience = patience or Patience(self._over, self._metrics, "kafka")
+                    patience.wait(f"Kafka does not answer ({error.args[0].str()})")
+                except StreamError:  # a topic that is gone for good ends the query; one made anew is `failure`
+                    pass

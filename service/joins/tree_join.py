@@ -143,7 +143,7 @@ class TreeJoin:
 
     def _shaped(self, sink: Sink) -> Callable[..., bool]:
         """A sink of the structure: `slots` are two arrays of an interval tree, else one int32[t, n]."""
-        if not isinstance(self.tree, IntervalTree):
+        if isinstance(self.tree, IJHeap | BoxTree):
             return lambda sign, slots: sink(sign > 0, self.shape.combine(*slots))
         return lambda sign, *slots: sink(sign > 0, self.shape.combine(*slots))
 

@@ -202,6 +202,7 @@ def test_the_broker_goes_and_comes_back(stays: ServerProcess, tmp_path: Path) ->
             topics.put("stays", [create(2)])
             job.wait_for_records(2)
             broker.stop()
+            job.wait_for("Kafka does not answer")
             job.wait_for("Kafka went away")
             broker.start()
             topics.put("stays", [create(3)])
@@ -209,7 +210,7 @@ def test_the_broker_goes_and_comes_back(stays: ServerProcess, tmp_path: Path) ->
             broker.stop()
             assert job.stop() == 0
         with job:
-            job.wait_for("does not answer")
+            job.wait_for(f"Kafka at {broker.address} does not answer")
             broker.start()
             topics.put("stays", [create(4)])
             job.wait_for_records(4)
