@@ -15,7 +15,7 @@ handled by a hierarchy of slabs each, the last one by the 1-D trees of Theorem 1
 So a pair lies in exactly one tree of the last level or in one leaf. `box_nodes.py` has the layout and the invariants.
 
 Decisions, with their reasons
-    - The hierarchy is a binary tree with leaves of 4 * B endpoints over both endpoints of all boxes, balanced by weight through
+    - The hierarchy is a binary tree with leaves of up to CAP (512) endpoints over both endpoints of all boxes, balanced by weight through
       partial rebuilding. A fixed hierarchy of the key space (a compressed radix tree) needs no rebuilding, but on skewed values
       its depth follows the bits, ties need the slots' bits as well, and leaves of few boxes cost whole blocks. A fan-out above 2
       saves levels for points but multiplies the canonical nodes of a spanner: about the same number of copies.
