@@ -23,7 +23,8 @@ def warm(progress: Callable[[int, int], None]) -> None:
     """Compile or load every kernel; `progress(done, total)` after each. Cold: minutes of processor time; warm: about a second."""
     _import_all()
     helper = None
-    if kernel.JIT and not kernel.cache_folder().exists() and (os.cpu_count() or 1) > 1:
+    made = sum(1 for _ in kernel.cache_folder().rglob("*.nbi"))  # Numba's index of a function's compiled forms
+    if kernel.JIT and made < len(kernel._listed) and (os.cpu_count() or 1) > 1:
         helper = subprocess.Popen([sys.executable, "-m", "service.warming", _FROM_THE_END], stdin=subprocess.DEVNULL)
     try:
         kernel.warm(progress)
