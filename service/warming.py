@@ -11,23 +11,30 @@ import os
 import pkgutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 
 import structures
 from structures import kernel
 
 _FROM_THE_END = "from-the-end"
+_COLD_SECONDS = 2.0  # a warm cache is loaded by then
 
 
 def warm(progress: Callable[[int, int], None]) -> None:
     """Compile or load every kernel; `progress(done, total)` after each. Cold: minutes of processor time; warm: about a second."""
     _import_all()
-    helper = None
-    made = sum(1 for _ in kernel.cache_folder().rglob("*.nbi"))  # Numba's index of a function's compiled forms
-    if kernel.JIT and made < len(kernel._listed) and (os.cpu_count() or 1) > 1:
-        helper = subprocess.Popen([sys.executable, "-m", "service.warming", _FROM_THE_END], stdin=subprocess.DEVNULL)
+    started = time.monotonic()
+    helper: subprocess.Popen[bytes] | None = None
+
+    def after_each(done: int, total: int) -> None:
+        nonlocal helper
+        progress(done, total)
+        if helper is None and done < total and time.monotonic() - started > _COLD_SECONDS and (os.cpu_count() or 1) > 1:
+            helper = subprocess.Popen([sys.executable, "-m", "service.warming", _FROM_THE_END], stdin=subprocess.DEVNULL)
+
     try:
-        kernel.warm(progress)
+        kernel.warm(after_each)
     finally:
         if helper is not None:
             helper.kill()
