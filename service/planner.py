@@ -276,9 +276,9 @@ def _box_plan(query: Query, relations: Relations) -> Plan | None:
         meets, residual, shape, kind = meets_of(query, relations), residual_of(query, relations), "pair", "box join"
     if not 2 <= len(meets) <= MOST_DIMENSIONS:
         return None
-    power = f"log^{len(meets)} n"
+    power, less = f"log^{len(meets)} n", "log n" if len(meets) == 2 else f"log^{len(meets) - 1} n"
     guarantee, notes = "strict", _never(query) + _open_ends(query, relations)
-    bounds: Mapping[str, str] = {"space": f"O(n log^{len(meets) - 1} n)", "update": f"O({power}), amortised", "delay": f"O({power})"}
+    bounds: Mapping[str, str] = {"space": f"O(n {less})", "update": f"O({power}), amortised", "delay": f"O({power})"}
     if residual:
         guarantee = "best-effort"
         bounds = {key: value.replace("log n", power) for key, value in _candidates().items()} | {"space": bounds["space"]}
