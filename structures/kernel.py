@@ -57,10 +57,7 @@ def kernel(signature: str | Callable[..., Any] | None = None, **options: Any) ->
     def decorate(function: Callable[..., Any]) -> Any:
         if not JIT:
             return function
-        # No wrappers that nobody calls: they cost as much to compile as a small kernel.
-        dispatcher = numba.njit(
-            nogil=True, cache=True, no_cfunc_wrapper=True, no_cpython_wrapper=signature is None, **options
-        )(function)
+        dispatcher = numba.njit(nogil=True, cache=True, **options)(function)
         if signature is not None:
             _listed.append((dispatcher, signature))
         return dispatcher
