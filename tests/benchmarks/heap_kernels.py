@@ -12,11 +12,11 @@ from tests.benchmarks.kernels import RECLAIM_EVERY
 
 
 @kernel(
-    "int64(" + ARRAYS + ", int64[::1], int64[::1], int64[::1], uint8[::1], int32[::1], int64[::1], int64[::1], int32[::1], int64[::1],"
-    " int32[::1], int64, int64[::1], boolean)"
+    "int64(" + ARRAYS + ", int64[::1], int32[::1], int64[::1], int64[::1], uint8[::1], int32[::1], int64[::1], int64[::1], int32[::1],"
+    " int64[::1], int32[::1], int64, int64[::1], boolean)"
 )
 def heap_singles(
-    M: Any, W: Any, C: Any, Q: Any, T: Any, X: Any, Z: Any, N: Any, signs: Any, sets: Any, keys: Any, lefts: Any, rights: Any,
+    M: Any, W: Any, C: Any, Q: Any, T: Any, X: Any, Z: Any, ZW: Any, N: Any, signs: Any, sets: Any, keys: Any, lefts: Any, rights: Any,
     slots: Any, places: Any, out: Any, stride: int, pins: Any, deltas: bool,
 ) -> int:  # fmt: skip
     """Each entry a version of its own, `run_changes` of one; its delta (if asked for) is written and passed over. `places`: 0, 1, 2 …
@@ -27,7 +27,7 @@ def heap_singles(
         N[AT] = 0
         while N[AT] == 0:
             place = places[i : i + 1]
-            n = run_changes(M, W, C, Q, T, X, Z, N, signs[i], sets, keys, lefts, rights, slots, place, out, stride, deltas)
+            n = run_changes(M, W, C, Q, T, X, Z, ZW, N, signs[i], sets, keys, lefts, rights, slots, place, out, stride, deltas)
             rows += signs[i] * n
         if i % RECLAIM_EVERY == 0:
             reclaim(M, C, Q, C[VERSION], pins, False)

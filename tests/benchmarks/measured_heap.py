@@ -14,7 +14,7 @@ from structures.box_tree import BoxTree
 from structures.box_tree import Root as BoxRoot
 from structures.ij_changes import MISSING
 from structures.ij_extreme import ASKED
-from structures.ij_goals import STEPS, walk_words
+from structures.ij_goals import STEPS, new_walk
 from structures.ij_heap import Entries, IJHeap, Root, Topology
 from tests.benchmarks.data import Workload
 from tests.benchmarks.figures import Figure, Rival, sampled, seconds
@@ -181,12 +181,13 @@ def many_singles(heap: IJHeap, changes: Changes, count: int, deltas: bool = True
     signs = np.tile(np.array([-1, 1], np.int64), total // 2)
     arena, t = heap.arena, heap.topology.t
     arena.require(total)
-    scratch, walk, state = heap._scratch, np.zeros(walk_words(t, _LEVELS), np.int64), np.zeros(3, np.int64)
+    scratch, walk, state = heap._scratch, new_walk(arena.T, _LEVELS), np.zeros(3, np.int64)
     out = np.empty(t * CHUNK, np.int32)
     places, asked = np.arange(total), int(scratch[ASKED])
     start = time.perf_counter()
     gained = heap_singles(
-        arena.M, arena.W, arena.C, arena.Q, arena.T, scratch, walk, state, signs, *mixed, places, out, CHUNK, NO_PINS, deltas
+        arena.M, arena.W, arena.C, arena.Q, arena.T, scratch, walk, walk.view(np.int32), state, signs, *mixed, places, out, CHUNK, NO_PINS,
+        deltas,
     )
     elapsed = time.perf_counter() - start
     assert state[MISSING] == 0, "an interval to delete was not there"
