@@ -12,12 +12,12 @@ from tests.benchmarks.kernels import RECLAIM_EVERY
 
 
 @kernel(
-    "int64(" + BOX_ARRAYS + ", int64[::1], uint8[::1], int32[::1], int64[::1], int64[::1], int32[::1], int64[::1], int64[::1], int64[::1],"
-    " int64[::1], int64[::1], int64[:,::1], int64[:,::1], int32[::1], int32[::1], int64[::1])"
+    "int64(" + BOX_ARRAYS + ", int64[::1], uint8[::1], int32[::1], int64[:,::1], int64[:,::1], int32[::1], int64[::1], int64[::1],"
+    " int64[:,:,::1], int32[:,::1], int64[::1])"
 )
 def box_singles(
     M: Any, W: Any, C: Any, Q: Any, R: Any, signs: Any, sets: Any, keys: Any, lefts: Any, rights: Any, slots: Any, places: Any,
-    X: Any, Z: Any, item: Any, S: Any, boxes0: Any, boxes1: Any, out0: Any, out1: Any, pins: Any,
+    X: Any, boxes: Any, out: Any, pins: Any,
 ) -> int:  # fmt: skip
     """Each box a version of its own, `run_box_changes` of one, with its delta, which is written and passed over. `places`: 0, 1, 2 …
     The rows gained."""
@@ -27,9 +27,7 @@ def box_singles(
         X[AT] = 0
         while X[AT] == 0:
             place = places[i : i + 1]
-            n = run_box_changes(
-                M, W, C, Q, R, signs[i], sets, keys, lefts, rights, slots, place, X, Z, item, S, boxes0, boxes1, out0, out1, True
-            )
+            n = run_box_changes(M, W, C, Q, R, signs[i], sets, keys, lefts, rights, slots, place, X, boxes, out, True)
             rows += signs[i] * n
         if X[MISSING] != 0:
             return rows

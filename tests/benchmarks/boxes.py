@@ -10,7 +10,7 @@ import time
 import numpy as np
 
 from structures.arena import VERSION
-from structures.box_changes import AT, MISSING
+from structures.box_changes import AT, ITEM, MISSING, SEARCH
 from structures.box_tree import BoxTree, Entries
 from structures.interval_search import STEPS
 from tests.benchmarks.box_kernels import box_singles
@@ -60,17 +60,16 @@ def many_singles(tree: BoxTree, changes: Changes, count: int) -> Singles:
     """As many versions as changes, inside one kernel; delete, insert, delete, insert …"""
     deletes, inserts = changes.take(count)
     total = 2 * len(deletes.key)
-    mixed = [np.stack((a, b), 1).reshape(-1) for a, b in zip(deletes, inserts, strict=True)]
+    mixed = [np.stack((a, b), 1).reshape(-1, *a.shape[1:]) for a, b in zip(deletes, inserts, strict=True)]
     signs = np.tile(np.array([-1, 1], np.int64), total // 2)
     tree.require(total, 1)
-    arena, state, query = tree.arena, tree._state, tree._query
-    state[:] = 0
-    out0, out1 = np.empty(CHUNK, np.int32), np.empty(CHUNK, np.int32)
+    arena, state = tree.arena, tree._state
+    query = state[SEARCH:]
+    state[:ITEM] = 0
+    out = np.empty((2, CHUNK), np.int32)
     before, steps = int(arena.C[VERSION]), int(query[STEPS])
     start = time.perf_counter()
-    gained = box_singles(
-        *tree._arrays, signs, *mixed, np.arange(total), state, query, tree._item, tree._stack, *tree._boxes, out0, out1, NO_PINS
-    )
+    gained = box_singles(*tree._arrays, signs, *mixed, np.arange(total), state, tree._boxes, out, NO_PINS)
     elapsed = time.perf_counter() - start
     assert state[MISSING] == 0 and state[AT] == 1, "a box to delete was not there"
     assert int(arena.C[VERSION]) - before == total, "not every change made a version"
