@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
@@ -62,8 +62,12 @@ class DuckDbOfMany:
         timer = threading.Timer(PATIENCE, self._db.interrupt)
         timer.start()
         try:
-            with suppress(self._interrupted):
-                yield
+            yield
+        except self._interrupted:
+            pass
+        except OSError as error:  # the same by way of Arrow's reader
+            if "INTERRUPT" not in str(error):
+                raise
         finally:
             timer.cancel()
 
