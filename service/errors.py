@@ -255,9 +255,9 @@ _KINDS = (
     Kind(
         "recovering",
         503,
-        "The service is starting",
-        "The service is loading its data folder or compiling its kernels. `progress` says how far, from 0 to 1.",
-        "Try again after Retry-After; /readyz answers 200 once it is done.",
+        "The service is starting or ending",
+        "The service is loading its data folder or compiling its kernels (`progress` says how far, from 0 to 1), or it is shutting down.",
+        "Try again after Retry-After; /readyz answers 200 once it is ready.",
         1,
     ),
     Kind(

@@ -120,7 +120,7 @@ class Writer:
     def _put(self, item: _Item) -> None:
         with self._lock:
             if self._ended:
-                raise problem_of(self.failure) if self.failure else Problem("too-busy", "the service is shutting down")
+                raise problem_of(self.failure) if self.failure else Problem("recovering", "the service is shutting down")
             if isinstance(item, _Waiting):
                 self._waiting_bytes += item.bytes
             self._queue.put(item)

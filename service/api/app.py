@@ -91,7 +91,7 @@ class Gate:
             if not self.context.closing:
                 raise
             if not status:
-                await problems.render(Problem("too-busy", "the service is shutting down"))(scope, receive, counted)
+                await problems.render(Problem("recovering", "the service is shutting down"))(scope, receive, counted)
         except Exception as error:
             if status:
                 raise
