@@ -99,8 +99,8 @@ def _enter(
                 for i in range(length):
                     heap[heap_used + i] = heap2[start + i]
                 heap_used += length
+            born[slot] = version  # before `died`: see _scan
             died[slot] = NEVER
-            born[slot] = version
             entries[at] = entry_of(tag, slot)
             stored += 1
         out[row] = slot
@@ -143,11 +143,14 @@ def _rewrite(kinds, cells, born, used, places, heap, new_places, new_heap):
 
 @kernel("UniTuple(int64, 2)(int64[::1], int64[::1], int64, int64, int64, int32[::1])")
 def _scan(born, died, version, start, used, out):
-    """Fill `out` with visible slots from `start` on; -> their number, the slot to go on from."""
+    """Fill `out` with visible slots from `start` on; -> their number, the slot to go on from.
+
+    A slot may be freed and written anew between the two looks at it, so `died` is read first: a `died` of the new row
+    comes after the new `born`, which is above any version that was pinned by then, and an old `died` hides the row."""
     count = 0
     slot = start
     while slot < used and count < len(out):
-        if born[slot] <= version and version < died[slot]:
+        if version < died[slot] and born[slot] <= version:
             out[count] = slot
             count += 1
         slot += 1

@@ -254,7 +254,7 @@ def test_too_many_batches_waiting(tmp_path: Path) -> None:
     held.release()
     engine.close()  # finishes what waits
     assert [answer.version for answer in held.answers if isinstance(answer, Receipt)] == [1, 2, 3]
-    assert refused(lambda: engine.apply(of_ops("a", ("upsert", 9)))).type == "too-busy"
+    assert refused(lambda: engine.apply(of_ops("a", ("upsert", 9)))).type == "recovering"
 
 
 def full() -> Exception:
