@@ -25,6 +25,7 @@ from service.joins.live_join import LiveJoin
 from service.joins.protocol import Join
 from service.joins.tree_join import TreeJoin
 from service.query import View, project
+from service.read_counts import ReadCounts
 from service.relations import Relation
 from service.resolution import Resolved
 from service.sides import Side
@@ -49,7 +50,7 @@ class LiveView:
         self._join: Join | None = None  # there is none before there is room, nor of a view that failed
         self.feed: Feed | None = None  # from "live" on, if somebody may follow
         self.update_seconds = Histogram()
-        self.delay_steps = 0
+        self.read_counts = ReadCounts()
 
     def make_room(self) -> None:
         """Reserve what the structures may grow into, before anything else. OSError, MemoryError: there is no room, and nothing was done."""
@@ -149,9 +150,11 @@ class LiveView:
     def statistics(self) -> dict[str, Any]:
         """As in `GET /v1/views/{name}`."""
         join = self._join
+        rows = sum(relation.table.rows for relation in self.relations.values())
         return {
             "intervals": join.entries(join.root) if join is not None else 0,
             "bytes": join.bytes if join is not None else 0,
             "update_seconds": {"p50": self.update_seconds.quantile(0.5), "p99": self.update_seconds.quantile(0.99)},
-            "delay_steps": {"max": self.delay_steps},
+            "bytes_per_row": join.bytes / rows if join is not None and rows else None,
+            **self.read_counts.to_json(),
         }

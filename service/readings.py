@@ -56,6 +56,7 @@ class ViewReading:
         self.view = view
         self.schema = output_schema(view.view.query, view.definitions)
         self._join, self._root, self._cursor, self._delays = view.join, root, cursor, delays
+        self._steps = self._dead_ends = 0  # of the cursor, as far as they are counted
 
     @property
     def done(self) -> bool:
@@ -65,12 +66,17 @@ class ViewReading:
         started = time.perf_counter()
         found = self._cursor.fill(limit)
         gap = self._cursor.largest_gap
-        if gap > self.view.delay_steps:
-            self.view.delay_steps = gap
+        self._count(len(found[0]), gap)
         if len(found[0]):
             self._delays.seconds.observe((time.perf_counter() - started) / len(found[0]))
             self._delays.steps.observe(gap)
         return found
+
+    def _count(self, rows: int, gap: int) -> None:
+        steps, dead_ends = self._cursor.steps, self._cursor.dead_ends
+        new = None if dead_ends is None else dead_ends - self._dead_ends
+        self.view.read_counts.add(rows, steps - self._steps, gap, new)
+        self._steps, self._dead_ends = steps, dead_ends or 0
 
     def rows(self, slots: Combination) -> pa.RecordBatch:
         return self.view.rows(slots)

@@ -31,6 +31,7 @@ class Shape:
         self._residual = plan.residual
         self._less = query.less[0] if plan.shape == "self_less" else None
         self.factor = 2 if plan.shape == "self_not_equal" else 1  # rows of an enumerated pair
+        self.drops = bool(plan.residual) or plan.shape == "self_less"  # what is enumerated may be no row
 
     def combine(self, *slots: Slots) -> Combination:
         """The view's rows among what was enumerated, an array an alias (of a list: the second is empty)."""

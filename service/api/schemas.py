@@ -243,8 +243,12 @@ VIEW = {
     "statistics": {
         "intervals": 200000,
         "bytes": 14400000,
+        "bytes_per_row": 72.0,
         "update_seconds": {"p50": 0.00002, "p99": 0.0001},
+        "rows_read": 400000,
+        "steps_per_row": 1.4,
         "delay_steps": {"max": 21},
+        "dead_ends": None,
     },
 }
 PAGE = {

@@ -88,10 +88,11 @@ class Scan:
 
 
 class _Level(NamedTuple):
-    """Bindings, and the search for what they are joined with next."""
+    """Bindings, the search for what they are joined with next, and which of them it has continued."""
 
     bound: Combination
     cursor: Cursor
+    continued: Mask
 
 
 class IndexedCursor:
@@ -99,10 +100,10 @@ class IndexedCursor:
 
     def __init__(self, join: IndexedJoin, root: IndexedRoot, place: int, start: Start, window: Bounds | None) -> None:
         self._join, self._root, self._start = join, root, start
-        self._order, self._steps = join.binding.orders[place], join.binding.steps[place]
+        self._order, self._path = join.binding.orders[place], join.binding.steps[place]
         self._levels: list[_Level] = []
         self._window = window
-        self._looked = self._since = self.largest_gap = 0
+        self.steps = self.dead_ends = self.largest_gap = self._since = 0  # steps: bindings looked at, and look-ups
         if join.never:
             self._start = Given(NO_SLOTS)
 
@@ -113,7 +114,7 @@ class IndexedCursor:
     def clone(self) -> IndexedCursor:
         other = copy.copy(self)
         other._start = self._start.clone()
-        other._levels = [_Level(level.bound, level.cursor.clone()) for level in self._levels]
+        other._levels = [_Level(level.bound, level.cursor.clone(), level.continued.copy()) for level in self._levels]
         return other
 
     def fill(self, limit: int) -> Combination:
@@ -125,29 +126,41 @@ class IndexedCursor:
             if len(bound[0]) == 0:
                 continue
             if len(bound) == len(self._order):
-                self.largest_gap = max(self.largest_gap, self._looked - self._since)
-                self._since = self._looked
+                self.largest_gap = max(self.largest_gap, self.steps - self._since)
+                self._since = self.steps
                 return tuple(bound[self._order.index(place)] for place in range(len(bound)))
-            self._levels.append(_Level(bound, self._search(bound)))
+            self._levels.append(_Level(bound, self._search(bound), np.zeros(len(bound[0]), np.bool_)))
         return (NO_SLOTS,) * len(self._order)
 
     def _next(self, limit: int) -> Combination:
         """Further bindings of the deepest level that has any; [] may mean that they were dropped."""
         if not self._levels:
             slots = self._start.fill(limit)
-            self._looked += len(slots)
-            return (slots[self._in_window(0, slots)],) if self._window is not None else (slots,)
-        bound, cursor = self._levels[-1]
+            self.steps += len(slots)
+            if self._window is not None:
+                slots = self._without(slots, self._in_window(0, slots))
+            return (slots,)
+        bound, cursor, continued = self._levels[-1]
         found, given = cursor.fill(limit)
+        self.steps += len(found) + 1
+        if len(found):
+            kept = self._fits(len(bound), (*(part[given] for part in bound), found))
+            found, given = self._without(found, kept), given[kept]
+            continued[given] = True
         if cursor.done:
             self._levels.pop()
-        self._looked += len(found) + 1
-        bound = (*(part[given] for part in bound), found)
-        return self._checked(len(bound) - 1, bound) if len(found) else bound
+            self.dead_ends += len(continued) - int(np.count_nonzero(continued))
+        return (*(part[given] for part in bound), found)
+
+    def _without(self, slots: Slots, kept: Mask) -> Slots:
+        """Those that are kept; the others were looked at for nothing."""
+        some: Slots = slots[kept]
+        self.dead_ends += len(slots) - len(some)
+        return some
 
     def _search(self, bound: Combination) -> Cursor:
         """The partners, in the next step's index, of these bindings."""
-        step = self._steps[len(bound) - 1]
+        step = self._path[len(bound) - 1]
         index = self._join.indexes[step.number]
         count = len(bound[0])
         places = np.arange(count, dtype=np.int32)
@@ -169,9 +182,9 @@ class IndexedCursor:
         entries = Entries(np.ones(len(places), np.uint8), key, left, right, places)
         return index.tree.partners(self._root.roots[step.number], entries)
 
-    def _checked(self, depth: int, bound: Combination) -> Combination:
-        """Without the bindings whose newest alias, number `depth` of the order, does not fit."""
-        step = self._steps[depth - 1]
+    def _fits(self, depth: int, bound: Combination) -> Mask:
+        """bool[n]: the bindings whose newest alias, number `depth` of the order, fits the others."""
+        step = self._path[depth - 1]
         kept = np.ones(len(bound[0]), np.bool_)
         for place, theirs, mine in step.meets:
             left, right = self._ends(bound, place, theirs)
@@ -181,7 +194,7 @@ class IndexedCursor:
             kept &= self._residual(step, depth, bound)
         if self._window is not None:
             kept &= self._in_window(depth, bound[depth])
-        return bound if kept.all() else tuple(part[kept] for part in bound)
+        return kept
 
     def _residual(self, step: Step, depth: int, bound: Combination) -> Mask:
         sides = [self._join.sides[place] for place in self._order[: depth + 1]]

@@ -27,7 +27,19 @@ class Enumeration(Protocol):
     def done(self) -> bool: ...
 
     @property
-    def largest_gap(self) -> int: ...
+    def steps(self) -> int:
+        """Nodes, entries and candidates looked at so far."""
+        ...
+
+    @property
+    def largest_gap(self) -> int:
+        """The most steps between two rows so far."""
+        ...
+
+    @property
+    def dead_ends(self) -> int | None:
+        """Nodes entered, rows bound and candidates looked at for nothing so far; None: not counted."""
+        ...
 
     def fill(self, limit: int) -> Combination:
         """About `limit` rows at most; a call takes milliseconds and may find none yet."""

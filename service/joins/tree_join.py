@@ -22,6 +22,7 @@ from service.terms import Query
 from service.versions import Numbers
 from structures.box_tree import BoxTree
 from structures.encoding import NEG_INF, POS_INF
+from structures.ij_cursors import Cursor as HeapCursor
 from structures.ij_heap import IJHeap, Topology
 from structures.interval_tree import Entries, IntervalTree
 
@@ -36,6 +37,9 @@ class Slotted(Protocol):
     def done(self) -> bool: ...
 
     @property
+    def steps(self) -> int: ...
+
+    @property
     def largest_gap(self) -> int: ...
 
     def fill(self, limit: int) -> Any: ...
@@ -48,21 +52,35 @@ class ShapedCursor:
 
     def __init__(self, cursor: Slotted, shape: Shape, of: tuple[int, Slots] | None = None) -> None:
         self._cursor, self._shape, self._of = cursor, shape, of
+        self._dropped = 0  # candidates that were no rows
 
     @property
     def done(self) -> bool:
         return self._cursor.done
 
     @property
+    def steps(self) -> int:
+        return self._cursor.steps
+
+    @property
     def largest_gap(self) -> int:
         return self._cursor.largest_gap
 
+    @property
+    def dead_ends(self) -> int | None:
+        """Nodes that an IJ-heap entered for nothing, and candidates dropped; the other trees count no nodes."""
+        if isinstance(self._cursor, HeapCursor):
+            return self._cursor.dead_ends + self._dropped
+        return self._dropped if self._shape.drops else None
+
     def fill(self, limit: int) -> Combination:
-        found = self._shape.combine(*self._cursor.fill(max(1, limit // self._shape.factor)))
+        slots = self._cursor.fill(max(1, limit // self._shape.factor))
+        found = self._shape.combine(*slots)
+        self._dropped += self._shape.factor * len(slots[0]) - len(found[0])
         if self._of is None:
             return found
-        place, slots = self._of
-        mine = np.isin(found[place], slots)
+        place, given = self._of
+        mine = np.isin(found[place], given)
         return tuple(part[mine] for part in found)
 
     def clone(self) -> ShapedCursor:

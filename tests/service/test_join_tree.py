@@ -157,12 +157,12 @@ def test_no_dead_ends(tmp_path: Path) -> None:
             while not cursor.done:
                 rows += len(cursor.fill(1)[0])
             assert rows == 40
-            gaps.setdefault(algorithm, []).append((cursor.largest_gap, cursor._looked))
+            gaps.setdefault(algorithm, []).append((cursor.largest_gap, cursor.steps))
         # Of x, one of the 60: forty partners in y, none of them live.
         cursor = join.partners(join.root, 0, np.array([90], np.int32), None)
         while not cursor.done:
             assert len(cursor.fill(1)[0]) == 0
-        gaps[algorithm].append((0, cursor._looked))
+        gaps[algorithm].append((0, cursor.steps))
         engine.close()
     for gap, looked in gaps["join-tree"]:
         assert gap <= 7 and looked <= 7 * 40, gaps
@@ -185,7 +185,7 @@ def test_a_row_without_rows_of_the_view_is_not_followed(tmp_path: Path, monkeypa
     monkeypatch.setattr(live_join, "IndexedCursor", Recorded)
     engine.apply(to_batch([("a", INSERT, _a(1, "A", None))]))
     engine.apply(to_batch([("a", DELETE, {"id": 1})]))
-    assert cursors and sum(cursor._looked for cursor in cursors) == 0
+    assert cursors and sum(cursor.steps for cursor in cursors) == 0
     engine.close()
 
 

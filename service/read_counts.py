@@ -1,0 +1,38 @@
+"""What the readers of a view have met so far: the measured side of a plan's promise."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import Any
+
+
+class ReadCounts:
+    """Sums over all readings of one view; any thread may add.
+
+    rows         rows that were enumerated
+    steps        nodes, entries and candidates looked at on the way
+    largest_gap  the most steps between two rows
+    dead_ends    nodes entered, rows bound and candidates looked at for nothing; None: the algorithm does not count them
+    """
+
+    def __init__(self) -> None:
+        self.rows = self.steps = self.largest_gap = 0
+        self.dead_ends: int | None = None
+        self._lock = Lock()
+
+    def add(self, rows: int, steps: int, largest_gap: int, dead_ends: int | None) -> None:
+        with self._lock:
+            self.rows += rows
+            self.steps += steps
+            self.largest_gap = max(self.largest_gap, largest_gap)
+            if dead_ends is not None:
+                self.dead_ends = (self.dead_ends or 0) + dead_ends
+
+    def to_json(self) -> dict[str, Any]:
+        """As in a view's `statistics`; None before the first row."""
+        return {
+            "rows_read": self.rows,
+            "steps_per_row": self.steps / self.rows if self.rows else None,
+            "delay_steps": {"max": self.largest_gap},
+            "dead_ends": self.dead_ends,
+        }
