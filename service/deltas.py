@@ -37,14 +37,16 @@ class Delta(NamedTuple):
         return len(self.deletes[0]) + len(self.inserts[0])
 
 
-class Collector:
-    """A join's sink: gathers delta rows up to a bound, each sign by itself.
+def most_candidates(retain_rows: int) -> int:
+    """How many rows of one sign are gathered, before they cancel, for a feed that keeps so many."""
+    return max(2 * retain_rows, _FLOOR)
 
-    The bound counts candidates before they cancel: twice what the feed keeps, and at least 100,000.
-    """
+
+class Collector:
+    """A join's sink: gathers delta rows up to a bound, each sign by itself."""
 
     def __init__(self, retain_rows: int) -> None:
-        self._limit = max(2 * retain_rows, _FLOOR)
+        self._limit = most_candidates(retain_rows)
         self._parts: dict[bool, list[Combination]] = {False: [], True: []}
         self._counts = {False: 0, True: 0}
         self.too_large = False

@@ -15,7 +15,7 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any, NamedTuple, TypeVar
 
@@ -25,7 +25,7 @@ from service.failpoints import reach
 from service.histogram import Histogram
 from service.live_view import LiveView
 from service.log import Log
-from service.state import Receipt, State
+from service.state import Applied, Receipt, State, is_single
 from service.versions import Pins
 from service.wire.batch import Batch
 
@@ -180,8 +180,8 @@ class Writer:
         deltas: list[tuple[LiveView, Delta]] = []
         try:
             self._room = self._log.free_bytes
-            for waiting in group:
-                answers.append(self._apply(waiting.batch, deltas))
+            for run in _runs([waiting.batch for waiting in group]):
+                answers += self._apply_all(run, deltas)
             if self._state.newest > self._versions.published.number:
                 self._log.commit()
                 reach("before-publish")
@@ -198,12 +198,36 @@ class Writer:
             _answer(waiting.done, answer)
         self._housekeep()
 
+    def _apply_all(self, batches: list[Batch], deltas: list[tuple[LiveView, Delta]]) -> list[Receipt | Problem]:
+        """Apply batches that may be one run, as one if they are."""
+        run = None
+        if len(batches) > 1:
+            try:
+                if not any(self._state.is_duplicate(batch) for batch in batches):
+                    run = self._state.judge_run(batches)
+            except Problem:  # of one of them: it will be told
+                pass
+        if run is None or not self._has_room(batches):
+            return [self._apply(batch, deltas) for batch in batches]
+        started = time.perf_counter()
+        try:
+            applied = self._state.apply_run(run)
+        except BaseException:
+            log.critical("applying %d single changes failed", len(batches))
+            raise
+        elapsed = (time.perf_counter() - started) / len(batches)
+        for batch, one in zip(batches, applied, strict=True):
+            self._append(batch, one, elapsed)
+            deltas += one.deltas
+        return [one.receipt for one in applied]
+
     def _apply(self, batch: Batch, deltas: list[tuple[LiveView, Delta]]) -> Receipt | Problem:
         """Apply one batch and append it to the log. What is raised here leaves the state broken."""
         try:
             if self._state.is_duplicate(batch):
                 return Receipt(0, 0, 0, 0, [], True)
-            self._check_room(batch)
+            if not self._has_room([batch]):
+                return Problem("disk-full", "the disk of the data folder has no room for this batch; nothing of it was applied")
             judged = self._state.judge(batch)
         except Problem as problem:
             return problem
@@ -216,19 +240,24 @@ class Writer:
         except BaseException:
             log.critical("applying a batch of %d changes failed (source %r, epoch %r)", batch.sent, batch.source, batch.epoch)
             raise
-        self.update_seconds.observe(time.perf_counter() - started)
-        self._log.append(applied.receipt.version, batch.source, batch.run, batch.epoch, applied.payload)
+        self._append(batch, applied, time.perf_counter() - started)
         deltas += applied.deltas
+        return applied.receipt
+
+    def _append(self, batch: Batch, applied: Applied, seconds: float) -> None:
+        self._log.append(applied.receipt.version, batch.source, batch.run, batch.epoch, applied.payload)
+        self.update_seconds.observe(seconds)
         self.batches += 1
         self.changes += batch.sent
         self.batch_changes.observe(batch.sent)
-        return applied.receipt
 
-    def _check_room(self, batch: Batch) -> None:
-        """Problem `disk-full` while nothing has been touched: what fails later ends the service."""
-        self._room -= _ROOM_FACTOR * batch.bytes + _ROOM_LEAST // _GROUP_BATCHES
-        if self._room < _ROOM_LEAST:
-            raise Problem("disk-full", "the disk of the data folder has no room for this batch; nothing of it was applied")
+    def _has_room(self, batches: list[Batch]) -> bool:
+        """Whether the disk has room for these; takes it if so. Asked while nothing has been touched: what fails later ends the service."""
+        left = self._room - sum(_ROOM_FACTOR * batch.bytes + _ROOM_LEAST // _GROUP_BATCHES for batch in batches)
+        if left < _ROOM_LEAST:
+            return False
+        self._room = left
+        return True
 
     def _publish(self, deltas: list[tuple[LiveView, Delta]]) -> None:
         for view, delta in deltas:
@@ -258,6 +287,24 @@ class Writer:
         while not self._urgent.empty():
             self._urgent.get_nowait().future.set_exception(problem)
         self._on_failure(error)
+
+
+def _runs(batches: list[Batch]) -> Iterator[list[Batch]]:
+    """The batches in order: those that may be one run together, any other by itself. No source twice in a run."""
+    run: list[Batch] = []
+    sources: set[str | None] = set()
+    for batch in batches:
+        single = is_single(batch)
+        if run and not (single and (batch.source is None or batch.source not in sources)):
+            yield run
+            run, sources = [], set()
+        if single:
+            run.append(batch)
+            sources.add(batch.source)
+        else:
+            yield [batch]
+    if run:
+        yield run
 
 
 def _do(job: _Job) -> None:

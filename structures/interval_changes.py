@@ -1,4 +1,4 @@
-"""The writer of the interval tree: changes in tree order, each with its delta.
+"""The writer of the interval tree: changes in a given order (best the tree's), each with its delta.
 
 Each change sees the tree as the changes before it left it: a delete reports the partners of the interval,
 then takes it out; an insert reports its partners, then puts it in. So each row of the delta falls to exactly
@@ -21,19 +21,21 @@ from structures.summary import LIST, SELF
 
 AT, ACTIVE, MISSING = SEARCH_WORDS, SEARCH_WORDS + 1, SEARCH_WORDS + 2
 CHANGES_WORDS = SEARCH_WORDS + 3
+DELETE, INSERT, LEAVE, ENTER = -1, 1, -2, 2
 AHEAD = 2  # changes between asking for a leaf and using it; a change that stands alone asks for its own
 
 
 @kernel(
-    "int64(" + ARRAYS + ", int64, uint8[::1], int32[::1], int64[::1], int64[::1], int32[::1], int64[::1], int64[::1],"
-    " int32[::1], int32[::1], boolean)"
+    "int64(" + ARRAYS + ", int8[::1], uint8[::1], int32[::1], int64[::1], int64[::1], int32[::1], int64[::1], int64[::1],"
+    " int32[::1], int32[::1], int64[::1], boolean)"
 )
 def run_changes(
-    M: Any, W: Any, C: Any, Q: Any, sign: int, sets: Any, keys: Any, lefts: Any, rights: Any, slots: Any, order: Any, Z: Any,
-    out0: Any, out1: Any, deltas: bool,
+    M: Any, W: Any, C: Any, Q: Any, signs: Any, sets: Any, keys: Any, lefts: Any, rights: Any, slots: Any, order: Any, Z: Any,
+    out0: Any, out1: Any, done: Any, deltas: bool,
 ) -> int:  # fmt: skip
-    """Apply entries `order[Z[AT]:]` (deletes if sign < 0) until all are done or out is full; the rows written.
+    """Apply entries `order[Z[AT]:]` until all are done or out is full; the rows written.
 
+    signs: DELETE or INSERT with a delta, LEAVE or ENTER without one. done[i], unless empty: the rows written when order[i] was done.
     Z[MISSING] counts deletes of entries that were not there (nothing is done for them).
     """
     n = 0
@@ -43,10 +45,11 @@ def run_changes(
     while Z[AT] < len(order):
         e = order[Z[AT]]
         s, key, left, right, slot = np.int64(sets[e]), keys[e], lefts[e], rights[e], slots[e]
+        sign = signs[e]
         if Z[ACTIVE] == 0:
             a = order[min(Z[AT] + AHEAD, len(order) - 1)]
             expect(M, W, C, keys[a], lefts[a], 2 * slots[a] + sets[a])
-        if deltas:
+        if deltas and (sign == DELETE or sign == INSERT):
             if Z[ACTIVE] == 0:
                 search_start(Z, C[ROOT], C[HEIGHT], 0 if kind == SELF else 1 - s, key, NEG_INF, -1, right, left)
                 Z[ACTIVE] = 1
@@ -65,6 +68,8 @@ def run_changes(
             put(M, W, C, Q, s, key, left, right, slot)
         elif not cut(M, W, C, Q, s, key, left, slot):
             Z[MISSING] += 1
+        if len(done) > 0:
+            done[Z[AT]] = n
         Z[AT] += 1
     return n
 

@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from structures.arena import ARENA_WORDS, COUNT, HEIGHT, KEY_MAX, KIND, LIVE, NEG_INF, POS_INF, ROOT, VERSION, Arena
-from structures.interval_changes import AT, CHANGES_WORDS, MISSING, run_changes, tree_order
+from structures.interval_changes import ACTIVE, AT, CHANGES_WORDS, DELETE, INSERT, MISSING, run_changes, tree_order
 from structures.interval_cursors import Cursor, GivenCursor, PartnersCursor, Root, SearchCursor, WalkCursor, WindowCursor
 from structures.interval_search import ITEM, NOTHING_BEFORE
 from structures.ordered_tree import build, make_empty
@@ -38,6 +38,8 @@ __all__ = ["Cursor", "Entries", "IntervalTree", "Root"]
 KINDS = {"pair": PAIR, "self": SELF, "list": LIST}
 _CHUNK = 1 << 16
 _NONE = np.empty(0, np.int32)
+_NOT_ASKED = np.empty(0, np.int64)
+_NO_ROWS = np.zeros(1, np.int64)
 
 Sink = Callable[[int, np.ndarray, np.ndarray], bool]
 
@@ -53,6 +55,16 @@ class Entries(NamedTuple):
 
     def take(self, places: np.ndarray) -> Entries:
         return Entries(*(column[places] for column in self))
+
+
+class Deltas(NamedTuple):
+    """What each of n changes did: of change i the rows starts[i]:ends[i] of the slots (as a sink gets them), or too_large[i] and none."""
+
+    starts: np.ndarray
+    ends: np.ndarray
+    slots0: np.ndarray
+    slots1: np.ndarray
+    too_large: np.ndarray
 
 
 class IntervalTree:
@@ -100,7 +112,7 @@ class IntervalTree:
         """
         self.arena.require(len(deletes.key) + len(inserts.key))
         self.arena.C[VERSION] = version
-        for sign, entries in ((-1, deletes), (1, inserts)):
+        for sign, entries in ((DELETE, deletes), (INSERT, inserts)):
             if len(entries.key) == 0:
                 continue
             if sink is not None and self._kind == LIST and not sink(sign, entries.slot.copy(), _NONE):
@@ -112,15 +124,55 @@ class IntervalTree:
         """Apply one sign; the sink, or None once it wants no more."""
         Z, n = self._state, len(entries.key)
         Z[AT:] = 0
+        signs = np.full(n, sign, np.int8)
         order = tree_order(entries.set, entries.key, entries.left, entries.slot)
         while Z[AT] < n:
-            rows = run_changes(*self._arrays, sign, *entries, order, Z, self._out0, self._out1, sink is not None)
+            rows = run_changes(*self._arrays, signs, *entries, order, Z, self._out0, self._out1, _NOT_ASKED, sink is not None)
             if sink is not None and rows and not sink(sign, self._out0[:rows].copy(), self._out1[:rows].copy()):
                 sink = None
-                Z[AT + 1] = 0
-        if Z[MISSING]:
-            raise KeyError(f"{Z[MISSING]} deleted entries were not in the tree")
+                Z[ACTIVE] = 0
+        self._none_missing()
         return sink
+
+    def _none_missing(self) -> None:
+        if self._state[MISSING]:
+            raise KeyError(f"{self._state[MISSING]} deleted entries were not in the tree")
+
+    def apply_in_order(self, version: int, signs: np.ndarray, entries: Entries, limit: int | None) -> Deltas:
+        """Deletes and inserts one after another, as `version`; each tells its delta against what the ones before it left.
+
+        signs: int8[n], of `interval_changes`: DELETE, INSERT; LEAVE, ENTER without a delta. Deltas of more than `limit` rows that fill more
+        than a chunk are given up; None: there are none. Errors as `apply`. Cost: as `apply`, and a copy of the deltas.
+        """
+        n = len(signs)
+        self.arena.require(n)
+        self.arena.C[VERSION] = version
+        Z = self._state
+        Z[AT:] = 0
+        order = np.arange(n)
+        ends, too_large = np.zeros(n, np.int64), np.zeros(n, np.bool_)
+        parts, total = [], 0
+        while Z[AT] < n:
+            first = int(Z[AT])
+            rows = run_changes(*self._arrays, signs, *entries, order, Z, self._out0, self._out1, ends, limit is not None)
+            parts.append((self._out0[:rows].copy(), self._out1[:rows].copy()))
+            at = int(Z[AT])
+            ends[first:at] += total
+            total += rows
+            if at < n and limit is not None and total - (ends[at - 1] if at else 0) > limit:
+                too_large[at] = True
+                Z[ACTIVE] = 0
+                run_changes(*self._arrays, signs, *entries, order[: at + 1], Z, self._out0, self._out1, _NOT_ASKED, False)
+                ends[at] = total
+        self._none_missing()
+        starts = np.concatenate((_NO_ROWS, ends[:-1]))
+        starts[too_large] = ends[too_large]
+        if self._kind == LIST and limit is not None:
+            told = (signs == DELETE) | (signs == INSERT)
+            ends = np.cumsum(told)
+            return Deltas(ends - told, ends, entries.slot[told], np.empty(int(told.sum()), np.int32), too_large)
+        slots = parts[0] if len(parts) == 1 else (np.concatenate(part) for part in zip(*parts, strict=True))
+        return Deltas(starts, ends, *slots, too_large)
 
     def reclaim(self, oldest: int, pins: np.ndarray) -> None:
         """Make blocks reusable that no version >= `oldest` and no pin (ascending int64) can see."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from service.deltas import Moved
-from service.resolution import NO_SLOTS, Resolved, Slots
+from service.resolution import NO_SLOTS, Slots
 from service.sides import Side
 
 _NO_PLACES = np.empty(0, np.int64)
@@ -16,18 +17,42 @@ NOTHING_MOVED = Moved(NO_SLOTS, NO_SLOTS)
 
 
 class Change:
-    """The resolved changes of a relation, applied to its table, and the slots of the inserted rows.
+    """Slots of a relation's rows that go (`deletes`, the replaced ones first, in the order of their inserts) and come, in its table by now.
 
-    `replacing`: the places of those inserts that replace a row; `moved`: the slots of these rows, before and after.
+    `previous`: of each inserted row the slot of the one that it replaces, or -1; `replacing`: the places of those inserts that replace a
+    row; `moved`: the slots of these rows, before and after.
     """
 
-    def __init__(self, resolved: Resolved, new_slots: Slots) -> None:
-        self.resolved = resolved
-        self.new_slots = new_slots
+    def __init__(self, deletes: Slots, previous: Slots, new_slots: Slots) -> None:
+        self.deletes, self.new_slots = deletes, new_slots
         self.replacing, self.moved = _NO_PLACES, NOTHING_MOVED
-        if len(resolved.deletes):
-            self.replacing = np.flatnonzero(resolved.previous >= 0)
-            self.moved = Moved(resolved.deletes[: len(self.replacing)], new_slots[self.replacing])
+        if len(deletes):
+            self.replacing = np.flatnonzero(previous >= 0)
+            self.moved = Moved(deletes[: len(self.replacing)], new_slots[self.replacing])
+
+
+class Singles(NamedTuple):
+    """Changes of one relation, each a version of its own: number places[i] of a run takes the row at old[i] away and puts the one at
+    new[i], already in the table; -1 for none. All of different keys; places ascend."""
+
+    places: npt.NDArray[np.int64]
+    old: Slots
+    new: Slots
+
+    def moved(self, place: int) -> Moved:
+        """The row that change number `place` replaced, if it did."""
+        at = int(np.searchsorted(self.places, place))
+        if at == len(self.places) or self.places[at] != place or self.old[at] < 0 or self.new[at] < 0:
+            return NOTHING_MOVED
+        return Moved(self.old[at : at + 1], self.new[at : at + 1])
+
+
+def one_by_one(singles: Mapping[str, Singles]) -> Iterator[tuple[int, dict[str, Change]]]:
+    """The same changes in their order, each for itself."""
+    rows = [(place, name, old, new) for name, single in singles.items() for place, old, new in zip(*single, strict=True)]
+    for place, name, old, new in sorted(rows):
+        gone, come = (np.array([slot] if slot >= 0 else [], np.int32) for slot in (old, new))
+        yield int(place), {name: Change(gone, np.array([old], np.int32)[: len(come)], come)}
 
 
 class Parted(NamedTuple):
@@ -41,7 +66,7 @@ class Parted(NamedTuple):
 
 def parted(side: Side, change: Change, followed: bool) -> Parted:
     """`followed`: rows replaced by one that is equal in all that the view uses are told apart; else they go and come like others."""
-    old, new = change.resolved.deletes, change.new_slots
+    old, new = change.deletes, change.new_slots
     same = _unchanged(side, change) if followed and len(old) else None
     if same is None:
         return Parted(old, new, NO_SLOTS, NO_SLOTS)

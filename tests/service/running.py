@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ import pyarrow as pa
 
 from service.cursors import RowReader
 from service.engine import Engine
+from service.errors import Problem
 from service.settings import Settings
+from service.state import Receipt
 from service.wire.batch import DELETE, INSERT, TRUNCATE, UPSERT, Batch, Changes
 from service.wire.schema import parse_relation
 
@@ -93,3 +96,28 @@ def is_empty(reader: RowReader) -> bool:
 
 def counted(reader: RowReader) -> int:
     return sum(iter(partial(reader.skip, 1000), None))
+
+
+class HeldWriter:
+    """Keeps the writer busy while batches queue up behind it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self.go, reached = engine, threading.Event(), threading.Event()
+
+        def wait() -> None:
+            reached.set()
+            assert self.go.wait(60)
+
+        self.thread = threading.Thread(target=lambda: engine.at_rest(wait), daemon=True)
+        self.thread.start()
+        assert reached.wait(60)
+        self.answers: list[Receipt | Problem] = []
+
+    def submit(self, batch: Batch) -> None:
+        self.engine.submit(batch, self.answers.append)
+
+    def release(self) -> list[Receipt | Problem]:
+        self.go.set()
+        self.thread.join()
+        self.engine._writer._thread.join(0.01)
+        return self.answers

@@ -18,8 +18,8 @@ from service.errors import Problem
 from service.planner import alternatives
 from service.query import parse_view
 from service.wire.batch import DELETE, UPSERT
-from tests.service.running import counted, is_empty
-from tests.service.twin import DEFINITIONS, KEYS, MANY, VIEWS, Source, Twin, TwinView, plain, to_batch, values
+from tests.service.running import HeldWriter, counted, is_empty
+from tests.service.twin import DEFINITIONS, KEYS, MANY, VIEWS, Row, Source, Twin, TwinView, of_different_rows, plain, to_batch, values
 
 
 def opened(folder: Path) -> Engine:
@@ -156,9 +156,14 @@ def run(folder: Path, seed: int, batches: int, size: Callable[[Source], int], ke
     engine = prepared(folder, views)
     followers = [Follower(engine, name, twin, source.random.random() < 0.5) for name in views]
     held: list[Held] = []
+    runs: list[int] = []
     pick = source.random
     for epoch in range(batches):
         changes = source.changes(size(source), twin.relations)
+        if pick.random() < 0.4:
+            changes += source.changes(5, twin.relations)
+            grouped(engine, twin, of_different_rows(changes, twin.relations) if pick.random() < 0.7 else changes, runs)
+            changes = []
         on_error = pick.choice(("reject", "skip"))
         before = twin.version
         expected = twin.apply(changes, on_error)
@@ -206,6 +211,24 @@ def run(folder: Path, seed: int, batches: int, size: Callable[[Source], int], ke
         follower.catch_up()
     check(engine)
     engine.close()
+    assert max(runs, default=0) > 2
+
+
+def grouped(engine: Engine, twin: Twin, changes: list[tuple[str, int, Row]], runs: list[int]) -> None:
+    """Each a batch of its own, all of which the writer takes at once; `runs` gets the lengths of those that it applied together."""
+    apply_run = engine._state.apply_run
+    held = HeldWriter(engine)
+    engine._state.apply_run = lambda run: (runs.append(len(run.batches)), apply_run(run))[1]  # type: ignore[method-assign]
+    expected = []
+    for number, change in enumerate(changes):
+        outcome = twin.apply([change], "reject")
+        expected.append(None if outcome is None else (twin.version, 1 - outcome[0]))
+        held.submit(to_batch([change], **({"source": f"of {twin.version}", "epoch": number} if number % 3 == 0 else {})))
+    held.release()
+    engine.at_rest(lambda: None)
+    engine._state.apply_run = apply_run  # type: ignore[method-assign]
+    for answer, wanted in zip(held.answers, expected, strict=True):
+        assert isinstance(answer, Problem) if wanted is None else (answer.version, answer.applied) == wanted, answer
 
 
 def check(engine: Engine) -> None:

@@ -18,7 +18,7 @@ from service.folder import FolderInUse
 from service.wire.batch import Batch
 from service.wire.errors import RowError
 from service.wire.schema import parse_relation
-from tests.service.running import DEFINITION, PAIR, batch, ids, of_ops, opened, rows_of, running
+from tests.service.running import DEFINITION, PAIR, HeldWriter, batch, ids, of_ops, opened, rows_of, running
 
 
 @pytest.fixture
@@ -202,33 +202,8 @@ def test_a_view_that_cannot_be_built(engine: Engine, monkeypatch: pytest.MonkeyP
 # groups and failures
 
 
-class Held:
-    """Keeps the writer busy while batches queue up behind it."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine, self.go, reached = engine, threading.Event(), threading.Event()
-
-        def wait() -> None:
-            reached.set()
-            assert self.go.wait(60)
-
-        self.thread = threading.Thread(target=lambda: engine.at_rest(wait), daemon=True)
-        self.thread.start()
-        assert reached.wait(60)
-        self.answers: list[Receipt | Problem] = []
-
-    def submit(self, batch: Batch) -> None:
-        self.engine.submit(batch, self.answers.append)
-
-    def release(self) -> list[Receipt | Problem]:
-        self.go.set()
-        self.thread.join()
-        self.engine._writer._thread.join(0.01)
-        return self.answers
-
-
 def test_a_group_shares_a_commit_and_a_duplicate_waits_for_it(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    held, committed = Held(engine), []
+    held, committed = HeldWriter(engine), []
     commit = engine._log.commit
     monkeypatch.setattr(engine._log, "commit", lambda: (committed.append(len(held.answers)), commit()))
     held.submit(of_ops("a", ("insert", 1), source="s", epoch=1))
@@ -246,7 +221,7 @@ def test_a_group_shares_a_commit_and_a_duplicate_waits_for_it(engine: Engine, mo
 
 def test_too_many_batches_waiting(tmp_path: Path) -> None:
     engine = running(tmp_path, {}, max_waiting=3)
-    held = Held(engine)
+    held = HeldWriter(engine)
     for i in range(3):
         held.submit(of_ops("a", ("upsert", i)))
     problem = refused(lambda: held.submit(of_ops("a", ("upsert", 9))))
@@ -273,7 +248,7 @@ def test_a_failure_of_the_disk_ends_the_service(tmp_path: Path, step: str, make:
     engine.apply(batch(("upsert", "a", rows_of(0, 2)), ("upsert", "b", rows_of(0, 1))))
     failures: list[BaseException] = []
     engine.on_failure = failures.append
-    held = Held(engine)
+    held = HeldWriter(engine)
 
     def fail(*_: object) -> None:
         raise make()

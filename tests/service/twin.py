@@ -371,6 +371,16 @@ class Source:
         return result
 
 
+def of_different_rows(changes: list[tuple[str, int, Row]], known: dict[str, dict[tuple[Any, ...], Row]]) -> list[tuple[str, int, Row]]:
+    """The first change of each row, without those that are ignored, bad, or of all rows."""
+    first: dict[tuple[Any, ...], tuple[str, int, Row]] = {}
+    for name, op, row in changes:
+        key = tuple(row.get(column) for column in KEYS[name])
+        if op != TRUNCATE and (op == UPSERT or (key in known[name]) == (op == DELETE)):
+            first.setdefault((name, key), (name, op, row))
+    return list(first.values())
+
+
 def to_batch(changes: list[tuple[str, int, Row]], **fields: Any) -> Batch:
     """As a decoder would give it."""
     parts = []
