@@ -11,7 +11,8 @@ import orjson
 from service.assembly import MAX_ALIASES, Draft, Inequality, Options, check_output_name, column_output, computed_outputs, unsupported
 from service.errors import Problem
 from service.literals import BadLiteral, distance_from_json, from_json
-from service.planner import ALGORITHMS, GUARANTEES
+from service.planner import ALGORITHMS
+from service.plans.plan import GUARANTEES
 from service.scope import Scope
 from service.terms import RETAIN, ColumnRef, Filter, IntervalRef, Output, Within
 from service.wire.schema import NAME, RelationDefinition

@@ -20,7 +20,13 @@ def span_of(ref: IntervalRef, definition: RelationDefinition) -> Span:
 
 
 def meets_of(query: Query, relations: Relations) -> list[Meet]:
-    """All conditions of intervals: overlaps first, then distances, then comparisons of columns that can be endpoints."""
+    """All conditions of intervals: those of `overlaps_of` first, then comparisons of columns that can be endpoints."""
+    by_alias = {alias: relations[name] for alias, name in query.aliases}
+    return overlaps_of(query, relations) + [_rays(comparison) for comparison in query.comparisons if is_meet(comparison, by_alias)]
+
+
+def overlaps_of(query: Query, relations: Relations) -> list[Meet]:
+    """Overlaps, then distances."""
     by_alias = {alias: relations[name] for alias, name in query.aliases}
     found = [
         Meet(span_of(x, by_alias[x.alias]), span_of(y, by_alias[y.alias]), f"overlaps({x}, {y})") for x, y in query.overlaps
@@ -28,7 +34,6 @@ def meets_of(query: Query, relations: Relations) -> list[Meet]:
     for left, right, distance in query.within:
         around = Span(left.alias, left.column, left.column, widen=distance, declared=False)
         found.append(Meet(around, Span(right.alias, right.column, right.column, declared=False), f"abs({left} - {right}) <= {distance}"))
-    found += [_rays(comparison) for comparison in query.comparisons if is_meet(comparison, by_alias)]
     return found
 
 

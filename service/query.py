@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from service.assembly import assemble
 from service.definition import OPTIONS, bad, check_fields, read_json, read_options
 from service.masks import compare, residual_columns, residual_mask, select_mask
-from service.planner import Plan, plan
+from service.planner import plan
+from service.plans.plan import Plan
 from service.projection import Projection, needed_columns, output_schema, project
 from service.sql import read_sql
 from service.terms import ColumnRef, Comparison, Filter, IntervalRef, Output, Query

@@ -14,7 +14,7 @@ import numpy as np
 
 from service.deltas import Combination
 from service.masks import Mask, compare, residual_columns, residual_mask
-from service.planner import Plan
+from service.plans.plan import Plan
 from service.resolution import Slots
 from service.sides import Side
 from service.store import pieces

@@ -142,6 +142,8 @@ SCHEMAS: dict[str, Schema] = {
             "theorem": {"type": ["string", "null"]},
             "guarantee": {"enum": ["strict", "delay", "best-effort"]},
             "bounds": {"type": "object", "additionalProperties": {"type": "string"}},
+            "order": _list({"type": "string"})
+            | {"description": "the aliases in the order in which a row's parts are looked up; a structure of all aliases finds them at once"},
             "notes": _list({"type": "string"}),
         }
     ),
@@ -231,6 +233,7 @@ PLAN = {
     "theorem": "Tao and Yi, Theorem 1",
     "guarantee": "strict",
     "bounds": {"space": "O(n)", "update": "O(log n)", "delay": "O(log n)"},
+    "order": ["b", "m"],
     "notes": [],
 }
 VIEW = {

@@ -36,6 +36,7 @@ def plan_lines(plan: dict[str, Any]) -> list[str]:
         ("algorithm", plan["algorithm"] + theorem),
         ("guarantee", plan["guarantee"]),
         ("bounds", ", ".join(f"{what} {bound}" for what, bound in plan["bounds"].items())),
+        ("order", ", ".join(plan["order"])),
         *(("note", note) for note in plan["notes"]),
     ]
     return [f"{what:<10} {text}" for what, text in facts if text]

@@ -14,7 +14,7 @@ import pyarrow as pa
 from service.deltas import Combination
 from service.joins.changes import Change, Parted, Singles, parted
 from service.joins.protocol import Bounds, Sink
-from service.planner import Plan
+from service.plans.plan import Plan
 from service.resolution import NO_SLOTS, Resolved, Slots
 from service.shapes import Shape
 from service.sides import NO_ENTRIES, BoxSource, Codes, Side, Source, joined

@@ -37,7 +37,7 @@ def test_get_list_delete(live: Case) -> None:
     assert {"name", "state", "version", "empty", "definition", "plan", "statistics"} <= set(one)
     assert one["empty"] is False and one["version"] == live.version()
     plan = one["plan"]
-    assert set(plan) == {"class", "algorithm", "theorem", "guarantee", "bounds", "notes"}
+    assert set(plan) == {"class", "algorithm", "theorem", "guarantee", "bounds", "order", "notes"}
     assert plan["algorithm"] == "interval-tree" and plan["guarantee"] == "strict" and "keyed" in plan["class"]
     assert set(plan["bounds"]) == {"space", "update", "delay"} and "Tao" in plan["theorem"]
     statistics = one["statistics"]

@@ -259,6 +259,7 @@ PLAN = {
     "theorem": "Theorem 1",
     "guarantee": "strict",
     "bounds": {"space": "O(n)"},
+    "order": ["a", "b"],
     "notes": [],
 }
 
@@ -301,7 +302,7 @@ def test_explain_on_a_terminal_and_in_a_pipe() -> None:
     with scripted(answer, answer) as (url, _):
         text = on_terminal("explain", "--sql", "SELECT 1", url=url)
         done = livejoin("explain", "--sql", "SELECT 1", url=url)
-    assert "algorithm  interval-tree (Theorem 1)\nguarantee  strict\nbounds     space O(n)\n" in text
+    assert "algorithm  interval-tree (Theorem 1)\nguarantee  strict\nbounds     space O(n)\norder      a, b\n" in text
     assert orjson.loads(done.stdout) == {"plan": PLAN, "alternatives": []}
 
 

@@ -24,6 +24,7 @@ def test_the_plan_of_the_example() -> None:
         "theorem": "Tao and Yi, Theorem 1",
         "guarantee": "strict",
         "bounds": {"space": "O(n)", "update": "O(log n)", "delay": "O(log n)"},
+        "order": ["b", "m"],
         "notes": [],
     }
     assert view.plan.shape == "pair" and not view.plan.residual

@@ -97,7 +97,7 @@ def test_the_view(loaded: Loaded) -> None:
     shown = loaded.client.get(at).json()
     assert shown["state"] == "live" and shown["empty"] is False and shown["definition"] == loaded.definition
     assert shown["plan"]["algorithm"] == "interval-tree" and shown["plan"]["guarantee"] == "strict"
-    assert set(shown["plan"]) == {"class", "algorithm", "theorem", "guarantee", "bounds", "notes"}
+    assert set(shown["plan"]) == {"class", "algorithm", "theorem", "guarantee", "bounds", "order", "notes"}
     assert shown["statistics"]["intervals"] == 1200 and shown["statistics"]["bytes"] > 0
     assert set(shown["statistics"]["update_seconds"]) == {"p50", "p99"} and "max" in shown["statistics"]["delay_steps"]
     assert loaded.client.put(at, json=loaded.definition).status_code == 200

@@ -1,0 +1,30 @@
+"""Any two aliases and more: alias after alias is bound, by indexes (`binding`). Nothing is promised but right answers."""
+
+from __future__ import annotations
+
+from service.binding import bind
+from service.meets import Relations
+from service.plans.plan import THEOREM_3, Plan, dimensions, first_notes, names
+from service.terms import Query
+
+
+def make(query: Query, relations: Relations) -> Plan | None:
+    if len(query.aliases) < 2:
+        return None
+    count, most = len(query.aliases), dimensions(query, relations)
+    binding = bind(query, relations)
+    order = tuple(names(query)[place] for place in binding.orders[binding.first])
+    found = f"rows are found by look-ups in {len(binding.indexes)} indexes, bound in the order {', '.join(order)}"
+    notes = [*first_notes(query, relations), f"{found}: a bound row may find no partner further on"]
+    if count > 2 and most > 1:
+        notes.append(THEOREM_3)
+    bounds = {
+        "space": f"O(n) an index, {len(binding.indexes)} indexes",
+        "update": "O(log n) an index, and the candidates",
+        "delay": "O(log n) between candidates, no bound between rows",
+    }
+    kind = f"interval join, {most}-D" if most else "natural join"
+    keyed = ", keyed" if query.equal and most else ""
+    product = ", with a product" if query.cross else ""
+    cls = f"{kind}, {count} relations{keyed}{product}"
+    return Plan(cls, "nested-loop", None, "best-effort", bounds, tuple(notes), "indexed", order, binding=binding)

@@ -1,0 +1,33 @@
+"""Two to eight aliases that hang together as a tree, each edge by what one index answers: a join tree.
+
+Source: Yannakakis' algorithm, kept live; ij-heap.md (*Overlaps together with equality*).
+"""
+
+from __future__ import annotations
+
+from service.join_tree import binding_of, join_tree
+from service.meets import Relations
+from service.plans.plan import Plan, dimensions, first_notes, names, topology
+from service.terms import Query
+
+YANNAKAKIS = "Yannakakis' algorithm, kept live (Idris, Ugarte and Vansummeren, The Dynamic Yannakakis Algorithm)"
+
+
+def make(query: Query, relations: Relations) -> Plan | None:
+    tree = join_tree(query, relations)
+    if tree is None:
+        return None
+    count, most = len(query.aliases), dimensions(query, relations)
+    shape = "" if count == 2 else f", {topology(count, [(edge.near, edge.far) for edge in tree[::2]])}"
+    keyed = ", keyed" if query.equal else ""
+    cls = f"interval join, {most}-D, {count} relations{shape}{keyed}" if most else f"natural join, {count} relations, acyclic"
+    notes = first_notes(query, relations)
+    guarantee, of = "strict", "row of the delta"  # of two aliases: a changed row's partners are its delta
+    if count > 2:
+        guarantee, of = "delay", "partner of the changed row"
+        notes += ("a change looks at its row's partners, and at those of the rows that it brings to life or kills",)
+    if query.overlaps:
+        notes += ("a window is checked alias by alias, on the way",)
+    bounds = {"space": "O(n)", "update": f"O(log n) a {of}", "delay": "O(log n)"}
+    order = tuple(names(query)[place] for place in binding_of(tree, count).orders[0])
+    return Plan(cls, "join-tree", None if most else YANNAKAKIS, guarantee, bounds, notes, "join_tree", order, tree=tree)
