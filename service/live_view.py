@@ -53,6 +53,7 @@ class LiveView:
         self.feed: Feed | None = None  # from "live" on, if somebody may follow
         self.update_seconds = Histogram()
         self.read_counts = ReadCounts()
+        self.changed_rows = 0  # that have gone and come in its relations
 
     def make_room(self) -> None:
         """Reserve what the structures may grow into, before anything else. OSError, MemoryError: there is no room, and nothing was done."""
@@ -108,6 +109,9 @@ class LiveView:
             collector = Collector(retain[0])
             self.join.apply(version, changes, collector)
             delta = self._delta(told_as, collector, {name: change.moved for name, change in changes.items()}, retain[0])
+        for name, change in changes.items():
+            if name in self.relations:
+                self.changed_rows += len(change.deletes) + len(change.new_slots)
         self.update_seconds.observe(time.perf_counter() - started)
         return delta
 
@@ -133,6 +137,9 @@ class LiveView:
         if isinstance(self.join, TreeJoin) and self.join.takes_runs:
             told = self.join.apply_run(last, singles, None if retain is None else most_candidates(retain[0]))
             deltas = list(self._deltas_of(first, singles, told, retain[0] if retain is not None else 0))
+            for name, single in singles.items():
+                if name in self.relations:
+                    self.changed_rows += int(np.count_nonzero(single.old >= 0) + np.count_nonzero(single.new >= 0))
             self.update_seconds.observe(time.perf_counter() - started)
             return deltas
         applied = [self._apply(last, first + place, changes) for place, changes in one_by_one(singles)]
@@ -188,5 +195,6 @@ class LiveView:
             "bytes": join.bytes if join is not None else 0,
             "update_seconds": {"p50": self.update_seconds.quantile(0.5), "p99": self.update_seconds.quantile(0.99)},
             "bytes_per_row": join.bytes / rows if join is not None and rows else None,
+            "steps_per_update": join.update_steps / self.changed_rows if join is not None and self.changed_rows else None,
             **self.read_counts.to_json(),
         }

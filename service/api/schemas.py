@@ -88,6 +88,23 @@ _CHANGE = _object(
     "key",
 )
 
+_MEASURE: Schema = {"type": ["number", "null"], "minimum": 0}
+_STATISTICS = _object(
+    {
+        "intervals": _COUNT | {"description": "entries in the view's structures"},
+        "bytes": _COUNT | {"description": "that the structures hold at the newest version; rows of the relations not counted"},
+        "bytes_per_row": _MEASURE | {"description": "these, for each row of the view's relations"},
+        "update_seconds": _object({"p50": _MEASURE, "p99": _MEASURE}),
+        "steps_per_update": _MEASURE | {"description": "what was looked at for the delta of a changed row, the delta's rows included"},
+        "rows_read": _COUNT | {"description": "by all readers since the view was built"},
+        "steps_per_row": _MEASURE | {"description": "nodes, entries and candidates that readers looked at, for each row"},
+        "delay_steps": _object({"max": _COUNT | {"description": "the most steps between two rows"}}),
+        "dead_ends": {"type": ["integer", "null"]}
+        | {"description": "nodes, rows and candidates that readers looked at in vain; null: interval-tree, box-tree count only candidates"},
+    },
+    closed=False,
+)
+
 SCHEMAS: dict[str, Schema] = {
     "RelationDefinition": _object(_DEFINITION, "intervals"),
     "Relation": _object({"name": NAME} | _DEFINITION | {"rows": _COUNT}),
@@ -143,11 +160,18 @@ SCHEMAS: dict[str, Schema] = {
             "guarantee": {"enum": ["strict", "delay", "best-effort"]},
             "bounds": {"type": "object", "additionalProperties": {"type": "string"}},
             "order": _list({"type": "string"})
-            | {"description": "the aliases in the order in which a row's parts are looked up; a structure of all aliases finds them at once"},
+            | {"description": "the aliases as a row finds them; one structure of all finds them at once"},
             "notes": _list({"type": "string"}),
         }
     ),
-    "Explanation": _object({"plan": _ref("Plan"), "alternatives": _list(_ref("Plan"))}),
+    "Explanation": _object(
+        {
+            "plan": _ref("Plan"),
+            "alternatives": _list(_ref("Plan")),
+            "measured": {"type": "object", "additionalProperties": _STATISTICS, "description": "live views of it, by name"},
+        },
+        "measured",
+    ),
     "View": _object(
         {
             "name": NAME,
@@ -156,7 +180,7 @@ SCHEMAS: dict[str, Schema] = {
             "empty": {"type": ["boolean", "null"], "description": "null while not live, and where it takes over a second to find out"},
             "definition": _ref("ViewDefinition"),
             "plan": _ref("Plan"),
-            "statistics": {"type": "object"},
+            "statistics": _STATISTICS,
             "progress": {"type": "number", "minimum": 0, "maximum": 1},
             "problem": _ref("Problem"),
         },
@@ -248,6 +272,7 @@ VIEW = {
         "bytes": 14400000,
         "bytes_per_row": 72.0,
         "update_seconds": {"p50": 0.00002, "p99": 0.0001},
+        "steps_per_update": 9.5,
         "rows_read": 400000,
         "steps_per_row": 1.4,
         "delay_steps": {"max": 21},

@@ -121,9 +121,14 @@ async def explain(request: Request) -> Response:
 
 
 def _explain(engine: Engine, data: dict[str, Any]) -> dict[str, Any]:
+    """The plans; and `measured`, by name: the statistics of the live views that have just this definition."""
     relations = {name: relation.definition for name, relation in engine.relations.items()}
     view = parse_view("explained", data, relations)
-    return {"plan": view.plan.to_json(), "alternatives": [plan.to_json() for plan in alternatives(view.query, relations)]}
+    explained = {"plan": view.plan.to_json(), "alternatives": [plan.to_json() for plan in alternatives(view.query, relations)]}
+    live = [one for _, one in sorted(engine.views.items()) if one.state == "live" and one.view.query == view.query]
+    if live:  # only then: what a definition promises needs no view
+        explained["measured"] = {one.name: one.statistics() for one in live}
+    return explained
 
 
 _NAME = path_parameter("name", "the view", "clashes")
@@ -203,7 +208,7 @@ ENDPOINTS = [
         explain,
         operation(
             "explain",
-            "The plan of a definition, and the other algorithms that are correct for it, without registering",
+            "The plan of a definition, the other algorithms that are correct for it, and what was measured on live views that have it",
             tag="views",
             body=_BODY,
             responses={

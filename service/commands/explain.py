@@ -23,9 +23,20 @@ def main(arguments: list[str]) -> int:
         print("\n".join(plan_lines(answer["plan"])))
         if others := [f"{other['algorithm']} ({other['guarantee']})" for other in answer["alternatives"]]:
             print(f"{'instead':<10} {' or '.join(others)}, if the definition asks for it")
+        for name, statistics in answer.get("measured", {}).items():
+            print(f"{'measured':<10} {name}: {measured_words(statistics)}")
     else:
         print(orjson.dumps(answer).decode())
     return 0
+
+
+def measured_words(statistics: dict[str, Any]) -> str:
+    """What was measured on a live view; what was not is left out."""
+    averages = [("steps_per_row", "steps a row"), ("steps_per_update", "steps a changed row"), ("bytes_per_row", "bytes a row")]
+    counts = [("dead_ends", "dead ends"), ("rows_read", "rows read")]
+    told = [f"{statistics[name]:.4g} {words}" for name, words in averages if statistics[name] is not None]
+    told += [f"{statistics[name]:,} {words}" for name, words in counts if statistics[name] is not None]
+    return ", ".join([*told, f"at most {statistics['delay_steps']['max']:,} steps between two rows"])
 
 
 def plan_lines(plan: dict[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Reading an indexed join: one level a bound alias, depth first, a chunk of bindings at a time."""
+"""Reading a join over indexes: one level a bound alias, depth first, a chunk of bindings at a time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from service.terms import Span
 from structures.interval_tree import Cursor, Entries
 
 if TYPE_CHECKING:
-    from service.joins.indexed_join import IndexedJoin, IndexedRoot
+    from service.joins.over_indexes import IndexedRoot, OverIndexes
 
 Mask = npt.NDArray[np.bool_]
 
@@ -98,7 +98,7 @@ class _Level(NamedTuple):
 class IndexedCursor:
     """Rows of one version that begin with what `start` gives for alias number `place`. Plain data beside the indexes."""
 
-    def __init__(self, join: IndexedJoin, root: IndexedRoot, place: int, start: Start, window: Bounds | None) -> None:
+    def __init__(self, join: OverIndexes, root: IndexedRoot, place: int, start: Start, window: Bounds | None) -> None:
         self._join, self._root, self._start = join, root, start
         self._order, self._path = join.binding.orders[place], join.binding.steps[place]
         self._levels: list[_Level] = []

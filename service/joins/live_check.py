@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from service.joins.indexed_join import KeptIndex
+from service.joins.kept_index import SideIndex
 from service.joins.live_index import of_code
 from service.resolution import NO_SLOTS, Slots
 
@@ -36,9 +36,9 @@ def check_live(join: LiveJoin, version: int) -> None:
     _check_content(join.full, rows[0][bits[0][rows[0]] == join.all[0]], "J3: the full rows")
 
 
-def _check_content(index: KeptIndex, slots: Slots, what: str) -> None:
+def _check_content(index: SideIndex, slots: Slots, what: str) -> None:
     """It holds these rows, of those that its key and span let in, and no others."""
-    entries = index.source.entries(slots, index.domain.look_up if index.domain is not None else None).entries
+    entries = index.source.entries(slots, index.codes).entries
     root, found = index.tree.root, [NO_SLOTS]
     for code in np.unique(entries.key).tolist():
         cursor = of_code(index, root, code)

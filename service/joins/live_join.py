@@ -26,25 +26,23 @@ answers (`ij-heap.md`, Overlaps together with equality).
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from service.binding import Index
 from service.join_tree import Edge, binding_of
-from service.joins.changes import Change, Parted, parted
 from service.joins.indexed_cursor import Given, IndexedCursor, Scan, Start
-from service.joins.indexed_join import IndexedJoin, IndexedRoot, KeptIndex
-from service.joins.live_index import Link, PartIndex, hits, of_code
-from service.joins.protocol import Bounds, Sink
-from service.resolution import NO_SLOTS, Resolved, Slots
+from service.joins.kept_index import KeptIndex, PartIndex
+from service.joins.live_index import Link, Mask, hits, of_code
+from service.joins.over_indexes import CHUNK, IndexedRoot, OverIndexes
+from service.joins.protocol import Bounds
+from service.resolution import NO_SLOTS, Slots
 from service.sides import Side, Source
 from structures.interval_tree import Cursor
 from structures.reserve import reserve
 from structures.rows import SLOTS
-
-_CHUNK = 1 << 16  # rows, or partners, at a time
 
 
 class Found:
@@ -84,13 +82,12 @@ class Alive:
         return other
 
 
-class LiveJoin(IndexedJoin):
+class LiveJoin(OverIndexes):
     """See the module's head. `indexes`: of each link the live one, by its number; then `full`; then those that are no live one."""
 
     def __init__(self, sides: Sequence[Side], tree: Sequence[Edge], never: bool) -> None:
         """`tree`: each edge followed by its opposite."""
-        self.sides, self.never, self._version = list(sides), never, 0
-        self.binding = binding_of(tree, len(sides))
+        super().__init__(sides, binding_of(tree, len(sides)), never)
         self._whole: list[list[KeptIndex]] = [[] for _ in sides]
         by_index: dict[Index, KeptIndex] = {}
         self.links: list[Link] = []
@@ -130,14 +127,6 @@ class LiveJoin(IndexedJoin):
             progress((done + 1) / len(self.links))
         self.full.load(version, [slots[self.masks[0][slots] == self.all[0]] for slots in rows[0]])
 
-    def rows_of(self, side: Side, version: int) -> list[Slots]:
-        """The rows that meet the side's filters, in pieces."""
-        parts, start = [], 0
-        while start >= 0:
-            slots, start = side.relation.table.scan(version, start, _CHUNK)
-            parts.append(side.chosen(slots))
-        return parts
-
     def inward(self) -> list[Link]:
         """The links, each after those that its live index depends on."""
         order: list[Link] = []
@@ -155,50 +144,11 @@ class LiveJoin(IndexedJoin):
         alive: Slots = slots[self.masks[link.near][slots] | link.bit == self.all[link.near]]
         return alive
 
-    def require(self, resolved: Mapping[str, Resolved]) -> None:
-        if not any(side.relation.name in resolved for side in self.sides):
-            return
-        for index in self.indexes:
-            one = resolved.get(index.source.side.relation.name)
-            if one is None:
-                index.require(0, 0, 0)
-            else:
-                inserts = one.inserts
-                index.require(len(one.deletes) + inserts.num_rows, inserts.num_rows, inserts.get_total_buffer_size())
-
-    def apply(self, version: int, changes: Mapping[str, Change], sink: Sink | None) -> None:
-        self._version = version
-        if self.never:
-            return
-        parts: dict[int, Parted] = {}
-        for side in self.sides:
-            change = changes.get(side.relation.name)
-            if change is not None:
-                parts[side.place] = part = parted(side, change, sink is not None)
-                if len(part.before):
-                    self._move(version, side, part.before, part.after)
-        for place, part in parts.items():
-            if len(slots := self.sides[place].chosen(part.old)):
-                sink = self._tell(sink, False, place, slots)
-                self._leave(version, place, slots)
-        for place, part in parts.items():
-            if len(slots := self.sides[place].chosen(part.new)):
-                self._enter(version, place, slots)
-                sink = self._tell(sink, True, place, slots)
-
-    def _tell(self, sink: Sink | None, come: bool, place: int, slots: Slots) -> Sink | None:
-        if sink is None:
-            return None
-        slots = slots[self.masks[place][slots] == self.all[place]]
-        cursor = IndexedCursor(self, self.root, place, Given(slots), None)
-        while not cursor.done:
-            rows = cursor.fill(_CHUNK)
-            if len(rows[0]) and not sink(come, rows):
-                return None
-        return sink
+    def _promising(self, place: int, slots: Slots) -> Slots:
+        alive: Slots = slots[self.masks[place][slots] == self.all[place]]
+        return alive
 
     def _move(self, version: int, side: Side, before: Slots, after: Slots) -> None:
-        """Rows that keep all that the view uses, from slot to slot."""
         places = side.selected(after)
         if places is not None:
             before, after = before[places], after[places]
@@ -215,10 +165,11 @@ class LiveJoin(IndexedJoin):
         mask[after] = had
 
     def _enter(self, version: int, place: int, slots: Slots) -> None:
-        """Rows of an alias come."""
         mask = self.masks[place]
+        # The bits first: they ask for outer rows alone, which these rows do not change, and all that follows asks for them.
         for link in self.out[place]:
-            mask[slots[link.partnered(link.live.tree.root, slots)]] |= link.bit
+            mask[slots[self._partnered(link, slots)]] |= link.bit
+        # A whole before its parts: a part finds only the codes that the whole has taken.
         for whole in self._beside[place]:
             whole.insert(version, slots)
         if place == 0:
@@ -227,25 +178,32 @@ class LiveJoin(IndexedJoin):
             self._turn(version, link, self._live_away(link.number, slots), True)
 
     def _leave(self, version: int, place: int, slots: Slots) -> None:
-        """Rows of an alias go."""
         mask = self.masks[place]
+        # The parts go after their whole and still find its codes: one that it has released stays known until `reclaim`. Nobody looks into
+        # this alias's wholes meanwhile, as all that follows goes outward.
         for whole in self._beside[place]:
             whole.delete(version, slots)
         if place == 0:
             self.full.delete(version, slots[mask[slots] == self.all[0]])
         for link in self.out[place]:
             self._turn(version, link, self._live_away(link.number, slots), False)
-        mask[slots] = 0
+        mask[slots] = 0  # last: until here the bits say in which parts the rows are
+
+    def _partnered(self, link: Link, slots: Slots) -> Mask:
+        """As `Link.partnered`, in the newest version."""
+        self.update_steps += len(slots)
+        return link.partnered(link.live.tree.root, slots)
 
     def _turn(self, version: int, link: Link, slots: Slots, come: bool) -> None:
         """Rows of the link's near alias become live away from its far one (`come`), or die; and what follows, outward."""
-        waiting = [(link, slots)]
+        waiting = [(link, slots)]  # in any order: in a tree each alias is reached by one way
         while waiting:
             link, slots = waiting.pop()
             if len(slots) == 0:
                 continue
             turned = self._turned(link, self._put(version, link, slots, come), come)
             place = link.far
+            # With the turned bit: as they were until it was taken, or are since it was given.
             bits = self.masks[place][turned] | self.links[link.back].bit
             if place == 0:
                 some = turned[bits == self.all[0]]
@@ -258,9 +216,11 @@ class LiveJoin(IndexedJoin):
         """Rows of the near alias into, or out of, the live index that the far one looks into; those whose partners may turn: by equality
         alone one of each key that no other live row has."""
         index = self.links[link.back].live
+        self.update_steps += len(slots)
         if not link.keyed:
             (index.insert if come else index.delete)(version, slots)
             return slots
+        # Who else is there: before the rows come, and after they have gone, or they would find themselves.
         if come:
             crowded = hits(index, index.tree.root, link.probe, slots)
             index.insert(version, slots)
@@ -273,19 +233,25 @@ class LiveJoin(IndexedJoin):
         return heads
 
     def _turned(self, link: Link, slots: Slots, come: bool) -> Slots:
-        """The far rows whose bit turns because of these near ones. Their bit is turned at once, so each is found once."""
+        """The far rows whose bit turns because of these near ones, which have come to the live index, or have left it, already.
+
+        A bit is turned as soon as its row is found, so each is found once, though it has several partners: the cursor runs over the whole
+        index, which knows no bits and does not change meanwhile.
+        """
         back = self.links[link.back]
         mask, parts = self.masks[link.far], [NO_SLOTS]
         cursor = link.partners(slots)
         while not cursor.done:
-            found = cursor.fill(_CHUNK)[0]
+            found = cursor.fill(CHUNK)[0]
             found = np.unique(found[((mask[found] & back.bit) == 0) == come])
             mask[found] ^= back.bit
             parts.append(found)
+        self.update_steps += cursor.steps
         turned = np.concatenate(parts)
         if come or link.keyed:
             return turned
-        kept = back.partnered(back.live.tree.root, turned)
+        # Some have another live partner, and keep their bit.
+        kept = self._partnered(back, turned)
         mask[turned[kept]] |= back.bit
         return turned[~kept]
 
@@ -317,9 +283,7 @@ class LiveJoin(IndexedJoin):
 
     @property
     def bytes(self) -> int:
-        trees = sum(index.tree.live_bytes() for index in self.indexes)
-        keys = sum(one.domain.bytes for wholes in self._whole for one in wholes if one.domain is not None)
-        return trees + keys + sum(side.relation.table.rows for side in self.sides)  # a byte of mask a row
+        return super().bytes + sum(side.relation.table.rows for side in self.sides)  # a byte of mask a row
 
     def check(self) -> None:
         from service.joins.live_check import check_live

@@ -54,6 +54,11 @@ class Join(Protocol):
     @property
     def root(self) -> Any: ...
 
+    @property
+    def update_steps(self) -> int:
+        """What was looked at for all deltas so far, their rows included: nodes, entries, candidates; not the way to an entry's place."""
+        ...
+
     def build(self, version: int, progress: Callable[[float], None]) -> None:
         """Load all that the relations have at the newest version."""
         ...

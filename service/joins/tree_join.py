@@ -21,11 +21,14 @@ from service.sides import NO_ENTRIES, BoxSource, Codes, Side, Source, joined
 from service.store import Domain
 from service.terms import Query
 from service.versions import Numbers
+from structures.box_changes import SEARCH
 from structures.box_tree import BoxTree
 from structures.encoding import NEG_INF, POS_INF
 from structures.ij_cursors import Cursor as HeapCursor
+from structures.ij_goals import STEPS as HEAP_STEPS
 from structures.ij_heap import IJHeap, Topology
 from structures.interval_changes import DELETE, ENTER, INSERT, LEAVE
+from structures.interval_search import STEPS
 from structures.interval_tree import Entries, IntervalTree
 
 _CHUNK = 1 << 16  # rows in a step of building
@@ -117,6 +120,12 @@ class TreeJoin:
     @property
     def root(self) -> Any:
         return self.tree.root
+
+    @property
+    def update_steps(self) -> int:
+        if isinstance(self.tree, IJHeap):
+            return int(self.tree._walk[HEAP_STEPS])
+        return int(self.tree._state[STEPS + (SEARCH if isinstance(self.tree, BoxTree) else 0)])
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
         """Cost: O(n log n) of sorting."""

@@ -12,7 +12,7 @@ import pytest
 
 from service.cursors import open_rows
 from service.engine import Engine
-from service.joins import live_join
+from service.joins import over_indexes
 from service.joins.indexed_cursor import IndexedCursor
 from service.joins.live_join import LiveJoin
 from service.planner import alternatives
@@ -182,7 +182,7 @@ def test_a_row_without_rows_of_the_view_is_not_followed(tmp_path: Path, monkeypa
             super().__init__(*given)
             cursors.append(self)
 
-    monkeypatch.setattr(live_join, "IndexedCursor", Recorded)
+    monkeypatch.setattr(over_indexes, "IndexedCursor", Recorded)
     engine.apply(to_batch([("a", INSERT, _a(1, "A", None))]))
     engine.apply(to_batch([("a", DELETE, {"id": 1})]))
     assert cursors and sum(cursor.steps for cursor in cursors) == 0

@@ -109,6 +109,10 @@ def test_explain(loaded: Loaded) -> None:
     explained = loaded.client.post("/v1/explain", json=loaded.definition).json()
     assert explained["plan"]["algorithm"] == "interval-tree"
     assert all(set(plan) == set(explained["plan"]) for plan in explained["alternatives"])
+    shown = loaded.client.get(f"/v1/views/{loaded.view}").json()["statistics"]
+    assert explained["measured"][loaded.view].keys() == shown.keys() and shown["steps_per_row"] > 0
+    other = loaded.client.post("/v1/explain", json=loaded.definition | {"algorithm": "nested-loop"}).json()
+    assert set(other) == {"plan", "alternatives"} and sorted(other["plan"]["order"]) == sorted(explained["plan"]["order"])
 
 
 @pytest.mark.parametrize(

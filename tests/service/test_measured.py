@@ -1,0 +1,73 @@
+"""What a live view measures of itself: every algorithm, by counters whose values are known or bounded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.cursors import open_rows
+from service.engine import Engine
+from service.wire.batch import DELETE, INSERT
+from tests.service.test_engine import prepared
+from tests.service.twin import Row, to_batch
+
+PAIR = {"from": {"x": "a", "y": "b"}, "join": [{"overlaps": ["x.stay", "y.slot"]}], "select": ["x.id as i", "y.nr as n"]}
+BOXES = PAIR | {"join": [{"overlaps": ["x.stay", "y.slot"]}, {"at_most": ["x.floor", "y.floor"]}]}
+CASES: dict[str, dict[str, Any]] = dict.fromkeys(("interval-tree", "ij-heap", "join-tree", "nested-loop"), PAIR) | {"box-tree": BOXES}
+
+
+def _a(number: int) -> Row:
+    return {"id": number, "room": "A", "floor": 1, "starts": 10 * number, "ends": 10 * number + 9, "tag": "u", "weight": None}
+
+
+def _b(number: int) -> Row:
+    return {"nr": number, "site": "N", "room": "A", "floor": 1, "starts": 10 * number + 2, "ends": 10 * number + 3, "note": None}
+
+
+def _filled(folder: Path, definition: dict[str, Any]) -> Engine:
+    """200 rows each, every row of a with one of b; then a row of b goes, which leaves one of a alone."""
+    engine = prepared(folder, {})
+    assert engine.put_view("v", definition, wait=60)[1] == "created"
+    statistics = engine.views["v"].statistics()
+    assert [statistics[name] for name in ("steps_per_row", "steps_per_update", "bytes_per_row")] == [None] * 3
+    engine.apply(to_batch([("a", INSERT, _a(i)) for i in range(200)] + [("b", INSERT, _b(i)) for i in range(200)]))
+    engine.apply(to_batch([("b", DELETE, {"nr": 7, "site": "N"})]))
+    return engine
+
+
+def _count(engine: Engine) -> int:
+    reader, rows = open_rows(engine, "v"), 0
+    while (more := reader.skip(50)) is not None:
+        rows += more
+    reader.close()
+    return rows
+
+
+@pytest.mark.parametrize("algorithm", CASES)
+def test_every_algorithm(tmp_path: Path, algorithm: str) -> None:
+    engine = _filled(tmp_path, CASES[algorithm] | {"algorithm": algorithm})
+    assert _count(engine) == 199
+    found = engine.views["v"].statistics()
+    assert found["rows_read"] == 199
+    # A box tree keeps up to 512 ends in a leaf and looks through it.
+    assert 1 <= found["steps_per_row"] < (300 if algorithm == "box-tree" else 20) and found["delay_steps"]["max"] >= 1
+    assert 0 < found["steps_per_update"] < 300
+    assert found["bytes_per_row"] == found["bytes"] / 399
+    if algorithm in ("interval-tree", "box-tree"):
+        assert found["dead_ends"] is None
+    else:  # a row of a without a partner is bound by look-ups alone
+        assert found["dead_ends"] == (1 if algorithm == "nested-loop" else 0)
+    assert _count(engine) == 199 and engine.views["v"].statistics()["rows_read"] == 398
+    engine.close()
+
+
+@pytest.mark.parametrize("algorithm", ["interval-tree", "ij-heap", "nested-loop"])
+def test_candidates_that_a_comparison_drops_are_dead_ends(tmp_path: Path, algorithm: str) -> None:
+    engine = _filled(tmp_path, PAIR | {"join": [*PAIR["join"], {"not_equal": ["x.room", "y.room"]}], "algorithm": algorithm})
+    assert _count(engine) == 0
+    found = engine.views["v"].statistics()
+    # By look-ups: 199 candidates, and 200 rows that are bound and come to nothing.
+    assert found["dead_ends"] == (399 if algorithm == "nested-loop" else 199) and found["steps_per_row"] is None
+    engine.close()
