@@ -9,8 +9,9 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import groupby
-from operator import attrgetter
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from service.joins.tree_join import Told, TreeJoin
 from service.query import View, project
 from service.read_counts import ReadCounts
 from service.relations import Relation
-from service.resolution import Resolved
+from service.resolution import NO_SLOTS, Resolved
 from service.sides import Side
 
 log = logging.getLogger("livejoin")
@@ -108,24 +109,25 @@ class LiveView:
         else:
             collector = Collector(retain[0])
             self.join.apply(version, changes, collector)
-            delta = self._delta(told_as, collector, {name: change.moved for name, change in changes.items()}, retain[0])
+            if collector.too_large:
+                delta = Delta(told_as, (), (), True)
+            else:
+                gone, come = (collector.rows(inserted, len(self.sides)) for inserted in (False, True))
+                delta = self._delta(told_as, gone, come, lambda name: changes[name].moved if name in changes else NOTHING_MOVED)
         for name, change in changes.items():
             if name in self.relations:
                 self.changed_rows += len(change.deletes) + len(change.new_slots)
         self.update_seconds.observe(time.perf_counter() - started)
         return delta
 
-    def _delta(self, version: int, collector: Collector, moved: Mapping[str, Moved], retain_rows: int) -> Delta | None:
-        """What was collected, without what cancels; None if that is all."""
-        aliases = len(self.sides)
-        if collector.too_large:
-            return Delta(version, (), (), True)
-        gone, come = collector.rows(False, aliases), collector.rows(True, aliases)
+    def _delta(self, version: int, gone: Combination, come: Combination, moved: Callable[[str], Moved]) -> Delta | None:
+        """These rows without what cancels; None if that is all. `moved`: the replaced rows of a relation."""
         if len(gone[0]) and len(come[0]):
-            of_sides = [moved.get(side.relation.name, NOTHING_MOVED) for side in self.sides]
-            gone, come = cancel(gone, come, of_sides, self.rows, self.text_bytes)
+            gone, come = cancel(gone, come, [moved(side.relation.name) for side in self.sides], self.rows, self.text_bytes)
         delta = Delta(version, gone, come)
-        if delta.rows > retain_rows:
+        retain = self.view.query.retain
+        assert retain is not None
+        if delta.rows > retain[0]:
             return Delta(version, (), (), True)
         return delta if delta.rows else None
 
@@ -136,7 +138,7 @@ class LiveView:
         retain, last = self.view.query.retain, first + count - 1
         if isinstance(self.join, TreeJoin) and self.join.takes_runs:
             told = self.join.apply_run(last, singles, None if retain is None else most_candidates(retain[0]))
-            deltas = list(self._deltas_of(first, singles, told, retain[0] if retain is not None else 0))
+            deltas = list(self._deltas_of(first, singles, told))
             for name, single in singles.items():
                 if name in self.relations:
                     self.changed_rows += int(np.count_nonzero(single.old >= 0) + np.count_nonzero(single.new >= 0))
@@ -145,16 +147,19 @@ class LiveView:
         applied = [self._apply(last, first + place, changes) for place, changes in one_by_one(singles)]
         return [delta for delta in applied if delta is not None]
 
-    def _deltas_of(self, first: int, singles: Mapping[str, Singles], told: Iterable[Told], retain_rows: int) -> Iterator[Delta]:
+    def _deltas_of(self, first: int, singles: Mapping[str, Singles], told: Iterable[Told]) -> Iterator[Delta]:
         """Deltas of the changes that did something, by version."""
-        for place, parts in groupby(told, attrgetter("place")):
-            collector = Collector(retain_rows)
-            for part in parts:
-                collector.too_large |= part.too_large
-                collector(part.inserted, part.rows)
-            moved = {name: single.moved(place) for name, single in singles.items()}
-            delta = self._delta(first + place, collector, moved, retain_rows)
-            if delta is not None:
+        nothing: Combination = (NO_SLOTS,) * len(self.sides)
+        for place, parts in groupby(told, itemgetter(0)):
+            rows = {False: nothing, True: nothing}
+            too_large = False
+            for _, inserted, part, part_too_large in parts:
+                too_large |= part_too_large
+                before = rows[inserted]
+                rows[inserted] = part if before is nothing else tuple(map(np.concatenate, zip(before, part, strict=True)))
+            if too_large:
+                yield Delta(first + place, (), (), True)
+            elif (delta := self._delta(first + place, rows[False], rows[True], partial(_moved, singles, place))) is not None:
                 yield delta
 
     def reclaim(self, oldest_needed: int, pins: npt.NDArray[np.int64]) -> None:
@@ -198,3 +203,7 @@ class LiveView:
             "steps_per_update": join.update_steps / self.changed_rows if join is not None and self.changed_rows else None,
             **self.read_counts.to_json(),
         }
+
+
+def _moved(singles: Mapping[str, Singles], place: int, name: str) -> Moved:
+    return singles[name].moved(place) if name in singles else NOTHING_MOVED

@@ -16,7 +16,7 @@ import sqlite3
 import threading
 import uuid
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -41,7 +41,7 @@ _COUNTERS = {"forgotten": 0, "next_relation_id": 0, "catalog_changes": 0}
 _LARGEST = 1 << 29  # bytes of a payload in one row
 _FORGET_ROWS, _FORGET_BYTES = 4096, 64 << 20  # removed in one transaction
 
-_APPEND = "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)"
+_ROW = "(?, ?, ?, ?, ?, ?)"  # of the log
 _SOURCE = "REPLACE INTO sources VALUES (?, ?, ?, ?)"
 _META = "REPLACE INTO meta VALUES (?, ?, ?)"
 
@@ -111,32 +111,39 @@ class Log:
 
     def append(self, version: int, source: str | None, run: str | None, epoch: int | None, payload: bytes) -> None:
         """Write a batch, and its source's epoch, into the open transaction. `version` must follow the last one."""
+        self.append_all([LogRow(version, source, run, epoch, payload)])
+
+    def append_all(self, rows: Sequence[LogRow]) -> None:
+        """As `append` of each in turn, by one statement: each statement lets other threads have the interpreter."""
         reach("before-append")
         with self._changed:
-            if version != self._state.reach.version + 1:
-                raise ValueError(f"version {version} does not follow {self._state.reach.version}")
+            for version, row in enumerate(rows, self._state.reach.version + 1):
+                if row.version != version:
+                    raise ValueError(f"version {row.version} does not follow {version - 1}")
             try:
                 if self._appender is None:
                     self._db.execute("BEGIN IMMEDIATE")
                     self._appender = threading.get_ident()
-                crc = _batch_crc(version, source, run, epoch, payload)
-                if len(payload) <= _LARGEST:
-                    self._db.execute(_APPEND, (version, source, run, epoch, crc, payload))
-                else:
-                    self._append_large(version, source, run, epoch, crc, payload)
-                if source is not None:
-                    self._db.execute(_SOURCE, (source, run, epoch, _crc(source, run, epoch)))
+                self._insert(rows)
+                known = [(row.source, row.run, row.epoch, _crc(row.source, row.run, row.epoch)) for row in rows if row.source is not None]
+                if known:
+                    self._db.executemany(_SOURCE, known)
             except BaseException:
                 self._roll_back()
                 raise
-            self._state = _State(Reach(version, self._state.reach.catalog), self._state.bytes + len(payload))
+            size = sum(len(row.payload) for row in rows)
+            self._state = _State(Reach(rows[-1].version, self._state.reach.catalog), self._state.bytes + size)
         reach("after-append")
 
-    def _append_large(self, version: int, source: str | None, run: str | None, epoch: int | None, crc: int, payload: bytes) -> None:
-        view = memoryview(payload)
-        self._db.execute(_APPEND, (version, source, run, epoch, crc, view[:_LARGEST]))
-        for part in range(1, -(-len(payload) // _LARGEST)):
-            self._db.execute("INSERT INTO log_rest VALUES (?, ?, ?)", (version, part, view[part * _LARGEST : (part + 1) * _LARGEST]))
+    def _insert(self, rows: Sequence[LogRow]) -> None:
+        values: list[Any] = []
+        for version, source, run, epoch, payload in rows:
+            values += version, source, run, epoch, _batch_crc(version, source, run, epoch, payload), memoryview(payload)[:_LARGEST]
+        self._db.execute(f"INSERT INTO log VALUES {', '.join([_ROW] * len(rows))}", values)
+        for row in rows:
+            for part in range(1, -(-len(row.payload) // _LARGEST)):
+                rest = memoryview(row.payload)[part * _LARGEST : (part + 1) * _LARGEST]
+                self._db.execute("INSERT INTO log_rest VALUES (?, ?, ?)", (row.version, part, rest))
 
     def commit(self) -> None:
         """Make everything appended so far durable, with one fsync (synchronous=full)."""

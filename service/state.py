@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from service.deltas import Delta
 from service.errors import Problem
@@ -19,7 +18,7 @@ from service.log import Effect, encode_effects
 from service.relations import Relation
 from service.resolution import NO_SLOTS, Places, Resolved, resolve
 from service.versions import Numbers, Version
-from service.wire.batch import DELETE, MAX_ERRORS, TRUNCATE, Batch, Changes
+from service.wire.batch import DELETE, MAX_ERRORS, TRUNCATE, Batch, Changes, rows_together
 from service.wire.errors import RowError
 from service.wire.schema import RelationDefinition
 
@@ -140,11 +139,7 @@ class State:
                 delta = view.apply(version, changes)
                 if delta is not None:
                     deltas.append((view, delta))
-        payload = encode_effects(
-            Effect(one.relation.id, one.truncate, one.delete_keys, one.inserts)
-            for one in resolved
-            if one.truncate or len(one.deletes) or one.inserts.num_rows
-        )
+        payload = _payload(resolved)
         self._count(version, batch)
         ignored = batch.ignored + sum(one.ignored for one in resolved)
         receipt = Receipt(version, batch.sent - ignored - skipped_count, ignored, skipped_count, skipped, False)
@@ -163,19 +158,20 @@ class State:
             if relation is None or not all(_same(part.definition, relation.definition) for part in parts):
                 return None
             ops = np.concatenate([part.ops for part in parts])
-            rows = pa.concat_batches([part.rows for part in parts])
+            rows = rows_together(parts)
             one = resolve(relation, Changes(name, relation.definition, ops, rows, np.arange(len(mine))), self.newest)
             if one.inserts.num_rows + one.delete_keys.num_rows < len(mine):
                 return None
-            resolved.append(one)
+            resolved.append((one, np.array(mine)))
         try:
-            self._require_room(resolved)
+            self._require_room([one for one, _ in resolved])
         except Problem:
             return None
-        return Run(batches, [(one, np.array(places[one.relation.name])) for one in resolved])
+        return Run(batches, resolved)
 
     def apply_run(self, run: Run) -> list[Applied]:
-        """Make a version of each. If it raises, the state is broken."""
+        """Make a version of each; the last one's payload is that of all, as they are on disk together or not at all. If it raises, the
+        state is broken."""
         first, count = self.newest + 1, len(run.batches)
         singles = {}
         for one, places in run.resolved:
@@ -194,9 +190,8 @@ class State:
                     deltas.setdefault(delta.version, []).append((view, delta))
         applied = []
         for version, batch in enumerate(run.batches, first):
-            relation = self.relations[batch.changes[0].relation]
-            payload = encode_effects([_effect_of(relation, batch.changes[0])])
             self._count(version, batch)
+            payload = b"" if version < first + count - 1 else _payload([one for one, _ in run.resolved])
             applied.append(Applied(Receipt(version, 1, 0, 0, [], False), payload, deltas.get(version, [])))
         return applied
 
@@ -239,10 +234,12 @@ def _enter(version: int, resolved: Resolved) -> Change:
     return Change(resolved.deletes, resolved.previous, slots)
 
 
-def _effect_of(relation: Relation, change: Changes) -> Effect:
-    if change.ops[0] == DELETE:
-        return Effect(relation.id, False, change.rows.select(relation.key), relation.no_rows)
-    return Effect(relation.id, False, relation.no_keys, change.rows)
+def _payload(resolved: Sequence[Resolved]) -> bytes:
+    return encode_effects(
+        Effect(one.relation.id, one.truncate, one.delete_keys, one.inserts)
+        for one in resolved
+        if one.truncate or len(one.deletes) or one.inserts.num_rows
+    )
 
 
 def _same(definition: RelationDefinition, other: RelationDefinition) -> bool:

@@ -24,7 +24,7 @@ from service.errors import Problem
 from service.failpoints import reach
 from service.histogram import Histogram
 from service.live_view import LiveView
-from service.log import Log
+from service.log import Log, LogRow
 from service.state import Applied, Receipt, State, is_single
 from service.versions import Pins
 from service.wire.batch import Batch
@@ -215,9 +215,8 @@ class Writer:
         except BaseException:
             log.critical("applying %d single changes failed", len(batches))
             raise
-        elapsed = (time.perf_counter() - started) / len(batches)
-        for batch, one in zip(batches, applied, strict=True):
-            self._append(batch, one, elapsed)
+        self._append(batches, applied, time.perf_counter() - started)
+        for one in applied:
             deltas += one.deltas
         return [one.receipt for one in applied]
 
@@ -240,16 +239,22 @@ class Writer:
         except BaseException:
             log.critical("applying a batch of %d changes failed (source %r, epoch %r)", batch.sent, batch.source, batch.epoch)
             raise
-        self._append(batch, applied, time.perf_counter() - started)
+        self._append([batch], [applied], time.perf_counter() - started)
         deltas += applied.deltas
         return applied.receipt
 
-    def _append(self, batch: Batch, applied: Applied, seconds: float) -> None:
-        self._log.append(applied.receipt.version, batch.source, batch.run, batch.epoch, applied.payload)
-        self.update_seconds.observe(seconds)
-        self.batches += 1
-        self.changes += batch.sent
-        self.batch_changes.observe(batch.sent)
+    def _append(self, batches: list[Batch], applied: list[Applied], seconds: float) -> None:
+        """Log these, applied together in so many seconds."""
+        rows = [
+            LogRow(one.receipt.version, batch.source, batch.run, batch.epoch, one.payload)
+            for batch, one in zip(batches, applied, strict=True)
+        ]
+        self._log.append_all(rows)
+        self.update_seconds.observe(seconds / len(batches), len(batches))
+        self.batches += len(batches)
+        changes = sum(batch.sent for batch in batches)
+        self.changes += changes
+        self.batch_changes.observe(changes / len(batches), len(batches))
 
     def _has_room(self, batches: list[Batch]) -> bool:
         """Whether the disk has room for these; takes it if so. Asked while nothing has been touched: what fails later ends the service."""

@@ -189,10 +189,10 @@ class TreeJoin:
         gone = entries.key[signs == DELETE]
         if self.domain is not None and len(gone):
             self.domain.release(gone, version)
-        for change in np.flatnonzero((deltas.ends > deltas.starts) | deltas.too_large).tolist():
-            part = slice(deltas.starts[change], deltas.ends[change])
-            rows = self.shape.combine(deltas.slots0[part], deltas.slots1[part])
-            yield Told(int(places[change]), signs[change] == INSERT, rows, bool(deltas.too_large[change]))
+        told = np.flatnonzero((deltas.ends > deltas.starts) | deltas.too_large)
+        columns = (places, signs == INSERT, deltas.starts, deltas.ends, deltas.too_large)
+        for place, inserted, start, end, too_large in zip(*(column[told].tolist() for column in columns), strict=True):
+            yield Told(place, inserted, self.shape.combine(deltas.slots0[start:end], deltas.slots1[start:end]), too_large)
 
     def _collect_run(self, source: Source, single: Singles, work: _Run, followed: bool) -> None:
         places, old, new = single

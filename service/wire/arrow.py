@@ -16,7 +16,7 @@ from service.wire.batch import RELATION_METADATA, Batch, Changes
 from service.wire.columns import mask_of
 from service.wire.errors import MalformedBody
 from service.wire.json import Definitions
-from service.wire.judge import Findings, Judged, Plan, assemble, plan_of
+from service.wire.judge import Findings, Judged, Plan, assemble
 from service.wire.schema import ARROW_TYPES
 from service.wire.table import is_text, judge_table
 
@@ -46,7 +46,7 @@ def decode_arrow(body: bytes, definitions: Definitions) -> Batch:
         if name is None:
             raise MalformedBody(f"stream {number} does not say its relation: its schema needs the metadata {RELATION_METADATA.decode()}")
         relation = name.decode(errors="replace")
-        plan = plan_of(definitions(relation))
+        plan = definitions(relation).plan
         parts.setdefault(relation, []).append(_judge(plan, relation, table, sent))
         sent += table.num_rows
     return assemble(sent, 0, [_joined(judged) for judged in parts.values()])
@@ -54,7 +54,7 @@ def decode_arrow(body: bytes, definitions: Definitions) -> Batch:
 
 def decode_relation_arrow(body: bytes, relation: str, definitions: Definitions) -> Batch:
     """One relation's changes as IPC streams; what their metadata say is not looked at."""
-    plan = plan_of(definitions(relation))
+    plan = definitions(relation).plan
     parts: list[Judged] = []
     sent = 0
     for table in _streams(body):
@@ -65,7 +65,7 @@ def decode_relation_arrow(body: bytes, relation: str, definitions: Definitions) 
 
 def decode_parquet(body: bytes, relation: str, definitions: Definitions) -> Batch:
     """One relation's changes as a Parquet file."""
-    plan = plan_of(definitions(relation))
+    plan = definitions(relation).plan
     try:
         table = pq.read_table(pa.BufferReader(body))
         table.validate(full=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,18 +22,54 @@ END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 MAX_ERRORS = 100
 
 
-@dataclass(slots=True)
+class FewRows(NamedTuple):
+    """Rows as physical Python values, for as long as nobody needs them as Arrow: of many such, one array is made (`rows_together`)."""
+
+    values: list[tuple[Any, ...]]
+    struct: pa.StructType
+
+    def to_arrow(self) -> pa.RecordBatch:
+        return pa.RecordBatch.from_struct_array(pa.array(self.values, self.struct))
+
+
 class Changes:
     """Changes of one relation, in order, judged for form: good rows only.
 
-    `rows` has exactly the relation's columns in canonical types; deletes are null outside the key, truncates everywhere.
+    relation, definition    which they were judged by: the relation may be another by the time they are applied
+    ops, index              uint8[n]; int64[n], position in the batch as sent
+    rows                    exactly the relation's columns in canonical types; deletes are null outside the key, truncates everywhere
     """
 
-    relation: str
-    definition: RelationDefinition  # which it was judged by: the relation may be another by the time they are applied
-    ops: npt.NDArray[np.uint8]
-    rows: pa.RecordBatch
-    index: npt.NDArray[np.int64]  # position in the batch as sent
+    __slots__ = ("relation", "definition", "ops", "index", "_rows")
+
+    def __init__(
+        self, relation: str, definition: RelationDefinition, ops: npt.NDArray[np.uint8], rows: pa.RecordBatch | FewRows,
+        index: npt.NDArray[np.int64],
+    ) -> None:  # fmt: skip
+        self.relation, self.definition = relation, definition
+        self.ops, self.index = ops, index
+        self._rows = rows
+
+    @property
+    def rows(self) -> pa.RecordBatch:
+        if isinstance(self._rows, FewRows):
+            self._rows = self._rows.to_arrow()
+        return self._rows
+
+    @property
+    def bytes(self) -> int:
+        """Of the rows in memory; buffers are counted whole."""
+        if isinstance(self._rows, FewRows):
+            return sum(4 * len(value) if type(value) is str else 16 for row in self._rows.values for value in row)
+        return int(self._rows.get_total_buffer_size())
+
+
+def rows_together(parts: Sequence[Changes]) -> pa.RecordBatch:
+    """The rows of changes of one relation (judged by one definition), one after another."""
+    few = [part._rows for part in parts if isinstance(part._rows, FewRows)]
+    if len(few) < len(parts):
+        return pa.concat_batches([part.rows for part in parts])
+    return FewRows([row for rows in few for row in rows.values], few[0].struct).to_arrow()
 
 
 @dataclass(slots=True)
@@ -51,8 +89,7 @@ class Batch:
 
     @property
     def bytes(self) -> int:
-        """Of the rows in memory; buffers are counted whole."""
-        return sum(changes.rows.get_total_buffer_size() for changes in self.changes)
+        return sum(changes.bytes for changes in self.changes)
 
 
 def batch_to_arrow(batch: Batch) -> bytes:

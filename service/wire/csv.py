@@ -14,14 +14,14 @@ from service.wire.batch import Batch
 from service.wire.columns import from_texts
 from service.wire.errors import MalformedBody, check_utf8
 from service.wire.json import Definitions
-from service.wire.judge import Findings, Plan, assemble, plan_of
+from service.wire.judge import Findings, Plan, assemble
 from service.wire.schema import OP_COLUMN
 from service.wire.table import judge_table
 
 
 def decode_csv(body: bytes, relation: str, definitions: Definitions) -> Batch:
     """One relation's changes as text/csv. A field too many or too few in a row is a malformed body."""
-    plan = plan_of(definitions(relation))
+    plan = definitions(relation).plan
     table = _read(body, plan)
 
     def convert(place: int, texts: pa.Array, findings: Findings) -> pa.Array:

@@ -22,7 +22,7 @@ from service.wire.columns import DEBEZIUM_READERS
 from service.wire.errors import MalformedBody
 from service.wire.grammar import Unreadable, shown
 from service.wire.json import Definitions, Rows, judge_rows, lines, no_json
-from service.wire.judge import Findings, Judged, Plan, assemble, plan_of
+from service.wire.judge import Findings, Judged, Plan, assemble
 from service.wire.schema import RelationDefinition
 from service.wire.semantics import NO_SEMANTICS, Semantics, Settler, semantics_of, settler, structs_of
 
@@ -44,7 +44,7 @@ class DebeziumDecoder:
 
     def __init__(self, relation: str, definition: RelationDefinition) -> None:
         self.relation = relation
-        self._plan = plan_of(definition)
+        self._plan = definition.plan
         self._values = _Wrapping(structs_of, _NO_STRUCTS)
         self._keys = _Wrapping(semantics_of, NO_SEMANTICS)
 
@@ -70,7 +70,7 @@ def decode_debezium(body: bytes, relation: str, definitions: Definitions) -> Bat
 
     A line is an envelope, bare or wrapped, or `{"key": …, "value": …}`, or null. A line that is no object is a malformed body.
     """
-    envelopes = _Envelopes(relation, plan_of(definitions(relation)), _Wrapping(semantics_of, NO_SEMANTICS))
+    envelopes = _Envelopes(relation, definitions(relation).plan, _Wrapping(semantics_of, NO_SEMANTICS))
     index = -1
     for index, (line, data) in enumerate(lines(body)):
         if data is not None and type(data) is not dict:

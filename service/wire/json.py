@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 import orjson
-import pyarrow as pa
 
-from service.wire.batch import DELETE, OPS, TRUNCATE, UPSERT, Batch, Changes
+from service.wire.batch import DELETE, OPS, TRUNCATE, UPSERT, Batch, Changes, FewRows
 from service.wire.columns import FEW, from_values, mask_of, one_by_one
 from service.wire.errors import BadParameter, MalformedBody, RowError, UnknownRelation, check_utf8
 from service.wire.grammar import INT64_MAX, INT64_MIN, JSON_READERS, Reader, shown
-from service.wire.judge import Findings, Judged, Plan, assemble, judge, plainly_good, plan_of
+from service.wire.judge import Findings, Judged, Plan, assemble, judge, plainly_good
 from service.wire.schema import OP_COLUMN, RelationDefinition
 
 Definitions = Callable[[str], RelationDefinition]
@@ -108,10 +107,10 @@ def judge_rows(
     ops_array, index_array = np.array(ops, np.uint8), np.array(index, np.int64)
     if few:
         # One array of structs: the fixed cost of pa.array once instead of once a column.
-        whole = pa.RecordBatch.from_struct_array(pa.array(list(zip(*columns, strict=True)), plan.struct))
+        whole = FewRows(list(zip(*columns, strict=True)), plan.struct)
         if not findings.checks and plainly_good(plan, ops, columns):
             return Judged(Changes(relation, plan.definition, ops_array, whole, index_array), [], 0)
-        columns = whole.columns
+        columns = whole.to_arrow().columns
     return judge(plan, relation, ops_array, index_array, columns, findings, lambda row, column: column not in rows[row])
 
 
@@ -130,7 +129,7 @@ class _Changes:
             raise MalformedBody(f"change {index} names no relation", line)
         group = self.groups.get(relation)
         if group is None:
-            group = self.groups[relation] = Rows(relation, plan_of(self.definitions(relation)))
+            group = self.groups[relation] = Rows(relation, self.definitions(relation).plan)
         op = group.op_of(index, change.get("op"))
         if op is None:
             return
@@ -204,7 +203,7 @@ def decode_jsonl(body: bytes, definitions: Definitions) -> Batch:
 
 def decode_relation_jsonl(body: bytes, relation: str, definitions: Definitions) -> Batch:
     """One relation's changes as JSON lines: each a row, with an optional `_op`."""
-    rows = Rows(relation, plan_of(definitions(relation)))
+    rows = Rows(relation, definitions(relation).plan)
     index = -1
     for index, (line, row) in enumerate(lines(body)):
         if type(row) is not dict:
@@ -222,7 +221,7 @@ class JsonDecoder:
 
     def __init__(self, relation: str, definition: RelationDefinition) -> None:
         self.relation = relation
-        self._plan = plan_of(definition)
+        self._plan = definition.plan
 
     def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Batch:
         """The records' changes; `index` is the position in `values`."""

@@ -53,14 +53,6 @@ class Plan:
         return self.place[interval.start_column], self.place[interval.end_column], interval
 
 
-def plan_of(definition: RelationDefinition) -> Plan:
-    """The plan of a definition, compiled at its first use and kept with it."""
-    plan: Plan | None = definition._plan
-    if plan is None:
-        plan = definition._plan = Plan(definition)
-    return plan
-
-
 class Scope:
     """Which rows must have what, from their ops. None stands for all rows."""
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
 from service.wire.errors import BadDefinition
 from service.wire.wording import wording
+
+if TYPE_CHECKING:
+    from service.wire.judge import Plan
 
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 OP_COLUMN = "_op"
@@ -119,7 +122,12 @@ class RelationDefinition(BaseModel):
     key: list[str]
     intervals: dict[str, Interval] = {}
 
-    _plan: Any = PrivateAttr(default=None)  # what `judge.plan_of` has compiled for this definition
+    @cached_property
+    def plan(self) -> Plan:
+        """How rows are judged by it, compiled at its first use."""
+        from service.wire.judge import Plan
+
+        return Plan(self)
 
     @model_validator(mode="after")
     def _check(self) -> RelationDefinition:
