@@ -48,13 +48,17 @@ class Shape:
 
     def _holds(self, pairs: Combination) -> Mask:
         """bool[n]: the combinations that meet the residual comparisons."""
-        read = [(side.alias, side.relation.table, residual_columns(self._residual, side.alias)) for side in self._sides]
+        read = [
+            (side.alias, side.relation.table, names, slots)
+            for side, slots in zip(self._sides, pairs, strict=True)
+            if (names := residual_columns(self._residual, side.alias))
+        ]
         texts = np.zeros(len(pairs[0]), np.int64)
-        for (_, table, names), slots in zip(read, pairs, strict=True):
+        for _, table, names, slots in read:
             texts += table.text_bytes(names, slots)
         holds = np.empty(len(texts), np.bool_)
         for part in pieces(texts):
-            taken = {alias: table.take(names, slots[part]) for (alias, table, names), slots in zip(read, pairs, strict=True)}
+            taken = {alias: table.take(names, slots[part]) for alias, table, names, slots in read}
             holds[part] = residual_mask(self._residual, taken)
         return holds
 
