@@ -23,8 +23,7 @@ from service.errors import Problem
 from service.feeds import Feed
 from service.histogram import Histogram
 from service.joins.changes import NOTHING_MOVED, Change, Singles, one_by_one
-from service.joins.indexed_join import IndexedJoin
-from service.joins.live_join import LiveJoin
+from service.joins.making import join_of
 from service.joins.protocol import Join
 from service.joins.tree_join import Told, TreeJoin
 from service.query import View, project
@@ -58,13 +57,7 @@ class LiveView:
 
     def make_room(self) -> None:
         """Reserve what the structures may grow into, before anything else. OSError, MemoryError: there is no room, and nothing was done."""
-        query, plan = self.view.query, self.view.plan
-        if plan.tree:
-            self._join = LiveJoin(self.sides, plan.tree, query.never)
-        elif plan.binding is not None:
-            self._join = IndexedJoin(self.sides, plan.binding, query.never)
-        else:
-            self._join = TreeJoin(query, plan, self.sides)
+        self._join = join_of(self.view.query, self.view.plan, self.sides)
 
     @property
     def join(self) -> Join:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from service.errors import Problem
 from service.meets import Relations, meets_of
-from service.plans import boxes, heap, indexed, pair, selection, tree
+from service.plans import boxes, heap, indexed, pair, product, selection, tree
 from service.plans.plan import GUARANTEES, THEOREM_1, THEOREM_3, THEOREM_4, Plan, dimensions
 from service.terms import Query
 
@@ -72,12 +72,14 @@ def alternatives(query: Query, relations: Relations) -> list[Plan]:
 
 
 def _plans(query: Query, relations: Relations) -> list[Plan]:
-    """All of them, the best first."""
+    """One an algorithm, the best first."""
     alone = selection.make(query, relations)
     if alone is not None:
         return [alone]
-    found = [one for make in MAKERS.values() if (one := make(query, relations)) is not None]
-    return sorted(found, key=lambda one: GUARANTEES.index(one.guarantee), reverse=True)
+    found = product.make(query, relations, _plans)
+    found += [one for make in MAKERS.values() if (one := make(query, relations)) is not None]
+    found.sort(key=lambda one: GUARANTEES.index(one.guarantee), reverse=True)
+    return list({one.algorithm: one for one in reversed(found)}.values())[::-1]
 
 
 def _no_such_plan(query: Query, relations: Relations, found: list[Plan]) -> Problem:
@@ -96,7 +98,11 @@ def _no_such_plan(query: Query, relations: Relations, found: list[Plan]) -> Prob
 
 
 def _in_the_way(query: Query, relations: Relations) -> str:
-    """What forbids the promise that was asked for."""
+    """What forbids the promise that was asked for: of a product, in the part that promises least."""
+    parts = product.make(query, relations, _plans)
+    if parts:
+        least = min(parts[0].parts, key=lambda part: GUARANTEES.index(part.plan.guarantee))
+        return _in_the_way(least.query, relations)
     if len(query.aliases) > 2 and dimensions(query, relations) > 1:
         return THEOREM_3
     leaves_out = " AND ".join(map(str, query.comparisons))

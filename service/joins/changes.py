@@ -31,6 +31,18 @@ class Change:
             self.moved = Moved(deletes[: len(self.replacing)], new_slots[self.replacing])
 
 
+class Half(Change):
+    """What goes of a change, and what only moves; or what comes: for joins that are told the one before the other.
+
+    `followed` as in `parted`, for both halves alike.
+    """
+
+    def __init__(self, change: Change, come: bool, followed: bool) -> None:
+        self.deletes, self.new_slots = change.deletes, change.new_slots
+        self.replacing, self.moved = change.replacing, change.moved
+        self.come, self.followed = come, followed
+
+
 class Singles(NamedTuple):
     """Changes of one relation, each a version of its own: number places[i] of a run takes the row at old[i] away and puts the one at
     new[i], already in the table; -1 for none. All of different keys; places ascend."""
@@ -66,6 +78,13 @@ class Parted(NamedTuple):
 
 def parted(side: Side, change: Change, followed: bool) -> Parted:
     """`followed`: rows replaced by one that is equal in all that the view uses are told apart; else they go and come like others."""
+    if isinstance(change, Half):
+        part = _parted(side, change, change.followed)
+        return Parted(NO_SLOTS, part.new, NO_SLOTS, NO_SLOTS) if change.come else part._replace(new=NO_SLOTS)
+    return _parted(side, change, followed)
+
+
+def _parted(side: Side, change: Change, followed: bool) -> Parted:
     old, new = change.deletes, change.new_slots
     same = _unchanged(side, change) if followed and len(old) else None
     if same is None:

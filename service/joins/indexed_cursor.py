@@ -58,6 +58,24 @@ class Given:
         return copy.copy(self)
 
 
+class Found:
+    """What a search in one index gives."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        self._cursor = cursor
+
+    @property
+    def done(self) -> bool:
+        return self._cursor.done
+
+    def fill(self, limit: int) -> Slots:
+        slots: Slots = self._cursor.fill(limit)[0]
+        return slots
+
+    def clone(self) -> Found:
+        return Found(self._cursor.clone())
+
+
 class Scan:
     """All rows of a version that meet the side's filters and, if given, have these values in these columns (one row)."""
 

@@ -12,9 +12,10 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from service.binding import Binding
-from service.joins.indexed_cursor import Given, IndexedCursor, Scan
+from service.binding import Binding, Index
+from service.joins.indexed_cursor import Found, Given, IndexedCursor, Scan, Start
 from service.joins.kept_index import KeptIndex
+from service.joins.live_index import of_code
 from service.joins.over_indexes import IndexedRoot, OverIndexes
 from service.joins.protocol import Bounds
 from service.resolution import Slots
@@ -24,9 +25,12 @@ from service.sides import Side
 class IndexedJoin(OverIndexes):
     """See the module's head."""
 
-    def __init__(self, sides: Sequence[Side], binding: Binding, never: bool) -> None:
+    def __init__(self, sides: Sequence[Side], binding: Binding, never: bool, listed: bool) -> None:
+        """`listed`: the rows of the alias that is bound first are kept in an index, too, else they are read from their table."""
         super().__init__(sides, binding, never)
-        self.indexes = [KeptIndex(sides[index.place], index) for index in binding.indexes]
+        kept = [*binding.indexes, Index(binding.first, (), None)] if listed else binding.indexes
+        self.indexes = [KeptIndex(sides[index.place], index) for index in kept]
+        self._listed = listed
         self._of_place = [[one for one in self.indexes if one.source.side.place == side.place] for side in sides]
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
@@ -51,7 +55,10 @@ class IndexedJoin(OverIndexes):
 
     def rows(self, root: IndexedRoot, window: Bounds | None) -> IndexedCursor:
         place = self.binding.first
-        return IndexedCursor(self, root, place, Scan(self.sides[place], root.version, None), window)
+        start: Start = Scan(self.sides[place], root.version, None)
+        if self._listed:
+            start = Found(of_code(self.indexes[-1], root.roots[-1], 0))
+        return IndexedCursor(self, root, place, start, window)
 
     def partners(self, root: IndexedRoot, place: int, slots: Slots, window: Bounds | None) -> IndexedCursor:
         return IndexedCursor(self, root, place, Given(self.sides[place].chosen(slots)), window)

@@ -33,34 +33,15 @@ import pyarrow as pa
 
 from service.binding import Index
 from service.join_tree import Edge, binding_of
-from service.joins.indexed_cursor import Given, IndexedCursor, Scan, Start
+from service.joins.indexed_cursor import Found, Given, IndexedCursor, Scan, Start
 from service.joins.kept_index import KeptIndex, PartIndex
 from service.joins.live_index import Link, Mask, hits, of_code
 from service.joins.over_indexes import CHUNK, IndexedRoot, OverIndexes
 from service.joins.protocol import Bounds
 from service.resolution import NO_SLOTS, Slots
 from service.sides import Side, Source
-from structures.interval_tree import Cursor
 from structures.reserve import reserve
 from structures.rows import SLOTS
-
-
-class Found:
-    """What a search in one index gives, to begin with."""
-
-    def __init__(self, cursor: Cursor) -> None:
-        self._cursor = cursor
-
-    @property
-    def done(self) -> bool:
-        return self._cursor.done
-
-    def fill(self, limit: int) -> Slots:
-        slots: Slots = self._cursor.fill(limit)[0]
-        return slots
-
-    def clone(self) -> Found:
-        return Found(self._cursor.clone())
 
 
 class Alive:

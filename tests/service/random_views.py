@@ -1,0 +1,194 @@
+"""Views whose aliases, topology and conditions are drawn, with their naive twins: an alias bound at a time, each condition a function."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from service.planner import alternatives
+from service.query import parse_view
+from tests.service.twin import _INF, DEFINITIONS, Row, TwinView, _below, _equal, _meet, _not_null, _slot, _stay
+
+SPANS = {"a": ("stay", _stay), "b": ("slot", _slot)}
+Test = Callable[[Row, Row], bool]
+LEAST_ROWS, MOST_ROWS = 8, 3000  # of a view: it should have some, and its twin is naive
+
+
+class TooMany(Exception):
+    """The twin has more rows than a test should compare: draw again."""
+
+
+class RandomView(TwinView):
+    """`style`: what edges are made of.
+
+    heap     one interval an alias, on any connected graph, perhaps one key for all, perhaps a comparison that is checked
+    boxes    two aliases that meet in several dimensions
+    self     two aliases of one relation, told apart by `<` or `<>`
+    mixed    each edge what it will: tree or cycles
+    clique   three or four aliases of one relation, all overlapping, in the order of a column
+    product  two or three of these side by side
+    """
+
+    def __init__(self, rng: random.Random, style: str, most: int) -> None:
+        self._aliases: list[tuple[str, str]] = []
+        self._join: list[dict[str, Any]] = []
+        self._where: list[dict[str, Any]] = []
+        self._tests: list[list[tuple[int, Test]]] = []
+        self._kept: dict[int, Callable[[Row], bool]] = {}
+        self._overlapping: set[int] = set()
+        self._memory: tuple[Any, list[tuple[Row, ...]]] = (None, [])
+        self._draw(rng, style, most)
+        names = [f"t{place}.{'tag' if name == 'a' else 'note'} as c{place}" for place, (_, name) in enumerate(self._aliases)]
+        ends = [SPANS[name][1] if place in self._overlapping else _everywhere for place, (_, name) in enumerate(self._aliases)]
+        definition = {"from": dict(self._aliases), "join": self._join, "where": self._where, "select": names}
+        super().__init__(self._aliases, definition, _always, _selected, ends if self._overlapping else [])
+
+    def _draw(self, rng: random.Random, style: str, most: int) -> None:
+        if style == "product":
+            for part in range(rng.randrange(2, 4)):
+                first = len(self._aliases)
+                left = most - first
+                if left < 1:
+                    break
+                self._draw(rng, rng.choice(("alone", "alone", "self", "heap", "mixed", "boxes")) if left > 1 else "alone", min(3, left))
+                if part:
+                    self._join.append({"cross": [f"t{rng.randrange(first)}", f"t{first}"]})
+            return
+        first = len(self._aliases)
+        count = {"alone": 1, "boxes": 2, "self": 2, "clique": min(most, rng.randrange(3, 5))}.get(style, rng.randrange(2, max(2, most) + 1))
+        relation = rng.choice("ab")
+        for place in range(first, first + count):
+            self._aliases.append((f"t{place}", relation if style in ("self", "clique") else rng.choice("ab")))
+            self._tests.append([])
+        if style == "alone" or (style != "self" and rng.random() < 0.4):
+            self._filter(rng, rng.randrange(first, first + count))
+        for place in range(first + 1, first + count):
+            self._edge(rng, style, first if style == "clique" else rng.randrange(first, place), place)
+        for near in range(first, first + count):
+            for far in range(near + 1, first + count):
+                if rng.random() < {"heap": 0.3, "mixed": 0.15, "clique": 1.0}.get(style, 0.0):
+                    self._edge(rng, style, near, far)
+        if style in ("self", "clique"):
+            self._order(rng, first, count)
+        if style == "heap" and rng.random() < 0.5:
+            for column in rng.choice((["room"], ["floor"], ["room", "floor"])):
+                for place in range(first + 1, first + count):
+                    self._equal(place - 1, place, column)
+        if style in ("heap", "mixed", "boxes") and rng.random() < 0.3:
+            self._comparison(rng, *sorted(rng.sample(range(first, first + count), 2)))
+
+    def _filter(self, rng: random.Random, place: int) -> None:
+        column, value = ("tag", rng.choice("uv")) if self._aliases[place][1] == "a" else ("note", rng.choice("no"))
+        self._where.append({"column": f"t{place}.{column}", "op": "=", "value": value})
+        self._kept[place] = lambda row: row[column] == value
+
+    def _edge(self, rng: random.Random, style: str, near: int, far: int) -> None:
+        if style in ("heap", "self", "clique"):
+            return self._overlap(near, far)
+        if style == "boxes":
+            for meet in rng.sample((self._overlap, self._within, self._floors, self._later), rng.randrange(2, 4)):
+                meet(near, far)
+            if rng.random() < 0.5:
+                self._equal(near, far, "room")
+            return None
+        meet = rng.choice((None, self._overlap, self._overlap, self._within, self._floors, self._later))
+        for column in rng.choice((["room"], ["floor"], ["room", "floor"], *([] if meet is None else [[], []]))):
+            self._equal(near, far, column)
+        if meet is not None:
+            meet(near, far)
+        return None
+
+    def _say(self, near: int, far: int, condition: dict[str, Any], test: Test) -> None:
+        """`test` takes the row of the earlier alias first."""
+        self._join.append(condition)
+        self._tests[far].append((near, test))
+
+    def _equal(self, near: int, far: int, column: str) -> None:
+        self._say(near, far, {"equal": [f"t{near}.{column}", f"t{far}.{column}"]}, lambda x, y: _equal(x[column], y[column]))
+
+    def _overlap(self, near: int, far: int) -> None:
+        p, q = self._aliases[near][1], self._aliases[far][1]
+        self._overlapping |= {near, far}
+        condition = {"overlaps": [f"t{near}.{SPANS[p][0]}", f"t{far}.{SPANS[q][0]}"]}
+        self._say(near, far, condition, lambda x, y: _meet(SPANS[p][1](x), SPANS[q][1](y)))
+
+    def _within(self, near: int, far: int) -> None:
+        condition = {"within": [f"t{near}.starts", f"t{far}.starts"], "distance": 4}
+        self._say(near, far, condition, lambda x, y: _not_null(x["starts"], y["starts"]) and abs(x["starts"] - y["starts"]) <= 4)
+
+    def _floors(self, near: int, far: int) -> None:
+        condition = {"at_most": [f"t{near}.floor", f"t{far}.floor"]}
+        self._say(near, far, condition, lambda x, y: _not_null(x["floor"], y["floor"]) and x["floor"] <= y["floor"])
+
+    def _later(self, near: int, far: int) -> None:
+        condition = {"less": [f"t{far}.ends", f"t{near}.starts"]}
+        self._say(near, far, condition, lambda x, y: _not_null(y["ends"], x["starts"]) and y["ends"] < x["starts"])
+
+    def _comparison(self, rng: random.Random, near: int, far: int) -> None:
+        """One that is no dimension: of texts, and of floats that may be NaN."""
+        if self._aliases[near][1] == self._aliases[far][1] == "a" and rng.random() < 0.6:
+            self._say(near, far, {"less": [f"t{near}.weight", f"t{far}.weight"]}, lambda x, y: _below(x["weight"], y["weight"]))
+        elif rng.random() < 0.5:
+            condition = {"not_equal": [f"t{near}.room", f"t{far}.room"]}
+            self._say(near, far, condition, lambda x, y: _not_null(x["room"], y["room"]) and x["room"] != y["room"])
+        else:
+            condition = {"at_most": [f"t{near}.room", f"t{far}.room"]}
+            self._say(near, far, condition, lambda x, y: _not_null(x["room"], y["room"]) and x["room"] <= y["room"])
+
+    def _order(self, rng: random.Random, first: int, count: int) -> None:
+        """By `<` from alias to alias, or `<>` between all: of the key (of b only a part of it), or of a column that repeats."""
+        column = rng.choice(("id", "id", "tag") if self._aliases[first][1] == "a" else ("nr", "site"))
+        if rng.random() < 0.6:
+            for place in range(first + 1, first + count):
+                condition = {"less": [f"t{place - 1}.{column}", f"t{place}.{column}"]}
+                self._say(place - 1, place, condition, lambda x, y: x[column] < y[column])
+        else:
+            for near in range(first, first + count):
+                for far in range(near + 1, first + count):
+                    condition = {"not_equal": [f"t{near}.{column}", f"t{far}.{column}"]}
+                    self._say(near, far, condition, lambda x, y: x[column] != y[column])
+
+    def combinations(self, relations: dict[str, dict[tuple[Any, ...], Row]]) -> list[tuple[Row, ...]]:
+        if self._memory[0] is relations:
+            return self._memory[1]
+        bound: list[tuple[Row, ...]] = [()]
+        for place, (_, name) in enumerate(self.aliases):
+            rows = [row for row in relations[name].values() if place not in self._kept or self._kept[place](row)]
+            tests = self._tests[place]
+            bound = [(*some, row) for some in bound for row in rows if all(test(some[near], row) for near, test in tests)]
+            if len(bound) > 40 * MOST_ROWS:
+                raise TooMany
+        self._memory = (relations, bound)
+        return bound
+
+
+class KeptBy(TwinView):
+    """The same view by another algorithm."""
+
+    def __init__(self, view: RandomView, algorithm: str) -> None:
+        super().__init__(view.aliases, view.definition | {"algorithm": algorithm}, view.on, view.select, view.ends)
+        self._view = view
+
+    def combinations(self, relations: dict[str, dict[tuple[Any, ...], Row]]) -> list[tuple[Row, ...]]:
+        return self._view.combinations(relations)
+
+
+def by_all_algorithms(view: RandomView, name: str) -> dict[str, TwinView]:
+    """As planned, and by each other algorithm that is correct for it."""
+    found = parse_view(name, view.definition, DEFINITIONS)
+    names = [found.plan.algorithm, *(plan.algorithm for plan in alternatives(found.query, DEFINITIONS))]
+    assert len(set(names)) == len(names), names
+    return {f"{name}_{algorithm.replace('-', '_')}": KeptBy(view, algorithm) for algorithm in names}
+
+
+def _always(*rows: Row) -> bool:
+    return True
+
+
+def _everywhere(row: Row) -> tuple[float, float]:
+    return -_INF, _INF
+
+
+def _selected(*rows: Row) -> Row:
+    return {f"c{place}": row["tag" if "tag" in row else "note"] for place, row in enumerate(rows)}

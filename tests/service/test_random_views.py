@@ -1,0 +1,97 @@
+"""Random topologies and conditions, kept by every algorithm that is correct, against naive twins; and what strict classes count."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from structures.ij_goals import FUEL_MOST
+from tests.service.random_views import LEAST_ROWS, MOST_ROWS, RandomView, TooMany, by_all_algorithms
+from tests.service.test_engine import check, prepared, run
+from tests.service.twin import Source, Twin, TwinView, to_batch
+
+STYLES = ["heap", "boxes", "self", "mixed", "clique", "product"]
+
+
+def drawn(rng: random.Random, style: str, most: int, keys: int) -> RandomView:
+    """A view that has some rows, and no more than its twin can bear, of relations as full as the test's."""
+    while True:
+        source, twin = Source(rng.randrange(1 << 30), keys), Twin({})
+        twin.apply(source.changes(6 * keys, twin.relations), "skip")
+        view = RandomView(rng, style, most)
+        try:
+            if LEAST_ROWS <= len(view.combinations(twin.relations)) <= MOST_ROWS:
+                return view
+        except TooMany:
+            pass
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("style", STYLES)
+def test_all_algorithms(tmp_path: Path, style: str, seed: int) -> None:
+    """By the engine's twin: every version, followers, look-ups, windows, held readers, runs of single changes, restarts."""
+    rng = random.Random(f"{style} {seed}")
+    views: dict[str, TwinView] = {}
+    for number in range(2):
+        view = drawn(rng, style, 4, 10)
+        print(number, view.definition)
+        views |= by_all_algorithms(view, f"v{number}")
+    run(tmp_path, 700 + seed, 22, lambda source: source.random.randrange(12), 10, views)
+
+
+@pytest.mark.parametrize("most", [6, 7, 8])
+@pytest.mark.parametrize("style", ["heap", "mixed", "product"])
+def test_many_aliases(tmp_path: Path, style: str, most: int) -> None:
+    """After each batch: the rows by every algorithm, and the invariants; deltas by followers."""
+    rng = random.Random(f"many {style} {most}")
+    while True:
+        view = drawn(rng, style, most, 7)
+        if len(view.aliases) >= most - 1:
+            break
+    print(view.definition)
+    run(tmp_path, 800 + most, 16, lambda source: source.random.randrange(9), 7, by_all_algorithms(view, "v"))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_dead_ends(tmp_path: Path, seed: int) -> None:
+    """Of what promises a delay: no row that is bound leads nowhere; an IJ-heap enters a constant number of nodes, and one a row, for
+    nothing (`ij_cursors`): whole views and look-ups."""
+    rng = random.Random(f"strict {seed}")
+    views: dict[str, TwinView] = {}
+    for style in ("heap", "heap", "mixed", "mixed", "product", "product"):
+        views |= by_all_algorithms(drawn(rng, style, 5, 8), f"v{len(views)}")
+    source, twin = Source(seed, 8), Twin(views)
+    engine = prepared(tmp_path, views)
+    promised = {name: one for name, one in engine.views.items() if one.view.plan.guarantee != "best-effort"}
+    counted = {name for name, one in promised.items() if one.view.plan.algorithm in ("ij-heap", "join-tree")}
+    assert counted
+    met: Counter[str] = Counter()
+    for epoch in range(15):
+        changes = source.changes(rng.randrange(1, 9), twin.relations)
+        if twin.apply(changes, "skip") is not None:
+            engine.apply(to_batch(changes, source="s", epoch=epoch, on_error="skip"))
+        engine.at_rest(lambda: check(engine))
+        for name, view in promised.items():
+            join = view.join
+            for side in [None, *view.sides]:
+                slots = None if side is None else side.relation.table.scan(engine.published.number, 0, 3)[0]
+                cursor = join.rows(join.root, None) if slots is None else join.partners(join.root, side.place, slots, None)
+                rows = 0
+                while not cursor.done:
+                    rows += len(cursor.fill(7)[0])
+                if cursor.dead_ends is None:
+                    continue
+                plan = view.view.plan
+                starts = 1 if slots is None else max(1, len(slots))
+                heaps = sum(one.algorithm == "ij-heap" for one in ([part.plan for part in plan.parts] or [plan]))
+                assert heaps or cursor.dead_ends == 0, (name, cursor.dead_ends)
+                # A tree of so few rows has one leaf: a height of 1. A product reads a part again for each block of the ones before.
+                most = heaps * (starts + rows) * (FUEL_MOST + 2 * len(plan.order)) + rows
+                assert cursor.dead_ends <= most, (name, cursor.dead_ends, rows)
+                met[plan.algorithm] += 1
+    print(met)
+    assert met["ij-heap"] and met["join-tree"]
+    engine.close()
