@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 import httpx
 import pyarrow as pa
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
+from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
 from service.wire.batch import UPSERT
 from service.wire.schema import RelationDefinition
 from streaming.checkpoint import Checkpoint, UnreadableCheckpoint, is_writable, local_folder, read_checkpoint
+from streaming.checkpoint_files import LocalFiles
 from streaming.config import BadConfig, Config, Out, Stream, Topic, read_config
 from streaming.decode import Decoded, KeyPlaces, decode_topic, decoder_for
 from streaming.errors import StreamError
@@ -25,9 +26,8 @@ from streaming.failures import AFRESH
 from streaming.identity import Identity, compare, read_identity
 from streaming.jars import cache_folder, lacking
 from streaming.java import find_java
-from streaming.kafka_client import FoundTopic, admin_of, find_topics
+from streaming.kafka_client import Admin, FoundTopic, KafkaAway, admin_of, find_topics
 from streaming.log import say
-from streaming.own_topic import token_topic_of
 from streaming.samples import Ends, ends_of, last_records
 from streaming.sink import definition_in, describe, http_client, problem_of, stranger
 
@@ -75,9 +75,9 @@ def check(path: Path) -> int:
         for topic in config.topics:
             _check_records(report, config, topic, seen.get(topic.name), definitions.get(topic.relation))
         if config.stream and config.topics:
-            checkpoint = _check_checkpoint(report, config, config.stream, seen)
+            checkpoint, begun = _check_checkpoint(report, config, config.stream, seen, definitions)
             if alive:
-                _check_source(report, config.stream, checkpoint, service)
+                _check_source(report, config.stream, checkpoint, begun is not None and begun.posted, service)
             _check_spark(report)
     return 1 if report.bad_count else 0
 
@@ -101,13 +101,13 @@ def _check_kafka(report: Report, config: Config) -> dict[str, Seen]:
     names = [topic.name for topic in config.topics] + [out.topic for out in config.outs]
     if config.stream and config.stream.dead_letters:
         names.append(config.stream.dead_letters)
-    tokens = [token_topic_of(out) for out in config.outs]
+    tokens = [out.token_topic for out in config.outs]
     brokers = config.kafka.brokers
     try:
         admin = admin_of(config.kafka)
         found = find_topics(admin, [*names, *tokens], _SECONDS)
-    except (KafkaException, StreamError) as error:
-        text = str(error) if isinstance(error, StreamError) else f"does not answer ({error.args[0].str()})"
+    except (KafkaAway, StreamError) as error:
+        text = str(error) if isinstance(error, StreamError) else f"does not answer ({error})"
         report.bad("broker", f"{brokers}: {text}: is the address right, and are the settings in [kafka] those that it wants?")
         report.unseen("topic", f"{', '.join(names)}: not looked at without the broker")
         return {}
@@ -120,21 +120,21 @@ def _check_kafka(report: Report, config: Config) -> dict[str, Seen]:
     return seen
 
 
-def _see_topic(report: Report, admin: AdminClient, name: str, found: FoundTopic | None) -> Seen | None:
+def _see_topic(report: Report, admin: Admin, name: str, found: FoundTopic | None) -> Seen | None:
     if found is None:
         report.bad("topic", f"{name}: not there: create it")
         return None
     try:
         ends = ends_of(admin, name, range(found.partitions), _SECONDS)
-    except KafkaException as error:
-        report.bad("topic", f"{name}: its offsets cannot be had: {error.args[0].str()}")
+    except (KafkaAway, StreamError) as error:
+        report.bad("topic", f"{name}: its offsets cannot be had: {error}")
         return None
     offsets = sum(end - first for first, end in ends.values())
     report.ok("topic", f"{name}: {_count(len(ends), 'partition')}, {_count(offsets, 'offset')}")
     return Seen(found.id, ends)
 
 
-def _check_out_topic(report: Report, admin: AdminClient, out: Out, ends: Ends) -> None:
+def _check_out_topic(report: Report, admin: Admin, out: Out, ends: Ends) -> None:
     """The job reads its own topic back when its token has expired, so every row's last record must still be there."""
     try:
         settings = _settings_of_topic(admin, out.topic)
@@ -153,7 +153,7 @@ def _check_out_topic(report: Report, admin: AdminClient, out: Out, ends: Ends) -
         report.ok("out", f"{out.topic}: keeps {'the last record of each row' if 'compact' in policy else 'all records'}")
 
 
-def _check_token_topic(report: Report, admin: AdminClient, name: str, is_there: bool) -> None:
+def _check_token_topic(report: Report, admin: Admin, name: str, is_there: bool) -> None:
     if not is_there:
         report.ok("out", f"{name}: not there yet, the job makes it at its start; it holds the job's token")
         return
@@ -168,7 +168,7 @@ def _check_token_topic(report: Report, admin: AdminClient, name: str, is_there: 
         report.bad("out", f"{name}: cleanup.policy is {policy}, so the job's token may be dropped: set it to compact")
 
 
-def _settings_of_topic(admin: AdminClient, name: str) -> dict[str, str]:
+def _settings_of_topic(admin: Admin, name: str) -> dict[str, str]:
     resource = ConfigResource(ResourceType.TOPIC, name)
     entries = admin.describe_configs([resource], request_timeout=_SECONDS)[resource].result()
     return {entry.name: str(entry.value) for entry in entries.values()}
@@ -245,19 +245,23 @@ def _check_records(report: Report, config: Config, topic: Topic, seen: Seen | No
         return
     try:
         records = last_records(config.kafka, topic.name, seen.ends)
-    except KafkaException as error:
-        report.bad("records", f"{topic.name}: cannot be read: {error.args[0].str()}")
+    except (KafkaAway, StreamError) as error:
+        report.bad("records", f"{topic.name}: cannot be read: {error}")
         return
     decoded = decode_topic(decoder_for(topic, definition), topic.name, records, records.num_rows)
     good = sum(len(changes.ops) for changes in decoded.changes)
-    judged = f"{good:,} good, {decoded.passed_over:,} passed over, {len(decoded.bad):,} bad"
+    judged = f"{good:,} good, {decoded.skipped:,} skipped, {len(decoded.bad):,} bad"
     text = f"{topic.name}: of the last {records.num_rows:,}: {judged}"
-    if decoded.bad:
+    if records.num_rows == 0 and any(first < end for first, end in seen.ends.values()):
+        report.unseen("records", f"{topic.name}: nothing came of it in time")
+    elif decoded.bad:
         first = decoded.bad[0]
         report.bad("records", f"{text}; the first: partition {first.partition}, offset {first.offset}: {first.error}")
     elif KeyPlaces().is_disordered(records):
         report.bad("records", f"{text}; a key is in more than one partition, so Kafka gives its changes no order")
     else:
+        if decoded.keyless and len(seen.ends) > 1:
+            text += "; without keys in several partitions, so changes of one row have no order"
         report.ok("records", text + _never_set(decoded, definition))
 
 
@@ -272,24 +276,34 @@ def _never_set(decoded: Decoded, definition: RelationDefinition) -> str:
 # Spark
 
 
-def _check_checkpoint(report: Report, config: Config, stream: Stream, seen: Mapping[str, Seen]) -> Checkpoint | None:
+def _check_checkpoint(
+    report: Report, config: Config, stream: Stream, seen: Mapping[str, Seen], definitions: Mapping[str, RelationDefinition | None]
+) -> tuple[Checkpoint | None, Identity | None]:
     """The folder, whose it is, and whether Kafka still has what comes next; what it says, if it can be read."""
     folder = local_folder(stream.checkpoint)
     if folder is None:
         report.unseen("checkpoint", f"{stream.checkpoint}: only Spark can look there")
-        return None
+        return None, None
+    found, begun = None, None
     try:
-        found, begun = read_checkpoint(folder), read_identity(folder)
+        found, begun = read_checkpoint(folder), read_identity(LocalFiles(folder))
         if begun is not None:
-            # A topic that is not there is told already, and stands here as it was.
+            # A topic or relation that is not there is told already, and stands here as it was.
             ids = {topic.name: seen[topic.name].id if topic.name in seen else begun.topics.get(topic.name, "") for topic in config.topics}
-            compare(begun, Identity(stream.name, ids), folder)
+            relations = {name: definition.to_json() for name, definition in definitions.items() if definition}
+            compare(begun, Identity(stream.name, ids, relations), folder)
     except UnreadableCheckpoint as error:
         report.bad("checkpoint", f"{folder}: {error}: name another folder")
-        return None
+    except OSError as error:
+        report.bad("checkpoint", f"{folder}: cannot be read ({error.strerror})")
     except StreamError as error:
         report.bad("checkpoint", str(error))
-        return found
+    else:
+        _check_beginning(report, stream, folder, found, seen)
+    return found, begun
+
+
+def _check_beginning(report: Report, stream: Stream, folder: Path, found: Checkpoint | None, seen: Mapping[str, Seen]) -> None:
     if not is_writable(folder):
         report.bad("checkpoint", f"{folder}: this user cannot write there")
     elif found is None or found.batch is None:
@@ -298,7 +312,6 @@ def _check_checkpoint(report: Report, config: Config, stream: Stream, seen: Mapp
         report.bad("checkpoint", f"{folder}: {'; '.join(lost)}: {AFRESH}")
     else:
         report.ok("checkpoint", f"{folder}: goes on after batch {found.batch}")
-    return found
 
 
 def _lost(checkpoint: Checkpoint, seen: Mapping[str, Seen]) -> list[str]:
@@ -314,11 +327,11 @@ def _lost(checkpoint: Checkpoint, seen: Mapping[str, Seen]) -> list[str]:
     return lost
 
 
-def _check_source(report: Report, stream: Stream, checkpoint: Checkpoint | None, service: httpx.Client) -> None:
-    """Whose the stream's name is.
+def _check_source(report: Report, stream: Stream, checkpoint: Checkpoint | None, posted: bool, service: httpx.Client) -> None:
+    """Whose the stream's name is. posted: this checkpoint has had it.
 
     The question is a batch for a relation that cannot be: as the oldest of epochs it is called a duplicate where the source is
-    known, else it is refused whole. It never has an effect.
+    known, else it is refused whole. It never has an effect. A checkpoint that is not begun asks under a name of no query's.
     """
     batch = checkpoint.batch if checkpoint else None
     question = {"source": stream.name, "run": checkpoint.run if checkpoint else "--check", "epoch": str(-(1 << 63))}
@@ -328,7 +341,10 @@ def _check_source(report: Report, stream: Stream, checkpoint: Checkpoint | None,
         report.bad("source", f"{stream.name}: the service did not answer ({str(error) or type(error).__name__})")
         return
     theirs = "the service knows it by another checkpoint"
-    if answer.status_code == 409 and not stream.reset:
+    if answer.status_code == 409 and posted:
+        remedy = "start on a new one with reset = true, or use another name"
+        report.bad("source", f"{stream.name}: another checkpoint has taken it over: {remedy}")
+    elif answer.status_code == 409 and not stream.reset:
         report.bad("source", f"{stream.name}: {theirs}: set reset = true in [stream] if this one shall take over")
     elif answer.status_code == 409:
         report.ok("source", f"{stream.name}: {theirs}; reset = true lets this one take over")

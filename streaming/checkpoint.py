@@ -14,8 +14,8 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-IDENTITY, IDENTITY_DRAFT = "livejoin.json", "livejoin.json.draft"
-_NOT_SPARKS = {IDENTITY, IDENTITY_DRAFT, "lost+found"}
+IDENTITY = "livejoin.json"
+_NOT_SPARKS = {IDENTITY, "lost+found"}
 Offsets = dict[str, dict[int, int]]  # by topic and partition
 
 
@@ -32,18 +32,25 @@ class Checkpoint(NamedTuple):
 
 
 def local_folder(address: str) -> Path | None:
-    """The folder that Spark takes the address for; None for one that is not on this machine's disk (`s3a://…`)."""
+    """The folder at this address; None for one that is not on this machine's disk (`s3a://…`). A plain path is a folder of this machine."""
     scheme, rest = re.fullmatch(r"(?:([a-zA-Z][a-zA-Z0-9+.-]*):)?(.*)", address, re.DOTALL).groups()  # type: ignore[union-attr]
     if scheme not in (None, "file"):
         return None
     return Path(re.sub(r"^//[^/]*", "", rest)) if scheme else Path(address)
 
 
+def spark_address(address: str) -> str:
+    """The address as Spark is to be told: it would take a plain path for one on the cluster's file system."""
+    folder = local_folder(address)
+    return address if folder is None else f"file:{folder.absolute()}"
+
+
 def read_checkpoint(folder: Path) -> Checkpoint | None:
     """What is there; None when no query has begun on the folder. Raises UnreadableCheckpoint."""
     try:
         if not (folder / "metadata").exists():
-            if folder.exists() and any(path.name not in _NOT_SPARKS for path in folder.iterdir()):
+            # Names with a dot are drafts, as one leaves who is killed before he has named his first file.
+            if folder.exists() and any(not path.name.startswith(".") and path.name not in _NOT_SPARKS for path in folder.iterdir()):
                 raise UnreadableCheckpoint("it holds files, but no checkpoint of Spark's")
             return None
         run = json.loads((folder / "metadata").read_text())["id"]

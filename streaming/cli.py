@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import signal
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from traceback import extract_tb
 from types import FrameType
 
 from py4j.protocol import Py4JError
@@ -66,11 +68,20 @@ def run(path: Path, metrics_port: int | None = None) -> int:
             metrics.serve(metrics_port)
         _run(config, stop, metrics)
     except Stopped:
-        say("ended while it waited; what was not applied is read again at the next start")
+        say("ended; what was not applied is read again at the next start")
     except StreamError as error:
         say(str(error))
         return 1
+    except Exception as error:
+        say(_unforeseen(error))
+        return 1
     return 0
+
+
+def _unforeseen(error: Exception) -> str:
+    """One line on a failure that nobody has a sentence for, with the calls that led to it, the last one first."""
+    calls = " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(extract_tb(error.__traceback__)))
+    return f"this should not happen, please report it: {type(error).__name__}: {' '.join(str(error).split())} ({calls})"
 
 
 def _listen(stop: threading.Event) -> None:
@@ -79,15 +90,15 @@ def _listen(stop: threading.Event) -> None:
     def on_signal(number: int, frame: FrameType | None) -> None:
         for each in (signal.SIGTERM, signal.SIGINT):
             signal.signal(each, signal.SIG_DFL)
-        say("finishing the batch")
         stop.set()
+        os.write(2, b"livejoin: finishing the batch\n")  # whoever is interrupted may be in the midst of a line of his own
 
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, on_signal)
 
 
 def _run(config: Config, stop: threading.Event, metrics: Metrics) -> None:
-    """Runs the topics and the outs side by side. The first failure ends them all, in order, and is raised.
+    """Runs the topics and the outs side by side. The first failure ends them all, in order, and is raised; others are told.
 
     With trigger "available-now" the outs end after the topics, when they have published what these brought.
     """
@@ -109,8 +120,12 @@ def _run(config: Config, stop: threading.Event, metrics: Metrics) -> None:
         stop.set()
     for thread in threads:
         thread.join()
-    if failures:  # a Stopped only says that another one had failed, or that the job was asked to end
-        raise next((failure for failure in failures if not isinstance(failure, Stopped)), failures[0])
+    # A Stopped only says that another one had failed, or that the job was asked to end.
+    told = [failure for failure in failures if not isinstance(failure, Stopped)] or failures[:1]
+    for other in told[1:]:
+        say(str(other))
+    if told:
+        raise told[0]
 
 
 @contextmanager

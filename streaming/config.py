@@ -9,6 +9,7 @@ import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
@@ -23,7 +24,7 @@ _UNITS = r"(millisecond|second|minute|hour|day)s?"
 _OURS = {
     "bootstrap.servers", "enable.auto.commit", "enable.auto.offset.store", "auto.offset.reset", "isolation.level", "group.id",
     "key.deserializer", "value.deserializer", "key.serializer", "value.serializer", "interceptor.classes", "enable.idempotence", "acks",
-    "transactional.id",
+    "transactional.id", "partitioner",
 }  # fmt: skip
 
 
@@ -43,9 +44,17 @@ class Service(_Section):
     @field_validator("url")
     @classmethod
     def _is_address(cls, url: str) -> str:
-        if not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", url):
+        if not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", url) or not _has_good_port(url):
             raise _mistake('is not an address such as "http://127.0.0.1:8080"')
         return url.rstrip("/")
+
+
+def _has_good_port(url: str) -> bool:
+    try:
+        urlsplit(url).port  # noqa: B018
+    except ValueError:
+        return False
+    return True
 
 
 class Kafka(_Section):
@@ -62,7 +71,7 @@ class Kafka(_Section):
         if not isinstance(data, dict):
             return data
         common = {key: value for key, value in data.items() if key not in ("brokers", "java", "librdkafka")}
-        spread = {key: data[key] for key in ("brokers",) if key in data}
+        spread = {"brokers": data["brokers"]} if "brokers" in data else {}
         for client in ("java", "librdkafka"):
             own = data.get(client, {})
             if not isinstance(own, dict):
@@ -121,6 +130,11 @@ class Out(_Section):
     snapshot: bool = True
     tombstones: bool = False
 
+    @property
+    def token_topic(self) -> str:
+        """The small topic that holds the out's token."""
+        return f"{self.topic}.livejoin"
+
 
 class Config(_Section):
     """The whole file. Of `topics` and `outs` at least one is not empty; with topics there is a `stream`."""
@@ -150,6 +164,9 @@ class Config(_Section):
         outs = [out.topic for out in self.outs]
         if twice := _first_twice(outs):
             raise _mistake(f'out.topic: "{twice}" is there twice; a topic takes the changes of one view')
+        others = {*names, *outs, *([self.stream.dead_letters] if self.stream else [])}
+        if taken := next((out.token_topic for out in self.outs if out.token_topic in others), None):
+            raise _mistake(f'out.topic: "{taken}" is the topic of a token, which livejoin makes for itself: name the other one otherwise')
         if fed_back := next((name for name in outs if name in names), None):
             raise _mistake(f'out.topic: "{fed_back}" is a [[topic]] that is read')
         if self.stream and self.stream.dead_letters in outs:

@@ -1,7 +1,7 @@
 """Kafka records of one topic → judged changes of one relation, and the records that are no good.
 
 Order. Within a topic records are taken by (partition, offset): Kafka gives a key's changes an order only within a
-partition, so a key must live in one (`KeyPlaces` notices where it does not). Topics that feed one relation are taken
+partition, so a key, byte for byte, must live in one (`KeyPlaces` notices where it does not). Topics that feed one relation are taken
 in the order of the file, each whole within a batch: keys that they share have no other order.
 
 Nothing is compacted: the service keeps the last change of a key within a batch by itself, and it counts deletes of
@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.wire.batch import INSERT, UPSERT, Batch, Changes
+from service.wire.batch import INSERT, TRUNCATE, UPSERT, Batch, Changes
 from service.wire.debezium import DebeziumDecoder
 from service.wire.errors import RowError
 from service.wire.json import JsonDecoder
@@ -59,12 +59,15 @@ class BadRecord(NamedTuple):
 class Decoded(NamedTuple):
     """What became of the records of one topic: changes (none, or one part of one relation) and bad records, in order.
 
-    `passed_over` counts what is no change and no fault: tombstones, messages, transaction markers, heartbeats.
+    `skipped` counts what is no change and no fault: tombstones, messages, transaction markers, heartbeats. `keyless`: whether
+    there are changes of rows whose record has no key; `truncates`: whether there are truncates.
     """
 
     changes: list[Changes]
     bad: list[BadRecord]
-    passed_over: int
+    skipped: int
+    keyless: bool = False
+    truncates: bool = False
 
 
 def decoder_for(topic: Topic, definition: RelationDefinition) -> Decoder:
@@ -83,14 +86,19 @@ def decode_topic(decoder: Decoder, topic: str, records: pa.Table, most_bad: int)
     ordered = _in_order(records)
     parts: list[Changes] = []
     bad: list[BadRecord] = []
-    passed_over = 0
+    skipped = 0
+    keyless = truncates = False
     for start in range(0, ordered.num_rows, _PIECE):
         piece = ordered.slice(start, _PIECE)
         keys: list[bytes | None] = piece["key"].to_pylist()
         values: list[bytes | None] = piece["value"].to_pylist()
         batch = decoder.decode(keys, values)
-        passed_over += batch.ignored
+        skipped += batch.ignored
         for changes in batch.changes:
+            is_truncate = changes.ops == TRUNCATE
+            truncates |= bool(is_truncate.any())
+            if piece["key"].null_count:
+                keyless |= any(keys[at] is None for at in changes.index[~is_truncate].tolist())
             changes.index += start
             parts.append(changes)
         for error in _all_errors(decoder, batch, keys, values, most_bad):
@@ -99,7 +107,7 @@ def decode_topic(decoder: Decoder, topic: str, records: pa.Table, most_bad: int)
             bad.append(BadRecord(topic, partition, offset, keys[at], values[at], error.column, error.reason))
         if len(bad) > most_bad:
             break
-    return Decoded(_joined(parts), bad, passed_over)
+    return Decoded(_joined(parts), bad, skipped, keyless, truncates)
 
 
 def _in_order(records: pa.Table) -> pa.Table:
@@ -150,7 +158,7 @@ class KeyPlaces:
         self._places = np.full(0, -1, np.int32)
 
     def is_disordered(self, records: pa.Table) -> bool:
-        """Whether a key of `records` (partition, key) is, or was seen before, in another partition too. A null key has no order to lose."""
+        """Whether a key of `records` (partition, key) is, or was seen before, in another partition too. Null keys are not looked at."""
         if self._hashes is None:
             partitions = pc.unique(records["partition"]).to_pylist()
             if len({*partitions, self._partition} - {None}) < 2:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 
 AFRESH = 'start on a new checkpoint with reset = true in [stream], and with start = "earliest" to read again what is there'
-# Words of their exceptions: they come as text, through Java, Spark and Python.
-_AWAY = ("TimeoutException", "DisconnectException", "BrokerNotAvailableException", "NetworkException", "CoordinatorNotAvailableException")
+# Words of their exceptions: they come as text, through Java, Spark and Python. Of time-outs only Kafka's: a checkpoint's may be away too.
+_AWAY = re.compile(
+    r"org\.apache\.kafka\.common\.errors\.(Timeout|Disconnect|BrokerNotAvailable|Network|CoordinatorNotAvailable)Exception"
+    "|Cannot fetch record for offset"  # the connector's own, in a TimeoutException of Java's
+)
 _GONE = "UnknownTopicOrPartitionException"
 _LOST = ("offset was changed from", "KafkaIllegalStateException", "OffsetOutOfRangeException", "Some data may have been lost")
 _TOO_LARGE = ("spark.driver.maxResultSize", "OutOfMemoryError")
@@ -20,6 +23,11 @@ def made_anew(topic: str) -> str:
     return f"the topic {topic} was deleted and made anew since this checkpoint began: {AFRESH}"
 
 
+def registered_anew(relation: str) -> str:
+    """The sentence for a relation that has another definition than before."""
+    return f"the relation {relation} was registered anew with another definition since this checkpoint began: {AFRESH}"
+
+
 def whole_text(failure: BaseException) -> str:
     """What a failure and its causes say, stack traces of Spark's included."""
     parts = []
@@ -31,17 +39,22 @@ def whole_text(failure: BaseException) -> str:
 
 
 def is_away(text: str) -> bool:
-    return _GONE not in text and not any(words in text for words in _LOST) and any(words in text for words in _AWAY)
+    """Whether the query ended because Kafka did not answer: another one may go on."""
+    return _GONE not in text and not any(words in text for words in _LOST) and _AWAY.search(text) is not None
+
+
+def too_large(checkpoint: str, whose: str, remedy: str) -> str:
+    """The sentence for a batch that is too large. Its offsets are planned in the checkpoint, so max_offsets alone does not help."""
+    return (
+        f"a batch was too large for {whose}: lower max_offsets in [stream] and delete the newest file in {checkpoint}/offsets, "
+        f"in which this batch is planned with its size, or {remedy}; then start again"
+    )
 
 
 def explain(text: str, checkpoint: str) -> str:
     """One sentence, with what to do, for a query that ended by itself."""
     if any(words in text for words in _TOO_LARGE):
-        # Its offsets are planned in the checkpoint, so max_offsets alone does not make it smaller.
-        return (
-            f"a batch was too large for Spark's driver: lower max_offsets in [stream] and delete the newest file in {checkpoint}/offsets, "
-            "in which this batch is planned with its size, or give the driver more memory by spark-submit; then start again"
-        )
+        return too_large(checkpoint, "Spark's driver", "give the driver more memory by spark-submit")
     if any(words in text for words in _TWO_JOBS):
         return f"another job runs on the checkpoint {checkpoint}: end it, or give this one a checkpoint and a name of its own"
     if _GONE in text:

@@ -42,7 +42,7 @@ class Lost(Exception):
 
 
 class BrokenOff(Exception):
-    """The connection ended before the version was whole: go on from the last token."""
+    """No changes, or not to the end of a version: the connection ended, or the view is not ready. Go on from the last token."""
 
 
 class Feed:
@@ -75,7 +75,7 @@ class Feed:
                 if not newline:
                     rest += block
                     continue
-                records = [record for line in (rest + head).split(b"\n") if (record := self._record(orjson.loads(line))) is not None]
+                records = [record for line in (rest + head).split(b"\n") if (record := _record(self._view, line)) is not None]
                 rest = tail
                 cut = next((place for place in range(len(records), 0, -1) if isinstance(records[place - 1], Progress)), 0)
                 whole = cut == len(records) and (whole or cut > 0)
@@ -90,15 +90,23 @@ class Feed:
         """Whether something has come already that was not handed out yet. May miss what the HTTP client holds in its own memory."""
         return bool(self._answer.extensions["network_stream"].get_extra_info("is_readable"))
 
-    def _record(self, data: dict[str, Any]) -> Change | Progress | None:
+
+def _record(view: str, line: bytes) -> Change | Progress | None:
+    """A line of a stream; None for one that says nothing. Raises as Feed."""
+    try:
+        data = orjson.loads(line)
         op = data["op"]
         if op == "progress":
             # Within a snapshot it has no token and only says that the service is still there.
             return None if data["token"] is None else Progress(data["version"], data["token"])
-        if op == "error":
-            problem = data["problem"]
-            raise _failure(self._view, problem, f"{problem['title']}: {problem['detail']}")
-        return Change(data["version"], op == "delete", orjson.dumps(data["key"]), orjson.dumps(data["row"]))
+        if op != "error":
+            return Change(data["version"], op == "delete", orjson.dumps(data["key"]), orjson.dumps(data["row"]))
+        problem = data["problem"]
+        failure = _failure(view, problem, f"{problem['title']}: {problem['detail']}")
+    except (orjson.JSONDecodeError, LookupError, TypeError) as error:
+        said = line[:100].decode(errors="replace")
+        raise StreamError(f"the service's changes of the view {view} are not as livejoin's are: {said!r}") from error
+    raise failure
 
 
 def token_of_now(service: ServiceClient, view: str) -> Progress:
@@ -106,10 +114,12 @@ def token_of_now(service: ServiceClient, view: str) -> Progress:
     while True:
         answer = _open(service, view, {"wait": "0"})
         try:
-            data = orjson.loads(answer.read().splitlines()[-1])
-            return Progress(data["version"], data["token"])
+            last = _record(view, answer.read().rpartition(b"\n")[0].rpartition(b"\n")[2])
+            if isinstance(last, Progress):
+                return last
+            raise BrokenOff("it did not end with a token")
         except httpx.TransportError:  # the next try waits until it is back
-            continue
+            pass
         finally:
             answer.close()
 

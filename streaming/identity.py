@@ -1,80 +1,108 @@
-"""Whose a checkpoint is: the stream's name and its topics' ids, in a file of ours beside Spark's.
+"""Whose a checkpoint is: the stream's name, its topics' ids and its relations, in a file of ours beside Spark's.
 
-A topic that was deleted and made anew under its name looks, by its offsets, like one that has grown: only its id tells.
-Kept in a folder on this machine's disk only; elsewhere (`s3a://…`) ids are compared as long as the job runs.
+A topic that was deleted and made anew under its name looks, by its offsets, like one that has grown: only its id tells. A
+relation that was registered anew lacks what was applied to the old one.
 """
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Mapping
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
-from streaming.checkpoint import IDENTITY, IDENTITY_DRAFT, UnreadableCheckpoint, local_folder, read_checkpoint
+from streaming.checkpoint import IDENTITY, UnreadableCheckpoint
+from streaming.checkpoint_files import CheckpointFiles
 from streaming.errors import StreamError
-from streaming.failures import AFRESH, made_anew
+from streaming.failures import AFRESH, made_anew, registered_anew
 from streaming.metrics import Partition
 
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # of a broker older than ids
 
 
 class Identity(NamedTuple):
-    """The stream's name, and by topic its id."""
+    """The stream's name, by topic its id, by relation its definition as JSON; `posted`: the service has taken a batch of it."""
 
     stream: str
     topics: Mapping[str, str]
+    relations: Mapping[str, Any]
+    posted: bool = False
 
 
-def claim(checkpoint: str, now: Identity) -> dict[Partition, int]:
+class Claim:
+    """A checkpoint that is the job's own. `reached`: where each partition goes on, as far as it can be seen."""
+
+    def __init__(self, files: CheckpointFiles, identity: Identity, reached: Mapping[Partition, int]) -> None:
+        self.reached = reached
+        self._files = files
+        self._identity = identity
+
+    @property
+    def posted(self) -> bool:
+        return self._identity.posted
+
+    def note_posted(self) -> None:
+        """Remembers that the service has taken a batch. Writes the first time only; raises StreamError when it cannot."""
+        if not self._identity.posted:
+            self._identity = self._identity._replace(posted=True)
+            with _told(self._files):
+                self._files.write(IDENTITY, json.dumps(self._identity._asdict()))
+
+
+def claim(files: CheckpointFiles, now: Identity) -> Claim:
     """Compares with what the checkpoint was begun with, and writes it down there. Raises StreamError where they differ.
 
-    A topic that the file has beside those of before joins: Spark reads it from its beginning. Returns where each partition
-    goes on, as far as it can be seen.
+    A topic that the file has beside those of before joins: Spark reads it from its beginning.
     """
-    folder = local_folder(checkpoint)
-    if folder is None:
-        return {}
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        found = read_checkpoint(folder)
-        before = read_identity(folder)
+    with _told(files):
+        state, before = files.state(), read_identity(files)
         if before is not None:
-            compare(before, now, folder)
+            compare(before, now, files)
+        now = now._replace(posted=before.posted if before else state is not None and state.batch is not None)
         if before != now:
-            draft = folder / IDENTITY_DRAFT
-            draft.write_text(json.dumps(now._asdict()))
-            os.replace(draft, folder / IDENTITY)
-        offsets = found.offsets if found else {}
-        return {(topic, partition): offset for topic, ends in offsets.items() for partition, offset in ends.items()}
+            files.write(IDENTITY, json.dumps(now._asdict()))
+        offsets = state.offsets if state else {}
+        return Claim(files, now, {(topic, number): offset for topic, ends in offsets.items() for number, offset in ends.items()})
+
+
+@contextmanager
+def _told(files: CheckpointFiles) -> Iterator[None]:
+    """Says what is the matter with the checkpoint in one sentence."""
+    try:
+        yield
     except UnreadableCheckpoint as error:
-        raise StreamError(f"the checkpoint {folder} is no good: {error}; name another folder, or {AFRESH}") from error
+        raise StreamError(f"the checkpoint {files} is no good: {error}; name another folder, or {AFRESH}") from error
     except OSError as error:
-        raise StreamError(f"the checkpoint {folder} cannot be written ({error.strerror}): name one that this user may write") from error
+        raise StreamError(f"the checkpoint {files} cannot be written ({error.strerror}): name one that this user may write") from error
 
 
-def read_identity(folder: Path) -> Identity | None:
-    """None for a new checkpoint, and for one of a livejoin that kept no such file. Raises UnreadableCheckpoint."""
-    path = folder / IDENTITY
-    if not path.exists():
+def read_identity(files: CheckpointFiles) -> Identity | None:
+    """None for a new checkpoint. Raises StreamError when it cannot be read, OSError."""
+    text = files.read(IDENTITY)
+    if text is None:
         return None
     try:
-        data = json.loads(path.read_text())
-        return Identity(str(data["stream"]), dict(data["topics"]))
+        data = json.loads(text)
+        return Identity(str(data["stream"]), dict(data["topics"]), dict(data["relations"]), bool(data["posted"]))
     except (ValueError, LookupError, TypeError) as error:
-        raise UnreadableCheckpoint(f"{IDENTITY} in it cannot be read ({type(error).__name__}: {error})") from error
+        raise StreamError(
+            f"{files}/{IDENTITY} is damaged ({type(error).__name__}: {error}): delete it to go on; topics and relations that were made "
+            "anew since the last start are not noticed then"
+        ) from error
 
 
-def compare(before: Identity, now: Identity, folder: Path) -> None:
-    """Raises StreamError when records may be missed or applied twice."""
+def compare(before: Identity, now: Identity, place: object) -> None:
+    """Raises StreamError when records may be missed or applied twice. `place`: the checkpoint, as it is called."""
     if before.stream != now.stream:
-        raise StreamError(f'the checkpoint {folder} is of the stream "{before.stream}": give "{now.stream}" a folder of its own')
+        raise StreamError(f'the checkpoint {place} is of the stream "{before.stream}": give "{now.stream}" a folder of its own')
     for topic, known in before.topics.items():
         if topic not in now.topics:
-            raise StreamError(f"the checkpoint {folder} reads the topic {topic}, which the file does not name: put it back, or {AFRESH}")
+            raise StreamError(f"the checkpoint {place} reads the topic {topic}, which the file does not name: put it back, or {AFRESH}")
         if differs(known, now.topics[topic]):
             raise StreamError(made_anew(topic))
+    for relation, definition in before.relations.items():
+        if now.relations.get(relation, definition) != definition:
+            raise StreamError(registered_anew(relation))
 
 
 def differs(known: str, now: str) -> bool:

@@ -4,39 +4,117 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection
-from typing import NamedTuple
+import time
+from collections import deque
+from collections.abc import Collection, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from streaming.config import Kafka
 from streaming.errors import StreamError
-from streaming.metrics import Metrics
-from streaming.patience import Patience
+from streaming.metrics import Metrics, Partition
+from streaming.patience import Patience, Stopped
 
 _ANSWER_SECONDS = 5
+_SILENT_SECONDS = 20.0
+_AT_ONCE = 4096
 # librdkafka's own lines about lost connections: what matters comes as an exception too.
 quiet = logging.getLogger("livejoin.kafka.quiet")
 quiet.addHandler(logging.NullHandler())
 quiet.propagate = False
 
 
+_ALLOW = "allow it to the user in [kafka]"
+_CREDENTIALS = "are user, password and mechanism in [kafka] those that the broker wants?"
+_NEWER = "the broker is too old for livejoin: take a newer one"
+# What another try does not mend, and what to do.
+_REMEDIES = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: _ALLOW,
+    KafkaError.GROUP_AUTHORIZATION_FAILED: _ALLOW,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: _ALLOW,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "allow it to write in transactions to the user in [kafka]",
+    KafkaError.SASL_AUTHENTICATION_FAILED: _CREDENTIALS,
+    KafkaError.UNSUPPORTED_SASL_MECHANISM: _CREDENTIALS,
+    KafkaError._AUTHENTICATION: _CREDENTIALS,
+    KafkaError.MSG_SIZE_TOO_LARGE: 'raise "message.max.bytes" in [kafka.librdkafka] and max.message.bytes of the topic, '
+    "by some more than what the record itself takes",
+    KafkaError.INVALID_TRANSACTION_TIMEOUT: "the broker allows only shorter transactions: "
+    'set "transaction.timeout.ms" in [kafka.librdkafka] to its transaction.max.timeout.ms',
+    KafkaError.POLICY_VIOLATION: "a policy of the broker refuses it: see the broker's log",
+    KafkaError.INVALID_RECORD: "the broker refuses the record: see its log (a compacted topic takes none without a key)",
+    KafkaError.INVALID_CONFIG: "see the broker's log",
+    KafkaError.UNSUPPORTED_VERSION: _NEWER,
+    KafkaError._UNSUPPORTED_FEATURE: _NEWER,
+}
+
+
 class KafkaAway(Exception):
-    """The broker does not answer."""
+    """The broker does not answer, or not yet as it should: another try may help."""
 
 
-def quiet_admin(settings: dict[str, str]) -> AdminClient:
+def meaning(error: KafkaError, what: str) -> KafkaAway | StreamError:
+    """What a failure means: a StreamError, as `what` (why): what to do, where another try does not help, else a KafkaAway."""
+    remedy = _REMEDIES.get(error.code())
+    return StreamError(f"{what} ({error.str()}): {remedy}") if remedy else KafkaAway(error.str())
+
+
+@contextmanager
+def understood(what: str) -> Iterator[None]:
+    """Raises what a KafkaException within means (`meaning`)."""
+    try:
+        yield
+    except KafkaException as error:
+        raise meaning(error.args[0], what) from error
+
+
+def refused_settings(error: KafkaException) -> StreamError:
+    """The sentence for settings that librdkafka does not take."""
+    return StreamError(f"Kafka's client refuses the settings in [kafka]: {error.args[0].str()}")
+
+
+class Admin(AdminClient):
     """An AdminClient that prints nothing of its own."""
-    return AdminClient({"log_level": 0, **settings}, logger=quiet)
+
+    def __init__(self, settings: dict[str, str]) -> None:
+        self._trouble: deque[KafkaError] = deque(maxlen=2)
+        ours: dict[str, Any] = {"log_level": 0, **settings, "error_cb": self._trouble.append}
+        super().__init__(ours, logger=quiet)
+
+    @contextmanager
+    def understood(self, what: str) -> Iterator[None]:
+        """Raises what a KafkaException within means (`meaning`). A wrong password shows only in the last troubles of connections."""
+        try:
+            yield
+        except KafkaException as error:
+            failure = error.args[0]
+            if failure.code() == KafkaError._TIMED_OUT:
+                self.poll(0)
+                failure = next((each for each in self._trouble if each.code() == KafkaError._AUTHENTICATION), failure)
+            raise meaning(failure, what) from error
 
 
-def admin_of(kafka: Kafka) -> AdminClient:
+def quiet_admin(settings: dict[str, str]) -> Admin:
+    return Admin(settings)
+
+
+def admin_of(kafka: Kafka) -> Admin:
     """An AdminClient for the file's brokers. Raises StreamError for settings that it refuses."""
     try:
         return quiet_admin(settings_of(kafka))
     except KafkaException as error:
-        raise StreamError(f"Kafka's client refuses the settings in [kafka]: {error.args[0].str()}") from error
+        raise refused_settings(error) from error
 
 
 def settings_of(kafka: Kafka) -> dict[str, str]:
@@ -51,22 +129,39 @@ class FoundTopic(NamedTuple):
     partitions: int
 
 
-def find_topics(admin: AdminClient, topics: Collection[str], seconds: float) -> dict[str, FoundTopic]:
-    """Those that the broker has. Raises KafkaException when it does not answer within `seconds`. One round to the broker, 3 ms."""
+def find_topics(admin: Admin, topics: Collection[str], seconds: float = _ANSWER_SECONDS) -> dict[str, FoundTopic]:
+    """Those that the broker has. Raises KafkaAway when it does not answer within `seconds`, StreamError when it refuses.
+
+    One round to the broker, 3 ms.
+    """
     found = {}
     for topic, answer in admin.describe_topics(TopicCollection(list(topics)), request_timeout=seconds).items():
-        try:
-            description = answer.result()
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise
-        else:
-            found[topic] = FoundTopic(str(description.topic_id), len(description.partitions))
+        with admin.understood(f"the topic {topic} cannot be described"):
+            try:
+                description = answer.result()
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise
+            else:
+                found[topic] = FoundTopic(str(description.topic_id), len(description.partitions))
     return found
 
 
+def offsets_of(admin: Admin, at: Collection[Partition], which: OffsetSpec, seconds: float) -> dict[Partition, int]:
+    """An offset of each of these partitions: the earliest, or the latest (behind what is committed). Raises KafkaAway, StreamError."""
+    asked = {TopicPartition(*partition): which for partition in at}
+    with admin.understood("the offsets of the topics cannot be asked for"):
+        answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=seconds)
+        return {(partition.topic, partition.partition): answer.result().offset for partition, answer in answers.items()}
+
+
+def missing_topics(kafka: Kafka, topics: Collection[str]) -> StreamError:
+    """The sentence for topics that are not there."""
+    return StreamError(f"Kafka at {kafka.brokers} has no topic {', '.join(topics)}: create it, then start again")
+
+
 def wait_for_topics(kafka: Kafka, topics: Collection[str], stop: threading.Event, metrics: Metrics) -> dict[str, FoundTopic]:
-    """The topics, when the broker answers; waits for the broker, raises StreamError for a missing topic.
+    """The topics, when the broker answers; waits for the broker, raises StreamError for a missing topic or a refusal, Stopped.
 
     Spark asked for a broker that is away stays silent for ever, hence this first.
     """
@@ -74,11 +169,48 @@ def wait_for_topics(kafka: Kafka, topics: Collection[str], stop: threading.Event
     patience = Patience(stop, metrics, "kafka")
     while True:
         try:
-            found = find_topics(admin, topics, _ANSWER_SECONDS)
-        except KafkaException as error:
-            patience.wait(f"Kafka at {kafka.brokers} does not answer ({error.args[0].str()})")
+            found = find_topics(admin, topics)
+        except KafkaAway as away:
+            patience.wait(f"Kafka at {kafka.brokers} does not answer ({away})")
             continue
-        missing = [topic for topic in topics if topic not in found]
-        if missing:
-            raise StreamError(f"Kafka at {kafka.brokers} has no topic {', '.join(missing)}: create it, then start again")
+        if missing := [topic for topic in topics if topic not in found]:
+            raise missing_topics(kafka, missing)
         return found
+
+
+def reader_of(kafka: Kafka, group: str, more: Mapping[str, Any]) -> Consumer:
+    """A consumer of what is committed that stands where it is put. `group`: asked for by librdkafka; nobody joins it."""
+    ours = {"group.id": group, "enable.auto.commit": False, "enable.partition.eof": True, "isolation.level": "read_committed", **more}
+    try:
+        return Consumer({"log_level": 0, **settings_of(kafka), **ours}, logger=quiet)
+    except KafkaException as error:
+        raise refused_settings(error) from error
+
+
+def read_on(consumer: Consumer, starts: Mapping[Partition, int], stop: threading.Event) -> Generator[Message, None, None]:
+    """The committed records from these offsets to the end; within a partition in order.
+
+    Raises KafkaAway, StreamError, Stopped.
+    """
+    consumer.assign([TopicPartition(*at, offset or OFFSET_BEGINNING) for at, offset in starts.items()])
+    left = set(starts)
+    until = time.monotonic() + _SILENT_SECONDS
+    try:
+        while left:
+            if stop.is_set():
+                raise Stopped
+            messages = consumer.consume(_AT_ONCE, 0.2)
+            if messages:
+                until = time.monotonic() + _SILENT_SECONDS
+            elif time.monotonic() > until:
+                raise KafkaAway(f"nothing came of {', '.join(sorted({topic for topic, _ in left}))} for {_SILENT_SECONDS:g} s")
+            for message in messages:
+                error = message.error()
+                if error is None:
+                    yield message
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    left.discard((message.topic() or "", message.partition() or 0))
+                elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:  # who joins no group needs no right to
+                    raise meaning(error, f"the topic {message.topic() or next(iter(left))[0]} cannot be read")
+    finally:
+        consumer.unassign()

@@ -26,7 +26,7 @@ class BatchReport:
 
     records: Tally[str] = field(default_factory=Tally)
     changes: Tally[str] = field(default_factory=Tally)
-    passed_over: Tally[str] = field(default_factory=Tally)
+    skipped: Tally[str] = field(default_factory=Tally)
     dead_letters: Tally[str] = field(default_factory=Tally)
     version: int | None = None
     ignored: int = 0
@@ -37,13 +37,15 @@ class BatchReport:
     def part(self, name: str) -> Iterator[None]:
         """Times a part of the batch."""
         began = time.perf_counter()
-        yield
-        self.seconds[name] = time.perf_counter() - began
+        try:
+            yield
+        finally:
+            self.seconds[name] = time.perf_counter() - began
 
     def __str__(self) -> str:
         told = f"{self.records.total()} records, {self.changes.total()} changes"
-        if self.passed_over.total():
-            told += f", {self.passed_over.total()} passed over"
+        if self.skipped.total():
+            told += f", {self.skipped.total()} skipped"
         if self.dead_letters.total():
             told += f", {self.dead_letters.total()} dead letters"
         if self.ignored:
@@ -69,16 +71,17 @@ class Metrics:
 
         self._records = counter("records", "Records read", "topic")
         self._changes = counter("changes", "Changes that records became", "topic")
-        self._passed_over = counter("passed_over", "Records that are no change: tombstones, messages, markers", "topic")
+        self._skipped = counter("skipped_records", "Records that are no change: tombstones, messages, markers", "topic")
         self._dead_letters = counter("dead_letters", "Bad records set aside", "topic")
         self._ignored = counter("ignored_deletes", "Deletes of rows that the service did not have")
         self._batches = counter("batches", "Batches done")
         self._duplicates = counter("duplicate_batches", "Batches that the service had already")
         self._version = gauge("version", "The service's version after the last batch")
-        self._lag = gauge("lag_records", "Offsets not applied yet", "topic", "partition")
+        lag = "Offsets not applied yet, of partitions that were read before; marks of transactions count"
+        self._lag = gauge("lag_offsets", lag, "topic", "partition")
         self._waits = counter("waits", "Tries that found it away or busy", "at")
         self._published = counter("published_records", "Records published", "topic")
-        self._versions = counter("published_versions", "Transactions published, each a version or more", "topic")
+        self._transactions = counter("published_transactions", "Transactions published, each a version or more", "topic")
         self._at = gauge("published_version", "The version published last", "topic")
         help = "Parts of a batch: fetch (Spark, Kafka), decode, dead_letters, post (the service applies)"
         self._seconds = Histogram("livejoin_stream_batch_seconds", help, ("part",), buckets=_SECONDS, registry=self.registry)
@@ -87,7 +90,7 @@ class Metrics:
         for counter, tally in (
             (self._records, report.records),
             (self._changes, report.changes),
-            (self._passed_over, report.passed_over),
+            (self._skipped, report.skipped),
             (self._dead_letters, report.dead_letters),
         ):
             for topic, count in tally.items():
@@ -112,7 +115,7 @@ class Metrics:
     def published(self, topic: str, records: int, version: int) -> None:
         """A transaction with so many records, which brings an out's topic to `version`, is committed."""
         self._published.labels(topic).inc(records)
-        self._versions.labels(topic).inc()
+        self._transactions.labels(topic).inc()
         self._at.labels(topic).set(version)
 
     def serve(self, port: int) -> None:

@@ -8,25 +8,21 @@ from __future__ import annotations
 
 import struct
 import threading
-import time
 from collections.abc import Iterator
 from hashlib import blake2b
 from types import TracebackType
 from typing import NamedTuple
 
 import orjson
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
 
 from streaming.config import Kafka, Out
 from streaming.errors import StreamError
-from streaming.kafka_client import KafkaAway, quiet, quiet_admin, settings_of
-from streaming.patience import Stopped
+from streaming.kafka_client import FoundTopic, admin_of, find_topics, meaning, missing_topics, read_on, reader_of, understood
 
 _ANSWER_SECONDS = 10.0
-_SILENT_SECONDS = 20.0
 _TAIL = 64  # offsets before the end in which the last token is looked for first; a transaction takes two of them
-_AT_ONCE = 4096
 _PLACE = struct.Struct("<iq8s")  # partition, offset, digest of the row
 Place = bytes
 
@@ -45,27 +41,14 @@ class Token(NamedTuple):
         return orjson.dumps(self._asdict())
 
 
-def token_topic_of(out: Out) -> str:
-    """The small topic that holds the out's token."""
-    return f"{out.topic}.livejoin"
-
-
 class OwnTopic:
     """The out topic and its token's topic, for use in a `with`. Any method raises KafkaAway, StreamError, Stopped."""
 
     def __init__(self, kafka: Kafka, out: Out, stop: threading.Event) -> None:
-        self._out, self._stop = out, stop
-        self._topic, self.token_topic = out.topic, token_topic_of(out)
-        self._settings = settings_of(kafka)
-        ours = {
-            "group.id": f"livejoin.{out.topic}",  # asked for; nobody joins it
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-            "auto.offset.reset": "error",
-        }
-        self._consumer = Consumer({"log_level": 0, **self._settings, **ours}, logger=quiet)
-        self._admin = quiet_admin(self._settings)
+        self._kafka, self._out, self._stop = kafka, out, stop
+        self._topic, self.token_topic = out.topic, out.token_topic
+        self._consumer = reader_of(kafka, f"livejoin.{out.topic}", {"auto.offset.reset": "error"})
+        self._admin = admin_of(kafka)
 
     def __enter__(self) -> OwnTopic:
         return self
@@ -73,30 +56,28 @@ class OwnTopic:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._consumer.close()
 
-    def identity(self) -> tuple[str, int]:
-        """The out topic's id and how many partitions it has."""
-        try:
-            found = self._admin.describe_topics(TopicCollection([self._topic]))[self._topic].result(_ANSWER_SECONDS)
-        except KafkaException as error:
-            raise _meaning(error, self._topic) from error
-        return str(found.topic_id), len(found.partitions)
+    def identity(self) -> FoundTopic:
+        """The out topic's id and how many partitions it has. One round to the broker, 3 ms."""
+        found = find_topics(self._admin, [self._topic], _ANSWER_SECONDS)
+        if self._topic not in found:
+            raise missing_topics(self._kafka, [self._topic])
+        return found[self._topic]
 
     def make_token_topic(self) -> None:
         """Makes the small compacted topic for the token, if it is not there."""
+        if find_topics(self._admin, [self.token_topic], _ANSWER_SECONDS):
+            return
         new = NewTopic(self.token_topic, 1, -1, config={"cleanup.policy": "compact"})
         try:
-            if self.token_topic not in self._admin.list_topics(timeout=_ANSWER_SECONDS).topics:
-                self._admin.create_topics([new])[self.token_topic].result(_ANSWER_SECONDS)
+            self._admin.create_topics([new], request_timeout=_ANSWER_SECONDS)[self.token_topic].result()
         except KafkaException as error:
             failure = error.args[0]
             if failure.code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 return
-            if failure.retriable() or failure.code() in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT):
-                raise KafkaAway(failure.str()) from error
-            raise StreamError(
-                f"the topic {self.token_topic}, which holds the token of {self._topic}, cannot be made ({failure.str()}): "
-                "make it yourself, with one partition and cleanup.policy=compact"
-            ) from error
+            refused = meaning(failure, f"the topic {self.token_topic}, which holds the token of {self._topic}, cannot be made")
+            if isinstance(refused, StreamError):
+                refused = StreamError(f"{refused}; or make it yourself, with one partition and cleanup.policy=compact")
+            raise refused from error
 
     def last_token(self) -> Token | None:
         """The last token; None when there is none yet. It is looked for from the end: a topic not yet compacted costs no more."""
@@ -106,10 +87,24 @@ class OwnTopic:
             start = max(low, end - reach)
             found = [message for message in self._read(self.token_topic, {0: start}) if message.value() is not None]
             if found:
-                return Token(**orjson.loads(found[-1].value() or b""))
+                return self._token(found[-1])
             if start == low:
                 return None
             reach *= 8
+
+    def _token(self, message: Message) -> Token:
+        try:
+            token = Token(**orjson.loads(message.value() or b""))
+        except (orjson.JSONDecodeError, TypeError) as error:
+            raise StreamError(
+                f"the topic {self.token_topic} holds something else than a token of livejoin's (offset {message.offset()}): delete it; the "
+                f"topic {self._topic} is then read back"
+            ) from error
+        return token
+
+    def is_empty(self) -> bool:
+        """Whether no record was ever written to the topic."""
+        return all(self._bounds(self._topic, partition)[1] == 0 for partition in range(self.identity().partitions))
 
     def states(self) -> dict[bytes, Place]:
         """The rows that the topic holds by now: digest of the key → where its last record is, with a digest of the row.
@@ -164,8 +159,7 @@ class OwnTopic:
 
     def _starts(self) -> dict[int, int]:
         """Where each partition begins. StreamError when what was there before is lost: then the topic's rows cannot be told."""
-        _, partitions = self.identity()
-        starts = {partition: self._bounds(self._topic, partition)[0] for partition in range(partitions)}
+        starts = {partition: self._bounds(self._topic, partition)[0] for partition in range(self.identity().partitions)}
         cut = [partition for partition, low in starts.items() if low > 0]
         # Compaction alone keeps the last record of each key.
         if cut and self._cleanup_policy() != "compact":
@@ -178,43 +172,19 @@ class OwnTopic:
 
     def _cleanup_policy(self) -> str:
         resource = ConfigResource(ResourceType.TOPIC, self._topic)
-        try:
-            return str(self._admin.describe_configs([resource])[resource].result(_ANSWER_SECONDS)["cleanup.policy"].value)
-        except KafkaException as error:
-            raise _meaning(error, self._topic) from error
+        with understood(f"the settings of the topic {self._topic} cannot be read"):
+            settings = self._admin.describe_configs([resource], request_timeout=_ANSWER_SECONDS)[resource].result()
+        return str(settings["cleanup.policy"].value)
 
     def _bounds(self, topic: str, partition: int) -> tuple[int, int]:
         """The first offset that is there and the one behind the last committed one."""
-        try:
+        with understood(f"the topic {topic} cannot be read"):
             low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), _ANSWER_SECONDS, cached=False)
-        except KafkaException as error:
-            raise _meaning(error, topic) from error
         return low, high
 
     def _read(self, topic: str, starts: dict[int, int]) -> Iterator[Message]:
         """The committed records from these offsets by partition to the end; within a partition in order."""
-        self._consumer.assign([TopicPartition(topic, partition, offset or OFFSET_BEGINNING) for partition, offset in starts.items()])
-        left = set(starts)
-        until = time.monotonic() + _SILENT_SECONDS
-        try:
-            while left:
-                if self._stop.is_set():
-                    raise Stopped
-                messages = self._consumer.consume(_AT_ONCE, 0.2)
-                if messages:
-                    until = time.monotonic() + _SILENT_SECONDS
-                elif time.monotonic() > until:
-                    raise KafkaAway(f"nothing came of {topic} for {_SILENT_SECONDS:g} s")
-                for message in messages:
-                    error = message.error()
-                    if error is None:
-                        yield message
-                    elif error.code() == KafkaError._PARTITION_EOF:
-                        left.discard(message.partition() or 0)
-                    else:
-                        raise _meaning(KafkaException(error), topic)
-        finally:
-            self._consumer.unassign()
+        return read_on(self._consumer, {(topic, partition): offset for partition, offset in starts.items()}, self._stop)
 
 
 def digest(key: bytes) -> bytes:
@@ -232,11 +202,3 @@ def same_row(place: Place, row: bytes) -> bool:
 
 def place(message: Message, row: bytes) -> Place:
     return _PLACE.pack(message.partition() or 0, message.offset() or 0, row_digest(row))
-
-
-def _meaning(error: KafkaException, topic: str) -> Exception:
-    """A failure to read: Kafka is away, or refuses."""
-    failure = error.args[0]
-    if failure.code() in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED):
-        return StreamError(f"the topic {topic} cannot be read ({failure.str()}): this user must be allowed to read and describe it")
-    return KafkaAway(failure.str())

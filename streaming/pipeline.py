@@ -16,23 +16,25 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from confluent_kafka import KafkaException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from service.wire.batch import Batch, batch_to_arrow
 from service.wire.schema import RelationDefinition
+from streaming.checkpoint import spark_address
 from streaming.config import Config, Stream
 from streaming.dead_letters import DeadLetters
-from streaming.decode import BadRecord, KeyPlaces, decode_topic, decoder_for
+from streaming.decode import BadRecord, Decoded, KeyPlaces, decode_topic, decoder_for
 from streaming.errors import StreamError
-from streaming.failures import AFRESH
-from streaming.kafka_client import KafkaAway
+from streaming.failures import registered_anew, too_large
+from streaming.identity import Claim
 from streaming.log import say
-from streaming.metrics import BatchReport, Metrics
+from streaming.metrics import BatchReport, Metrics, Partition
 from streaming.patience import Stopped
-from streaming.sink import ServiceClient
+from streaming.sink import ServiceClient, SourceTaken, TooLarge
 from streaming.topic_watch import TopicWatch
+
+_WORST = 3  # partitions that the line of a batch names
 
 
 class Job(NamedTuple):
@@ -42,15 +44,17 @@ class Job(NamedTuple):
     stream: Stream
     definitions: Mapping[str, RelationDefinition]
     service: ServiceClient
+    checkpoint: Claim
     watch: TopicWatch
     stop: threading.Event
     metrics: Metrics
 
 
 class Pipeline:
-    """What is done with each micro-batch of one query. Nothing is kept from one batch to the next.
+    """What is done with each micro-batch, over all queries of a job. What it keeps from one batch to the next only saves work and words.
 
-    `failure` is what it raised (Spark hands on only its text), `busy` whether it is at a batch, `done` how many it did.
+    Of the query at hand: `failure` is what it raised (Spark hands on only its text), `busy` whether it is at a batch, `done` how many
+    it did.
     """
 
     def __init__(self, job: Job) -> None:
@@ -62,8 +66,9 @@ class Pipeline:
         dead_letters = job.stream.dead_letters
         self._dead_letters = DeadLetters(job.config.kafka, dead_letters, job.stop) if dead_letters else None
         self._places = {topic.name: KeyPlaces() for topic in job.config.topics}
-        self._warned: set[str] = set()
-        self._reset = job.stream.reset  # with the first batch only: another job that takes the name over later is not robbed of it
+        feeds = Counter(topic.relation for topic in job.config.topics)
+        self._shared = {topic.name for topic in job.config.topics if feeds[topic.relation] > 1}
+        self._warned: set[tuple[str, str]] = set()
 
     def process(self, frame: DataFrame, epoch: int) -> None:
         """foreachBatch's function."""
@@ -71,12 +76,11 @@ class Pipeline:
         try:
             if self._job.stop.is_set():
                 raise Stopped
-            run = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-            report = self._process(frame, epoch, run or self._job.stream.checkpoint)
+            run: str = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+            report = self._process(frame, epoch, run)
             self._job.metrics.batch_done(report)
             self.done += 1
-            behind = sum(self._job.watch.behind().values())
-            say(f"batch {epoch}: {report}" + (f", {behind} behind" if behind else ""))
+            say(f"batch {epoch}: {report}{_lag(self._job.watch.behind())}")
         except BaseException as failure:
             self.failure = failure
             raise
@@ -87,22 +91,22 @@ class Pipeline:
         report = BatchReport()
         with report.part("fetch"):
             records: pa.Table = frame.select("topic", "partition", "offset", "key", "value").toArrow()
-            self._check_topics()
-        by_topic = {topic: records.filter(pc.equal(records["topic"], topic)) for topic in self._decoders}
+            self._job.watch.compare()  # what was just read must not be another topic's of the same name
+        by_topic = self._by_topic(records)
         batch = Batch(changes=[], sent=0, ignored=0, errors=[], error_count=0)
         bad: list[BadRecord] = []
         with report.part("decode"):
             for topic, part in by_topic.items():
                 if part.num_rows == 0:
                     continue
-                self._warn_of_disorder(topic, part)
                 decoded = decode_topic(self._decoders[topic], topic, part, self._job.stream.max_dead_letters)
+                self._warn_of_disorder(topic, part, decoded)
                 batch.changes += decoded.changes
                 bad += decoded.bad
                 report.records[topic] = part.num_rows
                 report.changes[topic] = sum(len(changes.ops) for changes in decoded.changes)
                 report.dead_letters[topic] = len(decoded.bad)
-                report.passed_over[topic] = decoded.passed_over
+                report.skipped[topic] = decoded.skipped
         if bad:
             with report.part("dead_letters"):
                 self._set_aside(bad)
@@ -114,21 +118,28 @@ class Pipeline:
             self._job.watch.reached(topic, part)
         return report
 
-    def _check_topics(self) -> None:
-        """One request a batch, 3 ms: what was just read must not be another topic's of the same name."""
-        try:
-            self._job.watch.compare()
-        except KafkaException as error:
-            raise KafkaAway(error.args[0].str()) from error
+    def _by_topic(self, records: pa.Table) -> dict[str, pa.Table]:
+        """A topic's own records; with one topic alone no byte is copied."""
+        if len(self._decoders) == 1:
+            return dict.fromkeys(self._decoders, records)
+        return {topic: records.filter(pc.equal(records["topic"], topic)) for topic in self._decoders}
 
     def _post(self, batch: Batch, epoch: int, run: str) -> dict[str, Any]:
         """The service's receipt. A relation that is no longer the one that its records were judged by ends the job."""
+        job = self._job
+        # Until it has acted: another job that takes the name over later is not robbed of it.
+        reset = job.stream.reset and not job.checkpoint.posted
         try:
-            receipt = self._job.service.post(batch_to_arrow(batch), self._job.stream.name, epoch, run, self._reset)
+            receipt = job.service.post(batch_to_arrow(batch), job.stream.name, epoch, run, reset)
+        except TooLarge as error:
+            whose = f"the service ({error})"
+            raise StreamError(too_large(job.stream.checkpoint, whose, "start the service with a larger --max-body")) from error
+        except SourceTaken as error:
+            raise StreamError(_taken(job.stream, job.checkpoint.posted)) from error
         except StreamError:
             self._compare_relations()
             raise
-        self._reset = False
+        job.checkpoint.note_posted()
         self._compare_relations()
         return receipt
 
@@ -136,12 +147,25 @@ class Pipeline:
         """One request a batch, 2 ms: one that has gained a column takes what is posted, without the column."""
         for relation, now in self._job.service.definitions(self._job.definitions).items():
             if now.to_json() != self._job.definitions[relation].to_json():
-                raise StreamError(f"the relation {relation} was registered anew with another definition while the job ran: {AFRESH}")
+                raise StreamError(registered_anew(relation))
 
-    def _warn_of_disorder(self, topic: str, records: pa.Table) -> None:
-        if topic not in self._warned and self._places[topic].is_disordered(records):
-            self._warned.add(topic)
-            say(f"warning: a key of topic {topic} is in more than one partition, so Kafka gives its changes no order")
+    def _warn_of_disorder(self, topic: str, records: pa.Table, decoded: Decoded) -> None:
+        """Says once of each topic where Kafka gives changes no order."""
+        if self._places[topic].is_disordered(records):
+            self._warn(topic, "keys", f"a key of topic {topic} is in more than one partition, so Kafka gives its changes no order")
+        several = self._job.watch.partitions[topic] > 1
+        if decoded.keyless and several:
+            told = f"topic {topic} has records without a key in several partitions: Kafka gives the changes of one row no order"
+            self._warn(topic, "keyless", told)
+        if decoded.truncates and (several or topic in self._shared):
+            which = "partitions" if several else "topics"
+            told = f"a truncate came in topic {topic}, but the relation's changes come in several {which}"
+            self._warn(topic, "truncate", f"{told}: which of them it follows is by chance")
+
+    def _warn(self, topic: str, kind: str, told: str) -> None:
+        if (topic, kind) not in self._warned:
+            self._warned.add((topic, kind))
+            say(f"warning: {told}")
 
     def _set_aside(self, bad: list[BadRecord]) -> None:
         """Writes the dead letters, or stops the job before anything is posted."""
@@ -161,9 +185,30 @@ class Pipeline:
         self._dead_letters.write(bad)
 
 
+def _lag(behind: Mapping[Partition, int]) -> str:
+    """How far the job is behind, and in which partitions most; nothing if it is not."""
+    worst = sorted(((count, at) for at, count in behind.items() if count), reverse=True)
+    told = ", ".join(f"{topic}/{number} {count}" for count, (topic, number) in worst[:_WORST])
+    return f", {sum(behind.values())} behind ({told}{', …' if len(worst) > _WORST else ''})" if worst else ""
+
+
+def _taken(stream: Stream, posted: bool) -> str:
+    """The sentence for a name that the service knows from another checkpoint. posted: this one has had the name before."""
+    if posted:
+        return (
+            f'another checkpoint has taken over the source "{stream.name}" in the service: end one of the two jobs; '
+            "this one can go on under another name, or on a new checkpoint with reset = true in [stream]"
+        )
+    return (
+        f'the service knows the source "{stream.name}" from another checkpoint, whose batches a new one would repeat: '
+        "set reset = true in [stream] if this checkpoint shall take over, or use another name"
+    )
+
+
 def start_query(spark: SparkSession, job: Job, pipeline: Pipeline) -> StreamingQuery:
     """Starts the one query over all topics on the stream's checkpoint."""
     config, stream = job.config, job.stream
+    pipeline.failure, pipeline.done = None, 0
     options = {
         "fetch.max.wait.ms": "10",  # else offset look-ups queue behind the consumer's long poll: half a second each
         **config.kafka.java,
@@ -178,7 +223,7 @@ def start_query(spark: SparkSession, job: Job, pipeline: Pipeline) -> StreamingQ
         # Never false: a batch that ran again would come back smaller under the same id.
         failOnDataLoss="true",
     ).load()
-    writer = frame.writeStream.foreachBatch(pipeline.process).option("checkpointLocation", stream.checkpoint)
+    writer = frame.writeStream.foreachBatch(pipeline.process).option("checkpointLocation", spark_address(stream.checkpoint))
     if stream.trigger == "available-now":
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=stream.trigger).start()

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import tempfile
 import threading
+import time
 from typing import IO, Literal
 
 from streaming.config import Kafka, Out
 from streaming.errors import StreamError
 from streaming.feed import IDLE_SECONDS, BrokenOff, Change, Feed, Lost, Progress, token_of_now
-from streaming.kafka_client import KafkaAway, wait_for_topics
+from streaming.kafka_client import FoundTopic, KafkaAway, wait_for_topics
 from streaming.log import say
 from streaming.metrics import Metrics
 from streaming.own_topic import OwnTopic, Place, Token, digest, same_row
@@ -25,6 +26,7 @@ from streaming.patience import Patience, Stopped
 from streaming.sink import ServiceClient
 from streaming.transactions import Transactions
 
+_LOOK_SECONDS = 1.0  # between two looks whether the topic is still the same
 _SHARED = 1000  # records; a transaction with fewer takes along the versions that have come already
 _HELD_BYTES = 64 << 20  # changed rows held in memory during a comparison; beyond this in a temporary file
 
@@ -42,7 +44,9 @@ class Publisher:
         self._enough = enough
         self._waits: dict[str, Patience] = {}  # since the last record that was committed
         self._since: str | None = None  # up to this the topic has everything; None: to be found out by comparing
-        self._identity = ("", 0)
+        self._identity: FoundTopic
+        self._looked = 0.0  # when the topic was last seen to be that one
+        self._followed = True  # a version, or nothing new, came since the last comparison
         self._transactions: Transactions
         self._own: OwnTopic
 
@@ -71,12 +75,15 @@ class Publisher:
             Transactions(self._kafka, self._out.topic, self._stop, self._metrics) as self._transactions,
             OwnTopic(self._kafka, self._out, self._stop) as self._own,
         ):
-            self._identity = self._own.identity()
+            self._identity, self._looked = self._own.identity(), time.monotonic()
             self._own.make_token_topic()
-            self._resume()
+            is_resumed = False
             while True:
                 try:
-                    if self._since is None:
+                    if not is_resumed:
+                        self._resume()
+                        is_resumed = True
+                    elif self._since is None:
                         self._compare()
                     elif self._follow(self._since):
                         return
@@ -84,6 +91,10 @@ class Publisher:
                     self._transactions.abort()
                     self._since = None
                     say(f"the token of the topic {self._out.topic} has expired ({lost}): the topic is read back to publish what differs")
+                    if not self._followed:
+                        more = 'larger "changes" of the view may help'
+                        self._wait("service", f"the changes of {self._out.view} expire before they can be followed: {more}")
+                    self._followed = False
                 except BrokenOff as error:
                     self._transactions.abort()
                     self._wait("service", f"the stream of the changes of {self._out.view} broke off ({error})")
@@ -98,7 +109,8 @@ class Publisher:
             last = None
         if last is None:
             self._since = None
-            if not self._out.snapshot:
+            # With records in it, nobody knows any more since when: it gets all that it lacks.
+            if not self._out.snapshot and self._own.is_empty():
                 now = token_of_now(self._service, view)
                 self._commit(now)
                 say(f"the topic {topic} begins after version {now.version} of the view {view}")
@@ -134,22 +146,30 @@ class Publisher:
         return last
 
     def _arrive(self, at: Progress) -> None:
-        """The topic is brought to a version that was whole."""
+        """The topic is brought to a version that was whole. Also when nothing is new: then a look at the topic is all."""
+        self._check_topic()
         if self._transactions.records:
             self._commit(at)
-        else:
-            self._since = at.token
-            self._waits.clear()
+        self._since = at.token
+        self._followed = True
+        self._waits.clear()
 
     def _commit(self, at: Progress) -> None:
-        """Commits what was put, with the token."""
+        """Commits what was put, with the token. Raises KafkaAway when the topic is no longer the one that it was put to."""
+        self._check_topic()
         records = self._transactions.records
         token = Token(self._out.view, at.version, at.token, *self._identity)
         self._transactions.put(self._own.token_topic, self._out.topic.encode(), token.to_json(), partition=0)
         self._transactions.commit()
         self._since = at.token
-        self._waits.clear()
         self._metrics.published(self._out.topic, records, at.version)
+
+    def _check_topic(self) -> None:
+        """One request a second at most: one made anew, or with other partitions, begins again."""
+        if time.monotonic() - self._looked > _LOOK_SECONDS:
+            if self._own.identity() != self._identity:
+                raise KafkaAway("it was made anew, or has other partitions now")
+            self._looked = time.monotonic()
 
     def _put(self, version: int, op: bytes, key: bytes, row: bytes) -> None:
         before, after = (row, b"null") if op == b"d" else (b"null", row)

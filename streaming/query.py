@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from streaming.checkpoint_files import SparkFiles, files_of
 from streaming.config import Config, Stream
 from streaming.errors import StreamError
 from streaming.failures import explain, is_away, whole_text
@@ -36,13 +37,18 @@ def run_stream(
     """
     with contextlib.closing(ServiceClient(config.service.url, stop, metrics)) as service:
         found = _wait_for_topics(config, stream, stop, metrics)
-        ids = {topic.name: found[topic.name].id for topic in config.topics}
+        topics = {topic.name: found[topic.name] for topic in config.topics}
         definitions = service.definitions({topic.relation for topic in config.topics})
-        reached = claim(stream.checkpoint, Identity(stream.name, ids))
+        ids = {name: topic.id for name, topic in topics.items()}
+        identity = Identity(stream.name, ids, {name: definition.to_json() for name, definition in definitions.items()})
+        local = files_of(stream.checkpoint)
+        claimed = claim(local, identity) if local else None  # before Spark is started, if it can be
         try:
-            with spark as session, TopicWatch(admin_of(config.kafka), ids, reached, metrics) as watch:
-                _run_queries(Job(config, stream, definitions, service, watch, stop, metrics), session)
-        except (Py4JError, OSError) as error:
+            with spark as session:
+                claimed = claimed or claim(SparkFiles(session, stream.checkpoint), identity)
+                watch = TopicWatch(admin_of(config.kafka), topics, claimed.reached, metrics)
+                _run_queries(Job(config, stream, definitions, service, claimed, watch, stop, metrics), session)
+        except (Py4JError, ConnectionError) as error:
             if stop.is_set():  # whoever ends us may end all our processes
                 return
             stop.set()  # a batch that waits for the service must not keep us
@@ -61,10 +67,12 @@ def _wait_for_topics(config: Config, stream: Stream, stop: threading.Event, metr
 def _run_queries(job: Job, spark: SparkSession) -> None:
     """One query after another on the same checkpoint, as often as Kafka goes away."""
     patience = Patience(job.stop, job.metrics, "kafka")
+    pipeline = Pipeline(job)
     while not job.stop.is_set():
-        pipeline = Pipeline(job)
         query = start_query(spark, job, pipeline)
-        if _run_query(query, pipeline, job):
+        with job.watch:
+            is_done = _run_query(query, pipeline, job)
+        if is_done:
             return
         if pipeline.done:
             patience = Patience(job.stop, job.metrics, "kafka")

@@ -6,11 +6,11 @@ import time
 from collections.abc import Iterable
 
 import pyarrow as pa
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from streaming.config import Kafka
-from streaming.kafka_client import quiet, settings_of
+from streaming.kafka_client import Admin, meaning, offsets_of, quiet, settings_of
 
 _EACH = 100  # records of a partition
 _MOST = 10_000  # records of a topic
@@ -20,20 +20,18 @@ _SECONDS = 10.0  # for one topic
 Ends = dict[int, tuple[int, int]]  # partition → first offset that is there, offset after the last committed record
 
 
-def ends_of(admin: AdminClient, topic: str, partitions: Iterable[int], seconds: float) -> Ends:
-    """What each of these partitions holds. Raises KafkaException."""
-    asked = [TopicPartition(topic, number) for number in partitions]
-    options = {"isolation_level": IsolationLevel.READ_COMMITTED, "request_timeout": seconds}
-    first, last = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
-    firsts = admin.list_offsets(dict.fromkeys(asked, first), **options)
-    lasts = admin.list_offsets(dict.fromkeys(asked, last), **options)
-    return {partition.partition: (firsts[partition].result().offset, lasts[partition].result().offset) for partition in asked}
+def ends_of(admin: Admin, topic: str, partitions: Iterable[int], seconds: float) -> Ends:
+    """What each of these partitions holds. Raises KafkaAway, StreamError."""
+    asked = [(topic, number) for number in partitions]
+    firsts = offsets_of(admin, asked, OffsetSpec.earliest(), seconds)  # type: ignore[no-untyped-call]
+    lasts = offsets_of(admin, asked, OffsetSpec.latest(), seconds)  # type: ignore[no-untyped-call]
+    return {number: (firsts[topic, number], lasts[topic, number]) for _, number in asked}
 
 
 def last_records(kafka: Kafka, topic: str, ends: Ends) -> pa.Table:
     """The last hundred records of each partition (partition, offset, key, value), fewer where there are many partitions.
 
-    Committed ones only. Ends after 32 MiB or 10 s with what there is by then. Raises KafkaException.
+    Committed ones only. Ends after 32 MiB or 10 s with what there is by then. Raises KafkaAway, StreamError.
     """
     each = min(_EACH, max(1, _MOST // len(ends)))
     start = {number: max(first, end - each) for number, (first, end) in ends.items() if first < end}
@@ -70,6 +68,6 @@ def _read(consumer: Consumer, open_partitions: set[int]) -> list[Message]:
             size += len(message.key() or b"") + len(message.value() or b"")
         elif error.code() == KafkaError._PARTITION_EOF:
             open_partitions.discard(message.partition())
-        elif message.topic() is not None:
-            raise KafkaException(error)  # other errors are of a connection, and mend or end in a time-out
+        elif message.topic() is not None:  # others are of a connection, and mend or end in a time-out
+            raise meaning(error, f"the topic {message.topic()} cannot be read")
     return messages

@@ -31,6 +31,14 @@ def http_client(url: str, timeout: httpx.Timeout) -> httpx.Client:
     return httpx.Client(base_url=url, headers=headers, timeout=timeout, trust_env=False)
 
 
+class TooLarge(StreamError):
+    """A batch with more bytes than the service takes."""
+
+
+class SourceTaken(StreamError):
+    """The service knows the source from another run."""
+
+
 class ServiceClient:
     """Talks to one service. A service that is away, busy or not ready yet is waited for, until `stop` is set (Stopped)."""
 
@@ -41,7 +49,7 @@ class ServiceClient:
         self._metrics = metrics
 
     def definitions(self, relations: Collection[str]) -> dict[str, RelationDefinition]:
-        """The relations' definitions, by one request; raises StreamError when the service lacks one."""
+        """The relations' definitions, by one request, 2 ms; raises StreamError when the service lacks one, Stopped."""
         told = self._expect_success(self._send("GET", "/v1/relations"))
         if "relations" not in told:
             raise StreamError(stranger(self._url))
@@ -50,24 +58,29 @@ class ServiceClient:
             if relation not in there:
                 register = f"register it (PUT /v1/relations/{relation}), then start again"
                 raise StreamError(f"the service at {self._url} has no relation {relation}: {register}")
-        parts = ("columns", "key", "intervals")
-        return {name: parse_relation({key: there[name][key] for key in parts if key in there[name]}) for name in relations}
+        return {name: definition_in(there[name]) for name in relations}
 
     def post(self, body: bytes, source: str, epoch: int, run: str, reset: bool) -> dict[str, Any]:
-        """Sends one batch (Arrow streams); returns the receipt. Every change is judged already, so a bad row is a failure."""
+        """Sends one batch (Arrow streams); returns the receipt when it is on the service's disk.
+
+        Every change is judged already, so a bad row is a failure. Raises SourceTaken, TooLarge, StreamError for any other refusal,
+        Stopped.
+        """
         parameters = {"source": source, "epoch": str(epoch), "run": run, "on_error": "reject"}
         if reset:
             parameters["reset"] = "true"
         answer = self._send("POST", "/v1/changes", params=parameters, content=body, headers={"Content-Type": _ARROW})
         if answer.status_code == 409 and problem_of(answer).get("type") == "/problems/source-reset":
-            raise StreamError(
-                f'the service knows the source "{source}" from another checkpoint, whose batches a new one would repeat: '
-                "set reset = true in [stream] if this checkpoint shall take over, or use another name"
-            )
+            raise SourceTaken(describe(answer))
+        if answer.status_code == 413:
+            raise TooLarge(describe(answer))
         return self._expect_success(answer)
 
     def changes(self, view: str, parameters: dict[str, str]) -> httpx.Response:
-        """The stream of a view's changes, open, to be closed by the caller; or the whole answer that says why there is none."""
+        """The stream of a view's changes, open, to be closed by the caller; or the whole answer that says why there is none.
+
+        Raises StreamError for another server than livejoin, Stopped.
+        """
         answer = self._send("GET", f"/v1/views/{view}/changes", stream=True, params=parameters, timeout=_QUIET)
         if answer.is_success and not answer.headers.get("Content-Type", "").startswith("application/jsonl"):
             answer.close()

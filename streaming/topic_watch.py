@@ -5,18 +5,19 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
+from collections import Counter
 from collections.abc import Mapping
 from types import TracebackType
 
 import pyarrow as pa
-from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from streaming.errors import StreamError
 from streaming.failures import made_anew
 from streaming.identity import differs
-from streaming.kafka_client import find_topics
+from streaming.kafka_client import Admin, FoundTopic, KafkaAway, find_topics, offsets_of
+from streaming.log import say
 from streaming.metrics import Metrics, Partition
 from streaming.patience import Patience, Stopped
 
@@ -28,22 +29,27 @@ class TopicWatch:
     """Asks the broker once a second, in a thread of its own: two small requests. It says when the broker is away: Spark would not for
     minutes.
 
-    ids: of the topics when the job began; reached: by partition, the offset that comes next.
+    Use it in a `with` as long as a query runs, as often as one does.
+    known: the topics when the job began; reached: by partition, the offset that comes next.
     `failure` is what ends the job: Spark goes on silently in a topic that was made anew and has more records than the old one. A batch
     asks too, before it is applied (`compare`): a second is long enough to read some of them.
     """
 
-    def __init__(self, admin: AdminClient, ids: Mapping[str, str], reached: Mapping[Partition, int], metrics: Metrics) -> None:
-        self.failure: StreamError | None = None
+    def __init__(self, admin: Admin, known: Mapping[str, FoundTopic], reached: Mapping[Partition, int], metrics: Metrics) -> None:
+        self.failure: Exception | None = None
         self._admin = admin
-        self._ids = ids
+        self._ids = {topic: found.id for topic, found in known.items()}
+        before = Counter(topic for topic, _ in reached)
+        self.partitions = {topic: before[topic] or found.partitions for topic, found in known.items()}  # of each topic, by the last answer
         self._metrics = metrics
         self._reached = dict(reached)
         self._ends: dict[Partition, int] = {}
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="topics", daemon=True)
+        self._thread = threading.Thread()
 
     def __enter__(self) -> TopicWatch:
+        self._over.clear()
+        self._thread = threading.Thread(target=self._run, name="topics", daemon=True)
         self._thread.start()
         return self
 
@@ -68,35 +74,36 @@ class TopicWatch:
         self._reached[at] = max(offset, self._reached.get(at, 0))
 
     def behind(self) -> dict[Partition, int]:
-        """How many offsets each partition has that are not applied yet, by the broker's last answer."""
-        return {at: max(0, end - self._reached.get(at, 0)) for at, end in self._ends.copy().items()}
+        """How many offsets each partition has that are not applied yet, by the broker's last answer. Left out: where none was read yet."""
+        return {at: max(0, end - self._reached[at]) for at, end in self._ends.copy().items() if at in self._reached}
 
     def last_look(self) -> None:
         """Raises the failure that has come to light, now or before."""
         if self.failure is None:
-            with contextlib.suppress(KafkaException, StreamError):
+            with contextlib.suppress(KafkaAway, StreamError):
                 self.look()
         if self.failure is not None:
             raise self.failure
 
-    def compare(self) -> list[TopicPartition]:
-        """The partitions that there are. Raises the failure of a topic made anew, KafkaException when the broker does not answer."""
-        partitions: list[TopicPartition] = []
+    def compare(self) -> list[Partition]:
+        """The partitions that there are. Raises the failure of a topic made anew, KafkaAway when the broker does not answer."""
+        partitions: list[Partition] = []
         for topic, found in find_topics(self._admin, self._ids, _ANSWER_SECONDS).items():
             if differs(self._ids[topic], found.id):
                 self.failure = StreamError(made_anew(topic))
                 raise self.failure
-            partitions += [TopicPartition(topic, number) for number in range(found.partitions)]
+            if found.partitions > self.partitions[topic]:
+                self.partitions[topic] = found.partitions
+                moved = "a key whose records go to another one now has changes in two, to which Kafka gives no order"
+                say(f"warning: topic {topic} now has {found.partitions} partitions: {moved}")
+            partitions += [(topic, number) for number in range(found.partitions)]
         return partitions
 
     def look(self) -> None:
         """Asks once. Raises as `compare`."""
         partitions = self.compare()
         newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        asked = dict.fromkeys(partitions, newest)
-        committed = IsolationLevel.READ_COMMITTED
-        for at, answer in self._admin.list_offsets(asked, isolation_level=committed, request_timeout=_ANSWER_SECONDS).items():
-            self._ends[at.topic, at.partition] = answer.result().offset
+        self._ends.update(offsets_of(self._admin, partitions, newest, _ANSWER_SECONDS))
         self._metrics.behind(self.behind())
 
     def _run(self) -> None:
@@ -106,8 +113,8 @@ class TopicWatch:
                 try:
                     self.look()
                     patience = None
-                except KafkaException as error:
+                except KafkaAway as away:
                     patience = patience or Patience(self._over, self._metrics, "kafka")
-                    patience.wait(f"Kafka does not answer ({error.args[0].str()})")
-                except StreamError:  # a topic that is gone for good ends the query; one made anew is `failure`
-                    pass
+                    patience.wait(f"Kafka does not answer ({away})")
+                except Exception as failure:
+                    self.failure = failure

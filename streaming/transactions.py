@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from streaming.config import Kafka
 from streaming.errors import StreamError
-from streaming.kafka_client import KafkaAway, quiet, settings_of
+from streaming.kafka_client import KafkaAway, meaning, quiet, refused_settings, settings_of
 from streaming.metrics import Metrics
 from streaming.patience import Patience, Stopped
 
@@ -27,18 +27,6 @@ _ANSWER_SECONDS = 2.0
 _ROOM_SECONDS = 0.05
 _TOLD_AFTER = 100  # times without room: about 5 s
 _FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
-# What another try does not mend, and what to do.
-_REFUSED = {
-    KafkaError.MSG_SIZE_TOO_LARGE: "a row is larger than Kafka takes: "
-    'raise "message.max.bytes" in [kafka.librdkafka] and max.message.bytes of the topic',
-    KafkaError.INVALID_TRANSACTION_TIMEOUT: "the broker allows only shorter transactions: "
-    'set "transaction.timeout.ms" in [kafka.librdkafka] to its transaction.max.timeout.ms',
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "this user may not write to it: allow it",
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "this user may not write in transactions: allow it",
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "this user may not write in transactions: allow it",
-    KafkaError.POLICY_VIOLATION: "a policy of the broker refuses the records: see the broker's log",
-    KafkaError.INVALID_RECORD: "the broker refuses the records: see its log",
-}
 
 
 class Transactions:
@@ -57,7 +45,7 @@ class Transactions:
         try:
             self._producer = Producer({**light, **settings_of(kafka), **ours}, logger=quiet)
         except KafkaException as error:
-            raise StreamError(f"Kafka's client refuses the settings in [kafka]: {error.args[0].str()}") from error
+            raise refused_settings(error) from error
         self._longest = float(kafka.librdkafka.get("transaction.timeout.ms", _LONGEST_MS)) / 1000
         self._open = False
         self._began = time.monotonic()
@@ -74,7 +62,7 @@ class Transactions:
 
     def put(self, topic: str, key: bytes, value: bytes | None, partition: int = _BY_KEY) -> None:
         """Adds a record to the transaction, which begins with its first. Waits while 64 MiB of records are not yet with the broker."""
-        full = 0
+        full, patience = 0, Patience(self._stop, self._metrics, "kafka")
         while True:
             try:
                 if not self._open:
@@ -85,8 +73,8 @@ class Transactions:
             except BufferError:
                 self._producer.poll(0)
                 full += 1
-                if full % _TOLD_AFTER == 0:
-                    Patience(self._stop, self._metrics, "kafka").wait(f"Kafka at {self._kafka.brokers} takes no records")
+                if full > _TOLD_AFTER:
+                    patience.wait(f"Kafka at {self._kafka.brokers} takes no records")
                 elif self._stop.wait(_ROOM_SECONDS):
                     raise Stopped from None
             except KafkaException as error:
@@ -123,13 +111,15 @@ class Transactions:
         if self._open and not failure.fatal():
             self._open = False
             self._call(self._producer.abort_transaction)
-        # A broker that ends a transaction because it lasted too long says the same.
-        if failure.fatal() and failure.code() in _FENCED and time.monotonic() - self._began < self._longest:
+        if failure.fatal() and failure.code() in _FENCED:
+            # A broker that ends a transaction because it lasted too long says the same.
+            if time.monotonic() - self._began >= self._longest:
+                limits = 'transaction.max.timeout.ms of the broker and "transaction.timeout.ms" in [kafka.librdkafka]'
+                raise KafkaAway(f"a transaction took longer than {self._longest:g} s: raise {limits}")
             raise StreamError(f"another job has begun to publish to the topic {self._topic}: let one alone do it")
-        for cause in (self._failure, failure):
-            if cause is not None and cause.code() in _REFUSED:
-                raise StreamError(f"the topic {self._topic} cannot be published to ({cause.str()}): {_REFUSED[cause.code()]}")
-        raise KafkaAway((self._failure or failure).str())
+        causes = [cause for cause in (self._failure, failure) if cause is not None]
+        meant = [meaning(cause, f"the topic {self._topic} cannot be published to") for cause in causes]
+        raise next((each for each in meant if isinstance(each, StreamError)), meant[0])
 
     def _on_failure(self, error: KafkaError | None, message: Message) -> None:
         if error is not None and self._failure is None and error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):

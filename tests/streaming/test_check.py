@@ -94,8 +94,8 @@ def test_all_is_well(server: ServerProcess, broker: Broker, topics: Topics, name
     status, lines = look(add_out(job, "pairs", out))
     assert state_of(broker, server, tmp_path) == before
     assert status == 0 and {word for word, _, _ in lines} == {"ok"}, lines
-    assert told(lines, "records", f"{name}:")[1].endswith("of the last 141: 140 good, 1 passed over, 0 bad")
-    assert told(lines, "records", rows)[1].endswith("of the last 1: 1 good, 0 passed over, 0 bad; null in all of them: ends")
+    assert told(lines, "records", f"{name}:")[1].endswith("of the last 141: 140 good, 1 skipped, 0 bad")
+    assert told(lines, "records", rows)[1].endswith("of the last 1: 1 good, 0 skipped, 0 bad; null in all of them: ends")
     assert told(lines, "topic", f"{name}:")[1].endswith("3 partitions, 291 offsets")
     assert "not there yet" in told(lines, "out", f"{out}.livejoin")[1]
     assert told(lines, "source") == ("ok", "test: new to the service")
@@ -121,7 +121,7 @@ def test_each_fault_is_told(server: ServerProcess, broker: Broker, topics: Topic
     status, lines = look(job)
     assert status == 1
     word, text = told(lines, "records", f"{name}:")
-    assert word == "bad" and "2 good, 0 passed over, 2 bad; the first: partition 0, offset 1: starts: " in text
+    assert word == "bad" and "2 good, 0 skipped, 2 bad; the first: partition 0, offset 1: starts: " in text
     assert told(lines, "records", moved)[0] == "bad" and "more than one partition" in told(lines, "records", moved)[1]
     assert told(lines, "records", orphan) == ("--", f"{orphan}: not looked at without the relation nobody")
     assert told(lines, "records", f"{name}.gone") == ("--", f"{name}.gone: not looked at without the topic")

@@ -55,6 +55,7 @@ name = "t"
 relation = "r"
 format = "debezium"
 """
+OUT = '[[out]]\nview = "v"\ntopic = "o"'
 
 
 def read(tmp_path: Path, text: str) -> Config:
@@ -98,6 +99,9 @@ def test_outs_alone_need_no_stream(tmp_path: Path) -> None:
         ('url = "http://127.0.0.1:8080"', "", "service.url: is missing"),
         ('url = "http://127.0.0.1:8080"', 'url = "127.0.0.1:8080"', "service.url"),
         ('url = "http://127.0.0.1:8080"', "url = 5", "service.url"),
+        ('url = "http://127.0.0.1:8080"', 'url = "http://host:abc"', "service.url"),
+        ('url = "http://127.0.0.1:8080"', 'url = "http://host:65536/"', "service.url"),
+        ('brokers = "127.0.0.1:9092"', 'brokers = "b:1"\nlibrdkafka = {partitioner = "random"}', '"partitioner" is set by livejoin'),
         ('brokers = "127.0.0.1:9092"', "", "kafka.brokers: is missing"),
         ('brokers = "127.0.0.1:9092"', 'brokers = "b:1"\nsecurity.protocol = "SSL"', 'kafka: "security" is a table'),
         ('brokers = "127.0.0.1:9092"', 'brokers = "b:1"\n"bootstrap.servers" = "x:1"', '"bootstrap.servers" is set by livejoin'),
@@ -125,6 +129,9 @@ def test_outs_alone_need_no_stream(tmp_path: Path) -> None:
         ('format = "debezium"', 'format = "json"\n[[out]]\nview = "v"\ntopic = "o"\n[[out]]\nview = "w"\ntopic = "o"', "out.topic"),
         ('format = "debezium"', 'format = "json"\n[[out]]\nview = "v"\ntopic = "t"', 'out.topic: "t" is a [[topic]] that is read'),
         ('checkpoint = "c"', 'checkpoint = "c"\ndead_letters = "o"\n[[out]]\nview = "v"\ntopic = "o"', "stream.dead_letters"),
+        ('checkpoint = "c"', f'checkpoint = "c"\ndead_letters = "o.livejoin"\n{OUT}', '"o.livejoin" is the topic of a token'),
+        ('format = "debezium"', f'format = "json"\n{OUT}\n[[out]]\nview = "w"\ntopic = "o.livejoin"', "is the topic of a token"),
+        ('name = "t"', f'name = "t"\nrelation = "r"\nformat = "json"\n{OUT}\n[[topic]]\nname = "o.livejoin"', "is the topic of a token"),
         ("[[topic]]", "[topic]", "topic: is one table"),
         ("[stream]", "[streams]", "streams: is not a key"),
     ],

@@ -155,18 +155,18 @@ def against_each_alone(records: list[Record], piece: int, form: Literal["debeziu
         whole = decode(table(records), form=form)
     changes: list[tuple[str, tuple[Any, ...]]] = []
     bad: list[BadRecord] = []
-    index, passed_over = [], 0
+    index, skipped = [], 0
     for offset, record in enumerate(records):
         alone = decode(table([record]), form=form)
-        assert len(told(alone)) + len(alone.bad) + alone.passed_over == 1
+        assert len(told(alone)) + len(alone.bad) + alone.skipped == 1
         changes += told(alone)
         index += [offset] * len(told(alone))
         bad += [one._replace(offset=offset) for one in alone.bad]
-        passed_over += alone.passed_over
+        skipped += alone.skipped
     assert str(told(whole)) == str(changes)  # as text: NaN is no NaN's equal
     assert [place for part in whole.changes for place in part.index.tolist()] == index
     assert whole.bad == bad
-    assert whole.passed_over == passed_over
+    assert whole.skipped == skipped
 
 
 @settings(max_examples=120, deadline=None)
@@ -214,20 +214,20 @@ def test_every_op_bare_and_wrapped() -> None:
     ]
     want = [("upsert", 1), ("upsert", 2), ("upsert", 2), ("upsert", 2), ("delete", 2), ("delete", 3), ("truncate", None)]
     decoded = decode(table(sent))
-    assert (ids(decoded), decoded.bad, decoded.passed_over) == (want, [], 2)
+    assert (ids(decoded), decoded.bad, decoded.skipped) == (want, [], 2)
     schema = SCHEMAS[0] | {"fields": [{**field, "fields": field["fields"][:2]} for field in SCHEMAS[0]["fields"]]}
     wrapped = [(key and {"schema": KEY_SCHEMA, "payload": key}, value and {"schema": schema, "payload": value}) for key, value in sent]
     again = decode(table(wrapped))
-    assert (told(again), again.bad, again.passed_over) == (told(decoded), [], 2)
+    assert (told(again), again.bad, again.skipped) == (told(decoded), [], 2)
 
 
 @pytest.mark.parametrize("wrap", [lambda value: value, lambda value: {"schema": {"type": "struct"}, "payload": value}])
-def test_what_is_no_change_of_a_row_is_passed_over_or_named(wrap: Any) -> None:
+def test_what_is_no_change_of_a_row_is_skipped_or_named(wrap: Any) -> None:
     begin = {"status": "BEGIN", "id": "571:53195829", "ts_ms": 1, "event_count": None, "data_collections": None}
     collections = [{"data_collection": "s1.a", "event_count": 1}]
     passed = [begin, {**begin, "status": "END", "event_count": 1, "data_collections": collections}, {"ts_ms": 1}]
     decoded = decode(table([(None, wrap(value)) for value in passed]))
-    assert (told(decoded), decoded.bad, decoded.passed_over) == ([], [], 3)
+    assert (told(decoded), decoded.bad, decoded.skipped) == ([], [], 3)
     ddl = {
         "source": {"server": "x"},
         "ts_ms": 1,
@@ -248,7 +248,7 @@ def test_what_is_no_change_of_a_row_is_passed_over_or_named(wrap: Any) -> None:
         "no Debezium envelope": {"status": "BEGIN", "id": 1},
     }
     decoded = decode(table([(None, wrap(value)) for value in named.values()]))
-    assert (told(decoded), decoded.passed_over) == ([], 0)
+    assert (told(decoded), decoded.skipped) == ([], 0)
     for says, bad in zip(named, decoded.bad, strict=True):
         assert says in bad.error
 
@@ -283,7 +283,7 @@ def test_the_samples_of_the_documents() -> None:
         elif payload["op"] != "m" and "id" in after:
             want.append(("upsert", after["id"]))
     assert ids(decoded) == want
-    assert decoded.passed_over == sum(payload["op"] == "m" for payload in payloads) == 2
+    assert decoded.skipped == sum(payload["op"] == "m" for payload in payloads) == 2
     assert [bad.error for bad in decoded.bad] == ["id: missing"] * 3  # of a table (pk, aa)
 
 
@@ -306,7 +306,7 @@ def test_a_whole_log_leaves_the_rows_that_it_should(variant: str) -> None:
         random.Random(variant + topic).shuffle(order)
         name = topic.rpartition(".")[2]
         decoded = decode(records.take(order), parse_relation(definition("congress", name)))
-        assert decoded.bad == [] and decoded.passed_over == sum(record["value"] is None for record in own)
+        assert decoded.bad == [] and decoded.skipped == sum(record["value"] is None for record in own)
         left = set()
         for op, number in ids(decoded):
             (left.discard if op == "delete" else left.add)(number)
@@ -327,7 +327,7 @@ def test_plain_rows() -> None:
     ]
     decoded = decode(table(sent), form="json")
     assert ids(decoded) == [("upsert", 1), ("upsert", 2), ("delete", 1), ("truncate", None)]
-    assert decoded.passed_over == 2
+    assert decoded.skipped == 2
     assert [(bad.offset, bad.column) for bad in decoded.bad] == [(6, "_op"), (7, "extra"), (8, None)]
 
 
@@ -407,3 +407,20 @@ def test_partitions_that_come_one_by_one() -> None:
     assert not places.is_disordered(placed((b"a", 3)))
     assert not places.is_disordered(placed((b"a", 4)))  # what was before the second partition is not remembered
     assert places.is_disordered(placed((b"a", 3)))
+
+
+# -- what has no order
+
+
+def test_changes_without_a_key_and_truncates_are_told() -> None:
+    keyed, keyless = ({"id": 1}, envelope("c", after=row(1))), (None, envelope("c", after=row(2)))
+    truncate, message, bad = (None, envelope("t")), (None, envelope("m")), (None, b"not json")
+    for records, want in (
+        ([keyed, message, bad, ({"id": 1}, None)], (False, False)),
+        ([keyed, keyless], (True, False)),
+        ([keyed, truncate], (False, True)),
+        ([keyless] + [keyed] * 1500 + [truncate], (True, True)),
+        ([keyed] * 1500 + [keyless], (True, False)),
+    ):
+        decoded = decode(table(records))
+        assert (decoded.keyless, decoded.truncates) == want

@@ -20,7 +20,7 @@ from streaming.patience import Patience
 from tests.end_to_end import talk
 from tests.server_process import ServerProcess
 from tests.streaming.out_job import Believer
-from tests.streaming.stream_job import LIMIT, StreamJob, Topics
+from tests.streaming.stream_job import LIMIT, StreamJob, Topics, free_port
 from tests.streaming.test_job import STAYS, create
 
 PAIRS = "SELECT a.id AS one, b.id AS other FROM stays a JOIN stays b ON a.room = b.room AND overlaps(a.stay, b.stay) WHERE a.id < b.id"
@@ -43,12 +43,6 @@ def job_of(folder: Path, server: ServerProcess, broker: Broker, topic: str, view
     return job
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def test_in_and_out(server: ServerProcess, broker: Broker, topics: Topics, names: tuple[str, str], tmp_path: Path) -> None:
     topic, out = names
     port = free_port()
@@ -59,7 +53,7 @@ def test_in_and_out(server: ServerProcess, broker: Broker, topics: Topics, names
         Believer(broker.address, out).believe_until([{"one": one, "other": other} for other in range(4) for one in range(other)])
         job.wait_for_records(4)
         wanted = [f'livejoin_stream_records_total{{topic="{topic}"}} 4.0', f'livejoin_stream_published_records_total{{topic="{out}"}} 6.0']
-        wanted += [f'livejoin_stream_lag_records{{partition="0",topic="{topic}"}} 0.0']
+        wanted += [f'livejoin_stream_lag_offsets{{partition="0",topic="{topic}"}} 0.0']
         end = time.monotonic() + LIMIT
         while missing := [line for line in wanted if line not in httpx.get(f"http://127.0.0.1:{port}/metrics").text.splitlines()]:
             assert time.monotonic() < end, missing

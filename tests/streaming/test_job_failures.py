@@ -9,24 +9,26 @@ import contextlib
 import json
 import secrets
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import NewPartitions
 from pyspark.sql import SparkSession
 
-from streaming import topic_watch
+from streaming import pipeline, topic_watch
 from streaming.config import read_config
 from streaming.errors import StreamError
 from streaming.failures import AFRESH
 from streaming.kafka_broker import Broker
-from streaming.kafka_client import quiet_admin
+from streaming.kafka_client import FoundTopic, quiet_admin
 from streaming.metrics import Metrics
 from streaming.query import run_stream
 from streaming.spark import start_spark
+from streaming.topic_watch import TopicWatch
 from tests.end_to_end import talk
 from tests.server_process import ServerProcess
 from tests.streaming.stream_job import LIMIT, StreamJob, Topics
@@ -38,6 +40,16 @@ def spark() -> Iterator[SparkSession]:
     session = start_spark("tests")
     yield session
     session.stop()
+
+
+class RunningJob(threading.Thread):
+    """A job in a thread."""
+
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        end = time.monotonic() + LIMIT
+        while not condition():
+            assert self.is_alive() and time.monotonic() < end
+            self.join(0.05)
 
 
 class Stage:
@@ -97,6 +109,19 @@ class Stage:
             stop.set()
             job.join()
         return said[0]
+
+    @contextlib.contextmanager
+    def running(self, topic: str) -> Iterator[RunningJob]:
+        """The job under way, its first batch done."""
+        before, stop = self.done(), threading.Event()
+        job = RunningJob(target=lambda: self.run(topic, stop=stop, trigger="0 seconds"))
+        job.start()
+        try:
+            job.wait_until(lambda: self.done() > before)
+            yield job
+        finally:
+            stop.set()
+            job.join()
 
     def done(self) -> float:
         return self.metrics.registry.get_sample_value("livejoin_stream_batches_total") or 0
@@ -203,6 +228,165 @@ def test_a_relation_registered_anew_under_way(stage: Stage) -> None:
         stage.put(topic, 2)
 
     assert "the relation stays was registered anew" in stage.fails_after(topic, change)
+    assert "the relation stays was registered anew" in stage.fails(topic)  # it is not forgotten
+
+
+def test_reset_acts_once(stage: Stage) -> None:
+    """An old job beside a newer one does not take the name back."""
+    newer = str(stage.folder / "newer")
+    topic = stage.topic(1)
+    stage.run(topic, reset=True)
+    stage.run(topic, reset=True, checkpoint=newer)
+    stage.put(topic, 2)
+    assert "another checkpoint has taken over" in stage.fails(topic, reset=True)
+    stage.run(topic, reset=True, checkpoint=newer)
+    assert stage.ids() == [1, 2]
+
+
+def test_reset_waits_for_the_first_change(stage: Stage) -> None:
+    """Batches without any do not use it up."""
+    stage.run(stage.topic(1))
+    topic = stage.topic()
+    Topics(stage.broker).put(topic, [({"id": 1}, None)])
+    newer = str(stage.folder / "newer")
+    stage.run(topic, reset=True, checkpoint=newer)
+    assert stage.done() == 2
+    stage.put(topic, 2)
+    stage.run(topic, reset=True, checkpoint=newer)
+    assert stage.ids() == [1, 2]
+
+
+def test_a_start_that_was_killed_early(stage: Stage) -> None:
+    stage.checkpoint.mkdir(parents=True)
+    (stage.checkpoint / ".metadata.5b1c.tmp").write_text('{"i')
+    stage.run(stage.topic(1))
+    assert stage.ids() == [1]
+
+
+def test_a_checkpoint_that_only_spark_can_reach(stage: Stage) -> None:
+    """Elsewhere than on this machine, as far as the job knows: topics are known by their ids there too."""
+    there = stage.folder / "there"
+    there.mkdir()
+    stage.spark.sparkContext._jsc.hadoopConfiguration().set("fs.viewfs.mounttable.else.link./where", there.as_uri())
+    address = "viewfs://else/where/checkpoint"
+    topic = stage.topic(1)
+    stage.run(topic, checkpoint=address)
+    assert json.loads((there / "checkpoint" / "livejoin.json").read_text())["posted"]
+    stage.put(topic, 2)
+    stage.run(topic, checkpoint=address)
+    assert stage.ids() == [1, 2]
+    topics = Topics(stage.broker)
+    topics.remove(topic)
+    topics.make(topic)
+    stage.put(topic, 3, 4, 5)
+    assert f"the topic {topic} was deleted and made anew" in stage.fails(topic, checkpoint=address)
+    assert stage.ids() == [1, 2]
+
+
+def test_a_batch_too_large_for_the_service(tmp_path: Path, broker: Broker, spark: SparkSession) -> None:
+    with ServerProcess(tmp_path / "data", environment={"LIVEJOIN_MAX_BODY": "4096"}) as server:
+        stage = Stage(tmp_path, server, broker, spark)
+        topic = stage.topic(*range(300))
+        said = stage.fails(topic)
+        assert "too large for the service" in said and "--max-body" in said
+        do_as_told(stage, topic, said, max_offsets=30)
+        assert stage.ids() == list(range(300))
+
+
+def test_a_batch_too_large_for_spark(stage: Stage) -> None:
+    topic = stage.topic()
+    wide = [create(number)[1] for number in range(4)]
+    for value in wide:
+        value["after"]["room"] = "A" * 400_000
+    Topics(stage.broker).put(topic, [({"id": number}, value) for number, value in enumerate(wide)])
+    settings = stage.spark.sparkContext._jsc.sc().conf()
+    usual = settings.get("spark.driver.maxResultSize")
+    settings.set("spark.driver.maxResultSize", "1m")
+    try:
+        said = stage.fails(topic)
+        assert "too large for Spark's driver" in said and "more memory" in said
+        do_as_told(stage, topic, said, max_offsets=1)
+    finally:
+        settings.set("spark.driver.maxResultSize", usual)
+    assert stage.ids() == [0, 1, 2, 3]
+
+
+def do_as_told(stage: Stage, topic: str, said: str, max_offsets: int) -> None:
+    """Lowers max_offsets alone, which does not help, and then deletes the file in which the batch is planned."""
+    offsets = stage.checkpoint / "offsets"
+    assert f"lower max_offsets in [stream] and delete the newest file in {offsets}" in said
+    assert stage.fails(topic, max_offsets=max_offsets) == said
+    newest = max((path for path in offsets.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+    newest.unlink()
+    stage.run(topic, max_offsets=max_offsets)
+
+
+def test_what_has_no_order_is_told_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(pipeline, "say", said.append)
+
+    def warnings() -> list[str]:
+        told = [line for line in said if line.startswith("warning")]
+        said.clear()
+        return told
+
+    truncate = (None, {"before": None, "after": None, "op": "t", "source": {}})
+    keyless = [(None, create(7)[1]), (None, create(8)[1])]
+    one, two = stage.topic(1), f"{stage.topic()}-2"
+    topics = Topics(stage.broker)
+    topics.make(two, partitions=2)
+    topics.put(one, [truncate, create(2), *keyless])
+    stage.run(one)
+    assert stage.ids() == [2, 7, 8] and warnings() == []
+    topics.put(two, [create(3), truncate, create(4), *keyless, *keyless])
+    stage.run(one, two, max_offsets=1)
+    lines = sorted(warnings())
+    assert len(lines) == 2
+    assert f"topic {two} has records without a key in several partitions" in lines[1]
+    assert f"a truncate came in topic {two}, but the relation's changes come in several partitions" in lines[0]
+    topics.put(one, [truncate])
+    stage.run(one, two)
+    assert f"a truncate came in topic {one}, but the relation's changes come in several topics" in warnings()[0]
+
+
+def test_a_partition_added_under_way_is_told(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(topic_watch, "say", said.append)
+    topic = stage.topic(1)
+    with stage.running(topic) as job:
+        stage.admin.create_partitions([NewPartitions(topic, 2)])[topic].result(30)
+        job.wait_until(lambda: bool(said))
+        stage.put(topic, 2, partition=1)
+        job.wait_until(lambda: stage.ids() == [1, 2])
+    (line,) = said
+    assert f"topic {topic} now has 2 partitions" in line
+
+
+def test_dead_letters_keep_their_headers(stage: Stage) -> None:
+    topic, dead = stage.topic(1), stage.topic()
+    headers = [("trace", b"1"), ("empty", None), ("trace", b"\xff")]
+    producer = Producer({"bootstrap.servers": stage.broker.address})
+    producer.produce(topic, b"not json", b"key", headers=headers)
+    producer.produce(topic, b"nor this")
+    assert producer.flush(30) == 0
+    stage.put(topic, 2)
+    stage.run(topic, dead_letters=dead)
+    assert stage.ids() == [1, 2]
+    first, second = (letter.headers() or [] for letter in Topics(stage.broker).read(dead, 2))
+    assert first[:3] == headers
+    assert [name for name, _ in first[3:]] == ["livejoin.topic", "livejoin.partition", "livejoin.offset", "livejoin.error"]
+    assert dict(first)["livejoin.offset"] == b"1"
+    assert len(second) == 4
+
+
+def test_how_far_behind_is_told_where_it_is_known() -> None:
+    known = {"t": FoundTopic("id", 3), "u": FoundTopic("id", 1)}
+    watch = TopicWatch(quiet_admin({"bootstrap.servers": "127.0.0.1:1"}), known, {("t", 0): 5, ("t", 1): 7, ("t", 2): 7}, Metrics())
+    watch._ends = {("t", 0): 9, ("t", 1): 7, ("t", 2): 1007, ("u", 0): 10**9}  # of u nothing was read yet, and it may begin anywhere
+    assert watch.behind() == {("t", 0): 4, ("t", 1): 0, ("t", 2): 1000}
+    assert pipeline._lag(watch.behind()) == ", 1004 behind (t/2 1000, t/0 4)"
+    assert pipeline._lag({("t", 1): 0}) == pipeline._lag({}) == ""
+    assert pipeline._lag({("t", number): number + 1 for number in range(5)}) == ", 15 behind (t/4 5, t/3 4, t/2 3, …)"
 
 
 def test_two_jobs_on_one_checkpoint(stage: Stage) -> None:
@@ -248,13 +432,13 @@ def test_what_prometheus_is_told(stage: Stage) -> None:
 
     assert value("records_total", topic=topic) == 5
     assert value("changes_total", topic=topic) == 3
-    assert value("passed_over_total", topic=topic) == 1
+    assert value("skipped_records_total", topic=topic) == 1
     assert value("dead_letters_total", topic=topic) == 1
     assert value("ignored_deletes_total") == 1
     assert value("batches_total") == 1
     assert value("duplicate_batches_total") == 0
     assert value("version") == 1
-    assert value("lag_records", topic=topic, partition="0") == 0
+    assert value("lag_offsets", topic=topic, partition="0") == 0
     assert all(value("batch_seconds_count", part=part) == 1 for part in ("fetch", "decode", "dead_letters", "post"))
     # The batch again, as after a kill before Spark's commit.
     (stage.checkpoint / "commits" / "0").unlink()

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
+import threading
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, ResourceType
 
+from streaming import own_topic, publisher
+from streaming.config import Kafka, Out, read_config
+from streaming.feed import Lost
 from streaming.kafka_broker import Broker
-from streaming.kafka_client import quiet_admin
+from streaming.kafka_client import FoundTopic, KafkaAway, quiet, quiet_admin
+from streaming.metrics import Metrics
+from streaming.own_topic import OwnTopic
+from streaming.publisher import Publisher
+from streaming.sink import ServiceClient
+from streaming.transactions import Transactions
 from tests.end_to_end import talk
 from tests.server_process import ServerProcess
 from tests.streaming.out_job import Believer, OutJob, rows_of
@@ -136,7 +146,7 @@ def test_values_are_as_compact_as_they_are(stage: Stage, topics: Topics) -> None
     assert message.value() == value
 
 
-def test_from_now_on(stage: Stage, believers: Any) -> None:
+def test_from_now_on(stage: Stage, topics: Topics, believers: Any) -> None:
     stage.post(stage.right(7, 0, 100), stage.left(1, 5, 9))
     reader = believers(stage.topic)
     with stage.job(snapshot=False) as job:
@@ -145,7 +155,22 @@ def test_from_now_on(stage: Stage, believers: Any) -> None:
     stage.post(stage.left(2, 6, 9))  # from now on means from the first start on
     with job:
         reader.believe_until([row for row in stage.rows if row["one"] == 2])
-    assert reader.counts == {"r": 0, "c": 1, "d": 0, "null": 0}
+        stage.post(stage.gone(2), stage.left(3, 6, 9))
+        reader.believe_until([row for row in stage.rows if row["one"] == 3])
+    assert reader.counts == {"r": 0, "c": 2, "d": 1, "null": 0}
+    # Its token is lost, and with it since when: the topic gets all that it lacks.
+    topics.remove(f"{stage.topic}.livejoin")
+    with job:
+        reader.believe_until(stage.rows)
+        job.wait_for("of its 1 rows 0 were gone and 0 had changed, 1 were new")
+        assert job.stop() == 0
+    # So it does when the token has expired.
+    drop_and_define(stage)
+    stage.post(stage.left(4, 6, 9))
+    with job:
+        reader.believe_until(stage.rows)
+    reader.read_to_end()
+    assert reader.counts == {"r": 2, "c": 2, "d": 1, "null": 0}
 
 
 def test_a_service_that_started_again(broker: Broker, server: ServerProcess, topics: Topics, believers: Any, tmp_path: Path) -> None:
@@ -266,6 +291,114 @@ def test_a_topic_made_anew(stage: Stage, topics: Topics, believers: Any) -> None
     assert "had 1 partitions and now has 2" in refused(job)
 
 
+def test_a_topic_made_anew_under_way(stage: Stage, topics: Topics, believers: Any) -> None:
+    """The next change finds another topic, which begins with every row."""
+    stage.post(stage.right(7, 0, 100), stage.left(1, 5, 9))
+    with stage.job() as job:
+        job.wait_for("holds the view")
+        topics.remove(stage.topic)
+        topics.make(stage.topic)
+        stage.post(stage.left(2, 5, 9))
+        job.wait_for("was made anew: it begins again")
+        believers(stage.topic).believe_until(stage.rows)
+
+
+def test_rows_and_token_are_one_transaction(stage: Stage, topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that dies just before it commits leaves neither; the next one leaves both."""
+    stage.post(stage.right(7, 0, 100), stage.left(1, 5, 9))
+    tokens = f"{stage.topic}.livejoin"
+
+    def die(self: Transactions) -> None:
+        assert self.records == 2 and self._producer.flush(30) == 0
+        raise MemoryError
+
+    with monkeypatch.context() as patch, pytest.raises(MemoryError):
+        patch.setattr(Transactions, "commit", die)
+        publish(stage)
+    for topic in (stage.topic, tokens):
+        assert (len(held(stage, topic, "read_uncommitted")), len(held(stage, topic, "read_committed"))) == (1, 0)
+    enough = threading.Event()
+    enough.set()
+    publish(stage, enough)
+    for topic in (stage.topic, tokens):
+        assert len(held(stage, topic, "read_committed")) == 1
+
+
+def publish(stage: Stage, enough: threading.Event | None = None) -> None:
+    """Publishes in this process."""
+    config, stop, metrics = read_config(stage.job().path), threading.Event(), Metrics()
+    with contextlib.closing(ServiceClient(config.service.url, stop, metrics)) as service:
+        Publisher(config.kafka, service, config.outs[0], stop, enough or threading.Event(), metrics).run()
+
+
+def held(stage: Stage, topic: str, isolation: str) -> list[Message]:
+    """What a reader finds in the topic's one partition."""
+    settings = {"group.id": "held", "enable.partition.eof": True, "isolation.level": isolation}
+    consumer = Consumer({"bootstrap.servers": stage.broker.address, **settings}, logger=quiet)
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    messages = []
+    while (message := consumer.poll(60)) is not None and message.error() is None:
+        messages.append(message)
+    consumer.close()
+    assert message is not None and message.error().code() == KafkaError._PARTITION_EOF
+    return messages
+
+
+def test_changes_that_expire_before_they_are_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a view whose every version is larger than it keeps: the topic is compared again and again, with pauses that grow."""
+    pauses: list[float] = []
+
+    class Stop(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            pauses.append(timeout or 0)
+            return len(pauses) == 8
+
+    class Topic:
+        def __init__(self, *arguments: object) -> None:
+            pass
+
+        def __enter__(self) -> Any:
+            return self
+
+        def __exit__(self, *error: object) -> None:
+            pass
+
+        def identity(self) -> FoundTopic:
+            return FoundTopic("id", 1)
+
+        def make_token_topic(self) -> None:
+            pass
+
+        def abort(self) -> None:
+            pass
+
+    def compare(self: Publisher) -> None:
+        self._since = "token"
+
+    def lose(self: Publisher, since: str) -> bool:
+        raise Lost("the version is too large")
+
+    monkeypatch.setattr(publisher, "wait_for_topics", lambda *arguments: None)
+    monkeypatch.setattr(publisher, "Transactions", Topic)
+    monkeypatch.setattr(publisher, "OwnTopic", Topic)
+    monkeypatch.setattr(Publisher, "_resume", compare)
+    monkeypatch.setattr(Publisher, "_compare", compare)
+    monkeypatch.setattr(Publisher, "_follow", lose)
+    kafka, out = Kafka.model_validate({"brokers": "127.0.0.1:1"}), Out(view="v", topic="t")
+    Publisher(kafka, ServiceClient("http://127.0.0.1:1", Stop(), Metrics()), out, Stop(), threading.Event(), Metrics()).run()
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5]
+
+
+def test_a_broker_that_is_away_is_no_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is asked of it."""
+    monkeypatch.setattr(own_topic, "_ANSWER_SECONDS", 0.5)
+    kafka = Kafka.model_validate({"brokers": "127.0.0.1:1"})
+    with OwnTopic(kafka, Out(view="v", topic="t"), threading.Event()) as own:
+        for ask in (own.identity, own.make_token_topic, own.last_token, own.states, own.is_empty, own._cleanup_policy):
+            with pytest.raises(KafkaAway):
+                ask()
+
+
 def test_what_cannot_be_published(stage: Stage, topics: Topics) -> None:
     assert "has no view nothing: register it (PUT /v1/views/nothing)" in refused(stage.job(view="nothing"))
     talk.view(stage.client, f"{stage.view}q", {**stage.definition, "changes": False})
@@ -274,6 +407,9 @@ def test_what_cannot_be_published(stage: Stage, topics: Topics) -> None:
     topics.put(stage.topic, [({"id": 1}, {"before": None, "after": None, "op": "u"})])
     said = refused(stage.job())
     assert "no change of a view (partition 0, offset 0)" in said and "a topic of its own" in said
+    topics.put(f"{stage.topic}.livejoin", [(b"k", {"what": "is this"})])
+    said = refused(stage.job())
+    assert "something else than a token of livejoin's (offset 0)" in said and "delete it" in said
 
     topics.make(own := f"{stage.topic}-own")
     stage.post(stage.right(7, 0, 100), stage.left(1, 5, 9))

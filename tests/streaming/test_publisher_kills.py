@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-import secrets
 from pathlib import Path
 
 from streaming.kafka_broker import Broker
 from tests.server_process import ServerProcess
+from tests.streaming.kill_stage import dice
 from tests.streaming.out_job import Believer
 from tests.streaming.stream_job import Topics
 from tests.streaming.test_publisher import Stage
@@ -17,20 +17,18 @@ ROUNDS = 6
 IDS = 40
 
 
-def change(stage: Stage, dice: random.Random, versions: int) -> None:
+def change(stage: Stage, chance: random.Random, versions: int) -> None:
     """So many versions, each of some rows that come, go, or change (as often without effect on the view)."""
     for _ in range(versions):
         changes = []
-        for id in dice.sample(range(IDS), dice.randint(1, 10)):
-            since = dice.randrange(10 * IDS)
-            changes.append(stage.gone(id) if dice.random() < 0.4 else stage.left(id, since, since + dice.randint(1, 60)))
+        for id in chance.sample(range(IDS), chance.randint(1, 10)):
+            since = chance.randrange(10 * IDS)
+            changes.append(stage.gone(id) if chance.random() < 0.4 else stage.left(id, since, since + chance.randint(1, 60)))
         stage.post(*changes)
 
 
 def test_killed_in_every_way(tmp_path: Path) -> None:
-    seed = secrets.randbelow(2**32)
-    print(f"seed {seed}")
-    dice = random.Random(seed)
+    chance = dice()
     with Broker() as broker, ServerProcess(tmp_path / "data") as server:
         # A small feed: some absences are too long for it, so that tokens expire without a restart too.
         kept = {"retain_rows": 500, "retain_bytes": 1 << 20}
@@ -39,9 +37,9 @@ def test_killed_in_every_way(tmp_path: Path) -> None:
         reader = Believer(broker.address, stage.topic)
         with stage.job(tombstones=True) as job:
             for number in range(ROUNDS):
-                victims = {PARTS[number]} if number < len(PARTS) else set(dice.sample(PARTS, dice.randint(1, len(PARTS))))
+                victims = {PARTS[number]} if number < len(PARTS) else set(chance.sample(PARTS, chance.randint(1, len(PARTS))))
                 print("kill", *victims)
-                change(stage, dice, dice.randint(1, 60))
+                change(stage, chance, chance.randint(1, 60))
                 if "publisher" in victims:
                     job.process.kill()
                 if "service" in victims:
@@ -49,7 +47,7 @@ def test_killed_in_every_way(tmp_path: Path) -> None:
                 if "broker" in victims:
                     broker.kill()
                 if "service" not in victims:
-                    change(stage, dice, dice.randint(0, 30))
+                    change(stage, chance, chance.randint(0, 30))
                 if "broker" in victims:
                     broker.start()
                 if "service" in victims:
@@ -58,9 +56,9 @@ def test_killed_in_every_way(tmp_path: Path) -> None:
                 if "publisher" in victims:
                     job.end()
                     job.start()
-                if dice.random() < 0.5:
+                if chance.random() < 0.5:
                     reader.believe_until(stage.rows)
-            change(stage, dice, 20)
+            change(stage, chance, 20)
             reader.believe_until(stage.rows)
             assert job.stop() == 0
         reader.read_to_end()

@@ -10,6 +10,7 @@ import threading
 import tomllib
 from pathlib import Path
 
+from confluent_kafka import Producer
 from pydantic import BaseModel
 
 from streaming.config import Kafka, Out, Service, Stream, Topic, read_config
@@ -61,7 +62,10 @@ def test_the_script_for_dead_letters(broker: Broker, topics: Topics, tmp_path: P
     topics.make(topic, partitions=2)
     topics.make(dead)
     keyed = BadRecord(topic, 1, 7, b"\x00key", b'{"id": 1}', "starts", "is not there")
-    letters = [keyed, BadRecord(topic, 0, 9, None, b"", None, "no JSON")]
+    producer = Producer({"bootstrap.servers": broker.address})
+    producer.produce(topic, b"no JSON", b"k", 0, headers=[("trace", b"\xff"), ("none", None)])
+    assert producer.flush(30) == 0
+    letters = [keyed, BadRecord(topic, 0, 9, None, b"", None, "no JSON"), BadRecord(topic, 0, 0, b"k", b"no JSON", None, "no JSON")]
     DeadLetters(Kafka.model_validate({"brokers": broker.address}), dead, threading.Event()).write([*letters, keyed])
     (script,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     (tmp_path / "letters.py").write_text(script)
@@ -70,7 +74,8 @@ def test_the_script_for_dead_letters(broker: Broker, topics: Topics, tmp_path: P
         command = [sys.executable, str(tmp_path / "letters.py"), broker.address, dead, "replay"]
         return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout.splitlines()
 
-    assert replay() == [f"{topic} 1 7 starts: is not there b'{{\"id\": 1}}'", f"{topic} 0 9 no JSON b''"]
+    assert replay() == [f"{topic} 1 7 starts: is not there b'{{\"id\": 1}}'", f"{topic} 0 9 no JSON b''", f"{topic} 0 0 no JSON b'no JSON'"]
     assert replay() == []
-    back = {(message.partition(), message.key(), message.value()) for message in topics.read(topic, 2)}
-    assert back == {(letter.partition, letter.key, letter.value) for letter in letters}
+    back = {(message.partition(), message.key(), message.value(), str(message.headers())) for message in topics.read(topic, 4)}
+    headers = str([("trace", b"\xff"), ("none", None)])
+    assert back == {(1, keyed.key, keyed.value, "None"), (0, None, b"", "None"), (0, b"k", b"no JSON", headers)}

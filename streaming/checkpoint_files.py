@@ -1,0 +1,106 @@
+"""The files of ours beside Spark's in a checkpoint: on this machine's disk, or where only Spark can read and write."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Protocol
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from streaming.checkpoint import Checkpoint, local_folder, read_checkpoint
+
+
+class CheckpointFiles(Protocol):
+    """A checkpoint; its address as text. `read` and `write` raise OSError."""
+
+    def state(self) -> Checkpoint | None:
+        """What Spark has noted there, as far as it can be seen. Makes the folder. Raises UnreadableCheckpoint, OSError."""
+
+    def read(self, name: str) -> str | None:
+        """A file of ours; None when there is none."""
+
+    def write(self, name: str, text: str) -> None:
+        """Puts the file there whole or not at all: on the disk when it returns."""
+
+
+class LocalFiles:
+    """Of a checkpoint in a folder of this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __str__(self) -> str:
+        return str(self._folder)
+
+    def state(self) -> Checkpoint | None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        return read_checkpoint(self._folder)
+
+    def read(self, name: str) -> str | None:
+        path = self._folder / name
+        return path.read_text(errors="replace") if path.exists() else None
+
+    def write(self, name: str, text: str) -> None:
+        draft = self._folder / f".{name}.draft"
+        with draft.open("w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, self._folder / name)
+
+
+class SparkFiles:
+    """Of a checkpoint at an address that Spark's Hadoop knows (`hdfs://…`, `s3a://…`), through Spark's own way to write there."""
+
+    def __init__(self, spark: SparkSession, address: str) -> None:
+        self._address = address
+        self._jvm: Any = spark._jvm
+        self._conf = spark._jsparkSession.sessionState().newHadoopConf()
+
+    def __str__(self) -> str:
+        return self._address
+
+    def state(self) -> Checkpoint | None:
+        return None
+
+    def read(self, name: str) -> str | None:
+        try:
+            manager, path = self._manager(), self._path(name)
+            if not manager.exists(path):
+                return None
+            stream = manager.open(path)
+            try:
+                return bytes(stream.readAllBytes()).decode(errors="replace")
+            finally:
+                stream.close()
+        except Py4JJavaError as error:
+            raise _as_os_error(error) from error
+
+    def write(self, name: str, text: str) -> None:
+        try:
+            manager = self._manager()
+            manager.mkdirs(self._path())
+            stream = manager.createAtomic(self._path(name), True)
+            stream.write(text.encode())
+            stream.close()
+        except Py4JJavaError as error:
+            raise _as_os_error(error) from error
+
+    def _manager(self) -> Any:
+        managers = getattr(self._jvm.org.apache.spark.sql.execution.streaming.checkpointing, "CheckpointFileManager$")
+        return getattr(managers, "MODULE$").create(self._path(), self._conf)
+
+    def _path(self, *name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path("/".join((self._address.rstrip("/"), *name)))
+
+
+def _as_os_error(error: Py4JJavaError) -> OSError:
+    return OSError(0, str(error.java_exception).partition("\n")[0])
+
+
+def files_of(address: str) -> LocalFiles | None:
+    """Of a checkpoint on this machine; None for one that only Spark can reach."""
+    folder = local_folder(address)
+    return None if folder is None else LocalFiles(folder)
