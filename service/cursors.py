@@ -193,7 +193,7 @@ def open_rows(
     if cursor is not None:
         return _resume(engine.cursors, owner, cursor, version, asked)
     if view.state == "failed":
-        raise Problem("view-failed", f"the view {view_name} could not be built")
+        raise view.problem or Problem("view-failed", f"the view {view_name} has failed")
     if view.state != "live":
         raise Problem("view-building", f"the view {view_name} is being built", progress=view.progress)
 

@@ -104,6 +104,8 @@ class Feed:
     def append(self, delta: Delta) -> None:
         """Take the changes of a version that is about to be published."""
         with self._changed:
+            if self._closed is not None:  # the view has failed in the same group of batches
+                return
             if delta.too_large:
                 self._cut_at(delta.version)
                 return

@@ -61,8 +61,9 @@ class LiveView:
 
     @property
     def join(self) -> Join:
-        """The structures of a view that has room."""
-        assert self._join is not None
+        """The structures of a view that has room. Problem `view-failed`."""
+        if self._join is None:
+            raise self.problem or Problem("view-failed", f"the view {self.name} has no structures")
         return self._join
 
     @property
@@ -75,11 +76,15 @@ class LiveView:
         progress(1.0)
 
     def fail(self, error: Exception) -> None:
-        """It could not be built: the relations are whole, this view is not."""
-        log.error("the view %s could not be built", self.name, exc_info=error)
-        self.problem = Problem("view-failed", f"the structures of the view {self.name} could not be built: {error}")
+        """Its structures could not be built or kept: the relations are whole, this view is not, and its followers are told."""
+        what = "built" if self.state == "building" else "kept"
+        log.error("the view %s could not be %s", self.name, what, exc_info=error)
+        again = "" if what == "built" else "; a start of the service, or dropping it and registering it again, builds it anew"
+        self.problem = Problem("view-failed", f"the structures of the view {self.name} could not be {what}: {error}{again}")
         self.state = "failed"
         self._join = None
+        if self.feed is not None:
+            self.feed.close(self.problem)
 
     def require(self, resolved: Mapping[str, Resolved]) -> None:
         """Raise MemoryError, before anything is touched, unless `apply` surely has room for these changes."""

@@ -5,8 +5,9 @@ It may be ahead of what is on disk and published; whoever applies is to commit, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -21,6 +22,8 @@ from service.versions import Numbers, Version
 from service.wire.batch import DELETE, MAX_ERRORS, TRUNCATE, Batch, Changes, rows_together
 from service.wire.errors import RowError
 from service.wire.schema import RelationDefinition
+
+T = TypeVar("T")
 
 KEY_EXISTS = "key-exists"
 
@@ -126,7 +129,7 @@ class State:
             raise Problem("no-room", f"{error}; nothing of the batch was applied") from None
 
     def apply(self, batch: Batch, resolved: list[Resolved], skipped: list[RowError], skipped_count: int) -> Applied:
-        """Make the next version of a judged batch. If it raises, the state is broken."""
+        """Make the next version of a judged batch. If it raises, the state is broken; a view that can't follow has failed, alone."""
         version = self.newest + 1
         changes: dict[str, Change] = {}
         for one in resolved:
@@ -136,7 +139,7 @@ class State:
         deltas = []
         for view in self.views.values():
             if changes and not changes.keys().isdisjoint(view.relations) and view.state == "live":
-                delta = view.apply(version, changes)
+                delta = _unless_it_fails(view, partial(view.apply, version, changes), None)
                 if delta is not None:
                     deltas.append((view, delta))
         payload = _payload(resolved)
@@ -186,7 +189,8 @@ class State:
         deltas: dict[int, list[tuple[LiveView, Delta]]] = {}
         for view in self.views.values():
             if view.state == "live" and not singles.keys().isdisjoint(view.relations):
-                for delta in view.apply_run(first, count, {name: one for name, one in singles.items() if name in view.relations}):
+                mine = {name: one for name, one in singles.items() if name in view.relations}
+                for delta in _unless_it_fails(view, partial(view.apply_run, first, count, mine), list[Delta]()):
                     deltas.setdefault(delta.version, []).append((view, delta))
         applied = []
         for version, batch in enumerate(run.batches, first):
@@ -232,6 +236,15 @@ def _enter(version: int, resolved: Resolved) -> Change:
     else:
         slots = table.insert(version, resolved.inserts) if resolved.inserts.num_rows else NO_SLOTS
     return Change(resolved.deletes, resolved.previous, slots)
+
+
+def _unless_it_fails(view: LiveView, work: Callable[[], T], nothing: T) -> T:
+    """What it gives; `nothing` of a view that fails by it, alone."""
+    try:
+        return work()
+    except Exception as error:
+        view.fail(error)
+        return nothing
 
 
 def _payload(resolved: Sequence[Resolved]) -> bytes:

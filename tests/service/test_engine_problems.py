@@ -199,6 +199,45 @@ def test_a_view_that_cannot_be_built(engine: Engine, monkeypatch: pytest.MonkeyP
     engine.drop_view("v")
 
 
+@pytest.mark.parametrize("together", [False, True])
+def test_a_view_that_cannot_follow_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: bool) -> None:
+    """Also in the midst of a group that it has followed so far; the other view, and both after a start, have every row."""
+    engine = running(tmp_path)
+    assert engine.put_view("w", PAIR, wait=60)[1] == "created"
+    engine.apply(of_ops("a", ("upsert", 1)))
+    view = engine.views["v"]
+    assert view.feed is not None
+    follower = view.feed.subscribe()
+
+    def fail(*_: object) -> None:
+        raise MemoryError("no room")
+
+    held = HeldWriter(engine)
+    held.submit(of_ops("b", ("upsert", 1), ("upsert", 2)))
+    if together:
+        monkeypatch.setattr(view.join, "apply_run", fail)
+        for number in (3, 4):
+            held.submit(of_ops("b", ("upsert", number)))
+    else:
+        apply = view.join.apply
+        monkeypatch.setattr(view.join, "apply", lambda version, *rest: fail() if version > 2 else apply(version, *rest))
+        held.submit(of_ops("b", ("upsert", 3), ("upsert", 4)))
+    held.release()
+    engine.at_rest(lambda: None)
+    assert all(isinstance(answer, Receipt) for answer in held.answers)
+    assert view.state == "failed"
+    problem = refused(lambda: open_rows(engine, "v"))
+    assert problem.type == "view-failed" and "no room" in problem.detail
+    assert [chunk.problem.type for chunk in follower.next() if chunk.problem] == ["view-failed"]
+    assert engine.apply(of_ops("b", ("upsert", 5))).version == held.answers[-1].version + 1
+    assert len(ids(open_rows(engine, "w"))) == 5
+    engine.at_rest(lambda: engine._state.reclaim(*engine.versions.needed()))
+    engine.close()
+    engine = opened(tmp_path)
+    assert [len(ids(open_rows(engine, name))) for name in "vw"] == [5, 5]
+    engine.close()
+
+
 # groups and failures
 
 
