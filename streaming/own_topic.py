@@ -172,7 +172,7 @@ class OwnTopic:
 
     def _cleanup_policy(self) -> str:
         resource = ConfigResource(ResourceType.TOPIC, self._topic)
-        with understood(f"the settings of the topic {self._topic} cannot be read"):
+        with self._admin.understood(f"the settings of the topic {self._topic} cannot be read"):
             settings = self._admin.describe_configs([resource], request_timeout=_ANSWER_SECONDS)[resource].result()
         return str(settings["cleanup.policy"].value)
 

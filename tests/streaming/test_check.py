@@ -10,11 +10,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
+from service.wire.schema import parse_relation
+from streaming import check as check_module
 from streaming.check import check
+from streaming.config import read_config
 from streaming.kafka_broker import Broker
 from streaming.kafka_client import quiet_admin
 from tests.end_to_end import talk
@@ -203,6 +207,16 @@ def test_the_checkpoint(server: ServerProcess, broker: Broker, topics: Topics, n
     (tmp_path / "checkpoint" / "metadata").write_text(json.dumps("?"))
     status, lines = look(job)
     assert status == 1 and "cannot be read" in told(lines, "checkpoint")[1]
+
+
+def test_records_that_do_not_come(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """None of a topic that has some is not "ok"."""
+    columns = {"partition": pa.int32(), "offset": pa.int64(), "key": pa.binary(), "value": pa.binary()}
+    monkeypatch.setattr(check_module, "last_records", lambda *arguments: pa.schema(columns.items()).empty_table())
+    config = read_config(StreamJob(tmp_path, "http://127.0.0.1:1", "127.0.0.1:1", [("t", "stays")]).path)
+    for ends, word in (({0: (0, 5), 1: (0, 0)}, "--"), ({0: (3, 3)}, "ok")):
+        check_module._check_records(check_module.Report(), config, config.topics[0], check_module.Seen("id", ends), parse_relation(STAYS))
+        assert capsys.readouterr().out.split()[0] == word
 
 
 class Stranger(BaseHTTPRequestHandler):
