@@ -127,7 +127,10 @@ class Publisher:
 
     def _follow(self, since: str) -> bool:
         """Publishes what comes after a token, until nothing new has come for a second; once it is enough, what there is. Whether
-        that was all of it."""
+        that was all of it.
+
+        A transaction ends with a version: the first after which it holds 1000 records or nothing more has come yet.
+        """
         last = self._enough.is_set()  # before it connects: what was applied by then comes
         with Feed(self._service, self._out.view, since, IDLE_SECONDS if not last else 0) as feed:
             at = None
