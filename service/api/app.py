@@ -8,9 +8,9 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 
-from service.api import changes, followers, operations, problems, relations, rows, views
+from service.api import changes, followers, operations, pages, problems, relations, rows, views
 from service.api.bodies import ClientGone, Receive, Scope, Send
 from service.api.context import Context
 from service.api.metrics import count_request
@@ -30,7 +30,7 @@ ENDPOINTS = [
 
 def create_app(context: Context) -> Gate:
     """The application of one service. Handlers are plain functions of a request: what they take is judged by our own code."""
-    api = FastAPI(title="livejoin", version=operations.software_version(), docs_url="/docs", redoc_url=None, openapi_url="/openapi.json")
+    api = FastAPI(title="livejoin", version=operations.software_version(), docs_url=None, redoc_url=None, openapi_url="/openapi.json")
     api.router.redirect_slashes = False
     api.state.context = context
     for endpoint in ENDPOINTS:
@@ -39,6 +39,12 @@ def create_app(context: Context) -> Gate:
     api.add_exception_handler(HTTPException, problems.handle)  # of the router: no such path, no such method
     made = document(ENDPOINTS, operations.software_version())
     api.openapi = lambda: made  # type: ignore[method-assign]
+    described = HTMLResponse(pages.describe(made))
+
+    async def docs(request: Request) -> Response:
+        return described
+
+    api.add_route("/docs", docs)
     return Gate(context, api)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import logging
 import uuid
 from typing import Any
@@ -12,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
-from service.api import media
+from service.api import media, pages
 from service.api.bodies import ClientGone
 from service.api.openapi import Endpoint, answer, failures, operation, path_parameter
 from service.errors import CATALOGUE, Problem
@@ -96,13 +95,12 @@ async def get_problem(request: Request) -> Response:
     if chosen == media.TEXT:
         text = f"{kind.type} ({kind.status}): {kind.title}\n\nWhat it means\n{kind.meaning}\n\nWhat to do\n{kind.remedy}\n"
         return PlainTextResponse(text, headers={"Vary": "Accept"})
-    title, meaning, remedy = (html.escape(text) for text in (kind.title, kind.meaning, kind.remedy))
-    page = (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{kind.type}</title>'
-        f"<body><h1>{title}</h1><p><code>{kind.type}</code>, status {kind.status}</p>"
-        f"<h2>What it means</h2><p>{meaning}</p><h2>What to do</h2><p>{remedy}</p></body></html>"
+    title, meaning, remedy = map(pages.inline, (kind.title, kind.meaning, kind.remedy))
+    body = (
+        f"<h1>{title}</h1><p><code>{kind.type}</code>, status {kind.status}</p>"
+        f"<h2>What it means</h2><p>{meaning}</p><h2>What to do</h2><p>{remedy}</p>"
     )
-    return HTMLResponse(page, headers={"Vary": "Accept"})
+    return HTMLResponse(pages.page(kind.type, body), headers={"Vary": "Accept"})
 
 
 _PAGE: dict[str, Any] = {

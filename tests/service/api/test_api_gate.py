@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import logging
+import re
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -80,7 +82,10 @@ def test_while_it_starts() -> None:
         assert int(response.headers["retry-after"]) >= 1
     assert ask("GET", "/metrics").text.count("livejoin_ready 0.0") == 1
     assert ask("GET", "/openapi.json").json()["openapi"] == "3.1.0"
-    assert ask("GET", "/docs").status_code == 200
+    shown = ask("GET", "/docs")
+    assert shown.status_code == 200 and not re.search("src=|<link|href=.http|@import|url[(]", shown.text), "it needs nothing from elsewhere"
+    for path in ask("GET", "/openapi.json").json()["paths"]:
+        assert f" {html.escape(path)}</code>" in shown.text
 
 
 @pytest.mark.parametrize("path", ["/v1", "/v2/views", "/v1/views/", "/v1/nothing", "/v1/relations/a/b/changes", "/problems/none"])
