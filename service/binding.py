@@ -1,14 +1,19 @@
 """In which order the aliases of a join are bound, and by which indexes: what `indexed_join` goes by.
 
-From each alias there is an order that begins with it: a changed row is bound first, and the rest is looked up. The next alias is the one
-with the best index on what is bound already: equalities that cover its key, then any equality, then an overlap or a distance, then a ray;
-all further conditions between it and what is bound are checked row by row.
+From each alias there is an order that begins with it: a changed row is bound first, and the rest is looked up; all conditions between an
+alias and what is bound, but those that its index knows, are checked row by row.
+
+With counts, an order is one in which the fewest rows are bound and looked at: the best over all orders, if conditions are independent.
+Without (a relation is empty yet) the next alias is the one with the best index on what is bound already: equalities that cover its key,
+then any equality, then an overlap or a distance, then a ray.
+Source: dynamic programming over sets of relations, Selinger and others, Access Path Selection in a Relational Database Management System.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from math import prod
+from typing import NamedTuple, Protocol
 
 from service.meets import Relations, meets_of, residual_of
 from service.terms import ColumnRef, Comparison, Meet, Query, Span
@@ -42,15 +47,35 @@ class Binding:
     first: int
 
 
-def bind(query: Query, relations: Relations) -> Binding:
-    """Orders and indexes for a query whose aliases hang together, by conditions or products. O(aliases³)."""
-    binder = _Binder(query, relations)
-    found = [binder.order(place) for place in range(len(query.aliases))]
-    quality = [worth for _, _, worth in found]
-    return Binding(
-        tuple(binder.indexes), tuple(order for order, _, _ in found), tuple(steps for _, steps, _ in found),
-        quality.index(max(quality)),
-    )  # fmt: skip
+class Counts(Protocol):
+    """What is known of the rows."""
+
+    def rows(self, place: int) -> float:
+        """Rows of the alias that meet its filters."""
+        ...
+
+    def of_key(self, place: int, columns: tuple[str, ...]) -> float:
+        """Of these, rows that share one value of these columns."""
+        ...
+
+    def share(self, meet: Meet) -> float:
+        """Of all pairs of rows of its aliases, those that meet."""
+        ...
+
+
+def bind(query: Query, relations: Relations, counts: Counts | None) -> Binding:
+    """Orders and indexes for a query that hangs together, by conditions or products. O(aliases³), by counts O(aliases² 2^aliases)."""
+    binder = _Binder(query, relations, counts)
+    places = range(len(query.aliases))
+    if counts is not None:
+        costs, orders = zip(*(binder.cheapest(place, counts) for place in places), strict=True)
+        whole = [counts.rows(place) * (1 + cost) for place, cost in zip(places, costs, strict=True)]
+        first = whole.index(min(whole))
+    else:
+        orders, quality = zip(*(binder.order(place) for place in places), strict=True)
+        first = quality.index(max(quality))
+    steps = tuple(binder.steps(order) for order in orders)
+    return Binding(tuple(binder.indexes), tuple(orders), steps, first)
 
 
 def equal_classes(query: Query) -> list[list[ColumnRef]]:
@@ -64,7 +89,9 @@ def equal_classes(query: Query) -> list[list[ColumnRef]]:
 
 
 class _Binder:
-    def __init__(self, query: Query, relations: Relations) -> None:
+    def __init__(self, query: Query, relations: Relations, counts: Counts | None) -> None:
+        self._counts = counts
+        self._candidates: dict[tuple[int, int], tuple[float, float]] = {}
         self.indexes: list[Index] = []
         self._aliases = [alias for alias, _ in query.aliases]
         self._keys = [set(relations[name].key) for _, name in query.aliases]
@@ -76,17 +103,50 @@ class _Binder:
         self._doubtful = [Comparison(x, "=", y) for x, y in query.equal if any(x in one for one in twice)]
         self._place = {alias: place for place, alias in enumerate(self._aliases)}
 
-    def order(self, start: int) -> tuple[tuple[int, ...], tuple[Step, ...], list[int]]:
-        """The order from one alias on, its steps, and how good each step's index is."""
-        bound, steps, quality = [start], [], []
+    def order(self, start: int) -> tuple[tuple[int, ...], list[int]]:
+        """The order from one alias on by rules, and how good each step's index is."""
+        bound, quality = [start], []
         while len(bound) < len(self._aliases):
             left = [place for place in range(len(self._aliases)) if place not in bound]
             worth = {place: self._worth(place, bound) for place in left}
             best = max(left, key=lambda place: (worth[place], -place))
-            steps.append(self._step(best, bound))
             quality.append(worth[best])
             bound.append(best)
-        return tuple(bound), tuple(steps), quality
+        return tuple(bound), quality
+
+    def cheapest(self, start: int, counts: Counts) -> tuple[float, tuple[int, ...]]:
+        """The order from one row of an alias on by counts, and how many look-ups and candidates it takes.
+
+        Of each set of bound aliases the cheapest order is kept, with the rows that it comes to; of equally cheap ones the first by number.
+        """
+        best: dict[int, tuple[float, float, tuple[int, ...]]] = {1 << start: (0.0, 1.0, (start,))}
+        for _ in range(len(self._aliases) - 1):
+            longer: dict[int, tuple[float, float, tuple[int, ...]]] = {}
+            for bound, (cost, rows, order) in best.items():
+                for place in range(len(self._aliases)):
+                    if bound >> place & 1:
+                        continue
+                    candidates, kept = self._found(place, bound, counts)
+                    one = (cost + rows * (1 + candidates), rows * candidates * kept, (*order, place))
+                    longer[bound | 1 << place] = min(one, longer.get(bound | 1 << place, one))
+            best = longer
+        ((cost, _, order),) = best.values()
+        return cost, order
+
+    def _found(self, place: int, bound: int, counts: Counts) -> tuple[float, float]:
+        """Candidates that the index finds for one binding of these aliases (a bit each), and the share of them that passes the checks."""
+        if (place, bound) not in self._candidates:
+            others = [other for other in range(len(self._aliases)) if bound >> other & 1]
+            columns = tuple(column for column, _ in self._key(place, others))
+            candidates = counts.of_key(place, columns) if columns else counts.rows(place)
+            if columns and self._keys[place] <= set(columns):
+                candidates = min(1.0, candidates)
+            shares = [counts.share(meet) for meet in self._meeting(place, others)]
+            self._candidates[place, bound] = candidates * prod(shares[:1]), prod(shares[1:])
+        return self._candidates[place, bound]
+
+    def steps(self, order: tuple[int, ...]) -> tuple[Step, ...]:
+        return tuple(self._step(place, list(order[:at])) for at, place in enumerate(order) if at)
 
     def _worth(self, place: int, bound: list[int]) -> int:
         columns = {column for column, _ in self._key(place, bound)}
@@ -109,9 +169,11 @@ class _Binder:
         return sorted(found)
 
     def _meeting(self, place: int, bound: list[int]) -> list[Meet]:
-        """The conditions of intervals with what is bound, the most selective kind first."""
+        """The conditions of intervals with what is bound, the most selective first: by counts, else by kind."""
         alias, others = self._aliases[place], {self._aliases[other] for other in bound}
         found = [meet for meet in self._meets if alias in (ends := {meet.left.alias, meet.right.alias}) and ends & others]
+        if self._counts is not None:
+            return sorted(found, key=self._counts.share)
         return sorted(found, key=_is_bounded, reverse=True)
 
     def _step(self, place: int, bound: list[int]) -> Step:

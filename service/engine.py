@@ -14,15 +14,18 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from service.checkpoints import Checkpoints
 from service.cursors import Cursors, open_rows
 from service.errors import Problem
+from service.estimates import estimates_of
 from service.feeds import Feed
 from service.live_view import LiveView
 from service.log import Log
+from service.planner import Counted
 from service.query import View, parse_view
 from service.readings import Delays
 from service.recovery import Progress, recover_relations
@@ -79,7 +82,7 @@ class Engine:
         self._checkpoints = Checkpoints(self._folder, self._log, self._state, self.versions, snapshot)
         self.versions.publish(self._state.version())
         for name, data in self._log.catalog()[1]:
-            view = LiveView(parse_view(name, data, self._definitions()), self._state.relations)
+            view = LiveView(parse_view(name, data, self._definitions(), self._counted()), self._state.relations)
             self._add_view(view)
             try:
                 view.make_room()
@@ -257,13 +260,16 @@ class Engine:
     def _definitions(self) -> dict[str, RelationDefinition]:
         return {name: relation.definition for name, relation in self._state.relations.items()}
 
+    def _counted(self) -> Counted:
+        return partial(estimates_of, relations=self._state.relations, version=self._state.newest)
+
     def _put_view(self, parsed: View, data: dict[str, Any]) -> tuple[LiveView, str]:
         known = self._state.views.get(parsed.name)
         if known is not None:
             if known.view.query != parsed.query:
                 raise Problem("definition-differs", f"the view {parsed.name} has another definition")
             return known, "same"
-        parsed = parse_view(parsed.name, data, self._definitions())  # a relation may have changed since
+        parsed = parse_view(parsed.name, data, self._definitions(), self._counted())  # a relation may have changed since
         with _or_no_room(f"the view {parsed.name}"):
             view = LiveView(parsed, self._state.relations)
             view.make_room()

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
+from service.binding import Counts
 from service.errors import Problem
 from service.meets import Relations, meets_of
 from service.plans import boxes, heap, indexed, pair, product, selection, tree
-from service.plans.plan import GUARANTEES, THEOREM_1, THEOREM_3, THEOREM_4, Plan, dimensions
+from service.plans.plan import GUARANTEES, THEOREM_1, THEOREM_3, THEOREM_4, Part, Plan, dimensions
 from service.terms import Query
 
 Maker = Callable[[Query, Relations], Plan | None]
+Counted = Callable[[Query], Counts | None]
 
 # In the order of the design: of equal promises the first is taken.
 MAKERS: dict[str, Maker] = {
@@ -47,8 +50,14 @@ ALGORITHMS = {
 }
 
 
-def plan(query: Query, relations: Relations) -> Plan:
-    """The best plan. Raises `infeasible-view` where the query's algorithm or guarantee cannot be had, `not-yet` where only not yet."""
+def plan(query: Query, relations: Relations, counted: Counted | None = None) -> Plan:
+    """The best plan; `counted`: what is known of the rows, for orders. Raises `infeasible-view` where the query's algorithm or guarantee
+    cannot be had, `not-yet` where only not yet."""
+    best = _best(query, relations)
+    return best if counted is None else _by_counts(Part((), query, best), relations, counted)
+
+
+def _best(query: Query, relations: Relations) -> Plan:
     found = _plans(query, relations)
     best = found[0]
     if query.algorithm != "auto":
@@ -65,10 +74,22 @@ def plan(query: Query, relations: Relations) -> Plan:
     return best
 
 
-def alternatives(query: Query, relations: Relations) -> list[Plan]:
+def alternatives(query: Query, relations: Relations, counted: Counted | None = None) -> list[Plan]:
     """The plans of the other algorithms that are correct for the query and built."""
-    best = plan(query, relations)
-    return [one for one in _plans(query, relations) if one.algorithm != best.algorithm]
+    best = _best(query, relations)
+    others = [one for one in _plans(query, relations) if one.algorithm != best.algorithm]
+    return others if counted is None else [_by_counts(Part((), query, one), relations, counted) for one in others]
+
+
+def _by_counts(part: Part, relations: Relations, counted: Counted) -> Plan:
+    """The same plan, what is bound alias after alias in an order by counts."""
+    if part.plan.parts:
+        return product.of_parts([replace(one, plan=_by_counts(one, relations, counted)) for one in part.plan.parts])
+    if part.plan.binding is None:
+        return part.plan
+    made = indexed.make(part.query, relations, counted(part.query))
+    assert made is not None
+    return made
 
 
 def _plans(query: Query, relations: Relations) -> list[Plan]:

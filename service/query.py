@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from service.assembly import assemble
 from service.definition import OPTIONS, bad, check_fields, read_json, read_options
 from service.masks import compare, residual_columns, residual_mask, select_mask
-from service.planner import plan
+from service.planner import Counted, plan
 from service.plans.plan import Plan
 from service.projection import Projection, needed_columns, output_schema, project
 from service.sql import read_sql
@@ -46,9 +46,12 @@ class View(NamedTuple):
     plan: Plan
 
 
-def parse_view(name: str, data: Any, relations: Mapping[str, RelationDefinition]) -> View:
-    """Raises Problem: `bad-definition`, `bad-query` (with `position`), `unknown-relation`, `unknown-column`,
-    `unsupported-query`, `infeasible-view` (with `theorem`), `not-yet`."""
+def parse_view(name: str, data: Any, relations: Mapping[str, RelationDefinition], counted: Counted | None = None) -> View:
+    """`counted`: as of `planner.plan`.
+
+    Raises Problem: `bad-definition`, `bad-query` (with `position`), `unknown-relation`, `unknown-column`, `unsupported-query`,
+    `infeasible-view` (with `theorem`), `not-yet`.
+    """
     if not NAME.fullmatch(name):
         raise bad(f"the view's name {name!r} does not match {NAME.pattern}")
     if not isinstance(data, dict):
@@ -60,4 +63,4 @@ def parse_view(name: str, data: Any, relations: Mapping[str, RelationDefinition]
     else:
         draft = read_json(data, relations)
     query = assemble(draft, options)
-    return View(name, copy.deepcopy(data), query, plan(query, relations))
+    return View(name, copy.deepcopy(data), query, plan(query, relations, counted))

@@ -163,6 +163,15 @@ class Table:
         """int32[<= limit] slots that `version` sees from `start_slot` on, ascending, and where to go on, or -1."""
         return self._rows.scan(version, start_slot, limit)
 
+    def sample(self, version: int, size: int) -> Array:
+        """int32[<= 2 * size], ascending: about `size` slots that `version` sees, drawn evenly; all of a small table. The same slots
+        for the same rows. O(size)."""
+        used = self._rows.used
+        if used <= 2 * size:
+            return self.scan(version, 0, 2 * size)[0]
+        starts = np.unique(np.random.default_rng(0).integers(0, used, size)).tolist()
+        return np.unique(np.concatenate([self.scan(version, start, 1)[0] for start in starts]))
+
     def _projection(self, names: tuple[str, ...]) -> tuple[Array, pa.Schema]:
         found = self._projections.get(names)
         if found is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
@@ -17,6 +18,7 @@ from service.api.schemas import PLAN, VIEW, VIEW_JSON, VIEW_SQL
 from service.api.steps import Steps, finish
 from service.cursors import open_rows
 from service.errors import Problem
+from service.estimates import estimates_of
 from service.planner import alternatives
 from service.query import parse_view
 
@@ -122,9 +124,17 @@ async def explain(request: Request) -> Response:
 
 def _explain(engine: Engine, data: dict[str, Any]) -> dict[str, Any]:
     """The plans; and `measured`, by name: the statistics of the live views that have just this definition."""
-    relations = {name: relation.definition for name, relation in engine.relations.items()}
-    view = parse_view("explained", data, relations)
-    explained = {"plan": view.plan.to_json(), "alternatives": [plan.to_json() for plan in alternatives(view.query, relations)]}
+    tables = engine.relations
+    relations = {name: relation.definition for name, relation in tables.items()}
+    pin = engine.versions.pin()
+    try:
+        with engine.versions.reading(pin) as version:
+            counted = partial(estimates_of, relations=tables, version=version.number)
+            view = parse_view("explained", data, relations, counted)
+            others = alternatives(view.query, relations, counted)
+    finally:
+        engine.versions.release(pin)
+    explained = {"plan": view.plan.to_json(), "alternatives": [plan.to_json() for plan in others]}
     live = [one for _, one in sorted(engine.views.items()) if one.state == "live" and one.view.query == view.query]
     if live:  # only then: what a definition promises needs no view
         explained["measured"] = {one.name: one.statistics() for one in live}

@@ -1,20 +1,23 @@
-"""Any two aliases and more: alias after alias is bound, by indexes (`binding`). Nothing is promised but right answers."""
+"""Any two aliases and more: alias after alias is bound, by indexes (`binding`), in an order by counts where there are some. Nothing is
+promised but right answers."""
 
 from __future__ import annotations
 
-from service.binding import bind
+from service.binding import Counts, bind
 from service.meets import Relations
 from service.plans.plan import THEOREM_3, Plan, dimensions, first_notes, names
 from service.terms import Query
 
 
-def make(query: Query, relations: Relations) -> Plan | None:
+def make(query: Query, relations: Relations, counts: Counts | None = None) -> Plan | None:
+    """`counts`: of the rows that there are; without, the order is by rules."""
     if len(query.aliases) < 2:
         return None
     count, most = len(query.aliases), dimensions(query, relations)
-    binding = bind(query, relations)
+    binding = bind(query, relations, counts)
     order = tuple(names(query)[place] for place in binding.orders[binding.first])
-    found = f"rows are found by look-ups in {len(binding.indexes)} indexes, bound in the order {', '.join(order)}"
+    reason = "by the rows that there were when it was built" if counts is not None else "by rules: a relation was empty or is not known"
+    found = f"rows are found by look-ups in {len(binding.indexes)} indexes, bound in the order {', '.join(order)} ({reason})"
     notes = [*first_notes(query, relations), f"{found}: a bound row may find no partner further on"]
     if count > 2 and most > 1:
         notes.append(THEOREM_3)

@@ -7,7 +7,7 @@ do; look-ups through indexes, which promise nothing, may not).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from service.meets import Relations
@@ -32,7 +32,7 @@ def make(query: Query, relations: Relations, plans: Plans) -> list[Plan]:
     made: dict[str, Plan] = {}
     for choice in choices:
         if len(choice) == len(parts):
-            one = _product([Part(*part) for part in zip(parts, queries, choice, strict=True)])
+            one = of_parts([Part(*part) for part in zip(parts, queries, choice, strict=True)])
             made.setdefault(one.algorithm, one)
     return list(made.values())
 
@@ -81,7 +81,7 @@ def _part(query: Query, places: tuple[int, ...]) -> Query:
     )
 
 
-def _product(parts: list[Part]) -> Plan:
+def of_parts(parts: Sequence[Part]) -> Plan:
     plans = [part.plan for part in parts]
     joins = [one for one in plans if one.shape != "list"] or plans
     least = min(plans, key=lambda one: GUARANTEES.index(one.guarantee))
