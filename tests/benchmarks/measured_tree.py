@@ -70,6 +70,11 @@ class Changes:
         self._at += len(places)
         return self._there.take(places), self._fresh.take(places)
 
+    def now(self) -> Entries:
+        """What is there now."""
+        come = self._fresh.take(self._order[: self._at])
+        return Entries(*(np.concatenate(pair) for pair in zip(self.untouched(), come, strict=True)))
+
     def untouched(self) -> Entries:
         """What was there at first and still is."""
         return self._there.take(self._order[self._at :])

@@ -1,4 +1,4 @@
-"""A join of three through the service: batches as Arrow beside a follower, rows as Arrow, and how soon a follower has a change."""
+"""A join of three, and boxes, through the service: batches as Arrow beside a follower, rows as Arrow, how soon a follower has a change."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import orjson
+import pyarrow as pa
 
-from structures.ij_heap import Entries
+from structures.ij_heap import Entries, Topology
+from tests.benchmarks.boxes import boxes
 from tests.benchmarks.data import LINE, Workload
 from tests.benchmarks.figures import Figure, Rival, Scale, middle, sampled
 from tests.benchmarks.heap_data import even, path
@@ -24,7 +27,7 @@ from tests.benchmarks.service_changes import REPEATS, follower
 from tests.benchmarks.service_rows import drain, first_row, read_whole
 from tests.server_process import ServerProcess
 
-TITLE = "The service: a path of 3 relations, 300,000 intervals in all"
+TITLE = "The service: a path of 3 relations, 300,000 intervals in all; 2 x 50,000 boxes"
 _LIMIT = 60.0  # seconds that a change may take to its follower
 
 
@@ -40,38 +43,83 @@ class Chain(Pair):
         return "SELECT a.id AS x, b.id AS y, c.id AS z FROM a JOIN b ON overlaps(a.span, b.span) JOIN c ON overlaps(b.span, c.span)"
 
 
+class Plane(Pair):
+    """Boxes of two dimensions."""
+
+    @property
+    def definition(self) -> dict[str, object]:
+        names = ("x0", "x1", "y0", "y1")
+        columns = [{"name": "id", "type": "int64"}, *({"name": name, "type": "int64"} for name in names)]
+        intervals = {side: {"start": f"{side}0", "end": f"{side}1", "bounds": "[]"} for side in "xy"}
+        return {"columns": columns, "key": ["id"], "intervals": intervals}
+
+    @property
+    def sql(self) -> str:
+        return f"SELECT a.id AS x, b.id AS y FROM {self.first} a JOIN {self.second} b ON overlaps(a.x, b.x) AND overlaps(a.y, b.y)"
+
+    def rows(self, entries: Entries) -> dict[str, pa.Array]:
+        columns = {"id": pa.array(entries.slot.astype(np.int64))}
+        for d, side in enumerate("xy"):
+            columns |= {f"{side}0": pa.array(entries.left[:, d]), f"{side}1": pa.array(entries.right[:, d])}
+        return columns
+
+
 CHAIN = Chain("a", "b", "chains", False)
+PLANE = Plane("p", "q", "meeting", False)
 
 
 def run(scale: Scale, note: Note) -> list[Figure]:
+    return [*chain(scale, note), *plane(scale, note)]
+
+
+def chain(scale: Scale, note: Note) -> list[Figure]:
     workload = even(3, scale.size(300_000, 3_000), 2)
-    batch, batches = scale.size(10_000, 100), scale.size(10, 3)
+    batch, batches = scale.size(10_000, 100), 10  # so that all that was there at first has gone in the end
     changes = Changes(workload)
-    by_hand, anew, soon = rivals_of(workload, batch, note)
+    by_hand, anew, soon = rivals_of(path(3), workload, batch, note)
     with serving() as server:
         load(server, CHAIN, workload.entries)
         note("loaded")
         figures = reading(server, scale, note, anew, soon)
-        before = count(server, CHAIN)
-        for connections in (1, 2):
-            with follower(server, CHAIN):
-                samples = []
-                for _ in range(REPEATS):
-                    bodies = [CHAIN.body(*changes.take(batch)) for _ in range(batches)]
-                    samples.append(batch * batches / post_all(server.port, bodies, connections))
-            note(f"{connections} connections, {middle(samples) / 1e3:.0f} k/s beside a follower")
-            name = f"batches of {batch:,} as Arrow, {connections} connections, beside a follower who reads JSONL"
-            figures.append(sampled(name, samples, "changes/s", aim=50e3, rivals=[by_hand]))
-        note(f"{before:,} rows before, {count(server, CHAIN):,} after")
-        figures += latencies(server, changes.untouched(), scale, note)
+        figures += posting(server, CHAIN, changes, batch, batches, 50e3, by_hand, note)
+        figures += latencies(server, changes.now(), scale, note)
     return figures
 
 
-def rivals_of(workload: Workload, batch: int, note: Note) -> tuple[Rival, Rival, Rival]:
+def plane(scale: Scale, note: Note) -> list[Figure]:
+    workload = boxes(scale.size(100_000, 2_000), 2)
+    batch, batches = scale.size(10_000, 100), 3
+    by_hand, _, _ = rivals_of(path(2), workload, batch, note)
+    with serving() as server:
+        load(server, PLANE, workload.entries)
+        note("boxes: loaded")
+        return posting(server, PLANE, Changes(workload), batch, batches, 25e3, by_hand, note, "boxes: ")
+
+
+def posting(
+    server: ServerProcess, pair: Pair, changes: Changes, batch: int, batches: int, aim: float, by_hand: Rival, note: Note, of: str = ""
+) -> list[Figure]:
+    """Batches as Arrow by one and two connections."""
+    figures = []
+    before = count(server, pair)
+    for connections in (1, 2):
+        with follower(server, pair):
+            samples = []
+            for _ in range(REPEATS):
+                bodies = [pair.body(*changes.take(batch)) for _ in range(batches)]
+                samples.append(batch * batches / post_all(server.port, bodies, connections))
+        note(f"{of}{connections} connections, {middle(samples) / 1e3:.0f} k/s beside a follower")
+        name = f"{of}batches of {batch:,} as Arrow, {connections} connections, beside a follower who reads JSONL"
+        figures.append(sampled(name, samples, "changes/s", aim=aim, rivals=[by_hand]))
+    note(f"{of}{before:,} rows before, {count(server, pair):,} after")
+    return figures
+
+
+def rivals_of(topology: Topology, workload: Workload, batch: int, note: Note) -> tuple[Rival, Rival, Rival]:
     """DuckDB on a file: its delta by hand, its query anew, and the first of its rows (ms)."""
     changes = Changes(workload)
     with tempfile.TemporaryDirectory(prefix="livejoin-bench-") as folder:
-        duckdb = DuckDbOfMany(path(3), workload.entries, str(Path(folder) / "rival.db"))
+        duckdb = DuckDbOfMany(topology, workload.entries, str(Path(folder) / "rival.db"))
         spent = [duckdb.change(*changes.take(batch)) for _ in range(REPEATS)]
         whole = duckdb.read()
         duckdb.close()

@@ -150,11 +150,12 @@ def test_duckdb_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @compiled
-def test_a_join_of_three_through_the_service() -> None:
+def test_a_join_of_three_and_boxes_through_the_service() -> None:
     """The subject itself compares the rows read with the count; a follower has every version, or it waits in vain."""
     figures = service_many.run(Scale(quick=True), lambda line: None)
-    assert [figure.unit for figure in figures] == ["rows/s", "rows/s", "ms", "changes/s", "changes/s", "ms", "ms"]
-    assert all(figure.value > 0 for figure in figures[:5]) and len(figures[5].samples) == 20
+    assert [figure.unit for figure in figures] == ["rows/s", "rows/s", "ms", "changes/s", "changes/s", "ms", "ms", "changes/s", "changes/s"]
+    assert all(figure.value > 0 for figure in figures[:5] + figures[7:]) and len(figures[5].samples) == 20
+    assert [figure.aim for figure in figures[7:]] == [25e3, 25e3]
 
 
 @compiled
