@@ -9,7 +9,7 @@ from typing import NamedTuple
 from service.binding import Counts
 from service.errors import Problem
 from service.meets import Relations, meets_of
-from service.plans import boxes, heap, indexed, pair, product, selection, tree
+from service.plans import boxes, clique, heap, indexed, pair, product, selection, tree
 from service.plans.plan import GUARANTEES, THEOREM_1, THEOREM_3, THEOREM_4, Part, Plan, dimensions
 from service.terms import Query
 
@@ -17,12 +17,12 @@ Maker = Callable[[Query, Relations], Plan | None]
 Counted = Callable[[Query], Counts | None]
 
 # In the order of the design: of equal promises the first is taken.
-MAKERS: dict[str, Maker] = {
-    "interval-tree": pair.make,
-    "ij-heap": heap.make,
-    "box-tree": boxes.make,
-    "join-tree": tree.make,
-    "nested-loop": indexed.make,
+MAKERS: dict[str, tuple[Maker, ...]] = {
+    "interval-tree": (selection.make, pair.make, clique.make),
+    "ij-heap": (heap.make,),
+    "box-tree": (boxes.make,),
+    "join-tree": (tree.make,),
+    "nested-loop": (indexed.make,),
 }
 
 
@@ -34,7 +34,7 @@ class Algorithm(NamedTuple):
 
 
 ALGORITHMS = {
-    "interval-tree": Algorithm("os", "joins of two relations by one overlap"),
+    "interval-tree": Algorithm("os", "joins of two relations by one overlap, and of one relation with itself, all its aliases overlapping"),
     "ij-heap": Algorithm("os", f"joins of two to {heap.MOST_SETS} relations, each by one interval, with a key common to all or none"),
     "box-tree": Algorithm("o", "joins of two relations by two conditions of intervals and more"),
     "view-tree": Algorithm("ns"),
@@ -94,11 +94,8 @@ def _by_counts(part: Part, relations: Relations, counted: Counted) -> Plan:
 
 def _plans(query: Query, relations: Relations) -> list[Plan]:
     """One an algorithm, the best first."""
-    alone = selection.make(query, relations)
-    if alone is not None:
-        return [alone]
     found = product.make(query, relations, _plans)
-    found += [one for make in MAKERS.values() if (one := make(query, relations)) is not None]
+    found += [one for makers in MAKERS.values() for make in makers if (one := make(query, relations)) is not None]
     found.sort(key=lambda one: GUARANTEES.index(one.guarantee), reverse=True)
     return list({one.algorithm: one for one in reversed(found)}.values())[::-1]
 

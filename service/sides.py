@@ -69,7 +69,7 @@ class Source:
     """What a side brings to a structure: entries of set `set`, by a key of these columns (perhaps none) and a span (None: all alike)."""
 
     def __init__(self, side: Side, set_: int, columns: Sequence[str], span: Span | None) -> None:
-        self.side, self.set, self.columns, self._span = side, set_, list(columns), span
+        self.side, self.set, self.columns, self.span = side, set_, list(columns), span
         self._never_empty = span is None or span.declared
 
     def entries(self, slots: Slots, codes: Codes | None) -> Chosen:
@@ -97,7 +97,7 @@ class Source:
         return Chosen(Entries(np.full(len(slots), self.set, np.uint8), key, left, right, slots), places)
 
     def _ends(self, table: Table, slots: Slots) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        return ends_of(table, self._span, slots)
+        return ends_of(table, self.span, slots)
 
 
 class BoxSource(Source):

@@ -276,6 +276,11 @@ class Domain:
         return padded
 
     @property
+    def codes(self) -> int:
+        """All codes that there ever were are below."""
+        return self._rows.used
+
+    @property
     def keys(self) -> int:
         """Keys that are in use, or that a readable version may know."""
         return self._rows.linked

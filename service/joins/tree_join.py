@@ -24,7 +24,6 @@ from service.versions import Numbers
 from structures.box_changes import SEARCH
 from structures.box_tree import BoxTree
 from structures.encoding import NEG_INF, POS_INF
-from structures.ij_cursors import Cursor as HeapCursor
 from structures.ij_goals import STEPS as HEAP_STEPS
 from structures.ij_heap import IJHeap, Topology
 from structures.interval_changes import DELETE, ENTER, INSERT, LEAVE
@@ -32,7 +31,7 @@ from structures.interval_search import STEPS
 from structures.interval_tree import Entries, IntervalTree
 
 _CHUNK = 1 << 16  # rows in a step of building
-_KINDS = {"pair": "pair", "self_less": "self", "self_not_equal": "self", "list": "list"}
+_KINDS = {"pair": "pair", "self_less": "self", "self_not_equal": "self", "list": "list", "clique_less": "self", "clique_not_equal": "self"}
 
 
 class Slotted(Protocol):
@@ -73,9 +72,10 @@ class ShapedCursor:
 
     @property
     def dead_ends(self) -> int | None:
-        """Nodes that an IJ-heap entered for nothing, and candidates dropped; the other trees count no nodes."""
-        if isinstance(self._cursor, HeapCursor):
-            return self._cursor.dead_ends + self._dropped
+        """What the structure's cursor met, and candidates dropped; None: it counts none, and none are dropped."""
+        own = getattr(self._cursor, "dead_ends", None)
+        if own is not None:
+            return int(own) + self._dropped
         return self._dropped if self._shape.drops else None
 
     def fill(self, limit: int) -> Combination:
@@ -156,7 +156,7 @@ class TreeJoin:
 
     def apply(self, version: int, changes: Mapping[str, Change], sink: Sink | None) -> None:
         """Cost: O(log n) a changed row, and its rows."""
-        work = _Work()
+        work = Work()
         for source in self._feeding:
             change = changes.get(source.side.relation.name)
             if change is not None:
@@ -211,7 +211,7 @@ class TreeJoin:
             return lambda sign, slots: sink(sign > 0, self.shape.combine(*slots))
         return lambda sign, *slots: sink(sign > 0, self.shape.combine(*slots))
 
-    def _collect(self, source: Source, part: Parted, work: _Work) -> None:
+    def _collect(self, source: Source, part: Parted, work: Work) -> None:
         """The entries that go, come, or only point to another slot, of one alias."""
         if len(part.before):
             chosen = source.entries(part.after, self._look_up)
@@ -323,7 +323,7 @@ _PHASE = np.array([-1, 3, 1, 0, 2])  # by sign, as Python counts from the end: L
 
 
 @dataclass(slots=True)
-class _Work:
+class Work:
     deletes: list[Entries] = field(default_factory=list)
     inserts: list[Entries] = field(default_factory=list)
     moved_from: list[Entries] = field(default_factory=list)

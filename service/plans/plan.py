@@ -123,16 +123,15 @@ def topology(count: int, edges: Sequence[tuple[int, int]]) -> str:
 
 
 def interchangeable(query: Query) -> bool:
-    """Whether swapping the two aliases changes nothing: one relation, the same interval, the same key columns, the same filters."""
-    (a, left), (b, right) = query.aliases
-    filters = {alias: {(f.column.column, f.op, f.value) for f in query.filters if f.column.alias == alias} for alias in (a, b)}
+    """Whether swapping two aliases changes nothing: one relation, the same interval, the same key columns, the same filters."""
+    filters = [{(f.column.column, f.op, f.value) for f in query.filters if f.column.alias == alias} for alias, _ in query.aliases]
     return (
-        left == right
+        len({relation for _, relation in query.aliases}) == 1
         and len(query.overlaps) > 0
         and not query.within
         and all(x.interval == y.interval for x, y in query.overlaps)
         and all(x.column == y.column for x, y in query.equal)
-        and filters[a] == filters[b]
+        and all(one == filters[0] for one in filters)
     )
 
 

@@ -1,0 +1,72 @@
+"""Three to eight interchangeable aliases of one relation that all overlap, told apart by one column: one set in an interval tree.
+
+    clique_less       `a.c < b.c`, `b.c < d.c` …: each combination once, in the order of c; equal values are passed over
+    clique_not_equal  `<>` between all, of a column that tells any two rows of one key apart: each combination in every order
+
+Intervals of a line that overlap pairwise have a common point (Helly), so a combination is found where its last-starting interval begins:
+there the others cover it. The tree keeps no word of where so many cover one point (`mn[k]` in `ij-heap.md`, *Self-joins*), so one that too
+few others cover is looked at for nothing, and no delay is promised.
+"""
+
+from __future__ import annotations
+
+from service.binding import equal_classes
+from service.meets import Relations, overlaps_of
+from service.plans.plan import THEOREM_1, Plan, first_notes, interchangeable, names, suffix, tells_apart
+from service.terms import Query
+
+MOST = 8
+
+
+def make(query: Query, relations: Relations) -> Plan | None:
+    aliases, pairs = names(query), query.comparisons
+    count = len(aliases)
+    if not 3 <= count <= MOST or not pairs or not interchangeable(query):
+        return None
+    classes = equal_classes(query)
+    met = {frozenset((x.alias, y.alias)) for x, y in query.overlaps}
+    if len(met) < count * (count - 1) // 2 or any(tuple(ref.alias for ref in one) != aliases for one in classes):
+        return None
+    first = pairs[0].left
+    definition = relations[query.aliases[0][1]]
+    if any(ref.column != first.column for one in pairs for ref in (one.left, one.right)):
+        return None
+    exact = tells_apart(query, first, relations)
+    ops = {one.op for one in pairs}
+    order = in_order(query)
+    if ops == {"<"} and order is not None and definition.column(first.column).type != "float64":  # NaN has an order of its own
+        shape, kind = "clique_less", "each combination once"
+    elif ops == {"<>"} and len(pairs) == len(met) and exact:
+        shape, kind = "clique_not_equal", "all orders"
+    else:
+        return None
+    notes = [*first_notes(query, relations)]
+    notes.append(
+        f"a combination is found where its last-starting interval begins: one that fewer than {count - 1} others cover there is looked at "
+        "for nothing"
+    )
+    if not exact:
+        notes.append(f"combinations with equal {first.column} are passed over")
+    spans = {span.alias: span for meet in overlaps_of(query, relations) for span in (meet.left, meet.right)}
+    bounds = {
+        "space": "O(n)",
+        "update": "O(log n) and a step per pair of partners of the changed row that overlap",
+        "delay": "O(log n) between intervals and those that cover their start, no bound between rows",
+    }
+    return Plan(
+        f"interval self-join, 1-D, {count} relations, clique, {kind}{suffix(query, ())}", "interval-tree", THEOREM_1, "best-effort", bounds,
+        tuple(notes), shape, aliases,
+        keys=tuple(tuple(one[place].column for one in classes) for place in range(count)),
+        spans=tuple(spans[alias] for alias in aliases),
+    )  # fmt: skip
+
+
+def in_order(query: Query) -> tuple[int, ...] | None:
+    """The numbers of the aliases from the least to the greatest, if `<` says that of all; else None."""
+    numbers = {alias: place for place, (alias, _) in enumerate(query.aliases)}
+    above = {(numbers[x.alias], numbers[y.alias]) for x, y in query.less}
+    for middle in range(len(numbers)):  # with what follows from it
+        above |= {(x, z) for x, y in above if y == middle for w, z in above if w == middle}
+    order = tuple(sorted(range(len(numbers)), key=lambda place: sum(x == place for x, _ in above), reverse=True))
+    chained = all(pair in above for pair in zip(order, order[1:], strict=False))
+    return order if chained and all((y, x) not in above for x, y in above) else None

@@ -1,0 +1,169 @@
+"""Cliques of interchangeable aliases: which views they are, one entry a row, every combination once or in all orders."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from itertools import combinations, permutations
+from math import comb
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.cursors import open_rows
+from service.joins.clique_join import CliqueJoin, binomials, combination
+from service.planner import alternatives
+from service.wire.batch import DELETE, INSERT, UPSERT
+from tests.service.test_engine import check, prepared
+from tests.service.twin import Row, to_batch
+from tests.service.views import RELATIONS, sql
+
+ALL = "overlaps(a.span, b.span) AND overlaps(b.span, c.span) AND overlaps(a.span, c.span)"
+ROOMS = "a.room = b.room AND b.room = c.room"
+
+
+@pytest.mark.parametrize(
+    ("conditions", "shape"),
+    [
+        (f"{ALL} AND a.nr < b.nr AND b.nr < c.nr", "clique_less"),
+        (f"{ALL} AND {ROOMS} AND c.nr < a.nr AND a.nr < b.nr", "clique_less"),
+        (f"{ALL} AND {ROOMS} AND a.nr < b.nr AND b.nr < c.nr AND a.nr < c.nr", "clique_less"),
+        (f"{ALL} AND {ROOMS} AND a.room < b.room AND b.room < c.room", "clique_less"),
+        (f"{ALL} AND {ROOMS} AND a.nr <> b.nr AND b.nr <> c.nr AND a.nr <> c.nr", "clique_not_equal"),
+        (f"{ALL} AND {ROOMS} AND a.nr <> b.nr AND b.nr <> c.nr", "heap"),  # a and c may be one row
+        (f"{ALL} AND a.nr <> b.nr AND b.nr <> c.nr AND a.nr <> c.nr", "heap"),  # nr is not the key
+        (f"{ALL} AND a.nr < b.nr AND a.nr < c.nr", "heap"),  # b and c have no order
+        (f"{ALL} AND {ROOMS} AND a.nr < b.nr AND b.tag < c.tag", "heap"),
+        (f"{ALL} AND {ROOMS} AND a.nr < b.nr AND b.nr < c.nr AND c.s > 3", "heap"),
+        (f"{ALL} AND a.room = b.room AND a.nr < b.nr AND b.nr < c.nr", "join_tree"),
+        ("overlaps(a.span, b.span) AND overlaps(b.span, c.span) AND a.nr < b.nr AND b.nr < c.nr", "heap"),
+    ],
+)
+def test_plans(conditions: str, shape: str) -> None:
+    view = sql(f"SELECT a.room FROM shifts a, shifts b, shifts c WHERE {conditions}")
+    if shape == "join_tree":
+        assert not view.plan.shape.startswith("clique")
+        return
+    assert view.plan.shape == shape
+    if shape.startswith("clique"):
+        notes = view.plan.notes
+        assert (view.plan.algorithm, view.plan.guarantee) == ("interval-tree", "best-effort") and "looked at for nothing" in notes[0]
+        keyed = "a.nr < b.nr" in conditions or shape == "clique_not_equal"
+        assert ("are passed over" in notes[-1]) == (not keyed or ROOMS not in conditions)
+        assert "ij-heap" in [one.algorithm for one in alternatives(view.query, RELATIONS)]
+
+
+@pytest.mark.parametrize(("most", "k"), [(0, 1), (1, 2), (6, 2), (9, 3), (12, 5), (8, 7)])
+def test_combinations_by_rank(most: int, k: int) -> None:
+    table = binomials(most, k)
+    assert [part.tolist() for part in table] == [[comb(c, j) for c in range(most + 1)] for j in range(k + 1)]
+    ranks = np.arange(comb(most, k))
+    found = list(zip(*(part.tolist() for part in combination(table, ranks, k)), strict=True))
+    assert len(set(found)) == len(found) and all(x > y for row in found for x, y in zip(row, row[1:], strict=False))
+    assert {tuple(sorted(row)) for row in found} == set(combinations(range(most), k))
+
+
+def test_more_combinations_than_numbers() -> None:
+    table = binomials(5000, 7)
+    assert int(table[7][-1]) == 1 << 50 and (np.diff(table[7]) >= 0).all()
+    assert [part.tolist() for part in combination(table, np.array([10**15]), 7)]
+    rank, number = 10**15, []
+    for j in range(7, 0, -1):
+        c = j - 1
+        while comb(c + 1, j) <= rank:
+            c += 1
+        number.append(c)
+        rank -= comb(c, j)
+    assert [int(part[0]) for part in combination(table, np.array([10**15]), 7)] == number
+
+
+def definition(t: int, less: bool) -> dict[str, Any]:
+    names = [f"t{i}" for i in range(t)]
+    pairs = list(combinations(names, 2))
+    told = [{"less": [f"{x}.id", f"{y}.id"]} for x, y in zip(names, names[1:], strict=False)] if less else []
+    told += [] if less else [{"not_equal": [f"{x}.id", f"{y}.id"]} for x, y in pairs]
+    return {
+        "from": dict.fromkeys(names, "a"),
+        "join": [*({"overlaps": [f"{x}.stay", f"{y}.stay"]} for x, y in pairs), *told],
+        "select": [f"{name}.id as {name}" for name in names],
+    }
+
+
+def _a(rng: random.Random, number: int) -> Row:
+    start = rng.randrange(100)  # many begin together
+    end = None if rng.random() < 0.05 else start + 1 + rng.randrange(12)
+    return {"id": number, "room": "A", "floor": 1, "starts": start, "ends": end, "tag": "u", "weight": None}
+
+
+def cliques(rows: dict[int, Row], t: int, less: bool) -> Counter[tuple[int, ...]]:
+    ends = {number: (row["starts"], 1 << 60 if row["ends"] is None else row["ends"]) for number, row in sorted(rows.items())}
+    found = []
+    for some in combinations(ends, t):
+        if max(ends[number][0] for number in some) < min(ends[number][1] for number in some):
+            found += [some] if less else permutations(some)
+    return Counter(found)
+
+
+@pytest.mark.parametrize(("t", "less"), [(3, True), (3, False), (4, True), (4, False), (5, True)])
+def test_large_batches(tmp_path: Path, t: int, less: bool) -> None:
+    """60 intervals come, go and move at a time: rows that several of them take part in are told once."""
+    rng = random.Random(t)
+    print("seed", t)
+    engine = prepared(tmp_path, {})
+    assert engine.put_view("v", definition(t, less), wait=60)[1] == "created"
+    view = engine.views["v"]
+    assert isinstance(view.join, CliqueJoin) and view.feed is not None
+    subscription = view.feed.subscribe(None, False)
+    rows: dict[int, Row] = {}
+    followed: Counter[tuple[int, ...]] = Counter()
+    count = {3: 90, 4: 50, 5: 34}[t]
+    for _ in range(8):
+        changes: list[tuple[str, int, Row]] = []
+        for number in rng.sample(range(count), 2 * count // 3):
+            if number in rows and rng.random() < 0.4:
+                changes.append(("a", DELETE, {"id": number}))
+                del rows[number]
+            else:
+                changes.append(("a", UPSERT, rows.setdefault(number, _a(rng, number)) if rng.random() < 0.1 else _a(rng, number)))
+                rows[number] = changes[-1][2]
+        engine.apply(to_batch(changes))
+        expected = cliques(rows, t, less)
+        assert Counter(_read(engine, 17)) == expected
+        while chunks := subscription.next():
+            for chunk in chunks:
+                for row in [] if chunk.rows is None else chunk.rows.to_pylist():
+                    followed[tuple(row.values())] += 1 if chunk.op == "insert" else -1
+                    assert followed[tuple(row.values())] in (0, 1)
+        assert +followed == expected
+        engine.at_rest(lambda: check(engine))
+    assert len(followed) > 100
+    engine.close()
+
+
+def _read(engine: Any, chunk: int) -> list[tuple[int, ...]]:
+    reader, rows = open_rows(engine, "v"), []
+    while (batch := reader.read(chunk)) is not None:
+        rows += [tuple(row.values()) for row in batch.to_pylist()]
+    reader.close()
+    return rows
+
+
+def test_what_it_saves(tmp_path: Path) -> None:
+    """Against the IJ-heap, which keeps an entry for each alias and finds each combination in every order, and rows with themselves."""
+    rng, found = random.Random(5), {}
+    rows = [_a(rng, number) | {"ends": 0} for number in range(300)]
+    for row in rows:
+        row["starts"] = rng.randrange(2000)
+        row["ends"] = row["starts"] + 1 + rng.randrange(40)
+    for algorithm in ("interval-tree", "ij-heap"):
+        engine = prepared(tmp_path / algorithm, {})
+        engine.put_view("v", definition(4, True) | {"algorithm": algorithm}, wait=60)
+        engine.apply(to_batch([("a", INSERT, row) for row in rows]))
+        count = len(_read(engine, 1000))
+        statistics = engine.views["v"].statistics()
+        found[algorithm] = (count, statistics["intervals"], statistics["dead_ends"])
+        engine.close()
+    assert found["interval-tree"][:2] == (found["ij-heap"][0], 300) and found["ij-heap"][1] == 1200
+    assert found["interval-tree"][2] <= 300 and found["ij-heap"][2] > 20 * found["ij-heap"][0] > 0
