@@ -281,6 +281,19 @@ def test_a_checkpoint_that_only_spark_can_reach(stage: Stage) -> None:
     stage.put(topic, 3, 4, 5)
     assert f"the topic {topic} was deleted and made anew" in stage.fails(topic, checkpoint=address)
     assert stage.ids() == [1, 2]
+    assert 'scheme "nowhere"' in stage.fails(topic, checkpoint="nowhere://at/all")
+
+
+def test_a_plain_path_beside_another_file_system(stage: Stage) -> None:
+    """As on a cluster whose default is HDFS: the checkpoint is the folder in which we look."""
+    settings = stage.spark.sparkContext._jsc.hadoopConfiguration()
+    usual = settings.get("fs.defaultFS")
+    settings.set("fs.defaultFS", "viewfs://nobody/")
+    try:
+        stage.run(stage.topic(1))
+    finally:
+        settings.set("fs.defaultFS", usual)
+    assert stage.ids() == [1] and (stage.checkpoint / "metadata").exists()
 
 
 def test_a_batch_too_large_for_the_service(tmp_path: Path, broker: Broker, spark: SparkSession) -> None:
