@@ -145,6 +145,8 @@ class CliqueCursor:
             self._look_at(centers, given)
         else:
             slots = self._start.fill(_CENTERS)
+            if self._window is not None:
+                slots = slots[self._join.meets(slots, self._window)]
             if self._given is not None and len(slots):
                 self._later = self._join.tree.partners(self._root, self._join.entries_of(slots))
             self._look_at(slots, None)
@@ -162,7 +164,7 @@ class CliqueCursor:
         self._must = NO_SLOTS if must is None else must[kept]
         count = len(self._centers.slot)
         if count:
-            # Their starts as points, each under its number: what gives a row two of them is told apart so.
+            # Their starts as points, a number in the place of the slot: an interval may be a center for several of the given ones.
             numbers = -1 - np.arange(count, dtype=np.int32)
             points = self._centers._replace(right=self._centers.left, slot=numbers)
             self._stab = self._join.tree.partners(self._root, points)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.cursors import open_rows
+from service.cursors import RowReader, open_rows
 from service.joins.clique_join import CliqueJoin, binomials, combination
 from service.planner import alternatives
 from service.wire.batch import DELETE, INSERT, UPSERT
@@ -131,6 +131,15 @@ def test_large_batches(tmp_path: Path, t: int, less: bool) -> None:
         engine.apply(to_batch(changes))
         expected = cliques(rows, t, less)
         assert Counter(_read(engine, 17)) == expected
+        low, number, place = rng.randrange(100), rng.choice(list(rows)), rng.randrange(t)
+        window = {"": tuple(f"1970-01-01T00:00:00.{end:06}Z" for end in (low, low + 3))}
+        mine = {
+            row: count
+            for row, count in expected.items()
+            if row[place] == number and all(_meets(rows[one], low, low + 3) for one in row)
+        }
+        reader = open_rows(engine, "v", window=window, point=(f"t{place}", {"id": str(number)}))
+        assert Counter(_rows_of(reader, 5)) == mine, (number, place, low)
         while chunks := subscription.next():
             for chunk in chunks:
                 for row in [] if chunk.rows is None else chunk.rows.to_pylist():
@@ -142,8 +151,16 @@ def test_large_batches(tmp_path: Path, t: int, less: bool) -> None:
     engine.close()
 
 
+def _meets(row: Row, low: int, high: int) -> bool:
+    return row["starts"] <= high and (row["ends"] is None or row["ends"] - 1 >= low)
+
+
 def _read(engine: Any, chunk: int) -> list[tuple[int, ...]]:
-    reader, rows = open_rows(engine, "v"), []
+    return _rows_of(open_rows(engine, "v"), chunk)
+
+
+def _rows_of(reader: RowReader, chunk: int) -> list[tuple[int, ...]]:
+    rows: list[tuple[int, ...]] = []
     while (batch := reader.read(chunk)) is not None:
         rows += [tuple(row.values()) for row in batch.to_pylist()]
     reader.close()

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from service.wire.schema import parse_relation
 from structures.ij_goals import FUEL_MOST
-from tests.service.random_views import LEAST_ROWS, MOST_ROWS, RandomView, TooMany, by_all_algorithms
+from tests.service.random_views import LEAST_ROWS, MOST_ROWS, SPANS, RandomView, TooMany, by_all_algorithms
 from tests.service.test_engine import check, prepared, run
-from tests.service.twin import Source, Twin, TwinView, to_batch
+from tests.service.twin import DEFINITIONS, Row, Source, Twin, TwinView, to_batch
 
 STYLES = ["heap", "boxes", "self", "mixed", "clique", "product"]
 
@@ -40,6 +43,42 @@ def test_all_algorithms(tmp_path: Path, style: str, seed: int) -> None:
         print(number, view.definition)
         views |= by_all_algorithms(view, f"v{number}")
     run(tmp_path, 700 + seed, 22, lambda source: source.random.randrange(12), 10, views)
+
+
+@pytest.mark.parametrize("bounds", [("(]", "()"), ("()", "(]"), ("[]", "[)"), ("()", "()"), ("at", "(]")])
+def test_all_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bounds: tuple[str, str]) -> None:
+    """Intervals of a and b with these bounds; `at`: points. Ends are later by 2, so that none is empty."""
+    for name, own in zip("ab", bounds, strict=True):
+        definition = DEFINITIONS[name].to_json()
+        interval = {"at": "starts"} if own == "at" else {"start": "starts", "end": "ends", "bounds": own}
+        monkeypatch.setitem(DEFINITIONS, name, parse_relation(definition | {"intervals": {SPANS[name][0]: interval}}))
+        monkeypatch.setitem(SPANS, name, (SPANS[name][0], closed(own)))
+    row = Source.row
+    monkeypatch.setattr(Source, "row", lambda source, name: later(row(source, name)))
+    rng = random.Random(" ".join(bounds))
+    views: dict[str, TwinView] = {}
+    for number, style in enumerate(("heap", "mixed", "boxes", "self", "clique")):
+        view = drawn(rng, style, 4, 10)
+        print(number, view.definition)
+        views |= by_all_algorithms(view, f"v{number}")
+    run(tmp_path, 900, 20, lambda source: source.random.randrange(12), 10, views)
+
+
+def later(row: Row) -> Row:
+    return row | {"ends": None if row["ends"] is None else row["ends"] + 2}
+
+
+def closed(bounds: str) -> Callable[[Row], tuple[float, float]]:
+    """The closed interval of a row, in whole microseconds."""
+    if bounds == "at":
+        return lambda row: (row["starts"], row["starts"])
+    after, before = bounds[0] == "(", bounds[1] == ")"
+
+    def ends(row: Row) -> tuple[float, float]:
+        start, end = row["starts"], row["ends"]
+        return -math.inf if start is None else start + after, math.inf if end is None else end - before
+
+    return ends
 
 
 @pytest.mark.parametrize("most", [6, 7, 8])
