@@ -131,15 +131,8 @@ def test_large_batches(tmp_path: Path, t: int, less: bool) -> None:
         engine.apply(to_batch(changes))
         expected = cliques(rows, t, less)
         assert Counter(_read(engine, 17)) == expected
-        low, number, place = rng.randrange(100), rng.choice(list(rows)), rng.randrange(t)
-        window = {"": tuple(f"1970-01-01T00:00:00.{end:06}Z" for end in (low, low + 3))}
-        mine = {
-            row: count
-            for row, count in expected.items()
-            if row[place] == number and all(_meets(rows[one], low, low + 3) for one in row)
-        }
-        reader = open_rows(engine, "v", window=window, point=(f"t{place}", {"id": str(number)}))
-        assert Counter(_rows_of(reader, 5)) == mine, (number, place, low)
+        for _ in range(10):
+            _look_up(engine, rng, rows, expected)
         while chunks := subscription.next():
             for chunk in chunks:
                 for row in [] if chunk.rows is None else chunk.rows.to_pylist():
@@ -149,6 +142,20 @@ def test_large_batches(tmp_path: Path, t: int, less: bool) -> None:
         engine.at_rest(lambda: check(engine))
     assert len(followed) > 100
     engine.close()
+
+
+def _look_up(engine: Any, rng: random.Random, rows: dict[int, Row], expected: Counter[tuple[int, ...]]) -> None:
+    """The rows of one row, in a window beside or around it."""
+    number, place = rng.choice(list(rows)), rng.randrange(len(next(iter(expected))))
+    low = rows[number]["starts"] + rng.randrange(-8, 16)
+    window = {"": tuple(f"1970-01-01T00:00:00.{max(0, end):06}Z" for end in (low, low + 3))}
+    mine = {
+        row: count
+        for row, count in expected.items()
+        if row[place] == number and all(_meets(rows[one], max(0, low), max(0, low + 3)) for one in row)
+    }
+    reader = open_rows(engine, "v", window=window, point=(f"t{place}", {"id": str(number)}))
+    assert Counter(_rows_of(reader, 5)) == mine, (number, place, low)
 
 
 def _meets(row: Row, low: int, high: int) -> bool:
