@@ -118,7 +118,7 @@ def test_large_batches(tmp_path: Path, t: int, less: bool) -> None:
     subscription = view.feed.subscribe(None, False)
     rows: dict[int, Row] = {}
     followed: Counter[tuple[int, ...]] = Counter()
-    count = {3: 90, 4: 50, 5: 34}[t]
+    count = {3: 90, 4: 50, 5: 44}[t]
     for _ in range(8):
         changes: list[tuple[str, int, Row]] = []
         for number in rng.sample(range(count), 2 * count // 3):
