@@ -11,7 +11,6 @@ Guarantees for Distinct Values, 2000): keys met once in a sample of s of n rows 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from math import sqrt
 
 import numpy as np
@@ -20,29 +19,26 @@ import pyarrow as pa
 from service.relations import Relation
 from service.resolution import Slots
 from service.sides import Side, ends_of
-from service.terms import Meet, Query
+from service.terms import Meet, Query, Span
 
 _SAMPLE = 4096
 
 
 def estimates_of(query: Query, relations: Mapping[str, Relation], version: int) -> Estimates | None:
     """Of a version that is pinned, or the newest one in the writer's thread; None if some alias has no rows to go by."""
-    sides = [_Sampled(Side(query, place, relations[name]), version) for place, (_, name) in enumerate(query.aliases)]
+    samples = {name: relations[name].table.sample(version, _SAMPLE) for _, name in query.aliases}
+    sides = [_Sampled(Side(query, place, relations[name]), samples[name]) for place, (_, name) in enumerate(query.aliases)]
     return Estimates(sides) if all(len(side.slots) for side in sides) else None
 
 
 class _Sampled:
     """Rows of an alias that meet its filters."""
 
-    def __init__(self, side: Side, version: int) -> None:
+    def __init__(self, side: Side, sample: Slots) -> None:
         self.side, self.table = side, side.relation.table
-        sample = self.table.sample(version, _SAMPLE)
         self.slots: Slots = side.chosen(sample)
         self.rows = self.table.rows * len(self.slots) / max(1, len(sample))
-
-    @cached_property
-    def _ends(self) -> dict[object, tuple[np.ndarray, np.ndarray]]:
-        return {}
+        self._ends: dict[Span, tuple[np.ndarray, np.ndarray]] = {}
 
     def ends(self, meet: Meet) -> tuple[np.ndarray, np.ndarray]:
         """Sorted starts and ends of the spans that are not empty."""

@@ -83,7 +83,7 @@ class _Pair:
         self._at = self._total = 0  # rows of block x chunk
         self._right: Enumeration | None = None
         self._some = False  # the right part has a row
-        self._steps = self._gap = 0  # in readings of the right part that have ended
+        self._steps = self._gap = 0  # in readings that have ended
         self._dead_ends: int | None = None
 
     @property
@@ -132,13 +132,17 @@ class _Pair:
 
     def _end_right(self) -> None:
         assert self._right is not None
-        self._steps += self._right.steps
-        self._gap = max(self._gap, self._right.largest_gap)
-        if self._right.dead_ends is not None:
-            self._dead_ends = (self._dead_ends or 0) + self._right.dead_ends
+        self._ended(self._right)
         self._right = None
         if not self._some:  # then no row of the left part has any
+            self._ended(self._left)
             self._left = These(tuple(part[:0] for part in self._block))
+
+    def _ended(self, reading: Enumeration) -> None:
+        self._steps += reading.steps
+        self._gap = max(self._gap, reading.largest_gap)
+        if reading.dead_ends is not None:
+            self._dead_ends = (self._dead_ends or 0) + reading.dead_ends
 
     def clone(self) -> _Pair:
         other = copy.copy(self)
