@@ -103,6 +103,9 @@ class Admin(AdminClient):
                 self.poll(0)
                 failure = next((each for each in self._trouble if each.code() == KafkaError._AUTHENTICATION), failure)
             raise meaning(failure, what) from error
+        else:
+            self.poll(0)
+            self._trouble.clear()  # it is over
 
 
 def quiet_admin(settings: dict[str, str]) -> Admin:
