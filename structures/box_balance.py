@@ -44,7 +44,7 @@ from structures.box_records import TAG, code_of, key_of
 from structures.kernel import kernel
 
 
-@kernel
+@kernel(allocates=True)
 def drop_flat(M: Any, W: Any, C: Any, Q: Any, root: int, height: int) -> None:
     """Drop the blocks of a 1-D tree."""
     stack = np.empty((64 * 16, 2), np.int64)
@@ -62,7 +62,7 @@ def drop_flat(M: Any, W: Any, C: Any, Q: Any, root: int, height: int) -> None:
         drop(M, C, Q, o, INNER)
 
 
-@kernel
+@kernel(allocates=True)
 def drop_nodes(M: Any, W: Any, C: Any, Q: Any, R: Any, level: int, node: int) -> None:
     """Drop a node with its records and trees, and all below it."""
     stack = np.empty((4 * DEEPEST * MOST_DIMENSIONS, 2), np.int64)
@@ -99,7 +99,7 @@ def drop_tree(M: Any, W: Any, C: Any, Q: Any, R: Any, level: int, h: int) -> Non
         W[h + i] = 0
 
 
-@kernel
+@kernel(allocates=True)
 def gather(
     M: Any, W: Any, C: Any, level: int, top: int, points: int, slab: Any
 ) -> tuple[Any, Any, Any, Any, Any, int]:  # fmt: skip
@@ -141,7 +141,7 @@ def gather(
     return LO, HI, TAGS, refs, here, n
 
 
-@kernel
+@kernel(allocates=True)
 def activate(M: Any, W: Any, C: Any, Q: Any, level: int, node: int, i: int, s: int, tag: int, lo: Any, hi: Any) -> None:
     """Build tree i of a node from its points and its first spanner, a box of set s in that tree."""
     single = level == 0 and C[SELF_] != 0
@@ -162,7 +162,7 @@ def activate(M: Any, W: Any, C: Any, Q: Any, level: int, node: int, i: int, s: i
     build_trees(M, W, C, Q, level + 1, holder(node, i), 0, members, np.full(n + 1, 3, np.uint8), lows, highs, tags)
 
 
-@kernel
+@kernel(allocates=True)
 def rebuild(M: Any, W: Any, C: Any, Q: Any, R: Any, level: int, top: int, slab: Any) -> None:
     """Build what is below own node `top` anew, balanced; the node and its trees stay."""
     LO, HI, TAGS, refs, here, n = gather(M, W, C, level, top, -1, slab)
@@ -183,7 +183,7 @@ def unbalanced(W: Any, o: int) -> bool:
     return W[w + WEIGHT] <= CAP // 2 or 4 * most > 3 * W[w + WEIGHT]
 
 
-@kernel
+@kernel(allocates=True)
 def repair(M: Any, W: Any, C: Any, Q: Any, R: Any, level: int, h: int, key: int, value: int, tie: int) -> None:
     """Rebuild below the topmost unbalanced node (N2) on the way to a place in the tree of holder h."""
     if C[FULL] != 0:

@@ -69,7 +69,7 @@ def leave(W: Any, C: Any, h: int) -> None:
     W[h + MEMBERS], W[h + MEMBERS + 1] = C[COUNT], C[COUNT + 1]
 
 
-@kernel
+@kernel(allocates=True)
 def build_flat(M: Any, W: Any, C: Any, Q: Any, h: int, refs: Any, LO: Any, HI: Any, TAGS: Any) -> None:
     """Build a 1-D tree from members (see `build_trees`) in its order."""
     n, d = len(refs), C[DIMENSIONS]
@@ -90,7 +90,7 @@ def build_flat(M: Any, W: Any, C: Any, Q: Any, h: int, refs: Any, LO: Any, HI: A
 # --- trees of nodes
 
 
-@kernel
+@kernel(allocates=True)
 def sorted_places(keys: Any, values: Any, ties: Any) -> Any:
     """int64: the places of the arrays by (key, value, tie). O(n log n), merging."""
     n = len(values)
@@ -119,7 +119,7 @@ def sorted_places(keys: Any, values: Any, ties: Any) -> Any:
     return a
 
 
-@kernel
+@kernel(allocates=True)
 def ranked_ends(C: Any, level: int, refs: Any, here: Any, LO: Any, HI: Any, TAGS: Any) -> tuple[Any, Any, Any, Any]:
     """Of members with their ends in a slab (`here`, as in a tag): the ends in order, as words (key, value, tie) of a flat array;
     the rank of each member's left and right end (-1 and the number of ends if not here); the members by dimension k + 1."""
@@ -200,7 +200,7 @@ def hand_down(
     return n, n0 if spanners0 > 0 else 0, n1 if spanners1 > 0 else 0
 
 
-@kernel
+@kernel(allocates=True)
 def build_below(
     M: Any, W: Any, C: Any, Q: Any, level: int, top: int, refs: Any, here: Any, LO: Any, HI: Any, TAGS: Any,
     waiting: Any, pool: Any, made: Any, used: Any,
@@ -251,7 +251,7 @@ def build_below(
         nodes, next_nodes, lists, next_lists, count = next_nodes, nodes, next_lists, lists, next_count
 
 
-@kernel
+@kernel(allocates=True)
 def await_build(waiting: Any, pool: Any, used: Any, level: int, h: int, refs: Any) -> None:
     w, p = used[0], used[1]
     waiting[w], waiting[w + 1], waiting[w + 2], waiting[w + 3] = level, h, p, len(refs)
@@ -259,7 +259,7 @@ def await_build(waiting: Any, pool: Any, used: Any, level: int, h: int, refs: An
     used[0], used[1] = w + 4, p + len(refs)
 
 
-@kernel
+@kernel(allocates=True)
 def with_room(array: Any, used: int, more: int) -> Any:
     """The array, or a larger copy of it, with room for `more` words after the first `used`."""
     if used + more <= len(array):
@@ -269,7 +269,7 @@ def with_room(array: Any, used: int, more: int) -> Any:
     return larger
 
 
-@kernel
+@kernel(allocates=True)
 def build_trees(
     M: Any, W: Any, C: Any, Q: Any, level: int, h: int, top: int, refs: Any, here: Any, LO: Any, HI: Any, TAGS: Any
 ) -> None:  # fmt: skip
@@ -317,7 +317,7 @@ def build_trees(
 # --- level 0
 
 
-@kernel("void(" + BOX_ARRAYS + ", uint8[::1], int32[::1], int64[::1], int64[::1], int32[::1])")
+@kernel("void(" + BOX_ARRAYS + ", uint8[::1], int32[::1], int64[::1], int64[::1], int32[::1])", allocates=True)
 def load(M: Any, W: Any, C: Any, Q: Any, R: Any, sets: Any, keys: Any, lefts: Any, rights: Any, slots: Any) -> None:
     """Fill the empty tree; lefts, rights: flat, dimensions next to each other."""
     n = len(slots)

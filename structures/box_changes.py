@@ -165,7 +165,7 @@ def begin(
     return n
 
 
-@kernel
+@kernel(allocates=True)
 def finish(
     M: Any, W: Any, C: Any, Q: Any, R: Any, level: int, h: int, s: int, key: int, slot: int, lo: Any, hi: Any
 ) -> None:  # fmt: skip
@@ -285,14 +285,16 @@ def run_box_changes(
         if X[ASKED] == 0:
             if sign > 0:
                 change_box(M, W, C, Q, R, S, 1, s, key, slot, lo, hi)
-                boxes[s, slot, :d], boxes[s, slot, d:] = lo, hi
+                for j in range(d):
+                    boxes[s, slot, j], boxes[s, slot, d + j] = lo[j], hi[j]
             elif not present(M, W, C, s, key, slot, lo, hi):
                 X[MISSING] += 1
                 X[AT] += 1
                 continue
             X[ASKED] = 1
             item[0], item[1], item[2], item[3], item[4] = slot, key, 0 if single else 1 - s, BOTH, 2 * slot + s
-            item[LO_ : LO_ + d], item[LO_ + d :] = lo, hi
+            for j in range(d):
+                item[LO_ + j], item[LO_ + d + j] = lo[j], hi[j]
             ask(Z, W[TOP + ROOT_])
         if deltas and C[FULL] == 0:
             n = query_fill(M, W, Z, W[TOP + ROOT_], single, d, item, out[s], out[1 - s], n, EVERY_CODE)

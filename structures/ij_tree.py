@@ -297,7 +297,7 @@ def build_inner(M: Any, W: Any, C: Any, T: Any, X: Any, a: int, b: int) -> int:
     return o
 
 
-@kernel("void(" + ARRAYS + ", uint8[::1], int32[::1], int64[::1], int64[::1], int32[::1], int64[::1])")
+@kernel("void(" + ARRAYS + ", uint8[::1], int32[::1], int64[::1], int64[::1], int32[::1], int64[::1])", allocates=True)
 def build(
     M: Any, W: Any, C: Any, Q: Any, T: Any, X: Any, sets: Any, keys: Any, lefts: Any, rights: Any, slots: Any, order: Any
 ) -> None:

@@ -84,7 +84,7 @@ def without(slots: Any, lo: int, hi: int, slot: int) -> int:
     return n
 
 
-@kernel("void(int64[::1], int64[::1], int64[::1])")
+@kernel("void(int64[::1], int64[::1], int64[::1])", allocates=True)
 def order_ties(order: Any, places: Any, codes: Any) -> None:
     """Within runs of equal places[order], put the smaller code first."""
     i, n = 0, len(order)

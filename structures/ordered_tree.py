@@ -267,7 +267,7 @@ def make_empty(M: Any, W: Any, C: Any, Q: Any) -> None:
     C[HEIGHT], C[COUNT], C[COUNT + 1], C[LIVE] = 0, 0, 0, 0
 
 
-@kernel("void(" + ARRAYS + ", uint8[::1], int32[::1], int64[::1], int64[::1], int32[::1], int64[::1])")
+@kernel("void(" + ARRAYS + ", uint8[::1], int32[::1], int64[::1], int64[::1], int32[::1], int64[::1])", allocates=True)
 def build(M: Any, W: Any, C: Any, Q: Any, sets: Any, keys: Any, lefts: Any, rights: Any, slots: Any, order: Any) -> None:
     """Build an empty tree from entries; `order`: their places by (key, left, slot code)."""
     n = len(order)

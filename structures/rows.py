@@ -176,7 +176,7 @@ def _gather_valid(cells, cell, bit, slots, bitmap):
     return nulls
 
 
-@kernel("void(int8[::1], int64[:,::1], int64[::1], uint8[::1], int64, int32[::1], int32[::1], uint8[::1])")
+@kernel("void(int8[::1], int64[:,::1], int64[::1], uint8[::1], int64, int32[::1], int32[::1], uint8[::1])", allocates=True)
 def _gather_text(kinds, cells, places, heap, column, slots, offsets, data):
     starts = np.empty(len(slots), np.int64)  # first, so that the copies wait for memory side by side
     for i in range(len(slots)):

@@ -1,0 +1,48 @@
+"""What every kernel must keep, whatever it computes."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import structures
+from structures.kernel import JIT, _listed, kernel
+
+pytestmark = pytest.mark.skipif(not JIT, reason="with the JIT off kernels are plain functions")
+
+
+def test_kernels_that_borrow_neither_return_nor_receive_arrays():
+    from numba.core.dispatcher import Dispatcher
+
+    modules = [importlib.import_module(f"structures.{source.stem}") for source in Path(structures.__path__[0]).glob("[a-z]*.py")]
+    kernels = {id(value): value for module in modules for value in vars(module).values() if isinstance(value, Dispatcher)}
+    listed = {id(dispatcher): signature for dispatcher, signature in _listed}
+
+    def gives_arrays(dispatcher):
+        returned = dispatcher.py_func.__annotations__.get("return") or listed.get(id(dispatcher), "").split("(")[0]
+        return re.search(r"Any|Array|\[:", returned) is not None
+
+    assert len(kernels) > 200
+    counted = 0
+    for dispatcher in kernels.values():
+        function = dispatcher.py_func
+        called = [function.__globals__.get(name) for name in function.__code__.co_names]
+        if any(gives_arrays(one) for one in (dispatcher, *called) if isinstance(one, Dispatcher)):
+            assert dispatcher.targetoptions["_nrt"], f"{function.__module__}.{function.__name__} must be @kernel(allocates=True)"
+            counted += 1
+    assert counted > 5
+
+
+def test_a_kernel_that_borrows_cannot_allocate():
+    from numba.core.errors import NumbaError
+
+    @kernel
+    def makes_one(n):
+        return np.empty(n, np.int64)[0]
+
+    with pytest.raises(NumbaError, match="array passed into the function|NRT required"):
+        makes_one(3)
