@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from structures.ij_bits import LANES, count_bits, lowest, within8
+from structures.bits import LANES, count_bits, lowest, within8
 from structures.ij_blocks import L, start_of
 from structures.ij_goals import (
     CANDIDATES,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from structures.arena import NEG_INF, POS_INF
-from structures.ij_bits import LANES
+from structures.bits import LANES
 from structures.ij_extreme import LAST_KEY
 from structures.ij_topology import LEAF_WORDS_, MEMBER, NEAR, POS, SETS, SIZE
 from structures.kernel import kernel

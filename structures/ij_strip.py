@@ -15,9 +15,9 @@ from __future__ import annotations
 from typing import Any
 
 from structures.arena import NEG_INF, POS_INF
+from structures.bits import count_bits, lowest
 from structures.ij_alias import FOUND_, at_least, at_most, first, reach
 from structures.ij_bind import meeting
-from structures.ij_bits import count_bits, lowest
 from structures.ij_blocks import CHILD, STARTS, L, height_of, key_of, near_at, start_of
 from structures.ij_extreme import SCRATCH_WORDS
 from structures.ij_goals import G_SUBSET, LEAST, LOWER, MOST, STEPS, STRIP

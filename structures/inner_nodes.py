@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from structures.arena import FIELDS, FIELDS32, INNER, INNER_WORDS, SUM2, VERSION, F, allocate, drop
 from structures.kernel import kernel
 from structures.summary import clear_child, write_child
@@ -47,8 +49,9 @@ def own_inner(M: Any, W: Any, C: Any, Q: Any, o: int) -> int:
     if M[o] == C[VERSION]:
         return o
     new = allocate(M, W, C, INNER)
-    for i in range(1, INNER_WORDS):
-        M[new + i] = M[o + i]
+    source, target = np.uint64(o), np.uint64(new)  # unsigned places need no check of their sign, so that this is vectorised
+    for i in range(np.uint64(1), np.uint64(INNER_WORDS)):
+        M[target + i] = M[source + i]
     drop(M, C, Q, o, INNER)
     return new
 

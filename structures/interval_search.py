@@ -18,8 +18,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from structures.arena import CHILD, FIRST, KEY, KEY_MAX, KL, KR, LEFT, ML, MR, NEG_INF, RIGHT, SLOT, B, F
-from structures.kernel import kernel
+from structures.bits import LANES, at_most8, below8, lowest
+from structures.kernel import kernel, prefetch
 from structures.leaves import position
 
 DEPTH, SET, KEY_, AFTER, AFTER_CODE, MOST, LEAST, TOP, HIGH, STEPS, LAST, GAP = range(12)
@@ -40,25 +43,16 @@ def search_start(Z: Any, root: int, height: int, s: int, key: int, after: int, c
 
 
 @kernel
-def lowest(mask: int) -> int:
-    """The place of the lowest bit set; there is one."""
-    c = 0
-    while (mask >> c) & 1 == 0:
-        c += 1
-    return c
-
-
-@kernel
 def hopeful(M: Any, W: Any, Z: Any, o: int) -> int:
     """The children of o to enter, as a mask."""
     s, key, most, least = Z[SET], Z[KEY_], Z[MOST], Z[LEAST]
     mask = 0
-    for c in range(F):
-        kr, kl = W[2 * o + KR + s * F + c], W[2 * o + KL + s * F + c]
-        reaches = (kr > key) | ((kr == key) & (M[o + MR + s * F + c] >= least))
-        begins = (kl < key) | ((kl == key) & (M[o + ML + s * F + c] <= most))
-        if reaches & begins:
-            mask |= 1 << c
+    for c in range(0, F, LANES):
+        kr, kl = 2 * o + KR + s * F + c, 2 * o + KL + s * F + c
+        ends_before = below8(W, kr, key) | (at_most8(W, kr, key) & below8(M, o + MR + s * F + c, least))
+        begins = below8(W, kl, key) | (at_most8(W, kl, key) & at_most8(M, o + ML + s * F + c, most))
+        mask |= (begins & ~ends_before) << c
+    mask &= (1 << F) - 1
     if Z[AFTER] != NEG_INF or Z[AFTER_CODE] >= 0:
         for c in range(W[2 * o + 2] - 1):
             if wholly_before(M, W, o, c, key, Z[AFTER], Z[AFTER_CODE]):
@@ -89,18 +83,35 @@ def search_leaf(M: Any, W: Any, Z: Any, o: int, out: Any, n: int, ends: Any) -> 
         return n
     if W[2 * o + KEY + i] < key or Z[AFTER] != NEG_INF or Z[AFTER_CODE] >= 0:
         i = position(M, W, o, i, end, key, Z[AFTER], ((Z[AFTER_CODE] - s) >> 1) + 1)
-    start, found = i, n
-    while i < end and M[o + LEFT + i] <= most and W[2 * o + KEY + i] == key:
-        out[n] = W[2 * o + SLOT + i]
+    found, p, behind = n, np.uint64(i), np.uint64(end)  # unsigned places need no check of their sign
+    lefts, rights, slots, keys = np.uint64(o + LEFT), np.uint64(o + RIGHT), np.uint64(2 * o + SLOT), np.uint64(2 * o + KEY)
+    while p < behind and M[lefts + p] <= most and W[keys + p] == key:
+        out[n] = W[slots + p]
         if len(ends) > 0:
-            ends[2 * n], ends[2 * n + 1] = M[o + LEFT + i], M[o + RIGHT + i]
-        n += M[o + RIGHT + i] >= least
-        i += 1
-    Z[STEPS] += i - start
+            ends[2 * n], ends[2 * n + 1] = M[lefts + p], M[rights + p]
+        n += M[rights + p] >= least
+        p += np.uint64(1)
+    Z[STEPS] += np.int64(p) - i
     if n > found:
         Z[GAP] = max(Z[GAP], Z[STEPS] - Z[LAST])
         Z[LAST] = Z[STEPS]
     return n
+
+
+@kernel
+def expect_leaves(M: Any, W: Any, o: int, s: int, mask: int) -> None:
+    """Ask for the cache lines of set s in the leaves below o that the mask names (of half a leaf each: what a set takes on average)."""
+    while mask != 0:
+        leaf = W[2 * o + CHILD + lowest(mask)]
+        mask &= mask - 1
+        prefetch(M, leaf)
+        first = s * (B // 2)
+        for line in range(0, B // 2, 8):
+            prefetch(M, leaf + LEFT + first + line)
+            prefetch(M, leaf + RIGHT + first + line)
+        for line in range(0, B // 4, 8):
+            prefetch(M, leaf + (SLOT + first) // 2 + line)
+            prefetch(M, leaf + (KEY + first) // 2 + line)
 
 
 @kernel("int64(int64[::1], int32[::1], int64[::1], int32[::1], int64, int64[::1])")
@@ -120,8 +131,11 @@ def search_fill(M: Any, W: Any, Z: Any, out: Any, n: int, ends: Any) -> int:
         if Z[DEPTH] == Z[HIGH] + 1:
             n = search_leaf(M, W, Z, child, out, n, ends)
         else:
-            Z[f + 2], Z[f + 3] = child, hopeful(M, W, Z, child)
+            mask = hopeful(M, W, Z, child)
+            Z[f + 2], Z[f + 3] = child, mask
             Z[DEPTH] += 1
+            if Z[DEPTH] == Z[HIGH] + 1:
+                expect_leaves(M, W, child, Z[SET], mask)
     return n
 
 

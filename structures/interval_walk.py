@@ -20,7 +20,8 @@ from __future__ import annotations
 from typing import Any
 
 from structures.arena import CHILD, KEY, KEY_MAX, KL, KR, LEFT, ML, MR, NEG_INF, POS_INF, RIGHT, SLOT, B, F
-from structures.interval_search import lowest, wholly_before
+from structures.bits import lowest
+from structures.interval_search import wholly_before
 from structures.kernel import kernel
 from structures.leaves import position
 from structures.summary import SELF

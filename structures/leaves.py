@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from structures.arena import KEY, LEAF, LEAF_WORDS, LEFT, RIGHT, SLOT, VERSION, B, allocate, drop
 from structures.kernel import kernel
 
@@ -64,8 +66,9 @@ def own_leaf(M: Any, W: Any, C: Any, Q: Any, o: int) -> int:
     if M[o] == C[VERSION]:
         return o
     new = allocate(M, W, C, LEAF)
-    for i in range(1, LEAF_WORDS):
-        M[new + i] = M[o + i]
+    source, target = np.uint64(o), np.uint64(new)  # unsigned places need no check of their sign, so that this is vectorised
+    for i in range(np.uint64(1), np.uint64(LEAF_WORDS)):
+        M[target + i] = M[source + i]
     drop(M, C, Q, o, LEAF)
     return new
 

@@ -51,6 +51,7 @@ from structures.arena import (
     F,
     drop,
 )
+from structures.bits import LANES, at_most8, below8, count_bits
 from structures.inner_nodes import concatenate_inners, even_inners, insert_child, new_inner, own_inner, remove_child, split_inner
 from structures.kernel import kernel, prefetch
 from structures.leaves import concatenate_leaves, cut_from_leaf, cut_leaf, even_leaves, new_leaf, own_leaf, place, put_in_leaf
@@ -69,16 +70,20 @@ INNER_FILL = F - 1 if F > 3 else F
 
 @kernel
 def find_child(M: Any, W: Any, o: int, key: int, left: int, code: int) -> int:
-    """The last child of o whose separator is <= (key, left, code), else 0: they are counted, without a branch."""
-    c = 0
-    for i in range(1, F):
-        k0, v0 = W[2 * o + KL + i], M[o + ML + i]
-        k1, v1 = W[2 * o + KL + F + i], M[o + ML + F + i]
-        second = (k1 < k0) | ((k1 == k0) & (v1 < v0))
-        k = k1 if second else k0
-        v = v1 if second else v0
-        c += (k < key) | ((k == key) & ((v < left) | ((v == left) & (W[2 * o + FIRST + i] <= code))))
-    return c
+    """The last child of o whose separator is <= (key, left, code), else 0: they are counted, eight at once."""
+    n = 0
+    for c in range(0, F, LANES):
+        mask, ties = 0, 0
+        for s in range(2):
+            keys, lefts = 2 * o + KL + s * F + c, o + ML + s * F + c
+            before, within = below8(W, keys, key), at_most8(W, keys, key)
+            mask |= before | (within & below8(M, lefts, left))
+            ties |= within & ~before & at_most8(M, lefts, left)
+        ties &= ~mask & ((1 << (F - c)) - 1)
+        if ties != 0:
+            mask |= ties & at_most8(W, 2 * o + FIRST + c, code)
+        n += count_bits(mask & ((1 << (F - c)) - 1))
+    return max(n - 1, 0)
 
 
 @kernel

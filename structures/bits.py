@@ -1,0 +1,96 @@
+"""Words as sets of up to 64 places: the lowest bit, the number of bits, and eight entries compared at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structures.kernel import JIT
+
+LANES = 8
+
+if JIT:
+    from llvmlite import ir
+    from numba.core import types
+    from numba.core.cgutils import get_item_pointer2
+    from numba.extending import intrinsic
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def lowest(typing_context: Any, mask: Any) -> Any:
+        """The place of the lowest bit set in an int64; there is one."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.cttz(arguments[0], context.get_constant(types.boolean, True))
+
+        return types.int64(types.int64), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def count_bits(typing_context: Any, mask: Any) -> Any:
+        """How many bits of an int64 are set."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.ctpop(arguments[0])
+
+        return types.int64(types.int64), generate
+
+    def _lanes(context: Any, builder: Any, kind: Any, array: Any, place: Any) -> Any:
+        """The eight items of the array from `place`, whatever is there, as a vector."""
+        a = context.make_array(kind)(context, builder, array)
+        at = get_item_pointer2(context, builder, a.data, [a.nitems], [a.itemsize], "C", [place])
+        loaded = builder.load(builder.bitcast(at, ir.VectorType(ir.IntType(kind.dtype.bitwidth), LANES).as_pointer()))
+        loaded.align = kind.dtype.bitwidth // 8
+        return loaded
+
+    def _spread(builder: Any, value: Any) -> Any:
+        """A vector of eight times the value."""
+        one = builder.insert_element(ir.Constant(ir.VectorType(value.type, LANES), ir.Undefined), value, ir.IntType(32)(0))
+        return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES))
+
+    def _as_bits(builder: Any, flags: Any) -> Any:
+        return builder.zext(builder.bitcast(flags, ir.IntType(LANES)), ir.IntType(64))
+
+    def _compare8(comparison: str, array: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            lanes = _lanes(context, builder, signature.args[0], arguments[0], arguments[1])
+            return _as_bits(builder, builder.icmp_signed(comparison, lanes, _spread(builder, arguments[2])))
+
+        return types.int64(array, types.int64, array.dtype), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def below8(typing_context: Any, array: Any, p: Any, value: Any) -> Any:
+        """The c in 0..7 with array[p + c] < value, as bits; all are read, whatever is there."""
+        return _compare8("<", array)
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def at_most8(typing_context: Any, array: Any, p: Any, value: Any) -> Any:
+        """The c in 0..7 with array[p + c] <= value, as bits; all are read, whatever is there."""
+        return _compare8("<=", array)
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def within8(typing_context: Any, array: Any, p: Any, most: Any, q: Any, least: Any) -> Any:
+        """The c in 0..7 with array[p + c] <= most and array[q + c] >= least, as bits; all are read, whatever is there."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            kind = signature.args[0]
+            low, high = (_lanes(context, builder, kind, arguments[0], place) for place in (arguments[1], arguments[3]))
+            low = builder.icmp_signed("<=", low, _spread(builder, arguments[2]))
+            high = builder.icmp_signed(">=", high, _spread(builder, arguments[4]))
+            return _as_bits(builder, builder.and_(low, high))
+
+        return types.int64(array, types.int64, types.int64, types.int64, types.int64), generate
+
+else:
+
+    def lowest(mask: int) -> int:
+        return int(mask & -mask).bit_length() - 1
+
+    def count_bits(mask: int) -> int:
+        return int(mask).bit_count()
+
+    def below8(array: Any, p: int, value: int) -> int:
+        return sum(1 << c for c in range(LANES) if array[p + c] < value)
+
+    def at_most8(array: Any, p: int, value: int) -> int:
+        return sum(1 << c for c in range(LANES) if array[p + c] <= value)
+
+    def within8(array: Any, p: int, most: int, q: int, least: int) -> int:
+        return sum(1 << c for c in range(LANES) if array[p + c] <= most and array[q + c] >= least)
