@@ -22,7 +22,7 @@ from structures.summary import LIST, SELF
 AT, ACTIVE, MISSING = SEARCH_WORDS, SEARCH_WORDS + 1, SEARCH_WORDS + 2
 CHANGES_WORDS = SEARCH_WORDS + 3
 DELETE, INSERT, LEAVE, ENTER = -1, 1, -2, 2
-AHEAD = 2  # changes between asking for a leaf and using it; a change that stands alone asks for its own
+AHEAD = 2  # changes between asking for a leaf and using it, and between asking for the path to it and using that
 
 
 @kernel(
@@ -47,8 +47,11 @@ def run_changes(
         s, key, left, right, slot = np.int64(sets[e]), keys[e], lefts[e], rights[e], slots[e]
         sign = signs[e]
         if Z[ACTIVE] == 0:
-            a = order[min(Z[AT] + AHEAD, len(order) - 1)]
-            expect(M, W, C, keys[a], lefts[a], 2 * slots[a] + sets[a])
+            if Z[AT] + 2 * AHEAD < len(order):
+                a = order[Z[AT] + 2 * AHEAD]
+                expect(M, W, C, keys[a], lefts[a], 2 * slots[a] + sets[a], 1)
+            a = order[min(Z[AT] + AHEAD, len(order) - 1)]  # a change that stands alone asks for its own
+            expect(M, W, C, keys[a], lefts[a], 2 * slots[a] + sets[a], 0)
         if deltas and (sign == DELETE or sign == INSERT):
             if Z[ACTIVE] == 0:
                 search_start(Z, C[ROOT], C[HEIGHT], 0 if kind == SELF else 1 - s, key, NEG_INF, -1, right, left)

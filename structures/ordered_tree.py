@@ -33,6 +33,7 @@ from structures.arena import (
     FREE,
     HEIGHT,
     INNER,
+    INNER_WORDS,
     KEY,
     KL,
     LEAF,
@@ -252,15 +253,25 @@ def cut(M: Any, W: Any, C: Any, Q: Any, s: int, key: int, left: int, slot: int) 
 
 
 @kernel
-def expect(M: Any, W: Any, C: Any, key: int, left: int, code: int) -> None:
-    """Ask for the cache lines that a change of this entry will touch: its leaf, and the block that a copy of it would take."""
-    o = C[ROOT]
-    for _ in range(C[HEIGHT]):
-        o = W[2 * o + CHILD + find_child(M, W, o, key, left, code)]
-    new = C[FREE + LEAF]
-    for line in range(0, LEAF_WORDS, 8):
+def expect_block(M: Any, o: int, words: int) -> None:
+    for line in range(0, words, 8):
         prefetch(M, o + line)
-        prefetch(M, new + line)
+
+
+@kernel
+def expect(M: Any, W: Any, C: Any, key: int, left: int, code: int, height: int) -> None:
+    """Ask for the cache lines that a change of this entry will touch, down to the height: those of its path; with height 0 its leaf,
+    and the blocks that copies will take."""
+    o = C[ROOT]
+    for _ in range(C[HEIGHT] - height):
+        expect_block(M, o, INNER_WORDS)
+        o = W[2 * o + CHILD + find_child(M, W, o, key, left, code)]
+    if height > 0:
+        expect_block(M, o, INNER_WORDS)
+    else:
+        expect_block(M, o, LEAF_WORDS)
+        expect_block(M, C[FREE + LEAF], LEAF_WORDS)
+        expect_block(M, C[FREE + INNER], INNER_WORDS)
 
 
 # --- bulk build

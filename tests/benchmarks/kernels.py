@@ -28,7 +28,7 @@ def single_changes(
     for i in range(len(signs)):
         C[VERSION] += 1
         s = np.int64(sets[i])
-        expect(M, W, C, keys[i], lefts[i], 2 * slots[i] + s)
+        expect(M, W, C, keys[i], lefts[i], 2 * slots[i] + s, 0)
         search_start(Z, C[ROOT], C[HEIGHT], 1 - s, keys[i], NEG_INF, NOTHING_BEFORE, rights[i], lefts[i])
         while Z[DEPTH] > 0:
             n = search_fill(M, W, Z, out0, 0, ends)
