@@ -6,8 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.server_process import ServerProcess
+
+settings.register_profile("livejoin", deadline=None)  # no test depends on the clock
+settings.load_profile("livejoin")
 
 
 @pytest.fixture
