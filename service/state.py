@@ -124,7 +124,7 @@ class State:
                 one.relation.table.require(one.inserts)
             for view in self.views.values():
                 if view.state == "live" and not named.keys().isdisjoint(view.relations):
-                    view.require(named)
+                    _require(view, named)
         except MemoryError as error:
             raise Problem("no-room", f"{error}; nothing of the batch was applied") from None
 
@@ -215,7 +215,7 @@ class State:
                 if floor is not None:
                     for name in view.relations:
                         floors[name] = min(floor, floors.get(name, floor))
-            view.reclaim(published, pins)
+            _unless_it_fails(view, partial(view.reclaim, published, pins), None)
         for name, relation in self.relations.items():
             relation.table.reclaim(min(published, floors.get(name, published)), pins)
 
@@ -236,6 +236,16 @@ def _enter(version: int, resolved: Resolved) -> Change:
     else:
         slots = table.insert(version, resolved.inserts) if resolved.inserts.num_rows else NO_SLOTS
     return Change(resolved.deletes, resolved.previous, slots)
+
+
+def _require(view: LiveView, resolved: dict[str, Resolved]) -> None:
+    """MemoryError unless it has room; any other error is the view's own."""
+    try:
+        view.require(resolved)
+    except MemoryError:
+        raise
+    except Exception as error:
+        view.fail(error)
 
 
 def _unless_it_fails(view: LiveView, work: Callable[[], T], nothing: T) -> T:

@@ -205,7 +205,7 @@ class Writer:
             try:
                 if not any(self._state.is_duplicate(batch) for batch in batches):
                     run = self._state.judge_run(batches)
-            except Problem:  # of one of them: it will be told
+            except Exception:  # of one of them: it will be told, or logged; nothing is touched yet
                 pass
         if run is None or not self._has_room(batches):
             return [self._apply(batch, deltas) for batch in batches]

@@ -238,6 +238,22 @@ def test_a_view_that_cannot_follow_fails_alone(tmp_path: Path, monkeypatch: pyte
     engine.close()
 
 
+@pytest.mark.parametrize("step", ["require", "reclaim"])
+def test_a_view_with_a_fault_fails_alone(engine: Engine, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("a fault")
+
+    engine.put_view("v", PAIR, wait=60)
+    monkeypatch.setattr(engine.views["v"].join, step, fail)
+    held = HeldWriter(engine)
+    for number in (1, 2):
+        held.submit(of_ops("a", ("upsert", number)))
+    held.release()
+    engine.at_rest(lambda: engine._state.reclaim(*engine.versions.needed()))
+    assert all(isinstance(answer, Receipt) for answer in held.answers)
+    assert engine.views["v"].state == "failed"
+
+
 # groups and failures
 
 
