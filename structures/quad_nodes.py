@@ -1,0 +1,352 @@
+"""Nodes of quadtrees: how they lie in an arena, which several trees share, and how one entry comes or goes.
+
+An entry is a point of k coordinates below 2**30 and a slot; the pair is there once. Level b >= 0 divides by bit b of every coordinate, one
+digit of k bits: child `digit` is the paper's quadrant, the first coordinate's bit highest. Below the last bit lies a single cell, whose
+entries differ in their slots only: levels -1, -2, ... divide them by the digits of the slot, k bits each, the highest first. Where few
+entries are left (LEAF), they lie in one block, whatever the level.
+
+                 (inner: mask, count)            digits of bit b
+                 /       |        \\
+        (inner)         nil       [leaf]          leaf: up to LEAF entries in no order
+        /     \\
+    [leaf]   (inner) ...                          cells with more than LEAF rows go on by the slots' digits
+
+    inner   M[o] born | W count, mask of children | child [2**k, int32]
+    leaf    M[o] born | W entries, -1             | k coordinates, slot [LEAF, int32]
+
+A block is named by its first word's index in M; 0 is NIL. Invariants, by which `check()` names what broke: I1 to I3 of `arena.py`, and
+    Q1  an entry lies where its digits lead; it is there once; every coordinate is below 2**bits
+    Q2  a leaf has 1 to LEAF entries; an inner node has more than LOW below it, and `count` says how many
+    Q3  the mask has exactly the children that are not NIL
+
+Costs: insert, delete O(2^k + bits) words copied a level, bits / k expected levels for n points that are spread: log n / k; drop, allocate
+O(1). Differences from the paper's MX-quadtree: leaves of several entries end the unary paths, so memory goes by the tuples, not by tuples
+times bits. Source: Navarro, Reutter and Rojas-Ledesma, *Optimal Joins using Compact Data Structures*, section 2.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from structures.arena import B, pinned
+from structures.kernel import kernel
+from structures.reserve import reserve
+
+LEAF = min(24, max(2, B // 4))
+LOW = LEAF // 2  # an inner node with so few entries becomes a leaf
+MOST_ARITY = 4
+MOST_TREES = 8
+CODE_BITS = 30  # of a coordinate, and of a slot
+WORDS = 2**31 - 1  # offsets are int32
+
+# The control array C.
+BUMP, VERSION, RETIRED, HELD, MISSING = 0, 1, 2, 3, 4
+FREE, OUT, WAITING, SIZE = 8, 16, 24, 32  # + class: first free block, blocks out, of these retired, words
+TREE = 40  # 4 words a tree: root, bits, entries, arity
+ROOT, BITS, COUNT, ARITY = 0, 1, 2, 3
+PATH = TREE + 4 * MOST_TREES
+CONTROL_WORDS = PATH + 2 * (2 * CODE_BITS + 2)
+ARRAYS = "int64[::1], int32[::1], int64[::1], int64[::1]"  # M, W, C, Q as the kernels take them
+LEAF_MARK = -1
+
+
+@kernel
+def is_leaf(W: Any, o: int) -> bool:
+    return W[2 * o + 3] == LEAF_MARK
+
+
+@kernel
+def slot_levels(k: int) -> int:
+    return (CODE_BITS + k - 1) // k
+
+
+@kernel
+def digit(E: Any, e: int, k: int, b: int) -> int:
+    """Which child the entry at E[e] belongs to at level b."""
+    if b < 0:
+        return (np.int64(E[e + k]) >> (k * (slot_levels(k) + b))) & ((1 << k) - 1)
+    found = np.int64(0)
+    for j in range(k):
+        found = found << 1 | ((np.int64(E[e + j]) >> b) & 1)
+    return found
+
+
+@kernel
+def new_block(M: Any, C: Any, cls: int) -> int:
+    """A block of the class, born now; its contents are whatever was there."""
+    o = C[FREE + cls]
+    if o != 0:
+        C[FREE + cls] = M[o]
+    else:
+        o = C[BUMP]
+        C[BUMP] = o + C[SIZE + cls]
+    C[OUT + cls] += 1
+    M[o] = C[VERSION]
+    return o
+
+
+@kernel
+def free_block(M: Any, C: Any, o: int, cls: int) -> None:
+    M[o] = C[FREE + cls]
+    C[FREE + cls] = o
+    C[OUT + cls] -= 1
+
+
+@kernel
+def class_of(W: Any, o: int, k: int) -> int:
+    return 2 * (k - 1) + (1 if is_leaf(W, o) else 0)
+
+
+@kernel
+def drop_block(M: Any, W: Any, C: Any, Q: Any, o: int, k: int) -> None:
+    """The newest version no longer uses block o: free it if nobody can have seen it (I1), else retire it."""
+    cls = class_of(W, o, k)
+    if M[o] == C[VERSION]:
+        free_block(M, C, o, cls)
+    else:
+        i = C[RETIRED]
+        Q[2 * i], Q[2 * i + 1] = 8 * o + cls, C[VERSION]
+        C[RETIRED] = i + 1
+        C[WAITING + cls] += 1
+
+
+@kernel("void(" + ARRAYS + ", int64, int64[::1], boolean)")
+def reclaim_quads(M: Any, W: Any, C: Any, Q: Any, oldest: int, pins: Any, everything: bool) -> None:
+    """As `arena.reclaim`."""
+    h = 0 if everything else C[HELD]
+    w = h
+    for i in range(h, C[RETIRED]):
+        block, retired = Q[2 * i], Q[2 * i + 1]
+        o, cls = block >> 3, block & 7
+        held = pinned(pins, M[o], retired)
+        if not held and retired <= oldest:
+            C[WAITING + cls] -= 1
+            free_block(M, C, o, cls)
+            continue
+        Q[2 * w], Q[2 * w + 1] = block, retired
+        if held:
+            Q[2 * w], Q[2 * h] = Q[2 * h], block
+            Q[2 * w + 1], Q[2 * h + 1] = Q[2 * h + 1], retired
+            h += 1
+        w += 1
+    C[HELD] = h
+    C[RETIRED] = w
+
+
+@kernel
+def new_leaf(M: Any, W: Any, C: Any, k: int) -> int:
+    o = new_block(M, C, 2 * (k - 1) + 1)
+    W[2 * o + 2], W[2 * o + 3] = 0, LEAF_MARK
+    return o
+
+
+@kernel
+def new_inner(M: Any, W: Any, C: Any, k: int, count: int) -> int:
+    """Without children."""
+    o = new_block(M, C, 2 * (k - 1))
+    W[2 * o + 2], W[2 * o + 3] = count, 0
+    for c in range(1 << k):
+        W[2 * o + 4 + c] = 0
+    return o
+
+
+@kernel
+def own_block(M: Any, W: Any, C: Any, Q: Any, o: int, k: int) -> int:
+    """The block itself if this version wrote it, else a copy in its place."""
+    if M[o] == C[VERSION]:
+        return o
+    new = new_block(M, C, class_of(W, o, k))
+    length = 4 + (W[2 * o + 2] * (k + 1) if is_leaf(W, o) else 1 << k)
+    for i in range(2, length):
+        W[2 * new + i] = W[2 * o + i]
+    drop_block(M, W, C, Q, o, k)
+    return new
+
+
+@kernel
+def append(W: Any, o: int, k: int, E: Any, e: int) -> None:
+    """Put the entry at E[e] into a leaf that has room."""
+    n = np.int64(W[2 * o + 2])
+    p = 2 * o + 4 + n * (k + 1)
+    for j in range(k + 1):
+        W[p + j] = E[e + j]
+    W[2 * o + 2] = n + 1
+
+
+@kernel
+def append_all(W: Any, o: int, k: int, leaf: int) -> None:
+    for i in range(W[2 * leaf + 2]):
+        append(W, o, k, W, 2 * leaf + 4 + i * (k + 1))
+
+
+@kernel
+def split(M: Any, W: Any, C: Any, Q: Any, o: int, k: int, b: int) -> int:
+    """An inner node of level b in place of leaf o."""
+    n = np.int64(W[2 * o + 2])
+    new = new_inner(M, W, C, k, n)
+    for i in range(n):
+        e = 2 * o + 4 + i * (k + 1)
+        c = digit(W, e, k, b)
+        child = np.int64(W[2 * new + 4 + c])
+        if child == 0:
+            child = new_leaf(M, W, C, k)
+            W[2 * new + 4 + c] = child
+            W[2 * new + 3] |= 1 << c
+        append(W, child, k, W, e)
+    drop_block(M, W, C, Q, o, k)
+    return new
+
+
+@kernel
+def grow(M: Any, W: Any, C: Any, h: int, E: Any, e: int) -> None:
+    """Let the tree at holder h reach as far as the entry: a level a bit, in which all lies in the first quadrant."""
+    k, root = C[h + ARITY], C[h + ROOT]
+    reach = np.int64(0)
+    for j in range(k):
+        reach |= np.int64(E[e + j])
+    while reach >> C[h + BITS] != 0:
+        if root != 0 and not is_leaf(W, root):
+            above = new_inner(M, W, C, k, np.int64(W[2 * root + 2]))
+            W[2 * above + 3], W[2 * above + 4] = 1, root
+            root = above
+            C[h + ROOT] = root
+        C[h + BITS] += 1
+
+
+@kernel
+def insert_entry(M: Any, W: Any, C: Any, Q: Any, t: int, E: Any, e: int) -> None:
+    """Put an entry that is not there into tree t."""
+    h = TREE + 4 * t
+    grow(M, W, C, h, E, e)
+    k, o, b = C[h + ARITY], C[h + ROOT], C[h + BITS] - 1
+    place = np.int64(-1)  # in W, of the pointer to o; -1: the holder
+    while True:
+        if o == 0:
+            o = new_leaf(M, W, C, k)
+        elif is_leaf(W, o) and W[2 * o + 2] == LEAF:
+            o = split(M, W, C, Q, o, k, b)
+        else:
+            o = own_block(M, W, C, Q, o, k)
+        if place < 0:
+            C[h + ROOT] = o
+        else:
+            W[place] = o
+        if is_leaf(W, o):
+            append(W, o, k, E, e)
+            break
+        c = digit(E, e, k, b)
+        W[2 * o + 2] += 1
+        W[2 * o + 3] |= 1 << c
+        place = 2 * o + 4 + c
+        o = np.int64(W[place])
+        b -= 1
+    C[h + COUNT] += 1
+
+
+@kernel
+def place_in(W: Any, o: int, k: int, E: Any, e: int) -> int:
+    """Which entry of leaf o equals the one at E[e]; -1: none."""
+    for i in range(W[2 * o + 2]):
+        p = 2 * o + 4 + i * (k + 1)
+        j = k
+        while j >= 0 and W[p + j] == E[e + j]:
+            j -= 1
+        if j < 0:
+            return i
+    return -1
+
+
+@kernel
+def gather(M: Any, W: Any, C: Any, Q: Any, o: int, k: int, c: int, child: int) -> int:
+    """A leaf in place of inner node o, whose children are leaves, child c replaced by `child`. They are dropped."""
+    leaf = new_leaf(M, W, C, k)
+    for i in range(1 << k):
+        one = child if i == c else np.int64(W[2 * o + 4 + i])
+        if one != 0:
+            append_all(W, leaf, k, one)
+            drop_block(M, W, C, Q, one, k)
+    drop_block(M, W, C, Q, o, k)
+    return leaf
+
+
+@kernel
+def delete_entry(M: Any, W: Any, C: Any, Q: Any, t: int, E: Any, e: int) -> bool:
+    """Take an entry out of tree t; False, with nothing done, if it is not there."""
+    h = TREE + 4 * t
+    k, o, b = C[h + ARITY], C[h + ROOT], C[h + BITS] - 1
+    for j in range(k):
+        if np.int64(E[e + j]) >> C[h + BITS] != 0:
+            return False
+    depth = 0
+    while o != 0 and not is_leaf(W, o):
+        c = digit(E, e, k, b)
+        C[PATH + 2 * depth], C[PATH + 2 * depth + 1] = o, c
+        o = np.int64(W[2 * o + 4 + c])
+        depth += 1
+        b -= 1
+    i = place_in(W, o, k, E, e) if o != 0 else -1
+    if i < 0:
+        return False
+    last = np.int64(W[2 * o + 2]) - 1
+    if last == 0:
+        drop_block(M, W, C, Q, o, k)
+        o = 0
+    else:
+        o = own_block(M, W, C, Q, o, k)
+        W[2 * o + 2] = last
+        for j in range(k + 1):
+            W[2 * o + 4 + i * (k + 1) + j] = W[2 * o + 4 + last * (k + 1) + j]
+    while depth > 0:
+        depth -= 1
+        p, c = C[PATH + 2 * depth], C[PATH + 2 * depth + 1]
+        if W[2 * p + 2] - 1 <= LOW:
+            o = gather(M, W, C, Q, p, k, c, o)
+            continue
+        p = own_block(M, W, C, Q, p, k)
+        W[2 * p + 2] -= 1
+        W[2 * p + 4 + c] = o
+        if o == 0:
+            W[2 * p + 3] &= ~(1 << c)
+        o = p
+    C[h + ROOT] = o
+    C[h + COUNT] -= 1
+    if o == 0:
+        C[h + BITS] = 0
+    return True
+
+
+class QuadArena:
+    """The arrays of several quadtrees. `words`: reserved address space, not memory."""
+
+    def __init__(self, arities: tuple[int, ...], words: int) -> None:
+        self.M: np.ndarray = reserve(words * 8, np.int64)
+        self.W: np.ndarray = self.M.view(np.int32)
+        self.C: np.ndarray = np.zeros(CONTROL_WORDS, np.int64)
+        self.C[BUMP] = 8
+        for k in range(1, MOST_ARITY + 1):
+            self.C[SIZE + 2 * (k - 1)] = 2 + ((1 << k) + 1) // 2
+            self.C[SIZE + 2 * (k - 1) + 1] = 2 + (LEAF * (k + 1) + 1) // 2
+        for t, arity in enumerate(arities):
+            self.C[TREE + 4 * t + ARITY] = arity
+        self.Q: np.ndarray = reserve(2 * (words // 3 + 1) * 8, np.int64)
+        self._pins: set[int] = set()
+
+    def reclaim(self, oldest: int, pins: np.ndarray) -> None:
+        """See I2 of `arena.py`; `pins` ascending int64."""
+        now = set(pins.tolist())
+        gone = not self._pins <= now
+        self._pins = now
+        reclaim_quads(self.M, self.W, self.C, self.Q, oldest, pins, gone)
+
+    def _bytes(self, counts: int) -> int:
+        return 8 * int(self.C[counts : counts + 8] @ self.C[SIZE : SIZE + 8])
+
+    @property
+    def live_bytes(self) -> int:
+        return self._bytes(OUT) - self._bytes(WAITING)
+
+    @property
+    def retired_bytes(self) -> int:
+        return self._bytes(WAITING)
