@@ -1,4 +1,4 @@
-"""Words as sets of up to 64 places: the lowest bit, the number of bits, and eight entries compared at once."""
+"""Words as sets of up to 64 places: the lowest bit, the number of bits, and eight or sixteen entries compared at once."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ if JIT:
 
         return types.int64(types.int64), generate
 
-    def _lanes(context: Any, builder: Any, kind: Any, array: Any, place: Any) -> Any:
-        """The eight items of the array from `place`, whatever is there, as a vector."""
+    def _lanes(context: Any, builder: Any, kind: Any, array: Any, place: Any, lanes: int = LANES) -> Any:
+        """The items of the array from `place`, whatever is there, as a vector."""
         a = context.make_array(kind)(context, builder, array)
         at = get_item_pointer2(context, builder, a.data, [a.nitems], [a.itemsize], "C", [place])
-        loaded = builder.load(builder.bitcast(at, ir.VectorType(ir.IntType(kind.dtype.bitwidth), LANES).as_pointer()))
+        loaded = builder.load(builder.bitcast(at, ir.VectorType(ir.IntType(kind.dtype.bitwidth), lanes).as_pointer()))
         loaded.align = kind.dtype.bitwidth // 8
         return loaded
 
-    def _spread(builder: Any, value: Any) -> Any:
-        """A vector of eight times the value."""
-        one = builder.insert_element(ir.Constant(ir.VectorType(value.type, LANES), ir.Undefined), value, ir.IntType(32)(0))
-        return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES))
+    def _spread(builder: Any, value: Any, lanes: int = LANES) -> Any:
+        """A vector of so many times the value."""
+        one = builder.insert_element(ir.Constant(ir.VectorType(value.type, lanes), ir.Undefined), value, ir.IntType(32)(0))
+        return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes))
 
     def _as_bits(builder: Any, flags: Any) -> Any:
-        return builder.zext(builder.bitcast(flags, ir.IntType(LANES)), ir.IntType(64))
+        return builder.zext(builder.bitcast(flags, ir.IntType(flags.type.count)), ir.IntType(64))
 
     def _compare8(comparison: str, array: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -78,6 +78,16 @@ if JIT:
 
         return types.int64(array, types.int64, types.int64, types.int64, types.int64), generate
 
+    @intrinsic  # type: ignore[untyped-decorator]
+    def equal16(typing_context: Any, array: Any, p: Any, value: Any) -> Any:
+        """The c in 0..15 with array[p + c] == value, as bits; all are read, whatever is there."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            lanes = _lanes(context, builder, signature.args[0], arguments[0], arguments[1], 2 * LANES)
+            return _as_bits(builder, builder.icmp_signed("==", lanes, _spread(builder, arguments[2], 2 * LANES)))
+
+        return types.int64(array, types.int64, array.dtype), generate
+
 else:
 
     def lowest(mask: int) -> int:
@@ -94,3 +104,6 @@ else:
 
     def within8(array: Any, p: int, most: int, q: int, least: int) -> int:
         return sum(1 << c for c in range(LANES) if array[p + c] <= most and array[q + c] >= least)
+
+    def equal16(array: Any, p: int, value: int) -> int:
+        return sum(1 << c for c in range(2 * LANES) if p + c < len(array) and array[p + c] == value)

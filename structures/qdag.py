@@ -1,7 +1,7 @@
 """Natural joins of relations in quadtrees, worst-case optimal: qdags, and their AND.
 
-Problem: tell the rows of a full natural join of up to 8 atoms over up to 6 variables, a row being a slot an atom; all of them, or those in
-which some variables have given values.
+Problem: tell the rows of a full natural join of up to 8 atoms over up to 6 variables, a row being a slot an atom; all of them, those in
+which some variables have given values, or those of given entries of one atom.
 
 A qdag is a quadtree seen in more dimensions: a mapping M from the 2**d quadrants of all variables to those of the tree's own, by
 projection (Extend). It is never copied, whatever order the variables are in; so atoms over one set of tuples share one tree. The AND goes
@@ -11,8 +11,11 @@ down all qdags at once and leaves a subgrid as soon as one of them is empty ther
     S(B, C)  M = 0 1 2 3 0 1 2 3
     T(A, C)  M = 0 1 0 1 2 3 2 3
 
+Variables that are given are taken out first (`qdag_walk.py`): of an atom that has some of them, a tree is read in which these come first.
+
 Costs (m atoms, d variables, codes below l, N entries)
     all rows    O(2^d m log min(l, N)) times the AGM bound: the most rows that relations of these sizes can have (Theorem 3.8)
+    given ones  the same of what the given values leave, over the free variables, and O(log l) an atom
     delay       none; the memory of a reading is a frame a level
 Source: Navarro, Reutter and Rojas-Ledesma, *Optimal Joins using Compact Data Structures*, section 3.
 """
@@ -20,7 +23,8 @@ Source: Navarro, Reutter and Rojas-Ledesma, *Optimal Joins using Compact Data St
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,28 +34,33 @@ from structures.qdag_walk import (
     ATOM,
     ATOM_WORDS,
     ATOMS,
+    CHECKS,
     DEAD,
     DEPTH,
-    DIMENSION,
     EXT,
+    FIRST,
     GAP,
     GIVEN,
     ITEM,
+    JOINT,
     MAP,
     MOST_ATOMS,
     MOST_VARIABLES,
     PLACE,
     STEPS,
+    VARIABLES,
     and_fill,
     plan_words,
     state_words,
 )
+from structures.quad_nodes import MOST_ARITY
 from structures.quad_tree import QuadTrees, Root
 
-__all__ = ["And", "Cursor", "extend"]
+__all__ = ["And", "Atom", "Cursor", "extend"]
 
 _BUDGET = 1 << 18  # steps of a call: milliseconds
 _FREE = -1
+Roots = tuple[Root, ...]
 
 
 def extend(variables: Sequence[int], dimension: int) -> list[int]:
@@ -60,6 +69,18 @@ def extend(variables: Sequence[int], dimension: int) -> list[int]:
         sum((i >> (dimension - 1 - v) & 1) << (len(variables) - 1 - place) for place, v in enumerate(variables))
         for i in range(1 << dimension)
     ]
+
+
+class Atom(NamedTuple):
+    """A relation's variables, and where its entries lie: by the set of variables that come first, a tree and its coordinates' variables."""
+
+    variables: frozenset[int]
+    trees: dict[frozenset[int], tuple[int, tuple[int, ...]]]
+
+
+class _Plan(NamedTuple):
+    words: np.ndarray  # as the kernels take it
+    trees: list[tuple[int, int]]  # of each atom read, its place and its tree's number
 
 
 class Cursor:
@@ -73,7 +94,7 @@ class Cursor:
         """Up to `limit` >= 1 further rows, int32[atoms, rows]: their slots. May have none before the end (`done`)."""
         out = np.empty((self._lines, limit), np.int32)
         n = and_fill(self._W, self._plan, self._roots, self._items, self._state, out, _BUDGET)
-        return out[:, :n]
+        return out if n == limit else out[:, :n]
 
     @property
     def done(self) -> bool:
@@ -87,7 +108,7 @@ class Cursor:
 
     @property
     def steps(self) -> int:
-        """Joint nodes visited, and rows of cells gone through."""
+        """Joint nodes visited, entries of leaves tried, rows of cells gone through."""
         return int(self._state[STEPS])
 
     @property
@@ -97,63 +118,86 @@ class Cursor:
 
     @property
     def dead_ends(self) -> int:
-        """Joint nodes visited that had no children."""
+        """Joint nodes visited that had no children, and entries tried that joined nothing."""
         return int(self._state[DEAD])
 
 
 class And:
     """The AND of qdags over trees of one arena. Any thread."""
 
-    def __init__(self, trees: QuadTrees, dimension: int, atoms: Sequence[tuple[int, Sequence[int]]]) -> None:
-        """`atoms`: of each the number of its tree, and the variables (below `dimension`) of the tree's coordinates. ValueError: more than 6
-        variables or 8 atoms, or variables that do not fit the tree."""
+    def __init__(self, trees: QuadTrees, dimension: int, atoms: Sequence[Atom]) -> None:
+        """Variables are numbers below `dimension`. ValueError: more than 6 of them, more than 8 atoms, or trees of other shapes."""
         if not 1 <= dimension <= MOST_VARIABLES or not 1 <= len(atoms) <= MOST_ATOMS:
             raise ValueError(f"no AND of {len(atoms)} qdags over {dimension} variables")
-        if any(len(set(variables)) != trees.arities[tree] or not set(variables) <= set(range(dimension)) for tree, variables in atoms):
-            raise ValueError("an atom's variables are its tree's coordinates")
-        self.trees, self.dimension = trees, dimension
-        self.atoms = [(tree, tuple(variables)) for tree, variables in atoms]
-        self._plans = {given: self._plan(given) for given in range(-1, len(atoms))}
+        for variables, own in atoms:
+            for first, (tree, order) in own.items():
+                fits = trees.shapes[tree] == (len(variables), len(first)) and set(order[: len(first)]) == first and set(order) == variables
+                if not fits:
+                    raise ValueError(f"tree {tree} of shape {trees.shapes[tree]} does not hold {order}, {set(first)} first")
+        self.trees, self.dimension, self.atoms = trees, dimension, list(atoms)
+        self._plans: dict[tuple[int, frozenset[int]], _Plan] = {}
+        self._plan(-1, frozenset())
 
-    def _plan(self, given: int) -> np.ndarray:
-        """What the kernels go by (`qdag_walk`): of all atoms but the given one."""
-        d = self.dimension
+    def _plan(self, given: int, bound: frozenset[int]) -> _Plan:
+        """For readings of all atoms but the given one, in which these variables have values."""
+        found = self._plans.get((given, bound))
+        if found is None:
+            found = self._plans[given, bound] = self._new_plan(given, bound)
+        return found
+
+    def _new_plan(self, given: int, bound: frozenset[int]) -> _Plan:
         places = [place for place in range(len(self.atoms)) if place != given]
-        plan = np.zeros(plan_words(len(places), d), np.int64)
-        plan[ATOMS], plan[DIMENSION], plan[GIVEN] = len(places), d, given
-        plan[ALL] = _word(range(1 << d))
+        joint = [place for place in places if not self.atoms[place].variables <= bound]
+        places = joint + [place for place in places if place not in joint]
+        free = [v for v in range(self.dimension) if v not in bound]
+        words = np.zeros(plan_words(len(places)), np.int64)
+        words[JOINT], words[ATOMS], words[GIVEN] = len(joint), len(places), given
+        words[ALL] = _word(range(1 << len(free)))
+        trees, before = [], set(bound)
         for t, place in enumerate(places):
-            variables = self.atoms[place][1]
-            mapping = extend(variables, d)
+            variables, own = self.atoms[place]
+            first = variables & bound if place in joint else frozenset[int]()
+            tree, order = own[first]
+            trees.append((place, tree))
             a = ATOM + t * ATOM_WORDS
-            plan[a + ARITY], plan[a + PLACE] = len(variables), place
-            plan[a + MAP : a + MAP + (1 << d)] = mapping
-            for c in range(1 << len(variables)):
-                plan[a + EXT + c] = _word(i for i, projected in enumerate(mapping) if projected == c)
-        for v in range(d):
-            plan[ATOM + len(places) * ATOM_WORDS + v] = _word(i for i in range(1 << d) if i >> (d - 1 - v) & 1)
-        return plan
+            words[a + ARITY], words[a + FIRST], words[a + PLACE] = len(order), len(first), place
+            words[a + VARIABLES : a + VARIABLES + len(order)] = order
+            words[a + CHECKS] = _word(j for j, v in enumerate(order) if v in before - bound)
+            before |= variables
+            if place in joint:
+                rest = [free.index(v) for v in order[len(first) :]]
+                mapping = extend(rest, len(free))
+                words[a + MAP : a + MAP + len(mapping)] = mapping
+                for c in range(1 << len(rest)):
+                    words[a + EXT + c] = _word(i for i, projected in enumerate(mapping) if projected == c)
+        assert MOST_ARITY <= 4, "EXT has room for 16 quadrants"
+        return _Plan(words, trees)
 
-    def rows(self, roots: Sequence[Root], codes: Sequence[int] | None = None) -> Cursor:
-        """All rows over these roots, one an atom; `codes`: of each variable the value that it has, -1 for any."""
+    def rows(self, versions: Sequence[Roots], codes: Sequence[int] | None = None) -> Cursor:
+        """All rows over these versions, one an atom; `codes`: of each variable the value that it has, -1 for any."""
         items = np.full((1, 1 + self.dimension), _FREE, np.int64)
         if codes is not None:
             items[0, 1:] = codes
-        return self._cursor(-1, roots, items)
+        bound = frozenset(v for v in range(self.dimension) if items[0, 1 + v] >= 0)
+        return self._cursor(-1, bound, versions, items)
 
-    def partners(self, roots: Sequence[Root], place: int, entries: np.ndarray) -> Cursor:
-        """The rows in which atom number `place` is one of these entries (int32[n, k + 1]), in their order; its own root is not looked at."""
+    def partners(self, versions: Sequence[Roots], place: int, entries: np.ndarray) -> Cursor:
+        """The rows in which atom number `place` is one of these entries, in their order, of whose atom the version is not looked at: int32
+        [n, k + 1], coordinates as in its plain tree, slot."""
         items = np.full((len(entries), 1 + self.dimension), _FREE, np.int64)
         items[:, 0] = entries[:, -1]
-        items[:, [1 + v for v in self.atoms[place][1]]] = entries[:, :-1]
-        return self._cursor(place, roots, items)
+        order = self.atoms[place].trees[frozenset()][1]
+        for j, v in enumerate(order):
+            items[:, 1 + v] = entries[:, j]
+        return self._cursor(place, self.atoms[place].variables, versions, items)
 
-    def _cursor(self, given: int, roots: Sequence[Root], items: np.ndarray) -> Cursor:
-        kept = [(root.offset, root.bits) for place, root in enumerate(roots) if place != given]
-        return Cursor(self.trees.arena.W, self._plans[given], np.array(kept, np.int64).reshape(-1), items, len(self.atoms))
+    def _cursor(self, given: int, bound: frozenset[int], versions: Sequence[Roots], items: np.ndarray) -> Cursor:
+        plan = self._plan(given, bound)
+        roots = np.array([versions[place][tree][:2] for place, tree in plan.trees], np.int64).reshape(-1)
+        return Cursor(self.trees.arena.W, plan.words, roots, items, len(self.atoms))
 
 
-def _word(bits: object) -> int:
+def _word(bits: Iterable[int]) -> int:
     """These bits as an int64."""
-    word = sum(1 << i for i in bits)  # type: ignore[attr-defined]
+    word = sum(1 << i for i in bits)
     return word - (1 << 64) if word >> 63 else word

@@ -2,16 +2,23 @@
 
 A frame is a node of the completions' intersection: a level, and of each qdag the node of its base quadtree that stands there. Its children
 that no qdag leaves empty are one word: each qdag says which of its base node's children there are, each of these stands for the quadrants
-that project to it (EXT), and the words are ANDed. So Algorithm 5's test of 2**d children is a few operations, and a bound variable one more.
+that project to it (EXT), and the words are ANDed. So Algorithm 5's test of 2**d children is a few operations. Where all that is left lies
+in leaves, their entries are joined one by one instead of bit by bit.
 
-    Z    state: header | slots being reported | refs of the cell | frames [level, children left, unused, ref a qdag]
-         level >= 0: a joint node; -1 - t: the rows of qdag t in the cell are being gone through
+Variables with given values are bound at once, not level by level: an atom all of whose variables are given is a cell; one of which some
+are is a subtree of a tree with these first. What is left is an AND over the free variables only.
+
+    Z    state: header | slots, cells, candidates of each atom, values of the variables | frames [level, left, unused, a ref an atom]
+         level >= 0: a joint node, `left` its children; JOIN: leaves that are joined, `left` one more than the atom in hand;
+         -1 - t: the rows of atom t in the cell, `left` entries or children
     ref  offset << 32 | which entries of a leaf, as bits (0: an inner node)
-    P    the qdags: atoms, dimension, all quadrants | per atom: arity, place of its slot, MAP, EXT | per variable: quadrants with bit 1
-    R    per atom: root, bits          items: per reading slot of the given row, code of each variable (-1: free)
+    P    joint atoms, all atoms, all quadrants, place of the given atom | an atom: arity, first, place, checks, variables, MAP, EXT;
+         the joint atoms come before those that are cells
+    R    per atom: root, bits          items: per reading the slot of the given row, the value of each variable (-1: free)
 
-Steps are joint nodes and rows of cells; a dead end is a joint node without children. Source: Navarro, Reutter and Rojas-Ledesma, section 3,
-Algorithms 2 (ChildAt), 3 (Extend) and 5 (And); its pruning step has nothing to do here, as no tree is made of the result.
+Steps are joint nodes, entries of leaves tried and rows of cells; a dead end is a joint node without children, or an entry tried that joins
+none. Source: Navarro, Reutter and Rojas-Ledesma, section 3, Algorithms 2 (ChildAt), 3 (Extend) and 5 (And); its pruning step has nothing
+to do here, as no tree is made of the result.
 """
 
 from __future__ import annotations
@@ -20,30 +27,32 @@ from typing import Any
 
 import numpy as np
 
-from structures.ij_bits import lowest
+from structures.bits import equal16, lowest
 from structures.kernel import kernel
-from structures.quad_nodes import CODE_BITS, digit, is_leaf
+from structures.quad_nodes import CODE_BITS, LEAF, digit, is_leaf
 
 MOST_VARIABLES = 6  # quadrants are bits of a word
 MOST_ATOMS = 8
 
 DEPTH, STEPS, GAP, SINCE, DEAD, ITEM = 0, 1, 2, 3, 4, 5
-SLOTS, CELL = 8, 8 + MOST_ATOMS
-FRAMES = CELL + MOST_ATOMS
+SLOTS, CELL, CANDIDATES, VALUES = 8, 16, 24, 32
+FRAMES = 40
 
-ATOMS, DIMENSION, ALL, GIVEN = 0, 1, 2, 3
-ATOM, ATOM_WORDS = 8, 84  # per atom, from here on
-ARITY, PLACE, MAP, EXT = 0, 1, 4, 68
+JOINT, ATOMS, ALL, GIVEN = 0, 1, 2, 3
+ATOM, ATOM_WORDS = 4, 88  # per atom, from here on
+ARITY, FIRST, PLACE, CHECKS, VARIABLES, MAP, EXT = 0, 1, 2, 3, 4, 8, 72  # CHECKS: coordinates whose variables atoms before it have, as bits
+JOIN = -100
+NOTHING = -2
 _SUBSET = 2**32 - 1
 
 
-def plan_words(atoms: int, variables: int) -> int:
-    return ATOM + atoms * ATOM_WORDS + variables
+def plan_words(atoms: int) -> int:
+    return ATOM + atoms * ATOM_WORDS
 
 
 def state_words(atoms: int) -> int:
     """A cursor's state: a frame a level of codes, and a level of slots an atom."""
-    return FRAMES + (CODE_BITS + 2 + atoms * (CODE_BITS + 2)) * (3 + atoms)
+    return FRAMES + (CODE_BITS + 2) * (1 + atoms) * (4 + atoms)
 
 
 @kernel
@@ -57,9 +66,10 @@ def ref_of(W: Any, o: int) -> int:
 @kernel
 def child_at(W: Any, P: Any, R: Any, t: int, ref: int, b: int, i: int) -> int:
     """The ref of qdag t's child number i of level b, which is there."""
-    if b >= R[2 * t + 1]:
-        return ref
     a = ATOM + t * ATOM_WORDS
+    f = P[a + FIRST]
+    if f == 0 and b >= R[2 * t + 1]:
+        return ref
     o, some, c = ref >> 32, ref & _SUBSET, P[a + MAP + i]
     if some == 0:
         return ref_of(W, np.int64(W[2 * o + 4 + c]))
@@ -67,7 +77,7 @@ def child_at(W: Any, P: Any, R: Any, t: int, ref: int, b: int, i: int) -> int:
     while some != 0:
         j = lowest(some)
         some &= some - 1
-        if digit(W, 2 * o + 4 + j * (k + 1), k, b) == c:
+        if digit(W, 2 * o + 4 + j, LEAF, k, f, b) == c:
             kept |= 1 << j
     return o << 32 | kept
 
@@ -76,7 +86,8 @@ def child_at(W: Any, P: Any, R: Any, t: int, ref: int, b: int, i: int) -> int:
 def quadrants(W: Any, P: Any, R: Any, t: int, ref: int, b: int) -> int:
     """The children of level b that qdag t does not leave empty."""
     a = ATOM + t * ATOM_WORDS
-    if b >= R[2 * t + 1]:
+    f = P[a + FIRST]
+    if f == 0 and b >= R[2 * t + 1]:
         return P[a + EXT]
     o, some, found = ref >> 32, ref & _SUBSET, np.int64(0)
     if some == 0:
@@ -87,58 +98,102 @@ def quadrants(W: Any, P: Any, R: Any, t: int, ref: int, b: int) -> int:
         return found
     k = P[a + ARITY]
     while some != 0:
-        found |= P[a + EXT + digit(W, 2 * o + 4 + lowest(some) * (k + 1), k, b)]
+        found |= P[a + EXT + digit(W, 2 * o + 4 + lowest(some), LEAF, k, f, b)]
         some &= some - 1
     return found
 
 
 @kernel
-def common(W: Any, P: Any, R: Any, items: Any, Z: Any, f: int) -> int:
-    """The children of frame f that no qdag leaves empty and no bound variable excludes."""
-    b, mask, variables = Z[f], P[ALL], ATOM + P[ATOMS] * ATOM_WORDS
-    for v in range(P[DIMENSION]):
-        code = items[Z[ITEM] - 1, 1 + v]
-        if code >= 0:
-            mask &= P[variables + v] if (code >> b) & 1 else ~P[variables + v]
-    for t in range(P[ATOMS]):
-        mask &= quadrants(W, P, R, t, Z[f + 3 + t], b)
+def common(W: Any, P: Any, R: Any, Z: Any, g: int) -> int:
+    """The children of frame g that no qdag leaves empty."""
+    mask = P[ALL]
+    for t in range(P[JOINT]):
+        mask &= quadrants(W, P, R, t, Z[g + 4 + t], Z[g])
         if mask == 0:
             break
     return mask
 
 
 @kernel
+def agreeing(W: Any, P: Any, a: int, ref: int, coordinates: int, values: Any, v: int) -> int:
+    """Those entries of a leaf's ref that have, in these coordinates (bits), their variables' values[v + variable]."""
+    first, kept = 2 * (ref >> 32) + 4, ref & _SUBSET
+    while coordinates != 0 and kept != 0:
+        j = lowest(coordinates)
+        coordinates &= coordinates - 1
+        kept &= equal16(W, first + j * LEAF, values[v + P[a + VARIABLES + j]])
+    return kept
+
+
+@kernel
+def bind(W: Any, P: Any, R: Any, t: int, count: int, stop: int, values: Any) -> int:
+    """Atom t's ref at level `stop` - 1, its first `count` coordinates having their variables' values; 0: nothing is there."""
+    a, o, bits = ATOM + t * ATOM_WORDS, R[2 * t], R[2 * t + 1]
+    for j in range(count):
+        if values[1 + P[a + VARIABLES + j]] >> bits != 0:
+            return 0
+    b = bits - 1
+    while b >= 0 and not is_leaf(W, o):
+        c = np.int64(0)
+        for j in range(count):
+            c = c << 1 | ((values[1 + P[a + VARIABLES + j]] >> b) & 1)
+        o = np.int64(W[2 * o + 4 + c])
+        if o == 0:
+            return 0
+        b -= 1
+    if not is_leaf(W, o):
+        b = CODE_BITS - 1
+        while b >= stop and not is_leaf(W, o):  # of the coordinates that are not bound: all lie in the first quadrant
+            o = np.int64(W[2 * o + 4])
+            b -= 1
+        if not is_leaf(W, o):
+            return o << 32
+    kept = agreeing(W, P, a, ref_of(W, o), (1 << count) - 1, values, 1)
+    return o << 32 | kept if kept != 0 else 0
+
+
+@kernel
 def begin(W: Any, P: Any, R: Any, items: Any, Z: Any) -> int:
-    """The level of the root of the next reading, its refs in the first frame; -2: nothing can be there."""
-    i, m, top = Z[ITEM], P[ATOMS], np.int64(0)
+    """The level of the root of the next reading, its refs in the first frame and in the cells; NOTHING: nothing can be there."""
+    i, joint, top = Z[ITEM], P[JOINT], np.int64(0)
     Z[ITEM] = i + 1
-    for t in range(m):
+    for t in range(P[ATOMS]):
         if R[2 * t] == 0:
-            return -2
-        Z[FRAMES + 3 + t] = ref_of(W, R[2 * t])
-        top = max(top, R[2 * t + 1])
-    for v in range(P[DIMENSION]):
-        if items[i, 1 + v] >= 0 and items[i, 1 + v] >> top != 0:
-            return -2
+            return NOTHING
+        if t < joint:
+            top = max(top, R[2 * t + 1])
+    for t in range(P[ATOMS]):
+        a = ATOM + t * ATOM_WORDS
+        if t >= joint:
+            ref = bind(W, P, R, t, P[a + ARITY], CODE_BITS, items[i])
+            Z[CELL + t] = ref
+        elif P[a + FIRST] > 0:
+            ref = bind(W, P, R, t, P[a + FIRST], top, items[i])
+            Z[FRAMES + 4 + t] = ref
+        else:
+            ref = ref_of(W, R[2 * t])
+            Z[FRAMES + 4 + t] = ref
+        if ref == 0:
+            return NOTHING
     return top - 1
 
 
 @kernel
 def report(W: Any, P: Any, items: Any, Z: Any, t: int, out: Any, n: int) -> int:
-    """With the slots of the qdags before t chosen: go on with the cell's rows from qdag t on. The rows written are those before n, and one
-    more if every qdag from t on has a single one; else a frame waits."""
+    """With the slots of the atoms before t chosen: go on with the cell's rows from atom t on. The rows written are those before n, and one
+    more if every atom from t on has a single one; else a frame waits."""
     m = P[ATOMS]
     while t < m:
         ref = Z[CELL + t]
         o, some = ref >> 32, ref & _SUBSET
         if some == 0 or some & (some - 1) != 0:
-            f = FRAMES + Z[DEPTH] * (3 + m)
+            f = FRAMES + Z[DEPTH] * (4 + P[JOINT])
             Z[f], Z[f + 3] = -1 - t, ref
             Z[f + 1] = some if some != 0 else np.int64(W[2 * o + 3])
             Z[DEPTH] += 1
             return n
         k = P[ATOM + t * ATOM_WORDS + ARITY]
-        Z[SLOTS + t] = W[2 * o + 4 + lowest(some) * (k + 1) + k]
+        Z[SLOTS + t] = W[2 * o + 4 + k * LEAF + lowest(some)]
         t += 1
     for t in range(m):
         out[P[ATOM + t * ATOM_WORDS + PLACE], n] = Z[SLOTS + t]
@@ -150,61 +205,112 @@ def report(W: Any, P: Any, items: Any, Z: Any, t: int, out: Any, n: int) -> int:
 
 
 @kernel
-def next_in_cell(W: Any, P: Any, items: Any, Z: Any, f: int, i: int, out: Any, n: int) -> int:
-    """Frame f of qdag t's rows goes to number i of them, or of its node's children."""
-    t, ref = -1 - Z[f], Z[f + 3]
+def next_in_cell(W: Any, P: Any, items: Any, Z: Any, f: int, out: Any, n: int) -> int:
+    """Frame f, of an atom's rows, goes to the next of them, or of its node's children."""
+    left = Z[f + 1]
+    i, t, ref = lowest(left), -1 - Z[f], Z[f + 3]
+    Z[f + 1] = left & (left - 1)
+    Z[STEPS] += 1
     o, k = ref >> 32, P[ATOM + t * ATOM_WORDS + ARITY]
     if ref & _SUBSET != 0:
-        Z[SLOTS + t] = W[2 * o + 4 + i * (k + 1) + k]
+        Z[SLOTS + t] = W[2 * o + 4 + k * LEAF + i]
         return report(W, P, items, Z, t + 1, out, n)
-    whole, Z[CELL + t] = Z[CELL + t], ref_of(W, np.int64(W[2 * o + 4 + i]))
+    whole = Z[CELL + t]
+    Z[CELL + t] = ref_of(W, np.int64(W[2 * o + 4 + i]))
     n = report(W, P, items, Z, t, out, n)
     Z[CELL + t] = whole
+    return n
+
+
+@kernel
+def all_leaves(P: Any, Z: Any, g: int) -> bool:
+    for t in range(P[JOINT]):
+        if Z[g + 4 + t] & _SUBSET == 0:
+            return False
+    return True
+
+
+@kernel
+def join_leaves(W: Any, P: Any, items: Any, Z: Any, f: int, out: Any, n: int) -> int:
+    """Go on with the leaves of frame f until they are done, `out` is full, or the rows of a cell come between."""
+    m, depth = P[JOINT], Z[DEPTH]
+    t = Z[f + 1] - 1
+    while t >= 0 and n < out.shape[1] and Z[DEPTH] == depth:
+        left = Z[CANDIDATES + t]
+        if left == 0:
+            t -= 1
+            continue
+        Z[CANDIDATES + t] = left & (left - 1)
+        Z[STEPS] += 1
+        a = ATOM + t * ATOM_WORDS
+        k = P[a + ARITY]
+        p = 2 * (Z[f + 4 + t] >> 32) + 4 + lowest(left)
+        Z[SLOTS + t] = W[p + k * LEAF]
+        if t == m - 1:
+            n = report(W, P, items, Z, m, out, n)
+            continue
+        for j in range(k):
+            Z[VALUES + P[a + VARIABLES + j]] = W[p + j * LEAF]
+        a += ATOM_WORDS
+        found = agreeing(W, P, a, Z[f + 5 + t], P[a + CHECKS], Z, VALUES)
+        if found == 0:
+            Z[DEAD] += 1
+            continue
+        t += 1
+        Z[CANDIDATES + t] = found
+    Z[f + 1] = t + 1
     return n
 
 
 @kernel("int64(int32[::1], int64[::1], int64[::1], int64[:, ::1], int64[::1], int32[:, ::1], int64)")
 def and_fill(W: Any, P: Any, R: Any, items: Any, Z: Any, out: Any, budget: int) -> int:
     """Go on until `out` (a line an alias) is full, all readings are done, or `budget` steps are made; the rows written."""
-    n, m, width = np.int64(0), P[ATOMS], 3 + P[ATOMS]
+    n, m, width = np.int64(0), P[JOINT], 4 + P[JOINT]
     stop = Z[STEPS] + budget
     while n < out.shape[1] and Z[STEPS] < stop:
         if Z[DEPTH] == 0:
             if Z[ITEM] == len(items):
                 break
-            Z[FRAMES] = begin(W, P, R, items, Z)
             g = np.int64(FRAMES)
-            if Z[g] == -2:
+            Z[g] = begin(W, P, R, items, Z)
+            Z[STEPS] += 1
+            if Z[g] == NOTHING:
                 continue
         else:
             f = FRAMES + (Z[DEPTH] - 1) * width
-            left = Z[f + 1]
+            left, b = Z[f + 1], Z[f]
             if left == 0:
                 Z[DEPTH] -= 1
                 continue
-            i, b = lowest(left), Z[f]
+            if b == JOIN:
+                n = join_leaves(W, P, items, Z, f, out, n)
+                continue
+            if b < 0:
+                n = next_in_cell(W, P, items, Z, f, out, n)
+                continue
+            i = lowest(left)
             left &= left - 1
             Z[f + 1] = left
-            if b < 0:
-                Z[STEPS] += 1
-                n = next_in_cell(W, P, items, Z, f, i, out, n)
-                continue
             g = f + width
             if left == 0:  # the last child takes its parent's place
                 g = f
                 Z[DEPTH] -= 1
             for t in range(m):
-                Z[g + 3 + t] = child_at(W, P, R, t, Z[f + 3 + t], b, i)
+                Z[g + 4 + t] = child_at(W, P, R, t, Z[f + 4 + t], b, i)
             Z[g] = b - 1
-        Z[STEPS] += 1
-        if Z[g] < 0:
-            for t in range(m):
-                Z[CELL + t] = Z[g + 3 + t]
-            n = report(W, P, items, Z, 0, out, n)
-            continue
-        Z[g + 1] = common(W, P, R, items, Z, g)
-        if Z[g + 1] != 0:
+            Z[STEPS] += 1
+        if m > 0 and all_leaves(P, Z, g):
+            Z[g], Z[g + 1] = JOIN, 1
+            Z[CANDIDATES] = Z[g + 4] & _SUBSET
             Z[DEPTH] += 1
+        elif m == 0 or Z[g] < 0:
+            for t in range(m):
+                Z[CELL + t] = Z[g + 4 + t]
+            n = report(W, P, items, Z, 0, out, n)
         else:
-            Z[DEAD] += 1
+            Z[g + 1] = common(W, P, R, Z, g)
+            if Z[g + 1] != 0:
+                Z[DEPTH] += 1
+            else:
+                Z[DEAD] += 1
     return n

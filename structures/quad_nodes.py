@@ -1,9 +1,13 @@
 """Nodes of quadtrees: how they lie in an arena, which several trees share, and how one entry comes or goes.
 
-An entry is a point of k coordinates below 2**30 and a slot; the pair is there once. Level b >= 0 divides by bit b of every coordinate, one
-digit of k bits: child `digit` is the paper's quadrant, the first coordinate's bit highest. Below the last bit lies a single cell, whose
-entries differ in their slots only: levels -1, -2, ... divide them by the digits of the slot, k bits each, the highest first. Where few
-entries are left (LEAF), they lie in one block, whatever the level.
+An entry is a point of k coordinates below 2**30 and a slot; the pair is there once. A level divides by one bit of every coordinate, its
+digit: child `digit` is the paper's quadrant, the first coordinate's bit highest. Where few entries are left (LEAF), they lie in one block,
+whatever the level. A tree may be of two parts: the first f coordinates are divided to the end, and each of their cells is a quadtree of
+the other k - f: so what some given values have to do with is one subtree, where a quadtree of all k has it in sqrt(n) places.
+
+    levels 30 + bits - 1 to 30   bits of the first f coordinates, if f > 0
+    levels 29 to 0               bits of the others; with f = 0 from bits - 1 on: the root grows
+    levels -1, -2, ...           k bits each of the slot, the highest first: the rows of one tuple
 
                  (inner: mask, count)            digits of bit b
                  /       |        \\
@@ -12,15 +16,14 @@ entries are left (LEAF), they lie in one block, whatever the level.
     [leaf]   (inner) ...                          cells with more than LEAF rows go on by the slots' digits
 
     inner   M[o] born | W count, mask of children | child [2**k, int32]
-    leaf    M[o] born | W entries, -1             | k coordinates, slot [LEAF, int32]
+    leaf    M[o] born | W entries, -1             | k coordinates, slot [LEAF each, int32]
 
 A block is named by its first word's index in M; 0 is NIL. Invariants, by which `check()` names what broke: I1 to I3 of `arena.py`, and
     Q1  an entry lies where its digits lead; it is there once; every coordinate is below 2**bits
     Q2  a leaf has 1 to LEAF entries; an inner node has more than LOW below it, and `count` says how many
     Q3  the mask has exactly the children that are not NIL
 
-Costs: insert, delete O(2^k + bits) words copied a level, bits / k expected levels for n points that are spread: log n / k; drop, allocate
-O(1). Differences from the paper's MX-quadtree: leaves of several entries end the unary paths, so memory goes by the tuples, not by tuples
+Costs: insert, delete O(2^k) words copied a level, log n / k levels for n points that are spread; drop, allocate O(1). Differences from the paper's MX-quadtree: leaves of several entries end the unary paths, so memory goes by the tuples, not by tuples
 times bits. Source: Navarro, Reutter and Rojas-Ledesma, *Optimal Joins using Compact Data Structures*, section 2.
 """
 
@@ -31,23 +34,25 @@ from typing import Any
 import numpy as np
 
 from structures.arena import B, pinned
+from structures.bits import equal16, lowest
 from structures.kernel import kernel
 from structures.reserve import reserve
 
-LEAF = min(24, max(2, B // 4))
+LEAF = min(16, max(2, B // 4))
 LOW = LEAF // 2  # an inner node with so few entries becomes a leaf
 MOST_ARITY = 4
-MOST_TREES = 8
+MOST_TREES = 128  # 8 relations, each with the 15 parts of its 4 attributes that can be given
 CODE_BITS = 30  # of a coordinate, and of a slot
 WORDS = 2**31 - 1  # offsets are int32
 
 # The control array C.
 BUMP, VERSION, RETIRED, HELD, MISSING = 0, 1, 2, 3, 4
 FREE, OUT, WAITING, SIZE = 8, 16, 24, 32  # + class: first free block, blocks out, of these retired, words
-TREE = 40  # 4 words a tree: root, bits, entries, arity
-ROOT, BITS, COUNT, ARITY = 0, 1, 2, 3
-PATH = TREE + 4 * MOST_TREES
-CONTROL_WORDS = PATH + 2 * (2 * CODE_BITS + 2)
+TREE, TREE_WORDS = 40, 5
+ROOT, BITS, COUNT, ARITY, FIRST = 0, 1, 2, 3, 4  # of a tree; FIRST: f
+PATH = TREE + TREE_WORDS * MOST_TREES
+LEVELS = 3 * CODE_BITS + 2  # the most
+CONTROL_WORDS = PATH + 2 * LEVELS
 ARRAYS = "int64[::1], int32[::1], int64[::1], int64[::1]"  # M, W, C, Q as the kernels take them
 LEAF_MARK = -1
 
@@ -63,14 +68,23 @@ def slot_levels(k: int) -> int:
 
 
 @kernel
-def digit(E: Any, e: int, k: int, b: int) -> int:
-    """Which child the entry at E[e] belongs to at level b."""
+def digit(E: Any, e: int, step: int, k: int, f: int, b: int) -> int:
+    """Which child the entry at E[e], E[e + step], ... belongs to at level b."""
     if b < 0:
-        return (np.int64(E[e + k]) >> (k * (slot_levels(k) + b))) & ((1 << k) - 1)
+        return (np.int64(E[e + k * step]) >> (k * (slot_levels(k) + b))) & ((1 << k) - 1)
+    low, high = f, k
+    if b >= CODE_BITS:
+        low, high, b = 0, f, b - CODE_BITS
     found = np.int64(0)
-    for j in range(k):
-        found = found << 1 | ((np.int64(E[e + j]) >> b) & 1)
+    for j in range(low, high):
+        found = found << 1 | ((np.int64(E[e + j * step]) >> b) & 1)
     return found
+
+
+@kernel
+def top_level(C: Any, h: int) -> int:
+    """The level of the root of the tree at holder h."""
+    return C[h + BITS] - 1 + (CODE_BITS if C[h + FIRST] > 0 else 0)
 
 
 @kernel
@@ -158,7 +172,7 @@ def own_block(M: Any, W: Any, C: Any, Q: Any, o: int, k: int) -> int:
     if M[o] == C[VERSION]:
         return o
     new = new_block(M, C, class_of(W, o, k))
-    length = 4 + (W[2 * o + 2] * (k + 1) if is_leaf(W, o) else 1 << k)
+    length = 4 + ((k + 1) * LEAF if is_leaf(W, o) else 1 << k)
     for i in range(2, length):
         W[2 * new + i] = W[2 * o + i]
     drop_block(M, W, C, Q, o, k)
@@ -166,35 +180,29 @@ def own_block(M: Any, W: Any, C: Any, Q: Any, o: int, k: int) -> int:
 
 
 @kernel
-def append(W: Any, o: int, k: int, E: Any, e: int) -> None:
+def append(W: Any, o: int, k: int, E: Any, e: int, step: int) -> None:
     """Put the entry at E[e] into a leaf that has room."""
     n = np.int64(W[2 * o + 2])
-    p = 2 * o + 4 + n * (k + 1)
+    p = 2 * o + 4 + n
     for j in range(k + 1):
-        W[p + j] = E[e + j]
+        W[p + j * LEAF] = E[e + j * step]
     W[2 * o + 2] = n + 1
 
 
 @kernel
-def append_all(W: Any, o: int, k: int, leaf: int) -> None:
-    for i in range(W[2 * leaf + 2]):
-        append(W, o, k, W, 2 * leaf + 4 + i * (k + 1))
-
-
-@kernel
-def split(M: Any, W: Any, C: Any, Q: Any, o: int, k: int, b: int) -> int:
+def split(M: Any, W: Any, C: Any, Q: Any, o: int, k: int, f: int, b: int) -> int:
     """An inner node of level b in place of leaf o."""
     n = np.int64(W[2 * o + 2])
     new = new_inner(M, W, C, k, n)
     for i in range(n):
-        e = 2 * o + 4 + i * (k + 1)
-        c = digit(W, e, k, b)
+        e = 2 * o + 4 + i
+        c = digit(W, e, LEAF, k, f, b)
         child = np.int64(W[2 * new + 4 + c])
         if child == 0:
             child = new_leaf(M, W, C, k)
             W[2 * new + 4 + c] = child
             W[2 * new + 3] |= 1 << c
-        append(W, child, k, W, e)
+        append(W, child, k, W, e, LEAF)
     drop_block(M, W, C, Q, o, k)
     return new
 
@@ -218,15 +226,15 @@ def grow(M: Any, W: Any, C: Any, h: int, E: Any, e: int) -> None:
 @kernel
 def insert_entry(M: Any, W: Any, C: Any, Q: Any, t: int, E: Any, e: int) -> None:
     """Put an entry that is not there into tree t."""
-    h = TREE + 4 * t
+    h = TREE + TREE_WORDS * t
     grow(M, W, C, h, E, e)
-    k, o, b = C[h + ARITY], C[h + ROOT], C[h + BITS] - 1
+    k, f, o, b = C[h + ARITY], C[h + FIRST], C[h + ROOT], top_level(C, h)
     place = np.int64(-1)  # in W, of the pointer to o; -1: the holder
     while True:
         if o == 0:
             o = new_leaf(M, W, C, k)
         elif is_leaf(W, o) and W[2 * o + 2] == LEAF:
-            o = split(M, W, C, Q, o, k, b)
+            o = split(M, W, C, Q, o, k, f, b)
         else:
             o = own_block(M, W, C, Q, o, k)
         if place < 0:
@@ -234,9 +242,9 @@ def insert_entry(M: Any, W: Any, C: Any, Q: Any, t: int, E: Any, e: int) -> None
         else:
             W[place] = o
         if is_leaf(W, o):
-            append(W, o, k, E, e)
+            append(W, o, k, E, e, 1)
             break
-        c = digit(E, e, k, b)
+        c = digit(E, e, 1, k, f, b)
         W[2 * o + 2] += 1
         W[2 * o + 3] |= 1 << c
         place = 2 * o + 4 + c
@@ -248,14 +256,10 @@ def insert_entry(M: Any, W: Any, C: Any, Q: Any, t: int, E: Any, e: int) -> None
 @kernel
 def place_in(W: Any, o: int, k: int, E: Any, e: int) -> int:
     """Which entry of leaf o equals the one at E[e]; -1: none."""
-    for i in range(W[2 * o + 2]):
-        p = 2 * o + 4 + i * (k + 1)
-        j = k
-        while j >= 0 and W[p + j] == E[e + j]:
-            j -= 1
-        if j < 0:
-            return i
-    return -1
+    found = (1 << np.int64(W[2 * o + 2])) - 1
+    for j in range(k, -1, -1):
+        found &= equal16(W, 2 * o + 4 + j * LEAF, np.int64(E[e + j]))
+    return lowest(found) if found != 0 else -1
 
 
 @kernel
@@ -265,7 +269,8 @@ def gather(M: Any, W: Any, C: Any, Q: Any, o: int, k: int, c: int, child: int) -
     for i in range(1 << k):
         one = child if i == c else np.int64(W[2 * o + 4 + i])
         if one != 0:
-            append_all(W, leaf, k, one)
+            for e in range(W[2 * one + 2]):
+                append(W, leaf, k, W, 2 * one + 4 + e, LEAF)
             drop_block(M, W, C, Q, one, k)
     drop_block(M, W, C, Q, o, k)
     return leaf
@@ -274,14 +279,14 @@ def gather(M: Any, W: Any, C: Any, Q: Any, o: int, k: int, c: int, child: int) -
 @kernel
 def delete_entry(M: Any, W: Any, C: Any, Q: Any, t: int, E: Any, e: int) -> bool:
     """Take an entry out of tree t; False, with nothing done, if it is not there."""
-    h = TREE + 4 * t
-    k, o, b = C[h + ARITY], C[h + ROOT], C[h + BITS] - 1
+    h = TREE + TREE_WORDS * t
+    k, f, o, b = C[h + ARITY], C[h + FIRST], C[h + ROOT], top_level(C, h)
     for j in range(k):
         if np.int64(E[e + j]) >> C[h + BITS] != 0:
             return False
     depth = 0
     while o != 0 and not is_leaf(W, o):
-        c = digit(E, e, k, b)
+        c = digit(E, e, 1, k, f, b)
         C[PATH + 2 * depth], C[PATH + 2 * depth + 1] = o, c
         o = np.int64(W[2 * o + 4 + c])
         depth += 1
@@ -297,7 +302,7 @@ def delete_entry(M: Any, W: Any, C: Any, Q: Any, t: int, E: Any, e: int) -> bool
         o = own_block(M, W, C, Q, o, k)
         W[2 * o + 2] = last
         for j in range(k + 1):
-            W[2 * o + 4 + i * (k + 1) + j] = W[2 * o + 4 + last * (k + 1) + j]
+            W[2 * o + 4 + j * LEAF + i] = W[2 * o + 4 + j * LEAF + last]
     while depth > 0:
         depth -= 1
         p, c = C[PATH + 2 * depth], C[PATH + 2 * depth + 1]
@@ -320,16 +325,16 @@ def delete_entry(M: Any, W: Any, C: Any, Q: Any, t: int, E: Any, e: int) -> bool
 class QuadArena:
     """The arrays of several quadtrees. `words`: reserved address space, not memory."""
 
-    def __init__(self, arities: tuple[int, ...], words: int) -> None:
-        self.M: np.ndarray = reserve(words * 8, np.int64)
+    def __init__(self, shapes: tuple[tuple[int, int], ...], words: int) -> None:
+        self.M: np.ndarray = reserve((words + LEAF) * 8, np.int64)[:words]  # the last leaf's columns are read at once
         self.W: np.ndarray = self.M.view(np.int32)
         self.C: np.ndarray = np.zeros(CONTROL_WORDS, np.int64)
         self.C[BUMP] = 8
         for k in range(1, MOST_ARITY + 1):
             self.C[SIZE + 2 * (k - 1)] = 2 + ((1 << k) + 1) // 2
             self.C[SIZE + 2 * (k - 1) + 1] = 2 + (LEAF * (k + 1) + 1) // 2
-        for t, arity in enumerate(arities):
-            self.C[TREE + 4 * t + ARITY] = arity
+        for t, shape in enumerate(shapes):
+            self.C[TREE + TREE_WORDS * t + ARITY : TREE + TREE_WORDS * (t + 1)] = shape
         self.Q: np.ndarray = reserve(2 * (words // 3 + 1) * 8, np.int64)
         self._pins: set[int] = set()
 
