@@ -9,7 +9,7 @@ from typing import NamedTuple
 from service.binding import Counts
 from service.errors import Problem
 from service.meets import Relations, meets_of
-from service.plans import boxes, clique, heap, indexed, pair, product, selection, tree
+from service.plans import boxes, clique, heap, indexed, pair, product, qdag, selection, tree
 from service.plans.plan import GUARANTEES, THEOREM_1, THEOREM_3, THEOREM_4, Part, Plan, dimensions
 from service.terms import Query
 
@@ -22,6 +22,7 @@ MAKERS: dict[str, tuple[Maker, ...]] = {
     "ij-heap": (heap.make,),
     "box-tree": (boxes.make,),
     "join-tree": (tree.make,),
+    "qdag": (qdag.make,),
     "nested-loop": (indexed.make,),
 }
 
@@ -44,7 +45,7 @@ ALGORITHMS = {
     "intersect": Algorithm("n"),
     "bow-tie": Algorithm("n"),
     "elimination": Algorithm("n"),
-    "qdag": Algorithm("n"),
+    "qdag": Algorithm("n", qdag.WORDS),
     "lqdag": Algorithm("n"),
     "nested-loop": Algorithm("ons", "joins of two relations and more"),
 }

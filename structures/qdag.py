@@ -64,7 +64,7 @@ Roots = tuple[Root, ...]
 
 
 def extend(variables: Sequence[int], dimension: int) -> list[int]:
-    """M of a qdag whose tree has these variables, in this order (Algorithm 3); the first of the `dimension` variables has the highest bit."""
+    """M of a qdag whose tree has these variables, in this order (Algorithm 3); the first of all variables has the highest bit."""
     return [
         sum((i >> (dimension - 1 - v) & 1) << (len(variables) - 1 - place) for place, v in enumerate(variables))
         for i in range(1 << dimension)

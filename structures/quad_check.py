@@ -31,7 +31,7 @@ def _entries(arena: QuadArena, o: int, shape: tuple[int, int], level: int, seen:
         assert (child != 0) == bool(mark >> c & 1), f"Q3: the mask of node {o} is wrong at child {c}"
         if child:
             below = _entries(arena, child, shape, level - 1, seen)
-            assert all(_quadrant(entry, *shape, level) == c for entry in below), f"Q1: an entry below child {c} of node {o} is not at its place"
+            assert all(_quadrant(entry, *shape, level) == c for entry in below), f"Q1: child {c} of node {o} has an entry of another"
             found += below
     assert len(found) == count > LOW, f"Q2: node {o} says {count} entries, and has {len(found)}"
     return found

@@ -23,8 +23,9 @@ A block is named by its first word's index in M; 0 is NIL. Invariants, by which 
     Q2  a leaf has 1 to LEAF entries; an inner node has more than LOW below it, and `count` says how many
     Q3  the mask has exactly the children that are not NIL
 
-Costs: insert, delete O(2^k) words copied a level, log n / k levels for n points that are spread; drop, allocate O(1). Differences from the paper's MX-quadtree: leaves of several entries end the unary paths, so memory goes by the tuples, not by tuples
-times bits. Source: Navarro, Reutter and Rojas-Ledesma, *Optimal Joins using Compact Data Structures*, section 2.
+Costs: insert, delete O(2^k) words copied a level, log n / k levels for n points that are spread; drop, allocate O(1). Differences from the
+paper's MX-quadtree: leaves of several entries end the unary paths, so memory goes by the tuples, not by tuples times bits; trees in two
+parts. Source: Navarro, Reutter and Rojas-Ledesma, *Optimal Joins using Compact Data Structures*, section 2.
 """
 
 from __future__ import annotations

@@ -146,10 +146,8 @@ class QuadTrees:
 
         At worst each change copies a path and divides a leaf at every level, or all trees are written anew.
         """
-        arena, inner, leaf = self.arena, 0, 0
-        for arity, _ in self.shapes:
-            cls = SIZE + 2 * (arity - 1)
-            inner, leaf = max(inner, int(arena.C[cls])), max(leaf, int(arena.C[cls + 1]))
+        arena, cls = self.arena, SIZE + 2 * (max(self.shapes)[0] - 1)
+        inner, leaf = arena.C[cls : cls + 2].tolist()
         entries = sum(root.count for root in self.roots) + changes
         anew = LEVELS * (entries // (LOW + 1) + len(self.shapes)) * inner + entries * leaf
         if int(arena.C[BUMP]) + times * min(changes * LEVELS * (inner + leaf), anew) > arena.M.size:
@@ -166,7 +164,7 @@ class QuadTrees:
             build(*self._arrays, tree, np.ascontiguousarray(entries), bits)
 
     def insert(self, version: int, tree: int, entries: np.ndarray) -> None:
-        """Put in entries that are not there, as `version` (not below one before). MemoryError of `require`: nothing was done."""
+        """Put in entries that are not there, as `version` (not below one before). `require` comes first."""
         self._change(version, tree, entries, True)
 
     def delete(self, version: int, tree: int, entries: np.ndarray) -> None:
@@ -177,7 +175,6 @@ class QuadTrees:
             raise KeyError(f"{missing} deleted entries were not in the tree")
 
     def _change(self, version: int, tree: int, entries: np.ndarray, come: bool) -> None:
-        self.require(len(entries), 1)
         self.arena.C[VERSION] = version
         change_entries(*self._arrays, tree, np.ascontiguousarray(entries, np.int32), come)
 

@@ -9,6 +9,8 @@ from service.joins.indexed_join import IndexedJoin
 from service.joins.live_join import LiveJoin
 from service.joins.product_join import Factor, ProductJoin
 from service.joins.protocol import Join
+from service.joins.qdag_join import QdagJoin
+from service.joins.qdag_trees import tree_shapes
 from service.joins.tree_join import TreeJoin
 from service.plans.plan import Part, Plan
 from service.relations import Relation
@@ -23,6 +25,8 @@ def join_of(query: Query, plan: Plan, sides: Sequence[Side], part: bool = False)
         return ProductJoin([_factor(part, relations) for part in plan.parts])
     if plan.tree:
         return LiveJoin(sides, plan.tree, query.never)
+    if plan.graph is not None:
+        return QdagJoin(sides, plan.graph, tree_shapes(query, plan.graph), query.never)
     if plan.binding is not None:
         return IndexedJoin(sides, plan.binding, query.never, listed=part)
     return CliqueJoin(query, plan, sides) if plan.shape.startswith("clique") else TreeJoin(query, plan, sides)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from service.binding import Binding
+from service.hypergraph import Hypergraph
 from service.join_tree import Edge
 from service.meets import Relations, meets_of
 from service.terms import ColumnRef, Comparison, Query, Span
@@ -33,6 +34,7 @@ class Plan:
     edges     of an IJ-heap: the aliases, by number, whose entries have to meet
     tree      of a join tree: both directions of each edge, one after the other
     binding   of an indexed join
+    graph     of a natural join over quadtrees
     parts     of a product
     """
 
@@ -51,6 +53,7 @@ class Plan:
     edges: tuple[tuple[int, int], ...] = ()
     tree: tuple[Edge, ...] = ()
     binding: Binding | None = None
+    graph: Hypergraph | None = None
     parts: tuple[Part, ...] = ()
 
     def to_json(self) -> dict[str, Any]:

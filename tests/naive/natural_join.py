@@ -20,6 +20,7 @@ def join(relations: Sequence[Iterable[Entry]], variables: Sequence[Sequence[int]
     found = set()
     for row in product(*relations):
         values: dict[int, int] = {v: code for v, code in enumerate(codes) if code >= 0}
-        if all(values.setdefault(v, code) == code for entry, own in zip(row, variables, strict=True) for v, code in zip(own, entry, strict=False)):
+        bound = [pair for entry, own in zip(row, variables, strict=True) for pair in zip(own, entry, strict=False)]
+        if all(values.setdefault(v, code) == code for v, code in bound):
             found.add(tuple(entry[-1] for entry in row))
     return found

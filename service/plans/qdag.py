@@ -1,0 +1,36 @@
+"""Natural joins of two to eight aliases, cyclic ones above all: quadtrees, read as qdags.
+
+Source: Navarro, Reutter and Rojas-Ledesma, Theorem 3.8; natural-joins.md (*qdag*).
+"""
+
+from __future__ import annotations
+
+from service.hypergraph import hypergraph
+from service.joins.qdag_trees import tree_shapes
+from service.meets import Relations, meets_of, residual_of
+from service.plans.plan import Plan, first_notes, names
+from service.terms import Query
+from structures.qdag_walk import MOST_ATOMS, MOST_VARIABLES
+from structures.quad_nodes import MOST_ARITY
+
+THEOREM = "Navarro, Reutter and Rojas-Ledesma, Optimal Joins using Compact Data Structures, Theorem 3.8"
+WORDS = f"natural joins over up to {MOST_VARIABLES} variables, up to {MOST_ARITY} of a relation, without products or comparisons"
+
+
+def make(query: Query, relations: Relations) -> Plan | None:
+    count = len(query.aliases)
+    if not 2 <= count <= MOST_ATOMS or query.cross or meets_of(query, relations) or residual_of(query, relations):
+        return None
+    graph = hypergraph(query)
+    if not all(graph.atoms) or graph.dimension > MOST_VARIABLES or graph.arity > MOST_ARITY:
+        return None
+    trees = len(tree_shapes(query, graph).orders)
+    bounds = {
+        "space": f"O(n) a tree, {trees} trees",
+        "update": "O(log n) a tree, and O~(AGM) of the rows that its row leaves of the others",
+        "delay": f"no bound between rows; all of them in O(AGM 2^{graph.dimension} {count} log n)",
+        "AGM": "the least product of |R|^x(R) over fractional edge covers x: each variable's relations have x of 1 in all",
+    }
+    notes = (*first_notes(query, relations), "worst-case optimal in all, not per row: subgrids are searched that have no row")
+    cls = f"natural join, {count} relations, {'acyclic' if graph.acyclic else 'cyclic'}, {graph.dimension} variables"
+    return Plan(cls, "qdag", THEOREM, "best-effort", bounds, notes, "qdag", names(query), graph=graph)
