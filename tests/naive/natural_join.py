@@ -1,9 +1,8 @@
-"""The naive twin of `structures.qdag`: sets of tuples with slots, and nested loops."""
+"""The naive twin of `structures.qdag`: sets of tuples with slots, joined one after another."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import product
 
 import numpy as np
 
@@ -17,10 +16,12 @@ def entries(given: Iterable[Entry], arity: int) -> np.ndarray:
 
 def join(relations: Sequence[Iterable[Entry]], variables: Sequence[Sequence[int]], codes: Sequence[int] = ()) -> set[tuple[int, ...]]:
     """The rows: a slot a relation, wherever all agree in their variables, and with `codes` where these are not -1."""
-    found = set()
-    for row in product(*relations):
-        values: dict[int, int] = {v: code for v, code in enumerate(codes) if code >= 0}
-        bound = [pair for entry, own in zip(row, variables, strict=True) for pair in zip(own, entry, strict=False)]
-        if all(values.setdefault(v, code) == code for v, code in bound):
-            found.add(tuple(entry[-1] for entry in row))
-    return found
+    rows: list[tuple[dict[int, int], tuple[int, ...]]] = [({v: code for v, code in enumerate(codes) if code >= 0}, ())]
+    for relation, own in zip(relations, variables, strict=True):
+        rows = [
+            (values | dict(zip(own, entry, strict=False)), (*slots, entry[-1]))
+            for values, slots in rows
+            for entry in relation
+            if all(values.get(v, code) == code for v, code in zip(own, entry, strict=False))
+        ]
+    return {slots for _, slots in rows}

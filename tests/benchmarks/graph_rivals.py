@@ -1,0 +1,82 @@
+"""The triangle in DuckDB: one table of edges, the query anew or its delta by hand. It joins relation by relation."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tests.benchmarks.rivals import CHUNK, Whole
+
+PATIENCE = 30.0  # seconds that it is waited for: a hub has a quarter of n^2 pairs
+
+
+class DuckDbTriangle:
+    """In process, all cores, in memory."""
+
+    def __init__(self, edges: np.ndarray) -> None:
+        """Edges as int32[n, 3]: source, target, slot."""
+        import duckdb
+
+        self._interrupted = duckdb.InterruptException
+        self._db = duckdb.connect()
+        self._register("given", edges)
+        self._db.execute("CREATE TABLE e AS SELECT * FROM given")
+
+    def _register(self, name: str, edges: np.ndarray) -> None:
+        self._db.register(name, pa.table({column: np.ascontiguousarray(edges[:, i]) for i, column in enumerate("abs")}))
+
+    def read(self) -> Whole | None:
+        """The whole view as Arrow; None if that took longer than PATIENCE."""
+        return self._patiently(lambda start: self._read(start))
+
+    def _read(self, start: float) -> Whole:
+        rows, first = 0, 0.0
+        for batch in self._db.sql(_query("e", "e", "e")).to_arrow_reader(CHUNK):
+            first = first or time.perf_counter() - start
+            rows += batch.num_rows
+        return Whole(first, time.perf_counter() - start, rows)
+
+    def change(self, gone: np.ndarray, come: np.ndarray) -> tuple[float, int] | None:
+        """Apply a batch in a transaction, its delta read as Arrow; seconds, and rows gained. None: it took longer than PATIENCE."""
+        self._register("gone", gone)
+        self._register("come", come)
+        return self._patiently(self._change)
+
+    def _change(self, start: float) -> tuple[float, int]:
+        self._db.execute("BEGIN")
+        kept, new = "(FROM e ANTI JOIN gone USING (s))", "(FROM e UNION ALL FROM come)"
+        gained = -sum(self._count(one) for one in (("gone", "e", "e"), (kept, "gone", "e"), (kept, kept, "gone")))
+        self._db.execute("DELETE FROM e WHERE s IN (SELECT s FROM gone)")
+        gained += sum(self._count(one) for one in (("come", "e", "e"), (new, "come", "e"), (new, new, "come")))
+        self._db.execute("INSERT INTO e FROM come")
+        self._db.execute("COMMIT")
+        return time.perf_counter() - start, gained
+
+    def _count(self, tables: tuple[str, str, str]) -> int:
+        return sum(batch.num_rows for batch in self._db.sql(_query(*tables)).to_arrow_reader(CHUNK))
+
+    def _patiently(self, work: Callable[[float], Any]) -> Any:
+        timer = threading.Timer(PATIENCE, self._db.interrupt)
+        timer.start()
+        try:
+            return work(time.perf_counter())
+        except self._interrupted:
+            return None
+        except OSError as error:  # the same by way of Arrow's reader
+            if "INTERRUPT" not in str(error):
+                raise
+            return None
+        finally:
+            timer.cancel()
+
+    def close(self) -> None:
+        self._db.close()
+
+
+def _query(x: str, y: str, z: str) -> str:
+    return f"SELECT x.s AS x, y.s AS y, z.s AS z FROM {x} x JOIN {y} y ON x.b = y.a JOIN {z} z ON y.b = z.b AND x.a = z.a"

@@ -1,0 +1,204 @@
+"""A Hypothesis state machine that drives quadtrees and the ANDs over them beside a naive twin: batches, pins, reads by bits, given values,
+given entries, other versions of some atoms, unpins; `check()` after every batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from structures.qdag import And, Atom, Cursor
+from structures.quad_tree import QuadTrees, Root
+from tests.naive.natural_join import Entry, entries, join
+
+Row = tuple[int, ...]
+Relations = tuple[frozenset[Entry], ...]
+CODES = st.one_of(st.integers(0, 3), st.integers(0, 12), st.sampled_from([1, 2, 2**20 + 1, 2**30 - 1]))
+POINTS = st.tuples(st.integers(0, 3), st.tuples(CODES, CODES, CODES), st.integers(1, 3))
+
+
+class Shape(NamedTuple):
+    """arities of the relations; of each atom its relation and its variables."""
+
+    arities: tuple[int, ...]
+    atoms: tuple[tuple[int, tuple[int, ...]], ...]
+
+    @property
+    def dimension(self) -> int:
+        return 1 + max(v for _, own in self.atoms for v in own)
+
+
+SHAPES = [
+    Shape((2,), ((0, (0, 1)), (0, (1, 2)), (0, (2, 0)))),  # a triangle in one graph
+    Shape((2, 2, 2), ((0, (0, 1)), (1, (1, 2)), (2, (0, 2)))),
+    Shape((2, 1), ((0, (0, 1)), (0, (1, 0)), (1, (1,)))),
+    Shape((2, 2, 2, 2), ((0, (0, 1)), (1, (1, 2)), (2, (2, 3)), (3, (3, 0)))),
+    Shape((3, 2, 1), ((0, (0, 1, 2)), (1, (2, 3)), (2, (3,)), (1, (0, 3)))),
+    Shape((3, 3), ((0, (0, 1, 2)), (1, (1, 2, 3)))),
+    Shape((1,), ((0, (0,)), (0, (0,)))),
+]
+
+
+class Trees:
+    """Of each relation a tree for each set of coordinates, but all, to come first."""
+
+    def __init__(self, shape: Shape, words: int = 1 << 22) -> None:
+        self.shape = shape
+        self.orders = [
+            (relation, first, (*first, *(j for j in range(arity) if j not in first)))
+            for relation, arity in enumerate(shape.arities)
+            for size in range(arity)
+            for first in combinations(range(arity), size)
+        ]
+        self.trees = QuadTrees([(len(order), len(first)) for _, first, order in self.orders], words)
+        self.join = And(self.trees, shape.dimension, [self._atom(*one) for one in shape.atoms])
+
+    def _atom(self, relation: int, variables: tuple[int, ...]) -> Atom:
+        own = {
+            frozenset(variables[j] for j in first): (number, tuple(variables[j] for j in order))
+            for number, (of, first, order) in enumerate(self.orders)
+            if of == relation
+        }
+        return Atom(frozenset(variables), own)
+
+    def _each(self, relation: int, given: Sequence[Entry]) -> list[tuple[int, np.ndarray]]:
+        found = entries(given, self.shape.arities[relation])
+        return [(n, np.ascontiguousarray(found[:, [*order, len(order)]])) for n, (of, _, order) in enumerate(self.orders) if of == relation]
+
+    def load(self, version: int, relation: int, given: Sequence[Entry]) -> None:
+        for tree, found in self._each(relation, given):
+            self.trees.bulk_load(version, tree, found)
+
+    def change(self, version: int, relation: int, given: Sequence[Entry], come: bool) -> None:
+        for tree, found in self._each(relation, given):
+            self.trees.require(len(found), 1)
+            (self.trees.insert if come else self.trees.delete)(version, tree, found)
+
+    def wanted(self, versions: Sequence[Relations], codes: Sequence[int] = ()) -> set[Row]:
+        """The rows over these versions, one an atom."""
+        relations = [then[relation] for then, (relation, _) in zip(versions, self.shape.atoms, strict=True)]
+        return join(relations, [own for _, own in self.shape.atoms], codes)
+
+
+def read_all(cursor: Cursor, limit: int = 1000) -> list[Row]:
+    rows: list[Row] = []
+    while not cursor.done:
+        rows += zip(*cursor.fill(limit).tolist(), strict=True)
+    return rows
+
+
+class Reading(NamedTuple):
+    """A cursor that is read a bit now and then, what it has read, and what it must have read in the end."""
+
+    cursor: Cursor
+    wanted: set[Row]
+    version: int
+    rows: list[Row]
+
+    def read(self, limit: int) -> bool:
+        found = self.cursor.fill(limit)
+        assert found.shape[1] <= limit
+        self.rows.extend(zip(*found.tolist(), strict=True))
+        if not self.cursor.done:
+            return False
+        assert len(self.rows) == len(set(self.rows)), "a row twice"
+        assert set(self.rows) == self.wanted
+        return True
+
+
+class QdagMachine(RuleBasedStateMachine):
+    @initialize(shape=st.sampled_from(SHAPES), points=st.lists(POINTS, max_size=25))
+    def begin(self, shape: Shape, points: list[tuple[int, Row, int]]) -> None:
+        self.shape, self.of = shape, Trees(shape)
+        self.version, self.slot = 1, 0
+        self.now: Relations = tuple(frozenset() for _ in shape.arities)
+        self.pins: dict[int, tuple[tuple[Root, ...], Relations]] = {}
+        self.readings: list[Reading] = []
+        loaded = self._new(points)
+        for relation, given in enumerate(loaded):
+            self.of.load(1, relation, given)
+        self.now = tuple(map(frozenset, loaded))
+        self.root = self.of.trees.roots
+        self.of.trees.check(self.root)
+
+    def _new(self, points: list[tuple[int, Row, int]]) -> list[list[Entry]]:
+        """Up to three entries of a tuple each."""
+        made: list[list[Entry]] = [[] for _ in self.shape.arities]
+        for relation, codes, copies in points:
+            relation %= len(made)
+            for _ in range(copies):
+                self.slot += 1
+                made[relation].append((*codes[: self.shape.arities[relation]], self.slot))
+        return made
+
+    @rule(points=st.lists(POINTS, max_size=10), data=st.data())
+    def batch(self, points: list[tuple[int, Row, int]], data: st.DataObject) -> None:
+        self.version += 2
+        gone = [data.draw(st.lists(st.sampled_from(sorted(one)), unique=True, max_size=8)) if one else [] for one in self.now]
+        come = self._new(points)
+        steps = ((False, gone, tuple(one - set(out) for one, out in zip(self.now, gone, strict=True))), (True, come, None))
+        for step, (sign, changed, then) in enumerate(steps):
+            before, roots = self.now, self.of.trees.roots
+            after = then if then is not None else tuple(one | set(new) for one, new in zip(before, come, strict=True))
+            for relation, given in enumerate(changed):
+                self.of.change(self.version - 1 + step, relation, given, sign)
+            self.now, self.root = after, self.of.trees.roots
+            self._delta(changed, sign, (before, roots), (after, self.root))
+        self.of.trees.reclaim(self.version, np.array(sorted(self.pins), np.int64))
+        self.of.trees.check(self.root, tuple(root for root, _ in self.pins.values()))
+        assert set(read_all(self.of.join.rows(self._all(self.root)), 3)) == self.of.wanted(self._all(self.now))
+
+    def _all(self, one: tuple) -> list:  # type: ignore[type-arg]
+        return [one] * len(self.shape.atoms)
+
+    def _delta(self, changed: list[list[Entry]], come: bool, before: tuple, after: tuple) -> None:  # type: ignore[type-arg]
+        """Each changed row of the view falls to exactly one atom."""
+        found: list[Row] = []
+        for place, (relation, _) in enumerate(self.shape.atoms):
+            versions = [(after if other < place else before)[1] for other in range(len(self.shape.atoms))]
+            given = entries(changed[relation], self.shape.arities[relation])
+            found += read_all(self.of.join.partners(versions, place, given), 4)
+        old, new = self.of.wanted(self._all(before[0])), self.of.wanted(self._all(after[0]))
+        assert len(found) == len(set(found)), "a row of the delta twice"
+        assert set(found) == (new - old if come else old - new)
+
+    @rule()
+    def pin(self) -> None:
+        self.pins[self.version] = (self.root, self.now)
+
+    @precondition(lambda self: self.pins)
+    @rule(data=st.data())
+    def unpin(self, data: st.DataObject) -> None:
+        version = data.draw(st.sampled_from(sorted(self.pins)))
+        self.readings = [one for one in self.readings if one.version != version]
+        del self.pins[version]
+
+    @precondition(lambda self: self.pins)
+    @rule(data=st.data(), codes=st.lists(st.one_of(st.just(-1), CODES), min_size=4, max_size=4), bound=st.booleans())
+    def open(self, data: st.DataObject, codes: list[int], bound: bool) -> None:
+        version = data.draw(st.sampled_from(sorted(self.pins)))
+        roots, then = self.pins[version]
+        given = codes[: self.shape.dimension]
+        if bound:
+            _, own = data.draw(st.sampled_from(self.shape.atoms))
+            given = [code if v in own else -1 for v, code in enumerate(given)]
+        cursor = self.of.join.rows(self._all(roots), given if bound else None)
+        self.readings.append(Reading(cursor, self.of.wanted(self._all(then), given if bound else ()), version, []))
+
+    @precondition(lambda self: self.readings)
+    @rule(data=st.data(), limit=st.sampled_from([1, 2, 7, 1000]), fork=st.booleans())
+    def read(self, data: st.DataObject, limit: int, fork: bool) -> None:
+        i = data.draw(st.integers(0, len(self.readings) - 1))
+        if fork:
+            self.readings[i] = self.readings[i]._replace(cursor=self.readings[i].cursor.clone())
+        if self.readings[i].read(limit):
+            self.readings.pop(i)
+
+    def teardown(self) -> None:
+        for reading in getattr(self, "readings", []):
+            while not reading.read(50):
+                pass

@@ -1,0 +1,171 @@
+"""Quadtrees and qdags against their naive twin, the paper's examples, and what they promise about steps and memory, by counting."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from structures.kernel import JIT
+from structures.qdag import And, Atom, extend
+from structures.quad_check import entries_of
+from structures.quad_nodes import LEAF
+from structures.quad_tree import QuadTrees
+from tests.naive.natural_join import Entry, entries
+from tests.structures.qdag_machine import SHAPES, QdagMachine, Shape, Trees, read_all
+
+NO_PINS = np.empty(0, np.int64)
+TRIANGLE = SHAPES[1]
+FIGURE_1 = [(4, 3), (7, 2), (5, 6), (6, 4), (3, 12), (6, 12), (6, 13), (7, 12), (7, 13), (8, 5), (14, 1), (15, 0)]
+FIGURE_2 = [(3, 4), (6, 4), (6, 5), (7, 4), (7, 5)]
+
+
+def test_against_the_twin() -> None:
+    examples = 60 if JIT else 15
+    checks = settings(
+        max_examples=examples, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
+    )
+    run_state_machine_as_test(QdagMachine, settings=checks)
+
+
+def with_slots(points: list[tuple[int, ...]]) -> list[Entry]:
+    return [(*point, 100 + i) for i, point in enumerate(points)]
+
+
+def test_figure_1() -> None:
+    """R(A, B) in a grid of 16 x 16; the point (3, 12) lies at 01, 01, 10, 10."""
+    of = Trees(Shape((2,), ((0, (0, 1)),)))
+    of.load(1, 0, with_slots(FIGURE_1))
+    assert of.trees.roots[0].bits == 4 and of.trees.roots[0].count == len(FIGURE_1)
+    of.trees.check(of.trees.roots)
+    assert sorted(entries_of(of.trees.arena, of.trees.roots[0], (2, 0), {})) == sorted(with_slots(FIGURE_1))
+    assert read_all(of.join.rows([of.trees.roots], [3, 12])) == [(104,)]
+    assert read_all(of.join.rows([of.trees.roots], [12, 3])) == []
+
+
+def test_figure_2() -> None:
+    """S*(A, B, C) = All(A) x S(B, C) has M = 0 1 2 3 0 1 2 3, and the point (4, 3, 4) among its own."""
+    assert extend([1, 2], 3) == [0, 1, 2, 3, 0, 1, 2, 3]
+    of = Trees(Shape((1, 2), ((0, (0,)), (1, (1, 2)))))
+    of.load(1, 0, [(code, code) for code in range(8)])
+    of.load(1, 1, with_slots(FIGURE_2))
+    rows = read_all(of.join.rows([of.trees.roots] * 2))
+    assert sorted(rows) == sorted((a, slot) for a in range(8) for *_, slot in with_slots(FIGURE_2))
+    assert (4, 100) in rows
+
+
+def test_extend() -> None:
+    """The example of Definition 3.2: quadrant 12 = 1100 of (A, B, C, D) is quadrant 6 = 110 of (A, B, D), and so is 14."""
+    mapping = extend([0, 1, 3], 4)
+    assert mapping[12] == mapping[14] == 6
+    assert extend([0, 1, 2], 3) == list(range(8))
+    assert extend([1, 0], 2) == [0, 2, 1, 3]  # "mappings to represent any reordering of the attributes"
+
+
+def complete(side: int) -> list[Entry]:
+    return with_slots([(a, b) for a in range(side) for b in range(side)])
+
+
+@pytest.mark.parametrize("side", [1, 2, 7, 8])
+def test_the_triangle_at_its_agm_bound(side: int) -> None:
+    """Three relations of n tuples with n^(3/2) rows: no joint node is a dead end."""
+    of = Trees(TRIANGLE)
+    for relation in range(3):
+        of.load(1, relation, complete(side))
+    cursor = of.join.rows([of.trees.roots] * 3)
+    rows = read_all(cursor)
+    assert len(rows) == len(set(rows)) == side**3 and cursor.dead_ends == 0
+
+
+@pytest.mark.parametrize("n", [50, 200] if JIT else [50])
+def test_a_hub_costs_no_pairwise_join(n: int) -> None:
+    """Each pair of these relations has n^2 rows, all three O(n): steps grow as the bound n^(3/2) at most."""
+    star = with_slots([(0, i) for i in range(n)] + [(i, 0) for i in range(1, n)])
+    of = Trees(TRIANGLE)
+    for relation in range(3):
+        of.load(1, relation, star)
+    cursor = of.join.rows([of.trees.roots] * 3)
+    assert len(read_all(cursor)) == 3 * n - 2
+    assert cursor.steps < 64 * n * n**0.5
+
+
+@pytest.mark.parametrize("arity", [1, 2, 3, 4])
+def test_arities_and_many_rows_of_a_tuple(arity: int) -> None:
+    of = Trees(Shape((arity,), ((0, tuple(range(arity))),)))
+    alike = [(5,) * arity + (slot,) for slot in range(3 * LEAF + 1)]
+    others = [(i,) * arity + (1000 + i,) for i in range(2 * LEAF)]
+    of.change(1, 0, alike + others, True)
+    of.trees.check(of.trees.roots)
+    rows = of.join.rows([of.trees.roots], [5] * arity)
+    assert sorted(read_all(rows, 3)) == [(slot,) for *_, slot in alike] + [(1005,)] * (5 < 2 * LEAF)
+    of.change(2, 0, alike[1:] + others, False)
+    of.trees.reclaim(2, NO_PINS)
+    of.trees.check(of.trees.roots)
+    assert read_all(of.join.rows([of.trees.roots])) == [(0,)]
+    of.change(3, 0, alike[:1], False)
+    of.trees.reclaim(3, NO_PINS)
+    assert of.trees.live_bytes == of.trees.retired_bytes == 0 and of.trees.roots[0] == (0, 0, 0)
+
+
+def test_six_variables() -> None:
+    if not JIT:
+        pytest.skip("a word's sign bit is a quadrant: plain integers have none")
+    cycle = Shape((2,), tuple((0, (i, (i + 1) % 6)) for i in range(6)))
+    of = Trees(cycle)
+    given = with_slots([(0, 1), (1, 0), (1, 2), (2, 1), (2, 2), (3, 0)])
+    of.load(1, 0, given)
+    assert set(read_all(of.join.rows([of.trees.roots] * 6))) == of.wanted([(frozenset(given),)] * 6)
+
+
+def test_what_is_no_join() -> None:
+    trees = QuadTrees([(2, 0), (2, 1)], 1 << 16)
+    own = {frozenset[int](): (0, (0, 1)), frozenset({0}): (1, (0, 1))}
+    And(trees, 2, [Atom(frozenset({0, 1}), own)])
+    with pytest.raises(ValueError, match="7 variables"):
+        And(trees, 7, [Atom(frozenset({0, 1}), own)])
+    with pytest.raises(ValueError, match="does not hold"):
+        And(trees, 2, [Atom(frozenset({0, 1}), {frozenset({1}): (1, (0, 1))})])
+    for shapes in ([], [(5, 0)], [(2, 2)]):
+        with pytest.raises(ValueError, match="no quadtrees"):
+            QuadTrees(shapes, 1 << 16)
+
+
+def test_room_and_what_is_missing() -> None:
+    trees = QuadTrees([(2, 0)], 1 << 12)
+    trees.require(1, 1)
+    with pytest.raises(MemoryError):
+        trees.require(10_000, 1)
+    trees.bulk_load(1, 0, entries([(1, 2, 3)], 2))
+    with pytest.raises(ValueError, match="empty"):
+        trees.bulk_load(2, 0, entries([(1, 2, 3)], 2))
+    with pytest.raises(KeyError, match="2 deleted"):
+        trees.delete(2, 0, entries([(1, 2, 4), (9, 9, 3)], 2))
+    trees.check(trees.roots)
+
+
+@pytest.mark.skipif(not JIT, reason="tens of thousands need compiled kernels; the run with the JIT on has them")
+def test_tens_of_thousands() -> None:
+    rng = np.random.default_rng(5)
+    of = Trees(SHAPES[0], 1 << 27)
+    n = 20_000
+    edges = np.unique(rng.integers(0, 2_000, (n, 2)), axis=0)
+    here = {(int(a), int(b)): slot for slot, (a, b) in enumerate(edges.tolist())}
+    of.load(1, 0, [(a, b, slot) for (a, b), slot in here.items()])
+    assert of.trees.live_bytes < 110 * len(here)
+    slot = n
+    for version in range(2, 5):
+        gone = [edge for edge in here if rng.random() < 0.1]
+        of.change(version, 0, [(*edge, here.pop(edge)) for edge in gone], False)
+        come = {(int(a), int(b)) for a, b in rng.integers(0, 2_100, (2_000, 2))} - set(here)
+        for slot, edge in enumerate(sorted(come), slot + 1):
+            here[edge] = slot
+        of.change(version, 0, [(*edge, here[edge]) for edge in come], True)
+        of.trees.reclaim(version, NO_PINS)
+    of.trees.check(of.trees.roots)
+    out: dict[int, list[int]] = {}
+    for a, b in here:
+        out.setdefault(a, []).append(b)
+    wanted = {(here[a, b], here[b, c], here[c, a]) for a, b in here for c in out.get(b, ()) if (c, a) in here}
+    rows = read_all(of.join.rows([of.trees.roots] * 3), 4096)
+    assert len(rows) == len(wanted) and set(rows) == wanted

@@ -1,0 +1,33 @@
+"""The qdags' tests again in other modes, and with planted bugs (canaries), as `test_modes.py` does for the interval tree."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.structures.test_modes import CANARY, MODES, run
+
+# (module, function, what it is replaced by): each is a mistake that one could make.
+CANARIES = [
+    ("structures.quad_nodes", "own_block", "lambda M, W, C, Q, o, k: o"),
+    ("structures.quad_nodes", "pinned", "lambda pins, born, retired: False"),
+    ("structures.quad_nodes", "grow", "lambda M, W, C, h, E, e: None"),
+    ("structures.quad_nodes", "gather", "lambda M, W, C, Q, o, k, c, child: o"),
+    ("structures.qdag_walk", "agreeing", "lambda W, P, a, ref, coordinates, values, v: ref & 0xFFFFFFFF"),
+    ("structures.qdag_walk", "all_leaves", "lambda P, Z, g: True"),
+    ("structures.qdag_walk", "common", "lambda W, P, R, Z, g: P[2]"),
+]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_mode(mode: str) -> None:
+    small = "not tens_of_thousands"
+    done = run(["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", small, "tests/structures/test_qdag.py"], MODES[mode])
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("canary", CANARIES, ids=[f"{c[0].split('.')[1]}.{c[1]}" for c in CANARIES])
+def test_canary(canary: tuple[str, str, str]) -> None:
+    module, name, bug = canary
+    code = CANARY.replace("interval_machine", "qdag_machine").replace("IntervalMachine", "QdagMachine")
+    done = run(["-c", code.format(module=module, name=name, bug=bug)], MODES["jit-off-3-4"])
+    assert done.returncode == 0, done.stdout + done.stderr
