@@ -49,6 +49,7 @@ from structures.qdag_walk import (
     PLACE,
     STEPS,
     VARIABLES,
+    WIDTH,
     and_fill,
     plan_words,
     state_words,
@@ -88,7 +89,8 @@ class Cursor:
 
     def __init__(self, W: np.ndarray, plan: np.ndarray, roots: np.ndarray, items: np.ndarray, lines: int) -> None:
         self._W, self._plan, self._roots, self._items, self._lines = W, plan, roots, items, lines
-        self._state = np.zeros(state_words(int(plan[ATOMS])), np.int64)
+        self._state = np.zeros(state_words(plan.item(ATOMS)), np.int64)
+        self._readings = len(items) // plan.item(WIDTH)
 
     def fill(self, limit: int) -> np.ndarray:
         """Up to `limit` >= 1 further rows, int32[atoms, rows]: their slots. May have none before the end (`done`)."""
@@ -98,7 +100,7 @@ class Cursor:
 
     @property
     def done(self) -> bool:
-        return bool(self._state[DEPTH] == 0 and self._state[ITEM] == len(self._items))
+        return self._state.item(DEPTH) == 0 and self._state.item(ITEM) == self._readings
 
     def clone(self) -> Cursor:
         """An independent cursor at the same place."""
@@ -136,6 +138,7 @@ class And:
                     raise ValueError(f"tree {tree} of shape {trees.shapes[tree]} does not hold {order}, {set(first)} first")
         self.trees, self.dimension, self.atoms = trees, dimension, list(atoms)
         self._plans: dict[tuple[int, frozenset[int]], _Plan] = {}
+        self._columns = [[*(1 + v for v in own[frozenset()][1]), 0] for _, own in self.atoms]  # of an atom's entries, in an item
         self._plan(-1, frozenset())
 
     def _plan(self, given: int, bound: frozenset[int]) -> _Plan:
@@ -151,7 +154,7 @@ class And:
         places = joint + [place for place in places if place not in joint]
         free = [v for v in range(self.dimension) if v not in bound]
         words = np.zeros(plan_words(len(places)), np.int64)
-        words[JOINT], words[ATOMS], words[GIVEN] = len(joint), len(places), given
+        words[JOINT], words[ATOMS], words[GIVEN], words[WIDTH] = len(joint), len(places), given, 1 + self.dimension
         words[ALL] = _word(range(1 << len(free)))
         trees, before = [], set(bound)
         for t, place in enumerate(places):
@@ -175,25 +178,20 @@ class And:
 
     def rows(self, versions: Sequence[Roots], codes: Sequence[int] | None = None) -> Cursor:
         """All rows over these versions, one an atom; `codes`: of each variable the value that it has, -1 for any."""
-        items = np.full((1, 1 + self.dimension), _FREE, np.int64)
-        if codes is not None:
-            items[0, 1:] = codes
-        bound = frozenset(v for v in range(self.dimension) if items[0, 1 + v] >= 0)
-        return self._cursor(-1, bound, versions, items)
+        values = [_FREE] * self.dimension if codes is None else codes
+        bound = frozenset(v for v, code in enumerate(values) if code >= 0)
+        return self._cursor(-1, bound, versions, np.array([_FREE, *values], np.int64))
 
     def partners(self, versions: Sequence[Roots], place: int, entries: np.ndarray) -> Cursor:
         """The rows in which atom number `place` is one of these entries, in their order, of whose atom the version is not looked at: int32
         [n, k + 1], coordinates as in its plain tree, slot."""
-        items = np.full((len(entries), 1 + self.dimension), _FREE, np.int64)
-        items[:, 0] = entries[:, -1]
-        order = self.atoms[place].trees[frozenset()][1]
-        for j, v in enumerate(order):
-            items[:, 1 + v] = entries[:, j]
-        return self._cursor(place, self.atoms[place].variables, versions, items)
+        items = np.empty((len(entries), 1 + self.dimension), np.int64)
+        items[:, self._columns[place]] = entries
+        return self._cursor(place, self.atoms[place].variables, versions, items.reshape(-1))
 
     def _cursor(self, given: int, bound: frozenset[int], versions: Sequence[Roots], items: np.ndarray) -> Cursor:
         plan = self._plan(given, bound)
-        roots = np.array([versions[place][tree][:2] for place, tree in plan.trees], np.int64).reshape(-1)
+        roots = np.array([word for place, tree in plan.trees for word in versions[place][tree][:2]], np.int64)
         return Cursor(self.trees.arena.W, plan.words, roots, items, len(self.atoms))
 
 

@@ -12,9 +12,9 @@ are is a subtree of a tree with these first. What is left is an AND over the fre
          level >= 0: a joint node, `left` its children; JOIN: leaves that are joined, `left` one more than the atom in hand;
          -1 - t: the rows of atom t in the cell, `left` entries or children
     ref  offset << 32 | which entries of a leaf, as bits (0: an inner node)
-    P    joint atoms, all atoms, all quadrants, place of the given atom | an atom: arity, first, place, checks, variables, MAP, EXT;
-         the joint atoms come before those that are cells
-    R    per atom: root, bits          items: per reading the slot of the given row, the value of each variable (-1: free)
+    P    joint atoms, all atoms, all quadrants, place of the given atom, words an item; an atom: arity, first, place, checks, variables,
+         MAP, EXT; the joint atoms come before those that are cells
+    R    per atom: root, bits          items: per reading the slot of the given row, and each variable's value, if it has one
 
 Steps are joint nodes, entries of leaves tried and rows of cells; a dead end is a joint node without children, or an entry tried that joins
 none. Source: Navarro, Reutter and Rojas-Ledesma, section 3, Algorithms 2 (ChildAt), 3 (Extend) and 5 (And); its pruning step has nothing
@@ -38,8 +38,8 @@ DEPTH, STEPS, GAP, SINCE, DEAD, ITEM = 0, 1, 2, 3, 4, 5
 SLOTS, CELL, CANDIDATES, VALUES = 8, 16, 24, 32
 FRAMES = 40
 
-JOINT, ATOMS, ALL, GIVEN = 0, 1, 2, 3
-ATOM, ATOM_WORDS = 4, 88  # per atom, from here on
+JOINT, ATOMS, ALL, GIVEN, WIDTH = 0, 1, 2, 3, 4
+ATOM, ATOM_WORDS = 5, 88  # per atom, from here on
 ARITY, FIRST, PLACE, CHECKS, VARIABLES, MAP, EXT = 0, 1, 2, 3, 4, 8, 72  # CHECKS: coordinates whose variables atoms before it have, as bits
 JOIN = -100
 NOTHING = -2
@@ -126,17 +126,17 @@ def agreeing(W: Any, P: Any, a: int, ref: int, coordinates: int, values: Any, v:
 
 
 @kernel
-def bind(W: Any, P: Any, R: Any, t: int, count: int, stop: int, values: Any) -> int:
-    """Atom t's ref at level `stop` - 1, its first `count` coordinates having their variables' values; 0: nothing is there."""
+def bind(W: Any, P: Any, R: Any, t: int, count: int, stop: int, values: Any, v: int) -> int:
+    """Atom t's ref at level `stop` - 1, its first `count` coordinates having the values[v + variable]; 0: nothing is there."""
     a, o, bits = ATOM + t * ATOM_WORDS, R[2 * t], R[2 * t + 1]
     for j in range(count):
-        if values[1 + P[a + VARIABLES + j]] >> bits != 0:
+        if values[v + P[a + VARIABLES + j]] >> bits != 0:
             return 0
     b = bits - 1
     while b >= 0 and not is_leaf(W, o):
         c = np.int64(0)
         for j in range(count):
-            c = c << 1 | ((values[1 + P[a + VARIABLES + j]] >> b) & 1)
+            c = c << 1 | ((values[v + P[a + VARIABLES + j]] >> b) & 1)
         o = np.int64(W[2 * o + 4 + c])
         if o == 0:
             return 0
@@ -148,15 +148,15 @@ def bind(W: Any, P: Any, R: Any, t: int, count: int, stop: int, values: Any) -> 
             b -= 1
         if not is_leaf(W, o):
             return o << 32
-    kept = agreeing(W, P, a, ref_of(W, o), (1 << count) - 1, values, 1)
+    kept = agreeing(W, P, a, ref_of(W, o), (1 << count) - 1, values, v)
     return o << 32 | kept if kept != 0 else 0
 
 
 @kernel
 def begin(W: Any, P: Any, R: Any, items: Any, Z: Any) -> int:
     """The level of the root of the next reading, its refs in the first frame and in the cells; NOTHING: nothing can be there."""
-    i, joint, top = Z[ITEM], P[JOINT], np.int64(0)
-    Z[ITEM] = i + 1
+    joint, top, v = P[JOINT], np.int64(0), Z[ITEM] * P[WIDTH] + 1
+    Z[ITEM] += 1
     for t in range(P[ATOMS]):
         if R[2 * t] == 0:
             return NOTHING
@@ -165,10 +165,10 @@ def begin(W: Any, P: Any, R: Any, items: Any, Z: Any) -> int:
     for t in range(P[ATOMS]):
         a = ATOM + t * ATOM_WORDS
         if t >= joint:
-            ref = bind(W, P, R, t, P[a + ARITY], CODE_BITS, items[i])
+            ref = bind(W, P, R, t, P[a + ARITY], CODE_BITS, items, v)
             Z[CELL + t] = ref
         elif P[a + FIRST] > 0:
-            ref = bind(W, P, R, t, P[a + FIRST], top, items[i])
+            ref = bind(W, P, R, t, P[a + FIRST], top, items, v)
             Z[FRAMES + 4 + t] = ref
         else:
             ref = ref_of(W, R[2 * t])
@@ -198,7 +198,7 @@ def report(W: Any, P: Any, items: Any, Z: Any, t: int, out: Any, n: int) -> int:
     for t in range(m):
         out[P[ATOM + t * ATOM_WORDS + PLACE], n] = Z[SLOTS + t]
     if P[GIVEN] >= 0:
-        out[P[GIVEN], n] = items[Z[ITEM] - 1, 0]
+        out[P[GIVEN], n] = items[(Z[ITEM] - 1) * P[WIDTH]]
     Z[GAP] = max(Z[GAP], Z[STEPS] - Z[SINCE])
     Z[SINCE] = Z[STEPS]
     return n + 1
@@ -262,14 +262,14 @@ def join_leaves(W: Any, P: Any, items: Any, Z: Any, f: int, out: Any, n: int) ->
     return n
 
 
-@kernel("int64(int32[::1], int64[::1], int64[::1], int64[:, ::1], int64[::1], int32[:, ::1], int64)")
+@kernel("int64(int32[::1], int64[::1], int64[::1], int64[::1], int64[::1], int32[:, ::1], int64)")
 def and_fill(W: Any, P: Any, R: Any, items: Any, Z: Any, out: Any, budget: int) -> int:
     """Go on until `out` (a line an alias) is full, all readings are done, or `budget` steps are made; the rows written."""
     n, m, width = np.int64(0), P[JOINT], 4 + P[JOINT]
     stop = Z[STEPS] + budget
     while n < out.shape[1] and Z[STEPS] < stop:
         if Z[DEPTH] == 0:
-            if Z[ITEM] == len(items):
+            if Z[ITEM] * P[WIDTH] == len(items):
                 break
             g = np.int64(FRAMES)
             Z[g] = begin(W, P, R, items, Z)

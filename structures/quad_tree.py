@@ -29,6 +29,7 @@ import numpy as np
 
 from structures.kernel import kernel
 from structures.quad_nodes import (
+    ARITY,
     ARRAYS,
     BITS,
     BUMP,
@@ -40,6 +41,7 @@ from structures.quad_nodes import (
     MISSING,
     MOST_ARITY,
     MOST_TREES,
+    PATH,
     ROOT,
     SIZE,
     TREE,
@@ -67,27 +69,27 @@ class Root(NamedTuple):
     count: int
 
 
-@kernel("void(" + ARRAYS + ", int64, int32[:, ::1], boolean)")
-def change_entries(M: Any, W: Any, C: Any, Q: Any, t: int, entries: Any, come: bool) -> None:
+@kernel("void(" + ARRAYS + ", int64, int32[::1], boolean)")
+def change_entries(M: Any, W: Any, C: Any, Q: Any, t: int, E: Any, come: bool) -> None:
     """Insert or delete all of them. C[MISSING] counts deletes of what was not there."""
-    E, width = entries.reshape(-1), entries.shape[1]
-    for i in range(len(entries)):
+    for e in range(0, len(E), C[TREE + TREE_WORDS * t + ARITY] + 1):
         if come:
-            insert_entry(M, W, C, Q, t, E, i * width)
-        elif not delete_entry(M, W, C, Q, t, E, i * width):
+            insert_entry(M, W, C, Q, t, E, e)
+        elif not delete_entry(M, W, C, Q, t, E, e):
             C[MISSING] += 1
 
 
-@kernel("void(" + ARRAYS + ", int64, int32[:, ::1], int64)")
-def build(M: Any, W: Any, C: Any, Q: Any, t: int, entries: Any, bits: int) -> None:
+@kernel("void(" + ARRAYS + ", int64, int32[::1], int64)", allocates=True)
+def build(M: Any, W: Any, C: Any, Q: Any, t: int, E: Any, bits: int) -> None:
     """Fill the empty tree t: each range of entries is dealt to its quadrants in place of being sorted."""
-    h, k, E = TREE + TREE_WORDS * t, entries.shape[1] - 1, entries.reshape(-1)
-    f = C[h + FIRST]
-    C[h + BITS], C[h + COUNT] = bits, len(entries)
-    order, spare = np.arange(len(entries)), np.empty(len(entries), np.int64)
+    h = TREE + TREE_WORDS * t
+    k, f = C[h + ARITY], C[h + FIRST]
+    n = len(E) // (k + 1)
+    C[h + BITS], C[h + COUNT] = bits, n
+    order, spare = np.arange(n), np.empty(n, np.int64)
     ends = np.empty((1 << k) + 1, np.int64)
     todo = np.empty(((LEVELS + 1) << k, 4), np.int64)  # first, end, level, place of the pointer (-1: the holder)
-    todo[0, 0], todo[0, 1], todo[0, 2], todo[0, 3] = 0, len(entries), top_level(C, h), -1
+    todo[0, 0], todo[0, 1], todo[0, 2], todo[0, 3] = 0, n, top_level(C, h), -1
     left = 1
     while left > 0:
         left -= 1
@@ -133,6 +135,8 @@ class QuadTrees:
             raise ValueError(f"no quadtrees of {shapes} attributes")
         self.shapes = tuple(shapes)
         self.arena = QuadArena(self.shapes, words)
+        cls = SIZE + 2 * (max(self.shapes)[0] - 1)
+        self._largest: list[int] = self.arena.C[cls : cls + 2].tolist()  # words of an inner node, and of a leaf
         self._arrays = self.arena.M, self.arena.W, self.arena.C, self.arena.Q
 
     @property
@@ -146,11 +150,11 @@ class QuadTrees:
 
         At worst each change copies a path and divides a leaf at every level, or all trees are written anew.
         """
-        arena, cls = self.arena, SIZE + 2 * (max(self.shapes)[0] - 1)
-        inner, leaf = arena.C[cls : cls + 2].tolist()
-        entries = sum(root.count for root in self.roots) + changes
+        arena = self.arena
+        inner, leaf = self._largest
+        entries = int(arena.C[TREE + COUNT : PATH : TREE_WORDS].sum()) + changes
         anew = LEVELS * (entries // (LOW + 1) + len(self.shapes)) * inner + entries * leaf
-        if int(arena.C[BUMP]) + times * min(changes * LEVELS * (inner + leaf), anew) > arena.M.size:
+        if arena.C.item(BUMP) + times * min(changes * LEVELS * (inner + leaf), anew) > arena.M.size:
             raise MemoryError(f"this view's structure has reached the size of its arena ({8 * arena.M.size} bytes)")
 
     def bulk_load(self, version: int, tree: int, entries: np.ndarray) -> None:
@@ -161,7 +165,7 @@ class QuadTrees:
         self.arena.C[VERSION] = version
         if len(entries):
             bits = int(np.bitwise_or.reduce(entries[:, :-1], axis=None)).bit_length()
-            build(*self._arrays, tree, np.ascontiguousarray(entries), bits)
+            build(*self._arrays, tree, np.ascontiguousarray(entries).reshape(-1), bits)
 
     def insert(self, version: int, tree: int, entries: np.ndarray) -> None:
         """Put in entries that are not there, as `version` (not below one before). `require` comes first."""
@@ -176,7 +180,7 @@ class QuadTrees:
 
     def _change(self, version: int, tree: int, entries: np.ndarray, come: bool) -> None:
         self.arena.C[VERSION] = version
-        change_entries(*self._arrays, tree, np.ascontiguousarray(entries, np.int32), come)
+        change_entries(*self._arrays, tree, np.ascontiguousarray(entries).reshape(-1), come)
 
     def reclaim(self, oldest: int, pins: np.ndarray) -> None:
         """Make blocks reusable that no version >= `oldest` and no pin (ascending int64) can see."""

@@ -150,7 +150,8 @@ def test_what_is_refused() -> None:
 def test_too_many_variables() -> None:
     """A cycle of seven is kept by indexes."""
     names = "abcdefg"
-    pairs = [(f"{x}.{('id', 'floor')[i % 2]}", f"{y}.{('id', 'floor')[i % 2]}") for i, (x, y) in enumerate(zip(names, names[1:] + "a", strict=True))]
-    seven = {"from": dict.fromkeys(names, "maintenance"), "join": [{"equal": list(pair)} for pair in pairs[:-1]] + [{"equal": ["g.m", "a.m"]}]}
+    columns = [("id", "floor")[i % 2] for i in range(6)]
+    pairs = [[f"{names[i]}.{column}", f"{names[i + 1]}.{column}"] for i, column in enumerate(columns)]
+    seven = {"from": dict.fromkeys(names, "maintenance"), "join": [{"equal": pair} for pair in [*pairs, ["g.m", "a.m"]]]}
     assert parse_view("v", seven, RELATIONS).plan.algorithm == "nested-loop"
     assert refused(seven | QDAG).type == "infeasible-view"

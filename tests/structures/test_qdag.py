@@ -158,7 +158,8 @@ def test_tens_of_thousands() -> None:
         gone = [edge for edge in here if rng.random() < 0.1]
         of.change(version, 0, [(*edge, here.pop(edge)) for edge in gone], False)
         come = {(int(a), int(b)) for a, b in rng.integers(0, 2_100, (2_000, 2))} - set(here)
-        for slot, edge in enumerate(sorted(come), slot + 1):
+        for edge in sorted(come):
+            slot += 1
             here[edge] = slot
         of.change(version, 0, [(*edge, here[edge]) for edge in come], True)
         of.trees.reclaim(version, NO_PINS)
