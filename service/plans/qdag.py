@@ -29,8 +29,8 @@ def make(query: Query, relations: Relations) -> Plan | None:
         "space": f"O(n) a tree, {trees} trees",
         "update": "O(log n) a tree, and O~(AGM) of the rows that its row leaves of the others",
         "delay": f"no bound between rows; all of them in O(AGM 2^{graph.dimension} {count} log n)",
-        "AGM": "the least product of |R|^x(R) over fractional edge covers x: each variable's relations have x of 1 in all",
     }
-    notes = (*first_notes(query, relations), "worst-case optimal in all, not per row: subgrids are searched that have no row")
+    agm = "AGM is the least product of |R|^x(R) over fractional edge covers x, by which the relations of each variable have 1 in all"
+    notes = (*first_notes(query, relations), "worst-case optimal in all, not per row: subgrids are searched that have no row", agm)
     cls = f"natural join, {count} relations, {'acyclic' if graph.acyclic else 'cyclic'}, {graph.dimension} variables"
     return Plan(cls, "qdag", THEOREM, "best-effort", bounds, notes, "qdag", names(query), graph=graph)

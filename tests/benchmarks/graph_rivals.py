@@ -66,13 +66,20 @@ class DuckDbTriangle:
         try:
             return work(time.perf_counter())
         except self._interrupted:
-            return None
+            return self._give_up()
         except OSError as error:  # the same by way of Arrow's reader
             if "INTERRUPT" not in str(error):
                 raise
-            return None
+            return self._give_up()
         finally:
             timer.cancel()
+
+    def _give_up(self) -> None:
+        try:
+            self._db.execute("ROLLBACK")
+        except Exception as error:
+            if "no transaction" not in str(error):
+                raise
 
     def close(self) -> None:
         self._db.close()

@@ -121,7 +121,7 @@ def measure(name: str, edges: np.ndarray, scale: Scale, note: Note) -> list[Figu
         start = time.perf_counter()
         gained = view.change(gone, out)
         batches.append((len(gone) + len(out)) / (time.perf_counter() - start))
-        if len(theirs_batches) < 2 and (done := rival.change(gone, out)) is not None:
+        if theirs is not None and len(theirs_batches) == len(batches) - 1 < 2 and (done := rival.change(gone, out)) is not None:
             assert done[1] == gained, f"DuckDB gained {done[1]} rows, we {gained}"
             theirs_batches.append((len(gone) + len(out)) / done[0])
         out = gone

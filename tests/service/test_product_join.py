@@ -31,7 +31,7 @@ APART = "SELECT a.id FROM bookings a CROSS JOIN maintenance b CROSS JOIN shifts 
             "SELECT a.id FROM bookings a JOIN maintenance b ON a.room = b.room JOIN maintenance x ON b.floor = x.floor CROSS JOIN shifts c",
             [(0, 1, 2), (3,)], "delay", "join-tree",
         ),
-        (CYCLE, [(0, 1, 2), (3,)], "best-effort", "nested-loop"),
+        (CYCLE, [(0, 1, 2), (3,)], "best-effort", "qdag"),
         # What `<>` connects is one part, which promises nothing.
         (APART, [(0, 1), (2,)], "best-effort", "nested-loop"),
     ],
