@@ -21,6 +21,7 @@ from tests.benchmarks import (
     boxes,
     heap_growth,
     heap_rivals,
+    natural_triangle,
     pipeline_decode,
     pipeline_latency,
     pipeline_throughput,
@@ -244,3 +245,12 @@ def test_the_table_says_what_was_missed() -> None:
     assert "| slow (why) | ≤ 10 | 12 ms | **missed** |  |" in lines
     assert "| free |  | 1234 B |  |  |" in lines
     assert [number(value) for value in (0.123, 99.94, 12345.0, 1.3e8, 4.2e9)] == ["0.123", "99.9", "12.3 k", "130 M", "4.2 G"]
+
+
+@compiled
+@pytest.mark.parametrize("name", ["random", "skewed", "hub", "complete"])
+def test_triangles(name: str) -> None:
+    """`measure` itself compares the rows and the deltas with DuckDB's."""
+    lines: list[str] = []
+    figures = natural_triangle.measure(name, natural_triangle.graphs(400)[name], Scale(quick=True), lines.append)
+    assert len(figures) == 5 and lines and all(figure.value > 0 for figure in figures)
