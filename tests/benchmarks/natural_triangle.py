@@ -112,7 +112,7 @@ def measure(name: str, edges: np.ndarray, scale: Scale, note: Note) -> list[Figu
     assert theirs is None or theirs.rows == rows, f"DuckDB found {theirs.rows if theirs else 0} rows, we {rows}"
     note(f"DuckDB: {theirs.all if theirs else PATIENCE:.2f} s")
     rng = np.random.default_rng(3)
-    size = min(10_000, n // 4)
+    size = min(10_000, n // 8 * 2)
     # A batch takes some edges out and puts in those that the one before took out: the graph stays what it is.
     order = rng.permutation(n)
     out, batches, theirs_batches = edges[:0], [], []
