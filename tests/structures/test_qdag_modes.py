@@ -14,7 +14,6 @@ CANARIES = [
     ("structures.quad_nodes", "gather", "lambda M, W, C, Q, o, k, c, child: o"),
     ("structures.qdag_walk", "agreeing", "lambda W, P, a, ref, coordinates, values, v: ref & 0xFFFFFFFF"),
     ("structures.qdag_walk", "all_leaves", "lambda P, Z, g: True"),
-    ("structures.qdag_walk", "common", "lambda W, P, R, Z, g: P[2]"),
 ]
 
 
