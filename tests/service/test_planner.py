@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from service.planner import ALGORITHMS, alternatives
-from service.query import View
+from service.query import View, parse_view
 from service.terms import ColumnRef, Comparison
+from service.wire.schema import parse_relation
 from tests.service.views import RELATIONS, refused, sql
 
 
@@ -150,3 +151,20 @@ def test_three_relations(conditions: str, cls: str | None, algorithm: str, guara
     plan = sql(f"SELECT a.nr FROM shifts a, shifts b, shifts c WHERE {conditions}").plan
     assert (plan.algorithm, plan.guarantee) == (algorithm, guarantee)
     assert cls is None or plan.cls == cls
+
+
+def test_a_clique_over_two_intervals_is_no_clique_of_one() -> None:
+    """Found by a breaker: one of the intervals was forgotten."""
+    rooms = parse_relation(
+        {
+            "columns": [{"name": name, "type": "int64"} for name in ("id", "s", "e", "u", "v")],
+            "key": ["id"],
+            "intervals": {"i": {"start": "s", "end": "e"}, "k": {"start": "u", "end": "v"}},
+        }
+    )
+    clique = "overlaps(x.i, y.i) AND overlaps(y.i, z.i) AND overlaps(x.i, z.i) AND x.id < y.id AND y.id < z.id"
+    text = f"SELECT x.id FROM rooms x, rooms y, rooms z WHERE {clique}"
+    assert parse_view("v", {"sql": text}, {"rooms": rooms}).plan.shape == "clique_less"
+    mixed = parse_view("v", {"sql": f"{text} AND overlaps(x.k, y.k)"}, {"rooms": rooms})
+    assert mixed.plan.shape != "clique_less"
+    assert "interval-tree" not in [one.algorithm for one in alternatives(mixed.query, {"rooms": rooms})]
