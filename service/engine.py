@@ -158,7 +158,7 @@ class Engine:
             known = self._state.relations.get(name)
             if known is not None:
                 if known.definition.to_json() != definition.to_json():
-                    raise Problem("definition-differs", f"the relation {name} has another definition")
+                    raise Problem("definition-differs", f"the relation {name} has another definition; take another name, or drop it first")
                 return "same"
             id_ = self._log.next_relation_id
             with _or_no_room(f"the relation {name}"):
@@ -267,7 +267,7 @@ class Engine:
         known = self._state.views.get(parsed.name)
         if known is not None:
             if known.view.query != parsed.query:
-                raise Problem("definition-differs", f"the view {parsed.name} has another definition")
+                raise Problem("definition-differs", f"the view {parsed.name} has another definition; take another name, or drop it first")
             return known, "same"
         parsed = parse_view(parsed.name, data, self._definitions(), self._counted())  # a relation may have changed since
         with _or_no_room(f"the view {parsed.name}"):

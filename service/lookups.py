@@ -90,7 +90,7 @@ def _parsed(side: Side, names: list[str], given: Mapping[str, str]) -> pa.Record
 
 
 def _bounds(view: LiveView, window: Window | None) -> Bounds | None:
-    """The window of each joined interval, encoded; None if it bounds nothing."""
+    """The window of each joined interval, encoded; None if it bounds nothing. Problem `bad-parameter`: also for two windows on one."""
     if not window:
         return None
     query, sides = view.view.query, {side.alias: side for side in view.sides}
@@ -110,6 +110,9 @@ def _bounds(view: LiveView, window: Window | None) -> Bounds | None:
             side = sides[ref.alias]
             span = side.spans[ref.interval]
             assert span.start is not None
+            if span in bounds:
+                joined = " and ".join(sorted({other.interval for other in set().union(*named)}))
+                raise Problem("bad-parameter", f"overlaps: there is one window for {joined}, which are joined, and it is given twice")
             try:
                 bounds[span] = parse_window(ends, side.relation.definition.column(span.start).type)
             except Problem as problem:

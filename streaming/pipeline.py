@@ -180,7 +180,8 @@ class Pipeline:
             raise StreamError(
                 f"more than {self._job.stream.max_dead_letters} bad records in one batch, as when the source's schema has changed; "
                 f"the commonest reason, {count} times: {reason} "
-                f"(first: topic {first.topic}, partition {first.partition}, offset {first.offset}); nothing of the batch was applied"
+                f"(first: topic {first.topic}, partition {first.partition}, offset {first.offset}); nothing of the batch was applied: "
+                "mend the source or the relation, or raise max_dead_letters"
             )
         self._dead_letters.write(bad)
 

@@ -260,6 +260,16 @@ PLAN = {
     "order": ["b", "m"],
     "notes": [],
 }
+OTHER_PLAN = PLAN | {
+    "algorithm": "nested-loop",
+    "theorem": None,
+    "guarantee": "best-effort",
+    "bounds": {
+        "space": "O(n) an index, 2 indexes",
+        "update": "O(log n) an index, and the candidates",
+        "delay": "O(log n) between candidates, no bound between rows",
+    },
+}
 VIEW = {
     "name": "clashes",
     "state": "live",

@@ -51,7 +51,8 @@ class Terminal:
         head.add_row(Text(scene.day.isoformat(), "bold"), ProgressBar(1.0, scene.share, width=30), Text(scene.road, "dim"))
         views = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
         for name, side in (("view", "left"), ("rows", "right"), ("+", "right"), ("−", "right"), ("", "left")):
-            views.add_column(name, justify="right" if side == "right" else "left", no_wrap=True)
+            least = 5 if side == "right" else 25 if name else None  # the description alone gives way
+            views.add_column(name, justify="right" if side == "right" else "left", no_wrap=True, min_width=least)
         changes = Text(no_wrap=True, overflow="ellipsis")
         with self._board.lock:
             for name, tally in self._board.tallies.items():

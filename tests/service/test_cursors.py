@@ -216,6 +216,7 @@ def test_wrong_windows_and_look_ups(engine: Engine) -> None:
     assert refused(engine, "nothing") == "not-found"
     for window in (("x", None), ("3", "2"), (None, "1.5"), ("9" * 30, None)):
         assert refused(engine, window={"": window}) == "bad-parameter", window
+    assert refused(engine, window={"": ("1", "2"), "x": ("1", "9")}) == "bad-parameter", "one of them would be forgotten"
     for point in (("z", {"id": "1"}), ("a", {"s": "1"}), ("a", {}), ("a", {"id": "one"}), ("a", {"id": "1", "s": "1"})):
         assert refused(engine, point=point) == "bad-parameter", point
     engine.put_view("list", {"from": {"a": "a"}}, wait=60)
