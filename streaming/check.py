@@ -20,7 +20,7 @@ from service.wire.schema import RelationDefinition
 from streaming.checkpoint import Checkpoint, UnreadableCheckpoint, is_writable, local_folder, read_checkpoint
 from streaming.checkpoint_files import LocalFiles
 from streaming.config import BadConfig, Config, Out, Stream, Topic, read_config
-from streaming.decode import Decoded, KeyPlaces, decode_topic, decoder_for
+from streaming.decode import Decoded, KeyPlaces, decode_topic, decoder_for, in_order
 from streaming.errors import StreamError
 from streaming.failures import AFRESH
 from streaming.identity import Identity, compare, read_identity
@@ -248,7 +248,7 @@ def _check_records(report: Report, config: Config, topic: Topic, seen: Seen | No
     except (KafkaAway, StreamError) as error:
         report.bad("records", f"{topic.name}: cannot be read: {error}")
         return
-    decoded = decode_topic(decoder_for(topic, definition), topic.name, records, records.num_rows)
+    decoded = decode_topic(decoder_for(topic, definition), topic.name, in_order(records), records.num_rows)
     good = sum(len(changes.ops) for changes in decoded.changes)
     judged = f"{good:,} good, {decoded.skipped:,} skipped, {len(decoded.bad):,} bad"
     text = f"{topic.name}: of the last {records.num_rows:,}: {judged}"

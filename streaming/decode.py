@@ -78,18 +78,17 @@ def decoder_for(topic: Topic, definition: RelationDefinition) -> Decoder:
 
 
 def decode_topic(decoder: Decoder, topic: str, records: pa.Table, most_bad: int) -> Decoded:
-    """Decodes `records` (partition, offset, key, value) in the order of (partition, offset).
+    """Decodes `records` (partition, offset, key, value), which are `in_order`.
 
     Lists the bad records: all of them, or more than `most_bad`; then it has ended early, and the changes are not all there.
     An insert becomes an upsert: a topic may say things twice.
     """
-    ordered = _in_order(records)
     parts: list[Changes] = []
     bad: list[BadRecord] = []
     skipped = 0
     keyless = truncates = False
-    for start in range(0, ordered.num_rows, _PIECE):
-        piece = ordered.slice(start, _PIECE)
+    for start in range(0, records.num_rows, _PIECE):
+        piece = records.slice(start, _PIECE)
         keys: list[bytes | None] = piece["key"].to_pylist()
         values: list[bytes | None] = piece["value"].to_pylist()
         batch = decoder.decode(keys, values)
@@ -110,7 +109,7 @@ def decode_topic(decoder: Decoder, topic: str, records: pa.Table, most_bad: int)
     return Decoded(_joined(parts), bad, skipped, keyless, truncates)
 
 
-def _in_order(records: pa.Table) -> pa.Table:
+def in_order(records: pa.Table) -> pa.Table:
     """By (partition, offset); Spark mostly hands them over so, and sorting would copy all the bytes."""
     partitions, offsets = records["partition"].to_numpy(), records["offset"].to_numpy()
     step = np.diff(partitions)

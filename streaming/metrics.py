@@ -31,7 +31,7 @@ class BatchReport:
     version: int | None = None
     ignored: int = 0
     duplicate: bool = False
-    seconds: dict[str, float] = field(default_factory=dict)  # by part: fetch (Spark, Kafka), decode, dead_letters, post (and apply)
+    seconds: dict[str, float] = field(default_factory=dict)  # by part: fetch (Spark, Kafka), sort, decode, dead_letters, post (and apply)
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
@@ -83,7 +83,7 @@ class Metrics:
         self._published = counter("published_records", "Records published", "topic")
         self._transactions = counter("published_transactions", "Transactions published, each a version or more", "topic")
         self._at = gauge("published_version", "The version published last", "topic")
-        help = "Parts of a batch: fetch (Spark, Kafka), decode, dead_letters, post (the service applies)"
+        help = "Parts of a batch: fetch (Spark, Kafka), sort, decode, dead_letters, post (the service applies)"
         self._seconds = Histogram("livejoin_stream_batch_seconds", help, ("part",), buckets=_SECONDS, registry=self.registry)
 
     def batch_done(self, report: BatchReport) -> None:

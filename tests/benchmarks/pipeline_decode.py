@@ -11,7 +11,7 @@ import pyarrow as pa
 from service.wire.batch import Batch, batch_to_arrow
 from service.wire.schema import parse_relation
 from streaming.config import Topic
-from streaming.decode import Decoded, decode_topic, decoder_for
+from streaming.decode import Decoded, decode_topic, decoder_for, in_order
 from tests.benchmarks.figures import Figure, Scale, middle, sampled
 from tests.benchmarks.measured_tree import Note
 from tests.benchmarks.pipeline_records import RELATIONS, Hotel, definition
@@ -64,7 +64,7 @@ def decoded(tables: dict[str, pa.Table]) -> list[Decoded]:
     parts = []
     for relation, table in tables.items():
         decoder = decoder_for(Topic(name=relation, relation=relation, format="debezium"), parse_relation(definition(relation)))
-        parts.append(decode_topic(decoder, relation, table, 0))
+        parts.append(decode_topic(decoder, relation, in_order(table), 0))
         assert not parts[-1].bad, parts[-1].bad[0]
     return parts
 

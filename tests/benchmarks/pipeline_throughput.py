@@ -17,7 +17,8 @@ from tests.streaming.stream_job import StreamJob
 TITLE = "The pipeline: Kafka, Spark and the service, Debezium records without schemas into a keyed view"
 PARTS = {
     "fetch": "fetch (Kafka, Spark, Arrow)",
-    "decode": "decode, in the order of (partition, offset)",
+    "sort": "sort, by topic, partition and offset",
+    "decode": "decode",
     "post": "post (encode as Arrow, send, apply)",
 }
 PLAIN = f"plain Python consumer, posts JSON, {BATCH:,} a time"
@@ -90,7 +91,7 @@ def watch(on: Stage, job: StreamJob, started: float, records: int) -> Passage:
 def parts_of(job: StreamJob) -> dict[str, float]:
     """Seconds by part, from what the job says of each batch but the first."""
     parts = dict.fromkeys(PARTS, 0.0)
-    told = re.findall(r"^livejoin: batch (\d+): .* s \((.*)\)", job.said, re.MULTILINE)
+    told = re.findall(r"^livejoin: batch (\d+): .* s \((.*?)\)", job.said, re.MULTILINE)
     assert len(told) == len(job.batches), job.said
     for batch, seconds_of in told:
         if int(batch):

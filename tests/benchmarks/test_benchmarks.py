@@ -208,7 +208,7 @@ def test_records_go_through_the_pipeline_and_are_followed() -> None:
             assert passage.records == count - job.batches[0] and 0 < sum(passage.parts.values()) < passage.seconds
             plain = plain_consumer(on.broker.address, count)
             figures = pipeline_throughput.figures_of(passage, time.perf_counter() - started, count, {pipeline_throughput.PLAIN: plain})
-            assert len(figures) == 10 and figures[0].value > 0 and all(figure.value >= 0 for figure in figures)
+            assert len(figures) == 11 and figures[0].value > 0 and all(figure.value >= 0 for figure in figures)
             assert plain.rows == view_count(on.server) == view_rows(hotel.rows) > 0
             latencies = pipeline_latency.measure(on, job, warming=51, count=100)
             assert len(latencies) == 100 and latencies.min() > 0

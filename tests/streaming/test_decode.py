@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from service.wire.batch import OP_NAMES
 from service.wire.schema import RelationDefinition, parse_relation
 from streaming.config import Topic
-from streaming.decode import BadRecord, Decoded, KeyPlaces, decode_topic, decoder_for
+from streaming.decode import BadRecord, Decoded, KeyPlaces, decode_topic, decoder_for, in_order
 from tests.datasets import debezium, definition, expected, samples
 
 ROOMS = parse_relation(
@@ -60,7 +60,7 @@ def decode(
     records: pa.Table, relation: RelationDefinition = ROOMS, form: Literal["debezium", "json"] = "debezium", most_bad: int = 10**6
 ) -> Decoded:
     decoder = decoder_for(Topic(name="t", relation="rooms", format=form), relation)
-    return decode_topic(decoder, "t", records, most_bad)
+    return decode_topic(decoder, "t", in_order(records), most_bad)
 
 
 def told(decoded: Decoded) -> list[tuple[str, tuple[Any, ...]]]:

@@ -452,7 +452,7 @@ def test_what_prometheus_is_told(stage: Stage) -> None:
     assert value("duplicate_batches_total") == 0
     assert value("version") == 1
     assert value("lag_offsets", topic=topic, partition="0") == 0
-    assert all(value("batch_seconds_count", part=part) == 1 for part in ("fetch", "decode", "dead_letters", "post"))
+    assert all(value("batch_seconds_count", part=part) == 1 for part in ("fetch", "sort", "decode", "dead_letters", "post"))
     # The batch again, as after a kill before Spark's commit.
     (stage.checkpoint / "commits" / "0").unlink()
     stage.run(topic, dead_letters=dead)
