@@ -23,10 +23,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from service.joins.changes import Change, parted
+from service.joins.changes import Change
 from service.joins.indexed_cursor import Given, Start
 from service.joins.protocol import Bounds, Sink
-from service.joins.tree_join import ShapedCursor, TreeJoin, Work
+from service.joins.tree_join import ShapedCursor, TreeJoin
 from service.plans.plan import Plan
 from service.resolution import NO_SLOTS, Slots
 from service.sides import NO_ENTRIES, Side, ends_of, joined
@@ -256,11 +256,7 @@ class CliqueJoin(TreeJoin):
 
     def apply(self, version: int, changes: Mapping[str, Change], sink: Sink | None) -> None:
         """Cost: as the module's head says."""
-        work = Work()
-        for source in self._feeding:
-            change = changes.get(source.side.relation.name)
-            if change is not None:
-                self._collect(source, parted(source.side, change, sink is not None), work)
+        work = self._work(changes, sink is not None)
         deletes, inserts = joined(work.deletes), joined(work.inserts)
         if work.moved_from:
             self.tree.apply(version, joined(work.moved_from), joined(work.moved_to), None)

@@ -156,11 +156,7 @@ class TreeJoin:
 
     def apply(self, version: int, changes: Mapping[str, Change], sink: Sink | None) -> None:
         """Cost: O(log n) a changed row, and its rows."""
-        work = Work()
-        for source in self._feeding:
-            change = changes.get(source.side.relation.name)
-            if change is not None:
-                self._collect(source, parted(source.side, change, sink is not None), work)
+        work = self._work(changes, sink is not None)
         deletes, inserts = joined(work.deletes), joined(work.inserts)
         moved_from, moved_to = joined(work.moved_from), joined(work.moved_to)
         if len(moved_from.slot):
@@ -210,6 +206,15 @@ class TreeJoin:
         if isinstance(self.tree, IJHeap | BoxTree):
             return lambda sign, slots: sink(sign > 0, self.shape.combine(*slots))
         return lambda sign, *slots: sink(sign > 0, self.shape.combine(*slots))
+
+    def _work(self, changes: Mapping[str, Change], followed: bool) -> Work:
+        """All entries that the changes bring; `followed` as `parted` has it."""
+        work = Work()
+        for source in self._feeding:
+            change = changes.get(source.side.relation.name)
+            if change is not None:
+                self._collect(source, parted(source.side, change, followed), work)
+        return work
 
     def _collect(self, source: Source, part: Parted, work: Work) -> None:
         """The entries that go, come, or only point to another slot, of one alias."""

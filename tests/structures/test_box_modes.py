@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.structures.test_modes import CANARY, MODES, run
+from tests.structures.test_modes import MODES, is_noticed, names, passes
 
 # (module, function, what it is replaced by): each is a mistake that one could make.
 CANARIES = [
@@ -26,13 +26,9 @@ CANARIES = [
 @pytest.mark.parametrize("mode", MODES)
 def test_mode(mode: str) -> None:
     small = "not tens_of_thousands and not delay and not pin and not width and not left_ends and not world"
-    done = run(["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", small, "tests/structures/test_box_tree.py"], MODES[mode])
-    assert done.returncode == 0, done.stdout + done.stderr
+    passes(mode, small, "tests/structures/test_box_tree.py")
 
 
-@pytest.mark.parametrize("canary", CANARIES, ids=[f"{c[0].split('.')[1]}.{c[1]}" for c in CANARIES])
+@pytest.mark.parametrize("canary", CANARIES, ids=names(CANARIES))
 def test_canary(canary: tuple[str, str, str]) -> None:
-    module, name, bug = canary
-    code = CANARY.replace("interval_machine", "box_machine").replace("IntervalMachine", "BoxMachine")
-    done = run(["-c", code.format(module=module, name=name, bug=bug)], MODES["jit-off-3-4"])
-    assert done.returncode == 0, done.stdout + done.stderr
+    is_noticed(canary, "box_machine.BoxMachine")

@@ -41,14 +41,14 @@ CANARY = """
 import importlib, sys
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
-from tests.structures.interval_machine import IntervalMachine
+from tests.structures.{of} import {machine}
 setattr(importlib.import_module({module!r}), {name!r}, {bug})
 checks = settings(
     max_examples=200, stateful_step_count=20, deadline=None, derandomize=True, database=None, report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck), phases=(Phase.explicit, Phase.generate),
 )
 try:
-    run_state_machine_as_test(IntervalMachine, settings=checks)
+    run_state_machine_as_test({machine}, settings=checks)
 except Exception as noticed:
     print("noticed", type(noticed).__name__)
     sys.exit(0)
@@ -62,16 +62,29 @@ def run(arguments: list[str], environment: dict[str, str]) -> subprocess.Complet
     )
 
 
+def passes(mode: str, small: str, *suites: str) -> None:
+    """These suites, of them what `small` selects, in this mode."""
+    done = run(["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", small, *suites], MODES[mode])
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def is_noticed(canary: tuple[str, str, str], machine: str) -> None:
+    """By the state machine `machine`, module and class in one."""
+    module, name, bug = canary
+    of, cls = machine.split(".")
+    done = run(["-c", CANARY.format(module=module, name=name, bug=bug, of=of, machine=cls)], MODES["jit-off-3-4"])
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def names(canaries: list[tuple[str, str, str]]) -> list[str]:
+    return [f"{module.split('.')[1]}.{name}" for module, name, _ in canaries]
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_mode(mode: str) -> None:
-    small = "not tens_of_thousands and not delay and not pin"
-    done = run(["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", small, *SUITES], MODES[mode])
-    assert done.returncode == 0, done.stdout + done.stderr
+    passes(mode, "not tens_of_thousands and not delay and not pin", *SUITES)
 
 
-@pytest.mark.parametrize("canary", CANARIES, ids=[f"{c[0].split('.')[1]}.{c[1]}" for c in CANARIES])
+@pytest.mark.parametrize("canary", CANARIES, ids=names(CANARIES))
 def test_canary(canary: tuple[str, str, str]) -> None:
-    module, name, bug = canary
-    code = CANARY.format(module=module, name=name, bug=bug)
-    done = run(["-c", code], MODES["jit-off-3-4"])
-    assert done.returncode == 0, done.stdout + done.stderr
+    is_noticed(canary, "interval_machine.IntervalMachine")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.structures.test_modes import CANARY, MODES, run
+from tests.structures.test_modes import MODES, is_noticed, names, passes
 
 # (module, function, what it is replaced by): each is a mistake that one could make.
 CANARIES = [
@@ -19,14 +19,9 @@ CANARIES = [
 
 @pytest.mark.parametrize("mode", MODES)
 def test_mode(mode: str) -> None:
-    small = "not tens_of_thousands"
-    done = run(["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", small, "tests/structures/test_qdag.py"], MODES[mode])
-    assert done.returncode == 0, done.stdout + done.stderr
+    passes(mode, "not tens_of_thousands", "tests/structures/test_qdag.py")
 
 
-@pytest.mark.parametrize("canary", CANARIES, ids=[f"{c[0].split('.')[1]}.{c[1]}" for c in CANARIES])
+@pytest.mark.parametrize("canary", CANARIES, ids=names(CANARIES))
 def test_canary(canary: tuple[str, str, str]) -> None:
-    module, name, bug = canary
-    code = CANARY.replace("interval_machine", "qdag_machine").replace("IntervalMachine", "QdagMachine")
-    done = run(["-c", code.format(module=module, name=name, bug=bug)], MODES["jit-off-3-4"])
-    assert done.returncode == 0, done.stdout + done.stderr
+    is_noticed(canary, "qdag_machine.QdagMachine")
