@@ -282,6 +282,10 @@ def _check_outputs(scope: Scope, outputs: list[Output], overlaps: list[tuple[Int
         seen.add(output.name)
         if output.kind != "column":
             for x, y in combinations(dict.fromkeys(output.intervals), 2):
+                ends = scope.endpoint_type(x), scope.endpoint_type(y)
+                if ends[0] != ends[1]:
+                    differ = f"their endpoints' types differ, {ends[0]} and {ends[1]}: keep both intervals in one type"
+                    raise unsupported(f"the common interval of {x} and {y}", differ)
                 if _met(scope, (x, y)) not in met:
                     raise unsupported(f"the common interval of {x} and {y}", f"the view must say that they overlap: add overlaps({x}, {y})")
 

@@ -1,13 +1,14 @@
-"""A natural join as a hypergraph: its variables, and which columns of each alias stand for them; what `qdag_join` goes by.
+"""A natural join as a hypergraph: its variables, and which columns of each alias stand for them; `acyclicity` says of what class it is.
 
 A variable is what conditions make equal. Classes of equal columns that exactly the same aliases have are one variable, with a composite
-value: together they say what each says, in fewer dimensions. Source: GYO reduction, Graham; Yu and Ozsoyoglu.
+value: together they say what each says, in fewer dimensions.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from service.acyclicity import Edge, is_acyclic, is_hierarchical, nested_elimination_order, treewidth
 from service.binding import equal_classes
 from service.terms import Query
 
@@ -32,16 +33,28 @@ class Hypergraph(NamedTuple):
         return max(map(len, self.atoms))
 
     @property
+    def edges(self) -> list[Edge]:
+        """The variables of each alias."""
+        return [frozenset(one.variable for one in atom) for atom in self.atoms]
+
+    @property
     def acyclic(self) -> bool:
-        """Whether the GYO reduction empties it: a variable of one atom goes, and an atom within another."""
-        edges = [frozenset(one.variable for one in atom) for atom in self.atoms]
-        while True:
-            lonely = {v for edge in edges for v in edge if sum(v in other for other in edges) == 1}
-            reduced = [edge - lonely for edge in edges]
-            kept = [edge for edge in dict.fromkeys(reduced) if not any(edge < other for other in reduced)]
-            if kept == edges:
-                return len(edges) <= 1
-            edges = kept
+        return is_acyclic(self.edges)
+
+    @property
+    def hierarchical(self) -> bool:
+        return is_hierarchical(self.edges)
+
+    @property
+    def words(self) -> str:
+        """Its class: the smallest that it is of, and its treewidth."""
+        kind = "cyclic"
+        if self.acyclic:
+            beta = nested_elimination_order(self.edges) is not None
+            kind = "acyclic, hierarchical" if self.hierarchical else "acyclic, beta-acyclic" if beta else "acyclic"
+        width, exact = treewidth(self.edges)
+        variables = f"{self.dimension} variable{'s' if self.dimension > 1 else ''}"
+        return f"{kind}, {variables}, treewidth {'' if exact else 'at most '}{width}"
 
 
 def hypergraph(query: Query) -> Hypergraph:

@@ -91,6 +91,8 @@ def distance_from_text(type_: str, number: str, unit: str) -> int | float:
         whole = _INT.fullmatch(number)
         return distance_from_json(type_, int(number) if whole else _float(number))
     name = unit.lower().rstrip("s")
+    if (calendar := next((word for word in ("month", "quarter", "year") if word in name), None)) is not None:
+        raise BadLiteral(f"a {calendar} has no fixed length: write the days that you mean, as INTERVAL '30 days'")
     if name not in _UNIT_MICROS or type_ not in ("timestamp", "date"):
         raise BadLiteral(f"INTERVAL '{number} {unit}' is no distance between columns of type {type_}")
     micros = round(_float(number) * _UNIT_MICROS[name])

@@ -43,6 +43,11 @@ def residual_of(query: Query, relations: Relations) -> tuple[Comparison, ...]:
     return tuple(comparison for comparison in query.comparisons if not is_meet(comparison, by_alias))
 
 
+def is_natural(query: Query, relations: Relations) -> bool:
+    """Whether it joins, and by equality alone."""
+    return len(query.aliases) > 1 and not meets_of(query, relations) and not residual_of(query, relations)
+
+
 def is_meet(comparison: Comparison, by_alias: Relations) -> bool:
     """Whether it compares columns that can be endpoints: of an ordered type, and floats that are judged to be no NaN."""
     if comparison.op == "<>":

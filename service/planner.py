@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
 
 from service.binding import Counts
 from service.errors import Problem
-from service.meets import Relations, meets_of
+from service.hypergraph import hypergraph
+from service.meets import Relations, is_natural, meets_of, residual_of
 from service.plans import boxes, clique, heap, indexed, pair, product, qdag, selection, tree
-from service.plans.plan import GUARANTEES, THEOREM_1, THEOREM_3, THEOREM_4, Part, Plan, dimensions
+from service.plans.later import LATER
+from service.plans.plan import GUARANTEES, THEOREM_1, THEOREM_3, THEOREM_4, THEOREM_NATURAL, Part, Plan, dimensions
 from service.terms import Query
 
 Maker = Callable[[Query, Relations], Plan | None]
@@ -27,28 +28,16 @@ MAKERS: dict[str, tuple[Maker, ...]] = {
 }
 
 
-class Algorithm(NamedTuple):
-    """What it keeps: overlaps (o), natural joins (n), a selection of one relation (s); and in words."""
-
-    kinds: str
-    words: str = "natural joins"
-
-
-ALGORITHMS = {
-    "interval-tree": Algorithm("os", "joins of two relations by one overlap, and of one relation with itself, all its aliases overlapping"),
-    "ij-heap": Algorithm("os", f"joins of two to {heap.MOST_SETS} relations, each by one interval, with a key common to all or none"),
-    "box-tree": Algorithm("o", "joins of two relations by two conditions of intervals and more"),
-    "view-tree": Algorithm("ns"),
-    "join-tree": Algorithm("ons", "joins in the shape of a tree, each edge by equalities and at most one condition of intervals"),
-    "tree-tracker": Algorithm("ns"),
-    "minesweeper": Algorithm("n"),
-    "intersect": Algorithm("n"),
-    "bow-tie": Algorithm("n"),
-    "elimination": Algorithm("n"),
-    "qdag": Algorithm("n", qdag.WORDS),
-    "lqdag": Algorithm("n"),
-    "nested-loop": Algorithm("ons", "joins of two relations and more"),
+ALGORITHMS: dict[str, str] = {
+    "interval-tree": "joins of two relations by one overlap, and of one relation with itself, all its aliases overlapping",
+    "ij-heap": f"joins of two to {heap.MOST_SETS} relations, each by one interval, with a key common to all or none",
+    "box-tree": "joins of two relations by two conditions of intervals and more",
+    "join-tree": "joins in the shape of a tree, each edge by equalities and at most one condition of intervals",
+    "qdag": qdag.WORDS,
+    "nested-loop": "joins of two relations and more",
+    **{name: one.words for name, one in LATER.items()},
 }
+"""What each keeps."""
 
 
 def plan(query: Query, relations: Relations, counted: Counted | None = None) -> Plan:
@@ -66,12 +55,8 @@ def _best(query: Query, relations: Relations) -> Plan:
         if not named:
             raise _no_such_plan(query, relations, found)
         best = named[0]
-    if GUARANTEES.index(best.guarantee) < GUARANTEES.index(query.guarantee):
-        raise Problem(
-            "infeasible-view",
-            f'the guarantee "{query.guarantee}" cannot be given, only "{best.guarantee}": {"; ".join(best.notes)}',
-            theorem=_in_the_way(query, relations),
-        )
+    if not _promises(best, query.guarantee):
+        raise _no_such_promise(query, relations, best, found)
     return best
 
 
@@ -101,19 +86,45 @@ def _plans(query: Query, relations: Relations) -> list[Plan]:
     return list({one.algorithm: one for one in reversed(found)}.values())[::-1]
 
 
+def _promises(one: Plan, guarantee: str) -> bool:
+    return GUARANTEES.index(one.guarantee) >= GUARANTEES.index(guarantee)
+
+
 def _no_such_plan(query: Query, relations: Relations, found: list[Plan]) -> Problem:
     algorithm, better = query.algorithm, " or ".join(f'"{one.algorithm}"' for one in found)
-    kinds, words = ALGORITHMS[algorithm]
-    meets = meets_of(query, relations)
-    kind = "s" if len(query.aliases) == 1 else "o" if meets else "n"
     instead = f'write "algorithm": {better} or "auto"'
-    if kind in kinds and algorithm not in MAKERS:
+    joins = [part for part in product.parts(query) if len(part.aliases) > 1]
+    if algorithm in LATER and joins and all(is_natural(one, relations) and LATER[algorithm].keeps(hypergraph(one)) for one in joins):
         return Problem("not-yet", f"the algorithm {algorithm} comes with a later version; {instead}")
-    has = {"s": "selects from one relation", "n": "joins by equality alone", "o": f"joins {len(query.aliases)} relations by "}[kind]
-    if kind == "o":
-        has += ", ".join(meet.words for meet in meets)
-    reason = f"{algorithm} keeps {words}, and this view {has}"
+    reason = f"{algorithm} keeps {ALGORITHMS[algorithm]}, and this view {_in_words(query, relations)}"
     return Problem("infeasible-view", f"{reason}; {instead}", theorem=reason)
+
+
+def _in_words(query: Query, relations: Relations) -> str:
+    """What the view does."""
+    count = len(query.aliases)
+    if count == 1:
+        return "selects from one relation"
+    words = [f"joins {count} relations"]
+    if conditions := [one.words for one in meets_of(query, relations)] + [str(one) for one in residual_of(query, relations)]:
+        words.append(f"by {', '.join(conditions)}")
+    elif query.equal:
+        words.append(f"by equality alone ({hypergraph(query).words})")
+    if query.cross:
+        words.append("with a product")
+    return " ".join(words)
+
+
+def _no_such_promise(query: Query, relations: Relations, best: Plan, found: list[Plan]) -> Problem:
+    others = [f'"algorithm": "{one.algorithm}"' for one in found if _promises(one, query.guarantee)]
+    instead = " or ".join([*others, f'"guarantee": "{best.guarantee}"'])
+    by = f" by {best.algorithm}" if others else ""
+    refused = f'the guarantee "{query.guarantee}" cannot be given{by}, only "{best.guarantee}"'
+    return Problem(
+        "infeasible-view",
+        f"{refused}: {'; '.join(best.notes)}; write {instead}",
+        theorem=refused if others else _in_the_way(query, relations),
+    )
 
 
 def _in_the_way(query: Query, relations: Relations) -> str:
@@ -122,6 +133,8 @@ def _in_the_way(query: Query, relations: Relations) -> str:
     if parts:
         least = min(parts[0].parts, key=lambda part: GUARANTEES.index(part.plan.guarantee))
         return _in_the_way(least.query, relations)
+    if is_natural(query, relations):
+        return THEOREM_NATURAL
     if len(query.aliases) > 2 and dimensions(query, relations) > 1:
         return THEOREM_3
     leaves_out = " AND ".join(map(str, query.comparisons))

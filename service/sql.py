@@ -165,7 +165,7 @@ def _own_columns(part: exp.Expr) -> Iterator[exp.Column]:
 
 def _read_select(select: exp.Select, text: str, relations: Mapping[str, RelationDefinition]) -> Draft:
     names = _check_names(select, text, relations)
-    _refuse_clauses(select)
+    _refuse_clauses(select, names)
     if not select.args.get("from_"):
         raise unsupported("a SELECT without FROM", "a view reads relations, write FROM …")
     if names is None:
@@ -176,7 +176,11 @@ def _read_select(select: exp.Select, text: str, relations: Mapping[str, Relation
     conditions = Conditions(draft, names)
     aliases = list(names.scope.aliases)
     for place, join in enumerate(select.args.get("joins") or [], 1):
-        _read_join(join, aliases[:place], aliases[place], draft, conditions)
+        _read_using(join, aliases[:place], aliases[place], draft, names)
+        if join.kind == "CROSS":
+            draft.cross.append((aliases[place - 1], aliases[place]))
+        if join.args.get("on"):
+            conditions.add(join.args["on"])
     if "where" in select.args and select.args["where"]:
         conditions.add(select.args["where"].this)
     if not select.expressions:
@@ -191,15 +195,27 @@ def _read_select(select: exp.Select, text: str, relations: Mapping[str, Relation
     return draft
 
 
-def _refuse_clauses(select: exp.Select) -> None:
+def _refuse_clauses(select: exp.Select, names: Names | None) -> None:
     for name, value in select.args.items():
         if value and name not in ("expressions", "from_", "joins", "where"):
             part, instead = _CLAUSES.get(name, (name.strip("_").upper(), "a view is SELECT … FROM … JOIN … ON … WHERE …"))
             raise unsupported(part, instead)
-    for join in select.args.get("joins") or []:
+    for place, join in enumerate(select.args.get("joins") or [], 1):
+        if join.method == "NATURAL" and names is not None:
+            _refuse_natural(names.scope, place)
         _refuse_join(join)
     for part in select.expressions:
         _refuse_expression(part)
+
+
+def _refuse_natural(scope: Scope, place: int) -> None:
+    """Which columns join would change with the relations."""
+    alias, before = list(scope.aliases)[place], list(scope.aliases)[:place]
+    known = {column.name for other in before for column in scope.definition(other).columns}
+    shared = [column.name for column in scope.definition(alias).columns if column.name in known]
+    table = alias if alias == scope.aliases[alias] else f"{scope.aliases[alias]} {alias}"
+    instead = f"JOIN {table} USING ({', '.join(shared)})" if shared else f"CROSS JOIN {table}"
+    raise unsupported("NATURAL JOIN", f"say which columns join, those that both sides have now: write {instead}")
 
 
 def _refuse_join(join: exp.Join) -> None:
@@ -231,16 +247,17 @@ def _refuse_expression(part: exp.Expr) -> None:
             raise unsupported(f"{node.sql(Dialect)}", _AGGREGATE)
 
 
-def _read_join(join: exp.Join, before: list[str], alias: str, draft: Draft, conditions: Conditions) -> None:
+def _read_using(join: exp.Join, before: list[str], alias: str, draft: Draft, names: Names) -> None:
+    """The columns of USING."""
     for identifier in join.args.get("using") or []:
         name = fold(identifier.this if isinstance(identifier, exp.Column) else identifier)
         right = draft.scope.column(alias, name)
         having = [other for other in before if any(column.name == name for column in draft.scope.definition(other).columns)]
-        draft.equal.append((draft.scope.column(having[0] if having else before[0], name), right))
-    if join.kind == "CROSS":
-        draft.cross.append((before[-1], alias))
-    if join.args.get("on"):
-        conditions.add(join.args["on"])
+        left = draft.scope.column(having[0] if having else before[0], name)
+        if names.is_ambiguous(name, having):
+            raise names.bad(identifier, f"USING ({name}) is ambiguous: write ON {alias}.{name} = {left}, or another's {name}")
+        draft.equal.append((left, right))
+        names.merge(left, right)
 
 
 def _read_output(expression: exp.Expr, names: Names) -> list[Output]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sqlglot import exp
 
 from service.assembly import unsupported
@@ -33,6 +35,16 @@ class Names:
     def __init__(self, scope: Scope, text: str) -> None:
         self.scope = scope
         self._text = text
+        self._merged: dict[str, set[ColumnRef]] = {}  # by name, the columns that USING makes one
+
+    def merge(self, left: ColumnRef, right: ColumnRef) -> None:
+        """From now on the column needs no alias before it."""
+        self._merged.setdefault(left.column, set()).update((left, right))
+
+    def is_ambiguous(self, name: str, aliases: Iterable[str]) -> bool:
+        """Whether it may be several columns of these aliases, which have it."""
+        found = {ColumnRef(alias, name) for alias in aliases}
+        return len(found) > 1 and not found <= self._merged.get(name, set())
 
     @staticmethod
     def place(node: exp.Expr, text: str) -> tuple[int, int]:
@@ -57,7 +69,7 @@ class Names:
         if alias is not None:
             return self.scope.column(alias, name)
         found = self.scope.find_column(name)
-        if len(found) > 1:
+        if self.is_ambiguous(name, [ref.alias for ref in found]):
             raise self.bad(node, f"the column {name} is ambiguous: write {' or '.join(map(str, found))}")
         return found[0]
 

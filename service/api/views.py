@@ -19,6 +19,7 @@ from service.api.steps import Steps, finish
 from service.cursors import open_rows
 from service.errors import Problem
 from service.estimates import estimates_of
+from service.natural import natural_json
 from service.planner import alternatives
 from service.query import parse_view
 
@@ -123,7 +124,7 @@ async def explain(request: Request) -> Response:
 
 
 def _explain(engine: Engine, data: dict[str, Any]) -> dict[str, Any]:
-    """The plans; and `measured`, by name: the statistics of the live views that have just this definition."""
+    """The plans; of a natural join `natural`; and `measured`, by name: the statistics of the live views that have just this definition."""
     tables = engine.relations
     relations = {name: relation.definition for name, relation in tables.items()}
     pin = engine.versions.pin()
@@ -132,9 +133,12 @@ def _explain(engine: Engine, data: dict[str, Any]) -> dict[str, Any]:
             counted = partial(estimates_of, relations=tables, version=version.number)
             view = parse_view("explained", data, relations, counted)
             others = alternatives(view.query, relations, counted)
+            natural = natural_json(view.query, relations, counted(view.query))
     finally:
         engine.versions.release(pin)
-    explained = {"plan": view.plan.to_json(), "alternatives": [plan.to_json() for plan in others]}
+    explained: dict[str, Any] = {"plan": view.plan.to_json(), "alternatives": [plan.to_json() for plan in others]}
+    if natural is not None:
+        explained["natural"] = natural
     live = [one for _, one in sorted(engine.views.items()) if one.state == "live" and one.view.query == view.query]
     if live:  # only then: what a definition promises needs no view
         explained["measured"] = {one.name: one.statistics() for one in live}
@@ -218,7 +222,7 @@ ENDPOINTS = [
         explain,
         operation(
             "explain",
-            "The plan of a definition, the other algorithms that are correct for it, and what was measured on live views that have it",
+            "The plan of a definition, the other algorithms that are correct, what a natural join is, what was measured on live views",
             tag="views",
             body=_BODY,
             responses={

@@ -23,6 +23,8 @@ def main(arguments: list[str]) -> int:
         print("\n".join(plan_lines(answer["plan"])))
         if others := [f"{other['algorithm']} ({other['guarantee']})" for other in answer["alternatives"]]:
             print(f"{'instead':<10} {' or '.join(others)}, if the definition asks for it")
+        if "natural" in answer:
+            print("\n".join(natural_lines(answer["natural"])))
         for name, statistics in answer.get("measured", {}).items():
             print(f"{'measured':<10} {name}: {measured_words(statistics)}")
     else:
@@ -37,6 +39,20 @@ def measured_words(statistics: dict[str, Any]) -> str:
     told = [f"{statistics[name]:.4g} {words}" for name, words in averages if statistics[name] is not None]
     told += [f"{statistics[name]:,} {words}" for name, words in counts if statistics[name] is not None]
     return ", ".join([*told, f"at most {statistics['delay_steps']['max']:,} steps between two rows"])
+
+
+def natural_lines(natural: dict[str, Any]) -> list[str]:
+    """What is known of a natural join, a fact a line."""
+    agm = natural["agm"]
+    cover = " ".join(f"|{alias}|^{weight:.4g}" for alias, weight in agm["cover"].items() if weight)
+    rows = f" = {agm['rows']:,.0f}" if "rows" in agm else ""
+    tree = [f"{' - '.join(edge['aliases'])} by {', '.join(edge['by'])}" for edge in natural["join_tree"] or []]
+    facts = [
+        ("variables", "; ".join(" = ".join(columns) for columns in natural["variables"].values())),
+        ("join tree", "; ".join(tree)),
+        ("at most", f"{cover}{rows} rows (AGM; n^{agm['exponent']:.4g} of n rows each)"),
+    ]
+    return [f"{what:<10} {text}" for what, text in facts if text]
 
 
 def plan_lines(plan: dict[str, Any]) -> list[str]:

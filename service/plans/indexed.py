@@ -4,7 +4,8 @@ promised but right answers."""
 from __future__ import annotations
 
 from service.binding import Counts, bind
-from service.meets import Relations
+from service.hypergraph import hypergraph
+from service.meets import Relations, is_natural
 from service.plans.plan import THEOREM_3, Plan, dimensions, first_notes, names
 from service.terms import Query
 
@@ -26,8 +27,19 @@ def make(query: Query, relations: Relations, counts: Counts | None = None) -> Pl
         "update": "O(log n) an index, and the candidates",
         "delay": "O(log n) between candidates, no bound between rows",
     }
-    kind = f"interval join, {most}-D" if most else "natural join"
-    keyed = ", keyed" if query.equal and most else ""
-    product = ", with a product" if query.cross else ""
-    cls = f"{kind}, {count} relations{keyed}{product}"
+    cls = _kind(query, relations, most)
     return Plan(cls, "nested-loop", None, "best-effort", bounds, tuple(notes), "indexed", order, binding=binding)
+
+
+def _kind(query: Query, relations: Relations, most: int) -> str:
+    """`most`: dimensions."""
+    keyed = ", keyed" if query.equal else ""
+    if most:
+        kind = f"interval join, {most}-D, {len(query.aliases)} relations{keyed}"
+    elif not is_natural(query, relations):
+        kind = f"join by comparisons, {len(query.aliases)} relations{keyed}"
+    elif not query.equal:
+        return f"product, {len(query.aliases)} relations"
+    else:
+        kind = f"natural join, {len(query.aliases)} relations, {hypergraph(query).words}"
+    return kind + (", with a product" if query.cross else "")

@@ -20,10 +20,10 @@ Plans = Callable[[Query, Relations], list[Plan]]
 def make(query: Query, relations: Relations, plans: Plans) -> list[Plan]:
     """The product of the best plans of its parts, then one for each algorithm that can keep all parts of two and more aliases.
     [] if conditions connect all aliases. `plans`: of a query, the best first."""
-    parts = components(query) if query.cross else []
-    if len(parts) < 2:
+    places = components(query)
+    if len(places) < 2:
         return []
-    queries = [_part(query, places) for places in parts]
+    queries = parts(query)
     found = [plans(one, relations) for one in queries]
     choices = [[offered[0] for offered in found]]
     for algorithm in dict.fromkeys(one.algorithm for offered in found for one in offered if one.binding is None):
@@ -31,10 +31,16 @@ def make(query: Query, relations: Relations, plans: Plans) -> list[Plan]:
         choices.append([one for one in chosen if one is not None])
     made: dict[str, Plan] = {}
     for choice in choices:
-        if len(choice) == len(parts):
-            one = of_parts([Part(*part) for part in zip(parts, queries, choice, strict=True)])
+        if len(choice) == len(places):
+            one = of_parts([Part(*part) for part in zip(places, queries, choice, strict=True)])
             made.setdefault(one.algorithm, one)
     return list(made.values())
+
+
+def parts(query: Query) -> list[Query]:
+    """The joins that it is a product of, in the order of `components`; itself alone if conditions connect all aliases."""
+    places = components(query)
+    return [_part(query, one) for one in places] if len(places) > 1 else [query]
 
 
 def components(query: Query) -> list[tuple[int, ...]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from service.hypergraph import hypergraph
 from service.joins.qdag_trees import tree_shapes
-from service.meets import Relations, meets_of, residual_of
+from service.meets import Relations, is_natural
 from service.plans.plan import Plan, first_notes, names
 from service.terms import Query
 from structures.qdag_walk import MOST_ATOMS, MOST_VARIABLES
@@ -19,7 +19,7 @@ WORDS = f"natural joins over up to {MOST_VARIABLES} variables, up to {MOST_ARITY
 
 def make(query: Query, relations: Relations) -> Plan | None:
     count = len(query.aliases)
-    if not 2 <= count <= MOST_ATOMS or query.cross or meets_of(query, relations) or residual_of(query, relations):
+    if count > MOST_ATOMS or query.cross or not is_natural(query, relations):
         return None
     graph = hypergraph(query)
     if not all(graph.atoms) or graph.dimension > MOST_VARIABLES or graph.arity > MOST_ARITY:
@@ -32,5 +32,5 @@ def make(query: Query, relations: Relations) -> Plan | None:
     }
     agm = "AGM is the least product of |R|^x(R) over fractional edge covers x, by which the relations of each variable have 1 in all"
     notes = (*first_notes(query, relations), "worst-case optimal in all, not per row: subgrids are searched that have no row", agm)
-    cls = f"natural join, {count} relations, {'acyclic' if graph.acyclic else 'cyclic'}, {graph.dimension} variables"
+    cls = f"natural join, {count} relations, {graph.words}"
     return Plan(cls, "qdag", THEOREM, "best-effort", bounds, notes, "qdag", names(query), graph=graph)

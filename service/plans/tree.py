@@ -5,6 +5,7 @@ Source: Yannakakis' algorithm, kept live; ij-heap.md (*Overlaps together with eq
 
 from __future__ import annotations
 
+from service.hypergraph import hypergraph
 from service.join_tree import binding_of, join_tree
 from service.meets import Relations
 from service.plans.plan import Plan, dimensions, first_notes, names, topology
@@ -20,7 +21,8 @@ def make(query: Query, relations: Relations) -> Plan | None:
     count, most = len(query.aliases), dimensions(query, relations)
     shape = "" if count == 2 else f", {topology(count, [(edge.near, edge.far) for edge in tree[::2]])}"
     keyed = ", keyed" if query.equal else ""
-    cls = f"interval join, {most}-D, {count} relations{shape}{keyed}" if most else f"natural join, {count} relations, acyclic"
+    words = f"interval join, {most}-D, {count} relations{shape}{keyed}"
+    cls = words if most else f"natural join, {count} relations, {hypergraph(query).words}"
     notes = first_notes(query, relations)
     guarantee, of = "strict", "row of the delta"  # of two aliases: a changed row's partners are its delta
     if count > 2:

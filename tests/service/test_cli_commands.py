@@ -309,6 +309,19 @@ def test_explain_on_a_terminal_and_in_a_pipe() -> None:
     assert orjson.loads(done.stdout) == {"plan": PLAN, "alternatives": []}
 
 
+def test_explain_tells_of_a_natural_join() -> None:
+    natural = {
+        "class": "cyclic", "elimination_order": None,
+        "variables": {"x.dst": ["x.dst", "y.src"], "x.src": ["x.src", "z.dst"]},
+        "join_tree": [{"aliases": ["x", "y"], "by": ["x.dst"]}],
+        "agm": {"exponent": 1.5, "cover": {"x": 0.5, "y": 0.5, "z": 0.0}, "rows": 1000.2},
+    }  # fmt: skip
+    with scripted(Answer(orjson.dumps({"plan": PLAN, "alternatives": [], "natural": natural}))) as (url, _):
+        text = on_terminal("explain", "--sql", "SELECT 1", url=url)
+    assert "variables  x.dst = y.src; x.src = z.dst\njoin tree  x - y by x.dst\n" in text
+    assert "at most    |x|^0.5 |y|^0.5 = 1,000 rows (AGM; n^1.5 of n rows each)" in text
+
+
 # -- load
 
 RELATION = {"name": "r", "rows": 0, "key": ["id"], "columns": [{"name": "id", "type": "int64"}, {"name": "x", "type": "string"}],

@@ -254,12 +254,13 @@ def test_which_trees(join: str, edges: set[tuple[int, int]] | None) -> None:
 def test_promises() -> None:
     text = "SELECT a.id FROM bookings a JOIN maintenance b ON a.room = b.room JOIN maintenance c ON b.floor = c.floor"
     plan = sql(text, guarantee="delay").plan
-    assert (plan.cls, plan.algorithm, plan.guarantee) == ("natural join, 3 relations, acyclic", "join-tree", "delay")
+    cls = "natural join, 3 relations, acyclic, beta-acyclic, 2 variables, treewidth 1"
+    assert (plan.cls, plan.algorithm, plan.guarantee) == (cls, "join-tree", "delay")
     assert plan.theorem is not None and "Yannakakis" in plan.theorem
     problem = refused({"sql": text, "guarantee": "strict"})
     assert problem.type == "infeasible-view" and "partners" in problem.detail
     pair = sql("SELECT a.id FROM bookings a JOIN maintenance b ON a.room = b.room", guarantee="strict").plan
-    assert (pair.cls, pair.algorithm) == ("natural join, 2 relations, acyclic", "join-tree")
+    assert (pair.cls, pair.algorithm) == ("natural join, 2 relations, acyclic, hierarchical, 1 variable, treewidth 0", "join-tree")
 
 
 TREES = [("congress", "chain"), ("congress", "delegation"), ("outages", "infra_stock_same_station"), ("genome_chr1", "three_path"),

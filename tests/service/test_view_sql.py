@@ -7,7 +7,7 @@ import pytest
 from service.query import parse_view
 from service.terms import ColumnRef, Filter, IntervalRef
 from service.wire.schema import parse_relation
-from tests.service.views import RELATIONS, on, refused, sql
+from tests.service.views import RELATIONS, on, refused, relation, sql
 
 STAY_SLOT = on("overlaps(b.stay, m.slot)")
 
@@ -44,6 +44,34 @@ def test_comma_join_where_and_using() -> None:
     assert sql(f"{start} CROSS JOIN maintenance m WHERE overlaps(b.stay, m.slot) AND b.room = m.room").query == plain
     assert sql(f"{start} INNER JOIN maintenance m ON b.room = m.room WHERE overlaps(b.stay, m.slot) -- that is all").query == plain
     assert plain.equal == ((ColumnRef("b", "room"), ColumnRef("m", "room")),)
+
+
+def test_a_column_of_using_needs_no_alias() -> None:
+    start = "FROM bookings b JOIN maintenance m USING (room, floor)"
+    assert sql(f"SELECT room {start} WHERE floor = 3").query.outputs[0].column == ColumnRef("b", "room")
+    three = sql(f"SELECT room {start} JOIN shifts s USING (room)").query
+    assert [(str(x), str(y)) for x, y in three.equal] == [("b.floor", "m.floor"), ("b.room", "m.room"), ("b.room", "s.room")]
+    assert "id is ambiguous" in refused(f"SELECT id {start}").detail
+    apart = refused("SELECT b.id FROM bookings b JOIN maintenance m ON b.floor = m.floor JOIN shifts s USING (room)")
+    assert apart.type == "bad-query" and "write ON s.room = b.room" in apart.detail
+
+
+def test_a_natural_join_is_told_its_columns() -> None:
+    problem = refused("SELECT b.id FROM bookings b NATURAL JOIN maintenance m")
+    assert problem.detail.endswith("write JOIN maintenance m USING (id, room, floor)")
+    relations = {"r": RELATIONS["shifts"], "t": relation("id:int64", {})}
+    assert refused("SELECT r.nr FROM r NATURAL JOIN t", relations).detail.endswith("write CROSS JOIN t")
+
+
+def test_what_has_no_fixed_length() -> None:
+    for length in ("1 month", "2 years", "1 month 3 days", "1 quarter"):
+        problem = refused(f"SELECT b.id FROM bookings b JOIN maintenance m ON abs(b.checkin - m.s) <= INTERVAL '{length}'")
+        assert problem.type == "bad-query" and "no fixed length" in problem.detail and "INTERVAL '30 days'" in problem.detail
+
+
+def test_the_intersection_of_two_types() -> None:
+    text = "SELECT intersection(b.stay, m.digits) FROM bookings b JOIN maintenance m ON b.room = m.room"
+    assert "types differ, timestamp and int64" in refused(text).detail
 
 
 def test_composite_key_is_sorted_and_said_once() -> None:
