@@ -103,9 +103,7 @@ def seek_last(M: Any, W: Any, o: int, k: int, X: Any, x: int, step: int, p: int,
 
 
 @kernel
-def seek_near(
-    M: Any, W: Any, root: int, k: int, leaf: int, i: int, X: Any, x: int, step: int, p: int, slot: int
-) -> tuple[int, int]:
+def seek_near(M: Any, W: Any, root: int, k: int, leaf: int, i: int, X: Any, x: int, step: int, p: int, slot: int) -> tuple[int, int]:
     """As `seek` from the root, which has the entry (leaf, i), or leaf is 0: the same leaf is looked at first."""
     if leaf != 0:
         room, n = LEAF_ROOM[k], count_of(W, leaf)

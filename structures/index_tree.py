@@ -259,7 +259,7 @@ def cut(M: Any, W: Any, C: Any, Q: Any, h: int, X: Any, x: int, slot: int) -> in
 
 @kernel("void(" + ARRAYS + ", int64, int64, int64[::1], int64, int32[::1], int8[::1])")
 def change_all(M: Any, W: Any, C: Any, Q: Any, h: int, sign: int, X: Any, width: int, slots: Any, common: Any) -> None:
-    """Put (sign > 0) or cut entries, coordinates at X[e * width]; common[i] as the one tells it. C[MISSING] counts those that could not be."""
+    """Put (sign > 0) or cut entries e, at X[e * width]; common[e] as the one tells it. C[MISSING] counts those that could not be."""
     for e in range(len(slots)):
         if sign > 0:
             common[e] = put(M, W, C, Q, h, X, e * width, np.int64(slots[e]))

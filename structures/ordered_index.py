@@ -38,7 +38,6 @@ from structures.index_blocks import (
     TREE_WORDS,
     TREES,
     IndexArena,
-    level_of,
     size_of,
 )
 from structures.index_search import COPIED, LEAF_, count_prefix, gap, range_fill, seek_place
@@ -89,8 +88,8 @@ Batch = dict[int, tuple[Half, Half]]
 class Run(NamedTuple):
     """What `apply_in_order` did: n changes, each of an index, with its sign, and the root of the index after it; `common` as in `Half`."""
 
-    index: np.ndarray
-    sign: np.ndarray
+    indexes: np.ndarray
+    signs: np.ndarray
     entries: Entries
     common: np.ndarray
     after: np.ndarray

@@ -45,9 +45,7 @@ def flip(M: Any, W: Any, C: Any, Q: Any, T: Any, R: Any, X: Any, x: int, sign: i
 
 
 @kernel("void(" + ARRAYS + ", int64[::1], int64[::1], int64[::1], int64, int8[::1], int64, int64)")
-def flip_all(
-    M: Any, W: Any, C: Any, Q: Any, T: Any, R: Any, X: Any, width: int, common: Any, sign: int, atom: int
-) -> None:
+def flip_all(M: Any, W: Any, C: Any, Q: Any, T: Any, R: Any, X: Any, width: int, common: Any, sign: int, atom: int) -> None:
     """As `flip`, for entries that were put or cut one after another."""
     for e in range(len(common)):
         if common[e] >= 0:

@@ -4,8 +4,8 @@ Problem: tell the rows of a natural join (a row is a slot an atom) in which the 
 them, those of given entries or of a given key of an atom, and the exact change that a batch or each of many single changes makes; at any
 version that is still pinned.
 
-The variables then form a tree, and each atom's are a path from its root. An atom is an ordered index, of the variables in path order and
-the slot, which somebody else writes and other views may read too (`ordered_index.py`). A node, wherever paths part or an atom ends, keeps an
+The variables then form a tree, and each atom's are a path from its root. An atom is an ordered index, of the variables in path order,
+which somebody else writes and other views may read too (`ordered_index.py`). A node, wherever paths part or an atom ends, keeps an
 index of its own: its *live prefixes*, those that all its children have, atoms or nodes. That is the productive list: from its first entry
 on, every step leads to a row.
 
@@ -80,9 +80,7 @@ class Cursor:
     def fill(self, limit: int) -> np.ndarray:
         """Up to `limit` >= 1 further rows, int32[t, rows]: their slots. May have none before the end (`done`)."""
         out = np.empty((self._t, limit), np.int32)
-        n = view_fill(
-            self._arena.M, self._arena.W, *self._plan, self._roots, *self._items, self._state, out.reshape(-1), limit, _BUDGET
-        )
+        n = view_fill(self._arena.M, self._arena.W, *self._plan, self._roots, *self._items, self._state, out.reshape(-1), limit, _BUDGET)
         return out if n == limit else out[:, :n]
 
     @property
@@ -200,20 +198,18 @@ class ViewTree:
         quiet: bool[n], changes whose rows are not wanted. Deltas of more than `limit` rows that fill more than a chunk are given up; None:
         there are none. Cost: as `follow`, and a copy of the deltas.
         """
-        n, Z, N, out = len(run.sign), self._walk, self._state, self._out
+        n, Z, N, out = len(run.signs), self._walk, self._state, self._out
         N[:] = 0
         X, width = run.entries.coordinates.reshape(-1), run.entries.coordinates.shape[1]
         told = np.full(n, limit is not None)
         if quiet is not None:
             told &= ~quiet
         ends, too_large = np.zeros(n, np.int64), np.zeros(n, np.bool_)
-        changes = (self._atoms_of(run.index), run.sign, X, width, run.entries.slot, run.common, run.after, told)
+        changes = (self._atoms_of(run.indexes), run.signs, X, width, run.entries.slot, run.common, run.after, told)
         parts, total = [out[:, :0]], 0
         while N[CHANGE] < n:
             first = int(N[CHANGE])
-            rows = follow_run(
-                *self._arrays, self._T, self.shape.plans, self._R, Z, N, *changes, out.reshape(-1), _CHUNK, ends
-            )
+            rows = follow_run(*self._arrays, self._T, self.shape.plans, self._R, Z, N, *changes, out.reshape(-1), _CHUNK, ends)
             parts.append(out[:, :rows].copy())
             at = int(N[CHANGE])
             ends[first:at] += total

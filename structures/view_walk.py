@@ -177,9 +177,7 @@ def walk(
     return n
 
 
-@kernel(
-    "int64(" + READ + ", int64[::1], int64, int64[::1], int64[::1], int64, int32[::1], int64[::1], int32[::1], int64, int64)"
-)
+@kernel("int64(" + READ + ", int64[::1], int64, int64[::1], int64[::1], int64, int32[::1], int64[::1], int32[::1], int64, int64)")
 def view_fill(
     M: Any, W: Any, P: Any, first: int, R: Any, X: Any, width: int, slots: Any, Z: Any, out: Any, stride: int, budget: int
 ) -> int:

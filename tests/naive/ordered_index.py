@@ -1,0 +1,27 @@
+"""The naive twin of `structures.ordered_index`: a set of entries, looked at one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from tests.naive.natural_join import Entry
+
+
+def below(entries: Collection[Entry], prefix: Sequence[int]) -> list[Entry]:
+    """Those that begin with the prefix, in order."""
+    return sorted(one for one in entries if one[: len(prefix)] == tuple(prefix))
+
+
+def find_gap(entries: Collection[Entry], prefix: Sequence[int], value: int) -> tuple[int | None, int | None]:
+    following = [one[len(prefix)] for one in below(entries, prefix)]
+    return max((v for v in following if v <= value), default=None), min((v for v in following if v >= value), default=None)
+
+
+def seek(entries: Collection[Entry], place: Sequence[int]) -> Entry | None:
+    return min((one for one in entries if one[: len(place)] >= tuple(place)), default=None)
+
+
+def in_common(entries: Collection[Entry], entry: Entry) -> int:
+    """The most coordinates that another of the entries has in common with this one."""
+    lengths = range(len(entry))
+    return max((n for other in entries if other != entry for n in lengths if other[:n] == entry[:n]), default=0)

@@ -1,0 +1,90 @@
+"""Ordered indexes against their naive twin, and what they promise about memory and errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from structures.index_blocks import LEAF_ROOM
+from structures.kernel import JIT
+from structures.ordered_index import NO_ENTRIES, Changes, Entries, OrderedIndexes, index_order
+from tests.structures.index_machine import IndexMachine, packed, read_entries
+
+NO_PINS = np.empty(0, np.int64)
+
+
+def test_against_the_twin() -> None:
+    examples = 60 if JIT else 15
+    checks = settings(
+        max_examples=examples, stateful_step_count=15, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
+    )
+    run_state_machine_as_test(IndexMachine, settings=checks)
+
+
+def begun(arity: int, words: int = 1 << 20) -> tuple[OrderedIndexes, int]:
+    indexes = OrderedIndexes(words)
+    indexes.begin(1)
+    return indexes, indexes.add(arity)
+
+
+def test_a_pin_keeps_a_removed_index() -> None:
+    indexes, index = begun(2)
+    given = [(a, b, 10 * a + b) for a in range(9) for b in range(9)]
+    indexes.load(index, packed(given, 2))
+    root = indexes.root(index)
+    indexes.begin(2)
+    indexes.remove(index)
+    other = indexes.add(2)
+    indexes.reclaim(2, np.array([1], np.int64))
+    indexes.load(other, packed([(7, 7, 7)], 2))
+    assert read_entries(indexes.entries(other, root)) == sorted(given)
+    indexes.reclaim(2, NO_PINS)
+    assert indexes.retired_bytes == 0
+    indexes.check()
+
+
+def test_what_is_missing_or_there_twice_is_an_error_and_the_rest_is_done() -> None:
+    indexes, index = begun(1)
+    indexes.load(index, packed([(1, 1), (2, 2)], 1))
+    indexes.begin(2)
+    with pytest.raises(KeyError, match="2 deleted entries were not there, or inserted ones were"):
+        indexes.apply({index: Changes(packed([(1, 7), (2, 2)], 1), packed([(1, 1), (3, 3)], 1))})
+    assert read_entries(indexes.entries(index, indexes.root(index))) == [(1, 1), (3, 3)]
+    indexes.check()
+
+
+def test_refusals() -> None:
+    indexes, index = begun(1, 1 << 14)
+    with pytest.raises(ValueError, match="no index of 9 coordinates"):
+        indexes.add(9)
+    many = np.arange(100_000).reshape(-1, 1)
+    with pytest.raises(MemoryError, match="the size of their arena"):
+        indexes.load(index, Entries(many, many[:, 0].astype(np.int32)))
+    assert indexes.root(index) == 0
+    indexes.load(index, packed([(1, 1)], 1))
+    with pytest.raises(ValueError, match="only an empty index is loaded"):
+        indexes.load(index, NO_ENTRIES)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_order(wide: bool) -> None:
+    rng = np.random.default_rng(3)
+    values = rng.integers(-(2**62), 2**62, (500, 3)) if wide else rng.integers(-3, 3, (500, 3))
+    entries = Entries(values, rng.permutation(500).astype(np.int32))
+    rows = [tuple(row) for row in np.column_stack((values, entries.slot)).tolist()]
+    assert [rows[i] for i in index_order(entries, 3)] == sorted(rows)
+
+
+@pytest.mark.skipif(not JIT, reason="blocks are tiny there")
+def test_entries_that_ascend_leave_full_leaves() -> None:
+    """Codes are given in ascending order: leaves are left behind three quarters full."""
+    indexes, index = begun(1)
+    n = 3_000
+    for first in range(0, n, 100):
+        indexes.begin(2 + first)
+        indexes.apply({index: Changes(NO_ENTRIES, packed([(i, i) for i in range(first, first + 100)], 1))})
+        indexes.reclaim(2 + first, NO_PINS)
+    indexes.check()
+    assert LEAF_ROOM[1] < 41 or indexes.bytes(index) < 20 * n

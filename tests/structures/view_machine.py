@@ -1,0 +1,224 @@
+"""A Hypothesis state machine that drives two view trees over the same indexes beside a naive twin: batches, single changes, moves, pins,
+reads by bits, given entries, given keys, unpins; `check()` after every version."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from structures.interval_changes import DELETE, INSERT
+from structures.ordered_index import Changes, OrderedIndexes
+from structures.view_tree import Atom, Cursor, Root, ViewTree
+from tests.naive.natural_join import Entry, join
+from tests.structures.index_machine import packed
+
+Row = tuple[int, ...]
+Relations = dict[int, frozenset[Entry]]  # by index
+VALUES = st.integers(0, 2)
+TUPLES = st.tuples(st.integers(0, 4), st.tuples(*[VALUES] * 5), st.integers(1, 3))
+
+
+class Shape(NamedTuple):
+    """arities of the indexes; of each atom of each view its index and its variables."""
+
+    arities: tuple[int, ...]
+    views: tuple[tuple[tuple[int, tuple[int, ...]], ...], ...]
+
+
+SHAPES = [
+    Shape((1, 1), (((0, (0,)), (1, (0,))), ((1, (3,)), (1, (3,))))),  # a self-join on one index beside it
+    Shape((1, 1, 2), (((0, (0,)), (1, (0,)), (2, (0,))), ((2, (0, 1)), (0, (0,))))),  # stars; an index of more than joins
+    Shape((1, 1, 1, 1), (((0, (0,)), (1, (0,)), (2, (0,)), (3, (0,))), ((3, (0,)), (0, (0,)), (3, (0,)), (3, (0,))))),
+    Shape((1, 2, 2), (((0, (0,)), (1, (0, 1)), (2, (0, 1))), ((2, (0, 1)), (1, (0, 1))))),
+    Shape((2, 2, 2, 1), (((0, (0, 1)), (1, (0, 1)), (2, (0, 2)), (2, (0, 2)), (3, (0,))), ((0, (0, 1)), (2, (0, 2))))),
+    Shape((3, 3, 2, 2), (((0, (0, 1, 2)), (1, (0, 1, 2)), (2, (0, 1)), (3, (0, 3))), ((0, (5, 1, 2)), (1, (5, 1, 4)), (3, (5, 3))))),
+    Shape((4, 5), (((0, (0, 1, 2, 3)), (1, (0, 1, 2, 3, 4))), ((0, (0, 1, 2)), (0, (0, 1, 4)), (1, (0, 9))))),
+]
+
+
+def read_rows(cursor: Cursor, limit: int = 1000) -> list[Row]:
+    rows: list[Row] = []
+    while not cursor.done:
+        rows += zip(*cursor.fill(limit).tolist(), strict=True)
+    return rows
+
+
+class View(NamedTuple):
+    """A view tree, and what its atoms are, for the twin: index, variables."""
+
+    tree: ViewTree
+    atoms: Sequence[tuple[int, tuple[int, ...]]]
+
+    def wanted(self, then: Relations) -> set[Row]:
+        relations = [[(*one[: len(own)], one[-1]) for one in then[index]] for index, own in self.atoms]
+        return join(relations, [own for _, own in self.atoms])
+
+
+class Reading(NamedTuple):
+    """A cursor that is read a bit now and then, what it has read, and what it must have read in the end."""
+
+    cursor: Cursor
+    wanted: set[Row]
+    version: int
+    rows: list[Row]
+
+    def read(self, limit: int) -> bool:
+        found = self.cursor.fill(limit)
+        assert found.shape[1] <= limit
+        self.rows.extend(zip(*found.tolist(), strict=True))
+        if not self.cursor.done:
+            return False
+        assert len(self.rows) == len(set(self.rows)), "a row twice"
+        assert set(self.rows) == self.wanted
+        return True
+
+
+class ViewMachine(RuleBasedStateMachine):
+    @initialize(shape=st.sampled_from(SHAPES), tuples=st.lists(TUPLES, max_size=25))
+    def begin(self, shape: Shape, tuples: list[tuple[int, Entry, int]]) -> None:
+        self.indexes, self.version, self.slot = OrderedIndexes(1 << 20), 1, 0
+        self.indexes.begin(1)
+        self.made = [self.indexes.add(arity) for arity in shape.arities]
+        self.now: Relations = {}
+        for place, index in enumerate(self.made):
+            loaded = self._new(tuples, place)
+            self.indexes.load(index, packed(loaded, 5))
+            self.now[index] = frozenset(loaded)
+        self.views: list[View] = []
+        for atoms in shape.views:
+            own = [(self.made[place], variables) for place, variables in atoms]
+            self.views.append(View(ViewTree(self.indexes, [Atom(*one) for one in own]), own))
+            self.views[-1].tree.load()
+        self.pins: dict[int, tuple[list[Root], Relations]] = {}
+        self.readings: list[Reading] = []
+        self._settle()
+
+    def _new(self, tuples: list[tuple[int, Entry, int]], place: int) -> list[Entry]:
+        """Up to three entries of a tuple each."""
+        made = []
+        for at, values, copies in tuples:
+            for _ in range(copies if at % len(self.made) == place else 0):
+                self.slot += 1
+                made.append((*values[: self.indexes.arity(self.made[place])], self.slot))
+        return made
+
+    def _settle(self) -> None:
+        self.indexes.reclaim(self.version, np.array(sorted(self.pins), np.int64))
+        used = []
+        for roots, _ in self.pins.values():
+            for view, root in zip(self.views, roots, strict=True):
+                arities = [*(self.indexes.arity(index) for index, _ in view.atoms), *(node.prefix for node in view.tree.shape.nodes)]
+                used += list(zip(arities, root.roots, strict=True))
+        self.indexes.check(used)
+        for view in self.views:
+            view.tree.check()
+            wanted = view.wanted(self.now)
+            assert set(read_rows(view.tree.rows(view.tree.root), 3)) == wanted
+            assert view.tree.is_empty(view.tree.root) == (not wanted)
+
+    @rule(tuples=st.lists(TUPLES, max_size=10), data=st.data())
+    def batch(self, tuples: list[tuple[int, Entry, int]], data: st.DataObject) -> None:
+        self.version += 1
+        self.indexes.begin(self.version)
+        changes, before, between, after = {}, dict(self.now), dict(self.now), dict(self.now)
+        for place, index in enumerate(self.made):
+            there = sorted(self.now[index])
+            gone = data.draw(st.lists(st.sampled_from(there), unique=True, max_size=6)) if there else []
+            come = self._new(tuples, place)
+            moved = sorted(self.now[index] - set(gone))[:1]
+            moves = [(*one[:-1], self.slot + 1) for one in moved]
+            self.slot += len(moves)
+            if gone or come or moves:
+                changes[index] = Changes(*(packed(part, 5) for part in (gone, come, moved, moves)))
+            before[index] = (self.now[index] - set(moved)) | set(moves)
+            between[index] = before[index] - set(gone)
+            after[index] = between[index] | set(come)
+        done = self.indexes.apply(changes)
+        for view in self.views:
+            told: dict[int, list[Row]] = {DELETE: [], INSERT: []}
+
+            def sink(sign: int, slots: np.ndarray, told: dict[int, list[Row]] = told) -> bool:
+                told[sign] += zip(*slots.tolist(), strict=True)
+                return True
+
+            view.tree.follow(done, sink)
+            assert sorted(told[DELETE]) == sorted(view.wanted(before) - view.wanted(between))
+            assert sorted(told[INSERT]) == sorted(view.wanted(after) - view.wanted(between))
+        self.now = after
+        self._settle()
+
+    @rule(tuples=st.lists(TUPLES, max_size=5), data=st.data(), limit=st.sampled_from([0, 3, 10**6]), quiet=st.booleans())
+    def singles(self, tuples: list[tuple[int, Entry, int]], data: st.DataObject, limit: int, quiet: bool) -> None:
+        self.version += 1
+        self.indexes.begin(self.version)
+        steps: list[tuple[int, int, Entry]] = []
+        for place, index in enumerate(self.made):
+            there = sorted(self.now[index])
+            gone = data.draw(st.lists(st.sampled_from(there), unique=True, max_size=3)) if there else []
+            steps += [(DELETE, index, one) for one in gone] + [(INSERT, index, one) for one in self._new(tuples, place)]
+        steps = data.draw(st.permutations(steps))
+        states = [self.now]
+        for _, index, one in steps:
+            states.append({**states[-1], index: states[-1][index] ^ {one}})
+        numbers, signs = np.array([at for _, at, _ in steps], np.int64), np.array([sign for sign, _, _ in steps], np.int8)
+        run = self.indexes.apply_in_order(numbers, signs, packed([one for *_, one in steps], 6))
+        hushed = np.arange(len(steps)) % 3 == 0 if quiet else None
+        for view in self.views:
+            deltas = view.tree.follow_in_order(run, limit, hushed)
+            assert not deltas.too_large.any(), "none fills a chunk"
+            for i in range(len(steps)):
+                rows = list(zip(*deltas.slots[:, deltas.starts[i] : deltas.ends[i]].tolist(), strict=True))
+                wanted = view.wanted(states[i]) ^ view.wanted(states[i + 1]) if hushed is None or not hushed[i] else set()
+                assert len(rows) == len(wanted) and set(rows) == wanted
+        self.now = states[-1]
+        self._settle()
+
+    @rule()
+    def pin(self) -> None:
+        self.pins[self.version] = ([view.tree.root for view in self.views], self.now)
+
+    @precondition(lambda self: self.pins)
+    @rule(data=st.data())
+    def unpin(self, data: st.DataObject) -> None:
+        version = data.draw(st.sampled_from(sorted(self.pins)))
+        self.readings = [one for one in self.readings if one.version != version]
+        del self.pins[version]
+
+    @precondition(lambda self: self.pins)
+    @rule(data=st.data(), values=st.tuples(*[VALUES] * 5), how=st.integers(0, 2))
+    def open(self, data: st.DataObject, values: Entry, how: int) -> None:
+        version = data.draw(st.sampled_from(sorted(self.pins)))
+        number = data.draw(st.integers(0, len(self.views) - 1))
+        view, (roots, then) = self.views[number], self.pins[version]
+        root, wanted = roots[number], view.wanted(then)
+        place = data.draw(st.integers(0, len(view.atoms) - 1))
+        index, own = view.atoms[place]
+        if how == 0:
+            cursor = view.tree.rows(root)
+        elif how == 1:
+            given = [one for one in sorted(then[index]) if one[-1] % 2]
+            cursor = view.tree.partners(root, place, packed(given, 5))
+            wanted = {row for row in wanted if row[place] % 2}
+        else:
+            cursor = view.tree.of_key(root, place, values[: len(own)])
+            mine = {one[-1] for one in then[index] if one[: len(own)] == values[: len(own)]}
+            wanted = {row for row in wanted if row[place] in mine}
+        self.readings.append(Reading(cursor, wanted, version, []))
+
+    @precondition(lambda self: self.readings)
+    @rule(data=st.data(), limit=st.sampled_from([1, 2, 7, 1000]), fork=st.booleans())
+    def read(self, data: st.DataObject, limit: int, fork: bool) -> None:
+        i = data.draw(st.integers(0, len(self.readings) - 1))
+        if fork:
+            self.readings[i] = self.readings[i]._replace(cursor=self.readings[i].cursor.clone())
+        if self.readings[i].read(limit):
+            self.readings.pop(i)
+
+    def teardown(self) -> None:
+        for reading in getattr(self, "readings", []):
+            while not reading.read(50):
+                pass
