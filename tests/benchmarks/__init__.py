@@ -19,6 +19,7 @@ SUBJECTS = (
     "heap_hostile",
     "heap_growth",
     "boxes",
+    "natural_star",
     "natural_triangle",
     "service_changes",
     "service_rows",

@@ -21,6 +21,7 @@ from tests.benchmarks import (
     boxes,
     heap_growth,
     heap_rivals,
+    natural_star,
     natural_triangle,
     pipeline_decode,
     pipeline_latency,
@@ -254,3 +255,12 @@ def test_triangles(name: str) -> None:
     lines: list[str] = []
     figures = natural_triangle.measure(name, natural_triangle.graphs(400)[name], Scale(quick=True), lines.append)
     assert len(figures) == 5 and lines and all(figure.value > 0 for figure in figures)
+
+
+@compiled
+@pytest.mark.parametrize("data", [natural_star.star(600, 2), natural_star.star(300, 10), natural_star.two_levels(600)])
+def test_stars(data: natural_star.Data) -> None:
+    """`measure` itself compares the rows and the deltas with those of the rivals."""
+    lines: list[str] = []
+    figures = natural_star.measure(data, Scale(quick=True), lines.append)
+    assert len(figures) == 7 and lines and all(figure.value > 0 for figure in figures)
