@@ -57,6 +57,7 @@ from structures.box_nodes import (
 )
 from structures.box_search import BOTH, query_words
 from structures.interval_changes import tree_order
+from structures.interval_search import STEPS
 from structures.interval_tree import Entries
 from structures.reserve import reserve
 
@@ -97,6 +98,11 @@ class BoxTree:
         """The newest version, published or not."""
         offset, _, count0, count1, state, _ = self.arena.W[TOP : TOP + TREE_WORDS].tolist()
         return Root(offset, count0, count1, bool(state & LIVE_))
+
+    @property
+    def update_steps(self) -> int:
+        """Nodes and entries looked at for all deltas so far."""
+        return int(self._state[SEARCH + STEPS])
 
     # --- writing
 

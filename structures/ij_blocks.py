@@ -8,7 +8,8 @@
             each] (int32)
 
 What a summary says: for each connected V the least V-tuple below (`which` 0: near = left endpoint, far = right) and the greatest
-(`which` 1: near = right, far = left), with its slots and its key; (KEY_MAX, -1 as keys) when there is none. `ij_summary.py`.
+(`which` 1: near = right, far = left), with its slots and its key; (KEY_MAX, -1 as keys) when there is none. `ij_summary.py`. Of cliques it
+says something else: `clique_summary.py`.
 
 Invariants, and how blocks are retired and used again: `arena.py`, I1 to I3. Costs: O(1); a copy as many words as the block has.
 """
@@ -38,6 +39,11 @@ COUNTS = 12  # + set
 PATH = 20  # 2 words a level: node, side
 CONTROL_WORDS = PATH + 2 * 64
 ARRAYS = "int64[::1], int32[::1], int64[::1], int64[::1], int64[::1], int64[::1]"  # M, W, C, Q, T, X as the writing kernels take them
+
+
+def summary_words(topology: Topology) -> int:
+    """The words of a block's summary."""
+    return int(5 * topology.table[SPAN] + topology.table[SUBSETS])
 
 
 @kernel
@@ -106,12 +112,12 @@ def own(M: Any, W: Any, C: Any, Q: Any, T: Any, o: int) -> int:
 
 
 class Blocks(Arena):
-    """The arrays of one tree: M, W, C, Q as in `Arena`, and the topology's table T with the sizes of its blocks."""
+    """The arrays of one tree: M, W, C, Q as in `Arena`, and the table T (of a topology, or a clique) with the sizes of its blocks."""
 
-    def __init__(self, topology: Topology, words: int = ARENA_WORDS) -> None:
-        """`words`: reserved address space in 8-byte words, not memory."""
-        T = topology.table.copy()
-        T[ENTRIES] = SUMMARY + 5 * T[SPAN] + T[SUBSETS]
+    def __init__(self, table: np.ndarray, summary: int, words: int = ARENA_WORDS) -> None:
+        """`summary`: words of a block's summary; `words`: reserved address space in 8-byte words, not memory."""
+        T = table.copy()
+        T[ENTRIES] = SUMMARY + summary
         T[INNER_WORDS_], T[LEAF_WORDS_] = T[ENTRIES], T[ENTRIES] + 3 * L
         self.T: np.ndarray = T
         self.M: np.ndarray = reserve(words * 8, np.int64)

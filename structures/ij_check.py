@@ -5,6 +5,8 @@ The least V-tuple below a node is found from all entries below it, by advancing 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from structures.arena import INNER, KEY_MAX, LEAF
 from structures.ij_blocks import (
     CHILD,
@@ -87,12 +89,21 @@ def check_summary(A: Blocks, topology: Topology, o: int, entries: list[Entry]) -
 
 def check_heap(A: Blocks, topology: Topology, root: Root, others: tuple[Root, ...]) -> None:
     """Prove I1 to I3 of the version, and I3 of the arena when all roots in use are given."""
+    entries = check_nodes(A, topology.t, root, others, lambda o, below: check_summary(A, topology, o, below))
+    assert root.live == (extreme_of(entries, topology, list(range(topology.t)), 0) is not None), f"live is {root.live}"
+
+
+def check_nodes(
+    A: Blocks, t: int, root: Root, others: tuple[Root, ...], check_node: Callable[[int, list[Entry]], None]
+) -> list[Entry]:  # fmt: skip
+    """As `check_heap`, of any tree of `ij_tree` with t sets; `check_node` proves I2 of a node and the entries below it. The version's
+    entries."""
     M, W, seen = A.M, A.W, dict[int, int]()
 
     def below(o: int, top: bool) -> list[Entry]:
         if W[2 * o + HEIGHT_] == 0:
             seen[o] = LEAF
-            entries = leaf_entries(A, o, topology.t)
+            entries = leaf_entries(A, o, t)
             assert len(entries) <= L and (top or len(entries) >= LEAF_LEAST), f"I3: leaf {o} has {len(entries)} entries"
         else:
             seen[o] = INNER
@@ -103,13 +114,13 @@ def check_heap(A: Blocks, topology: Topology, root: Root, others: tuple[Root, ..
             a, b = below(lower, False), below(upper, False)
             assert a[-1][:3] < separator <= b[0][:3], f"I1: the separator of {o} does not divide"
             entries = a + b
-        check_summary(A, topology, o, entries)
+        check_node(o, entries)
         return entries
 
     entries = below(root.offset, True)
-    counts = tuple(sum(x[2] % 8 == s for x in entries) for s in range(topology.t))
+    counts = tuple(sum(x[2] % 8 == s for x in entries) for s in range(t))
     assert counts == root.counts, f"counts {root.counts}, should be {counts}"
-    assert root.live == (extreme_of(entries, topology, list(range(topology.t)), 0) is not None), f"live is {root.live}"
     for other in others:
         below(other.offset, True)
     check_blocks(A, seen)
+    return entries

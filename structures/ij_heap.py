@@ -25,11 +25,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from structures.arena import ARENA_WORDS, HEIGHT, KEY_MAX, NEG_INF, POS_INF, ROOT, VERSION
-from structures.ij_blocks import COUNTS, Blocks, key_at
+from structures.ij_blocks import COUNTS, Blocks, key_at, summary_words
 from structures.ij_changes import ACTIVE, AT, MISSING, ij_order, run_changes
 from structures.ij_cursors import Cursor, Root
 from structures.ij_extreme import ANSWER, ASK, LAST_KEY, SCRATCH_WORDS, find_extreme
-from structures.ij_goals import new_walk
+from structures.ij_goals import STEPS, new_walk
 from structures.ij_leaves import KEY_, NEAR_, SLOT_
 from structures.ij_strip import STRIP_SCRATCH
 from structures.ij_topology import ALL, Topology
@@ -50,7 +50,7 @@ class IJHeap:
     def __init__(self, topology: Topology, words: int = ARENA_WORDS) -> None:
         """`words`: the arena's address space in 8-byte words (not memory)."""
         self.topology = topology
-        self.arena = Blocks(topology, words)
+        self.arena = Blocks(topology.table, summary_words(topology), words)
         self._scratch = np.zeros(STRIP_SCRATCH, np.int64)
         self._arrays = self.arena.M, self.arena.W, self.arena.C, self.arena.Q, self.arena.T, self._scratch
         make_empty(*self._arrays)
@@ -65,6 +65,11 @@ class IJHeap:
         o = int(A.C[ROOT])
         live = A.W[key_at(A.T, o, 0) + A.T[ALL]] != KEY_MAX
         return Root(o, int(A.C[HEIGHT]), tuple(A.C[COUNTS : COUNTS + self.topology.t].tolist()), bool(live))
+
+    @property
+    def update_steps(self) -> int:
+        """Nodes, splits and entries looked at for all deltas so far."""
+        return int(self._walk[STEPS])
 
     # --- writing
 

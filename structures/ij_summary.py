@@ -7,6 +7,8 @@ Touch rule (by Closure): putting r into set i changes the least V-tuple only if 
 r only if r *is* its member of i; the greatest mirrored. What is above: a put no longer matters once it did not touch; a cut once the
 stored member lies strictly before r. PENDING (a mask of subsets, for each `which`) says what may still change further up.
 
+The tree serves cliques of one set as well, whose nodes say something else (`clique_summary.py`); T[CLIQUE] tells.
+
 Costs: a leaf O(edges * L) a subset, an inner node one query (`ij_extreme`) a subset, with O(1) visits when nothing reaches across.
 Source: ij-heap.md (*The one composition step*, *Touch rule*).
 """
@@ -15,10 +17,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from structures.clique_summary import summarise_clique
 from structures.ij_blocks import height_of, key_at, key_of, near_at, slot_at
 from structures.ij_extreme import ANSWER, ASK, extreme, forget, no_bounds, offer_leaf
 from structures.ij_leaves import FAR_, FILLED, KEY_, NEAR_, SLOT_
-from structures.ij_topology import MEMBER, PLACE, POS, SIZE, SPAN, SUBSETS
+from structures.ij_topology import CLIQUE, MEMBER, PLACE, POS, SIZE, SPAN, SUBSETS
 from structures.kernel import kernel
 
 PUT, CUT = 1, -1
@@ -51,6 +54,9 @@ def summarise_subset(M: Any, W: Any, T: Any, X: Any, which: int, o: int, v: int)
 @kernel
 def summarise(M: Any, W: Any, T: Any, X: Any, o: int) -> None:
     """Write the whole summary of node o, whose entries or children are in place."""
+    if T[CLIQUE] != 0:
+        summarise_clique(M, W, T, X, o)
+        return
     for v in range(T[SUBSETS]):
         for which in range(2):
             summarise_subset(M, W, T, X, which, o, v)
@@ -58,7 +64,9 @@ def summarise(M: Any, W: Any, T: Any, X: Any, o: int) -> None:
 
 @kernel
 def concerned(T: Any, s: int) -> int:
-    """The subsets that set s belongs to, as a mask."""
+    """The subsets that set s belongs to, as a mask; of a clique one bit, for all that a node says."""
+    if T[CLIQUE] != 0:
+        return 1
     mask = 0
     for v in range(T[SUBSETS]):
         if T[PLACE + 8 * v + s] >= 0:
@@ -86,6 +94,8 @@ def touches(M: Any, W: Any, T: Any, which: int, o: int, v: int, s: int, key: int
 @kernel
 def refresh(M: Any, W: Any, T: Any, X: Any, which: int, o: int, pending: int, s: int, key: int, end: int, slot: int, sign: int) -> int:
     """r was put or cut below own node o, whose summary is as before: bring it up to date for the pending subsets; what is pending above."""
+    if T[CLIQUE] != 0:
+        return 1 if which == 0 and summarise_clique(M, W, T, X, o) else 0
     v = 0
     left = pending
     while left != 0:

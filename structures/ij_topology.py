@@ -26,6 +26,7 @@ import numpy as np
 MOST = 6  # sets
 SETS, SUBSETS, SPAN, ALL = 0, 1, 2, 3  # t, number of connected subsets, places, the subset of all
 LEAF_WORDS_, INNER_WORDS_, ENTRIES = 4, 5, 6  # sizes of the blocks in words; the first column of a leaf's entries (`ij_blocks`)
+CLIQUE = 7  # the members of a clique of one set (`clique_summary`), which has no topology; 0: an IJ-heap
 _SUBSETS, _PLACES = 64 + 8, 192 + 32
 POS = 16  # a subset's first place
 SIZE = POS + _SUBSETS

@@ -1,4 +1,4 @@
-r"""The persistent tree of the IJ-heap: binary, balanced by height, with leaf blocks of all sets together.
+r"""The persistent tree of the IJ-heap, and of cliques of one set: binary, balanced by height, with leaf blocks of all sets together.
 
                 [ separator | summary ]           an inner node has two children; `lower` lies before the separator
                 /                     \\
@@ -39,7 +39,6 @@ from structures.ij_blocks import (
     own,
     start_of,
 )
-from structures.ij_extreme import ANSWER, forget
 from structures.ij_leaves import (
     AT,
     concatenate_leaves,
@@ -53,8 +52,8 @@ from structures.ij_leaves import (
     put_in_leaf,
     separate,
 )
-from structures.ij_summary import CUT, PUT, concerned, refresh, store, summarise
-from structures.ij_topology import SETS, SUBSETS
+from structures.ij_summary import CUT, PUT, concerned, refresh, summarise
+from structures.ij_topology import SETS
 from structures.kernel import kernel
 
 LEAF_FILL = max(1, L * 7 // 8)
@@ -255,10 +254,7 @@ def make_empty(M: Any, W: Any, C: Any, Q: Any, T: Any, X: Any) -> None:
     o = allocate_block(M, W, C, T, LEAF)
     for i in range(T[SETS] + 1):
         W[2 * o + STARTS + i] = 0
-    for which in range(2):
-        forget(X, ANSWER, which)
-        for v in range(T[SUBSETS]):
-            store(M, W, T, X, which, o, v)
+    summarise(M, W, T, X, o)
     C[ROOT], C[HEIGHT] = o, 0
 
 

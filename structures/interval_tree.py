@@ -29,7 +29,7 @@ import numpy as np
 from structures.arena import ARENA_WORDS, COUNT, HEIGHT, KEY_MAX, KIND, LIVE, NEG_INF, POS_INF, ROOT, VERSION, Arena
 from structures.interval_changes import ACTIVE, AT, CHANGES_WORDS, DELETE, INSERT, MISSING, run_changes, tree_order
 from structures.interval_cursors import Cursor, GivenCursor, PartnersCursor, Root, SearchCursor, WalkCursor, WindowCursor
-from structures.interval_search import ITEM, NOTHING_BEFORE
+from structures.interval_search import ITEM, NOTHING_BEFORE, STEPS
 from structures.ordered_tree import build, make_empty
 from structures.summary import LIST, PAIR, SELF
 
@@ -86,6 +86,11 @@ class IntervalTree:
         """The newest version, published or not."""
         C = self.arena.C.tolist()
         return Root(C[ROOT], C[HEIGHT], C[COUNT], C[COUNT + 1], bool(C[LIVE]))
+
+    @property
+    def update_steps(self) -> int:
+        """Nodes and entries looked at for all deltas so far."""
+        return int(self._state[STEPS])
 
     # --- writing
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from service.joins.clique_join import CliqueJoin
 from service.joins.indexed_join import IndexedJoin
 from service.joins.live_join import LiveJoin
 from service.joins.product_join import Factor, ProductJoin
@@ -29,7 +28,7 @@ def join_of(query: Query, plan: Plan, sides: Sequence[Side], part: bool = False)
         return QdagJoin(sides, plan.graph, tree_shapes(query, plan.graph), query.never)
     if plan.binding is not None:
         return IndexedJoin(sides, plan.binding, query.never, listed=part)
-    return CliqueJoin(query, plan, sides) if plan.shape.startswith("clique") else TreeJoin(query, plan, sides)
+    return TreeJoin(query, plan, sides)
 
 
 def _factor(part: Part, relations: Mapping[str, Relation]) -> Factor:

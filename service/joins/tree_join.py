@@ -1,4 +1,5 @@
-"""A join that one structure keeps: entries of all aliases in an interval tree, a box tree or an IJ-heap, its rows shaped (`shapes`)."""
+"""A join that one structure keeps: entries of all aliases in an interval tree, a tree of cliques, a box tree or an IJ-heap, its rows
+shaped (`shapes`)."""
 
 from __future__ import annotations
 
@@ -21,17 +22,15 @@ from service.sides import NO_ENTRIES, BoxSource, Codes, Side, Source, joined
 from service.store import Domain
 from service.terms import Query
 from service.versions import Numbers
-from structures.box_changes import SEARCH
 from structures.box_tree import BoxTree
+from structures.clique_tree import CliqueTree
 from structures.encoding import NEG_INF, POS_INF
-from structures.ij_goals import STEPS as HEAP_STEPS
 from structures.ij_heap import IJHeap, Topology
 from structures.interval_changes import DELETE, ENTER, INSERT, LEAVE
-from structures.interval_search import STEPS
 from structures.interval_tree import Entries, IntervalTree
 
 _CHUNK = 1 << 16  # rows in a step of building
-_KINDS = {"pair": "pair", "self_less": "self", "self_not_equal": "self", "list": "list", "clique_less": "self", "clique_not_equal": "self"}
+_KINDS = {"pair": "pair", "self_less": "self", "self_not_equal": "self", "list": "list"}
 
 
 class Slotted(Protocol):
@@ -123,9 +122,7 @@ class TreeJoin:
 
     @property
     def update_steps(self) -> int:
-        if isinstance(self.tree, IJHeap):
-            return int(self.tree._walk[HEAP_STEPS])
-        return int(self.tree._state[STEPS + (SEARCH if isinstance(self.tree, BoxTree) else 0)])
+        return int(self.tree.update_steps)
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
         """Cost: O(n log n) of sorting."""
@@ -203,9 +200,9 @@ class TreeJoin:
 
     def _shaped(self, sink: Sink) -> Callable[..., bool]:
         """A sink of the structure: `slots` are two arrays of an interval tree, else one int32[t, n]."""
-        if isinstance(self.tree, IJHeap | BoxTree):
-            return lambda sign, slots: sink(sign > 0, self.shape.combine(*slots))
-        return lambda sign, *slots: sink(sign > 0, self.shape.combine(*slots))
+        if isinstance(self.tree, IntervalTree):
+            return lambda sign, *slots: sink(sign > 0, self.shape.combine(*slots))
+        return lambda sign, slots: sink(sign > 0, self.shape.combine(*slots))
 
     def _work(self, changes: Mapping[str, Change], followed: bool) -> Work:
         """All entries that the changes bring; `followed` as `parted` has it."""
@@ -262,7 +259,7 @@ class TreeJoin:
         return bool(self.tree.is_empty(root))
 
     def entries(self, root: Any) -> int:
-        return int(sum(root.counts) if isinstance(self.tree, IJHeap) else root.count0 + root.count1)
+        return int(sum(root.counts) if isinstance(self.tree, IJHeap | CliqueTree) else root.count0 + root.count1)
 
     @property
     def bytes(self) -> int:
@@ -279,9 +276,11 @@ class TreeJoin:
 
 
 def _structure(plan: Plan, aliases: int) -> Any:
-    """IntervalTree, BoxTree or IJHeap: their methods are alike, but for the form of slots and windows."""
+    """IntervalTree, CliqueTree, BoxTree or IJHeap: their methods are alike, but for the form of slots and windows."""
     if plan.edges:
         return IJHeap(Topology(aliases, plan.edges))
+    if plan.shape.startswith("clique"):
+        return CliqueTree(aliases)
     kind = _KINDS[plan.shape]
     return BoxTree(len(plan.boxes[0]), kind) if plan.boxes else IntervalTree(kind)
 

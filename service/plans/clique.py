@@ -1,18 +1,17 @@
-"""Three to eight interchangeable aliases of one relation that all overlap, told apart by one column: one set in an interval tree.
+"""Three to eight interchangeable aliases of one relation that all overlap, told apart by one column: one set in a tree of cliques.
 
     clique_less       `a.c < b.c`, `b.c < d.c` …: each combination once, in the order of c; equal values are passed over
     clique_not_equal  `<>` between all, of a column that tells any two rows of one key apart: each combination in every order
 
 Intervals of a line that overlap pairwise have a common point (Helly), so a combination is found where its last-starting interval begins:
-there the others cover it. The tree keeps no word of where so many cover one point (`mn[k]` in `ij-heap.md`, *Self-joins*), so one that too
-few others cover is looked at for nothing, and no delay is promised.
+there the others cover it. The tree knows where so many share a point. Source: ij-heap.md (*Self-joins*), from Tao and Yi, Theorem 4.
 """
 
 from __future__ import annotations
 
 from service.binding import equal_classes
 from service.meets import Relations, overlaps_of
-from service.plans.plan import THEOREM_1, Plan, first_notes, interchangeable, names, suffix, tells_apart
+from service.plans.plan import THEOREM_4, Plan, candidates, first_notes, interchangeable, names, suffix, tells_apart
 from service.terms import Query
 
 MOST = 8
@@ -40,21 +39,20 @@ def make(query: Query, relations: Relations) -> Plan | None:
         shape, kind = "clique_not_equal", "all orders"
     else:
         return None
+    guarantee, bounds = "strict", {"space": "O(n)", "update": "O(log n)", "delay": "O(log n)"}
     notes = [*first_notes(query, relations)]
-    notes.append(
-        f"a combination is found where its last-starting interval begins: one that fewer than {count - 1} others cover there is looked at "
-        "for nothing"
-    )
     if not exact:
-        notes.append(f"combinations with equal {first.column} are passed over")
+        guarantee, bounds = "best-effort", candidates()
+        column = first.column
+        note = f"combinations with equal {column} are passed over"
+        notes.append(f"{note}: {column} is not the key, nor do it and the equality columns make one")
+    if shape == "clique_less":
+        notes.append("a look-up of a row as one alias passes over its combinations as another")
+    if classes:
+        notes.append("a window without a key goes through the keys that have rows, one by one: that is not strict")
     spans = {span.alias: span for meet in overlaps_of(query, relations) for span in (meet.left, meet.right)}
-    bounds = {
-        "space": "O(n)",
-        "update": "O(log n) and a step per pair of partners of the changed row that overlap",
-        "delay": "O(log n) between intervals and those that cover their start, no bound between rows",
-    }
     return Plan(
-        f"interval self-join, 1-D, {count} relations, clique, {kind}{suffix(query, ())}", "interval-tree", THEOREM_1, "best-effort", bounds,
+        f"interval self-join, 1-D, {count} relations, clique, {kind}{suffix(query, ())}", "interval-tree", THEOREM_4, guarantee, bounds,
         tuple(notes), shape, aliases,
         keys=tuple(tuple(one[place].column for one in classes) for place in range(count)),
         spans=tuple(spans[alias] for alias in aliases),

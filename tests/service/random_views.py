@@ -26,7 +26,7 @@ class RandomView(TwinView):
     boxes    two aliases that meet in several dimensions
     self     two aliases of one relation, told apart by `<` or `<>`
     mixed    each edge what it will: tree or cycles
-    clique   three or four aliases of one relation, all overlapping, in the order of a column
+    clique   three or four aliases of one relation, all overlapping, with a key or none, in the order of a column
     product  two or three of these side by side
     """
 
@@ -71,7 +71,7 @@ class RandomView(TwinView):
                     self._edge(rng, style, near, far)
         if style in ("self", "clique"):
             self._order(rng, first, count)
-        if style == "heap" and rng.random() < 0.5:
+        if style in ("heap", "clique") and rng.random() < 0.5:
             for column in rng.choice((["room"], ["floor"], ["room", "floor"])):
                 for place in range(first + 1, first + count):
                     self._equal(place - 1, place, column)

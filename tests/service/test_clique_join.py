@@ -5,17 +5,16 @@ from __future__ import annotations
 import random
 from collections import Counter
 from itertools import combinations, permutations
-from math import comb
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from service.cursors import RowReader, open_rows
-from service.joins.clique_join import CliqueJoin, binomials, combination
+from service.joins.tree_join import TreeJoin
 from service.planner import alternatives
 from service.wire.batch import DELETE, INSERT, UPSERT
+from structures.clique_tree import CliqueTree
 from tests.service.test_engine import check, prepared
 from tests.service.twin import Row, to_batch
 from tests.service.views import RELATIONS, sql
@@ -48,35 +47,14 @@ def test_plans(conditions: str, shape: str) -> None:
         return
     assert view.plan.shape == shape
     if shape.startswith("clique"):
-        notes = view.plan.notes
-        assert (view.plan.algorithm, view.plan.guarantee) == ("interval-tree", "best-effort") and "looked at for nothing" in notes[0]
+        plan, notes = view.plan, view.plan.notes
         keyed = "a.nr < b.nr" in conditions or shape == "clique_not_equal"
-        assert ("are passed over" in notes[-1]) == (not keyed or ROOMS not in conditions)
+        exact = keyed and ROOMS in conditions
+        assert (plan.algorithm, plan.guarantee) == ("interval-tree", "strict" if exact else "best-effort")
+        assert plan.theorem == "Tao and Yi, Theorem 4" and plan.bounds["update"].startswith("O(log n)")
+        assert any("are passed over" in note for note in notes) == (not exact)
+        assert any("a window without a key" in note for note in notes) == (ROOMS in conditions)
         assert "ij-heap" in [one.algorithm for one in alternatives(view.query, RELATIONS)]
-
-
-@pytest.mark.parametrize(("most", "k"), [(0, 1), (1, 2), (6, 2), (9, 3), (12, 5), (8, 7)])
-def test_combinations_by_rank(most: int, k: int) -> None:
-    table = binomials(most, k)
-    assert [part.tolist() for part in table] == [[comb(c, j) for c in range(most + 1)] for j in range(k + 1)]
-    ranks = np.arange(comb(most, k))
-    found = list(zip(*(part.tolist() for part in combination(table, ranks, k)), strict=True))
-    assert len(set(found)) == len(found) and all(x > y for row in found for x, y in zip(row, row[1:], strict=False))
-    assert {tuple(sorted(row)) for row in found} == set(combinations(range(most), k))
-
-
-def test_more_combinations_than_numbers() -> None:
-    table = binomials(5000, 7)
-    assert int(table[7][-1]) == 1 << 50 and (np.diff(table[7]) >= 0).all()
-    assert [part.tolist() for part in combination(table, np.array([10**15]), 7)]
-    rank, number = 10**15, []
-    for j in range(7, 0, -1):
-        c = j - 1
-        while comb(c + 1, j) <= rank:
-            c += 1
-        number.append(c)
-        rank -= comb(c, j)
-    assert [int(part[0]) for part in combination(table, np.array([10**15]), 7)] == number
 
 
 def definition(t: int, less: bool) -> dict[str, Any]:
@@ -114,7 +92,7 @@ def test_large_batches(tmp_path: Path, t: int, less: bool) -> None:
     engine = prepared(tmp_path, {})
     assert engine.put_view("v", definition(t, less), wait=60)[1] == "created"
     view = engine.views["v"]
-    assert isinstance(view.join, CliqueJoin) and view.feed is not None
+    assert isinstance(view.join, TreeJoin) and isinstance(view.join.tree, CliqueTree) and view.feed is not None
     subscription = view.feed.subscribe(None, False)
     rows: dict[int, Row] = {}
     followed: Counter[tuple[int, ...]] = Counter()
@@ -190,4 +168,4 @@ def test_what_it_saves(tmp_path: Path) -> None:
         found[algorithm] = (count, statistics["intervals"], statistics["dead_ends"])
         engine.close()
     assert found["interval-tree"][:2] == (found["ij-heap"][0], 300) and found["ij-heap"][1] == 1200
-    assert found["interval-tree"][2] <= 300 and found["ij-heap"][2] > 20 * found["ij-heap"][0] > 0
+    assert found["interval-tree"][2] == 0 and found["ij-heap"][2] > 20 * found["ij-heap"][0] > 0

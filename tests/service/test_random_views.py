@@ -6,11 +6,13 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from service.joins.tree_join import TreeJoin
+from service.query import parse_view
 from service.wire.schema import parse_relation
 from structures.ij_goals import FUEL_MOST
 from tests.service.random_views import LEAST_ROWS, MOST_ROWS, SPANS, RandomView, TooMany, by_all_algorithms
@@ -98,11 +100,14 @@ def test_many_aliases(tmp_path: Path, style: str, most: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_no_dead_ends(tmp_path: Path, seed: int) -> None:
     """Of what promises a delay: no row that is bound leads nowhere; an IJ-heap enters a constant number of nodes, and one a row, for
-    nothing (`ij_cursors`): whole views and look-ups."""
+    nothing (`ij_cursors`), a tree of cliques the leaf where a look-up begins: whole views and look-ups."""
     rng = random.Random(f"strict {seed}")
     views: dict[str, TwinView] = {}
     for style in ("heap", "heap", "mixed", "mixed", "product", "product"):
         views |= by_all_algorithms(drawn(rng, style, 5, 8), f"v{len(views)}")
+    cliques = (drawn(rng, "clique", 5, 8) for _ in range(100))
+    strict = (one for one in cliques if parse_view("v", one.definition, DEFINITIONS).plan.guarantee == "strict")
+    views |= {f"clique{number}": one for number, one in enumerate(islice(strict, 2))}
     source, twin = Source(seed, 8), Twin(views)
     engine = prepared(tmp_path, views)
     promised = {name: one for name, one in engine.views.items() if one.view.plan.guarantee != "best-effort"}
@@ -126,14 +131,19 @@ def test_no_dead_ends(tmp_path: Path, seed: int) -> None:
                     continue
                 plan = view.view.plan
                 starts = 1 if slots is None else max(1, len(slots))
-                heaps = sum(one.algorithm == "ij-heap" for one in ([part.plan for part in plan.parts] or [plan]))
-                assert heaps or cursor.dead_ends == 0, (name, cursor.dead_ends)
+                plans = [part.plan for part in plan.parts] or [plan]
+                heaps = sum(one.algorithm == "ij-heap" for one in plans)
+                sets = sum(one.shape.startswith("clique") for one in plans)
+                assert heaps or sets or cursor.dead_ends == 0, (name, cursor.dead_ends)
                 if isinstance(join, TreeJoin) and heaps:
                     most = starts * (FUEL_MOST + (join.root.height + 1) * len(plan.order)) + rows
+                elif isinstance(join, TreeJoin):
+                    most = sets * (0 if slots is None else starts)
+                    met["clique"] += sets
                 else:  # a product reads a part again for each block of the ones before
-                    most = heaps * (starts + rows) * (FUEL_MOST + 2 * len(plan.order)) + rows
+                    most = (heaps + sets) * (starts + rows) * (FUEL_MOST + 2 * len(plan.order)) + rows
                 assert cursor.dead_ends <= most, (name, cursor.dead_ends, rows)
                 met[plan.algorithm] += 1
     print(met)
-    assert met["ij-heap"] and met["join-tree"]
+    assert met["ij-heap"] and met["join-tree"] and met["clique"]
     engine.close()
