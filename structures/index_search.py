@@ -17,6 +17,7 @@ from structures.index_blocks import HEAD, INNER_ROOM, LEAF_ROOM, child_at, child
 from structures.kernel import kernel
 
 BEFORE, BEHIND = -1, 2**31 - 1  # as slots of places
+_FEW = 6
 READ = "int64[::1], int32[::1]"  # M, W
 
 
@@ -104,14 +105,18 @@ def seek_last(M: Any, W: Any, o: int, k: int, X: Any, x: int, step: int, p: int,
 
 @kernel
 def seek_near(M: Any, W: Any, root: int, k: int, leaf: int, i: int, X: Any, x: int, step: int, p: int, slot: int) -> tuple[int, int]:
-    """As `seek` from the root, which has the entry (leaf, i), or leaf is 0: the same leaf is looked at first."""
+    """As `seek` from the root, which has the entry (leaf, i), or leaf is 0: what follows that entry in its leaf is looked at first."""
     if leaf != 0:
         room, n = LEAF_ROOM[k], count_of(W, leaf)
         if is_before(M, W, leaf, k, room, i, X, x, step, p, slot):
-            if i + 1 < n and not is_before(M, W, leaf, k, room, i + 1, X, x, step, p, slot):
-                return leaf, i + 1
-            if not is_before(M, W, leaf, k, room, n - 1, X, x, step, p, slot):
-                return leaf, position(M, W, leaf, k, i + 2, X, x, step, p, slot)
+            few = min(n, i + 1 + _FEW)
+            i += 1
+            while i < few and is_before(M, W, leaf, k, room, i, X, x, step, p, slot):
+                i += 1
+            if i < few:
+                return leaf, i
+            if i < n and not is_before(M, W, leaf, k, room, n - 1, X, x, step, p, slot):
+                return leaf, position(M, W, leaf, k, i, X, x, step, p, slot)
     return seek(M, W, root, k, X, x, step, p, slot)
 
 

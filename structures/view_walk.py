@@ -117,27 +117,32 @@ def settle(M: Any, W: Any, P: Any, first: int, R: Any, X: Any, x: int, Z: Any, q
 
 
 @kernel
+def fill(out: Any, first: int, m: int, slot: int) -> None:
+    """So many times the slot."""
+    to = np.uint64(first)  # unsigned places need no check of their sign, so that this is vectorised
+    for j in range(np.uint64(m)):
+        out[to + j] = slot
+
+
+@kernel
 def emit(M: Any, W: Any, P: Any, first: int, slots: Any, Z: Any, out: Any, stride: int, n: int) -> int:
     """Write rows from where all stand through the last position's group in its leaf, as long as there is room; the rows then."""
     last = P[first + POSITIONS] - 1
     z = PLACES + PLACE_WORDS * last
     low, m = Z[z + ENTRY], min(Z[z + END] - Z[z + ENTRY], stride - n)
     if P[first + GIVEN] >= 0:
-        o, slot = P[first + GIVEN] * stride + n, slots[Z[AT]]
-        for j in range(m):
-            out[o + j] = slot
+        fill(out, P[first + GIVEN] * stride + n, m, slots[Z[AT]])
     q = last
     while q >= 0 and P[first + POSITION + POSITION_WORDS * q + ALIAS] >= 0:
         a, z = first + POSITION + POSITION_WORDS * q, PLACES + PLACE_WORDS * q
         k = P[a + ARITY_]
         source, o = slot_at(Z[z + LEAF_], k, LEAF_ROOM[k]), P[a + ALIAS] * stride + n
         if q == last:
-            for j in range(m):
-                out[o + j] = W[source + low + j]
+            to, of = np.uint64(o), np.uint64(source + low)
+            for j in range(np.uint64(m)):
+                out[to + j] = W[of + j]
         else:
-            slot = W[source + Z[z + ENTRY]]
-            for j in range(m):
-                out[o + j] = slot
+            fill(out, o, m, W[source + Z[z + ENTRY]])
         q -= 1
     Z[PLACES + PLACE_WORDS * last + ENTRY] = low + m
     Z[STEPS] += m
