@@ -1,4 +1,4 @@
-"""Words as sets of up to 64 places: the lowest bit, the number of bits, and eight or sixteen entries compared at once."""
+"""Words as sets of up to 64 places: the lowest bit, the number of bits; eight or sixteen entries compared or copied at once."""
 
 from __future__ import annotations
 
@@ -88,6 +88,38 @@ if JIT:
 
         return types.int64(array, types.int64, array.dtype), generate
 
+    @intrinsic  # type: ignore[untyped-decorator]
+    def copy16(typing_context: Any, target: Any, q: Any, array: Any, p: Any) -> Any:
+        """target[q + c] = array[p + c] for c in 0..15, of items of one kind; all are written, whatever is there."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            lanes = _lanes(context, builder, signature.args[2], arguments[2], arguments[3], 2 * LANES)
+            _store(context, builder, signature.args[0], arguments[0], arguments[1], lanes)
+            return context.get_dummy_value()
+
+        return types.void(target, types.int64, array, types.int64), generate
+
+    def _store(context: Any, builder: Any, kind: Any, array: Any, place: Any, lanes: Any) -> None:
+        a = context.make_array(kind)(context, builder, array)
+        at = get_item_pointer2(context, builder, a.data, [a.nitems], [a.itemsize], "C", [place])
+        builder.store(lanes, builder.bitcast(at, lanes.type.as_pointer())).align = kind.dtype.bitwidth // 8
+
+    def _widening(width: int) -> Any:
+        @intrinsic  # type: ignore[untyped-decorator]
+        def widen(typing_context: Any, target: Any, q: Any, source: Any, p: Any, shift: Any, mask: Any, high: Any) -> Any:
+            def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+                bytes_ = _lanes(context, builder, signature.args[2], arguments[2], arguments[3], 2 * LANES * width)
+                lanes = builder.bitcast(bytes_, ir.VectorType(ir.IntType(8 * width), 2 * LANES))
+                lanes = lanes if width == 4 else builder.zext(lanes, ir.VectorType(ir.IntType(32), 2 * LANES))
+                shift, mask, high = (_spread(builder, value, 2 * LANES) for value in arguments[4:])
+                lanes = builder.or_(builder.and_(builder.lshr(lanes, shift), mask), high)
+                _store(context, builder, signature.args[0], arguments[0], arguments[1], lanes)
+                return context.get_dummy_value()
+
+            return types.void(target, types.int64, source, types.int64, types.int32, types.int32, types.int32), generate
+
+        return widen
+
 else:
 
     def lowest(mask: int) -> int:
@@ -107,3 +139,18 @@ else:
 
     def equal16(array: Any, p: int, value: int) -> int:
         return sum(1 << c for c in range(2 * LANES) if p + c < len(array) and array[p + c] == value)
+
+    def copy16(target: Any, q: int, array: Any, p: int) -> None:
+        n = min(2 * LANES, len(target) - q, len(array) - p)
+        target[q : q + n] = array[p : p + n]
+
+    def _widening(width: int) -> Any:
+        def widen(target: Any, q: int, source: Any, p: int, shift: int, mask: int, high: int) -> None:
+            n = min(2 * LANES, len(target) - q)
+            target[q : q + n] = source[p : p + n * width].view(f"<u{width}").astype("int64") >> shift & mask | high
+
+        return widen
+
+
+# target[q + c] = (number c >> shift) & mask | high, of the numbers of 1, 2 or 4 bytes each at source[p] (uint8), for c in 0..15.
+widen16_1, widen16_2, widen16_4 = (_widening(width) for width in (1, 2, 4))

@@ -51,6 +51,7 @@ from structures.qdag_walk import (
     VARIABLES,
     WIDTH,
     and_fill,
+    line_words,
     plan_words,
     state_words,
 )
@@ -87,15 +88,17 @@ class _Plan(NamedTuple):
 class Cursor:
     """A reading; plain data beside the trees. `fill` releases the GIL."""
 
-    def __init__(self, W: np.ndarray, plan: np.ndarray, roots: np.ndarray, items: np.ndarray, lines: int) -> None:
-        self._W, self._plan, self._roots, self._items, self._lines = W, plan, roots, items, lines
+    def __init__(self, trees: QuadTrees, plan: np.ndarray, roots: np.ndarray, items: np.ndarray, lines: int) -> None:
+        self._read = trees.arena.W, trees.forms.K, trees.forms.B, plan, roots, items
+        self._lines = lines
         self._state = np.zeros(state_words(plan.item(ATOMS)), np.int64)
+        self._leaves = np.empty(line_words(plan.item(ATOMS)), np.int32)
         self._readings = len(items) // plan.item(WIDTH)
 
     def fill(self, limit: int) -> np.ndarray:
         """Up to `limit` >= 1 further rows, int32[atoms, rows]: their slots. May have none before the end (`done`)."""
         out = np.empty((self._lines, limit), np.int32)
-        n = and_fill(self._W, self._plan, self._roots, self._items, self._state, out, _BUDGET)
+        n = and_fill(*self._read, self._leaves, self._state, out, _BUDGET)
         return out if n == limit else out[:, :n]
 
     @property
@@ -105,7 +108,7 @@ class Cursor:
     def clone(self) -> Cursor:
         """An independent cursor at the same place."""
         other = copy.copy(self)
-        other._state = self._state.copy()
+        other._state, other._leaves = self._state.copy(), self._leaves.copy()
         return other
 
     @property
@@ -191,8 +194,8 @@ class And:
 
     def _cursor(self, given: int, bound: frozenset[int], versions: Sequence[Roots], items: np.ndarray) -> Cursor:
         plan = self._plan(given, bound)
-        roots = np.array([word for place, tree in plan.trees for word in versions[place][tree][:2]], np.int64)
-        return Cursor(self.trees.arena.W, plan.words, roots, items, len(self.atoms))
+        roots = np.array([word for place, tree in plan.trees for word in versions[place][tree][:3]], np.int64)
+        return Cursor(self.trees, plan.words, roots, items, len(self.atoms))
 
 
 def _word(bits: Iterable[int]) -> int:

@@ -8,13 +8,15 @@ in leaves, their entries are joined one by one instead of bit by bit.
 Variables with given values are bound at once, not level by level: an atom all of whose variables are given is a cell; one of which some
 are is a subtree of a tree with these first. What is left is an AND over the free variables only.
 
-    Z    state: header | slots, cells, candidates of each atom, values of the variables | frames [level, left, unused, a ref an atom]
-         level >= 0: a joint node, `left` its children; JOIN: leaves that are joined, `left` one more than the atom in hand;
-         -1 - t: the rows of atom t in the cell, `left` entries or children
-    ref  offset << 32 | which entries of a leaf, as bits (0: an inner node)
+    Z    state: header | slots, cells, their levels, candidates of each atom, values of the variables | frames [level, left, level in a cell
+         or of leaves, ref in a cell, a ref an atom]; level >= 0: a joint node, `left` its children; JOIN: leaves that are joined, `left`
+         one more than the atom in hand; -1 - t: the rows of atom t in the cell, `left` entries or children
+    ref  place << 32 of an inner node; place << 32 | FRESH of a leaf; of a leaf in S which of its entries, as bits
+    S    of each atom the leaf in hand: LINE words, k coordinates and the slots [LEAF each, int32]. On the way down to a frame, and below
+         it, an atom has only one
     P    joint atoms, all atoms, all quadrants, place of the given atom, words an item; an atom: arity, first, place, checks, variables,
          MAP, EXT; the joint atoms come before those that are cells
-    R    per atom: root, bits          items: per reading the slot of the given row, and each variable's value, if it has one
+    R    per atom: root, bits, base         items: per reading the slot of the given row, and each variable's value, if it has one
 
 Steps are joint nodes, entries of leaves tried and rows of cells; a dead end is a joint node without children, or an entry tried that joins
 none. Source: Navarro, Reutter and Rojas-Ledesma, section 3, Algorithms 2 (ChildAt), 3 (Extend) and 5 (And); its pruning step has nothing
@@ -29,14 +31,16 @@ import numpy as np
 
 from structures.bits import equal16, lowest
 from structures.kernel import kernel
-from structures.quad_nodes import CODE_BITS, LEAF, digit, is_leaf
+from structures.quad_nodes import CODE_BITS, LEAF, MOST_ARITY, digit
+from structures.quad_read import child_of, children_of, copy_leaf, ends_at
 
 MOST_VARIABLES = 6  # quadrants are bits of a word
 MOST_ATOMS = 8
 
 DEPTH, STEPS, GAP, SINCE, DEAD, ITEM = 0, 1, 2, 3, 4, 5
-SLOTS, CELL, CANDIDATES, VALUES = 8, 16, 24, 32
-FRAMES = 40
+SLOTS, CELL, LEVEL, CANDIDATES, VALUES = 8, 16, 24, 32, 40
+FRAMES = 48
+LINE = MOST_ARITY * LEAF + 16  # sixteen words are copied and compared at once
 
 JOINT, ATOMS, ALL, GIVEN, WIDTH = 0, 1, 2, 3, 4
 ATOM, ATOM_WORDS = 5, 88  # per atom, from here on
@@ -44,6 +48,7 @@ ARITY, FIRST, PLACE, CHECKS, VARIABLES, MAP, EXT = 0, 1, 2, 3, 4, 8, 72  # CHECK
 JOIN = -100
 NOTHING = -2
 _SUBSET = 2**32 - 1
+FRESH = 2**31
 
 
 def plan_words(atoms: int) -> int:
@@ -55,123 +60,130 @@ def state_words(atoms: int) -> int:
     return FRAMES + (CODE_BITS + 2) * (1 + atoms) * (4 + atoms)
 
 
-@kernel
-def ref_of(W: Any, o: int) -> int:
-    """Block o with all that lies in it."""
-    if is_leaf(W, o):
-        return o << 32 | ((1 << np.int64(W[2 * o + 2])) - 1)
-    return o << 32
+def line_words(atoms: int) -> int:
+    """Leaves in hand."""
+    return atoms * LINE
 
 
-@kernel
-def child_at(W: Any, P: Any, R: Any, t: int, ref: int, b: int, i: int) -> int:
-    """The ref of qdag t's child number i of level b, which is there."""
-    a = ATOM + t * ATOM_WORDS
-    f = P[a + FIRST]
-    if f == 0 and b >= R[2 * t + 1]:
+@kernel(forceinline=True)
+def enter(W: Any, o: int) -> int:
+    """The ref of a place, all of it."""
+    return o << 32 | FRESH if ends_at(W, o) else o << 32
+
+
+@kernel(forceinline=True)
+def loaded(W: Any, K: Any, B: Any, P: Any, R: Any, S: Any, t: int, ref: int, b: int) -> int:
+    """Atom t's ref, its leaf in hand if it is one; b: the level."""
+    if ref & FRESH == 0:
         return ref
-    o, some, c = ref >> 32, ref & _SUBSET, P[a + MAP + i]
+    a = ATOM + t * ATOM_WORDS
+    return (1 << copy_leaf(W, K, B, R[3 * t + 2], ref >> 32, P[a + ARITY], P[a + FIRST], b, S, t * LINE)) - 1
+
+
+@kernel(forceinline=True)
+def child_at(W: Any, K: Any, P: Any, R: Any, S: Any, t: int, ref: int, b: int, i: int) -> int:
+    """The ref of qdag t's child number i of level b, which is there."""
+    if b >= R[3 * t + 1]:
+        return ref
+    a = ATOM + t * ATOM_WORDS
+    some, k, c = ref & _SUBSET, P[a + ARITY], P[a + MAP + i]
     if some == 0:
-        return ref_of(W, np.int64(W[2 * o + 4 + c]))
-    k, kept = P[a + ARITY], np.int64(0)
+        return enter(W, child_of(W, K, R[3 * t + 2], ref >> 32, k, c))
+    f, kept = P[a + FIRST], np.int64(0)
     while some != 0:
         j = lowest(some)
         some &= some - 1
-        if digit(W, 2 * o + 4 + j, LEAF, k, f, b) == c:
+        if digit(S, t * LINE + j, LEAF, k, f, b) == c:
             kept |= 1 << j
-    return o << 32 | kept
+    return kept
 
 
-@kernel
-def quadrants(W: Any, P: Any, R: Any, t: int, ref: int, b: int) -> int:
+@kernel(forceinline=True)
+def quadrants(W: Any, K: Any, P: Any, R: Any, S: Any, t: int, ref: int, b: int) -> int:
     """The children of level b that qdag t does not leave empty."""
     a = ATOM + t * ATOM_WORDS
-    f = P[a + FIRST]
-    if f == 0 and b >= R[2 * t + 1]:
+    if b >= R[3 * t + 1]:
         return P[a + EXT]
-    o, some, found = ref >> 32, ref & _SUBSET, np.int64(0)
+    some, k, found = ref & _SUBSET, P[a + ARITY], np.int64(0)
     if some == 0:
-        mask = np.int64(W[2 * o + 3])
+        mask = children_of(W, K, R[3 * t + 2], ref >> 32, k)
         while mask != 0:
             found |= P[a + EXT + lowest(mask)]
             mask &= mask - 1
         return found
-    k = P[a + ARITY]
+    f = P[a + FIRST]
     while some != 0:
-        found |= P[a + EXT + digit(W, 2 * o + 4 + lowest(some), LEAF, k, f, b)]
+        found |= P[a + EXT + digit(S, t * LINE + lowest(some), LEAF, k, f, b)]
         some &= some - 1
     return found
 
 
-@kernel
-def common(W: Any, P: Any, R: Any, Z: Any, g: int) -> int:
+@kernel(forceinline=True)
+def common(W: Any, K: Any, B: Any, P: Any, R: Any, S: Any, Z: Any, g: int) -> int:
     """The children of frame g that no qdag leaves empty."""
-    mask = P[ALL]
+    mask, b = P[ALL], Z[g]
     for t in range(P[JOINT]):
-        mask &= quadrants(W, P, R, t, Z[g + 4 + t], Z[g])
+        if b < R[3 * t + 1]:
+            Z[g + 4 + t] = loaded(W, K, B, P, R, S, t, Z[g + 4 + t], b)
+        mask &= quadrants(W, K, P, R, S, t, Z[g + 4 + t], b)
         if mask == 0:
             break
     return mask
 
 
-@kernel
-def agreeing(W: Any, P: Any, a: int, ref: int, coordinates: int, values: Any, v: int) -> int:
-    """Those entries of a leaf's ref that have, in these coordinates (bits), their variables' values[v + variable]."""
-    first, kept = 2 * (ref >> 32) + 4, ref & _SUBSET
-    while coordinates != 0 and kept != 0:
+@kernel(forceinline=True)
+def agreeing(P: Any, S: Any, t: int, some: int, coordinates: int, values: Any, v: int) -> int:
+    """Those of some entries of atom t's leaf that have, in these coordinates (bits), their variables' values[v + variable]."""
+    a = ATOM + t * ATOM_WORDS + VARIABLES
+    while coordinates != 0 and some != 0:
         j = lowest(coordinates)
         coordinates &= coordinates - 1
-        kept &= equal16(W, first + j * LEAF, values[v + P[a + VARIABLES + j]])
-    return kept
+        some &= equal16(S, t * LINE + j * LEAF, values[v + P[a + j]])
+    return some
 
 
 @kernel
-def bind(W: Any, P: Any, R: Any, t: int, count: int, stop: int, values: Any, v: int) -> int:
-    """Atom t's ref at level `stop` - 1, its first `count` coordinates having the values[v + variable]; 0: nothing is there."""
-    a, o, bits = ATOM + t * ATOM_WORDS, R[2 * t], R[2 * t + 1]
+def bind(W: Any, K: Any, B: Any, P: Any, R: Any, S: Any, t: int, count: int, values: Any, v: int) -> int:
+    """Atom t's ref where its first `count` coordinates have the values[v + variable]; 0: nothing is there."""
+    a, o, bits, base = ATOM + t * ATOM_WORDS, R[3 * t], R[3 * t + 1], R[3 * t + 2]
     for j in range(count):
         if values[v + P[a + VARIABLES + j]] >> bits != 0:
             return 0
-    b = bits - 1
-    while b >= 0 and not is_leaf(W, o):
+    k, b = P[a + ARITY], bits - 1
+    while b >= 0 and not ends_at(W, o):
         c = np.int64(0)
         for j in range(count):
             c = c << 1 | ((values[v + P[a + VARIABLES + j]] >> b) & 1)
-        o = np.int64(W[2 * o + 4 + c])
+        o = child_of(W, K, base, o, k, c)
         if o == 0:
             return 0
         b -= 1
-    if not is_leaf(W, o):
-        b = CODE_BITS - 1
-        while b >= stop and not is_leaf(W, o):  # of the coordinates that are not bound: all lie in the first quadrant
-            o = np.int64(W[2 * o + 4])
-            b -= 1
-        if not is_leaf(W, o):
-            return o << 32
-    kept = agreeing(W, P, a, ref_of(W, o), (1 << count) - 1, values, v)
-    return o << 32 | kept if kept != 0 else 0
+    if count < k:
+        b = CODE_BITS + b if b >= 0 else bits - 1
+    ref = loaded(W, K, B, P, R, S, t, enter(W, o), b)
+    return agreeing(P, S, t, ref, (1 << count) - 1, values, v) if ref & _SUBSET != 0 else ref
 
 
 @kernel
-def begin(W: Any, P: Any, R: Any, items: Any, Z: Any) -> int:
+def begin(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: Any) -> int:
     """The level of the root of the next reading, its refs in the first frame and in the cells; NOTHING: nothing can be there."""
     joint, top, v = P[JOINT], np.int64(0), Z[ITEM] * P[WIDTH] + 1
     Z[ITEM] += 1
     for t in range(P[ATOMS]):
-        if R[2 * t] == 0:
+        if R[3 * t] == 0:
             return NOTHING
         if t < joint:
-            top = max(top, R[2 * t + 1])
+            top = max(top, R[3 * t + 1])
     for t in range(P[ATOMS]):
         a = ATOM + t * ATOM_WORDS
         if t >= joint:
-            ref = bind(W, P, R, t, P[a + ARITY], CODE_BITS, items, v)
-            Z[CELL + t] = ref
+            ref = bind(W, K, B, P, R, S, t, P[a + ARITY], items, v)
+            Z[CELL + t], Z[LEVEL + t] = ref, -1
         elif P[a + FIRST] > 0:
-            ref = bind(W, P, R, t, P[a + FIRST], top, items, v)
+            ref = bind(W, K, B, P, R, S, t, P[a + FIRST], items, v)
             Z[FRAMES + 4 + t] = ref
         else:
-            ref = ref_of(W, R[2 * t])
+            ref = enter(W, R[3 * t])
             Z[FRAMES + 4 + t] = ref
         if ref == 0:
             return NOTHING
@@ -179,21 +191,20 @@ def begin(W: Any, P: Any, R: Any, items: Any, Z: Any) -> int:
 
 
 @kernel
-def report(W: Any, P: Any, items: Any, Z: Any, t: int, out: Any, n: int) -> int:
+def report(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: Any, t: int, out: Any, n: int) -> int:
     """With the slots of the atoms before t chosen: go on with the cell's rows from atom t on. The rows written are those before n, and one
     more if every atom from t on has a single one; else a frame waits."""
     m = P[ATOMS]
     while t < m:
-        ref = Z[CELL + t]
-        o, some = ref >> 32, ref & _SUBSET
+        ref = loaded(W, K, B, P, R, S, t, Z[CELL + t], Z[LEVEL + t])
+        some, k = ref & _SUBSET, P[ATOM + t * ATOM_WORDS + ARITY]
         if some == 0 or some & (some - 1) != 0:
             f = FRAMES + Z[DEPTH] * (4 + P[JOINT])
-            Z[f], Z[f + 3] = -1 - t, ref
-            Z[f + 1] = some if some != 0 else np.int64(W[2 * o + 3])
+            Z[f], Z[f + 2], Z[f + 3] = -1 - t, Z[LEVEL + t], ref
+            Z[f + 1] = some if some != 0 else children_of(W, K, R[3 * t + 2], ref >> 32, k)
             Z[DEPTH] += 1
             return n
-        k = P[ATOM + t * ATOM_WORDS + ARITY]
-        Z[SLOTS + t] = W[2 * o + 4 + k * LEAF + lowest(some)]
+        Z[SLOTS + t] = S[t * LINE + k * LEAF + lowest(some)]
         t += 1
     for t in range(m):
         out[P[ATOM + t * ATOM_WORDS + PLACE], n] = Z[SLOTS + t]
@@ -205,20 +216,21 @@ def report(W: Any, P: Any, items: Any, Z: Any, t: int, out: Any, n: int) -> int:
 
 
 @kernel
-def next_in_cell(W: Any, P: Any, items: Any, Z: Any, f: int, out: Any, n: int) -> int:
+def next_in_cell(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: Any, f: int, out: Any, n: int) -> int:
     """Frame f, of an atom's rows, goes to the next of them, or of its node's children."""
     left = Z[f + 1]
     i, t, ref = lowest(left), -1 - Z[f], Z[f + 3]
     Z[f + 1] = left & (left - 1)
     Z[STEPS] += 1
-    o, k = ref >> 32, P[ATOM + t * ATOM_WORDS + ARITY]
+    k = P[ATOM + t * ATOM_WORDS + ARITY]
     if ref & _SUBSET != 0:
-        Z[SLOTS + t] = W[2 * o + 4 + k * LEAF + i]
-        return report(W, P, items, Z, t + 1, out, n)
-    whole = Z[CELL + t]
-    Z[CELL + t] = ref_of(W, np.int64(W[2 * o + 4 + i]))
-    n = report(W, P, items, Z, t, out, n)
-    Z[CELL + t] = whole
+        Z[SLOTS + t] = S[t * LINE + k * LEAF + i]
+        return report(W, K, B, P, R, items, S, Z, t + 1, out, n)
+    whole, level = Z[CELL + t], Z[LEVEL + t]
+    Z[LEVEL + t] = Z[f + 2] - 1
+    Z[CELL + t] = enter(W, child_of(W, K, R[3 * t + 2], ref >> 32, k, i))
+    n = report(W, K, B, P, R, items, S, Z, t, out, n)
+    Z[CELL + t], Z[LEVEL + t] = whole, level
     return n
 
 
@@ -230,8 +242,31 @@ def all_leaves(P: Any, Z: Any, g: int) -> bool:
     return True
 
 
+@kernel(forceinline=True)
+def write_rows(P: Any, items: Any, S: Any, Z: Any, t: int, out: Any, n: int) -> int:
+    """Rows of the slots before atom t, the last one, and its candidates, until none is left or `out` is full; how many there are then."""
+    a, left, start, steps = ATOM + t * ATOM_WORDS, Z[CANDIDATES + t], n, Z[STEPS]
+    line, slots = P[a + PLACE], t * LINE + P[a + ARITY] * LEAF
+    while left != 0 and n < out.shape[1]:
+        out[line, n] = S[slots + lowest(left)]
+        left &= left - 1
+        n += 1
+    Z[CANDIDATES + t] = left
+    for before in range(t):
+        line = P[ATOM + before * ATOM_WORDS + PLACE]
+        for i in range(start, n):
+            out[line, i] = Z[SLOTS + before]
+    if P[GIVEN] >= 0:
+        for i in range(start, n):
+            out[P[GIVEN], i] = items[(Z[ITEM] - 1) * P[WIDTH]]
+    Z[STEPS] = steps + n - start
+    Z[GAP] = max(Z[GAP], steps + 1 - Z[SINCE])
+    Z[SINCE] = Z[STEPS]
+    return n
+
+
 @kernel
-def join_leaves(W: Any, P: Any, items: Any, Z: Any, f: int, out: Any, n: int) -> int:
+def join_leaves(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: Any, f: int, out: Any, n: int) -> int:
     """Go on with the leaves of frame f until they are done, `out` is full, or the rows of a cell come between."""
     m, depth = P[JOINT], Z[DEPTH]
     t = Z[f + 1] - 1
@@ -240,19 +275,22 @@ def join_leaves(W: Any, P: Any, items: Any, Z: Any, f: int, out: Any, n: int) ->
         if left == 0:
             t -= 1
             continue
+        if t == P[ATOMS] - 1:
+            n = write_rows(P, items, S, Z, t, out, n)
+            continue
         Z[CANDIDATES + t] = left & (left - 1)
         Z[STEPS] += 1
         a = ATOM + t * ATOM_WORDS
         k = P[a + ARITY]
-        p = 2 * (Z[f + 4 + t] >> 32) + 4 + lowest(left)
-        Z[SLOTS + t] = W[p + k * LEAF]
+        p = t * LINE + lowest(left)
+        Z[SLOTS + t] = S[p + k * LEAF]
         if t == m - 1:
-            n = report(W, P, items, Z, m, out, n)
+            n = report(W, K, B, P, R, items, S, Z, m, out, n)
             continue
         for j in range(k):
-            Z[VALUES + P[a + VARIABLES + j]] = W[p + j * LEAF]
-        a += ATOM_WORDS
-        found = agreeing(W, P, a, Z[f + 5 + t], P[a + CHECKS], Z, VALUES)
+            Z[VALUES + P[a + VARIABLES + j]] = S[p + j * LEAF]
+        Z[f + 5 + t] = loaded(W, K, B, P, R, S, t + 1, Z[f + 5 + t], Z[f + 2])
+        found = agreeing(P, S, t + 1, Z[f + 5 + t], P[a + ATOM_WORDS + CHECKS], Z, VALUES)
         if found == 0:
             Z[DEAD] += 1
             continue
@@ -262,8 +300,8 @@ def join_leaves(W: Any, P: Any, items: Any, Z: Any, f: int, out: Any, n: int) ->
     return n
 
 
-@kernel("int64(int32[::1], int64[::1], int64[::1], int64[::1], int64[::1], int32[:, ::1], int64)")
-def and_fill(W: Any, P: Any, R: Any, items: Any, Z: Any, out: Any, budget: int) -> int:
+@kernel("int64(int32[::1], int64[::1], uint8[::1], int64[::1], int64[::1], int64[::1], int32[::1], int64[::1], int32[:, ::1], int64)")
+def and_fill(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: Any, out: Any, budget: int) -> int:
     """Go on until `out` (a line an alias) is full, all readings are done, or `budget` steps are made; the rows written."""
     n, m, width = np.int64(0), P[JOINT], 4 + P[JOINT]
     stop = Z[STEPS] + budget
@@ -272,7 +310,7 @@ def and_fill(W: Any, P: Any, R: Any, items: Any, Z: Any, out: Any, budget: int) 
             if Z[ITEM] * P[WIDTH] == len(items):
                 break
             g = np.int64(FRAMES)
-            Z[g] = begin(W, P, R, items, Z)
+            Z[g] = begin(W, K, B, P, R, items, S, Z)
             Z[STEPS] += 1
             if Z[g] == NOTHING:
                 continue
@@ -283,10 +321,10 @@ def and_fill(W: Any, P: Any, R: Any, items: Any, Z: Any, out: Any, budget: int) 
                 Z[DEPTH] -= 1
                 continue
             if b == JOIN:
-                n = join_leaves(W, P, items, Z, f, out, n)
+                n = join_leaves(W, K, B, P, R, items, S, Z, f, out, n)
                 continue
             if b < 0:
-                n = next_in_cell(W, P, items, Z, f, out, n)
+                n = next_in_cell(W, K, B, P, R, items, S, Z, f, out, n)
                 continue
             i = lowest(left)
             left &= left - 1
@@ -296,19 +334,19 @@ def and_fill(W: Any, P: Any, R: Any, items: Any, Z: Any, out: Any, budget: int) 
                 g = f
                 Z[DEPTH] -= 1
             for t in range(m):
-                Z[g + 4 + t] = child_at(W, P, R, t, Z[f + 4 + t], b, i)
+                Z[g + 4 + t] = child_at(W, K, P, R, S, t, Z[f + 4 + t], b, i)
             Z[g] = b - 1
             Z[STEPS] += 1
         if m > 0 and all_leaves(P, Z, g):
-            Z[g], Z[g + 1] = JOIN, 1
-            Z[CANDIDATES] = Z[g + 4] & _SUBSET
+            Z[g + 4] = loaded(W, K, B, P, R, S, 0, Z[g + 4], Z[g])
+            Z[g], Z[g + 1], Z[g + 2], Z[CANDIDATES] = JOIN, 1, Z[g], Z[g + 4]
             Z[DEPTH] += 1
         elif m == 0 or Z[g] < 0:
             for t in range(m):
-                Z[CELL + t] = Z[g + 4 + t]
-            n = report(W, P, items, Z, 0, out, n)
+                Z[CELL + t], Z[LEVEL + t] = Z[g + 4 + t], -1
+            n = report(W, K, B, P, R, items, S, Z, 0, out, n)
         else:
-            Z[g + 1] = common(W, P, R, Z, g)
+            Z[g + 1] = common(W, K, B, P, R, S, Z, g)
             if Z[g + 1] != 0:
                 Z[DEPTH] += 1
             else:

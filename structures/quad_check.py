@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from structures.compact_quad import CODE, LEAVES, LEVEL_WORDS, LOWEST, NODE_WORDS, NODES, SIZES, TABLE, CompactForms
 from structures.quad_nodes import CODE_BITS, FREE, LEAF, LEAF_MARK, LOW, OUT, RETIRED, QuadArena
 
 Entry = tuple[int, ...]
+Shape = tuple[int, int]
+Root = tuple[int, int, int, int]
 
 
 def _quadrant(entry: Entry, arity: int, first: int, level: int) -> int:
@@ -17,42 +20,104 @@ def _quadrant(entry: Entry, arity: int, first: int, level: int) -> int:
     return int(padded[place : place + arity], 2)
 
 
-def _entries(arena: QuadArena, o: int, shape: tuple[int, int], level: int, seen: dict[int, int]) -> list[Entry]:
-    """Of the subtree at o, proven."""
-    W, arity = arena.W, shape[0]
-    count, mark = int(W[2 * o + 2]), int(W[2 * o + 3])
-    seen[o] = 2 * (arity - 1) + (mark == LEAF_MARK)
-    if mark == LEAF_MARK:
-        assert 1 <= count <= LEAF, f"Q2: leaf {o} has {count} entries"
-        return [tuple(W[2 * o + 4 + i : 2 * o + 4 + (arity + 1) * LEAF : LEAF].tolist()) for i in range(count)]
-    found: list[Entry] = []
-    for c in range(1 << arity):
-        child = int(W[2 * o + 4 + c])
-        assert (child != 0) == bool(mark >> c & 1), f"Q3: the mask of node {o} is wrong at child {c}"
-        if child:
-            below = _entries(arena, child, shape, level - 1, seen)
-            assert all(_quadrant(entry, *shape, level) == c for entry in below), f"Q1: child {c} of node {o} has an entry of another"
-            found += below
-    assert len(found) == count > LOW, f"Q2: node {o} says {count} entries, and has {len(found)}"
-    return found
+class _Reader:
+    """Of one version of a tree."""
+
+    def __init__(self, arena: QuadArena, forms: CompactForms, root: Root, shape: Shape, seen: dict[int, int]) -> None:
+        self.W, self.K, self.B, self.base, self.shape, self.seen = arena.W, forms.K, forms.B, root[2], shape, seen
+        self.top = root[1] - 1 + (CODE_BITS if shape[1] else 0)
+        self.bits = root[1]
+
+    def entries(self, o: int, level: int) -> list[Entry]:
+        """Of the subtree at place o, proven."""
+        if o < 0:
+            number, leaf = divmod(-1 - o, 2)
+            return self._leaf(number, level) if leaf else self._inner(o, level, self._children(number))
+        arity = self.shape[0]
+        count, mark = self.W[2 * o + 2 : 2 * o + 4].tolist()
+        self.seen[o] = 2 * (arity - 1) + (mark == LEAF_MARK)
+        if mark == LEAF_MARK:
+            assert 1 <= count <= LEAF, f"Q2: leaf {o} has {count} entries"
+            return [tuple(self.W[2 * o + 4 + i : 2 * o + 4 + (arity + 1) * LEAF : LEAF].tolist()) for i in range(count)]
+        children = self.W[2 * o + 4 : 2 * o + 4 + (1 << arity)].tolist()
+        for c, child in enumerate(children):
+            assert (child != 0) == bool(mark >> c & 1), f"Q3: the mask of node {o} is wrong at child {c}"
+        return self._inner(o, level, children)
+
+    def _inner(self, o: int, level: int, children: list[int]) -> list[Entry]:
+        found: list[Entry] = []
+        for c, child in enumerate(children):
+            if child:
+                below = self.entries(child, self.bits - 1 if level == CODE_BITS else level - 1)
+                assert all(_quadrant(entry, *self.shape, level) == c for entry in below), (
+                    f"Q1: child {c} of node {o} has an entry of another"
+                )
+                found += below
+        assert len(found) > LOW, f"Q2: node {o} has {len(found)} entries"
+        return found
+
+    def _bit(self, start: int, place: int, stride: int) -> int:
+        return int(self.K[start + stride * (place // 64)]) >> place % 64 & 1
+
+    def _children(self, number: int) -> list[int]:
+        """The places of a compact node's children, their numbers counted anew."""
+        first, nodes = number << self.shape[0], int(self.K[self.base + NODES])
+        ranks = [sum(self._bit(nodes + kind, place, NODE_WORDS) for place in range(first)) for kind in (1, 2)]
+        children = []
+        for place in range(first, first + (1 << self.shape[0])):
+            inner, leaf = (self._bit(nodes + kind, place, NODE_WORDS) for kind in (1, 2))
+            assert not inner or not leaf, f"Q3: child {place} of compact nodes is both"
+            ranks[0] += inner
+            children.append(-1 - 2 * ranks[0] if inner else -2 - 2 * ranks[1] if leaf else 0)
+            ranks[1] += leaf
+        return children
+
+    def _leaf(self, number: int, level: int) -> list[Entry]:
+        """Of a compact leaf: its bits as they were written, one after another."""
+        arity, first = self.shape
+        leaves, code = int(self.K[self.base + LEAVES]), int(self.K[self.base + CODE])
+        sizes = [1 + (int(self.K[leaves + q // SIZES]) >> 4 * (q % SIZES) & 15) for q in range(number + 1)]
+        q0, entry0, at = self.K[self.base + TABLE + LEVEL_WORDS * (level - LOWEST) :][:LEVEL_WORDS].tolist()
+        assert q0 <= number and entry0 == sum(sizes[:q0]), f"Q1: the table of level {level} is wrong"
+        low = [0] * arity
+        for j in range(arity):
+            if level >= CODE_BITS:
+                low[j] = level - CODE_BITS + 1 if j < first else code
+            elif j >= first:
+                low[j] = max(0, level + 1)
+        together = sum(low) <= 32
+        whole, *widths = (next(width for width in (0, 1, 2, 4) if 8 * width >= bits) for bits in (code, *([sum(low)] if together else low)))
+        at += sum(arity * whole + size * (sum(widths) + 4) for size in sizes[q0:number])
+        read = self.B[at : at + arity * whole + sizes[number] * (sum(widths) + 4)].tobytes()
+        columns, at = [], arity * whole
+        for width in (*widths, 4):
+            columns.append([int.from_bytes(read[at + i * width : at + (i + 1) * width], "little") for i in range(sizes[number])])
+            at += width * sizes[number]
+        if together:
+            columns[:1] = [[one >> sum(low[:j]) & (1 << low[j]) - 1 for one in columns[0]] for j in range(arity)]
+        for j in range(arity):
+            high = int.from_bytes(read[j * whole : (j + 1) * whole], "little")
+            columns[j] = [high | one for one in columns[j]]
+        return list(zip(*columns, strict=True))
 
 
-def entries_of(arena: QuadArena, root: tuple[int, int, int], shape: tuple[int, int], seen: dict[int, int]) -> list[Entry]:
+def entries_of(arena: QuadArena, forms: CompactForms, root: Root, shape: Shape, seen: dict[int, int]) -> list[Entry]:
     """All of one version of a tree, its invariants proven."""
-    offset, bits, count = root
-    found = _entries(arena, offset, shape, bits - 1 + (CODE_BITS if shape[1] else 0), seen) if offset else []
+    place, bits, _, count = root
+    reader = _Reader(arena, forms, root, shape, seen)
+    found = reader.entries(place, reader.top) if place else []
     assert len(found) == count, f"Q2: a root says {count} entries, and has {len(found)}"
     assert len(set(found)) == count, "Q1: an entry is there twice"
     assert all(0 <= coordinate < 1 << bits for entry in found for coordinate in entry[:-1]), "Q1: a coordinate is out of reach"
     return found
 
 
-def check_quads(arena: QuadArena, shapes: tuple[tuple[int, int], ...], roots: tuple[tuple[tuple[int, int, int], ...], ...]) -> None:
+def check_quads(arena: QuadArena, forms: CompactForms, shapes: tuple[Shape, ...], roots: tuple[tuple[Root, ...], ...]) -> None:
     """Prove Q1 to Q3 of these versions, and I3 when all roots in use are given."""
     seen: dict[int, int] = {}
     for version in roots:
         for root, shape in zip(version, shapes, strict=True):
-            entries_of(arena, root, shape, seen)
+            entries_of(arena, forms, root, shape, seen)
     retired = {int(q) >> 3: int(q) & 7 for q in arena.Q[: 2 * int(arena.C[RETIRED]) : 2]}
     free: set[int] = set()
     for cls in range(8):

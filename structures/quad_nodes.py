@@ -1,4 +1,4 @@
-"""Nodes of quadtrees: how they lie in an arena, which several trees share, and how one entry comes or goes.
+"""Nodes of quadtrees: how they lie in an arena, which several trees share.
 
 An entry is a point of k coordinates below 2**30 and a slot; the pair is there once. A level divides by one bit of every coordinate, its
 digit: child `digit` is the paper's quadrant, the first coordinate's bit highest. Where few entries are left (LEAF), they lie in one block,
@@ -6,26 +6,28 @@ whatever the level. A tree may be of two parts: the first f coordinates are divi
 the other k - f: so what some given values have to do with is one subtree, where a quadtree of all k has it in sqrt(n) places.
 
     levels 30 + bits - 1 to 30   bits of the first f coordinates, if f > 0
-    levels 29 to 0               bits of the others; with f = 0 from bits - 1 on: the root grows
+    levels bits - 1 to 0         bits of the others, or of all
     levels -1, -2, ...           k bits each of the slot, the highest first: the rows of one tuple
 
-                 (inner: mask, count)            digits of bit b
+                 (inner: mask)                   digits of bit b
                  /       |        \\
         (inner)         nil       [leaf]          leaf: up to LEAF entries in no order
         /     \\
-    [leaf]   (inner) ...                          cells with more than LEAF rows go on by the slots' digits
+    [leaf]   <compact> ...                        cells with more than LEAF rows go on by the slots' digits
 
-    inner   M[o] born | W count, mask of children | child [2**k, int32]
-    leaf    M[o] born | W entries, -1             | k coordinates, slot [LEAF each, int32]
+    inner   M[o] born | W unused, mask of children | child [2**k, int32]
+    leaf    M[o] born | W entries, -1              | k coordinates, slot [LEAF each, int32]
 
-A block is named by its first word's index in M; 0 is NIL. Invariants, by which `check()` names what broke: I1 to I3 of `arena.py`, and
+A live block is named by its first word's index in M; 0 is NIL. A child may lie in the tree's compact form instead (`compact_quad.py`, whose
+places are below 0): it becomes a live block when it is changed, as if it were one of an older version.
+Invariants, by which `check()` names what broke: I1 to I3 of `arena.py`, and
     Q1  an entry lies where its digits lead; it is there once; every coordinate is below 2**bits
-    Q2  a leaf has 1 to LEAF entries; an inner node has more than LOW below it, and `count` says how many
+    Q2  a leaf has 1 to LEAF entries; an inner node has more than LOW below it
     Q3  the mask has exactly the children that are not NIL
 
-Costs: insert, delete O(2^k) words copied a level, log n / k levels for n points that are spread; drop, allocate O(1). Differences from the
-paper's MX-quadtree: leaves of several entries end the unary paths, so memory goes by the tuples, not by tuples times bits; trees in two
-parts. Source: Navarro, Reutter and Rojas-Ledesma, *Optimal Joins using Compact Data Structures*, section 2.
+Costs: drop, allocate O(1). Differences from the paper's MX-quadtree: leaves of several entries end the unary paths, so memory goes by the
+tuples, not by tuples times bits; trees in two parts. Source: Navarro, Reutter and Rojas-Ledesma, *Optimal Joins using Compact Data
+Structures*, section 2.
 """
 
 from __future__ import annotations
@@ -35,7 +37,6 @@ from typing import Any
 import numpy as np
 
 from structures.arena import B, pinned
-from structures.bits import equal16, lowest
 from structures.kernel import kernel
 from structures.reserve import reserve
 
@@ -49,12 +50,12 @@ WORDS = 2**31 - 1  # offsets are int32
 # The control array C.
 BUMP, VERSION, RETIRED, HELD, MISSING = 0, 1, 2, 3, 4
 FREE, OUT, WAITING, SIZE = 8, 16, 24, 32  # + class: first free block, blocks out, of these retired, words
-TREE, TREE_WORDS = 40, 5
-ROOT, BITS, COUNT, ARITY, FIRST = 0, 1, 2, 3, 4  # of a tree; FIRST: f
+TREE, TREE_WORDS = 40, 6
+ROOT, BITS, BASE, COUNT, ARITY, FIRST = 0, 1, 2, 3, 4, 5  # of a tree; BASE: of its compact form, FIRST: f
 PATH = TREE + TREE_WORDS * MOST_TREES
 LEVELS = 3 * CODE_BITS + 2  # the most
-CONTROL_WORDS = PATH + 2 * LEVELS
-ARRAYS = "int64[::1], int32[::1], int64[::1], int64[::1]"  # M, W, C, Q as the kernels take them
+CONTROL_WORDS = PATH + 3 * LEVELS
+ARRAYS = "int64[::1], int32[::1], int64[::1], int64[::1], int64[::1], uint8[::1]"  # M, W, C, Q, K, B as the kernels take them
 LEAF_MARK = -1
 
 
@@ -80,6 +81,11 @@ def digit(E: Any, e: int, step: int, k: int, f: int, b: int) -> int:
     for j in range(low, high):
         found = found << 1 | ((np.int64(E[e + j * step]) >> b) & 1)
     return found
+
+
+@kernel
+def level_below(b: int, bits: int) -> int:
+    return bits - 1 if b == CODE_BITS else b - 1
 
 
 @kernel
@@ -127,8 +133,8 @@ def drop_block(M: Any, W: Any, C: Any, Q: Any, o: int, k: int) -> None:
         C[WAITING + cls] += 1
 
 
-@kernel("void(" + ARRAYS + ", int64, int64[::1], boolean)")
-def reclaim_quads(M: Any, W: Any, C: Any, Q: Any, oldest: int, pins: Any, everything: bool) -> None:
+@kernel("void(int64[::1], int64[::1], int64[::1], int64, int64[::1], boolean)")
+def reclaim_quads(M: Any, C: Any, Q: Any, oldest: int, pins: Any, everything: bool) -> None:
     """As `arena.reclaim`."""
     h = 0 if everything else C[HELD]
     w = h
@@ -158,169 +164,13 @@ def new_leaf(M: Any, W: Any, C: Any, k: int) -> int:
 
 
 @kernel
-def new_inner(M: Any, W: Any, C: Any, k: int, count: int) -> int:
+def new_inner(M: Any, W: Any, C: Any, k: int) -> int:
     """Without children."""
     o = new_block(M, C, 2 * (k - 1))
-    W[2 * o + 2], W[2 * o + 3] = count, 0
+    W[2 * o + 2], W[2 * o + 3] = 0, 0
     for c in range(1 << k):
         W[2 * o + 4 + c] = 0
     return o
-
-
-@kernel
-def own_block(M: Any, W: Any, C: Any, Q: Any, o: int, k: int) -> int:
-    """The block itself if this version wrote it, else a copy in its place."""
-    if M[o] == C[VERSION]:
-        return o
-    new = new_block(M, C, class_of(W, o, k))
-    length = 4 + ((k + 1) * LEAF if is_leaf(W, o) else 1 << k)
-    for i in range(2, length):
-        W[2 * new + i] = W[2 * o + i]
-    drop_block(M, W, C, Q, o, k)
-    return new
-
-
-@kernel
-def append(W: Any, o: int, k: int, E: Any, e: int, step: int) -> None:
-    """Put the entry at E[e] into a leaf that has room."""
-    n = np.int64(W[2 * o + 2])
-    p = 2 * o + 4 + n
-    for j in range(k + 1):
-        W[p + j * LEAF] = E[e + j * step]
-    W[2 * o + 2] = n + 1
-
-
-@kernel
-def split(M: Any, W: Any, C: Any, Q: Any, o: int, k: int, f: int, b: int) -> int:
-    """An inner node of level b in place of leaf o."""
-    n = np.int64(W[2 * o + 2])
-    new = new_inner(M, W, C, k, n)
-    for i in range(n):
-        e = 2 * o + 4 + i
-        c = digit(W, e, LEAF, k, f, b)
-        child = np.int64(W[2 * new + 4 + c])
-        if child == 0:
-            child = new_leaf(M, W, C, k)
-            W[2 * new + 4 + c] = child
-            W[2 * new + 3] |= 1 << c
-        append(W, child, k, W, e, LEAF)
-    drop_block(M, W, C, Q, o, k)
-    return new
-
-
-@kernel
-def grow(M: Any, W: Any, C: Any, h: int, E: Any, e: int) -> None:
-    """Let the tree at holder h reach as far as the entry: a level a bit, in which all lies in the first quadrant."""
-    k, root = C[h + ARITY], C[h + ROOT]
-    reach = np.int64(0)
-    for j in range(k):
-        reach |= np.int64(E[e + j])
-    while reach >> C[h + BITS] != 0:
-        if root != 0 and not is_leaf(W, root):
-            above = new_inner(M, W, C, k, np.int64(W[2 * root + 2]))
-            W[2 * above + 3], W[2 * above + 4] = 1, root
-            root = above
-            C[h + ROOT] = root
-        C[h + BITS] += 1
-
-
-@kernel
-def insert_entry(M: Any, W: Any, C: Any, Q: Any, t: int, E: Any, e: int) -> None:
-    """Put an entry that is not there into tree t."""
-    h = TREE + TREE_WORDS * t
-    grow(M, W, C, h, E, e)
-    k, f, o, b = C[h + ARITY], C[h + FIRST], C[h + ROOT], top_level(C, h)
-    place = np.int64(-1)  # in W, of the pointer to o; -1: the holder
-    while True:
-        if o == 0:
-            o = new_leaf(M, W, C, k)
-        elif is_leaf(W, o) and W[2 * o + 2] == LEAF:
-            o = split(M, W, C, Q, o, k, f, b)
-        else:
-            o = own_block(M, W, C, Q, o, k)
-        if place < 0:
-            C[h + ROOT] = o
-        else:
-            W[place] = o
-        if is_leaf(W, o):
-            append(W, o, k, E, e, 1)
-            break
-        c = digit(E, e, 1, k, f, b)
-        W[2 * o + 2] += 1
-        W[2 * o + 3] |= 1 << c
-        place = 2 * o + 4 + c
-        o = np.int64(W[place])
-        b -= 1
-    C[h + COUNT] += 1
-
-
-@kernel
-def place_in(W: Any, o: int, k: int, E: Any, e: int) -> int:
-    """Which entry of leaf o equals the one at E[e]; -1: none."""
-    found = (1 << np.int64(W[2 * o + 2])) - 1
-    for j in range(k, -1, -1):
-        found &= equal16(W, 2 * o + 4 + j * LEAF, np.int64(E[e + j]))
-    return lowest(found) if found != 0 else -1
-
-
-@kernel
-def gather(M: Any, W: Any, C: Any, Q: Any, o: int, k: int, c: int, child: int) -> int:
-    """A leaf in place of inner node o, whose children are leaves, child c replaced by `child`. They are dropped."""
-    leaf = new_leaf(M, W, C, k)
-    for i in range(1 << k):
-        one = child if i == c else np.int64(W[2 * o + 4 + i])
-        if one != 0:
-            for e in range(W[2 * one + 2]):
-                append(W, leaf, k, W, 2 * one + 4 + e, LEAF)
-            drop_block(M, W, C, Q, one, k)
-    drop_block(M, W, C, Q, o, k)
-    return leaf
-
-
-@kernel
-def delete_entry(M: Any, W: Any, C: Any, Q: Any, t: int, E: Any, e: int) -> bool:
-    """Take an entry out of tree t; False, with nothing done, if it is not there."""
-    h = TREE + TREE_WORDS * t
-    k, f, o, b = C[h + ARITY], C[h + FIRST], C[h + ROOT], top_level(C, h)
-    for j in range(k):
-        if np.int64(E[e + j]) >> C[h + BITS] != 0:
-            return False
-    depth = 0
-    while o != 0 and not is_leaf(W, o):
-        c = digit(E, e, 1, k, f, b)
-        C[PATH + 2 * depth], C[PATH + 2 * depth + 1] = o, c
-        o = np.int64(W[2 * o + 4 + c])
-        depth += 1
-        b -= 1
-    i = place_in(W, o, k, E, e) if o != 0 else -1
-    if i < 0:
-        return False
-    last = np.int64(W[2 * o + 2]) - 1
-    if last == 0:
-        drop_block(M, W, C, Q, o, k)
-        o = 0
-    else:
-        o = own_block(M, W, C, Q, o, k)
-        W[2 * o + 2] = last
-        for j in range(k + 1):
-            W[2 * o + 4 + j * LEAF + i] = W[2 * o + 4 + j * LEAF + last]
-    while depth > 0:
-        depth -= 1
-        p, c = C[PATH + 2 * depth], C[PATH + 2 * depth + 1]
-        if W[2 * p + 2] - 1 <= LOW:
-            o = gather(M, W, C, Q, p, k, c, o)
-            continue
-        p = own_block(M, W, C, Q, p, k)
-        W[2 * p + 2] -= 1
-        W[2 * p + 4 + c] = o
-        if o == 0:
-            W[2 * p + 3] &= ~(1 << c)
-        o = p
-    C[h + ROOT] = o
-    C[h + COUNT] -= 1
-    if o == 0:
-        C[h + BITS] = 0
-    return True
 
 
 class QuadArena:
@@ -333,9 +183,9 @@ class QuadArena:
         self.C[BUMP] = 8
         for k in range(1, MOST_ARITY + 1):
             self.C[SIZE + 2 * (k - 1)] = 2 + ((1 << k) + 1) // 2
-            self.C[SIZE + 2 * (k - 1) + 1] = 2 + (LEAF * (k + 1) + 1) // 2
+            self.C[SIZE + 2 * (k - 1) + 1] = 2 + (LEAF * k + 17) // 2  # columns are written sixteen at once
         for t, shape in enumerate(shapes):
-            self.C[TREE + TREE_WORDS * t + ARITY : TREE + TREE_WORDS * (t + 1)] = shape
+            self.C[TREE + TREE_WORDS * t + ARITY :][:2] = shape
         self.Q: np.ndarray = reserve(2 * (words // 3 + 1) * 8, np.int64)
         self._pins: set[int] = set()
 
@@ -344,7 +194,7 @@ class QuadArena:
         now = set(pins.tolist())
         gone = not self._pins <= now
         self._pins = now
-        reclaim_quads(self.M, self.W, self.C, self.Q, oldest, pins, gone)
+        reclaim_quads(self.M, self.C, self.Q, oldest, pins, gone)
 
     def _bytes(self, counts: int) -> int:
         return 8 * int(self.C[counts : counts + 8] @ self.C[SIZE : SIZE + 8])

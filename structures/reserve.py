@@ -34,3 +34,13 @@ def reserve(bytes: int, dtype: Any) -> np.ndarray:
         except OSError:  # built without huge pages: slower, not wrong
             pass
     return np.frombuffer(space, dtype=kind)
+
+
+def give_back(array: np.ndarray, first: int, end: int) -> None:
+    """The items [first, end) of an array made here are not needed: the pages that hold nothing else go back to the system."""
+    space: Any = array
+    while not isinstance(space, mmap.mmap):
+        space = space.obj if isinstance(space, memoryview) else space.base
+    low, high = -(-first * array.itemsize // mmap.PAGESIZE) * mmap.PAGESIZE, end * array.itemsize // mmap.PAGESIZE * mmap.PAGESIZE
+    if high > low:
+        space.madvise(mmap.MADV_DONTNEED, low, high - low)

@@ -155,6 +155,7 @@ class QdagJoin:
         self._step(come, True, sink)
         for number, entries in gone.items():
             self._bases[number].release(entries, version)
+        self.trees.merge(self._tick)
         self._end()
 
     def _begin(self, version: int) -> None:

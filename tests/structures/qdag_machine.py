@@ -1,5 +1,5 @@
-"""A Hypothesis state machine that drives quadtrees and the ANDs over them beside a naive twin: batches, pins, reads by bits, given values,
-given entries, other versions of some atoms, unpins; `check()` after every batch."""
+"""A Hypothesis state machine that drives quadtrees and the ANDs over them beside a naive twin: batches, merges, pins, reads by bits, given
+values, given entries, other versions of some atoms, unpins; `check()` after every batch."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ SHAPES = [
 
 
 class Trees:
-    """Of each relation a tree for each set of coordinates, but all, to come first."""
+    """Of each relation a tree for each set of coordinates, but all, to come first; `least` entries have a compact form."""
 
-    def __init__(self, shape: Shape, words: int = 1 << 22) -> None:
+    def __init__(self, shape: Shape, words: int = 1 << 22, least: int = 1) -> None:
         self.shape = shape
         self.orders = [
             (relation, first, (*first, *(j for j in range(arity) if j not in first)))
@@ -54,7 +54,7 @@ class Trees:
             for size in range(arity)
             for first in combinations(range(arity), size)
         ]
-        self.trees = QuadTrees([(len(order), len(first)) for _, first, order in self.orders], words)
+        self.trees = QuadTrees([(len(order), len(first)) for _, first, order in self.orders], words, least)
         self.join = And(self.trees, shape.dimension, [self._atom(*one) for one in shape.atoms])
 
     def _atom(self, relation: int, variables: tuple[int, ...]) -> Atom:
@@ -111,9 +111,9 @@ class Reading(NamedTuple):
 
 
 class QdagMachine(RuleBasedStateMachine):
-    @initialize(shape=st.sampled_from(SHAPES), points=st.lists(POINTS, max_size=25))
-    def begin(self, shape: Shape, points: list[tuple[int, Row, int]]) -> None:
-        self.shape, self.of = shape, Trees(shape)
+    @initialize(shape=st.sampled_from(SHAPES), points=st.lists(POINTS, max_size=25), least=st.sampled_from([1, 1, 40, 10**6]))
+    def begin(self, shape: Shape, points: list[tuple[int, Row, int]], least: int) -> None:
+        self.shape, self.of = shape, Trees(shape, least=least)
         self.version, self.slot = 1, 0
         self.now: Relations = tuple(frozenset() for _ in shape.arities)
         self.pins: dict[int, tuple[tuple[Root, ...], Relations]] = {}
@@ -135,8 +135,8 @@ class QdagMachine(RuleBasedStateMachine):
                 made[relation].append((*codes[: self.shape.arities[relation]], self.slot))
         return made
 
-    @rule(points=st.lists(POINTS, max_size=10), data=st.data())
-    def batch(self, points: list[tuple[int, Row, int]], data: st.DataObject) -> None:
+    @rule(points=st.lists(POINTS, max_size=10), data=st.data(), merged=st.booleans())
+    def batch(self, points: list[tuple[int, Row, int]], data: st.DataObject, merged: bool) -> None:
         self.version += 2
         gone = [data.draw(st.lists(st.sampled_from(sorted(one)), unique=True, max_size=8)) if one else [] for one in self.now]
         come = self._new(points)
@@ -148,6 +148,9 @@ class QdagMachine(RuleBasedStateMachine):
                 self.of.change(self.version - 1 + step, relation, given, sign)
             self.now, self.root = after, self.of.trees.roots
             self._delta(changed, sign, (before, roots), (after, self.root))
+        if merged:
+            self.of.trees.merge(self.version)
+            self.root = self.of.trees.roots
         self.of.trees.reclaim(self.version, np.array(sorted(self.pins), np.int64))
         self.of.trees.check(self.root, tuple(root for root, _ in self.pins.values()))
         assert set(read_all(self.of.join.rows(self._all(self.root)), 3)) == self.of.wanted(self._all(self.now))

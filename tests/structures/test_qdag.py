@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from structures.compact_quad import HEADER
 from structures.kernel import JIT
 from structures.qdag import And, Atom, extend
 from structures.quad_check import entries_of
@@ -39,7 +40,7 @@ def test_figure_1() -> None:
     of.load(1, 0, with_slots(FIGURE_1))
     assert of.trees.roots[0].bits == 4 and of.trees.roots[0].count == len(FIGURE_1)
     of.trees.check(of.trees.roots)
-    assert sorted(entries_of(of.trees.arena, of.trees.roots[0], (2, 0), {})) == sorted(with_slots(FIGURE_1))
+    assert sorted(entries_of(of.trees.arena, of.trees.forms, of.trees.roots[0], (2, 0), {})) == sorted(with_slots(FIGURE_1))
     assert read_all(of.join.rows([of.trees.roots], [3, 12])) == [(104,)]
     assert read_all(of.join.rows([of.trees.roots], [12, 3])) == []
 
@@ -105,7 +106,67 @@ def test_arities_and_many_rows_of_a_tuple(arity: int) -> None:
     assert read_all(of.join.rows([of.trees.roots])) == [(0,)]
     of.change(3, 0, alike[:1], False)
     of.trees.reclaim(3, NO_PINS)
-    assert of.trees.live_bytes == of.trees.retired_bytes == 0 and of.trees.roots[0] == (0, 0, 0)
+    of.trees.merge(3)
+    of.trees.reclaim(3, NO_PINS)
+    assert of.trees.live_bytes == of.trees.retired_bytes == 0 and of.trees.roots[0] == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("arity", [1, 2, 3, 4])
+@pytest.mark.parametrize("spread", [1, 50])
+def test_bits_of_the_compact_form(arity: int, spread: int) -> None:
+    """At most 1.3 times the paper's (k + 2) log l bits a tuple, whether the points are dense or far apart; tiny leaves take more."""
+    rng = np.random.default_rng(7)
+    n = 4_000 if JIT else 600
+    side = max(2, int(spread * n ** (1 / arity)))
+    points = np.unique(rng.integers(0, side, (n, arity)), axis=0)
+    loaded = np.column_stack((points, np.arange(len(points)))).astype(np.int32)
+    for first in range(arity):
+        trees = QuadTrees([(arity, first)], 1 << 22, 1)
+        trees.bulk_load(1, 0, loaded)
+        assert sorted(entries_of(trees.arena, trees.forms, trees.roots[0], (arity, first), {})) == sorted(map(tuple, loaded.tolist()))
+        header = 64 * HEADER / len(points)
+        assert 0 < trees.bits_a_tuple(0) - header < 1.3 * (arity + 2) * trees.roots[0].bits or LEAF < 16
+
+
+def test_merges() -> None:
+    """A changed place becomes a live block, a merge makes all compact again; older versions keep what they had."""
+    trees = QuadTrees([(2, 0), (2, 1)], 1 << 22)
+    n = 1_000
+    given = entries([(i * 7 % n, i * 11 % n, i) for i in range(n)], 2)
+    for tree in (0, 1):
+        trees.bulk_load(1, tree, given)
+    whole, loaded = trees.live_bytes, trees.roots
+    assert whole < 40 * n
+    trees.delete(2, 1, given[: n // 4])
+    trees.insert(3, 1, given[: n // 4])
+    assert trees.live_bytes > whole and trees.roots[1].base == loaded[1].base
+    trees.merge(3)
+    assert trees.roots[1].base != loaded[1].base and trees.roots[0] == loaded[0]
+    trees.reclaim(3, np.array([1]))
+    trees.check(trees.roots, (loaded,))
+    assert trees.live_bytes == whole and trees.retired_bytes > 0
+    trees.merge(4)  # nothing has changed since
+    trees.reclaim(4, NO_PINS)
+    assert trees.roots[0] == loaded[0] and trees.live_bytes == whole and trees.retired_bytes == 0
+    for tree in (0, 1):
+        trees.delete(5, tree, given)
+    trees.merge(5)
+    trees.reclaim(5, NO_PINS)
+    assert trees.live_bytes == trees.retired_bytes == 0
+    assert trees.roots == ((0, 0, 0, 0),) * 2
+
+
+def test_a_tree_in_two_parts_is_made_anew_where_codes_grow() -> None:
+    of = Trees(SHAPES[0], least=10**6)
+    now: set[Entry] = set()
+    for version in range(1, 12):
+        come = [(a, 2**version, 100 * version + a) for a in range(2 * LEAF + 1)]
+        of.change(version, 0, come, True)
+        now.update(come)
+        of.trees.reclaim(version, NO_PINS)
+        of.trees.check(of.trees.roots)
+    for root, (_, _, order) in zip(of.trees.roots, of.orders, strict=True):
+        assert root.count == len(now) and root.bits == max(12, (2 * LEAF).bit_length()), order
 
 
 def test_six_variables() -> None:
@@ -152,7 +213,7 @@ def test_tens_of_thousands() -> None:
     edges = np.unique(rng.integers(0, 2_000, (n, 2)), axis=0)
     here = {(int(a), int(b)): slot for slot, (a, b) in enumerate(edges.tolist())}
     of.load(1, 0, [(a, b, slot) for (a, b), slot in here.items()])
-    assert of.trees.live_bytes < 110 * len(here)
+    assert of.trees.live_bytes < 40 * len(here)
     slot = n
     for version in range(2, 5):
         gone = [edge for edge in here if rng.random() < 0.1]

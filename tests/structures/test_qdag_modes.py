@@ -8,12 +8,18 @@ from tests.structures.test_modes import MODES, is_noticed, names, passes
 
 # (module, function, what it is replaced by): each is a mistake that one could make.
 CANARIES = [
-    ("structures.quad_nodes", "own_block", "lambda M, W, C, Q, o, k: o"),
+    ("structures.quad_changes", "own_block", "lambda M, W, C, Q, K, B, h, o, b: o"),
     ("structures.quad_nodes", "pinned", "lambda pins, born, retired: False"),
-    ("structures.quad_nodes", "grow", "lambda M, W, C, h, E, e: None"),
-    ("structures.quad_nodes", "gather", "lambda M, W, C, Q, o, k, c, child: o"),
-    ("structures.qdag_walk", "agreeing", "lambda W, P, a, ref, coordinates, values, v: ref & 0xFFFFFFFF"),
+    ("structures.quad_changes", "grow", "lambda M, W, C, h, E, e: True"),
+    ("structures.quad_changes", "gather", "lambda M, W, C, Q, K, B, h, o, b, c, child: o"),
+    ("structures.quad_changes", "is_small", "lambda W, C, K, h, o, c, child: False"),
+    ("structures.compact_quad", "pinned", "lambda pins, born, retired: False"),
+    ("structures.compact_quad", "count_bits", "lambda mask: 0"),
+    ("structures.compact_quad", "low_bits", "lambda b, j, f, code: 0"),
+    ("structures.quad_changes", "level_below", "lambda b, bits: b - 1"),
+    ("structures.qdag_walk", "agreeing", "lambda P, S, t, some, coordinates, values, v: some"),
     ("structures.qdag_walk", "all_leaves", "lambda P, Z, g: True"),
+    ("structures.qdag_walk", "loaded", "lambda W, K, B, P, R, S, t, ref, b: 1 if ref & 2**31 else ref"),
 ]
 
 
