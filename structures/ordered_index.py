@@ -96,18 +96,18 @@ class Run(NamedTuple):
 
 
 class Cursor:
-    """A reading of the entries that begin with a prefix; plain data. `fill` releases the GIL."""
+    """A reading of the entries from a place on that have its first `common` coordinates; plain data. `fill` releases the GIL."""
 
-    def __init__(self, arena: IndexArena, arity: int, root: int, prefix: np.ndarray) -> None:
-        self._arena, self._arity, self._root, self._prefix = arena, arity, root, prefix
+    def __init__(self, arena: IndexArena, arity: int, root: int, place: Sequence[int], common: int) -> None:
+        self._arena, self._arity, self._root = arena, arity, root
+        self._prefix = _array(place), common
         self._Z = np.zeros(3, np.int64)
-        self._Z[:COPIED] = seek_place(arena.M, arena.W, root, arity, prefix, len(prefix))
+        self._Z[:COPIED] = seek_place(arena.M, arena.W, root, arity, self._prefix[0], len(place))
 
     def fill(self, limit: int) -> Entries:
         """Up to `limit` >= 1 further entries; fewer at the end only (`done`)."""
         coordinates, slots = np.empty((limit, self._arity), np.int64), np.empty(limit, np.int32)
-        prefix = self._prefix
-        n = range_fill(self._arena.M, self._arena.W, self._root, self._arity, prefix, len(prefix), self._Z, coordinates, slots)
+        n = range_fill(self._arena.M, self._arena.W, self._root, self._arity, *self._prefix, self._Z, coordinates, slots)
         return Entries(coordinates[:n], slots[:n])
 
     @property
@@ -208,12 +208,12 @@ class OrderedIndexes:
     def require(self, changes: int, ticks: int) -> None:
         """Raise MemoryError unless so many entries put or cut, in so many ticks, surely fit. O(1).
 
-        A change copies a path and parts its blocks at worst, and a tick copies no block twice.
+        A change writes two blocks a level at worst; a tick copies no block twice, and makes two a change at worst.
         """
         arena = self.arena
         blocks = arena.live_bytes // (8 * BLOCK)
-        levels = max(2, blocks.bit_length() // 2 + 1)  # inner nodes of 8 and more: far fewer; tiny ones of 2: twice that at most
-        words = BLOCK * min(changes * (4 * levels + 1), ticks * (blocks + 2 * changes + 64))
+        levels = blocks.bit_length() + 2
+        words = BLOCK * min(changes * 2 * levels, ticks * (blocks + 2 * changes + 1))
         if arena.C.item(BUMP) + words > arena.M.size:
             raise MemoryError(f"the ordered indexes have reached the size of their arena ({8 * arena.M.size} bytes)")
 
@@ -276,7 +276,7 @@ class OrderedIndexes:
         """How many entries begin with these coordinates."""
         if not prefix:
             return size_of(self.arena.W, self.arity(index), root) if root else 0
-        return int(count_prefix(self.arena.M, self.arena.W, root, self.arity(index), _word(prefix), len(prefix)))
+        return int(count_prefix(self.arena.M, self.arena.W, root, self.arity(index), _array(prefix), len(prefix)))
 
     def has_prefix(self, index: int, root: int, prefix: Sequence[int]) -> bool:
         """Whether an entry begins with these coordinates."""
@@ -285,21 +285,19 @@ class OrderedIndexes:
 
     def seek(self, index: int, root: int, place: Sequence[int]) -> tuple[int, ...] | None:
         """The first entry, coordinates and slot, whose first coordinates are not below these."""
-        cursor = Cursor(self.arena, self.arity(index), root, _word(()))
-        cursor._Z[:COPIED] = seek_place(self.arena.M, self.arena.W, root, self.arity(index), _word(place), len(place))
-        found = cursor.fill(1)
+        found = Cursor(self.arena, self.arity(index), root, place, 0).fill(1)
         return (*found.coordinates[0].tolist(), int(found.slot[0])) if len(found.slot) else None
 
     def find_gap(self, index: int, root: int, prefix: Sequence[int], value: int) -> tuple[int | None, int | None]:
         """Of the coordinates that follow this prefix: the greatest <= value, and the least >= value; None: there is none."""
         found = np.empty(4, np.int64)
-        gap(self.arena.M, self.arena.W, root, self.arity(index), _word((*prefix, value)), len(prefix), found)
+        gap(self.arena.M, self.arena.W, root, self.arity(index), _array((*prefix, value)), len(prefix), found)
         below, low, above, high = found.tolist()
         return low if below else None, high if above else None
 
     def entries(self, index: int, root: int, prefix: Sequence[int] = ()) -> Cursor:
         """The entries that begin with these coordinates, in order."""
-        return Cursor(self.arena, self.arity(index), root, _word(prefix))
+        return Cursor(self.arena, self.arity(index), root, prefix, len(prefix))
 
     def bytes(self, index: int) -> int:
         """Of the newest version's blocks."""
@@ -324,5 +322,5 @@ class OrderedIndexes:
         check_indexes(self.arena, [*made, *others])
 
 
-def _word(values: Sequence[int]) -> np.ndarray:
+def _array(values: Sequence[int]) -> np.ndarray:
     return np.array(values, np.int64)
