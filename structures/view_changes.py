@@ -20,12 +20,14 @@ from structures.kernel import kernel
 from structures.view_shape import ARITY, CHILD, CHILDREN, HOLDER, MEMBER_WORDS, PARENT, PLAN_WORDS, PREFIX
 from structures.view_walk import AT, forget, walk
 
-CHANGE, ATOM, BUSY = range(3)  # the state N of a run: the change, the atom that is looked at for it, whether its rows are being told
+CHANGE, ATOM, BUSY, LOOKED, FLIPPED, STATE = range(6)
+"""The state N: of a run, the change, the atom that is looked at for it, whether its rows are being told; look-ups, and live prefixes that
+came or went, in all changes so far."""
 _EVER = 2**62  # steps: a delta is interrupted by its rows alone
 
 
 @kernel
-def flip(M: Any, W: Any, C: Any, Q: Any, T: Any, R: Any, X: Any, x: int, sign: int, atom: int, common: int) -> None:
+def flip(M: Any, W: Any, C: Any, Q: Any, T: Any, R: Any, N: Any, X: Any, x: int, sign: int, atom: int, common: int) -> None:
     """An entry of the atom was put or cut (its index is so already), and `common` coordinates of it are in another entry of its index."""
     child = atom
     v = T[child * MEMBER_WORDS + PARENT]
@@ -36,20 +38,24 @@ def flip(M: Any, W: Any, C: Any, Q: Any, T: Any, R: Any, X: Any, x: int, sign: i
             return
         for c in range(T[node + CHILDREN]):
             other = T[node + CHILD + c]
-            if other != child and not has_prefix(M, W, R[other], T[other * MEMBER_WORDS + ARITY], X, x, 1, p):
+            if other == child:
+                continue
+            N[LOOKED] += 1
+            if not has_prefix(M, W, R[other], T[other * MEMBER_WORDS + ARITY], X, x, 1, p):
                 return
         h = T[node + HOLDER]
         common = put(M, W, C, Q, h, X, x, 0) if sign > 0 else cut(M, W, C, Q, h, X, x, 0)
         R[v] = C[h + ROOT]
+        N[FLIPPED] += 1
         child, v = v, T[node + PARENT]
 
 
-@kernel("void(" + ARRAYS + ", int64[::1], int64[::1], int64[::1], int64, int8[::1], int64, int64)")
-def flip_all(M: Any, W: Any, C: Any, Q: Any, T: Any, R: Any, X: Any, width: int, common: Any, sign: int, atom: int) -> None:
+@kernel("void(" + ARRAYS + ", int64[::1], int64[::1], int64[::1], int64[::1], int64, int8[::1], int64, int64)")
+def flip_all(M: Any, W: Any, C: Any, Q: Any, T: Any, R: Any, N: Any, X: Any, width: int, common: Any, sign: int, atom: int) -> None:
     """As `flip`, for entries that were put or cut one after another."""
     for e in range(len(common)):
         if common[e] >= 0:
-            flip(M, W, C, Q, T, R, X, e * width, sign, atom, np.int64(common[e]))
+            flip(M, W, C, Q, T, R, N, X, e * width, sign, atom, np.int64(common[e]))
 
 
 @kernel(
@@ -80,7 +86,7 @@ def follow_run(
                         return n
                 N[BUSY] = 0
                 R[a] = after[e]
-                flip(M, W, C, Q, T, R, X, e * width, np.int64(signs[e]), a, np.int64(common[e]))
+                flip(M, W, C, Q, T, R, N, X, e * width, np.int64(signs[e]), a, np.int64(common[e]))
             N[ATOM] += 1
         done[e] = n
         N[CHANGE], N[ATOM] = e + 1, 0

@@ -40,7 +40,7 @@ import numpy as np
 from structures.index_blocks import IndexArena
 from structures.interval_changes import DELETE, INSERT
 from structures.ordered_index import Batch, Entries, OrderedIndexes, Run
-from structures.view_changes import BUSY, CHANGE, flip_all, follow_run, live_prefixes
+from structures.view_changes import BUSY, CHANGE, FLIPPED, LOOKED, STATE, flip_all, follow_run, live_prefixes
 from structures.view_shape import HOLDER, PLAN_WORDS, Atom, Shape, path_orders
 from structures.view_walk import AT, DEAD, GAP, STATE_WORDS, STEPS, view_fill
 
@@ -122,7 +122,7 @@ class ViewTree:
         arena = indexes.arena
         self._arrays = arena.M, arena.W, arena.C, arena.Q
         self._T, self._R = table.reshape(-1), np.zeros(len(table), np.int64)
-        self._walk, self._state = np.zeros(STATE_WORDS, np.int64), np.zeros(3, np.int64)
+        self._walk, self._state = np.zeros(STATE_WORDS, np.int64), np.zeros(STATE, np.int64)
         self._out = np.empty((self.shape.t, _CHUNK), np.int32)
         self._told_steps = 0
 
@@ -177,7 +177,7 @@ class ViewTree:
                     sink = self._tell(a, sign, half.entries, sink)
                 self._R[a] = half.after
                 X, width = half.entries.coordinates.reshape(-1), half.entries.coordinates.shape[1]
-                flip_all(*self._arrays, self._T, self._R, X, width, half.common, sign, a)
+                flip_all(*self._arrays, self._T, self._R, self._state, X, width, half.common, sign, a)
 
     def _tell(self, atom: int, sign: int, entries: Entries, sink: Sink | None) -> Sink | None:
         """The rows of these entries, with the other atoms as they are now; the sink, or None once it wants no more."""
@@ -199,7 +199,7 @@ class ViewTree:
         there are none. Cost: as `follow`, and a copy of the deltas.
         """
         n, Z, N, out = len(run.signs), self._walk, self._state, self._out
-        N[:] = 0
+        N[: BUSY + 1] = 0
         X, width = run.entries.coordinates.reshape(-1), run.entries.coordinates.shape[1]
         told = np.full(n, limit is not None)
         if quiet is not None:
@@ -252,8 +252,13 @@ class ViewTree:
 
     @property
     def update_steps(self) -> int:
-        """Steps of all deltas so far, as cursors count them."""
-        return self._told_steps + int(self._walk[STEPS])
+        """Steps of all deltas so far, as cursors count them, and look-ups for the live prefixes."""
+        return self._told_steps + int(self._walk[STEPS] + self._state[LOOKED])
+
+    @property
+    def flipped(self) -> int:
+        """Live prefixes that came or went in all changes so far."""
+        return int(self._state[FLIPPED])
 
     @property
     def live_bytes(self) -> int:

@@ -15,7 +15,7 @@ INDEX_CANARIES = [
     ("structures.arena", "pinned", "lambda pins, born, retired: False"),
 ]
 VIEW_CANARIES = [
-    ("structures.view_changes", "flip", "lambda M, W, C, Q, T, R, X, x, sign, atom, common: None"),
+    ("structures.view_changes", "flip", "lambda M, W, C, Q, T, R, N, X, x, sign, atom, common: None"),
     ("structures.view_changes", "has_prefix", "lambda M, W, root, k, X, x, step, p: True"),
     ("structures.view_changes", "forget", "lambda Z: None"),
     ("structures.view_walk", "next_entry", "lambda M, W, root, k, leaf, i: (0, 0)"),
