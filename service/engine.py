@@ -82,7 +82,7 @@ class Engine:
         self._checkpoints = Checkpoints(self._folder, self._log, self._state, self.versions, snapshot)
         self.versions.publish(self._state.version())
         for name, data in self._log.catalog()[1]:
-            view = LiveView(parse_view(name, data, self._definitions(), self._counted()), self._state.relations)
+            view = LiveView(parse_view(name, data, self._definitions(), self._counted()), self._state.relations, self._state.indexes)
             self._add_view(view)
             try:
                 view.make_room()
@@ -208,6 +208,7 @@ class Engine:
         def drop() -> None:
             view = self.view(name)
             self._log.drop_view(name)
+            view.let_go()
             self._state.views = {other: kept for other, kept in self._state.views.items() if other != name}
             self.versions.publish(self._state.version())
             if view.feed is not None:
@@ -271,7 +272,7 @@ class Engine:
             return known, "same"
         parsed = parse_view(parsed.name, data, self._definitions(), self._counted())  # a relation may have changed since
         with _or_no_room(f"the view {parsed.name}"):
-            view = LiveView(parsed, self._state.relations)
+            view = LiveView(parsed, self._state.relations, self._state.indexes)
             view.make_room()
         self._log.put_view(parsed.name, parsed.definition)
         self._add_view(view)

@@ -22,10 +22,12 @@ from service.deltas import Collector, Combination, Delta, Moved, cancel, most_ca
 from service.errors import Problem
 from service.feeds import Feed
 from service.histogram import Histogram
+from service.indexes import SharedIndexes
 from service.joins.changes import NOTHING_MOVED, Change, Singles, one_by_one
 from service.joins.making import join_of
 from service.joins.protocol import Join
 from service.joins.tree_join import Told, TreeJoin
+from service.joins.view_tree_join import ViewTreeJoin
 from service.query import View, project
 from service.read_counts import ReadCounts
 from service.relations import Relation
@@ -38,7 +40,7 @@ log = logging.getLogger("livejoin")
 class LiveView:
     """A view and its structures. `root` is the newest applied version's, perhaps not published yet."""
 
-    def __init__(self, view: View, relations: Mapping[str, Relation]) -> None:
+    def __init__(self, view: View, relations: Mapping[str, Relation], indexes: SharedIndexes) -> None:
         self.id = secrets.token_hex(8)  # a view that is dropped and made again is another one
         self.view = view
         self.name = view.name
@@ -49,6 +51,7 @@ class LiveView:
         self.sides = [Side(query, place, relations[name]) for place, (_, name) in enumerate(query.aliases)]
         self.relations = {name: relations[name] for _, name in query.aliases}
         self.definitions = {name: relation.definition for name, relation in self.relations.items()}
+        self._indexes = indexes
         self._join: Join | None = None  # there is none before there is room, nor of a view that failed
         self.feed: Feed | None = None  # from "live" on, if somebody may follow
         self.update_seconds = Histogram()
@@ -57,7 +60,7 @@ class LiveView:
 
     def make_room(self) -> None:
         """Reserve what the structures may grow into, before anything else. OSError, MemoryError: there is no room, and nothing was done."""
-        self._join = join_of(self.view.query, self.view.plan, self.sides)
+        self._join = join_of(self.view.query, self.view.plan, self.sides, self._indexes)
 
     @property
     def join(self) -> Join:
@@ -82,9 +85,14 @@ class LiveView:
         again = "" if what == "built" else "; a start of the service, or dropping it and registering it again, builds it anew"
         self.problem = Problem("view-failed", f"the structures of the view {self.name} could not be {what}: {error}{again}")
         self.state = "failed"
+        self.let_go()
         self._join = None
         if self.feed is not None:
             self.feed.close(self.problem)
+
+    def let_go(self) -> None:
+        """It follows no more: what it has in common with other views is theirs alone."""
+        self._indexes.forget(self._join)
 
     def require(self, resolved: Mapping[str, Resolved]) -> None:
         """Raise MemoryError, before anything is touched, unless `apply` surely has room for these changes."""
@@ -134,7 +142,7 @@ class LiveView:
         can be read, so the structures may be at the last one for all of them. Cost: as `apply`, without what each call costs."""
         started = time.perf_counter()
         retain, last = self.view.query.retain, first + count - 1
-        if isinstance(self.join, TreeJoin) and self.join.takes_runs:
+        if isinstance(self.join, TreeJoin | ViewTreeJoin) and self.join.takes_runs:
             told = self.join.apply_run(last, singles, None if retain is None else most_candidates(retain[0]))
             deltas = list(self._deltas_of(first, singles, told))
             for name, single in singles.items():

@@ -9,7 +9,7 @@ from service.binding import Counts
 from service.errors import Problem
 from service.hypergraph import hypergraph
 from service.meets import Relations, is_natural, meets_of, residual_of
-from service.plans import boxes, clique, heap, indexed, pair, product, qdag, selection, tree
+from service.plans import boxes, clique, heap, indexed, pair, product, qdag, selection, tree, view_tree
 from service.plans.later import LATER
 from service.plans.plan import GUARANTEES, THEOREM_1, THEOREM_3, THEOREM_4, THEOREM_NATURAL, Part, Plan, dimensions
 from service.terms import Query
@@ -22,6 +22,7 @@ MAKERS: dict[str, tuple[Maker, ...]] = {
     "interval-tree": (selection.make, pair.make, clique.make),
     "ij-heap": (heap.make,),
     "box-tree": (boxes.make,),
+    "view-tree": (view_tree.make,),
     "join-tree": (tree.make,),
     "qdag": (qdag.make,),
     "nested-loop": (indexed.make,),
@@ -32,6 +33,7 @@ ALGORITHMS: dict[str, str] = {
     "interval-tree": "joins of two relations by one overlap, and of one relation with itself, all its aliases overlapping",
     "ij-heap": f"joins of two to {heap.MOST_SETS} relations, each by one interval, with a key common to all or none",
     "box-tree": "joins of two relations by two conditions of intervals and more",
+    "view-tree": view_tree.WORDS,
     "join-tree": "joins in the shape of a tree, each edge by equalities and at most one condition of intervals",
     "qdag": qdag.WORDS,
     "nested-loop": "joins of two relations and more",

@@ -13,6 +13,7 @@ import numpy as np
 
 from service.deltas import Delta
 from service.errors import Problem
+from service.indexes import SharedIndexes
 from service.joins.changes import Change, Singles
 from service.live_view import LiveView
 from service.log import Effect, encode_effects
@@ -65,6 +66,7 @@ class State:
     def __init__(self) -> None:
         self.relations: dict[str, Relation] = {}
         self.views: dict[str, LiveView] = {}
+        self.indexes = SharedIndexes()
         self.sources: dict[str, tuple[str | None, int]] = {}
         self.newest = 0
         self.rows_changed = 0  # since the last `reclaim`
@@ -116,12 +118,13 @@ class State:
         self._require_room(resolved)
         return resolved, errors, count
 
-    def _require_room(self, resolved: list[Resolved]) -> None:
+    def _require_room(self, resolved: list[Resolved], singly: bool = False) -> None:
         """Problem `no-room` while nothing has been touched: an array that is full later on ends the service."""
         named = {one.relation.name: one for one in resolved}
         try:
             for one in resolved:
                 one.relation.table.require(one.inserts)
+            self.indexes.require(named, singly)
             for view in self.views.values():
                 if view.state == "live" and not named.keys().isdisjoint(view.relations):
                     _require(view, named)
@@ -136,6 +139,7 @@ class State:
             if len(one.deletes) or one.inserts.num_rows:
                 changes[one.relation.name] = _enter(version, one)
                 self.rows_changed += len(one.deletes) + one.inserts.num_rows
+        self.indexes.apply(version, changes)
         deltas = []
         for view in self.views.values():
             if changes and not changes.keys().isdisjoint(view.relations) and view.state == "live":
@@ -167,7 +171,7 @@ class State:
                 return None
             resolved.append((one, np.array(mine)))
         try:
-            self._require_room([one for one, _ in resolved])
+            self._require_room([one for one, _ in resolved], True)
         except Problem:
             return None
         return Run(batches, resolved)
@@ -186,6 +190,7 @@ class State:
             old[deleting] = one.deletes[np.count_nonzero(one.previous >= 0) :]
             singles[one.relation.name] = Singles(places, old, new)
         self.rows_changed += count
+        self.indexes.apply_run(self.newest + count, singles)
         deltas: dict[int, list[tuple[LiveView, Delta]]] = {}
         for view in self.views.values():
             if view.state == "live" and not singles.keys().isdisjoint(view.relations):
@@ -216,6 +221,7 @@ class State:
                     for name in view.relations:
                         floors[name] = min(floor, floors.get(name, floor))
             _unless_it_fails(view, partial(view.reclaim, published, pins), None)
+        self.indexes.reclaim(published, pins)
         for name, relation in self.relations.items():
             relation.table.reclaim(min(published, floors.get(name, published)), pins)
 
@@ -223,7 +229,7 @@ class State:
     def retired_bytes(self) -> int:
         """What the tables and the views' structures hold for readers of older versions."""
         tables = sum(relation.table.retired_bytes for relation in self.relations.values())
-        return tables + sum(view.retired_bytes for view in self.views.values())
+        return tables + self.indexes.retired_bytes + sum(view.retired_bytes for view in self.views.values())
 
 
 def _enter(version: int, resolved: Resolved) -> Change:

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from service.deltas import Moved
+from service.relations import Relation
 from service.resolution import NO_SLOTS, Slots
-from service.sides import Side
 
 _NO_PLACES = np.empty(0, np.int64)
 NOTHING_MOVED = Moved(NO_SLOTS, NO_SLOTS)
+
+
+class Watched(Protocol):
+    """A relation, and the columns by which one of its rows differs from another of the same key."""
+
+    @property
+    def relation(self) -> Relation: ...
+
+    @property
+    def varying(self) -> list[str]: ...
 
 
 class Change:
@@ -76,7 +86,7 @@ class Parted(NamedTuple):
     after: Slots
 
 
-def parted(side: Side, change: Change, followed: bool) -> Parted:
+def parted(side: Watched, change: Change, followed: bool) -> Parted:
     """`followed`: rows replaced by one that is equal in all that the view uses are told apart; else they go and come like others."""
     if isinstance(change, Half):
         part = _parted(side, change, change.followed)
@@ -84,7 +94,7 @@ def parted(side: Side, change: Change, followed: bool) -> Parted:
     return _parted(side, change, followed)
 
 
-def _parted(side: Side, change: Change, followed: bool) -> Parted:
+def _parted(side: Watched, change: Change, followed: bool) -> Parted:
     old, new = change.deletes, change.new_slots
     same = _unchanged(side, change) if followed and len(old) else None
     if same is None:
@@ -93,7 +103,7 @@ def _parted(side: Side, change: Change, followed: bool) -> Parted:
     return Parted(np.delete(old, old_places), np.delete(new, new_places), old[old_places], new[new_places])
 
 
-def _unchanged(side: Side, change: Change) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
+def _unchanged(side: Watched, change: Change) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
     """Places, in the deletes and in the inserts, of the rows that were replaced by one equal in all that the view uses."""
     moved = change.moved
     if len(moved.old) == 0:

@@ -26,10 +26,7 @@ def _any(graph: Hypergraph) -> bool:
     return True
 
 
-HIERARCHICAL = "hierarchical natural joins, the relations of any two of whose variables are nested or disjoint"
-
 LATER: Mapping[str, Later] = {
-    "view-tree": Later(HIERARCHICAL, lambda g: g.hierarchical),
     "tree-tracker": Later("acyclic natural joins", lambda g: g.acyclic),
     "minesweeper": Later("natural joins", _any),
     "intersect": Later("natural joins on one attribute, which all relations share", lambda g: g.dimension == 1),

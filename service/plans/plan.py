@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from service.binding import Binding
 from service.hypergraph import Hypergraph
@@ -26,6 +26,15 @@ THEOREM_NATURAL = (
 )
 
 
+class Path(NamedTuple):
+    """An alias's variables from the root of a view tree on, its column for each, and further columns that have to be equal to the one of
+    that place."""
+
+    variables: tuple[int, ...]
+    columns: tuple[str, ...]
+    same: tuple[tuple[int, str], ...]
+
+
 @dataclass(frozen=True)
 class Plan:
     """How a view is kept.
@@ -39,6 +48,7 @@ class Plan:
     tree      of a join tree: both directions of each edge, one after the other
     binding   of an indexed join
     graph     of a natural join over quadtrees
+    paths     of a view tree: of each alias, what its index goes by
     parts     of a product
     """
 
@@ -58,6 +68,7 @@ class Plan:
     tree: tuple[Edge, ...] = ()
     binding: Binding | None = None
     graph: Hypergraph | None = None
+    paths: tuple[Path, ...] = ()
     parts: tuple[Part, ...] = ()
 
     def to_json(self) -> dict[str, Any]:

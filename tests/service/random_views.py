@@ -11,12 +11,49 @@ from service.query import parse_view
 from tests.service.twin import _INF, DEFINITIONS, Row, TwinView, _below, _equal, _meet, _not_null, _slot, _stay
 
 SPANS = {"a": ("stay", _stay), "b": ("slot", _slot)}
+COLUMNS = {
+    "a": {"whole": ["floor", "id"], "text": ["room", "tag"], "time": ["starts"]},
+    "b": {"whole": ["floor", "nr"], "text": ["room", "note"], "time": ["starts"]},
+}
+_PARTS = ("alone", "alone", "self", "heap", "mixed", "boxes", "hierarchical")
 Test = Callable[[Row, Row], bool]
 LEAST_ROWS, MOST_ROWS = 8, 3000  # of a view: it should have some, and its twin is naive
 
 
 class TooMany(Exception):
     """The twin has more rows than a test should compare: draw again."""
+
+
+def _hierarchical(rng: random.Random, most: int) -> list[list[int]]:
+    """Of each variable its aliases: one that all have, then perhaps one of some, one of some of these, one of some of the others."""
+    count = rng.randrange(2, max(3, min(most, 4) + 1))
+    everyone = list(range(count))
+    some = sorted(rng.sample(everyone, rng.randrange(2, count + 1)))
+    rest = [place for place in everyone if place not in some]
+    fewer = sorted(rng.sample(some, 2))
+    return [everyone, *(one for one in (some, fewer, rest) if len(one) > 1 and rng.random() < 0.6)]
+
+
+def _acyclic(rng: random.Random, most: int) -> list[list[int]]:
+    """Each alias but the first has a variable in common with one before it, perhaps one that others have; so that it is not hierarchical
+    the first three are a path."""
+    variables = [[0, 1], [1, 2]]
+    for place in range(3, rng.randrange(3, max(4, min(most, 5) + 1))):
+        known = rng.choice(variables)
+        if rng.random() < 0.3:
+            known.append(place)
+        else:
+            variables.append([rng.choice(known), place])
+    return variables
+
+
+def _cyclic(rng: random.Random, most: int) -> list[list[int]]:
+    triangle, square = [[0, 1], [1, 2], [0, 2]], [[0, 1], [1, 2], [2, 3], [0, 3]]
+    bow_tie = [[0, 1], [1, 2], [3, 4], [4, 5], [0, 2, 3, 5]]  # two triangles that have a variable in common
+    return rng.choice([triangle, triangle, *([square] if most >= 4 else []), *([bow_tie] if most >= 6 else [])])
+
+
+NATURAL = {"hierarchical": _hierarchical, "acyclic": _acyclic, "cyclic": _cyclic}
 
 
 class RandomView(TwinView):
@@ -28,6 +65,8 @@ class RandomView(TwinView):
     mixed    each edge what it will: tree or cycles
     clique   three or four aliases of one relation, all overlapping, with a key or none, in the order of a column
     product  two or three of these side by side
+
+    Natural joins of a class: hierarchical (a star, perhaps more levels), acyclic (a tree of edges), cyclic (a triangle, square, bow-tie).
     """
 
     def __init__(self, rng: random.Random, style: str, most: int) -> None:
@@ -51,11 +90,13 @@ class RandomView(TwinView):
                 left = most - first
                 if left < 1:
                     break
-                self._draw(rng, rng.choice(("alone", "alone", "self", "heap", "mixed", "boxes")) if left > 1 else "alone", min(3, left))
+                self._draw(rng, rng.choice(_PARTS) if left > 1 else "alone", min(3, left))
                 if part:
                     self._join.append({"cross": [f"t{rng.randrange(first)}", f"t{first}"]})
-            return
+            return None
         first = len(self._aliases)
+        if style in NATURAL:
+            return self._natural(rng, NATURAL[style](rng, most), first)
         count = {"alone": 1, "boxes": 2, "self": 2, "clique": min(most, rng.randrange(3, 5))}.get(style, rng.randrange(2, max(2, most) + 1))
         relation = rng.choice("ab")
         for place in range(first, first + count):
@@ -77,6 +118,23 @@ class RandomView(TwinView):
                     self._equal(place - 1, place, column)
         if style in ("heap", "mixed", "boxes") and rng.random() < 0.3:
             self._comparison(rng, *sorted(rng.sample(range(first, first + count), 2)))
+        return None
+
+    def _natural(self, rng: random.Random, variables: list[list[int]], first: int) -> None:
+        """Each variable is of these aliases, counted from `first`, in a column of each that no other variable has there."""
+        count = 1 + max(place for aliases in variables for place in aliases)
+        for place in range(first, first + count):
+            self._aliases.append((f"t{place}", rng.choice("ab")))
+            self._tests.append([])
+        free = [{kind: rng.sample(names, len(names)) for kind, names in COLUMNS[name].items()} for _, name in self._aliases[first:]]
+        for aliases in variables:
+            kinds = [kind for kind in ("whole", "whole", "text", "time") if all(free[place][kind] for place in aliases)]
+            kind = rng.choice(kinds[:-1] or kinds)  # times are seldom equal
+            columns = [free[place][kind].pop() for place in aliases]
+            for i in range(1, len(aliases)):
+                self._equal(first + aliases[i - 1], first + aliases[i], columns[i - 1], columns[i])
+        if rng.random() < 0.3:
+            self._filter(rng, rng.randrange(first, first + count))
 
     def _filter(self, rng: random.Random, place: int) -> None:
         column, value = ("tag", rng.choice("uv")) if self._aliases[place][1] == "a" else ("note", rng.choice("no"))
@@ -104,8 +162,9 @@ class RandomView(TwinView):
         self._join.append(condition)
         self._tests[far].append((near, test))
 
-    def _equal(self, near: int, far: int, column: str) -> None:
-        self._say(near, far, {"equal": [f"t{near}.{column}", f"t{far}.{column}"]}, lambda x, y: _equal(x[column], y[column]))
+    def _equal(self, near: int, far: int, column: str, its: str | None = None) -> None:
+        other = its or column
+        self._say(near, far, {"equal": [f"t{near}.{column}", f"t{far}.{other}"]}, lambda x, y: _equal(x[column], y[other]))
 
     def _overlap(self, near: int, far: int) -> None:
         p, q = self._aliases[near][1], self._aliases[far][1]

@@ -260,7 +260,7 @@ def test_promises() -> None:
     problem = refused({"sql": text, "guarantee": "strict"})
     assert problem.type == "infeasible-view" and "partners" in problem.detail
     pair = sql("SELECT a.id FROM bookings a JOIN maintenance b ON a.room = b.room", guarantee="strict").plan
-    assert (pair.cls, pair.algorithm) == ("natural join, 2 relations, acyclic, hierarchical, 1 variable, treewidth 0", "join-tree")
+    assert (pair.cls, pair.algorithm) == ("natural join, 2 relations, acyclic, hierarchical, 1 variable, treewidth 0", "view-tree")
 
 
 TREES = [("congress", "chain"), ("congress", "delegation"), ("outages", "infra_stock_same_station"), ("genome_chr1", "three_path"),

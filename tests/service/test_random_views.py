@@ -12,14 +12,15 @@ from pathlib import Path
 import pytest
 
 from service.joins.tree_join import TreeJoin
+from service.joins.view_tree_join import ViewTreeJoin
 from service.query import parse_view
 from service.wire.schema import parse_relation
 from structures.ij_goals import FUEL_MOST
-from tests.service.random_views import LEAST_ROWS, MOST_ROWS, SPANS, RandomView, TooMany, by_all_algorithms
+from tests.service.random_views import LEAST_ROWS, MOST_ROWS, NATURAL, SPANS, RandomView, TooMany, by_all_algorithms
 from tests.service.test_engine import check, prepared, run
 from tests.service.twin import DEFINITIONS, Row, Source, Twin, TwinView, to_batch
 
-STYLES = ["heap", "boxes", "self", "mixed", "clique", "product"]
+STYLES = ["heap", "boxes", "self", "mixed", "clique", "product", *NATURAL]
 
 
 def drawn(rng: random.Random, style: str, most: int, keys: int) -> RandomView:
@@ -103,7 +104,7 @@ def test_no_dead_ends(tmp_path: Path, seed: int) -> None:
     nothing (`ij_cursors`), a tree of cliques the leaf where a look-up begins: whole views and look-ups."""
     rng = random.Random(f"strict {seed}")
     views: dict[str, TwinView] = {}
-    for style in ("heap", "heap", "mixed", "mixed", "product", "product"):
+    for style in ("heap", "heap", "mixed", "mixed", "product", "product", "hierarchical"):
         views |= by_all_algorithms(drawn(rng, style, 5, 8), f"v{len(views)}")
     cliques = (drawn(rng, "clique", 5, 8) for _ in range(100))
     strict = (one for one in cliques if parse_view("v", one.definition, DEFINITIONS).plan.guarantee == "strict")
@@ -111,7 +112,7 @@ def test_no_dead_ends(tmp_path: Path, seed: int) -> None:
     source, twin = Source(seed, 8), Twin(views)
     engine = prepared(tmp_path, views)
     promised = {name: one for name, one in engine.views.items() if one.view.plan.guarantee != "best-effort"}
-    counted = {name for name, one in promised.items() if one.view.plan.algorithm in ("ij-heap", "join-tree")}
+    counted = {name for name, one in promised.items() if one.view.plan.algorithm in ("ij-heap", "join-tree", "view-tree")}
     assert counted
     met: Counter[str] = Counter()
     for epoch in range(15):
@@ -134,16 +135,19 @@ def test_no_dead_ends(tmp_path: Path, seed: int) -> None:
                 plans = [part.plan for part in plan.parts] or [plan]
                 heaps = sum(one.algorithm == "ij-heap" for one in plans)
                 sets = sum(one.shape.startswith("clique") for one in plans)
-                assert heaps or sets or cursor.dead_ends == 0, (name, cursor.dead_ends)
+                trees = sum(one.algorithm == "view-tree" for one in plans)  # a given entry without rows is looked up
+                assert heaps or sets or trees or cursor.dead_ends == 0, (name, cursor.dead_ends)
                 if isinstance(join, TreeJoin) and heaps:
                     most = starts * (FUEL_MOST + (join.root.height + 1) * len(plan.order)) + rows
                 elif isinstance(join, TreeJoin):
                     most = sets * (0 if slots is None else starts)
                     met["clique"] += sets
+                elif isinstance(join, ViewTreeJoin):
+                    most = 0 if slots is None else starts
                 else:  # a product reads a part again for each block of the ones before
-                    most = (heaps + sets) * (starts + rows) * (FUEL_MOST + 2 * len(plan.order)) + rows
+                    most = (heaps + sets + trees) * (starts + rows) * (FUEL_MOST + 2 * len(plan.order)) + rows
                 assert cursor.dead_ends <= most, (name, cursor.dead_ends, rows)
                 met[plan.algorithm] += 1
     print(met)
-    assert met["ij-heap"] and met["join-tree"] and met["clique"]
+    assert met["ij-heap"] and met["join-tree"] and met["clique"] and met["view-tree"]
     engine.close()
