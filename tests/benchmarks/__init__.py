@@ -18,6 +18,7 @@ SUBJECTS = (
     "heap_topologies",
     "heap_hostile",
     "heap_growth",
+    "heap_cliques",
     "boxes",
     "natural_star",
     "natural_triangle",

@@ -33,7 +33,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
     figures = []
     for partners in (2, 5):
         workload = boxes(n, partners)
-        measured = measure_joined(lambda: BoxTree(2, "pair"), many_singles, workload, effort, note)
+        measured = measure_joined(lambda: BoxTree(2, "pair"), 2, many_singles, workload, effort, note)
         rivals = measure_rivals(path(2), workload, measured, note, reads=1)
         name = f"2 x {n // 2:,} boxes, {workload.name}"
         figures += figures_of(name, measured, AIMS, rivals, of="boxes")

@@ -97,6 +97,19 @@ def rare(t: int, n: int, partners: float) -> Workload:
     return _workload("rows are rare", t, n, make)
 
 
+def nearly(t: int, n: int) -> Workload:
+    """One set: on every stretch of the line t - 1 intervals share a point, and in a few of a hundred t."""
+
+    def make(rng: np.random.Generator, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        stretches = n // (t - 1)
+        room = LINE // stretches
+        place = (np.arange(n) + (rng.random(n) < 0.01)) % stretches
+        left = place * room + rng.integers(0, room // 4, n)
+        return left, left + room // 2
+
+    return _workload(f"{t - 1} meet, {t} hardly ever", 1, n, make)
+
+
 def hostile(t: int, n: int, partners: float) -> Sequence[Workload]:
     return nested(t, n), two_level(t, n, partners), comb(t, n, 4 * partners), heavy_tails(t, n, partners), rare(t, n, partners)
 

@@ -27,15 +27,18 @@ def binding_order(topology: Topology, first: int) -> list[int]:
 
 class DuckDbOfMany:
     """A table a set of intervals or boxes, the join run anew; deltas by the queries that one writes by hand. In process, all cores; in
-    memory unless `path`."""
+    memory unless `path`. `one_set`: all aliases are of one table, neighbours in the order of their ids."""
 
-    def __init__(self, topology: Topology, entries: Entries, path: str = ":memory:") -> None:
+    def __init__(self, topology: Topology, entries: Entries, path: str = ":memory:", *, one_set: bool = False) -> None:
         import duckdb
 
         self._interrupted = duckdb.InterruptException
         self._topology, self._dimensions = topology, 1 if entries.left.ndim == 1 else entries.left.shape[1]
         self._db = duckdb.connect(path)
-        for i in range(topology.t):
+        self._one_set = one_set
+        self._tables = range(1 if one_set else topology.t)
+        self._of = [0] * topology.t if one_set else list(range(topology.t))  # the table of an alias
+        for i in self._tables:
             self._register("given", entries.take(entries.set == i))
             self._db.execute(f"CREATE TABLE r{i} AS SELECT * FROM given")
 
@@ -50,7 +53,7 @@ class DuckDbOfMany:
         with self._patiently():
             start = time.perf_counter()
             rows, first = 0, 0.0
-            for batch in self._db.sql(self._query(0, [f"r{i}" for i in range(self._topology.t)])).to_arrow_reader(CHUNK):
+            for batch in self._db.sql(self._query(0, [f"r{i}" for i in self._of])).to_arrow_reader(CHUNK):
                 first = first or time.perf_counter() - start
                 rows += batch.num_rows
             return Whole(first, time.perf_counter() - start, rows)
@@ -80,24 +83,24 @@ class DuckDbOfMany:
         return None
 
     def _change(self, deletes: Entries, inserts: Entries) -> tuple[float, int]:
-        sets = range(self._topology.t)
+        aliases = range(self._topology.t)
         for sign, entries in (("gone", deletes), ("come", inserts)):
-            for i in sets:
+            for i in self._tables:
                 self._register(f"{sign}{i}", entries.take(entries.set == i))
         start = time.perf_counter()
         self._db.execute("BEGIN")
-        gained = -sum(self._delta(i, "gone", "(FROM r{0} ANTI JOIN gone{0} USING (id))") for i in sets)
-        for i in sets:
+        gained = -sum(self._delta(i, "gone", "(FROM r{0} ANTI JOIN gone{0} USING (id))") for i in aliases)
+        for i in self._tables:
             self._db.execute(f"DELETE FROM r{i} WHERE id IN (SELECT id FROM gone{i})")
-        gained += sum(self._delta(i, "come", "(FROM r{0} UNION ALL FROM come{0})") for i in sets)
-        for i in sets:
+        gained += sum(self._delta(i, "come", "(FROM r{0} UNION ALL FROM come{0})") for i in aliases)
+        for i in self._tables:
             self._db.execute(f"INSERT INTO r{i} FROM come{i}")
         self._db.execute("COMMIT")
         return time.perf_counter() - start, gained
 
     def _delta(self, i: int, changed: str, after: str) -> int:
-        """Rows of the changed intervals of set i with the sets before it as they will be, and those after it as they are."""
-        tables = [after.format(j) if j < i else f"{changed}{j}" if j == i else f"r{j}" for j in range(self._topology.t)]
+        """Rows of the changed intervals of alias i with the aliases before it as they will be, and those after it as they are."""
+        tables = [after.format(k) if j < i else f"{changed}{k}" if j == i else f"r{k}" for j, k in enumerate(self._of)]
         return self._db.sql(self._query(i, tables)).to_arrow_table().num_rows
 
     def _query(self, first: int, tables: list[str]) -> str:
@@ -106,6 +109,7 @@ class DuckDbOfMany:
         for at, j in enumerate(order[1:], 1):
             near = [i for i in order[:at] if self._topology.near[j] >> i & 1]
             meets = [f"t{j}.s{d} <= t{i}.e{d} AND t{i}.s{d} <= t{j}.e{d}" for i in near for d in range(self._dimensions)]
+            meets += [f"t{min(i, j)}.id < t{max(i, j)}.id" for i in near if self._one_set]
             text += f" JOIN {tables[j]} t{j} ON {' AND '.join(meets)}"
         return text
 

@@ -12,6 +12,7 @@ import numpy as np
 from structures.arena import VERSION
 from structures.box_tree import BoxTree
 from structures.box_tree import Root as BoxRoot
+from structures.clique_tree import CliqueTree
 from structures.ij_changes import MISSING
 from structures.ij_extreme import ASKED
 from structures.ij_goals import STEPS, new_walk
@@ -28,7 +29,7 @@ QUICK = Effort(2, 200, 50, 2, 100)
 
 _LEVELS = 48  # more than a tree can have
 
-Joined = IJHeap | BoxTree
+Joined = IJHeap | BoxTree | CliqueTree
 
 
 class Reading(NamedTuple):
@@ -95,14 +96,15 @@ NO_RIVALS = Rivals([], [], [], [])
 
 def measure(topology: Topology, workload: Workload, effort: Effort, note: Note) -> Measured:
     """As `measure_joined`, an IJ-heap."""
-    return measure_joined(lambda: IJHeap(topology), many_singles, workload, effort, note)
+    return measure_joined(lambda: IJHeap(topology), topology.t, many_singles, workload, effort, note)
 
 
 def measure_joined(
-    make: Callable[[], Joined], many: Callable[[Joined, Changes, int], Singles], workload: Workload, effort: Effort, note: Note
+    make: Callable[[], Joined], members: int, many: Callable[[Joined, Changes, int], Singles], workload: Workload, effort: Effort,
+    note: Note,
 ) -> Measured:  # fmt: skip
-    """Load, read and change one workload; `many`: single changes in a kernel. Raises AssertionError when the view is not what the deltas
-    say."""
+    """Load, read and change one workload; `members`: of a row; `many`: single changes in a kernel. Raises AssertionError when the view is
+    not what the deltas say."""
     entries = workload.entries
     n = len(entries.key)
     load = []
@@ -127,7 +129,7 @@ def measure_joined(
     return Measured(
         n, load, [one.rate for one in singles], [one.rate for one in calls], [one.rate for one in batches], updates,
         [one.written for one in batches], [one.rate for one in readings], first, readings[0], loaded, heap.live_bytes() / n,
-        singles[0].steps, rows * (int(entries.set.max()) + 1) / n, effort.batch,
+        singles[0].steps, rows * members / n, effort.batch,
     )  # fmt: skip
 
 

@@ -15,11 +15,11 @@ PAIR_BY_PAIR = "pair by pair in Python"
 
 def measure_rivals(
     topology: Topology, workload: Workload, measured: Measured, note: Note, *, reads: int = 3, look_ups: LookUps | None = None,
-    calls: int = 0,
+    calls: int = 0, one_set: bool = False,
 ) -> Rivals:  # fmt: skip
-    """DuckDB at the same intervals and changes; with `look_ups`, which have them, `calls` changes pair by pair as well (undone
-    afterwards)."""
-    duckdb = DuckDbOfMany(topology, workload.entries)
+    """DuckDB at the same intervals and changes (`one_set`: its word); with `look_ups`, which have them, `calls` changes pair by pair as
+    well (undone afterwards)."""
+    duckdb = DuckDbOfMany(topology, workload.entries, one_set=one_set)
     found = Rivals([], [], [], [])
     _read(duckdb, measured, found, reads)
     changes = Changes(workload)

@@ -88,7 +88,7 @@ def test_everybody_finds_the_same_rows(workload: Workload) -> None:
 
 
 @compiled
-@pytest.mark.parametrize("name", ["heap_paths", "heap_dense", "heap_topologies", "heap_hostile", "boxes"])
+@pytest.mark.parametrize("name", ["heap_paths", "heap_dense", "heap_topologies", "heap_hostile", "heap_cliques", "boxes"])
 def test_joins_of_many_find_what_their_rivals_find(name: str) -> None:
     """`measure` compares the view with its deltas, `measure_rivals` with DuckDB's rows."""
     figures = import_module(f"tests.benchmarks.{name}").run(Scale(quick=True), lambda line: None)
