@@ -23,10 +23,11 @@ from service.errors import Problem
 from service.feeds import Feed
 from service.histogram import Histogram
 from service.indexes import SharedIndexes
-from service.joins.changes import NOTHING_MOVED, Change, Singles, one_by_one
+from service.joins.changes import NOTHING_MOVED, Change, Singles, Told, one_by_one
 from service.joins.making import join_of
 from service.joins.protocol import Join
-from service.joins.tree_join import Told, TreeJoin
+from service.joins.qdag_join import QdagJoin
+from service.joins.tree_join import TreeJoin
 from service.joins.view_tree_join import ViewTreeJoin
 from service.query import View, project
 from service.read_counts import ReadCounts
@@ -142,7 +143,7 @@ class LiveView:
         can be read, so the structures may be at the last one for all of them. Cost: as `apply`, without what each call costs."""
         started = time.perf_counter()
         retain, last = self.view.query.retain, first + count - 1
-        if isinstance(self.join, TreeJoin | ViewTreeJoin) and self.join.takes_runs:
+        if isinstance(self.join, TreeJoin | ViewTreeJoin | QdagJoin) and self.join.takes_runs:
             told = self.join.apply_run(last, singles, None if retain is None else most_candidates(retain[0]))
             deltas = list(self._deltas_of(first, singles, told))
             for name, single in singles.items():

@@ -141,7 +141,8 @@ class And:
                     raise ValueError(f"tree {tree} of shape {trees.shapes[tree]} does not hold {order}, {set(first)} first")
         self.trees, self.dimension, self.atoms = trees, dimension, list(atoms)
         self._plans: dict[tuple[int, frozenset[int]], _Plan] = {}
-        self._columns = [[*(1 + v for v in own[frozenset()][1]), 0] for _, own in self.atoms]  # of an atom's entries, in an item
+        # Of an atom's entries, in an item.
+        self._columns = [[*(1 + v for v in self.variables_of(place)), 0] for place in range(len(self.atoms))]
         self._plan(-1, frozenset())
 
     def _plan(self, given: int, bound: frozenset[int]) -> _Plan:
@@ -178,6 +179,14 @@ class And:
                     words[a + EXT + c] = _word(i for i, projected in enumerate(mapping) if projected == c)
         assert MOST_ARITY <= 4, "EXT has room for 16 quadrants"
         return _Plan(words, trees)
+
+    def plan_of(self, place: int) -> _Plan:
+        """Of the readings of `partners`."""
+        return self._plan(place, self.atoms[place].variables)
+
+    def variables_of(self, place: int) -> tuple[int, ...]:
+        """Of an atom, as the coordinates of its plain tree stand."""
+        return self.atoms[place].trees[frozenset()][1]
 
     def rows(self, versions: Sequence[Roots], codes: Sequence[int] | None = None) -> Cursor:
         """All rows over these versions, one an atom; `codes`: of each variable the value that it has, -1 for any."""

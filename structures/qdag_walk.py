@@ -300,10 +300,12 @@ def join_leaves(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: A
     return n
 
 
-@kernel("int64(int32[::1], int64[::1], uint8[::1], int64[::1], int64[::1], int64[::1], int32[::1], int64[::1], int32[:, ::1], int64)")
-def and_fill(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: Any, out: Any, budget: int) -> int:
-    """Go on until `out` (a line an alias) is full, all readings are done, or `budget` steps are made; the rows written."""
-    n, m, width = np.int64(0), P[JOINT], 4 + P[JOINT]
+@kernel
+def and_steps(
+    W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: Any, out: Any, n: int, budget: int
+) -> int:  # fmt: skip
+    """Go on until `out` (a line an alias), n rows long, is full, all readings are done, or `budget` steps are made; its rows then."""
+    m, width = P[JOINT], 4 + P[JOINT]
     stop = Z[STEPS] + budget
     while n < out.shape[1] and Z[STEPS] < stop:
         if Z[DEPTH] == 0:
@@ -352,3 +354,9 @@ def and_fill(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: Any,
             else:
                 Z[DEAD] += 1
     return n
+
+
+@kernel("int64(int32[::1], int64[::1], uint8[::1], int64[::1], int64[::1], int64[::1], int32[::1], int64[::1], int32[:, ::1], int64)")
+def and_fill(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: Any, out: Any, budget: int) -> int:
+    """`and_steps` into an empty `out`."""
+    return and_steps(W, K, B, P, R, items, S, Z, out, 0, budget)

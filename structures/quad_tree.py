@@ -59,6 +59,7 @@ from structures.quad_nodes import (
 __all__ = ["QuadTrees", "Root"]
 
 _LEAST = 32 * LEAF  # entries of a tree that gets a compact form
+_RUN = 2048  # changes of a tree that may be versions of their own at most
 _CHANGED = 2  # it gets a new one when 1 in so many of its entries has changed
 
 
@@ -88,7 +89,7 @@ class QuadTrees:
         self.forms = CompactForms(words // 2)
         cls = SIZE + 2 * (max(self.shapes)[0] - 1)
         self._largest: list[int] = self.arena.C[cls : cls + 2].tolist()  # words of an inner node, and of a leaf
-        self._arrays = self.arena.M, self.arena.W, self.arena.C, self.arena.Q, self.forms.K, self.forms.B
+        self.arrays = self.arena.M, self.arena.W, self.arena.C, self.arena.Q, self.forms.K, self.forms.B
         self._least = max(least, LEAF + 1)
         self._changed = [0] * len(self.shapes)  # entries, since the tree's form was made
 
@@ -98,8 +99,13 @@ class QuadTrees:
         C = self.arena.C[TREE : TREE + TREE_WORDS * len(self.shapes)].tolist()
         return tuple(Root(*C[h : h + 4]) for h in range(0, len(C), TREE_WORDS))
 
+    @property
+    def version(self) -> int:
+        """The newest one that was written."""
+        return self.arena.C.item(VERSION)
+
     def require(self, changes: int, times: int) -> None:
-        """Raise MemoryError unless so many inserts and deletes, in so many versions, surely fit. O(1).
+        """Raise MemoryError unless so many inserts and deletes, in so many versions or in a run of singles, surely fit. O(1).
 
         At worst each change copies a path and divides a leaf at every level, or all trees are written anew.
         """
@@ -107,8 +113,9 @@ class QuadTrees:
         inner, leaf = self._largest
         counts = arena.C[TREE + COUNT : PATH : TREE_WORDS][: len(self.shapes)]
         entries = int(counts.sum()) + changes
-        most = min(changes * LEVELS * (inner + leaf), self._anew(entries))
-        if arena.C.item(BUMP) + times * most + self._anew(min(entries, self._least * len(self.shapes))) > arena.M.size:
+        path = LEVELS * (inner + leaf)
+        most = times * min(changes * path, self._anew(entries)) + min(changes, _RUN * len(self.shapes)) * path
+        if arena.C.item(BUMP) + most + self._anew(min(entries, self._least * len(self.shapes))) > arena.M.size:
             raise MemoryError(f"this view's structure has reached the size of its arena ({8 * arena.M.size} bytes)")
         self.forms.require(
             times
@@ -124,15 +131,19 @@ class QuadTrees:
         """Fill an empty tree. ValueError if it is not empty, MemoryError (nothing done) if it cannot fit."""
         if self.arena.C.item(TREE + TREE_WORDS * tree + COUNT):
             raise ValueError("bulk_load fills an empty tree only")
-        self.require(len(entries), 1)
+        if len(entries) < self._least:
+            self.require(len(entries), 1)
+        else:
+            self.forms.require(most_words(len(entries), self.shapes[tree][0]))
         self.arena.C[VERSION] = version
         self._retire(tree)
         self._load(tree, np.array(entries, np.int32, order="C"))
 
-    def _load(self, tree: int, entries: np.ndarray) -> None:
-        """Fill an empty tree with entries, which are put in another order."""
+    def _load(self, tree: int, entries: np.ndarray, reach: int = 0) -> None:
+        """Fill an empty tree with entries, which are put in another order; codes up to `reach` will come."""
         if len(entries):
-            h, bits = TREE + TREE_WORDS * tree, max(1, int(np.bitwise_or.reduce(entries[:, :-1], axis=None)).bit_length())
+            h, most = TREE + TREE_WORDS * tree, 1 | reach | int(np.bitwise_or.reduce(entries[:, :-1], axis=None))
+            bits = most.bit_length()
             self.arena.C[h + BITS] = bits
             if len(entries) < self._least:
                 self._write(tree, entries, True)
@@ -150,13 +161,25 @@ class QuadTrees:
         """Take out entries. KeyError: some were not there; the others are gone."""
         self.arena.C[VERSION] = version
         self._write(tree, entries, False)
+        self.settle_missing()
+
+    def settle_missing(self) -> None:
+        """KeyError: some entries were deleted that were not there."""
         missing, self.arena.C[MISSING] = int(self.arena.C[MISSING]), 0
         if missing:
             raise KeyError(f"{missing} deleted entries were not in the tree")
 
+    def expect(self, tree: int, changes: int, reach: int) -> None:
+        """So many entries of a tree will be changed by `Runs`, in versions after the newest, and codes up to `reach` (as bits) inserted."""
+        self._changed[tree] += changes
+        _, bits, _, count = self.roots[tree]
+        if count and reach >> bits and self.shapes[tree][1]:
+            self.arena.C[VERSION] += 1
+            self._load(tree, self._taken(tree), reach)
+
     def _write(self, tree: int, entries: np.ndarray, come: bool) -> None:
         flat = np.ascontiguousarray(entries).reshape(-1)
-        done = change_entries(*self._arrays, tree, flat, 0, come)
+        done = change_entries(*self.arrays, tree, flat, 0, come)
         if done < len(flat):
             rest = entries[done // entries.shape[1] :]
             self._load(tree, np.concatenate((self._taken(tree), rest)))
@@ -166,7 +189,7 @@ class QuadTrees:
         """All entries of a tree, which is empty then."""
         h = TREE + TREE_WORDS * tree
         entries = np.empty((self.arena.C.item(h + COUNT), self.shapes[tree][0] + 1), np.int32)
-        collect(*self._arrays, tree, entries.reshape(-1))
+        collect(*self.arrays, tree, entries.reshape(-1))
         self._retire(tree)
         return entries
 

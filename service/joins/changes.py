@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from service.deltas import Moved
+from service.deltas import Combination, Moved
 from service.relations import Relation
 from service.resolution import NO_SLOTS, Slots
 
@@ -67,6 +67,15 @@ class Singles(NamedTuple):
         if at == len(self.places) or self.places[at] != place or self.old[at] < 0 or self.new[at] < 0:
             return NOTHING_MOVED
         return Moved(self.old[at : at + 1], self.new[at : at + 1])
+
+
+class Told(NamedTuple):
+    """Rows that come (or go) by change number `place` of a run; or too many, and none here."""
+
+    place: int
+    inserted: bool
+    rows: Combination
+    too_large: bool
 
 
 def one_by_one(singles: Mapping[str, Singles]) -> Iterator[tuple[int, dict[str, Change]]]:

@@ -9,7 +9,7 @@ each row of the delta is told by exactly one alias.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,14 +17,15 @@ import pyarrow as pa
 
 from service.deltas import Combination
 from service.hypergraph import Hypergraph
-from service.joins.changes import Change, parted
+from service.joins.changes import Change, Singles, Told, parted
 from service.joins.protocol import Bounds, Sink
-from service.joins.qdag_trees import Base, Entries, Shapes
+from service.joins.qdag_trees import Base, Entries, RunSteps, Shapes
 from service.resolution import Resolved, Slots
 from service.sides import Side
 from service.store import Domain
 from service.versions import Numbers
 from structures.qdag import And, Atom, Cursor
+from structures.qdag_run import Runs
 from structures.quad_tree import QuadTrees, Root
 
 _CHUNK = 1 << 16  # rows in a step of building, or of a delta
@@ -71,6 +72,8 @@ class QdagCursor:
 class QdagJoin:
     """See the module's head; what the methods do is said in `protocol`."""
 
+    takes_runs = True
+
     def __init__(self, sides: Sequence[Side], graph: Hypergraph, shapes: Shapes, never: bool) -> None:
         self.sides, self.never = list(sides), never
         self._base_of, self._orders = shapes.bases, shapes.orders
@@ -92,7 +95,8 @@ class QdagJoin:
         self.trees = QuadTrees([(len(first) + len(rest), len(first)) for _, first, rest in self._orders])
         self._variables = [[one.variable for one in atom] for atom in atoms]
         self._and = And(self.trees, graph.dimension, [self._atom(place) for place in range(len(atoms))])
-        self.update_steps = 0
+        self._runs = Runs(self._and, self._trees, shapes.bases)
+        self._told_steps = 0
         self._version = self._tick = 0
         self._ticks: list[tuple[int, int]] = []  # (version, the last tick of it), ascending
 
@@ -103,6 +107,10 @@ class QdagJoin:
             if base == self._base_of[place]:
                 own[frozenset(variables[j] for j in first)] = number, tuple(variables[j] for j in (*first, *rest))
         return Atom(frozenset(variables), own)
+
+    @property
+    def update_steps(self) -> int:
+        return self._told_steps + self._runs.steps
 
     @property
     def root(self) -> QdagRoot:
@@ -158,6 +166,27 @@ class QdagJoin:
         self.trees.merge(self._tick)
         self._end()
 
+    def apply_run(self, version: int, singles: Mapping[str, Singles], limit: int | None) -> Iterator[Told]:
+        """As `TreeJoin.apply_run`."""
+        if self.never:
+            self._version = version
+            return
+        self._begin(version)
+        run = RunSteps(limit is not None)
+        for number, base in enumerate(self._bases):
+            single = singles.get(base.side.relation.name)
+            if single is not None:
+                run.add(number, base, single, version)
+        steps, entries = run.in_order()
+        if len(steps):
+            for told in self._runs.follow(self._tick, steps, entries, limit):
+                yield Told(told.change, told.inserted, tuple(told.rows), told.too_large)
+            self._tick = self.trees.version
+        for number, gone in run.gone:
+            self._bases[number].release(gone, version)
+        self.trees.merge(self._tick)
+        self._end()
+
     def _begin(self, version: int) -> None:
         self._version = version
         self._tick += 1
@@ -203,7 +232,7 @@ class QdagJoin:
             rows = cursor.fill(limit)
             limit = min(4 * limit, _CHUNK)
             wanted = rows.shape[1] == 0 or sink(come, tuple(rows))
-        self.update_steps += cursor.steps
+        self._told_steps += cursor.steps
         return wanted
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> None:

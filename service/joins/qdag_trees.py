@@ -16,10 +16,12 @@ import pyarrow as pa
 
 from service.arrow import null_mask
 from service.hypergraph import Attribute, Hypergraph
+from service.joins.changes import Singles
 from service.resolution import Slots
 from service.sides import Side
 from service.store import Domain
 from service.terms import Query
+from structures.qdag_run import DELETE, ENTER, INSERT, LEAVE
 
 Entries = npt.NDArray[np.int32]
 
@@ -126,3 +128,53 @@ class Base:
 def _named(rows: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
     """These columns; a name may come twice."""
     return pa.RecordBatch.from_arrays([rows.column(name) for name in names], [str(i) for i in range(len(names))])
+
+
+class RunSteps:
+    """Single changes as steps of `structures.qdag_run`. `followed`: rows that keep all that the view uses are told apart."""
+
+    def __init__(self, followed: bool) -> None:
+        self._followed = followed
+        self._steps: list[npt.NDArray[np.int64]] = []
+        self._entries: list[npt.NDArray[np.int32]] = []
+        self._words = 0
+        self.gone: list[tuple[int, Entries]] = []  # bases, and entries that give their codes back
+
+    def add(self, number: int, base: Base, single: Singles, version: int) -> None:
+        places, old, new = single
+        had, came = old >= 0, new >= 0
+        if self._followed:
+            both = np.flatnonzero(had & came)
+            both = both[base.side.relation.table.same(base.side.varying, old[both], new[both])]
+            had[both] = came[both] = False
+            entries, kept = self._put(number, ENTER, base, places[both], new[both], version)
+            before = entries.copy()
+            before[:, -1] = old[both][kept]
+            self._add(number, LEAVE, places[both][kept], before)
+        gone, _ = self._put(number, DELETE, base, places[had], old[had], version)
+        self.gone.append((number, gone))
+        self._put(number, INSERT, base, places[came], new[came], version)
+
+    def _put(
+        self, number: int, sign: int, base: Base, places: npt.NDArray[np.int64], slots: Slots, version: int
+    ) -> tuple[Entries, npt.NDArray[np.int64]]:
+        if not len(slots):
+            return np.empty((0, len(base.domains) + 1), np.int32), np.empty(0, np.int64)
+        entries, kept = base.entries(slots, version, sign == INSERT)
+        self._add(number, sign, places[kept], entries)
+        return entries, kept
+
+    def _add(self, number: int, sign: int, places: npt.NDArray[np.int64], entries: Entries) -> None:
+        n, width = entries.shape
+        steps = np.empty((n, 4), np.int64)
+        steps[:, 0], steps[:, 1], steps[:, 2], steps[:, 3] = places, sign, number, self._words + width * np.arange(n)
+        self._steps.append(steps)
+        self._entries.append(entries.reshape(-1))
+        self._words += n * width
+
+    def in_order(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+        """The steps, and their entries."""
+        if not self._steps:
+            return np.empty((0, 4), np.int64), np.empty(0, np.int32)
+        steps = np.concatenate(self._steps)
+        return steps[np.lexsort((steps[:, 1], steps[:, 0]))], np.concatenate(self._entries).astype(np.int32, copy=False)

@@ -6,14 +6,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from service.deltas import Combination
-from service.joins.changes import Change, Parted, Singles, parted
+from service.joins.changes import Change, Parted, Singles, Told, parted
 from service.joins.protocol import Bounds, Sink
 from service.plans.plan import Plan
 from service.resolution import NO_SLOTS, Resolved, Slots
@@ -283,15 +283,6 @@ def _structure(plan: Plan, aliases: int) -> Any:
         return CliqueTree(aliases)
     kind = _KINDS[plan.shape]
     return BoxTree(len(plan.boxes[0]), kind) if plan.boxes else IntervalTree(kind)
-
-
-class Told(NamedTuple):
-    """Rows that come (or go) by change number `place` of a run; or too many, and none here."""
-
-    place: int
-    inserted: bool
-    rows: Combination
-    too_large: bool
 
 
 class _Run:

@@ -9,10 +9,9 @@ import pyarrow as pa
 
 from service.deltas import Combination
 from service.indexes import Order, SharedIndex, SharedIndexes
-from service.joins.changes import Change, Singles
+from service.joins.changes import Change, Singles, Told
 from service.joins.product_join import These
 from service.joins.protocol import Bounds, Enumeration, Sink
-from service.joins.tree_join import Told
 from service.plans.plan import Path
 from service.resolution import NO_SLOTS, Places, Resolved, Slots
 from service.sides import Side

@@ -1,5 +1,5 @@
-"""A Hypothesis state machine that drives quadtrees and the ANDs over them beside a naive twin: batches, merges, pins, reads by bits, given
-values, given entries, other versions of some atoms, unpins; `check()` after every batch."""
+"""A Hypothesis state machine that drives quadtrees and the ANDs over them beside a naive twin: batches, runs of single changes, merges,
+pins, reads by bits, given values, given entries, other versions of some atoms, unpins; `check()` after every batch."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from structures.qdag import And, Atom, Cursor
+from structures.qdag_run import DELETE, ENTER, INSERT, LEAVE, Runs
 from structures.quad_tree import QuadTrees, Root
 from tests.naive.natural_join import Entry, entries, join
 
@@ -56,6 +57,10 @@ class Trees:
         ]
         self.trees = QuadTrees([(len(order), len(first)) for _, first, order in self.orders], words, least)
         self.join = And(self.trees, shape.dimension, [self._atom(*one) for one in shape.atoms])
+        bases: list[list[tuple[int, Row]]] = [[] for _ in shape.arities]
+        for number, (relation, _, order) in enumerate(self.orders):
+            bases[relation].append((number, (*order, len(order))))
+        self.runs = Runs(self.join, bases, [relation for relation, _ in shape.atoms], capacity=3)
 
     def _atom(self, relation: int, variables: tuple[int, ...]) -> Atom:
         own = {
@@ -154,6 +159,45 @@ class QdagMachine(RuleBasedStateMachine):
         self.of.trees.reclaim(self.version, np.array(sorted(self.pins), np.int64))
         self.of.trees.check(self.root, tuple(root for root, _ in self.pins.values()))
         assert set(read_all(self.of.join.rows(self._all(self.root)), 3)) == self.of.wanted(self._all(self.now))
+
+    @rule(points=st.lists(POINTS, min_size=1, max_size=6), data=st.data(), limit=st.sampled_from([None, 2, 1000]))
+    def run(self, points: list[tuple[int, Row, int]], data: st.DataObject, limit: int | None) -> None:
+        """Single changes, each of a row that goes, comes, is replaced, or moves to another slot."""
+        steps: list[tuple[int, int, int, int]] = []
+        flat: list[int] = []
+        wanted: dict[tuple[int, bool], set[Row]] = {}
+        for change, (relation, codes, _) in enumerate(points):
+            relation %= len(self.now)
+            self.slot += 1
+            come: Entry = (*codes[: self.shape.arities[relation]], self.slot)
+            here = sorted(self.now[relation])
+            kind = data.draw(st.sampled_from(["come", "go", "replace", "move"])) if here else "come"
+            gone = data.draw(st.sampled_from(here)) if kind != "come" else None
+            come = (*gone[:-1], self.slot) if kind == "move" and gone else come
+            signs = (LEAVE, ENTER) if kind == "move" else (DELETE, INSERT)
+            for sign, entry in zip(signs, (gone, come if kind != "go" else None), strict=True):
+                if entry is not None:
+                    steps.append((change, sign, relation, len(flat)))
+                    flat += entry
+                    before = self.now
+                    after = self.now[relation] - {entry} if sign in (LEAVE, DELETE) else self.now[relation] | {entry}
+                    self.now = (*before[:relation], after, *before[relation + 1 :])
+                    old, new = self.of.wanted(self._all(before)), self.of.wanted(self._all(self.now))
+                    if sign > ENTER and old != new and limit is not None:
+                        wanted[change, sign == INSERT] = old ^ new
+        self.of.trees.require(len(steps) * len(self.of.orders), 1)
+        found: dict[tuple[int, bool], list[Row]] = {}
+        for told in self.of.runs.follow(self.version, np.array(steps, np.int64), np.array(flat, np.int32), limit):
+            rows = found.setdefault((told.change, told.inserted), [])
+            rows += zip(*told.rows.tolist(), strict=True)
+            if told.too_large:
+                assert limit is not None and len(wanted[told.change, told.inserted]) > limit
+                rows[:] = wanted[told.change, told.inserted]
+        assert {key: set(rows) for key, rows in found.items()} == wanted
+        assert all(len(rows) == len(wanted[key]) for key, rows in found.items()), "a row of the delta twice"
+        self.version, self.root = self.of.trees.version, self.of.trees.roots
+        self.of.trees.reclaim(self.version, np.array(sorted(self.pins), np.int64))
+        self.of.trees.check(self.root, tuple(root for root, _ in self.pins.values()))
 
     def _all(self, one: tuple) -> list:  # type: ignore[type-arg]
         return [one] * len(self.shape.atoms)

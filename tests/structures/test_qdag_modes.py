@@ -17,6 +17,7 @@ CANARIES = [
     ("structures.compact_quad", "count_bits", "lambda mask: 0"),
     ("structures.compact_quad", "low_bits", "lambda b, j, f, code: 0"),
     ("structures.quad_changes", "level_below", "lambda b, bits: b - 1"),
+    ("structures.qdag_run", "keep_roots", "lambda C, V, v: None"),
     ("structures.qdag_walk", "agreeing", "lambda P, S, t, some, coordinates, values, v: some"),
     ("structures.qdag_walk", "all_leaves", "lambda P, Z, g: True"),
     ("structures.qdag_walk", "loaded", "lambda W, K, B, P, R, S, t, ref, b: 1 if ref & 2**31 else ref"),
