@@ -22,6 +22,7 @@ SUBJECTS = (
     "boxes",
     "natural_star",
     "natural_triangle",
+    "natural_growth",
     "service_changes",
     "service_rows",
     "service_many",

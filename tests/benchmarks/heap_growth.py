@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -10,8 +9,8 @@ import numpy as np
 from structures.ij_heap import IJHeap, Topology
 from tests.benchmarks.data import Workload
 from tests.benchmarks.figures import Figure, Scale
+from tests.benchmarks.growth import figures_of, plot_of
 from tests.benchmarks.heap_data import clique, even, heavy_tails, path
-from tests.benchmarks.log_plot import Series, log_plot
 from tests.benchmarks.measured_heap import many_singles, whole_view
 from tests.benchmarks.measured_tree import Changes, Note
 
@@ -41,7 +40,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
                                  ("path of 3, heavy tails", path(3), heavy_tails)):  # fmt: skip
         costs = [cost(topology, make(topology.t, n, 2), scale) for n in sizes]
         note(f"{name}: delays {[one.delay for one in costs]}")
-        figures += figures_of(name, costs)
+        figures += figures_of(name, costs, KINDS, FITTED, "intervals")
     return figures
 
 
@@ -66,37 +65,6 @@ def cost(topology: Topology, workload: Workload, scale: Scale) -> Cost:
     return Cost(n, update, singles.steps, reading.steps / max(reading.rows, 1), delay, singles.rate)
 
 
-def slope(x: list[float], y: list[float]) -> float:
-    """Of log y against log x, by least squares."""
-    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
-
-
-def figures_of(name: str, costs: list[Cost]) -> list[Figure]:
-    """The steps at every size, then what they grow like: a power of n would keep its exponent at the upper sizes, one of log n does not."""
-    figures = [
-        Figure(f"{name}, {one.n:,} intervals: {KINDS[kind]}", getattr(one, kind), "steps", less=True,
-               parameters={"series": name, "kind": kind, "intervals": one.n, "changes a second": one.rate})
-        for kind in KINDS
-        for one in costs
-    ]  # fmt: skip
-    sizes = [float(one.n) for one in costs]
-    half = len(costs) // 2
-    for kind in FITTED:
-        steps = [float(getattr(one, kind)) for one in costs]
-        power = slope([math.log(n) for n in sizes], steps)
-        late = slope(sizes[half:], steps[half:])
-        what = f"as (log n)^{power:.1f}; {late:.2f} over the upper half of the sizes"
-        figures.append(Figure(f"{name}: exponent of n in the {KINDS[kind]}", slope(sizes, steps), "", less=True, note=what))
-    return figures
-
-
 def plot(figures: list[Figure]) -> str:
     """Steps of updates and delays against n, as SVG."""
-    series: dict[str, Series] = {}
-    for figure in figures:
-        about = figure.parameters
-        if about.get("kind") in FITTED:
-            one = series.setdefault(f"{about['series']}: {about['kind']}", Series(f"{about['series']}: {about['kind']}", [], []))
-            one.x.append(about["intervals"])
-            one.y.append(figure.value)
-    return log_plot("The IJ-heap: how cost grows", "intervals", "steps", list(series.values()))
+    return plot_of("The IJ-heap: how cost grows", figures, FITTED, "intervals")

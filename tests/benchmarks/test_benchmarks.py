@@ -19,8 +19,10 @@ from tests.benchmarks import (
     LARGE,
     SUBJECTS,
     boxes,
+    growth,
     heap_growth,
     heap_rivals,
+    natural_growth,
     natural_star,
     natural_triangle,
     pipeline_decode,
@@ -162,7 +164,7 @@ def test_a_join_of_three_and_boxes_through_the_service() -> None:
 
 @compiled
 def test_growth_is_fitted_and_plotted(tmp_path: Path) -> None:
-    assert heap_growth.slope([10.0, 100.0, 1000.0], [3.0, 30.0, 300.0]) == pytest.approx(1)
+    assert growth.slope([10.0, 100.0, 1000.0], [3.0, 30.0, 300.0]) == pytest.approx(1)
     assert main(["heap_growth", "--quick", "--results", str(tmp_path / "results")]) == 0
     result = json.loads((tmp_path / "results" / "heap_growth.json").read_text())
     fitted = [figure["name"] for figure in result["figures"] if "exponent" in figure["name"]]
@@ -170,6 +172,20 @@ def test_growth_is_fitted_and_plotted(tmp_path: Path) -> None:
     svg = ElementTree.parse(tmp_path / "results" / "heap_growth.svg")
     assert len(svg.findall(".//{*}circle")) == 3 * len(fitted)
     assert "](results/heap_growth.svg)" in (tmp_path / "RESULTS.md").read_text()
+
+
+@compiled
+@pytest.mark.parametrize("shape", natural_growth.SHAPES)
+def test_growth_of_natural_joins(shape: str) -> None:
+    costs = [natural_growth.SHAPES[shape](n, Scale(quick=True)) for n in (100, 200, 400, 800)]
+    assert all(one.update > 0 and one.whole > 0 and one.row >= 1 for one in costs) and costs[-1].whole > costs[0].whole
+    figures = growth.figures_of(shape, costs, natural_growth.KINDS, natural_growth.FITTED, "tuples")
+    assert natural_growth.plot(figures).count("<circle") == 4 * len(natural_growth.FITTED)
+
+
+def test_space_of_triangles() -> None:
+    bits, *sizes = natural_triangle.space("routes", natural_triangle.graph("routes", 2_000))
+    assert 0 < bits.value < bits.rivals[0].value and all(figure.value > 0 for figure in sizes)
 
 
 def test_partners_are_as_many_as_was_asked_for() -> None:
@@ -253,7 +269,7 @@ def test_the_table_says_what_was_missed() -> None:
 def test_triangles(name: str) -> None:
     """`measure` itself compares the rows and the deltas with DuckDB's."""
     lines: list[str] = []
-    figures = natural_triangle.measure(name, natural_triangle.graphs(400)[name], Scale(quick=True), lines.append)
+    figures = natural_triangle.measure(name, natural_triangle.graph(name, 400), Scale(quick=True), lines.append)
     assert len(figures) == 5 and lines and all(figure.value > 0 for figure in figures)
 
 
