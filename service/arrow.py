@@ -1,4 +1,4 @@
-"""Arrow arrays of the canonical types as NumPy, without copying and without a call per row; and back.
+"""Arrow arrays of the canonical types as NumPy, without copying and without a call per row; and back. Few rows of Python values, too.
 
 | type | seen as |
 |---|---|
@@ -12,6 +12,7 @@ Sliced arrays are welcome. What lies under a null is unspecified.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,6 +25,8 @@ from structures.rows import Rows, RowSet, join_texts
 Array = np.ndarray[Any, Any]
 Readers = Sequence[Callable[[pa.Array], Array] | None]
 
+_WORD, _REAL = struct.Struct("<q"), struct.Struct("<d")
+_WHOLE = {int}
 _NO_PLACES = np.zeros(1, np.int64)
 _NO_BYTES = np.empty(0, np.uint8)
 _NO_BYTES.flags.writeable = False
@@ -117,6 +120,33 @@ def to_row_set(columns: Sequence[pa.Array], readers: Readers, kinds: Array, key:
         _, ends, data = texts[0]
         return RowSet(kinds, key, cells, ends[:-1].astype(np.int64), data)
     return RowSet(kinds, key, cells, *_joined(texts, cells))
+
+
+def few_to_row_set(rows: Sequence[Sequence[Any]], kinds: Array, key: Array, width: int) -> RowSet:
+    """The same of rows of physical Python values. Raises as `to_row_set`. O(cells), in Python."""
+    columns = len(kinds)
+    if width == columns and len(rows) == 1 and set(map(type, rows[0])) == _WHOLE:
+        return RowSet(kinds, key, np.array(rows, np.int64), _NO_PLACES, _NO_BYTES)
+    cells, places, texts = [], [], b""
+    for row in rows:
+        places.append(len(texts))
+        words = list(row)
+        words += [0] * (width - columns)
+        for i, value in enumerate(row):
+            if type(value) is str:
+                text = value.encode()
+                words[i] = len(text)
+                texts += text
+            elif type(value) is float:
+                words[i] = _WORD.unpack(_REAL.pack(value))[0]
+            elif value is None:
+                if width == columns:
+                    raise ValueError("a null in a column that has none")
+                words[i] = 0
+                words[columns + (i >> 5)] |= 1 << (i & 31)
+        cells.append(words)
+    starts = _NO_PLACES if len(rows) == 1 else np.array(places, np.int64)  # the first is 0
+    return RowSet(kinds, key, np.array(cells, np.int64), starts, np.frombuffer(texts, np.uint8))
 
 
 def _joined(texts: list[tuple[int, Array, Array]], cells: Array) -> tuple[Array, Array]:

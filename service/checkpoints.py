@@ -42,11 +42,15 @@ class Checkpoints:
         """Begin a snapshot if it is time and none is under way. The writer's thread."""
         grown = self._log.bytes_since_snapshot
         due = grown > _LOG_BYTES or grown > max(_LOG_WORTH, _LOG_FACTOR * self._bytes)
-        if not due or time.monotonic() < self._not_before or (self._thread is not None and self._thread.is_alive()):
+        if not due or time.monotonic() < self._not_before or self.under_way:
             return
         pin, relations = self._versions.pin(), list(self._state.relations.values())
         self._thread = threading.Thread(target=self._try, args=(pin, relations), name="snapshot", daemon=True)
         self._thread.start()
+
+    @property
+    def under_way(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
 
     def finish(self) -> None:
         """Write the last one, so that the next start is quick. After the writer has ended."""

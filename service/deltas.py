@@ -47,8 +47,8 @@ class Collector:
 
     def __init__(self, retain_rows: int) -> None:
         self._limit = most_candidates(retain_rows)
-        self._parts: dict[bool, list[Combination]] = {False: [], True: []}
-        self._counts = {False: 0, True: 0}
+        self._parts: tuple[list[Combination], list[Combination]] = ([], [])  # that go, that come
+        self._counts = [0, 0]
         self.too_large = False
 
     def __call__(self, inserted: bool, part: Combination) -> bool:
@@ -82,9 +82,12 @@ def cancel(
 
     A deleted row comes back, by identity, as the row whose slots took the places of its own.
     """
-    if len(deletes[0]) == 0 or len(inserts[0]) == 0 or not any(len(m.old) for m in moved):
+    pairs = sum([len(m.old) for m in moved])
+    if len(deletes[0]) == 0 or len(inserts[0]) == 0 or not pairs:
         return deletes, inserts
-    small = len(deletes[0]) + len(inserts[0]) + sum(len(m.old) for m in moved) <= _SMALL
+    small = len(deletes[0]) + len(inserts[0]) + pairs <= _SMALL
+    if small and _have_nothing_in_common(deletes, inserts, moved):
+        return deletes, inserts
     of_deletes, of_inserts = (_match_few if small else _match_many)(deletes, inserts, moved)
     if len(of_deletes) == 0:
         return deletes, inserts
@@ -97,6 +100,14 @@ def cancel(
     deletes = tuple(np.delete(slots, of_deletes[equal]) for slots in deletes)
     inserts = tuple(np.delete(slots, of_inserts[equal]) for slots in inserts)
     return deletes, inserts
+
+
+def _have_nothing_in_common(deletes: Combination, inserts: Combination, moved: Sequence[Moved]) -> bool:
+    """Whether an alias of which no row has moved tells that none comes back: a quick look before the exact one."""
+    for gone, come, pairs in zip(deletes, inserts, moved, strict=True):
+        if not len(pairs.old) and set(gone.tolist()).isdisjoint(come.tolist()):
+            return True
+    return False
 
 
 def _match_many(deletes: Combination, inserts: Combination, moved: Sequence[Moved]) -> tuple[Places, Places]:
@@ -116,13 +127,19 @@ def _match_many(deletes: Combination, inserts: Combination, moved: Sequence[Move
 
 def _match_few(deletes: Combination, inserts: Combination, moved: Sequence[Moved]) -> tuple[Places, Places]:
     """The same without the fixed cost of a dozen array operations."""
-    news = [dict(zip(old.tolist(), new.tolist(), strict=True)) for old, new in moved]
-    back = zip(*([new.get(slot, slot) for slot in slots.tolist()] for slots, new in zip(deletes, news, strict=True)), strict=True)
-    places = {row: place for place, row in enumerate(zip(*(slots.tolist() for slots in inserts), strict=True))}
+    back = zip(*[_moved_on(slots.tolist(), pairs) for slots, pairs in zip(deletes, moved, strict=True)], strict=True)
+    places = {row: place for place, row in enumerate(zip(*[slots.tolist() for slots in inserts], strict=True))}
     found = [(place, places[row]) for place, row in enumerate(back) if row in places]
     if not found:
         return _NO_PLACES, _NO_PLACES
     return np.array([place for place, _ in found], np.int64), np.array([place for _, place in found], np.int64)
+
+
+def _moved_on(slots: list[int], moved: Moved) -> list[int]:
+    if not len(moved.old):
+        return slots
+    moves = dict(zip(moved.old.tolist(), moved.new.tolist(), strict=True))
+    return [moves.get(slot, slot) for slot in slots]
 
 
 def _one_number(slots: Sequence[Slots]) -> Places:

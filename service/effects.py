@@ -2,7 +2,8 @@
 
     payload := relation*
     relation := header (relation id, flags, length of deletes, length of inserts), deletes, inserts
-    deletes, inserts := an Arrow IPC record-batch message, padded to 8 bytes; nothing when there are no rows
+    deletes, inserts := an Arrow IPC record-batch message, or (flag 2) physical values as JSON, a list a row; padded to 8 bytes;
+                        nothing when there are no rows
 
 The schemas are not in the payload: the catalogue knows them, and a definition never changes under its id.
 """
@@ -10,12 +11,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
 from typing import NamedTuple
 
+import orjson
 import pyarrow as pa
 
+from service.wire.batch import FewRows
+
 _HEADER = struct.Struct("<iIQQ")
-_TRUNCATE = 1
+_TRUNCATE, _JSON = 1, 2
 _PADDING = (b"", b"\0" * 7, b"\0" * 6, b"\0" * 5, b"\0" * 4, b"\0" * 3, b"\0" * 2, b"\0")
 
 
@@ -24,22 +29,41 @@ class Effect(NamedTuple):
 
     relation_id: int
     truncate: bool
-    deletes: pa.RecordBatch  # key columns only, in the order of the key
-    inserts: pa.RecordBatch  # whole rows
+    deletes: pa.RecordBatch | FewRows  # key columns only, in the order of the key
+    inserts: pa.RecordBatch | FewRows  # whole rows
 
 
 def encode_effects(effects: Iterable[Effect]) -> bytes:
     """The log's payload for `effects`. Cost: one copy of the rows."""
     parts: list[bytes | pa.Buffer] = []
     for effect in effects:
-        deletes = effect.deletes.serialize() if effect.deletes.num_rows else b""
-        inserts = effect.inserts.serialize() if effect.inserts.num_rows else b""
+        as_json = _fits_json(effect.deletes) and _fits_json(effect.inserts)
+        flags = (_TRUNCATE if effect.truncate else 0) | (_JSON if as_json else 0)
+        deletes, inserts = _written(effect.deletes, as_json), _written(effect.inserts, as_json)
         size0, size1 = len(deletes), len(inserts)
-        parts += (
-            _HEADER.pack(effect.relation_id, _TRUNCATE if effect.truncate else 0, size0, size1),
-            deletes, _PADDING[size0 & 7], inserts, _PADDING[size1 & 7],
-        )
+        parts += _HEADER.pack(effect.relation_id, flags, size0, size1), deletes, _PADDING[size0 & 7], inserts, _PADDING[size1 & 7]
     return b"".join(parts)
+
+
+def _fits_json(rows: pa.RecordBatch | FewRows) -> bool:
+    """No rows, or few, of values that come back as they are: JSON knows no number that is not finite."""
+    if not isinstance(rows, FewRows):
+        return bool(rows.num_rows == 0)
+    for row in rows.values:
+        for value in row:
+            if type(value) is float and not isfinite(value):
+                return False
+    return True
+
+
+def _written(rows: pa.RecordBatch | FewRows, as_json: bool) -> bytes | pa.Buffer:
+    if rows.num_rows == 0:
+        return b""
+    if isinstance(rows, FewRows):
+        if as_json:
+            return orjson.dumps(rows.values)
+        rows = rows.to_arrow()
+    return rows.serialize()
 
 
 def decode_effects(payload: bytes, schemas: Mapping[int, pa.Schema], keys: Mapping[int, Sequence[str]]) -> list[Effect]:
@@ -59,13 +83,15 @@ def decode_effects(payload: bytes, schemas: Mapping[int, pa.Schema], keys: Mappi
         effects.append(Effect(
             relation_id,
             bool(flags & _TRUNCATE),
-            _read(buffer, deletes_at, size0, key_schema),
-            _read(buffer, inserts_at, size1, schema),
+            _read(buffer, deletes_at, size0, key_schema, bool(flags & _JSON)),
+            _read(buffer, inserts_at, size1, schema, bool(flags & _JSON)),
         ))
     return effects
 
 
-def _read(buffer: pa.Buffer, at: int, size: int, schema: pa.Schema) -> pa.RecordBatch:
+def _read(buffer: pa.Buffer, at: int, size: int, schema: pa.Schema, as_json: bool) -> pa.RecordBatch | FewRows:
     if size == 0:
         return pa.RecordBatch.from_pylist([], schema=schema)
+    if as_json:
+        return FewRows([tuple(row) for row in orjson.loads(memoryview(buffer.slice(at, size)))], pa.struct(schema))
     return pa.ipc.read_record_batch(buffer.slice(at, size), schema)

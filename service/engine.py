@@ -2,7 +2,7 @@
 
     engine = Engine(folder, settings); engine.recover(progress); engine.submit(batch, done); open_rows(engine, "clashes"); engine.close()
 
-One thread writes (`writer.py`); everything here but `on_failure` may be called by any thread.
+One thread at a time writes (`writer.py`); everything here but `on_failure` may be called by any thread.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from service.readings import Delays
 from service.recovery import Progress, recover_relations
 from service.relations import Relation
 from service.settings import Settings
-from service.state import Receipt, State
+from service.state import Receipt, State, is_single
 from service.tokens import Signer
 from service.versions import Pins, Version
 from service.wire.batch import Batch
@@ -44,11 +44,11 @@ log = logging.getLogger("livejoin")
 
 T = TypeVar("T")
 _RATE = 1.0  # seconds between two looks at pins
-_WORTH_RECLAIMING = 64  # changed rows
+_WORTH_RECLAIMING = 512  # changed rows
 
 
 class Engine:
-    """One data folder, open. `on_failure` is called (in the writer's thread) when the service has to end: what is on disk is unknown.
+    """One data folder, open. `on_failure` is called (by the writer) when the service has to end: what is on disk is unknown.
 
     state: "recovering", "ready", "failed" or "closed". Raises FolderInUse, Damaged, OSError.
     """
@@ -65,7 +65,9 @@ class Engine:
         self._signer = Signer(self._log.folder_id, self._log.secret)
         self.cursors = Cursors(self.versions, self._signer)
         self._state = State()
-        self._writer = Writer(self._state, self._log, self.versions, self.settings.max_waiting, self._housekeep, self._failed)
+        self._writer = Writer(
+            self._state, self._log, self.versions, self.settings.max_waiting, self._is_short, self._housekeep, self._failed
+        )
         self._checkpoints: Checkpoints
         self._looked = time.monotonic()
         self._closing = threading.Lock()
@@ -126,13 +128,25 @@ class Engine:
     # writing
 
     def submit(self, batch: Batch, done: Done) -> None:
-        """Queue a batch; `done(Receipt or Problem)` is called by the writer's thread once it is on disk and published, or refused.
+        """Queue a batch; `done(Receipt or Problem)` is called in the writer's thread once it is on disk and published, or refused.
 
         Raises Problem `too-busy`, `bad-parameter` (source, epoch, run, reset do not go together).
         """
-        if batch.source is not None or batch.epoch is not None or batch.run is not None or batch.reset:
-            _check_source(batch)
+        _check_source(batch)
         self._writer.submit(batch, done)
+
+    def apply_at_once(self, batch: Batch) -> Receipt | None:
+        """Apply a batch in the caller's thread, if that surely takes less than handing it over; None, and nothing done, if not: submit it.
+
+        Raises the Problem.
+        """
+        if self.settings.synchronous == "full" or not is_single(batch):  # an fsync holds a thread
+            return None
+        _check_source(batch)
+        answer = self._writer.apply_at_once(batch)
+        if isinstance(answer, Problem):
+            raise answer
+        return answer
 
     def apply(self, batch: Batch) -> Receipt:
         """Submit and wait. Raises the Problem."""
@@ -256,7 +270,17 @@ class Engine:
             "delay_seconds": self.delays.seconds,
         }
 
-    # the writer's thread
+    # the writer
+
+    def _is_short(self, batch: Batch) -> bool:
+        """Whether a single change takes no longer than its views promise: nothing else is due first, or holds a lock that it needs."""
+        if self._aged or self._grown or self._log.checkpoint_due or self._checkpoints.under_way:
+            return False
+        name = batch.changes[0].relation
+        for view in self._state.views.values():
+            if name in view.relations and not view.is_prompt:
+                return False
+        return True
 
     def _definitions(self) -> dict[str, RelationDefinition]:
         return {name: relation.definition for name, relation in self._state.relations.items()}
@@ -311,18 +335,28 @@ class Engine:
             self._build(view, lambda part: None)
             self._go_live(view)
 
+    @property
+    def _aged(self) -> bool:
+        return time.monotonic() - self._looked > _RATE
+
+    @property
+    def _grown(self) -> bool:
+        return self._state.rows_changed >= _WORTH_RECLAIMING
+
     def _housekeep(self) -> None:
         """After each group, and once a second: settle, reclaim, give up old pins, think of a snapshot."""
-        now = time.monotonic()
-        due = now - self._looked > _RATE
+        self._log.checkpoint_if_due()
+        due = self._aged
         if due:
-            self._looked = now
+            self._looked = time.monotonic()
             self.versions.expire_idle(self.settings.pin_idle)
-        if due or self._state.rows_changed >= _WORTH_RECLAIMING:
+        if due or self._grown:
             for view in self._state.views.values():
                 if view.feed is not None:
                     view.feed.housekeep(self.versions.published.number, due)
             self._state.reclaim(*self.versions.needed())
+            for relation in self._state.relations.values():
+                relation.table.prepare(_WORTH_RECLAIMING)  # no more than so many come without this thread
         if due:
             versions = 1  # of which each look gives up more: pins may come by the thousand
             while self._state.retired_bytes > self.settings.pin_bytes and self.versions.expire_oldest(versions):

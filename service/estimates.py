@@ -25,7 +25,7 @@ _SAMPLE = 4096
 
 
 def estimates_of(query: Query, relations: Mapping[str, Relation], version: int) -> Estimates | None:
-    """Of a version that is pinned, or the newest one in the writer's thread; None if some alias has no rows to go by."""
+    """Of a version that is pinned, or the newest one by the writer; None if some alias has no rows to go by."""
     samples = {name: relations[name].table.sample(version, _SAMPLE) for _, name in query.aliases}
     sides = [_Sampled(Side(query, place, relations[name]), samples[name]) for place, (_, name) in enumerate(query.aliases)]
     return Estimates(sides) if all(len(side.slots) for side in sides) else None

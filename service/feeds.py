@@ -86,7 +86,8 @@ class Feed:
         self._retain_rows, self._retain_bytes = retain
         self._signer = signer
         self._gather, self._text_bytes = gather, text_bytes
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._pending: list[Delta] = []
         self._pending_rows = 0
         self._segments: deque[_Segment] = deque()
@@ -103,7 +104,7 @@ class Feed:
 
     def append(self, delta: Delta) -> None:
         """Take the changes of a version that is about to be published."""
-        with self._changed:
+        with self._lock:
             if self._closed is not None:  # the view has failed in the same group of batches
                 return
             if delta.too_large:
@@ -115,7 +116,7 @@ class Feed:
 
     def wake(self) -> None:
         """Tell the followers that there is something."""
-        with self._changed:
+        with self._lock:
             self._changed.notify_all()
             listeners = list(self._listeners.values())
         for listener in listeners:
@@ -128,14 +129,19 @@ class Feed:
         """Settle what has grown old, or all there is: unsettled changes hold the slots of their rows, and of all that went since."""
         if not self._pending:
             return
-        with self._changed:
+        with self._lock:
             grown = everything or self._pending_rows > _PENDING_ROWS
             if grown or (self._pending and published - self._pending[0].version >= _PENDING_VERSIONS):
                 self._settle()
 
+    @property
+    def has_little_to_settle(self) -> bool:
+        """Whether its lock is held shortly only."""
+        return self._pending_rows <= _PENDING_ROWS
+
     def floor(self) -> int | None:
         """The oldest version whose rows unsettled deltas still read; None if there are none."""
-        with self._changed:
+        with self._lock:
             return self._pending[0].version - 1 if self._pending else None
 
     def close(self, problem: Problem) -> None:
@@ -144,7 +150,7 @@ class Feed:
         def gone(*_: object) -> NoReturn:
             raise problem
 
-        with self._changed:
+        with self._lock:
             self._closed = problem
             self._cut_at(self.versions.published.number)
             # They hold the view, which holds this feed: its memory is to come back at once, not when Python looks for circles.
@@ -177,14 +183,14 @@ class Feed:
         return len(self._subscriptions)
 
     def add_listener(self, listener: Callable[[], None]) -> int:
-        """Have `listener` called (by the writer's thread; it must not wait) whenever there is something new; gives its number."""
-        with self._changed:
+        """Have `listener` called (by the writer; it must not wait) whenever there is something new; gives its number."""
+        with self._lock:
             number = max(self._listeners, default=0) + 1
             self._listeners[number] = listener
             return number
 
     def remove_listener(self, number: int) -> None:
-        with self._changed:
+        with self._lock:
             self._listeners.pop(number, None)
 
     def token(self, version: int) -> str:
@@ -192,7 +198,7 @@ class Feed:
 
     def changes(self, position: int, timeout: float) -> list[Chunk]:
         """What follows `position`, whole versions of some thousand rows in all; waits for it up to `timeout` seconds."""
-        with self._changed:
+        with self._lock:
             if timeout > 0 and not self._news(position):
                 self._changed.wait_for(lambda: self._news(position), timeout)
             problem = self._trouble(position)
@@ -211,7 +217,7 @@ class Feed:
 
     def quiet_until(self, position: int) -> int:
         """The newest published version, if nothing has changed the view since `position`; else `position`."""
-        with self._changed:
+        with self._lock:
             published = self.versions.published.number
             return position if self._news(position) else max(position, published)
 
@@ -226,7 +232,7 @@ class Feed:
             raise Problem("token-expired", "the service was started again since") from None
         if (name, id_) != (self._name, self._id):
             raise Problem("bad-token", f"this is a token of {'another view' if name != self._name else 'an earlier view'} named {name}")
-        with self._changed:
+        with self._lock:
             self._settle()  # the bound in bytes is known only then
             trouble = self._trouble(version)
         if trouble is not None:

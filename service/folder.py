@@ -97,7 +97,7 @@ class Mark:
         """Note a commit. An error is passed over: an old mark is right too, only weaker."""
         data = self._FORM.pack(self._MAGIC, reach.version, reach.catalog, self._full, self._boot)
         with contextlib.suppress(OSError):
-            os.pwrite(self._file, data + struct.pack("<I", zlib.crc32(data)), 0)
+            os.pwrite(self._file, data + zlib.crc32(data).to_bytes(4, "little"), 0)
 
     def sync(self) -> None:
         os.fsync(self._file)

@@ -5,32 +5,56 @@ from __future__ import annotations
 import math
 import threading
 from bisect import bisect_left
+from collections import deque
 
 _STEPS = 4  # buckets for each doubling
 _LOW = -24  # 2**-24 s: 60 ns
 _BUCKETS = 64 * _STEPS
+_NOTED = 256
 
 
 class Histogram:
     """Positive values between 2**-24 and 2**40; what is outside falls into the first or the last bucket. Cost: O(1) a value.
 
-    Any thread may observe; `bounds[i]` is the upper bound of `counts[i]`.
+    Any thread may observe; `bounds[i]` is the upper bound of `counts[i]`. Values are sorted in by the hundred, or when somebody asks.
     """
 
     bounds: tuple[float, ...] = tuple(2.0 ** (_LOW + (i + 1) / _STEPS) for i in range(_BUCKETS))
 
     def __init__(self) -> None:
-        self.counts = [0] * _BUCKETS
-        self.count = 0
-        self.sum = 0.0
+        self._counts = [0] * _BUCKETS
+        self._count = 0
+        self._sum = 0.0
+        self._noted: deque[tuple[float, int]] = deque()
         self._lock = threading.Lock()
 
     def observe(self, value: float, times: int = 1) -> None:
-        place = bisect_left(self.bounds, value, 0, _BUCKETS - 1)
+        self._noted.append((value, times))
+        if len(self._noted) >= _NOTED:
+            self._sort_in()
+
+    def _sort_in(self) -> None:
         with self._lock:
-            self.counts[place] += times
-            self.count += times
-            self.sum += value * times
+            while self._noted:
+                value, times = self._noted.popleft()
+                self._counts[bisect_left(self.bounds, value, 0, _BUCKETS - 1)] += times
+                self._count += times
+                self._sum += value * times
+
+    @property
+    def counts(self) -> list[int]:
+        self._sort_in()
+        return self._counts
+
+    @property
+    def count(self) -> int:
+        self._sort_in()
+        return self._count
+
+    @property
+    def sum(self) -> float:
+        self._sort_in()
+        return self._sum
 
     def quantile(self, part: float) -> float | None:
         """The value that `part` of all do not exceed; None before the first."""

@@ -1,6 +1,6 @@
 """One view kept live: changed rows change its structures, which tell the delta.
 
-The writer's thread builds and applies; readers take a root of some version and the methods of `reading`.
+The writer builds and applies; readers take a root of some version and the methods of `reading`.
 """
 
 from __future__ import annotations
@@ -74,6 +74,13 @@ class LiveView:
     def root(self) -> Any:
         return self.join.root
 
+    @property
+    def is_prompt(self) -> bool:
+        """Whether following one changed row is sure to take about as long as its delta is."""
+        plan = self.view.plan
+        bounded = plan.guarantee == "strict" and plan.algorithm != "box-tree"  # which rebuilds a part of itself now and then
+        return bounded and (self.feed is None or self.feed.has_little_to_settle)
+
     def build(self, version: int, progress: Callable[[float], None]) -> None:
         """Load everything that the relations have at `version`, the newest one. Cost: O(n log n) of sorting."""
         self.join.build(version, progress)
@@ -119,7 +126,7 @@ class LiveView:
             if collector.too_large:
                 delta = Delta(told_as, (), (), True)
             else:
-                gone, come = (collector.rows(inserted, len(self.sides)) for inserted in (False, True))
+                gone, come = collector.rows(False, len(self.sides)), collector.rows(True, len(self.sides))
                 delta = self._delta(told_as, gone, come, lambda name: changes[name].moved if name in changes else NOTHING_MOVED)
         for name, change in changes.items():
             if name in self.relations:

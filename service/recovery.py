@@ -57,7 +57,7 @@ def _replay(relation: Relation, version: int, effect: Effect) -> None:
     table = relation.table
     if effect.truncate:
         table.delete(version, table.scan(version, 0, table.rows)[0])
-    for keys in (effect.deletes, effect.inserts.select(relation.key)):
+    for keys in (effect.deletes, relation.keys_of(effect.inserts)):
         if keys.num_rows:
             slots = table.find(keys)
             table.delete(version, slots[slots >= 0])

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.relations import Relation
-from service.wire.batch import DELETE, INSERT, TRUNCATE, Changes
+from service.wire.batch import DELETE, INSERT, TRUNCATE, Changes, FewRows
 from structures.rows import RowSet
 
 Slots = npt.NDArray[np.int32]
@@ -40,10 +40,10 @@ class Resolved:
 
     relation: Relation
     truncate: bool
-    inserts: pa.RecordBatch
+    inserts: pa.RecordBatch | FewRows
     previous: Slots
     deletes: Slots
-    delete_keys: pa.RecordBatch
+    delete_keys: pa.RecordBatch | FewRows
     ignored: int
     bad: Places
     given: RowSet | None = None
@@ -51,9 +51,10 @@ class Resolved:
 
 def resolve(relation: Relation, changes: Changes, version: int) -> Resolved:
     """Judge and fold; `version` is the newest applied one. Changes nothing. Cost: a sort of the keys if any comes twice."""
-    ops, rows = changes.ops, changes.rows
+    ops = changes.ops
     if len(ops) == 1 and ops[0] != TRUNCATE:
-        return _resolve_one(relation, int(ops[0]), rows, changes.index)
+        return _resolve_one(relation, int(ops[0]), changes.rows_as_sent, changes.index)
+    rows = changes.rows
     keys = rows.select(relation.key)
     cuts = np.flatnonzero(ops == TRUNCATE)
     if len(cuts) == 0:
@@ -142,9 +143,9 @@ def _fold(relation: Relation, changes: Changes, judged: _Judged, known: Slots) -
     return Resolved(relation, False, rows, previous, deletes, keys, judged.ignored, changes.index[judged.bad])
 
 
-def _resolve_one(relation: Relation, op: int, rows: pa.RecordBatch, index: Places) -> Resolved:
+def _resolve_one(relation: Relation, op: int, rows: pa.RecordBatch | FewRows, index: Places) -> Resolved:
     if op == DELETE:
-        keys = rows.select(relation.key)
+        keys = relation.keys_of(rows)
         known = relation.table.find(keys)
         if known[0] < 0:
             return Resolved(relation, False, relation.no_rows, NO_SLOTS, NO_SLOTS, relation.no_keys, 1, _NO_PLACES)

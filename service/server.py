@@ -17,6 +17,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any, cast
 
 import orjson
 import uvicorn
@@ -37,8 +38,40 @@ KEEP_ALIVE = 75  # seconds an idle connection is kept
 log = logging.getLogger("livejoin")
 
 
+class Joined:
+    """A transport that holds what is written until the next piece comes, or for one turn of the loop: so the head and the body of an
+    answer leave by one system call, and the client is woken once."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._held: bytes | None = None
+
+    def write(self, data: bytes) -> None:
+        if self._held is None:
+            self._held = data
+            self._loop.call_soon(self._let_go)
+        else:
+            self._transport.writelines((self._held, data))
+            self._held = None
+
+    def close(self) -> None:
+        self._let_go()
+        self._transport.close()
+
+    def _let_go(self) -> None:
+        if self._held is not None:
+            self._transport.write(self._held)
+            self._held = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
 class Protocol(HttpToolsProtocol):
-    """uvicorn's protocol, but for its own words to what is not HTTP."""
+    """uvicorn's protocol, but for its own words to what is not HTTP, and with fewer system calls."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(cast(asyncio.Transport, Joined(transport, self.loop)))
 
     def send_400_response(self, msg: str) -> None:
         body = orjson.dumps(Problem("malformed-body", "this is not a request in HTTP/1.1, or its address is longer than 64 KiB").to_json())
@@ -58,7 +91,7 @@ class Server(uvicorn.Server):
         self.deadline.daemon = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        self._context.attach(asyncio.get_running_loop())
+        self._context.attach(asyncio.get_running_loop(), self.server_state.tasks)
         await super().startup(sockets)
         self._listening()
 
@@ -139,6 +172,7 @@ def serve(settings: Settings) -> int:
         lifespan="off",
         log_config=None,
         access_log=False,
+        proxy_headers=False,
         server_header=False,
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE,

@@ -21,6 +21,7 @@ from structures.interval_tree import Entries
 
 Codes = Callable[[pa.RecordBatch], Slots]
 Mask = npt.NDArray[np.bool_]
+_FEW_KEYS = np.zeros(2, np.int32)  # not written to
 NO_ENTRIES = Entries(np.empty(0, np.uint8), NO_SLOTS, np.empty(0, np.int64), np.empty(0, np.int64), NO_SLOTS)
 
 
@@ -71,6 +72,7 @@ class Source:
     def __init__(self, side: Side, set_: int, columns: Sequence[str], span: Span | None) -> None:
         self.side, self.set, self.columns, self.span = side, set_, list(columns), span
         self._never_empty = span is None or span.declared
+        self._few_sets = np.full(2, set_, np.uint8)  # not written to
 
     def entries(self, slots: Slots, codes: Codes | None) -> Chosen:
         """The entries of those rows at these slots that take part: the filters hold, no key column is null, and the span is not empty.
@@ -87,14 +89,15 @@ class Source:
                 places = some if places is None else places[some]
                 left, right, slots = left[some], right[some], slots[some]
         if codes is None:
-            key = np.zeros(len(slots), np.int32)
+            key = _FEW_KEYS[: len(slots)] if len(slots) <= 2 else np.zeros(len(slots), np.int32)
         else:
             key = read(table, self.columns, slots, codes)
             if len(slots) and key.min() < 0:
                 some = np.flatnonzero(key >= 0)
                 places = some if places is None else places[some]
                 key, left, right, slots = key[some], left[some], right[some], slots[some]
-        return Chosen(Entries(np.full(len(slots), self.set, np.uint8), key, left, right, slots), places)
+        sets = self._few_sets[: len(slots)] if len(slots) <= 2 else np.full(len(slots), self.set, np.uint8)
+        return Chosen(Entries(sets, key, left, right, slots), places)
 
     def _ends(self, table: Table, slots: Slots) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         return ends_of(table, self.span, slots)
@@ -150,6 +153,8 @@ def _used(query: Query, alias: str, relation: Relation) -> list[str]:
 
 def joined(parts: list[Entries]) -> Entries:
     """All of them in one."""
+    if len(parts) == 1:
+        return parts[0]
     parts = [part for part in parts if len(part.slot)]
     if not parts:
         return NO_ENTRIES

@@ -1,4 +1,4 @@
-"""The newest applied state of the service, and what one batch makes of it. Writer's thread only.
+"""The newest applied state of the service, and what one batch makes of it. The writer's only.
 
 It may be ahead of what is on disk and published; whoever applies is to commit, or to stop the service.
 """
@@ -264,11 +264,11 @@ def _unless_it_fails(view: LiveView, work: Callable[[], T], nothing: T) -> T:
 
 
 def _payload(resolved: Sequence[Resolved]) -> bytes:
-    return encode_effects(
-        Effect(one.relation.id, one.truncate, one.delete_keys, one.inserts)
-        for one in resolved
-        if one.truncate or len(one.deletes) or one.inserts.num_rows
-    )
+    effects = []
+    for one in resolved:
+        if one.truncate or len(one.deletes) or one.inserts.num_rows:
+            effects.append(Effect(one.relation.id, one.truncate, one.delete_keys, one.inserts))
+    return encode_effects(effects)
 
 
 def _same(definition: RelationDefinition, other: RelationDefinition) -> bool:

@@ -11,13 +11,15 @@ as long as the code is held, so that it can come to life again, and so that read
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from threading import Lock
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from service.arrow import from_rows, kind, null_mask, reader, to_row_set
+from service.arrow import few_to_row_set, from_rows, kind, null_mask, reader, to_row_set
+from service.wire.batch import FewRows
 from structures.key_counts import KeyCounts
 from structures.key_table import ALL_BITS
 from structures.rows import SLOTS, Rows, RowSet
@@ -53,7 +55,7 @@ def _writable(values: Array, dtype: type) -> Array:
 class Table:
     """The rows of one relation.
 
-    `find`, `insert` (both in steps: `given`, `find_given`, `enter`), `delete`, `reclaim` are for the writer thread; `take`, `scan` and
+    `find`, `insert` (both in steps: `given`, `find_given`, `enter`), `delete`, `reclaim` are for the writer; `take`, `scan` and
     what follows them for any thread that holds a pin on the version it reads, meanwhile; they give up the GIL. Costs: O(1) expected a
     row, and its bytes of text.
     """
@@ -73,23 +75,27 @@ class Table:
         self._retired_text = 0
         self._projections: dict[tuple[str, ...], tuple[Array, pa.Schema]] = {}
 
-    def find(self, keys: pa.RecordBatch) -> Array:
+    def find(self, keys: pa.RecordBatch | FewRows) -> Array:
         """int32[n]: the slot of the newest row with each key (the columns of `keys`, in key order), or -1."""
-        if not len(keys):
+        if not keys.num_rows:
             return _NO_SLOTS
+        if isinstance(keys, FewRows):
+            return self._rows.find(few_to_row_set(keys.values, self._key_kinds, self._key_key, len(self._key_key)))
         return self._rows.find(to_row_set(keys.columns, self._key_readers, self._key_kinds, self._key_key, len(self._key_key)))
 
-    def insert(self, version: int, rows: pa.RecordBatch) -> Array:
+    def insert(self, version: int, rows: pa.RecordBatch | FewRows) -> Array:
         """int32[n]: the slots of these rows, whose keys must not be present. Reclaimed slots come first.
 
         Raises MemoryError, with nothing changed, when there is no room, and ValueError for a null in a table without
         nullable columns.
         """
-        return self.enter(version, self.given(rows)) if len(rows) else _NO_SLOTS
+        return self.enter(version, self.given(rows)) if rows.num_rows else _NO_SLOTS
 
-    def given(self, rows: pa.RecordBatch) -> RowSet:
+    def given(self, rows: pa.RecordBatch | FewRows) -> RowSet:
         """Rows, at least one, as the table takes them. Raises as `insert`."""
         store = self._rows
+        if isinstance(rows, FewRows):
+            return few_to_row_set(rows.values, store.kinds, store.key, store.width)
         return to_row_set(rows.columns, self._readers, store.kinds, store.key, store.width)
 
     def find_given(self, given: RowSet) -> Array:
@@ -118,9 +124,14 @@ class Table:
             self._retired_text -= self._rows.all_text(freed)
             self._rows.free(freed)
 
-    def require(self, rows: pa.RecordBatch) -> None:
+    def require(self, rows: pa.RecordBatch | FewRows) -> None:
         """Raise MemoryError, before anything is touched, unless `insert` surely has room for these."""
-        self._rows.require(len(rows), rows.get_total_buffer_size())
+        self._rows.require(rows.num_rows, rows.get_total_buffer_size())
+
+    def prepare(self, rows: int) -> None:
+        """Let the key table grow, if it must for so many more rows, before one of them waits for it. O(all rows) then."""
+        with suppress(MemoryError):  # they will be refused
+            self._rows.require(rows, 0)
 
     def take(self, names: Sequence[str], slots: Array) -> pa.RecordBatch:
         """These columns of the rows at these slots. Raises OverflowError when a column's text exceeds 2 GiB."""
@@ -204,7 +215,7 @@ class Table:
 class Domain:
     """Codes of a composite join key. Floats: -0.0 = 0.0, and every NaN is one value.
 
-    `acquire`, `release`, `reclaim` are for the writer thread, `look_up` for any: a lock keeps it from seeing the key
+    `acquire`, `release`, `reclaim` are for the writer, `look_up` for any: a lock keeps it from seeing the key
     table half changed (it waits for one batch's codes at most). Costs: O(1) expected a row, and its bytes of text.
     """
 

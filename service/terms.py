@@ -90,8 +90,11 @@ class Span(NamedTuple):
     declared: bool = True
 
     @property
-    def columns(self) -> list[str]:
-        return [name for name in dict.fromkeys((self.start, self.end)) if name is not None]
+    def columns(self) -> tuple[str, ...]:
+        if self.start is not None and self.end is not None and self.start != self.end:
+            return self.start, self.end
+        name = self.start or self.end
+        return () if name is None else (name,)
 
 
 class Meet(NamedTuple):

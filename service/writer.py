@@ -1,14 +1,16 @@
-"""The one writer thread: jobs and batches through a bounded queue, batches in groups that share an fsync.
+"""The one writer: jobs and batches through a bounded queue to its thread, batches in groups that share an fsync.
 
     take all that waits -> apply each in memory, as a version of its own -> append each to the log -> one commit
     -> publish the newest -> wake the followers -> answer each -> reclaim
 
+Writer is who holds the turn: the thread, or for one short batch the caller of `apply_at_once`, when nothing waits and the thread is idle.
 A duplicate is answered after the commit of its group, so not before its first copy is on disk. When applying, appending or
 committing fails, nothing can be known of what is on disk: everything that waits is told so, and the service is to end.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import queue
@@ -38,7 +40,10 @@ _GROUP_BATCHES, _GROUP_CHANGES = 256, 100_000
 _WAITING_BYTES = 1 << 30  # of decoded batches: with more, nothing further is taken
 # A batch is taken only if the disk has room for it in the log, in SQLite's own log, and for what SQLite does meanwhile.
 _ROOM_FACTOR, _ROOM_LEAST = 4, 512 << 10
+_ROOM_AMPLE = 256 << 20  # so much need not be asked for each batch, as the thread does
 _TICK = 1.0  # seconds between two looks at what has grown old
+_SHORT = 1e-3  # seconds that a change may take in a caller's thread, as far as the last ones tell
+_FADING = 0.9  # of what a slow change counts, one change later
 
 
 class _Waiting(NamedTuple):
@@ -61,28 +66,33 @@ _Item = _Waiting | _Job | _Stop
 
 
 class Writer:
-    """Owns the thread. `housekeep` is called in it after each group and once a second, `on_failure` when the service is to end."""
+    """Owns the thread. `housekeep` is called in it after each group and once a second, `on_failure` when the service is to end; `is_short`
+    by the writer, whether a batch may be applied in a caller's thread."""
 
     def __init__(
-        self, state: State, log: Log, versions: Pins, max_waiting: int, housekeep: Callable[[], None],
+        self, state: State, log: Log, versions: Pins, max_waiting: int, is_short: Callable[[Batch], bool], housekeep: Callable[[], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:  # fmt: skip
         self._state, self._log, self._versions = state, log, versions
         self._max_waiting = max_waiting
-        self._housekeep, self._on_failure = housekeep, on_failure
+        self._is_short, self._housekeep, self._on_failure = is_short, housekeep, on_failure
         self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._urgent: queue.SimpleQueue[_Job] = queue.SimpleQueue()
-        self._lock = threading.Lock()  # nothing is queued behind the end
+        self._turn = threading.Lock()  # who holds it writes
+        self._lock = threading.Lock()  # nothing is queued behind the end, nothing is applied at once before what waits
         self._ended = False
+        self._unfinished = 0  # items in the queue or at work
+        self._pace = 0.0  # seconds: the slowest change of late, fading
         self.failure: BaseException | None = None
         self._waiting_bytes = 0
-        self._room = 0  # bytes that the disk takes; of the group at work
+        self._room = 0  # bytes that the disk takes, as it said to the last group of the thread, less what was taken
         self.batches = self.changes = 0
         self.batch_changes = Histogram()
         self.update_seconds = Histogram()
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
 
     def start(self) -> None:
+        self._room = self._log.free_bytes
         self._thread.start()
 
     @property
@@ -97,6 +107,23 @@ class Writer:
             raise Problem("too-busy", f"batches of {self._waiting_bytes} bytes are waiting already")
         waiting = _Waiting(batch, done, batch.bytes)
         self._put(waiting)
+
+    def apply_at_once(self, batch: Batch) -> Receipt | Problem | None:
+        """Apply a short batch in the caller's thread, without a queue: the answer, on disk and published; None if it is to be queued."""
+        with self._lock:
+            slow = self._pace > _SHORT or self._room < _ROOM_AMPLE
+            if slow or self._unfinished or self._ended or not self._turn.acquire(blocking=False):
+                return None
+        answers: list[Receipt | Problem] = []
+        try:
+            if self._is_short(batch):
+                self._commit([_Waiting(batch, answers.append, 0)])
+        except BaseException as error:
+            self._fail(error)
+            return problem_of(error)
+        finally:
+            self._turn.release()
+        return answers[0] if answers else None
 
     def call(self, work: Callable[[], T], urgent: bool = False) -> Future[T]:
         """Have `work` done in the writer's thread, in its turn, or (urgent: it changes nothing) before the next group."""
@@ -123,29 +150,40 @@ class Writer:
                 raise problem_of(self.failure) if self.failure else Problem("recovering", "the service is shutting down")
             if isinstance(item, _Waiting):
                 self._waiting_bytes += item.bytes
+            self._unfinished += 1
             self._queue.put(item)
 
     def _run(self) -> None:
         item: _Item | None
         ticked = time.monotonic()
-        try:
-            while True:
-                try:
-                    item = self._queue.get(timeout=_TICK)
-                except queue.Empty:
-                    item = None
-                if isinstance(item, _Waiting):
-                    item = self._group(item)
-                    self._run_urgent()
-                if isinstance(item, _Stop):
+        while True:
+            try:
+                item = self._queue.get(timeout=_TICK)
+            except queue.Empty:
+                item = None
+            with self._turn:
+                if self.failure is not None:  # of a batch that was applied at once
+                    _refuse(item, self.failure)
                     return
-                if item is not None:
-                    _do(item)
-                if time.monotonic() - ticked > _TICK:
-                    self._housekeep()
-                    ticked = time.monotonic()
-        except BaseException as error:
-            self._fail(error)
+                try:
+                    if isinstance(item, _Waiting):
+                        item = self._group(item)
+                        self._run_urgent()
+                    if isinstance(item, _Stop):
+                        return
+                    if item is not None:
+                        _do(item)
+                        self._finished(1)
+                    if time.monotonic() - ticked > _TICK:
+                        self._housekeep()
+                        ticked = time.monotonic()
+                except BaseException as error:
+                    self._fail(error)
+                    return
+
+    def _finished(self, count: int) -> None:
+        with self._lock:
+            self._unfinished -= count
 
     def _run_urgent(self) -> None:
         while not self._urgent.empty():  # this thread alone takes from it
@@ -168,19 +206,23 @@ class Writer:
         with self._lock:
             self._waiting_bytes -= sum(waiting.bytes for waiting in group)
         try:
+            self._room = self._log.free_bytes
             self._commit(group)
+            self._housekeep()
         except BaseException as error:
-            if isinstance(following, _Job):  # it is in no queue any more
-                following.future.set_exception(problem_of(error))
+            _refuse(following, error)  # it is in no queue any more
             raise
+        self._finished(len(group))
         return following
 
     def _commit(self, group: list[_Waiting]) -> None:
+        """Bring these to their end, but for what grows old by them."""
+        started = time.perf_counter()
         answers: list[Receipt | Problem] = []
         deltas: list[tuple[LiveView, Delta]] = []
         try:
-            self._room = self._log.free_bytes
-            for run in _runs([waiting.batch for waiting in group]):
+            batches = [waiting.batch for waiting in group]
+            for run in _runs(batches) if len(batches) > 1 else [batches]:
                 answers += self._apply_all(run, deltas)
             if self._state.newest > self._versions.published.number:
                 self._log.commit()
@@ -191,12 +233,13 @@ class Writer:
             for waiting in group:
                 _answer(waiting.done, problem)
             raise
+        changes = sum([batch.sent for batch in batches])
+        self._pace = max((time.perf_counter() - started) / max(1, changes), _FADING**changes * self._pace)
         published = self._versions.published.number
         for waiting, answer in zip(group, answers, strict=True):
             if isinstance(answer, Receipt) and answer.duplicate:
                 answer = answer._replace(version=published)
             _answer(waiting.done, answer)
-        self._housekeep()
 
     def _apply_all(self, batches: list[Batch], deltas: list[tuple[LiveView, Delta]]) -> list[Receipt | Problem]:
         """Apply batches that may be one run, as one if they are."""
@@ -245,20 +288,19 @@ class Writer:
 
     def _append(self, batches: list[Batch], applied: list[Applied], seconds: float) -> None:
         """Log these, applied together in so many seconds."""
-        rows = [
-            LogRow(one.receipt.version, batch.source, batch.run, batch.epoch, one.payload)
-            for batch, one in zip(batches, applied, strict=True)
-        ]
+        rows, changes, count = [], 0, len(batches)
+        for batch, one in zip(batches, applied, strict=True):
+            rows.append(LogRow(one.receipt.version, batch.source, batch.run, batch.epoch, one.payload))
+            changes += batch.sent
         self._log.append_all(rows)
-        self.update_seconds.observe(seconds / len(batches), len(batches))
-        self.batches += len(batches)
-        changes = sum(batch.sent for batch in batches)
+        self.update_seconds.observe(seconds / count, count)
+        self.batch_changes.observe(changes / count, count)
+        self.batches += count
         self.changes += changes
-        self.batch_changes.observe(changes / len(batches), len(batches))
 
     def _has_room(self, batches: list[Batch]) -> bool:
         """Whether the disk has room for these; takes it if so. Asked while nothing has been touched: what fails later ends the service."""
-        left = self._room - sum(_ROOM_FACTOR * batch.bytes + _ROOM_LEAST // _GROUP_BATCHES for batch in batches)
+        left = self._room - sum([_ROOM_FACTOR * batch.bytes + _ROOM_LEAST // _GROUP_BATCHES for batch in batches])
         if left < _ROOM_LEAST:
             return False
         self._room = left
@@ -269,9 +311,9 @@ class Writer:
             assert view.feed is not None
             view.feed.append(delta)
         self._versions.publish(self._state.version())
-        for view in {view.id: view for view, _ in deltas}.values():
-            assert view.feed is not None
-            view.feed.wake()
+        for feed in {view.feed for view, _ in deltas}:
+            assert feed is not None
+            feed.wake()
 
     def _fail(self, error: BaseException) -> None:
         """Tell everybody who waits, and the owner."""
@@ -279,18 +321,12 @@ class Writer:
         self.failure = error
         with self._lock:
             self._ended = True
-        problem = problem_of(error)
-        while True:
-            try:
-                item = self._queue.get_nowait()
-            except queue.Empty:
-                break
-            if isinstance(item, _Waiting):
-                _answer(item.done, problem)
-            elif isinstance(item, _Job):
-                item.future.set_exception(problem)
+        while not self._queue.empty():
+            with contextlib.suppress(queue.Empty):  # the thread has taken it, and waits for the turn
+                _refuse(self._queue.get_nowait(), error)
         while not self._urgent.empty():
-            self._urgent.get_nowait().future.set_exception(problem)
+            _refuse(self._urgent.get_nowait(), error)
+        self._queue.put(_Stop())  # to a thread that waits for something to do
         self._on_failure(error)
 
 
@@ -324,6 +360,14 @@ def _do(job: _Job) -> None:
             raise
     else:
         job.future.set_result(result)
+
+
+def _refuse(item: _Item | None, error: BaseException) -> None:
+    """Tell who waits for it that the writer has failed."""
+    if isinstance(item, _Waiting):
+        _answer(item.done, problem_of(error))
+    elif isinstance(item, _Job):
+        item.future.set_exception(problem_of(error))
 
 
 def _answer(done: Done, answer: Receipt | Problem) -> None:

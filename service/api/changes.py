@@ -1,7 +1,7 @@
 """`POST` of changes: the one hot path. Plain ASGI, in front of the framework's router.
 
-A request of one small change costs a decode (20 µs), a hand-over to the writer, and one wake-up of the loop; everything
-that a framework would add (routing, dependencies, exit stacks) costs as much again.
+A request of one small change costs a decode (5 µs) and its application (100 µs, here in the loop when it is alone; else a hand-over
+to the writer's thread and a wake-up of the loop more); what a framework would add (routing, dependencies, exit stacks) costs 60 µs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import orjson
 
 from service.api import media, parameters
 from service.api.bodies import Receive, Scope, Send, read_body
-from service.api.context import Context
+from service.api.context import Answer, Context
 from service.api.openapi import (
     Endpoint,
     answer,
@@ -116,9 +116,12 @@ async def post_changes(context: Context, relation: str | None, scope: Scope, rec
         answer = render(known)
     else:
         settle(batch, given)
-        receipt = context.loop.create_future()
-        engine.submit(batch, partial(context.mailbox.deliver, receipt))
-        answer = render(await receipt)
+        receipt = engine.apply_at_once(batch) if context.alone else None
+        if receipt is None:
+            waiting: Answer = context.loop.create_future()
+            engine.submit(batch, partial(context.mailbox.deliver, waiting))
+            receipt = await waiting
+        answer = render(receipt)
     await send({"type": "http.response.start", "status": 200, "headers": _head(answer)})
     await send({"type": "http.response.body", "body": answer})
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -68,6 +68,7 @@ class Context:
         self.ready_after: float | None = None  # seconds from start to ready
         self.closing = False
         self._engine: Engine | None = None
+        self._requests: Collection[object] = ()  # under way, streams too
         self._streams: set[asyncio.Task[None]] = set()
         self.workers = ThreadPoolExecutor(4, thread_name_prefix="worker")
         self.readers = ThreadPoolExecutor(READERS, thread_name_prefix="reader")
@@ -76,9 +77,9 @@ class Context:
         self.loop: asyncio.AbstractEventLoop
         self.mailbox: Mailbox
 
-    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Called once, in the loop, before the first request."""
-        self.loop = loop
+    def attach(self, loop: asyncio.AbstractEventLoop, requests: Collection[object]) -> None:
+        """Called once, in the loop, before the first request. `requests`: those under way, as the server keeps them."""
+        self.loop, self._requests = loop, requests
         self.mailbox = Mailbox(loop)
 
     def report(self, stage: str, progress: float) -> None:
@@ -101,6 +102,11 @@ class Context:
         if self._engine is None:
             raise Problem("recovering", f"the service is starting: {self.stage}", stage=self.stage, progress=round(self.progress, 4))
         return self._engine
+
+    @property
+    def alone(self) -> bool:
+        """Whether no other request is under way but streams: several share a commit, and one thread works while another is spoken to."""
+        return len(self._requests) - len(self._streams) <= 1
 
     async def work(self, function: Callable[..., T], *arguments: Any) -> T:
         """Run something that takes milliseconds in a worker thread."""

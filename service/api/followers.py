@@ -191,7 +191,7 @@ async def _send(send: Send, body: bytes) -> None:
 
 
 class Bell:
-    """Rung by the writer's thread, heard in the loop; many rings before it is heard are one."""
+    """Rung by the writer, heard in the loop; many rings before it is heard are one."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

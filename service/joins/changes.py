@@ -12,7 +12,7 @@ from service.deltas import Combination, Moved
 from service.relations import Relation
 from service.resolution import NO_SLOTS, Slots
 
-_NO_PLACES = np.empty(0, np.int64)
+_NO_PLACES, _FIRST = np.empty(0, np.int64), np.zeros(1, np.int64)
 NOTHING_MOVED = Moved(NO_SLOTS, NO_SLOTS)
 
 
@@ -36,7 +36,9 @@ class Change:
     def __init__(self, deletes: Slots, previous: Slots, new_slots: Slots) -> None:
         self.deletes, self.new_slots = deletes, new_slots
         self.replacing, self.moved = _NO_PLACES, NOTHING_MOVED
-        if len(deletes):
+        if len(deletes) == len(previous) == 1 and previous[0] >= 0:
+            self.replacing, self.moved = _FIRST, Moved(deletes, new_slots)
+        elif len(deletes):
             self.replacing = np.flatnonzero(previous >= 0)
             self.moved = Moved(deletes[: len(self.replacing)], new_slots[self.replacing])
 
@@ -117,5 +119,8 @@ def _unchanged(side: Watched, change: Change) -> tuple[npt.NDArray[np.int64], np
     moved = change.moved
     if len(moved.old) == 0:
         return None
-    same = np.flatnonzero(side.relation.table.same(side.varying, moved.old, moved.new))
-    return (same, change.replacing[same]) if len(same) else None
+    equal = side.relation.table.same(side.varying, moved.old, moved.new)
+    if not equal.any():
+        return None
+    same = np.flatnonzero(equal)
+    return same, change.replacing[same]

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -110,6 +109,7 @@ class TreeJoin:
         self._acquire = self.domain.acquire if self.domain is not None else None
         self._look_up = self.domain.look_up if self.domain is not None else None
         self.shape = Shape(query, plan, sides)
+        self._root: Any = None  # of the newest version, once it was asked for
 
     @staticmethod
     def _source(side: Side, set_: int, plan: Plan) -> Source:
@@ -118,7 +118,9 @@ class TreeJoin:
 
     @property
     def root(self) -> Any:
-        return self.tree.root
+        if self._root is None:
+            self._root = self.tree.root
+        return self._root
 
     @property
     def update_steps(self) -> int:
@@ -137,29 +139,23 @@ class TreeJoin:
                 progress(0.8 * done / total)
         entries = joined(parts)
         if len(entries.slot):
-            self.tree.bulk_load(version, entries)
+            self._root = self.tree.bulk_load(version, entries)
 
     def require(self, resolved: Mapping[str, Resolved]) -> None:
-        changes = keys = text_bytes = 0
-        for source in self._feeding:
-            one = resolved.get(source.side.relation.name)
-            if one is not None:
-                changes += len(one.deletes) + one.inserts.num_rows
-                keys += one.inserts.num_rows
-                text_bytes += one.inserts.get_total_buffer_size()
-        self.tree.require(changes, 2)
+        ours = [one for source in self._feeding if (one := resolved.get(source.side.relation.name)) is not None]
+        inserts = sum([one.inserts.num_rows for one in ours])
+        self.tree.require(inserts + sum([len(one.deletes) for one in ours]), 2)
         if self.domain is not None:
-            self.domain.require(keys, text_bytes)
+            self.domain.require(inserts, sum([one.inserts.get_total_buffer_size() for one in ours]))
 
     def apply(self, version: int, changes: Mapping[str, Change], sink: Sink | None) -> None:
         """Cost: O(log n) a changed row, and its rows."""
         work = self._work(changes, sink is not None)
         deletes, inserts = joined(work.deletes), joined(work.inserts)
-        moved_from, moved_to = joined(work.moved_from), joined(work.moved_to)
-        if len(moved_from.slot):
-            self.tree.apply(version, moved_from, moved_to, None)
+        if work.moved_from:
+            self._root = self.tree.apply(version, joined(work.moved_from), joined(work.moved_to), None)
         if len(deletes.slot) or len(inserts.slot):
-            self.tree.apply(version, deletes, inserts, None if sink is None else self._shaped(sink))
+            self._root = self.tree.apply(version, deletes, inserts, None if sink is None else self._shaped(sink))
         if self.domain is not None and len(deletes.slot):
             self.domain.release(deletes.key, version)
 
@@ -178,6 +174,7 @@ class TreeJoin:
         signs, places, entries = work.in_order()
         if not len(signs):
             return
+        self._root = None
         deltas = self.tree.apply_in_order(version, signs, entries, limit)
         gone = entries.key[signs == DELETE]
         if self.domain is not None and len(gone):
@@ -220,6 +217,12 @@ class TreeJoin:
             work.moved_to.append(chosen.entries)
             before = part.before if chosen.places is None else part.before[chosen.places]
             work.moved_from.append(chosen.entries._replace(slot=before))
+        if self.domain is None and len(part.new) and len(part.old):  # in one reading
+            entries, places = source.entries(np.concatenate((part.new, part.old)), None)
+            cut = len(part.new) if places is None else int(np.searchsorted(places, len(part.new)))
+            work.inserts.append(Entries(*[column[:cut] for column in entries]))
+            work.deletes.append(Entries(*[column[cut:] for column in entries]))
+            return
         if len(part.new):
             work.inserts.append(source.entries(part.new, self._acquire).entries)
         if len(part.old):
@@ -317,9 +320,13 @@ class _Run:
 _PHASE = np.array([-1, 3, 1, 0, 2])  # by sign, as Python counts from the end: LEAVE 0, ENTER 1, DELETE 2, INSERT 3
 
 
-@dataclass(slots=True)
 class Work:
-    deletes: list[Entries] = field(default_factory=list)
-    inserts: list[Entries] = field(default_factory=list)
-    moved_from: list[Entries] = field(default_factory=list)
-    moved_to: list[Entries] = field(default_factory=list)
+    """Entries that go, that come, and that leave a slot for another."""
+
+    __slots__ = ("deletes", "inserts", "moved_from", "moved_to")
+
+    def __init__(self) -> None:
+        self.deletes: list[Entries] = []
+        self.inserts: list[Entries] = []
+        self.moved_from: list[Entries] = []
+        self.moved_to: list[Entries] = []

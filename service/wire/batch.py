@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,20 +16,33 @@ from service.wire.schema import OP_COLUMN, RelationDefinition
 INSERT, UPSERT, DELETE, TRUNCATE = 0, 1, 2, 3
 OP_NAMES = ("insert", "upsert", "delete", "truncate")
 OPS = {name: code for code, name in enumerate(OP_NAMES)}
+ONE_OP = tuple(np.array([code], np.uint8) for code in OPS.values())  # of a single change, not written to
+ONE_INDEX = np.zeros(1, np.int64)
 
 RELATION_METADATA = b"livejoin.relation"
 END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 MAX_ERRORS = 100
 
 
-class FewRows(NamedTuple):
-    """Rows as physical Python values, for as long as nobody needs them as Arrow: of many such, one array is made (`rows_together`)."""
+class FewRows:
+    """Rows as physical Python values, which counts like a `pa.RecordBatch`: calls into Arrow take longer than the work on one row.
+    Of many such, one array is made (`rows_together`)."""
 
-    values: list[tuple[Any, ...]]
-    struct: pa.StructType
+    __slots__ = ("values", "struct", "num_rows")
+
+    def __init__(self, values: list[tuple[Any, ...]], struct: pa.StructType) -> None:
+        self.values, self.struct, self.num_rows = values, struct, len(values)
 
     def to_arrow(self) -> pa.RecordBatch:
         return pa.RecordBatch.from_struct_array(pa.array(self.values, self.struct))
+
+    def get_total_buffer_size(self) -> int:
+        """At least the bytes of the values."""
+        size = 0
+        for row in self.values:
+            for value in row:
+                size += 4 * len(value) if type(value) is str else 16
+        return size
 
 
 class Changes:
@@ -57,10 +70,13 @@ class Changes:
         return self._rows
 
     @property
+    def rows_as_sent(self) -> pa.RecordBatch | FewRows:
+        """The rows in the form that they have."""
+        return self._rows
+
+    @property
     def bytes(self) -> int:
         """Of the rows in memory; buffers are counted whole."""
-        if isinstance(self._rows, FewRows):
-            return sum(4 * len(value) if type(value) is str else 16 for row in self._rows.values for value in row)
         return int(self._rows.get_total_buffer_size())
 
 
@@ -89,7 +105,7 @@ class Batch:
 
     @property
     def bytes(self) -> int:
-        return sum(changes.bytes for changes in self.changes)
+        return sum([changes.bytes for changes in self.changes])
 
 
 def batch_to_arrow(batch: Batch) -> bytes:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from service.wire.batch import DELETE, OPS, TRUNCATE, UPSERT, Batch, Changes, FewRows
+from service.wire.batch import DELETE, ONE_INDEX, ONE_OP, OPS, TRUNCATE, UPSERT, Batch, Changes, FewRows
 from service.wire.columns import FEW, from_values, mask_of, one_by_one
 from service.wire.errors import BadParameter, MalformedBody, RowError, UnknownRelation, check_utf8
 from service.wire.grammar import INT64_MAX, INT64_MIN, JSON_READERS, Reader, shown
@@ -108,7 +108,7 @@ def judge_rows(
     if few:
         # One array of structs: the fixed cost of pa.array once instead of once a column.
         whole = FewRows(list(zip(*columns, strict=True)), plan.struct)
-        if not findings.checks and plainly_good(plan, ops, columns):
+        if not findings.checks and plainly_good(plan, ops, whole.values):
             return Judged(Changes(relation, plan.definition, ops_array, whole, index_array), [], 0)
         columns = whole.to_arrow().columns
     return judge(plan, relation, ops_array, index_array, columns, findings, lambda row, column: column not in rows[row])
@@ -185,11 +185,39 @@ def decode_json(body: bytes, definitions: Definitions) -> Batch:
     fields = _read_fields(data) if len(data) > 1 else {}
     changes = _Changes(definitions)
     try:
+        if len(data["changes"]) == 1 and (one := _one_good(data["changes"][0], definitions)) is not None:
+            return Batch([one], 1, 0, [], 0, **fields)
         for index, change in enumerate(data["changes"]):
             changes.add(index, change)
     except UnknownRelation as error:
         raise UnknownRelation(error.name, fields) from None
     return changes.batch(len(data["changes"]), **fields)
+
+
+def _one_good(change: Any, definitions: Definitions) -> Changes | None:
+    """The only change of a body, if it is a row that is good beyond doubt; None: it is to be looked at closely.
+
+    Exists because what serves any number of changes takes three times as long for one.
+    """
+    if type(change) is not dict or len(change) != 3:
+        return None
+    relation, op, row = change.get("relation"), change.get("op"), change.get("row")
+    if type(relation) is not str or type(row) is not dict or (op != "upsert" and op != "insert"):
+        return None
+    definition = definitions(relation)
+    plan = definition.plan
+    if not plan.name_set.issuperset(row):
+        return None
+    values = []
+    try:
+        for name, kind in plan.kinds:
+            value = row.get(name)
+            values.append(None if value is None else JSON_READERS[kind](value))
+    except ValueError:
+        return None
+    rows = [tuple(values)]
+    code = OPS[op]
+    return Changes(relation, definition, ONE_OP[code], FewRows(rows, plan.struct), ONE_INDEX) if plainly_good(plan, (code,), rows) else None
 
 
 def decode_jsonl(body: bytes, definitions: Definitions) -> Batch:

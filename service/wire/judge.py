@@ -34,6 +34,7 @@ class Plan:
         self.columns: tuple[Column, ...] = tuple(definition.columns)
         self.names = tuple(column.name for column in self.columns)
         self.name_set = frozenset(self.names)
+        self.kinds = tuple((column.name, column.type) for column in self.columns)
         self.place = {name: at for at, name in enumerate(self.names)}
         self.key = tuple(definition.key)
         self.key_set = frozenset(definition.key)
@@ -131,21 +132,21 @@ def judge(
     return Judged(changes, findings.errors(bad, index), int(bad.sum()))
 
 
-def plainly_good(plan: Plan, ops: Sequence[int], columns: Sequence[Sequence[Any]]) -> bool:
-    """Whether a few rows (columns of physical Python values) are good beyond doubt; if not, `judge` looks closely.
+def plainly_good(plan: Plan, ops: Sequence[int], rows: Sequence[Sequence[Any]]) -> bool:
+    """Whether a few rows of physical Python values are good beyond doubt; if not, `judge` looks closely.
 
     Exists because NumPy takes longer to begin than this takes for one row.
     """
     if plan.finite:
         return False
-    for row, op in enumerate(ops):
+    for op, row in zip(ops, rows, strict=True):
         for place in plan.required if op <= UPSERT else plan.key_places if op == DELETE else ():
-            if columns[place][row] is None:
+            if row[place] is None:
                 return False
         if op > UPSERT:
             continue
         for _, start, end, interval in plan.intervals:
-            first, last = columns[start][row], columns[end][row]
+            first, last = row[start], row[end]
             if (first is not None and abs(first) > _FAR) or (last is not None and abs(last) > _FAR):
                 return False
             if first is not None and last is not None and last - first < interval.start_open + interval.end_open:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,6 +18,7 @@ import pytest
 from service import log as log_module
 from service.folder import DATABASE, LOCK, MARK
 from service.log import Damaged, Effect, FolderInUse, Log, decode_effects, encode_effects
+from service.wire.batch import FewRows
 
 SCHEMA = pa.schema([
     pa.field("id", pa.int64(), nullable=False), pa.field("room", pa.utf8()),
@@ -57,6 +59,26 @@ def test_effects_come_back() -> None:
     schemas = dict.fromkeys((3, 4, 5, 9), SCHEMA)
     assert decode_effects(encode_effects(effects), schemas, dict.fromkeys(schemas, ["id"])) == effects
     assert encode_effects([]) == b"" and decode_effects(b"", schemas, {}) == []
+
+
+def test_few_rows_are_kept_as_json_if_it_can_tell_them() -> None:
+    def few(values: list[tuple[Any, ...]], schema: pa.Schema = SCHEMA) -> FewRows:
+        return FewRows(values, pa.struct(schema))
+
+    schemas, key = {1: SCHEMA}, {1: ["id"]}
+    keyed = pa.schema([SCHEMA.field("id")])
+    told = [(-(2**63), 'ä"\0\n', 2**63 - 1, -719_162, -0.0, True), (7, None, None, None, None, None), (8, "", 0, 0, 1e300, False)]
+    payload = encode_effects([Effect(1, False, few([(5,), (2**63 - 1,)], keyed), few(told))])
+    assert len(payload) < 250
+    (effect,) = decode_effects(payload, schemas, key)
+    assert isinstance(effect.inserts, FewRows) and repr(effect.inserts.values) == repr(told)
+    assert isinstance(effect.deletes, FewRows) and effect.deletes.values == [(5,), (2**63 - 1,)]
+    assert effect.inserts.to_arrow().schema == SCHEMA.remove_metadata() and effect.deletes.to_arrow().schema.names == ["id"]
+    for number in (float("nan"), float("-inf")):
+        strange = few([(1, "x", 1, 1, number, True)])
+        (effect,) = decode_effects(encode_effects([Effect(1, True, few([(5,)], keyed), strange)]), schemas, key)
+        assert effect.truncate and repr(effect.inserts.to_pylist()) == repr(strange.to_arrow().to_pylist())  # type: ignore[union-attr]
+        assert effect.deletes.to_pylist() == [{"id": 5}]  # type: ignore[union-attr]
 
 
 def test_effects_of_slices_carry_only_the_slice() -> None:

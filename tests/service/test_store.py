@@ -10,6 +10,7 @@ import pytest
 
 from service.deltas import equal_rows
 from service.store import Domain, Table
+from service.wire.batch import FewRows
 from structures import rows
 from structures.kernel import JIT, _listed
 
@@ -65,6 +66,28 @@ def test_every_type_as_a_key(type, values):
     codes = domain.acquire(columns).tolist()
     assert codes == [-1 if value is None else present.index(value) for value in values]
     assert domain.look_up(columns).tolist() == codes
+
+
+def few(rows):
+    """The same rows as physical values."""
+    numbers = {pa.timestamp("us", "UTC"): pa.int64(), pa.date32(): pa.int32()}
+    columns = [column.cast(numbers.get(column.type, column.type)).to_pylist() for column in rows.columns]
+    return FewRows(list(zip(*columns, strict=True)), pa.struct(rows.schema))
+
+
+def test_few_rows_are_what_arrow_makes_of_them():
+    types = [type for type, _ in EDGES] * 6
+    schema = pa.schema([pa.field(f"c{i}", type) for i, type in enumerate(types)])  # more than a cell of null bits
+    rng = np.random.default_rng(5)
+    for count in (1, 1, 1, 3, 8):
+        columns = [[values[rng.integers(len(values))] for _ in range(count)] for _, values in EDGES * 6]
+        arrow = pa.RecordBatch.from_arrays([pa.array(values, type) for values, type in zip(columns, types, strict=True)], schema=schema)
+        table = Table(schema, ["c0", "c5"])
+        for x, y in zip(table.given(arrow), table.given(few(arrow)), strict=True):
+            assert np.array_equal(x, y) and x.dtype == y.dtype
+        assert few(arrow).to_arrow().equals(arrow) and few(arrow).get_total_buffer_size() >= arrow.nbytes / 8
+    with pytest.raises(ValueError):
+        Table(pa.schema([pa.field("v", pa.int64(), False)]), ["v"]).given(FewRows([(None,)], pa.struct(schema)))
 
 
 def test_more_columns_than_null_bits_in_a_cell():
@@ -272,6 +295,8 @@ def test_kernels_are_compiled_for_one_signature_whatever_arrow_hands_in():
         table = Table(schema, ["t", "k"])
         slots = table.insert(1, given)
         assert table.find(given.select(["t", "k"])).tolist() == [0, 1]
+        assert table.find(few(given.select(["t", "k"]))).tolist() == [0, 1]
+        assert Table(schema, ["t", "k"]).insert(1, few(given)).tolist() == [0, 1]
         frozen = slots.astype(np.int64)
         frozen.flags.writeable = False
         assert table.take(schema.names, frozen).equals(given)

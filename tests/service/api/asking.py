@@ -17,7 +17,7 @@ from service.settings import Settings
 
 @asynccontextmanager
 async def client(context: Context) -> AsyncIterator[httpx.AsyncClient]:
-    context.attach(asyncio.get_running_loop())
+    context.attach(asyncio.get_running_loop(), context._requests)
     transport = httpx.ASGITransport(create_app(context))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as made:
         yield made

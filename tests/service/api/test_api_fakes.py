@@ -69,6 +69,9 @@ class Engine:
         self.views = {"v": self.view}
         self.relations = {"a": SimpleNamespace(definition=DEFINITION)}
 
+    def apply_at_once(self, batch: Any) -> None:
+        return None
+
     def submit(self, batch: Any, done: Any) -> None:
         raise Problem("too-busy", "9 batches are waiting already")
 

@@ -7,14 +7,19 @@ import html
 import logging
 import re
 from collections.abc import AsyncIterator, Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from service.api.context import Context, Mailbox
 from service.errors import CATALOGUE, Problem
+from service.server import Joined
 from service.settings import Settings
+from service.state import Receipt
+from service.wire.batch import Batch
 from tests.service.api.asking import ask, is_problem
+from tests.service.running import DEFINITION
 
 
 class NoEngine:
@@ -176,6 +181,69 @@ def test_an_error_of_our_own_tells_a_request_id_and_nothing_else(caplog: pytest.
         body = is_problem(response, "internal")
         assert body["request_id"] in caplog.text and "secret of the house" in caplog.text
         assert set(body) == {"type", "title", "status", "detail", "request_id"} and "secret" not in response.text
+
+
+def test_a_change_is_applied_at_once_while_no_other_request_is_under_way() -> None:
+    done: list[str] = []
+
+    class Writing(NoEngine):
+        relations = {"a": SimpleNamespace(definition=DEFINITION)}
+
+        def apply_at_once(self, batch: Batch) -> Receipt:
+            done.append("at once")
+            return Receipt(1, 1, 0, 0, [], False)
+
+        def submit(self, batch: Batch, answer: Callable[[Receipt], None]) -> None:
+            done.append("in turn")
+            answer(Receipt(2, 1, 0, 0, [], False))
+
+    change = {"changes": [{"relation": "a", "op": "upsert", "row": {"id": 1, "s": 1, "e": 2}}]}
+    for requests, expected in (((), "at once"), (("this",), "at once"), (("this", "another"), "in turn")):
+        context = Context(Settings())
+        context.open(Writing())  # type: ignore[arg-type]
+        context._requests = requests
+        assert ask("POST", "/v1/changes", context, json=change).json()["applied"] == 1
+        assert done.pop() == expected and not done
+    streaming = Context(Settings())
+    streaming.open(Writing())  # type: ignore[arg-type]
+    streaming._requests = ("this", "another")
+    streaming._streams.add("another")  # type: ignore[arg-type]
+    assert ask("POST", "/v1/changes", streaming, json=change).json()["version"] == 1
+
+
+def test_an_answer_leaves_in_one_piece() -> None:
+    class Transport:
+        sent: list[object] = []
+
+        def write(self, data: bytes) -> None:
+            self.sent.append(data)
+
+        def writelines(self, data: tuple[bytes, ...]) -> None:
+            self.sent.append(data)
+
+        def close(self) -> None:
+            self.sent.append("closed")
+
+        def is_closing(self) -> bool:
+            return "closed" in self.sent
+
+    async def run() -> None:
+        transport = Transport()
+        joined = Joined(transport, asyncio.get_running_loop())  # type: ignore[arg-type]
+        joined.write(b"head")
+        joined.write(b"body")
+        assert transport.sent == [(b"head", b"body")]
+        joined.write(b"head of a stream")
+        assert len(transport.sent) == 1
+        await asyncio.sleep(0)
+        assert transport.sent[1:] == [b"head of a stream"]
+        joined.write(b"end")
+        joined.close()
+        assert transport.sent[2:] == [b"end", "closed"] and joined.is_closing()
+        await asyncio.sleep(0)
+        assert len(transport.sent) == 4
+
+    asyncio.run(run())
 
 
 def test_the_mailbox_wakes_the_loop_once_for_many() -> None:
