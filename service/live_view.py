@@ -208,6 +208,7 @@ class LiveView:
     def statistics(self) -> dict[str, Any]:
         """As in `GET /v1/views/{name}`."""
         join = self._join
+        flips: int | None = getattr(join, "flips", None)  # of those that keep what is live
         rows = sum(relation.table.rows for relation in self.relations.values())
         return {
             "intervals": join.entries(join.root) if join is not None else 0,
@@ -215,6 +216,7 @@ class LiveView:
             "update_seconds": {"p50": self.update_seconds.quantile(0.5), "p99": self.update_seconds.quantile(0.99)},
             "bytes_per_row": join.bytes / rows if join is not None and rows else None,
             "steps_per_update": join.update_steps / self.changed_rows if join is not None and self.changed_rows else None,
+            "flips_per_update": flips / self.changed_rows if flips is not None and self.changed_rows else None,
             **self.read_counts.to_json(),
         }
 

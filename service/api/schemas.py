@@ -92,10 +92,12 @@ _MEASURE: Schema = {"type": ["number", "null"], "minimum": 0}
 _STATISTICS = _object(
     {
         "intervals": _COUNT | {"description": "entries in the view's structures"},
-        "bytes": _COUNT | {"description": "that the structures hold at the newest version; rows of the relations not counted"},
+        "bytes": _COUNT
+        | {"description": "that the structures hold at the newest version, its part of what views share; rows of relations not counted"},
         "bytes_per_row": _MEASURE | {"description": "these, for each row of the view's relations"},
         "update_seconds": _object({"p50": _MEASURE, "p99": _MEASURE}),
         "steps_per_update": _MEASURE | {"description": "what was looked at for the delta of a changed row, the delta's rows included"},
+        "flips_per_update": _MEASURE | {"description": "rows or prefixes that a changed row brought to life or killed"},
         "rows_read": _COUNT | {"description": "by all readers since the view was built"},
         "steps_per_row": _MEASURE | {"description": "nodes, entries and candidates that readers looked at, for each row"},
         "delay_steps": _object({"max": _COUNT | {"description": "the most steps between two rows"}}),
@@ -283,6 +285,7 @@ VIEW = {
         "bytes_per_row": 72.0,
         "update_seconds": {"p50": 0.00002, "p99": 0.0001},
         "steps_per_update": 9.5,
+        "flips_per_update": None,
         "rows_read": 400000,
         "steps_per_row": 1.4,
         "delay_steps": {"max": 21},

@@ -34,7 +34,12 @@ def main(arguments: list[str]) -> int:
 
 def measured_words(statistics: dict[str, Any]) -> str:
     """What was measured on a live view; what was not is left out."""
-    averages = [("steps_per_row", "steps a row"), ("steps_per_update", "steps a changed row"), ("bytes_per_row", "bytes a row")]
+    averages = [
+        ("steps_per_row", "steps a row"),
+        ("steps_per_update", "steps a changed row"),
+        ("flips_per_update", "flips a changed row"),
+        ("bytes_per_row", "bytes a row"),
+    ]
     counts = [("dead_ends", "dead ends"), ("rows_read", "rows read")]
     told = [f"{statistics[name]:.4g} {words}" for name, words in averages if statistics[name] is not None]
     told += [f"{statistics[name]:,} {words}" for name, words in counts if statistics[name] is not None]

@@ -73,6 +73,11 @@ class ViewTreeJoin:
     def update_steps(self) -> int:
         return self._tree.update_steps if self._tree is not None else 0
 
+    @property
+    def flips(self) -> int:
+        """Prefixes that became live, or died, in all changes so far."""
+        return self._tree.flipped if self._tree is not None else 0
+
     def build(self, version: int, progress: Callable[[float], None]) -> None:
         """Cost: O(n log n) for the indexes that nobody had, O(n) for the tree."""
         if self.never:

@@ -26,6 +26,7 @@ SUBJECTS = (
     "service_changes",
     "service_rows",
     "service_many",
+    "service_natural",
     "service_requests",
     "service_readers",
     "service_start",

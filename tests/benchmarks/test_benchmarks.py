@@ -29,6 +29,7 @@ from tests.benchmarks import (
     pipeline_latency,
     pipeline_throughput,
     service_many,
+    service_natural,
 )
 from tests.benchmarks.__main__ import chosen, main
 from tests.benchmarks.data import Workload, crowded, heavy_tailed, keyed, uniform
@@ -160,6 +161,15 @@ def test_a_join_of_three_and_boxes_through_the_service() -> None:
     assert [figure.unit for figure in figures] == ["rows/s", "rows/s", "ms", "changes/s", "changes/s", "ms", "ms", "changes/s", "changes/s"]
     assert all(figure.value > 0 for figure in figures[:5] + figures[7:]) and len(figures[5].samples) == 20
     assert [figure.aim for figure in figures[7:]] == [25e3, 25e3]
+
+
+@compiled
+def test_natural_joins_through_the_service() -> None:
+    """Each by the algorithm that is meant to keep it."""
+    figures = service_natural.run(Scale(quick=True), lambda line: None)
+    assert [figure.unit for figure in figures] == ["changes/s", "changes/s", "changes/s", "ms", "rows/s"] * 3
+    assert all(figure.value > 0 and figure.rivals for figure in figures)
+    assert [figure.name.partition(":")[0] for figure in figures[::5]] == ["star by view-tree", "path by join-tree", "triangle by qdag"]
 
 
 @compiled

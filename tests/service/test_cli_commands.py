@@ -298,7 +298,8 @@ def test_a_file_holds_sql_or_json(tmp_path: Path) -> None:
 
 
 def test_explain_on_a_terminal_and_in_a_pipe() -> None:
-    measured = {"steps_per_row": 1.4142, "steps_per_update": None, "bytes_per_row": 72.0, "dead_ends": None, "rows_read": 4000000}
+    averages = {"steps_per_row": 1.4142, "steps_per_update": None, "flips_per_update": None, "bytes_per_row": 72.0}
+    measured = averages | {"dead_ends": None, "rows_read": 4000000}
     shown = {"clashes": measured | {"delay_steps": {"max": 21}}}
     answer = Answer(orjson.dumps({"plan": PLAN, "alternatives": []}))
     with scripted(Answer(orjson.dumps({"plan": PLAN, "alternatives": [], "measured": shown})), answer) as (url, _):
