@@ -10,6 +10,8 @@ import numpy as np
 from tests.benchmarks.figures import Figure, Scale
 from tests.benchmarks.growth import figures_of, plot_of
 from tests.benchmarks.measured_tree import Note
+from tests.benchmarks.natural_star import Data, Live, single_changes, star, two_levels
+from tests.benchmarks.natural_star import count as rows_of
 from tests.benchmarks.natural_triangle import Triangle, count, graph
 
 TITLE = "Natural joins: how cost grows, n from 10^3 to 10^6"
@@ -50,7 +52,26 @@ def triangle(kind: str) -> Callable[[int, Scale], Cost]:
     return measure
 
 
+def view_tree(data: Callable[[int], Data]) -> Callable[[int, Scale], Cost]:
+    """Of these relations."""
+
+    def measure(n: int, scale: Scale) -> Cost:
+        of = data(n)
+        live = Live(of)
+        cursor = live.rows()
+        rows = rows_of(cursor)
+        rng = np.random.default_rng(13)
+        some = [one.take(rng.permutation(len(one.slot))[: scale.size(2_000, 30)]) for one in of.entries]
+        rate, _ = single_changes(live, some, rng)
+        update = live.view.update_steps / (2 * sum(len(one.slot) for one in some))
+        return Cost(of.n, update, cursor.steps, cursor.steps / max(rows, 1), cursor.largest_gap, rate)
+
+    return measure
+
+
 SHAPES: dict[str, Callable[[int, Scale], Cost]] = {
+    "star": view_tree(lambda n: star(n, 2)),
+    "two levels": view_tree(two_levels),
     "triangle, at random": triangle("random"),
     "triangle, a hub": triangle("hub"),
     "triangle, complete": triangle("complete"),

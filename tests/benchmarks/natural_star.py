@@ -173,19 +173,26 @@ def _singles(data: Data, live: Live, scale: Scale) -> tuple[list[float], float, 
     """Changes a second, of each pass; rows a change; of each atom what was taken out and put in again in the last."""
     rng = np.random.default_rng(4)
     part = scale.size(20_000, 30)
-    width = max(len(own) for own in data.variables)
     rates, of_each, rows = [], data.entries, 0
     for _ in range(2 if scale.quick else 5):
         of_each = [entries.take(rng.permutation(len(entries.slot))[:part]) for entries in data.entries]
-        wide = [np.pad(one.coordinates, ((0, 0), (0, width - one.coordinates.shape[1]))) for one in of_each]
-        order = np.concatenate([rng.permutation(3 * part), 3 * part + rng.permutation(3 * part)])  # all out, all in
-        index = np.tile(np.repeat([atom.index for atom in live.atoms], part), 2)[order]
-        signs = np.repeat(np.array([DELETE, INSERT], np.int8), 3 * part)
-        entries = Entries(np.tile(np.concatenate(wide), (2, 1))[order], np.tile(np.concatenate([one.slot for one in of_each]), 2)[order])
-        start = time.perf_counter()
-        rows = live.singles(index, signs, entries)
-        rates.append(len(signs) / (time.perf_counter() - start))
+        rate, rows = single_changes(live, of_each, rng)
+        rates.append(rate)
     return rates, rows / (6 * part), of_each
+
+
+def single_changes(live: Live, of_each: list[Entries], rng: np.random.Generator) -> tuple[float, int]:
+    """Take these entries out, in any order, then put them in again: changes a second, and rows."""
+    width = max(one.coordinates.shape[1] for one in of_each)
+    wide = np.concatenate([np.pad(one.coordinates, ((0, 0), (0, width - one.coordinates.shape[1]))) for one in of_each])
+    slots = np.concatenate([one.slot for one in of_each])
+    index = np.repeat([atom.index for atom in live.atoms], [len(one.slot) for one in of_each])
+    order = np.concatenate([rng.permutation(len(slots)), rng.permutation(len(slots))])
+    signs = np.repeat(np.array([DELETE, INSERT], np.int8), len(slots))
+    entries = Entries(wide[order], slots[order])
+    start = time.perf_counter()
+    rows = live.singles(index[order], signs, entries)
+    return len(signs) / (time.perf_counter() - start), rows
 
 
 def _maintained(data: Data, of_each: list[Entries]) -> tuple[list[Rival], list[Rival]]:
