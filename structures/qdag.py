@@ -43,10 +43,12 @@ from structures.qdag_walk import (
     GIVEN,
     ITEM,
     JOINT,
+    LATE,
     MAP,
     MOST_ATOMS,
     MOST_VARIABLES,
     PLACE,
+    SOURCES,
     STEPS,
     VARIABLES,
     WIDTH,
@@ -160,7 +162,7 @@ class And:
         words = np.zeros(plan_words(len(places)), np.int64)
         words[JOINT], words[ATOMS], words[GIVEN], words[WIDTH] = len(joint), len(places), given, 1 + self.dimension
         words[ALL] = _word(range(1 << len(free)))
-        trees, before = [], set(bound)
+        trees, before, last = [], set(bound), tuple[int, ...]()
         for t, place in enumerate(places):
             variables, own = self.atoms[place]
             first = variables & bound if place in joint else frozenset[int]()
@@ -170,6 +172,9 @@ class And:
             words[a + ARITY], words[a + FIRST], words[a + PLACE] = len(order), len(first), place
             words[a + VARIABLES : a + VARIABLES + len(order)] = order
             words[a + CHECKS] = _word(j for j, v in enumerate(order) if v in before - bound)
+            late = {j: last.index(v) for j, v in enumerate(order) if v in last and v not in bound}
+            words[a + LATE], words[a + SOURCES] = _word(late), sum(source << 4 * j for j, source in late.items())
+            last = order
             before |= variables
             if place in joint:
                 rest = [free.index(v) for v in order[len(first) :]]

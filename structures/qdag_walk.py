@@ -43,8 +43,10 @@ FRAMES = 48
 LINE = MOST_ARITY * LEAF + 16  # sixteen words are copied and compared at once
 
 JOINT, ATOMS, ALL, GIVEN, WIDTH = 0, 1, 2, 3, 4
-ATOM, ATOM_WORDS = 5, 88  # per atom, from here on
-ARITY, FIRST, PLACE, CHECKS, VARIABLES, MAP, EXT = 0, 1, 2, 3, 4, 8, 72  # CHECKS: coordinates whose variables atoms before it have, as bits
+ATOM, ATOM_WORDS = 5, 90  # per atom, from here on
+ARITY, FIRST, PLACE, CHECKS, VARIABLES, MAP, EXT, LATE, SOURCES = 0, 1, 2, 3, 4, 8, 72, 88, 89
+# CHECKS: coordinates whose variables atoms before it have, as bits; LATE: of these those of the atom just before it, at its
+# coordinate SOURCES >> 4 j.
 JOIN = -100
 NOTHING = -2
 _SUBSET = 2**32 - 1
@@ -252,6 +254,50 @@ def write_rows(P: Any, items: Any, S: Any, Z: Any, t: int, out: Any, n: int) -> 
         left &= left - 1
         n += 1
     Z[CANDIDATES + t] = left
+    fill_others(P, items, Z, t, out, start, n)
+    Z[STEPS] = steps + n - start
+    Z[GAP] = max(Z[GAP], steps + 1 - Z[SINCE])
+    Z[SINCE] = Z[STEPS]
+    return n
+
+
+@kernel
+def join_last_two(P: Any, items: Any, S: Any, Z: Any, t: int, some: int, out: Any, n: int) -> int:
+    """Rows of the slots before atom t, its candidates, and those of the last atom's entries `some` that agree with them, until no candidate
+    is left or `out` is full, maybe within the last atom's candidates; how many rows there are then."""
+    a, z, start = ATOM + t * ATOM_WORDS, ATOM + (t + 1) * ATOM_WORDS, n
+    late, sources, limit = P[z + LATE], P[z + SOURCES], out.shape[1]
+    some = agreeing(P, S, t + 1, some, P[z + CHECKS] & ~late, Z, VALUES)
+    left, found, steps, since, gap = Z[CANDIDATES + t], np.int64(0), Z[STEPS], Z[SINCE], Z[GAP]
+    line, last, slots, ends = P[a + PLACE], P[z + PLACE], t * LINE + P[a + ARITY] * LEAF, (t + 1) * LINE + P[z + ARITY] * LEAF
+    while left != 0 and n < limit:
+        i = lowest(left)
+        left &= left - 1
+        found, rest = some, late
+        while rest != 0:
+            j = lowest(rest)
+            rest &= rest - 1
+            value = np.int64(S[t * LINE + ((sources >> 4 * j) & 15) * LEAF + i])
+            found &= equal16(S, (t + 1) * LINE + j * LEAF, value)
+        steps += 1
+        if found == 0:
+            Z[DEAD] += 1
+        slot = S[slots + i]
+        Z[SLOTS + t] = slot
+        while found != 0 and n < limit:
+            out[line, n], out[last, n] = slot, S[ends + lowest(found)]
+            found &= found - 1
+            steps += 1
+            gap, since = max(gap, steps - since), steps
+            n += 1
+    Z[CANDIDATES + t], Z[CANDIDATES + t + 1], Z[STEPS], Z[SINCE], Z[GAP] = left, found, steps, since, gap
+    fill_others(P, items, Z, t, out, start, n)
+    return n
+
+
+@kernel(forceinline=True)
+def fill_others(P: Any, items: Any, Z: Any, t: int, out: Any, start: int, n: int) -> None:
+    """The slots of the atoms before t, and of the given one, in the rows [start, n)."""
     for before in range(t):
         line = P[ATOM + before * ATOM_WORDS + PLACE]
         for i in range(start, n):
@@ -259,10 +305,6 @@ def write_rows(P: Any, items: Any, S: Any, Z: Any, t: int, out: Any, n: int) -> 
     if P[GIVEN] >= 0:
         for i in range(start, n):
             out[P[GIVEN], i] = items[(Z[ITEM] - 1) * P[WIDTH]]
-    Z[STEPS] = steps + n - start
-    Z[GAP] = max(Z[GAP], steps + 1 - Z[SINCE])
-    Z[SINCE] = Z[STEPS]
-    return n
 
 
 @kernel
@@ -277,6 +319,12 @@ def join_leaves(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: A
             continue
         if t == P[ATOMS] - 1:
             n = write_rows(P, items, S, Z, t, out, n)
+            continue
+        if t == P[ATOMS] - 2 and m == P[ATOMS]:
+            Z[f + 5 + t] = loaded(W, K, B, P, R, S, t + 1, Z[f + 5 + t], Z[f + 2])
+            n = join_last_two(P, items, S, Z, t, Z[f + 5 + t], out, n)
+            if Z[CANDIDATES + t + 1] != 0:
+                t += 1
             continue
         Z[CANDIDATES + t] = left & (left - 1)
         Z[STEPS] += 1
