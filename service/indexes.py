@@ -126,7 +126,7 @@ class SharedIndexes:
 
     def __init__(self) -> None:
         self._structure: OrderedIndexes | None = None
-        self._kept: dict[Any, SharedIndex] = {}
+        self._kept: Mapping[Any, SharedIndex] = {}  # replaced, never changed: figures are asked for by any thread
         self._trees: list[tuple[object, ViewTree]] = []
         self._leaving: list[SharedIndex | ViewTree] = []
         self._texts = Domain([_TEXT])
@@ -150,14 +150,16 @@ class SharedIndexes:
         """The index of the rows of a side, loaded with the newest `version` if it is new. O(n log n)."""
         filters = frozenset((f.column.column, f.op, f.value) for f in side.filters)
         key = side.relation.name, order, filters
-        if key not in self._kept:
-            self.structure.begin(version)
-            one = self._kept[key] = SharedIndex(self.structure.add(len(order.columns)), side, order, self._texts)
-            one.users.append((owner, side))
-            self._load(version, one)
-        else:
-            self._kept[key].users.append((owner, side))
-        return self._kept[key]
+        one = self._kept.get(key)
+        if one is not None:
+            one.users = [*one.users, (owner, side)]
+            return one
+        self.structure.begin(version)
+        one = SharedIndex(self.structure.add(len(order.columns)), side, order, self._texts)
+        one.users = [(owner, side)]
+        self._kept = {**self._kept, key: one}
+        self._load(version, one)
+        return one
 
     def _load(self, version: int, one: SharedIndex) -> None:
         parts, start = [], 0
@@ -178,11 +180,10 @@ class SharedIndexes:
         """It follows no more: what nobody else has goes with the next `reclaim`."""
         self._leaving += [tree for other, tree in self._trees if other is owner]
         self._trees = [(other, tree) for other, tree in self._trees if other is not owner]
-        for key, one in list(self._kept.items()):
-            had = len(one.users)
+        for one in self._kept.values():
             one.users = [(other, side) for other, side in one.users if other is not owner]
-            if had and not one.users:
-                self._leaving.append(self._kept.pop(key))
+        self._leaving += [one for one in self._kept.values() if not one.users]
+        self._kept = {key: one for key, one in self._kept.items() if one.users}
 
     # batches
 
@@ -273,7 +274,7 @@ class SharedIndexes:
         """A user's share of an index, and of the texts."""
         everywhere = sum(self._texts_in(other) for other in self._kept.values())
         texts = self._texts.bytes * self._texts_in(one) // max(1, everywhere)
-        return (self.structure.bytes(one.number) + texts) // len(one.users)
+        return (self.structure.bytes(one.number) + texts) // max(1, len(one.users))
 
     def _texts_in(self, one: SharedIndex) -> int:
         return self.count(one) * len(one.text_columns)

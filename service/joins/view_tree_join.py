@@ -95,14 +95,13 @@ class ViewTreeJoin:
     def apply(self, version: int, changes: Mapping[str, Change], sink: Sink | None) -> None:
         if self._own:
             self.indexes.apply(version, changes)
-        batch = self.indexes.batch
         if self._tree is not None:
-            self._tree.follow(batch, None if sink is None else lambda sign, slots: sink(sign == INSERT, tuple(slots)))
+            told = None if sink is None else lambda sign, slots: sink(sign == INSERT, tuple(slots))
+            self._tree.follow(self.indexes.batch, told)
 
     def apply_run(self, version: int, singles: Mapping[str, Singles], limit: int | None) -> Iterator[Told]:
         """As `TreeJoin.apply_run`, once the indexes have followed the run."""
-        applied = self.indexes.applied
-        if self._tree is None or applied is None:
+        if self._tree is None or (applied := self.indexes.applied) is None:
             return
         run, places = applied
         deltas = self._tree.follow_in_order(run, limit, np.isin(places, self._unchanged(singles)))
