@@ -28,7 +28,7 @@ from structures.ij_heap import IJHeap, Topology
 from structures.interval_changes import DELETE, ENTER, INSERT, LEAVE
 from structures.interval_tree import Entries, IntervalTree
 
-_CHUNK = 1 << 16  # rows in a step of building
+_CHUNK = 1 << 16  # rows in a step of building; of a delta, at once
 _KINDS = {"pair": "pair", "self_less": "self", "self_not_equal": "self", "list": "list"}
 
 
@@ -199,7 +199,13 @@ class TreeJoin:
         """A sink of the structure: `slots` are two arrays of an interval tree, else one int32[t, n]."""
         if isinstance(self.tree, IntervalTree):
             return lambda sign, *slots: sink(sign > 0, self.shape.combine(*slots))
-        return lambda sign, slots: sink(sign > 0, self.shape.combine(*slots))
+        step = _CHUNK // self.shape.factor  # combinations that come in all orders are many
+
+        def in_pieces(sign: int, slots: npt.NDArray[np.int32]) -> bool:
+            some = range(0, slots.shape[1], step)
+            return all(sink(sign > 0, self.shape.combine(*slots[:, first : first + step])) for first in some)
+
+        return in_pieces
 
     def _work(self, changes: Mapping[str, Change], followed: bool) -> Work:
         """All entries that the changes bring; `followed` as `parted` has it."""
@@ -266,7 +272,7 @@ class TreeJoin:
 
     @property
     def bytes(self) -> int:
-        return int(self.tree.live_bytes()) + (self.domain.bytes if self.domain is not None else 0)
+        return int(self.tree.live_bytes()) + (int(self.domain.bytes) if self.domain is not None else 0)
 
     @property
     def retired_bytes(self) -> int:

@@ -33,7 +33,8 @@ def make(query: Query, relations: Relations) -> Plan | None:
     exact = tells_apart(query, first, relations)
     ops = {one.op for one in pairs}
     order = in_order(query)
-    if ops == {"<"} and order is not None and definition.column(first.column).type != "float64":  # NaN has an order of its own
+    # NaN has an order of its own; of two values no three are in order, and only a join that asks on the way sees it soon.
+    if ops == {"<"} and order is not None and definition.column(first.column).type not in ("float64", "bool"):
         shape, kind = "clique_less", "each combination once"
     elif ops == {"<>"} and len(pairs) == len(met) and exact:
         shape, kind = "clique_not_equal", "all orders"
