@@ -281,7 +281,7 @@ class SharedIndexes:
 
     def count(self, one: SharedIndex) -> int:
         """Entries of the newest version."""
-        return self.structure.count(one.number, self.structure.root(one.number))
+        return int(self.structure.count(one.number, self.structure.root(one.number)))
 
     @property
     def retired_bytes(self) -> int:
