@@ -276,6 +276,30 @@ def test_explain(case: Case) -> None:
     talk.problem(case.client.get(f"/v1/views/{case.v}"), 404, "not-found")
 
 
+def test_a_natural_join(case: Case) -> None:
+    """What is built is named and kept, what is not yet is told from what is never correct, and explain tells what the join is."""
+    case.define()
+    columns = [{"name": name, "type": "int64"} for name in ("src", "dst")]
+    talk.define(case.client, f"{case.b}_edges", {"columns": columns, "key": ["src", "dst"]})
+    edges, hop, triangle = f"{case.b}_edges", {"equal": ["x.dst", "y.src"]}, [{"equal": ["y.dst", "z.src"]}, {"equal": ["z.dst", "x.src"]}]
+    rows = [(i, j) for i in range(4) for j in range(4)]
+    talk.ok(talk.send(case.client, [{"relation": edges, "op": "upsert", "row": {"src": i, "dst": j}} for i, j in rows]))
+    pair = {"from": {"x": edges, "y": edges}, "join": [hop]}
+    cyclic = {"from": {"x": edges, "y": edges, "z": edges}, "join": [hop, *triangle]}
+    for definition, algorithms in ((pair, ("view-tree", "join-tree", "qdag", "nested-loop")), (cyclic, ("qdag", "nested-loop"))):
+        told = talk.ok(case.client.post("/v1/explain", json=definition))
+        assert [told["plan"]["algorithm"], *(other["algorithm"] for other in told["alternatives"])] == list(algorithms)
+        for algorithm in algorithms:
+            name = f"{case.v}_{algorithm.replace('-', '_')}_{len(definition['from'])}"
+            made = talk.view(case.client, name, {**definition, "algorithm": algorithm})
+            assert made["plan"]["algorithm"] == algorithm and talk.count(case.client, name) == 64
+        assert "natural" in told and told["natural"]["agm"]["rows"] >= 64
+    assert told["natural"]["agm"] == {"exponent": 1.5, "rows": 64.0, "cover": {"x": 0.5, "y": 0.5, "z": 0.5}}
+    talk.problem(put(case, {**cyclic, "algorithm": "minesweeper"}), 501, "not-yet")
+    for algorithm in ("intersect", "view-tree", "join-tree", "tree-tracker"):
+        assert "cyclic" in talk.problem(put(case, {**cyclic, "algorithm": algorithm}), 422, "infeasible-view")["theorem"]
+
+
 def test_malformed_and_unsupported_bodies(case: Case) -> None:
     for method, url in (("PUT", f"/v1/views/{case.v}"), ("POST", "/v1/explain")):
         cut = case.client.request(method, url, content=b"{", headers={"Content-Type": talk.JSON})
