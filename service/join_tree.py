@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import NamedTuple
 
-from service.binding import Binding, Index, Step, equal_classes
+from service.binding import equal_classes
 from service.meets import Relations, meets_of, residual_of
 from service.terms import ColumnRef, Meet, Query, Span
 
@@ -82,20 +82,10 @@ def _edge(aliases: Sequence[str], pair: tuple[int, int], classes: list[list[Colu
     return Edge(*pair, tuple(x for x, _ in columns), tuple(y for _, y in columns), *spans)
 
 
-def binding_of(edges: Sequence[Edge], count: int) -> Binding:
-    """From each alias outward along the tree: the index of step `number` belongs to edges[number]."""
-    found = [_outward(edges, start) for start in range(count)]
-    indexes = tuple(Index(edge.far, edge.far_columns, edge.far_span) for edge in edges)
-    return Binding(indexes, tuple(order for order, _ in found), tuple(steps for _, steps in found), 0)
-
-
-def _outward(edges: Sequence[Edge], start: int) -> tuple[tuple[int, ...], tuple[Step, ...]]:
-    order, steps = [start], []
+def outward(edges: Sequence[Edge]) -> tuple[int, ...]:
+    """The aliases as the whole view binds them: first one that has most edges, as what lies beyond each is found once a row."""
+    neighbours = {edge.near: [other.far for other in edges if other.near == edge.near] for edge in edges}
+    order = [max(sorted(neighbours), key=lambda place: len(neighbours[place]))]
     for place in order:  # grows meanwhile: breadth first
-        for number, edge in enumerate(edges):
-            if edge.near == place and edge.far not in order:
-                order.append(edge.far)
-                keys = tuple((place, name) for name in edge.near_columns)
-                probe = (place, edge.near_span) if edge.near_span is not None else None
-                steps.append(Step(number, keys, probe, (), ()))
-    return tuple(order), tuple(steps)
+        order += [far for far in neighbours[place] if far not in order]
+    return tuple(order)

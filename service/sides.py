@@ -22,6 +22,7 @@ from structures.interval_tree import Entries
 Codes = Callable[[pa.RecordBatch], Slots]
 Mask = npt.NDArray[np.bool_]
 _FEW_KEYS = np.zeros(2, np.int32)  # not written to
+_CHUNK = 1 << 16  # rows of a piece
 NO_ENTRIES = Entries(np.empty(0, np.uint8), NO_SLOTS, np.empty(0, np.int64), np.empty(0, np.int64), NO_SLOTS)
 
 
@@ -64,6 +65,14 @@ class Side:
         """Those of these slots whose rows meet the filters."""
         places = self.selected(slots)
         return slots if places is None else slots[places]
+
+    def rows_of(self, version: int) -> list[Slots]:
+        """The slots of all rows of a version that meet the filters, in pieces."""
+        parts, start = [NO_SLOTS], 0
+        while start >= 0:
+            slots, start = self.relation.table.scan(version, start, _CHUNK)
+            parts.append(self.chosen(slots))
+        return parts
 
 
 class Source:

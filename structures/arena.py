@@ -151,6 +151,11 @@ def reclaim(M: Any, C: Any, Q: Any, oldest: int, pins: Any, everything: bool) ->
     C[RETIRED] = w
 
 
+def words_anew(entries: int, trees: int) -> int:
+    """Words at most of trees that have so many entries together, each in its thinnest form."""
+    return (entries // LEAF_LEAST + 64 * trees) * (LEAF_WORDS + INNER_WORDS)
+
+
 class Arena:
     """The arrays of one tree. `words`: reserved address space, not memory."""
 
@@ -173,9 +178,11 @@ class Arena:
         """Raise MemoryError, before anything is touched, unless a version with `changes` changes surely fits: at worst each change copies
         a path, or the whole tree is written anew in its thinnest form. `times`: calls that the changes are spread over."""
         entries = int(self.C[COUNT] + self.C[COUNT + 1]) + changes
-        paths = changes * (2 * LEAF_WORDS + 64 * INNER_WORDS)
-        anew = (entries // LEAF_LEAST + 64) * (LEAF_WORDS + INNER_WORDS)
-        if self.C[BUMP] + times * min(paths, anew) > self.M.size:
+        self.require_words(times * min(changes * (2 * LEAF_WORDS + 64 * INNER_WORDS), words_anew(entries, 1)))
+
+    def require_words(self, words: int) -> None:
+        """Raise MemoryError unless the arena has so many words more."""
+        if self.C[BUMP] + words > self.M.size:
             raise MemoryError(f"this view's structure has reached the size of its arena ({8 * self.M.size} bytes)")
 
     @property

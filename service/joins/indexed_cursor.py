@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,43 +19,15 @@ from service.sides import Side, ends_of, read, text_pieces
 from service.store import Table
 from service.terms import Span
 from structures.interval_tree import Cursor, Entries
+from structures.join_cursors import Given, Start
 
 if TYPE_CHECKING:
-    from service.joins.over_indexes import IndexedRoot, OverIndexes
+    from service.joins.indexed_join import IndexedJoin, IndexedRoot
 
 Mask = npt.NDArray[np.bool_]
 
 _CHUNK = 4096  # bindings of a level at a time
 _LOOKS = 16  # at levels without rows before a call ends
-
-
-class Start(Protocol):
-    """The rows that are bound first."""
-
-    @property
-    def done(self) -> bool: ...
-
-    def fill(self, limit: int) -> Slots: ...
-
-    def clone(self) -> Start: ...
-
-
-class Given:
-    """These."""
-
-    def __init__(self, slots: Slots) -> None:
-        self._slots = slots
-
-    @property
-    def done(self) -> bool:
-        return len(self._slots) == 0
-
-    def fill(self, limit: int) -> Slots:
-        slots, self._slots = self._slots[:limit], self._slots[limit:]
-        return slots
-
-    def clone(self) -> Given:
-        return copy.copy(self)
 
 
 class Found:
@@ -116,7 +88,7 @@ class _Level(NamedTuple):
 class IndexedCursor:
     """Rows of one version that begin with what `start` gives for alias number `place`. Plain data beside the indexes."""
 
-    def __init__(self, join: OverIndexes, root: IndexedRoot, place: int, start: Start, window: Bounds | None) -> None:
+    def __init__(self, join: IndexedJoin, root: IndexedRoot, place: int, start: Start, window: Bounds | None) -> None:
         self._join, self._root, self._start = join, root, start
         self._order, self._path = join.binding.orders[place], join.binding.steps[place]
         self._levels: list[_Level] = []

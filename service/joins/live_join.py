@@ -1,61 +1,50 @@
-"""A tree-shaped join without dead ends: its indexes hold only rows that have partners further out.
+"""A tree-shaped join without dead ends, kept by `structures.join_tree`: what its ports see of rows, how a batch goes through the aliases.
 
-Of a directed edge (u -> w) of the join's tree, `live` holds the rows of w that are live away from u: each other neighbour z of w has
-a partner for them in the live index of (w -> z). So from a row that has a partner in each direction every step outward ends in rows:
-whole views, look-ups and deltas. Besides, `whole` holds all rows of w, to find those whose liveness a change may turn.
-
-      u ------ w ------ z       a row of w is in live(u -> w)  iff  it has partners in live(w -> z) and in live(w -> y)
-                \\------ y
-
-Each alias keeps, by slot, a mask of the directions in which a row has a partner. Invariants of the newest version, after each part of
-a batch:
-    J1  bit w of a row of v is set iff live(v -> w) has a partner of it; what is no row of the view's alias has no bit
-    J2  live(u -> v) holds the rows of v that have all bits but perhaps that of u, of those that its key and span let in
-    J3  `full` holds the rows of alias 0 that have all bits: those that take part in rows of the view
-    J4  whole(u -> v) holds all rows of v that its key and span let in
-What is live away from v does not depend on v's own rows: a changed row's rows are told before it goes, and after it has come. When it
-enters or leaves live(u -> v), the bit v of its partners in whole(v -> u) may turn, and these enter or leave live(p -> u), p != v:
-outward, each alias once. A bit is taken away only after a look for another live partner. Old versions read indexes, never masks.
-
-Costs: space O(n); a change O(log n) a partner of the changed row and of the rows whose liveness it turned, but on an edge by equality
-alone only for keys that had no live row before, or have none left; delay O(log n). Of two aliases, partners are rows of the delta.
-Source: Yannakakis' algorithm, kept live (Idris, Ugarte and Vansummeren, The Dynamic Yannakakis Algorithm), over any edge that one index
-answers (`ij-heap.md`, Overlaps together with equality).
+Alias by alias: all deletes while the later aliases still have theirs, then all inserts, so that each row of the delta falls to exactly one
+of its parts. Columns that edges set equal have one domain of codes; a row that goes is known by the codes that it came with.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from service.binding import Index
-from service.join_tree import Edge, binding_of
-from service.joins.indexed_cursor import Found, Given, IndexedCursor, Scan, Start
-from service.joins.kept_index import KeptIndex, PartIndex
-from service.joins.live_index import Link, Mask, hits, of_code
-from service.joins.over_indexes import CHUNK, IndexedRoot, OverIndexes
-from service.joins.protocol import Bounds
-from service.resolution import NO_SLOTS, Slots
-from service.sides import Side, Source
-from structures.reserve import reserve
-from structures.rows import SLOTS
+from service.deltas import Combination
+from service.join_tree import Edge, outward
+from service.joins.changes import Change, Parted, Singles, Told, parted
+from service.joins.indexed_cursor import Scan
+from service.joins.protocol import Bounds, Sink
+from service.resolution import NO_SLOTS, Resolved, Slots
+from service.sides import Side, ends_of, read
+from service.store import Domain
+from service.versions import Numbers
+from structures.encoding import NEG_INF, POS_INF
+from structures.join_changes import DELETE, INSERT, MOVE
+from structures.join_cursors import Given, JoinCursor, Start
+from structures.join_tree import JoinTree, Port, Roots
+
+_NO_WINDOW = np.empty((0, 2), np.int64)
 
 
 class Alive:
     """Those of alias number `place` that take part in rows of the version."""
 
-    def __init__(self, join: LiveJoin, root: IndexedRoot, place: int, start: Start) -> None:
-        self._join, self._root, self._place, self._start = join, root, place, start
+    def __init__(self, tree: JoinTree, roots: Roots, place: int, start: Start) -> None:
+        self._tree, self._roots, self._place, self._start = tree, roots, place, start
 
     @property
     def done(self) -> bool:
         return self._start.done
 
     def fill(self, limit: int) -> Slots:
-        return self._join.alive(self._root, self._place, self._start.fill(limit))
+        slots = self._start.fill(limit)
+        alive: Slots = slots[self._tree.holds(self._roots, self._place, slots)]
+        return alive
 
     def clone(self) -> Alive:
         other = copy.copy(self)
@@ -63,212 +52,287 @@ class Alive:
         return other
 
 
-class LiveJoin(OverIndexes):
-    """See the module's head. `indexes`: of each link the live one, by its number; then `full`; then those that are no live one."""
+class LiveCursor:
+    """A reading of the tree, its slots an array an alias."""
+
+    def __init__(self, cursor: JoinCursor) -> None:
+        self._cursor = cursor
+
+    @property
+    def done(self) -> bool:
+        return self._cursor.done
+
+    @property
+    def steps(self) -> int:
+        return self._cursor.steps
+
+    @property
+    def largest_gap(self) -> int:
+        return self._cursor.largest_gap
+
+    @property
+    def dead_ends(self) -> int:
+        return self._cursor.dead_ends
+
+    def fill(self, limit: int) -> Combination:
+        return tuple(self._cursor.fill(limit))
+
+    def clone(self) -> LiveCursor:
+        return LiveCursor(self._cursor.clone())
+
+
+class LiveJoin:
+    """See the module's head; what the methods do is said in `protocol`."""
+
+    takes_runs = True
 
     def __init__(self, sides: Sequence[Side], tree: Sequence[Edge], never: bool) -> None:
         """`tree`: each edge followed by its opposite."""
-        super().__init__(sides, binding_of(tree, len(sides)), never)
-        self._whole: list[list[KeptIndex]] = [[] for _ in sides]
-        by_index: dict[Index, KeptIndex] = {}
-        self.links: list[Link] = []
-        for number, edge in enumerate(tree):
-            index = self.binding.indexes[number]
-            if index not in by_index:
-                by_index[index] = KeptIndex(sides[edge.far], index)
-                self._whole[edge.far].append(by_index[index])
-            whole = by_index[index]
-            outer = sum(one.near == edge.far for one in tree) == 1  # all its rows are live
-            bit = 1 << sum(one.near == edge.near for one in tree[:number])
-            self.links.append(Link(number, edge, sides, bit, whole, whole if outer else PartIndex(whole.source, whole.domain)))
-        self.out = [[link for link in self.links if link.near == side.place] for side in sides]
-        self.all = [(1 << len(links)) - 1 for links in self.out]
-        self.full = PartIndex(Source(sides[0], 0, (), None), None)
-        live = [link.live for link in self.links]
-        self._beside = [[one for one in wholes if one not in live] for wholes in self._whole]
-        self.indexes = [*live, self.full, *(one for beside in self._beside for one in beside)]
-        self.masks = [reserve(SLOTS, np.uint8) for _ in sides] if not never else []
+        self.sides, self.never = list(sides), never
+        ends = [Index(edge.far, edge.far_columns, edge.far_span) for edge in tree]
+        self.indexes = list(dict.fromkeys(ends))
+        number = domains_of(tree)
+        self.domains: list[Domain] = []
+        for index in self.indexes:
+            if number.get(index[:2]) == len(self.domains):
+                types = sides[index.place].relation.schema
+                self.domains.append(Domain([types.field(name).type for name in index.columns]))
+        ports = [Port(index.place, number.get(index[:2], -1), index.span is not None) for index in self.indexes]
+        edges = [(self.indexes.index(ends[e + 1]), self.indexes.index(ends[e])) for e in range(0, len(tree), 2)]
+        self.tree = JoinTree(ports, edges)
+        self._middle = outward(tree)[0]
+        self._version = 0
+
+    def _domain(self, port: int) -> Domain | None:
+        number = self.tree.ports[port].domain
+        return self.domains[number] if number >= 0 else None
+
+    @property
+    def root(self) -> Roots:
+        return self.tree.roots._replace(version=self._version)
+
+    @property
+    def update_steps(self) -> int:
+        return self.tree.steps
 
     # --- writing
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
         """Cost: O(n log n)."""
         self._version = version
+        for done, side in enumerate([] if self.never else self.sides):
+            parts = side.rows_of(version)
+            for slots in parts:
+                self._describe(side, slots)
+            self.tree.apply(version, side.place, np.concatenate(parts), True, None)
+            progress((done + 1) / len(self.sides))
+
+    def _describe(self, side: Side, slots: Slots) -> None:
+        """Rows that come: their codes are taken."""
+        codes = []
+        for p in self.tree.of_alias[side.place]:
+            domain = self._domain(p)
+            columns = list(self.indexes[p].columns)
+            codes.append(None if domain is None else read(side.relation.table, columns, slots, domain.acquire))
+        self.tree.describe(side.place, slots, codes, self._ends(side, slots))
+
+    def _ends(self, side: Side, slots: Slots) -> list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None]:
+        spans = [self.indexes[p].span for p in self.tree.of_alias[side.place]]
+        return [None if span is None else ends_of(side.relation.table, span, slots) for span in spans]
+
+    def _describe_moved(self, side: Side, before: Slots, after: Slots) -> None:
+        """They stay what they were."""
+        ports = self.tree.of_alias[side.place]
+        ends = [self.tree.ends(p, before) if self.tree.ports[p].spanned else None for p in ports]
+        self.tree.describe(side.place, after, [self.tree.codes(p, before) for p in ports], ends)
+
+    def _release(self, version: int, side: Side, slots: Slots) -> None:
+        for p in self.tree.of_alias[side.place]:
+            domain = self._domain(p)
+            if domain is not None:
+                domain.release(self.tree.codes(p, slots), version)
+
+    def require(self, resolved: Mapping[str, Resolved]) -> None:
+        named = [resolved.get(side.relation.name) for side in self.sides]
+        if not any(named):
+            return
+        self.tree.require(
+            [side.relation.table.rows + (one.inserts.num_rows if one else 0) for side, one in zip(self.sides, named, strict=True)]
+        )
+        for p, port in enumerate(self.tree.ports):
+            one, domain = named[port.alias], self._domain(p)
+            if one is not None and domain is not None:
+                domain.require(one.inserts.num_rows, one.inserts.get_total_buffer_size())
+
+    def apply(self, version: int, changes: Mapping[str, Change], sink: Sink | None) -> None:
+        self._version = version
         if self.never:
             return
-        rows = [self.rows_of(side, version) for side in self.sides]
-        for parts, wholes in zip(rows, self._whole, strict=True):
-            for whole in wholes:
-                whole.load(version, parts)
-        for done, link in enumerate(self.inward()):
-            if isinstance(link.live, PartIndex):
-                link.live.load(version, [self._live_away(link.back, slots) for slots in rows[link.far]])
-            for slots in rows[link.near]:
-                self.masks[link.near][slots[link.partnered(link.live.tree.root, slots)]] |= link.bit
-            progress((done + 1) / len(self.links))
-        self.full.load(version, [slots[self.masks[0][slots] == self.all[0]] for slots in rows[0]])
+        parts: dict[int, Parted] = {}
+        for side in self.sides:
+            change = changes.get(side.relation.name)
+            if change is not None:
+                parts[side.place] = part = parted(side, change, sink is not None)
+                self._move(version, side, part.before, part.after)
+        wanted = sink is not None
 
-    def inward(self) -> list[Link]:
-        """The links, each after those that its live index depends on."""
-        order: list[Link] = []
-        while len(order) < len(self.links):
-            order += [
-                link
-                for link in self.links
-                if link not in order and all(one in order for one in self.out[link.far] if one.number != link.back)
-            ]
-        return order
+        def told(come: bool, rows: npt.NDArray[np.int32]) -> bool:
+            return sink is not None and sink(come, tuple(rows))
 
-    def _live_away(self, towards: int, slots: Slots) -> Slots:
-        """Those of these rows of a link's near alias that are live away from its far one."""
-        link = self.links[towards]
-        alive: Slots = slots[self.masks[link.near][slots] | link.bit == self.all[link.near]]
-        return alive
-
-    def _promising(self, place: int, slots: Slots) -> Slots:
-        alive: Slots = slots[self.masks[place][slots] == self.all[place]]
-        return alive
+        for place, part in parts.items():
+            side = self.sides[place]
+            if len(slots := side.chosen(part.old)):
+                wanted = self.tree.apply(version, place, slots, False, told if wanted else None)
+                self._release(version, side, slots)
+        for place, part in parts.items():
+            side = self.sides[place]
+            if len(slots := side.chosen(part.new)):
+                self._describe(side, slots)
+                wanted = self.tree.apply(version, place, slots, True, told if wanted else None)
 
     def _move(self, version: int, side: Side, before: Slots, after: Slots) -> None:
-        places = side.selected(after)
+        places = side.selected(after) if len(after) else None
         if places is not None:
             before, after = before[places], after[places]
-        mask, place = self.masks[side.place], side.place
-        had = mask[before]
-        for whole in self._whole[place]:
-            whole.move(version, before, after)
-        parts = [(self.links[link.back].live, had | link.bit) for link in self.out[place]]
-        for index, bits in [*parts, *([(self.full, had)] if place == 0 else [])]:
-            if isinstance(index, PartIndex):
-                held = bits == self.all[place]
-                index.move(version, before[held], after[held])
-        mask[before] = 0
-        mask[after] = had
+        if len(after):
+            self._describe_moved(side, before, after)
+            self.tree.move(version, side.place, before, after)
 
-    def _enter(self, version: int, place: int, slots: Slots) -> None:
-        mask = self.masks[place]
-        # The bits first: they ask for outer rows alone, which these rows do not change, and all that follows asks for them.
-        for link in self.out[place]:
-            mask[slots[self._partnered(link, slots)]] |= link.bit
-        # A whole before its parts: a part finds only the codes that the whole has taken.
-        for whole in self._beside[place]:
-            whole.insert(version, slots)
-        if place == 0:
-            self.full.insert(version, slots[mask[slots] == self.all[0]])
-        for link in self.out[place]:
-            self._turn(version, link, self._live_away(link.number, slots), True)
+    def apply_run(self, version: int, singles: Mapping[str, Singles], limit: int | None) -> Iterator[Told]:
+        """Follow single changes one after another, all as `version`, as no version between them can be read; tell what each did, in their
+        order. `limit`: of rows a change; None: nobody asks. Cost: as `apply`."""
+        self._version = version
+        run = _Run()
+        for side in [] if self.never else self.sides:
+            single = singles.get(side.relation.name)
+            if single is not None:
+                self._collect(version, side, single, run, limit is not None)
+        signs, numbers, places, old, new = run.in_order()
+        if len(signs) == 0:
+            return
+        deltas = self.tree.apply_in_order(version, signs, places, old, new, limit)
+        told = np.flatnonzero((deltas.ends > deltas.starts) | deltas.too_large)
+        columns = (numbers, signs == INSERT, deltas.starts, deltas.ends, deltas.too_large)
+        for number, inserted, start, end, too_large in zip(*(column[told].tolist() for column in columns), strict=True):
+            yield Told(number, inserted, tuple(deltas.rows[:, start:end]), too_large)
 
-    def _leave(self, version: int, place: int, slots: Slots) -> None:
-        mask = self.masks[place]
-        # The parts go after their whole and still find its codes: one that it has released stays known until `reclaim`. Nobody looks into
-        # this alias's wholes meanwhile, as all that follows goes outward.
-        for whole in self._beside[place]:
-            whole.delete(version, slots)
-        if place == 0:
-            self.full.delete(version, slots[mask[slots] == self.all[0]])
-        for link in self.out[place]:
-            self._turn(version, link, self._live_away(link.number, slots), False)
-        mask[slots] = 0  # last: until here the bits say in which parts the rows are
-
-    def _partnered(self, link: Link, slots: Slots) -> Mask:
-        """As `Link.partnered`, in the newest version."""
-        self.update_steps += len(slots)
-        return link.partnered(link.live.tree.root, slots)
-
-    def _turn(self, version: int, link: Link, slots: Slots, come: bool) -> None:
-        """Rows of the link's near alias become live away from its far one (`come`), or die; and what follows, outward."""
-        waiting = [(link, slots)]  # in any order: in a tree each alias is reached by one way
-        while waiting:
-            link, slots = waiting.pop()
-            if len(slots) == 0:
+    def _collect(self, version: int, side: Side, single: Singles, run: _Run, followed: bool) -> None:
+        numbers, old, new = single
+        had, came = old >= 0, new >= 0
+        both = np.flatnonzero(had & came) if followed else NO_SLOTS
+        if len(both):
+            both = both[side.relation.table.same(side.varying, old[both], new[both])]
+            had[both] = came[both] = False
+        for sign, some in ((MOVE, both), (DELETE, np.flatnonzero(had)), (INSERT, np.flatnonzero(came))):
+            chosen = side.selected((old if sign == DELETE else new)[some]) if len(some) else None
+            if chosen is not None:
+                some = some[chosen]
+            if len(some) == 0:
                 continue
-            turned = self._turned(link, self._put(version, link, slots, come), come)
-            place = link.far
-            # With the turned bit: as they were until it was taken, or are since it was given.
-            bits = self.masks[place][turned] | self.links[link.back].bit
-            if place == 0:
-                some = turned[bits == self.all[0]]
-                (self.full.insert if come else self.full.delete)(version, some)
-            for further in self.out[place]:
-                if further.number != link.back:
-                    waiting.append((further, turned[bits | further.bit == self.all[place]]))
+            if sign == MOVE:
+                self._describe_moved(side, old[some], new[some])
+            elif sign == INSERT:
+                self._describe(side, new[some])
+            elif sign == DELETE:  # nobody else gets a code before `reclaim`
+                self._release(version, side, old[some])
+            some = some[self.tree.able(side.place, (old if sign == DELETE else new)[some])]
+            run.add(sign, numbers[some], side.place, old[some], new[some])
 
-    def _put(self, version: int, link: Link, slots: Slots, come: bool) -> Slots:
-        """Rows of the near alias into, or out of, the live index that the far one looks into; those whose partners may turn: by equality
-        alone one of each key that no other live row has."""
-        index = self.links[link.back].live
-        self.update_steps += len(slots)
-        if not link.keyed:
-            (index.insert if come else index.delete)(version, slots)
-            return slots
-        # Who else is there: before the rows come, and after they have gone, or they would find themselves.
-        if come:
-            crowded = hits(index, index.tree.root, link.probe, slots)
-            index.insert(version, slots)
-        else:
-            index.delete(version, slots)
-            crowded = hits(index, index.tree.root, link.probe, slots)
-        assert index.domain is not None
-        entries = link.probe.entries(slots[~crowded], index.domain.look_up).entries
-        heads: Slots = entries.slot[np.unique(entries.key, return_index=True)[1]]
-        return heads
-
-    def _turned(self, link: Link, slots: Slots, come: bool) -> Slots:
-        """The far rows whose bit turns because of these near ones, which have come to the live index, or have left it, already.
-
-        A bit is turned as soon as its row is found, so each is found once, though it has several partners: the cursor runs over the whole
-        index, which knows no bits and does not change meanwhile.
-        """
-        back = self.links[link.back]
-        mask, parts = self.masks[link.far], [NO_SLOTS]
-        cursor = link.partners(slots)
-        while not cursor.done:
-            found = cursor.fill(CHUNK)[0]
-            found = np.unique(found[((mask[found] & back.bit) == 0) == come])
-            mask[found] ^= back.bit
-            parts.append(found)
-        self.update_steps += cursor.steps
-        turned = np.concatenate(parts)
-        if come or link.keyed:
-            return turned
-        # Some have another live partner, and keep their bit.
-        kept = self._partnered(back, turned)
-        mask[turned[kept]] |= back.bit
-        return turned[~kept]
+    def reclaim(self, oldest_needed: int, pins: Numbers) -> None:
+        self.tree.reclaim(oldest_needed, pins)
+        for domain in self.domains:
+            domain.reclaim(oldest_needed, pins)
 
     # --- reading
 
-    def alive(self, root: IndexedRoot, place: int, slots: Slots) -> Slots:
-        """Those of these rows that take part in rows of the version. Cost: O(log n) a row."""
-        for link in self.out[place]:
-            slots = slots[link.partnered(root.roots[link.number], slots)]
-        return slots
+    def _cursor(self, root: Roots, place: int, start: Start, window: Bounds | None) -> LiveCursor:
+        bounds = _NO_WINDOW
+        if window:
+            spans = [index.span for index in self.indexes]
+            bounds = np.array([window.get(span, (NEG_INF, POS_INF)) if span else (NEG_INF, POS_INF) for span in spans])
+        return LiveCursor(self.tree.rows(root, place, start, bounds))
 
-    def rows(self, root: IndexedRoot, window: Bounds | None) -> IndexedCursor:
-        return IndexedCursor(self, root, 0, Found(of_code(self.full, root.roots[len(self.links)], 0)), window)
+    def rows(self, root: Roots, window: Bounds | None) -> LiveCursor:
+        return self._cursor(root, self._middle, self.tree.all_of(root, self.tree.of_alias[self._middle][0]), window)
 
-    def partners(self, root: IndexedRoot, place: int, slots: Slots, window: Bounds | None) -> IndexedCursor:
-        return IndexedCursor(self, root, place, Alive(self, root, place, Given(self.sides[place].chosen(slots))), window)
+    def partners(self, root: Roots, place: int, slots: Slots, window: Bounds | None) -> LiveCursor:
+        given = Given(NO_SLOTS if self.never else self.sides[place].chosen(slots))
+        return self._cursor(root, place, Alive(self.tree, root, place, given), window)
 
-    def of_key(self, root: IndexedRoot, place: int, key: pa.RecordBatch, window: Bounds | None) -> IndexedCursor:
-        """Where no index has just these columns, all rows of the alias are looked through."""
-        start: Start = Scan(self.sides[place], root.version, key)
-        for link in self.links:
-            domain, columns = link.live.domain, link.live.source.columns
-            if link.far == place and domain is not None and set(columns) == set(key.schema.names):
-                start = Found(of_code(link.live, root.roots[link.number], int(domain.look_up(key.select(columns))[0])))
-        return IndexedCursor(self, root, place, Alive(self, root, place, start), window)
+    def of_key(self, root: Roots, place: int, key: pa.RecordBatch, window: Bounds | None) -> LiveCursor:
+        """Where no port has just these columns, all rows of the alias are looked through."""
+        for p in self.tree.of_alias[place]:
+            domain, columns = self._domain(p), self.indexes[p].columns
+            if domain is not None and set(columns) == set(key.schema.names):
+                code = int(domain.look_up(key.select(columns))[0])
+                return self._cursor(root, place, self.tree.of_code(root, p, code), window)
+        scan = Given(NO_SLOTS) if self.never else Scan(self.sides[place], root.version, key)
+        return self._cursor(root, place, Alive(self.tree, root, place, scan), window)
 
-    def surely_empty(self, root: IndexedRoot) -> bool:
-        return root.roots[len(self.links)].count0 == 0
+    def surely_empty(self, root: Roots) -> bool:
+        return self.tree.is_empty(root)
+
+    def entries(self, root: Roots) -> int:
+        return self.tree.entries(root)
 
     @property
     def bytes(self) -> int:
-        return super().bytes + sum(side.relation.table.rows for side in self.sides)  # a byte of mask a row
+        rows = [side.relation.table.rows for side in self.sides]
+        kept = self.tree.live_bytes(rows, [domain.keys for domain in self.domains])
+        return kept + sum(domain.bytes for domain in self.domains)
+
+    @property
+    def retired_bytes(self) -> int:
+        return self.tree.retired_bytes
 
     def check(self) -> None:
-        from service.joins.live_check import check_live
+        if self.never:
+            return
+        version = self.root.version
+        rows = [np.concatenate(side.rows_of(version)) for side in self.sides]
+        for p, index in enumerate(self.indexes):
+            slots, domain = rows[index.place], self._domain(p)
+            table = self.sides[index.place].relation.table
+            if domain is not None and len(slots):
+                codes = read(table, list(index.columns), slots, domain.look_up)
+                assert np.array_equal(codes, self.tree.codes(p, slots)), f"the codes of port {p} differ from its columns'"
+            if index.span is not None:
+                assert all(map(np.array_equal, ends_of(table, index.span, slots), self.tree.ends(p, slots))), (
+                    f"the spans of port {p} differ"
+                )
+        for domain in self.domains:
+            domain.check()
+        self.tree.check(rows)
 
-        super().check()
-        if not self.never:
-            check_live(self, self._version)
+
+def domains_of(tree: Sequence[Edge]) -> dict[tuple[int, tuple[str, ...]], int]:
+    """Numbers of domains, by alias and columns, in the order of the edges' far ends: one for all that edges set equal."""
+    found: dict[tuple[int, tuple[str, ...]], set[tuple[int, tuple[str, ...]]]] = {}
+    for edge in tree:
+        if edge.near_columns:
+            near, far = (edge.near, edge.near_columns), (edge.far, edge.far_columns)
+            together = found.get(near, {near}) | found.get(far, {far})
+            found.update(dict.fromkeys(together, together))
+    ends = [(edge.far, edge.far_columns) for edge in tree if edge.far_columns]
+    classes = list(dict.fromkeys(frozenset(found[end]) for end in ends))
+    return {end: classes.index(frozenset(found[end])) for end in ends}
+
+
+class _Run:
+    """Single changes, to be put in order: of a change first rows that only move, then deletes, then inserts."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[npt.NDArray[np.int64], ...]] = []
+
+    def add(self, sign: int, numbers: Numbers, place: int, old: Slots, new: Slots) -> None:
+        self._parts.append((np.full(len(old), sign), numbers, np.full(len(old), place), old.astype(np.int64), new.astype(np.int64)))
+
+    def in_order(self) -> tuple[npt.NDArray[np.int8], Numbers, Numbers, Slots, Slots]:
+        """signs, numbers of the changes, aliases, slots before and after."""
+        empty = tuple(np.empty(0, np.int64) for _ in range(5))
+        signs, numbers, places, old, new = (np.concatenate(columns) for columns in zip(empty, *self._parts, strict=True))
+        order = np.lexsort((places, _PHASE[signs], numbers))
+        return signs[order].astype(np.int8), numbers[order], places[order], old[order].astype(np.int32), new[order].astype(np.int32)
+
+
+_PHASE = np.array([0, 2, 1])  # by sign, as Python counts from the end: MOVE, INSERT, DELETE

@@ -6,7 +6,7 @@ Source: Yannakakis' algorithm, kept live; ij-heap.md (*Overlaps together with eq
 from __future__ import annotations
 
 from service.hypergraph import hypergraph
-from service.join_tree import binding_of, join_tree
+from service.join_tree import join_tree, outward
 from service.meets import Relations
 from service.plans.plan import Plan, dimensions, first_notes, names, topology
 from service.terms import Query
@@ -31,5 +31,5 @@ def make(query: Query, relations: Relations) -> Plan | None:
     if query.overlaps:
         notes += ("a window is checked alias by alias, on the way",)
     bounds = {"space": "O(n)", "update": f"O(log n) a {of}", "delay": "O(log n)"}
-    order = tuple(names(query)[place] for place in binding_of(tree, count).orders[0])
+    order = tuple(names(query)[place] for place in outward(tree))
     return Plan(cls, "join-tree", None if most else YANNAKAKIS, guarantee, bounds, notes, "join_tree", order, tree=tree)

@@ -20,6 +20,7 @@ SUBJECTS = (
     "heap_growth",
     "heap_cliques",
     "boxes",
+    "natural_path",
     "natural_star",
     "natural_triangle",
     "natural_growth",

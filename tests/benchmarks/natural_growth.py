@@ -9,9 +9,10 @@ import numpy as np
 
 from tests.benchmarks.figures import Figure, Scale
 from tests.benchmarks.growth import figures_of, plot_of
+from tests.benchmarks.measured_natural import Data, single_changes
+from tests.benchmarks.measured_natural import count as rows_of
 from tests.benchmarks.measured_tree import Note
-from tests.benchmarks.natural_star import Data, Live, single_changes, star, two_levels
-from tests.benchmarks.natural_star import count as rows_of
+from tests.benchmarks.natural_star import Live, star, two_levels
 from tests.benchmarks.natural_triangle import Triangle, count, graph
 
 TITLE = "Natural joins: how cost grows, n from 10^3 to 10^6"

@@ -23,6 +23,7 @@ from tests.benchmarks import (
     heap_growth,
     heap_rivals,
     natural_growth,
+    natural_path,
     natural_star,
     natural_triangle,
     pipeline_decode,
@@ -37,6 +38,8 @@ from tests.benchmarks.figures import Figure, Rival, Scale, sampled
 from tests.benchmarks.heap_data import clique, cycle, even, hostile, path, star
 from tests.benchmarks.heap_rivals import DuckDbOfMany, LookUps
 from tests.benchmarks.measured_heap import many_singles, one_batch, whole_view
+from tests.benchmarks.measured_natural import Data
+from tests.benchmarks.measured_natural import measure as measure_natural
 from tests.benchmarks.measured_tree import QUICK, Changes, measure
 from tests.benchmarks.pipeline_records import RELATIONS, Hotel, view_rows
 from tests.benchmarks.pipeline_rivals import plain_consumer
@@ -285,8 +288,16 @@ def test_triangles(name: str) -> None:
 
 @compiled
 @pytest.mark.parametrize("data", [natural_star.star(600, 2), natural_star.star(300, 10), natural_star.two_levels(600)])
-def test_stars(data: natural_star.Data) -> None:
+def test_stars(data: Data) -> None:
     """`measure` itself compares the rows and the deltas with those of the rivals."""
     lines: list[str] = []
-    figures = natural_star.measure(data, Scale(quick=True), lines.append)
+    figures = measure_natural(data, natural_star.Live, Scale(quick=True), lines.append)
+    assert len(figures) == 7 and lines and all(figure.value > 0 for figure in figures)
+
+
+@compiled
+@pytest.mark.parametrize("data", [natural_path.path(600), natural_path.path(6_000, dangling=True)])
+def test_paths(data: Data) -> None:
+    lines: list[str] = []
+    figures = measure_natural(data, natural_path.Live, Scale(quick=True), lines.append)
     assert len(figures) == 7 and lines and all(figure.value > 0 for figure in figures)

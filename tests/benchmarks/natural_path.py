@@ -1,0 +1,97 @@
+"""Acyclic natural joins by join trees: the path R(a, b), S(b, c), T(c, d): load, changes, the whole view, memory, beside DuckDB anew, hash
+joins, and a maintained result.
+
+Of 100,000 and of 1,000,000 tuples with about two partners a link; and full of dangling tuples: of S one in twenty has a partner in R, and
+one in twenty one in T.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from structures.interval_changes import INSERT
+from structures.join_tree import JoinCursor, JoinTree, Port
+from structures.ordered_index import Entries
+from tests.benchmarks.figures import Figure, Scale
+from tests.benchmarks.measured_natural import Data, measure
+from tests.benchmarks.measured_tree import Note
+from tests.benchmarks.natural_rivals import Batch
+
+TITLE = "Join trees: acyclic natural joins, 100,000 to 1,000,000 tuples"
+NO_PINS = np.empty(0, np.int64)
+RUN = 1_000  # single changes that are applied together, each a version of its own
+VARIABLES = ((0, 1), (1, 2), (2, 3))
+PORTS = [Port(0, 0, False), Port(1, 0, False), Port(1, 1, False), Port(2, 1, False)]
+EDGES = [(0, 1), (2, 3)]
+MIDDLE = 1  # the alias that the whole view begins with
+COLUMNS = ([1], [0, 1], [0])  # of each atom the columns that join it
+
+
+def path(n: int, dangling: bool = False) -> Data:
+    rng = np.random.default_rng(5)
+    m = n // 3
+    partners, spread = m // 2, 20 if dangling else 1
+    columns = [(m, partners), (spread * partners, spread * partners), (partners, m)]
+    entries = [Entries(np.column_stack([rng.integers(0, of, m) for of in pair]), np.arange(m, dtype=np.int32)) for pair in columns]
+    return Data(f"path, {3 * m:,} tuples{', most of them dangling' if dangling else ''}", VARIABLES, entries)
+
+
+class Live:
+    """The live view; values are codes."""
+
+    def __init__(self, data: Data) -> None:
+        self.tree, self.version = JoinTree(PORTS, EDGES), 1
+        for place, entries in enumerate(data.entries):
+            self._come(place, entries)
+            self.tree.apply(1, place, entries.slot, True, None)
+        self._rows = [len(one.slot) for one in data.entries]
+        b, c = ([data.entries[i].coordinates[:, j] for i, j in ends] for ends in (((0, 1), (1, 0)), ((1, 1), (2, 0))))
+        self._codes = [len(np.unique(np.concatenate(one))) for one in (b, c)]
+
+    def _come(self, place: int, entries: Entries) -> None:
+        codes = [entries.coordinates[:, j].astype(np.int32) for j in COLUMNS[place]]
+        self.tree.describe(place, entries.slot, codes, [None] * len(codes))
+
+    def change(self, batch: Batch) -> int:
+        """Deletes, then inserts, with the delta; rows gained."""
+        gained: list[int] = []
+
+        def sink(come: bool, rows: np.ndarray) -> bool:
+            gained.append(rows.shape[1] if come else -rows.shape[1])
+            return True
+
+        self.version += 1
+        for place, (gone, _) in enumerate(batch):
+            self.tree.apply(self.version, place, gone.slot, False, sink)
+        for place, (_, come) in enumerate(batch):
+            self._come(place, come)
+            self.tree.apply(self.version, place, come.slot, True, sink)
+        self.tree.reclaim(self.version, NO_PINS)
+        return sum(gained)
+
+    def singles(self, places: np.ndarray, signs: np.ndarray, entries: Entries) -> int:
+        """Changes one by one, with their deltas; the rows of these."""
+        rows = 0
+        for first in range(0, len(signs), RUN):
+            self.version += 1
+            some = slice(first, first + RUN)
+            for place in range(len(VARIABLES)):
+                self._come(place, entries.take(first + np.flatnonzero((signs[some] == INSERT) & (places[some] == place))))
+            slots = entries.slot[some]
+            rows += self.tree.apply_in_order(self.version, signs[some], places[some], slots, slots, 1 << 20).rows.shape[1]
+            self.tree.reclaim(self.version, NO_PINS)
+        return rows
+
+    @property
+    def bytes(self) -> int:
+        """Without the dictionary of codes."""
+        return self.tree.live_bytes(self._rows, self._codes)
+
+    def rows(self) -> JoinCursor:
+        return self.tree.rows(self.tree.roots, MIDDLE, self.tree.all_of(self.tree.roots, 1))
+
+
+def run(scale: Scale, note: Note) -> list[Figure]:
+    small, large = scale.size(100_000, 1_200), scale.size(1_000_000, 3_000)
+    shapes = path(small), path(large), path(small, dangling=True), path(large, dangling=True)
+    return [figure for data in shapes for figure in measure(data, Live, scale, note)]

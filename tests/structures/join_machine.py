@@ -1,0 +1,272 @@
+"""A Hypothesis state machine that drives join trees of 2 to 5 aliases beside a naive twin: batches with and without deltas, single changes
+in runs, rows that only move, pins, reads by bits, of rows, of codes, in windows, unpins; `check()` after every batch."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from structures.join_changes import DELETE, INSERT, MOVE
+from structures.join_cursors import Given, JoinCursor, Start
+from structures.join_tree import JoinTree, Port, Roots
+from tests.naive.tree_join import Rows, Seen, join
+
+Row = tuple[int, ...]
+# Often alike, seldom without a code or with an empty span: most rows are to have partners. (code, left, length)
+SEEN = st.tuples(st.sampled_from([0, 0, 0, 0, 1, 1, 2, -1]), st.integers(0, 6), st.sampled_from([3, 0, 1, 2, 4, 5, 6, -1]))
+CHANGE = st.tuples(st.integers(0, 4), st.lists(SEEN, min_size=4, max_size=4), st.integers(1, 3))
+CHANGES = st.lists(CHANGE, max_size=6)
+
+
+class Shape(NamedTuple):
+    ports: tuple[Port, ...]
+    edges: tuple[tuple[int, int], ...]
+
+    @property
+    def aliases(self) -> int:
+        return len(self.edges) + 1
+
+    def of(self, alias: int) -> list[int]:
+        return [p for p, port in enumerate(self.ports) if port.alias == alias]
+
+
+@st.composite
+def shapes(draw: st.DrawFn) -> Shape:
+    """Trees of 2 to 5 aliases; an edge is by equality, by overlap, or both, and may use a port that its alias has already."""
+    ports: list[Port] = []
+    edges = []
+    for far in range(1, draw(st.integers(2, 5))):
+        near = draw(st.integers(0, far - 1))
+        keyed, spanned = draw(st.sampled_from([(True, False), (True, False), (False, True), (True, True)]))
+        shared = [p for p, port in enumerate(ports) if port.alias == near and port.spanned == spanned and (port.domain >= 0) == keyed]
+        if shared and draw(st.booleans()):
+            a = shared[0]
+        else:
+            a = len(ports)
+            ports.append(Port(near, far if keyed else -1, spanned))
+        ports.append(Port(far, ports[a].domain, spanned))
+        edges.append((a, len(ports) - 1))
+    return Shape(tuple(ports), tuple(edges))
+
+
+def read_all(cursor: JoinCursor, limit: int = 1000) -> list[Row]:
+    rows: list[Row] = []
+    while not cursor.done:
+        rows += zip(*cursor.fill(limit).tolist(), strict=True)
+    return rows
+
+
+class Reading(NamedTuple):
+    """A cursor that is read a bit now and then, what it must have read in the end, its version, and what it has read."""
+
+    cursor: JoinCursor
+    wanted: set[Row]
+    version: int
+    rows: list[Row]
+
+    def read(self, limit: int) -> bool:
+        found = self.cursor.fill(limit)
+        assert found.shape[1] <= limit
+        self.rows.extend(zip(*found.tolist(), strict=True))
+        if not self.cursor.done:
+            return False
+        assert len(self.rows) == len(set(self.rows)), "a row twice"
+        assert set(self.rows) == self.wanted
+        return True
+
+
+class JoinMachine(RuleBasedStateMachine):
+    @initialize(shape=shapes(), points=st.lists(CHANGE, min_size=4, max_size=10))
+    def begin(self, shape: Shape, points: list[tuple[int, list[Seen], int]]) -> None:
+        self.shape = shape
+        self.tree = JoinTree(shape.ports, shape.edges, 1 << 22, 1 << 12)
+        self.version, self.slot = 0, 0
+        self.now: list[dict[int, dict[int, Seen]]] = [{} for _ in range(shape.aliases)]
+        self.pins: dict[int, tuple[Roots, set[Row], Rows]] = {}
+        self.readings: list[Reading] = []
+        self._batch([[] for _ in self.now], self._new(points), True)
+
+    def _new(self, points: list[tuple[int, list[Seen], int]]) -> list[list[int]]:
+        """The slots of new rows, described, of each alias; up to three alike."""
+        made: list[list[int]] = [[] for _ in self.now]
+        self.described: list[dict[int, dict[int, Seen]]] = [{} for _ in self.now]
+        for alias, seen, copies in points:
+            alias %= len(made)
+            ports = self.shape.of(alias)
+            for _ in range(copies):
+                self.slot += 1
+                made[alias].append(self.slot)
+                self._describe(alias, self.slot, {p: self._seen(p, seen[i]) for i, p in enumerate(ports)})
+        return made
+
+    def _seen(self, p: int, given: Seen) -> Seen:
+        code, left, length = given
+        port = self.shape.ports[p]
+        return (code if port.domain >= 0 else 0, *((left, left + length) if port.spanned else (0, 0)))
+
+    def _describe(self, alias: int, slot: int, row: dict[int, Seen]) -> None:
+        one = np.array([slot], np.int32)
+        codes = [np.array([seen[0]], np.int32) if self.shape.ports[p].domain >= 0 else None for p, seen in row.items()]
+        ends = [(np.array([seen[1]]), np.array([seen[2]])) if self.shape.ports[p].spanned else None for p, seen in row.items()]
+        self.tree.describe(alias, one, codes, ends)
+        self.described[alias][slot] = row
+
+    def _wanted(self) -> set[Row]:
+        able = [{slot: row for slot, row in of.items() if all(code >= 0 and x <= y for code, x, y in row.values())} for of in self.now]
+        return join(able, self.shape.edges, [port.alias for port in self.shape.ports])
+
+    def _gone(self, data: st.DataObject) -> list[list[int]]:
+        return [data.draw(st.lists(st.sampled_from(sorted(of)), unique=True, max_size=6)) if of else [] for of in self.now]
+
+    def _batch(self, gone: list[list[int]], come: list[list[int]], asked: bool) -> None:
+        self.version += 1
+        told: dict[bool, list[Row]] = {False: [], True: []}
+
+        def sink(sign: bool, rows: np.ndarray) -> bool:
+            told[sign] += zip(*rows.tolist(), strict=True)
+            return True
+
+        before = self._wanted()
+        for alias, slots in enumerate(gone):
+            self.tree.apply(self.version, alias, np.array(slots, np.int32), False, sink if asked else None)
+            for slot in slots:
+                del self.now[alias][slot]
+        between = self._wanted()
+        for alias, slots in enumerate(come):
+            self.tree.apply(self.version, alias, np.array(slots, np.int32), True, sink if asked else None)
+            self.now[alias].update({slot: self.described[alias][slot] for slot in slots})
+        self._judge(before, between, told if asked else None)
+
+    def _judge(self, before: set[Row], between: set[Row], told: dict[bool, list[Row]] | None) -> None:
+        after = self._wanted()
+        if told is not None:
+            for sign, wanted in ((False, before - between), (True, after - between)):
+                assert len(told[sign]) == len(set(told[sign])), "a row of the delta twice"
+                assert set(told[sign]) == wanted
+        self.tree.reclaim(self.version, np.array(sorted(self.pins), np.int64))
+        rows = [np.array(sorted(of), np.int32) for of in self.now]
+        self.tree.check(rows, tuple(roots for roots, _, _ in self.pins.values()))
+        roots = self.tree.roots
+        assert set(read_all(self.tree.rows(roots, 0, self.tree.all_of(roots, self.shape.of(0)[0])), 3)) == after
+        assert self.tree.is_empty(roots) == (not after)
+
+    @rule(points=CHANGES, data=st.data(), asked=st.booleans())
+    def batch(self, points: list[tuple[int, list[Seen], int]], data: st.DataObject, asked: bool) -> None:
+        gone = self._gone(data)
+        self._batch(gone, self._new(points), asked)
+
+    @rule(points=CHANGES, data=st.data())
+    def singles(self, points: list[tuple[int, list[Seen], int]], data: st.DataObject) -> None:
+        """In a random order, each a version of the twin's own."""
+        self.version += 1
+        come = self._new(points)
+        changes = [(DELETE, alias, slot) for alias, slots in enumerate(self._gone(data)) for slot in slots]
+        changes += [(INSERT, alias, slot) for alias, slots in enumerate(come) for slot in slots]
+        changes = [one for one in data.draw(st.permutations(changes)) if self._able(one)]
+        limit = data.draw(st.sampled_from([None, 2, 1000]))
+        signs = np.array([sign for sign, _, _ in changes], np.int8)
+        slots = np.array([slot for _, _, slot in changes], np.int32)
+        room = self.tree._out
+        self.tree._out = room[:, : data.draw(st.sampled_from([2, 7, 1000]))].copy()
+        deltas = self.tree.apply_in_order(self.version, signs, np.array([u for _, u, _ in changes], np.int64), slots, slots, limit)
+        chunk, self.tree._out = self.tree._out.shape[1], room
+        for i, (sign, alias, slot) in enumerate(changes):
+            before = self._wanted()
+            if sign == DELETE:
+                del self.now[alias][slot]
+            else:
+                self.now[alias][slot] = self.described[alias][slot]
+            changed = before ^ self._wanted()
+            found = [tuple(row) for row in deltas.rows[:, deltas.starts[i] : deltas.ends[i]].T.tolist()]
+            if deltas.too_large[i]:
+                assert limit is not None and len(changed) > limit and not found
+            elif limit is not None:
+                assert len(found) == len(set(found)) and set(found) == changed
+                assert len(found) <= limit + chunk
+        for alias, slots_ in enumerate(come):
+            self.now[alias].update({slot: self.described[alias][slot] for slot in slots_ if slot not in self.now[alias]})
+        now = self._wanted()
+        self._judge(now, now, None)
+
+    def _able(self, change: tuple[int, int, int]) -> bool:
+        _, alias, slot = change
+        return bool(self.tree.able(alias, np.array([slot], np.int32))[0])
+
+    @rule(data=st.data(), run=st.booleans())
+    def move(self, data: st.DataObject, run: bool) -> None:
+        self.version += 1
+        self.described = [{} for _ in self.now]
+        for alias, slots in enumerate(self._gone(data)):
+            after = list(range(self.slot + 1, self.slot + 1 + len(slots)))
+            self.slot += len(slots)
+            for old, new in zip(slots, after, strict=True):
+                self._describe(alias, new, self.now[alias].pop(old))
+                self.now[alias][new] = self.described[alias][new]
+            before, behind = np.array(slots, np.int32), np.array(after, np.int32)
+            if run:
+                some = self.tree.able(alias, behind)
+                signs = np.full(int(some.sum()), MOVE, np.int8)
+                self.tree.apply_in_order(self.version, signs, np.full(len(signs), alias), before[some], behind[some], 10)
+            else:
+                self.tree.move(self.version, alias, before, behind)
+        now = self._wanted()
+        self._judge(now, now, None)
+
+    @rule()
+    def pin(self) -> None:
+        now = [dict(of) for of in self.now]
+        self.pins[self.version] = (self.tree.roots, self._wanted(), now)
+
+    @precondition(lambda self: self.pins)
+    @rule(data=st.data())
+    def unpin(self, data: st.DataObject) -> None:
+        version = data.draw(st.sampled_from(sorted(self.pins)))
+        self.readings = [one for one in self.readings if one.version != version]
+        del self.pins[version]
+
+    @precondition(lambda self: self.pins)
+    @rule(data=st.data(), how=st.sampled_from(["all", "rows", "code"]), windowed=st.booleans())
+    def open(self, data: st.DataObject, how: str, windowed: bool) -> None:
+        version = data.draw(st.sampled_from(sorted(self.pins)))
+        roots, wanted, then = self.pins[version]
+        alias = data.draw(st.integers(0, self.shape.aliases - 1))
+        port = data.draw(st.sampled_from(self.shape.of(alias)))
+        start: Start
+        if how == "all":
+            start = self.tree.all_of(roots, port)
+        elif how == "code":
+            code = data.draw(st.integers(0, 3))
+            start = self.tree.of_code(roots, port, code)
+            wanted = {row for row in wanted if then[alias][row[alias]][port][0] == code}
+        else:
+            slots = np.array(data.draw(st.lists(st.sampled_from(sorted(then[alias])), unique=True)) if then[alias] else [], np.int32)
+            start = Given(slots[self.tree.holds(roots, alias, slots)])
+            wanted = {row for row in wanted if row[alias] in slots}
+        bounds = np.empty((0, 2), np.int64)
+        if windowed:
+            lows = [data.draw(st.integers(-1, 9)) for _ in self.shape.ports]
+            bounds = np.array([(low, low + 4) for low in lows], np.int64)
+            wanted = {row for row in wanted if all(self._in_window(then, row, p, low) for p, low in enumerate(lows))}
+        self.readings.append(Reading(self.tree.rows(roots, alias, start, bounds), wanted, version, []))
+
+    def _in_window(self, then: Rows, row: Row, p: int, low: int) -> bool:
+        port = self.shape.ports[p]
+        _, left, right = then[port.alias][row[port.alias]][p]
+        return not port.spanned or (left <= low + 4 and low <= right)
+
+    @precondition(lambda self: self.readings)
+    @rule(data=st.data(), limit=st.sampled_from([1, 2, 7, 1000]), fork=st.booleans())
+    def read(self, data: st.DataObject, limit: int, fork: bool) -> None:
+        i = data.draw(st.integers(0, len(self.readings) - 1))
+        if fork:
+            self.readings[i] = self.readings[i]._replace(cursor=self.readings[i].cursor.clone())
+        if self.readings[i].read(limit):
+            self.readings.pop(i)
+
+    def teardown(self) -> None:
+        for reading in getattr(self, "readings", []):
+            while not reading.read(50):
+                pass

@@ -1,0 +1,82 @@
+"""The join tree beside its naive twin; what it promises about look-ups and memory, by counting."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from structures.join_changes import DELETE, INSERT
+from structures.join_tree import JoinTree, Port
+from structures.kernel import JIT
+from tests.structures.join_machine import JoinMachine, read_all
+
+PATH = [Port(0, 0, False), Port(1, 0, False), Port(1, 1, False), Port(2, 1, False)], [(0, 1), (2, 3)]
+
+
+def test_against_the_twin() -> None:
+    examples = 60 if JIT else 15
+    checks = settings(
+        max_examples=examples, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
+    )
+    run_state_machine_as_test(JoinMachine, settings=checks)
+
+
+def path_of(columns: list[list[np.ndarray]]) -> JoinTree:
+    """R(a, b), S(b, c), T(c, d): of each the codes of its join columns, loaded."""
+    tree = JoinTree(*PATH, 1 << 24, 1 << 20)
+    for alias, codes in enumerate(columns):
+        slots = np.arange(len(codes[0]), dtype=np.int32)
+        tree.describe(alias, slots, codes, [None] * len(codes))
+        tree.apply(1, alias, slots, True, None)
+    return tree
+
+
+def numbers(*values: int) -> np.ndarray:
+    return np.array(values, np.int32)
+
+
+def test_a_code_that_stays_alive_costs_no_look_at_its_group() -> None:
+    """The second row of a live code, and the last but one that goes, turn no partner. The first and the last turn all rows of S."""
+    n = 1000
+    codes = np.arange(n, dtype=np.int32)
+    tree = path_of([[numbers()], [np.zeros(n, np.int32), codes], [codes]])
+    tree.describe(0, numbers(0, 1), [numbers(0, 0)], [None])
+    looked = []
+    for sign, slot in ((INSERT, 0), (INSERT, 1), (DELETE, 0), (DELETE, 1)):
+        before = tree.steps
+        tree.apply_in_order(2 + len(looked), np.array([sign], np.int8), np.zeros(1, np.int64), numbers(slot), numbers(slot), None)
+        looked.append(tree.steps - before)
+    assert looked[1] <= 2 and looked[2] <= 2 and all(n <= steps <= 4 * n for steps in (looked[0], looked[3])), looked
+
+
+def test_dangling_rows_are_in_no_tree_and_are_not_looked_at() -> None:
+    """All of S has partners in R, none in T: a row of R that comes and goes costs a count, and no tree has an entry."""
+    n = 1000
+    codes = np.arange(n, dtype=np.int32)
+    tree = path_of([[codes], [codes, codes], [codes + n]])
+    assert tree.entries(tree.roots) == 0 and tree.is_empty(tree.roots)
+    before, place = tree.steps, np.zeros(1, np.int64)
+    for number in range(10):
+        for sign in (DELETE, INSERT):
+            deltas = tree.apply_in_order(2 + number, np.array([sign], np.int8), place, numbers(number), numbers(number), 10)
+            assert deltas.rows.shape[1] == 0
+    assert tree.steps - before <= 20 * 3
+    tree.check([codes] * 3)
+
+
+@pytest.mark.parametrize("n", [200, 20_000 if JIT else 500])
+def test_steps_and_bytes(n: int) -> None:
+    """A whole view, two partners a link: steps a row and between rows, and the bytes a tuple."""
+    rng = np.random.default_rng(7)
+    columns = [rng.integers(0, n // 2, n).astype(np.int32) for _ in range(4)]
+    tree = path_of([columns[:1], columns[1:3], columns[3:]])
+    cursor = tree.rows(tree.roots, 1, tree.all_of(tree.roots, 1))
+    rows = read_all(cursor)
+    assert len(rows) == len(set(rows)) > 2 * n
+    assert cursor.steps <= 4 * len(rows) and cursor.largest_gap <= 60 and cursor.dead_ends == 0
+    assert n < 1000 or tree.live_bytes([n] * 3, [n // 2] * 2) <= 80 * 3 * n
+    some = np.arange(0, n, 7, dtype=np.int32)
+    held = some[tree.holds(tree.roots, 2, some)]
+    assert set(held.tolist()) == {row[2] for row in rows} & set(some.tolist())
