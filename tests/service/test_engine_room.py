@@ -203,14 +203,14 @@ def test_building_reading_and_saving_much_text(tmp_path: Path, op: str) -> None:
 # a full array
 
 
-def small_tree(kind: str, words: int = 0) -> IntervalTree:
-    return IntervalTree(kind, words or 40_000)
+def small_tree(*_: object) -> IntervalTree:
+    return IntervalTree("pair", 40_000)
 
 
 @pytest.mark.parametrize("full", ["tree", "slots", "texts", "codes"])
 def test_a_full_array_refuses_the_batch_before_it_is_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: str) -> None:
     if full == "tree":
-        monkeypatch.setattr("service.joins.tree_join.IntervalTree", small_tree)
+        monkeypatch.setattr("service.joins.tree_join._structure", small_tree)
     if full == "texts":
         monkeypatch.setattr("structures.rows.HEAP_BYTES", 1 << 16)
     engine = running(tmp_path, {"sql": "SELECT a.id AS i, b.id AS j FROM a, b WHERE a.x OVERLAPS b.x AND a.tag = b.tag"})
