@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -80,6 +80,18 @@ class Told(NamedTuple):
     too_large: bool
 
 
+def told(
+    places: npt.NDArray[np.int64], inserted: npt.NDArray[np.bool_], starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64],
+    too_large: npt.NDArray[np.bool_], rows: Callable[[slice], Combination],
+) -> Iterator[Told]:  # fmt: skip
+    """What a structure tells of a run, of each change that made a difference: change number places[i] brought (or took) the rows of
+    slice(starts[i], ends[i]), or too many."""
+    some = np.flatnonzero((ends > starts) | too_large)
+    columns = (places, inserted, starts, ends, too_large)
+    for place, come, start, end, much in zip(*(column[some].tolist() for column in columns), strict=True):
+        yield Told(place, come, rows(slice(start, end)), much)
+
+
 def one_by_one(singles: Mapping[str, Singles]) -> Iterator[tuple[int, dict[str, Change]]]:
     """The same changes in their order, each for itself."""
     rows = [(place, name, old, new) for name, single in singles.items() for place, old, new in zip(*single, strict=True)]
@@ -95,6 +107,25 @@ class Parted(NamedTuple):
     new: Slots
     before: Slots
     after: Slots
+
+
+class PartedSingles(NamedTuple):
+    """The same of single changes: which of them take a row away, put one, or only move a row that stays what it is."""
+
+    gone: npt.NDArray[np.int64]
+    come: npt.NDArray[np.int64]
+    moved: npt.NDArray[np.int64]
+
+
+def parted_singles(side: Watched, single: Singles, followed: bool) -> PartedSingles:
+    """`followed` as in `parted`."""
+    _, old, new = single
+    had, came = old >= 0, new >= 0
+    both = np.flatnonzero(had & came) if followed else _NO_PLACES
+    if len(both):
+        both = both[side.relation.table.same(side.varying, old[both], new[both])]
+        had[both] = came[both] = False
+    return PartedSingles(np.flatnonzero(had), np.flatnonzero(came), both)
 
 
 def parted(side: Watched, change: Change, followed: bool) -> Parted:

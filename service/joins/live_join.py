@@ -14,18 +14,18 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from service.binding import Index
-from service.deltas import Combination
 from service.join_tree import Edge, outward
-from service.joins.changes import Change, Parted, Singles, Told, parted
+from service.joins.changes import Change, Parted, Singles, Told, parted, parted_singles, told
 from service.joins.indexed_cursor import Scan
 from service.joins.protocol import Bounds, Sink
+from service.joins.slots_cursor import SlotsCursor
 from service.resolution import NO_SLOTS, Resolved, Slots
 from service.sides import Side, ends_of, read
 from service.store import Domain
 from service.versions import Numbers
 from structures.encoding import NEG_INF, POS_INF
 from structures.join_changes import DELETE, INSERT, MOVE
-from structures.join_cursors import Given, JoinCursor, Start
+from structures.join_cursors import Given, Start
 from structures.join_tree import JoinTree, Port, Roots
 
 _NO_WINDOW = np.empty((0, 2), np.int64)
@@ -50,35 +50,6 @@ class Alive:
         other = copy.copy(self)
         other._start = self._start.clone()
         return other
-
-
-class LiveCursor:
-    """A reading of the tree, its slots an array an alias."""
-
-    def __init__(self, cursor: JoinCursor) -> None:
-        self._cursor = cursor
-
-    @property
-    def done(self) -> bool:
-        return self._cursor.done
-
-    @property
-    def steps(self) -> int:
-        return self._cursor.steps
-
-    @property
-    def largest_gap(self) -> int:
-        return self._cursor.largest_gap
-
-    @property
-    def dead_ends(self) -> int:
-        return self._cursor.dead_ends
-
-    def fill(self, limit: int) -> Combination:
-        return tuple(self._cursor.fill(limit))
-
-    def clone(self) -> LiveCursor:
-        return LiveCursor(self._cursor.clone())
 
 
 class LiveJoin:
@@ -211,19 +182,13 @@ class LiveJoin:
         if len(signs) == 0:
             return
         deltas = self.tree.apply_in_order(version, signs, places, old, new, limit)
-        told = np.flatnonzero((deltas.ends > deltas.starts) | deltas.too_large)
-        columns = (numbers, signs == INSERT, deltas.starts, deltas.ends, deltas.too_large)
-        for number, inserted, start, end, too_large in zip(*(column[told].tolist() for column in columns), strict=True):
-            yield Told(number, inserted, tuple(deltas.rows[:, start:end]), too_large)
+        rows = deltas.rows
+        yield from told(numbers, signs == INSERT, deltas.starts, deltas.ends, deltas.too_large, lambda some: tuple(rows[:, some]))
 
     def _collect(self, version: int, side: Side, single: Singles, run: _Run, followed: bool) -> None:
         numbers, old, new = single
-        had, came = old >= 0, new >= 0
-        both = np.flatnonzero(had & came) if followed else NO_SLOTS
-        if len(both):
-            both = both[side.relation.table.same(side.varying, old[both], new[both])]
-            had[both] = came[both] = False
-        for sign, some in ((MOVE, both), (DELETE, np.flatnonzero(had)), (INSERT, np.flatnonzero(came))):
+        gone, come, moved = parted_singles(side, single, followed)
+        for sign, some in ((MOVE, moved), (DELETE, gone), (INSERT, come)):
             chosen = side.selected((old if sign == DELETE else new)[some]) if len(some) else None
             if chosen is not None:
                 some = some[chosen]
@@ -245,21 +210,21 @@ class LiveJoin:
 
     # --- reading
 
-    def _cursor(self, root: Roots, place: int, start: Start, window: Bounds | None) -> LiveCursor:
+    def _cursor(self, root: Roots, place: int, start: Start, window: Bounds | None) -> SlotsCursor:
         bounds = _NO_WINDOW
         if window:
             spans = [index.span for index in self.indexes]
             bounds = np.array([window.get(span, (NEG_INF, POS_INF)) if span else (NEG_INF, POS_INF) for span in spans])
-        return LiveCursor(self.tree.rows(root, place, start, bounds))
+        return SlotsCursor(self.tree.rows(root, place, start, bounds))
 
-    def rows(self, root: Roots, window: Bounds | None) -> LiveCursor:
+    def rows(self, root: Roots, window: Bounds | None) -> SlotsCursor:
         return self._cursor(root, self._middle, self.tree.all_of(root, self.tree.of_alias[self._middle][0]), window)
 
-    def partners(self, root: Roots, place: int, slots: Slots, window: Bounds | None) -> LiveCursor:
+    def partners(self, root: Roots, place: int, slots: Slots, window: Bounds | None) -> SlotsCursor:
         given = Given(NO_SLOTS if self.never else self.sides[place].chosen(slots))
         return self._cursor(root, place, Alive(self.tree, root, place, given), window)
 
-    def of_key(self, root: Roots, place: int, key: pa.RecordBatch, window: Bounds | None) -> LiveCursor:
+    def of_key(self, root: Roots, place: int, key: pa.RecordBatch, window: Bounds | None) -> SlotsCursor:
         """Where no port has just these columns, all rows of the alias are looked through."""
         for p in self.tree.of_alias[place]:
             domain, columns = self._domain(p), self.indexes[p].columns

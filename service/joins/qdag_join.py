@@ -15,11 +15,11 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from service.deltas import Combination
 from service.hypergraph import Hypergraph
 from service.joins.changes import Change, Singles, Told, parted
 from service.joins.protocol import Bounds, Sink
 from service.joins.qdag_trees import Base, Entries, RunSteps, Shapes
+from service.joins.slots_cursor import SlotsCursor
 from service.resolution import Resolved, Slots
 from service.sides import Side
 from service.store import Domain
@@ -38,35 +38,6 @@ class QdagRoot(NamedTuple):
 
     version: int
     roots: tuple[Root, ...]
-
-
-class QdagCursor:
-    """A reading of the trees, its slots an array an alias."""
-
-    def __init__(self, cursor: Cursor) -> None:
-        self._cursor = cursor
-
-    @property
-    def done(self) -> bool:
-        return self._cursor.done
-
-    @property
-    def steps(self) -> int:
-        return self._cursor.steps
-
-    @property
-    def largest_gap(self) -> int:
-        return self._cursor.largest_gap
-
-    @property
-    def dead_ends(self) -> int:
-        return self._cursor.dead_ends
-
-    def fill(self, limit: int) -> Combination:
-        return tuple(self._cursor.fill(min(limit, _CHUNK)))
-
-    def clone(self) -> QdagCursor:
-        return QdagCursor(self._cursor.clone())
 
 
 class QdagJoin:
@@ -249,23 +220,23 @@ class QdagJoin:
         place = bisect_right(self._ticks, version, key=lambda one: one[0])
         return self._ticks[place - 1][1] if place else 0
 
-    def rows(self, root: QdagRoot, window: Bounds | None) -> QdagCursor:
-        return QdagCursor(self._nothing(root) if self.never else self._and.rows(self._versions(root)))
+    def rows(self, root: QdagRoot, window: Bounds | None) -> SlotsCursor:
+        return SlotsCursor(self._nothing(root) if self.never else self._and.rows(self._versions(root)))
 
-    def partners(self, root: QdagRoot, place: int, slots: Slots, window: Bounds | None) -> QdagCursor:
+    def partners(self, root: QdagRoot, place: int, slots: Slots, window: Bounds | None) -> SlotsCursor:
         if self.never or len(slots) == 0:
-            return QdagCursor(self._nothing(root))
+            return SlotsCursor(self._nothing(root))
         entries, _ = self._bases[self._base_of[place]].entries(slots, root.version, False)
-        return QdagCursor(self._and.partners(self._versions(root), place, entries))
+        return SlotsCursor(self._and.partners(self._versions(root), place, entries))
 
-    def of_key(self, root: QdagRoot, place: int, key: pa.RecordBatch, window: Bounds | None) -> QdagCursor:
+    def of_key(self, root: QdagRoot, place: int, key: pa.RecordBatch, window: Bounds | None) -> SlotsCursor:
         codes = self._bases[self._base_of[place]].code_of(key)
         if self.never or codes is None:
-            return QdagCursor(self._nothing(root))
+            return SlotsCursor(self._nothing(root))
         values = [-1] * self._and.dimension
         for variable, code in zip(self._variables[place], codes, strict=True):
             values[variable] = code
-        return QdagCursor(self._and.rows(self._versions(root), values))
+        return SlotsCursor(self._and.rows(self._versions(root), values))
 
     def _versions(self, root: QdagRoot) -> list[tuple[Root, ...]]:
         return [root.roots] * len(self.sides)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from service.arrow import null_mask
 from service.hypergraph import Attribute, Hypergraph
-from service.joins.changes import Singles
+from service.joins.changes import Singles, parted_singles
 from service.resolution import Slots
 from service.sides import Side
 from service.store import Domain
@@ -142,18 +142,15 @@ class RunSteps:
 
     def add(self, number: int, base: Base, single: Singles, version: int) -> None:
         places, old, new = single
-        had, came = old >= 0, new >= 0
-        if self._followed:
-            both = np.flatnonzero(had & came)
-            both = both[base.side.relation.table.same(base.side.varying, old[both], new[both])]
-            had[both] = came[both] = False
-            entries, kept = self._put(number, ENTER, base, places[both], new[both], version)
+        gone, come, moved = parted_singles(base.side, single, self._followed)
+        if len(moved):
+            entries, kept = self._put(number, ENTER, base, places[moved], new[moved], version)
             before = entries.copy()
-            before[:, -1] = old[both][kept]
-            self._add(number, LEAVE, places[both][kept], before)
-        gone, _ = self._put(number, DELETE, base, places[had], old[had], version)
-        self.gone.append((number, gone))
-        self._put(number, INSERT, base, places[came], new[came], version)
+            before[:, -1] = old[moved][kept]
+            self._add(number, LEAVE, places[moved][kept], before)
+        left, _ = self._put(number, DELETE, base, places[gone], old[gone], version)
+        self.gone.append((number, left))
+        self._put(number, INSERT, base, places[come], new[come], version)
 
     def _put(
         self, number: int, sign: int, base: Base, places: npt.NDArray[np.int64], slots: Slots, version: int

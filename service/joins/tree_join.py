@@ -3,17 +3,17 @@ shaped (`shapes`)."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from service.deltas import Combination
-from service.joins.changes import Change, Parted, Singles, Told, parted
+from service.joins.changes import Change, Parted, Singles, Told, parted, parted_singles, told
 from service.joins.protocol import Bounds, Sink
+from service.joins.slots_cursor import SlotsCursor, Slotted
 from service.plans.plan import Plan
 from service.resolution import NO_SLOTS, Resolved, Slots
 from service.shapes import Shape
@@ -32,48 +32,20 @@ _CHUNK = 1 << 16  # rows in a step of building; of a delta, at once
 _KINDS = {"pair": "pair", "self_less": "self", "self_not_equal": "self", "list": "list"}
 
 
-class Slotted(Protocol):
-    """A structure's cursor: slots, an array an alias."""
-
-    @property
-    def done(self) -> bool: ...
-
-    @property
-    def steps(self) -> int: ...
-
-    @property
-    def largest_gap(self) -> int: ...
-
-    def fill(self, limit: int) -> Any: ...
-
-    def clone(self) -> Slotted: ...
-
-
-class ShapedCursor:
-    """A structure's cursor, its slots made rows; `of`: only those with one of these slots as alias number `place`."""
+class ShapedCursor(SlotsCursor):
+    """A reading whose slots are made rows by a shape; `of`: only those with one of these slots as alias number `place`."""
 
     def __init__(self, cursor: Slotted, shape: Shape, of: tuple[int, Slots] | None = None) -> None:
-        self._cursor, self._shape, self._of = cursor, shape, of
+        super().__init__(cursor)
+        self._shape, self._of = shape, of
         self._dropped = 0  # candidates that were no rows
-
-    @property
-    def done(self) -> bool:
-        return self._cursor.done
-
-    @property
-    def steps(self) -> int:
-        return self._cursor.steps
-
-    @property
-    def largest_gap(self) -> int:
-        return self._cursor.largest_gap
 
     @property
     def dead_ends(self) -> int | None:
         """What the structure's cursor met, and candidates dropped; None: it counts none, and none are dropped."""
-        own = getattr(self._cursor, "dead_ends", None)
+        own = super().dead_ends
         if own is not None:
-            return int(own) + self._dropped
+            return own + self._dropped
         return self._dropped if self._shape.drops else None
 
     def fill(self, limit: int) -> Combination:
@@ -85,11 +57,6 @@ class ShapedCursor:
         place, given = self._of
         mine = np.isin(found[place], given)
         return tuple(part[mine] for part in found)
-
-    def clone(self) -> ShapedCursor:
-        other = copy.copy(self)
-        other._cursor = self._cursor.clone()
-        return other
 
 
 class TreeJoin:
@@ -179,21 +146,18 @@ class TreeJoin:
         gone = entries.key[signs == DELETE]
         if self.domain is not None and len(gone):
             self.domain.release(gone, version)
-        told = np.flatnonzero((deltas.ends > deltas.starts) | deltas.too_large)
-        columns = (places, signs == INSERT, deltas.starts, deltas.ends, deltas.too_large)
-        for place, inserted, start, end, too_large in zip(*(column[told].tolist() for column in columns), strict=True):
-            yield Told(place, inserted, self.shape.combine(deltas.slots0[start:end], deltas.slots1[start:end]), too_large)
+
+        def rows(some: slice) -> Combination:
+            return self.shape.combine(deltas.slots0[some], deltas.slots1[some])
+
+        yield from told(places, signs == INSERT, deltas.starts, deltas.ends, deltas.too_large, rows)
 
     def _collect_run(self, source: Source, single: Singles, work: _Run, followed: bool) -> None:
         places, old, new = single
-        had, came = old >= 0, new >= 0
-        both = np.flatnonzero(had & came) if followed else NO_SLOTS
-        if len(both):
-            both = both[source.side.relation.table.same(source.side.varying, old[both], new[both])]
-            had[both] = came[both] = False
-        work.add(source, ENTER, places[both], new[both], self._look_up, old[both])
-        work.add(source, DELETE, places[had], old[had], self._look_up)
-        work.add(source, INSERT, places[came], new[came], self._acquire)
+        gone, come, moved = parted_singles(source.side, single, followed)
+        work.add(source, ENTER, places[moved], new[moved], self._look_up, old[moved])
+        work.add(source, DELETE, places[gone], old[gone], self._look_up)
+        work.add(source, INSERT, places[come], new[come], self._acquire)
 
     def _shaped(self, sink: Sink) -> Callable[..., bool]:
         """A sink of the structure: `slots` are two arrays of an interval tree, else one int32[t, n]."""

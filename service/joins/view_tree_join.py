@@ -7,48 +7,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from service.deltas import Combination
 from service.indexes import Order, SharedIndex, SharedIndexes
-from service.joins.changes import Change, Singles, Told
+from service.joins.changes import Change, Singles, Told, told
 from service.joins.product_join import These
 from service.joins.protocol import Bounds, Enumeration, Sink
+from service.joins.slots_cursor import SlotsCursor
 from service.plans.plan import Path
 from service.resolution import NO_SLOTS, Places, Resolved, Slots
 from service.sides import Side
 from service.versions import Numbers
 from structures.interval_changes import INSERT
-from structures.view_tree import Atom, Cursor, Root, ViewTree
-
-_CHUNK = 1 << 16
-
-
-class ViewTreeCursor:
-    """A reading of the tree, its slots an array an alias."""
-
-    def __init__(self, cursor: Cursor) -> None:
-        self._cursor = cursor
-
-    @property
-    def done(self) -> bool:
-        return self._cursor.done
-
-    @property
-    def steps(self) -> int:
-        return self._cursor.steps
-
-    @property
-    def largest_gap(self) -> int:
-        return self._cursor.largest_gap
-
-    @property
-    def dead_ends(self) -> int:
-        return self._cursor.dead_ends
-
-    def fill(self, limit: int) -> Combination:
-        return tuple(self._cursor.fill(min(limit, _CHUNK)))
-
-    def clone(self) -> ViewTreeCursor:
-        return ViewTreeCursor(self._cursor.clone())
+from structures.view_tree import Atom, Root, ViewTree
 
 
 class ViewTreeJoin:
@@ -105,10 +74,8 @@ class ViewTreeJoin:
             return
         run, places = applied
         deltas = self._tree.follow_in_order(run, limit, np.isin(places, self._unchanged(singles)))
-        told = np.flatnonzero((deltas.ends > deltas.starts) | deltas.too_large)
-        columns = (places, run.signs == INSERT, deltas.starts, deltas.ends, deltas.too_large)
-        for place, inserted, start, end, too_large in zip(*(column[told].tolist() for column in columns), strict=True):
-            yield Told(place, inserted, tuple(deltas.slots[:, start:end]), too_large)
+        rows = deltas.slots
+        yield from told(places, run.signs == INSERT, deltas.starts, deltas.ends, deltas.too_large, lambda some: tuple(rows[:, some]))
 
     def _unchanged(self, singles: Mapping[str, Singles]) -> Places:
         """The numbers of the changes that leave all that the view uses as it was."""
@@ -127,18 +94,18 @@ class ViewTreeJoin:
             self.indexes.reclaim(oldest_needed, pins)
 
     def rows(self, root: Root | None, window: Bounds | None) -> Enumeration:
-        return self._nothing() if self._tree is None or root is None else ViewTreeCursor(self._tree.rows(root))
+        return self._nothing() if self._tree is None or root is None else SlotsCursor(self._tree.rows(root))
 
     def partners(self, root: Root | None, place: int, slots: Slots, window: Bounds | None) -> Enumeration:
         if self._tree is None or root is None:
             return self._nothing()
-        return ViewTreeCursor(self._tree.partners(root, place, self._taken[place].entries(slots, False)[0]))
+        return SlotsCursor(self._tree.partners(root, place, self._taken[place].entries(slots, False)[0]))
 
     def of_key(self, root: Root | None, place: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
         coordinates = None if self._tree is None else self._taken[place].key(key)
         if self._tree is None or root is None or coordinates is None:
             return self._nothing()
-        return ViewTreeCursor(self._tree.of_key(root, place, coordinates))
+        return SlotsCursor(self._tree.of_key(root, place, coordinates))
 
     def _nothing(self) -> These:
         return These((NO_SLOTS,) * len(self.sides))
