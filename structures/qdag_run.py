@@ -45,8 +45,10 @@ def write_step(M: Any, W: Any, C: Any, Q: Any, K: Any, B: Any, T: Any, X: Any, E
         for j in range(T[i, 1]):
             N[j] = E[e + T[i, 2 + j]]
         if step[s, 1] == ENTER or step[s, 1] == INSERT:
-            insert_entry(M, W, C, Q, K, B, T[i, 0], N, 0)
-        elif not delete_entry(M, W, C, Q, K, B, T[i, 0], N, 0):
+            done = insert_entry(M, W, C, Q, K, B, T[i, 0], N, 0)
+        else:
+            done = delete_entry(M, W, C, Q, K, B, T[i, 0], N, 0)
+        if not done:
             C[MISSING] += 1
 
 

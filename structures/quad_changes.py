@@ -252,8 +252,8 @@ def delete_entry(M: Any, W: Any, C: Any, Q: Any, K: Any, B: Any, t: int, E: Any,
         o = p
     C[h + ROOT] = o
     C[h + COUNT] -= 1
-    if o == 0:
-        C[h + BITS] = 0
+    if o == 0 and f == 0:
+        C[h + BITS] = 0  # a tree in two parts goes on reaching as far as it was told to: it cannot grow
     return True
 
 

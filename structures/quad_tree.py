@@ -141,15 +141,14 @@ class QuadTrees:
 
     def _load(self, tree: int, entries: np.ndarray, reach: int = 0) -> None:
         """Fill an empty tree with entries, which are put in another order; codes up to `reach` will come."""
-        if len(entries):
-            h, most = TREE + TREE_WORDS * tree, 1 | reach | int(np.bitwise_or.reduce(entries[:, :-1], axis=None))
-            bits = most.bit_length()
-            self.arena.C[h + BITS] = bits
-            if len(entries) < self._least:
-                self._write(tree, entries, True)
-            else:
-                base = self.forms.build(self.arena.C.item(VERSION), entries, self.shapes[tree], bits)
-                self.arena.C[h : h + 4] = compact_place(0, False), bits, base, len(entries)
+        h, most = TREE + TREE_WORDS * tree, reach | int(np.bitwise_or.reduce(entries[:, :-1], axis=None, initial=min(1, len(entries))))
+        bits = most.bit_length()
+        self.arena.C[h + BITS] = bits
+        if len(entries) < self._least:
+            self._write(tree, entries, True)
+        else:
+            base = self.forms.build(self.arena.C.item(VERSION), entries, self.shapes[tree], bits)
+            self.arena.C[h : h + 4] = compact_place(0, False), bits, base, len(entries)
         self._changed[tree] = 0
 
     def insert(self, version: int, tree: int, entries: np.ndarray) -> None:
@@ -164,18 +163,17 @@ class QuadTrees:
         self.settle_missing()
 
     def settle_missing(self) -> None:
-        """KeyError: some entries were deleted that were not there."""
+        """KeyError: some entries were deleted that were not there, or inserted in a run beyond what was expected."""
         missing, self.arena.C[MISSING] = int(self.arena.C[MISSING]), 0
         if missing:
-            raise KeyError(f"{missing} deleted entries were not in the tree")
+            raise KeyError(f"{missing} entries were not in the tree, or it does not reach them")
 
     def expect(self, tree: int, changes: int, reach: int) -> None:
         """So many entries of a tree will be changed by `Runs`, in versions after the newest, and codes up to `reach` (as bits) inserted."""
-        self._changed[tree] += changes
-        _, bits, _, count = self.roots[tree]
-        if count and reach >> bits and self.shapes[tree][1]:
+        if reach >> self.roots[tree].bits and self.shapes[tree][1]:
             self.arena.C[VERSION] += 1
             self._load(tree, self._taken(tree), reach)
+        self._changed[tree] += changes
 
     def _write(self, tree: int, entries: np.ndarray, come: bool) -> None:
         flat = np.ascontiguousarray(entries).reshape(-1)

@@ -10,6 +10,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from structures.compact_quad import HEADER
 from structures.kernel import JIT
 from structures.qdag import And, Atom, extend
+from structures.qdag_run import DELETE, INSERT
 from structures.quad_check import entries_of
 from structures.quad_nodes import LEAF
 from structures.quad_tree import QuadTrees
@@ -169,6 +170,23 @@ def test_a_tree_in_two_parts_is_made_anew_where_codes_grow() -> None:
         assert root.count == len(now) and root.bits == max(12, (2 * LEAF).bit_length()), order
 
 
+@pytest.mark.parametrize("filled", [False, True])
+def test_a_run_reaches_as_far_as_its_entries_whatever_it_empties_before(filled: bool) -> None:
+    """A tree in two parts cannot grow: not from empty, nor where the run itself takes the last entry out."""
+    of = Trees(SHAPES[0], 1 << 16, least=17)
+    if filled:
+        of.load(1, 0, [(0, 0, 1)])
+    steps = [[0, DELETE, 0, 0]] if filled else []
+    come = [*((0, 0, 2 + n) for n in range(LEAF + 1)), *((n, 5 * n % 64, 50 + n) for n in range(1, 40))]
+    steps += [[1 + i, INSERT, 0, 3 + 3 * i] for i in range(len(come))]
+    entries = np.array([(0, 0, 1), *come], np.int32).reshape(-1)
+    told = list(of.runs.follow(2, np.array(steps, np.int64), entries, 1000))
+    of.trees.check(of.trees.roots)
+    now = (frozenset(come),)
+    found = [row for one in told if one.inserted for row in zip(*one.rows.tolist(), strict=True)]
+    assert sorted(found) == sorted(of.wanted([now] * 3)) == sorted(read_all(of.join.rows([of.trees.roots] * 3)))
+
+
 def test_six_variables() -> None:
     if not JIT:
         pytest.skip("a word's sign bit is a quadrant: plain integers have none")
@@ -200,7 +218,7 @@ def test_room_and_what_is_missing() -> None:
     trees.bulk_load(1, 0, entries([(1, 2, 3)], 2))
     with pytest.raises(ValueError, match="empty"):
         trees.bulk_load(2, 0, entries([(1, 2, 3)], 2))
-    with pytest.raises(KeyError, match="2 deleted"):
+    with pytest.raises(KeyError, match="2 entries"):
         trees.delete(2, 0, entries([(1, 2, 4), (9, 9, 3)], 2))
     trees.check(trees.roots)
 
