@@ -20,43 +20,35 @@ beyond a bounded number. Source: Tao and Yi, *Intersection Joins under Updates*,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from structures.arena import ARENA_WORDS, HEIGHT, KEY_MAX, NEG_INF, POS_INF, ROOT, VERSION
+from structures.arena import ARENA_WORDS, HEIGHT, KEY_MAX, NEG_INF, POS_INF, ROOT
+from structures.ij_base import CHUNK, IJTree
 from structures.ij_blocks import COUNTS, Blocks, key_at, summary_words
-from structures.ij_changes import ACTIVE, AT, MISSING, ij_order, run_changes
+from structures.ij_changes import run_changes
 from structures.ij_cursors import Cursor, Root
 from structures.ij_extreme import ANSWER, ASK, LAST_KEY, SCRATCH_WORDS, find_extreme
 from structures.ij_goals import STEPS, new_walk
 from structures.ij_leaves import KEY_, NEAR_, SLOT_
 from structures.ij_strip import STRIP_SCRATCH
 from structures.ij_topology import ALL, Topology
-from structures.ij_tree import build, make_empty
 from structures.interval_tree import Entries
 
 __all__ = ["Cursor", "Entries", "IJHeap", "Root", "Topology"]
 
-_CHUNK = 1 << 16
 _LEVELS = 48  # more than a tree can have
 
-Sink = Callable[[int, np.ndarray], bool]
 
-
-class IJHeap:
-    """See the module's head. One thread writes; any number read roots of pinned versions meanwhile."""
+class IJHeap(IJTree):
+    """See the module's head; what is done with the tree is said in `IJTree`."""
 
     def __init__(self, topology: Topology, words: int = ARENA_WORDS) -> None:
         """`words`: the arena's address space in 8-byte words (not memory)."""
         self.topology = topology
-        self.arena = Blocks(topology.table, summary_words(topology), words)
-        self._scratch = np.zeros(STRIP_SCRATCH, np.int64)
-        self._arrays = self.arena.M, self.arena.W, self.arena.C, self.arena.Q, self.arena.T, self._scratch
-        make_empty(*self._arrays)
+        super().__init__(Blocks(topology.table, summary_words(topology), words), np.zeros(STRIP_SCRATCH, np.int64), topology.t)
         self._walk = new_walk(self.arena.T, _LEVELS)
-        self._state = np.zeros(3, np.int64)
-        self._out = np.empty((topology.t, _CHUNK), np.int32)
 
     @property
     def root(self) -> Root:
@@ -71,59 +63,11 @@ class IJHeap:
         """Nodes, splits and entries looked at for all deltas so far."""
         return int(self._walk[STEPS])
 
-    # --- writing
-
-    def bulk_load(self, version: int, entries: Entries) -> Root:
-        """Fill an empty tree. O(n log n). Raises ValueError if it is not empty, MemoryError (nothing done) if it cannot fit."""
-        if any(self.root.counts):
-            raise ValueError("bulk_load fills an empty tree only")
-        self.arena.require(len(entries.key))
-        self.arena.C[VERSION] = version
-        if len(entries.key):
-            build(*self._arrays, *entries, ij_order(entries.set, entries.key, entries.left, entries.slot))
-        return self.root
-
-    def require(self, changes: int, applies: int) -> None:
-        """Raise MemoryError unless so many deletes and inserts, in so many calls of `apply`, surely fit. O(1)."""
-        self.arena.require(changes, applies)
-
-    def apply(self, version: int, deletes: Entries, inserts: Entries, sink: Sink | None) -> Root:
-        """All deletes, then all inserts, as `version` (above every version before).
-
-        `sink(sign, slots)` gets the delta in chunks: sign -1 or 1, slots int32[t, n] of its own. It returns False to get no more (the
-        changes go on). None: no delta is computed. Deleted entries must be there and inserted ones not (KeyError: the tree is then
-        damaged). MemoryError: nothing was done.
-        """
-        self.arena.require(len(deletes.key) + len(inserts.key))
-        self.arena.C[VERSION] = version
-        for sign, entries in ((-1, deletes), (1, inserts)):
-            if len(entries.key):
-                sink = self._run(sign, entries, sink)
-        return self.root
-
-    def _run(self, sign: int, entries: Entries, sink: Sink | None) -> Sink | None:
-        """Apply one sign; the sink, or None once it wants no more."""
-        Z, N, out = self._walk, self._state, self._out
-        N[:] = 0
-        order = ij_order(entries.set, entries.key, entries.left, entries.slot)
-        while N[AT] < len(order):
-            n = run_changes(*self._arrays, Z, Z.view(np.int32), N, sign, *entries, order, out.reshape(-1), _CHUNK, sink is not None)
-            if sink is not None and n and not sink(sign, out[:, :n].copy()):
-                sink = None
-                N[ACTIVE] = 0
-        if N[MISSING]:
-            raise KeyError(f"{N[MISSING]} deleted entries were not in the tree")
-        return sink
-
-    def reclaim(self, oldest: int, pins: np.ndarray) -> None:
-        """Make blocks reusable that no version >= `oldest` and no pin (ascending int64) can see."""
-        self.arena.reclaim(oldest, pins)
+    def _change(self, state: np.ndarray, sign: int, entries: Entries, order: np.ndarray, out: np.ndarray, told: bool) -> int:
+        Z = self._walk
+        return int(run_changes(*self._arrays, Z, Z.view(np.int32), state, sign, *entries, order, out, CHUNK, told))
 
     # --- reading
-
-    def is_empty(self, root: Root) -> bool:
-        """Whether the version has no row. O(1)."""
-        return not root.live
 
     def rows(self, root: Root, key: int | None = None, window: tuple[int, int] | None = None) -> Cursor:
         """Rows of a version: all, or of one key, or those whose intervals all meet the closed window.
@@ -156,15 +100,6 @@ class IJHeap:
         if other is not None and any((v > o) if which == 0 else (v < o) for v, o in zip(near, other, strict=True)):
             return None
         return X[ANSWER + SLOT_ : ANSWER + SLOT_ + t].astype(np.int32)
-
-    def live_bytes(self) -> int:
-        """Bytes of the newest version's blocks."""
-        return self.arena.live_bytes
-
-    @property
-    def retired_bytes(self) -> int:
-        """Bytes of blocks that only older versions see."""
-        return self.arena.retired_bytes
 
     def check(self, root: Root, others: tuple[Root, ...] = ()) -> None:
         """Prove the invariants of a version, and that no block is lost (given every root in use); AssertionError names the invariant."""
