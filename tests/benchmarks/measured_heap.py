@@ -183,7 +183,7 @@ def many_singles(heap: IJHeap, changes: Changes, count: int, deltas: bool = True
     signs = np.tile(np.array([-1, 1], np.int64), total // 2)
     arena, t = heap.arena, heap.topology.t
     arena.require(total)
-    scratch, walk, state = heap._scratch, new_walk(arena.T, _LEVELS), np.zeros(3, np.int64)
+    scratch, walk, state = heap._arrays[-1], new_walk(arena.T, _LEVELS), np.zeros(3, np.int64)
     out = np.empty(t * CHUNK, np.int32)
     places, asked = np.arange(total), int(scratch[ASKED])
     start = time.perf_counter()
