@@ -210,12 +210,14 @@ class LiveView:
         """As in `GET /v1/views/{name}`."""
         join = self._join
         flips: int | None = getattr(join, "flips", None)  # of those that keep what is live
+        bits: float | None = getattr(join, "bits_per_tuple", None)  # of those that have a compact form
         rows = sum(relation.table.rows for relation in self.relations.values())
         return {
             "intervals": join.entries(join.root) if join is not None else 0,
             "bytes": join.bytes if join is not None else 0,
             "update_seconds": {"p50": self.update_seconds.quantile(0.5), "p99": self.update_seconds.quantile(0.99)},
             "bytes_per_row": join.bytes / rows if join is not None and rows else None,
+            "bits_per_tuple": bits,
             "steps_per_update": join.update_steps / self.changed_rows if join is not None and self.changed_rows else None,
             "flips_per_update": flips / self.changed_rows if flips is not None and self.changed_rows else None,
             **self.read_counts.to_json(),

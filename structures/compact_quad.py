@@ -328,9 +328,8 @@ class CompactForms:
         self._forms = kept
 
     def bits_a_tuple(self, base: int) -> float:
-        """Of the form at base, without the slots."""
-        form = next(form for form in self._forms if form.base == base)
-        return 64 * (form.end - form.base) / form.count - 8 * SLOT_BYTES
+        """Of the form at base, without the slots; 0: it is given back by now."""
+        return next((64 * (form.end - form.base) / form.count - 8 * SLOT_BYTES for form in self._forms if form.base == base), 0.0)
 
     def bytes(self, live: bool) -> int:
         """Of those in use, or of those that only older versions see."""

@@ -221,7 +221,7 @@ class QuadTrees:
         return self.arena.retired_bytes + self.forms.bytes(False)
 
     def bits_a_tuple(self, tree: int) -> float:
-        """Of a tree's compact form, without the slots; 0: it has none."""
+        """Of a tree's compact form, without the slots; 0: it has none. Any thread."""
         base = self.arena.C.item(TREE + TREE_WORDS * tree + BASE)
         return self.forms.bits_a_tuple(base) if base else 0.0
 

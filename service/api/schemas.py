@@ -95,6 +95,7 @@ _STATISTICS = _object(
         "bytes": _COUNT
         | {"description": "that the structures hold at the newest version, its part of what views share; rows of relations not counted"},
         "bytes_per_row": _MEASURE | {"description": "these, for each row of the view's relations"},
+        "bits_per_tuple": _MEASURE | {"description": "of quadtrees in their compact form, without the slots of rows"},
         "update_seconds": _object({"p50": _MEASURE, "p99": _MEASURE}),
         "steps_per_update": _MEASURE | {"description": "what was looked at for the delta of a changed row, the delta's rows included"},
         "flips_per_update": _MEASURE | {"description": "rows or prefixes that a changed row brought to life or killed"},
@@ -283,6 +284,7 @@ VIEW = {
         "intervals": 200000,
         "bytes": 14400000,
         "bytes_per_row": 72.0,
+        "bits_per_tuple": None,
         "update_seconds": {"p50": 0.00002, "p99": 0.0001},
         "steps_per_update": 9.5,
         "flips_per_update": None,

@@ -39,6 +39,7 @@ def measured_words(statistics: dict[str, Any]) -> str:
         ("steps_per_update", "steps a changed row"),
         ("flips_per_update", "flips a changed row"),
         ("bytes_per_row", "bytes a row"),
+        ("bits_per_tuple", "bits a tuple (compact)"),
     ]
     counts = [("dead_ends", "dead ends"), ("rows_read", "rows read")]
     told = [f"{statistics[name]:.4g} {words}" for name, words in averages if statistics[name] is not None]

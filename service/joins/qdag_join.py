@@ -251,6 +251,13 @@ class QdagJoin:
         return sum(root.roots[tree].count for tree in self._plain)
 
     @property
+    def bits_per_tuple(self) -> float | None:
+        """The mean over those plain trees that have a compact form; None: none has. Without the slots."""
+        bits = [(self.trees.bits_a_tuple(tree), root.count) for tree, root in enumerate(self.trees.roots) if tree in self._plain]
+        compact = sum(count for found, count in bits if found)
+        return sum(found * count for found, count in bits) / compact if compact else None
+
+    @property
     def bytes(self) -> int:
         return self.trees.live_bytes + sum(domain.bytes for domain in self.domains.values())
 

@@ -298,7 +298,7 @@ def test_a_file_holds_sql_or_json(tmp_path: Path) -> None:
 
 
 def test_explain_on_a_terminal_and_in_a_pipe() -> None:
-    averages = {"steps_per_row": 1.4142, "steps_per_update": None, "flips_per_update": None, "bytes_per_row": 72.0}
+    averages = {"steps_per_row": 1.4142, "steps_per_update": None, "flips_per_update": None, "bytes_per_row": 72.0, "bits_per_tuple": 18.25}
     measured = averages | {"dead_ends": None, "rows_read": 4000000}
     shown = {"clashes": measured | {"delay_steps": {"max": 21}}}
     answer = Answer(orjson.dumps({"plan": PLAN, "alternatives": []}))
@@ -306,7 +306,8 @@ def test_explain_on_a_terminal_and_in_a_pipe() -> None:
         text = on_terminal("explain", "--sql", "SELECT 1", url=url)
         done = livejoin("explain", "--sql", "SELECT 1", url=url)
     assert "algorithm  interval-tree (Theorem 1)\nguarantee  strict\nbounds     space O(n)\norder      a, b\n" in text
-    assert "measured   clashes: 1.414 steps a row, 72 bytes a row, 4,000,000 rows read, at most 21 steps between two rows" in text
+    averages_told = "1.414 steps a row, 72 bytes a row, 18.25 bits a tuple (compact)"
+    assert f"measured   clashes: {averages_told}, 4,000,000 rows read, at most 21 steps between two rows" in text
     assert orjson.loads(done.stdout) == {"plan": PLAN, "alternatives": []}
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from service.cursors import open_rows
 from service.engine import Engine
+from service.joins.qdag_join import QdagJoin
 from service.wire.batch import DELETE, INSERT
 from tests.service.test_engine import prepared
 from tests.service.twin import Row, to_batch
@@ -64,6 +65,19 @@ def test_every_algorithm(tmp_path: Path, algorithm: str) -> None:
     else:  # a row of a without a partner is bound by look-ups, and its subgrid entered
         assert found["dead_ends"] == (1 if algorithm in ("nested-loop", "qdag") else 0)
     assert _count(engine) == 199 and engine.views["v"].statistics()["rows_read"] == 398
+    engine.close()
+
+
+def test_bits_a_tuple_of_compact_quadtrees(tmp_path: Path) -> None:
+    engine = _filled(tmp_path, NATURAL | {"algorithm": "qdag"})
+    assert engine.views["v"].statistics()["bits_per_tuple"] is None  # what has come by changes is live
+    engine.apply(to_batch([("a", INSERT, _a(i)) for i in range(200, 1000)]))
+    assert engine.put_view("w", NATURAL | {"algorithm": "qdag"}, wait=60)[1] == "created"
+    join = engine.views["w"].join
+    assert isinstance(join, QdagJoin)
+    bits = engine.views["w"].statistics()["bits_per_tuple"]  # b has too few rows for a compact form
+    assert bits == join.trees.bits_a_tuple(0) and join.trees.bits_a_tuple(1) == 0.0
+    assert 0 < bits < 1.3 * 3 * join.trees.roots[0].bits  # the paper's (k + 2) log l
     engine.close()
 
 
