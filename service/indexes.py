@@ -128,7 +128,8 @@ class SharedIndexes:
         self._structure: OrderedIndexes | None = None
         self._kept: Mapping[Any, SharedIndex] = {}  # replaced, never changed: figures are asked for by any thread
         self._trees: list[tuple[object, ViewTree]] = []
-        self._leaving: list[SharedIndex | ViewTree] = []
+        self._leaving: list[tuple[int, SharedIndex | ViewTree]] = []  # and the newest version then
+        self._newest = 0
         self._texts = Domain([_TEXT])
         self._batch: Batch = {}
         self._applied: Applied | None = None
@@ -150,6 +151,7 @@ class SharedIndexes:
         """The index of the rows of a side, loaded with the newest `version` if it is new. O(n log n)."""
         filters = frozenset((f.column.column, f.op, f.value) for f in side.filters)
         key = side.relation.name, order, filters
+        self._newest = version
         one = self._kept.get(key)
         if one is not None:
             one.users = [*one.users, (owner, side)]
@@ -177,13 +179,14 @@ class SharedIndexes:
         return tree
 
     def forget(self, owner: object) -> None:
-        """It follows no more: what nobody else has goes with the next `reclaim`."""
-        self._leaving += [tree for other, tree in self._trees if other is owner]
+        """It follows no more: what nobody else has goes with a later `reclaim`, when readers of the newest version can't know it."""
+        gone: list[SharedIndex | ViewTree] = [tree for other, tree in self._trees if other is owner]
         self._trees = [(other, tree) for other, tree in self._trees if other is not owner]
         for one in self._kept.values():
             one.users = [(other, side) for other, side in one.users if other is not owner]
-        self._leaving += [one for one in self._kept.values() if not one.users]
+        gone += [one for one in self._kept.values() if not one.users]
         self._kept = {key: one for key, one in self._kept.items() if one.users}
+        self._leaving += [(self._newest, one) for one in gone]
 
     # batches
 
@@ -203,7 +206,7 @@ class SharedIndexes:
 
     def apply(self, version: int, changes: Mapping[str, Change]) -> None:
         """Bring all indexes to `version`. Does not raise: what goes wrong is told to the views that follow."""
-        self._batch, self._applied, self._failure = {}, None, None
+        self._newest, self._batch, self._applied, self._failure = version, {}, None, None
         touched = [one for one in self._kept.values() if one.relation.name in changes]
         if not touched:
             return
@@ -218,7 +221,7 @@ class SharedIndexes:
 
     def apply_run(self, version: int, singles: Mapping[str, Singles]) -> None:
         """The same for single changes one after another, all as `version`."""
-        self._batch, self._applied, self._failure = {}, None, None
+        self._newest, self._batch, self._applied, self._failure = version, {}, None, None
         work = _InOrder()
         try:
             for one in self._kept.values():
@@ -251,11 +254,13 @@ class SharedIndexes:
         """Take away what nobody uses, and let everything be reused that neither `published`, the newest version, nor a pin sees."""
         if self._structure is None:
             return
-        if self._leaving:
-            self._structure.begin(published + 1)  # readers at `published` still see what leaves
-            for one in self._leaving:
-                self._remove(published + 1, one)
-            self._leaving = []
+        pinned = published in pins
+        leaving = [one for since, one in self._leaving if since < published or not pinned]
+        if leaving:
+            self._structure.begin(published)
+            for one in leaving:
+                self._remove(published, one)
+            self._leaving = [(since, one) for since, one in self._leaving if since == published and pinned]
         self._structure.reclaim(published, pins)
         self._texts.reclaim(published, pins)
 
