@@ -36,7 +36,7 @@ from service.tokens import Signer
 from service.versions import Pins, Version
 from service.wire.batch import Batch
 from service.wire.schema import RelationDefinition
-from service.writer import Done, Writer
+from service.writer import Done, Later, Writer
 
 __all__ = ["Engine", "Receipt"]
 
@@ -45,6 +45,10 @@ log = logging.getLogger("livejoin")
 T = TypeVar("T")
 _RATE = 1.0  # seconds between two looks at pins
 _WORTH_RECLAIMING = 512  # changed rows
+
+
+def _now(work: Callable[[], None]) -> None:
+    work()
 
 
 class Engine:
@@ -135,15 +139,16 @@ class Engine:
         _check_source(batch)
         self._writer.submit(batch, done)
 
-    def apply_at_once(self, batch: Batch) -> Receipt | None:
+    def apply_at_once(self, batch: Batch, later: Later = _now) -> Receipt | None:
         """Apply a batch in the caller's thread, if that surely takes less than handing it over; None, and nothing done, if not: submit it.
 
+        It is on disk on return, and published when `later` has called what it is given: before anybody asks who may know the answer.
         Raises the Problem.
         """
         if self.settings.synchronous == "full" or not is_single(batch):  # an fsync holds a thread
             return None
         _check_source(batch)
-        answer = self._writer.apply_at_once(batch)
+        answer = self._writer.apply_at_once(batch, later)
         if isinstance(answer, Problem):
             raise answer
         return answer

@@ -7,7 +7,6 @@
 """
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import struct
@@ -96,8 +95,10 @@ class Mark:
     def set(self, reach: Reach) -> None:
         """Note a commit. An error is passed over: an old mark is right too, only weaker."""
         data = self._FORM.pack(self._MAGIC, reach.version, reach.catalog, self._full, self._boot)
-        with contextlib.suppress(OSError):
+        try:
             os.pwrite(self._file, data + zlib.crc32(data).to_bytes(4, "little"), 0)
+        except OSError:
+            pass
 
     def sync(self) -> None:
         os.fsync(self._file)

@@ -9,6 +9,7 @@ What a batch's answer has told is on disk, so an end that takes too long may be 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -149,6 +150,7 @@ class Starter(threading.Thread):
             self.failure = error
             self._fail()
         else:
+            gc.freeze()  # what the start has made stays: nobody is to wait while Python looks for circles in it
             context.open(self.engine)
 
 

@@ -4,6 +4,7 @@
     -> publish the newest -> wake the followers -> answer each -> reclaim
 
 Writer is who holds the turn: the thread, or for one short batch the caller of `apply_at_once`, when nothing waits and the thread is idle.
+That caller may answer before it publishes, if nobody who has heard the answer can ask before it has.
 A duplicate is answered after the commit of its group, so not before its first copy is on disk. When applying, appending or
 committing fails, nothing can be known of what is on disk: everything that waits is told so, and the service is to end.
 """
@@ -34,6 +35,7 @@ from service.wire.batch import Batch
 log = logging.getLogger("livejoin")
 
 Done = Callable[[Receipt | Problem], None]
+Later = Callable[[Callable[[], None]], object]
 T = TypeVar("T")
 
 _GROUP_BATCHES, _GROUP_CHANGES = 256, 100_000
@@ -62,6 +64,14 @@ class _Stop(NamedTuple):
     """Behind it comes nothing."""
 
 
+class _Made(NamedTuple):
+    """Batches that are on disk, and not published: the answers to them, whether there is a new version, and what changes by it."""
+
+    answers: list[Receipt | Problem]
+    fresh: bool
+    deltas: list[tuple[LiveView, Delta]]
+
+
 _Item = _Waiting | _Job | _Stop
 
 
@@ -80,9 +90,11 @@ class Writer:
         self._urgent: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         self._turn = threading.Lock()  # who holds it writes
         self._lock = threading.Lock()  # nothing is queued behind the end, nothing is applied at once before what waits
+        self._unpublished: _Made | None = None  # of a caller that has the turn and its answer
         self._ended = False
         self._unfinished = 0  # items in the queue or at work
-        self._pace = 0.0  # seconds: the slowest change of late, fading
+        self._last = 0.0  # seconds that the last change took
+        self._pace = 0.0  # as many: the slowest of late, fading, without those that were slow alone: the scheduler's doing, not the views'
         self.failure: BaseException | None = None
         self._waiting_bytes = 0
         self._room = 0  # bytes that the disk takes, as it said to the last group of the thread, less what was taken
@@ -108,22 +120,38 @@ class Writer:
         waiting = _Waiting(batch, done, batch.bytes)
         self._put(waiting)
 
-    def apply_at_once(self, batch: Batch) -> Receipt | Problem | None:
-        """Apply a short batch in the caller's thread, without a queue: the answer, on disk and published; None if it is to be queued."""
+    def apply_at_once(self, batch: Batch, later: Later) -> Receipt | Problem | None:
+        """Apply a short batch in the caller's thread, without a queue: the answer, which is on disk; None if it is to be queued.
+
+        `later` is given what publishes it, and calls it soon: before it lets anybody ask who may know the answer.
+        """
         with self._lock:
             slow = self._pace > _SHORT or self._room < _ROOM_AMPLE
             if slow or self._unfinished or self._ended or not self._turn.acquire(blocking=False):
                 return None
-        answers: list[Receipt | Problem] = []
         try:
-            if self._is_short(batch):
-                self._commit([_Waiting(batch, answers.append, 0)])
+            made = self._unpublished = self._to_disk([batch]) if self._is_short(batch) else None
         except BaseException as error:
             self._fail(error)
-            return problem_of(error)
-        finally:
             self._turn.release()
-        return answers[0] if answers else None
+            return problem_of(error)
+        if made is None:
+            self._turn.release()
+            return None
+        later(self._conclude)
+        return made.answers[0]
+
+    def _conclude(self) -> None:
+        """Publish what was applied at once, and give back the turn. A second time does nothing."""
+        with self._lock:
+            made, self._unpublished = self._unpublished, None
+        if made is not None:
+            try:
+                self._publish(made)
+            except BaseException as error:
+                self._fail(error)
+            finally:
+                self._turn.release()
 
     def call(self, work: Callable[[], T], urgent: bool = False) -> Future[T]:
         """Have `work` done in the writer's thread, in its turn, or (urgent: it changes nothing) before the next group."""
@@ -137,6 +165,7 @@ class Writer:
 
     def stop(self) -> None:
         """Finish all that waits, then end the thread. Further calls do nothing."""
+        self._conclude()  # who was to do it later may have ended
         with self._lock:
             if not self._ended:
                 self._ended = True
@@ -217,29 +246,36 @@ class Writer:
 
     def _commit(self, group: list[_Waiting]) -> None:
         """Bring these to their end, but for what grows old by them."""
-        started = time.perf_counter()
-        answers: list[Receipt | Problem] = []
-        deltas: list[tuple[LiveView, Delta]] = []
         try:
-            batches = [waiting.batch for waiting in group]
-            for run in _runs(batches) if len(batches) > 1 else [batches]:
-                answers += self._apply_all(run, deltas)
-            if self._state.newest > self._versions.published.number:
-                self._log.commit()
-                reach("before-publish")
-                self._publish(deltas)
+            made = self._to_disk([waiting.batch for waiting in group])
+            self._publish(made)
         except BaseException as error:
             problem = problem_of(error)
             for waiting in group:
                 _answer(waiting.done, problem)
             raise
-        changes = sum([batch.sent for batch in batches])
-        self._pace = max((time.perf_counter() - started) / max(1, changes), _FADING**changes * self._pace)
-        published = self._versions.published.number
-        for waiting, answer in zip(group, answers, strict=True):
-            if isinstance(answer, Receipt) and answer.duplicate:
-                answer = answer._replace(version=published)
+        for waiting, answer in zip(group, made.answers, strict=True):
             _answer(waiting.done, answer)
+
+    def _to_disk(self, batches: list[Batch]) -> _Made:
+        """Apply these in memory and commit them to the log."""
+        started = time.perf_counter()
+        answers: list[Receipt | Problem] = []
+        deltas: list[tuple[LiveView, Delta]] = []
+        for run in _runs(batches) if len(batches) > 1 else [batches]:
+            answers += self._apply_all(run, deltas)
+        newest = self._state.newest
+        fresh = newest > self._versions.published.number
+        if fresh:
+            self._log.commit()
+        changes = sum([batch.sent for batch in batches])
+        seconds = (time.perf_counter() - started) / max(1, changes)
+        self._pace = max(min(seconds, self._last), _FADING**changes * self._pace)
+        self._last = seconds
+        for place, answer in enumerate(answers):
+            if isinstance(answer, Receipt) and answer.duplicate:
+                answers[place] = answer._replace(version=newest)
+        return _Made(answers, fresh, deltas)
 
     def _apply_all(self, batches: list[Batch], deltas: list[tuple[LiveView, Delta]]) -> list[Receipt | Problem]:
         """Apply batches that may be one run, as one if they are."""
@@ -306,12 +342,15 @@ class Writer:
         self._room = left
         return True
 
-    def _publish(self, deltas: list[tuple[LiveView, Delta]]) -> None:
-        for view, delta in deltas:
+    def _publish(self, made: _Made) -> None:
+        if not made.fresh:
+            return
+        reach("before-publish")
+        for view, delta in made.deltas:
             assert view.feed is not None
             view.feed.append(delta)
         self._versions.publish(self._state.version())
-        for feed in {view.feed for view, _ in deltas}:
+        for feed in {view.feed for view, _ in made.deltas}:
             assert feed is not None
             feed.wake()
 

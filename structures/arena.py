@@ -177,12 +177,12 @@ class Arena:
     def require(self, changes: int, times: int = 1) -> None:
         """Raise MemoryError, before anything is touched, unless a version with `changes` changes surely fits: at worst each change copies
         a path, or the whole tree is written anew in its thinnest form. `times`: calls that the changes are spread over."""
-        entries = int(self.C[COUNT] + self.C[COUNT + 1]) + changes
+        entries = self.C.item(COUNT) + self.C.item(COUNT + 1) + changes
         self.require_words(times * min(changes * (2 * LEAF_WORDS + 64 * INNER_WORDS), words_anew(entries, 1)))
 
     def require_words(self, words: int) -> None:
         """Raise MemoryError unless the arena has so many words more."""
-        if self.C[BUMP] + words > self.M.size:
+        if self.C.item(BUMP) + words > self.M.size:
             raise MemoryError(f"this view's structure has reached the size of its arena ({8 * self.M.size} bytes)")
 
     @property

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from structures.arena import ARENA_WORDS, COUNT, HEIGHT, KEY_MAX, KIND, LIVE, NEG_INF, POS_INF, ROOT, VERSION, Arena
+from structures.arena import ARENA_WORDS, COUNT, KEY_MAX, KIND, LIVE, NEG_INF, POS_INF, ROOT, VERSION, Arena
 from structures.interval_changes import ACTIVE, AT, CHANGES_WORDS, DELETE, INSERT, MISSING, run_changes, tree_order
 from structures.interval_cursors import Cursor, GivenCursor, PartnersCursor, Root, SearchCursor, WalkCursor, WindowCursor
 from structures.interval_search import ITEM, NOTHING_BEFORE, STEPS
@@ -40,6 +40,7 @@ _CHUNK = 1 << 16
 _NONE = np.empty(0, np.int32)
 _NOT_ASKED = np.empty(0, np.int64)
 _NO_ROWS = np.zeros(1, np.int64)
+_FEW = {sign: np.full(64, sign, np.int8) for sign in (DELETE, INSERT)}  # not written to
 
 Sink = Callable[[int, np.ndarray, np.ndarray], bool]
 
@@ -84,8 +85,8 @@ class IntervalTree:
     @property
     def root(self) -> Root:
         """The newest version, published or not."""
-        C = self.arena.C.tolist()
-        return Root(C[ROOT], C[HEIGHT], C[COUNT], C[COUNT + 1], bool(C[LIVE]))
+        root, height, count0, count1, live = self.arena.C[ROOT : LIVE + 1].tolist()
+        return Root(root, height, count0, count1, bool(live))
 
     @property
     def update_steps(self) -> int:
@@ -129,7 +130,7 @@ class IntervalTree:
         """Apply one sign; the sink, or None once it wants no more."""
         Z, n = self._state, len(entries.key)
         Z[AT:] = 0
-        signs = np.full(n, sign, np.int8)
+        signs = _FEW[sign][:n] if n <= len(_FEW[sign]) else np.full(n, sign, np.int8)
         order = tree_order(entries.set, entries.key, entries.left, entries.slot)
         while Z[AT] < n:
             rows = run_changes(*self._arrays, signs, *entries, order, Z, self._out0, self._out1, _NOT_ASKED, sink is not None)

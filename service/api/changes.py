@@ -94,7 +94,7 @@ def definition_of(engine: Engine, name: str) -> RelationDefinition:
 
 
 async def post_changes(context: Context, relation: str | None, scope: Scope, receive: Receive, send: Send) -> None:
-    """Apply one batch: of any relations, or of the one in the path. Answers when it is on disk and published."""
+    """Apply one batch: of any relations, or of the one in the path. Answers when it is on disk and, for all who ask then, published."""
     engine = context.engine
     query = scope["query_string"]
     given = parameters.read(query, PARAMETERS) if query else None
@@ -116,7 +116,8 @@ async def post_changes(context: Context, relation: str | None, scope: Scope, rec
         answer = render(known)
     else:
         settle(batch, given)
-        receipt = engine.apply_at_once(batch) if context.alone else None
+        # Published one turn of the loop later, which is the next: after the answer has left, before any other request is looked at.
+        receipt = engine.apply_at_once(batch, context.loop.call_soon) if context.alone else None
         if receipt is None:
             waiting: Answer = context.loop.create_future()
             engine.submit(batch, partial(context.mailbox.deliver, waiting))

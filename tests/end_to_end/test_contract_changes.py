@@ -2,14 +2,16 @@
 from __future__ import annotations
 
 import json
+import socket
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from tests.end_to_end import talk
-from tests.end_to_end.bookings import EVERYTHING, Case, day
+from tests.end_to_end.bookings import CLASHES, EVERYTHING, Case, day
 from tests.end_to_end.talk import ARROW, CSV, DEBEZIUM, JSON, JSONL, PARQUET
+from tests.server_process import ServerProcess
 
 NAN, INFINITY = float("nan"), float("inf")
 
@@ -33,6 +35,35 @@ def test_receipt(case: Case) -> None:
     done = talk.ok(talk.send(case.client, [case.booking(1, "A", 1, 5), case.booking(1, "A", 2, 6), case.delete(1), case.delete(99)]))
     assert done == {"version": before + 1, "applied": 3, "ignored": 1, "skipped_count": 0, "skipped": [], "duplicate": False}
     assert relation_rows(case, case.b) == []
+
+
+def test_who_has_the_answer_sees_the_change(live: Case, server: ServerProcess) -> None:
+    """On the same connection, where the question lies behind the change already, and on another one."""
+    count = f"GET /v1/views/{live.v}/count HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+    with socket.create_connection(("127.0.0.1", server.port)) as one, socket.create_connection(("127.0.0.1", server.port)) as other:
+        for number in range(100, 300):
+            body = json.dumps({"changes": [live.booking(number, "A", 4, 5)]}).encode()
+            head = f"POST /v1/changes HTTP/1.1\r\nHost: x\r\nContent-Type: {JSON}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+            one.sendall(head + body + (count if number % 2 else b""))
+            done = answer(one)
+            assert done["applied"] == 1
+            if number % 2 == 0:
+                other.sendall(count)
+            seen = answer(one if number % 2 else other)
+            assert seen["version"] == done["version"] and seen["count"] == len(CLASHES) + number - 99
+
+
+def answer(link: socket.socket) -> dict[str, Any]:
+    """The body of the next answer, and not a byte more."""
+    data = b""
+    while not data.endswith(b"\r\n\r\n"):
+        data += link.recv(1)
+    assert data.startswith(b"HTTP/1.1 200"), data
+    left = int(data.lower().partition(b"content-length: ")[2].partition(b"\r")[0])
+    body = b""
+    while len(body) < left:
+        body += link.recv(left - len(body))
+    return dict(json.loads(body))
 
 
 def test_each_batch_is_a_version_and_registering_is_none(case: Case) -> None:

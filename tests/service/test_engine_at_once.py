@@ -113,7 +113,7 @@ def test_nothing_with_an_fsync_is_done_at_once(tmp_path: Path) -> None:
     engine.close()
 
 
-def test_a_slow_change_moves_those_after_it_to_the_thread(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_changes_move_those_after_them_to_the_thread(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     monkeypatch.setattr("service.writer._SHORT", _SHORT)
     monkeypatch.setattr("service.writer.time.perf_counter", lambda: clock[0])
@@ -124,8 +124,9 @@ def test_a_slow_change_moves_those_after_it_to_the_thread(engine: Engine, monkey
         clock[0] += 3 * _SHORT
         return apply(*arguments)
 
-    monkeypatch.setattr(view, "apply", slow)
-    assert engine.apply_at_once(single(1)) is not None
+    for changing in (slow, apply, slow, slow):  # one alone is forgiven
+        monkeypatch.setattr(view, "apply", changing)
+        assert engine.apply_at_once(single(1, clock[0] != 0)) is not None
     monkeypatch.setattr(view, "apply", apply)
     queued = 0
     while engine.apply_at_once(single(2)) is None:
@@ -266,6 +267,39 @@ def test_a_shutdown_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     engine.close()
 
 
+def test_published_later(engine: Engine) -> None:
+    """The answer comes first; nobody else writes until it is published, and an end publishes what was left."""
+    left: list[Callable[[], None]] = []
+    receipt = engine.apply_at_once(single(1), left.append)
+    assert receipt == Receipt(1, 1, 0, 0, [], False) and engine.published.number == 0 and len(left) == 1
+    assert engine.apply_at_once(single(2), left.append) is None
+    following = threading.Thread(target=lambda: engine.apply(single(2)))
+    following.start()
+    following.join(0.05)
+    assert following.is_alive() and engine.published.number == 0
+    left[0]()
+    following.join(60)
+    assert engine.published.number == 2 and starts(engine).keys() == {1, 2}
+    left[0]()
+    ready(engine)
+    assert engine.apply_at_once(single(3), left.append) is not None and engine.published.number == 2
+    engine.close()
+    assert engine.published.number == 3
+    left[-1]()
+
+
+def test_publishing_fails_later(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[Callable[[], None]] = []
+    assert engine.apply_at_once(single(1), left.append) is not None
+
+    def fails(version: object) -> None:
+        raise MemoryError("no")
+
+    monkeypatch.setattr(engine.versions, "publish", fails)
+    left[0]()
+    assert engine.state == "failed" and engine.apply_at_once(single(2)) is None
+
+
 def work(folder: Path) -> None:
     """The child: applies change after change at once, and says so."""
     service.writer._SHORT = service.writer._TICK = service.engine._RATE = 1e6
@@ -309,8 +343,6 @@ def test_rows_of_json_come_back_from_the_log(engine: Engine, tmp_path: Path, mon
     again = opened(tmp_path)
     assert ids(open_relation_rows(again, "a")) == rows and again.published.number == 30
     again.close()
-
-
 
 
 def test_a_checkpoint_is_the_threads(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
