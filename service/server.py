@@ -150,6 +150,7 @@ class Starter(threading.Thread):
             self.failure = error
             self._fail()
         else:
+            gc.collect()
             gc.freeze()  # what the start has made stays: nobody is to wait while Python looks for circles in it
             context.open(self.engine)
 
