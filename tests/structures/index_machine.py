@@ -4,16 +4,17 @@ indexes made and removed, pins, look-ups, reads by bits, unpins; `check()` after
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import initialize, precondition, rule
 
 from structures.interval_changes import DELETE, INSERT
 from structures.ordered_index import Changes, Cursor, Entries, OrderedIndexes
 from tests.naive import ordered_index as twin
 from tests.naive.natural_join import Entry
+from tests.structures.machines import Reading, ReadingMachine
 
 VALUES = st.one_of(st.integers(0, 3), st.integers(0, 12), st.sampled_from([-(2**63), 2**63 - 1, -1]))
 ENTRIES = st.tuples(st.integers(0, 2), st.tuples(*[VALUES] * 8), st.integers(0, 3))
@@ -47,14 +48,12 @@ class Seen(NamedTuple):
     entries: frozenset[Entry]
 
 
-class IndexMachine(RuleBasedStateMachine):
+class IndexMachine(ReadingMachine):
     @initialize(arities=st.lists(st.sampled_from(ARITIES), min_size=3, max_size=3), given=st.lists(ENTRIES, max_size=40))
     def begin(self, arities: list[int], given: list[tuple[int, Entry, int]]) -> None:
-        self.indexes, self.version, self.slot = OrderedIndexes(1 << 20), 1, 0
+        self.indexes = OrderedIndexes(1 << 20)
         self.indexes.begin(1)
         self.now: dict[int, frozenset[Entry]] = {}
-        self.pins: dict[int, list[Seen]] = {}
-        self.readings: list[tuple[int, Cursor, list[Entry], list[Entry]]] = []  # version, cursor, wanted, read
         for place, arity in enumerate(arities):
             self._make(arity, given, place)
         self._settle()
@@ -71,7 +70,7 @@ class IndexMachine(RuleBasedStateMachine):
         return [one for one in made if one not in there]
 
     def _settle(self) -> None:
-        self.indexes.reclaim(self.version, np.array(sorted(self.pins), np.int64))
+        self.indexes.reclaim(self.version, self.pin_array())
         self.indexes.check([(one.arity, one.root) for seen in self.pins.values() for one in seen])
 
     def _next(self) -> None:
@@ -138,17 +137,12 @@ class IndexMachine(RuleBasedStateMachine):
         self._make(arity, given, 0)
         self._settle()
 
-    @rule()
-    def pin(self) -> None:
-        of = self.indexes
-        self.pins[self.version] = [Seen(index, of.arity(index), of.root(index), then) for index, then in self.now.items()]
+    def rows_of(self, coordinates: np.ndarray, slots: np.ndarray) -> list[Entry]:
+        return unpacked(Entries(coordinates, slots))
 
-    @precondition(lambda self: self.pins)
-    @rule(data=st.data())
-    def unpin(self, data: st.DataObject) -> None:
-        version = data.draw(st.sampled_from(sorted(self.pins)))
-        self.readings = [one for one in self.readings if one[0] != version]
-        del self.pins[version]
+    def pinned(self) -> Any:
+        of = self.indexes
+        return [Seen(index, of.arity(index), of.root(index), then) for index, then in self.now.items()]
 
     @rule(data=st.data(), values=st.tuples(*[VALUES] * 8), length=st.integers(0, 8))
     def look(self, data: st.DataObject, values: Entry, length: int) -> None:
@@ -168,25 +162,9 @@ class IndexMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.pins)
     @rule(data=st.data(), values=st.tuples(*[VALUES] * 8), length=st.integers(0, 8))
     def open(self, data: st.DataObject, values: Entry, length: int) -> None:
-        version = data.draw(st.sampled_from(sorted(self.pins)))
+        version = self.some_pin(data)
         for index, arity, root, then in self.pins[version]:
             if index in self.now and self.indexes.arity(index) == arity:
                 self._look(index, root, then, values, length)
                 prefix = values[: min(length, arity)]
-                self.readings.append((version, self.indexes.entries(index, root, prefix), twin.below(then, prefix), []))
-
-    @precondition(lambda self: self.readings)
-    @rule(data=st.data(), limit=st.sampled_from([1, 2, 7, 1000]))
-    def read(self, data: st.DataObject, limit: int) -> None:
-        i = data.draw(st.integers(0, len(self.readings) - 1))
-        version, cursor, wanted, found = self.readings.pop(i)
-        cursor = cursor.clone()
-        found += unpacked(cursor.fill(limit))
-        if cursor.done:
-            assert found == wanted
-        else:
-            self.readings.append((version, cursor, wanted, found))
-
-    def teardown(self) -> None:
-        for _, cursor, wanted, found in getattr(self, "readings", []):
-            assert found + read_entries(cursor) == wanted
+                self.readings.append(Reading(self.indexes.entries(index, root, prefix), twin.below(then, prefix), version))

@@ -3,55 +3,35 @@ bits, windows, look-ups, unpins; `check()` after every batch."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import initialize, precondition, rule
 
 from structures.arena import NEG_INF, POS_INF
-from structures.interval_tree import Cursor, IntervalTree, Root
+from structures.interval_tree import IntervalTree
 from tests.naive.interval_join import Interval, Pair, entries, in_window, pairs
+from tests.structures.machines import BatchMachine, Reading
 
 POINTS = st.one_of(st.integers(0, 30), st.sampled_from([NEG_INF, POS_INF, 0, 0, 7]))
 SHAPES = st.tuples(st.integers(0, 1), st.integers(0, 2), POINTS, POINTS)
 
 
-def in_order(kind: str, rows: list[Pair]) -> list[Pair]:
-    return [(min(r), max(r)) for r in rows] if kind == "self" else rows
-
-
-class Reading:
-    """A cursor that is read a bit now and then, and what it must have read in the end."""
-
-    def __init__(self, cursor: Cursor, wanted: set[Pair], version: int) -> None:
-        self.cursor, self.wanted, self.version = cursor, wanted, version
-        self.rows: list[Pair] = []
-
-    def read(self, kind: str, limit: int) -> bool:
-        """Read up to `limit` rows; whether that was the end, all rows right."""
-        a, b = self.cursor.fill(limit)
-        assert len(a) <= limit
-        slots1 = b.tolist() if kind != "list" else [-1] * len(a)
-        self.rows += in_order(kind, list(zip(a.tolist(), slots1, strict=True)))
-        if len(a) or not self.cursor.done:
-            return False
-        assert len(self.rows) == len(set(self.rows)), "a row twice"
-        assert set(self.rows) == self.wanted
-        return True
-
-
-class IntervalMachine(RuleBasedStateMachine):
+class IntervalMachine(BatchMachine):
     @initialize(kind=st.sampled_from(["pair", "self", "list"]), shapes=st.lists(SHAPES, max_size=40), keyed=st.booleans())
     def begin(self, kind: str, shapes: list[tuple[int, int, int, int]], keyed: bool) -> None:
         self.kind, self.keyed = kind, keyed and kind != "list"
-        self.tree = IntervalTree(kind, 1 << 20)
-        self.version, self.slot = 1, 0
-        self.now: dict[int, Interval] = {}
-        self.pins: dict[int, tuple[Root, dict[int, Interval]]] = {}
-        self.readings: list[Reading] = []
-        for new in self._new(shapes):
-            self.now[new.slot] = new
-        self.root = self.tree.bulk_load(1, entries(self.now.values()))
-        self.tree.check(self.root)
+        self.load(IntervalTree(kind, 1 << 20), self._new(shapes))
+
+    def wanted(self, some: Iterable[Interval]) -> set[Pair]:
+        return pairs(self.kind, some)
+
+    def rows_of(self, slots0: np.ndarray, slots1: np.ndarray) -> list[Pair]:
+        if self.kind == "list":
+            return [(slot, -1) for slot in slots0.tolist()]
+        rows = list(zip(slots0.tolist(), slots1.tolist(), strict=True))
+        return [(min(row), max(row)) for row in rows] if self.kind == "self" else rows
 
     def _new(self, shapes: list[tuple[int, int, int, int]]) -> list[Interval]:
         made = []
@@ -62,74 +42,30 @@ class IntervalMachine(RuleBasedStateMachine):
 
     @rule(shapes=st.lists(SHAPES, max_size=12), data=st.data())
     def batch(self, shapes: list[tuple[int, int, int, int]], data: st.DataObject) -> None:
-        self.version += 1
-        doomed = data.draw(st.lists(st.sampled_from(sorted(self.now)), unique=True, max_size=12)) if self.now else []
-        before = pairs(self.kind, self.now.values())
-        deletes = [self.now.pop(slot) for slot in doomed]
-        between = pairs(self.kind, self.now.values())
-        inserts = self._new(shapes)
-        self.now.update({new.slot: new for new in inserts})
-        got: dict[int, list[Pair]] = {-1: [], 1: []}
-
-        def sink(sign: int, slots0: np.ndarray, slots1: np.ndarray) -> bool:
-            seconds = slots1.tolist() if self.kind != "list" else [-1] * len(slots0)
-            got[sign] += in_order(self.kind, list(zip(slots0.tolist(), seconds, strict=True)))
-            return True
-
-        self.root = self.tree.apply(self.version, entries(deletes), entries(inserts), sink)
-        assert sorted(got[-1]) == sorted(before - between)
-        assert sorted(got[1]) == sorted(pairs(self.kind, self.now.values()) - between)
-        self.tree.reclaim(self.version, np.array(sorted(self.pins), np.int64))
-        self.tree.check(self.root, tuple(root for root, _ in self.pins.values()))
-        assert self.tree.is_empty(self.root) == (not pairs(self.kind, self.now.values()))
-
-    @rule()
-    def pin(self) -> None:
-        self.pins[self.version] = (self.root, dict(self.now))
-
-    @precondition(lambda self: self.pins)
-    @rule(data=st.data())
-    def unpin(self, data: st.DataObject) -> None:
-        version = data.draw(st.sampled_from(sorted(self.pins)))
-        self.readings = [r for r in self.readings if r.version != version]
-        del self.pins[version]
+        self.change(self.doomed(data), self._new(shapes))
 
     @precondition(lambda self: self.pins)
     @rule(data=st.data(), points=st.tuples(POINTS, POINTS), how=st.integers(0, 4), key=st.integers(0, 2))
     def open(self, data: st.DataObject, points: tuple[int, int], how: int, key: int) -> None:
-        version = data.draw(st.sampled_from(sorted(self.pins)))
+        version = self.some_pin(data)
         root, then = self.pins[version]
         lo, hi = min(points), max(points)
         every = list(then.values())
         if self.kind == "list" or how == 0:
-            cursor, wanted = self.tree.rows(root), pairs(self.kind, every)
+            cursor, wanted = self.tree.rows(root), self.wanted(every)
         elif how == 1:
-            cursor, wanted = self.tree.rows(root, key=key), pairs(self.kind, [a for a in every if a.key == key])
+            cursor, wanted = self.tree.rows(root, key=key), self.wanted([a for a in every if a.key == key])
         elif how == 2:
-            cursor, wanted = self.tree.rows(root, window=(lo, hi)), pairs(self.kind, in_window(every, lo, hi))
+            cursor, wanted = self.tree.rows(root, window=(lo, hi)), self.wanted(in_window(every, lo, hi))
         elif how == 3:
             mine = [a for a in in_window(every, lo, hi) if a.key == key]
-            cursor, wanted = self.tree.rows(root, key, (lo, hi)), pairs(self.kind, mine)
+            cursor, wanted = self.tree.rows(root, key, (lo, hi)), self.wanted(mine)
         elif every:
             one = data.draw(st.sampled_from(every))
             cursor = self.tree.partners(root, entries([one]), (lo, hi))
             side = 0 if one.set == 0 else 1
-            wanted = pairs(self.kind, in_window(every, lo, hi))
+            wanted = self.wanted(in_window(every, lo, hi))
             wanted = {r for r in wanted if (one.slot in r if self.kind == "self" else r[side] == one.slot)}
         else:
             return
         self.readings.append(Reading(cursor, wanted, version))
-
-    @precondition(lambda self: self.readings)
-    @rule(data=st.data(), limit=st.sampled_from([1, 2, 7, 1000]), fork=st.booleans())
-    def read(self, data: st.DataObject, limit: int, fork: bool) -> None:
-        i = data.draw(st.integers(0, len(self.readings) - 1))
-        if fork:
-            self.readings[i].cursor = self.readings[i].cursor.clone()
-        if self.readings[i].read(self.kind, limit):
-            self.readings.pop(i)
-
-    def teardown(self) -> None:
-        for reading in getattr(self, "readings", []):
-            while not reading.read(self.kind, 50):
-                pass

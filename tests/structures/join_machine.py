@@ -3,18 +3,18 @@ in runs, rows that only move, pins, reads by bits, of rows, of codes, in windows
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import initialize, precondition, rule
 
 from structures.join_changes import DELETE, INSERT, MOVE
-from structures.join_cursors import Given, JoinCursor, Start
-from structures.join_tree import JoinTree, Port, Roots
+from structures.join_cursors import Given, Start
+from structures.join_tree import JoinTree, Port
 from tests.naive.tree_join import Rows, Seen, join
+from tests.structures.machines import Reading, ReadingMachine, Row, read_all, transposed
 
-Row = tuple[int, ...]
 # Often alike, seldom without a code or with an empty span: most rows are to have partners. (code, left, length)
 SEEN = st.tuples(st.sampled_from([0, 0, 0, 0, 1, 1, 2, -1]), st.integers(0, 6), st.sampled_from([3, 0, 1, 2, 4, 5, 6, -1]))
 CHANGE = st.tuples(st.integers(0, 4), st.lists(SEEN, min_size=4, max_size=4), st.integers(1, 3))
@@ -52,41 +52,13 @@ def shapes(draw: st.DrawFn) -> Shape:
     return Shape(tuple(ports), tuple(edges))
 
 
-def read_all(cursor: JoinCursor, limit: int = 1000) -> list[Row]:
-    rows: list[Row] = []
-    while not cursor.done:
-        rows += zip(*cursor.fill(limit).tolist(), strict=True)
-    return rows
-
-
-class Reading(NamedTuple):
-    """A cursor that is read a bit now and then, what it must have read in the end, its version, and what it has read."""
-
-    cursor: JoinCursor
-    wanted: set[Row]
-    version: int
-    rows: list[Row]
-
-    def read(self, limit: int) -> bool:
-        found = self.cursor.fill(limit)
-        assert found.shape[1] <= limit
-        self.rows.extend(zip(*found.tolist(), strict=True))
-        if not self.cursor.done:
-            return False
-        assert len(self.rows) == len(set(self.rows)), "a row twice"
-        assert set(self.rows) == self.wanted
-        return True
-
-
-class JoinMachine(RuleBasedStateMachine):
+class JoinMachine(ReadingMachine):
     @initialize(shape=shapes(), points=st.lists(CHANGE, min_size=4, max_size=10))
     def begin(self, shape: Shape, points: list[tuple[int, list[Seen], int]]) -> None:
         self.shape = shape
         self.tree = JoinTree(shape.ports, shape.edges, 1 << 22, 1 << 12)
         self.version, self.slot = 0, 0
         self.now: list[dict[int, dict[int, Seen]]] = [{} for _ in range(shape.aliases)]
-        self.pins: dict[int, tuple[Roots, set[Row], Rows]] = {}
-        self.readings: list[Reading] = []
         self._batch([[] for _ in self.now], self._new(points), True)
 
     def _new(self, points: list[tuple[int, list[Seen], int]]) -> list[list[int]]:
@@ -126,7 +98,7 @@ class JoinMachine(RuleBasedStateMachine):
         told: dict[bool, list[Row]] = {False: [], True: []}
 
         def sink(sign: bool, rows: np.ndarray) -> bool:
-            told[sign] += zip(*rows.tolist(), strict=True)
+            told[sign] += transposed(rows)
             return True
 
         before = self._wanted()
@@ -146,7 +118,7 @@ class JoinMachine(RuleBasedStateMachine):
             for sign, wanted in ((False, before - between), (True, after - between)):
                 assert len(told[sign]) == len(set(told[sign])), "a row of the delta twice"
                 assert set(told[sign]) == wanted
-        self.tree.reclaim(self.version, np.array(sorted(self.pins), np.int64))
+        self.tree.reclaim(self.version, self.pin_array())
         rows = [np.array(sorted(of), np.int32) for of in self.now]
         self.tree.check(rows, tuple(roots for roots, _, _ in self.pins.values()))
         roots = self.tree.roots
@@ -180,7 +152,7 @@ class JoinMachine(RuleBasedStateMachine):
             else:
                 self.now[alias][slot] = self.described[alias][slot]
             changed = before ^ self._wanted()
-            found = [tuple(row) for row in deltas.rows[:, deltas.starts[i] : deltas.ends[i]].T.tolist()]
+            found = transposed(deltas.rows[:, deltas.starts[i] : deltas.ends[i]])
             if deltas.too_large[i]:
                 assert limit is not None and len(changed) > limit and not found
             elif limit is not None:
@@ -215,22 +187,14 @@ class JoinMachine(RuleBasedStateMachine):
         now = self._wanted()
         self._judge(now, now, None)
 
-    @rule()
-    def pin(self) -> None:
+    def pinned(self) -> Any:
         now = [dict(of) for of in self.now]
-        self.pins[self.version] = (self.tree.roots, self._wanted(), now)
-
-    @precondition(lambda self: self.pins)
-    @rule(data=st.data())
-    def unpin(self, data: st.DataObject) -> None:
-        version = data.draw(st.sampled_from(sorted(self.pins)))
-        self.readings = [one for one in self.readings if one.version != version]
-        del self.pins[version]
+        return self.tree.roots, self._wanted(), now
 
     @precondition(lambda self: self.pins)
     @rule(data=st.data(), how=st.sampled_from(["all", "rows", "code"]), windowed=st.booleans())
     def open(self, data: st.DataObject, how: str, windowed: bool) -> None:
-        version = data.draw(st.sampled_from(sorted(self.pins)))
+        version = self.some_pin(data)
         roots, wanted, then = self.pins[version]
         alias = data.draw(st.integers(0, self.shape.aliases - 1))
         port = data.draw(st.sampled_from(self.shape.of(alias)))
@@ -250,23 +214,9 @@ class JoinMachine(RuleBasedStateMachine):
             lows = [data.draw(st.integers(-1, 9)) for _ in self.shape.ports]
             bounds = np.array([(low, low + 4) for low in lows], np.int64)
             wanted = {row for row in wanted if all(self._in_window(then, row, p, low) for p, low in enumerate(lows))}
-        self.readings.append(Reading(self.tree.rows(roots, alias, start, bounds), wanted, version, []))
+        self.readings.append(Reading(self.tree.rows(roots, alias, start, bounds), wanted, version))
 
     def _in_window(self, then: Rows, row: Row, p: int, low: int) -> bool:
         port = self.shape.ports[p]
         _, left, right = then[port.alias][row[port.alias]][p]
         return not port.spanned or (left <= low + 4 and low <= right)
-
-    @precondition(lambda self: self.readings)
-    @rule(data=st.data(), limit=st.sampled_from([1, 2, 7, 1000]), fork=st.booleans())
-    def read(self, data: st.DataObject, limit: int, fork: bool) -> None:
-        i = data.draw(st.integers(0, len(self.readings) - 1))
-        if fork:
-            self.readings[i] = self.readings[i]._replace(cursor=self.readings[i].cursor.clone())
-        if self.readings[i].read(limit):
-            self.readings.pop(i)
-
-    def teardown(self) -> None:
-        for reading in getattr(self, "readings", []):
-            while not reading.read(50):
-                pass

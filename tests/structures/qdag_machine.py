@@ -5,18 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import initialize, precondition, rule
 
-from structures.qdag import And, Atom, Cursor
+from structures.qdag import And, Atom
 from structures.qdag_run import DELETE, ENTER, INSERT, LEAVE, Runs
-from structures.quad_tree import QuadTrees, Root
+from structures.quad_tree import QuadTrees
 from tests.naive.natural_join import Entry, entries, join
+from tests.structures.machines import Reading, ReadingMachine, Row, read_all, transposed
 
-Row = tuple[int, ...]
 Relations = tuple[frozenset[Entry], ...]
 CODES = st.one_of(st.integers(0, 3), st.integers(0, 12), st.sampled_from([1, 2, 2**20 + 1, 2**30 - 1]))
 POINTS = st.tuples(st.integers(0, 3), st.tuples(CODES, CODES, CODES), st.integers(1, 3))
@@ -89,40 +89,11 @@ class Trees:
         return join(relations, [own for _, own in self.shape.atoms], codes)
 
 
-def read_all(cursor: Cursor, limit: int = 1000) -> list[Row]:
-    rows: list[Row] = []
-    while not cursor.done:
-        rows += zip(*cursor.fill(limit).tolist(), strict=True)
-    return rows
-
-
-class Reading(NamedTuple):
-    """A cursor that is read a bit now and then, what it has read, and what it must have read in the end."""
-
-    cursor: Cursor
-    wanted: set[Row]
-    version: int
-    rows: list[Row]
-
-    def read(self, limit: int) -> bool:
-        found = self.cursor.fill(limit)
-        assert found.shape[1] <= limit
-        self.rows.extend(zip(*found.tolist(), strict=True))
-        if not self.cursor.done:
-            return False
-        assert len(self.rows) == len(set(self.rows)), "a row twice"
-        assert set(self.rows) == self.wanted
-        return True
-
-
-class QdagMachine(RuleBasedStateMachine):
+class QdagMachine(ReadingMachine):
     @initialize(shape=st.sampled_from(SHAPES), points=st.lists(POINTS, max_size=25), least=st.sampled_from([1, 1, 40, 10**6]))
     def begin(self, shape: Shape, points: list[tuple[int, Row, int]], least: int) -> None:
         self.shape, self.of = shape, Trees(shape, least=least)
-        self.version, self.slot = 1, 0
         self.now: Relations = tuple(frozenset() for _ in shape.arities)
-        self.pins: dict[int, tuple[tuple[Root, ...], Relations]] = {}
-        self.readings: list[Reading] = []
         loaded = self._new(points)
         for relation, given in enumerate(loaded):
             self.of.load(1, relation, given)
@@ -156,7 +127,7 @@ class QdagMachine(RuleBasedStateMachine):
         if merged:
             self.of.trees.merge(self.version)
             self.root = self.of.trees.roots
-        self.of.trees.reclaim(self.version, np.array(sorted(self.pins), np.int64))
+        self.of.trees.reclaim(self.version, self.pin_array())
         self.of.trees.check(self.root, tuple(root for root, _ in self.pins.values()))
         assert set(read_all(self.of.join.rows(self._all(self.root)), 3)) == self.of.wanted(self._all(self.now))
 
@@ -189,14 +160,14 @@ class QdagMachine(RuleBasedStateMachine):
         found: dict[tuple[int, bool], list[Row]] = {}
         for told in self.of.runs.follow(self.version, np.array(steps, np.int64), np.array(flat, np.int32), limit):
             rows = found.setdefault((told.change, told.inserted), [])
-            rows += zip(*told.rows.tolist(), strict=True)
+            rows += transposed(told.rows)
             if told.too_large:
                 assert limit is not None and len(wanted[told.change, told.inserted]) > limit
                 rows[:] = wanted[told.change, told.inserted]
         assert {key: set(rows) for key, rows in found.items()} == wanted
         assert all(len(rows) == len(wanted[key]) for key, rows in found.items()), "a row of the delta twice"
         self.version, self.root = self.of.trees.version, self.of.trees.roots
-        self.of.trees.reclaim(self.version, np.array(sorted(self.pins), np.int64))
+        self.of.trees.reclaim(self.version, self.pin_array())
         self.of.trees.check(self.root, tuple(root for root, _ in self.pins.values()))
 
     def _all(self, one: tuple) -> list:  # type: ignore[type-arg]
@@ -213,39 +184,17 @@ class QdagMachine(RuleBasedStateMachine):
         assert len(found) == len(set(found)), "a row of the delta twice"
         assert set(found) == (new - old if come else old - new)
 
-    @rule()
-    def pin(self) -> None:
-        self.pins[self.version] = (self.root, self.now)
-
-    @precondition(lambda self: self.pins)
-    @rule(data=st.data())
-    def unpin(self, data: st.DataObject) -> None:
-        version = data.draw(st.sampled_from(sorted(self.pins)))
-        self.readings = [one for one in self.readings if one.version != version]
-        del self.pins[version]
+    def pinned(self) -> Any:
+        return self.root, self.now
 
     @precondition(lambda self: self.pins)
     @rule(data=st.data(), codes=st.lists(st.one_of(st.just(-1), CODES), min_size=4, max_size=4), bound=st.booleans())
     def open(self, data: st.DataObject, codes: list[int], bound: bool) -> None:
-        version = data.draw(st.sampled_from(sorted(self.pins)))
+        version = self.some_pin(data)
         roots, then = self.pins[version]
         given = codes[: self.shape.dimension]
         if bound:
             _, own = data.draw(st.sampled_from(self.shape.atoms))
             given = [code if v in own else -1 for v, code in enumerate(given)]
         cursor = self.of.join.rows(self._all(roots), given if bound else None)
-        self.readings.append(Reading(cursor, self.of.wanted(self._all(then), given if bound else ()), version, []))
-
-    @precondition(lambda self: self.readings)
-    @rule(data=st.data(), limit=st.sampled_from([1, 2, 7, 1000]), fork=st.booleans())
-    def read(self, data: st.DataObject, limit: int, fork: bool) -> None:
-        i = data.draw(st.integers(0, len(self.readings) - 1))
-        if fork:
-            self.readings[i] = self.readings[i]._replace(cursor=self.readings[i].cursor.clone())
-        if self.readings[i].read(limit):
-            self.readings.pop(i)
-
-    def teardown(self) -> None:
-        for reading in getattr(self, "readings", []):
-            while not reading.read(50):
-                pass
+        self.readings.append(Reading(cursor, self.of.wanted(self._all(then), given if bound else ()), version))

@@ -10,7 +10,8 @@ from hypothesis.stateful import run_state_machine_as_test
 from structures.join_changes import DELETE, INSERT
 from structures.join_tree import JoinTree, Port
 from structures.kernel import JIT
-from tests.structures.join_machine import JoinMachine, read_all
+from tests.structures.join_machine import JoinMachine
+from tests.structures.machines import read_all
 
 PATH = [Port(0, 0, False), Port(1, 0, False), Port(1, 1, False), Port(2, 1, False)], [(0, 1), (2, 3)]
 

@@ -15,7 +15,8 @@ from structures.quad_check import entries_of
 from structures.quad_nodes import LEAF
 from structures.quad_tree import QuadTrees
 from tests.naive.natural_join import Entry, entries
-from tests.structures.qdag_machine import SHAPES, QdagMachine, Shape, Trees, read_all
+from tests.structures.machines import read_all
+from tests.structures.qdag_machine import SHAPES, QdagMachine, Shape, Trees
 
 NO_PINS = np.empty(0, np.int64)
 TRIANGLE = SHAPES[1]

@@ -14,7 +14,8 @@ from structures.ordered_index import NO_ENTRIES, Changes, Entries, OrderedIndexe
 from structures.view_shape import nodes_of
 from structures.view_tree import Atom, ViewTree, path_orders
 from tests.structures.index_machine import packed
-from tests.structures.view_machine import ViewMachine, read_rows
+from tests.structures.machines import read_all
+from tests.structures.view_machine import ViewMachine
 
 NO_PINS = np.empty(0, np.int64)
 
@@ -82,7 +83,7 @@ def test_more_variables_than_coordinates() -> None:
 def test_rows_come_in_the_order_of_the_variables() -> None:
     given = [[(x, y, 10 * x + y) for x in range(5) for y in range(5)], [(x, z, 10 * x + z) for x in range(1, 4) for z in range(4)]]
     _, view = viewed([(0, 1), (0, 2)], given)
-    rows = read_rows(view.rows(view.root), 7)
+    rows = read_all(view.rows(view.root), 7)
     assert rows == [(10 * x + y, 10 * x + z) for x in range(1, 4) for y in range(5) for z in range(4)]
 
 
@@ -92,7 +93,7 @@ def test_no_dead_ends_whatever_dangles() -> None:
     singles, even = [(x, x) for x in range(n)], range(0, n, 2)
     indexes, view = viewed([(0,), (0, 1), (0, 1)], [singles, [(x, x, x) for x in even], [(x, x + (x != n - 2), x) for x in even]])
     cursor = view.rows(view.root)
-    assert read_rows(cursor) == [(n - 2,) * 3] and cursor.steps < 20 and cursor.largest_gap < 10
+    assert read_all(cursor) == [(n - 2,) * 3] and cursor.steps < 20 and cursor.largest_gap < 10
     indexes.begin(2)
     view.follow(indexes.apply({view.atoms[0].index: Changes(packed([(n - 2, n - 2)], 1), NO_ENTRIES)}), None)
     assert view.is_empty(view.root) and view.live_bytes > 0
@@ -134,7 +135,7 @@ def test_a_sink_that_wants_no_more() -> None:
     view.follow(batch, sink)
     assert told == [(-1, 256)]
     view.check()
-    assert len(read_rows(view.rows(view.root))) == n * n
+    assert len(read_all(view.rows(view.root))) == n * n
 
 
 def test_closing_gives_back_what_was_taken() -> None:

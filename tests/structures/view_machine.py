@@ -4,19 +4,19 @@ reads by bits, given entries, given keys, unpins; `check()` after every version.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import initialize, precondition, rule
 
 from structures.interval_changes import DELETE, INSERT
 from structures.ordered_index import Changes, OrderedIndexes
-from structures.view_tree import Atom, Cursor, Root, ViewTree
+from structures.view_tree import Atom, ViewTree
 from tests.naive.natural_join import Entry, join
 from tests.structures.index_machine import packed
+from tests.structures.machines import Reading, ReadingMachine, Row, read_all, transposed
 
-Row = tuple[int, ...]
 Relations = dict[int, frozenset[Entry]]  # by index
 VALUES = st.integers(0, 2)
 TUPLES = st.tuples(st.integers(0, 4), st.tuples(*[VALUES] * 5), st.integers(1, 3))
@@ -40,13 +40,6 @@ SHAPES = [
 ]
 
 
-def read_rows(cursor: Cursor, limit: int = 1000) -> list[Row]:
-    rows: list[Row] = []
-    while not cursor.done:
-        rows += zip(*cursor.fill(limit).tolist(), strict=True)
-    return rows
-
-
 class View(NamedTuple):
     """A view tree, and what its atoms are, for the twin: index, variables."""
 
@@ -58,29 +51,10 @@ class View(NamedTuple):
         return join(relations, [own for _, own in self.atoms])
 
 
-class Reading(NamedTuple):
-    """A cursor that is read a bit now and then, what it has read, and what it must have read in the end."""
-
-    cursor: Cursor
-    wanted: set[Row]
-    version: int
-    rows: list[Row]
-
-    def read(self, limit: int) -> bool:
-        found = self.cursor.fill(limit)
-        assert found.shape[1] <= limit
-        self.rows.extend(zip(*found.tolist(), strict=True))
-        if not self.cursor.done:
-            return False
-        assert len(self.rows) == len(set(self.rows)), "a row twice"
-        assert set(self.rows) == self.wanted
-        return True
-
-
-class ViewMachine(RuleBasedStateMachine):
+class ViewMachine(ReadingMachine):
     @initialize(shape=st.sampled_from(SHAPES), tuples=st.lists(TUPLES, max_size=25))
     def begin(self, shape: Shape, tuples: list[tuple[int, Entry, int]]) -> None:
-        self.indexes, self.version, self.slot = OrderedIndexes(1 << 20), 1, 0
+        self.indexes = OrderedIndexes(1 << 20)
         self.indexes.begin(1)
         self.made = [self.indexes.add(arity) for arity in shape.arities]
         self.now: Relations = {}
@@ -93,8 +67,6 @@ class ViewMachine(RuleBasedStateMachine):
             own = [(self.made[place], variables) for place, variables in atoms]
             self.views.append(View(ViewTree(self.indexes, [Atom(*one) for one in own]), own))
             self.views[-1].tree.load()
-        self.pins: dict[int, tuple[list[Root], Relations]] = {}
-        self.readings: list[Reading] = []
         self._settle()
 
     def _new(self, tuples: list[tuple[int, Entry, int]], place: int) -> list[Entry]:
@@ -107,7 +79,7 @@ class ViewMachine(RuleBasedStateMachine):
         return made
 
     def _settle(self) -> None:
-        self.indexes.reclaim(self.version, np.array(sorted(self.pins), np.int64))
+        self.indexes.reclaim(self.version, self.pin_array())
         used = []
         for roots, _ in self.pins.values():
             for view, root in zip(self.views, roots, strict=True):
@@ -117,7 +89,7 @@ class ViewMachine(RuleBasedStateMachine):
         for view in self.views:
             view.tree.check()
             wanted = view.wanted(self.now)
-            assert set(read_rows(view.tree.rows(view.tree.root), 3)) == wanted
+            assert set(read_all(view.tree.rows(view.tree.root), 3)) == wanted
             assert view.tree.is_empty(view.tree.root) == (not wanted)
 
     @rule(tuples=st.lists(TUPLES, max_size=10), data=st.data())
@@ -142,7 +114,7 @@ class ViewMachine(RuleBasedStateMachine):
             told: dict[int, list[Row]] = {DELETE: [], INSERT: []}
 
             def sink(sign: int, slots: np.ndarray, told: dict[int, list[Row]] = told) -> bool:
-                told[sign] += zip(*slots.tolist(), strict=True)
+                told[sign] += transposed(slots)
                 return True
 
             view.tree.follow(done, sink)
@@ -171,27 +143,19 @@ class ViewMachine(RuleBasedStateMachine):
             deltas = view.tree.follow_in_order(run, limit, hushed)
             assert not deltas.too_large.any(), "none fills a chunk"
             for i in range(len(steps)):
-                rows = list(zip(*deltas.slots[:, deltas.starts[i] : deltas.ends[i]].tolist(), strict=True))
+                rows = transposed(deltas.slots[:, deltas.starts[i] : deltas.ends[i]])
                 wanted = view.wanted(states[i]) ^ view.wanted(states[i + 1]) if hushed is None or not hushed[i] else set()
                 assert len(rows) == len(wanted) and set(rows) == wanted
         self.now = states[-1]
         self._settle()
 
-    @rule()
-    def pin(self) -> None:
-        self.pins[self.version] = ([view.tree.root for view in self.views], self.now)
-
-    @precondition(lambda self: self.pins)
-    @rule(data=st.data())
-    def unpin(self, data: st.DataObject) -> None:
-        version = data.draw(st.sampled_from(sorted(self.pins)))
-        self.readings = [one for one in self.readings if one.version != version]
-        del self.pins[version]
+    def pinned(self) -> Any:
+        return [view.tree.root for view in self.views], self.now
 
     @precondition(lambda self: self.pins)
     @rule(data=st.data(), values=st.tuples(*[VALUES] * 5), how=st.integers(0, 2))
     def open(self, data: st.DataObject, values: Entry, how: int) -> None:
-        version = data.draw(st.sampled_from(sorted(self.pins)))
+        version = self.some_pin(data)
         number = data.draw(st.integers(0, len(self.views) - 1))
         view, (roots, then) = self.views[number], self.pins[version]
         root, wanted = roots[number], view.wanted(then)
@@ -207,18 +171,4 @@ class ViewMachine(RuleBasedStateMachine):
             cursor = view.tree.of_key(root, place, values[: len(own)])
             mine = {one[-1] for one in then[index] if one[: len(own)] == values[: len(own)]}
             wanted = {row for row in wanted if row[place] in mine}
-        self.readings.append(Reading(cursor, wanted, version, []))
-
-    @precondition(lambda self: self.readings)
-    @rule(data=st.data(), limit=st.sampled_from([1, 2, 7, 1000]), fork=st.booleans())
-    def read(self, data: st.DataObject, limit: int, fork: bool) -> None:
-        i = data.draw(st.integers(0, len(self.readings) - 1))
-        if fork:
-            self.readings[i] = self.readings[i]._replace(cursor=self.readings[i].cursor.clone())
-        if self.readings[i].read(limit):
-            self.readings.pop(i)
-
-    def teardown(self) -> None:
-        for reading in getattr(self, "readings", []):
-            while not reading.read(50):
-                pass
+        self.readings.append(Reading(cursor, wanted, version))

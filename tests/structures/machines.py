@@ -1,0 +1,150 @@
+"""What the state machines of the structures share: pins, readings of pinned versions by bits, unpins; batches of entries."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+
+from tests.naive.interval_join import entries
+
+Row = tuple[int, ...]
+
+
+def transposed(slots: np.ndarray) -> list[Row]:
+    """The rows of a chunk of slots, an alias a line."""
+    return list(zip(*slots.tolist(), strict=True))
+
+
+def read_all(cursor: Any, limit: int = 1000) -> list[Row]:
+    rows: list[Row] = []
+    while not cursor.done:
+        rows += transposed(cursor.fill(limit))
+    return rows
+
+
+class Reading:
+    """A cursor that is read a bit now and then, and what it must have read in the end: a list in its order, a set in any,
+    with so many dead ends at most."""
+
+    def __init__(self, cursor: Any, wanted: Collection[Row], version: int, dead_ends: int | None = None) -> None:
+        self.cursor, self.wanted, self.version, self.dead_ends = cursor, wanted, version, dead_ends
+        self.rows: list[Row] = []
+
+    def judge(self) -> None:
+        """What has been read is all, each row once."""
+        if isinstance(self.wanted, list):
+            assert self.rows == self.wanted
+        else:
+            assert len(self.rows) == len(set(self.rows)), "a row twice"
+            assert set(self.rows) == self.wanted
+        assert self.dead_ends is None or self.cursor.dead_ends <= self.dead_ends
+
+
+class ReadingMachine(RuleBasedStateMachine):
+    """Pins versions and reads them: `pinned` says what a pin keeps, `open` of each machine starts readings."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.version, self.slot = 1, 0
+        self.pins: dict[int, Any] = {}
+        self.readings: list[Reading] = []
+
+    def pinned(self) -> Any:
+        """What is to be kept of the newest version."""
+        raise NotImplementedError
+
+    def rows_of(self, *chunk: np.ndarray) -> list[Row]:
+        """The rows of what a cursor or a delta gives at once: one array of slots, unless a machine knows better."""
+        return transposed(*chunk)
+
+    def pin_array(self) -> np.ndarray:
+        return np.array(sorted(self.pins), np.int64)
+
+    def some_pin(self, data: st.DataObject) -> int:
+        return data.draw(st.sampled_from(sorted(self.pins)))
+
+    @rule()
+    def pin(self) -> None:
+        self.pins[self.version] = self.pinned()
+
+    @precondition(lambda self: self.pins)
+    @rule(data=st.data())
+    def unpin(self, data: st.DataObject) -> None:
+        version = self.some_pin(data)
+        self.readings = [one for one in self.readings if one.version != version]
+        del self.pins[version]
+
+    @precondition(lambda self: self.readings)
+    @rule(data=st.data(), limit=st.sampled_from([1, 2, 7, 1000]), fork=st.booleans())
+    def read(self, data: st.DataObject, limit: int, fork: bool) -> None:
+        i = data.draw(st.integers(0, len(self.readings) - 1))
+        if fork:
+            self.readings[i].cursor = self.readings[i].cursor.clone()
+        if self.ends(self.readings[i], limit):
+            self.readings.pop(i)
+
+    def ends(self, reading: Reading, limit: int) -> bool:
+        """Read up to `limit` rows; whether that was the end, all rows right."""
+        chunk = reading.cursor.fill(limit)
+        rows = self.rows_of(*chunk) if isinstance(chunk, tuple) else self.rows_of(chunk)
+        assert len(rows) <= limit
+        reading.rows += rows
+        if rows or not reading.cursor.done:
+            return False
+        reading.judge()
+        return True
+
+    def teardown(self) -> None:
+        for reading in self.readings:
+            while not self.ends(reading, 50):
+                pass
+
+
+class BatchMachine(ReadingMachine):
+    """Of a structure over entries that each have a slot: loaded, changed by batches, each delta judged by the twin."""
+
+    def load(self, tree: Any, new: Iterable[Any]) -> None:
+        self.tree, self.now = tree, {one.slot: one for one in new}
+        self.root = tree.bulk_load(1, self.packed(self.now.values()))
+        tree.check(self.root)
+
+    def packed(self, some: Iterable[Any]) -> Any:
+        """As the structure takes them: intervals, unless a machine knows better."""
+        return entries(some)
+
+    def wanted(self, some: Iterable[Any]) -> set[Row]:
+        """The rows of these entries, by the twin."""
+        raise NotImplementedError
+
+    def pinned(self) -> Any:
+        return self.root, dict(self.now)
+
+    def doomed(self, data: st.DataObject, least: int = 0, more: int = 12) -> list[int]:
+        """Slots of some entries, `least` to `least + more` where so many are there."""
+        slots = st.sampled_from(sorted(self.now))
+        return data.draw(st.lists(slots, unique=True, min_size=least, max_size=least + more)) if self.now else []
+
+    def change(self, doomed: Iterable[int], inserts: list[Any]) -> None:
+        """A version on: the delta, what can be reused, the invariants."""
+        self.version += 1
+        before = self.wanted(self.now.values())
+        deletes = [self.now.pop(slot) for slot in doomed]
+        between = self.wanted(self.now.values())
+        self.now.update({one.slot: one for one in inserts})
+        after = self.wanted(self.now.values())
+        got: dict[int, list[Row]] = {-1: [], 1: []}
+
+        def sink(sign: int, *chunk: np.ndarray) -> bool:
+            got[sign] += self.rows_of(*chunk)
+            return True
+
+        self.root = self.tree.apply(self.version, self.packed(deletes), self.packed(inserts), sink)
+        assert sorted(got[-1]) == sorted(before - between)
+        assert sorted(got[1]) == sorted(after - between)
+        self.tree.reclaim(self.version, self.pin_array())
+        self.tree.check(self.root, tuple(root for root, _ in self.pins.values()))
+        assert self.tree.is_empty(self.root) == (not after)
