@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from structures.interval_search import SEARCH_WORDS
 from structures.join_layout import FIRST_PORT, HAS, KEPT, TABLES, TREES, shift_row
-from structures.join_spread import END, FIRST_, PLACE, change_rows, live_but, move_rows
+from structures.join_spread import END, FIRST_, FLIPS, PLACE, change_rows, live_but, move_rows
 from structures.join_walk import DEPTH, START, begin_walk, walk
 from structures.kernel import kernel
 
-AT, ACTIVE = SEARCH_WORDS, SEARCH_WORDS + 1
-CHANGES_WORDS = SEARCH_WORDS + 2
+AT, ACTIVE = FLIPS + 1, FLIPS + 2
+CHANGES_WORDS = FLIPS + 3
 DELETE, MOVE, INSERT = -1, 0, 1
 
 

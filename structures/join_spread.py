@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from structures.arena import HEIGHT, NEG_INF, ROOT, B
-from structures.interval_search import NOTHING_BEFORE, STEPS, search_fill, search_start
+from structures.interval_search import NOTHING_BEFORE, SEARCH_WORDS, STEPS, search_fill, search_start
 from structures.join_layout import (
     ALL_TREE,
     BASE,
@@ -48,6 +48,7 @@ from structures.ordered_tree import cut, expect, put
 
 PLACE, LINK, FIRST_, END, ROOM = range(5)  # of a run; ROOM: where there is room behind all runs
 RUN_WORDS = 5
+FLIPS = SEARCH_WORDS  # in Z: rows that others brought to life or killed
 AHEAD = 2  # as in `interval_changes`
 
 
@@ -191,6 +192,8 @@ def spread(
                 rows[n] = slot
                 n += 1
         runs[r, END] = n
+        if r > 0:
+            Z[FLIPS] += n - runs[r, FIRST_]
     return count
 
 
@@ -240,7 +243,6 @@ def change_rows(
         for i in range(n):
             let_go(M, W, C, Q, T, PORTS, SIDES, X, Y, E, u, rows[i])
     return spread(M, W, C, Q, T, LINKS, PORTS, SIDES, X, Y, E, Z, rows, runs, come)
-
 
 
 @kernel("void(" + TREES + ", int64[:,::1], int32[::1], int64[::1], int64, int32[::1], boolean)")

@@ -70,7 +70,7 @@ from structures.join_layout import (
     WIDTH,
     WORDS,
 )
-from structures.join_spread import RUN_WORDS, change_rows, full_rows, move_rows, shift_rows
+from structures.join_spread import FLIPS, RUN_WORDS, change_rows, full_rows, move_rows, shift_rows
 from structures.join_walk import LEVEL_WORDS, LIST, hold, walk
 from structures.join_walk import STEPS as WALK_STEPS
 from structures.ordered_tree import build, make_empty
@@ -387,6 +387,15 @@ class JoinTree:
     def steps(self) -> int:
         """Nodes, entries and rows looked at for all changes and their deltas so far."""
         return int(self._Z[STEPS] + self._S[0, WALK_STEPS])
+
+    @property
+    def flips(self) -> int:
+        """Rows that came to life, or died, by changes of others so far."""
+        return int(self._Z[FLIPS])
+
+    def count_anew(self) -> None:
+        """Let `steps` and `flips` begin at 0."""
+        self._Z[STEPS] = self._Z[FLIPS] = self._S[0, WALK_STEPS] = 0
 
     def live_bytes(self, rows: Sequence[int], codes: Sequence[int]) -> int:
         """Bytes of the newest version, given the rows of each alias and the codes in use of each domain."""

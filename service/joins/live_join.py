@@ -86,6 +86,11 @@ class LiveJoin:
     def update_steps(self) -> int:
         return self.tree.steps
 
+    @property
+    def flips(self) -> int:
+        """Rows that came to life, or died, by changes of others so far."""
+        return self.tree.flips
+
     # --- writing
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
@@ -97,6 +102,7 @@ class LiveJoin:
                 self._describe(side, slots)
             self.tree.apply(version, side.place, np.concatenate(parts), True, None)
             progress((done + 1) / len(self.sides))
+        self.tree.count_anew()
 
     def _describe(self, side: Side, slots: Slots) -> None:
         """Rows that come: their codes are taken."""

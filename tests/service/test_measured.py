@@ -57,7 +57,7 @@ def test_every_algorithm(tmp_path: Path, algorithm: str) -> None:
     # A box tree keeps up to 512 ends in a leaf and looks through it.
     assert 1 <= found["steps_per_row"] < {"box-tree": 300, "join-tree": 40}.get(algorithm, 20) and found["delay_steps"]["max"] >= 1
     assert 0 < found["steps_per_update"] < 300
-    if algorithm == "view-tree":  # 200 keys came to life, one died, by 401 changes
+    if algorithm in ("view-tree", "join-tree"):  # 200 keys, or rows, came to life, one died, by 401 changes
         assert found["flips_per_update"] == 201 / 401
     assert found["bytes_per_row"] == found["bytes"] / 399
     if algorithm in ("interval-tree", "box-tree"):
