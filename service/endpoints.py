@@ -26,14 +26,8 @@ def endpoints(rows: pa.RecordBatch, interval: Interval) -> tuple[Ends, Ends]:
     return _encode(interval, start.type, (_values(start), _values(end)), (null_mask(start), null_mask(end)))
 
 
-def span_endpoints(rows: pa.RecordBatch, span: Span) -> tuple[Ends, Ends]:
-    """The same of a span; a row's left is above its right if nothing meets it."""
-    columns = [rows.column(name) for name in span.columns]
-    return _of_span(span, columns[0].type, [_values(column) for column in columns], [null_mask(column) for column in columns])
-
-
 def stored_endpoints(table: Table, span: Span, slots: npt.NDArray[np.int32]) -> tuple[Ends, Ends]:
-    """The same of the rows at these slots."""
+    """The same of a span of the rows at these slots; a row's left is above its right if nothing meets it."""
     names = span.columns
     values, nulls = table.numbers(names, slots)
     return _of_span(span, table.type_of(names[0]), list(values), nulls)

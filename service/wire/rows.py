@@ -1,4 +1,4 @@
-"""Rows of relations and views → bytes: JSON lines, CSV, server-sent events, Arrow; and → JSON-ready dictionaries.
+"""Rows of relations and views → bytes: JSON lines, CSV, server-sent events, Arrow.
 
 Text is put together by column: every column becomes a column of its texts, and one join of columns and constants writes all
 rows at once. Timestamps leave as `2026-01-01T12:00:00Z`, with six decimals when the fraction is not zero, dates as
@@ -23,7 +23,6 @@ from service.wire.grammar import date_texts, timestamp_texts
 
 # A join must stay below Arrow's 2 GiB of text in one array; an escaped text is at most six times as long.
 _MAX_BYTES = 2**28
-_JSON_ESCAPED = re.compile(r'["\\\x00-\x1f]')
 _CSV_QUOTED = re.compile('[",\r\n]')
 
 Texts = Callable[[pa.Array], pa.Array]
@@ -180,28 +179,3 @@ class ArrowRows:
     def _take_head(self) -> bytes:
         head, self._head = self._head, b""
         return head
-
-
-def row_dicts(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """Rows as dictionaries of JSON-ready values."""
-    names = batch.schema.names
-    if not names:
-        return [{} for _ in range(batch.num_rows)]
-    return [dict(zip(names, row, strict=True)) for row in zip(*map(_json_values, batch.columns), strict=True)]
-
-
-def _json_values(array: pa.Array) -> list[Any]:
-    if pa.types.is_timestamp(array.type):
-        return list(timestamp_texts(array).to_pylist())
-    if pa.types.is_date32(array.type):
-        return list(date_texts(array).to_pylist())
-    values = list(array.to_pylist())
-    if pa.types.is_floating(array.type) and not pc.all(pc.is_finite(array), min_count=0).as_py():
-        return [_named_float(value) for value in values]
-    return values
-
-
-def _named_float(value: float | None) -> float | str | None:
-    if value is None or np.isfinite(value):
-        return value
-    return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"

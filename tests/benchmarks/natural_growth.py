@@ -9,11 +9,10 @@ import numpy as np
 
 from tests.benchmarks.figures import Figure, Scale
 from tests.benchmarks.growth import figures_of, plot_of
-from tests.benchmarks.measured_natural import Data, single_changes
-from tests.benchmarks.measured_natural import count as rows_of
+from tests.benchmarks.measured_natural import Data, count, single_changes
 from tests.benchmarks.measured_tree import Note
 from tests.benchmarks.natural_star import Live, star, two_levels
-from tests.benchmarks.natural_triangle import Triangle, count, graph
+from tests.benchmarks.natural_triangle import Triangle, graph
 
 TITLE = "Natural joins: how cost grows, n from 10^3 to 10^6"
 KINDS = {
@@ -60,7 +59,7 @@ def view_tree(data: Callable[[int], Data]) -> Callable[[int, Scale], Cost]:
         of = data(n)
         live = Live(of)
         cursor = live.rows()
-        rows = rows_of(cursor)
+        rows = count(cursor)
         rng = np.random.default_rng(13)
         some = [one.take(rng.permutation(len(one.slot))[: scale.size(2_000, 30)]) for one in of.entries]
         rate, _ = single_changes(live, some, rng)

@@ -18,13 +18,13 @@ from structures.qdag_run import DELETE, INSERT, Runs
 from structures.quad_tree import QuadTrees
 from tests.benchmarks.figures import Figure, Rival, Scale, middle, sampled, seconds
 from tests.benchmarks.graph_rivals import PATIENCE, DuckDbTriangle
+from tests.benchmarks.measured_natural import count
 from tests.benchmarks.measured_tree import Note
 from tests.datasets import table
 
 TITLE = "Quadtrees: the triangle, 100,000 edges"
 KINDS = ("random", "skewed", "hub", "complete")
 VARIABLES = ((0, 1), (1, 2), (0, 2))
-CHUNK = 1 << 16
 RUN = 1 << 10  # changes of a call, as the service has them
 MOST = 1 << 40
 NO_PINS = np.empty(0, np.int64)
@@ -119,13 +119,6 @@ class Triangle:
 
     def rows(self) -> Cursor:
         return self.join.rows([self.trees.roots] * 3)
-
-
-def count(cursor: Cursor, limit: int = CHUNK) -> int:
-    rows = 0
-    while not cursor.done:
-        rows += cursor.fill(limit).shape[1]
-    return rows
 
 
 def run(scale: Scale, note: Note) -> list[Figure]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from service.wire import rows as wire_rows
 from service.wire.errors import UnsupportedMediaType
 from service.wire.grammar import INT64_MAX, INT64_MIN, parse_date, parse_timestamp
-from service.wire.rows import ArrowRows, csv_header, encode_rows, row_dicts
+from service.wire.rows import ArrowRows, csv_header, encode_rows
 from service.wire.schema import ARROW_TYPES
 
 TYPES = ("int64", "float64", "timestamp", "date", "string", "bool")
@@ -64,8 +64,6 @@ def test_rows_come_back(values: list[tuple[Any, ...]], start: int) -> None:
     lines = encode_rows("application/jsonl", batch)
     assert lines.count(b"\n") == len(values)
     assert same(read([orjson.loads(line) for line in lines.split(b"\n")[:-1]]), values)
-    assert same(read(row_dicts(batch)), values)
-    assert orjson.loads(orjson.dumps(row_dicts(batch))) == row_dicts(batch)
     events = encode_rows("text/event-stream", batch).split(b"\n\n")[:-1]
     assert all(event.startswith(b"event: row\ndata: ") for event in events)
     assert same(read([orjson.loads(event.removeprefix(b"event: row\ndata: ")) for event in events]), values)
@@ -104,7 +102,7 @@ def test_how_values_look() -> None:
     assert csv_header(SCHEMA) == b'int64,float64,timestamp,date,string,bool,"a ""b"", \xc3\xa9"\n'
     none = record_batch([(None, math.nan, 1_767_268_800_000_001, None, None, None, "x")])
     assert encode_rows("text/csv", none) == b",NaN,2026-01-01T12:00:00.000001Z,,,,x\n"
-    assert row_dicts(record_batch([(0, -math.inf, 0, 0, "", False, "")]))[0]["float64"] == "-Infinity"
+    assert b'"float64":"-Infinity"' in encode_rows("application/jsonl", record_batch([(0, -math.inf, 0, 0, "", False, "")]))
     assert encode_rows("text/csv", record_batch([(0, math.inf, 0, 0, "a,b", False, "l\n")])) == (
         b'0,Infinity,1970-01-01T00:00:00Z,1970-01-01,"a,b",false,"l\n"\n'
     )
@@ -126,7 +124,6 @@ def test_large_batches_are_written_in_halves(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_no_rows_and_no_columns() -> None:
     assert encode_rows("application/jsonl", record_batch([])) == b""
-    assert row_dicts(record_batch([])) == []
     with pytest.raises(UnsupportedMediaType):
         encode_rows("application/xml", record_batch([]))
 
