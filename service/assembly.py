@@ -132,13 +132,14 @@ def _refuse_single_alias(draft: Draft) -> None:
     for left, right in [*draft.equal, *draft.not_equal, *within, *((i.low, i.high) for i in draft.inequalities)]:
         if left.alias == right.alias:
             raise unsupported(
-                f"a comparison of {left} with {right}, columns of one alias",
+                f"a comparison of columns of one alias ({left} with {right})",
                 "filters compare a column with a constant; keep the outcome in a bool column of its own",
             )
     for x, y in draft.overlaps:
         if x.alias == y.alias:
             raise unsupported(
-                f"overlaps({x}, {y}), intervals of one alias", "give the relation a second alias, or keep the outcome in a bool column"
+                f"an overlap of intervals of one alias ({x} and {y})",
+                "give the relation a second alias, or keep the outcome in a bool column",
             )
 
 

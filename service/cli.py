@@ -73,7 +73,8 @@ def _run(argv: list[str]) -> int:
 def _overview() -> str:
     width = max(map(len, COMMANDS))
     listed = "\n".join(f"  {name:{width}}  {summary}" for name, summary in COMMANDS.items())
-    return f"usage: livejoin COMMAND …\n\nKeeps overlap joins live.\n\n{listed}\n\n`livejoin COMMAND --help` tells the rest."
+    what = "Keeps joins live: by overlaps, equalities, comparisons."
+    return f"usage: livejoin COMMAND …\n\n{what}\n\n{listed}\n\n`livejoin COMMAND --help` tells the rest."
 
 
 def _version() -> str:

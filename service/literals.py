@@ -42,7 +42,7 @@ def from_json(type_: str, value: Any) -> Physical:
 
 def from_number(type_: str, text: str) -> Physical:
     """A number in SQL: `3`, `-1.5e3`."""
-    if type_ not in ("int64", "float64"):
+    if type_ not in ("int64", "float64") or (type_ == "int64" and not _INT.fullmatch(text)):
         raise BadLiteral(f"the number {text} is no {type_}")
     return from_text(type_, text)
 

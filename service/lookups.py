@@ -45,8 +45,10 @@ def look_up(
         return ViewReading(view, root, view.join.partners(root, side.place, slots[slots >= 0], bounds), delays)
     if side.equal and set(given) == set(side.equal):
         return ViewReading(view, root, view.join.of_key(root, side.place, _parsed(side, side.equal, given), bounds), delays)
-    may = [f"the key ({', '.join(side.relation.key)})"] + ([f"the join key ({', '.join(side.equal)})"] if side.equal else [])
-    raise Problem("bad-parameter", f"where: a look-up by {side.alias} takes {' or '.join(may)}, not {', '.join(sorted(given))}")
+    may = [f"the key ({', '.join(side.relation.key)})"]
+    if side.equal and set(side.equal) != set(side.relation.key):
+        may.append(f"the join key ({', '.join(side.equal)})")
+    raise Problem("bad-parameter", f"where: a look-up by {side.alias} takes {' or '.join(may)}, whole, not {', '.join(sorted(given))}")
 
 
 def _search(side: Side, version: int, keys: pa.RecordBatch) -> Slots:

@@ -136,7 +136,9 @@ def _in_the_way(query: Query, relations: Relations) -> str:
         least = min(parts[0].parts, key=lambda part: GUARANTEES.index(part.plan.guarantee))
         return _in_the_way(least.query, relations)
     if is_natural(query, relations):
-        return THEOREM_NATURAL
+        relations_joined = [relation for _, relation in query.aliases]
+        itself = len(set(relations_joined)) < len(relations_joined)
+        return THEOREM_NATURAL + ("; of a relation joined with itself it says nothing, and nothing better is built here" if itself else "")
     if len(query.aliases) > 2 and dimensions(query, relations) > 1:
         return THEOREM_3
     leaves_out = " AND ".join(map(str, query.comparisons))

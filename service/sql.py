@@ -169,7 +169,7 @@ def _read_select(select: exp.Select, text: str, relations: Mapping[str, Relation
     if not select.args.get("from_"):
         raise unsupported("a SELECT without FROM", "a view reads relations, write FROM …")
     if names is None:
-        raise unsupported("a FROM of more than relations", "write FROM a JOIN b ON …, over relations by their names")
+        raise unsupported("a subquery or a function in FROM", "write FROM a JOIN b ON …, over relations by their names")
     for table in _tables(select):
         _refuse_table(table)
     draft = Draft(names.scope)

@@ -268,8 +268,8 @@ OTHER_PLAN = PLAN | {
     "theorem": None,
     "guarantee": "best-effort",
     "bounds": {
-        "space": "O(n) an index, 2 indexes",
-        "update": "O(log n) an index, and the candidates",
+        "space": "O(n) per index; there are 2",
+        "update": "O(log n) per index, and the candidates",
         "delay": "O(log n) between candidates, no bound between rows",
     },
 }

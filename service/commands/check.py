@@ -90,7 +90,7 @@ def _agrees(engine: Engine, name: str, tables: Mapping[str, pa.RecordBatch]) -> 
         told = total(beside(*part) for part in iter(partial(reader.read_with_keys, ROWS), None))
     found = total(recompute(view.view.query, view.definitions, tables))
     if told == found:
-        print(f"view       {name}: {told.rows:,} rows, as brute force finds them", flush=True)
+        print(f"view       {name}: {told.rows:,} row{'s' if told.rows != 1 else ''}, as brute force finds them", flush=True)
     else:
         by_force = f"brute force {found.rows:,} (checksum {found.checksum})"
         print(f"damage     view {name}: {told.rows:,} rows (checksum {told.checksum}), {by_force}", flush=True)

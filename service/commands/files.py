@@ -32,10 +32,12 @@ KINDS = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "js
 
 
 class Body(NamedTuple):
-    """One body to post. `done` of `File.size` is behind it; `places` leads row indexes to lines (or row numbers)."""
+    """One body to post, which begins in line (or row) `first`. `done` of `File.size` is behind it; `places` leads row indexes to lines
+    (or row numbers)."""
 
     media_type: str
     content: bytes
+    first: int
     done: int
     places: Callable[[list[int]], list[int]]
 
@@ -146,7 +148,7 @@ def _csv_bodies(file: File) -> Iterator[Body]:
                 line = first + reader.line_num
             return [begins[index] for index in indexes]
 
-        yield Body(CSV, head + chunk, done, places)
+        yield Body(CSV, head + chunk, first, done, places)
 
 
 def jsonl_chunks(path: Path) -> Iterator[tuple[bytes, int, int]]:
@@ -165,7 +167,7 @@ def _jsonl_bodies(file: File) -> Iterator[Body]:
             filled = [first + number for number, line in enumerate(chunk.split(b"\n")) if line.strip()]
             return [filled[index] for index in indexes]
 
-        yield Body(JSONL, chunk, done, places)
+        yield Body(JSONL, chunk, first, done, places)
 
 
 def _arrow_bodies(file: File, cast: pa.Schema) -> Iterator[Body]:
@@ -181,7 +183,7 @@ def _arrow_bodies(file: File, cast: pa.Schema) -> Iterator[Body]:
             def places(indexes: list[int], first: int = row) -> list[int]:
                 return [first + index for index in indexes]
 
-            yield Body(ARROW, sink.getvalue().to_pybytes(), done, places)
+            yield Body(ARROW, sink.getvalue().to_pybytes(), row, done, places)
             row += piece.num_rows
 
 

@@ -52,6 +52,8 @@ def infer(files: list[File]) -> list[dict[str, Any]]:
         names = {"csv": _from_csv, "jsonl": _from_jsonl}.get(file.kind, _from_arrow)(file, guesses)
         for name in before.symmetric_difference(names) if place else ():
             guesses[name].nullable = True
+    if guesses and not any(guess.seen for guess in guesses.values()):
+        raise Failure(f"{files[0].path}: there are no values in it to tell the types by: register the relation yourself")
     columns = []
     for name, guess in guesses.items():
         if not guess.possible:

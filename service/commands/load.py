@@ -10,8 +10,8 @@ import pyarrow as pa
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from service.client import Client
-from service.commands.files import File, open_file
+from service.client import Client, ClientError
+from service.commands.files import Body, File, open_file
 from service.commands.inference import infer
 from service.commands.terminal import Columns, Failure, Parser, add_url, connect, say
 from service.wire.schema import ARROW_TYPES
@@ -100,7 +100,7 @@ def _post(client: Client, relation: str, files: list[File], schema: pa.Schema) -
             task = shown.add_task(file.path.name, total=file.size, rows=0)
             before = applied
             for body in file.bodies(schema):
-                receipt = client.post_rows(relation, body.media_type, body.content)
+                receipt = _posted(client, relation, file, body, applied)
                 applied += receipt["applied"]
                 ignored += receipt["ignored"]
                 bad += receipt["skipped_count"]
@@ -120,6 +120,16 @@ def _post(client: Client, relation: str, files: list[File], schema: pa.Schema) -
         others = ", the others are in" if applied or ignored else ""
         raise Failure(f"{bad:,} {were} rejected{others}: mend what is rejected and load the file again")
     return 0
+
+
+def _posted(client: Client, relation: str, file: File, body: Body, applied: int) -> dict[str, Any]:
+    """The receipt. Raises Failure, which names the file and says what is in already."""
+    try:
+        return client.post_rows(relation, body.media_type, body.content)
+    except ClientError as error:
+        part = f", from {file.place} {body.first} on" if applied else ""
+        before = f"; what comes before is in, {applied:,} row{'s' if applied != 1 else ''}" if applied else ""
+        raise Failure(f"{file.path}{part}: {error}{before}") from error
 
 
 def _show(rejected: list[Rejected], bad: int) -> None:

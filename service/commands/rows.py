@@ -20,7 +20,11 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--limit", type=int, metavar="N", help=f"at most N rows (on a terminal {SCREENFUL} if not given)")
     parser.add_argument("--overlaps", metavar="LO,HI", help="only rows all of whose joined intervals meet [LO, HI]; a side may be empty")
     parser.add_argument(
-        "--where", action="append", default=[], metavar="ALIAS.COLUMN=VALUE", help="look up by the key of one alias, or by the join key"
+        "--where",
+        action="append",
+        default=[],
+        metavar="ALIAS.COLUMN=VALUE",
+        help="look up by the key of one alias, or by the columns that it joins by; once for each column",
     )
     add_url(parser)
     args = parser.parse_args(arguments)
@@ -74,4 +78,5 @@ def _table(response: httpx.Response) -> None:
         more = ", and there are more: --limit N shows more, a pipe all" if "next" in response.links else ""
         say(f"{count} row{'s' if count != 1 else ''} at version {response.headers.get('Livejoin-Version')}{more}")
     else:
-        say(f"no rows at version {response.headers.get('Livejoin-Version')}")
+        none = "none of the rows" if response.headers.get("Livejoin-Empty") == "false" else "no rows"  # --limit 0
+        say(f"{none} at version {response.headers.get('Livejoin-Version')}")

@@ -23,8 +23,8 @@ def make(query: Query, relations: Relations, counts: Counts | None = None) -> Pl
     if count > 2 and most > 1:
         notes.append(THEOREM_3)
     bounds = {
-        "space": f"O(n) an index, {len(binding.indexes)} indexes",
-        "update": "O(log n) an index, and the candidates",
+        "space": f"O(n) per index; there are {len(binding.indexes)}",
+        "update": "O(log n) per index, and the candidates",
         "delay": "O(log n) between candidates, no bound between rows",
     }
     cls = _kind(query, relations, most)

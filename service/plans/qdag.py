@@ -26,8 +26,8 @@ def make(query: Query, relations: Relations) -> Plan | None:
         return None
     trees = len(tree_shapes(query, graph).orders)
     bounds = {
-        "space": f"O(n) a tree, {trees} trees",
-        "update": "O(log n) a tree, and O~(AGM) of the rows that its row leaves of the others",
+        "space": f"O(n) per quadtree; there {'are' if trees > 1 else 'is'} {trees}",
+        "update": "O(log n) per quadtree, and O~(AGM) of the join with one alias reduced to the changed row",
         "delay": f"no bound between rows; all of them in O(AGM 2^{graph.dimension} {count} log n)",
     }
     agm = "AGM is the least product of |R|^x(R) over fractional edge covers x, by which the relations of each variable have 1 in all"

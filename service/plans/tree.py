@@ -24,12 +24,12 @@ def make(query: Query, relations: Relations) -> Plan | None:
     words = f"interval join, {most}-D, {count} relations{shape}{keyed}"
     cls = words if most else f"natural join, {count} relations, {hypergraph(query).words}"
     notes = first_notes(query, relations)
-    guarantee, of = "strict", "row of the delta"  # of two aliases: a changed row's partners are its delta
+    guarantee, of = "strict", "row that comes or goes"  # of two aliases: a changed row's partners are its delta
     if count > 2:
         guarantee, of = "delay", "partner of the changed row"
         notes += ("a change looks at its row's partners, and at those of the rows that it brings to life or kills",)
     if query.overlaps:
         notes += ("a window is checked alias by alias, on the way",)
-    bounds = {"space": "O(n)", "update": f"O(log n) a {of}", "delay": "O(log n)"}
+    bounds = {"space": "O(n)", "update": f"O(log n) per {of}", "delay": "O(log n)"}
     order = tuple(names(query)[place] for place in outward(tree))
     return Plan(cls, "join-tree", None if most else YANNAKAKIS, guarantee, bounds, notes, "join_tree", order, tree=tree)

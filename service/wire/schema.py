@@ -159,7 +159,7 @@ class RelationDefinition(BaseModel):
         )
         _require(
             start.type == end.type,
-            f"the interval {name!r} starts with a {start.type} and ends with a {end.type}: both must have one type",
+            f"the interval {name!r} starts as {start.type} and ends as {end.type}: both must have one type",
         )
 
     @cached_property

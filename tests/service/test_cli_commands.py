@@ -171,6 +171,14 @@ def test_rows_on_a_terminal_are_a_table() -> None:
     assert text == "\x1b[1mid  name\x1b[0m\n──  ────\n1   ·\n22  x y\n"
 
 
+@pytest.mark.parametrize(("empty", "words"), [("true", "no rows at version 7"), ("false", "none of the rows at version 7")])
+def test_no_rows_on_a_terminal(empty: str, words: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    with scripted(Answer(b"", headers=(("Livejoin-Version", "7"), ("Livejoin-Empty", empty)))) as (url, _):
+        assert main(["rows", "v", "--limit", "0", "--url", url]) == 0
+    assert words in capfd.readouterr().err
+
+
 def test_a_temporary_refusal_is_waited_out(capsys: pytest.CaptureFixture[str]) -> None:
     with scripted(problem("view-building", 503, "0.01"), problem("too-busy", 429, "0"), Answer(jsonl({"id": 1}))) as (url, asked):
         assert main(["rows", "v", "--url", url]) == 0
@@ -375,6 +383,20 @@ def test_load_of_nothing_good(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     with scripted(Answer(orjson.dumps(RELATION))) as (url, _):
         assert main(["load", "r", str(tmp_path / "empty.csv"), "--url", url]) == 0
     assert capsys.readouterr().out == "r: 0 rows loaded\n"
+
+
+def test_load_that_ends_early_names_the_file_and_what_is_in(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.commands.files.BODY", 3)
+    (tmp_path / "r.csv").write_text("id,x\n1,x\n2,x\n")
+    arguments = ["load", "r", str(tmp_path / "r.csv"), "--url"]
+    with scripted(Answer(orjson.dumps(RELATION)), problem("malformed-body", 400)) as (url, _):
+        assert main([*arguments, url]) == 1
+    assert "r.csv: malformed-body: because\n" in capsys.readouterr().err
+    with scripted(Answer(orjson.dumps(RELATION)), receipt(1), problem("disk-full", 503)) as (url, _):
+        assert main([*arguments, url]) == 1
+    assert "r.csv, from line 3 on: disk-full: because; what comes before is in, 1 row\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("arguments", "words"), [(["--key", "x"], "key id"), (["--interval", "a=id"], "other intervals")])

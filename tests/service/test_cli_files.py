@@ -186,6 +186,12 @@ def test_jsonl_columns(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(("name", "content"), [("a.csv", b"a,b\n"), ("a.csv", b"a,b\n,\n"), ("a.jsonl", b'{"a": null}\n')])
+def test_types_are_not_made_up(tmp_path: Path, name: str, content: bytes) -> None:
+    with pytest.raises(Failure, match="no values"):
+        types(tmp_path / name, content)
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [

@@ -173,6 +173,9 @@ def test_a_refused_promise_says_what_to_write() -> None:
     assert '"algorithm": "interval-tree"' in problem.detail and problem.detail.endswith('or "guarantee": "best-effort"')
     problem = refused({"sql": CLASSES["path"][0], "guarantee": "strict"})
     assert problem.detail.endswith('write "guarantee": "delay"') and "Berkholz" in problem.extensions["theorem"]
+    assert "with itself it says nothing" in problem.extensions["theorem"]
+    different = "SELECT b.id FROM bookings b JOIN maintenance m ON b.id = m.id JOIN shifts s ON m.n = s.nr"
+    assert "with itself" not in refused({"sql": different, "guarantee": "strict"}).extensions["theorem"]
     problem = refused({"sql": CLASSES["triangle"][0], "guarantee": "delay"})
     assert problem.detail.endswith('write "guarantee": "best-effort"') and "Berkholz" in problem.extensions["theorem"]
 

@@ -260,7 +260,7 @@ JOIN = "SELECT b.id FROM bookings b JOIN maintenance m ON "
         ("SELECT (SELECT 1) FROM bookings", "subquery"),
         ("SELECT 1", "FROM"),
         ("WITH x AS (SELECT 1) SELECT * FROM x", "WITH"),
-        ("SELECT id FROM (SELECT id FROM bookings) b", "FROM"),
+        ("SELECT id FROM (SELECT id FROM bookings) b", "a subquery"),
         ("SELECT id FROM bookings UNION SELECT id FROM maintenance", "UNION"),
         ("SELECT id FROM bookings EXCEPT SELECT id FROM maintenance", "EXCEPT"),
         ("SELECT id FROM public.bookings", "write bookings"),
@@ -298,6 +298,10 @@ def test_bad_queries_tell_where(text: str, line: int, column: int) -> None:
     problem = refused(text)
     assert problem.type == "bad-query", problem.detail
     assert problem.extensions["position"] == {"line": line, "column": column}, problem.detail
+
+
+def test_a_number_that_is_none_of_the_column_is_no_text() -> None:
+    assert "the number 1.5 is no int64" in refused("SELECT id FROM bookings WHERE floor = 1.5").detail
 
 
 def test_deep_and_long_queries_are_refused() -> None:
