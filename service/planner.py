@@ -31,7 +31,7 @@ MAKERS: dict[str, tuple[Maker, ...]] = {
 
 ALGORITHMS: dict[str, str] = {
     "interval-tree": "joins of two relations by one overlap, and of one relation with itself, all its aliases overlapping",
-    "ij-heap": f"joins of two to {heap.MOST_SETS} relations, each by one interval, with a key common to all or none",
+    "ij-heap": heap.WORDS,
     "box-tree": "joins of two relations by two conditions of intervals and more",
     "view-tree": view_tree.WORDS,
     "join-tree": "joins in the shape of a tree, each edge by equalities and at most one condition of intervals",

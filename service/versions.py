@@ -11,13 +11,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from service.errors import Problem
-from structures.interval_tree import Root
 
 Numbers = npt.NDArray[np.int64]
 
@@ -26,7 +25,7 @@ class Version(NamedTuple):
     """The whole service at one version: plain data."""
 
     number: int
-    roots: Mapping[str, Root]  # by the view's id
+    roots: Mapping[str, Any]  # by the view's id
     counts: Mapping[str, int]  # rows, by the relation's name
 
 

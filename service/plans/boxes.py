@@ -21,8 +21,7 @@ from service.plans.plan import (
     tells_apart,
 )
 from service.terms import Comparison, Query
-
-MOST_DIMENSIONS = 8
+from structures.box_nodes import MOST_DIMENSIONS
 
 
 def make(query: Query, relations: Relations) -> Plan | None:

@@ -23,8 +23,9 @@ from service.plans.plan import (
     topology,
 )
 from service.terms import Query, Span
+from structures.ij_topology import MOST
 
-MOST_SETS = 6
+WORDS = f"joins of two to {MOST} relations, each by one interval, with a key common to all or none"
 
 
 def make(query: Query, relations: Relations) -> Plan | None:
@@ -37,7 +38,7 @@ def make(query: Query, relations: Relations) -> Plan | None:
     classes = equal_classes(query)
     common = all(tuple(ref.alias for ref in one) == aliases for one in classes)
     edges = tuple(sorted({(aliases.index(meet.left.alias), aliases.index(meet.right.alias)) for meet in meets}))
-    if not (common and 2 <= len(aliases) <= MOST_SETS and connected(len(aliases), edges)):
+    if not (common and 2 <= len(aliases) <= MOST and connected(len(aliases), edges)):
         return None
     residual = query.comparisons
     guarantee, notes = "strict", first_notes(query, relations)
