@@ -61,4 +61,5 @@ if __name__ == "__main__":
     if sys.argv[1:] == [_FROM_THE_END]:
         _warm_from_the_end()
     else:
-        warm(lambda done, total: print(f"\rcompiling kernels: {done} of {total}", end="" if done < total else "\n", flush=True))
+        words = "compiling kernels, which takes a minute or two, once"
+        warm(lambda done, total: print(f"\r{words}: {done} of {total}", end="" if done < total else "\n", flush=True))
