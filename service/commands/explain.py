@@ -68,7 +68,7 @@ def plan_lines(plan: dict[str, Any]) -> list[str]:
         ("class", plan["class"]),
         ("algorithm", plan["algorithm"] + theorem),
         ("guarantee", plan["guarantee"]),
-        ("bounds", ", ".join(f"{what} {bound}" for what, bound in plan["bounds"].items())),
+        *plan["bounds"].items(),
         ("order", ", ".join(plan["order"])),
         *(("note", note) for note in plan["notes"]),
     ]

@@ -93,7 +93,8 @@ def _post(client: Client, relation: str, files: list[File], schema: pa.Schema) -
         console=Console(stderr=True),
         transient=True,
     )
-    if sys.stderr.isatty():
+    watched = sys.stderr.isatty()
+    if watched:
         shown.start()
     try:
         for file in files:
@@ -110,7 +111,8 @@ def _post(client: Client, relation: str, files: list[File], schema: pa.Schema) -
                     rejected.append(Rejected(file.path.name, place, error["column"], error["reason"]))
                 shown.update(task, completed=body.done, rows=applied - before)
     finally:
-        shown.stop()
+        if watched:  # else an empty line comes
+            shown.stop()
     passed_over = f", {ignored:,} passed over" if ignored else ""
     reached = f", version {version}" if version else ""
     print(f"{relation}: {applied:,} row{'s' if applied != 1 else ''} loaded{passed_over}{reached}")

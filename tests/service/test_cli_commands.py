@@ -313,7 +313,7 @@ def test_explain_on_a_terminal_and_in_a_pipe() -> None:
     with scripted(Answer(orjson.dumps({"plan": PLAN, "alternatives": [], "measured": shown})), answer) as (url, _):
         text = on_terminal("explain", "--sql", "SELECT 1", url=url)
         done = livejoin("explain", "--sql", "SELECT 1", url=url)
-    assert "algorithm  interval-tree (Theorem 1)\nguarantee  strict\nbounds     space O(n)\norder      a, b\n" in text
+    assert "algorithm  interval-tree (Theorem 1)\nguarantee  strict\nspace      O(n)\norder      a, b\n" in text
     averages_told = "1.414 steps a row, 72 bytes a row, 18.25 bits a tuple (compact)"
     assert f"measured   clashes: {averages_told}, 4,000,000 rows read, at most 21 steps between two rows" in text
     assert orjson.loads(done.stdout) == {"plan": PLAN, "alternatives": []}
@@ -360,7 +360,8 @@ def test_load_registers_a_new_relation(tmp_path: Path, capsys: pytest.CaptureFix
         },
     }
     assert (asked[2].method, asked[2].path, asked[2].params) == ("POST", "/v1/relations/r/changes", {"on_error": "skip"})
-    assert capsys.readouterr().out == "r: 1 row loaded, version 4\n"
+    told = capsys.readouterr()
+    assert (told.out, told.err) == ("r: 1 row loaded, version 4\n", "livejoin: registered r (id int64, s date, e string)\n")
 
 
 def test_load_shows_rejected_rows_by_their_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
