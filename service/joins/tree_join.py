@@ -76,18 +76,12 @@ class TreeJoin:
         self._acquire = self.domain.acquire if self.domain is not None else None
         self._look_up = self.domain.look_up if self.domain is not None else None
         self.shape = Shape(query, plan, sides)
-        self._root: Any = None  # of the newest version, once it was asked for
+        self.root: Any = self.tree.root  # of what was applied last; any thread asks for it, but the writer alone looks at its tree
 
     @staticmethod
     def _source(side: Side, set_: int, plan: Plan) -> Source:
         keys = plan.keys[side.place]
         return BoxSource(side, set_, keys, plan.boxes[side.place]) if plan.boxes else Source(side, set_, keys, plan.spans[side.place])
-
-    @property
-    def root(self) -> Any:
-        if self._root is None:
-            self._root = self.tree.root
-        return self._root
 
     @property
     def update_steps(self) -> int:
@@ -106,7 +100,7 @@ class TreeJoin:
                 progress(0.8 * done / total)
         entries = joined(parts)
         if len(entries.slot):
-            self._root = self.tree.bulk_load(version, entries)
+            self.root = self.tree.bulk_load(version, entries)
 
     def require(self, resolved: Mapping[str, Resolved]) -> None:
         ours = [one for source in self._feeding if (one := resolved.get(source.side.relation.name)) is not None]
@@ -120,9 +114,9 @@ class TreeJoin:
         work = self._work(changes, sink is not None)
         deletes, inserts = joined(work.deletes), joined(work.inserts)
         if work.moved_from:
-            self._root = self.tree.apply(version, joined(work.moved_from), joined(work.moved_to), None)
+            self.root = self.tree.apply(version, joined(work.moved_from), joined(work.moved_to), None)
         if len(deletes.slot) or len(inserts.slot):
-            self._root = self.tree.apply(version, deletes, inserts, None if sink is None else self._shaped(sink))
+            self.root = self.tree.apply(version, deletes, inserts, None if sink is None else self._shaped(sink))
         if self.domain is not None and len(deletes.slot):
             self.domain.release(deletes.key, version)
 
@@ -141,8 +135,8 @@ class TreeJoin:
         signs, places, entries = work.in_order()
         if not len(signs):
             return
-        self._root = None
         deltas = self.tree.apply_in_order(version, signs, entries, limit)
+        self.root = self.tree.root
         gone = entries.key[signs == DELETE]
         if self.domain is not None and len(gone):
             self.domain.release(gone, version)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from service.engine import Engine
 from service.errors import Problem
 from service.versions import Pins, Version
 from service.wire.schema import parse_relation
-from tests.service.running import DEFINITION, PAIR, batch, counted, ids, is_empty, of_ops, opened, rows_of, running
+from tests.service.running import DEFINITION, PAIR, HeldWriter, batch, counted, ids, is_empty, of_ops, opened, rows_of, running
 
 
 @pytest.fixture
@@ -281,3 +282,26 @@ def chunks_of(reader: RowReader, size: int) -> Iterator[dict[str, object]]:
     while (rows := reader.read(size)) is not None:
         yield from rows.to_pylist()
     reader.close()
+
+
+def test_figures_that_are_asked_for_while_a_run_is_applied_leave_the_root_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any thread asks for them, even while a kernel runs: the root that it found then was once published as the new version's."""
+    engine = running(tmp_path)
+    view = engine.view("v")
+    tree = view.join.tree  # type: ignore[attr-defined]
+    for name in ("apply", "apply_in_order"):
+
+        def asked(*given: Any, change: Callable[..., Any] = getattr(tree, name)) -> Any:
+            view.statistics()
+            return change(*given)
+
+        monkeypatch.setattr(tree, name, asked)
+    engine.apply(of_ops("a", ("upsert", 1), ("upsert", 2)))
+    held = HeldWriter(engine)
+    for number in (3, 4):
+        held.submit(of_ops("b", ("upsert", number)))
+    held.release()
+    engine.at_rest(lambda: None)
+    assert engine.published.roots[view.id] == tree.root
+    assert ids(open_rows(engine, "v")) == [(1, 3), (1, 4), (2, 3), (2, 4)]
+    engine.close()
