@@ -24,12 +24,8 @@ from service.feeds import Feed
 from service.histogram import Histogram
 from service.indexes import SharedIndexes
 from service.joins.changes import NOTHING_MOVED, Change, Singles, Told, one_by_one
-from service.joins.live_join import LiveJoin
 from service.joins.making import join_of
-from service.joins.protocol import Join
-from service.joins.qdag_join import QdagJoin
-from service.joins.tree_join import TreeJoin
-from service.joins.view_tree_join import ViewTreeJoin
+from service.joins.protocol import Join, Running
 from service.query import View, project
 from service.read_counts import ReadCounts
 from service.relations import Relation
@@ -151,7 +147,7 @@ class LiveView:
         can be read, so the structures may be at the last one for all of them. Cost: as `apply`, without what each call costs."""
         started = time.perf_counter()
         retain, last = self.view.query.retain, first + count - 1
-        if isinstance(self.join, LiveJoin | TreeJoin | ViewTreeJoin | QdagJoin) and self.join.takes_runs:
+        if isinstance(self.join, Running) and self.join.takes_runs:
             told = self.join.apply_run(last, singles, None if retain is None else most_candidates(retain[0]))
             deltas = list(self._deltas_of(first, singles, told))
             for name, single in singles.items():

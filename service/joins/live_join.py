@@ -176,8 +176,6 @@ class LiveJoin:
             self.tree.move(version, side.place, before, after)
 
     def apply_run(self, version: int, singles: Mapping[str, Singles], limit: int | None) -> Iterator[Told]:
-        """Follow single changes one after another, all as `version`, as no version between them can be read; tell what each did, in their
-        order. `limit`: of rows a change; None: nobody asks. Cost: as `apply`."""
         self._version = version
         run = _Run()
         for side in [] if self.never else self.sides:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
 from service.deltas import Combination
-from service.joins.changes import Change
+from service.joins.changes import Change, Singles, Told
 from service.resolution import Resolved, Slots
 from service.terms import Span
 from service.versions import Numbers
@@ -97,4 +97,19 @@ class Join(Protocol):
 
     def check(self) -> None:
         """Prove the invariants, for tests and `livejoin check`."""
+        ...
+
+
+@runtime_checkable
+class Running(Protocol):
+    """A join that may follow a run of single changes together."""
+
+    @property
+    def takes_runs(self) -> bool:
+        """Whether it does."""
+        ...
+
+    def apply_run(self, version: int, singles: Mapping[str, Singles], limit: int | None) -> Iterator[Told]:
+        """Follow single changes one after another, all as `version`, as no version between them can be read; tell what each did, in their
+        order. `limit`: of rows a change; None: nobody asks. Cost: as `apply`."""
         ...

@@ -138,7 +138,6 @@ class QdagJoin:
         self._end()
 
     def apply_run(self, version: int, singles: Mapping[str, Singles], limit: int | None) -> Iterator[Told]:
-        """As `TreeJoin.apply_run`."""
         if self.never:
             self._version = version
             return

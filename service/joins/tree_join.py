@@ -125,8 +125,6 @@ class TreeJoin:
         return isinstance(self.tree, IntervalTree)
 
     def apply_run(self, version: int, singles: Mapping[str, Singles], limit: int | None) -> Iterator[Told]:
-        """Follow single changes one after another, all as `version`, as no version between them can be read; tell what each did, in their
-        order. `limit`: of rows a change; None: nobody asks. Cost: as `apply`."""
         work = _Run()
         for source in self._feeding:
             single = singles.get(source.side.relation.name)

@@ -69,7 +69,7 @@ class ViewTreeJoin:
             self._tree.follow(self.indexes.batch, told)
 
     def apply_run(self, version: int, singles: Mapping[str, Singles], limit: int | None) -> Iterator[Told]:
-        """As `TreeJoin.apply_run`, once the indexes have followed the run."""
+        """Once the indexes have followed the run."""
         if self._tree is None or (applied := self.indexes.applied) is None:
             return
         run, places = applied
