@@ -260,7 +260,7 @@ class SharedIndexes:
             self._structure.begin(published)
             for one in leaving:
                 self._remove(published, one)
-            self._leaving = [(since, one) for since, one in self._leaving if since == published and pinned]
+            self._leaving = [(since, one) for since, one in self._leaving if since >= published and pinned]
         self._structure.reclaim(published, pins)
         self._texts.reclaim(published, pins)
 
