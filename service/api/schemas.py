@@ -108,6 +108,35 @@ _STATISTICS = _object(
     closed=False,
 )
 
+_TEXTS = _list({"type": "string"})
+_NATURAL = _object(
+    {
+        "class": {"type": "string", "description": "as in the plans"},
+        "variables": {
+            "type": "object",
+            "additionalProperties": _TEXTS,
+            "description": "columns that have to be equal, by the first; several of an alias (`a.x a.y`) are compared together",
+        },
+        "elimination_order": {"oneOf": [_TEXTS, {"type": "null"}], "description": "of the variables, a nested one; null: not beta-acyclic"},
+        "join_tree": {
+            "oneOf": [_list(_object({"aliases": _TEXTS, "by": _TEXTS})), {"type": "null"}],
+            "description": "its edges: two aliases and the variables that both have; null: cyclic, or a product",
+        },
+        "agm": _object(
+            {
+                "exponent": {"type": "number", "description": "of n, if all relations have n rows"},
+                "rows": {"type": "number", "description": "the most rows that the view can have, by these numbers of rows"},
+                "cover": {
+                    "type": "object",
+                    "additionalProperties": {"type": "number"},
+                    "description": "of each alias the weight x: the product of all |R|^x is that bound",
+                },
+            },
+            "rows",
+        ),
+    }
+)
+
 SCHEMAS: dict[str, Schema] = {
     "RelationDefinition": _object(_DEFINITION, "intervals"),
     "Relation": _object({"name": NAME} | _DEFINITION | {"rows": _COUNT}),
@@ -161,7 +190,12 @@ SCHEMAS: dict[str, Schema] = {
             "algorithm": {"type": "string"},
             "theorem": {"type": ["string", "null"]},
             "guarantee": {"enum": ["strict", "delay", "best-effort"]},
-            "bounds": {"type": "object", "additionalProperties": {"type": "string"}},
+            "bounds": {
+                "type": "object",
+                "additionalProperties": {"type": "string"},
+                "description": "of n rows in all: the space; a change's time, besides the rows of the view that it adds or removes; "
+                "the time from one row to the next",
+            },
             "order": _list({"type": "string"})
             | {"description": "the aliases as a row finds them; one structure of all finds them at once"},
             "notes": _list({"type": "string"}),
@@ -171,8 +205,10 @@ SCHEMAS: dict[str, Schema] = {
         {
             "plan": _ref("Plan"),
             "alternatives": _list(_ref("Plan")),
+            "natural": _NATURAL | {"description": "of a join by equalities alone"},
             "measured": {"type": "object", "additionalProperties": _STATISTICS, "description": "live views of it, by name"},
         },
+        "natural",
         "measured",
     ),
     "View": _object(

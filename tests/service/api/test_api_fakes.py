@@ -69,7 +69,7 @@ class Engine:
         self.views = {"v": self.view}
         self.relations = {"a": SimpleNamespace(definition=DEFINITION)}
 
-    def apply_at_once(self, batch: Any) -> None:
+    def apply_at_once(self, batch: Any, later: object) -> None:
         return None
 
     def submit(self, batch: Any, done: Any) -> None:

@@ -189,7 +189,7 @@ def test_a_change_is_applied_at_once_while_no_other_request_is_under_way() -> No
     class Writing(NoEngine):
         relations = {"a": SimpleNamespace(definition=DEFINITION)}
 
-        def apply_at_once(self, batch: Batch) -> Receipt:
+        def apply_at_once(self, batch: Batch, later: object) -> Receipt:
             done.append("at once")
             return Receipt(1, 1, 0, 0, [], False)
 

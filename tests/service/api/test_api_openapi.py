@@ -11,6 +11,9 @@ import pytest
 from service.api.app import ENDPOINTS
 from service.api.openapi import document
 from service.api.schemas import SCHEMAS
+from service.natural import natural_json
+from service.planner import alternatives
+from tests.service.views import RELATIONS, sql
 
 DOCUMENT = document(ENDPOINTS, "0")
 
@@ -83,6 +86,21 @@ def test_examples_fit(name: str, operation: dict[str, Any]) -> None:
                 validate(content["schema"], example)
             except jsonschema_rs.ValidationError as error:
                 pytest.fail(f"{name}, {where}: {error.message}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT b.id FROM bookings b JOIN maintenance m ON b.room = m.room AND b.floor = m.floor",
+        "SELECT a.id FROM maintenance a, maintenance b, maintenance c WHERE a.id = b.code AND b.id = c.code AND c.id = a.code",
+        "SELECT b.id FROM bookings b JOIN maintenance m ON overlaps(b.stay, m.slot)",
+    ],
+)
+def test_explanations_fit(text: str) -> None:
+    view = sql(text)
+    told: dict[str, Any] = {"plan": view.plan.to_json(), "alternatives": [one.to_json() for one in alternatives(view.query, RELATIONS)]}
+    natural = natural_json(view.query, RELATIONS, None)
+    validate(SCHEMAS["Explanation"], told | ({} if natural is None else {"natural": natural}))
 
 
 def test_every_schema_is_one_and_is_used() -> None:
