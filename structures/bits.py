@@ -1,10 +1,13 @@
-"""Words as sets of up to 64 places: the lowest bit, the number of bits; eight or sixteen entries compared or copied at once."""
+"""Words as sets of up to 64 places: the lowest bit, the number of bits; eight or sixteen entries compared or copied at once;
+ascending numbers searched so."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from structures.kernel import JIT
+import numpy as np
+
+from structures.kernel import JIT, kernel
 
 LANES = 8
 
@@ -89,6 +92,17 @@ if JIT:
         return types.int64(array, types.int64, array.dtype), generate
 
     @intrinsic  # type: ignore[untyped-decorator]
+    def with_bit16(typing_context: Any, array: Any, p: Any, b: Any) -> Any:
+        """The c in 0..15 whose array[p + c] has bit b, as bits; all are read, whatever is there."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            lanes = _lanes(context, builder, signature.args[0], arguments[0], arguments[1], 2 * LANES)
+            chosen = builder.and_(lanes, _spread(builder, builder.shl(arguments[2].type(1), arguments[2]), 2 * LANES))
+            return _as_bits(builder, builder.icmp_signed("!=", chosen, ir.Constant(lanes.type, None)))
+
+        return types.int64(array, types.int64, array.dtype), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
     def copy16(typing_context: Any, target: Any, q: Any, array: Any, p: Any) -> Any:
         """target[q + c] = array[p + c] for c in 0..15, of items of one kind; all are written, whatever is there."""
 
@@ -140,6 +154,9 @@ else:
     def equal16(array: Any, p: int, value: int) -> int:
         return sum(1 << c for c in range(2 * LANES) if p + c < len(array) and array[p + c] == value)
 
+    def with_bit16(array: Any, p: int, b: int) -> int:
+        return sum(1 << c for c in range(2 * LANES) if p + c < len(array) and array[p + c] >> b & 1)
+
     def copy16(target: Any, q: int, array: Any, p: int) -> None:
         n = min(2 * LANES, len(target) - q, len(array) - p)
         target[q : q + n] = array[p : p + n]
@@ -154,3 +171,19 @@ else:
 
 # target[q + c] = (number c >> shift) & mask | high, of the numbers of 1, 2 or 4 bytes each at source[p] (uint8), for c in 0..15.
 widen16_1, widen16_2, widen16_4 = (_widening(width) for width in (1, 2, 4))
+
+
+@kernel(forceinline=True)
+def equals(array: Any, p: int, end: int, value: int) -> tuple[int, int]:
+    """Where in [p, end), of ascending numbers, those are that equal the value: the first, and behind the last. What lies up to LANES behind
+    the end is read, whatever is there."""
+    others = np.int64(0)
+    while p < end and others == 0:
+        others = ~below8(array, p, value) & (2**LANES - 1)
+        p += LANES if others == 0 else lowest(others)
+    low = p = min(p, end)
+    others = 0
+    while p < end and others == 0:
+        others = ~at_most8(array, p, value) & (2**LANES - 1)
+        p += LANES if others == 0 else lowest(others)
+    return low, min(p, end)

@@ -29,9 +29,9 @@ from typing import Any
 
 import numpy as np
 
-from structures.bits import equal16, lowest
+from structures.bits import equal16, lowest, with_bit16
 from structures.kernel import kernel
-from structures.quad_nodes import CODE_BITS, LEAF, MOST_ARITY, digit
+from structures.quad_nodes import CODE_BITS, LEAF, MOST_ARITY
 from structures.quad_read import child_of, children_of, copy_leaf, ends_at
 
 MOST_VARIABLES = 6  # quadrants are bits of a word
@@ -83,6 +83,16 @@ def loaded(W: Any, K: Any, B: Any, P: Any, R: Any, S: Any, t: int, ref: int, b: 
 
 
 @kernel(forceinline=True)
+def of_child(S: Any, s: int, k: int, f: int, b: int, some: int, c: int) -> int:
+    """Those of some entries of the leaf at S[s] that belong to child c of level b >= 0, below the coordinates that come first."""
+    for j in range(k - 1, f - 1, -1):
+        ones = with_bit16(S, s + j * LEAF, b)
+        some &= ones if c & 1 != 0 else ~ones
+        c >>= 1
+    return some
+
+
+@kernel(forceinline=True)
 def child_at(W: Any, K: Any, P: Any, R: Any, S: Any, t: int, ref: int, b: int, i: int) -> int:
     """The ref of qdag t's child number i of level b, which is there."""
     if b >= R[3 * t + 1]:
@@ -91,13 +101,7 @@ def child_at(W: Any, K: Any, P: Any, R: Any, S: Any, t: int, ref: int, b: int, i
     some, k, c = ref & _SUBSET, P[a + ARITY], P[a + MAP + i]
     if some == 0:
         return enter(W, child_of(W, K, R[3 * t + 2], ref >> 32, k, c))
-    f, kept = P[a + FIRST], np.int64(0)
-    while some != 0:
-        j = lowest(some)
-        some &= some - 1
-        if digit(S, t * LINE + j, LEAF, k, f, b) == c:
-            kept |= 1 << j
-    return kept
+    return of_child(S, t * LINE, k, P[a + FIRST], b, some, c)
 
 
 @kernel(forceinline=True)
@@ -114,9 +118,9 @@ def quadrants(W: Any, K: Any, P: Any, R: Any, S: Any, t: int, ref: int, b: int) 
             mask &= mask - 1
         return found
     f = P[a + FIRST]
-    while some != 0:
-        found |= P[a + EXT + digit(S, t * LINE + lowest(some), LEAF, k, f, b)]
-        some &= some - 1
+    for c in range(1 << (k - f)):
+        if of_child(S, t * LINE, k, f, b, some, c) != 0:
+            found |= P[a + EXT + c]
     return found
 
 
@@ -261,15 +265,16 @@ def write_rows(P: Any, items: Any, S: Any, Z: Any, t: int, out: Any, n: int) -> 
     return n
 
 
-@kernel
+@kernel(forceinline=True)
 def join_last_two(P: Any, items: Any, S: Any, Z: Any, t: int, some: int, out: Any, n: int) -> int:
     """Rows of the slots before atom t, its candidates, and those of the last atom's entries `some` that agree with them, until no candidate
     is left or `out` is full, maybe within the last atom's candidates; how many rows there are then."""
     a, z, start = ATOM + t * ATOM_WORDS, ATOM + (t + 1) * ATOM_WORDS, n
     late, sources, limit = P[z + LATE], P[z + SOURCES], out.shape[1]
     some = agreeing(P, S, t + 1, some, P[z + CHECKS] & ~late, Z, VALUES)
-    left, found, steps, since, gap = Z[CANDIDATES + t], np.int64(0), Z[STEPS], Z[SINCE], Z[GAP]
+    left, found, steps, since, gap, dead = Z[CANDIDATES + t], np.int64(0), Z[STEPS], Z[SINCE], Z[GAP], np.int64(0)
     line, last, slots, ends = P[a + PLACE], P[z + PLACE], t * LINE + P[a + ARITY] * LEAF, (t + 1) * LINE + P[z + ARITY] * LEAF
+    i = np.int64(0)
     while left != 0 and n < limit:
         i = lowest(left)
         left &= left - 1
@@ -281,16 +286,19 @@ def join_last_two(P: Any, items: Any, S: Any, Z: Any, t: int, some: int, out: An
             found &= equal16(S, (t + 1) * LINE + j * LEAF, value)
         steps += 1
         if found == 0:
-            Z[DEAD] += 1
-        slot = S[slots + i]
-        Z[SLOTS + t] = slot
+            dead += 1
+            continue
+        gap, first, slot = max(gap, steps + 1 - since), n, S[slots + i]
         while found != 0 and n < limit:
             out[line, n], out[last, n] = slot, S[ends + lowest(found)]
             found &= found - 1
-            steps += 1
-            gap, since = max(gap, steps - since), steps
             n += 1
+        steps += n - first
+        since = steps
+    if found != 0:
+        Z[SLOTS + t] = S[slots + i]
     Z[CANDIDATES + t], Z[CANDIDATES + t + 1], Z[STEPS], Z[SINCE], Z[GAP] = left, found, steps, since, gap
+    Z[DEAD] += dead
     fill_others(P, items, Z, t, out, start, n)
     return n
 
@@ -299,15 +307,12 @@ def join_last_two(P: Any, items: Any, S: Any, Z: Any, t: int, some: int, out: An
 def fill_others(P: Any, items: Any, Z: Any, t: int, out: Any, start: int, n: int) -> None:
     """The slots of the atoms before t, and of the given one, in the rows [start, n)."""
     for before in range(t):
-        line = P[ATOM + before * ATOM_WORDS + PLACE]
-        for i in range(start, n):
-            out[line, i] = Z[SLOTS + before]
+        out[P[ATOM + before * ATOM_WORDS + PLACE], start:n] = Z[SLOTS + before]
     if P[GIVEN] >= 0:
-        for i in range(start, n):
-            out[P[GIVEN], i] = items[(Z[ITEM] - 1) * P[WIDTH]]
+        out[P[GIVEN], start:n] = items[(Z[ITEM] - 1) * P[WIDTH]]
 
 
-@kernel
+@kernel(forceinline=True)
 def join_leaves(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: Any, f: int, out: Any, n: int) -> int:
     """Go on with the leaves of frame f until they are done, `out` is full, or the rows of a cell come between."""
     m, depth = P[JOINT], Z[DEPTH]
@@ -370,27 +375,30 @@ def and_steps(
             if left == 0:
                 Z[DEPTH] -= 1
                 continue
-            if b == JOIN:
-                n = join_leaves(W, K, B, P, R, items, S, Z, f, out, n)
-                continue
-            if b < 0:
+            if b < 0 and b != JOIN:
                 n = next_in_cell(W, K, B, P, R, items, S, Z, f, out, n)
                 continue
-            i = lowest(left)
-            left &= left - 1
-            Z[f + 1] = left
-            g = f + width
-            if left == 0:  # the last child takes its parent's place
-                g = f
-                Z[DEPTH] -= 1
-            for t in range(m):
-                Z[g + 4 + t] = child_at(W, K, P, R, S, t, Z[f + 4 + t], b, i)
-            Z[g] = b - 1
-            Z[STEPS] += 1
-        if m > 0 and all_leaves(P, Z, g):
+            g = f
+            if b != JOIN:
+                i = lowest(left)
+                left &= left - 1
+                Z[f + 1] = left
+                if left == 0:  # the last child takes its parent's place
+                    Z[DEPTH] -= 1
+                else:
+                    g = f + width
+                for t in range(m):
+                    Z[g + 4 + t] = child_at(W, K, P, R, S, t, Z[f + 4 + t], b, i)
+                Z[g] = b - 1
+                Z[STEPS] += 1
+        if Z[g] != JOIN and m > 0 and all_leaves(P, Z, g):
             Z[g + 4] = loaded(W, K, B, P, R, S, 0, Z[g + 4], Z[g])
             Z[g], Z[g + 1], Z[g + 2], Z[CANDIDATES] = JOIN, 1, Z[g], Z[g + 4]
             Z[DEPTH] += 1
+        if Z[g] == JOIN:
+            n = join_leaves(W, K, B, P, R, items, S, Z, g, out, n)
+            if Z[g + 1] == 0 and FRAMES + (Z[DEPTH] - 1) * width == g:
+                Z[DEPTH] -= 1
         elif m == 0 or Z[g] < 0:
             for t in range(m):
                 Z[CELL + t], Z[LEVEL + t] = Z[g + 4 + t], -1

@@ -96,7 +96,7 @@ class Triangle:
                 after = self.trees.roots
                 for place in range(3):
                     versions = [after if other < place else before for other in range(3)]
-                    gained += sign * count(self.join.partners(versions, place, edges), 1 << 10)
+                    gained += sign * count(self.join.partners(versions, place, edges))
         self.trees.merge(self.version)
         self.trees.reclaim(self.version, NO_PINS)
         return gained

@@ -19,6 +19,7 @@ CANARIES = [
     ("structures.quad_changes", "level_below", "lambda b, bits: b - 1"),
     ("structures.qdag_run", "keep_roots", "lambda C, V, v: None"),
     ("structures.qdag_walk", "agreeing", "lambda P, S, t, some, coordinates, values, v: some"),
+    ("structures.qdag_walk", "with_bit16", "lambda array, p, b: 0"),
     ("structures.qdag_walk", "all_leaves", "lambda P, Z, g: True"),
     ("structures.qdag_walk", "loaded", "lambda W, K, B, P, R, S, t, ref, b: 1 if ref & 2**31 else ref"),
 ]
