@@ -38,6 +38,7 @@ from typing import Any
 
 import numpy as np
 
+from structures.bits import LANES
 from structures.encoding import NEG_INF as NEG_INF
 from structures.encoding import POS_INF as POS_INF
 from structures.kernel import kernel
@@ -160,7 +161,7 @@ class Arena:
     """The arrays of one tree. `words`: reserved address space, not memory."""
 
     def __init__(self, words: int = ARENA_WORDS) -> None:
-        self.M: np.ndarray = reserve(words * 8, np.int64)
+        self.M: np.ndarray = reserve((words + LANES) * 8, np.int64)[:words]  # the last leaf's keys are read eight at once
         self.W: np.ndarray = self.M.view(np.int32)
         self.C: np.ndarray = np.zeros(CONTROL_WORDS, np.int64)
         self.Q: np.ndarray = reserve(2 * (words // min(LEAF_WORDS, INNER_WORDS) + 1) * 8, np.int64)

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from structures.index_blocks import HEAD, INNER_ROOM, LEAF_ROOM, child_at, child_of, count_of, level_of, room_of, slot_at
-from structures.kernel import kernel
+from structures.bits import equals
+from structures.index_blocks import BLOCK, HEAD, INNER_ROOM, LEAF_ROOM, child_at, child_of, count_of, level_of, room_of, slot_at
+from structures.kernel import kernel, prefetch
 
 BEFORE, BEHIND = -1, 2**31 - 1  # as slots of places
 _FEW = 6
@@ -37,6 +38,10 @@ def is_before(M: Any, W: Any, o: int, k: int, room: int, i: int, X: Any, x: int,
 def position(M: Any, W: Any, o: int, k: int, low: int, X: Any, x: int, step: int, p: int, slot: int) -> int:
     """The first item of block o, from `low` on, that does not come before the place."""
     room, high = room_of(W, o, k), count_of(W, o)
+    if p > 0 and low < high:  # most are told apart by their first coordinate
+        column = o + HEAD
+        low, high = equals(M, column + low, column + high, X[x])
+        low, high = low - column, high - column
     while low < high:
         middle = (low + high) >> 1
         if is_before(M, W, o, k, room, middle, X, x, step, p, slot):
@@ -61,6 +66,13 @@ def same(M: Any, o: int, room: int, i: int, X: Any, x: int, step: int, p: int) -
     return True
 
 
+@kernel(forceinline=True)
+def expect_block(M: Any, o: int) -> None:
+    """Ask for its cache lines at once: a search would wait for one after another."""
+    for line in range(8, BLOCK, 8):
+        prefetch(M, o + line)
+
+
 @kernel
 def seek(M: Any, W: Any, o: int, k: int, X: Any, x: int, step: int, p: int, slot: int) -> tuple[int, int]:
     """The first entry below o that does not come before the place."""
@@ -72,6 +84,7 @@ def seek(M: Any, W: Any, o: int, k: int, X: Any, x: int, step: int, p: int, slot
         if c + 1 < count_of(W, o):
             right = child_of(W, k, o, c + 1)
         o = child_of(W, k, o, c)
+        expect_block(M, o)
     i = position(M, W, o, k, 0, X, x, step, p, slot)
     if i < count_of(W, o):
         return o, i

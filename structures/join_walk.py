@@ -14,15 +14,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from structures.arena import CHILD, NEG_INF, SLOT, B
+import numpy as np
+
+from structures.arena import CHILD, KL, LEAF_WORDS, NEG_INF, SLOT, B, F
 from structures.arena import KEY as KEY_
+from structures.bits import LANES, below8, count_bits, equals
 from structures.interval_search import DEPTH as FRAMES_LEFT
 from structures.interval_search import NOTHING_BEFORE, SEARCH_WORDS, search_fill, search_start
 from structures.interval_search import STEPS as SEARCH_STEPS
 from structures.join_layout import FAR, FIRST_PORT, HAS, PORT, SPAN, code_of, ends_of
-from structures.kernel import kernel
+from structures.kernel import kernel, prefetch
 from structures.leaves import place as place_of
-from structures.leaves import position
 from structures.ordered_tree import find_child
 
 DEPTH, START, STEPS, LAST, GAP, DEAD, PLACE, BOUND = range(8)
@@ -83,17 +85,23 @@ def sift_level(SIDES: Any, PORTS: Any, E: Any, bounds: Any, S: Any, L: Any, leve
 
 @kernel(forceinline=True)
 def in_one_leaf(M: Any, W: Any, root: int, height: int, key: int, L: Any, level: int) -> int:
-    """The entries of a key into L[level], the way most are found: all in one leaf that has others behind them; -1 if they are not."""
+    """The entries of a key into L[level], the way most are found: all in one leaf that has others behind them; -1 if they are not. The tree
+    has one set, without spans: so keys alone tell the way."""
     o = root
     for _ in range(height):
-        o = W[2 * o + CHILD + find_child(M, W, o, key, NEG_INF, -1)]
-    end = W[2 * o + 2]
-    first = position(M, W, o, 0, end, key, NEG_INF, -1)
-    at = first
-    while at < end and W[2 * o + KEY_ + at] == key:
-        L[level, at - first] = W[2 * o + SLOT + at]
-        at += 1
-    return at - first if at < end else -1
+        n = np.int64(0)
+        for c in range(0, F, LANES):
+            n += count_bits(below8(W, 2 * o + KL + c, key) & ((1 << (F - c)) - 1))
+        o = W[2 * o + CHILD + max(n - 1, 0)]
+    for line in range(SLOT // 2, LEAF_WORDS, 8):
+        prefetch(M, o + line)
+    keys = 2 * o + KEY_
+    first, end = equals(W, keys, keys + W[2 * o + 2], key)
+    if end == keys + W[2 * o + 2]:
+        return -1
+    for at in range(first, end):
+        L[level, at - first] = W[at + SLOT - KEY_]
+    return end - first
 
 
 @kernel(forceinline=True)

@@ -8,6 +8,7 @@ from tests.structures.test_modes import MODES, is_noticed, names, passes
 
 # (module, function, what it is replaced by): each is a mistake that one could make.
 CANARIES = [
+    ("structures.join_walk", "equals", "lambda array, p, end, value: (p, end - 1)"),
     ("structures.join_spread", "live_but", "lambda LINKS, PORTS, SIDES, X, Y, u, slot, one, other: True"),
     ("structures.join_spread", "any_live", "lambda M, W, T, LINKS, PORTS, X, E, Z, e, slot, some: False"),
     ("structures.join_spread", "group", "lambda PORTS, X, Y, p, code, out, n: n"),
