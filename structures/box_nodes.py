@@ -52,7 +52,7 @@ SEPARATOR = 9  # words of M: value, key, tie
 NODE_WORDS = 12
 
 RIGHT_TIE = 2**31
-NO_CODE, EVERY_CODE = -1, 2**31 - 1
+EVERY_CODE = 2**31 - 1
 DEEPEST = 96  # log 2**33 to the base 4/3, and some
 MOST_DIMENSIONS = 8
 

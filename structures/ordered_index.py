@@ -148,7 +148,7 @@ class OrderedIndexes:
         self._arrays = self.arena.M, self.arena.W, self.arena.C, self.arena.Q
         self._made = 0
         self._removed: list[int] = []
-        self._ticks: list[tuple[int, int]] = []  # (version, the first tick that it does not see), ascending
+        self._ticks: list[tuple[int, int]] = []  # (version, its first tick), ascending
 
     # --- indexes
 

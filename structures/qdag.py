@@ -156,7 +156,7 @@ class And:
 
     def _new_plan(self, given: int, bound: frozenset[int]) -> _Plan:
         places = [place for place in range(len(self.atoms)) if place != given]
-        joint = [place for place in places if not self.atoms[place].variables <= bound]
+        joint = self._in_turn([place for place in places if not self.atoms[place].variables <= bound], bound)
         places = joint + [place for place in places if place not in joint]
         free = [v for v in range(self.dimension) if v not in bound]
         words = np.zeros(plan_words(len(places)), np.int64)
@@ -184,6 +184,15 @@ class And:
                     words[a + EXT + c] = _word(i for i, projected in enumerate(mapping) if projected == c)
         assert MOST_ARITY <= 4, "EXT has room for 16 quadrants"
         return _Plan(words, trees)
+
+    def _in_turn(self, places: Iterable[int], bound: frozenset[int]) -> list[int]:
+        """These atoms, first one that has most free variables, then always one that adds fewest: each is told apart by those before it."""
+        rest, known, found = sorted(places, key=lambda place: -len(self.atoms[place].variables - bound)), set(bound), list[int]()
+        while rest:
+            found.append(rest.pop(0))
+            known |= self.atoms[found[-1]].variables
+            rest.sort(key=lambda place: (len(self.atoms[place].variables - known), place))
+        return found
 
     def plan_of(self, place: int) -> _Plan:
         """Of the readings of `partners`."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
@@ -79,6 +81,16 @@ def test_the_triangle_at_its_agm_bound(side: int) -> None:
     cursor = of.join.rows([of.trees.roots] * 3)
     rows = read_all(cursor)
     assert len(rows) == len(set(rows)) == side**3 and cursor.dead_ends == 0
+
+
+@pytest.mark.parametrize("atoms", list(permutations([(0, (0,)), (1, (0, 1)), (2, (1,))])))
+def test_atoms_in_any_order_cost_the_same(atoms: tuple[tuple[int, tuple[int, ...]], ...]) -> None:
+    """R(X), S(X, Y), T(Y): no entry of R is tried with one of T that no entry of S brings together."""
+    of = Trees(Shape((1, 2, 1), atoms))
+    for relation, arity in enumerate((1, 2, 1)):
+        of.load(1, relation, with_slots([(code,) * arity for code in range(LEAF)]))
+    cursor = of.join.rows([of.trees.roots] * 3)
+    assert len(read_all(cursor)) == LEAF and cursor.steps <= 3 * LEAF + 1
 
 
 @pytest.mark.parametrize("n", [50, 200] if JIT else [50])
