@@ -27,6 +27,9 @@ class _Reader:
         self.W, self.K, self.B, self.base, self.shape, self.seen = arena.W, forms.K, forms.B, root[2], shape, seen
         self.top = root[1] - 1 + (CODE_BITS if shape[1] else 0)
         self.bits = root[1]
+        # Of the compact form, as far as was asked for: inner children, and leaves, before each place; entries before each leaf.
+        self.ranks: tuple[list[int], list[int]] = ([0], [0])
+        self.sizes = [0]
 
     def entries(self, o: int, level: int) -> list[Entry]:
         """Of the subtree at place o, proven."""
@@ -56,29 +59,40 @@ class _Reader:
         assert len(found) > LOW, f"Q2: node {o} has {len(found)} entries"
         return found
 
-    def _bit(self, start: int, place: int, stride: int) -> int:
-        return int(self.K[start + stride * (place // 64)]) >> place % 64 & 1
+    def _bit(self, kind: int, place: int) -> int:
+        return int(self.K[self.K[self.base + NODES] + kind + NODE_WORDS * (place // 64)]) >> place % 64 & 1
+
+    def _rank(self, kind: int, place: int) -> int:
+        """The bits of a kind before `place`, counted anew."""
+        ranks = self.ranks[kind - 1]
+        while len(ranks) <= place:
+            ranks.append(ranks[-1] + self._bit(kind, len(ranks) - 1))
+        return ranks[place]
+
+    def _size(self, number: int) -> int:
+        """The entries of leaves before this one."""
+        leaves = int(self.K[self.base + LEAVES])
+        while len(self.sizes) <= number:
+            q = len(self.sizes) - 1
+            self.sizes.append(self.sizes[-1] + 1 + (int(self.K[leaves + q // SIZES]) >> 4 * (q % SIZES) & 15))
+        return self.sizes[number]
 
     def _children(self, number: int) -> list[int]:
-        """The places of a compact node's children, their numbers counted anew."""
-        first, nodes = number << self.shape[0], int(self.K[self.base + NODES])
-        ranks = [sum(self._bit(nodes + kind, place, NODE_WORDS) for place in range(first)) for kind in (1, 2)]
-        children = []
+        """The places of a compact node's children."""
+        first, children = number << self.shape[0], []
         for place in range(first, first + (1 << self.shape[0])):
-            inner, leaf = (self._bit(nodes + kind, place, NODE_WORDS) for kind in (1, 2))
+            inner, leaf = self._bit(1, place), self._bit(2, place)
             assert not inner or not leaf, f"Q3: child {place} of compact nodes is both"
-            ranks[0] += inner
-            children.append(-1 - 2 * ranks[0] if inner else -2 - 2 * ranks[1] if leaf else 0)
-            ranks[1] += leaf
+            children.append(-3 - 2 * self._rank(1, place) if inner else -2 - 2 * self._rank(2, place) if leaf else 0)
         return children
 
     def _leaf(self, number: int, level: int) -> list[Entry]:
         """Of a compact leaf: its bits as they were written, one after another."""
         arity, first = self.shape
-        leaves, code = int(self.K[self.base + LEAVES]), int(self.K[self.base + CODE])
-        sizes = [1 + (int(self.K[leaves + q // SIZES]) >> 4 * (q % SIZES) & 15) for q in range(number + 1)]
+        code = int(self.K[self.base + CODE])
+        size = self._size(number + 1) - self._size(number)
         q0, entry0, at = self.K[self.base + TABLE + LEVEL_WORDS * (level - LOWEST) :][:LEVEL_WORDS].tolist()
-        assert q0 <= number and entry0 == sum(sizes[:q0]), f"Q1: the table of level {level} is wrong"
+        assert q0 <= number and entry0 == self._size(q0), f"Q1: the table of level {level} is wrong"
         low = [0] * arity
         for j in range(arity):
             if level >= CODE_BITS:
@@ -87,12 +101,12 @@ class _Reader:
                 low[j] = max(0, level + 1)
         together = sum(low) <= 32
         whole, *widths = (next(width for width in (0, 1, 2, 4) if 8 * width >= bits) for bits in (code, *([sum(low)] if together else low)))
-        at += sum(arity * whole + size * (sum(widths) + 4) for size in sizes[q0:number])
-        read = self.B[at : at + arity * whole + sizes[number] * (sum(widths) + 4)].tobytes()
+        at += (number - q0) * arity * whole + (self._size(number) - entry0) * (sum(widths) + 4)
+        read = self.B[at : at + arity * whole + size * (sum(widths) + 4)].tobytes()
         columns, at = [], arity * whole
         for width in (*widths, 4):
-            columns.append([int.from_bytes(read[at + i * width : at + (i + 1) * width], "little") for i in range(sizes[number])])
-            at += width * sizes[number]
+            columns.append([int.from_bytes(read[at + i * width : at + (i + 1) * width], "little") for i in range(size)])
+            at += width * size
         if together:
             columns[:1] = [[one >> sum(low[:j]) & (1 << low[j]) - 1 for one in columns[0]] for j in range(arity)]
         for j in range(arity):
