@@ -165,11 +165,11 @@ class Writer:
 
     def stop(self) -> None:
         """Finish all that waits, then end the thread. Further calls do nothing."""
-        self._conclude()  # who was to do it later may have ended
         with self._lock:
             if not self._ended:
                 self._ended = True
                 self._queue.put(_Stop())
+        self._conclude()  # who was to do it later may have ended
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
 
