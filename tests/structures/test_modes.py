@@ -44,7 +44,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.structures.{of} import {machine}
 setattr(importlib.import_module({module!r}), {name!r}, {bug})
 checks = settings(
-    max_examples=200, stateful_step_count=20, deadline=None, derandomize=True, database=None, report_multiple_bugs=False,
+    max_examples=2000, stateful_step_count=20, deadline=None, derandomize=True, database=None, report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck), phases=(Phase.explicit, Phase.generate),
 )
 try:
