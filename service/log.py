@@ -76,7 +76,6 @@ class Log:
         self._lock = FolderLock(folder)
         self._guard = threading.RLock()
         self._changed = threading.Condition(self._guard)
-        self._expecting = 0  # threads that wait for it
         try:
             if _is_new(folder):
                 _create(folder)
@@ -179,8 +178,7 @@ class Log:
         self._wal_bytes += _PAGE
         self._committed = self._state
         self._mark.set(self._state.reach)
-        if self._expecting:
-            self._changed.notify_all()
+        self._changed.notify_all()
 
     @property
     def checkpoint_due(self) -> bool:
@@ -208,10 +206,8 @@ class Log:
         with self._guard:
             if self._appender == threading.get_ident():
                 raise RuntimeError("commit the appended batches first")
-            self._expecting += 1
             while self._appender is not None:
                 self._changed.wait()
-            self._expecting -= 1
             try:
                 self._db.execute("BEGIN IMMEDIATE")
                 yield self._db
