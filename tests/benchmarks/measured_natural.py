@@ -57,10 +57,10 @@ class Live(Protocol):
     def rows(self) -> Cursor: ...
 
 
-def count(cursor: Cursor, limit: int = CHUNK) -> int:
+def count(cursor: Cursor) -> int:
     rows = 0
     while not cursor.done:
-        rows += cursor.fill(limit).shape[1]
+        rows += cursor.fill(CHUNK).shape[1]
     return rows
 
 
