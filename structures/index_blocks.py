@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from structures.arena import ALLOCATED, ARENA_WORDS, BUMP, FREE, LEAF, PATH, VERSION, WAITING, Arena, B, drop
-from structures.kernel import kernel
+from structures.kernel import kernel, prefetch
 from structures.reserve import reserve
 
 BLOCK = 64
@@ -88,12 +88,20 @@ def size_of(W: Any, k: int, o: int) -> int:
     return size
 
 
+@kernel(forceinline=True)
+def expect_block(M: Any, o: int) -> None:
+    """Ask for the cache lines of a block that is used next, all at once: a search or a copy would wait for one after another."""
+    for line in range(8, BLOCK, 8):
+        prefetch(M, o + line)
+
+
 @kernel
 def new_block(M: Any, W: Any, C: Any, h: int, level: int) -> int:
     """An empty block of the tree at holder h, born now."""
     o = C[FREE]
     if o != 0:
         C[FREE] = M[o]
+        expect_block(M, C[FREE])  # which is the next to be taken
     else:
         o = C[BUMP]
         C[BUMP] = o + BLOCK

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from structures.bits import equals
-from structures.index_blocks import BLOCK, HEAD, INNER_ROOM, LEAF_ROOM, child_at, child_of, count_of, level_of, room_of, slot_at
-from structures.kernel import kernel, prefetch
+from structures.index_blocks import HEAD, INNER_ROOM, LEAF_ROOM, child_at, child_of, count_of, expect_block, level_of, room_of, slot_at
+from structures.kernel import kernel
 
 BEFORE, BEHIND = -1, 2**31 - 1  # as slots of places
 _FEW = 6
@@ -66,11 +66,13 @@ def same(M: Any, o: int, room: int, i: int, X: Any, x: int, step: int, p: int) -
     return True
 
 
-@kernel(forceinline=True)
-def expect_block(M: Any, o: int) -> None:
-    """Ask for its cache lines at once: a search would wait for one after another."""
-    for line in range(8, BLOCK, 8):
-        prefetch(M, o + line)
+@kernel
+def expect_leaf(M: Any, W: Any, o: int, k: int, X: Any, x: int, p: int) -> int:
+    """The leaf below o where what begins with these p coordinates begins or would; its cache lines are asked for."""
+    while level_of(W, o) > 0:
+        o = child_of(W, k, o, child_for(M, W, o, k, X, x, 1, p, BEFORE))
+        expect_block(M, o)
+    return o
 
 
 @kernel

@@ -32,6 +32,7 @@ from structures.index_blocks import (
     close_place,
     count_of,
     drop_block,
+    expect_block,
     level_of,
     move,
     new_block,
@@ -54,6 +55,7 @@ def descend(M: Any, W: Any, C: Any, h: int, X: Any, x: int, slot: int) -> int:
         c = child_for(M, W, o, k, X, x, 1, k, slot)
         C[PATH + 2 * d], C[PATH + 2 * d + 1] = o, c
         o = child_of(W, k, o, c)
+        expect_block(M, o)
         d += 1
     C[DEPTH] = d
     return o

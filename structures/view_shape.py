@@ -24,7 +24,8 @@ MEMBER_WORDS = CHILD + MOST_MEMBERS
 
 # Words of P, a plan; then of a position.
 POSITIONS, GIVEN, POSITION = range(3)  # how many; the atom whose slots are given or -1; the first
-MEMBER, ARITY_, BOUND, ABOVE, ALIAS, POSITION_WORDS = range(6)  # BOUND: length of the prefix; ABOVE: position, -1: given; ALIAS: atom or -1
+# BOUND: length of the prefix; KNOWN: of that, what the given item has; ABOVE: position, -1: given; ALIAS: atom or -1
+MEMBER, ARITY_, BOUND, KNOWN, ABOVE, ALIAS, POSITION_WORDS = range(7)
 PLAN_WORDS = POSITION + POSITION_WORDS * MOST_MEMBERS
 
 
@@ -126,9 +127,11 @@ class Shape:
         path = self.above(of) if of >= 0 else []
         members = [v for v in (*range(self.t, len(self._parents)), *range(self.t)) if v not in path and v != given]
         words = [len(members), given]
+        known: list[int] = []
         for v in members:
             parent = self._parents[v]
             above = members.index(parent) if parent in members else -1
             bound = self._lengths[v] if v == of else 0 if parent < 0 else self.nodes[parent - self.t].prefix
-            words += [v, self._arities[v], bound, above, v if v < self.t else -1]
+            known.append(known[above] if above >= 0 else bound)
+            words += [v, self._arities[v], bound, known[-1], above, v if v < self.t else -1]
         return words + [0] * (PLAN_WORDS - len(words))

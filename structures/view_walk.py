@@ -3,9 +3,10 @@
 Items are given, each with coordinates (and a slot); of each, the rows are the product of what the plan's positions have. A position's
 prefix is surely there if its parent is a node, as nodes hold live prefixes only; so an item is found empty by its first entries, and after
 that every step gives rows. A position that goes on looks at or just after where it stood (`seek_near`): in the leaf at hand, most often.
+While an item is told, the leaves of the next one are on their way from memory.
 
 State Z, plain data, which is also the cursor: counters, then of each position the entry that it is at and the end of its group in that
-leaf, and both at the group's beginning. All stand at the next row, if ACTIVE.
+leaf, and both at the group's beginning; then their leaves for the next item. All stand at the next row, if ACTIVE.
 
 Costs: O(t log n) to an item's first row; between rows O(t) look-ups of O(log n), and O(1) amortised in order. Source: natural-joins.md.
 """
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from structures.index_blocks import HEAD, LEAF_ROOM, count_of, slot_at
-from structures.index_search import BEFORE, BEHIND, READ, next_entry, position, same, seek_near
+from structures.index_search import BEFORE, BEHIND, READ, expect_leaf, next_entry, position, same, seek_near
 from structures.kernel import kernel
 from structures.view_shape import (
     ABOVE,
@@ -25,6 +26,7 @@ from structures.view_shape import (
     ARITY_,
     BOUND,
     GIVEN,
+    KNOWN,
     MEMBER,
     MOST_MEMBERS,
     POSITION,
@@ -35,7 +37,8 @@ from structures.view_shape import (
 AT, ACTIVE, STEPS, LAST, GAP, DEAD = range(6)  # the item; whether it has begun; steps in all, at the last row, most between rows; no rows
 PLACES, PLACE_WORDS = 6, 6
 LEAF_, ENTRY, END, FIRST = range(4)  # FIRST: the same three at the beginning
-STATE_WORDS = PLACES + PLACE_WORDS * MOST_MEMBERS
+NEXT = PLACES + PLACE_WORDS * MOST_MEMBERS  # of each position the leaf where it looks first for the next item; 0: it is not known
+STATE_WORDS = NEXT + MOST_MEMBERS
 _FEW = 4
 
 
@@ -44,7 +47,7 @@ def forget(Z: Any) -> None:
     """Start anew: nothing is known of where the positions were. The counters go on."""
     Z[ACTIVE] = 0
     for q in range(MOST_MEMBERS):
-        Z[PLACES + PLACE_WORDS * q + LEAF_] = 0
+        Z[PLACES + PLACE_WORDS * q + LEAF_], Z[NEXT + q] = 0, 0
 
 
 @kernel
@@ -152,6 +155,24 @@ def emit(M: Any, W: Any, P: Any, first: int, slots: Any, Z: Any, out: Any, strid
 
 
 @kernel
+def arrive(P: Any, first: int, Z: Any) -> None:
+    """An item is new: take the positions to the leaves that were found for it."""
+    for q in range(P[first + POSITIONS]):
+        z, leaf = PLACES + PLACE_WORDS * q, Z[NEXT + q]
+        if leaf != 0 and leaf != Z[z + LEAF_]:
+            Z[z + LEAF_], Z[z + ENTRY], Z[z + END] = leaf, 0, 1
+
+
+@kernel
+def look_ahead(M: Any, W: Any, P: Any, first: int, R: Any, X: Any, x: int, Z: Any) -> None:
+    """Find the leaves where the item at X[x], the next, has its prefixes, as far as they are known: they are in the cache at its turn."""
+    for q in range(P[first + POSITIONS]):
+        a = first + POSITION + POSITION_WORDS * q
+        Z[NEXT + q] = expect_leaf(M, W, R[P[a + MEMBER]], P[a + ARITY_], X, x, P[a + KNOWN])
+        Z[STEPS] += 1
+
+
+@kernel
 def walk(
     M: Any, W: Any, P: Any, first: int, R: Any, X: Any, width: int, slots: Any, items: int, Z: Any, out: Any, stride: int, n: int,
     budget: int,
@@ -163,6 +184,9 @@ def walk(
     while n < stride and Z[AT] < items and Z[STEPS] < stop:
         x = Z[AT] * width
         if Z[ACTIVE] == 0:
+            arrive(P, first, Z)
+            if Z[AT] + 1 < items:
+                look_ahead(M, W, P, first, R, X, x + width, Z)
             if not settle(M, W, P, first, R, X, x, Z, -1):
                 Z[AT] += 1
                 Z[DEAD] += 1

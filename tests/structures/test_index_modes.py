@@ -19,6 +19,7 @@ VIEW_CANARIES = [
     ("structures.view_changes", "has_prefix", "lambda M, W, root, k, X, x, step, p: True"),
     ("structures.view_changes", "forget", "lambda Z: None"),
     ("structures.view_walk", "next_entry", "lambda M, W, root, k, leaf, i: (0, 0)"),
+    ("structures.view_walk", "expect_leaf", "lambda M, W, o, k, X, x, p: o"),
     ("structures.view_walk", "group_end", "lambda M, W, leaf, k, i, X, x, step, p: i + 1"),
     ("structures.view_walk", "settle", "lambda M, W, P, first, R, X, x, Z, q: q >= 0"),
 ]
