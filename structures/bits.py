@@ -1,5 +1,5 @@
-"""Words as sets of up to 64 places: the lowest bit, the number of bits; eight or sixteen entries compared or copied at once;
-ascending numbers searched so."""
+"""Words as sets of up to 64 places: the lowest and the highest bit, the number of bits; eight or sixteen entries compared or copied at
+once; ascending numbers searched so."""
 
 from __future__ import annotations
 
@@ -23,6 +23,15 @@ if JIT:
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             return builder.cttz(arguments[0], context.get_constant(types.boolean, True))
+
+        return types.int64(types.int64), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def highest(typing_context: Any, mask: Any) -> Any:
+        """The place of the highest bit set in an int64; there is one."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.sub(ir.Constant(ir.IntType(64), 63), builder.ctlz(arguments[0], context.get_constant(types.boolean, True)))
 
         return types.int64(types.int64), generate
 
@@ -138,6 +147,9 @@ else:
 
     def lowest(mask: int) -> int:
         return int(mask & -mask).bit_length() - 1
+
+    def highest(mask: int) -> int:
+        return int(mask).bit_length() - 1
 
     def count_bits(mask: int) -> int:
         return int(mask).bit_count()

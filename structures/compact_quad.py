@@ -80,13 +80,13 @@ def compact_size(K: Any, base: int, place: int) -> int:
     return ((K[K[base + LEAVES] + q // SIZES] >> 4 * (q % SIZES)) & 15) + 1
 
 
-@kernel
+@kernel(forceinline=True)
 def bytes_of(bits: int) -> int:
     """0, 1, 2 or 4."""
     return (bits + 7) // 8 if bits <= 16 else 4
 
 
-@kernel
+@kernel(forceinline=True)
 def low_bits(b: int, j: int, f: int, code: int) -> int:
     """How many bits of coordinate j, of `code` bits, are not told by the way to a node of level b."""
     if b >= CODE_BITS:
@@ -94,7 +94,7 @@ def low_bits(b: int, j: int, f: int, code: int) -> int:
     return 0 if j < f or b < 0 else b + 1
 
 
-@kernel
+@kernel(forceinline=True)
 def low_total(b: int, k: int, f: int, code: int) -> int:
     """Of all coordinates."""
     total = np.int64(0)
@@ -103,7 +103,7 @@ def low_total(b: int, k: int, f: int, code: int) -> int:
     return total
 
 
-@kernel
+@kernel(forceinline=True)
 def entry_bytes(b: int, k: int, f: int, code: int) -> int:
     """Of an entry in a leaf of level b: one number of all low bits if 32 will do, else one a coordinate; and the slot."""
     total = low_total(b, k, f, code)
@@ -115,7 +115,7 @@ def entry_bytes(b: int, k: int, f: int, code: int) -> int:
     return total
 
 
-@kernel
+@kernel(forceinline=True)
 def read_number(B: Any, at: int, width: int) -> int:
     found = np.int64(0)
     for i in range(width):
@@ -131,10 +131,9 @@ def write_number(B: Any, at: int, width: int, value: int) -> int:
     return at + width
 
 
-@kernel
-def copy_compact(K: Any, B: Any, base: int, place: int, k: int, f: int, b: int, S: Any, s: int) -> int:
-    """Put a compact leaf of level b as columns of LEAF at S[s], k coordinates and the slots; how many entries. What lies behind each
-    column, up to sixteen, is overwritten."""
+@kernel(forceinline=True)
+def copy_compact(K: Any, B: Any, base: int, place: int, k: int, f: int, b: int, known: int, S: Any, s: int) -> int:
+    """As `copy_leaf`."""
     q, code = ~place >> 1, K[base + CODE]
     word, j = K[K[base + LEAVES] + q // SIZES], q % SIZES
     before = word & ((1 << 4 * j) - 1)
@@ -144,7 +143,7 @@ def copy_compact(K: Any, B: Any, base: int, place: int, k: int, f: int, b: int, 
     table, prefix, total = base + TABLE + LEVEL_WORDS * (b - LOWEST), bytes_of(code), low_total(b, k, f, code)
     at = K[table + 2] + (q - K[table]) * prefix * k + (first - K[table + 1]) * entry_bytes(b, k, f, code)
     p, shift = at + prefix * k, np.int64(0)
-    for j in range(k):
+    for j in range(known, k):  # the entries have no bits of those before
         low = low_bits(b, j, f, code)
         width = bytes_of(total if total <= TOGETHER else low)
         copy_column(B, p, width, shift, low, read_number(B, at + j * prefix, prefix), S, s + j * LEAF)
@@ -156,7 +155,7 @@ def copy_compact(K: Any, B: Any, base: int, place: int, k: int, f: int, b: int, 
     return n
 
 
-@kernel
+@kernel(forceinline=True)
 def copy_column(B: Any, p: int, width: int, shift: int, low: int, high: int, S: Any, s: int) -> None:
     """Put sixteen numbers to S[s]: `low` bits each, from bit `shift` of so many bytes, behind those of `high`."""
     mask = ~(np.int64(-1) << low)

@@ -24,7 +24,7 @@ import numpy as np
 
 from structures.kernel import kernel
 from structures.qdag import And
-from structures.qdag_walk import DEPTH, ITEM, MOST_ATOMS, STEPS, and_steps, line_words, state_words
+from structures.qdag_walk import DEPTH, ITEM, ITEMS, MOST_ATOMS, STEPS, and_steps, line_words, state_words
 from structures.quad_changes import delete_entry, insert_entry
 from structures.quad_nodes import ARRAYS, MISSING, MOST_ARITY, TREE, TREE_WORDS, VERSION
 
@@ -71,7 +71,7 @@ def open_reading(A: Any, a: int, E: Any, e: int, V: Any, items: Any, R: Any, Z: 
         place, tree = A[a, OTHERS + t] >> 16, A[a, OTHERS + t] & 65535
         for i in range(3):
             R[3 * t + i] = V[1 if place < a else 0, 3 * tree + i]
-    Z[DEPTH], Z[ITEM] = 0, 0
+    Z[DEPTH], Z[ITEM], Z[ITEMS] = 0, 0, 1
 
 
 @kernel

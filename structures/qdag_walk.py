@@ -8,12 +8,13 @@ in leaves, their entries are joined one by one instead of bit by bit.
 Variables with given values are bound at once, not level by level: an atom all of whose variables are given is a cell; one of which some
 are is a subtree of a tree with these first. What is left is an AND over the free variables only.
 
-    Z    state: header | slots, cells, their levels, candidates of each atom, values of the variables | frames [level, left, level in a cell
-         or of leaves, ref in a cell, a ref an atom]; level >= 0: a joint node, `left` its children; JOIN: leaves that are joined, `left`
-         one more than the atom in hand; -1 - t: the rows of atom t in the cell, `left` entries or children
+    Z    state: header | slots, cells, their levels, candidates of each atom, values of the variables | each atom's way down to the given
+         values | frames [level, left, level in a cell or of leaves, ref in a cell, a ref an atom]; level >= 0: a joint node, `left` its
+         children; JOIN: leaves that are joined, `left` one more than the atom in hand; -1 - t: the rows of atom t in the cell, `left`
+         entries or children
     ref  place << 32 of an inner node; place << 32 | FRESH of a leaf; of a leaf in S which of its entries, as bits
-    S    of each atom the leaf in hand: LINE words, k coordinates and the slots [LEAF each, int32]. On the way down to a frame, and below
-         it, an atom has only one
+    S    of each atom the leaf in hand: LINE words, k coordinates (but for given ones, in a cell of these) and the slots [LEAF each, int32].
+         On the way down to a frame, and below it, an atom has only one
     P    joint atoms, all atoms, all quadrants, place of the given atom, words an item; an atom: arity, first, place, checks, variables,
          MAP, EXT; the joint atoms come before those that are cells
     R    per atom: root, bits, base         items: per reading the slot of the given row, and each variable's value, if it has one
@@ -29,17 +30,18 @@ from typing import Any
 
 import numpy as np
 
-from structures.bits import equal16, lowest, with_bit16
-from structures.kernel import kernel
+from structures.bits import equal16, highest, lowest, with_bit16
+from structures.kernel import kernel, prefetch
 from structures.quad_nodes import CODE_BITS, LEAF, MOST_ARITY
-from structures.quad_read import child_of, children_of, copy_leaf, ends_at
+from structures.quad_read import child_of, children_of, copy_leaf, ends_at, leads_to_leaf
 
 MOST_VARIABLES = 6  # quadrants are bits of a word
 MOST_ATOMS = 8
 
-DEPTH, STEPS, GAP, SINCE, DEAD, ITEM = 0, 1, 2, 3, 4, 5
+DEPTH, STEPS, GAP, SINCE, DEAD, ITEM, ITEMS = 0, 1, 2, 3, 4, 5, 6  # ITEM: read so far, of ITEMS
 SLOTS, CELL, LEVEL, CANDIDATES, VALUES = 8, 16, 24, 32, 40
-FRAMES = 48
+WAYS, WAY_WORDS = 48, CODE_BITS + 3  # per atom: of the last item that was bound its number (-1: none is), lowest level, ref at each from -1
+FRAMES = WAYS + MOST_ATOMS * WAY_WORDS
 LINE = MOST_ARITY * LEAF + 16  # sixteen words are copied and compared at once
 
 JOINT, ATOMS, ALL, GIVEN, WIDTH = 0, 1, 2, 3, 4
@@ -74,12 +76,21 @@ def enter(W: Any, o: int) -> int:
 
 
 @kernel(forceinline=True)
+def enter_child(W: Any, K: Any, base: int, o: int, k: int, c: int) -> int:
+    """The ref of child c of an inner node, all of it; 0: there is none."""
+    child = child_of(W, K, base, o, k, c)
+    return child << 32 | FRESH if child != 0 and leads_to_leaf(W, o, c, child) else child << 32
+
+
+@kernel(forceinline=True)
 def loaded(W: Any, K: Any, B: Any, P: Any, R: Any, S: Any, t: int, ref: int, b: int) -> int:
     """Atom t's ref, its leaf in hand if it is one; b: the level."""
     if ref & FRESH == 0:
         return ref
     a = ATOM + t * ATOM_WORDS
-    return (1 << copy_leaf(W, K, B, R[3 * t + 2], ref >> 32, P[a + ARITY], P[a + FIRST], b, S, t * LINE)) - 1
+    f = P[a + FIRST]
+    known = f if b < CODE_BITS else 0
+    return (1 << copy_leaf(W, K, B, R[3 * t + 2], ref >> 32, P[a + ARITY], f, b, known, S, t * LINE)) - 1
 
 
 @kernel(forceinline=True)
@@ -100,8 +111,20 @@ def child_at(W: Any, K: Any, P: Any, R: Any, S: Any, t: int, ref: int, b: int, i
     a = ATOM + t * ATOM_WORDS
     some, k, c = ref & _SUBSET, P[a + ARITY], P[a + MAP + i]
     if some == 0:
-        return enter(W, child_of(W, K, R[3 * t + 2], ref >> 32, k, c))
+        return enter_child(W, K, R[3 * t + 2], ref >> 32, k, c)
     return of_child(S, t * LINE, k, P[a + FIRST], b, some, c)
+
+
+@kernel(forceinline=True)
+def await_child(W: Any, P: Any, R: Any, t: int, ref: int, b: int, i: int) -> None:
+    """Ask for the block of qdag t's child number i of level b, which is there, if it is a live one."""
+    o = ref >> 32
+    if b < R[3 * t + 1] and ref & _SUBSET == 0 and o > 0:
+        child = np.int64(W[2 * o + 4 + P[ATOM + t * ATOM_WORDS + MAP + i]])
+        if child > 0:
+            prefetch(W, 2 * child)
+            prefetch(W, 2 * child + 4 + LEAF)
+            prefetch(W, 2 * child + 4 + 2 * LEAF)
 
 
 @kernel(forceinline=True)
@@ -149,33 +172,48 @@ def agreeing(P: Any, S: Any, t: int, some: int, coordinates: int, values: Any, v
 
 
 @kernel
-def bind(W: Any, K: Any, B: Any, P: Any, R: Any, S: Any, t: int, count: int, values: Any, v: int) -> int:
-    """Atom t's ref where its first `count` coordinates have the values[v + variable]; 0: nothing is there."""
-    a, o, bits, base = ATOM + t * ATOM_WORDS, R[3 * t], R[3 * t + 1], R[3 * t + 2]
+def bind(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: Any, t: int, count: int) -> int:
+    """Atom t's ref where its first `count` coordinates have the values of item Z[ITEM] - 1; 0: nothing is there. The way down begins where
+    it parts from the one before."""
+    a, ref, bits, base = ATOM + t * ATOM_WORDS, enter(W, R[3 * t]), R[3 * t + 1], R[3 * t + 2]
+    way, v, differ = WAYS + t * WAY_WORDS, (Z[ITEM] - 1) * P[WIDTH] + 1, np.int64(0)
+    last = Z[way] * P[WIDTH] + 1 if Z[way] >= 0 else v
     for j in range(count):
-        if values[v + P[a + VARIABLES + j]] >> bits != 0:
+        variable = P[a + VARIABLES + j]
+        if items[v + variable] >> bits != 0:
             return 0
+        differ |= items[v + variable] ^ items[last + variable]
     k, b = P[a + ARITY], bits - 1
-    while b >= 0 and not ends_at(W, o):
+    if Z[way] >= 0:
+        b = max(Z[way + 1], highest(differ)) if differ != 0 else Z[way + 1]
+        ref = Z[way + 3 + b]
+    Z[way] = Z[ITEM] - 1
+    while b >= 0 and ref & FRESH == 0:
+        Z[way + 3 + b] = ref
         c = np.int64(0)
         for j in range(count):
-            c = c << 1 | ((values[v + P[a + VARIABLES + j]] >> b) & 1)
-        o = child_of(W, K, base, o, k, c)
-        if o == 0:
+            c = c << 1 | ((items[v + P[a + VARIABLES + j]] >> b) & 1)
+        ref = enter_child(W, K, base, ref >> 32, k, c)
+        if ref == 0:
+            Z[way + 1] = b
             return 0
         b -= 1
+    Z[way + 1], Z[way + 3 + b] = b, ref
+    rest = (1 << count) - 1 if b >= 0 else 0
     if count < k:
         b = CODE_BITS + b if b >= 0 else bits - 1
-    ref = loaded(W, K, B, P, R, S, t, enter(W, o), b)
-    return agreeing(P, S, t, ref, (1 << count) - 1, values, v) if ref & _SUBSET != 0 else ref
+    ref = loaded(W, K, B, P, R, S, t, ref, b)
+    return agreeing(P, S, t, ref, rest, items, v) if ref & _SUBSET != 0 else ref
 
 
 @kernel
 def begin(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: Any) -> int:
     """The level of the root of the next reading, its refs in the first frame and in the cells; NOTHING: nothing can be there."""
-    joint, top, v = P[JOINT], np.int64(0), Z[ITEM] * P[WIDTH] + 1
+    joint, top, anew = P[JOINT], np.int64(0), Z[ITEM] == 0
     Z[ITEM] += 1
     for t in range(P[ATOMS]):
+        if anew:
+            Z[WAYS + t * WAY_WORDS] = -1
         if R[3 * t] == 0:
             return NOTHING
         if t < joint:
@@ -183,10 +221,10 @@ def begin(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: Any) ->
     for t in range(P[ATOMS]):
         a = ATOM + t * ATOM_WORDS
         if t >= joint:
-            ref = bind(W, K, B, P, R, S, t, P[a + ARITY], items, v)
+            ref = bind(W, K, B, P, R, items, S, Z, t, P[a + ARITY])
             Z[CELL + t], Z[LEVEL + t] = ref, -1
         elif P[a + FIRST] > 0:
-            ref = bind(W, K, B, P, R, S, t, P[a + FIRST], items, v)
+            ref = bind(W, K, B, P, R, items, S, Z, t, P[a + FIRST])
             Z[FRAMES + 4 + t] = ref
         else:
             ref = enter(W, R[3 * t])
@@ -234,7 +272,7 @@ def next_in_cell(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: 
         return report(W, K, B, P, R, items, S, Z, t + 1, out, n)
     whole, level = Z[CELL + t], Z[LEVEL + t]
     Z[LEVEL + t] = Z[f + 2] - 1
-    Z[CELL + t] = enter(W, child_of(W, K, R[3 * t + 2], ref >> 32, k, i))
+    Z[CELL + t] = enter_child(W, K, R[3 * t + 2], ref >> 32, k, i)
     n = report(W, K, B, P, R, items, S, Z, t, out, n)
     Z[CELL + t], Z[LEVEL + t] = whole, level
     return n
@@ -274,11 +312,14 @@ def join_last_two(P: Any, items: Any, S: Any, Z: Any, t: int, some: int, out: An
     some = agreeing(P, S, t + 1, some, P[z + CHECKS] & ~late, Z, VALUES)
     left, found, steps, since, gap, dead = Z[CANDIDATES + t], np.int64(0), Z[STEPS], Z[SINCE], Z[GAP], np.int64(0)
     line, last, slots, ends = P[a + PLACE], P[z + PLACE], t * LINE + P[a + ARITY] * LEAF, (t + 1) * LINE + P[z + ARITY] * LEAF
-    i = np.int64(0)
+    i, j = np.int64(0), lowest(late) if late != 0 else np.int64(0)
+    source, column = t * LINE + ((sources >> 4 * j) & 15) * LEAF, (t + 1) * LINE + j * LEAF
     while left != 0 and n < limit:
         i = lowest(left)
         left &= left - 1
-        found, rest = some, late
+        found, rest = some, late & (late - 1)
+        if late != 0:
+            found &= equal16(S, column, np.int64(S[source + i]))
         while rest != 0:
             j = lowest(rest)
             rest &= rest - 1
@@ -362,7 +403,7 @@ def and_steps(
     stop = Z[STEPS] + budget
     while n < out.shape[1] and Z[STEPS] < stop:
         if Z[DEPTH] == 0:
-            if Z[ITEM] * P[WIDTH] == len(items):
+            if Z[ITEM] == Z[ITEMS]:
                 break
             g = np.int64(FRAMES)
             Z[g] = begin(W, K, B, P, R, items, S, Z)
@@ -387,6 +428,8 @@ def and_steps(
                     Z[DEPTH] -= 1
                 else:
                     g = f + width
+                    for t in range(m):
+                        await_child(W, P, R, t, Z[f + 4 + t], b, lowest(left))
                 for t in range(m):
                     Z[g + 4 + t] = child_at(W, K, P, R, S, t, Z[f + 4 + t], b, i)
                 Z[g] = b - 1
@@ -410,9 +453,3 @@ def and_steps(
             else:
                 Z[DEAD] += 1
     return n
-
-
-@kernel("int64(int32[::1], int64[::1], uint8[::1], int64[::1], int64[::1], int64[::1], int32[::1], int64[::1], int32[:, ::1], int64)")
-def and_fill(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: Any, out: Any, budget: int) -> int:
-    """`and_steps` into an empty `out`."""
-    return and_steps(W, K, B, P, R, items, S, Z, out, 0, budget)

@@ -44,20 +44,32 @@ from structures.quad_read import child_of, children_of, copy_leaf, ends_at, size
 
 
 @kernel
+def set_child(W: Any, o: int, c: int, child: int) -> None:
+    """Let `child` (0: none) be child c of live inner node o."""
+    bit = 1 << c
+    W[2 * o + 2] &= ~bit
+    W[2 * o + 3] &= ~bit
+    if child != 0:
+        W[2 * o + 3] |= bit
+        if ends_at(W, child):
+            W[2 * o + 2] |= bit
+    W[2 * o + 4 + c] = child
+
+
+@kernel
 def thaw(M: Any, W: Any, C: Any, K: Any, B: Any, h: int, o: int, b: int) -> int:
     """A live block like the compact place o of level b."""
     k, base = C[h + ARITY], C[h + BASE]
     if ends_at(W, o):
         new = new_leaf(M, W, C, k)
-        W[2 * new + 2] = copy_leaf(W, K, B, base, o, k, C[h + FIRST], b, W, 2 * new + 4)
+        W[2 * new + 2] = copy_leaf(W, K, B, base, o, k, C[h + FIRST], b, 0, W, 2 * new + 4)
         return new
     new = new_inner(M, W, C, k)
     mask = children_of(W, K, base, o, k)
-    W[2 * new + 3] = mask
     while mask != 0:
         c = lowest(mask)
         mask &= mask - 1
-        W[2 * new + 4 + c] = child_of(W, K, base, o, k, c)
+        set_child(W, new, c, child_of(W, K, base, o, k, c))
     return new
 
 
@@ -98,8 +110,7 @@ def split(M: Any, W: Any, C: Any, Q: Any, o: int, k: int, f: int, b: int) -> int
         child = np.int64(W[2 * new + 4 + c])
         if child == 0:
             child = new_leaf(M, W, C, k)
-            W[2 * new + 4 + c] = child
-            W[2 * new + 3] |= 1 << c
+            set_child(W, new, c, child)
         append(W, child, k, W, e, LEAF)
     drop_block(M, W, C, Q, o, k)
     return new
@@ -118,7 +129,7 @@ def grow(M: Any, W: Any, C: Any, h: int, E: Any, e: int) -> bool:
             if C[h + FIRST] > 0:
                 return False
             above = new_inner(M, W, C, k)
-            W[2 * above + 3], W[2 * above + 4] = 1, root
+            set_child(W, above, 0, root)
             root = above
             C[h + ROOT] = root
         C[h + BITS] += 1
@@ -132,7 +143,7 @@ def insert_entry(M: Any, W: Any, C: Any, Q: Any, K: Any, B: Any, t: int, E: Any,
     if not grow(M, W, C, h, E, e):
         return False
     k, f, o, b = C[h + ARITY], C[h + FIRST], C[h + ROOT], top_level(C, h)
-    place = np.int64(-1)  # in W, of the pointer to o; -1: the holder
+    above, c = np.int64(0), np.int64(0)  # o is its child c; 0: the root
     while True:
         if o == 0:
             o = new_leaf(M, W, C, k)
@@ -140,17 +151,15 @@ def insert_entry(M: Any, W: Any, C: Any, Q: Any, K: Any, B: Any, t: int, E: Any,
             o = split(M, W, C, Q, thaw(M, W, C, K, B, h, o, b) if o < 0 else o, k, f, b)
         else:
             o = own_block(M, W, C, Q, K, B, h, o, b)
-        if place < 0:
+        if above == 0:
             C[h + ROOT] = o
         else:
-            W[place] = o
+            set_child(W, above, c, o)
         if is_leaf(W, o):
             append(W, o, k, E, e, 1)
             break
-        c = digit(E, e, 1, k, f, b)
-        W[2 * o + 3] |= 1 << c
-        place = 2 * o + 4 + c
-        o = np.int64(W[place])
+        above, c = o, digit(E, e, 1, k, f, b)
+        o = np.int64(W[2 * o + 4 + c])
         b = level_below(b, C[h + BITS])
     C[h + COUNT] += 1
     return True
@@ -169,11 +178,11 @@ def place_in(W: Any, o: int, k: int, E: Any, e: int) -> int:
 def is_small(W: Any, C: Any, K: Any, h: int, o: int, c: int, child: int) -> bool:
     """Whether live inner node o, its child c replaced by `child`, has leaves only, of at most LOW entries in all."""
     total = np.int64(0)
+    if (W[2 * o + 3] ^ W[2 * o + 2]) & ~(1 << c) != 0 or (child != 0 and not ends_at(W, child)):
+        return False
     for i in range(1 << C[h + ARITY]):
         one = child if i == c else np.int64(W[2 * o + 4 + i])
         if one != 0:
-            if not ends_at(W, one):
-                return False
             total += size_of(W, K, C[h + BASE], one)
             if total > LOW:
                 return False
@@ -246,9 +255,7 @@ def delete_entry(M: Any, W: Any, C: Any, Q: Any, K: Any, B: Any, t: int, E: Any,
             o = gather(M, W, C, Q, K, B, h, p, b, c, o)
             continue
         p = own_block(M, W, C, Q, K, B, h, p, b)
-        W[2 * p + 4 + c] = o
-        if o == 0:
-            W[2 * p + 3] &= ~(1 << c)
+        set_child(W, p, c, o)
         o = p
     C[h + ROOT] = o
     C[h + COUNT] -= 1
@@ -284,7 +291,7 @@ def collect(M: Any, W: Any, C: Any, Q: Any, K: Any, B: Any, t: int, E: Any) -> N
         left -= 1
         o, b = todo[left, 0], todo[left, 1]
         if ends_at(W, o):
-            for i in range(copy_leaf(W, K, B, base, o, k, f, b, S, 0)):
+            for i in range(copy_leaf(W, K, B, base, o, k, f, b, 0, S, 0)):
                 for j in range(k + 1):
                     E[e + j] = S[j * LEAF + i]
                 e += k + 1

@@ -44,7 +44,9 @@ class _Reader:
             return [tuple(self.W[2 * o + 4 + i : 2 * o + 4 + (arity + 1) * LEAF : LEAF].tolist()) for i in range(count)]
         children = self.W[2 * o + 4 : 2 * o + 4 + (1 << arity)].tolist()
         for c, child in enumerate(children):
-            assert (child != 0) == bool(mark >> c & 1), f"Q3: the mask of node {o} is wrong at child {c}"
+            assert (child != 0) == bool(mark >> c & 1), f"Q3: node {o} is wrong about there being a child {c}"
+            leaf = (self.W[2 * child + 3] == LEAF_MARK if child > 0 else ~child & 1) if child else False
+            assert leaf == bool(count >> c & 1), f"Q3: node {o} is wrong about child {c} being a leaf"
         return self._inner(o, level, children)
 
     def _inner(self, o: int, level: int, children: list[int]) -> list[Entry]:

@@ -15,7 +15,7 @@ the other k - f: so what some given values have to do with is one subtree, where
         /     \\
     [leaf]   <compact> ...                        cells with more than LEAF rows go on by the slots' digits
 
-    inner   M[o] born | W unused, mask of children | child [2**k, int32]
+    inner   M[o] born | W those children that are leaves, children, as bits | child [2**k, int32]
     leaf    M[o] born | W entries, -1              | k coordinates, slot [LEAF each, int32]
 
 A live block is named by its first word's index in M; 0 is NIL. A child may lie in the tree's compact form instead (`compact_quad.py`, whose
@@ -23,7 +23,7 @@ places are below 0): it becomes a live block when it is changed, as if it were o
 Invariants, by which `check()` names what broke: I1 to I3 of `arena.py`, and
     Q1  an entry lies where its digits lead; it is there once; every coordinate is below 2**bits
     Q2  a leaf has 1 to LEAF entries; an inner node has more than LOW below it
-    Q3  the mask has exactly the children that are not NIL
+    Q3  the bits of children are exactly those that are not NIL; the bits of leaves those that are leaves: a reader need not look
 
 Costs: drop, allocate O(1). Differences from the paper's MX-quadtree: leaves of several entries end the unary paths, so memory goes by the
 tuples, not by tuples times bits; trees in two parts. Source: Navarro, Reutter and Rojas-Ledesma, *Optimal Joins using Compact Data
@@ -37,7 +37,7 @@ from typing import Any
 import numpy as np
 
 from structures.arena import B, pinned
-from structures.kernel import kernel
+from structures.kernel import kernel, prefetch
 from structures.reserve import reserve
 
 LEAF = min(16, max(2, B // 4))
@@ -100,6 +100,8 @@ def new_block(M: Any, C: Any, cls: int) -> int:
     o = C[FREE + cls]
     if o != 0:
         C[FREE + cls] = M[o]
+        for line in range(0, C[SIZE + cls], 8):
+            prefetch(M, M[o] + line)  # the block that is taken next
     else:
         o = C[BUMP]
         C[BUMP] = o + C[SIZE + cls]

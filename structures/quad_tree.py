@@ -56,7 +56,7 @@ from structures.quad_nodes import (
     QuadArena,
 )
 
-__all__ = ["QuadTrees", "Root"]
+__all__ = ["QuadTrees", "Root", "in_order"]
 
 _LEAST = 32 * LEAF  # entries of a tree that gets a compact form
 _RUN = 2048  # changes of a tree that may be versions of their own at most
@@ -70,6 +70,11 @@ class Root(NamedTuple):
     bits: int
     base: int
     count: int
+
+
+def in_order(entries: np.ndarray) -> np.ndarray:
+    """Entries by their coordinates, the first one first: neighbours share their way down, and a tree's memory is met in its order."""
+    return entries[np.lexsort(entries[:, -2::-1].T)]
 
 
 class QuadTrees:

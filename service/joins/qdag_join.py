@@ -26,7 +26,7 @@ from service.store import Domain
 from service.versions import Numbers
 from structures.qdag import And, Atom, Cursor
 from structures.qdag_run import Runs
-from structures.quad_tree import QuadTrees, Root
+from structures.quad_tree import QuadTrees, Root, in_order
 
 _CHUNK = 1 << 16  # rows in a step of building, or of a delta
 _FIRST = 1 << 8  # rows of the first step of a delta
@@ -181,7 +181,7 @@ class QdagJoin:
 
     def _step(self, changed: Mapping[int, Entries], come: bool, sink: Sink | None) -> Sink | None:
         """All deletes or all inserts; the sink, or None once it wants no more."""
-        changed = {number: entries for number, entries in changed.items() if len(entries)}
+        changed = {number: in_order(entries) for number, entries in changed.items() if len(entries)}
         if not changed:
             return sink
         self._tick += 1

@@ -15,7 +15,7 @@ import numpy as np
 
 from structures.qdag import And, Atom, Cursor
 from structures.qdag_run import DELETE, INSERT, Runs
-from structures.quad_tree import QuadTrees
+from structures.quad_tree import QuadTrees, in_order
 from tests.benchmarks.figures import Figure, Rival, Scale, middle, sampled, seconds
 from tests.benchmarks.graph_rivals import PATIENCE, DuckDbTriangle
 from tests.benchmarks.measured_natural import count
@@ -89,6 +89,7 @@ class Triangle:
         gained = 0
         for sign, edges in ((-1, gone), (1, come)):
             if len(edges):
+                edges = in_order(edges)
                 self.version += 1
                 before = self.trees.roots
                 for tree, one in self._each(edges):

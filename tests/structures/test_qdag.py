@@ -105,6 +105,24 @@ def test_a_hub_costs_no_pairwise_join(n: int) -> None:
     assert cursor.steps < 64 * n * n**0.5
 
 
+def test_the_whole_is_read_entry_by_entry_of_the_smallest_atom() -> None:
+    """Steps go by its entries where these have few partners; a cursor goes on from between any two of them, and so does its clone."""
+    rng = np.random.default_rng(8)
+    of, n = Trees(TRIANGLE), 20 * LEAF
+    relations = [with_slots(np.unique(rng.integers(0, n // 2, (size, 2)), axis=0).tolist()) for size in (2 * n, n, 3 * n)]
+    for relation, given in enumerate(relations):
+        of.load(1, relation, given)
+    cursor = of.join.rows([of.trees.roots] * 3)
+    found = [cursor.fill(1 + i % 3) for i in range(5)]
+    other = cursor.clone()
+    found.append(np.array(read_all(cursor, 7)).T)
+    rows = list(zip(*np.hstack(found).tolist(), strict=True))
+    assert len(rows) == len(set(rows)) and set(rows) == of.wanted([tuple(map(frozenset, relations))] * 3)
+    assert read_all(other, 3) == rows[-len(found[-1].T) :]
+    assert len(relations[1]) < cursor.steps < 20 * n
+    assert all(c.done and c.fill(1).shape[1] == 0 for c in (cursor, other))
+
+
 @pytest.mark.parametrize("arity", [1, 2, 3, 4])
 def test_arities_and_many_rows_of_a_tuple(arity: int) -> None:
     of = Trees(Shape((arity,), ((0, tuple(range(arity))),)))

@@ -21,6 +21,10 @@ CANARIES = [
     ("structures.qdag_walk", "agreeing", "lambda P, S, t, some, coordinates, values, v: some"),
     ("structures.qdag_walk", "with_bit16", "lambda array, p, b: 0"),
     ("structures.qdag_walk", "all_leaves", "lambda P, Z, g: True"),
+    ("structures.quad_changes", "set_child", "lambda W, o, c, child: W.__setitem__(slice(2 * o + 3, 2 * o + 5), [1 << c, child])"),
+    ("structures.qdag_walk", "highest", "lambda mask: 0"),
+    ("structures.qdag_walk", "leads_to_leaf", "lambda W, o, c, child: False"),
+    ("structures.qdag_scan", "children_of", "lambda W, K, base, o, k: 1"),
     ("structures.qdag_walk", "loaded", "lambda W, K, B, P, R, S, t, ref, b: 1 if ref & 2**31 else ref"),
 ]
 
