@@ -280,10 +280,12 @@ def test_the_table_says_what_was_missed() -> None:
 @compiled
 @pytest.mark.parametrize("name", ["random", "skewed", "hub", "complete"])
 def test_triangles(name: str) -> None:
-    """`measure` itself compares the rows and the deltas with DuckDB's."""
+    """`measure` and `whole_view` themselves compare the rows and the deltas with DuckDB's."""
     lines: list[str] = []
-    figures = natural_triangle.measure(name, natural_triangle.graph(name, 400), Scale(quick=True), lines.append)
+    edges = natural_triangle.graph(name, 400)
+    figures = natural_triangle.measure(name, edges, Scale(quick=True), lines.append)
     assert len(figures) == 5 and lines and all(figure.value > 0 for figure in figures)
+    assert natural_triangle.whole_view(name, edges).rivals[0].value > 0
 
 
 @compiled
