@@ -160,7 +160,6 @@ class And:
         self._plans: dict[tuple[int, frozenset[int]], _Plan] = {}
         # Of an atom's entries, in an item.
         self._columns = [[*(1 + v for v in self.variables_of(place)), 0] for place in range(len(self.atoms))]
-        self._plan(-1, frozenset())
 
     def _plan(self, given: int, bound: frozenset[int]) -> _Plan:
         """For readings of all atoms but the given one, in which these variables have values."""

@@ -75,5 +75,5 @@ def read_items(W: Any, K: Any, B: Any, P: Any, R: Any, Y: Any, items: Any, S: An
             if Y[SCANNED] == 0:
                 break
             Z[ITEM], Z[ITEMS] = 0, scan(W, K, B, Y, S, items, P[WIDTH])
-        n = and_steps(W, K, B, P, R, items, S, Z, out, n, stop - Z[STEPS])
+        n = and_steps(W, K, B, P, R, items, S, Z, out, n, stop)
     return n

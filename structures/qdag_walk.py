@@ -354,11 +354,11 @@ def fill_others(P: Any, items: Any, Z: Any, t: int, out: Any, start: int, n: int
 
 
 @kernel(forceinline=True)
-def join_leaves(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: Any, f: int, out: Any, n: int) -> int:
-    """Go on with the leaves of frame f until they are done, `out` is full, or the rows of a cell come between."""
+def join_leaves(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: Any, f: int, out: Any, n: int, stop: int) -> int:
+    """Go on with the leaves of frame f until they are done, `out` is full, `stop` is reached, or the rows of a cell come between."""
     m, depth = P[JOINT], Z[DEPTH]
     t = Z[f + 1] - 1
-    while t >= 0 and n < out.shape[1] and Z[DEPTH] == depth:
+    while t >= 0 and n < out.shape[1] and Z[STEPS] < stop and Z[DEPTH] == depth:
         left = Z[CANDIDATES + t]
         if left == 0:
             t -= 1
@@ -395,12 +395,10 @@ def join_leaves(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: A
 
 
 @kernel
-def and_steps(
-    W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: Any, out: Any, n: int, budget: int
-) -> int:  # fmt: skip
-    """Go on until `out` (a line an alias), n rows long, is full, all readings are done, or `budget` steps are made; its rows then."""
+def and_steps(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: Any, out: Any, n: int, stop: int) -> int:
+    """Go on until `out` (a line an alias), n rows long, is full, all readings are done, or Z[STEPS] has reached `stop`, which an entry and
+    its partners in a leaf may exceed; its rows then."""
     m, width = P[JOINT], 4 + P[JOINT]
-    stop = Z[STEPS] + budget
     while n < out.shape[1] and Z[STEPS] < stop:
         if Z[DEPTH] == 0:
             if Z[ITEM] == Z[ITEMS]:
@@ -439,7 +437,7 @@ def and_steps(
             Z[g], Z[g + 1], Z[g + 2], Z[CANDIDATES] = JOIN, 1, Z[g], Z[g + 4]
             Z[DEPTH] += 1
         if Z[g] == JOIN:
-            n = join_leaves(W, K, B, P, R, items, S, Z, g, out, n)
+            n = join_leaves(W, K, B, P, R, items, S, Z, g, out, n, stop)
             if Z[g + 1] == 0 and FRAMES + (Z[DEPTH] - 1) * width == g:
                 Z[DEPTH] -= 1
         elif m == 0 or Z[g] < 0:

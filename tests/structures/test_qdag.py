@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from structures import qdag
 from structures.compact_quad import HEADER
 from structures.kernel import JIT
 from structures.qdag import And, Atom, extend
@@ -17,7 +18,7 @@ from structures.quad_check import entries_of
 from structures.quad_nodes import LEAF
 from structures.quad_tree import QuadTrees
 from tests.naive.natural_join import Entry, entries
-from tests.structures.machines import read_all
+from tests.structures.machines import Row, read_all, transposed
 from tests.structures.qdag_machine import SHAPES, QdagMachine, Shape, Trees
 
 NO_PINS = np.empty(0, np.int64)
@@ -121,6 +122,22 @@ def test_the_whole_is_read_entry_by_entry_of_the_smallest_atom() -> None:
     assert read_all(other, 3) == rows[-len(found[-1].T) :]
     assert len(relations[1]) < cursor.steps < 20 * n
     assert all(c.done and c.fill(1).shape[1] == 0 for c in (cursor, other))
+
+
+@pytest.mark.parametrize("ends", [[(1, 0)], [(1, 0), (0, 0)]])
+def test_a_call_ends_after_its_budget_within_leaves_too(ends: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path whose leaves join in LEAF^3 ways, few or none of which its last atom closes to a cycle."""
+    of = Trees(Shape((2, 2), ((0, (0, 1)), (0, (1, 2)), (0, (2, 3)), (1, (3, 0)))))
+    of.load(1, 0, [(0, 0, slot) for slot in range(LEAF)])
+    of.load(1, 1, with_slots(ends))
+    monkeypatch.setattr(qdag, "_BUDGET", LEAF)
+    cursor, rows, most = of.join.rows([of.trees.roots] * 4, [-1] * 4), list[Row](), 0
+    while not cursor.done:
+        before = cursor.steps
+        rows += transposed(cursor.fill(LEAF**3))
+        most = max(most, cursor.steps - before)
+    assert len(rows) == len(set(rows)) == LEAF**3 * (len(ends) - 1)
+    assert most < 3 * LEAF and cursor.steps > LEAF**3
 
 
 @pytest.mark.parametrize("arity", [1, 2, 3, 4])
