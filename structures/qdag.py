@@ -13,13 +13,14 @@ down all qdags at once and leaves a subgrid as soon as one of them is empty ther
 
 Variables that are given are taken out first (`qdag_walk.py`): of an atom that has some of them, a tree is read in which these come first.
 So a changed entry's rows are read; and so is the whole: entry after entry of the smallest atom (the driving one, as in a nested loop's
-driving table), each joined with what the others have of its values.
+driving table), each joined with what the others have of its values; a tuple of many rows once for all of them.
 
 Decision: the paper's AND of all atoms searches the subgrids of all variables, of which a sparse relation leaves few empty before its leaves
 are reached: a triangle over 100,000 random edges took 18.9 million steps, entry by entry it takes 1.1 million; where every subgrid has rows
-both take the same. The bound holds: over the entries t of one atom, the AGM bounds of what the others have of t's values sum up to that of
+both take the same. The bound holds: over the tuples t of one atom, the AGM bounds of what the others have of t's values sum up to that of
 the whole at most (Ngo, Ré and Rudra, *Skew strikes back*, the query decomposition lemma); and the smallest atom has no more entries than
-that, which cost a way down in each other one.
+that, which cost a way down in each other one. The lemma counts a tuple once: rows of one tuple that do not fill a leaf are read one by one,
+LEAF times at most.
 
 Costs (m atoms, d variables, codes below l, N entries)
     all rows    O(2^d m log min(l, N)) times the AGM bound: the most rows that relations of these sizes can have (Theorem 3.8)
@@ -36,7 +37,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from structures.qdag_scan import SCANNED, SCANNED_AT_ONCE, read_items, scan_of
+from structures.qdag_scan import NO_SLOT, SCANNED, SCANNED_AT_ONCE, read_items, scan_of
 from structures.qdag_walk import (
     ALL,
     ARITY,
@@ -72,7 +73,6 @@ from structures.quad_tree import QuadTrees, Root
 __all__ = ["And", "Atom", "Cursor", "extend"]
 
 _BUDGET = 1 << 18  # steps of a call: milliseconds
-_NO_SLOT = -1
 Roots = tuple[Root, ...]
 
 
@@ -99,16 +99,14 @@ class _Plan(NamedTuple):
 class Cursor:
     """A reading; plain data beside the trees. `fill` releases the GIL."""
 
-    def __init__(
-        self, trees: QuadTrees, plan: np.ndarray, roots: np.ndarray, items: np.ndarray, scan: np.ndarray | None, lines: int
-    ) -> None:
-        """`items` are what is read, or, with a scan, have room for it."""
-        self._read = trees.arena.W, trees.forms.K, trees.forms.B, plan, roots
+    def __init__(self, trees: QuadTrees, plans: Sequence[np.ndarray], items: np.ndarray, scan: np.ndarray | None, lines: int) -> None:
+        """`plans`: P, R, A, Q of `qdag_scan.py`; `items` are what is read, or, with a scan, have room for it."""
+        self._read = trees.arena.W, trees.forms.K, trees.forms.B, *plans
         self._lines = lines
         self._items, self._scan = items, np.zeros(1, np.int64) if scan is None else scan
-        self._state = np.zeros(state_words(plan.item(ATOMS)), np.int64)
-        self._state[ITEMS] = len(items) // plan.item(WIDTH) if scan is None else 0
-        self._leaves = np.empty(line_words(max(1, plan.item(ATOMS))), np.int32)
+        self._state = np.zeros(state_words(lines), np.int64)
+        self._state[ITEMS] = len(items) // plans[0].item(WIDTH) if scan is None else 0
+        self._leaves = np.empty(line_words(lines), np.int32)
 
     def fill(self, limit: int) -> np.ndarray:
         """Up to `limit` >= 1 further rows, int32[atoms, rows]: their slots. May have none before the end (`done`)."""
@@ -222,9 +220,10 @@ class And:
             place = self._driver(versions)
             tree, variables = self.atoms[place].trees[frozenset()]
             items = np.empty(SCANNED_AT_ONCE * (1 + self.dimension), np.int64)
-            return self._cursor(self.plan_of(place), versions, items, scan_of(versions[place][tree], variables))
+            plans = self.plan_of(place), self._plan(-1, self.atoms[place].variables)
+            return self._cursor(plans, versions, items, scan_of(versions[place][tree], variables))
         bound = frozenset(v for v, code in enumerate(codes) if code >= 0)
-        return self._cursor(self._plan(-1, bound), versions, np.array([_NO_SLOT, *codes], np.int64))
+        return self._cursor([self._plan(-1, bound)] * 2, versions, np.array([NO_SLOT, *codes], np.int64))
 
     def _driver(self, versions: Sequence[Roots]) -> int:
         """The atom whose entries are read one after another: one of the fewest, and of these one of the most variables."""
@@ -236,11 +235,14 @@ class And:
         [n, k + 1], coordinates as in its plain tree, slot."""
         items = np.empty((len(entries), 1 + self.dimension), np.int64)
         items[:, self._columns[place]] = entries
-        return self._cursor(self.plan_of(place), versions, items.reshape(-1))
+        return self._cursor([self.plan_of(place)] * 2, versions, items.reshape(-1))
 
-    def _cursor(self, plan: _Plan, versions: Sequence[Roots], items: np.ndarray, scan: np.ndarray | None = None) -> Cursor:
-        roots = np.array([word for place, tree in plan.trees for word in versions[place][tree][:3]], np.int64)
-        return Cursor(self.trees, plan.words, roots, items, scan, len(self.atoms))
+    def _cursor(self, plans: Sequence[_Plan], versions: Sequence[Roots], items: np.ndarray, scan: np.ndarray | None = None) -> Cursor:
+        """A reading by the first plan of items that have a slot, by the second of those that have none."""
+        words = list[np.ndarray]()
+        for plan in plans:
+            words += plan.words, np.array([word for place, tree in plan.trees for word in versions[place][tree][:3]], np.int64)
+        return Cursor(self.trees, words, items, scan, len(self.atoms))
 
 
 def _word(bits: Iterable[int]) -> int:

@@ -124,6 +124,24 @@ def test_the_whole_is_read_entry_by_entry_of_the_smallest_atom() -> None:
     assert all(c.done and c.fill(1).shape[1] == 0 for c in (cursor, other))
 
 
+@pytest.mark.parametrize("changed", [False, True])
+def test_rows_of_one_tuple_are_no_search_each(changed: bool) -> None:
+    """R has many rows of one tuple; S and T have many tuples that go with it, of which few go with each other."""
+    of, n = Trees(TRIANGLE), 5 * LEAF
+    r = [(i, i) for i in range(LEAF)] + [(3, 3)] * n + [(2, 2)] * n
+    s = [(3, 2 * i) for i in range(n)] + [(3, 2 * n + 1), (2, 1)]
+    t = [(3, 2 * i + 1) for i in range(n + 1)] + [(2, 1)] * 2
+    relations = [with_slots(one) for one in (r, [*s, *((9, i) for i in range(3 * n))], [*t, *((9, i) for i in range(3 * n))])]
+    for relation, given in enumerate(relations):
+        of.load(1, relation, given[: len(given) // 2] if changed else given)
+        if changed:
+            of.change(2, relation, given[len(given) // 2 :], True)
+    cursor = of.join.rows([of.trees.roots] * 3)
+    rows = read_all(cursor, 7)
+    assert len(rows) == len(set(rows)) and set(rows) == of.wanted([tuple(map(frozenset, relations))] * 3)
+    assert len(rows) >= 3 * n and cursor.steps < 4 * len(rows)
+
+
 @pytest.mark.parametrize("ends", [[(1, 0)], [(1, 0), (0, 0)]])
 def test_a_call_ends_after_its_budget_within_leaves_too(ends: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
     """A path whose leaves join in LEAF^3 ways, few or none of which its last atom closes to a cycle."""
