@@ -133,7 +133,7 @@ def write_number(B: Any, at: int, width: int, value: int) -> int:
 
 @kernel(forceinline=True)
 def copy_compact(K: Any, B: Any, base: int, place: int, k: int, f: int, b: int, known: int, S: Any, s: int) -> int:
-    """As `copy_leaf`."""
+    """As `copy_leaf` of `quad_read.py`, of a compact leaf."""
     q, code = ~place >> 1, K[base + CODE]
     word, j = K[K[base + LEAVES] + q // SIZES], q % SIZES
     before = word & ((1 << 4 * j) - 1)

@@ -90,7 +90,8 @@ def size_of(W: Any, k: int, o: int) -> int:
 
 @kernel(forceinline=True)
 def expect_block(M: Any, o: int) -> None:
-    """Ask for the cache lines of a block that is used next, all at once: a search or a copy would wait for one after another."""
+    """Ask for the cache lines of a block that is used next but for the first, which is read at once: a search or a copy would wait for one
+    after another."""
     for line in range(8, BLOCK, 8):
         prefetch(M, o + line)
 

@@ -16,8 +16,8 @@ are is a subtree of a tree with these first. What is left is an AND over the fre
     S    of each atom the leaf in hand: LINE words, k coordinates (but for given ones, in a cell of these) and the slots [LEAF each, int32].
          On the way down to a frame, and below it, an atom has only one
     P    joint atoms, all atoms, all quadrants, place of the given atom, words an item; an atom: arity, first, place, checks, variables,
-         MAP, EXT; the joint atoms come before those that are cells
-    R    per atom: root, bits, base         items: per reading the slot of the given row, and each variable's value, if it has one
+         MAP, EXT, LATE, SOURCES; the joint atoms come before those that are cells
+    R    per atom: root, bits, base         items: each the slot of the given row, and each variable's value, if it has one
 
 Steps are joint nodes, entries of leaves tried and rows of cells; a dead end is a joint node without children, or an entry tried that joins
 none. Source: Navarro, Reutter and Rojas-Ledesma, section 3, Algorithms 2 (ChildAt), 3 (Extend) and 5 (And); its pruning step has nothing
@@ -208,7 +208,7 @@ def bind(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: Any, t: 
 
 @kernel
 def begin(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: Any) -> int:
-    """The level of the root of the next reading, its refs in the first frame and in the cells; NOTHING: nothing can be there."""
+    """The level of the root of the next item's AND, its refs in the first frame and in the cells; NOTHING: nothing can be there."""
     joint, top, anew = P[JOINT], np.int64(0), Z[ITEM] == 0
     Z[ITEM] += 1
     for t in range(P[ATOMS]):
@@ -396,7 +396,7 @@ def join_leaves(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: A
 
 @kernel
 def and_steps(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: Any, out: Any, n: int, stop: int) -> int:
-    """Go on until `out` (a line an alias), n rows long, is full, all readings are done, or Z[STEPS] has reached `stop`, which an entry and
+    """Go on until `out` (a line an alias), n rows long, is full, all items are done, or Z[STEPS] has reached `stop`, which an entry and
     its partners in a leaf may exceed; its rows then."""
     m, width = P[JOINT], 4 + P[JOINT]
     while n < out.shape[1] and Z[STEPS] < stop:

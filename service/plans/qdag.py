@@ -31,6 +31,6 @@ def make(query: Query, relations: Relations) -> Plan | None:
         "delay": f"no bound between rows; all of them in O(AGM 2^{graph.dimension} {count} log n)",
     }
     agm = "AGM is the least product of |R|^x(R) over fractional edge covers x, by which the relations of each variable have 1 in all"
-    notes = (*first_notes(query, relations), "worst-case optimal in all, not per row: subgrids are searched that have no row", agm)
+    notes = (*first_notes(query, relations), "worst-case optimal in all, not per row: tuples and subgrids are searched without a row", agm)
     cls = f"natural join, {count} relations, {graph.words}"
     return Plan(cls, "qdag", THEOREM, "best-effort", bounds, notes, "qdag", names(query), graph=graph)
