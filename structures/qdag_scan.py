@@ -1,8 +1,8 @@
 """A reading's items, and their rows one item after another: what a cursor of `qdag.py` calls.
 
 An item is given (an entry whose partners are wanted, or values that are looked up), or is an entry of the driving atom, whose tree is
-scanned meanwhile, leaf after leaf, as many at a time as `items` has room for. A tuple whose rows fill more than a leaf is one item, by itself and
-without a slot: row by row, the same would be searched again for each of them.
+scanned meanwhile, leaf after leaf, as many at a time as `items` has room for. A tuple whose rows fill more than a leaf is one item, by
+itself and without a slot: row by row, the same would be searched again for each of them.
 
     P, R    the plan and the roots by which an item with a slot is read: of all atoms but the one whose slot it is
     A, Q    of all atoms, by which an item without one is read
