@@ -61,7 +61,8 @@ class Joined:
 
     def _let_go(self) -> None:
         if self._held is not None:
-            self._transport.write(self._held)
+            if not self._transport.is_closing():  # the client may have gone meanwhile
+                self._transport.write(self._held)
             self._held = None
 
     def __getattr__(self, name: str) -> Any:

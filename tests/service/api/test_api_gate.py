@@ -216,6 +216,7 @@ def test_an_answer_leaves_in_one_piece() -> None:
         sent: list[object] = []
 
         def write(self, data: bytes) -> None:
+            assert not self.is_closing(), "uvloop has closed the handle"
             self.sent.append(data)
 
         def writelines(self, data: tuple[bytes, ...]) -> None:
@@ -243,7 +244,19 @@ def test_an_answer_leaves_in_one_piece() -> None:
         await asyncio.sleep(0)
         assert len(transport.sent) == 4
 
+    async def gone() -> None:
+        transport, problems = Transport(), list[dict[str, object]]()
+        transport.sent = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, problem: problems.append(problem))
+        joined = Joined(transport, loop)  # type: ignore[arg-type]
+        joined.write(b"head of a stream")
+        transport.close()  # as when the client goes
+        await asyncio.sleep(0)
+        assert transport.sent == ["closed"] and not problems
+
     asyncio.run(run())
+    asyncio.run(gone())
 
 
 def test_the_mailbox_wakes_the_loop_once_for_many() -> None:
