@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from structures.bits import equal16, highest, lowest, with_bit16
+from structures.bits import count_bits, equal16, highest, lowest, with_bit16
 from structures.kernel import kernel, prefetch
 from structures.quad_nodes import CODE_BITS, LEAF, MOST_ARITY
 from structures.quad_read import child_of, children_of, copy_leaf, ends_at, leads_to_leaf
@@ -310,7 +310,8 @@ def join_last_two(P: Any, items: Any, S: Any, Z: Any, t: int, some: int, out: An
     a, z, start = ATOM + t * ATOM_WORDS, ATOM + (t + 1) * ATOM_WORDS, n
     late, sources, limit = P[z + LATE], P[z + SOURCES], out.shape[1]
     some = agreeing(P, S, t + 1, some, P[z + CHECKS] & ~late, Z, VALUES)
-    left, found, steps, since, gap, dead = Z[CANDIDATES + t], np.int64(0), Z[STEPS], Z[SINCE], Z[GAP], np.int64(0)
+    left, found, gap, dead, idle = Z[CANDIDATES + t], np.int64(0), Z[GAP], np.int64(0), Z[STEPS] - Z[SINCE]  # idle: steps since a row
+    tried = count_bits(left)
     line, last, slots, ends = P[a + PLACE], P[z + PLACE], t * LINE + P[a + ARITY] * LEAF, (t + 1) * LINE + P[z + ARITY] * LEAF
     i, j = np.int64(0), lowest(late) if late != 0 else np.int64(0)
     source, column = t * LINE + ((sources >> 4 * j) & 15) * LEAF, (t + 1) * LINE + j * LEAF
@@ -325,20 +326,20 @@ def join_last_two(P: Any, items: Any, S: Any, Z: Any, t: int, some: int, out: An
             rest &= rest - 1
             value = np.int64(S[t * LINE + ((sources >> 4 * j) & 15) * LEAF + i])
             found &= equal16(S, (t + 1) * LINE + j * LEAF, value)
-        steps += 1
         if found == 0:
             dead += 1
+            idle += 1
             continue
-        gap, first, slot = max(gap, steps + 1 - since), n, S[slots + i]
+        gap, idle, slot = max(gap, idle + 2), 0, S[slots + i]
         while found != 0 and n < limit:
             out[line, n], out[last, n] = slot, S[ends + lowest(found)]
             found &= found - 1
             n += 1
-        steps += n - first
-        since = steps
     if found != 0:
         Z[SLOTS + t] = S[slots + i]
-    Z[CANDIDATES + t], Z[CANDIDATES + t + 1], Z[STEPS], Z[SINCE], Z[GAP] = left, found, steps, since, gap
+    Z[CANDIDATES + t], Z[CANDIDATES + t + 1], Z[GAP] = left, found, gap
+    Z[STEPS] += tried - count_bits(left) + n - start
+    Z[SINCE] = Z[STEPS] - idle
     Z[DEAD] += dead
     fill_others(P, items, Z, t, out, start, n)
     return n

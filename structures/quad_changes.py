@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from structures.bits import equal16, lowest
+from structures.bits import equal16, highest, lowest
 from structures.kernel import kernel
 from structures.quad_nodes import (
     ARITY,
@@ -262,6 +262,20 @@ def delete_entry(M: Any, W: Any, C: Any, Q: Any, K: Any, B: Any, t: int, E: Any,
     if o == 0 and f == 0:
         C[h + BITS] = 0  # a tree in two parts goes on reaching as far as it was told to: it cannot grow
     return True
+
+
+@kernel("void(int32[::1], int64, int64[::1])")
+def morton_keys(E: Any, k: int, keys: Any) -> None:
+    """Of the entries in E, with k coordinates, their places in Morton order, by as many of the highest bits as fit."""
+    highest_code = np.int64(0)
+    for i in range(len(keys)):
+        for j in range(k):
+            highest_code |= np.int64(E[i * (k + 1) + j])
+    top = highest(highest_code) if highest_code != 0 else 0
+    for i in range(len(keys)):
+        keys[i] = 0
+        for b in range(top, max(-1, top - 62 // k), -1):
+            keys[i] = keys[i] << k | digit(E, i * (k + 1), 1, k, 0, b)
 
 
 @kernel("int64(" + ARRAYS + ", int64, int32[::1], int64, boolean)")

@@ -35,7 +35,7 @@ from typing import NamedTuple
 import numpy as np
 
 from structures.compact_quad import CompactForms, compact_place, most_words
-from structures.quad_changes import change_entries, collect
+from structures.quad_changes import change_entries, collect, morton_keys
 from structures.quad_nodes import (
     BASE,
     BITS,
@@ -73,8 +73,10 @@ class Root(NamedTuple):
 
 
 def in_order(entries: np.ndarray) -> np.ndarray:
-    """Entries by their coordinates, the first one first: neighbours share their way down, and a tree's memory is met in its order."""
-    return entries[np.lexsort(entries[:, -2::-1].T)]
+    """Entries in Morton order: neighbours share their ways down, and what a processor's cache holds of the trees is used again soon."""
+    keys = np.empty(len(entries), np.int64)
+    morton_keys(np.ascontiguousarray(entries).reshape(-1), entries.shape[1] - 1, keys)
+    return entries[np.argsort(keys)]
 
 
 class QuadTrees:

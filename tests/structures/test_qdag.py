@@ -16,7 +16,7 @@ from structures.qdag import And, Atom, extend
 from structures.qdag_run import DELETE, INSERT
 from structures.quad_check import entries_of
 from structures.quad_nodes import LEAF
-from structures.quad_tree import QuadTrees
+from structures.quad_tree import QuadTrees, in_order
 from tests.naive.natural_join import Entry, entries
 from tests.structures.machines import Row, read_all, transposed
 from tests.structures.qdag_machine import SHAPES, QdagMachine, Shape, Trees
@@ -193,6 +193,18 @@ def test_bits_of_the_compact_form(arity: int, spread: int) -> None:
         assert sorted(entries_of(trees.arena, trees.forms, trees.roots[0], (arity, first), {})) == sorted(map(tuple, loaded.tolist()))
         header = 64 * HEADER / len(points)
         assert 0 < trees.bits_a_tuple(0) - header < 1.3 * (arity + 2) * trees.roots[0].bits or LEAF < 16 or not JIT  # few points
+
+
+@pytest.mark.parametrize("arity", [1, 2, 3, 4])
+@pytest.mark.parametrize("most", [0, 9, 2**30 - 1])
+def test_morton_order(arity: int, most: int) -> None:
+    """As the quadrants of a plain tree follow one another, as far as 62 bits tell."""
+    given = np.random.default_rng(9).integers(0, most + 1, (300, arity + 1)).astype(np.int32)
+    ordered = in_order(given)
+    assert sorted(map(tuple, ordered.tolist())) == sorted(map(tuple, given.tolist()))
+    top = int(given[:, :-1].max()).bit_length()
+    way = [[[code >> b & 1 for code in entry[:-1]] for b in range(top - 1, max(-1, top - 1 - 62 // arity), -1)] for entry in ordered.tolist()]
+    assert way == sorted(way)
 
 
 def test_merges() -> None:
