@@ -203,8 +203,9 @@ def test_morton_order(arity: int, most: int) -> None:
     ordered = in_order(given)
     assert sorted(map(tuple, ordered.tolist())) == sorted(map(tuple, given.tolist()))
     top = int(given[:, :-1].max()).bit_length()
-    way = [[[code >> b & 1 for code in entry[:-1]] for b in range(top - 1, max(-1, top - 1 - 62 // arity), -1)] for entry in ordered.tolist()]
-    assert way == sorted(way)
+    levels = range(top - 1, max(-1, top - 1 - 62 // arity), -1)
+    ways = [[[code >> b & 1 for code in entry[:-1]] for b in levels] for entry in ordered.tolist()]
+    assert ways == sorted(ways)
 
 
 def test_merges() -> None:
