@@ -138,7 +138,7 @@ class Cursor:
 
     @property
     def dead_ends(self) -> int:
-        """Joint nodes visited that had no children, and entries tried that joined nothing."""
+        """Joint nodes visited that had no children, and items and entries tried that joined nothing."""
         return int(self._state[DEAD])
 
 

@@ -19,9 +19,9 @@ are is a subtree of a tree with these first. What is left is an AND over the fre
          MAP, EXT, LATE, SOURCES; the joint atoms come before those that are cells
     R    per atom: root, bits, base         items: each the slot of the given row, and each variable's value, if it has one
 
-Steps are joint nodes, entries of leaves tried and rows of cells; a dead end is a joint node without children, or an entry tried that joins
-none. Source: Navarro, Reutter and Rojas-Ledesma, section 3, Algorithms 2 (ChildAt), 3 (Extend) and 5 (And); its pruning step has nothing
-to do here, as no tree is made of the result.
+Steps are joint nodes, entries of leaves tried and rows of cells; a dead end is a joint node without children, or an item or an entry tried
+that joins none. Source: Navarro, Reutter and Rojas-Ledesma, section 3, Algorithms 2 (ChildAt), 3 (Extend) and 5 (And); its pruning step
+has nothing to do here, as no tree is made of the result.
 """
 
 from __future__ import annotations
@@ -408,6 +408,7 @@ def and_steps(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: Any
             Z[g] = begin(W, K, B, P, R, items, S, Z)
             Z[STEPS] += 1
             if Z[g] == NOTHING:
+                Z[DEAD] += 1
                 continue
         else:
             f = FRAMES + (Z[DEPTH] - 1) * width
