@@ -260,10 +260,12 @@ def _products(
     needed = tuple(pair for pair in sorted(set(cross)) if join(*pair))
     apart = [alias for alias in aliases if part_of[alias] != part_of[aliases[0]]]
     if apart:
+        one, other = aliases[0], apart[0]
         raise unsupported(
-            f"a join in which nothing connects {aliases[0]} with {apart[0]}",
-            "add a condition such as overlaps(x, y) between them (<> alone is none), or ask for their product: "
-            f'CROSS JOIN in SQL, {{"cross": ["{aliases[0]}", "{apart[0]}"]}} in JSON',
+            f"a join in which nothing connects {one} with {other}",
+            f"add a condition between them, such as {one}.column = {other}.column or overlaps({one}.interval, {other}.interval), "
+            "as <> alone is none, "
+            f'or ask for their product: CROSS JOIN in SQL, {{"cross": ["{one}", "{other}"]}} in JSON',
         )
     return needed
 

@@ -29,7 +29,10 @@ def bad(detail: str) -> Problem:
 
 def as_json(value: Any) -> str:
     """A part of a definition as its author wrote it, shortened."""
-    text = orjson.dumps(value).decode()
+    try:
+        text = orjson.dumps(value).decode()
+    except TypeError:  # nested too deeply to be written
+        return "…"
     return text if len(text) <= 200 else text[:200] + "…"
 
 

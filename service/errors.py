@@ -183,7 +183,7 @@ _KINDS = (
         "unknown-relation",
         422,
         "No such relation",
-        "The body names a relation that is not registered. Nothing was applied.",
+        "The body names a relation that is not registered; a view is none. Nothing was applied.",
         "Register it first with PUT /v1/relations/{name}, or mend the name.",
     ),
     Kind(

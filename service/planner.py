@@ -124,9 +124,15 @@ def _no_such_promise(query: Query, relations: Relations, best: Plan, found: list
     refused = f'the guarantee "{query.guarantee}" cannot be given{by}, only "{best.guarantee}"'
     return Problem(
         "infeasible-view",
-        f"{refused}: {'; '.join(best.notes)}; write {instead}",
+        f"{refused}: {'; '.join(_reasons(query, relations, best))}; write {instead}",
         theorem=refused if others else _in_the_way(query, relations),
     )
+
+
+def _reasons(query: Query, relations: Relations, best: Plan) -> tuple[str, ...]:
+    if is_natural(query, relations) and not best.parts and not hypergraph(query).acyclic:
+        return ("the equalities form a cycle, for which nothing here bounds the time from row to row",)
+    return best.notes
 
 
 def _in_the_way(query: Query, relations: Relations) -> str:

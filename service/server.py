@@ -154,6 +154,7 @@ class Starter(threading.Thread):
             gc.collect()
             gc.freeze()  # what the start has made stays: nobody is to wait while Python looks for circles in it
             context.open(self.engine)
+            print(f"livejoin is ready after {context.ready_after:.1f} s", file=sys.stderr, flush=True)
 
 
 def serve(settings: Settings) -> int:

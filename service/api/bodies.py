@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
@@ -64,4 +66,14 @@ async def read_json(scope: Scope, receive: Receive, limit: int) -> dict[str, Any
         raise Problem("malformed-body", f"not JSON: {error.msg} (line {error.lineno}, column {error.colno})", line=error.lineno) from None
     if not isinstance(value, dict):
         raise Problem("bad-definition", "a definition is a JSON object")
+    with contextlib.suppress(RecursionError):  # what is nested that deep is refused for it
+        json.loads(body, object_pairs_hook=_refuse_twice, parse_int=len, parse_float=len)
     return value
+
+
+def _refuse_twice(pairs: list[tuple[str, Any]]) -> None:
+    """Problem `bad-definition` for a field that an object has twice, of which the parser would take the last."""
+    names = [name for name, _ in pairs]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise Problem("bad-definition", f"{orjson.dumps(twice).decode()} stands twice in one object: give it once")

@@ -17,7 +17,7 @@ def make(query: Query, relations: Relations, counts: Counts | None = None) -> Pl
     count, most = len(query.aliases), dimensions(query, relations)
     binding = bind(query, relations, counts)
     order = tuple(names(query)[place] for place in binding.orders[binding.first])
-    reason = "by the rows that there are when it is built" if counts is not None else "by rules, where there are no rows to go by"
+    reason = "by the rows that there are when it is built" if counts is not None else "by rules, no rows being counted"
     found = f"rows are found by look-ups in {len(binding.indexes)} indexes, bound in the order {', '.join(order)} ({reason})"
     notes = [*first_notes(query, relations), f"{found}: a bound row may find no partner further on"]
     if count > 2 and most > 1:

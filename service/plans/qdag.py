@@ -28,7 +28,7 @@ def make(query: Query, relations: Relations) -> Plan | None:
     bounds = {
         "space": f"O(n) per quadtree; there {'are' if trees > 1 else 'is'} {trees}",
         "update": "O(log n) per quadtree, and O~(AGM) of the join with one alias reduced to the changed row",
-        "delay": f"no bound between rows; all of them in O(AGM 2^{graph.dimension} {count} log n)",
+        "delay": f"no bound between rows; all of them in O(AGM · 2^{graph.dimension} · {count} · log n)",
     }
     agm = "AGM is the least product of |R|^x(R) over fractional edge covers x, by which the relations of each variable have 1 in all"
     notes = (*first_notes(query, relations), "worst-case optimal in all, not per row: tuples and subgrids are searched without a row", agm)

@@ -178,6 +178,7 @@ def test_a_refused_promise_says_what_to_write() -> None:
     assert "with itself" not in refused({"sql": different, "guarantee": "strict"}).extensions["theorem"]
     problem = refused({"sql": CLASSES["triangle"][0], "guarantee": "delay"})
     assert problem.detail.endswith('write "guarantee": "best-effort"') and "Berkholz" in problem.extensions["theorem"]
+    assert "cycle" in problem.detail and "AGM" not in problem.detail
 
 
 @pytest.mark.parametrize(

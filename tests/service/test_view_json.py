@@ -145,6 +145,7 @@ TWO = {"from": BOTH, "join": [OVERLAP]}
         ({**ONE, "changes": {"rows": 1}}, "rows"),
         ({**ONE, "changes": {"retain_rows": -1}}, "retain_rows"),
         ({**ONE, "changes": {"retain_rows": True}}, "retain_rows"),
+        ({**ONE, "join": json.loads("[" * 500 + "]" * 500)}, "an entry of join"),
     ],
 )
 def test_bad_definitions(definition: Any, says: str) -> None:

@@ -145,6 +145,8 @@ def test_bodies() -> None:
     json = {"Content-Type": "application/json"}
     assert is_problem(ask("PUT", "/v1/relations/a", ready(), content=b'{"columns":\n[}', headers=json), "malformed-body")["line"] == 2
     is_problem(ask("PUT", "/v1/relations/a", ready(), content=b"[]", headers=json), "bad-definition")
+    for twice in (b'{"from": {"a": "r", "a": "s"}}', b'{"where": [{"op": "=", "op": "<"}], "from": 1}'):
+        assert "twice" in is_problem(ask("PUT", "/v1/views/v", ready(), content=twice, headers=json), "bad-definition")["detail"]
     is_problem(ask("POST", "/v1/explain", ready(), content=b"{}"), "unsupported-media-type")
     assert is_problem(ask("POST", "/v1/changes", ready(), content=b" " * 101, headers=json), "body-too-large")["limit"] == 100
     is_problem(ask("POST", "/v1/changes?limit=1", ready(), content=b"{}", headers=json), "bad-parameter")

@@ -186,6 +186,8 @@ def test_port_0_tells_the_port(tmp_path: Path) -> None:
         line = process.stderr.readline()
         assert line.startswith("livejoin serves on http://127.0.0.1:")
         assert httpx.get(line.split()[-1] + "/livez").status_code == 200
+        assert process.stderr.readline().startswith("livejoin is ready after ")
+        assert httpx.get(line.split()[-1] + "/readyz").status_code == 200
     finally:
         process.kill()
         process.communicate()
