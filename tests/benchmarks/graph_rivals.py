@@ -34,6 +34,10 @@ class DuckDbTriangle:
         """The whole view as Arrow; None if that took longer than PATIENCE."""
         return self._patiently(lambda start: self._read(start))
 
+    def use_one_thread(self) -> None:
+        """From now on. Else a table of more than one row group, 122,880 rows, is gone through by all cores."""
+        self._db.execute("SET threads = 1")
+
     def _read(self, start: float) -> Whole:
         rows, first = 0, 0.0
         for batch in self._db.sql(_query("e", "e", "e")).to_arrow_reader(CHUNK):
