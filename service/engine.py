@@ -163,7 +163,11 @@ class Engine:
         return result
 
     def repeated(self, batch: Batch) -> Receipt | None:
-        """The answer to a batch that was applied already (its changes are not looked at); None if it was not. Problem `source-reset`."""
+        """The answer to a batch that was applied already (its changes are not looked at); None if it was not.
+
+        Problems `source-reset`, `bad-parameter`.
+        """
+        _check_source(batch)
 
         def look() -> Receipt | None:
             return Receipt(self.published.number, 0, 0, 0, [], True) if self._state.is_duplicate(batch) else None
@@ -386,9 +390,11 @@ def _or_no_room(what: str) -> Iterator[None]:
 
 
 def _check_source(batch: Batch) -> None:
-    if (batch.source is None) != (batch.epoch is None):
-        raise Problem("bad-parameter", "source and epoch come together or not at all")
-    if batch.run is not None and batch.source is None:
-        raise Problem("bad-parameter", "run says who numbers the epochs of a source: give the source and the epoch too")
-    if batch.reset and batch.run is None:
-        raise Problem("bad-parameter", "reset needs a run: it says that this run takes over the source")
+    for name, lacks, reason in (
+        ("epoch", batch.source is not None and batch.epoch is None, "comes together with source, or not at all"),
+        ("source", batch.source is None and batch.epoch is not None, "comes together with epoch, or not at all"),
+        ("source", batch.source is None and batch.run is not None, "comes together with run, which says who numbers its epochs"),
+        ("run", batch.run is None and batch.reset, "comes together with reset: it takes the source over"),
+    ):
+        if lacks:
+            raise Problem("bad-parameter", f"{name}: {reason}", parameter=name)

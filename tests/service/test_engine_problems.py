@@ -109,12 +109,20 @@ def test_runs_of_a_source(engine: Engine, tmp_path: Path) -> None:
     engine.close()
 
 
-_ALONE: list[dict[str, Any]] = [{"source": "s"}, {"epoch": 1}, {"run": "r"}, {"reset": True}, {"source": "s", "epoch": 1, "reset": True}]
-
-
-@pytest.mark.parametrize("fields", _ALONE)
-def test_what_must_come_together(engine: Engine, fields: dict[str, Any]) -> None:
-    assert refused(lambda: engine.apply(of_ops("a", ("upsert", 1), **fields))).type == "bad-parameter"
+@pytest.mark.parametrize(
+    ("fields", "lacks"),
+    [
+        ({"source": "s"}, "epoch"),
+        ({"epoch": 1}, "source"),
+        ({"run": "r"}, "source"),
+        ({"reset": True}, "run"),
+        ({"source": "s", "epoch": 1, "reset": True}, "run"),
+    ],
+)
+def test_what_must_come_together(engine: Engine, fields: dict[str, Any], lacks: str) -> None:
+    for ask in (engine.apply, engine.repeated):
+        problem = refused(lambda ask=ask: ask(of_ops("a", ("upsert", 1), **fields)))
+        assert problem.type == "bad-parameter" and problem.extensions["parameter"] == lacks and problem.detail.startswith(f"{lacks}: ")
 
 
 # names
