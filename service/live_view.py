@@ -26,7 +26,7 @@ from service.indexes import SharedIndexes
 from service.joins.changes import NOTHING_MOVED, Change, Singles, Told, one_by_one
 from service.joins.making import join_of
 from service.joins.protocol import Join, Running
-from service.query import View, project
+from service.query import Projection, View
 from service.read_counts import ReadCounts
 from service.relations import Relation
 from service.resolution import NO_SLOTS, Resolved
@@ -49,6 +49,7 @@ class LiveView:
         self.sides = [Side(query, place, relations[name]) for place, (_, name) in enumerate(query.aliases)]
         self.relations = {name: relations[name] for _, name in query.aliases}
         self.definitions = {name: relation.definition for name, relation in self.relations.items()}
+        self.projection = Projection(query, self.definitions)
         self._indexes = indexes
         self._join: Join | None = None  # there is none before there is room, nor of a view that failed
         self.feed: Feed | None = None  # from "live" on, if somebody may follow
@@ -186,7 +187,7 @@ class LiveView:
     def rows(self, combination: Combination) -> pa.RecordBatch:
         """The view's rows. Cost: a gather for each column."""
         parts = {side.alias: side.relation.table.take(side.output, slots) for side, slots in zip(self.sides, combination, strict=True)}
-        return project(self.view.query, self.definitions, parts)
+        return self.projection.rows(parts)
 
     def text_bytes(self, combination: Combination) -> npt.NDArray[np.int64]:
         """int64[n]: the bytes of text that `rows_with_keys` copies for each row."""
@@ -200,7 +201,7 @@ class LiveView:
         parts = {side.alias: side.relation.table.take(side.identity, slots) for side, slots in zip(self.sides, combination, strict=True)}
         names = [f"{side.alias}.{name}" for side in self.sides for name in side.relation.key]
         columns = [parts[side.alias].column(name) for side in self.sides for name in side.relation.key]
-        return pa.RecordBatch.from_arrays(columns, names), project(self.view.query, self.definitions, parts)
+        return pa.RecordBatch.from_arrays(columns, names), self.projection.rows(parts)
 
     def statistics(self) -> dict[str, Any]:
         """As in `GET /v1/views/{name}`."""

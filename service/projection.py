@@ -7,7 +7,6 @@ start as so written.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -41,10 +40,6 @@ class Projection:
         }
         self._types = {ref: self._type(ref.alias, interval.start_column) for ref, interval in self._intervals.items()}
         self.schema = pa.schema([self._field(output) for output in query.outputs])
-
-    def fits(self, query: Query, relations: Mapping[str, RelationDefinition]) -> bool:
-        """Whether these are still the relations that it was made for."""
-        return all(self._definitions[alias] is relations[relation] for alias, relation in query.aliases)
 
     def rows(self, parts: Mapping[str, pa.RecordBatch]) -> pa.RecordBatch:
         """Equally long parts, by alias, with at least the columns that the outputs read -> as many rows."""
@@ -92,26 +87,6 @@ class Projection:
             return _arrow(length, unbounded, type_)
         # A length beyond int64 wraps to a negative one; no true length is negative.
         return _arrow(np.where(length < 0, _LONGEST, length), unbounded, pa.int64())
-
-
-_projections: weakref.WeakKeyDictionary[Query, Projection] = weakref.WeakKeyDictionary()
-
-
-def _projection(query: Query, relations: Mapping[str, RelationDefinition]) -> Projection:
-    found = _projections.get(query)
-    if found is None or not found.fits(query, relations):
-        found = _projections[query] = Projection(query, relations)
-    return found
-
-
-def output_schema(query: Query, relations: Mapping[str, RelationDefinition]) -> pa.Schema:
-    """The schema of the view's rows."""
-    return _projection(query, relations).schema
-
-
-def project(query: Query, relations: Mapping[str, RelationDefinition], parts: Mapping[str, pa.RecordBatch]) -> pa.RecordBatch:
-    """See `Projection.rows`."""
-    return _projection(query, relations).rows(parts)
 
 
 def needed_columns(query: Query, alias: str, definition: RelationDefinition) -> list[str]:

@@ -11,7 +11,7 @@ from service.definition import OPTIONS, bad, check_fields, read_json, read_optio
 from service.masks import compare, residual_columns, residual_mask, select_mask
 from service.planner import Counted, plan
 from service.plans.plan import Plan
-from service.projection import Projection, needed_columns, output_schema, project
+from service.projection import Projection, needed_columns
 from service.sql import read_sql
 from service.terms import ColumnRef, Comparison, Filter, IntervalRef, Output, Query
 from service.wire.schema import NAME, RelationDefinition
@@ -28,9 +28,7 @@ __all__ = [
     "View",
     "compare",
     "needed_columns",
-    "output_schema",
     "parse_view",
-    "project",
     "residual_columns",
     "residual_mask",
     "select_mask",

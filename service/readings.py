@@ -17,7 +17,6 @@ from service.deltas import Combination
 from service.histogram import Histogram
 from service.joins.protocol import Enumeration
 from service.live_view import LiveView
-from service.query import output_schema
 from service.relations import Relation
 from service.resolution import Places
 
@@ -54,7 +53,7 @@ class ViewReading:
 
     def __init__(self, view: LiveView, root: Any, cursor: Enumeration, delays: Delays) -> None:
         self.view = view
-        self.schema = output_schema(view.view.query, view.definitions)
+        self.schema = view.projection.schema
         self._join, self._root, self._cursor, self._delays = view.join, root, cursor, delays
         self._steps = self._dead_ends = 0  # of the cursor, as far as they are counted
 

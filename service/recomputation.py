@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from service.endpoints import endpoints
 from service.masks import compare, select_mask
-from service.projection import project
+from service.projection import Projection
 from service.terms import ColumnRef, IntervalRef, Query
 from service.wire.schema import RelationDefinition
 from structures.encoding import NEG_INF, POS_INF
@@ -83,7 +83,7 @@ def _joined(
 def identified(query: Query, definitions: Mapping[str, RelationDefinition], parts: Mapping[str, pa.RecordBatch]) -> pa.RecordBatch:
     """The keys of equally long parts, and the view's row over them."""
     keys = {f"{alias}.{name}": parts[alias].column(name) for alias, relation in query.aliases for name in definitions[relation].key}
-    rows = project(query, definitions, parts)
+    rows = Projection(query, definitions).rows(parts)
     return beside(pa.RecordBatch.from_arrays(list(keys.values()), list(keys)), rows)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from service.query import output_schema, parse_view, project
+from service.query import Projection, parse_view
 from service.wire.schema import RelationDefinition
 from tests.service.views import relation
 
@@ -30,8 +30,9 @@ def common(definitions: dict[str, RelationDefinition], left: list[tuple[Any, Any
     for alias, name, ends in (("x", "l", left), ("y", "r", right)):
         rows = [{"id": i - 1, "s": s, "e": e} for i, (s, e) in enumerate([*ends[:1], *ends])]
         parts[alias] = pa.RecordBatch.from_pylist(rows, schema=definitions[name].arrow_schema()).slice(1)  # an offset that counts
-    result = project(query, definitions, parts)
-    assert result.schema == output_schema(query, definitions)
+    projection = Projection(query, definitions)
+    result = projection.rows(parts)
+    assert result.schema == projection.schema
     result.validate(full=True)
     return result.to_pylist()
 
@@ -86,7 +87,7 @@ def test_edges_of_the_types() -> None:
         alias: pa.record_batch({"id": pa.array([0]), "s": pa.array([0], pa.date32()), "e": pa.array([end], pa.date32())})
         for alias, end in (("x", None), ("y", last.value))
     }
-    result = project(parse_view("v", {"sql": TEXT}, definitions).query, definitions, parts)
+    result = Projection(parse_view("v", {"sql": TEXT}, definitions).query, definitions).rows(parts)
     assert result.column("c_end")[0].value == 2**31 - 1 and result.column("d")[0].as_py() == 2**31
 
 
@@ -95,15 +96,13 @@ def test_three_to_none_and_passed_columns() -> None:
     assert common(definitions, [], []) == []
     view = parse_view("v", {"sql": "SELECT duration(i) AS d, intersection(i) AS c, e FROM l"}, definitions)
     part = pa.record_batch({"s": pa.array([1, None]), "e": pa.array([4, 5])})
-    assert project(view.query, definitions, {"l": part}).to_pylist() == [
+    assert Projection(view.query, definitions).rows({"l": part}).to_pylist() == [
         {"d": 3, "c_start": 1, "c_end": 4, "l.e": 4},
         {"d": None, "c_start": None, "c_end": 5, "l.e": 5},
     ]
 
 
-def test_a_relation_made_again_with_other_types() -> None:
-    """Equal queries over other definitions: nothing of the old ones is kept."""
-    for type_, arrow in (("int64", pa.int64()), ("date", pa.date32()), ("float64", pa.float64())):
-        definitions = pair(type_, "[)", "[)")
-        query = parse_view("v", {"sql": TEXT}, definitions).query
-        assert output_schema(query, definitions).field("c_start").type == arrow
+@pytest.mark.parametrize(("type_", "arrow"), [("int64", pa.int64()), ("date", pa.date32()), ("float64", pa.float64())])
+def test_a_common_interval_has_its_endpoints_type(type_: str, arrow: pa.DataType) -> None:
+    definitions = pair(type_, "[)", "[)")
+    assert Projection(parse_view("v", {"sql": TEXT}, definitions).query, definitions).schema.field("c_start").type == arrow

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from service.errors import Problem
-from service.query import View, needed_columns, parse_view, project, residual_mask, select_mask
+from service.query import Projection, View, needed_columns, parse_view, residual_mask, select_mask
 from service.terms import Query
 from service.wire.schema import Interval, RelationDefinition, parse_relation
 
@@ -86,7 +86,7 @@ def evaluate(view: View, definitions: Mapping[str, RelationDefinition], tables: 
     by_alias = dict(query.aliases)
     parts = {alias: part.filter(pa.array(kept)) for alias, part in parts.items()}
     narrow = {alias: part.select(needed_columns(query, alias, definitions[by_alias[alias]])) for alias, part in parts.items()}
-    result = project(query, definitions, narrow)
+    result = Projection(query, definitions).rows(narrow)
     return [tuple(row.values()) for row in result.to_pylist()]
 
 
