@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import httpx
+import orjson
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
@@ -222,7 +223,7 @@ class Follower:
 
     def __init__(self, client: httpx.Client, name: str, columns: Sequence[str], snapshot: bool = False) -> None:
         self.client, self.name, self.columns = client, name, columns
-        self.rows: dict[str, tuple[Any, ...]] = {}
+        self.rows: dict[bytes, tuple[Any, ...]] = {}
         self.version = -1
         self.token: str | None = None
         self._pending: list[Row] = []
@@ -235,7 +236,7 @@ class Follower:
         answer = self.client.get(f"/v1/views/{self.name}/changes", params={"wait": 0, **parameters})
         if answer.status_code == 200:
             assert answer.headers["content-type"].split(";")[0] == JSONL
-            self.take(json.loads(line) for line in answer.content.splitlines())
+            self.take(map(orjson.loads, answer.content.splitlines()))
             assert not self._pending, "the last record of a poll is a progress"
         return answer
 
@@ -266,9 +267,9 @@ class Follower:
         assert all(record["version"] == version for record in pending)
         ops = [record["op"] for record in pending]
         assert ops == sorted(ops), "deletes come before inserts"
-        deleted: dict[str, tuple[Any, ...]] = {}
+        deleted: dict[bytes, tuple[Any, ...]] = {}
         for record in pending:
-            identity = json.dumps(record["key"], sort_keys=True)
+            identity = orjson.dumps(record["key"], option=orjson.OPT_SORT_KEYS)
             values = tuple(record["row"][column] for column in self.columns)
             if record["op"] == "delete":
                 assert self.rows.pop(identity) == values
