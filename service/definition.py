@@ -106,7 +106,7 @@ def _list(data: Mapping[str, Any], field: str) -> list[Any]:
 def _split(text: Any, what: str) -> tuple[str, str]:
     """`alias.name`; a column's name has no dot, so the first one parts them."""
     if not isinstance(text, str) or "." not in text:
-        raise bad(f'{as_json(text)} is no {what}: write "alias.{what}"')
+        raise bad(f'{as_json(text)} names no alias: write "alias.{what}"')
     alias, name = text.split(".", 1)
     return alias, name
 

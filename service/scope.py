@@ -81,7 +81,7 @@ class Scope:
 
 def check_relation(name: str, relations: Mapping[str, RelationDefinition]) -> None:
     if name not in relations:
-        raise Problem("unknown-relation", f"there is no relation {name}{_instead(name, relations)}")
+        raise Problem("unknown-relation", f"there is no relation {name}{_instead(name, relations)} (views join relations, not views)")
 
 
 def _instead(name: str, names: Iterable[str]) -> str:

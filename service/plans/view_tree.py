@@ -17,7 +17,7 @@ from structures.index_blocks import MOST_ARITY
 from structures.view_tree import path_orders
 
 THEOREM = "Berkholz, Keppeler and Schweikardt, Answering Conjunctive Queries under Updates: hierarchical natural joins"
-WORDS = f"hierarchical natural joins, the relations of any two of whose variables are nested or disjoint, up to {MOST_ARITY} of a relation"
+WORDS = f"hierarchical natural joins (the relations of any two variables are nested or disjoint), up to {MOST_ARITY} variables in one"
 
 
 def make(query: Query, relations: Relations) -> Plan | None:
