@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from structures.key_table import FLOAT, PLAIN, TEXT
-from structures.rows import Rows, RowSet, join_texts
+from structures.rows.key_table import FLOAT, PLAIN, TEXT
+from structures.rows.rows import Rows, RowSet, join_texts
 
 Array = np.ndarray[Any, Any]
 Readers = Sequence[Callable[[pa.Array], Array] | None]
@@ -89,7 +89,7 @@ def _text(array: pa.Array) -> tuple[Array, Array]:
 
 
 def kind(type: pa.DataType) -> int:
-    """What a cell of this type holds (`structures.key_table`)."""
+    """What a cell of this type holds (`structures.rows.key_table`)."""
     return {_TEXT: TEXT, _FLOAT64: FLOAT}.get(type.id, PLAIN)
 
 

@@ -15,7 +15,7 @@ from service.literals import BadLiteral, from_text
 from service.store import Table
 from service.terms import Span
 from service.wire.schema import Interval
-from structures.encoding import NEG_INF, POS_INF, encode_floats
+from structures.core.encoding import NEG_INF, POS_INF, encode_floats
 
 Ends = npt.NDArray[np.int64]
 

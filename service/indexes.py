@@ -3,10 +3,10 @@
 An index is of the rows that meet an alias's filters, by the values of columns in an order. A view takes it while it is built; when the last
 one that has it goes, it goes too. A batch goes into all indexes before any view follows it.
 
-A value is an int64 that keeps order (`structures.encoding`); a text is its code in one dictionary for all indexes. A row with a null in one
-of the columns takes no part. Floats: -0.0 is 0.0, and every NaN is one value.
+A value is an int64 that keeps order (`structures.core.encoding`); a text is its code in one dictionary for all indexes. A row with a null
+in one of the columns takes no part. Floats: -0.0 is 0.0, and every NaN is one value.
 
-Writer's thread only, but for reading at a pinned root (`structures.ordered_index`) and `SharedIndex.key`.
+Writer's thread only, but for reading at a pinned root (`structures.index.indexes`) and `SharedIndex.key`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from service.resolution import Places, Resolved, Slots
 from service.sides import Side
 from service.store import Domain
 from service.versions import Numbers
-from structures.encoding import encode_floats
-from structures.interval_changes import DELETE, INSERT
-from structures.ordered_index import NO_ENTRIES, STEPS, Batch, Changes, Entries, OrderedIndexes, Run
-from structures.view_tree import Atom, ViewTree
+from structures.core.encoding import encode_floats
+from structures.index.indexes import NO_ENTRIES, STEPS, Batch, Changes, Entries, OrderedIndexes, Run
+from structures.interval.changes import DELETE, INSERT
+from structures.view_tree.tree import Atom, ViewTree
 
 _CHUNK = 1 << 16  # rows in a step of building
 _NEWEST = 2**62  # a version that sees what is newest

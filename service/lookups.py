@@ -18,7 +18,7 @@ from service.resolution import NO_SLOTS, Slots
 from service.sides import Side
 from service.store import PIECE_ROWS
 from service.versions import Version
-from structures.encoding import NEG_INF, POS_INF
+from structures.core.encoding import NEG_INF, POS_INF
 
 Window = Mapping[str, tuple[str | None, str | None]]
 """By the interval's name, "" for all: (lo, hi), texts in the endpoints' type, None for no bound."""

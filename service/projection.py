@@ -17,7 +17,7 @@ import pyarrow as pa
 from service.endpoints import Ends, endpoints
 from service.terms import IntervalRef, Output, Query
 from service.wire.schema import ARROW_TYPES, Interval, RelationDefinition
-from structures.encoding import NEG_INF, POS_INF, decode_floats, decode_ints
+from structures.core.encoding import NEG_INF, POS_INF, decode_floats, decode_ints
 
 Numbers = npt.NDArray[Any]
 

@@ -20,7 +20,7 @@ from service.masks import compare, select_mask
 from service.projection import Projection
 from service.terms import ColumnRef, IntervalRef, Query
 from service.wire.schema import RelationDefinition
-from structures.encoding import NEG_INF, POS_INF
+from structures.core.encoding import NEG_INF, POS_INF
 
 Ints = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from service.relations import Relation
 from service.wire.batch import DELETE, INSERT, TRUNCATE, Changes, FewRows
-from structures.rows import RowSet
+from structures.rows.rows import RowSet
 
 Slots = npt.NDArray[np.int32]
 Places = npt.NDArray[np.int64]

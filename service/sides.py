@@ -17,7 +17,7 @@ from service.relations import Relation
 from service.resolution import NO_SLOTS, Slots
 from service.store import Table, pieces
 from service.terms import ColumnRef, Query, Span
-from structures.interval_tree import Entries
+from structures.interval.tree import Entries
 
 Codes = Callable[[pa.RecordBatch], Slots]
 Mask = npt.NDArray[np.bool_]

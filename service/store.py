@@ -4,7 +4,7 @@
     Domain   composite join key -> int32 code, counted; a code that nobody counts any more is given to another key
              once no version that can be read knew it
 
-Both are `structures.rows.Rows` with a door for Arrow. A deleted row's key is free at once; a code's key stays known
+Both are `structures.rows.rows.Rows` with a door for Arrow. A deleted row's key is free at once; a code's key stays known
 as long as the code is held, so that it can come to life again, and so that readers of old versions find it.
 """
 
@@ -20,9 +20,9 @@ import pyarrow as pa
 
 from service.arrow import few_to_row_set, from_rows, kind, null_mask, reader, to_row_set
 from service.wire.batch import FewRows
-from structures.key_counts import KeyCounts
-from structures.key_table import ALL_BITS
-from structures.rows import SLOTS, Rows, RowSet
+from structures.rows.key_counts import KeyCounts
+from structures.rows.key_table import ALL_BITS
+from structures.rows.rows import SLOTS, Rows, RowSet
 
 Array = np.ndarray[Any, Any]
 
@@ -206,7 +206,7 @@ class Table:
         return (self._rows.kept - self._rows.linked) * self._rows.row_bytes + self._retired_text
 
     def check(self) -> None:
-        """Prove the invariants of `structures.rows`, and that the key table knows exactly the living rows."""
+        """Prove the invariants of `structures.rows.rows`, and that the key table knows exactly the living rows."""
         living, retired, linked = self._rows.check()
         assert np.array_equal(living, linked), "I3: the key table and the living rows differ"
         assert self._retired_text == self._rows.all_text(retired), "the texts of retired rows are miscounted"
@@ -302,7 +302,7 @@ class Domain:
         return self._rows.bytes + self._rows.linked * 8
 
     def check(self) -> None:
-        """Prove the invariants of `structures.rows`, and: known = not free, living = counted."""
+        """Prove the invariants of `structures.rows.rows`, and: known = not free, living = counted."""
         living, retired, linked = self._rows.check()
         assert np.array_equal(np.union1d(living, retired), linked), "I3: the key table and the codes differ"
         assert np.array_equal(np.flatnonzero(self._counts.counts[: self._rows.used]), living), "counts and lives differ"

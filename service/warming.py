@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 
 import structures
-from structures import kernel
+from structures.core import kernel
 
 _FROM_THE_END = "from-the-end"
 _COLD_SECONDS = 2.0  # a warm cache is loaded by then
@@ -43,7 +43,7 @@ def warm(progress: Callable[[int, int], None]) -> None:
 
 def _import_all() -> None:
     """Kernels list themselves when their module is imported."""
-    for module in pkgutil.iter_modules(structures.__path__, "structures."):
+    for module in pkgutil.walk_packages(structures.__path__, "structures."):
         importlib.import_module(module.name)
 
 

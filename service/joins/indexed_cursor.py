@@ -18,8 +18,8 @@ from service.resolution import NO_SLOTS, Slots
 from service.sides import Side, ends_of, read, text_pieces
 from service.store import Table
 from service.terms import Span
-from structures.interval_tree import Cursor, Entries
-from structures.join_cursors import Given, Start
+from structures.interval.tree import Cursor, Entries
+from structures.join_tree.cursors import Given, Start
 
 if TYPE_CHECKING:
     from service.joins.indexed_join import IndexedJoin, IndexedRoot

@@ -24,8 +24,8 @@ from service.joins.protocol import Bounds, Sink
 from service.resolution import Resolved, Slots
 from service.sides import Side
 from service.versions import Numbers
-from structures.interval_tree import Root
-from structures.join_cursors import Given, Start
+from structures.interval.tree import Root
+from structures.join_tree.cursors import Given, Start
 
 _CHUNK = 1 << 16  # rows in a step of a delta
 

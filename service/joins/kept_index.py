@@ -11,8 +11,8 @@ from service.resolution import Slots
 from service.sides import NO_ENTRIES, Side, Source, joined
 from service.store import Domain
 from service.versions import Numbers
-from structures.encoding import NEG_INF, POS_INF
-from structures.interval_tree import Cursor, Entries, IntervalTree, Root
+from structures.core.encoding import NEG_INF, POS_INF
+from structures.interval.tree import Cursor, Entries, IntervalTree, Root
 
 _CALLS = 3  # of a tree's `apply` a version: moves, deletes, inserts
 

@@ -23,10 +23,10 @@ from service.resolution import NO_SLOTS, Resolved, Slots
 from service.sides import Side, ends_of, read
 from service.store import Domain
 from service.versions import Numbers
-from structures.encoding import NEG_INF, POS_INF
-from structures.join_changes import DELETE, INSERT, MOVE
-from structures.join_cursors import Given, Start
-from structures.join_tree import JoinTree, Port, Roots
+from structures.core.encoding import NEG_INF, POS_INF
+from structures.join_tree.changes import DELETE, INSERT, MOVE
+from structures.join_tree.cursors import Given, Start
+from structures.join_tree.tree import JoinTree, Port, Roots
 
 _NO_WINDOW = np.empty((0, 2), np.int64)
 

@@ -1,4 +1,4 @@
-"""A natural join over quadtrees, read as qdags (`structures.qdag`); `qdag_trees` says which trees.
+"""A natural join over quadtrees, read as qdags (`structures.qdag.qdag`); `qdag_trees` says which trees.
 
 A changed row gives its variables values; its rows are the AND of the other atoms with these values. A batch has three steps, each of a
 tick of its own, so that the roots before and after each stay whole: rows that only move, deletes, inserts. Of the deletes, and then of the
@@ -24,9 +24,9 @@ from service.resolution import Resolved, Slots
 from service.sides import Side
 from service.store import Domain
 from service.versions import Numbers
-from structures.qdag import And, Atom, Cursor
-from structures.qdag_run import Runs
-from structures.quad_tree import QuadTrees, Root, in_order
+from structures.qdag.qdag import And, Atom, Cursor
+from structures.qdag.run import Runs
+from structures.quadtree.trees import QuadTrees, Root, in_order
 
 _CHUNK = 1 << 16  # rows in a step of building, or of a delta
 _FIRST = 1 << 8  # rows of the first step of a delta

@@ -2,7 +2,7 @@
 
 Aliases that have the same tuples share their trees: the same relation, columns and filters. Beside the plain tree of an atom there is one
 for each set of its variables, neither none nor all, that another atom has as well: that one's changed row gives them values, and the rest
-is looked up (`structures.qdag`). A tree's coordinates are codes of domains: variables that share a column of a relation share one.
+is looked up (`structures.qdag.qdag`). A tree's coordinates are codes of domains: variables that share a column of a relation share one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from service.resolution import Slots
 from service.sides import Side
 from service.store import Domain
 from service.terms import Query
-from structures.qdag_run import DELETE, ENTER, INSERT, LEAVE
+from structures.qdag.run import DELETE, ENTER, INSERT, LEAVE
 
 Entries = npt.NDArray[np.int32]
 
@@ -131,7 +131,7 @@ def _named(rows: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
 
 
 class RunSteps:
-    """Single changes as steps of `structures.qdag_run`. `followed`: rows that keep all that the view uses are told apart."""
+    """Single changes as steps of `structures.qdag.run`. `followed`: rows that keep all that the view uses are told apart."""
 
     def __init__(self, followed: bool) -> None:
         self._followed = followed

@@ -21,12 +21,12 @@ from service.sides import NO_ENTRIES, BoxSource, Codes, Side, Source, joined
 from service.store import Domain
 from service.terms import Query
 from service.versions import Numbers
-from structures.box_tree import BoxTree
-from structures.clique_tree import CliqueTree
-from structures.encoding import NEG_INF, POS_INF
-from structures.ij_heap import IJHeap, Topology
-from structures.interval_changes import DELETE, ENTER, INSERT, LEAVE
-from structures.interval_tree import Entries, IntervalTree
+from structures.box.tree import BoxTree
+from structures.clique.tree import CliqueTree
+from structures.core.encoding import NEG_INF, POS_INF
+from structures.ij_heap.heap import IJHeap, Topology
+from structures.interval.changes import DELETE, ENTER, INSERT, LEAVE
+from structures.interval.tree import Entries, IntervalTree
 
 _CHUNK = 1 << 16  # rows in a step of building; of a delta, at once
 _KINDS = {"pair": "pair", "self_less": "self", "self_not_equal": "self", "list": "list"}

@@ -16,8 +16,8 @@ from service.plans.plan import Path
 from service.resolution import NO_SLOTS, Places, Resolved, Slots
 from service.sides import Side
 from service.versions import Numbers
-from structures.interval_changes import INSERT
-from structures.view_tree import Atom, Root, ViewTree
+from structures.interval.changes import INSERT
+from structures.view_tree.tree import Atom, Root, ViewTree
 
 
 class ViewTreeJoin:

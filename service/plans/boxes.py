@@ -21,7 +21,7 @@ from service.plans.plan import (
     tells_apart,
 )
 from service.terms import Comparison, Query
-from structures.box_nodes import MOST_DIMENSIONS
+from structures.box.layout import MOST_DIMENSIONS
 
 
 def make(query: Query, relations: Relations) -> Plan | None:

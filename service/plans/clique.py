@@ -13,7 +13,7 @@ from service.binding import equal_classes
 from service.meets import Relations, overlaps_of
 from service.plans.plan import THEOREM_4, Plan, candidates, first_notes, interchangeable, names, suffix, tells_apart
 from service.terms import Query
-from structures.clique_summary import MOST
+from structures.multiway.clique_summary import MOST
 
 
 def make(query: Query, relations: Relations) -> Plan | None:

@@ -23,7 +23,7 @@ from service.plans.plan import (
     topology,
 )
 from service.terms import Query, Span
-from structures.ij_topology import MOST
+from structures.multiway.topology import MOST
 
 WORDS = f"joins of two to {MOST} relations, each by one interval, with a key common to all or none"
 

@@ -10,8 +10,8 @@ from service.joins.qdag_trees import tree_shapes
 from service.meets import Relations, is_natural
 from service.plans.plan import Plan, first_notes, names
 from service.terms import Query
-from structures.qdag_walk import MOST_ATOMS, MOST_VARIABLES
-from structures.quad_nodes import MOST_ARITY
+from structures.qdag.walk import MOST_ATOMS, MOST_VARIABLES
+from structures.quadtree.layout import MOST_ARITY
 
 THEOREM = "Navarro, Reutter and Rojas-Ledesma, Optimal Joins using Compact Data Structures, Theorem 3.8"
 WORDS = f"natural joins over up to {MOST_VARIABLES} variables, {MOST_ARITY} in a relation, without products or comparisons"

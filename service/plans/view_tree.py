@@ -13,8 +13,8 @@ from service.hypergraph import hypergraph
 from service.meets import Relations, is_natural
 from service.plans.plan import Path, Plan, first_notes, names
 from service.terms import Query
-from structures.index_blocks import MOST_ARITY
-from structures.view_tree import path_orders
+from structures.index.layout import MOST_ARITY
+from structures.view_tree.tree import path_orders
 
 THEOREM = "Berkholz, Keppeler and Schweikardt, Answering Conjunctive Queries under Updates: hierarchical natural joins"
 WORDS = f"hierarchical natural joins (the relations of any two variables are nested or disjoint), up to {MOST_ARITY} variables in one"

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from structures import kernel
+from structures.core import kernel
 from tests.benchmarks import LARGE, SUBJECTS
 from tests.benchmarks.figures import Figure, Scale
 from tests.benchmarks.machine import machine, revision, versions

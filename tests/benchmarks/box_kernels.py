@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from structures.arena import VERSION, reclaim
-from structures.box_changes import AT, MISSING, run_box_changes
-from structures.box_nodes import BOX_ARRAYS, reclaim_blocks
-from structures.kernel import kernel
+from structures.box.changes import AT, MISSING, run_box_changes
+from structures.box.layout import BOX_ARRAYS, reclaim_blocks
+from structures.core.arena import VERSION, reclaim
+from structures.core.kernel import kernel
 from tests.benchmarks.kernels import RECLAIM_EVERY
 
 

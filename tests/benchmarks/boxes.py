@@ -9,10 +9,10 @@ import time
 
 import numpy as np
 
-from structures.arena import VERSION
-from structures.box_changes import AT, ITEM, MISSING, SEARCH
-from structures.box_tree import BoxTree, Entries
-from structures.interval_search import STEPS
+from structures.box.changes import AT, ITEM, MISSING, SEARCH
+from structures.box.tree import BoxTree, Entries
+from structures.core.arena import VERSION
+from structures.ordered.search import STEPS
 from tests.benchmarks.box_kernels import box_singles
 from tests.benchmarks.data import LINE, Workload
 from tests.benchmarks.figures import Figure, Scale, sampled

@@ -6,9 +6,9 @@ import time
 
 import numpy as np
 
-from structures.clique_state import STEPS, new_walk
-from structures.clique_tree import CliqueTree
-from structures.ij_changes import MISSING
+from structures.clique.state import STEPS, new_walk
+from structures.clique.tree import CliqueTree
+from structures.ij_heap.changes import MISSING
 from tests.benchmarks.data import Workload
 from tests.benchmarks.figures import Figure, Scale
 from tests.benchmarks.heap_data import clique, even, nearly

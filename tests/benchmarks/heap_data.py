@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from structures.ij_heap import Entries, Topology
+from structures.ij_heap.heap import Entries, Topology
 from tests.benchmarks.data import LINE, Workload
 
 Make = Callable[[np.random.Generator, np.ndarray], tuple[np.ndarray, np.ndarray]]  # of the sets, left and right

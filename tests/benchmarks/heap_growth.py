@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from structures.ij_heap import IJHeap, Topology
+from structures.ij_heap.heap import IJHeap, Topology
 from tests.benchmarks.data import Workload
 from tests.benchmarks.figures import Figure, Scale
 from tests.benchmarks.growth import figures_of, plot_of

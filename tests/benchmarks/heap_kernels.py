@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from structures.arena import VERSION, reclaim
-from structures.clique_changes import run_changes as run_clique_changes
-from structures.ij_blocks import ARRAYS
-from structures.ij_changes import AT, run_changes
-from structures.kernel import kernel
+from structures.clique.changes import run_changes as run_clique_changes
+from structures.core.arena import VERSION, reclaim
+from structures.core.kernel import kernel
+from structures.ij_heap.changes import AT, run_changes
+from structures.multiway.layout import ARRAYS
 from tests.benchmarks.kernels import RECLAIM_EVERY
 
 

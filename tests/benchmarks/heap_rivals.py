@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import numpy as np
 import pyarrow as pa
 
-from structures.ij_heap import Entries, Topology
+from structures.ij_heap.heap import Entries, Topology
 from tests.benchmarks.rivals import CHUNK, Whole
 
 PATIENCE = 30.0  # seconds that DuckDB is waited for: some of its plans for cliques take minutes

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from structures.arena import ARRAYS, HEIGHT, NEG_INF, ROOT, VERSION, reclaim
-from structures.interval_search import DEPTH, NOTHING_BEFORE, search_fill, search_start
-from structures.kernel import kernel
-from structures.ordered_tree import cut, expect, put
+from structures.core.arena import ARRAYS, HEIGHT, NEG_INF, ROOT, VERSION, reclaim
+from structures.core.kernel import kernel
+from structures.ordered.search import DEPTH, NOTHING_BEFORE, search_fill, search_start
+from structures.ordered.tree import cut, expect, put
 
 RECLAIM_EVERY = 4  # versions: a service reclaims after a group of batches, not after each
 

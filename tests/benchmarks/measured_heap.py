@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from structures.arena import VERSION
-from structures.box_tree import BoxTree
-from structures.box_tree import Root as BoxRoot
-from structures.clique_tree import CliqueTree
-from structures.ij_changes import MISSING
-from structures.ij_extreme import ASKED
-from structures.ij_goals import STEPS, new_walk
-from structures.ij_heap import Entries, IJHeap, Root, Topology
+from structures.box.tree import BoxTree
+from structures.box.tree import Root as BoxRoot
+from structures.clique.tree import CliqueTree
+from structures.core.arena import VERSION
+from structures.ij_heap.changes import MISSING
+from structures.ij_heap.goals import STEPS, new_walk
+from structures.ij_heap.heap import Entries, IJHeap, Root, Topology
+from structures.multiway.extreme import ASKED
 from tests.benchmarks.data import Workload
 from tests.benchmarks.figures import Figure, Rival, sampled, seconds
 from tests.benchmarks.heap_kernels import heap_singles

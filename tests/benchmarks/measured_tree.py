@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from structures.arena import VERSION
-from structures.interval_changes import CHANGES_WORDS
-from structures.interval_tree import Entries, IntervalTree, Root
+from structures.core.arena import VERSION
+from structures.interval.changes import CHANGES_WORDS
+from structures.interval.tree import Entries, IntervalTree, Root
 from tests.benchmarks.data import Workload
 from tests.benchmarks.figures import seconds
 from tests.benchmarks.kernels import RECLAIM_EVERY, single_changes

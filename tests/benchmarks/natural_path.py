@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from structures.interval_changes import INSERT
-from structures.join_tree import JoinCursor, JoinTree, Port
-from structures.ordered_index import Entries
+from structures.index.indexes import Entries
+from structures.interval.changes import INSERT
+from structures.join_tree.tree import JoinCursor, JoinTree, Port
 from tests.benchmarks.figures import Figure, Scale
 from tests.benchmarks.measured_natural import Data, measure
 from tests.benchmarks.measured_tree import Note

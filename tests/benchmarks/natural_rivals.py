@@ -12,7 +12,7 @@ from itertools import product
 import numpy as np
 import pyarrow as pa
 
-from structures.ordered_index import Entries
+from structures.index.indexes import Entries
 from tests.benchmarks.rivals import CHUNK, Whole
 
 Variables = Sequence[tuple[int, ...]]

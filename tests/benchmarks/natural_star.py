@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from structures.ordered_index import Changes, Entries, OrderedIndexes
-from structures.view_tree import Atom, Cursor, ViewTree
+from structures.index.indexes import Changes, Entries, OrderedIndexes
+from structures.view_tree.tree import Atom, Cursor, ViewTree
 from tests.benchmarks.figures import Figure, Scale
 from tests.benchmarks.measured_natural import Data, measure
 from tests.benchmarks.measured_tree import Note

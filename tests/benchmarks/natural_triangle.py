@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from structures.qdag import And, Atom, Cursor
-from structures.qdag_run import DELETE, INSERT, Runs
-from structures.quad_tree import QuadTrees, in_order
+from structures.qdag.qdag import And, Atom, Cursor
+from structures.qdag.run import DELETE, INSERT, Runs
+from structures.quadtree.trees import QuadTrees, in_order
 from tests.benchmarks.figures import Figure, Rival, Scale, middle, sampled, seconds
 from tests.benchmarks.graph_rivals import PATIENCE, DuckDbTriangle
 from tests.benchmarks.measured_natural import count

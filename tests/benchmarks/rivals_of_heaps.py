@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from structures.ij_heap import Topology
+from structures.ij_heap.heap import Topology
 from tests.benchmarks.data import Workload
 from tests.benchmarks.figures import Rival, middle, seconds
 from tests.benchmarks.heap_rivals import PATIENCE, DuckDbOfMany, LookUps

@@ -13,7 +13,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from structures.ij_heap import Entries, Topology
+from structures.ij_heap.heap import Entries, Topology
 from tests.benchmarks.boxes import boxes
 from tests.benchmarks.data import LINE, Workload
 from tests.benchmarks.figures import Figure, Rival, Scale, middle, sampled

@@ -9,7 +9,7 @@ import httpx
 import numpy as np
 import pyarrow as pa
 
-from structures.ordered_index import Entries
+from structures.index.indexes import Entries
 from tests.benchmarks.figures import Figure, Rival, Scale, middle, sampled
 from tests.benchmarks.measured_tree import Note
 from tests.benchmarks.natural_rivals import Batch, DuckDbNatural, Variables

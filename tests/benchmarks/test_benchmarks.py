@@ -12,9 +12,9 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from structures.box_tree import BoxTree
-from structures.ij_heap import IJHeap, Topology
-from structures.kernel import JIT
+from structures.box.tree import BoxTree
+from structures.core.kernel import JIT
+from structures.ij_heap.heap import IJHeap, Topology
 from tests.benchmarks import (
     LARGE,
     SUBJECTS,

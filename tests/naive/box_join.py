@@ -1,4 +1,4 @@
-"""The naive twin of `structures.box_tree`: a set of boxes and nested loops."""
+"""The naive twin of `structures.box.tree`: a set of boxes and nested loops."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from structures.interval_tree import Entries
+from structures.interval.tree import Entries
 
 
 class Box(NamedTuple):

@@ -1,4 +1,4 @@
-"""The naive twin of `structures.clique_tree`: intervals, and each taken with all that meet those before it."""
+"""The naive twin of `structures.clique.tree`: intervals, and each taken with all that meet those before it."""
 
 from __future__ import annotations
 

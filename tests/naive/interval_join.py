@@ -1,4 +1,4 @@
-"""The naive twin of `structures.interval_tree`: a set of intervals and nested loops."""
+"""The naive twin of `structures.interval.tree`: a set of intervals and nested loops."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from structures.interval_tree import Entries
+from structures.interval.tree import Entries
 
 
 class Interval(NamedTuple):

@@ -1,10 +1,10 @@
-"""The naive twin of `structures.ij_heap`: a set of intervals and nested loops."""
+"""The naive twin of `structures.ij_heap.heap`: a set of intervals and nested loops."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from structures.ij_topology import Topology
+from structures.multiway.topology import Topology
 from tests.naive.interval_join import Interval, meet
 
 Row = tuple[int, ...]

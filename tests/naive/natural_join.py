@@ -1,4 +1,4 @@
-"""The naive twin of `structures.qdag`: sets of tuples with slots, joined one after another."""
+"""The naive twin of `structures.qdag.qdag`: sets of tuples with slots, joined one after another."""
 
 from __future__ import annotations
 

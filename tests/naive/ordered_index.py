@@ -1,4 +1,4 @@
-"""The naive twin of `structures.ordered_index`: a set of entries, looked at one by one."""
+"""The naive twin of `structures.index.indexes`: a set of entries, looked at one by one."""
 
 from __future__ import annotations
 

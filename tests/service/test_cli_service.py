@@ -22,7 +22,7 @@ from service.cli import main
 from service.client import Client
 from service.commands import files
 from service.demo.history import FOLDER
-from structures.encoding import NEG_INF
+from structures.core.encoding import NEG_INF
 from tests.server_process import ROOT, ServerProcess
 
 BOOKINGS = {

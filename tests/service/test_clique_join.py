@@ -15,7 +15,7 @@ from service.joins.tree_join import TreeJoin
 from service.planner import alternatives
 from service.shapes import Shape
 from service.wire.batch import DELETE, INSERT, UPSERT
-from structures.clique_tree import CliqueTree
+from structures.clique.tree import CliqueTree
 from tests.service.test_engine import check, prepared
 from tests.service.twin import Row, to_batch
 from tests.service.views import RELATIONS, sql

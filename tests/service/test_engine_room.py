@@ -20,8 +20,8 @@ from service.folder import FolderLock
 from service.live_view import LiveView
 from service.subscriptions import Subscription
 from service.versions import Version
-from structures.interval_tree import IntervalTree
-from structures.rows import Rows
+from structures.interval.tree import IntervalTree
+from structures.rows.rows import Rows
 from tests.service.running import DEFINITION, PAIR, batch, ids, of_ops, opened, rows_of, running
 
 
@@ -212,14 +212,14 @@ def test_a_full_array_refuses_the_batch_before_it_is_touched(tmp_path: Path, mon
     if full == "tree":
         monkeypatch.setattr("service.joins.tree_join._structure", small_tree)
     if full == "texts":
-        monkeypatch.setattr("structures.rows.HEAP_BYTES", 1 << 16)
+        monkeypatch.setattr("structures.rows.rows.HEAP_BYTES", 1 << 16)
     engine = running(tmp_path, {"sql": "SELECT a.id AS i, b.id AS j FROM a, b WHERE a.x OVERLAPS b.x AND a.tag = b.tag"})
     engine.apply(batch(("upsert", "a", rows_of(0, 50, tag="t")), ("upsert", "b", rows_of(0, 3, tag="t"))))
     before = ids(open_rows(engine, "v"))
     rows = rows_of(0, 3000, start=7, tag="long" * 10)
     with monkeypatch.context() as patch:
         if full == "slots":
-            patch.setattr("structures.rows.SLOTS", 1000)
+            patch.setattr("structures.rows.rows.SLOTS", 1000)
         if full == "codes":
             domain = engine.views["v"].join.domain  # type: ignore[attr-defined]
             assert domain is not None

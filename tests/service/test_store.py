@@ -11,8 +11,8 @@ import pytest
 from service.deltas import equal_rows
 from service.store import Domain, Table
 from service.wire.batch import FewRows
-from structures import rows
-from structures.kernel import JIT, _listed
+from structures.core.kernel import JIT, _listed
+from structures.rows import rows
 
 NO_PINS = np.empty(0, np.int64)
 SCHEMA = pa.schema([pa.field("k", pa.int64(), False), pa.field("t", pa.utf8(), False), pa.field("n", pa.int64())])
@@ -308,7 +308,7 @@ def test_kernels_are_compiled_for_one_signature_whatever_arrow_hands_in():
         domain = Domain([pa.utf8()])
         domain.release(domain.acquire(given.select(["t"])), 1)
         domain.reclaim(1, pins)
-    modules = ("structures.rows", "structures.key_table", "structures.retired", "structures.key_counts")
+    modules = ("structures.rows.rows", "structures.rows.key_table", "structures.rows.retired", "structures.rows.key_counts")
     entry_points = [kernel for kernel, _ in _listed if kernel.py_func.__module__ in modules]
     assert len(entry_points) == 16
     assert {k.py_func.__name__: k.signatures for k in entry_points if len(k.signatures) > 1} == {}

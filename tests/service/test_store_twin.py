@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 
 from service.store import Domain, Table
-from structures.key_table import ALL_BITS
+from structures.rows.key_table import ALL_BITS
 
 UTC = datetime.UTC
 SCHEMA = pa.schema(
@@ -227,8 +227,8 @@ class CollidingDomainMachine(DomainMachine):
 
 @pytest.mark.parametrize("machine", [TableMachine, CollidingTableMachine, DomainMachine, CollidingDomainMachine])
 def test_as_the_twin(machine, monkeypatch):
-    monkeypatch.setattr("structures.key_table._SMALLEST", 2)
-    monkeypatch.setattr("structures.rows.HEAP_WORTH_REWRITING", 32)
+    monkeypatch.setattr("structures.rows.key_table._SMALLEST", 2)
+    monkeypatch.setattr("structures.rows.rows.HEAP_WORTH_REWRITING", 32)
     run_state_machine_as_test(
         machine,
         settings=settings(max_examples=60, stateful_step_count=30, deadline=None, print_blob=True,

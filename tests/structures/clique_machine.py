@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from structures.arena import NEG_INF, POS_INF
-from structures.clique_tree import CliqueTree
+from structures.clique.tree import CliqueTree
+from structures.core.arena import NEG_INF, POS_INF
 from tests.naive.clique_join import Row, cliques
 from tests.naive.interval_join import Interval, entries, in_window
 from tests.structures.machines import BatchMachine, Reading

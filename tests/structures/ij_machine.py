@@ -9,9 +9,9 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from structures.arena import NEG_INF, POS_INF
-from structures.ij_goals import FUEL_MOST
-from structures.ij_heap import IJHeap, Topology
+from structures.core.arena import NEG_INF, POS_INF
+from structures.ij_heap.goals import FUEL_MOST
+from structures.ij_heap.heap import IJHeap, Topology
 from tests.naive.interval_join import Interval, entries, in_window
 from tests.naive.multiway_join import Row, bounded, rows, tuples
 from tests.structures.machines import BatchMachine, Reading

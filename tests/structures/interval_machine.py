@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from structures.arena import NEG_INF, POS_INF
-from structures.interval_tree import IntervalTree
+from structures.core.arena import NEG_INF, POS_INF
+from structures.interval.tree import IntervalTree
 from tests.naive.interval_join import Interval, Pair, entries, in_window, pairs
 from tests.structures.machines import BatchMachine, Reading
 

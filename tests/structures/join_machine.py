@@ -9,9 +9,9 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from structures.join_changes import DELETE, INSERT, MOVE
-from structures.join_cursors import Given, Start
-from structures.join_tree import JoinTree, Port
+from structures.join_tree.changes import DELETE, INSERT, MOVE
+from structures.join_tree.cursors import Given, Start
+from structures.join_tree.tree import JoinTree, Port
 from tests.naive.tree_join import Rows, Seen, join
 from tests.structures.machines import Reading, ReadingMachine, Row, read_all, transposed
 

@@ -11,9 +11,9 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from structures.qdag import And, Atom
-from structures.qdag_run import DELETE, ENTER, INSERT, LEAVE, Runs
-from structures.quad_tree import QuadTrees
+from structures.qdag.qdag import And, Atom
+from structures.qdag.run import DELETE, ENTER, INSERT, LEAVE, Runs
+from structures.quadtree.trees import QuadTrees
 from tests.naive.natural_join import Entry, entries, join
 from tests.structures.machines import Reading, ReadingMachine, Row, read_all, transposed
 

@@ -8,18 +8,18 @@ from tests.structures.test_modes import MODES, is_noticed, names, passes
 
 # (module, function, what it is replaced by): each is a mistake that one could make.
 CANARIES = [
-    ("structures.box_changes", "own_node", "lambda M, W, C, R, o: o"),
-    ("structures.box_changes", "own_records", "lambda M, W, C, R, level, o: o"),
-    ("structures.box_changes", "refresh", "lambda W, o: None"),
-    ("structures.box_changes", "repair", "lambda M, W, C, Q, R, level, h, key, value, tie: None"),
-    ("structures.box_changes", "activate", "lambda M, W, C, Q, level, node, i, s, tag, lo, hi: None"),
-    ("structures.box_changes", "as_point", "lambda M, W, C, Q, R, S, n, level, o, s: n"),
-    ("structures.box_changes", "count_rows", "lambda M, W, C, o, level, single, tag, lo, hi: 0"),
-    ("structures.box_balance", "drop_flat", "lambda M, W, C, Q, root, height: None"),
-    ("structures.box_build", "before", "lambda k, v, t, k1, v1, t1: (k, v) < (k1, v1)"),
-    ("structures.box_search", "push_points", "lambda M, W, Z, single, level, d, o, t: None"),
-    ("structures.box_walk", "goes_right", "lambda M, o, key, value, tie: key > M[o + 10]"),
-    ("structures.box_nodes", "pinned", "lambda pins, born, retired: False"),
+    ("structures.box.changes", "own_node", "lambda M, W, C, R, o: o"),
+    ("structures.box.changes", "own_records", "lambda M, W, C, R, level, o: o"),
+    ("structures.box.changes", "refresh", "lambda W, o: None"),
+    ("structures.box.changes", "repair", "lambda M, W, C, Q, R, level, h, key, value, tie: None"),
+    ("structures.box.changes", "activate", "lambda M, W, C, Q, level, node, i, s, tag, lo, hi: None"),
+    ("structures.box.changes", "as_point", "lambda M, W, C, Q, R, S, n, level, o, s: n"),
+    ("structures.box.changes", "count_rows", "lambda M, W, C, o, level, single, tag, lo, hi: 0"),
+    ("structures.box.balance", "drop_flat", "lambda M, W, C, Q, root, height: None"),
+    ("structures.box.build", "before", "lambda k, v, t, k1, v1, t1: (k, v) < (k1, v1)"),
+    ("structures.box.search", "push_points", "lambda M, W, Z, single, level, d, o, t: None"),
+    ("structures.box.walk", "goes_right", "lambda M, o, key, value, tie: key > M[o + 10]"),
+    ("structures.box.layout", "pinned", "lambda pins, born, retired: False"),
 ]
 
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from structures.arena import NEG_INF, POS_INF
-from structures.box_tree import BoxTree, Cursor, Entries
-from structures.kernel import JIT
+from structures.box.tree import BoxTree, Cursor, Entries
+from structures.core.arena import NEG_INF, POS_INF
+from structures.core.kernel import JIT
 from tests import datasets
 from tests.naive.box_join import Box, entries, in_window, pairs
 from tests.structures.box_machine import BoxMachine, in_order

@@ -8,15 +8,15 @@ from tests.structures.test_modes import MODES, is_noticed, names, passes
 
 # (module, function, what it is replaced by): each is a mistake that one could make.
 CANARIES = [
-    ("structures.ij_tree", "own", "lambda M, W, C, Q, T, o: o"),
-    ("structures.ij_summary", "summarise_clique", "lambda M, W, T, X, o: False"),
-    ("structures.clique_walk", "forget", "lambda Z, right: None"),
-    ("structures.clique_walk", "pass_over", "lambda M, W, T, Z, o: None"),
-    ("structures.clique_walk", "has_centre", "lambda M, W, T, Z, o: True"),
-    ("structures.clique_walk", "push", "lambda Z, H, I, right, slot: None"),
-    ("structures.clique_covers", "reaches", "lambda M, W, T, o, key, value: False"),
-    ("structures.clique_covers", "pick_on", "lambda Z, before, picks: False"),
-    ("structures.arena", "pinned", "lambda pins, born, retired: False"),
+    ("structures.multiway.tree", "own", "lambda M, W, C, Q, T, o: o"),
+    ("structures.multiway.summary", "summarise_clique", "lambda M, W, T, X, o: False"),
+    ("structures.clique.walk", "forget", "lambda Z, right: None"),
+    ("structures.clique.walk", "pass_over", "lambda M, W, T, Z, o: None"),
+    ("structures.clique.walk", "has_centre", "lambda M, W, T, Z, o: True"),
+    ("structures.clique.walk", "push", "lambda Z, H, I, right, slot: None"),
+    ("structures.clique.covers", "reaches", "lambda M, W, T, o, key, value: False"),
+    ("structures.clique.covers", "pick_on", "lambda Z, before, picks: False"),
+    ("structures.core.arena", "pinned", "lambda pins, born, retired: False"),
 ]
 
 

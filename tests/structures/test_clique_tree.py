@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from structures.clique_tree import CliqueTree, Cursor, Entries
-from structures.kernel import JIT
+from structures.clique.tree import CliqueTree, Cursor, Entries
+from structures.core.kernel import JIT
 from tests.naive.clique_join import Row
 from tests.structures.clique_machine import CliqueMachine, as_rows
 

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from structures.encoding import NEG_INF, POS_INF, decode_floats, decode_ints, encode_floats, encode_ints
+from structures.core.encoding import NEG_INF, POS_INF, decode_floats, decode_ints, encode_floats, encode_ints
 
 FLOATS = st.floats(allow_nan=False)
 INTS = st.integers(NEG_INF + 2, POS_INF - 2)

@@ -11,7 +11,7 @@ import random
 import numpy as np
 import pytest
 
-from structures.ij_heap import Entries, IJHeap, Topology
+from structures.ij_heap.heap import Entries, IJHeap, Topology
 from tests.naive.multiway_join import Interval, tuples
 
 # Constraints by set: left at most, right at least.

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from structures.ij_heap import Entries, IJHeap, Topology
-from structures.kernel import JIT
+from structures.core.kernel import JIT
+from structures.ij_heap.heap import Entries, IJHeap, Topology
 from tests.naive.interval_join import Interval, entries
 from tests.structures.ij_machine import IJMachine
 from tests.structures.machines import read_all

@@ -8,20 +8,20 @@ from tests.structures.test_modes import MODES, is_noticed, names, passes
 
 # (module, function, what it is replaced by): each is a mistake that one could make.
 INDEX_CANARIES = [
-    ("structures.index_tree", "own_block", "lambda M, W, C, Q, h, o: o"),
-    ("structures.index_tree", "neighbour_leaf", "lambda W, C, k, right: 0"),
-    ("structures.index_tree", "even_out", "lambda M, W, C, Q, h, o, c: None"),
-    ("structures.index_tree", "in_common", "lambda M, W, C, k, o, before, after, X, x: 0"),
-    ("structures.arena", "pinned", "lambda pins, born, retired: False"),
+    ("structures.index.changes", "own_block", "lambda M, W, C, Q, h, o: o"),
+    ("structures.index.changes", "neighbour_leaf", "lambda W, C, k, right: 0"),
+    ("structures.index.changes", "even_out", "lambda M, W, C, Q, h, o, c: None"),
+    ("structures.index.changes", "in_common", "lambda M, W, C, k, o, before, after, X, x: 0"),
+    ("structures.core.arena", "pinned", "lambda pins, born, retired: False"),
 ]
 VIEW_CANARIES = [
-    ("structures.view_changes", "flip", "lambda M, W, C, Q, T, R, N, X, x, sign, atom, common: None"),
-    ("structures.view_changes", "has_prefix", "lambda M, W, root, k, X, x, step, p: True"),
-    ("structures.view_changes", "forget", "lambda Z: None"),
-    ("structures.view_walk", "next_entry", "lambda M, W, root, k, leaf, i: (0, 0)"),
-    ("structures.view_walk", "expect_leaf", "lambda M, W, o, k, X, x, p: o"),
-    ("structures.view_walk", "group_end", "lambda M, W, leaf, k, i, X, x, step, p: i + 1"),
-    ("structures.view_walk", "settle", "lambda M, W, P, first, R, X, x, Z, q: q >= 0"),
+    ("structures.view_tree.changes", "flip", "lambda M, W, C, Q, T, R, N, X, x, sign, atom, common: None"),
+    ("structures.view_tree.changes", "has_prefix", "lambda M, W, root, k, X, x, step, p: True"),
+    ("structures.view_tree.changes", "forget", "lambda Z: None"),
+    ("structures.view_tree.walk", "next_entry", "lambda M, W, root, k, leaf, i: (0, 0)"),
+    ("structures.view_tree.walk", "expect_leaf", "lambda M, W, o, k, X, x, p: o"),
+    ("structures.view_tree.walk", "group_end", "lambda M, W, leaf, k, i, X, x, step, p: i + 1"),
+    ("structures.view_tree.walk", "settle", "lambda M, W, P, first, R, X, x, Z, q: q >= 0"),
 ]
 
 

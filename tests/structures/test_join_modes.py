@@ -8,14 +8,14 @@ from tests.structures.test_modes import MODES, is_noticed, names, passes
 
 # (module, function, what it is replaced by): each is a mistake that one could make.
 CANARIES = [
-    ("structures.join_walk", "equals", "lambda array, p, end, value: (p, end - 1)"),
-    ("structures.join_spread", "live_but", "lambda LINKS, PORTS, SIDES, X, Y, u, slot, one, other: True"),
-    ("structures.join_spread", "any_live", "lambda M, W, T, LINKS, PORTS, X, E, Z, e, slot, some: False"),
-    ("structures.join_spread", "group", "lambda PORTS, X, Y, p, code, out, n: n"),
-    ("structures.join_spread", "leave_group", "lambda PORTS, X, Y, p, slot: None"),
-    ("structures.join_walk", "within", "lambda SIDES, PORTS, E, bounds, u, slot: True"),
-    ("structures.join_changes", "begin_walk", "lambda S, place: None"),
-    ("structures.ordered_tree", "own_leaf", "lambda M, W, C, Q, o: o"),
+    ("structures.join_tree.walk", "equals", "lambda array, p, end, value: (p, end - 1)"),
+    ("structures.join_tree.spread", "live_but", "lambda LINKS, PORTS, SIDES, X, Y, u, slot, one, other: True"),
+    ("structures.join_tree.spread", "any_live", "lambda M, W, T, LINKS, PORTS, X, E, Z, e, slot, some: False"),
+    ("structures.join_tree.spread", "group", "lambda PORTS, X, Y, p, code, out, n: n"),
+    ("structures.join_tree.spread", "leave_group", "lambda PORTS, X, Y, p, slot: None"),
+    ("structures.join_tree.walk", "within", "lambda SIDES, PORTS, E, bounds, u, slot: True"),
+    ("structures.join_tree.changes", "begin_walk", "lambda S, place: None"),
+    ("structures.ordered.tree", "own_leaf", "lambda M, W, C, Q, o: o"),
 ]
 
 

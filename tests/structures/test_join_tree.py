@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from structures.join_changes import DELETE, INSERT
-from structures.join_tree import JoinTree, Port
-from structures.kernel import JIT
+from structures.core.kernel import JIT
+from structures.join_tree.changes import DELETE, INSERT
+from structures.join_tree.tree import JoinTree, Port
 from tests.structures.join_machine import JoinMachine
 from tests.structures.machines import read_all
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import pkgutil
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import structures
-from structures.kernel import JIT, _listed, kernel
+from structures.core.kernel import JIT, _listed, kernel
 
 pytestmark = pytest.mark.skipif(not JIT, reason="with the JIT off kernels are plain functions")
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(not JIT, reason="with the JIT off kernels are pl
 def test_kernels_that_borrow_neither_return_nor_receive_arrays():
     from numba.core.dispatcher import Dispatcher
 
-    modules = [importlib.import_module(f"structures.{source.stem}") for source in Path(structures.__path__[0]).glob("[a-z]*.py")]
+    modules = [importlib.import_module(one.name) for one in pkgutil.walk_packages(structures.__path__, "structures.")]
     kernels = {id(value): value for module in modules for value in vars(module).values() if isinstance(value, Dispatcher)}
     listed = {id(dispatcher): signature for dispatcher, signature in _listed}
 

@@ -26,16 +26,16 @@ SUITES = [
 ]
 # (module, function, what it is replaced by): each is a mistake that one could make.
 CANARIES = [
-    ("structures.ordered_tree", "own_leaf", "lambda M, W, C, Q, o: o"),
-    ("structures.ordered_tree", "own_inner", "lambda M, W, C, Q, o: o"),
-    ("structures.summary", "leaf_live", "lambda M, W, o, kind: False"),
-    ("structures.summary", "_across", "lambda M, W, o, n, s, t: False"),
-    ("structures.ordered_tree", "leaf_summary_without", "lambda M, W, C, o, s, key, right: None"),
-    ("structures.arena", "pinned", "lambda pins, born, retired: False"),
-    ("structures.interval_walk", "wholly_before", "lambda M, W, o, c, k, v, code: True"),
-    ("structures.interval_walk", "runs_across", "lambda M, W, Z, target, t, own, other, n: n"),
-    ("structures.interval_changes", "without", "lambda slots, lo, hi, slot: hi"),
-    ("structures.leaves", "merged_prefix", "lambda M, W, o, m: min(m, W[2 * o + 2])"),
+    ("structures.ordered.tree", "own_leaf", "lambda M, W, C, Q, o: o"),
+    ("structures.ordered.tree", "own_inner", "lambda M, W, C, Q, o: o"),
+    ("structures.ordered.summary", "leaf_live", "lambda M, W, o, kind: False"),
+    ("structures.ordered.summary", "_across", "lambda M, W, o, n, s, t: False"),
+    ("structures.ordered.tree", "leaf_summary_without", "lambda M, W, C, o, s, key, right: None"),
+    ("structures.core.arena", "pinned", "lambda pins, born, retired: False"),
+    ("structures.interval.walk", "wholly_before", "lambda M, W, o, c, k, v, code: True"),
+    ("structures.interval.walk", "runs_across", "lambda M, W, Z, target, t, own, other, n: n"),
+    ("structures.interval.changes", "without", "lambda slots, lo, hi, slot: hi"),
+    ("structures.ordered.leaves", "merged_prefix", "lambda M, W, o, m: min(m, W[2 * o + 2])"),
 ]
 CANARY = """
 import importlib, sys

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from structures.index_blocks import LEAF_ROOM
-from structures.kernel import JIT
-from structures.ordered_index import NO_ENTRIES, Changes, Entries, OrderedIndexes, index_order
+from structures.core.kernel import JIT
+from structures.index.indexes import NO_ENTRIES, Changes, Entries, OrderedIndexes, index_order
+from structures.index.layout import LEAF_ROOM
 from tests.structures.index_machine import IndexMachine, packed, read_entries
 
 NO_PINS = np.empty(0, np.int64)

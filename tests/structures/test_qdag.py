@@ -9,14 +9,14 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from structures import qdag
-from structures.compact_quad import HEADER
-from structures.kernel import JIT
-from structures.qdag import And, Atom, extend
-from structures.qdag_run import DELETE, INSERT
-from structures.quad_check import entries_of
-from structures.quad_nodes import LEAF
-from structures.quad_tree import QuadTrees, in_order
+from structures.core.kernel import JIT
+from structures.qdag import qdag
+from structures.qdag.qdag import And, Atom, extend
+from structures.qdag.run import DELETE, INSERT
+from structures.quadtree.check import entries_of
+from structures.quadtree.compact import HEADER
+from structures.quadtree.layout import LEAF
+from structures.quadtree.trees import QuadTrees, in_order
 from tests.naive.natural_join import Entry, entries
 from tests.structures.machines import Row, read_all, transposed
 from tests.structures.qdag_machine import SHAPES, QdagMachine, Shape, Trees

@@ -3,7 +3,7 @@ import resource
 import numpy as np
 import pytest
 
-from structures.reserve import reserve
+from structures.core.reserve import reserve
 
 
 def test_zeros_writable_of_the_asked_length():

@@ -2,8 +2,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from structures import retired
-from structures.retired import NEVER, Retired
+from structures.rows import retired
+from structures.rows.retired import NEVER, Retired
 
 NO_PINS = np.empty(0, np.int64)
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from structures import rows
-from structures.kernel import JIT
-from structures.key_table import FLOAT, PLAIN, TEXT
-from structures.rows import Rows, RowSet
+from structures.core.kernel import JIT
+from structures.rows import rows
+from structures.rows.key_table import FLOAT, PLAIN, TEXT
+from structures.rows.rows import Rows, RowSet
 
 NO_PINS = np.empty(0, np.int64)
 SEED = 20240611

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from structures.kernel import JIT
-from structures.ordered_index import NO_ENTRIES, Changes, Entries, OrderedIndexes
-from structures.view_shape import nodes_of
-from structures.view_tree import Atom, ViewTree, path_orders
+from structures.core.kernel import JIT
+from structures.index.indexes import NO_ENTRIES, Changes, Entries, OrderedIndexes
+from structures.view_tree.shape import nodes_of
+from structures.view_tree.tree import Atom, ViewTree, path_orders
 from tests.structures.index_machine import packed
 from tests.structures.machines import read_all
 from tests.structures.view_machine import ViewMachine
@@ -102,7 +102,7 @@ def test_no_dead_ends_whatever_dangles() -> None:
 
 
 def test_a_delta_beyond_the_limit_is_given_up_and_the_rest_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("structures.view_tree._CHUNK", 1 << 10)
+    monkeypatch.setattr("structures.view_tree.tree._CHUNK", 1 << 10)
     n = 60
     indexes, view = viewed([(0,)] * 3, [[(0, i) for i in range(n)], [(0, i) for i in range(n)], [(1, 0)]])
     indexes.begin(2)

@@ -10,9 +10,9 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from structures.interval_changes import DELETE, INSERT
-from structures.ordered_index import Changes, OrderedIndexes
-from structures.view_tree import Atom, ViewTree
+from structures.index.indexes import Changes, OrderedIndexes
+from structures.interval.changes import DELETE, INSERT
+from structures.view_tree.tree import Atom, ViewTree
 from tests.naive.natural_join import Entry, join
 from tests.structures.index_machine import packed
 from tests.structures.machines import Reading, ReadingMachine, Row, read_all, transposed

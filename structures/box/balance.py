@@ -1,0 +1,200 @@
+"""Keeping box trees in balance: dropping what is below a node and building it anew from its records, and the tree of a node from
+its points when the first spanner comes.
+
+Costs: O(w log w) for w endpoints below with the last dimension next, times O(log w) for each dimension more; each amortised over as
+many changes below that node. Source: Tao and Yi, section 4.2 and partial rebuilding (section 2.3.2).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from structures.box.build import build_trees, sorted_places
+from structures.box.layout import (
+    ACTIVE,
+    CAP,
+    CHILD0,
+    CHILD1,
+    DEEPEST,
+    DIMENSIONS,
+    FLAGS,
+    FULL,
+    HEIGHT_,
+    LEAF_NODE,
+    MOST_DIMENSIONS,
+    NODE,
+    RECORDS,
+    RIGHT_TIE,
+    ROOM,
+    ROOT_,
+    SELF_,
+    SEPARATOR,
+    STATE,
+    TREE_WORDS,
+    WEIGHT,
+    before,
+    drop_block,
+    goes_right,
+    holder,
+)
+from structures.box.records import TAG, code_of, key_of
+from structures.core.arena import CHILD, INNER, LEAF, drop
+from structures.core.kernel import kernel
+
+
+@kernel(allocates=True)
+def drop_flat(M: Any, W: Any, C: Any, Q: Any, root: int, height: int) -> None:
+    """Drop the blocks of a 1-D tree."""
+    stack = np.empty((64 * 16, 2), np.int64)
+    stack[0, 0], stack[0, 1] = root, height
+    n = 1
+    while n > 0:
+        n -= 1
+        o, h = stack[n, 0], stack[n, 1]
+        if h == 0:
+            drop(M, C, Q, o, LEAF)
+            continue
+        for c in range(W[2 * o + 2]):
+            stack[n, 0], stack[n, 1] = W[2 * o + CHILD + c], h - 1
+            n += 1
+        drop(M, C, Q, o, INNER)
+
+
+@kernel(allocates=True)
+def drop_nodes(M: Any, W: Any, C: Any, Q: Any, R: Any, level: int, node: int) -> None:
+    """Drop a node with its records and trees, and all below it."""
+    stack = np.empty((4 * DEEPEST * MOST_DIMENSIONS, 2), np.int64)
+    stack[0, 0], stack[0, 1] = level, node
+    n = 1
+    while n > 0:
+        n -= 1
+        k, o = stack[n, 0], stack[n, 1]
+        for i in range(2):
+            h = holder(o, i)
+            if W[h + STATE] & ACTIVE != 0:
+                if k + 2 == C[DIMENSIONS]:
+                    drop_flat(M, W, C, Q, W[h + ROOT_], W[h + HEIGHT_])
+                else:
+                    stack[n, 0], stack[n, 1] = k + 1, W[h + ROOT_]
+                    n += 1
+        if W[2 * o + FLAGS] & LEAF_NODE != 0:
+            drop_block(M, C, R, W[2 * o + RECORDS], 1 + k)
+        else:
+            for c in range(2):
+                stack[n, 0], stack[n, 1] = k, W[2 * o + CHILD0 + c]
+                n += 1
+        drop_block(M, C, R, o, NODE)
+
+
+@kernel
+def drop_tree(M: Any, W: Any, C: Any, Q: Any, R: Any, level: int, h: int) -> None:
+    """Drop the tree of the level in holder h, which becomes inactive."""
+    if level + 1 == C[DIMENSIONS]:
+        drop_flat(M, W, C, Q, W[h + ROOT_], W[h + HEIGHT_])
+    else:
+        drop_nodes(M, W, C, Q, R, level, W[h + ROOT_])
+    for i in range(TREE_WORDS):
+        W[h + i] = 0
+
+
+@kernel(allocates=True)
+def gather(
+    M: Any, W: Any, C: Any, level: int, top: int, points: int, slab: Any
+) -> tuple[Any, Any, Any, Any, Any, int]:  # fmt: skip
+    """Boxes with an end below node `top`, once each, as members (see `build_trees`) and `here`, and how many. `slab`: (key, value,
+    tie) where the slab of `top` begins and where the next one does. points: -1 for all boxes, else those of set 0, 1 (2: of either)
+    with their left end here."""
+    d, n = C[DIMENSIONS], 0
+    most = W[2 * top + WEIGHT]
+    LO, HI, TAGS = np.empty(most * d, np.int64), np.empty(most * d, np.int64), np.empty(most, np.int64)
+    refs, here = np.empty(most, np.int64), np.empty(most, np.uint8)
+    stack = np.empty(2 * DEEPEST, np.int64)
+    stack[0] = top
+    depth = 1
+    while depth > 0:
+        depth -= 1
+        o = stack[depth]
+        if W[2 * o + FLAGS] & LEAF_NODE == 0:
+            stack[depth], stack[depth + 1] = W[2 * o + CHILD1], W[2 * o + CHILD0]
+            depth += 2
+            continue
+        r = W[2 * o + RECORDS]
+        for p in range(W[2 * r + 2]):
+            tag = M[r + TAG + p]
+            code, key, at = code_of(tag), key_of(tag), r + 2 + ROOM + p
+            if points >= 0:
+                take = tag & 2 != 0 and (points == 2 or points == (code & 1))
+            elif tag & 2 != 0:
+                take = True
+                here[n] = 2 + before(key, M[at + ROOM], RIGHT_TIE + code, slab[3], slab[4], slab[5])
+            else:
+                take = before(key, M[at], code, slab[0], slab[1], slab[2])
+                here[n] = 1
+            if take:
+                for j in range(level, d):
+                    LO[n * d + j], HI[n * d + j] = M[at], M[at + ROOM]
+                    at += 2 * ROOM
+                TAGS[n], refs[n] = tag, 2 * n + (code & 1)
+                n += 1
+    return LO, HI, TAGS, refs, here, n
+
+
+@kernel(allocates=True)
+def activate(M: Any, W: Any, C: Any, Q: Any, level: int, node: int, i: int, s: int, tag: int, lo: Any, hi: Any) -> None:
+    """Build tree i of a node from its points and its first spanner, a box of set s in that tree."""
+    single = level == 0 and C[SELF_] != 0
+    slab = np.zeros(0, np.int64)
+    LO, HI, TAGS, refs, here, n = gather(M, W, C, level, node, 2 if single else 1 - s, slab)
+    d = C[DIMENSIONS]
+    lows, highs = np.empty((n + 1) * d, np.int64), np.empty((n + 1) * d, np.int64)
+    tags, members = np.empty(n + 1, np.int64), np.arange(n + 1)
+    lows[: n * d], highs[: n * d], tags[:n] = LO[: n * d], HI[: n * d], TAGS[:n]
+    lows[n * d :], highs[n * d :], tags[n] = lo, hi, tag
+    for j in range(n + 1):
+        members[j] = 2 * j + (s if j == n else 1 - s)
+    if level + 2 == d:
+        lefts, codes = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
+        for j in range(n + 1):
+            lefts[j], codes[j] = lows[j * d + d - 1], (code_of(tags[j]) & ~1) | (members[j] & 1)
+        members = members[sorted_places(np.zeros(n + 1, np.int64), lefts, codes)]
+    build_trees(M, W, C, Q, level + 1, holder(node, i), 0, members, np.full(n + 1, 3, np.uint8), lows, highs, tags)
+
+
+@kernel(allocates=True)
+def rebuild(M: Any, W: Any, C: Any, Q: Any, R: Any, level: int, top: int, slab: Any) -> None:
+    """Build what is below own node `top` anew, balanced; the node and its trees stay."""
+    LO, HI, TAGS, refs, here, n = gather(M, W, C, level, top, -1, slab)
+    if W[2 * top + FLAGS] & LEAF_NODE != 0:
+        drop_block(M, C, R, W[2 * top + RECORDS], 1 + level)
+    else:
+        for c in range(2):
+            drop_nodes(M, W, C, Q, R, level, W[2 * top + CHILD0 + c])
+    build_trees(M, W, C, Q, level, 0, top, refs[:n], here[:n], LO, HI, TAGS)
+
+
+@kernel
+def unbalanced(W: Any, o: int) -> bool:
+    w = 2 * o
+    if W[w + FLAGS] & LEAF_NODE != 0:
+        return W[w + WEIGHT] > CAP
+    most = max(W[2 * W[w + CHILD0] + WEIGHT], W[2 * W[w + CHILD1] + WEIGHT])
+    return W[w + WEIGHT] <= CAP // 2 or 4 * most > 3 * W[w + WEIGHT]
+
+
+@kernel(allocates=True)
+def repair(M: Any, W: Any, C: Any, Q: Any, R: Any, level: int, h: int, key: int, value: int, tie: int) -> None:
+    """Rebuild below the topmost unbalanced node (N2) on the way to a place in the tree of holder h."""
+    if C[FULL] != 0:
+        return
+    slab = np.array([-1, 0, 0, 2**31, 0, 0])
+    o = W[h + ROOT_]
+    while not unbalanced(W, o):
+        if W[2 * o + FLAGS] & LEAF_NODE != 0:
+            return
+        c = 1 if goes_right(M, o, key, value, tie) else 0
+        at = 0 if c == 1 else 3
+        slab[at], slab[at + 1], slab[at + 2] = M[o + SEPARATOR + 1], M[o + SEPARATOR], M[o + SEPARATOR + 2]
+        o = W[2 * o + CHILD0 + c]
+    rebuild(M, W, C, Q, R, level, o, slab)

@@ -1,0 +1,307 @@
+"""The writer of the box tree: one box put or cut at every level, each change with its delta.
+
+A box of a tree of level k has its two ends in leaves. It is a point of each node on the way to its left end and a spanner
+of the O(log n) nodes that hang between the two ways: a change goes on in the trees of these nodes that are active, and ends
+there, from the last to the first, by mending live bits and balance. Tasks wait on a stack: they never go deeper than d trees.
+
+An insert is put in before it is asked for partners, a delete asked before it is taken out: so a box that asks is always
+a member, and the trees of the nodes that it spans are active.
+
+Costs: O(log n) 1-D changes to the power of d - 1, amortised over rebuilding; O(CAP) in leaves.
+Source: Tao and Yi, section 4.2; ij-heap.md (*Theorem 2*).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from structures.box.balance import activate, drop_tree, repair, unbalanced
+from structures.box.build import enter, leave
+from structures.box.layout import (
+    ACTIVE,
+    BOX_ARRAYS,
+    CHILD0,
+    DEEPEST,
+    DIMENSIONS,
+    EVERY_CODE,
+    FLAGS,
+    FULL,
+    IDLE,
+    LEAF_NODE,
+    MEMBERS,
+    MOST_DIMENSIONS,
+    RECORDS,
+    RIGHT_TIE,
+    ROOT_,
+    ROWS,
+    SELF_,
+    STATE,
+    TOP,
+    WEIGHT,
+    goes_right,
+    holder,
+    no_room,
+    own_node,
+    own_records,
+    pointed,
+    refresh,
+    refresh_holder,
+    spanned,
+)
+from structures.box.records import TAG, code_of, count_rows, cut_record, find_record, key_of, put_record, tag_of
+from structures.box.search import BOTH, LO_, QUEUED, ask, query_fill
+from structures.core.kernel import kernel
+from structures.ordered.tree import cut, put
+
+BEGIN, FINISH = 0, 1
+TASK = 4  # words: what, level, holder, set in that tree
+STACK_WORDS = TASK * 4 * DEEPEST * MOST_DIMENSIONS
+
+
+@kernel
+def push(S: Any, n: int, what: int, level: int, h: int, s: int) -> int:
+    S[n], S[n + 1], S[n + 2], S[n + 3] = what, level, h, s
+    return n + TASK
+
+
+@kernel
+def own_child(M: Any, W: Any, C: Any, R: Any, o: int, c: int) -> int:
+    child = own_node(M, W, C, R, W[2 * o + CHILD0 + c])
+    W[2 * o + CHILD0 + c] = child
+    return child
+
+
+@kernel
+def as_point(M: Any, W: Any, C: Any, Q: Any, R: Any, S: Any, n: int, level: int, o: int, s: int) -> int:
+    """The box has its left end in the slab of own node o."""
+    i, t = pointed(C, level, s)
+    h = holder(o, i)
+    if W[h + STATE] & ACTIVE == 0:
+        return n
+    if W[h + MEMBERS + i] == 0:
+        # Nothing spans the slab: once as many changes have come as it takes to build the tree again, it goes.
+        W[h + IDLE] += 1
+        if 2 * W[h + IDLE] > W[h + MEMBERS + 1 - i]:
+            drop_tree(M, W, C, Q, R, level + 1, h)
+            return n
+    return push(S, n, BEGIN, level + 1, h, t)
+
+
+@kernel
+def as_spanner(
+    M: Any, W: Any, C: Any, Q: Any, S: Any, n: int, level: int, o: int, s: int, key: int, slot: int, lo: Any, hi: Any
+) -> int:  # fmt: skip
+    """The box covers the slab of own node o, but not that of its parent."""
+    i, t = spanned(C, level, s)
+    h = holder(o, i)
+    if W[h + STATE] & ACTIVE == 0:
+        activate(M, W, C, Q, level, o, i, t, tag_of(key, slot, t, 3), lo, hi)
+        return n
+    W[h + IDLE] = 0
+    return push(S, n, BEGIN, level + 1, h, t)
+
+
+@kernel
+def in_leaf(
+    M: Any, W: Any, C: Any, R: Any, sign: int, level: int, o: int, s: int, key: int, slot: int, lo: Any, hi: Any, here: int
+) -> None:  # fmt: skip
+    """Put the box into the records of own leaf o, or take it out."""
+    r = own_records(M, W, C, R, level, W[2 * o + RECORDS])
+    tag = tag_of(key, slot, s, here)
+    single = level == 0 and C[SELF_] != 0
+    W[2 * o + RECORDS] = r
+    W[2 * o + ROWS] += sign * count_rows(M, W, C, r, level, single, tag, lo, hi)
+    if sign > 0:
+        put_record(M, W, C, r, level, tag, lo, hi)
+    else:
+        cut_record(M, W, C, r, level, find_record(M, W, r, lo[level + 1], code_of(tag)))
+
+
+@kernel
+def begin(
+    M: Any, W: Any, C: Any, Q: Any, R: Any, S: Any, n: int, sign: int, level: int, h: int, s: int, key: int, slot: int, lo: Any, hi: Any
+) -> int:  # fmt: skip
+    """Change the nodes and records of the tree in holder h, and push what is to change in the trees at its nodes."""
+    code, left, right = 2 * slot + s, lo[level], hi[level]
+    W[h + MEMBERS + s] += sign
+    o = own_node(M, W, C, R, W[h + ROOT_])
+    W[h + ROOT_] = o
+    while True:
+        W[2 * o + WEIGHT] += 2 * sign
+        n = as_point(M, W, C, Q, R, S, n, level, o, s)
+        if W[2 * o + FLAGS] & LEAF_NODE != 0:
+            in_leaf(M, W, C, R, sign, level, o, s, key, slot, lo, hi, 3)
+            return n
+        c, e = goes_right(M, o, key, left, code), goes_right(M, o, key, right, RIGHT_TIE + code)
+        if c != e:
+            break
+        o = own_child(M, W, C, R, o, c)
+    fork = o
+    o = own_child(M, W, C, R, fork, 0)
+    while True:
+        W[2 * o + WEIGHT] += sign
+        n = as_point(M, W, C, Q, R, S, n, level, o, s)
+        if W[2 * o + FLAGS] & LEAF_NODE != 0:
+            break
+        if goes_right(M, o, key, left, code):
+            o = own_child(M, W, C, R, o, 1)
+        else:
+            n = as_spanner(M, W, C, Q, S, n, level, own_child(M, W, C, R, o, 1), s, key, slot, lo, hi)
+            o = own_child(M, W, C, R, o, 0)
+    in_leaf(M, W, C, R, sign, level, o, s, key, slot, lo, hi, 2)
+    o = own_child(M, W, C, R, fork, 1)
+    while True:
+        W[2 * o + WEIGHT] += sign
+        if W[2 * o + FLAGS] & LEAF_NODE != 0:
+            break
+        if goes_right(M, o, key, right, RIGHT_TIE + code):
+            n = as_spanner(M, W, C, Q, S, n, level, own_child(M, W, C, R, o, 0), s, key, slot, lo, hi)
+            o = own_child(M, W, C, R, o, 1)
+        else:
+            o = own_child(M, W, C, R, o, 0)
+    in_leaf(M, W, C, R, sign, level, o, s, key, slot, lo, hi, 1)
+    return n
+
+
+@kernel(allocates=True)
+def finish(
+    M: Any, W: Any, C: Any, Q: Any, R: Any, level: int, h: int, s: int, key: int, slot: int, lo: Any, hi: Any
+) -> None:  # fmt: skip
+    """Mend live bits and balance of the tree in holder h, where the box was put or cut; a tree that is empty goes."""
+    if h != TOP and W[h + MEMBERS] + W[h + MEMBERS + 1] == 0:
+        drop_tree(M, W, C, Q, R, level, h)
+        return
+    code, left, right = 2 * slot + s, lo[level], hi[level]
+    seen = np.empty(4 * DEEPEST, np.int64)
+    n, fork = 0, 0
+    o = W[h + ROOT_]
+    while True:
+        seen[n] = o
+        n += 1
+        if W[2 * o + FLAGS] & LEAF_NODE != 0:
+            break
+        c, e = goes_right(M, o, key, left, code), goes_right(M, o, key, right, RIGHT_TIE + code)
+        if c != e:
+            fork = o
+            break
+        o = W[2 * o + CHILD0 + c]
+    for side in range(2 if fork != 0 else 0):
+        value, tie = (left, code) if side == 0 else (right, RIGHT_TIE + code)
+        o = W[2 * fork + CHILD0 + side]
+        seen[n] = o
+        n += 1
+        while W[2 * o + FLAGS] & LEAF_NODE == 0:
+            c = 1 if goes_right(M, o, key, value, tie) else 0
+            if c == side:
+                seen[n] = W[2 * o + CHILD0 + 1 - c]
+                n += 1
+            o = W[2 * o + CHILD0 + c]
+            seen[n] = o
+            n += 1
+    balanced = True
+    for i in range(n - 1, -1, -1):
+        refresh(W, seen[i])
+        balanced = balanced and not unbalanced(W, seen[i])
+    refresh_holder(W, h)
+    if not balanced:
+        repair(M, W, C, Q, R, level, h, key, left, code)
+        repair(M, W, C, Q, R, level, h, key, right, RIGHT_TIE + code)
+
+
+@kernel
+def change_flat(M: Any, W: Any, C: Any, Q: Any, R: Any, sign: int, h: int, s: int, slot: int, left: int, right: int) -> None:
+    """Put into or cut from the 1-D tree in holder h."""
+    enter(W, C, h)
+    if sign > 0:
+        put(M, W, C, Q, s, np.int32(0), left, right, np.int32(slot))
+    else:
+        cut(M, W, C, Q, s, np.int32(0), left, np.int32(slot))
+    leave(W, C, h)
+    if C[FULL] == 0 and W[h + MEMBERS] + W[h + MEMBERS + 1] == 0:
+        drop_tree(M, W, C, Q, R, C[DIMENSIONS] - 1, h)
+
+
+@kernel
+def change_box(
+    M: Any, W: Any, C: Any, Q: Any, R: Any, S: Any, sign: int, s: int, key: int, slot: int, lo: Any, hi: Any
+) -> None:  # fmt: skip
+    """Put the box, which is not there, or cut it, which is."""
+    d = C[DIMENSIONS]
+    n = push(S, 0, BEGIN, 0, TOP, s)
+    while n > 0 and not no_room(C, 0):
+        n -= TASK
+        what, level, h, t = S[n], S[n + 1], S[n + 2], S[n + 3]
+        k = key if level == 0 else 0
+        if level + 1 == d:
+            change_flat(M, W, C, Q, R, sign, h, t, slot, lo[d - 1], hi[d - 1])
+        elif what == BEGIN:
+            n = push(S, n, FINISH, level, h, t)
+            n = begin(M, W, C, Q, R, S, n, sign, level, h, t, k, slot, lo, hi)
+        else:
+            finish(M, W, C, Q, R, level, h, t, k, slot, lo, hi)
+
+
+@kernel
+def present(M: Any, W: Any, C: Any, s: int, key: int, slot: int, lo: Any, hi: Any) -> bool:
+    """Whether the box is in the structure."""
+    code, o = 2 * slot + s, W[TOP + ROOT_]
+    while W[2 * o + FLAGS] & LEAF_NODE == 0:
+        o = W[2 * o + CHILD0 + goes_right(M, o, key, lo[0], code)]
+    r = W[2 * o + RECORDS]
+    p = find_record(M, W, r, lo[1], code)
+    if p == W[2 * r + 2]:
+        return False
+    tag = M[r + TAG + p]
+    return code_of(tag) == code and key_of(tag) == key and tag & 2 != 0
+
+
+AT, ASKED, MISSING, ITEM = 0, 1, 2, 3  # words of the state X of a run of changes; then the stack and the state of a search
+STACK = ITEM + LO_ + 2 * MOST_DIMENSIONS
+SEARCH = STACK + STACK_WORDS
+
+
+@kernel(
+    "int64(" + BOX_ARRAYS + ", int64, uint8[::1], int32[::1], int64[:,::1], int64[:,::1], int32[::1], int64[::1], int64[::1],"
+    " int64[:,:,::1], int32[:,::1], boolean)"
+)
+def run_box_changes(
+    M: Any, W: Any, C: Any, Q: Any, R: Any, sign: int, sets: Any, keys: Any, lefts: Any, rights: Any, slots: Any, order: Any, X: Any,
+    boxes: Any, out: Any, deltas: bool,
+) -> int:  # fmt: skip
+    """Apply entries `order[X[AT]:]` (deletes if sign < 0) until all are done or `out` is full; the rows written.
+
+    X[MISSING] counts deletes of boxes that were not there (nothing is done for them). Inserted boxes are noted in `boxes`, by set
+    and slot: left[d], right[d].
+    """
+    n, d = 0, C[DIMENSIONS]
+    single = C[SELF_] != 0
+    item, S, Z = X[ITEM : ITEM + LO_ + 2 * d], X[STACK:SEARCH], X[SEARCH:]
+    while X[AT] < len(order) and C[FULL] == 0:
+        e = order[X[AT]]
+        s, key, slot = np.int64(sets[e]), np.int64(keys[e]), np.int64(slots[e])
+        lo, hi = lefts[e], rights[e]
+        if X[ASKED] == 0:
+            if sign > 0:
+                change_box(M, W, C, Q, R, S, 1, s, key, slot, lo, hi)
+                for j in range(d):
+                    boxes[s, slot, j], boxes[s, slot, d + j] = lo[j], hi[j]
+            elif not present(M, W, C, s, key, slot, lo, hi):
+                X[MISSING] += 1
+                X[AT] += 1
+                continue
+            X[ASKED] = 1
+            item[0], item[1], item[2], item[3], item[4] = slot, key, 0 if single else 1 - s, BOTH, 2 * slot + s
+            for j in range(d):
+                item[LO_ + j], item[LO_ + d + j] = lo[j], hi[j]
+            ask(Z, W[TOP + ROOT_])
+        if deltas and C[FULL] == 0:
+            n = query_fill(M, W, Z, W[TOP + ROOT_], single, d, item, out[s], out[1 - s], n, EVERY_CODE)
+            if Z[QUEUED] > 0:
+                return n
+        if sign < 0:
+            change_box(M, W, C, Q, R, S, -1, s, key, slot, lo, hi)
+        X[ASKED] = 0
+        X[AT] += 1
+    return n

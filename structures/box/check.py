@@ -1,0 +1,184 @@
+"""Proof of the box trees' invariants (`box_nodes.py`), for tests: slow, plain Python, independent of the writing code."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from structures.box.layout import (
+    ACTIVE,
+    CAP,
+    CHILD0,
+    DIMENSIONS,
+    FLAGS,
+    HEIGHT_,
+    LEAF_NODE,
+    LIVE_,
+    LIVE_NODE,
+    MEMBERS,
+    NODE,
+    NODES_FREE,
+    NODES_OUT,
+    NODES_RETIRED,
+    RECORDS,
+    RIGHT_TIE,
+    ROOM,
+    ROOT_,
+    ROWS,
+    SELF_,
+    SEPARATOR,
+    STATE,
+    TREE_WORDS,
+    TREES,
+    WEIGHT,
+    BoxArena,
+)
+from structures.core.arena import KIND
+from structures.ordered.check import check_below, check_blocks, has_row
+
+Place = tuple[int, int, int]
+FIRST_PLACE, LAST_PLACE = (-1, 0, 0), (2**31, 0, 0)
+
+
+class Box(NamedTuple):
+    key: int
+    set: int
+    slot: int
+    sides: tuple[tuple[int, int], ...]  # from the dimension of the level on
+
+    def left(self) -> Place:
+        return self.key, self.sides[0][0], 2 * self.slot + self.set
+
+    def right(self) -> Place:
+        return self.key, self.sides[0][1], RIGHT_TIE + 2 * self.slot + self.set
+
+
+def meet(a: Box, b: Box) -> bool:
+    return a.key == b.key and all(s[0] <= t[1] and t[0] <= s[1] for s, t in zip(a.sides, b.sides, strict=True))
+
+
+class _Proof:
+    """What is seen on the way through an arena: blocks of 1-D trees, and nodes and records, with their classes."""
+
+    def __init__(self, arena: BoxArena) -> None:
+        self.arena = arena
+        self.dimensions, self.single = int(arena.C[DIMENSIONS]), bool(arena.C[SELF_])
+        self.flat: dict[int, int] = {}
+        self.nodes: dict[int, int] = {}
+
+    def records(self, level: int, node: int) -> list[tuple[Box, int]]:
+        """The boxes of a leaf, with the bits that tell which ends are there."""
+        M, W = self.arena.M, self.arena.W
+        o = int(W[2 * node + RECORDS])
+        self.nodes[o] = 1 + level
+        found = []
+        for i in range(int(W[2 * o + 2])):
+            columns = [int(M[o + 2 + c * ROOM + i]) for c in range(1 + 2 * (self.dimensions - level))]
+            tag = columns[0]
+            sides = tuple(zip(columns[1::2], columns[2::2], strict=True))
+            found.append((Box((tag >> 33) & 0x7FFFFFFF, (tag >> 2) & 1, (tag >> 3) & 0x3FFFFFFF, sides), tag & 3))
+        order = [(box.sides[1][0], 2 * box.slot + box.set) for box, _ in found]
+        assert order == sorted(order), f"N1: records {o} are out of order"
+        return found
+
+    def leaf(self, level: int, node: int, lo: Place, hi: Place) -> dict[Box, int]:
+        found = self.records(level, node)
+        for box, here in found:
+            wanted = 2 * (lo <= box.left() < hi) + (lo <= box.right() < hi)
+            assert here == wanted != 0, f"N1: {box} of leaf {node} says {here}, should be {wanted}"
+        assert len({box for box, _ in found}) == len(found), f"N1: leaf {node} has a box twice"
+        single = self.single and level == 0
+        rows = 0
+        for i, (a, here) in enumerate(found):
+            for b, there in found[:i]:
+                rows += (single or a.set != b.set) and (here | there) & 2 != 0 and meet(a, b)
+        assert rows == self.arena.W[2 * node + ROWS], f"N4: leaf {node} has {self.arena.W[2 * node + ROWS]} rows, should be {rows}"
+        return dict(found)
+
+    def below(self, level: int, node: int, lo: Place, hi: Place) -> dict[Box, int]:
+        """Prove the invariants of what is below a node whose trees are proven; the boxes with an end there, and which."""
+        W, w = self.arena.W, 2 * node
+        self.nodes[node] = NODE
+        live = self.tree_lives(node)
+        if W[w + FLAGS] & LEAF_NODE:
+            boxes = self.leaf(level, node, lo, hi)
+            live = live or W[w + ROWS] > 0
+            assert W[w + WEIGHT] <= CAP, f"N2: leaf {node} has {W[w + WEIGHT]} ends"
+        else:
+            boxes = self.children(level, node, lo, hi)
+            live = live or any(W[2 * int(W[w + CHILD0 + c]) + FLAGS] & LIVE_NODE for c in range(2))
+        ends = sum((here & 1) + (here >> 1) for here in boxes.values())
+        assert ends == W[w + WEIGHT], f"N2: node {node} has weight {W[w + WEIGHT]}, should be {ends}"
+        assert bool(W[w + FLAGS] & LIVE_NODE) == live, f"N4: node {node} says {not live}"
+        return boxes
+
+    def children(self, level: int, node: int, lo: Place, hi: Place) -> dict[Box, int]:
+        """Prove both children of an inner node, and their trees: their spanners are among the node's boxes."""
+        M, W = self.arena.M, self.arena.W
+        middle = int(M[node + SEPARATOR + 1]), int(M[node + SEPARATOR]), int(M[node + SEPARATOR + 2])
+        children = [int(W[2 * node + CHILD0 + c]) for c in range(2)]
+        slabs = (lo, middle), (middle, hi)
+        parts = [self.below(level, child, *slab) for child, slab in zip(children, slabs, strict=True)]
+        boxes = {box: parts[0].get(box, 0) | parts[1].get(box, 0) for box in (*parts[0], *parts[1])}
+        for child, slab, part in zip(children, slabs, parts, strict=True):
+            spanners = [box for box in boxes if box.left() < slab[0] and box.right() >= slab[1]]
+            self.trees(level, child, spanners, [box for box, here in part.items() if here & 2])
+        weights = [int(W[2 * child + WEIGHT]) for child in children]
+        assert sum(weights) > CAP // 2 and 4 * max(weights) <= 3 * sum(weights), f"N2: node {node} is unbalanced, {weights}"
+        return boxes
+
+    def tree_lives(self, node: int) -> bool:
+        return any(self.arena.W[2 * node + TREES + TREE_WORDS * i + STATE] & LIVE_ for i in range(2))
+
+    def trees(self, level: int, node: int, spanners: list[Box], points: list[Box]) -> None:
+        """Prove that the trees of a node hold what they should (N3) and are sound."""
+        single = self.single and level == 0
+        for i in range(1 if single else 2):
+            wanted = {Box(0, i, b.slot, b.sides[1:]) for b in spanners if single or b.set == i}
+            first = len(wanted)
+            wanted |= {Box(0, 1 - i, b.slot, b.sides[1:]) for b in points if single or b.set == 1 - i}
+            h = 2 * node + TREES + TREE_WORDS * i
+            if not self.arena.W[h + STATE] & ACTIVE:
+                assert first == 0, f"N3: tree {i} of node {node} is inactive, but has spanners"
+                continue
+            assert self.tree(level + 1, h) == wanted, f"N3: tree {i} of node {node} has other members than it should"
+
+    def tree(self, level: int, h: int) -> set[Box]:
+        """Prove the tree in holder h; its members."""
+        W = self.arena.W
+        root, live = int(W[h + ROOT_]), bool(W[h + STATE] & LIVE_)
+        if level + 1 == self.dimensions:
+            entries = check_below(self.arena, root, int(W[h + HEIGHT_]), True, self.flat)
+            assert live == has_row(entries, int(self.arena.C[KIND])), f"N4: live of tree {h} is {live}"
+            members = {Box(0, e[4], e[2] >> 1, ((e[1], e[3]),)) for e in entries}
+        else:
+            members = set(self.below(level, root, FIRST_PLACE, LAST_PLACE))
+            assert live == bool(W[2 * root + FLAGS] & LIVE_NODE), f"N4: live of tree {h} is {live}"
+        counts = [sum(box.set == s for box in members) for s in range(2)]
+        assert counts == [W[h + MEMBERS], W[h + MEMBERS + 1]] and members, f"tree {h} should have {counts} members"
+        return members
+
+
+def check_boxes(arena: BoxArena, root: tuple[int, int, int, bool], others: tuple[tuple[int, int, int, bool], ...]) -> None:
+    """Prove N1 to N4 of the version and of others, and I3 of the arena when all roots in use are given."""
+    proof = _Proof(arena)
+    boxes: dict[Box, int] = {}
+    for offset, count0, count1, live in (*others, root):
+        boxes = proof.below(0, offset, FIRST_PLACE, LAST_PLACE)
+        counts = tuple(sum(box.set == s for box in boxes) for s in range(2))
+        assert counts == (count0, count1), f"counts {count0, count1}, should be {counts}"
+        assert live == bool(arena.W[2 * offset + FLAGS] & LIVE_NODE), f"live is {live}"
+    check_blocks(arena, proof.flat)
+    retired = {int(q) >> 3: int(q) & 7 for q in arena.R[: 2 * int(arena.C[NODES_RETIRED]) : 2]}
+    free: set[int] = set()
+    for cls in range(int(arena.C[DIMENSIONS])):
+        o = int(arena.C[NODES_FREE + cls])
+        while o:
+            assert o not in free, f"block {o} lies on the free lists twice"
+            free.add(o)
+            o = int(arena.M[o])
+    used = {**retired, **proof.nodes}
+    assert not free & set(used), "a block in use or retired is free"
+    for cls in range(int(arena.C[DIMENSIONS])):
+        have = sum(c == cls for c in used.values())
+        out = int(arena.C[NODES_OUT + cls])
+        assert have == out, f"I3: {out} blocks of class {cls} are out, {have} are reachable or retired"

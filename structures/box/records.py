@@ -1,0 +1,155 @@
+"""Records: the boxes with an end in a leaf's slab (layout: `box_nodes.py`).
+
+Two records of a leaf make a row there iff their boxes meet and one of them has its left end in the slab: then the later
+of the two left ends is, for a box whose left end is not in the slab begins before it.
+
+Costs: O(log CAP) to find, O(CAP) to move and to look for the partners of a box, and less where dimension k + 1 tells boxes apart.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structures.box.layout import DIMENSIONS, ROOM
+from structures.core.kernel import kernel
+
+TAG = 2
+LEFT1 = 2 + 3 * ROOM  # left ends of dimension k + 1
+HERE = 3  # of a tag: the two bits that tell which ends are here
+
+
+@kernel
+def tag_of(key: int, slot: int, s: int, here: int) -> int:
+    """`here`: 2 if the left end lies in the slab, plus 1 if the right end does."""
+    return (key << 33) | (slot << 3) | (s << 2) | here
+
+
+@kernel
+def code_of(tag: int) -> int:
+    return (tag >> 2) & 0x7FFFFFFF
+
+
+@kernel
+def key_of(tag: int) -> int:
+    return (tag >> 33) & 0x7FFFFFFF
+
+
+@kernel
+def find_record(M: Any, W: Any, o: int, left1: int, code: int) -> int:
+    """The first place in records o whose (left of dimension k + 1, code) is >= the given one."""
+    lo, hi = 0, W[2 * o + 2]
+    while lo < hi:
+        mid = (lo + hi) // 2
+        v = M[o + LEFT1 + mid]
+        if v < left1 or (v == left1 and code_of(M[o + TAG + mid]) < code):
+            lo = mid + 1
+        else:
+            hi = mid
+    return lo
+
+
+@kernel
+def write_record(M: Any, o: int, dimensions: int, level: int, p: int, tag: int, lo: Any, hi: Any) -> None:
+    M[o + TAG + p] = tag
+    at = o + 2 + ROOM + p
+    for j in range(level, dimensions):
+        M[at], M[at + ROOM] = lo[j], hi[j]
+        at += 2 * ROOM
+
+
+@kernel
+def put_record(M: Any, W: Any, C: Any, o: int, level: int, tag: int, lo: Any, hi: Any) -> None:
+    """Put a box into own records that have room."""
+    d, n = C[DIMENSIONS], W[2 * o + 2]
+    p = find_record(M, W, o, lo[level + 1], code_of(tag))
+    for c in range(1 + 2 * (d - level)):
+        a = o + 2 + c * ROOM
+        for i in range(n, p, -1):
+            M[a + i] = M[a + i - 1]
+    write_record(M, o, d, level, p, tag, lo, hi)
+    W[2 * o + 2] = n + 1
+
+
+@kernel
+def cut_record(M: Any, W: Any, C: Any, o: int, level: int, p: int) -> None:
+    """Take the record at place p out of own records."""
+    n = W[2 * o + 2] - 1
+    for c in range(1 + 2 * (C[DIMENSIONS] - level)):
+        a = o + 2 + c * ROOM
+        for i in range(p, n):
+            M[a + i] = M[a + i + 1]
+    W[2 * o + 2] = n
+
+
+@kernel
+def beginning_by(M: Any, W: Any, o: int, most: int) -> int:
+    """How many records have a left end of dimension k + 1 that is <= most."""
+    lo, hi = 0, W[2 * o + 2]
+    while lo < hi:
+        mid = (lo + hi) // 2
+        if M[o + LEFT1 + mid] <= most:
+            lo = mid + 1
+        else:
+            hi = mid
+    return lo
+
+
+@kernel
+def meets(M: Any, o: int, i: int, first: int, level: int, dimensions: int, lo: Any, hi: Any) -> bool:
+    """Whether record i meets the box [lo, hi] in the dimensions from `first` on."""
+    at = o + 2 + ROOM + 2 * ROOM * (first - level) + i
+    for j in range(first, dimensions):
+        if M[at] > hi[j] or M[at + ROOM] < lo[j]:
+            return False
+        at += 2 * ROOM
+    return True
+
+
+@kernel
+def count_rows(M: Any, W: Any, C: Any, o: int, level: int, single: bool, tag: int, lo: Any, hi: Any) -> int:
+    """With how many records, besides its own, the box makes a row here."""
+    d, rows = C[DIMENSIONS], 0
+    r1 = o + LEFT1 + ROOM
+    least = lo[level + 1]
+    for i in range(beginning_by(M, W, o, hi[level + 1])):
+        if M[r1 + i] >= least:
+            other = M[o + TAG + i]
+            if (single or (other ^ tag) & 4 != 0) and (other | tag) & 2 != 0 and key_of(other) == key_of(tag):
+                if code_of(other) != code_of(tag) and meets(M, o, i, level, level, d, lo, hi):
+                    rows += 1
+    return rows
+
+
+@kernel
+def next_row(M: Any, o: int, level: int, dimensions: int, single: bool, i: int, j: int, end: int) -> int:
+    """The first place from j on, below `end`, of a record that makes a row with record i; they begin after it in dimension
+    k + 1. If there is none, ~place: where the search ended, at a record that begins beyond record i or at `end`."""
+    tag, most = M[o + TAG + i], M[o + LEFT1 + ROOM + i]
+    for e in range(j, end):
+        if M[o + LEFT1 + e] > most:
+            return ~e
+        other = M[o + TAG + e]
+        if (single or (other ^ tag) & 4 != 0) and (other | tag) & 2 != 0 and key_of(other) == key_of(tag):
+            a, b = o + 2 + ROOM + i, o + 2 + ROOM + e
+            hit = True
+            for _ in range(level, dimensions):
+                if M[a] > M[b + ROOM] or M[b] > M[a + ROOM]:
+                    hit = False
+                    break
+                a += 2 * ROOM
+                b += 2 * ROOM
+            if hit:
+                return e
+    return ~end
+
+
+@kernel
+def rows_inside(M: Any, W: Any, C: Any, o: int, level: int, single: bool) -> int:
+    """How many pairs of records make a row."""
+    d, n, rows = C[DIMENSIONS], W[2 * o + 2], 0
+    for i in range(n):
+        j = next_row(M, o, level, d, single, i, i + 1, n)
+        while j >= 0:
+            rows += 1
+            j = next_row(M, o, level, d, single, i, j + 1, n)
+    return rows

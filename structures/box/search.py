@@ -1,0 +1,238 @@
+"""Boxes of one set that meet a given box: a resumable search through the levels.
+
+At level k, those whose left end comes before that of the given box and whose right end does not are spanners of the nodes on
+the way to it; those whose left end lies in it are points of the nodes that it spans; and the leaves of its two ends are
+looked through. Which of these is asked, at level 0, is the mode: BOTH, BEFORE (that stab the place of its left end), WITHIN.
+In the trees of such nodes the search goes on with the next dimension. A node that the box spans, but whose points are not
+kept (no member spans it), is looked through leaf by leaf: this never happens for a box that is a member.
+
+Item: slot (kept out of its own partners in a "self" structure), key, set searched, mode, tie of the left end in dimension 0,
+lo[d], hi[d]. A member asks with its own ties, so that it finds the nodes in whose trees it lies.
+State Z, plain data, which is also the cursor: that of `interval_search` (in use if FLAT_IS_ON; its counters run on), then
+QUEUED tasks of (what, level, node, height, set).
+
+Costs: O(log n) 1-D searches to the power of d - 1 and O(CAP) a leaf, then as `interval_search` says. Source: Tao and Yi, section 4.2.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structures.box.layout import (
+    ACTIVE,
+    CHILD0,
+    CHILD1,
+    DEEPEST,
+    EVERY_CODE,
+    FLAGS,
+    HEIGHT_,
+    LEAF_NODE,
+    MEMBERS,
+    RECORDS,
+    RIGHT_TIE,
+    ROOM,
+    ROOT_,
+    STATE,
+    TREE_WORDS,
+    TREES,
+    before,
+    goes_right,
+)
+from structures.box.records import LEFT1, TAG, beginning_by, code_of, key_of, meets
+from structures.core.arena import NEG_INF, B
+from structures.core.kernel import kernel
+from structures.ordered.search import DEPTH, GAP, LAST, NOTHING_BEFORE, SEARCH_WORDS, STEPS, search_fill, search_start
+
+SLOT_, KEY_, SET_, MODE, TIE, LO_ = range(6)
+BOTH, BEFORE, WITHIN = 0, 1, 2
+
+QUEUED, FLAT_IS_ON, ITEM_AT = SEARCH_WORDS, SEARCH_WORDS + 1, SEARCH_WORDS + 2
+QUEUE = SEARCH_WORDS + 3
+NODES, FLAT, LEFT_LEAF, RIGHT_LEAF, POINTS = range(5)
+TASK = 5
+
+
+def query_words(dimensions: int) -> int:
+    """Words of the state."""
+    return QUEUE + TASK * 4 * DEEPEST * (dimensions - 1)
+
+
+@kernel
+def push_task(Z: Any, what: int, level: int, o: int, height: int, t: int) -> None:
+    q = QUEUE + TASK * Z[QUEUED]
+    Z[q], Z[q + 1], Z[q + 2], Z[q + 3], Z[q + 4] = what, level, o, height, t
+    Z[QUEUED] += 1
+
+
+@kernel
+def ask(Z: Any, root: int) -> None:
+    """Begin with an item."""
+    Z[QUEUED], Z[FLAT_IS_ON] = 0, 0
+    push_task(Z, NODES, 0, root, 0, 0)
+
+
+@kernel
+def push_tree(M: Any, W: Any, Z: Any, level: int, d: int, o: int, i: int, t: int) -> None:
+    """Set t of tree i of node o is to be searched."""
+    h = 2 * o + TREES + TREE_WORDS * i
+    if W[h + MEMBERS + t] > 0:
+        push_task(Z, FLAT if level + 2 == d else NODES, level + 1, W[h + ROOT_], W[h + HEIGHT_], t)
+
+
+@kernel
+def push_points(M: Any, W: Any, Z: Any, single: bool, level: int, d: int, o: int, t: int) -> None:
+    """The points of set t at node o: in its tree, or leaf by leaf."""
+    alone = single and level == 0
+    i = 0 if alone else 1 - t
+    if W[2 * o + TREES + TREE_WORDS * i + STATE] & ACTIVE != 0:
+        push_tree(M, W, Z, level, d, o, i, 1 if alone else t)
+    else:
+        push_task(Z, POINTS, level, o, 0, t)
+
+
+@kernel
+def expand(M: Any, W: Any, Z: Any, single: bool, d: int, level: int, root: int, t: int, item: Any) -> None:
+    """Push what a tree of nodes has for the item."""
+    mode = item[MODE] if level == 0 else BOTH
+    key = item[KEY_] if level == 0 else 0
+    tie = item[TIE] if level == 0 else 2 * item[SLOT_] + 1 - t
+    end = RIGHT_TIE + (EVERY_CODE if mode == WITHIN else tie)
+    low, high = item[LO_ + level], item[LO_ + d + level]
+    o, fork = root, 0
+    while True:
+        Z[STEPS] += 1
+        if mode != WITHIN:
+            push_tree(M, W, Z, level, d, o, t, t)  # its spanners
+        if W[2 * o + FLAGS] & LEAF_NODE != 0:
+            push_task(Z, LEFT_LEAF, level, o, 0, t)
+            break
+        left = goes_right(M, o, key, low, tie)
+        if fork == 0 and mode != BEFORE and left != goes_right(M, o, key, high, end):
+            fork = o
+        elif fork != 0 and not left:
+            push_points(M, W, Z, single, level, d, W[2 * o + CHILD1], t)
+        o = W[2 * o + CHILD0 + left]
+    if fork == 0:
+        return
+    o = W[2 * fork + CHILD1]
+    while W[2 * o + FLAGS] & LEAF_NODE == 0:
+        Z[STEPS] += 1
+        if goes_right(M, o, key, high, end):
+            push_points(M, W, Z, single, level, d, W[2 * o + CHILD0], t)
+            o = W[2 * o + CHILD1]
+        else:
+            o = W[2 * o + CHILD0]
+    push_task(Z, RIGHT_LEAF, level, o, 0, t)
+
+
+@kernel
+def scan(M: Any, W: Any, Z: Any, single: bool, d: int, what: int, level: int, node: int, t: int, item: Any, out: Any, n: int) -> int:
+    """Report the records of a leaf that are asked for, from out[n] on."""
+    o = W[2 * node + RECORDS]
+    mode = item[MODE] if level == 0 else BOTH
+    key = item[KEY_] if level == 0 else 0
+    lo, hi = item[LO_ : LO_ + d], item[LO_ + d : LO_ + 2 * d]
+    alone = single and level == 0
+    end = beginning_by(M, W, o, hi[level + 1])
+    Z[STEPS] += end
+    start = n
+    for i in range(end):
+        tag, left, right = M[o + TAG + i], M[o + LEFT1 - 2 * ROOM + i], M[o + LEFT1 - ROOM + i]
+        if M[o + LEFT1 + ROOM + i] < lo[level + 1] or not (alone or (tag >> 2) & 1 == t) or key_of(tag) != key and what != POINTS:
+            continue
+        if what == LEFT_LEAF and mode == BEFORE:
+            asked = right >= lo[0] and before(0, left, code_of(tag), 0, lo[0], item[TIE])
+        elif what == LEFT_LEAF and mode == BOTH:
+            asked = left <= hi[level] and right >= lo[level]
+        elif what == LEFT_LEAF:
+            asked = tag & 2 != 0 and left <= hi[0] and before(0, lo[0], item[TIE], 0, left, code_of(tag))
+        else:
+            asked = tag & 2 != 0 and (what == POINTS or left <= hi[level])
+        if asked and meets(M, o, i, level + 1, level, d, lo, hi):
+            slot = code_of(tag) >> 1
+            if not (single and slot == item[SLOT_]):
+                out[n] = slot
+                n += 1
+    if n > start:
+        Z[GAP] = max(Z[GAP], Z[STEPS] - Z[LAST])
+        Z[LAST] = Z[STEPS]
+    return n
+
+
+@kernel("int64(int64[::1], int32[::1], int64[::1], int64, boolean, int64, int64[::1], int32[::1], int32[::1], int64, int64)")
+def query_fill(
+    M: Any, W: Any, Z: Any, root: int, single: bool, d: int, items: Any, own: Any, other: Any, n: int, budget: int
+) -> int:  # fmt: skip
+    """Go on with the items from Z[ITEM_AT] on (the first has been asked for): (item's slot, hit) from place n on. Ends when all are done
+    (Z[QUEUED] is 0), when less than B + ROOM places are left, or after about `budget` steps; gives the number of rows written so far."""
+    words, ends = LO_ + 2 * d, items[:0]
+    last, start = len(items) // words - 1, Z[STEPS]
+    while len(other) - n > B + ROOM and Z[STEPS] - start <= budget:
+        item = items[Z[ITEM_AT] * words : (Z[ITEM_AT] + 1) * words]
+        if Z[QUEUED] == 0:
+            if Z[ITEM_AT] >= last:
+                break
+            Z[ITEM_AT] += 1
+            ask(Z, root)
+            continue
+        q = QUEUE + TASK * (Z[QUEUED] - 1)
+        what, level, o, t = Z[q], Z[q + 1], Z[q + 2], Z[q + 4]
+        m = n
+        if what == FLAT:
+            if Z[FLAT_IS_ON] == 0:
+                search_start(Z, o, Z[q + 3], t, 0, NEG_INF, NOTHING_BEFORE, item[LO_ + 2 * d - 1], item[LO_ + d - 1])
+                Z[FLAT_IS_ON] = 1
+            m = search_fill(M, W, Z, other, n, ends)
+            if Z[DEPTH] == 0:
+                Z[FLAT_IS_ON] = 0
+                Z[QUEUED] -= 1
+            if single:
+                m = without(other, n, m, item[SLOT_])
+        else:
+            Z[QUEUED] -= 1
+            if what == NODES:
+                expand(M, W, Z, single, d, level, o, item[SET_] if level == 0 else t, item)
+            elif what == POINTS and W[2 * o + FLAGS] & LEAF_NODE == 0:
+                Z[STEPS] += 1
+                push_points(M, W, Z, single, level, d, W[2 * o + CHILD1], t)
+                push_points(M, W, Z, single, level, d, W[2 * o + CHILD0], t)
+            else:
+                m = scan(M, W, Z, single, d, what, level, o, t, item, other, n)
+        for j in range(n, m):
+            own[j] = item[SLOT_]
+        n = m
+    return n
+
+
+@kernel
+def without(slots: Any, lo: int, hi: int, slot: int) -> int:
+    """Take `slot` out of slots[lo:hi] (a box is no partner of itself); the new end."""
+    n = lo
+    for i in range(lo, hi):
+        slots[n] = slots[i]
+        n += slots[i] != slot
+    return n
+
+
+@kernel("int64(int64[::1], int32[::1], int64, int64)")
+def next_box_key(M: Any, W: Any, root: int, key: int) -> int:
+    """The smallest key above `key`; 2**31 - 1 if there is none."""
+    o, then = root, 0
+    while W[2 * o + FLAGS] & LEAF_NODE == 0:
+        c = goes_right(M, o, key, 2**63 - 1, 2 * RIGHT_TIE)
+        if not c:
+            then = W[2 * o + CHILD1]
+        o = W[2 * o + CHILD0 + c]
+    least = EVERY_CODE
+    for _ in range(2):
+        r = W[2 * o + RECORDS]
+        for p in range(W[2 * r + 2]):
+            k = key_of(M[r + TAG + p])
+            if k > key:
+                least = min(least, k)
+        if least != EVERY_CODE or then == 0:
+            break
+        o = then
+        while W[2 * o + FLAGS] & LEAF_NODE == 0:
+            o = W[2 * o + CHILD0]
+    return least

@@ -1,0 +1,209 @@
+"""What covers a start, and the rows that it makes.
+
+Problem: of the entries of one key that come before a place of the order, find those whose right endpoint reaches `START`: covers. Any
+so many of them make a row with the interval that starts there. Rows are told as covers are found: the newest with each choice of those
+before it. So no row is told twice, and each cover after the first few makes at least one.
+
+They are searched in the tree once, and kept in a heap by right endpoint: at a later start they are what the heap has from its top down
+to the first that ends too early. The walk puts every entry that it passes into the heap, and forgets it when it passes over a subtree.
+
+Costs: O(log n) steps a cover, O(1) a row. Source: ij-heap.md (*Self-joins*); Helly's theorem in one dimension.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from structures.clique.state import (
+    CENTRE,
+    COVER,
+    COVERS,
+    GAP,
+    GIVEN,
+    HEAP_SLOT,
+    HEAPED,
+    KEY,
+    LAST,
+    LEAF,
+    PICKED,
+    PICKING,
+    PICKS,
+    QUEUE,
+    QUEUED,
+    SEARCH_AT,
+    SEARCH_DEPTH,
+    SEARCH_LEAF,
+    SEARCH_STACK,
+    START,
+    STEPS,
+    TOP,
+)
+from structures.core.kernel import kernel
+from structures.multiway.clique_summary import keys_at, top_at
+from structures.multiway.layout import CHILD, L, height_of
+from structures.multiway.leaves import count_of, entry_at
+from structures.multiway.tree import side_of
+
+
+@kernel
+def reaches(M: Any, W: Any, T: Any, o: int, key: int, value: int) -> bool:
+    """Whether an entry of the key below node o, which has none of a later one, ends at `value` or later."""
+    k = keys_at(T, o)
+    return W[k] == key and W[k + 1] > 0 and M[top_at(o)] >= value
+
+
+@kernel
+def push(Z: Any, H: Any, I: Any, right: int, slot: int) -> None:  # noqa: E741
+    """Put an interval into the heap, which has room."""
+    i = Z[HEAPED]
+    Z[HEAPED] = i + 1
+    while i > 0 and H[(i - 1) >> 1] < right:
+        H[i], I[HEAP_SLOT, i] = H[(i - 1) >> 1], I[HEAP_SLOT, (i - 1) >> 1]
+        i = (i - 1) >> 1
+    H[i], I[HEAP_SLOT, i] = right, slot
+
+
+@kernel
+def begin_search(M: Any, W: Any, T: Any, Z: Any, left: int, code: int, at: int) -> None:
+    """Search what comes before (Z[KEY], left, code), which lies in Z[LEAF] at place `at`, for covers of Z[START]."""
+    o, depth = Z[TOP], 0
+    while height_of(W, o) > 0:
+        Z[STEPS] += 1
+        side = side_of(M, W, o, Z[KEY], left, code)
+        if side and reaches(M, W, T, M[o + CHILD], Z[KEY], Z[START]):
+            Z[SEARCH_STACK + depth] = M[o + CHILD]
+            depth += 1
+        o = M[o + CHILD + (1 if side else 0)]
+    Z[SEARCH_DEPTH], Z[SEARCH_LEAF], Z[SEARCH_AT] = depth, Z[LEAF], at - 1
+    Z[COVERS], Z[HEAPED], Z[PICKING] = 0, 0, 0
+
+
+@kernel
+def search(M: Any, W: Any, T: Any, Z: Any, H: Any, I: Any) -> bool:  # noqa: E741
+    """Find the next cover in the tree, nearest leaf first; False when there are no more."""
+    key, value = Z[KEY], Z[START]
+    while True:
+        o, i = Z[SEARCH_LEAF], Z[SEARCH_AT]
+        e, w = entry_at(T, o)
+        while i >= 0 and W[w + L + i] == key:
+            Z[STEPS] += 1
+            if M[e + L + i] >= value and W[w + i] != Z[GIVEN]:
+                Z[SEARCH_AT] = i - 1
+                push(Z, H, I, M[e + L + i], np.int64(W[w + i]))
+                I[COVER, Z[COVERS]] = W[w + i]
+                Z[COVERS] += 1
+                return True
+            i -= 1
+        Z[SEARCH_AT] = -1
+        if Z[SEARCH_DEPTH] == 0:
+            return False
+        Z[SEARCH_DEPTH] -= 1
+        o = Z[SEARCH_STACK + Z[SEARCH_DEPTH]]
+        while height_of(W, o) > 0:
+            Z[STEPS] += 1
+            lower, upper = M[o + CHILD], M[o + CHILD + 1]
+            o = lower
+            if reaches(M, W, T, upper, key, value):
+                o = upper
+                if reaches(M, W, T, lower, key, value):
+                    Z[SEARCH_STACK + Z[SEARCH_DEPTH]] = lower
+                    Z[SEARCH_DEPTH] += 1
+        Z[SEARCH_LEAF], Z[SEARCH_AT] = o, count_of(W, T, o) - 1
+
+
+@kernel
+def begin_heap(Z: Any, H: Any, I: Any) -> None:  # noqa: E741
+    """Find covers of Z[START] in the heap."""
+    Z[COVERS], Z[QUEUED], Z[PICKING] = 0, 0, 0
+    if Z[HEAPED] > 0 and H[0] >= Z[START]:
+        I[QUEUE, 0] = 0
+        Z[QUEUED] = 1
+
+
+@kernel
+def take(Z: Any, H: Any, I: Any) -> bool:  # noqa: E741
+    """Find the next cover in the heap, its children queued behind; False when there are no more."""
+    n = Z[COVERS]
+    if n == Z[QUEUED]:
+        return False
+    i = np.int64(I[QUEUE, n])
+    for child in range(2 * i + 1, min(2 * i + 3, Z[HEAPED])):
+        if H[child] >= Z[START]:
+            I[QUEUE, Z[QUEUED]] = child
+            Z[QUEUED] += 1
+    I[COVER, n] = I[HEAP_SLOT, i]
+    Z[COVERS] = n + 1
+    Z[STEPS] += 1
+    return True
+
+
+@kernel
+def tell(Z: Any, I: Any, out: Any, stride: int, n: int, end: int) -> int:  # noqa: E741
+    """Rows of the newest cover with the ones before it into out (member i at stride * i), up to place `end`; the rows in out. Z[PICKING]
+    is 0 when all are told."""
+    before, picks = Z[COVERS] - 1, Z[PICKS]
+    if Z[PICKING] == 0:
+        if before < picks:
+            return n
+        Z[PICKING] = 1
+        for i in range(picks):
+            Z[PICKED + i] = i
+    while n < end:
+        last = PICKED + picks - 1
+        run = min(before - Z[last], end - n) if picks > 0 else 1
+        write(Z, I, out, stride, n, run)
+        n += run
+        if picks == 0:
+            Z[PICKING] = 0
+            return n
+        Z[last] += run
+        if Z[last] == before and not pick_on(Z, before, picks):
+            Z[PICKING] = 0
+            return n
+    return n
+
+
+@kernel
+def pick_on(Z: Any, before: int, picks: int) -> bool:
+    """The next choice of all picks but the last, which begins behind them; False when there is none."""
+    i = picks - 2
+    while i >= 0 and Z[PICKED + i] == before - picks + i:
+        i -= 1
+    if i < 0:
+        return False
+    Z[PICKED + i] += 1
+    for j in range(i + 1, picks):
+        Z[PICKED + j] = Z[PICKED + j - 1] + 1
+    return True
+
+
+@kernel
+def write(Z: Any, I: Any, out: Any, stride: int, n: int, run: int) -> None:  # noqa: E741
+    """Rows n.. of the given, the centre, the newest cover, and those picked: the last of these runs."""
+    at = 0
+    if Z[GIVEN] >= 0:
+        fill(out, n, run, Z[GIVEN])
+        at += stride
+    if Z[CENTRE] >= 0:
+        fill(out, at + n, run, Z[CENTRE])
+        at += stride
+    fill(out, at + n, run, np.int64(I[COVER, Z[COVERS] - 1]))
+    for i in range(Z[PICKS] - 1):
+        at += stride
+        fill(out, at + n, run, np.int64(I[COVER, Z[PICKED + i]]))
+    if Z[PICKS] > 0:
+        at += stride
+        first = Z[PICKED + Z[PICKS] - 1]
+        for r in range(run):
+            out[at + n + r] = I[COVER, first + r]
+    Z[GAP] = max(Z[GAP], Z[STEPS] + 1 - Z[LAST])
+    Z[STEPS] += run
+    Z[LAST] = Z[STEPS]
+
+
+@kernel
+def fill(out: Any, lo: int, run: int, slot: int) -> None:
+    for r in range(lo, lo + run):
+        out[r] = slot

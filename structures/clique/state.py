@@ -1,0 +1,46 @@
+"""The state of a walk over cliques: plain data, which is also the cursor.
+
+    Z   scalars | CONTEXT: right endpoints | PICKED: places of covers | nodes still to come [LEVELS] | nodes still to be searched [LEVELS]
+    H   int64[n]: right endpoints of the heap
+    I   int32[3, n]: slots of the heap; slots of covers, as they are found; their places in the heap
+
+H and I hold what covers one start; a walk whose Z[FULL] is set goes on when `grown` has made them longer.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from structures.multiway.layout import L
+
+LEVELS = 64  # more than a tree can have
+ROOM = 16 * L  # places of a new walk's heap
+
+# What comes next: nothing; the next node; the next entry of a leaf; what covers a start, from the tree or from the heap; rows.
+DONE, NODES, ENTRIES, SEARCH, HEAP, ROWS = range(6)
+
+MODE, BACK, FULL, STEPS, LAST, GAP, DEAD = range(7)  # BACK: the mode after ROWS
+TOP, MEMBERS, GIVEN, HIGH_KEY, HIGH = range(7, 12)  # root; entries of a row besides the given one; its slot or -1; the last start
+KEY, COUNT, KEPT = 12, 13, 14  # of the context: its key, how many there are, how many are kept
+NODE_DEPTH, LEAF, AT, FRUITFUL = 15, 16, 17, 18  # the leaf, its next entry, whether it had a start
+HEAPED, WHOLE = 19, 20  # in the heap; whether it has all of the context's key that comes before and ends later
+START, CENTRE = 21, 22  # what is to be covered, and the slot of the interval that starts there or -1
+SEARCH_DEPTH, SEARCH_LEAF, SEARCH_AT = 23, 24, 25
+COVERS, QUEUED, PICKS, PICKING = 26, 27, 28, 29  # found so far; of the heap; of a row, besides the newest; whether PICKED is in use
+EACH_KEY, NEXT_KEY, ITEM = 30, 31, 32  # a window over all keys: the keys to come; given entries that have begun
+CONTEXT, PICKED = 34, 42
+NODE_STACK = 50
+SEARCH_STACK = NODE_STACK + LEVELS
+WALK_WORDS = SEARCH_STACK + LEVELS
+
+HEAP_SLOT, COVER, QUEUE = range(3)  # rows of I
+
+
+def new_walk() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Z, H, I of a walk that is done."""
+    return np.zeros(WALK_WORDS, np.int64), np.empty(ROOM, np.int64), np.empty((3, ROOM), np.int32)
+
+
+def grown(H: np.ndarray, I: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # noqa: E741
+    """H and I with twice the room. O(n)."""
+    return np.concatenate((H, H)), np.concatenate((I, I), axis=1)

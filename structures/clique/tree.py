@@ -1,0 +1,93 @@
+"""Cliques of one interval set, kept live: every t of its intervals that share a point, t = 3 to 8, each combination once.
+
+Problem: under inserts and deletes of closed intervals [left, right] with an int32 key, tell the sets of t intervals of one key that
+overlap pairwise (so all of them share a point: Helly in one dimension): all, those that meet a window, those of given intervals, and the
+exact change that an update makes; at any version that is still pinned.
+
+    a ====================           the start of c lies in a and in b: with t = 3 the row {a, b, c} is told at c
+    b     ===========                the start of b lies in a alone: with t = 3 nothing is told there
+    c         ==================
+
+One entry an interval, in the tree of `ij_tree.py`, ordered by (key, left, slot): of intervals that start together the one with the larger
+slot comes later. A node knows where k of the intervals below it first share a point, and the ends of the t that reach farthest
+(`clique_summary.py`); so a walk sees what has rows (`clique_walk.py`), and a change is a walk from its start to its end.
+
+Costs (n entries, r rows reported, t members)
+    bulk_load       O(n log n), the sort
+    apply           O(t log n + t**2 log n) a change besides its delta, O(log n) copied blocks a version
+    rows, partners  O(t log n) steps to the first row and between rows, O(1) a row when rows abound
+    is_empty        O(1)
+    memory          O(n): 2 t words for every leaf of 63 entries twice
+Dead ends: none in the whole view; one leaf, where it begins, for a given interval or a window of a key. A window over all keys is one a
+key that has rows, in the window or not. Source: ij-heap.md (*Self-joins*), from Tao and Yi, *Intersection Joins under Updates*, section 6.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from structures.clique.changes import run_changes
+from structures.clique.cursors import Cursor
+from structures.clique.state import FULL, STEPS, grown, new_walk
+from structures.core.arena import ARENA_WORDS, HEIGHT, KEY_MAX, ROOT
+from structures.ij_heap.cursors import Root
+from structures.interval.tree import Entries
+from structures.multiway.base import CHUNK, IJTree
+from structures.multiway.clique_summary import MOST, SCRATCH_WORDS, keys_at, summary_words
+from structures.multiway.layout import COUNTS, Blocks
+from structures.multiway.topology import CLIQUE, SETS
+
+__all__ = ["CliqueTree", "Cursor", "Entries", "Root"]
+
+
+class CliqueTree(IJTree):
+    """See the module's head; what is done with the tree is said in `IJTree`. Sets are all 0; the slots of a row come in any order."""
+
+    def __init__(self, members: int, words: int = ARENA_WORDS) -> None:
+        """`members`: of a row, 3 to 8; `words`: the arena's address space in 8-byte words (not memory)."""
+        if not 3 <= members <= MOST:
+            raise ValueError(f"a clique has 3 to {MOST} members, not {members}")
+        self.members = members
+        table = np.zeros(16, np.int64)
+        table[SETS], table[CLIQUE] = 1, members
+        super().__init__(Blocks(table, summary_words(members), words), np.zeros(SCRATCH_WORDS, np.int64), members)
+        self._Z, self._H, self._I = new_walk()
+
+    @property
+    def root(self) -> Root:
+        """The newest version, published or not."""
+        A = self.arena
+        o = int(A.C[ROOT])
+        live = A.W[keys_at(A.T, o) + 1 + self.members] != KEY_MAX
+        return Root(o, int(A.C[HEIGHT]), (int(A.C[COUNTS]),), bool(live))
+
+    @property
+    def update_steps(self) -> int:
+        """Nodes and entries looked at, and rows told, for all deltas so far."""
+        return int(self._Z[STEPS])
+
+    def _change(self, state: np.ndarray, sign: int, entries: Entries, order: np.ndarray, out: np.ndarray, told: bool) -> int:
+        n = int(run_changes(*self._arrays, self._Z, self._H, self._I, state, sign, *entries, order, out, CHUNK, told))
+        if self._Z[FULL]:
+            self._H, self._I = grown(self._H, self._I)
+            self._Z[FULL] = 0
+        return n
+
+    # --- reading
+
+    def rows(self, root: Root, key: int | None = None, window: tuple[int, int] | None = None) -> Cursor:
+        """Rows of a version: all, or of one key, or those whose intervals all meet the closed window.
+
+        With a window but no key the keys that have rows are visited one by one: O(t log n) for each, rows in the window or not.
+        """
+        return Cursor(self.arena, root, key, window, None)
+
+    def partners(self, root: Root, entries: Entries, window: tuple[int, int] | None = None) -> Cursor:
+        """Rows in which any of the given entries, which are in this version, take part; with a window, as `rows`."""
+        return Cursor(self.arena, root, None, window, entries)
+
+    def check(self, root: Root, others: tuple[Root, ...] = ()) -> None:
+        """Prove the invariants of a version, and that no block is lost (given every root in use); AssertionError names the invariant."""
+        from structures.clique.check import check_clique
+
+        check_clique(self.arena, root, others)

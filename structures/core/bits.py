@@ -1,0 +1,201 @@
+"""Words as sets of up to 64 places: the lowest and the highest bit, the number of bits; eight or sixteen entries compared or copied at
+once; ascending numbers searched so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from structures.core.kernel import JIT, kernel
+
+LANES = 8
+
+if JIT:
+    from llvmlite import ir
+    from numba.core import types
+    from numba.core.cgutils import get_item_pointer2
+    from numba.extending import intrinsic
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def lowest(typing_context: Any, mask: Any) -> Any:
+        """The place of the lowest bit set in an int64; there is one."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.cttz(arguments[0], context.get_constant(types.boolean, True))
+
+        return types.int64(types.int64), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def highest(typing_context: Any, mask: Any) -> Any:
+        """The place of the highest bit set in an int64; there is one."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.sub(ir.Constant(ir.IntType(64), 63), builder.ctlz(arguments[0], context.get_constant(types.boolean, True)))
+
+        return types.int64(types.int64), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def count_bits(typing_context: Any, mask: Any) -> Any:
+        """How many bits of an int64 are set."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.ctpop(arguments[0])
+
+        return types.int64(types.int64), generate
+
+    def _lanes(context: Any, builder: Any, kind: Any, array: Any, place: Any, lanes: int = LANES) -> Any:
+        """The items of the array from `place`, whatever is there, as a vector."""
+        a = context.make_array(kind)(context, builder, array)
+        at = get_item_pointer2(context, builder, a.data, [a.nitems], [a.itemsize], "C", [place])
+        loaded = builder.load(builder.bitcast(at, ir.VectorType(ir.IntType(kind.dtype.bitwidth), lanes).as_pointer()))
+        loaded.align = kind.dtype.bitwidth // 8
+        return loaded
+
+    def _spread(builder: Any, value: Any, lanes: int = LANES) -> Any:
+        """A vector of so many times the value."""
+        one = builder.insert_element(ir.Constant(ir.VectorType(value.type, lanes), ir.Undefined), value, ir.IntType(32)(0))
+        return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes))
+
+    def _as_bits(builder: Any, flags: Any) -> Any:
+        return builder.zext(builder.bitcast(flags, ir.IntType(flags.type.count)), ir.IntType(64))
+
+    def _compare8(comparison: str, array: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            lanes = _lanes(context, builder, signature.args[0], arguments[0], arguments[1])
+            return _as_bits(builder, builder.icmp_signed(comparison, lanes, _spread(builder, arguments[2])))
+
+        return types.int64(array, types.int64, array.dtype), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def below8(typing_context: Any, array: Any, p: Any, value: Any) -> Any:
+        """The c in 0..7 with array[p + c] < value, as bits; all are read, whatever is there."""
+        return _compare8("<", array)
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def at_most8(typing_context: Any, array: Any, p: Any, value: Any) -> Any:
+        """The c in 0..7 with array[p + c] <= value, as bits; all are read, whatever is there."""
+        return _compare8("<=", array)
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def within8(typing_context: Any, array: Any, p: Any, most: Any, q: Any, least: Any) -> Any:
+        """The c in 0..7 with array[p + c] <= most and array[q + c] >= least, as bits; all are read, whatever is there."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            kind = signature.args[0]
+            low, high = (_lanes(context, builder, kind, arguments[0], place) for place in (arguments[1], arguments[3]))
+            low = builder.icmp_signed("<=", low, _spread(builder, arguments[2]))
+            high = builder.icmp_signed(">=", high, _spread(builder, arguments[4]))
+            return _as_bits(builder, builder.and_(low, high))
+
+        return types.int64(array, types.int64, types.int64, types.int64, types.int64), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def equal16(typing_context: Any, array: Any, p: Any, value: Any) -> Any:
+        """The c in 0..15 with array[p + c] == value, as bits; all are read, whatever is there."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            lanes = _lanes(context, builder, signature.args[0], arguments[0], arguments[1], 2 * LANES)
+            return _as_bits(builder, builder.icmp_signed("==", lanes, _spread(builder, arguments[2], 2 * LANES)))
+
+        return types.int64(array, types.int64, array.dtype), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def with_bit16(typing_context: Any, array: Any, p: Any, b: Any) -> Any:
+        """The c in 0..15 whose array[p + c] has bit b, as bits; all are read, whatever is there."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            lanes = _lanes(context, builder, signature.args[0], arguments[0], arguments[1], 2 * LANES)
+            chosen = builder.and_(lanes, _spread(builder, builder.shl(arguments[2].type(1), arguments[2]), 2 * LANES))
+            return _as_bits(builder, builder.icmp_signed("!=", chosen, ir.Constant(lanes.type, None)))
+
+        return types.int64(array, types.int64, array.dtype), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def copy16(typing_context: Any, target: Any, q: Any, array: Any, p: Any) -> Any:
+        """target[q + c] = array[p + c] for c in 0..15, of items of one kind; all are written, whatever is there."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            lanes = _lanes(context, builder, signature.args[2], arguments[2], arguments[3], 2 * LANES)
+            _store(context, builder, signature.args[0], arguments[0], arguments[1], lanes)
+            return context.get_dummy_value()
+
+        return types.void(target, types.int64, array, types.int64), generate
+
+    def _store(context: Any, builder: Any, kind: Any, array: Any, place: Any, lanes: Any) -> None:
+        a = context.make_array(kind)(context, builder, array)
+        at = get_item_pointer2(context, builder, a.data, [a.nitems], [a.itemsize], "C", [place])
+        builder.store(lanes, builder.bitcast(at, lanes.type.as_pointer())).align = kind.dtype.bitwidth // 8
+
+    def _widening(width: int) -> Any:
+        @intrinsic  # type: ignore[untyped-decorator]
+        def widen(typing_context: Any, target: Any, q: Any, source: Any, p: Any, shift: Any, mask: Any, high: Any) -> Any:
+            def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+                bytes_ = _lanes(context, builder, signature.args[2], arguments[2], arguments[3], 2 * LANES * width)
+                lanes = builder.bitcast(bytes_, ir.VectorType(ir.IntType(8 * width), 2 * LANES))
+                lanes = lanes if width == 4 else builder.zext(lanes, ir.VectorType(ir.IntType(32), 2 * LANES))
+                shift, mask, high = (_spread(builder, value, 2 * LANES) for value in arguments[4:])
+                lanes = builder.or_(builder.and_(builder.lshr(lanes, shift), mask), high)
+                _store(context, builder, signature.args[0], arguments[0], arguments[1], lanes)
+                return context.get_dummy_value()
+
+            return types.void(target, types.int64, source, types.int64, types.int32, types.int32, types.int32), generate
+
+        return widen
+
+else:
+
+    def lowest(mask: int) -> int:
+        return int(mask & -mask).bit_length() - 1
+
+    def highest(mask: int) -> int:
+        return int(mask).bit_length() - 1
+
+    def count_bits(mask: int) -> int:
+        return int(mask).bit_count()
+
+    def below8(array: Any, p: int, value: int) -> int:
+        return sum(1 << c for c in range(LANES) if array[p + c] < value)
+
+    def at_most8(array: Any, p: int, value: int) -> int:
+        return sum(1 << c for c in range(LANES) if array[p + c] <= value)
+
+    def within8(array: Any, p: int, most: int, q: int, least: int) -> int:
+        return sum(1 << c for c in range(LANES) if array[p + c] <= most and array[q + c] >= least)
+
+    def equal16(array: Any, p: int, value: int) -> int:
+        return sum(1 << c for c in range(2 * LANES) if p + c < len(array) and array[p + c] == value)
+
+    def with_bit16(array: Any, p: int, b: int) -> int:
+        return sum(1 << c for c in range(2 * LANES) if p + c < len(array) and array[p + c] >> b & 1)
+
+    def copy16(target: Any, q: int, array: Any, p: int) -> None:
+        n = min(2 * LANES, len(target) - q, len(array) - p)
+        target[q : q + n] = array[p : p + n]
+
+    def _widening(width: int) -> Any:
+        def widen(target: Any, q: int, source: Any, p: int, shift: int, mask: int, high: int) -> None:
+            n = min(2 * LANES, len(target) - q)
+            target[q : q + n] = source[p : p + n * width].view(f"<u{width}").astype("int64") >> shift & mask | high
+
+        return widen
+
+
+# target[q + c] = (number c >> shift) & mask | high, of the numbers of 1, 2 or 4 bytes each at source[p] (uint8), for c in 0..15.
+widen16_1, widen16_2, widen16_4 = (_widening(width) for width in (1, 2, 4))
+
+
+@kernel(forceinline=True)
+def equals(array: Any, p: int, end: int, value: int) -> tuple[int, int]:
+    """Where in [p, end), of ascending numbers, those are that equal the value: the first, and behind the last. What lies up to LANES behind
+    the end is read, whatever is there."""
+    others = np.int64(0)
+    while p < end and others == 0:
+        others = ~below8(array, p, value) & (2**LANES - 1)
+        p += LANES if others == 0 else lowest(others)
+    low = p = min(p, end)
+    others = 0
+    while p < end and others == 0:
+        others = ~at_most8(array, p, value) & (2**LANES - 1)
+        p += LANES if others == 0 else lowest(others)
+    return low, min(p, end)

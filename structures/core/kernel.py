@@ -1,0 +1,124 @@
+"""The one decorator for compiled code, and where its cache lives.
+
+`@kernel` compiles a plain module-level function with Numba: GIL released, cached on disk. With a
+signature the function is also listed for `warm()`, which compiles (or loads) all of them before
+the first request. Nothing is compiled at import.
+
+Environment
+    LIVEJOIN_JIT=off      kernels run as plain Python (coverage, tiny tests)
+    LIVEJOIN_LEAF, LIVEJOIN_FANOUT   capacities of the trees' blocks (`arena.py`); tests shrink them
+    LIVEJOIN_CACHE        where compiled code lies; default: `.cache` in the virtual environment
+    NUMBA_BOUNDSCHECK=1   Numba's own switch for checked indexing
+
+The cache folder is named by a hash of the sources of `structures/` and of these settings: an edited
+helper can never leave a stale caller behind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+JIT = os.environ.get("LIVEJOIN_JIT", "on") != "off"
+_SETTINGS = ("LIVEJOIN_LEAF", "LIVEJOIN_FANOUT", "NUMBA_BOUNDSCHECK")
+
+_listed: list[tuple[Any, str]] = []
+
+
+def cache_folder() -> Path:
+    """The folder of compiled code for these sources and settings."""
+    digest = hashlib.sha256()
+    for source in sorted(Path(__file__).parents[1].rglob("*.py")):
+        digest.update(source.read_bytes())
+    for name in _SETTINGS:
+        digest.update(f"{name}={os.environ.get(name, '')}\n".encode())
+    base = os.environ.get("LIVEJOIN_CACHE") or Path(sys.prefix) / ".cache" / "livejoin"
+    return Path(base) / digest.hexdigest()[:16]
+
+
+if JIT:
+    import numba
+
+    numba.config.CACHE_DIR = str(cache_folder())
+
+
+def kernel(signature: str | Callable[..., Any] | None = None, *, allocates: bool = False, **options: Any) -> Any:
+    """Decorate a kernel; `signature` is Numba's text form, e.g. "int64(int64[::1], int32)".
+
+    Entry points (called from Python) carry one, helpers do not. Use it bare (`@kernel`) for helpers.
+
+    `allocates`: it makes arrays (copying a slice to another does, too), or gets them from a kernel. All others borrow: whoever calls
+    holds what it gives, and Numba counts no references. Those atomic steps took half of the time in kernels that call many others.
+    A kernel that borrows cannot return an array.
+    """
+    if callable(signature):
+        return kernel()(signature)
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        if not JIT:
+            return function
+        dispatcher = numba.njit(nogil=True, cache=True, _nrt=allocates, **options)(function)
+        _compile_once(dispatcher)
+        if signature is not None:
+            _listed.append((dispatcher, signature))
+        return dispatcher
+
+    return decorate
+
+
+if JIT:
+    from llvmlite import ir
+    from numba.core import types
+    from numba.core.cgutils import get_item_pointer2
+    from numba.extending import intrinsic
+
+    def _compile_once(dispatcher: Any) -> None:
+        """Let a helper be compiled for its arguments' kinds, not again for each literal and each width of integer it is called with.
+
+        Numba does that for callees of other compiled code. It took half of the time of a cold start, and no kernel ran faster by it: what
+        is small is inlined, its literals with it.
+        """
+        resolve = dispatcher.get_call_template
+
+        def plain(kind: Any) -> Any:
+            kind = types.unliteral(kind)
+            return types.int64 if kind == types.int32 else kind
+
+        dispatcher.get_call_template = lambda args, kws: resolve(tuple(map(plain, args)), {name: plain(kind) for name, kind in kws.items()})
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def prefetch(typing_context: Any, array: Any, place: Any) -> Any:
+        """Ask the processor for the cache line of array[place] (int64[::1]); nothing waits for it."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            kind = signature.args[0]
+            a = context.make_array(kind)(context, builder, arguments[0])
+            at = get_item_pointer2(context, builder, a.data, [a.nitems], [a.itemsize], "C", [arguments[1]])
+            at = builder.bitcast(at, ir.IntType(8).as_pointer())
+            i32 = ir.IntType(32)
+            kinds = ir.FunctionType(ir.VoidType(), [at.type, i32, i32, i32])
+            function = builder.module.declare_intrinsic("llvm.prefetch", [at.type], kinds)
+            builder.call(function, [at, i32(0), i32(3), i32(1)])
+            return context.get_dummy_value()
+
+        return types.void(array, types.int64), generate
+
+else:
+
+    def prefetch(array: Any, place: int) -> None:
+        pass
+
+
+def warm(progress: Callable[[int, int], None] | None = None) -> None:
+    """Compile or load every listed kernel; `progress(done, total)` after each."""
+    if not JIT:
+        return
+    total = len(_listed)
+    for done, (dispatcher, signature) in enumerate(list(_listed), 1):
+        dispatcher.compile(signature)
+        if progress is not None:
+            progress(done, total)

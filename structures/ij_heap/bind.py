@@ -1,0 +1,265 @@
+"""Enumeration inside a leaf, or in the strip: the aliases of a goal are bound one by one, in the topology's binding order.
+
+The candidates of an alias are the bits of one word. After each choice every later neighbour must keep a candidate (forward check), so
+a choice without partners costs O(L), not all pairs. The last three are bound in one loop.
+
+Costs: O(L) a choice, O(1) a row in full leaves. Source: ij-heap.md (*second prototype*, 5).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from structures.core.bits import LANES, count_bits, lowest, within8
+from structures.core.kernel import kernel
+from structures.ij_heap.goals import (
+    CANDIDATES,
+    CROSSING,
+    FUEL,
+    FUEL_MOST,
+    G_FREE,
+    G_HIGH,
+    G_LOW,
+    G_NEXT,
+    G_SUBSET,
+    GAP,
+    GOAL,
+    GOALS,
+    GOALS_,
+    IN_STRIP,
+    LAST,
+    LEAST,
+    LEFT_,
+    LEFT_OVER,
+    LOWER,
+    MOST,
+    NO_GOAL,
+    NODE,
+    RIGHT_,
+    ROWS,
+    SIDES,
+    SLOT_,
+    STEP,
+    STEPS,
+    begin,
+)
+from structures.multiway.layout import L, start_of
+from structures.multiway.leaves import entry_at
+from structures.multiway.topology import MEMBER, NEAR, ORDER, POS, SETS, SIZE
+
+
+@kernel(forceinline=True)
+def meeting(M: Any, W: Any, T: Any, o: int, j: int, low: int, high: int, least: int, most: int) -> int:
+    """The entries of run j of leaf o with a key in [low, high], left <= most, right >= least, as a mask."""
+    e, w = entry_at(T, o)
+    start, end = start_of(W, o, j), start_of(W, o, j + 1)
+    lo = start
+    while lo < end and W[w + L + lo] < low:
+        lo += 1
+    while lo < end and W[w + L + end - 1] > high:
+        end -= 1
+    mask = 0
+    for p in range(lo, end, LANES):
+        mask |= within8(M, e + p, most, e + L + p, least) << (p - lo)
+    return (mask & ((1 << (end - lo)) - 1)) << (lo - start)
+
+
+@kernel
+def enter_leaf(M: Any, W: Any, T: Any, Z: Any, o: int, g: int, all: bool) -> bool:
+    """List the candidates of all aliases of goal g in leaf o (`all`: every entry is one); False if one has none."""
+    v = Z[g + G_SUBSET]
+    first = T[ORDER + T[POS + v]]
+    for m in range(T[POS + v], T[POS + v] + T[SIZE + v]):
+        j = T[MEMBER + m]
+        if all:
+            mask = (1 << (start_of(W, o, j + 1) - start_of(W, o, j))) - 1
+        else:
+            mask = meeting(M, W, T, o, j, Z[g + G_LOW], Z[g + G_HIGH], Z[g + LEAST + j], Z[g + MOST + j])
+        Z[CANDIDATES + 6 * first + j] = mask
+        if mask == 0:
+            return False
+    Z[LEFT_OVER + first], Z[SIDES + first] = Z[CANDIDATES + 6 * first + first], 0
+    return True
+
+
+@kernel
+def across(Z: Any, i: int, sides: int, mask: int) -> int:
+    """The candidates of alias i, the last to be bound, with which a tuple has entries of both children."""
+    if sides == 1:
+        return mask & ~Z[LOWER + i]
+    return mask & Z[LOWER + i] if sides == 2 else mask
+
+
+@kernel
+def narrow(M: Any, W: Any, T: Any, Z: Any, o: int, v: int, level: int, p: int, crossing: bool) -> bool:
+    """The alias of this level is bound, to the entry at place p: list the candidates that the later ones keep; False if one keeps none."""
+    e, w = entry_at(T, o)
+    at = ORDER + T[POS + v] + level
+    i, next = T[at], T[at + 1]
+    key, left, right = np.int64(W[w + L + p]), M[e + p], M[e + L + p]
+    near = T[NEAR + i]
+    for m in range(1, T[SIZE + v] - level):
+        j = T[at + m]
+        mask = Z[CANDIDATES + 6 * i + j]
+        if (near >> j) & 1 != 0:
+            mask &= meeting(M, W, T, o, j, key, key, left, right)
+            if mask == 0:
+                return False
+        Z[CANDIDATES + 6 * next + j] = mask
+    mask = Z[CANDIDATES + 6 * next + next]
+    if crossing:
+        Z[SIDES + next] = Z[SIDES + i] | side_of_place(W, Z, o, i, p)
+        if level + 2 == T[SIZE + v]:
+            mask = across(Z, next, Z[SIDES + next], mask)
+    Z[LEFT_OVER + next] = mask
+    return mask != 0
+
+
+@kernel
+def side_of_place(W: Any, Z: Any, o: int, i: int, p: int) -> int:
+    return 1 if (Z[LOWER + i] >> (p - start_of(W, o, i))) & 1 != 0 else 2
+
+
+@kernel
+def leaf_step(M: Any, W: Any, T: Any, Z: Any, o: int, f: int, out: Any, stride: int, n: int, end: int) -> int:
+    """Go on in leaf o (or the strip) until out is full, the next goal has begun, or STEP is 0: frame f is done with. Rows in out so far."""
+    g = Z[f + GOAL]
+    strip = Z[f + NODE] == IN_STRIP
+    if Z[f + STEP] == 0:
+        if not enter_leaf(M, W, T, Z, o, g, strip or Z[g + G_FREE] != 0):
+            return n
+        Z[f + STEP] = 1
+    crossing = strip and Z[CROSSING] != 0
+    v, final = Z[g + G_SUBSET], Z[g + G_NEXT] == NO_GOAL
+    e, w = entry_at(T, o)
+    order, last = ORDER + T[POS + v], T[SIZE + v] - 1
+    level = Z[f + STEP] - 1
+    while level >= 0:
+        i = T[order + level]
+        left_over = Z[LEFT_OVER + i]
+        if left_over == 0:
+            level -= 1
+            continue
+        if final and level == last:
+            if n == end:
+                break
+            n = write_run(W, T, Z, o, i, out, stride, n, end)
+            continue
+        if final and level == max(0, last - 2):
+            n = write_rows(M, W, T, Z, o, v, out, stride, n, end, crossing)
+            left_over = Z[LEFT_OVER + i]
+            if left_over == 0:
+                continue
+        p = start_of(W, o, i) + lowest(left_over)
+        Z[LEFT_OVER + i] = left_over & (left_over - 1)
+        Z[LEFT_ + i], Z[RIGHT_ + i], Z[SLOT_ + i] = M[e + p], M[e + L + p], W[w + p]
+        Z[STEPS] += 1
+        if level == last:
+            Z[GOALS] = Z[f + GOALS_]
+            begin(T, Z, Z[g + G_NEXT])
+            break
+        if narrow(M, W, T, Z, o, v, level, p, crossing):
+            level += 1
+    Z[f + STEP] = level + 1
+    return n
+
+
+@kernel
+def fill_column(out: Any, lo: int, hi: int, slot: int) -> None:
+    for k in range(lo, hi):
+        out[k] = slot
+
+
+@kernel
+def count_rows(Z: Any, rows: int) -> None:
+    """So many rows were found since the last."""
+    Z[GAP] = max(Z[GAP], Z[STEPS] - Z[LAST])
+    Z[LAST] = Z[STEPS]
+    Z[ROWS] += rows
+    Z[FUEL] = min(FUEL_MOST, Z[FUEL] + rows)
+
+
+@kernel
+def write_run(W: Any, T: Any, Z: Any, o: int, last: int, out: Any, stride: int, n: int, end: int) -> int:
+    """Write the rows of all candidates left over for the last alias, up to `end`."""
+    mask, start = Z[LEFT_OVER + last], n
+    run = entry_at(T, o)[1] + start_of(W, o, last)
+    while mask != 0 and n < end:
+        out[stride * last + n] = W[run + lowest(mask)]
+        mask &= mask - 1
+        n += 1
+    Z[LEFT_OVER + last] = mask
+    for i in range(T[SETS]):
+        if i != last:
+            fill_column(out, stride * i + start, stride * i + n, Z[SLOT_ + i])
+    Z[STEPS] += 1
+    count_rows(Z, n - start)
+    return n
+
+
+@kernel
+def write_rows(M: Any, W: Any, T: Any, Z: Any, o: int, v: int, out: Any, stride: int, n: int, end: int, crossing: bool) -> int:
+    """Write the rows of the candidates left over for the last alias but two (but one, if v has only two) with all of the two behind it,
+    one candidate after the other, while all rows that it may have fit."""
+    order, size = ORDER + T[POS + v], T[SIZE + v]
+    outer = size > 2
+    j, k = T[order + size - 2], T[order + size - 1]
+    i = T[order + size - 3] if outer else j
+    near_i = T[NEAR + i] if outer else 0
+    adjacent = (T[NEAR + j] >> k) & 1 != 0
+    e, w = entry_at(T, o)
+    run_i, run_j, run_k = start_of(W, o, i), start_of(W, o, j), w + start_of(W, o, k)
+    column_j, column_k = stride * j, stride * k
+    steps, row, gap, start = Z[STEPS], Z[LAST], Z[GAP], n
+    mask = Z[LEFT_OVER + i]
+    while mask != 0:
+        js, ks, sides = Z[CANDIDATES + 6 * i + j], Z[CANDIDATES + 6 * i + k], Z[SIDES + i]
+        p = run_i + lowest(mask)
+        if outer:
+            key, left, right = np.int64(W[w + L + p]), M[e + p], M[e + L + p]
+            if (near_i >> j) & 1 != 0:
+                js &= meeting(M, W, T, o, j, key, key, left, right)
+            if js != 0 and (near_i >> k) & 1 != 0:
+                ks &= meeting(M, W, T, o, k, key, key, left, right)
+            if crossing:
+                sides |= side_of_place(W, Z, o, i, p)
+        else:
+            js = mask
+        if n + count_bits(js) * count_bits(ks) > end:
+            break
+        mask = mask & (mask - 1) if outer else 0
+        steps += 1
+        if ks == 0:
+            continue
+        first = n
+        while js != 0:
+            q = run_j + lowest(js)
+            js &= js - 1
+            partners = ks
+            if adjacent:
+                key = np.int64(W[w + L + q])
+                partners &= meeting(M, W, T, o, k, key, key, M[e + q], M[e + L + q])
+            if crossing:
+                partners = across(Z, k, sides | side_of_place(W, Z, o, j, q), partners)
+            steps += 1
+            if partners == 0:
+                continue
+            gap, row = max(gap, steps - row), steps
+            slot = W[w + q]
+            while partners != 0:
+                out[column_k + n] = W[run_k + lowest(partners)]
+                out[column_j + n] = slot
+                partners &= partners - 1
+                n += 1
+        if outer:
+            fill_column(out, stride * i + first, stride * i + n, W[w + p])
+    Z[LEFT_OVER + i], Z[STEPS] = mask, steps
+    if n > start:
+        count_rows(Z, n - start)
+        Z[LAST], Z[GAP] = row, gap
+        for c in range(T[SETS]):
+            if c != i and c != j and c != k:
+                fill_column(out, stride * c + start, stride * c + n, Z[SLOT_ + c])
+    return n

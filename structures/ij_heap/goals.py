@@ -1,0 +1,99 @@
+"""The state of an enumeration of the IJ-heap: counters, the tuple, goals and frames (`ij_walk.py` says what they are).
+
+    Z   counters | the tuple by alias | candidates in leaves | goals | frames | strip (`ij_strip.py`)
+
+A goal is "a v-tuple below node u" with keys, bounds by alias and the goal that follows it; GIVEN bounds are its own, the others those
+and the neighbours bound before it, taken when it begins. A frame works on a goal at a node on the way down, or in the strip.
+
+Plain data: a copy is an independent cursor at the same place. Costs: O(t) for each function.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from structures.core.arena import NEG_INF, POS_INF
+from structures.core.bits import LANES
+from structures.core.kernel import kernel
+from structures.multiway.extreme import LAST_KEY
+from structures.multiway.topology import LEAF_WORDS_, MEMBER, NEAR, POS, SETS, SIZE
+
+DEPTH, GOALS, STEPS, LAST, GAP, FUEL, DEAD, ROWS, TOP, EACH_KEY, NEXT_KEY, LO, HI, STRIP, CROSSING = range(15)
+LEFT_, RIGHT_, SLOT_ = 15, 21, 27  # the tuple, by alias
+LEFT_OVER = 33  # candidates of an alias still to be tried
+CANDIDATES = 39  # at 6 * i + j: those of alias j when alias i is to be bound
+SHARP = 75  # lower bounds by alias of the components of a live split's lower side
+LOWER = 81  # candidates in the strip that come from the lower child, by alias
+SIDES = 87  # at i: the children (1 lower, 2 upper) that the aliases bound before alias i come from
+GOAL0 = 93
+# A goal: node, subset, the goal that follows, mask of the aliases bound before it, keys allowed, whether it has no bounds at all.
+G_NODE, G_SUBSET, G_NEXT, G_BEFORE, G_LOW, G_HIGH, G_FREE = range(7)
+GIVEN_MOST, GIVEN_LEAST, MOST, LEAST = 7, 13, 19, 25  # left <= most, right >= least
+GOAL_WORDS = 31
+FRAME0 = GOAL0 + 24 * GOAL_WORDS
+# A frame: node, goal, next step, goals in use before it, rows before it, whether the strip was tried.
+NODE, GOAL, STEP, GOALS_, ROWS_, TRIED = range(6)
+FRAME_WORDS = 6
+
+IN_STRIP = 0  # as node
+NO_GOAL = -1
+FUEL_MOST = 16
+ANY_KEY = -1
+
+
+def new_walk(T: np.ndarray, height: int) -> np.ndarray:
+    """A state for trees of the height at most."""
+    strip = FRAME0 + FRAME_WORDS * int(T[SETS]) * (height + 2)
+    Z = np.zeros(strip + int(T[LEAF_WORDS_]) + LANES, np.int64)  # `within8` reads beyond a run
+    Z[STRIP] = strip
+    return Z
+
+
+@kernel
+def walk_start(Z: Any, root: int, lo: int, hi: int) -> None:
+    """Begin a reading of the version at `root`, every interval meeting [lo, hi]: without goals it has no rows. Counters go on."""
+    Z[DEPTH], Z[GOALS], Z[TOP], Z[EACH_KEY], Z[FUEL], Z[LO], Z[HI] = 0, 0, root, 0, FUEL_MOST, lo, hi
+
+
+@kernel
+def add_goal(T: Any, Z: Any, o: int, v: int, next: int, before: int, low: int, high: int) -> int:
+    """A new goal in front of `next`, bounded by the window alone; its place."""
+    g = GOAL0 + GOAL_WORDS * Z[GOALS]
+    Z[GOALS] += 1
+    Z[g + G_NODE], Z[g + G_SUBSET], Z[g + G_NEXT], Z[g + G_BEFORE], Z[g + G_LOW], Z[g + G_HIGH] = o, v, next, before, low, high
+    Z[g + G_FREE] = Z[LO] == NEG_INF and Z[HI] == POS_INF and low == 0 and high == LAST_KEY
+    for m in range(T[POS + v], T[POS + v] + T[SIZE + v]):
+        i = T[MEMBER + m]
+        Z[g + GIVEN_MOST + i], Z[g + GIVEN_LEAST + i] = Z[HI], Z[LO]
+    return g
+
+
+@kernel
+def push_frame(Z: Any, o: int, g: int, goals: int) -> None:
+    """Work on goal g at node o."""
+    f = FRAME0 + FRAME_WORDS * Z[DEPTH]
+    Z[DEPTH] += 1
+    Z[f + NODE], Z[f + GOAL], Z[f + STEP], Z[f + GOALS_], Z[f + TRIED] = o, g, 0, goals, 0
+
+
+@kernel
+def begin(T: Any, Z: Any, g: int) -> None:
+    """Push the first frame for goal g, bounded."""
+    bound_goal(T, Z, g)
+    push_frame(Z, Z[g + G_NODE], g, Z[GOALS])
+
+
+@kernel
+def bound_goal(T: Any, Z: Any, g: int) -> None:
+    """The bounds of goal g are those given and the neighbours bound before."""
+    v, before = Z[g + G_SUBSET], Z[g + G_BEFORE]
+    for m in range(T[POS + v], T[POS + v] + T[SIZE + v]):
+        i = T[MEMBER + m]
+        most, least = Z[g + GIVEN_MOST + i], Z[g + GIVEN_LEAST + i]
+        bound = T[NEAR + i] & before
+        for j in range(T[SETS]):
+            if (bound >> j) & 1 != 0:
+                most, least = min(most, Z[RIGHT_ + j]), max(least, Z[LEFT_ + j])
+        Z[g + MOST + i], Z[g + LEAST + i] = most, least

@@ -1,0 +1,108 @@
+"""Any connected topology of 2 to 6 interval sets in one dimension, its join kept live: the structure of Theorem 4, in linear space.
+
+Problem: under inserts and deletes of closed intervals [left, right] with an int32 key, tell the tuples (one interval of each set, equal
+keys) in which neighbours of the topology share a point: all of them, those that meet a window, those of given intervals, the least or
+greatest under any bounds, and the exact change that an update makes; at any version that is still pinned.
+
+One balanced tree holds all sets, ordered by (key, left, slot, set); a node keeps, for each connected subset V of the sets, the least
+and the greatest V-tuple below it (`ij_summary.py`). From these all queries are answered (`ij_extreme.py`, `ij_walk.py`).
+
+Costs (n entries, r rows reported; polylog grows with t and the topology)
+    bulk_load       O(n log n), the sort
+    apply           polylog(n) a change besides its delta, O(log n) copied blocks a version
+    rows, partners  polylog(n) steps to the first row and between rows, O(1) a row when rows abound
+    min_ij, max_ij  polylog(n)
+    is_empty        O(1)
+    memory          O(n): 5 words a member of a connected subset, for every leaf of 63 entries twice
+Differences from the paper: one tree instead of 3**t - 2**t secondary structures, nothing is written while it enumerates, no dead ends
+beyond a bounded number. Source: Tao and Yi, *Intersection Joins under Updates*, sections 5 and 6, Theorem 4; ij-heap.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from structures.core.arena import ARENA_WORDS, HEIGHT, KEY_MAX, NEG_INF, POS_INF, ROOT
+from structures.ij_heap.changes import run_changes
+from structures.ij_heap.cursors import Cursor, Root
+from structures.ij_heap.goals import STEPS, new_walk
+from structures.ij_heap.strip import STRIP_SCRATCH
+from structures.interval.tree import Entries
+from structures.multiway.base import CHUNK, IJTree
+from structures.multiway.extreme import ANSWER, ASK, LAST_KEY, SCRATCH_WORDS, find_extreme
+from structures.multiway.layout import COUNTS, Blocks, key_at, summary_words
+from structures.multiway.leaves import KEY_, NEAR_, SLOT_
+from structures.multiway.topology import ALL, Topology
+
+__all__ = ["Cursor", "Entries", "IJHeap", "Root", "Topology"]
+
+_LEVELS = 48  # more than a tree can have
+
+
+class IJHeap(IJTree):
+    """See the module's head; what is done with the tree is said in `IJTree`."""
+
+    def __init__(self, topology: Topology, words: int = ARENA_WORDS) -> None:
+        """`words`: the arena's address space in 8-byte words (not memory)."""
+        self.topology = topology
+        super().__init__(Blocks(topology.table, summary_words(topology), words), np.zeros(STRIP_SCRATCH, np.int64), topology.t)
+        self._walk = new_walk(self.arena.T, _LEVELS)
+
+    @property
+    def root(self) -> Root:
+        """The newest version, published or not."""
+        A = self.arena
+        o = int(A.C[ROOT])
+        live = A.W[key_at(A.T, o, 0) + A.T[ALL]] != KEY_MAX
+        return Root(o, int(A.C[HEIGHT]), tuple(A.C[COUNTS : COUNTS + self.topology.t].tolist()), bool(live))
+
+    @property
+    def update_steps(self) -> int:
+        """Nodes, splits and entries looked at for all deltas so far."""
+        return int(self._walk[STEPS])
+
+    def _change(self, state: np.ndarray, sign: int, entries: Entries, order: np.ndarray, out: np.ndarray, told: bool) -> int:
+        Z = self._walk
+        return int(run_changes(*self._arrays, Z, Z.view(np.int32), state, sign, *entries, order, out, CHUNK, told))
+
+    # --- reading
+
+    def rows(self, root: Root, key: int | None = None, window: tuple[int, int] | None = None) -> Cursor:
+        """Rows of a version: all, or of one key, or those whose intervals all meet the closed window.
+
+        With a window but no key the keys that have rows are visited one by one: polylog(n) for each, rows in the window or not.
+        """
+        return Cursor(self.arena, root, key, window or (NEG_INF, POS_INF), None)
+
+    def partners(self, root: Root, entries: Entries, window: tuple[int, int] | None = None) -> Cursor:
+        """Rows in which the given entries (of one set, in this version) take part; with a window, as `rows`."""
+        return Cursor(self.arena, root, None, window or (NEG_INF, POS_INF), entries)
+
+    def min_ij(self, root: Root, b: Sequence[int], a: Sequence[int] | None = None, key: int = 0) -> np.ndarray | None:
+        """The row of the key with the smallest left endpoints (in every coordinate at once) among those with right_i >= b[i] and
+        left_i <= a[i], as slots int32[t]; None if there is none. With equal left endpoints any of the intervals. polylog(n)."""
+        return self._extreme(0, root, b, a, key)
+
+    def max_ij(self, root: Root, a: Sequence[int], b: Sequence[int] | None = None, key: int = 0) -> np.ndarray | None:
+        """The row of the key with the largest right endpoints among those with left_i <= a[i] and right_i >= b[i]: as `min_ij`."""
+        return self._extreme(1, root, a, b, key)
+
+    def _extreme(self, which: int, root: Root, bound: Sequence[int], other: Sequence[int] | None, key: int) -> np.ndarray | None:
+        A, t, X = self.arena, self.topology.t, np.zeros(SCRATCH_WORDS, np.int64)
+        if not (0 <= key <= LAST_KEY and len(bound) == t and (other is None or len(other) == t)):
+            raise ValueError(f"bounds are {t} values, a key is 0 to {LAST_KEY}")
+        X[ASK], X[ASK + 1 : ASK + 1 + t] = key, bound
+        if not find_extreme(A.M, A.W, A.T, X, which, root.offset, int(A.T[ALL])) or X[ANSWER + KEY_] != key:
+            return None
+        near = X[ANSWER + NEAR_ : ANSWER + NEAR_ + t]
+        if other is not None and any((v > o) if which == 0 else (v < o) for v, o in zip(near, other, strict=True)):
+            return None
+        return X[ANSWER + SLOT_ : ANSWER + SLOT_ + t].astype(np.int32)
+
+    def check(self, root: Root, others: tuple[Root, ...] = ()) -> None:
+        """Prove the invariants of a version, and that no block is lost (given every root in use); AssertionError names the invariant."""
+        from structures.ij_heap.check import check_heap
+
+        check_heap(self.arena, self.topology, root, others)

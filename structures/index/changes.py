@@ -1,0 +1,336 @@
+r"""The trees of ordered indexes: an entry put or cut, its neighbours, bulk build.
+
+    inner         [ - | s1 | s2 ]        s1, s2: separators (`index_blocks.py`); beside each child the number of entries below it
+                  /     |      \
+    leaves     [....] [....] [....]      all at one depth
+
+Invariants, by which `check()` names what broke: I1 to I3 of `arena.py`, and
+    X1  entries ascend along the leaves; separators are between the children they separate
+    X2  a child's level is one below its parent's; the stored numbers of entries are right
+    X3  an inner node has at least a quarter of its room, and 2; a leaf a quarter, and 1; the root at least 2 children or 1 entry
+
+Costs: put, cut O(log n) blocks copied a version, one a level; build O(n). Source: B+-trees; versions.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from structures.core.arena import PATH, VERSION
+from structures.core.kernel import kernel
+from structures.index.layout import (
+    ARITY,
+    ARRAYS,
+    DEPTH,
+    HEAD,
+    INNER_ROOM,
+    LEAF_ROOM,
+    MISSING,
+    ROOT,
+    child_of,
+    close_place,
+    count_of,
+    drop_block,
+    expect_block,
+    level_of,
+    move,
+    new_block,
+    open_place,
+    own_block,
+    room_of,
+    set_child,
+    set_separator,
+    slot_at,
+)
+from structures.index.search import child_for, position, same
+
+
+@kernel
+def descend(M: Any, W: Any, C: Any, h: int, X: Any, x: int, slot: int) -> int:
+    """The leaf where the entry belongs; the path is left in C[PATH:]."""
+    k, o, d = C[h + ARITY], C[h + ROOT], 0
+    while level_of(W, o) > 0:
+        c = child_for(M, W, o, k, X, x, 1, k, slot)
+        C[PATH + 2 * d], C[PATH + 2 * d + 1] = o, c
+        o = child_of(W, k, o, c)
+        expect_block(M, o)
+        d += 1
+    C[DEPTH] = d
+    return o
+
+
+@kernel
+def shared(M: Any, o: int, room: int, i: int, X: Any, x: int, k: int) -> int:
+    """How many of its first coordinates entry i of leaf o has in common with these."""
+    j = 0
+    while j < k and M[o + HEAD + j * room + i] == X[x + j]:
+        j += 1
+    return j
+
+
+@kernel
+def neighbour_leaf(W: Any, C: Any, k: int, right: bool) -> int:
+    """The leaf beside the one at the end of the path; 0: there is none."""
+    d = C[DEPTH] - 1
+    while d >= 0:
+        o, c = C[PATH + 2 * d], C[PATH + 2 * d + 1]
+        if (c + 1 < count_of(W, o)) if right else c > 0:
+            o = child_of(W, k, o, c + 1 if right else c - 1)
+            while level_of(W, o) > 0:
+                o = child_of(W, k, o, 0 if right else count_of(W, o) - 1)
+            return o
+        d -= 1
+    return 0
+
+
+@kernel
+def in_common(M: Any, W: Any, C: Any, k: int, o: int, before: int, after: int, X: Any, x: int) -> int:
+    """The most coordinates that these have in common with an entry beside them: number `before` and `after` of the path's leaf o."""
+    room, n = LEAF_ROOM[k], 0
+    leaf, i = o, before
+    if i < 0:
+        leaf = neighbour_leaf(W, C, k, False)
+        i = count_of(W, leaf) - 1
+    if leaf != 0:
+        n = shared(M, leaf, room, i, X, x, k)
+    leaf, i = o, after
+    if n < k and i == count_of(W, o):
+        leaf, i = neighbour_leaf(W, C, k, True), 0
+    if n < k and leaf != 0:
+        n = max(n, shared(M, leaf, room, i, X, x, k))
+    return n
+
+
+@kernel
+def halve(M: Any, W: Any, C: Any, h: int, o: int, at: int) -> tuple[int, int, int]:
+    """Part full own block o, where item `at` is to come: the new right part, then the block and the place that item `at` belongs to.
+
+    What comes at the end, as what ascends does, leaves three quarters behind.
+    """
+    k, n = C[h + ARITY], count_of(W, o)
+    new = new_block(M, W, C, h, level_of(W, o))
+    left = at <= n // 2
+    half = n // 2 if left else (n + 1) // 2 if at < n else n - max(1, n // 4)
+    move(M, W, k, o, half, n, new, 0)
+    W[2 * o + 2], W[2 * new + 2] = half, n - half
+    if left:
+        return new, o, at
+    return new, new, at - half
+
+
+@kernel
+def even_out(M: Any, W: Any, C: Any, Q: Any, h: int, o: int, c: int) -> None:
+    """Child c of own node o is too small: join it with a neighbour, or even the two out."""
+    k = C[h + ARITY]
+    a = c - 1 if c > 0 else 0
+    x, y = own_block(M, W, C, Q, h, child_of(W, k, o, a)), child_of(W, k, o, a + 1)
+    nx, ny = count_of(W, x), count_of(W, y)
+    inner = level_of(W, x) > 0
+    if nx + ny <= room_of(W, x, k):
+        move(M, W, k, y, 0, ny, x, nx)
+        if inner:
+            set_separator(M, W, k, x, nx, o, a + 1)
+        W[2 * x + 2] = nx + ny
+        drop_block(M, C, Q, h, y)
+        set_child(W, k, o, a, x)
+        close_place(M, W, k, o, a + 1, 1)
+        return
+    y = own_block(M, W, C, Q, h, y)
+    if inner:
+        set_separator(M, W, k, y, 0, o, a + 1)
+    half = (nx + ny) // 2
+    if nx < half:
+        move(M, W, k, y, 0, half - nx, x, nx)
+        W[2 * x + 2] = half
+        close_place(M, W, k, y, 0, half - nx)
+    else:
+        open_place(M, W, k, y, 0, nx - half)
+        move(M, W, k, x, half, nx, y, 0)
+        W[2 * x + 2] = half
+    set_separator(M, W, k, o, a + 1, y, 0)
+    set_child(W, k, o, a, x)
+    set_child(W, k, o, a + 1, y)
+
+
+@kernel
+def insert_child(M: Any, W: Any, k: int, o: int, c: int, child: int) -> None:
+    """Put a child, which begins where its first item does, into own node o, which has room."""
+    open_place(M, W, k, o, c, 1)
+    set_separator(M, W, k, o, c, child, 0)
+    set_child(W, k, o, c, child)
+
+
+@kernel
+def least_of(W: Any, o: int, k: int) -> int:
+    """What a block that is not the root has at least."""
+    return max(2 if level_of(W, o) > 0 else 1, room_of(W, o, k) // 4)
+
+
+@kernel
+def climb(M: Any, W: Any, C: Any, Q: Any, h: int, child: int, extra: int) -> None:
+    """Bring the path in C[PATH:] up to date: its last child is now `child`, followed by the new block `extra` unless that is 0."""
+    k = C[h + ARITY]
+    for d in range(C[DEPTH] - 1, -1, -1):
+        o, c = own_block(M, W, C, Q, h, C[PATH + 2 * d]), C[PATH + 2 * d + 1]
+        set_child(W, k, o, c, child)
+        right = np.int64(0)
+        if extra != 0:
+            at, into = c + 1, o
+            if count_of(W, o) == INNER_ROOM[k]:
+                right, into, at = halve(M, W, C, h, o, at)
+            insert_child(M, W, k, into, at, extra)
+        elif count_of(W, child) < least_of(W, child, k):
+            even_out(M, W, C, Q, h, o, c)
+        child, extra = o, right
+    if extra != 0:
+        root = new_block(M, W, C, h, level_of(W, child) + 1)
+        insert_child(M, W, k, root, 0, child)
+        insert_child(M, W, k, root, 1, extra)
+        child = root
+    elif level_of(W, child) > 0 and count_of(W, child) == 1:
+        root = child_of(W, k, child, 0)
+        drop_block(M, C, Q, h, child)
+        child = root
+    C[h + ROOT] = child
+
+
+@kernel
+def write_entry(M: Any, W: Any, k: int, o: int, i: int, X: Any, x: int, slot: int) -> None:
+    """Put an entry at place i of own leaf o, which has room."""
+    open_place(M, W, k, o, i, 1)
+    room = LEAF_ROOM[k]
+    for j in range(k):
+        M[o + HEAD + j * room + i] = X[x + j]
+    W[slot_at(o, k, room) + i] = slot
+
+
+@kernel
+def is_at(M: Any, W: Any, k: int, o: int, i: int, X: Any, x: int, slot: int) -> bool:
+    """Whether the entry is number i of leaf o."""
+    room = LEAF_ROOM[k]
+    return i < count_of(W, o) and W[slot_at(o, k, room) + i] == slot and same(M, o, room, i, X, x, 1, k)
+
+
+@kernel
+def put(M: Any, W: Any, C: Any, Q: Any, h: int, X: Any, x: int, slot: int) -> int:
+    """Put an entry; the most first coordinates that another one has in common with it. -1, and nothing done: it is there already."""
+    k, extra = C[h + ARITY], np.int64(0)
+    if C[h + ROOT] == 0:
+        C[h + ROOT] = new_block(M, W, C, h, 0)
+        write_entry(M, W, k, C[h + ROOT], 0, X, x, slot)
+        return 0
+    o = descend(M, W, C, h, X, x, slot)
+    i = position(M, W, o, k, 0, X, x, 1, k, slot)
+    if is_at(M, W, k, o, i, X, x, slot):
+        return -1
+    common = in_common(M, W, C, k, o, i - 1, i, X, x)
+    o = own_block(M, W, C, Q, h, o)
+    into = o
+    if count_of(W, o) == LEAF_ROOM[k]:
+        extra, into, i = halve(M, W, C, h, o, i)
+    write_entry(M, W, k, into, i, X, x, slot)
+    climb(M, W, C, Q, h, o, extra)
+    return common
+
+
+@kernel
+def cut(M: Any, W: Any, C: Any, Q: Any, h: int, X: Any, x: int, slot: int) -> int:
+    """Take an entry out; the most first coordinates that another one has in common with it. -1, and nothing done: it is not there."""
+    k = C[h + ARITY]
+    if C[h + ROOT] == 0:
+        return -1
+    o = descend(M, W, C, h, X, x, slot)
+    i = position(M, W, o, k, 0, X, x, 1, k, slot)
+    if not is_at(M, W, k, o, i, X, x, slot):
+        return -1
+    common = in_common(M, W, C, k, o, i - 1, i + 1, X, x)
+    if C[DEPTH] == 0 and count_of(W, o) == 1:
+        drop_block(M, C, Q, h, o)
+        C[h + ROOT] = 0
+        return common
+    o = own_block(M, W, C, Q, h, o)
+    close_place(M, W, k, o, i, 1)
+    climb(M, W, C, Q, h, o, 0)
+    return common
+
+
+# --- from Python
+
+
+@kernel("void(" + ARRAYS + ", int64, int64, int64[::1], int64, int32[::1], int8[::1])")
+def change_all(M: Any, W: Any, C: Any, Q: Any, h: int, sign: int, X: Any, width: int, slots: Any, common: Any) -> None:
+    """Put (sign > 0) or cut entries e, at X[e * width]; common[e] as the one tells it. C[MISSING] counts those that could not be."""
+    for e in range(len(slots)):
+        if sign > 0:
+            common[e] = put(M, W, C, Q, h, X, e * width, np.int64(slots[e]))
+        else:
+            common[e] = cut(M, W, C, Q, h, X, e * width, np.int64(slots[e]))
+        C[MISSING] += common[e] < 0
+
+
+@kernel("void(" + ARRAYS + ", int64[::1], int8[::1], int64[::1], int64, int32[::1], int64[::1], int8[::1])")
+def change_in_order(
+    M: Any, W: Any, C: Any, Q: Any, holders: Any, signs: Any, X: Any, width: int, slots: Any, after: Any, common: Any
+) -> None:
+    """As `change_all`, each change of the tree at its holder, and as a version of its own; the root after each."""
+    for e in range(len(slots)):
+        h = holders[e]
+        C[VERSION] += 1
+        if signs[e] > 0:
+            common[e] = put(M, W, C, Q, h, X, e * width, np.int64(slots[e]))
+        else:
+            common[e] = cut(M, W, C, Q, h, X, e * width, np.int64(slots[e]))
+        C[MISSING] += common[e] < 0
+        after[e] = C[h + ROOT]
+
+
+@kernel("void(" + ARRAYS + ", int64, int64[::1], int64, int32[::1])", allocates=True)
+def build(M: Any, W: Any, C: Any, Q: Any, h: int, X: Any, width: int, slots: Any) -> None:
+    """Fill the empty tree at holder h with entries that ascend, at least one."""
+    k, n = C[h + ARITY], len(slots)
+    fill = max(1, LEAF_ROOM[k] * 7 // 8)
+    blocks = -(-n // fill)
+    level = np.empty(blocks, np.int64)
+    for b in range(blocks):
+        low, high = n * b // blocks, n * (b + 1) // blocks
+        o = new_block(M, W, C, h, 0)
+        for j in range(k):
+            a = o + HEAD + j * LEAF_ROOM[k] - low
+            for i in range(low, high):
+                M[a + i] = X[i * width + j]
+        a = slot_at(o, k, LEAF_ROOM[k]) - low
+        for i in range(low, high):
+            W[a + i] = slots[i]
+        W[2 * o + 2] = high - low
+        level[b] = o
+    fill = INNER_ROOM[k] - 1 if INNER_ROOM[k] > 3 else 3
+    while len(level) > 1:
+        blocks = -(-len(level) // fill)
+        above = np.empty(blocks, np.int64)
+        for b in range(blocks):
+            low, high = len(level) * b // blocks, len(level) * (b + 1) // blocks
+            o = new_block(M, W, C, h, level_of(W, level[0]) + 1)
+            for c in range(low, high):
+                insert_child(M, W, k, o, c - low, level[c])
+            above[b] = o
+        level = above
+    C[h + ROOT] = level[0]
+
+
+@kernel("void(" + ARRAYS + ", int64)")
+def drop_all(M: Any, W: Any, C: Any, Q: Any, h: int) -> None:
+    """Drop every block of the tree at holder h: it is empty then. The path serves as the stack."""
+    k, o, d = C[h + ARITY], C[h + ROOT], 0
+    C[PATH], C[PATH + 1] = o, 0
+    while d >= 0 and o != 0:
+        o, c = C[PATH + 2 * d], C[PATH + 2 * d + 1]
+        if level_of(W, o) > 0 and c < count_of(W, o):
+            C[PATH + 2 * d + 1] = c + 1
+            d += 1
+            C[PATH + 2 * d], C[PATH + 2 * d + 1] = child_of(W, k, o, c), 0
+        else:
+            drop_block(M, C, Q, h, o)
+            d -= 1
+    C[h + ROOT] = 0

@@ -1,0 +1,51 @@
+"""Proof of the ordered indexes' invariants (`index_tree.py`), for tests: slow, plain Python, independent of the writing code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from structures.core.arena import LEAF
+from structures.index.layout import BLOCK, HEAD, INNER_ROOM, LEAF_ROOM, IndexArena
+from structures.ordered.check import check_blocks
+
+Entry = tuple[int, ...]
+
+
+def _items(arena: IndexArena, o: int, k: int) -> tuple[int, list[Entry]]:
+    """Level of a block, and of each of its items coordinates, slot and, of an inner node's, child and count."""
+    count, level = (int(word) for word in arena.W[2 * o + 2 : 2 * o + 4])
+    room = int(INNER_ROOM[k] if level else LEAF_ROOM[k])
+    columns = [arena.M[o + HEAD + j * room :][:count] for j in range(k)]
+    first = 2 * (o + HEAD + k * room)
+    columns += [arena.W[first + j * room :][:count] for j in range(3 if level else 1)]
+    assert first + (3 if level else 1) * room <= 2 * (o + BLOCK)
+    return level, list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def entries_of(arena: IndexArena, k: int, o: int, top: bool, seen: dict[int, int]) -> list[Entry]:
+    """Of the subtree at o, proven: coordinates and slot, in order."""
+    seen[o] = LEAF
+    level, items = _items(arena, o, k)
+    if level == 0:
+        assert len(items) >= (1 if top else max(1, LEAF_ROOM[k] // 4)), f"X3: leaf {o} has {len(items)} entries"
+        assert len(items) <= LEAF_ROOM[k], f"X3: leaf {o} has {len(items)} entries"
+        return items
+    assert (2 if top else max(2, INNER_ROOM[k] // 4)) <= len(items) <= INNER_ROOM[k], f"X3: node {o} has {len(items)} children"
+    found: list[Entry] = []
+    for c, item in enumerate(items):
+        child, count = item[k + 1 :]
+        assert int(arena.W[2 * child + 3]) == level - 1, f"X2: child {c} of node {o} is of another level"
+        below = entries_of(arena, k, child, False, seen)
+        assert len(below) == count, f"X2: node {o} says {count} entries below child {c}, there are {len(below)}"
+        assert not found or found[-1] < item[: k + 1] <= below[0], f"X1: the separator of child {c} of node {o} is not between"
+        found += below
+    return found
+
+
+def check_indexes(arena: IndexArena, trees: Sequence[tuple[int, int]]) -> None:
+    """Prove X1 to X3 of these trees (arity, root), and I3 when all in use are given."""
+    seen: dict[int, int] = {}
+    for k, root in trees:
+        entries = entries_of(arena, k, root, True, seen) if root else []
+        assert all(one < other for one, other in zip(entries, entries[1:], strict=False)), "X1: entries do not ascend"
+    check_blocks(arena, seen)

@@ -1,0 +1,326 @@
+"""Ordered indexes: sets of tuples with slots in lexicographic order, shared by all that read them, at every version that is still pinned.
+
+Problem: under inserts and deletes of entries (1 to 8 int64 coordinates, a slot), answer `find_gap`, `seek`, whether a prefix is there, how
+many entries begin with it, and which, at any pinned version. It is the cost model of Minesweeper and of adaptive intersection, and what
+view trees (`view_tree.py`) are made of.
+
+All indexes, of whatever arity, lie in one arena (`index_blocks.py`, `index_tree.py`), so that a kernel can read several at once, and views
+that want the same order of the same relation share one index. A version goes in steps, each a *tick* of the arena: within `apply` the roots
+before and between deletes and inserts stay whole, within `apply_in_order` those around each change. Pins of versions are mapped to ticks.
+
+Costs (n entries, of arity k)
+    load            O(n log n), the sort
+    apply           O(log n) a change; blocks are copied once a tick
+    seek, find_gap, has_prefix, count    O(log n)
+    entries         O(log n) to the first, O(1) amortised between
+    memory          8 k + 4 bytes an entry, in leaves that are full to a half and more
+Source: B+-trees; natural-joins.md (*Common ground*).
+"""
+
+from __future__ import annotations
+
+import copy
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from structures.core.arena import ARENA_WORDS, BUMP, VERSION
+from structures.index.changes import build, change_all, change_in_order, drop_all
+from structures.index.layout import (
+    ARITY,
+    BLOCK,
+    BLOCKS,
+    MISSING,
+    MOST_ARITY,
+    MOST_TREES,
+    ROOT,
+    TREE_WORDS,
+    TREES,
+    IndexArena,
+    size_of,
+)
+from structures.index.search import COPIED, LEAF_, count_prefix, gap, range_fill, seek_place
+from structures.interval.changes import DELETE, INSERT
+
+__all__ = ["NO_ENTRIES", "STEPS", "Batch", "Changes", "Cursor", "Entries", "OrderedIndexes", "Run"]
+
+STEPS = 3  # ticks of `apply`: moves, deletes, inserts
+
+
+class Entries(NamedTuple):
+    """n entries: coordinates int64[n, width], C-contiguous, of which an index of arity k takes the first k; slot int32[n], >= 0."""
+
+    coordinates: np.ndarray
+    slot: np.ndarray
+
+    def take(self, places: np.ndarray) -> Entries:
+        return Entries(self.coordinates[places], self.slot[places])
+
+
+NO_ENTRIES = Entries(np.empty((0, MOST_ARITY), np.int64), np.empty(0, np.int32))
+
+
+class Changes(NamedTuple):
+    """Of one index: entries that go, entries that come, and those that only move to another slot, `before` to `after`."""
+
+    deletes: Entries
+    inserts: Entries
+    before: Entries = NO_ENTRIES
+    after: Entries = NO_ENTRIES
+
+
+class Half(NamedTuple):
+    """One sign of what happened to an index: entries in its order; of each how many first coordinates another entry had in common with it
+    (int8, as the changes went one after another); the roots before and after."""
+
+    entries: Entries
+    common: np.ndarray
+    before: int
+    after: int
+
+
+Batch = dict[int, tuple[Half, Half]]
+"""What `apply` did: of each index its deletes and its inserts."""
+
+
+class Run(NamedTuple):
+    """What `apply_in_order` did: n changes, each of an index, with its sign, and the root of the index after it; `common` as in `Half`."""
+
+    indexes: np.ndarray
+    signs: np.ndarray
+    entries: Entries
+    common: np.ndarray
+    after: np.ndarray
+
+
+class Cursor:
+    """A reading of the entries from a place on that have its first `common` coordinates; plain data. `fill` releases the GIL."""
+
+    def __init__(self, arena: IndexArena, arity: int, root: int, place: Sequence[int], common: int) -> None:
+        self._arena, self._arity, self._root = arena, arity, root
+        self._prefix = _array(place), common
+        self._Z = np.zeros(3, np.int64)
+        self._Z[:COPIED] = seek_place(arena.M, arena.W, root, arity, self._prefix[0], len(place))
+
+    def fill(self, limit: int) -> Entries:
+        """Up to `limit` >= 1 further entries; fewer at the end only (`done`)."""
+        coordinates, slots = np.empty((limit, self._arity), np.int64), np.empty(limit, np.int32)
+        n = range_fill(self._arena.M, self._arena.W, self._root, self._arity, *self._prefix, self._Z, coordinates, slots)
+        return Entries(coordinates[:n], slots[:n])
+
+    @property
+    def done(self) -> bool:
+        return self._Z.item(LEAF_) == 0
+
+    def clone(self) -> Cursor:
+        """An independent cursor at the same place."""
+        other = copy.copy(self)
+        other._Z = self._Z.copy()
+        return other
+
+
+def index_order(entries: Entries, arity: int) -> np.ndarray:
+    """The places of the entries in the order of an index. O(n log n)."""
+    columns = [entries.slot.astype(np.int64), *(entries.coordinates[:, j] for j in range(arity - 1, -1, -1))]
+    if len(entries.slot) < 2:
+        return np.zeros(len(entries.slot), np.int64)
+    spans = [(int(column.min()), int(column.max()) - int(column.min()) + 1) for column in columns]
+    total = 1
+    for _, span in spans:
+        total *= span
+    if total >= 2**63:
+        return np.lexsort(columns)
+    places, times = np.zeros(len(entries.slot), np.int64), 1
+    for column, (least, span) in zip(columns, spans, strict=True):
+        places += (column - least) * times
+        times *= span
+    return np.argsort(places)
+
+
+class OrderedIndexes:
+    """See the module's head. One thread writes; any number read roots of pinned versions meanwhile. A root is an int; 0: empty."""
+
+    def __init__(self, words: int = ARENA_WORDS) -> None:
+        """`words`: the arena's address space in 8-byte words (not memory)."""
+        self.arena = IndexArena(words)
+        self._arrays = self.arena.M, self.arena.W, self.arena.C, self.arena.Q
+        self._made = 0
+        self._removed: list[int] = []
+        self._ticks: list[tuple[int, int]] = []  # (version, its first tick), ascending
+
+    # --- indexes
+
+    def add(self, arity: int) -> int:
+        """A new empty index. ValueError: its arity is not 1 to 8; MemoryError: there are 2**20."""
+        if not 1 <= arity <= MOST_ARITY:
+            raise ValueError(f"no index of {arity} coordinates")
+        if self._removed:
+            index = self._removed.pop()
+        elif self._made < MOST_TREES:
+            index = self._made
+            self._made += 1
+        else:
+            raise MemoryError(f"there are {MOST_TREES} indexes")
+        h = self.holder(index)
+        self.arena.C[h + ROOT], self.arena.C[h + ARITY], self.arena.C[h + BLOCKS] = 0, arity, 0
+        return index
+
+    def remove(self, index: int) -> None:
+        """The newest version has this index no more; pinned versions still see it. O(its blocks)."""
+        drop_all(*self._arrays, self.holder(index))
+        self._removed.append(index)
+
+    def holder(self, index: int) -> int:
+        """Where the index's tree is described in C."""
+        return TREES + TREE_WORDS * index
+
+    def arity(self, index: int) -> int:
+        return int(self.arena.C[self.holder(index) + ARITY])
+
+    def root(self, index: int) -> int:
+        """The newest version, published or not."""
+        return int(self.arena.C[self.holder(index) + ROOT])
+
+    # --- writing
+
+    def begin(self, version: int) -> None:
+        """All that is written from now on belongs to this version, which is not below the last."""
+        tick = int(self.arena.C[VERSION]) + 1
+        self.arena.C[VERSION] = tick
+        if self._ticks and self._ticks[-1][0] == version:
+            return
+        self._ticks.append((version, tick))
+
+    def load(self, index: int, entries: Entries) -> None:
+        """Fill an empty index. ValueError if it is not empty, MemoryError (nothing done) if it cannot fit."""
+        if self.root(index):
+            raise ValueError("only an empty index is loaded")
+        self.require(len(entries.slot), 1)
+        if len(entries.slot):
+            self.build(index, entries.take(index_order(entries, self.arity(index))))
+
+    def build(self, index: int, entries: Entries) -> None:
+        """Fill an empty index with entries in its order, at least one."""
+        build(*self._arrays, self.holder(index), entries.coordinates.reshape(-1), entries.coordinates.shape[1], entries.slot)
+
+    def require(self, changes: int, ticks: int) -> None:
+        """Raise MemoryError unless so many entries put or cut, in so many ticks, surely fit. O(1).
+
+        A change writes two blocks a level at worst; a tick copies no block twice, and makes two a change at worst.
+        """
+        arena = self.arena
+        blocks = arena.live_bytes // (8 * BLOCK)
+        levels = blocks.bit_length() + 2
+        words = BLOCK * min(changes * 2 * levels, ticks * (blocks + 2 * changes + 1))
+        if arena.C.item(BUMP) + words > arena.M.size:
+            raise MemoryError(f"the ordered indexes have reached the size of their arena ({8 * arena.M.size} bytes)")
+
+    def apply(self, changes: Mapping[int, Changes]) -> Batch:
+        """Moves, then all deletes, then all inserts, as the version that was begun.
+
+        Deleted entries must be there and inserted ones not: KeyError, with all others done. O(log n) a change, and the sort.
+        """
+        self.require(sum(len(part.slot) for one in changes.values() for part in one), STEPS)
+        halves: list[dict[int, Half]] = []
+        for index, one in changes.items():
+            self._change(index, INSERT, one.after)
+            self._change(index, DELETE, one.before)
+        for sign in (DELETE, INSERT):
+            self.arena.C[VERSION] += 1
+            halves.append({index: self._change(index, sign, one[sign > 0]) for index, one in changes.items()})
+        self._none_missing()
+        return {index: (halves[0][index], halves[1][index]) for index in changes}
+
+    def _change(self, index: int, sign: int, entries: Entries) -> Half:
+        before, common = self.root(index), np.empty(len(entries.slot), np.int8)
+        if len(entries.slot):
+            entries = entries.take(index_order(entries, self.arity(index)))
+            X, width = entries.coordinates.reshape(-1), entries.coordinates.shape[1]
+            change_all(*self._arrays, self.holder(index), sign, X, width, entries.slot, common)
+        return Half(entries, common, before, self.root(index))
+
+    def apply_in_order(self, index: np.ndarray, sign: np.ndarray, entries: Entries) -> Run:
+        """Puts (sign INSERT, 1) and cuts (DELETE, -1) one after another, number i of the index that index[i] (int64) names, as the version
+        that was begun. Errors and cost as `apply`."""
+        n = len(index)
+        self.require(n, n)
+        run = Run(index, sign, entries, np.empty(n, np.int8), np.empty(n, np.int64))
+        X, width = entries.coordinates.reshape(-1), entries.coordinates.shape[1]
+        change_in_order(*self._arrays, TREES + TREE_WORDS * index, sign, X, width, entries.slot, run.after, run.common)
+        self._none_missing()
+        return run
+
+    def _none_missing(self) -> None:
+        missing, self.arena.C[MISSING] = int(self.arena.C[MISSING]), 0
+        if missing:
+            raise KeyError(f"{missing} deleted entries were not there, or inserted ones were")
+
+    def reclaim(self, oldest: int, pins: np.ndarray) -> None:
+        """Make blocks reusable that no version >= `oldest` and no pin (ascending int64) can see."""
+        ticks = [self._tick_of(version) for version in (oldest, *pins.tolist())]
+        self.arena.reclaim(ticks[0], np.unique(np.array(ticks[1:], np.int64)))
+        seen = min(ticks)
+        while len(self._ticks) > 1 and self._ticks[1][1] <= seen:
+            self._ticks.pop(0)
+
+    def _tick_of(self, version: int) -> int:
+        """The last tick that a version sees."""
+        place = bisect_right(self._ticks, version, key=lambda one: one[0])
+        return self._ticks[place][1] - 1 if place < len(self._ticks) else int(self.arena.C[VERSION])
+
+    # --- reading
+
+    def count(self, index: int, root: int, prefix: Sequence[int] = ()) -> int:
+        """How many entries begin with these coordinates."""
+        if not prefix:
+            return size_of(self.arena.W, self.arity(index), root) if root else 0
+        return int(count_prefix(self.arena.M, self.arena.W, root, self.arity(index), _array(prefix), len(prefix)))
+
+    def has_prefix(self, index: int, root: int, prefix: Sequence[int]) -> bool:
+        """Whether an entry begins with these coordinates."""
+        first = self.seek(index, root, prefix)
+        return first is not None and first[: len(prefix)] == tuple(prefix)
+
+    def seek(self, index: int, root: int, place: Sequence[int]) -> tuple[int, ...] | None:
+        """The first entry, coordinates and slot, whose first coordinates are not below these."""
+        found = Cursor(self.arena, self.arity(index), root, place, 0).fill(1)
+        return (*found.coordinates[0].tolist(), int(found.slot[0])) if len(found.slot) else None
+
+    def find_gap(self, index: int, root: int, prefix: Sequence[int], value: int) -> tuple[int | None, int | None]:
+        """Of the coordinates that follow this prefix: the greatest <= value, and the least >= value; None: there is none."""
+        found = np.empty(4, np.int64)
+        gap(self.arena.M, self.arena.W, root, self.arity(index), _array((*prefix, value)), len(prefix), found)
+        below, low, above, high = found.tolist()
+        return low if below else None, high if above else None
+
+    def entries(self, index: int, root: int, prefix: Sequence[int] = ()) -> Cursor:
+        """The entries that begin with these coordinates, in order."""
+        return Cursor(self.arena, self.arity(index), root, prefix, len(prefix))
+
+    def bytes(self, index: int) -> int:
+        """Of the newest version's blocks."""
+        return 8 * BLOCK * int(self.arena.C[self.holder(index) + BLOCKS])
+
+    @property
+    def live_bytes(self) -> int:
+        """Bytes of the newest version's blocks, of all indexes."""
+        return self.arena.live_bytes
+
+    @property
+    def retired_bytes(self) -> int:
+        """Bytes of blocks that only older versions see."""
+        return self.arena.retired_bytes
+
+    def check(self, others: Iterable[tuple[int, int]] = ()) -> None:
+        """Prove the invariants of the newest version, and that no block is lost (given arity and root of every tree of others in use);
+        AssertionError names the invariant."""
+        from structures.index.check import check_indexes
+
+        made = [(self.arity(index), self.root(index)) for index in range(self._made) if index not in self._removed]
+        check_indexes(self.arena, [*made, *others])
+
+
+def _array(values: Sequence[int]) -> np.ndarray:
+    return np.array(values, np.int64)

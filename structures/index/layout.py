@@ -1,0 +1,209 @@
+r"""Blocks of ordered indexes: how entries and children lie in them, and how they are moved.
+
+An entry is k coordinates (int64) and a slot (int32 >= 0); the order is lexicographic, the slot last. Trees of every k share one arena, as
+all blocks are of one size, BLOCK words, whatever lies in them:
+
+    leaf    M[o] born | W count, 0     | k coordinates [LEAF_ROOM[k] each]  | slot [LEAF_ROOM[k], int32]
+    inner   M[o] born | W count, level | k coordinates [INNER_ROOM[k] each] | slot, child, entries below [INNER_ROOM[k] each, int32]
+
+Coordinates and slot of an inner node's item c are its separator: above all entries below child c - 1, and not above those below child c.
+That of item 0 says nothing. A separator is not touched when the entry goes that it was taken from.
+
+A tree is a *holder*, TREE_WORDS words of C: its root, 0 when it is empty; its arity k; its blocks.
+
+Source: B+-trees; copy-on-write and blocks as in `arena.py`, of which class LEAF is what is used here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from structures.core.arena import ALLOCATED, ARENA_WORDS, BUMP, FREE, LEAF, PATH, VERSION, WAITING, Arena, B, drop
+from structures.core.kernel import kernel, prefetch
+from structures.core.reserve import reserve
+
+BLOCK = 64
+HEAD = 2
+MOST_ARITY = 8
+_ROOM = 2 * (BLOCK - HEAD)
+LEAF_ROOM = np.array([0] + [min(B, _ROOM // (2 * k + 1)) for k in range(1, MOST_ARITY + 1)])
+INNER_ROOM = np.array([0] + [min(max(3, B), _ROOM // (2 * k + 3)) for k in range(1, MOST_ARITY + 1)])
+
+# C: as in `arena.py`, then
+DEPTH, MISSING = PATH - 2, PATH - 1  # levels of the path at PATH; changes that could not be made
+TREES = 256  # the first holder
+ROOT, ARITY, BLOCKS, TREE_WORDS = 0, 1, 2, 3
+MOST_TREES = 1 << 20
+
+ARRAYS = "int64[::1], int32[::1], int64[::1], int64[::1]"  # M, W, C, Q as the kernels take them
+
+
+@kernel
+def count_of(W: Any, o: int) -> int:
+    """Entries of a leaf, children of an inner node."""
+    return np.int64(W[2 * o + 2])
+
+
+@kernel
+def level_of(W: Any, o: int) -> int:
+    """0: a leaf."""
+    return np.int64(W[2 * o + 3])
+
+
+@kernel
+def room_of(W: Any, o: int, k: int) -> int:
+    """The most that block o can hold: the distance of its columns."""
+    return LEAF_ROOM[k] if W[2 * o + 3] == 0 else INNER_ROOM[k]
+
+
+@kernel
+def slot_at(o: int, k: int, room: int) -> int:
+    """Of a block the first slot's place in W; those of children and counts lie `room` and twice that behind."""
+    return 2 * (o + HEAD + k * room)
+
+
+@kernel
+def child_at(k: int, o: int, c: int) -> int:
+    """The place in W of child c of inner node o."""
+    return slot_at(o, k, INNER_ROOM[k]) + INNER_ROOM[k] + c
+
+
+@kernel
+def child_of(W: Any, k: int, o: int, c: int) -> int:
+    return np.int64(W[child_at(k, o, c)])
+
+
+@kernel
+def size_of(W: Any, k: int, o: int) -> int:
+    """Entries below block o."""
+    n = count_of(W, o)
+    if level_of(W, o) == 0:
+        return n
+    first = child_at(k, o, 0) + INNER_ROOM[k]
+    size = np.int64(0)
+    for c in range(n):
+        size += W[first + c]
+    return size
+
+
+@kernel(forceinline=True)
+def expect_block(M: Any, o: int) -> None:
+    """Ask for the cache lines of a block that is used next but for the first, which is read at once: a search or a copy would wait for one
+    after another."""
+    for line in range(8, BLOCK, 8):
+        prefetch(M, o + line)
+
+
+@kernel
+def new_block(M: Any, W: Any, C: Any, h: int, level: int) -> int:
+    """An empty block of the tree at holder h, born now."""
+    o = C[FREE]
+    if o != 0:
+        C[FREE] = M[o]
+        expect_block(M, C[FREE])  # which is the next to be taken
+    else:
+        o = C[BUMP]
+        C[BUMP] = o + BLOCK
+    C[ALLOCATED] += 1
+    C[h + BLOCKS] += 1
+    M[o] = C[VERSION]
+    W[2 * o + 2], W[2 * o + 3] = 0, level
+    return o
+
+
+@kernel
+def drop_block(M: Any, C: Any, Q: Any, h: int, o: int) -> None:
+    """The newest version of the tree no longer uses block o."""
+    C[h + BLOCKS] -= 1
+    drop(M, C, Q, o, LEAF)
+
+
+@kernel
+def own_block(M: Any, W: Any, C: Any, Q: Any, h: int, o: int) -> int:
+    """The block itself if this version wrote it, else a copy in its place."""
+    if M[o] == C[VERSION]:
+        return o
+    new = new_block(M, W, C, h, 0)
+    source, target = np.uint64(o), np.uint64(new)  # unsigned places need no check of their sign, so that this is vectorised
+    for i in range(np.uint64(1), np.uint64(BLOCK)):
+        M[target + i] = M[source + i]
+    drop_block(M, C, Q, h, o)
+    return new
+
+
+@kernel
+def move(M: Any, W: Any, k: int, source: int, low: int, high: int, target: int, at: int) -> None:
+    """Copy items [low, high) of a block to place `at` of another of its kind, or further left in itself. Counts stay."""
+    room = room_of(W, source, k)
+    for j in range(k):
+        a, b = source + HEAD + j * room, target + HEAD + j * room + at - low
+        for i in range(low, high):
+            M[b + i] = M[a + i]
+    a, b = slot_at(source, k, room), slot_at(target, k, room) + at - low
+    for _ in range(1 if W[2 * source + 3] == 0 else 3):
+        for i in range(low, high):
+            W[b + i] = W[a + i]
+        a += room
+        b += room
+
+
+@kernel
+def open_place(M: Any, W: Any, k: int, o: int, at: int, by: int) -> None:
+    """Move the items of block o from `at` on by so many places to the right, and count these."""
+    room, n = room_of(W, o, k), count_of(W, o)
+    for j in range(k):
+        a = o + HEAD + j * room
+        for i in range(n - 1, at - 1, -1):
+            M[a + by + i] = M[a + i]
+    a = slot_at(o, k, room)
+    for _ in range(1 if W[2 * o + 3] == 0 else 3):
+        for i in range(n - 1, at - 1, -1):
+            W[a + by + i] = W[a + i]
+        a += room
+    W[2 * o + 2] = n + by
+
+
+@kernel
+def close_place(M: Any, W: Any, k: int, o: int, at: int, by: int) -> None:
+    """Take so many items out of block o, from `at` on."""
+    n = count_of(W, o)
+    move(M, W, k, o, at + by, n, o, at)
+    W[2 * o + 2] = n - by
+
+
+@kernel
+def set_separator(M: Any, W: Any, k: int, target: int, at: int, source: int, i: int) -> None:
+    """Item `at` of an inner node begins where item i of a block does."""
+    room, there = room_of(W, source, k), INNER_ROOM[k]
+    for j in range(k):
+        M[target + HEAD + j * there + at] = M[source + HEAD + j * room + i]
+    W[slot_at(target, k, there) + at] = W[slot_at(source, k, room) + i]
+
+
+@kernel
+def set_child(W: Any, k: int, o: int, c: int, child: int) -> None:
+    """Child c of inner node o is this block, with all that is below it."""
+    p = child_at(k, o, c)
+    W[p], W[p + INNER_ROOM[k]] = child, size_of(W, k, child)
+
+
+class IndexArena(Arena):
+    """The arrays of all indexes. `words`: reserved address space, not memory."""
+
+    def __init__(self, words: int = ARENA_WORDS) -> None:
+        self.M: np.ndarray = reserve(words * 8, np.int64)
+        self.W: np.ndarray = self.M.view(np.int32)
+        self.C: np.ndarray = reserve((TREES + TREE_WORDS * MOST_TREES) * 8, np.int64)
+        self.Q: np.ndarray = reserve(2 * (words // BLOCK + 1) * 8, np.int64)
+        self.C[BUMP] = BLOCK
+        self._pins: set[int] = set()
+
+    @property
+    def live_bytes(self) -> int:
+        return 8 * BLOCK * int(self.C[ALLOCATED] - self.C[WAITING])
+
+    @property
+    def retired_bytes(self) -> int:
+        return 8 * BLOCK * int(self.C[WAITING])

@@ -1,0 +1,160 @@
+"""Cursors of a join tree: rows of one version by alias (`join_walk`), and the rows of one alias that they begin with."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from structures.core.arena import NEG_INF, POS_INF, Arena, B
+from structures.join_tree.walk import (
+    DEAD,
+    DEPTH,
+    GAP,
+    LEVEL_WORDS,
+    LIST,
+    SCAN_DEPTH,
+    SCAN_WORDS,
+    START,
+    STEPS,
+    begin_walk,
+    scan_fill,
+    scan_start,
+)
+from structures.ordered.search import DEPTH as FRAMES_LEFT
+from structures.ordered.search import NOTHING_BEFORE, SEARCH_WORDS, search_fill, search_start
+
+if TYPE_CHECKING:
+    from structures.join_tree.tree import JoinTree
+
+_CHUNK = 4096  # rows that a walk begins with, at a time
+MOST = 1 << 16  # rows of a call
+_NONE = np.empty(0, np.int32)
+_NO_ENDS = np.empty(0, np.int64)
+
+
+class Start(Protocol):
+    """Rows of one alias."""
+
+    @property
+    def done(self) -> bool: ...
+
+    def fill(self, limit: int) -> np.ndarray:
+        """int32[<= limit, or a little more] slots; none may mean that there are further ones."""
+        ...
+
+    def clone(self) -> Start: ...
+
+
+class Given:
+    """These."""
+
+    def __init__(self, slots: np.ndarray) -> None:
+        self._slots = slots
+
+    @property
+    def done(self) -> bool:
+        return len(self._slots) == 0
+
+    def fill(self, limit: int) -> np.ndarray:
+        slots, self._slots = self._slots[:limit], self._slots[limit:]
+        return slots
+
+    def clone(self) -> Given:
+        return copy.copy(self)
+
+
+class Scanned:
+    """All entries of a tree, in its order."""
+
+    def __init__(self, arena: Arena, root: tuple[int, int]) -> None:
+        self._arena, self._height, self._Z = arena, root[1], np.zeros(SCAN_WORDS, np.int64)
+        scan_start(self._Z, root[0])
+
+    @property
+    def done(self) -> bool:
+        return bool(self._Z[SCAN_DEPTH] == 0)
+
+    def fill(self, limit: int) -> np.ndarray:
+        out = np.empty(limit + B, np.int32)
+        return out[: scan_fill(self._arena.M, self._arena.W, self._Z, self._height, out)]
+
+    def clone(self) -> Scanned:
+        other = copy.copy(self)
+        other._Z = self._Z.copy()
+        return other
+
+
+class Sought:
+    """The entries of one code."""
+
+    def __init__(self, arena: Arena, root: tuple[int, int], code: int) -> None:
+        self._arena, self._Z = arena, np.zeros(SEARCH_WORDS, np.int64)
+        search_start(self._Z, *root, 0, code, NEG_INF, NOTHING_BEFORE, POS_INF, NEG_INF)
+
+    @property
+    def done(self) -> bool:
+        return bool(self._Z[FRAMES_LEFT] == 0)
+
+    def fill(self, limit: int) -> np.ndarray:
+        out = np.empty(limit + B, np.int32)
+        return out[: search_fill(self._arena.M, self._arena.W, self._Z, out, 0, _NO_ENDS)]
+
+    def clone(self) -> Sought:
+        other = copy.copy(self)
+        other._Z = self._Z.copy()
+        return other
+
+
+class JoinCursor:
+    """Rows of a version that begin with what `start` gives of alias number `place`: rows that take part in some there."""
+
+    def __init__(self, tree: JoinTree, roots: np.ndarray, place: int, start: Start, bounds: np.ndarray) -> None:
+        self._tree, self._roots, self._start, self._bounds = tree, roots, start, bounds
+        self._starts = _NONE
+        self._S = np.zeros((tree.aliases, LEVEL_WORDS), np.int64)
+        self._L = np.empty((tree.aliases, LIST), np.int32)
+        self._place = place
+        begin_walk(self._S, place)
+
+    @property
+    def _idle(self) -> bool:
+        return bool(self._S[0, DEPTH] == 0 and self._S[0, START] == len(self._starts))
+
+    @property
+    def done(self) -> bool:
+        return self._idle and self._start.done
+
+    @property
+    def steps(self) -> int:
+        return int(self._S[0, STEPS])
+
+    @property
+    def largest_gap(self) -> int:
+        return int(self._S[0, GAP])
+
+    @property
+    def dead_ends(self) -> int:
+        """Rows of single aliases that did not meet the window."""
+        return int(self._S[0, DEAD])
+
+    def fill(self, limit: int) -> np.ndarray:
+        """int32[t, <= limit] slots by alias. None at the end (`done`), and where milliseconds have found none."""
+        out, n, looks = np.empty((self._tree.aliases, min(limit, MOST)), np.int32), 0, 0
+        while n < out.shape[1] and looks < 2 and not self.done:
+            if self._idle:
+                self._starts = self._start.fill(min(limit, _CHUNK))
+                self._S[0, START] = 0
+                looks += len(self._starts) == 0
+                continue
+            found = n
+            n = self._tree.walk(self._roots, self._bounds, self._S, self._L, self._starts, out, n)
+            looks += n == found
+        return out[:, :n]
+
+    def clone(self) -> JoinCursor:
+        other = copy.copy(self)
+        other._start = self._start.clone()
+        other._S, other._L = self._S.copy(), self._L.copy()
+        return other

@@ -1,0 +1,109 @@
+"""How a join tree lies in arrays: its links, ports and sides, and what it keeps by slot and by code (`join_tree.py` says what they are).
+
+    LINKS  int64[l, 8]   a directed edge: its aliases, the port that it ends in, where its supports lie; link e's opposite is e ^ 1
+    PORTS  int64[p, 8]   one alias's rows as an edge sees them: where their codes, groups and ends lie
+    SIDES  int64[t, 20]  an alias: where its records lie, its links outward, its ports
+    T      int64[k, 6]   the trees, all in one arena: of each port the full rows; of ports with a span all rows; of links between such
+                         ports the live ones. What `ordered_tree` keeps of a tree in C stands here while another one is worked on.
+    X      int32         a record a slot of an alias: bits | code, next, previous of each port. next, previous: slot + 1 in the group, or 0
+    Y      int32         a record a code of a domain: of each port without span its group's first slot + 1, of each link into it the support
+    E      int64         of each port with a span and each slot: left, right
+
+Trees that only the newest version reads have a version of their own, which never changes: they are written in place.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structures.core.arena import ROOT, VERSION
+from structures.core.kernel import kernel
+from structures.ordered.tree import cut, put
+
+NEAR, FAR, PORT, SPANNED, BIT, SUPPORT, STEP, LIVE_TREE = range(8)  # of a link; STEP: words of a code's record
+ALIAS, CODE, WIDTH, HEAD, STEP_, ENDS, SPAN, ALL_TREE = range(8)  # of a port; WIDTH: words of a slot's record
+BASE, WORDS, OUT, HAS, FIRST_LINK, FIRST_PORT, SIDE_WORDS = 0, 1, 2, 3, 4, 12, 20
+MOST = 8  # aliases, links of an alias, ports of an alias
+TREE_WORDS, TREE_VERSION = 6, 5
+UNVERSIONED = -1
+
+TREES = "int64[::1], int32[::1], int64[::1], int64[::1], int64[:,::1]"  # M, W, C, Q, T as the kernels take them
+TABLES = "int64[:,::1], int64[:,::1], int64[:,::1]"  # LINKS, PORTS, SIDES
+KEPT = "int32[::1], int32[::1], int64[::1]"  # X, Y, E
+
+
+@kernel
+def code_of(PORTS: Any, X: Any, p: int, slot: int) -> int:
+    return X[PORTS[p, CODE] + slot * PORTS[p, WIDTH]]
+
+
+@kernel
+def ends_of(PORTS: Any, E: Any, p: int, slot: int) -> tuple[int, int]:
+    if PORTS[p, SPAN] == 0:
+        return 0, 0
+    at = PORTS[p, ENDS] + 2 * slot
+    return E[at], E[at + 1]
+
+
+@kernel
+def take_up(C: Any, T: Any, tree: int) -> None:
+    """The writer turns to this tree."""
+    for i in range(TREE_VERSION):
+        C[ROOT + i] = T[tree, i]
+    C[VERSION] = T[tree, TREE_VERSION]
+
+
+@kernel
+def lay_down(C: Any, T: Any, tree: int) -> None:
+    for i in range(TREE_VERSION):
+        T[tree, i] = C[ROOT + i]
+
+
+@kernel
+def shift_row(M: Any, W: Any, C: Any, Q: Any, T: Any, PORTS: Any, X: Any, E: Any, tree: int, p: int, slot: int, come: bool) -> None:
+    """A row, as port p has it, into a tree or out of it."""
+    left, right = ends_of(PORTS, E, p, slot)
+    take_up(C, T, tree)
+    if come:
+        put(M, W, C, Q, 0, code_of(PORTS, X, p, slot), left, right, slot)
+    else:
+        cut(M, W, C, Q, 0, code_of(PORTS, X, p, slot), left, slot)
+    lay_down(C, T, tree)
+
+
+@kernel
+def join_group(PORTS: Any, X: Any, Y: Any, p: int, slot: int) -> None:
+    """A row into its group, of a port without span: in front."""
+    at, width = PORTS[p, CODE], PORTS[p, WIDTH]
+    here = at + slot * width
+    h = PORTS[p, HEAD] + X[here] * PORTS[p, STEP_]
+    first = Y[h]
+    X[here + 1], X[here + 2] = first, 0
+    if first != 0:
+        X[at + (first - 1) * width + 2] = slot + 1
+    Y[h] = slot + 1
+
+
+@kernel
+def leave_group(PORTS: Any, X: Any, Y: Any, p: int, slot: int) -> None:
+    at, width = PORTS[p, CODE], PORTS[p, WIDTH]
+    here = at + slot * width
+    after, before = X[here + 1], X[here + 2]
+    if after != 0:
+        X[at + (after - 1) * width + 2] = before
+    if before != 0:
+        X[at + (before - 1) * width + 1] = after
+    else:
+        Y[PORTS[p, HEAD] + X[here] * PORTS[p, STEP_]] = after
+
+
+@kernel
+def group(PORTS: Any, X: Any, Y: Any, p: int, code: int, out: Any, n: int) -> int:
+    """All rows of a code, from out[n] on."""
+    at, width = PORTS[p, CODE], PORTS[p, WIDTH]
+    slot = Y[PORTS[p, HEAD] + code * PORTS[p, STEP_]] - 1
+    while slot >= 0:
+        out[n] = slot
+        n += 1
+        slot = X[at + slot * width + 1] - 1
+    return n

@@ -1,0 +1,294 @@
+"""The writer of the join tree: rows come and go, and what that brings to life or kills is found, outward (`join_tree.py`, J1 to J4).
+
+A run is rows of one alias whose bit for one link turned: (alias, link, first, end) in RUNS, its slots in OUT[first:end]. The first run, of
+link -1, are the changed rows themselves. As aliases make a tree, each is reached by one run at most, and the other bits of its rows stand
+still meanwhile. An edge answers two questions: which rows of the other side turn when these become live or die (`turned`), and has a row a
+live partner (`has_partner`). By equality alone the rows of a key share their fate: a count of supports a key says it for all.
+
+Costs: a row that becomes live or dies: by equality alone O(1), and its key's rows if it is the key's first or last live one; else O(log n),
+and its partners.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structures.core.arena import HEIGHT, NEG_INF, ROOT, B
+from structures.core.kernel import kernel
+from structures.join_tree.layout import (
+    ALL_TREE,
+    BASE,
+    BIT,
+    FAR,
+    FIRST_LINK,
+    FIRST_PORT,
+    HAS,
+    KEPT,
+    LIVE_TREE,
+    OUT,
+    PORT,
+    SPAN,
+    SPANNED,
+    STEP,
+    SUPPORT,
+    TABLES,
+    TREES,
+    WORDS,
+    code_of,
+    ends_of,
+    group,
+    join_group,
+    lay_down,
+    leave_group,
+    shift_row,
+    take_up,
+)
+from structures.ordered.search import NOTHING_BEFORE, SEARCH_WORDS, STEPS, search_fill, search_start
+from structures.ordered.tree import cut, expect, put
+
+PLACE, LINK, FIRST_, END, ROOM = range(5)  # of a run; ROOM: where there is room behind all runs
+RUN_WORDS = 5
+FLIPS = SEARCH_WORDS  # in Z: rows that others brought to life or killed
+AHEAD = 2  # as in `interval_changes`
+
+
+@kernel
+def bits_at(SIDES: Any, u: int, slot: int) -> int:
+    return SIDES[u, BASE] + slot * SIDES[u, WORDS]
+
+
+@kernel
+def has_partner(LINKS: Any, PORTS: Any, SIDES: Any, X: Any, Y: Any, u: int, e: int, slot: int) -> bool:
+    """Whether a row of alias u, where link e begins, has a live partner along it: as the bits and supports have it."""
+    if LINKS[e, SPANNED] != 0:
+        return (X[bits_at(SIDES, u, slot)] & LINKS[e, BIT]) != 0
+    return Y[LINKS[e, SUPPORT] + code_of(PORTS, X, LINKS[e ^ 1, PORT], slot) * LINKS[e, STEP]] > 0
+
+
+@kernel
+def live_but(LINKS: Any, PORTS: Any, SIDES: Any, X: Any, Y: Any, u: int, slot: int, one: int, other: int) -> bool:
+    """Whether a row of alias u has a live partner along each of its links, but perhaps these two."""
+    for i in range(SIDES[u, OUT]):
+        e = SIDES[u, FIRST_LINK + i]
+        if e != one and e != other and not has_partner(LINKS, PORTS, SIDES, X, Y, u, e, slot):
+            return False
+    return True
+
+
+@kernel("int64(" + TABLES + ", int32[::1], int32[::1], int64, int32[::1], int32[::1])")
+def full_rows(LINKS: Any, PORTS: Any, SIDES: Any, X: Any, Y: Any, u: int, slots: Any, out: Any) -> int:
+    """Those of these rows of alias u that take part in rows of the join, into out; how many."""
+    n = 0
+    for i in range(len(slots)):
+        if live_but(LINKS, PORTS, SIDES, X, Y, u, slots[i], -1, -1):
+            out[n] = slots[i]
+            n += 1
+    return n
+
+
+@kernel
+def seek(M: Any, W: Any, T: Any, PORTS: Any, X: Any, E: Any, Z: Any, tree: int, p: int, slot: int, out: Any, n: int) -> int:
+    """The partners in a tree of a row, as port p has it, from out[n] on: as many as `out` has room for."""
+    left, right = ends_of(PORTS, E, p, slot)
+    search_start(Z, T[tree, 0], T[tree, HEIGHT - ROOT], 0, code_of(PORTS, X, p, slot), NEG_INF, NOTHING_BEFORE, right, left)
+    return search_fill(M, W, Z, out, n, E[:0])
+
+
+@kernel
+def any_live(M: Any, W: Any, T: Any, LINKS: Any, PORTS: Any, X: Any, E: Any, Z: Any, e: int, slot: int, some: Any) -> bool:
+    """Whether a row has a live partner along link e, by a search. `some`: room for B + 1 slots."""
+    return seek(M, W, T, PORTS, X, E, Z, LINKS[e, LIVE_TREE], LINKS[e ^ 1, PORT], slot, some, 0) > 0
+
+
+@kernel
+def turned(
+    M: Any, W: Any, C: Any, Q: Any, T: Any, LINKS: Any, PORTS: Any, SIDES: Any, X: Any, Y: Any, E: Any, Z: Any, rows: Any, run: Any, e: int,
+    come: bool,
+) -> int:  # fmt: skip
+    """Those of a run's rows that are live away from where link e leads have become so, or die: the rows there that turn by it, behind
+    rows[run[END] :]; the end of these."""
+    u, d, n = run[PLACE], run[LINK], run[ROOM]
+    spanned = LINKS[e, SPANNED] != 0
+    for i in range(run[FIRST_], run[END]):
+        slot = rows[i]
+        if not live_but(LINKS, PORTS, SIDES, X, Y, u, slot, d, e):
+            continue
+        Z[STEPS] += 1
+        if spanned:
+            shift_row(M, W, C, Q, T, PORTS, X, E, LINKS[e ^ 1, LIVE_TREE], LINKS[e ^ 1, PORT], slot, come)
+            continue
+        code = code_of(PORTS, X, LINKS[e ^ 1, PORT], slot)
+        at = LINKS[e ^ 1, SUPPORT] + code * LINKS[e ^ 1, STEP]
+        Y[at] += 1 if come else -1
+        if Y[at] == (1 if come else 0):
+            n = group(PORTS, X, Y, LINKS[e, PORT], code, rows, n)
+    if spanned:
+        return turned_partners(M, W, T, LINKS, PORTS, SIDES, X, Y, E, Z, rows, run, e, come)
+    Z[STEPS] += n - run[ROOM]
+    return n
+
+
+@kernel
+def turned_partners(
+    M: Any, W: Any, T: Any, LINKS: Any, PORTS: Any, SIDES: Any, X: Any, Y: Any, E: Any, Z: Any, rows: Any, run: Any, e: int,
+    come: bool,
+) -> int:  # fmt: skip
+    """As `turned`, along a link with spans, once the live tree is what it is to be. A bit is turned as soon as its row is found, so each is
+    found once, though it has several partners; of those that died, some have another live partner, and take it back."""
+    u, d, first = run[PLACE], run[LINK], run[ROOM]
+    w, bit, n = LINKS[e, FAR], LINKS[e ^ 1, BIT], first
+    tree = PORTS[LINKS[e, PORT], ALL_TREE]
+    for i in range(run[FIRST_], run[END]):
+        if not live_but(LINKS, PORTS, SIDES, X, Y, u, rows[i], d, e):
+            continue
+        end = seek(M, W, T, PORTS, X, E, Z, tree, LINKS[e ^ 1, PORT], rows[i], rows, n)
+        for j in range(n, end):
+            slot = rows[j]
+            at = bits_at(SIDES, w, slot)
+            if ((X[at] & bit) == 0) == come:
+                X[at] ^= bit
+                rows[n] = slot
+                n += 1
+    if come:
+        return n
+    end, n = n, first
+    some = rows[end : end + B + 1]
+    for j in range(first, end):
+        slot = rows[j]
+        if any_live(M, W, T, LINKS, PORTS, X, E, Z, e ^ 1, slot, some):
+            X[bits_at(SIDES, w, slot)] |= bit
+        else:
+            rows[n] = slot
+            n += 1
+    return n
+
+
+@kernel
+def spread(
+    M: Any, W: Any, C: Any, Q: Any, T: Any, LINKS: Any, PORTS: Any, SIDES: Any, X: Any, Y: Any, E: Any, Z: Any, rows: Any, runs: Any,
+    come: bool,
+) -> int:  # fmt: skip
+    """From the first run outward; the number of runs. Then each run ends behind those of its rows that take part in rows of the view."""
+    done, count = 0, 1
+    while done < count:
+        run = runs[done]
+        u, d = run[PLACE], run[LINK]
+        for i in range(SIDES[u, OUT]):
+            e = SIDES[u, FIRST_LINK + i]
+            if e == d:
+                continue
+            first = runs[count - 1, END]
+            run[ROOM] = first
+            end = turned(M, W, C, Q, T, LINKS, PORTS, SIDES, X, Y, E, Z, rows, run, e, come)
+            if end > first:
+                runs[count, PLACE], runs[count, LINK], runs[count, FIRST_], runs[count, END] = LINKS[e, FAR], e ^ 1, first, end
+                count += 1
+        done += 1
+    for r in range(count):
+        u, d, n = runs[r, PLACE], runs[r, LINK], runs[r, FIRST_]
+        for i in range(runs[r, FIRST_], runs[r, END]):
+            slot = rows[i]
+            if live_but(LINKS, PORTS, SIDES, X, Y, u, slot, d, d):
+                rows[n] = slot
+                n += 1
+        runs[r, END] = n
+        if r > 0:
+            Z[FLIPS] += n - runs[r, FIRST_]
+    return count
+
+
+@kernel
+def take_in(
+    M: Any, W: Any, C: Any, Q: Any, T: Any, LINKS: Any, PORTS: Any, SIDES: Any, X: Any, Y: Any, E: Any, Z: Any, u: int, slot: int,
+    some: Any,
+) -> None:  # fmt: skip
+    """A row among all rows of alias u, with its bits: they ask for outer rows alone."""
+    bits = 0
+    for i in range(SIDES[u, OUT]):
+        e = SIDES[u, FIRST_LINK + i]
+        if LINKS[e, SPANNED] != 0:
+            Z[STEPS] += 1
+            if any_live(M, W, T, LINKS, PORTS, X, E, Z, e, slot, some):
+                bits |= LINKS[e, BIT]
+    X[bits_at(SIDES, u, slot)] = bits
+    for i in range(SIDES[u, HAS]):
+        p = SIDES[u, FIRST_PORT + i]
+        if PORTS[p, SPAN] != 0:
+            shift_row(M, W, C, Q, T, PORTS, X, E, PORTS[p, ALL_TREE], p, slot, True)
+        else:
+            join_group(PORTS, X, Y, p, slot)
+
+
+@kernel
+def let_go(M: Any, W: Any, C: Any, Q: Any, T: Any, PORTS: Any, SIDES: Any, X: Any, Y: Any, E: Any, u: int, slot: int) -> None:
+    for i in range(SIDES[u, HAS]):
+        p = SIDES[u, FIRST_PORT + i]
+        if PORTS[p, SPAN] != 0:
+            shift_row(M, W, C, Q, T, PORTS, X, E, PORTS[p, ALL_TREE], p, slot, False)
+        else:
+            leave_group(PORTS, X, Y, p, slot)
+
+
+@kernel("int64(" + TREES + ", " + TABLES + ", " + KEPT + ", int64[::1], int32[::1], int64[:,::1], int64, int64, boolean)")
+def change_rows(
+    M: Any, W: Any, C: Any, Q: Any, T: Any, LINKS: Any, PORTS: Any, SIDES: Any, X: Any, Y: Any, E: Any, Z: Any, rows: Any, runs: Any,
+    u: int, n: int, come: bool,
+) -> int:  # fmt: skip
+    """rows[:n] of alias u, described, come or go; the number of runs of rows whose place in the trees of full rows is to change."""
+    runs[0, PLACE], runs[0, LINK], runs[0, FIRST_], runs[0, END] = u, -1, 0, n
+    if come:
+        for i in range(n):
+            take_in(M, W, C, Q, T, LINKS, PORTS, SIDES, X, Y, E, Z, u, rows[i], rows[n : n + B + 1])
+    else:
+        for i in range(n):
+            let_go(M, W, C, Q, T, PORTS, SIDES, X, Y, E, u, rows[i])
+    return spread(M, W, C, Q, T, LINKS, PORTS, SIDES, X, Y, E, Z, rows, runs, come)
+
+
+@kernel("void(" + TREES + ", int64[:,::1], int32[::1], int64[::1], int64, int32[::1], boolean)")
+def shift_rows(M: Any, W: Any, C: Any, Q: Any, T: Any, PORTS: Any, X: Any, E: Any, p: int, slots: Any, come: bool) -> None:
+    """Rows into or out of port p's tree of full rows; best in its order."""
+    take_up(C, T, p)
+    for i in range(len(slots)):
+        if i + 2 * AHEAD < len(slots):
+            ahead = slots[i + 2 * AHEAD]
+            expect(M, W, C, code_of(PORTS, X, p, ahead), ends_of(PORTS, E, p, ahead)[0], 2 * ahead, 1)
+        ahead = slots[min(i + AHEAD, len(slots) - 1)]
+        expect(M, W, C, code_of(PORTS, X, p, ahead), ends_of(PORTS, E, p, ahead)[0], 2 * ahead, 0)
+        slot = slots[i]
+        left, right = ends_of(PORTS, E, p, slot)
+        if come:
+            put(M, W, C, Q, 0, code_of(PORTS, X, p, slot), left, right, slot)
+        else:
+            cut(M, W, C, Q, 0, code_of(PORTS, X, p, slot), left, slot)
+    lay_down(C, T, p)
+
+
+@kernel
+def swap_row(M: Any, W: Any, C: Any, Q: Any, T: Any, PORTS: Any, X: Any, E: Any, tree: int, p: int, old: int, new: int) -> None:
+    shift_row(M, W, C, Q, T, PORTS, X, E, tree, p, old, False)
+    shift_row(M, W, C, Q, T, PORTS, X, E, tree, p, new, True)
+
+
+@kernel("void(" + TREES + ", " + TABLES + ", " + KEPT + ", int64, int32[::1], int32[::1])")
+def move_rows(
+    M: Any, W: Any, C: Any, Q: Any, T: Any, LINKS: Any, PORTS: Any, SIDES: Any, X: Any, Y: Any, E: Any, u: int, before: Any, after: Any
+) -> None:  # fmt: skip
+    """Rows of alias u from slot to slot, the new ones described alike."""
+    for i in range(len(before)):
+        old, new = before[i], after[i]
+        full = live_but(LINKS, PORTS, SIDES, X, Y, u, old, -1, -1)
+        X[bits_at(SIDES, u, new)] = X[bits_at(SIDES, u, old)]
+        for j in range(SIDES[u, OUT]):
+            e = SIDES[u, FIRST_LINK + j]
+            if LINKS[e, SPANNED] != 0 and live_but(LINKS, PORTS, SIDES, X, Y, u, old, e, e):
+                swap_row(M, W, C, Q, T, PORTS, X, E, LINKS[e ^ 1, LIVE_TREE], LINKS[e ^ 1, PORT], old, new)
+        for j in range(SIDES[u, HAS]):
+            p = SIDES[u, FIRST_PORT + j]
+            if full:
+                swap_row(M, W, C, Q, T, PORTS, X, E, p, p, old, new)
+            if PORTS[p, SPAN] != 0:
+                swap_row(M, W, C, Q, T, PORTS, X, E, PORTS[p, ALL_TREE], p, old, new)
+            else:
+                leave_group(PORTS, X, Y, p, old)
+                join_group(PORTS, X, Y, p, new)

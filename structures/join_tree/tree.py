@@ -1,0 +1,416 @@
+r"""A join whose aliases hang together as a tree, kept without dead ends: Yannakakis' algorithm, alive.
+
+Problem: under rows that come and go, tell the rows of a join of 2 to 8 aliases: all of them, those of given rows, and the exact change that
+an update makes; at any version that is still pinned. Each edge of the tree is one condition: equal codes, overlapping spans, or both.
+
+      u ------ w ------ z       a row of w is *live away from u*  iff  it has a partner in z, live away from w, and one in y
+                \------ y       it is *full*  iff  it has live partners along all links: then it takes part in rows of the join
+
+A *link* is a directed edge; a *port* is one alias's rows as an edge sees them, by (code, left, right): alike for edges that see them alike.
+An edge answers two questions: has this row a live partner, and which rows of the other side turn when this one becomes live, or dies. By
+equality alone a count of the live rows of each code answers the first, and only a code's first and last live row turn others: then all rows
+of its group. With spans a tree of the live rows answers it, a bit a row remembers that, and a tree of all rows has the partners.
+
+Full rows stand in persistent trees, one a port. They are all that is read: from a full row each step to a partner that is full ends in
+rows. What is counted, grouped, or in bits, is of the newest version only; rows without a part in the join are in no persistent tree.
+
+Invariants of the newest version, by which `check()` names what broke
+    J1  bit e of a row is set iff the tree of link e's live rows has a partner of it (links with spans)
+    J2  the support of a code along a link is the number of its live rows there; with spans: the live tree has just these rows
+    J3  the tree of a port holds the full rows of its alias
+    J4  the groups of a port, or with a span its tree of all rows, hold all rows of its alias
+What is live away from w does not depend on w's own rows: so a changed row's rows are told before it goes, and after it has come, and what
+it turns lies outward, each alias reached once.
+
+Costs (n rows): space O(n); a change O(log n) a row that becomes full or no longer is (each is one of the delta's) and, by equality alone,
+O(1) a row of the codes that had no live row before, or have none left; with spans O(log n) a partner of the changed row and of the rows
+whose liveness it turned. Rows of a version: O(log n) between two.
+Source: Yannakakis' algorithm, kept live (Idris, Ugarte and Vansummeren, The Dynamic Yannakakis Algorithm); ij-heap.md (*Overlaps together
+with equality*) for the other edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from structures.core.arena import ARENA_WORDS, COUNT, KIND, ROOT, VERSION, Arena, B, words_anew
+from structures.core.reserve import reserve
+from structures.interval.changes import tree_order
+from structures.join_tree.changes import ACTIVE, AT, CHANGES_WORDS, run_singles
+from structures.join_tree.cursors import Given, JoinCursor, Scanned, Sought, Start
+from structures.join_tree.layout import (
+    ALIAS,
+    ALL_TREE,
+    BASE,
+    BIT,
+    CODE,
+    ENDS,
+    FAR,
+    FIRST_LINK,
+    FIRST_PORT,
+    HAS,
+    HEAD,
+    LIVE_TREE,
+    MOST,
+    NEAR,
+    OUT,
+    PORT,
+    SIDE_WORDS,
+    SPAN,
+    SPANNED,
+    STEP,
+    STEP_,
+    SUPPORT,
+    TREE_VERSION,
+    TREE_WORDS,
+    UNVERSIONED,
+    WIDTH,
+    WORDS,
+)
+from structures.join_tree.spread import FLIPS, RUN_WORDS, change_rows, full_rows, move_rows, shift_rows
+from structures.join_tree.walk import LEVEL_WORDS, LIST, hold, walk
+from structures.join_tree.walk import STEPS as WALK_STEPS
+from structures.ordered.search import STEPS
+from structures.ordered.summary import LIST as LIST_KIND
+from structures.ordered.tree import build, make_empty
+from structures.rows.rows import SLOTS
+
+__all__ = ["JoinCursor", "JoinTree", "Port", "Roots"]
+
+_CHUNK = 1 << 16
+_NO_WINDOW = np.empty((0, 2), np.int64)
+
+Sink = Callable[[bool, np.ndarray], bool]
+
+
+class Port(NamedTuple):
+    """Rows of alias number `alias` as an edge sees them: by codes of a domain (-1: all alike), and perhaps by a span."""
+
+    alias: int
+    domain: int
+    spanned: bool
+
+
+class Roots(NamedTuple):
+    """One version: of each port's tree root, height, entries, and two words more."""
+
+    version: int
+    trees: np.ndarray
+
+
+class Deltas(NamedTuple):
+    """What each of n changes did: of change i the rows [:, starts[i] : ends[i]], or too_large[i] and none."""
+
+    starts: np.ndarray
+    ends: np.ndarray
+    rows: np.ndarray
+    too_large: np.ndarray
+
+
+class JoinTree:
+    """See the module's head. One thread writes; any number read roots of pinned versions meanwhile.
+
+    A row is a slot of an alias, below 2**30; `describe` says what it is to the ports before it comes. Its description stands until it is
+    described anew: not before no pinned version sees it any more.
+    """
+
+    def __init__(self, ports: Sequence[Port], edges: Sequence[tuple[int, int]], words: int = ARENA_WORDS, slots: int = SLOTS) -> None:
+        """`edges`: pairs of ports, of the same domain, both with a span or neither; together a tree over the aliases. `words`, `slots`:
+        address space (not memory), of the arena and of each array by slot or code."""
+        self.ports, self.aliases = list(ports), len(edges) + 1
+        self.of_alias = [[p for p, port in enumerate(ports) if port.alias == u] for u in range(self.aliases)]
+        links = [link for a, b in edges for link in ((a, b), (b, a))]
+        self.near, self.far = ([ports[link[i]].alias for link in links] for i in range(2))
+        self.arena = Arena(words)
+        self.arena.C[KIND] = LIST_KIND
+        self._lay_out(links, slots)
+        for tree in range(len(self._T)):
+            self._C[ROOT : ROOT + TREE_VERSION] = 0
+            make_empty(*self._arrays)
+            self._T[tree, :TREE_VERSION] = self._C[ROOT : ROOT + TREE_VERSION]
+            self._T[tree, TREE_VERSION] = UNVERSIONED
+        self._paths = self._outward()
+        self._rows = reserve((self.aliases + 1) * slots * 4, np.int32)
+        self._runs = np.zeros((MOST + 1, RUN_WORDS), np.int64)
+        self._Z = np.zeros(CHANGES_WORDS, np.int64)
+        self._S = np.zeros((self.aliases, LEVEL_WORDS), np.int64)
+        self._L = np.empty((self.aliases, LIST), np.int32)
+        self._out = np.empty((self.aliases, _CHUNK), np.int32)
+        self._version = 0
+
+    def _lay_out(self, links: Sequence[tuple[int, int]], slots: int) -> None:
+        ports, count = self.ports, len(self.ports)
+        self._links = np.zeros((len(links), MOST), np.int64)
+        self._ports = np.zeros((count, MOST), np.int64)
+        self._sides = np.zeros((self.aliases, SIDE_WORDS), np.int64)
+        records = ends = 0
+        for u, own in enumerate(self.of_alias):
+            out = [e for e in range(len(links)) if self.near[e] == u]
+            width = 1 + 3 * len(own)
+            self._sides[u, [BASE, WORDS, OUT, HAS]] = records, width, len(out), len(own)
+            self._sides[u, FIRST_LINK : FIRST_LINK + len(out)] = out
+            self._sides[u, FIRST_PORT : FIRST_PORT + len(own)] = own
+            for j, p in enumerate(own):
+                self._ports[p, [ALIAS, CODE, WIDTH, SPAN]] = u, records + 1 + 3 * j, width, ports[p].spanned
+                if ports[p].spanned:
+                    self._ports[p, ENDS] = ends
+                    ends += 2 * slots
+            self._links[out, BIT] = 1 << np.arange(len(out))
+            records += width * slots
+        codes, trees = 0, count
+        self.code_words = {}
+        for domain in {port.domain for port in ports}:
+            grouped = [p for p in range(count) if ports[p].domain == domain and not ports[p].spanned]
+            counted = [e for e, (_, p) in enumerate(links) if p in grouped]
+            self.code_words[domain] = step = len(grouped) + len(counted)
+            self._ports[grouped, HEAD], self._ports[grouped, STEP_] = codes + np.arange(len(grouped)), step
+            self._links[counted, SUPPORT], self._links[counted, STEP] = codes + len(grouped) + np.arange(len(counted)), step
+            codes += step * slots
+        for p in range(count):
+            if ports[p].spanned:
+                self._ports[p, ALL_TREE], trees = trees, trees + 1
+        for e, (_, p) in enumerate(links):
+            self._links[e, [NEAR, FAR, PORT, SPANNED]] = self.near[e], self.far[e], p, ports[p].spanned
+            if ports[p].spanned:
+                self._links[e, LIVE_TREE], trees = trees, trees + 1
+        self._T = np.zeros((trees, TREE_WORDS), np.int64)
+        self._X = reserve(records * 4, np.int32)
+        self._Y = reserve(max(codes, 1) * 4, np.int32)
+        self._E = reserve(max(ends, 1) * 8, np.int64)
+        self._records = [
+            self._X[base : base + width * slots].reshape(slots, width) for base, width in self._sides[:, [BASE, WORDS]].tolist()
+        ]
+        self._C = self.arena.C
+        self._arrays = self.arena.M, self.arena.W, self.arena.C, self.arena.Q
+        self._writing = (*self._arrays, self._T, self._links, self._ports, self._sides, self._X, self._Y, self._E)
+
+    def _outward(self) -> np.ndarray:
+        """int64[t, t, 2]: from each alias outward, the link that binds the next one, and the level where it begins."""
+        paths = np.zeros((self.aliases, self.aliases, 2), np.int64)
+        for start in range(self.aliases):
+            order = [start]
+            for level, u in enumerate(order):  # grows meanwhile: breadth first
+                for e, near in enumerate(self.near):
+                    if near == u and self.far[e] not in order:
+                        paths[start, len(order)] = e, level
+                        order.append(self.far[e])
+        return paths
+
+    @property
+    def roots(self) -> Roots:
+        """The newest version, published or not."""
+        return Roots(self._version, self._T[: len(self.ports)].copy())
+
+    # --- writing
+
+    def describe(
+        self, alias: int, slots: np.ndarray, codes: Sequence[np.ndarray | None], ends: Sequence[tuple[np.ndarray, np.ndarray] | None]
+    ) -> None:
+        """Rows as the ports of the alias (`of_alias`) see them: codes (int32[n], -1: of none) of ports with a domain, closed spans."""
+        for j, p in enumerate(self.of_alias[alias]):
+            given, span = codes[j], ends[j]
+            self._records[alias][slots, 1 + 3 * j] = 0 if given is None else given
+            if span is not None:
+                at = self._ports[p, ENDS] + 2 * slots.astype(np.int64)
+                self._E[at], self._E[at + 1] = span
+
+    def codes(self, port: int, slots: np.ndarray) -> np.ndarray:
+        """int32[n], as described."""
+        return self._records[self.ports[port].alias][slots, self._column(port)]
+
+    def _column(self, port: int) -> int:
+        return 1 + 3 * self.of_alias[self.ports[port].alias].index(port)
+
+    def ends(self, port: int, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """int64[n] twice, as described; zeros of a port without span."""
+        if not self.ports[port].spanned:
+            return np.zeros(len(slots), np.int64), np.zeros(len(slots), np.int64)
+        at = self._ports[port, ENDS] + 2 * slots.astype(np.int64)
+        return self._E[at], self._E[at + 1]
+
+    def able(self, alias: int, slots: np.ndarray) -> np.ndarray:
+        """bool[n]: rows with a code and a span that is not empty at each port; others never take part."""
+        mask = np.ones(len(slots), np.bool_)
+        for p in self.of_alias[alias]:
+            left, right = self.ends(p, slots)
+            mask &= (self.codes(p, slots) >= 0) & (left <= right)
+        return mask
+
+    def require(self, rows: Sequence[int]) -> None:
+        """Raise MemoryError unless a version surely fits after which the aliases have so many rows: a change may make all full. O(1)."""
+        kept = [1 + port.spanned for port in self.ports]  # trees with rows of the port
+        for _, _, p, spanned, *_ in self._links.tolist():
+            kept[p] += spanned
+        entries = sum(count * rows[port.alias] for count, port in zip(kept, self.ports, strict=True))
+        self.arena.require_words(words_anew(entries, len(self._T)))
+
+    def apply(self, version: int, alias: int, slots: np.ndarray, come: bool, sink: Sink | None) -> bool:
+        """Rows of an alias go, or come: rows that were described, there or not. Those of them that never take part are passed over.
+
+        `sink(come, rows)` gets the delta in chunks, int32[t, n] of its own; it returns False to get no more. -> whether it wants more.
+        """
+        slots = slots[self.able(alias, slots)]
+        wanted = sink is not None
+        if len(slots) == 0:
+            return wanted
+        self._begin(version)
+        slots = self._in_order(self.of_alias[alias][0], slots)
+        if not come and sink is not None:
+            wanted = self._tell(alias, slots, False, sink)
+        n = len(slots)
+        self._rows[:n] = slots
+        count = change_rows(*self._writing, self._Z, self._rows, self._runs, alias, n, come)
+        for place, _, first, end, _ in self._runs[:count].tolist():
+            for p in self.of_alias[place]:
+                self._shift(p, self._rows[first:end], come)
+        if come and sink is not None:
+            wanted = self._tell(alias, slots, True, sink)
+        return wanted
+
+    def _begin(self, version: int) -> None:
+        self._version = version
+        self._T[: len(self.ports), TREE_VERSION] = version
+
+    def _in_order(self, port: int, slots: np.ndarray) -> np.ndarray:
+        return slots if len(slots) < 2 else slots[self._order(port, slots)]
+
+    def _order(self, port: int, slots: np.ndarray) -> np.ndarray:
+        return tree_order(np.zeros(len(slots), np.uint8), self.codes(port, slots), self.ends(port, slots)[0], slots)
+
+    def _shift(self, port: int, slots: np.ndarray, come: bool) -> None:
+        if come and len(slots) > B and self._T[port, COUNT - ROOT] == 0:
+            self._build(port, slots)
+        elif len(slots):
+            slots = self._in_order(port, slots.copy())
+            shift_rows(*self._arrays, self._T, self._ports, self._X, self._E, port, slots, come)
+
+    def _build(self, port: int, slots: np.ndarray) -> None:
+        tree, C = self._T[port], self._C
+        C[ROOT : ROOT + TREE_WORDS - 1] = tree[:TREE_VERSION]
+        C[VERSION] = tree[TREE_VERSION]
+        slots = slots.copy()
+        columns = np.ascontiguousarray(self.codes(port, slots)), *self.ends(port, slots), slots
+        build(*self._arrays, np.zeros(len(slots), np.uint8), *columns, self._order(port, slots))
+        tree[:TREE_VERSION] = C[ROOT : ROOT + TREE_VERSION]
+
+    def _tell(self, alias: int, slots: np.ndarray, come: bool, sink: Sink) -> bool:
+        """The rows of these changed ones, as the trees stand; whether more is wanted."""
+        tables = self._links, self._ports, self._sides, self._X, self._Y
+        full = self._rows[: full_rows(*tables, alias, slots, self._rows)].copy()
+        cursor = self.rows(self.roots, alias, Given(full), _NO_WINDOW)
+        wanted = True
+        while wanted and not cursor.done:
+            rows = cursor.fill(_CHUNK)
+            wanted = rows.shape[1] == 0 or sink(come, rows)
+        self._S[0, WALK_STEPS] += cursor.steps
+        return wanted
+
+    def move(self, version: int, alias: int, before: np.ndarray, after: np.ndarray) -> None:
+        """Rows that stay what they are to all ports, from slot to slot, the new ones described."""
+        some = self.able(alias, after)
+        if some.any():
+            self._begin(version)
+            move_rows(*self._writing, alias, before[some], after[some])
+
+    def apply_in_order(
+        self, version: int, signs: np.ndarray, places: np.ndarray, old: np.ndarray, new: np.ndarray, limit: int | None
+    ) -> Deltas:
+        """Single changes of able rows one after another (`run_singles`), as `version`; each tells its delta against what the ones before it
+        left. Deltas of more than `limit` rows that fill more than a chunk are given up; None: there are none."""
+        n = len(signs)
+        self._begin(version)
+        Z = self._Z
+        Z[AT], Z[ACTIVE] = 0, 0
+        ends, too_large = np.zeros(n, np.int64), np.zeros(n, np.bool_)
+        parts, total = [], 0
+        given = (self._paths, Z, self._rows, self._runs, self._S, self._L, signs, places, old, new, ends)
+        while Z[AT] < n or not parts:
+            first = int(Z[AT])
+            rows = run_singles(*self._writing, *given, self._out, limit is not None)
+            parts.append(self._out[:, :rows].copy())
+            at = int(Z[AT])
+            ends[first:at] += total
+            total += rows
+            if at < n and limit is not None and total - (ends[at - 1] if at else 0) > limit:
+                too_large[at] = True
+                shortened = (*given[:6], *(column[: at + 1] for column in given[6:]))
+                run_singles(*self._writing, *shortened, self._out, False)
+                ends[at] = total
+        starts = np.zeros(n, np.int64)
+        starts[1:] = ends[:-1]
+        starts[too_large] = ends[too_large]
+        return Deltas(starts, ends, parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1), too_large)
+
+    def reclaim(self, oldest: int, pins: np.ndarray) -> None:
+        """Make blocks reusable that no version >= `oldest` and no pin (ascending int64) can see."""
+        self.arena.reclaim(oldest, pins)
+
+    # --- reading
+
+    def is_empty(self, roots: Roots) -> bool:
+        return bool(roots.trees[0, COUNT - ROOT] == 0)
+
+    def entries(self, roots: Roots) -> int:
+        """Full rows, each once a port."""
+        return int(roots.trees[:, COUNT - ROOT].sum())
+
+    def rows(self, roots: Roots, place: int, start: Start, bounds: np.ndarray = _NO_WINDOW) -> JoinCursor:
+        """Rows of a version that begin with these, full ones, of alias number `place`. bounds: int64[p, 2], a closed window a port that its
+        rows' spans are to meet; empty: none."""
+        return JoinCursor(self, roots.trees, place, start, bounds)
+
+    def all_of(self, roots: Roots, port: int) -> Scanned:
+        """The full rows of a port's alias."""
+        return Scanned(self.arena, (int(roots.trees[port, 0]), int(roots.trees[port, 1])))
+
+    def of_code(self, roots: Roots, port: int, code: int) -> Sought:
+        """Those with this code."""
+        return Sought(self.arena, (int(roots.trees[port, 0]), int(roots.trees[port, 1])), code)
+
+    def holds(self, roots: Roots, alias: int, slots: np.ndarray) -> np.ndarray:
+        """bool[n]: which of these rows, described, are full in this version. O(log n) a row."""
+        port = self.of_alias[alias][0]
+        held = np.zeros(len(slots), np.uint8)
+        root, height = roots.trees[port, :2].tolist()
+        hold(self.arena.M, self.arena.W, self._ports, self._X, self._E, root, height, port, np.ascontiguousarray(slots), held)
+        return held.view(np.bool_)
+
+    def walk(self, roots: np.ndarray, bounds: np.ndarray, S: np.ndarray, L: np.ndarray, starts: np.ndarray, out: np.ndarray, n: int) -> int:
+        """As `join_walk.walk`."""
+        tables = self._links, self._ports, self._sides, self._X, self._E
+        return int(walk(self.arena.M, self.arena.W, *tables, roots, self._paths, bounds, S, L, starts, out, n))
+
+    @property
+    def steps(self) -> int:
+        """Nodes, entries and rows looked at for all changes and their deltas so far."""
+        return int(self._Z[STEPS] + self._S[0, WALK_STEPS])
+
+    @property
+    def flips(self) -> int:
+        """Rows that came to life, or died, by changes of others so far."""
+        return int(self._Z[FLIPS])
+
+    def count_anew(self) -> None:
+        """Let `steps` and `flips` begin at 0."""
+        self._Z[STEPS] = self._Z[FLIPS] = self._S[0, WALK_STEPS] = 0
+
+    def live_bytes(self, rows: Sequence[int], codes: Sequence[int]) -> int:
+        """Bytes of the newest version, given the rows of each alias and the codes in use of each domain."""
+        by_slot = sum(4 * int(self._sides[u, WORDS]) * count for u, count in enumerate(rows))
+        by_slot += sum(16 * rows[port.alias] for port in self.ports if port.spanned)
+        by_code = sum(4 * self.code_words[domain] * count for domain, count in enumerate(codes))
+        return self.arena.live_bytes + by_slot + by_code
+
+    @property
+    def retired_bytes(self) -> int:
+        """Bytes of blocks that only older versions see."""
+        return self.arena.retired_bytes
+
+    def check(self, rows: Sequence[np.ndarray], others: tuple[Roots, ...] = ()) -> None:
+        """Prove the invariants, given the rows of each alias, and that no block is lost, given every version in use."""
+        from structures.join_tree.check import check_join
+
+        check_join(self, rows, others)

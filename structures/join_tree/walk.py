@@ -1,0 +1,240 @@
+"""Reading a join tree: one level a bound alias, depth first, over the trees of full rows, so that every step ends in rows.
+
+Level 0 takes given rows of the first alias; level l the partners of the row bound at an earlier level, by a search in the tree of one port.
+A list that is complete, and is asked for again with the same key and ends, is not looked up again: equal keys that follow one another, and
+aliases beside one another below the same row (their rows are a product).
+
+State S, int64[t, LEVEL_WORDS], and lists L, int32[t, LIST]: plain data, which is also the cursor. Row 0 counts, row l > 0 is a level's:
+    DEPTH AT STEPS LAST GAP DEAD PLACE BOUND | -          AT END MORE KEY LOW HIGH WHOLE BOUND | search
+Costs: O(log n) steps a look-up, and each has rows (with a window: or drops what does not meet it). Source: Yannakakis' algorithm, its last
+pass.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from structures.core.arena import CHILD, KL, LEAF_WORDS, NEG_INF, SLOT, B, F
+from structures.core.arena import KEY as KEY_
+from structures.core.bits import LANES, below8, count_bits, equals
+from structures.core.kernel import kernel, prefetch
+from structures.join_tree.layout import FAR, FIRST_PORT, HAS, PORT, SPAN, code_of, ends_of
+from structures.ordered.leaves import place as place_of
+from structures.ordered.search import DEPTH as FRAMES_LEFT
+from structures.ordered.search import NOTHING_BEFORE, SEARCH_WORDS, search_fill, search_start
+from structures.ordered.search import STEPS as SEARCH_STEPS
+from structures.ordered.tree import find_child
+
+DEPTH, START, STEPS, LAST, GAP, DEAD, PLACE, BOUND = range(8)
+AT, END, MORE, KEY, LOW, HIGH, WHOLE = range(7)  # BOUND as in row 0
+SEARCH = 8
+LEVEL_WORDS = SEARCH + SEARCH_WORDS
+LIST = 4 * B
+PATIENCE = 1 << 16  # steps of a call, about
+WALK = (
+    "int64(int64[::1], int32[::1], int64[:,::1], int64[:,::1], int64[:,::1], int32[::1], int64[::1], int64[:,::1], int64[:,:,::1],"
+    " int64[:,::1], int64[:,::1], int32[:,::1], int32[::1], int32[:,::1], int64)"
+)
+
+
+@kernel("void(int64[:,::1], int64)")
+def begin_walk(S: Any, place: int) -> None:
+    """Before the first of other starts, or of the same ones in other trees; the counters go on."""
+    S[0, DEPTH], S[0, START], S[0, PLACE] = 0, 0, place
+    for i in range(1, len(S)):
+        S[i, WHOLE] = 0
+
+
+@kernel
+def within(SIDES: Any, PORTS: Any, E: Any, bounds: Any, u: int, slot: int) -> bool:
+    """Whether the spans of a row of alias u meet the window: bounds[p] of port p."""
+    for i in range(SIDES[u, HAS]):
+        p = SIDES[u, FIRST_PORT + i]
+        if PORTS[p, SPAN] != 0:
+            left, right = ends_of(PORTS, E, p, slot)
+            if left > bounds[p, 1] or right < bounds[p, 0]:
+                return False
+    return True
+
+
+@kernel
+def more_of_level(M: Any, W: Any, SIDES: Any, PORTS: Any, E: Any, bounds: Any, S: Any, L: Any, level: int, u: int) -> None:
+    """Fill the list of a level, of alias u, from its search."""
+    search = S[level, SEARCH:]
+    before = search[SEARCH_STEPS]
+    n = search_fill(M, W, search, L[level], 0, E[:0])
+    S[0, STEPS] += search[SEARCH_STEPS] - before
+    S[level, MORE] = 1 if search[FRAMES_LEFT] > 0 else 0
+    sift_level(SIDES, PORTS, E, bounds, S, L, level, u, n)
+
+
+@kernel(forceinline=True)
+def sift_level(SIDES: Any, PORTS: Any, E: Any, bounds: Any, S: Any, L: Any, level: int, u: int, n: int) -> None:
+    """The list of a level has n rows: keep those in the window."""
+    if len(bounds) > 0:
+        found, n = n, 0
+        for i in range(found):
+            L[level, n] = L[level, i]
+            if within(SIDES, PORTS, E, bounds, u, L[level, i]):
+                n += 1
+        S[0, DEAD] += found - n
+    S[level, AT], S[level, END] = 0, n
+
+
+@kernel(forceinline=True)
+def in_one_leaf(M: Any, W: Any, root: int, height: int, key: int, L: Any, level: int) -> int:
+    """The entries of a key into L[level], the way most are found: all in one leaf that has others behind them; -1 if they are not. The tree
+    has one set, without spans: so keys alone tell the way."""
+    o = root
+    for _ in range(height):
+        n = np.int64(0)
+        for c in range(0, F, LANES):
+            n += count_bits(below8(W, 2 * o + KL + c, key) & ((1 << (F - c)) - 1))
+        o = W[2 * o + CHILD + max(n - 1, 0)]
+    for line in range(SLOT // 2, LEAF_WORDS, 8):
+        prefetch(M, o + line)
+    keys = 2 * o + KEY_
+    first, end = equals(W, keys, keys + W[2 * o + 2], key)
+    if end == keys + W[2 * o + 2]:
+        return -1
+    for at in range(first, end):
+        L[level, at - first] = W[at + SLOT - KEY_]
+    return end - first
+
+
+@kernel(forceinline=True)
+def open_level(
+    M: Any, W: Any, LINKS: Any, PORTS: Any, SIDES: Any, X: Any, E: Any, ROOTS: Any, PATHS: Any, bounds: Any, S: Any, L: Any, level: int
+) -> None:  # fmt: skip
+    """The partners that the next level binds."""
+    e, near = PATHS[S[0, PLACE], level, 0], PATHS[S[0, PLACE], level, 1]
+    p, q, slot = LINKS[e, PORT], LINKS[e ^ 1, PORT], S[near, BOUND]
+    key = code_of(PORTS, X, q, slot)
+    low, high = ends_of(PORTS, E, q, slot)
+    S[0, DEPTH] = level
+    if S[level, WHOLE] != 0 and S[level, KEY] == key and S[level, LOW] == low and S[level, HIGH] == high:
+        S[level, AT] = 0
+        return
+    S[level, KEY], S[level, LOW], S[level, HIGH] = key, low, high
+    if PORTS[p, SPAN] == 0:
+        n = in_one_leaf(M, W, ROOTS[p, 0], ROOTS[p, 1], key, L, level)
+        if n >= 0:
+            S[level, MORE], S[level, WHOLE] = 0, 1
+            S[0, STEPS] += ROOTS[p, 1] + 1 + n
+            sift_level(SIDES, PORTS, E, bounds, S, L, level, LINKS[e, FAR], n)
+            return
+    search_start(S[level, SEARCH:], ROOTS[p, 0], ROOTS[p, 1], 0, key, NEG_INF, NOTHING_BEFORE, high, low)
+    more_of_level(M, W, SIDES, PORTS, E, bounds, S, L, level, LINKS[e, FAR])
+    S[level, WHOLE] = 1 - S[level, MORE]
+
+
+@kernel(WALK)
+def walk(
+    M: Any, W: Any, LINKS: Any, PORTS: Any, SIDES: Any, X: Any, E: Any, ROOTS: Any, PATHS: Any, bounds: Any, S: Any, L: Any, starts: Any,
+    out: Any, n: int,
+) -> int:  # fmt: skip
+    """Go on with the rows that begin with `starts`, slots by alias into out[:, n:]; the new n. Ends when out is full, all is done
+    (S[0, DEPTH] is 0 and S[0, START] behind the last start), or after about PATIENCE steps. bounds: int64[p, 2], the window, or empty."""
+    last, begun = len(S) - 1, S[0, STEPS]
+    first = S[0, PLACE]
+    while n < out.shape[1] and S[0, STEPS] - begun < PATIENCE:
+        level = S[0, DEPTH]
+        if level == 0:
+            if S[0, START] == len(starts):
+                break
+            slot = starts[S[0, START]]
+            S[0, START] += 1
+            S[0, STEPS] += 1
+            if len(bounds) > 0 and not within(SIDES, PORTS, E, bounds, first, slot):
+                S[0, DEAD] += 1
+                continue
+            S[0, BOUND] = slot
+            open_level(M, W, LINKS, PORTS, SIDES, X, E, ROOTS, PATHS, bounds, S, L, 1)
+        elif S[level, AT] == S[level, END]:
+            if S[level, MORE] != 0:
+                more_of_level(M, W, SIDES, PORTS, E, bounds, S, L, level, LINKS[PATHS[first, level, 0], FAR])
+            else:
+                S[0, DEPTH] = level - 1
+        elif level < last:
+            S[level, BOUND] = L[level, S[level, AT]]
+            S[level, AT] += 1
+            open_level(M, W, LINKS, PORTS, SIDES, X, E, ROOTS, PATHS, bounds, S, L, level + 1)
+        else:
+            n = tell(LINKS, PATHS, S, L, out, n)
+    while S[0, DEPTH] > 0 and S[S[0, DEPTH], AT] == S[S[0, DEPTH], END] and S[S[0, DEPTH], MORE] == 0:
+        S[0, DEPTH] -= 1
+    return n
+
+
+@kernel(forceinline=True)
+def tell(LINKS: Any, PATHS: Any, S: Any, L: Any, out: Any, n: int) -> int:
+    """The rows of what is bound with all that the last level has, as far as there is room."""
+    first, last = S[0, PLACE], len(S) - 1
+    at = S[last, AT]
+    count = min(S[last, END] - at, out.shape[1] - n)
+    for level in range(last):
+        u = first if level == 0 else LINKS[PATHS[first, level, 0], FAR]
+        slot = S[level, BOUND]
+        for i in range(n, n + count):
+            out[u, i] = slot
+    u = LINKS[PATHS[first, last, 0], FAR]
+    for i in range(count):
+        out[u, n + i] = L[last, at + i]
+    S[last, AT] += count
+    S[0, GAP] = max(S[0, GAP], S[0, STEPS] - S[0, LAST])
+    S[0, LAST] = S[0, STEPS]
+    return n + count
+
+
+# --- the rows that a walk begins with
+
+SCAN_DEPTH, SCAN_FRAMES = 0, 1
+SCAN_WORDS = 1 + 2 * 64
+
+
+@kernel("void(int64[::1], int64)")
+def scan_start(Z: Any, root: int) -> None:
+    """Frames: node, its next child."""
+    Z[SCAN_DEPTH], Z[SCAN_FRAMES], Z[SCAN_FRAMES + 1] = 1, root, 0
+
+
+@kernel("int64(int64[::1], int32[::1], int64[::1], int64, int32[::1])")
+def scan_fill(M: Any, W: Any, Z: Any, height: int, out: Any) -> int:
+    """All entries of a tree of one set, in its order: as many leaves as fit."""
+    n = 0
+    while Z[SCAN_DEPTH] > 0 and len(out) - n >= B:
+        f = SCAN_FRAMES + 2 * (Z[SCAN_DEPTH] - 1)
+        o, c = Z[f], Z[f + 1]
+        count = W[2 * o + 2]
+        if Z[SCAN_DEPTH] == height + 1:
+            n = slots_of_leaf(W, o, count, out, n)
+            Z[SCAN_DEPTH] -= 1
+        elif c == count:
+            Z[SCAN_DEPTH] -= 1
+        else:
+            Z[f + 1] = c + 1
+            Z[f + 2], Z[f + 3] = W[2 * o + CHILD + c], 0
+            Z[SCAN_DEPTH] += 1
+    return n
+
+
+@kernel
+def slots_of_leaf(W: Any, o: int, count: int, out: Any, n: int) -> int:
+    for i in range(count):
+        out[n + i] = W[2 * o + SLOT + i]
+    return n + count
+
+
+@kernel("void(int64[::1], int32[::1], int64[:,::1], int32[::1], int64[::1], int64, int64, int64, int32[::1], uint8[::1])")
+def hold(M: Any, W: Any, PORTS: Any, X: Any, E: Any, root: int, height: int, p: int, slots: Any, held: Any) -> None:
+    """held[i] = 1 iff row slots[i], as port p has it, is in this tree."""
+    for i in range(len(slots)):
+        key, slot = code_of(PORTS, X, p, slots[i]), slots[i]
+        left, _ = ends_of(PORTS, E, p, slot)
+        o = root
+        for _ in range(height):
+            o = W[2 * o + CHILD + find_child(M, W, o, key, left, 2 * slot)]
+        at, end = place_of(M, W, o, 0, key, left, slot)
+        held[i] = at < end

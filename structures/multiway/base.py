@@ -1,0 +1,99 @@
+"""What `IJHeap` and `CliqueTree` share: the tree of `ij_tree.py`, how it is loaded, changed and reclaimed; they differ in what a node says
+of the entries below it, and so in what a change tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from structures.core.arena import VERSION
+from structures.ij_heap.changes import ACTIVE, AT, MISSING, ij_order
+from structures.ij_heap.cursors import Root
+from structures.interval.tree import Entries
+from structures.multiway.layout import Blocks
+from structures.multiway.tree import build, make_empty
+
+CHUNK = 1 << 16  # rows of a delta that a sink gets at once
+
+Sink = Callable[[int, np.ndarray], bool]
+
+
+class IJTree:
+    """One thread writes; any number read roots of pinned versions meanwhile."""
+
+    def __init__(self, arena: Blocks, scratch: np.ndarray, members: int) -> None:
+        """`scratch`: int64, for the summaries; `members`: the slots of a row."""
+        self.arena = arena
+        self._arrays = arena.M, arena.W, arena.C, arena.Q, arena.T, scratch
+        make_empty(*self._arrays)
+        self._state = np.zeros(3, np.int64)
+        self._out = np.empty((members, CHUNK), np.int32)
+
+    @property
+    def root(self) -> Root:
+        """The newest version, published or not."""
+        raise NotImplementedError
+
+    def _change(self, state: np.ndarray, sign: int, entries: Entries, order: np.ndarray, out: np.ndarray, told: bool) -> int:
+        """Run the writing kernel until `out` is full, or all is done; how many rows are in it."""
+        raise NotImplementedError
+
+    def bulk_load(self, version: int, entries: Entries) -> Root:
+        """Fill an empty tree. O(n log n). Raises ValueError if it is not empty, MemoryError (nothing done) if it cannot fit."""
+        if any(self.root.counts):
+            raise ValueError("bulk_load fills an empty tree only")
+        self.arena.require(len(entries.key))
+        self.arena.C[VERSION] = version
+        if len(entries.key):
+            build(*self._arrays, *entries, ij_order(entries.set, entries.key, entries.left, entries.slot))
+        return self.root
+
+    def require(self, changes: int, applies: int) -> None:
+        """Raise MemoryError unless so many deletes and inserts, in so many calls of `apply`, surely fit. O(1)."""
+        self.arena.require(changes, applies)
+
+    def apply(self, version: int, deletes: Entries, inserts: Entries, sink: Sink | None) -> Root:
+        """All deletes, then all inserts, as `version` (above every version before).
+
+        `sink(sign, slots)` gets the delta in chunks: sign -1 or 1, slots int32[t, n] of its own. It returns False to get no more (the
+        changes go on). None: no delta is computed. Deleted entries must be there and inserted ones not (KeyError: the tree is then
+        damaged). MemoryError: nothing was done.
+        """
+        self.arena.require(len(deletes.key) + len(inserts.key))
+        self.arena.C[VERSION] = version
+        for sign, entries in ((-1, deletes), (1, inserts)):
+            if len(entries.key):
+                sink = self._run(sign, entries, sink)
+        return self.root
+
+    def _run(self, sign: int, entries: Entries, sink: Sink | None) -> Sink | None:
+        """Apply one sign; the sink, or None once it wants no more."""
+        N, out = self._state, self._out
+        N[:] = 0
+        order = ij_order(entries.set, entries.key, entries.left, entries.slot)
+        while N[AT] < len(order):
+            n = self._change(N, sign, entries, order, out.reshape(-1), sink is not None)
+            if sink is not None and n and not sink(sign, out[:, :n].copy()):
+                sink = None
+                N[ACTIVE] = 0
+        if N[MISSING]:
+            raise KeyError(f"{N[MISSING]} deleted entries were not in the tree")
+        return sink
+
+    def reclaim(self, oldest: int, pins: np.ndarray) -> None:
+        """Make blocks reusable that no version >= `oldest` and no pin (ascending int64) can see."""
+        self.arena.reclaim(oldest, pins)
+
+    def is_empty(self, root: Root) -> bool:
+        """Whether the version has no row. O(1)."""
+        return not root.live
+
+    def live_bytes(self) -> int:
+        """Bytes of the newest version's blocks."""
+        return self.arena.live_bytes
+
+    @property
+    def retired_bytes(self) -> int:
+        """Bytes of blocks that only older versions see."""
+        return self.arena.retired_bytes

@@ -1,0 +1,126 @@
+"""What a node says of cliques below it: where its intervals end, and where so many of them first share a point.
+
+For j, k = 1..t (t members make a row)
+    top[j]  the j-th largest right endpoint among the entries of the node's last key: only these can reach what lies to the right
+    mn[k]   the least (key, left) of an entry that k - 1 others below, of its key and before it in the order, cover: there k share a point
+
+        lower ---------------------- top[2]
+              ------------- top[1]..                mn[3] of both: the least of mn_L[3], mn_G[3], and those of
+        upper            --- mn[1]                  mn_G[2] <= top_L[1], mn_G[1] <= top_L[2]
+                            -- mn[2]
+
+A block holds at SUMMARY: top[t] | mn[t] | last key, entries of it (at most t), keys of mn[t] (int32); KEY_MAX: there is none.
+
+Costs: a leaf O(t L), an inner node O(t**2). Source: ij-heap.md (*Self-joins*).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from structures.core.arena import KEY_MAX
+from structures.core.kernel import kernel
+from structures.multiway.layout import CHILD, SUMMARY, L, height_of
+from structures.multiway.leaves import LEAF_SCRATCH, count_of, entry_at
+from structures.multiway.topology import CLIQUE
+
+MOST = 8  # members
+# A summary in the making, in X.
+TOPS, LEASTS, LEAST_KEYS = LEAF_SCRATCH, LEAF_SCRATCH + MOST, LEAF_SCRATCH + 2 * MOST
+SCRATCH_WORDS = LEAF_SCRATCH + 3 * MOST
+
+
+def summary_words(t: int) -> int:
+    """The words of a block's summary."""
+    return 2 * t + (t + 3) // 2
+
+
+@kernel
+def top_at(o: int) -> int:
+    """The place of top[1] of block o in M; mn[1] lies t behind."""
+    return o + SUMMARY
+
+
+@kernel
+def keys_at(T: Any, o: int) -> int:
+    """The place of the last key of block o in W; its entries, and the key of mn[1], follow."""
+    return 2 * (o + SUMMARY + 2 * T[CLIQUE])
+
+
+@kernel
+def enter(X: Any, at: int, count: int, most: int, right: int) -> int:
+    """Put a right endpoint among the `count` largest, descending from X[at], of which `most` are kept; how many there are now."""
+    j = count
+    if count == most:
+        if most == 0 or X[at + most - 1] >= right:
+            return count
+        j = most - 1
+    while j > 0 and X[at + j - 1] < right:
+        X[at + j] = X[at + j - 1]
+        j -= 1
+    X[at + j] = right
+    return min(count + 1, most)
+
+
+@kernel
+def of_leaf(M: Any, W: Any, T: Any, X: Any, o: int) -> tuple[int, int]:
+    """Make the summary of leaf o in X; its last key, and the entries of it."""
+    e, w = entry_at(T, o)
+    t, met, last, count = T[CLIQUE], 0, -1, 0
+    for i in range(count_of(W, T, o)):
+        key, left = np.int64(W[w + L + i]), M[e + i]
+        if key != last:
+            last, count = key, 0
+        while met < t and met <= count and (met == 0 or X[TOPS + met - 1] >= left):
+            X[LEASTS + met], X[LEAST_KEYS + met] = left, key
+            met += 1
+        count = enter(X, TOPS, count, t, M[e + L + i])
+    for k in range(met, t):
+        X[LEAST_KEYS + k] = KEY_MAX
+    return last, count
+
+
+@kernel
+def of_children(M: Any, W: Any, T: Any, X: Any, o: int) -> tuple[int, int]:
+    """Make the summary of inner node o in X, of what its children have; its last key, and the entries of it."""
+    t, lower, upper = T[CLIQUE], M[o + CHILD], M[o + CHILD + 1]
+    a, b, ka, kb = top_at(lower), top_at(upper), keys_at(T, lower), keys_at(T, upper)
+    last, count, reach = np.int64(W[kb]), np.int64(W[kb + 1]), np.int64(W[ka + 1])
+    for j in range(count):
+        X[TOPS + j] = M[b + j]
+    if W[ka] == last:
+        for j in range(reach):
+            count = enter(X, TOPS, count, t, M[a + j])
+    for k in range(t):
+        if W[ka + 2 + k] != KEY_MAX:
+            X[LEASTS + k], X[LEAST_KEYS + k] = M[a + t + k], W[ka + 2 + k]
+            continue
+        X[LEASTS + k], X[LEAST_KEYS + k] = M[b + t + k], W[kb + 2 + k]
+        for j in range(min(k, reach), 0, -1):  # the more the lower one gives, the earlier its others begin
+            if W[kb + 2 + k - j] == W[ka] and M[b + t + k - j] <= M[a + j - 1]:
+                X[LEASTS + k], X[LEAST_KEYS + k] = M[b + t + k - j], W[ka]
+                break
+    return last, count
+
+
+@kernel
+def summarise_clique(M: Any, W: Any, T: Any, X: Any, o: int) -> bool:
+    """Write the summary of node o, whose entries or children are in place; whether it changed."""
+    if height_of(W, o) == 0:
+        last, count = of_leaf(M, W, T, X, o)
+    else:
+        last, count = of_children(M, W, T, X, o)
+    t, tops, keys = T[CLIQUE], top_at(o), keys_at(T, o)
+    changed = W[keys] != last or W[keys + 1] != count
+    W[keys], W[keys + 1] = last, count
+    for j in range(count):
+        if M[tops + j] != X[TOPS + j]:
+            M[tops + j], changed = X[TOPS + j], True
+    for k in range(t):
+        if W[keys + 2 + k] != X[LEAST_KEYS + k]:
+            W[keys + 2 + k], changed = X[LEAST_KEYS + k], True
+        if X[LEAST_KEYS + k] != KEY_MAX and M[tops + t + k] != X[LEASTS + k]:
+            M[tops + t + k], changed = X[LEASTS + k], True
+    return changed

@@ -1,0 +1,148 @@
+"""Blocks of the IJ-heap's tree, in one reserved array: as `arena.py`, with sizes that depend on the topology.
+
+    leaf    M[o] born | W height = 0, - | W starts[t + 1] | summary | left[L] | right[L] | slot[L] key[L] (int32)
+            set i lies in [starts[i], starts[i + 1]), ascending by (key, left, slot)
+    inner   M[o] born | W height, key of the separator | lower, upper, left, code of the separator | summary
+            all entries of `lower` come before the separator, those of `upper` do not; code = 8 * slot + set
+    summary near, far of the least tuple [SPAN each] | near, far of the greatest | slots of both [SPAN each], keys of both [SUBSETS
+            each] (int32)
+
+What a summary says: for each connected V the least V-tuple below (`which` 0: near = left endpoint, far = right) and the greatest
+(`which` 1: near = right, far = left), with its slots and its key; (KEY_MAX, -1 as keys) when there is none. `ij_summary.py`. Of cliques it
+says something else: `clique_summary.py`.
+
+Invariants, and how blocks are retired and used again: `arena.py`, I1 to I3. Costs: O(1); a copy as many words as the block has.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from structures.core.arena import ALLOCATED, ARENA_WORDS, BUMP, FREE, INNER, LEAF, VERSION, WAITING, Arena, B, drop
+from structures.core.kernel import kernel
+from structures.core.reserve import reserve
+from structures.multiway.topology import ENTRIES, INNER_WORDS_, LEAF_WORDS_, MOST, SPAN, SUBSETS, Topology
+
+L = min(B, 63)  # entries of a leaf: a run's candidates are the bits of one word, its sign unused
+LEAF_LEAST = max(1, L // 4)
+
+HEIGHT_, SEPARATOR_KEY = 2, 3  # in W, from 2 * o
+STARTS = 4
+CHILD = 2  # in M, from o: + side
+SEPARATOR_LEFT, SEPARATOR_CODE = 4, 5
+SUMMARY = 6
+
+# The control array C: up to 11 as in `arena.py`, then
+COUNTS = 12  # + set
+PATH = 20  # 2 words a level: node, side
+CONTROL_WORDS = PATH + 2 * 64
+ARRAYS = "int64[::1], int32[::1], int64[::1], int64[::1], int64[::1], int64[::1]"  # M, W, C, Q, T, X as the writing kernels take them
+
+
+def summary_words(topology: Topology) -> int:
+    """The words of a block's summary."""
+    return int(5 * topology.table[SPAN] + topology.table[SUBSETS])
+
+
+@kernel
+def near_at(T: Any, o: int, which: int) -> int:
+    """The first word of `near` in the summary of block o; `far` lies SPAN behind."""
+    return o + SUMMARY + 2 * which * T[SPAN]
+
+
+@kernel
+def slot_at(T: Any, o: int, which: int) -> int:
+    """The first of the slots in W."""
+    return 2 * (o + SUMMARY + 4 * T[SPAN]) + which * T[SPAN]
+
+
+@kernel
+def key_at(T: Any, o: int, which: int) -> int:
+    """The first of the keys in W."""
+    return 2 * (o + SUMMARY + 5 * T[SPAN]) + which * T[SUBSETS]
+
+
+@kernel
+def key_of(W: Any, T: Any, o: int, which: int, v: int) -> int:
+    """The key of the stored extreme of v at block o: KEY_MAX (`which` 0) or -1 (1) if there is none."""
+    return np.int64(W[key_at(T, o, which) + v])
+
+
+@kernel
+def height_of(W: Any, o: int) -> int:
+    """0: a leaf."""
+    return np.int64(W[2 * o + HEIGHT_])
+
+
+@kernel
+def start_of(W: Any, o: int, s: int) -> int:
+    """The first place of run s of leaf o; that of s + 1 is its end."""
+    return np.int64(W[2 * o + STARTS + s])
+
+
+@kernel
+def allocate_block(M: Any, W: Any, C: Any, T: Any, cls: int) -> int:
+    """A block of the class, born now; its contents are whatever was there, its height is 0."""
+    o = C[FREE + cls]
+    if o != 0:
+        C[FREE + cls] = M[o]
+    else:
+        o = C[BUMP]
+        C[BUMP] = o + T[LEAF_WORDS_ + cls]
+    C[ALLOCATED + cls] += 1
+    M[o] = C[VERSION]
+    W[2 * o + HEIGHT_] = 0
+    return o
+
+
+@kernel
+def own(M: Any, W: Any, C: Any, Q: Any, T: Any, o: int) -> int:
+    """The block itself if this version wrote it, else a copy in its place."""
+    if M[o] == C[VERSION]:
+        return o
+    cls = LEAF if height_of(W, o) == 0 else INNER
+    new = allocate_block(M, W, C, T, cls)
+    source, target = np.uint64(o), np.uint64(new)  # unsigned places need no check of their sign, so that this is vectorised
+    for i in range(np.uint64(1), np.uint64(T[LEAF_WORDS_ + cls])):
+        M[target + i] = M[source + i]
+    drop(M, C, Q, o, cls)
+    return new
+
+
+class Blocks(Arena):
+    """The arrays of one tree: M, W, C, Q as in `Arena`, and the table T (of a topology, or a clique) with the sizes of its blocks."""
+
+    def __init__(self, table: np.ndarray, summary: int, words: int = ARENA_WORDS) -> None:
+        """`summary`: words of a block's summary; `words`: reserved address space in 8-byte words, not memory."""
+        T = table.copy()
+        T[ENTRIES] = SUMMARY + summary
+        T[INNER_WORDS_], T[LEAF_WORDS_] = T[ENTRIES], T[ENTRIES] + 3 * L
+        self.T: np.ndarray = T
+        self.M: np.ndarray = reserve(words * 8, np.int64)
+        self.W: np.ndarray = self.M.view(np.int32)
+        self.C: np.ndarray = np.zeros(CONTROL_WORDS, np.int64)
+        self.Q: np.ndarray = reserve(2 * (words // int(T[INNER_WORDS_]) + 1) * 8, np.int64)
+        self.C[BUMP] = 8
+        self._pins: set[int] = set()
+
+    def require(self, changes: int, times: int = 1) -> None:
+        """As `Arena.require`: a change copies at worst three leaves and, on its path, every node and two beside it."""
+        leaf, inner = int(self.T[LEAF_WORDS_]), int(self.T[INNER_WORDS_])
+        entries = int(self.C[COUNTS : COUNTS + MOST].sum()) + changes
+        paths = changes * (3 * leaf + 64 * inner)
+        anew = (entries // LEAF_LEAST + 64) * (leaf + 2 * inner)
+        if self.C[BUMP] + times * min(paths, anew) > self.M.size:
+            raise MemoryError(f"this view's structure has reached the size of its arena ({8 * self.M.size} bytes)")
+
+    def _bytes(self, blocks: np.ndarray) -> int:
+        return 8 * int(blocks @ self.T[LEAF_WORDS_ : LEAF_WORDS_ + 2])
+
+    @property
+    def live_bytes(self) -> int:
+        return self._bytes(self.C[ALLOCATED : ALLOCATED + 2] - self.C[WAITING : WAITING + 2])
+
+    @property
+    def retired_bytes(self) -> int:
+        return self._bytes(self.C[WAITING : WAITING + 2])

@@ -1,0 +1,277 @@
+"""Leaves of the IJ-heap: t runs of entries, moved in, out and between; the least and greatest tuple inside one leaf.
+
+Layout: `ij_blocks.py`. Order of entries: (key, left, code), code = 8 * slot + set. Writers own the leaves they change.
+
+The search inside a leaf: take each set's first entry that keeps its bound; while an edge fails, advance the one of the two that ends
+before the other begins; when none fails these are, by Closure, the least tuple in every coordinate (ij-heap.md, *Leaf blocks*).
+
+Costs: O(log L) to find, O(L) to move; a least or greatest tuple O(edges * L).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structures.core.arena import LEAF, drop
+from structures.core.kernel import kernel
+from structures.multiway.layout import SEPARATOR_CODE, SEPARATOR_KEY, SEPARATOR_LEFT, STARTS, L, allocate_block, start_of
+from structures.multiway.topology import EDGES, ENTRIES, MEMBER, NEDGES, POS, SETS, SIZE
+
+# Scratch in X: places by set, prefix maxima by place. An answer: key, mask of the members filled in, near, far, slot [6 each].
+AT, BEST = 0, 8
+KEY_, FILLED, NEAR_, FAR_, SLOT_ = 0, 1, 2, 8, 14
+ANSWER_WORDS = 20
+LEAF_SCRATCH = BEST + L
+
+
+@kernel
+def entry_at(T: Any, o: int) -> tuple[int, int]:
+    """The places of the columns of leaf o: `left` in M (`right` lies L behind), `slot` in W (`key` L behind)."""
+    e = o + T[ENTRIES]
+    return e, 2 * (e + 2 * L)
+
+
+@kernel
+def count_of(W: Any, T: Any, o: int) -> int:
+    return start_of(W, o, T[SETS])
+
+
+@kernel
+def position(M: Any, W: Any, T: Any, o: int, s: int, key: int, left: int, slot: int) -> int:
+    """The first place of run s of leaf o whose (key, left, slot) is >= the given one."""
+    e, w = entry_at(T, o)
+    lo, hi = start_of(W, o, s), start_of(W, o, s + 1)
+    while lo < hi:
+        mid = (lo + hi) // 2
+        k, v = W[w + L + mid], M[e + mid]
+        if k < key or (k == key and (v < left or (v == left and W[w + mid] < slot))):
+            lo = mid + 1
+        else:
+            hi = mid
+    return lo
+
+
+@kernel
+def holds(M: Any, W: Any, T: Any, o: int, s: int, p: int, key: int, left: int, slot: int) -> bool:
+    e, w = entry_at(T, o)
+    return p < start_of(W, o, s + 1) and W[w + L + p] == key and M[e + p] == left and W[w + p] == slot
+
+
+@kernel
+def put_in_leaf(M: Any, W: Any, T: Any, o: int, s: int, key: int, left: int, right: int, slot: int) -> None:
+    """Put the entry into own leaf o, which has room."""
+    p, n = position(M, W, T, o, s, key, left, slot), count_of(W, T, o)
+    e, w = entry_at(T, o)
+    for i in range(n, p, -1):
+        M[e + i] = M[e + i - 1]
+        M[e + L + i] = M[e + L + i - 1]
+        W[w + i] = W[w + i - 1]
+        W[w + L + i] = W[w + L + i - 1]
+    M[e + p], M[e + L + p] = left, right
+    W[w + p], W[w + L + p] = slot, key
+    for i in range(s + 1, T[SETS] + 1):
+        W[2 * o + STARTS + i] += 1
+
+
+@kernel
+def cut_from_leaf(M: Any, W: Any, T: Any, o: int, s: int, p: int) -> None:
+    """Take the entry at place p of run s out of own leaf o."""
+    n = count_of(W, T, o)
+    e, w = entry_at(T, o)
+    for i in range(p + 1, n):
+        M[e + i - 1] = M[e + i]
+        M[e + L + i - 1] = M[e + L + i]
+        W[w + i - 1] = W[w + i]
+        W[w + L + i - 1] = W[w + L + i]
+    for i in range(s + 1, T[SETS] + 1):
+        W[2 * o + STARTS + i] -= 1
+
+
+@kernel
+def append_run(M: Any, W: Any, T: Any, source: int, lo: int, hi: int, target: int, at: int) -> int:
+    """Copy places [lo, hi) of a leaf to `at` of another; the place behind."""
+    a, wa = entry_at(T, source)
+    b, wb = entry_at(T, target)
+    for i in range(hi - lo):
+        M[b + at + i] = M[a + lo + i]
+        M[b + L + at + i] = M[a + L + lo + i]
+        W[wb + at + i] = W[wa + lo + i]
+        W[wb + L + at + i] = W[wa + L + lo + i]
+    return at + hi - lo
+
+
+@kernel
+def first_run(M: Any, W: Any, T: Any, X: Any, o: int) -> int:
+    """The set whose entry at place X[AT + set] comes first in the order; -1 when all runs are used up."""
+    e, w = entry_at(T, o)
+    s, key, left, slot = -1, 0, 0, 0
+    for i in range(T[SETS]):
+        p = X[AT + i]
+        if p == start_of(W, o, i + 1):
+            continue
+        k, v, r = W[w + L + p], M[e + p], W[w + p]
+        if s < 0 or k < key or (k == key and (v < left or (v == left and r < slot))):
+            s, key, left, slot = i, k, v, r
+    return s
+
+
+@kernel
+def to_the_starts(W: Any, T: Any, X: Any, o: int) -> None:
+    for i in range(T[SETS]):
+        X[AT + i] = start_of(W, o, i)
+
+
+@kernel
+def separate(M: Any, W: Any, T: Any, X: Any, o: int, leaf: int) -> None:
+    """Make the first entry of the leaf the separator of own inner node o."""
+    to_the_starts(W, T, X, leaf)
+    s = first_run(M, W, T, X, leaf)
+    e, w = entry_at(T, leaf)
+    p = X[AT + s]
+    M[o + SEPARATOR_LEFT], M[o + SEPARATOR_CODE] = M[e + p], 8 * W[w + p] + s
+    W[2 * o + SEPARATOR_KEY] = W[w + L + p]
+
+
+@kernel
+def cut_leaf(M: Any, W: Any, C: Any, T: Any, X: Any, o: int, m: int) -> tuple[int, int]:
+    """Two new leaves: the first m entries of leaf o, and the rest."""
+    to_the_starts(W, T, X, o)
+    for _ in range(m):
+        X[AT + first_run(M, W, T, X, o)] += 1
+    a, b = allocate_block(M, W, C, T, LEAF), allocate_block(M, W, C, T, LEAF)
+    na, nb = 0, 0
+    W[2 * a + STARTS], W[2 * b + STARTS] = 0, 0
+    for i in range(T[SETS]):
+        na = append_run(M, W, T, o, start_of(W, o, i), X[AT + i], a, na)
+        nb = append_run(M, W, T, o, X[AT + i], start_of(W, o, i + 1), b, nb)
+        W[2 * a + STARTS + i + 1], W[2 * b + STARTS + i + 1] = na, nb
+    return a, b
+
+
+@kernel
+def concatenate_leaves(M: Any, W: Any, C: Any, T: Any, a: int, b: int) -> int:
+    """A new leaf with the entries of a, then those of b (together at most L)."""
+    o, n = allocate_block(M, W, C, T, LEAF), 0
+    W[2 * o + STARTS] = 0
+    for i in range(T[SETS]):
+        n = append_run(M, W, T, a, start_of(W, a, i), start_of(W, a, i + 1), o, n)
+        n = append_run(M, W, T, b, start_of(W, b, i), start_of(W, b, i + 1), o, n)
+        W[2 * o + STARTS + i + 1] = n
+    return o
+
+
+@kernel
+def even_leaves(M: Any, W: Any, C: Any, Q: Any, T: Any, X: Any, a: int, b: int) -> tuple[int, int]:
+    """New leaves with the entries of a and b, neighbours in this order, in two halves; a and b are dropped."""
+    na, nb = count_of(W, T, a), count_of(W, T, b)
+    half = (na + nb) // 2
+    if na >= half:
+        x, rest = cut_leaf(M, W, C, T, X, a, half)
+        y = concatenate_leaves(M, W, C, T, rest, b)
+    else:
+        rest, y = cut_leaf(M, W, C, T, X, b, half - na)
+        x = concatenate_leaves(M, W, C, T, a, rest)
+    drop(M, C, Q, rest, LEAF)
+    drop(M, C, Q, a, LEAF)
+    drop(M, C, Q, b, LEAF)
+    return x, y
+
+
+# --- the least and the greatest tuple in a leaf
+
+
+@kernel
+def leaf_least(M: Any, W: Any, T: Any, X: Any, o: int, v: int, key: int, at: int) -> bool:
+    """Find the least v-tuple of leaf o with (key, right) >= (`key`, X[at + alias]): its places into X[AT + alias]."""
+    e, w = entry_at(T, o)
+    for m in range(T[POS + v], T[POS + v] + T[SIZE + v]):
+        i = T[MEMBER + m]
+        p = _ends_after(M, W, e, w, start_of(W, o, i), start_of(W, o, i + 1), key, X[at + i])
+        if p < 0:
+            return False
+        X[AT + i] = p
+    moved = True
+    while moved:
+        moved = False
+        for edge in range(T[EDGES + v], T[EDGES + v] + 2 * T[NEDGES + v], 2):
+            i, j = T[edge], T[edge + 1]
+            while True:
+                p, q = X[AT + i], X[AT + j]
+                kp, kq = W[w + L + p], W[w + L + q]
+                if kp < kq or (kp == kq and M[e + L + p] < M[e + q]):
+                    p = _ends_after(M, W, e, w, p + 1, start_of(W, o, i + 1), kq, M[e + q])
+                    if p < 0:
+                        return False
+                    X[AT + i] = p
+                elif kq < kp or M[e + L + q] < M[e + p]:
+                    q = _ends_after(M, W, e, w, q + 1, start_of(W, o, j + 1), kp, M[e + p])
+                    if q < 0:
+                        return False
+                    X[AT + j] = q
+                else:
+                    break
+                moved = True
+    return True
+
+
+@kernel
+def _ends_after(M: Any, W: Any, e: int, w: int, p: int, end: int, key: int, bound: int) -> int:
+    """The first place of [p, end) with (key, right) >= the given one; -1 if there is none."""
+    while p < end:
+        k = W[w + L + p]
+        if k > key or (k == key and M[e + L + p] >= bound):
+            return p
+        p += 1
+    return -1
+
+
+@kernel
+def leaf_greatest(M: Any, W: Any, T: Any, X: Any, o: int, v: int, key: int, at: int) -> bool:
+    """Find the v-tuple of leaf o with the greatest rights and (key, left) <= (`key`, X[at + alias]): its places into X[AT + alias]."""
+    e, w = entry_at(T, o)
+    for m in range(T[POS + v], T[POS + v] + T[SIZE + v]):
+        i = T[MEMBER + m]
+        lo, end = start_of(W, o, i), start_of(W, o, i + 1)
+        best = lo
+        for p in range(lo, end):
+            if W[w + L + p] > W[w + L + best] or M[e + L + p] >= M[e + L + best]:
+                best = p
+            X[BEST + p] = best
+        p = _begins_before(M, W, e, w, lo, end, key, X[at + i])
+        if p < 0:
+            return False
+        X[AT + i] = X[BEST + p]
+    moved = True
+    while moved:
+        moved = False
+        for edge in range(T[EDGES + v], T[EDGES + v] + 2 * T[NEDGES + v], 2):
+            i, j = T[edge], T[edge + 1]
+            while True:
+                p, q = X[AT + i], X[AT + j]
+                kp, kq = W[w + L + p], W[w + L + q]
+                if kq > kp or (kp == kq and M[e + q] > M[e + L + p]):
+                    q = _begins_before(M, W, e, w, start_of(W, o, j), start_of(W, o, j + 1), kp, M[e + L + p])
+                    if q < 0:
+                        return False
+                    X[AT + j] = X[BEST + q]
+                elif kp > kq or M[e + p] > M[e + L + q]:
+                    p = _begins_before(M, W, e, w, start_of(W, o, i), start_of(W, o, i + 1), kq, M[e + L + q])
+                    if p < 0:
+                        return False
+                    X[AT + i] = X[BEST + p]
+                else:
+                    break
+                moved = True
+    return True
+
+
+@kernel
+def _begins_before(M: Any, W: Any, e: int, w: int, lo: int, end: int, key: int, bound: int) -> int:
+    """The last place of [lo, end) with (key, left) <= the given one; -1 if there is none."""
+    p = end - 1
+    while p >= lo:
+        k = W[w + L + p]
+        if k < key or (k == key and M[e + p] <= bound):
+            return p
+        p -= 1
+    return -1

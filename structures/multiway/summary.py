@@ -1,0 +1,110 @@
+"""What a node says of the intervals below it: computed from its entries or its children, and kept true under single changes.
+
+A summary holds, for every connected V, the least and the greatest V-tuple (`ij_blocks.py`). Of several tuples with the same near
+endpoints any may be stored; each stored one is a real V-tuple of entries below.
+
+Touch rule (by Closure): putting r into set i changes the least V-tuple only if there is none or r.left is below its left of i; cutting
+r only if r *is* its member of i; the greatest mirrored. What is above: a put no longer matters once it did not touch; a cut once the
+stored member lies strictly before r. PENDING (a mask of subsets, for each `which`) says what may still change further up.
+
+The tree serves cliques of one set as well, whose nodes say something else (`clique_summary.py`); T[CLIQUE] tells.
+
+Costs: a leaf O(edges * L) a subset, an inner node one query (`ij_extreme`) a subset, with O(1) visits when nothing reaches across.
+Source: ij-heap.md (*The one composition step*, *Touch rule*).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structures.core.kernel import kernel
+from structures.multiway.clique_summary import summarise_clique
+from structures.multiway.extreme import ANSWER, ASK, extreme, forget, no_bounds, offer_leaf
+from structures.multiway.layout import height_of, key_at, key_of, near_at, slot_at
+from structures.multiway.leaves import FAR_, FILLED, KEY_, NEAR_, SLOT_
+from structures.multiway.topology import CLIQUE, MEMBER, PLACE, POS, SIZE, SPAN, SUBSETS
+
+PUT, CUT = 1, -1
+
+
+@kernel
+def store(M: Any, W: Any, T: Any, X: Any, which: int, o: int, v: int) -> None:
+    """Write the answer at X[ANSWER] as the node's extreme of v."""
+    near, slot = near_at(T, o, which), slot_at(T, o, which)
+    W[key_at(T, o, which) + v] = X[ANSWER + KEY_]
+    if X[ANSWER + FILLED] == 0:
+        return
+    for m in range(T[POS + v], T[POS + v] + T[SIZE + v]):
+        i = T[MEMBER + m]
+        M[near + m], M[near + T[SPAN] + m] = X[ANSWER + NEAR_ + i], X[ANSWER + FAR_ + i]
+        W[slot + m] = X[ANSWER + SLOT_ + i]
+
+
+@kernel
+def summarise_subset(M: Any, W: Any, T: Any, X: Any, which: int, o: int, v: int) -> None:
+    no_bounds(X, ASK, which)
+    if height_of(W, o) == 0:
+        forget(X, ANSWER, which)
+        offer_leaf(M, W, T, X, which, o, v, ASK, ANSWER)
+    else:
+        extreme(M, W, T, X, which, o, v, True)
+    store(M, W, T, X, which, o, v)
+
+
+@kernel
+def summarise(M: Any, W: Any, T: Any, X: Any, o: int) -> None:
+    """Write the whole summary of node o, whose entries or children are in place."""
+    if T[CLIQUE] != 0:
+        summarise_clique(M, W, T, X, o)
+        return
+    for v in range(T[SUBSETS]):
+        for which in range(2):
+            summarise_subset(M, W, T, X, which, o, v)
+
+
+@kernel
+def concerned(T: Any, s: int) -> int:
+    """The subsets that set s belongs to, as a mask; of a clique one bit, for all that a node says."""
+    if T[CLIQUE] != 0:
+        return 1
+    mask = 0
+    for v in range(T[SUBSETS]):
+        if T[PLACE + 8 * v + s] >= 0:
+            mask |= 1 << v
+    return mask
+
+
+@kernel
+def touches(M: Any, W: Any, T: Any, which: int, o: int, v: int, s: int, key: int, end: int, slot: int, sign: int) -> tuple[bool, bool]:
+    """Whether putting (sign 1) or cutting r = (key, near endpoint `end`, slot) of set s, below node o, may change its extreme of v; and
+    whether it may change one further up."""
+    x = -which
+    k = key_of(W, T, o, which, v)
+    m = T[PLACE + 8 * v + s]
+    near = M[near_at(T, o, which) + m]
+    before = (k ^ x) < (key ^ x) or (k == key and (near ^ x) < (end ^ x))
+    if sign == PUT:
+        touched = not before and not (k == key and near == end)
+        return touched, touched
+    if k == key and W[slot_at(T, o, which) + m] == slot:
+        return True, True
+    return False, not before
+
+
+@kernel
+def refresh(M: Any, W: Any, T: Any, X: Any, which: int, o: int, pending: int, s: int, key: int, end: int, slot: int, sign: int) -> int:
+    """r was put or cut below own node o, whose summary is as before: bring it up to date for the pending subsets; what is pending above."""
+    if T[CLIQUE] != 0:
+        return 1 if which == 0 and summarise_clique(M, W, T, X, o) else 0
+    v = 0
+    left = pending
+    while left != 0:
+        if left & 1 != 0:
+            touched, above = touches(M, W, T, which, o, v, s, key, end, slot, sign)
+            if touched:
+                summarise_subset(M, W, T, X, which, o, v)
+            if not above:
+                pending &= ~(1 << v)
+        left >>= 1
+        v += 1
+    return pending

@@ -1,0 +1,135 @@
+"""Proof of the trees' invariants, for tests: slow, plain Python, independent of the climbing code."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from structures.core.arena import (
+    ALLOCATED,
+    CHILD,
+    FIELDS,
+    FIELDS32,
+    INNER,
+    KEY,
+    KEY_MAX,
+    KIND,
+    LEAF,
+    LEAF_LEAST,
+    LEFT,
+    NEG_INF,
+    POS_INF,
+    RIGHT,
+    SLOT,
+    Arena,
+    B,
+    F,
+)
+from structures.ordered.summary import LIST, SELF
+
+Entry = tuple[int, int, int, int, int]  # key, left, slot code, right, set
+Row = list[object]
+
+
+def leaf_entries(arena: Arena, o: int) -> list[Entry]:
+    """The entries of a leaf, in the tree's order; proves I1 for each set."""
+    M, W = arena.M, arena.W
+    n0, n1 = int(W[2 * o + 2]), int(W[2 * o + 3])
+    entries: list[Entry] = []
+    for s, places in ((0, range(n0)), (1, range(B - n1, B))):
+        run = [
+            (int(W[2 * o + KEY + i]), int(M[o + LEFT + i]), 2 * int(W[2 * o + SLOT + i]) + s, int(M[o + RIGHT + i]), s) for i in places
+        ]
+        assert all(a[:3] < b[:3] for a, b in zip(run, run[1:], strict=False)), f"I1: set {s} of leaf {o} is out of order"
+        entries += run
+    return sorted(entries)
+
+
+def summary_of(entries: list[Entry], kind: int) -> Row:
+    """The ten fields of `summary.py`, by definition."""
+    mr: Row = []
+    ml: Row = []
+    kr: Row = []
+    kl: Row = []
+    for s in (0, 1):
+        mine = [e for e in entries if e[4] == s]
+        key, right = max(((e[0], e[3]) for e in mine), default=(-1, NEG_INF))
+        first, left = min(((e[0], e[1]) for e in mine), default=(KEY_MAX, POS_INF))
+        mr, ml, kr, kl = [*mr, right], [*ml, left], [*kr, key], [*kl, first]
+    return [*mr, *ml, *kr, *kl, entries[0][2], has_row(entries, kind)]
+
+
+def has_row(entries: list[Entry], kind: int) -> bool:
+    """Whether two of the entries (in order) make a row."""
+    if kind == LIST:
+        return bool(entries)
+    reach: dict[tuple[int, int], int] = {}
+    for key, left, _, right, s in entries:
+        other = s if kind == SELF else 1 - s
+        if reach.get((key, other), NEG_INF - 1) >= left:
+            return True
+        reach[key, s] = max(right, reach.get((key, s), NEG_INF))
+    return False
+
+
+def stored_summary(arena: Arena, o: int, c: int) -> Row:
+    M, W = arena.M, arena.W
+    fields: Row = [int(M[o + FIELDS + f * F + c]) for f in range(4)]
+    fields += [int(W[2 * o + FIELDS32 + f * F + c]) for f in range(5)]
+    return [*fields, bool((W[2 * o + 3] >> c) & 1)]
+
+
+def check_below(arena: Arena, o: int, height: int, top: bool, seen: dict[int, int]) -> list[Entry]:
+    """Prove I1 to I4 of the (sub)tree at block o; its entries in order. Its blocks, with their classes, go to `seen`."""
+    kind = int(arena.C[KIND])
+    if height == 0:
+        seen[o] = LEAF
+        entries = leaf_entries(arena, o)
+        assert len(entries) <= B and (top or len(entries) >= LEAF_LEAST), f"I3: leaf {o} has {len(entries)} entries"
+        return entries
+    seen[o] = INNER
+    n = int(arena.W[2 * o + 2])
+    assert 2 <= n <= F, f"I3: inner node {o} has {n} children"
+    entries = []
+    for c in range(n):
+        part = check_below(arena, int(arena.W[2 * o + CHILD + c]), height - 1, False, seen)
+        wanted, stored = summary_of(part, kind), stored_summary(arena, o, c)
+        assert wanted == stored, f"I2: child {c} of {o} has {stored}, should be {wanted}"
+        assert not entries or entries[-1][:3] < part[0][:3], f"I1: child {c} of {o} begins before its neighbour ends"
+        entries += part
+    empty = [NEG_INF, NEG_INF, POS_INF, POS_INF, -1, -1, KEY_MAX, KEY_MAX, 0, False]
+    for c in range(n, F):
+        assert stored_summary(arena, o, c) == empty, f"I4: position {c} of {o} is not cleared"
+    return entries
+
+
+def check_tree(arena: Arena, root: tuple[int, int, int, int, bool], others: tuple[tuple[int, int, int, int, bool], ...]) -> None:
+    """Prove I1 to I4 of the version, and I3 of the arena when all roots in use are given."""
+    kind = int(arena.C[KIND])
+    seen: dict[int, int] = {}
+    entries = check_below(arena, root[0], root[1], True, seen)
+    counts = tuple(sum(e[4] == s for e in entries) for s in (0, 1))
+    assert counts == (root[2], root[3]), f"counts {root[2:4]}, should be {counts}"
+    assert bool(root[4]) == has_row(entries, kind), f"live is {root[4]}"
+    for other in others:
+        check_below(arena, other[0], other[1], True, seen)
+    check_blocks(arena, seen)
+
+
+def check_blocks(arena: Arena, seen: dict[int, int]) -> None:
+    """Prove I3 of the arena; `seen`: the class of every block that a root in use reaches."""
+    leaves, inners, retired = arena.free_and_retired()
+    free = set(leaves) | set(inners)
+    assert len(free) == len(leaves) + len(inners), "a block lies on the free lists twice"
+    assert not free & set(seen), "a block in use is free"
+    assert not free & set(retired), "a retired block is free"
+    assert len(set(retired)) == len(retired), "a block is retired twice"
+    used = set(seen) | set(retired)
+    for cls in (LEAF, INNER):
+        allocated = int(arena.C[ALLOCATED + cls])
+        have = sum(1 for o in used if (seen[o] if o in seen else _class(arena, o)) == cls)
+        assert allocated == have, f"I3 of the arena: {allocated} blocks of class {cls} are out, {have} are reachable or retired"
+
+
+def _class(arena: Arena, o: int) -> int:
+    blocks = arena.Q[: 2 * int(arena.C[3]) : 2]
+    return int(blocks[np.flatnonzero(blocks >> 1 == o)[0]]) & 1

@@ -1,0 +1,188 @@
+"""Partners of an interval: a resumable search in one set of the tree.
+
+Problem: report the entries of set s that have the key, left <= `most`, right >= `least`, and come after a
+given place of the order. For r = [l, r] with most = r, least = l these are the intervals that meet it.
+
+A child is entered only if its (key, right) extreme reaches `least` and its (key, left) extreme is within
+`most`; a child whose lefts are all within `most` surely holds a hit, so dead ends lie on one path only.
+
+State Z, plain data, which is also the cursor:
+    DEPTH frames | SET KEY_ AFTER AFTER_CODE MOST LEAST | TOP HIGH (root, height) | STEPS LAST GAP | frames
+A frame is (node, mask of children still to enter); node 0 stands for a root that is a leaf.
+
+Costs: O(log n) steps to the first hit and O(log n) between hits, O(1) per hit in full leaves.
+Source: Tao and Yi, Theorem 1, as in ij-heap.md (*Delta query*).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from structures.core.arena import CHILD, FIRST, KEY, KEY_MAX, KL, KR, LEFT, ML, MR, NEG_INF, RIGHT, SLOT, B, F
+from structures.core.bits import LANES, at_most8, below8, lowest
+from structures.core.kernel import kernel, prefetch
+from structures.ordered.leaves import position
+
+DEPTH, SET, KEY_, AFTER, AFTER_CODE, MOST, LEAST, TOP, HIGH, STEPS, LAST, GAP = range(12)
+FRAMES = 12
+SEARCH_WORDS = FRAMES + 2 * 64
+
+NOTHING_BEFORE = -1  # AFTER_CODE with AFTER = NEG_INF: no lower bound
+EVERY_CODE = 2**31 - 1  # AFTER_CODE: after every entry with left == AFTER
+
+
+@kernel("void(int64[::1], int64, int64, int64, int64, int64, int64, int64, int64)")
+def search_start(Z: Any, root: int, height: int, s: int, key: int, after: int, code: int, most: int, least: int) -> None:
+    """Begin a search; the counters STEPS, LAST, GAP go on."""
+    Z[DEPTH] = 1
+    Z[SET], Z[KEY_], Z[AFTER], Z[AFTER_CODE], Z[MOST], Z[LEAST] = s, key, after, code, most, least
+    Z[TOP], Z[HIGH] = root, height
+    Z[FRAMES], Z[FRAMES + 1] = 0, 1
+
+
+@kernel
+def hopeful(M: Any, W: Any, Z: Any, o: int) -> int:
+    """The children of o to enter, as a mask."""
+    s, key, most, least = Z[SET], Z[KEY_], Z[MOST], Z[LEAST]
+    mask = 0
+    for c in range(0, F, LANES):
+        kr, kl = 2 * o + KR + s * F + c, 2 * o + KL + s * F + c
+        ends_before = below8(W, kr, key) | (at_most8(W, kr, key) & below8(M, o + MR + s * F + c, least))
+        begins = below8(W, kl, key) | (at_most8(W, kl, key) & at_most8(M, o + ML + s * F + c, most))
+        mask |= (begins & ~ends_before) << c
+    mask &= (1 << F) - 1
+    if Z[AFTER] != NEG_INF or Z[AFTER_CODE] >= 0:
+        for c in range(W[2 * o + 2] - 1):
+            if wholly_before(M, W, o, c, key, Z[AFTER], Z[AFTER_CODE]):
+                mask &= ~(1 << c)
+    return mask
+
+
+@kernel
+def wholly_before(M: Any, W: Any, o: int, c: int, key: int, left: int, code: int) -> bool:
+    """Whether every entry below child c comes at or before (key, left, code): the next separator does."""
+    c += 1
+    k, v = W[2 * o + KL + c], M[o + ML + c]
+    k1, v1 = W[2 * o + KL + F + c], M[o + ML + F + c]
+    if k1 < k or (k1 == k and v1 < v):
+        k, v = k1, v1
+    return k < key or (k == key and (v < left or (v == left and W[2 * o + FIRST + c] <= code)))
+
+
+@kernel
+def search_leaf(M: Any, W: Any, Z: Any, o: int, out: Any, n: int, ends: Any) -> int:
+    """Report the hits in leaf o from out[n] on; with `ends`, (left, right) of each too."""
+    s, key, most, least = Z[SET], Z[KEY_], Z[MOST], Z[LEAST]
+    if s == 0:
+        i, end = 0, W[2 * o + 2]
+    else:
+        i, end = B - W[2 * o + 3], B
+    if i == end:
+        return n
+    if W[2 * o + KEY + i] < key or Z[AFTER] != NEG_INF or Z[AFTER_CODE] >= 0:
+        i = position(M, W, o, i, end, key, Z[AFTER], ((Z[AFTER_CODE] - s) >> 1) + 1)
+    found, p, behind = n, np.uint64(i), np.uint64(end)  # unsigned places need no check of their sign
+    lefts, rights, slots, keys = np.uint64(o + LEFT), np.uint64(o + RIGHT), np.uint64(2 * o + SLOT), np.uint64(2 * o + KEY)
+    while p < behind and M[lefts + p] <= most and W[keys + p] == key:
+        out[n] = W[slots + p]
+        if len(ends) > 0:
+            ends[2 * n], ends[2 * n + 1] = M[lefts + p], M[rights + p]
+        n += M[rights + p] >= least
+        p += np.uint64(1)
+    Z[STEPS] += np.int64(p) - i
+    if n > found:
+        Z[GAP] = max(Z[GAP], Z[STEPS] - Z[LAST])
+        Z[LAST] = Z[STEPS]
+    return n
+
+
+@kernel
+def expect_leaves(M: Any, W: Any, o: int, s: int, mask: int) -> None:
+    """Ask for the cache lines of set s in the leaves below o that the mask names (of half a leaf each: what a set takes on average)."""
+    while mask != 0:
+        leaf = W[2 * o + CHILD + lowest(mask)]
+        mask &= mask - 1
+        prefetch(M, leaf)
+        first = s * (B // 2)
+        for line in range(0, B // 2, 8):
+            prefetch(M, leaf + LEFT + first + line)
+            prefetch(M, leaf + RIGHT + first + line)
+        for line in range(0, B // 4, 8):
+            prefetch(M, leaf + (SLOT + first) // 2 + line)
+            prefetch(M, leaf + (KEY + first) // 2 + line)
+
+
+@kernel("int64(int64[::1], int32[::1], int64[::1], int32[::1], int64, int64[::1])")
+def search_fill(M: Any, W: Any, Z: Any, out: Any, n: int, ends: Any) -> int:
+    """Go on with the search; slots from out[n] on. Ends when out has less than B + 1 places left or Z[DEPTH] is 0 (all found)."""
+    while Z[DEPTH] > 0 and len(out) - n > B:
+        f = FRAMES + 2 * (Z[DEPTH] - 1)
+        o, mask = Z[f], Z[f + 1]
+        if mask == 0:
+            Z[DEPTH] -= 1
+            continue
+        c = lowest(mask)
+        Z[f + 1] = mask & (mask - 1)
+        Z[STEPS] += 1
+        # Frame 0 is the virtual parent of the root, so the children of frame d lie at height HIGH - d.
+        child = Z[TOP] if o == 0 else W[2 * o + CHILD + c]
+        if Z[DEPTH] == Z[HIGH] + 1:
+            n = search_leaf(M, W, Z, child, out, n, ends)
+        else:
+            mask = hopeful(M, W, Z, child)
+            Z[f + 2], Z[f + 3] = child, mask
+            Z[DEPTH] += 1
+            if Z[DEPTH] == Z[HIGH] + 1:
+                expect_leaves(M, W, child, Z[SET], mask)
+    return n
+
+
+ITEM = 6  # words of an item: slot, key, after, after code, most, least
+ITEM_AT, ITEM_ACTIVE = SEARCH_WORDS, SEARCH_WORDS + 1
+PARTNERS_WORDS = SEARCH_WORDS + 2
+
+
+@kernel("int64(int64[::1], int32[::1], int64[::1], int64, int64, int64, int64[::1], int32[::1], int32[::1], int64)")
+def partners_fill(M: Any, W: Any, Z: Any, root: int, height: int, s: int, items: Any, own: Any, other: Any, n: int) -> int:
+    """For each item (see ITEM) search set s; report (item's slot, hit) from place n on. An item of set s reports itself, too, if it lies
+    within its bounds. Ends when out is full or Z[ITEM_AT] has passed the last; gives the number of rows written so far."""
+    ends = items[:0]
+    while ITEM * Z[ITEM_AT] < len(items):
+        i = ITEM * Z[ITEM_AT]
+        if Z[ITEM_ACTIVE] == 0:
+            search_start(Z, root, height, s, items[i + 1], items[i + 2], items[i + 3], items[i + 4], items[i + 5])
+            Z[ITEM_ACTIVE] = 1
+        m = search_fill(M, W, Z, other, n, ends)
+        for j in range(n, m):
+            own[j] = items[i]
+        n = m
+        if Z[DEPTH] > 0:
+            return n
+        Z[ITEM_ACTIVE] = 0
+        Z[ITEM_AT] += 1
+    return n
+
+
+@kernel("int64(int64[::1], int32[::1], int64, int64, int64)")
+def next_key(M: Any, W: Any, root: int, height: int, key: int) -> int:
+    """The smallest key above `key`; KEY_MAX if there is none."""
+    o = root
+    for _ in range(height):
+        c, n = 0, W[2 * o + 2]
+        while c < n and max(W[2 * o + KR + c], W[2 * o + KR + F + c]) <= key:
+            c += 1
+        if c == n:
+            return KEY_MAX
+        o = W[2 * o + CHILD + c]
+    least = KEY_MAX
+    for s in range(2):
+        if s == 0:
+            lo, hi = 0, W[2 * o + 2]
+        else:
+            lo, hi = B - W[2 * o + 3], B
+        p = position(M, W, o, lo, hi, key, 2**63 - 1, KEY_MAX)
+        if p < hi:
+            least = min(least, W[2 * o + KEY + p])
+    return least

@@ -1,0 +1,237 @@
+"""What a node says of the intervals below it, for Theorem 1: the four extremes and the live bit.
+
+A summary is ten fields in C from `base`: mr0 mr1 ml0 ml1 (values), kr0 kr1 kl0 kl1 (their keys), first,
+live; the order of the fields of a child in an inner node (`arena.py`). `live`: a row lies wholly below.
+
+KIND says what a row is: PAIR, a set 0 interval meeting a set 1 interval; SELF, two intervals of set 0
+that meet; LIST, one interval.
+
+With the entries in (key, left) order, x before y meet iff (key, left) of y <= (key, right) of x: the
+later-starting one is stabbed by the earlier (ij-heap.md, Theorem 1). So a row lies across two children
+iff the largest (key, right) of one side reaches the smallest (key, left) of the other.
+
+Costs: a leaf O(B), an inner node O(F). Source: Tao and Yi, section 4.1 (pilot values, productive nodes).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structures.core.arena import (
+    CHILD,
+    FIELDS,
+    FIELDS32,
+    FIRST,
+    KEY,
+    KEY_MAX,
+    KIND,
+    KL,
+    KR,
+    LEFT,
+    ML,
+    MR,
+    NEG_INF,
+    POS_INF,
+    RIGHT,
+    SLOT,
+    SUM,
+    B,
+    F,
+)
+from structures.core.kernel import kernel
+
+PAIR, SELF, LIST = 0, 1, 2
+
+
+@kernel
+def leaf_live(M: Any, W: Any, o: int, kind: int) -> bool:
+    """Whether two entries of the leaf make a row: one sweep in (key, left) order, out at the first hit."""
+    n0, n1 = W[2 * o + 2], W[2 * o + 3]
+    if kind == LIST:
+        return n0 > 0
+    i, j = 0, B - n1
+    reach0, reach_key0, reach1, reach_key1 = NEG_INF, -1, NEG_INF, -1
+    while i < n0 or j < B:
+        if j == B:
+            from0 = True
+        elif i == n0:
+            from0 = False
+        else:
+            ki, kj = W[2 * o + KEY + i], W[2 * o + KEY + j]
+            from0 = ki < kj or (ki == kj and M[o + LEFT + i] <= M[o + LEFT + j])
+        if from0:
+            k, left, right = W[2 * o + KEY + i], M[o + LEFT + i], M[o + RIGHT + i]
+            if kind == PAIR:
+                if reach_key1 == k and reach1 >= left:
+                    return True
+            elif reach_key0 == k and reach0 >= left:
+                return True
+            if reach_key0 != k or right > reach0:
+                reach_key0, reach0 = k, right
+            i += 1
+        else:
+            k, left, right = W[2 * o + KEY + j], M[o + LEFT + j], M[o + RIGHT + j]
+            if reach_key0 == k and reach0 >= left:
+                return True
+            if reach_key1 != k or right > reach1:
+                reach_key1, reach1 = k, right
+            j += 1
+    return False
+
+
+@kernel
+def first_of(M: Any, W: Any, C: Any, o: int, base: int, s: int) -> None:
+    """Write ml, kl of set s of the leaf."""
+    place = 0 if s == 0 else B - W[2 * o + 3]
+    if W[2 * o + 2 + s] == 0:
+        C[base + 2 + s], C[base + 6 + s] = POS_INF, KEY_MAX
+    else:
+        C[base + 2 + s], C[base + 6 + s] = M[o + LEFT + place], W[2 * o + KEY + place]
+
+
+@kernel
+def last_of(M: Any, W: Any, C: Any, o: int, base: int, s: int) -> None:
+    """Write mr, kr of set s of the leaf."""
+    if s == 0:
+        lo, hi = 0, W[2 * o + 2]
+    else:
+        lo, hi = B - W[2 * o + 3], B
+    if lo == hi:
+        C[base + s], C[base + 4 + s] = NEG_INF, -1
+        return
+    k = W[2 * o + KEY + hi - 1]
+    most = M[o + RIGHT + hi - 1]
+    if W[2 * o + KEY + lo] == k:
+        for i in range(lo, hi):
+            most = max(most, M[o + RIGHT + i])
+    else:
+        i = hi - 2
+        while W[2 * o + KEY + i] == k:
+            most = max(most, M[o + RIGHT + i])
+            i -= 1
+    C[base + s], C[base + 4 + s] = most, k
+
+
+@kernel
+def first_code(W: Any, C: Any, o: int, base: int) -> None:
+    """Write `first` of the leaf, whose ml and kl are written."""
+    n0, n1 = W[2 * o + 2], W[2 * o + 3]
+    code0 = 2 * W[2 * o + SLOT]
+    code1 = 2 * W[2 * o + SLOT + B - n1] + 1 if n1 > 0 else code0
+    k0, k1, l0, l1 = C[base + 6], C[base + 7], C[base + 2], C[base + 3]
+    zero = n1 == 0 or (n0 > 0 and (k0 < k1 or (k0 == k1 and (l0 < l1 or (l0 == l1 and code0 < code1)))))
+    C[base + 8] = code0 if zero else code1
+
+
+@kernel
+def leaf_summary(M: Any, W: Any, C: Any, o: int, base: int) -> None:
+    """Write the leaf's summary at C[base], from its entries."""
+    for s in range(2):
+        first_of(M, W, C, o, base, s)
+        last_of(M, W, C, o, base, s)
+    first_code(W, C, o, base)
+    C[base + 9] = 1 if leaf_live(M, W, o, C[KIND]) else 0
+
+
+@kernel
+def leaf_summary_with(M: Any, W: Any, C: Any, o: int, s: int, key: int, right: int) -> None:
+    """C[SUM] held the leaf's summary before (key, right) was put into set s: bring it up to date."""
+    first_of(M, W, C, o, SUM, s)
+    if key > C[SUM + 4 + s] or (key == C[SUM + 4 + s] and right > C[SUM + s]):
+        C[SUM + s], C[SUM + 4 + s] = right, key
+    first_code(W, C, o, SUM)
+    if C[SUM + 9] == 0:
+        C[SUM + 9] = 1 if leaf_live(M, W, o, C[KIND]) else 0
+
+
+@kernel
+def leaf_summary_without(M: Any, W: Any, C: Any, o: int, s: int, key: int, right: int) -> None:
+    """C[SUM] held the leaf's summary before (key, right) was cut from set s: bring it up to date."""
+    first_of(M, W, C, o, SUM, s)
+    if key == C[SUM + 4 + s] and right == C[SUM + s]:
+        last_of(M, W, C, o, SUM, s)
+    first_code(W, C, o, SUM)
+    if C[SUM + 9] != 0:
+        C[SUM + 9] = 1 if leaf_live(M, W, o, C[KIND]) else 0
+
+
+@kernel
+def read_child(M: Any, W: Any, C: Any, o: int, c: int, base: int) -> None:
+    """Write the summary that inner node o holds of child c at C[base]."""
+    for f in range(4):
+        C[base + f] = M[o + FIELDS + f * F + c]
+    for f in range(5):
+        C[base + 4 + f] = W[2 * o + FIELDS32 + f * F + c]
+    C[base + 9] = (W[2 * o + 3] >> c) & 1
+
+
+@kernel
+def inner_summary(M: Any, W: Any, C: Any, o: int, base: int) -> None:
+    """Write the inner node's summary at C[base] from what it holds of its children."""
+    n = W[2 * o + 2]
+    kind = C[KIND]
+    live = W[2 * o + 3] != 0
+    for s in range(2):
+        key, most = -1, NEG_INF
+        kl, least = KEY_MAX, POS_INF
+        for c in range(n):
+            kc, rc = W[2 * o + KR + s * F + c], M[o + MR + s * F + c]
+            if kc > key or (kc == key and rc > most):
+                key, most = kc, rc
+            if kl == KEY_MAX:
+                kl, least = W[2 * o + KL + s * F + c], M[o + ML + s * F + c]
+        C[base + s], C[base + 2 + s], C[base + 4 + s], C[base + 6 + s] = most, least, key, kl
+    C[base + 8] = W[2 * o + FIRST]
+    if not live and kind != LIST:
+        live = _across(M, W, o, n, 0, 1 if kind == PAIR else 0) or (kind == PAIR and _across(M, W, o, n, 1, 0))
+    C[base + 9] = 1 if live else 0
+
+
+@kernel
+def _across(M: Any, W: Any, o: int, n: int, s: int, t: int) -> bool:
+    """Whether an interval of set s below one child reaches one of set t below a later child."""
+    key, most = -1, NEG_INF
+    for c in range(n):
+        kc, lc = W[2 * o + KL + t * F + c], M[o + ML + t * F + c]
+        if key == kc and most >= lc:
+            return True
+        kc, rc = W[2 * o + KR + s * F + c], M[o + MR + s * F + c]
+        if kc > key or (kc == key and rc > most):
+            key, most = kc, rc
+    return False
+
+
+@kernel
+def write_child(M: Any, W: Any, C: Any, o: int, c: int, child: int, base: int) -> bool:
+    """Write child c of inner node o with the summary at C[base]; whether the summary changed."""
+    W[2 * o + CHILD + c] = child
+    changed = False
+    for f in range(4):
+        i = o + FIELDS + f * F + c
+        if M[i] != C[base + f]:
+            M[i] = C[base + f]
+            changed = True
+    for f in range(5):
+        i = 2 * o + FIELDS32 + f * F + c
+        if W[i] != C[base + 4 + f]:
+            W[i] = C[base + 4 + f]
+            changed = True
+    bit = 1 << c
+    mask = W[2 * o + 3]
+    if ((mask & bit) != 0) != (C[base + 9] != 0):
+        W[2 * o + 3] = mask ^ bit
+        changed = True
+    return changed
+
+
+@kernel
+def clear_child(M: Any, W: Any, o: int, c: int) -> None:
+    """Make position c of inner node o unused."""
+    for s in range(2):
+        M[o + MR + s * F + c] = NEG_INF
+        M[o + ML + s * F + c] = POS_INF
+        W[2 * o + KR + s * F + c] = -1
+        W[2 * o + KL + s * F + c] = KEY_MAX
+    W[2 * o + FIRST + c] = 0
+    W[2 * o + CHILD + c] = 0
+    W[2 * o + 3] &= ~(1 << c)

@@ -1,0 +1,329 @@
+r"""The persistent ordered tree with leaf blocks that the structures are made of.
+
+Problem: keep entries (set, key, left, right, slot) in the order of (key, left, slot code), under single
+puts and cuts, every version whole and readable while the next is written. Slot code = 2 * slot + set.
+
+            [ c0 | c1 | c2 ]            inner nodes hold F children with their summaries; the separator of
+            /     |       \             a child is its smallest (key, left) and `first`
+        [....]  [....]  [....]          leaves hold up to B entries of both sets; all at one depth
+
+Invariants, by which `check()` names what broke
+    I1  entries ascend by (key, left, slot code) along the leaves, in each set within a leaf
+    I2  a stored summary equals the one computed from the child
+    I3  all leaves lie at depth HEIGHT; an inner node has 2..F children (the root too), a leaf
+        max(1, B // 4)..B entries (the root leaf 0..B)
+    I4  unused positions of an inner node are cleared (`summary.clear_child`)
+
+Costs: put, cut O(B + F log n) and O(log n) copied blocks; build O(n) after the sort.
+Copy-on-write as in versions.md: a climb copies the path once a version, and ends where a block already
+belongs to this version and its summary did not change.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from structures.core.arena import (
+    ARRAYS,
+    CHILD,
+    COUNT,
+    FIRST,
+    FREE,
+    HEIGHT,
+    INNER,
+    INNER_WORDS,
+    KEY,
+    KL,
+    LEAF,
+    LEAF_LEAST,
+    LEAF_WORDS,
+    LEFT,
+    LIVE,
+    ML,
+    PATH,
+    RIGHT,
+    ROOT,
+    SLOT,
+    SUM,
+    SUM2,
+    B,
+    F,
+    drop,
+)
+from structures.core.bits import LANES, at_most8, below8, count_bits
+from structures.core.kernel import kernel, prefetch
+from structures.ordered.inner_nodes import concatenate_inners, even_inners, insert_child, new_inner, own_inner, remove_child, split_inner
+from structures.ordered.leaves import concatenate_leaves, cut_from_leaf, cut_leaf, even_leaves, new_leaf, own_leaf, place, put_in_leaf
+from structures.ordered.summary import (
+    inner_summary,
+    leaf_summary,
+    leaf_summary_with,
+    leaf_summary_without,
+    read_child,
+    write_child,
+)
+
+LEAF_FILL = max(1, B * 7 // 8)
+INNER_FILL = F - 1 if F > 3 else F
+
+
+@kernel
+def find_child(M: Any, W: Any, o: int, key: int, left: int, code: int) -> int:
+    """The last child of o whose separator is <= (key, left, code), else 0: they are counted, eight at once."""
+    n = 0
+    for c in range(0, F, LANES):
+        mask, ties = 0, 0
+        for s in range(2):
+            keys, lefts = 2 * o + KL + s * F + c, o + ML + s * F + c
+            before, within = below8(W, keys, key), at_most8(W, keys, key)
+            mask |= before | (within & below8(M, lefts, left))
+            ties |= within & ~before & at_most8(M, lefts, left)
+        ties &= ~mask & ((1 << (F - c)) - 1)
+        if ties != 0:
+            mask |= ties & at_most8(W, 2 * o + FIRST + c, code)
+        n += count_bits(mask & ((1 << (F - c)) - 1))
+    return max(n - 1, 0)
+
+
+@kernel
+def descend(M: Any, W: Any, C: Any, key: int, left: int, code: int) -> int:
+    """The leaf where the entry belongs; the path is left in C[PATH:]."""
+    o = C[ROOT]
+    for d in range(C[HEIGHT]):
+        c = find_child(M, W, o, key, left, code)
+        C[PATH + 2 * d], C[PATH + 2 * d + 1] = o, c
+        o = W[2 * o + CHILD + c]
+    return o
+
+
+# --- the way up
+
+
+@kernel
+def summarise(M: Any, W: Any, C: Any, o: int, base: int, leaf: bool) -> None:
+    if leaf:
+        leaf_summary(M, W, C, o, base)
+    else:
+        inner_summary(M, W, C, o, base)
+
+
+@kernel
+def rebalance(M: Any, W: Any, C: Any, Q: Any, o: int, c: int, leaf: bool) -> None:
+    """Child c of own node o is too small: join it with a neighbour, or even the two out."""
+    a = c - 1 if c > 0 else 0
+    x, y = W[2 * o + CHILD + a], W[2 * o + CHILD + a + 1]
+    if leaf:
+        together = W[2 * x + 2] + W[2 * x + 3] + W[2 * y + 2] + W[2 * y + 3] <= B
+        if together:
+            z = concatenate_leaves(M, W, C, x, y)
+            drop(M, C, Q, x, LEAF)
+            drop(M, C, Q, y, LEAF)
+            x = z
+        else:
+            x, y = even_leaves(M, W, C, Q, x, y)
+    else:
+        together = W[2 * x + 2] + W[2 * y + 2] <= F
+        if together:
+            x = concatenate_inners(M, W, C, Q, x, y)
+        else:
+            x, y = even_inners(M, W, C, Q, x, y)
+    summarise(M, W, C, x, SUM, leaf)
+    write_child(M, W, C, o, a, x, SUM)
+    if together:
+        remove_child(M, W, o, a + 1)
+    else:
+        summarise(M, W, C, y, SUM2, leaf)
+        write_child(M, W, C, o, a + 1, y, SUM2)
+
+
+@kernel
+def swap_up(M: Any, W: Any, C: Any, Q: Any, d: int, old: int, new: int) -> None:
+    """Node `old`, below level d of the path, is now `new` with the same summary: only pointers change, until a node was owned already."""
+    while old != new and d >= 0:
+        above, c = C[PATH + 2 * d], C[PATH + 2 * d + 1]
+        o = own_inner(M, W, C, Q, above)
+        W[2 * o + CHILD + c] = new
+        old, new = above, o
+        d -= 1
+    if old != new:
+        C[ROOT] = new
+
+
+@kernel
+def climb(M: Any, W: Any, C: Any, Q: Any, child: int, extra: int) -> None:
+    """Bring the path in C[PATH:] up to date: its last child is now `child` (summary at C[SUM]), followed by
+    the new node `extra` (C[SUM2]) unless 0."""
+    leaf = True
+    for d in range(C[HEIGHT] - 1, -1, -1):
+        old, c = C[PATH + 2 * d], C[PATH + 2 * d + 1]
+        o = own_inner(M, W, C, Q, old)
+        changed = write_child(M, W, C, o, c, child, SUM)
+        if leaf:
+            small = W[2 * child + 2] + W[2 * child + 3] < LEAF_LEAST
+        else:
+            small = W[2 * child + 2] < 2
+        if extra == 0 and not small and not changed:
+            swap_up(M, W, C, Q, d - 1, old, o)
+            return
+        right = 0
+        if extra != 0:
+            if W[2 * o + 2] == F:
+                o, right = split_inner(M, W, C, Q, o, c + 1, extra)
+            else:
+                insert_child(M, W, C, o, c + 1, extra, SUM2)
+        elif small:
+            rebalance(M, W, C, Q, o, c, leaf)
+        inner_summary(M, W, C, o, SUM)
+        if right != 0:
+            inner_summary(M, W, C, right, SUM2)
+        child, extra, leaf = o, right, False
+    if extra != 0:
+        root = new_inner(M, W, C)
+        insert_child(M, W, C, root, 0, child, SUM)
+        insert_child(M, W, C, root, 1, extra, SUM2)
+        C[HEIGHT] += 1
+        inner_summary(M, W, C, root, SUM)
+        child = root
+    elif not leaf and W[2 * child + 2] == 1:
+        root = W[2 * child + CHILD]
+        C[SUM + 9] = W[2 * child + 3] & 1
+        drop(M, C, Q, child, INNER)
+        C[HEIGHT] -= 1
+        child = root
+    C[ROOT] = child
+    C[LIVE] = C[SUM + 9]
+
+
+@kernel
+def summary_above(M: Any, W: Any, C: Any, o: int) -> None:
+    """The summary of leaf o, at the end of the path, into C[SUM]: as stored above it."""
+    d = C[HEIGHT] - 1
+    if d < 0:
+        leaf_summary(M, W, C, o, SUM)
+    else:
+        read_child(M, W, C, C[PATH + 2 * d], C[PATH + 2 * d + 1], SUM)
+
+
+@kernel
+def put(M: Any, W: Any, C: Any, Q: Any, s: int, key: int, left: int, right: int, slot: int) -> None:
+    """Put an entry that is not there."""
+    code = 2 * slot + s
+    o = descend(M, W, C, key, left, code)
+    extra = 0
+    if W[2 * o + 2] + W[2 * o + 3] == B:
+        full = o
+        o, extra = cut_leaf(M, W, C, full, B - B // 2)
+        drop(M, C, Q, full, LEAF)
+        leaf_summary(M, W, C, extra, SUM2)
+        k, v = C[SUM2 + 6], C[SUM2 + 2]
+        if C[SUM2 + 7] < k or (C[SUM2 + 7] == k and C[SUM2 + 3] < v):
+            k, v = C[SUM2 + 7], C[SUM2 + 3]
+        if k < key or (k == key and (v < left or (v == left and C[SUM2 + 8] <= code))):
+            put_in_leaf(M, W, extra, s, key, left, right, slot)
+            leaf_summary(M, W, C, extra, SUM2)
+        else:
+            put_in_leaf(M, W, o, s, key, left, right, slot)
+        leaf_summary(M, W, C, o, SUM)
+    else:
+        summary_above(M, W, C, o)
+        o = own_leaf(M, W, C, Q, o)
+        put_in_leaf(M, W, o, s, key, left, right, slot)
+        leaf_summary_with(M, W, C, o, s, key, right)
+    climb(M, W, C, Q, o, extra)
+    C[COUNT + s] += 1
+
+
+@kernel
+def cut(M: Any, W: Any, C: Any, Q: Any, s: int, key: int, left: int, slot: int) -> bool:
+    """Take an entry out; False, and nothing done, if it is not there."""
+    o = descend(M, W, C, key, left, 2 * slot + s)
+    p, end = place(M, W, o, s, key, left, slot)
+    if p == end:
+        return False
+    right = M[o + RIGHT + p]
+    summary_above(M, W, C, o)
+    o = own_leaf(M, W, C, Q, o)
+    cut_from_leaf(M, W, o, s, p)
+    leaf_summary_without(M, W, C, o, s, key, right)
+    climb(M, W, C, Q, o, 0)
+    C[COUNT + s] -= 1
+    return True
+
+
+@kernel
+def expect_block(M: Any, o: int, words: int) -> None:
+    for line in range(0, words, 8):
+        prefetch(M, o + line)
+
+
+@kernel
+def expect(M: Any, W: Any, C: Any, key: int, left: int, code: int, height: int) -> None:
+    """Ask for the cache lines that a change of this entry will touch, down to the height: those of its path; with height 0 its leaf,
+    and the blocks that copies will take."""
+    o = C[ROOT]
+    for _ in range(C[HEIGHT] - height):
+        expect_block(M, o, INNER_WORDS)
+        o = W[2 * o + CHILD + find_child(M, W, o, key, left, code)]
+    if height > 0:
+        expect_block(M, o, INNER_WORDS)
+    else:
+        expect_block(M, o, LEAF_WORDS)
+        expect_block(M, C[FREE + LEAF], LEAF_WORDS)
+        expect_block(M, C[FREE + INNER], INNER_WORDS)
+
+
+# --- bulk build
+
+
+@kernel("void(" + ARRAYS + ")")
+def make_empty(M: Any, W: Any, C: Any, Q: Any) -> None:
+    C[ROOT] = new_leaf(M, W, C, 0, 0)
+    C[HEIGHT], C[COUNT], C[COUNT + 1], C[LIVE] = 0, 0, 0, 0
+
+
+@kernel("void(" + ARRAYS + ", uint8[::1], int32[::1], int64[::1], int64[::1], int32[::1], int64[::1])", allocates=True)
+def build(M: Any, W: Any, C: Any, Q: Any, sets: Any, keys: Any, lefts: Any, rights: Any, slots: Any, order: Any) -> None:
+    """Build an empty tree from entries; `order`: their places by (key, left, slot code)."""
+    n = len(order)
+    drop(M, C, Q, C[ROOT], LEAF)
+    leaves = max(1, -(-n // LEAF_FILL))
+    level = np.empty(leaves, np.int32)
+    for b in range(leaves):
+        lo, hi = n * b // leaves, n * (b + 1) // leaves
+        o = new_leaf(M, W, C, 0, 0)
+        n0, n1 = 0, 0
+        for i in range(lo, hi):
+            n1 += sets[order[i]]
+        j = B - n1
+        for i in range(lo, hi):
+            e = order[i]
+            if sets[e] == 0:
+                p = n0
+                n0 += 1
+            else:
+                p = j
+                j += 1
+            M[o + LEFT + p], M[o + RIGHT + p] = lefts[e], rights[e]
+            W[2 * o + SLOT + p], W[2 * o + KEY + p] = slots[e], keys[e]
+        W[2 * o + 2], W[2 * o + 3] = n0, n1
+        C[COUNT] += n0
+        C[COUNT + 1] += n1
+        level[b] = o
+    leaf = True
+    while len(level) > 1:
+        parents = -(-len(level) // INNER_FILL)
+        above = np.empty(parents, np.int32)
+        for b in range(parents):
+            o = new_inner(M, W, C)
+            lo, hi = len(level) * b // parents, len(level) * (b + 1) // parents
+            for c in range(lo, hi):
+                summarise(M, W, C, level[c], SUM, leaf)
+                insert_child(M, W, C, o, c - lo, level[c], SUM)
+            above[b] = o
+        level = above
+        leaf = False
+        C[HEIGHT] += 1
+    summarise(M, W, C, level[0], SUM, leaf)
+    C[ROOT], C[LIVE] = level[0], C[SUM + 9]

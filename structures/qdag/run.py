@@ -1,0 +1,200 @@
+"""Single changes one after another in one call: each is written to its trees, and the rows that come or go with it are found.
+
+A run is a list of steps, in order: an entry goes (LEAVE) or comes (ENTER) without a word, or goes (DELETE) or comes (INSERT) and its rows
+are told. Steps of one change and of one kind (moves, deletes, inserts) stand for each other as those of a batch do: all are written, then
+atom number i is joined with the atoms before it as they are then, and with those behind it as they were before.
+
+    U    a step: change, sign, base, where its entry lies in E
+    T    trees by base: tree, words of an entry, which of the base's columns it takes      X    of each base its first tree, and the end
+    A    atoms: base, where its plan begins and ends in P, words of its entry, places and trees of the atoms that are joined with it, the
+         entry's variables
+    G    AT the step in hand; PLACE the atom in hand (-1: nothing is written yet), READING whether it is being read; ROWS told of this kind
+         of this change
+    told rows of `out`: change, sign, first, end, whether there were more than the limit and none is here
+
+Costs: as of each change by itself, without what a call costs. Source: natural-joins.md (*Deltas*).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from structures.core.kernel import kernel
+from structures.qdag.qdag import And
+from structures.qdag.walk import DEPTH, ITEM, ITEMS, MOST_ATOMS, STEPS, and_steps, line_words, state_words
+from structures.quadtree.changes import delete_entry, insert_entry
+from structures.quadtree.layout import ARRAYS, MISSING, MOST_ARITY, TREE, TREE_WORDS, VERSION
+
+__all__ = ["DELETE", "ENTER", "INSERT", "LEAVE", "Runs", "Told"]
+
+LEAVE, ENTER, DELETE, INSERT = 0, 1, 2, 3
+AT, PLACE, READING, ROWS = 0, 1, 2, 3
+BASE, PLAN, WIDTH, OTHERS, COLUMNS = 0, 1, 3, 4, 4 + MOST_ATOMS  # of an atom
+ATOM_WORDS = COLUMNS + MOST_ARITY + 1
+_CAPACITY = 1 << 13
+
+
+@kernel
+def write_step(M: Any, W: Any, C: Any, Q: Any, K: Any, B: Any, T: Any, X: Any, E: Any, N: Any, step: Any, s: int) -> None:
+    """Step s, in all trees of its base; N: room for an entry."""
+    base, e = step[s, 2], step[s, 3]
+    for i in range(X[base, 0], X[base, 1]):
+        for j in range(T[i, 1]):
+            N[j] = E[e + T[i, 2 + j]]
+        if step[s, 1] == ENTER or step[s, 1] == INSERT:
+            done = insert_entry(M, W, C, Q, K, B, T[i, 0], N, 0)
+        else:
+            done = delete_entry(M, W, C, Q, K, B, T[i, 0], N, 0)
+        if not done:
+            C[MISSING] += 1
+
+
+@kernel
+def keep_roots(C: Any, V: Any, v: int) -> None:
+    """Root, bits and base of every tree, as they are, to V[v]."""
+    for t in range(V.shape[1] // 3):
+        for i in range(3):
+            V[v, 3 * t + i] = C[TREE + TREE_WORDS * t + i]
+
+
+@kernel
+def open_reading(A: Any, a: int, E: Any, e: int, V: Any, items: Any, R: Any, Z: Any, others: int) -> None:
+    """Of the rows in which atom a has the entry at E[e]; the others are of the version that is theirs."""
+    k = A[a, WIDTH] - 1
+    items[0] = E[e + k]
+    for j in range(k):
+        items[1 + A[a, COLUMNS + j]] = E[e + j]
+    for t in range(others):
+        place, tree = A[a, OTHERS + t] >> 16, A[a, OTHERS + t] & 65535
+        for i in range(3):
+            R[3 * t + i] = V[1 if place < a else 0, 3 * tree + i]
+    Z[DEPTH], Z[ITEM], Z[ITEMS] = 0, 0, 1
+
+
+@kernel
+def tell(
+    W: Any, K: Any, B: Any, U: Any, E: Any, A: Any, P: Any, G: Any, V: Any, R: Any, items: Any, S: Any, Z: Any, out: Any, n: int,
+    end: int, limit: int,
+) -> int:  # fmt: skip
+    """The rows of the steps from G[AT] to `end`, until `out` is full or they are more than `limit`; how many rows there are then."""
+    while G[PLACE] < len(A) and n < out.shape[1] and G[ROWS] <= limit:
+        a, s = G[PLACE], G[AT]
+        while s < end and U[s, 2] != A[a, BASE]:
+            s += 1
+        if s < end:
+            plan = P[A[a, PLAN] : A[a, PLAN + 1]]
+            if G[READING] == 0:
+                open_reading(A, a, E, U[s, 3], V, items, R, Z, len(A) - 1)
+                G[READING] = 1
+            before = n
+            n = and_steps(W, K, B, plan, R, items, S, Z, out, n, 1 << 62)
+            G[ROWS] += n - before
+            if Z[DEPTH] > 0 or n == out.shape[1]:
+                break
+        G[PLACE] += 1
+        G[READING] = 0
+    return n
+
+
+@kernel(
+    "int64(" + ARRAYS + ", int64[:, ::1], int64[:, ::1], int64[:, ::1], int32[::1], int64[:, ::1], int64[::1], int64[::1], int64[:, ::1], "
+    "int64[::1], int64[::1], int32[::1], int64[::1], int32[::1], int64[:, ::1], int32[:, ::1], int64)"
+)
+def follow(
+    M: Any, W: Any, C: Any, Q: Any, K: Any, B: Any, U: Any, T: Any, X: Any, E: Any, A: Any, P: Any, G: Any, V: Any, R: Any, items: Any,
+    S: Any, Z: Any, N: Any, told: Any, out: Any, limit: int,
+) -> int:  # fmt: skip
+    """Go on until all steps are done, or `out` or `told` is full; how many lines of `told` there are. limit: -1, nothing is told."""
+    n, lines = np.int64(0), np.int64(0)
+    while G[AT] < len(U) and n < out.shape[1] and lines < len(told):
+        s, end = G[AT], G[AT] + 1
+        while end < len(U) and U[end, 0] == U[s, 0] and max(U[end, 1], ENTER) == max(U[s, 1], ENTER):
+            end += 1
+        if G[PLACE] < 0:
+            C[VERSION] += 1
+            keep_roots(C, V, 0)
+            for i in range(s, end):
+                write_step(M, W, C, Q, K, B, T, X, E, N, U, i)
+            keep_roots(C, V, 1)
+            G[PLACE], G[READING], G[ROWS] = 0, 0, 0
+            if limit < 0 or U[s, 1] <= ENTER:
+                G[PLACE] = len(A)
+        start = n
+        n = tell(W, K, B, U, E, A, P, G, V, R, items, S, Z, out, n, end, limit)
+        if G[ROWS] > limit and limit >= 0:
+            n, G[PLACE] = start, len(A)
+            told[lines, 0], told[lines, 1], told[lines, 2], told[lines, 3], told[lines, 4] = U[s, 0], U[s, 1], n, n, 1
+            lines += 1
+        elif n > start:
+            told[lines, 0], told[lines, 1], told[lines, 2], told[lines, 3], told[lines, 4] = U[s, 0], U[s, 1], start, n, 0
+            lines += 1
+        if G[PLACE] == len(A):
+            G[AT], G[PLACE] = end, -1
+    return lines
+
+
+class Told(NamedTuple):
+    """Rows, int32[atoms, n], that come (or go) by a change; or too many, and none here."""
+
+    change: int
+    inserted: bool
+    rows: np.ndarray
+    too_large: bool
+
+
+class Runs:
+    """Runs of one AND. `bases`: of each set of entries its trees, and which columns each takes; `base_of`: of each atom its base;
+    `capacity`: rows, and changes, of a call."""
+
+    def __init__(
+        self, join: And, bases: Sequence[Sequence[tuple[int, Sequence[int]]]], base_of: Sequence[int], capacity: int = _CAPACITY
+    ) -> None:
+        self._trees = join.trees
+        ends = np.cumsum([0, *map(len, bases)])
+        self._X = np.column_stack((ends[:-1], ends[1:]))
+        self._T = np.zeros((ends[-1], 3 + MOST_ARITY), np.int64)
+        for row, (tree, columns) in zip(self._T, [one for own in bases for one in own], strict=True):
+            row[: 2 + len(columns)] = tree, len(columns), *columns
+        plans = [join.plan_of(place) for place in range(len(base_of))]
+        ends = np.cumsum([0, *(len(plan.words) for plan in plans)])
+        self._P = np.concatenate([plan.words for plan in plans])
+        self._A = np.zeros((len(base_of), ATOM_WORDS), np.int64)
+        for place, (row, plan) in enumerate(zip(self._A, plans, strict=True)):
+            variables = join.variables_of(place)
+            row[BASE], row[PLAN], row[PLAN + 1], row[WIDTH] = base_of[place], ends[place], ends[place + 1], len(variables) + 1
+            row[OTHERS : OTHERS + len(plan.trees)] = [other << 16 | tree for other, tree in plan.trees]
+            row[COLUMNS : COLUMNS + len(variables)] = variables
+        others = len(base_of) - 1
+        self._V = np.zeros((2, 3 * len(join.trees.shapes)), np.int64)
+        self._R, self._items = np.zeros(3 * max(1, others), np.int64), np.zeros(1 + join.dimension, np.int64)
+        self._S, self._Z = np.zeros(line_words(max(1, others)), np.int32), np.zeros(state_words(max(1, others)), np.int64)
+        self._N, self._told = np.zeros(MOST_ARITY + 1, np.int32), np.zeros((capacity, 5), np.int64)
+        self._out = np.zeros((len(base_of), capacity), np.int32)
+
+    def follow(self, version: int, steps: np.ndarray, entries: np.ndarray, limit: int | None) -> Iterator[Told]:
+        """int64[n, 4] steps over int32 entries of their bases, each kind of a change as one more version after `version`; tell what they
+        did. `limit`: of rows; None: tell nothing. `QuadTrees.require` comes first. KeyError: some deleted entries were not there."""
+        self._trees.arena.C[VERSION] = version
+        for base, (first, end) in enumerate(self._X.tolist()):
+            own = steps[steps[:, 2] == base]
+            come = own[(own[:, 1] == ENTER) | (own[:, 1] == INSERT), 3]
+            for tree, width in self._T[first:end, :2].tolist():
+                codes = entries[come[:, None] + np.arange(width - 1)]
+                self._trees.expect(tree, len(own), int(np.bitwise_or.reduce(codes, axis=None)) if len(come) else 0)
+        state = np.array([0, -1, 0, 0], np.int64)
+        while state[AT] < len(steps):
+            lines = follow(
+                *self._trees.arrays, steps, self._T, self._X, entries, self._A, self._P, state, self._V, self._R, self._items,
+                self._S, self._Z, self._N, self._told, self._out, -1 if limit is None else limit,
+            )  # fmt: skip
+            for change, sign, first, end, too_large in self._told[:lines].tolist():
+                yield Told(change, sign == INSERT, self._out[:, first:end].copy(), bool(too_large))
+        self._trees.settle_missing()
+
+    @property
+    def steps(self) -> int:
+        """As `Cursor.steps`, of all readings so far."""
+        return int(self._Z[STEPS])

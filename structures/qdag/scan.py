@@ -1,0 +1,98 @@
+"""A reading's items, and their rows one item after another: what a cursor of `qdag.py` calls.
+
+An item is given (an entry whose partners are wanted, or values that are looked up), or is an entry of the driving atom, whose tree is
+scanned meanwhile, leaf after leaf, as many at a time as `items` has room for. A tuple whose rows fill more than a leaf is one item, by
+itself and without a slot: row by row, the same would be searched again for each of them.
+
+    P, R    the plan and the roots by which an item with a slot is read: of all atoms but the one whose slot it is
+    A, Q    of all atoms, by which an item without one is read
+
+    Y    the depth of the scan, 0 at its end; of the driving atom's tree base, arity, variables; frames [place, level, children left, -1
+         before the first]
+
+Costs: scan O(1) an entry or tuple of many, besides O(log l) a leaf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from structures.core.bits import lowest
+from structures.core.kernel import kernel
+from structures.qdag.walk import DEPTH, ITEM, ITEMS, STEPS, WIDTH, and_steps
+from structures.quadtree.layout import LEAF, LEVELS, MOST_ARITY
+from structures.quadtree.search import child_of, children_of, copy_leaf, ends_at
+from structures.quadtree.trees import Root
+
+SCANNED_AT_ONCE = 16 * LEAF  # entries
+SCANNED, BASE, ARITY, VARIABLES, FRAMES = 0, 1, 2, 3, 3 + MOST_ARITY
+SCAN_WORDS = FRAMES + 3 * LEVELS
+NO_SLOT = -1
+_UNTOLD = -1
+
+
+def scan_of(root: Root, variables: Sequence[int]) -> np.ndarray:
+    """Y of a plain tree whose coordinates are these variables."""
+    Y = np.zeros(SCAN_WORDS, np.int64)
+    Y[BASE], Y[ARITY], Y[VARIABLES : VARIABLES + len(variables)] = root.base, len(variables), variables
+    if root.count:
+        Y[SCANNED], Y[FRAMES : FRAMES + 3] = 1, (root.place, root.bits - 1, _UNTOLD)
+    return Y
+
+
+@kernel
+def scan(W: Any, K: Any, B: Any, Y: Any, S: Any, items: Any, width: int) -> int:
+    """The driving atom's next entries as items of `width` words, as long as a whole leaf has room, or its next tuple of many rows; how many
+    they are."""
+    n, base, k = np.int64(0), Y[BASE], Y[ARITY]
+    while Y[SCANNED] > 0 and n + LEAF * width <= len(items):
+        f = FRAMES + 3 * (Y[SCANNED] - 1)
+        o, b, left = Y[f], Y[f + 1], Y[f + 2]
+        many = b < 0 and not ends_at(W, o)
+        if many and n > 0:
+            break
+        while many and not ends_at(W, o):
+            o, b = child_of(W, K, base, o, k, lowest(children_of(W, K, base, o, k))), b - 1
+        if ends_at(W, o):
+            Y[SCANNED] -= 1
+            count = copy_leaf(W, K, B, base, o, k, 0, b, 0, S, 0)
+            for i in range(1 if many else count):
+                items[n] = NO_SLOT if many else S[k * LEAF + i]
+                for j in range(k):
+                    items[n + 1 + Y[VARIABLES + j]] = S[j * LEAF + i]
+                n += width
+            if many:
+                break
+            continue
+        if left == _UNTOLD:
+            left = children_of(W, K, base, o, k)
+        Y[f + 2] = left & (left - 1)
+        if Y[f + 2] != 0:  # else the last child takes its parent's place
+            f += 3
+            Y[SCANNED] += 1
+        Y[f], Y[f + 1], Y[f + 2] = child_of(W, K, base, o, k, lowest(left)), b - 1, _UNTOLD
+    return n // width
+
+
+@kernel(
+    "int64(int32[::1], int64[::1], uint8[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int32[::1], "
+    "int64[::1], int32[:, ::1], int64)"
+)
+def read_items(
+    W: Any, K: Any, B: Any, P: Any, R: Any, A: Any, Q: Any, Y: Any, items: Any, S: Any, Z: Any, out: Any, budget: int
+) -> int:  # fmt: skip
+    """Go on until `out` (a line an alias) is full, all items are read, or `budget` steps are made; how many rows it has then."""
+    n, stop = np.int64(0), Z[STEPS] + budget
+    while n < out.shape[1] and Z[STEPS] < stop:
+        if Z[DEPTH] == 0 and Z[ITEM] == Z[ITEMS]:
+            if Y[SCANNED] == 0:
+                break
+            Z[ITEM], Z[ITEMS] = 0, scan(W, K, B, Y, S, items, P[WIDTH])
+        if items[0] == NO_SLOT:
+            n = and_steps(W, K, B, A, Q, items, S, Z, out, n, stop)
+        else:
+            n = and_steps(W, K, B, P, R, items, S, Z, out, n, stop)
+    return n

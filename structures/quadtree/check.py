@@ -1,0 +1,149 @@
+"""Proof of the quadtrees' invariants (`quad_nodes.py`), for tests: slow, plain Python, independent of the writing code."""
+
+from __future__ import annotations
+
+from structures.quadtree.compact import CODE, LEAVES, LEVEL_WORDS, LOWEST, NODE_WORDS, NODES, SIZES, TABLE, CompactForms
+from structures.quadtree.layout import CODE_BITS, FREE, LEAF, LEAF_MARK, LOW, OUT, RETIRED, QuadArena
+
+Entry = tuple[int, ...]
+Shape = tuple[int, int]
+Root = tuple[int, int, int, int]
+
+
+def _quadrant(entry: Entry, arity: int, first: int, level: int) -> int:
+    if level >= 0:
+        part = entry[first:-1] if level < CODE_BITS else entry[:first]
+        return int("".join(str(coordinate >> level % CODE_BITS & 1) for coordinate in part), 2)
+    levels = -(-CODE_BITS // arity)
+    padded = f"{entry[-1]:0{levels * arity}b}"
+    place = (-level - 1) * arity
+    return int(padded[place : place + arity], 2)
+
+
+class _Reader:
+    """Of one version of a tree."""
+
+    def __init__(self, arena: QuadArena, forms: CompactForms, root: Root, shape: Shape, seen: dict[int, int]) -> None:
+        self.W, self.K, self.B, self.base, self.shape, self.seen = arena.W, forms.K, forms.B, root[2], shape, seen
+        self.top = root[1] - 1 + (CODE_BITS if shape[1] else 0)
+        self.bits = root[1]
+        # Of the compact form, as far as was asked for: inner children, and leaves, before each place; entries before each leaf.
+        self.ranks: tuple[list[int], list[int]] = ([0], [0])
+        self.sizes = [0]
+
+    def entries(self, o: int, level: int) -> list[Entry]:
+        """Of the subtree at place o, proven."""
+        if o < 0:
+            number, leaf = divmod(-1 - o, 2)
+            return self._leaf(number, level) if leaf else self._inner(o, level, self._children(number))
+        arity = self.shape[0]
+        count, mark = self.W[2 * o + 2 : 2 * o + 4].tolist()
+        self.seen[o] = 2 * (arity - 1) + (mark == LEAF_MARK)
+        if mark == LEAF_MARK:
+            assert 1 <= count <= LEAF, f"Q2: leaf {o} has {count} entries"
+            return [tuple(self.W[2 * o + 4 + i : 2 * o + 4 + (arity + 1) * LEAF : LEAF].tolist()) for i in range(count)]
+        children = self.W[2 * o + 4 : 2 * o + 4 + (1 << arity)].tolist()
+        for c, child in enumerate(children):
+            assert (child != 0) == bool(mark >> c & 1), f"Q3: node {o} is wrong about there being a child {c}"
+            leaf = (self.W[2 * child + 3] == LEAF_MARK if child > 0 else ~child & 1) if child else False
+            assert leaf == bool(count >> c & 1), f"Q3: node {o} is wrong about child {c} being a leaf"
+        return self._inner(o, level, children)
+
+    def _inner(self, o: int, level: int, children: list[int]) -> list[Entry]:
+        found: list[Entry] = []
+        for c, child in enumerate(children):
+            if child:
+                below = self.entries(child, self.bits - 1 if level == CODE_BITS else level - 1)
+                assert all(_quadrant(entry, *self.shape, level) == c for entry in below), (
+                    f"Q1: child {c} of node {o} has an entry of another"
+                )
+                found += below
+        assert len(found) > LOW, f"Q2: node {o} has {len(found)} entries"
+        return found
+
+    def _bit(self, kind: int, place: int) -> int:
+        return int(self.K[self.K[self.base + NODES] + kind + NODE_WORDS * (place // 64)]) >> place % 64 & 1
+
+    def _rank(self, kind: int, place: int) -> int:
+        """The bits of a kind before `place`, counted anew."""
+        ranks = self.ranks[kind - 1]
+        while len(ranks) <= place:
+            ranks.append(ranks[-1] + self._bit(kind, len(ranks) - 1))
+        return ranks[place]
+
+    def _size(self, number: int) -> int:
+        """The entries of leaves before this one."""
+        leaves = int(self.K[self.base + LEAVES])
+        while len(self.sizes) <= number:
+            q = len(self.sizes) - 1
+            self.sizes.append(self.sizes[-1] + 1 + (int(self.K[leaves + q // SIZES]) >> 4 * (q % SIZES) & 15))
+        return self.sizes[number]
+
+    def _children(self, number: int) -> list[int]:
+        """The places of a compact node's children."""
+        first, children = number << self.shape[0], []
+        for place in range(first, first + (1 << self.shape[0])):
+            inner, leaf = self._bit(1, place), self._bit(2, place)
+            assert not inner or not leaf, f"Q3: child {place} of compact nodes is both"
+            children.append(-3 - 2 * self._rank(1, place) if inner else -2 - 2 * self._rank(2, place) if leaf else 0)
+        return children
+
+    def _leaf(self, number: int, level: int) -> list[Entry]:
+        """Of a compact leaf: its bits as they were written, one after another."""
+        arity, first = self.shape
+        code = int(self.K[self.base + CODE])
+        size = self._size(number + 1) - self._size(number)
+        q0, entry0, at = self.K[self.base + TABLE + LEVEL_WORDS * (level - LOWEST) :][:LEVEL_WORDS].tolist()
+        assert q0 <= number and entry0 == self._size(q0), f"Q1: the table of level {level} is wrong"
+        low = [0] * arity
+        for j in range(arity):
+            if level >= CODE_BITS:
+                low[j] = level - CODE_BITS + 1 if j < first else code
+            elif j >= first:
+                low[j] = max(0, level + 1)
+        together = sum(low) <= 32
+        whole, *widths = (next(width for width in (0, 1, 2, 4) if 8 * width >= bits) for bits in (code, *([sum(low)] if together else low)))
+        at += (number - q0) * arity * whole + (self._size(number) - entry0) * (sum(widths) + 4)
+        read = self.B[at : at + arity * whole + size * (sum(widths) + 4)].tobytes()
+        columns, at = [], arity * whole
+        for width in (*widths, 4):
+            columns.append([int.from_bytes(read[at + i * width : at + (i + 1) * width], "little") for i in range(size)])
+            at += width * size
+        if together:
+            columns[:1] = [[one >> sum(low[:j]) & (1 << low[j]) - 1 for one in columns[0]] for j in range(arity)]
+        for j in range(arity):
+            high = int.from_bytes(read[j * whole : (j + 1) * whole], "little")
+            columns[j] = [high | one for one in columns[j]]
+        return list(zip(*columns, strict=True))
+
+
+def entries_of(arena: QuadArena, forms: CompactForms, root: Root, shape: Shape, seen: dict[int, int]) -> list[Entry]:
+    """All of one version of a tree, its invariants proven."""
+    place, bits, _, count = root
+    reader = _Reader(arena, forms, root, shape, seen)
+    found = reader.entries(place, reader.top) if place else []
+    assert len(found) == count, f"Q2: a root says {count} entries, and has {len(found)}"
+    assert len(set(found)) == count, "Q1: an entry is there twice"
+    assert all(0 <= coordinate < 1 << bits for entry in found for coordinate in entry[:-1]), "Q1: a coordinate is out of reach"
+    return found
+
+
+def check_quads(arena: QuadArena, forms: CompactForms, shapes: tuple[Shape, ...], roots: tuple[tuple[Root, ...], ...]) -> None:
+    """Prove Q1 to Q3 of these versions, and I3 when all roots in use are given."""
+    seen: dict[int, int] = {}
+    for version in roots:
+        for root, shape in zip(version, shapes, strict=True):
+            entries_of(arena, forms, root, shape, seen)
+    retired = {int(q) >> 3: int(q) & 7 for q in arena.Q[: 2 * int(arena.C[RETIRED]) : 2]}
+    free: set[int] = set()
+    for cls in range(8):
+        o = int(arena.C[FREE + cls])
+        while o:
+            assert o not in free, f"block {o} lies on the free lists twice"
+            free.add(o)
+            o = int(arena.M[o])
+    used = {**retired, **seen}
+    assert not free & set(used), "a block in use or retired is free"
+    for cls in range(8):
+        have, out = sum(c == cls for c in used.values()), int(arena.C[OUT + cls])
+        assert have == out, f"I3: {out} blocks of class {cls} are out, {have} are reachable or retired"

@@ -1,0 +1,335 @@
+"""The compact form of a quadtree: level-order bitvectors with rank, ending in packed leaves; never changed once it is built.
+
+Problem: keep the entries of a tree of `quad_nodes.py` in little more than the bits that tell them apart, so that a node's children are
+found in constant time. An inner node is its number in level order, as in the paper: 2**k bits that say which children are inner nodes, as
+many that say which are leaves. How many bits are set before a child is the child's number: rank, one directory word for 64 bits of either.
+
+    words at `base`  header: where nodes and leaves lie, bits of a code
+                     table: of each level the number of its first leaf, of that leaf's first entry, and at which byte it is
+                     nodes: [leaves and inner nodes before | 64 children: inner? | 64 children: leaf?] ...
+                     leaves: [the first one's first entry, 8 sizes of 4 bits] ..., in level order
+                     leaf: of each coordinate the bits above the leaf's level, once; the entries' bits from it on; their slots
+
+A place is an inner node or a leaf, live (an offset in W, above 0) or compact (below 0: `compact_place`); 0: nothing is there.
+
+Decision: leaves of up to LEAF entries, as in the live form, end the bitvectors. The paper goes down to single cells; there a join spends
+most steps on unary paths, and spread tuples cost 2**k bits a level where a leaf's entry costs k. Entries are of whole bytes, as a join
+unpacks a leaf wherever it meets it: a few instructions a column. So they take less than the paper's bound of (k + 2) log l bits a tuple,
+the slots aside.
+
+Costs: child, mask of children O(1); a leaf O(its entries); build O(n levels). Source: Navarro, Reutter and Rojas-Ledesma, *Optimal Joins
+using Compact Data Structures*, section 2; Brisaboa, Ladra and Navarro, *Compact representation of Web graphs* (k2-trees).
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from structures.core.arena import pinned
+from structures.core.bits import count_bits, widen16_1, widen16_2, widen16_4
+from structures.core.kernel import kernel
+from structures.core.reserve import give_back, reserve
+from structures.quadtree.layout import CODE_BITS, LEAF, LEVELS, digit, level_below
+
+NODES, LEAVES, CODE, TABLE = 0, 1, 2, 3  # of the header
+LOWEST = -CODE_BITS - 1  # the lowest level of a leaf
+LEVEL_WORDS = 3
+HEADER = TABLE + LEVEL_WORDS * LEVELS
+NODE_WORDS = 3  # for 64 children
+SIZES = 8  # leaves whose sizes share a word
+SLOT_BYTES, SLOT_MASK = 4, 2**CODE_BITS - 1
+TOGETHER = 32  # low bits of an entry that are kept as one number
+_LOW = 2**32 - 1
+
+
+@kernel
+def compact_place(number: int, leaf: bool) -> int:
+    """The place of this inner node, or leaf."""
+    return ~(2 * number + (1 if leaf else 0))
+
+
+@kernel
+def compact_child(K: Any, base: int, place: int, k: int, c: int) -> int:
+    """The place of child c of a compact inner node; 0: none."""
+    bit = ((~place >> 1) << k) + c
+    w = K[base + NODES] + NODE_WORDS * (bit >> 6)
+    bit &= 63
+    before = ~(np.int64(-1) << bit)
+    if (K[w + 1] >> bit) & 1 != 0:
+        return compact_place((K[w] & _LOW) + count_bits(K[w + 1] & before) + 1, False)
+    if (K[w + 2] >> bit) & 1 != 0:
+        return compact_place((K[w] >> 32) + count_bits(K[w + 2] & before), True)
+    return 0
+
+
+@kernel
+def compact_mask(K: Any, base: int, place: int, k: int) -> int:
+    """The children of a compact inner node, as bits."""
+    bit = (~place >> 1) << k
+    w = K[base + NODES] + NODE_WORDS * (bit >> 6)
+    return ((K[w + 1] | K[w + 2]) >> (bit & 63)) & ((1 << (1 << k)) - 1)
+
+
+@kernel
+def compact_size(K: Any, base: int, place: int) -> int:
+    """Entries of a compact leaf."""
+    q = ~place >> 1
+    return ((K[K[base + LEAVES] + q // SIZES] >> 4 * (q % SIZES)) & 15) + 1
+
+
+@kernel(forceinline=True)
+def bytes_of(bits: int) -> int:
+    """0, 1, 2 or 4."""
+    return (bits + 7) // 8 if bits <= 16 else 4
+
+
+@kernel(forceinline=True)
+def low_bits(b: int, j: int, f: int, code: int) -> int:
+    """How many bits of coordinate j, of `code` bits, are not told by the way to a node of level b."""
+    if b >= CODE_BITS:
+        return b - CODE_BITS + 1 if j < f else code
+    return 0 if j < f or b < 0 else b + 1
+
+
+@kernel(forceinline=True)
+def low_total(b: int, k: int, f: int, code: int) -> int:
+    """Of all coordinates."""
+    total = np.int64(0)
+    for j in range(k):
+        total += low_bits(b, j, f, code)
+    return total
+
+
+@kernel(forceinline=True)
+def entry_bytes(b: int, k: int, f: int, code: int) -> int:
+    """Of an entry in a leaf of level b: one number of all low bits if 32 will do, else one a coordinate; and the slot."""
+    total = low_total(b, k, f, code)
+    if total <= TOGETHER:
+        return bytes_of(total) + SLOT_BYTES
+    total = np.int64(SLOT_BYTES)
+    for j in range(k):
+        total += bytes_of(low_bits(b, j, f, code))
+    return total
+
+
+@kernel(forceinline=True)
+def read_number(B: Any, at: int, width: int) -> int:
+    found = np.int64(0)
+    for i in range(width):
+        found |= np.int64(B[at + i]) << 8 * i
+    return found
+
+
+@kernel
+def write_number(B: Any, at: int, width: int, value: int) -> int:
+    """Where it ends."""
+    for i in range(width):
+        B[at + i] = (value >> 8 * i) & 255
+    return at + width
+
+
+@kernel(forceinline=True)
+def copy_compact(K: Any, B: Any, base: int, place: int, k: int, f: int, b: int, known: int, S: Any, s: int) -> int:
+    """As `copy_leaf` of `quad_read.py`, of a compact leaf."""
+    q, code = ~place >> 1, K[base + CODE]
+    word, j = K[K[base + LEAVES] + q // SIZES], q % SIZES
+    before = word & ((1 << 4 * j) - 1)
+    n = ((word >> 4 * j) & 15) + 1
+    before = (before & 0x0F0F0F0F) + ((before >> 4) & 0x0F0F0F0F)
+    first = (word >> 32) + j + (((before * 0x01010101) >> 24) & 255)
+    table, prefix, total = base + TABLE + LEVEL_WORDS * (b - LOWEST), bytes_of(code), low_total(b, k, f, code)
+    at = K[table + 2] + (q - K[table]) * prefix * k + (first - K[table + 1]) * entry_bytes(b, k, f, code)
+    p, shift = at + prefix * k, np.int64(0)
+    for j in range(known, k):  # the entries have no bits of those before
+        low = low_bits(b, j, f, code)
+        width = bytes_of(total if total <= TOGETHER else low)
+        copy_column(B, p, width, shift, low, read_number(B, at + j * prefix, prefix), S, s + j * LEAF)
+        if total <= TOGETHER:
+            shift += low
+        if total > TOGETHER or j == k - 1:
+            p += n * width
+    widen16_4(S, s + k * LEAF, B, p, 0, SLOT_MASK, 0)
+    return n
+
+
+@kernel(forceinline=True)
+def copy_column(B: Any, p: int, width: int, shift: int, low: int, high: int, S: Any, s: int) -> None:
+    """Put sixteen numbers to S[s]: `low` bits each, from bit `shift` of so many bytes, behind those of `high`."""
+    mask = ~(np.int64(-1) << low)
+    if width == 1:
+        widen16_1(S, s, B, p, shift, mask, high)
+    elif width == 2:
+        widen16_2(S, s, B, p, shift, mask, high)
+    elif width == 4:
+        widen16_4(S, s, B, p, shift, mask, high)
+    else:
+        widen16_1(S, s, B, p, 0, 0, high)
+
+
+@kernel
+def deal(E: Any, spare: Any, first: int, end: int, k: int, f: int, b: int, ends: Any) -> None:
+    """Put the entries [first, end) in the order of their digits of level b; child c has [ends[c], ends[c + 1])."""
+    width = k + 1
+    ends[:] = 0
+    for i in range(first, end):
+        ends[digit(E, i * width, 1, k, f, b) + 2] += 1
+    ends[0], ends[1] = first, first
+    for c in range(1 << k):
+        ends[c + 2] += ends[c + 1]
+    for i in range(first * width, end * width):
+        spare[i] = E[i]
+    for i in range(first, end):
+        c = digit(spare, i * width, 1, k, f, b)
+        for j in range(width):
+            E[ends[c + 1] * width + j] = spare[i * width + j]
+        ends[c + 1] += 1
+
+
+@kernel
+def write_leaf(B: Any, at: int, E: Any, first: int, end: int, k: int, f: int, b: int, code: int) -> int:
+    """The bytes of a leaf of level b; where they end."""
+    for j in range(k):
+        low = low_bits(b, j, f, code)
+        at = write_number(B, at, bytes_of(code), np.int64(E[first * (k + 1) + j]) >> low << low)
+    total = low_total(b, k, f, code)
+    for j in range(0 if total > TOGETHER else k - 1, k):
+        width = bytes_of(total if total <= TOGETHER else low_bits(b, j, f, code))
+        for i in range(first, end):
+            number, shift = np.int64(0), np.int64(0)
+            for c in range(0 if total <= TOGETHER else j, j + 1):
+                low = low_bits(b, c, f, code)
+                number |= (np.int64(E[i * (k + 1) + c]) & ~(np.int64(-1) << low)) << shift
+                shift += low
+            at = write_number(B, at, width, number)
+    for i in range(first, end):
+        at = write_number(B, at, SLOT_BYTES, np.int64(E[i * (k + 1) + k]))
+    return at
+
+
+@kernel("void(int32[::1], int64, int64, int64, int64[::1], int64[::1], int64[::1], uint8[::1])", allocates=True)
+def compress(E: Any, k: int, f: int, code: int, H: Any, N: Any, L: Any, B: Any) -> None:
+    """The compact form of these entries, more than LEAF, whose order is lost: header, nodes, leaves and their bytes, all 0 before.
+
+    H[NODES], H[LEAVES] and H[CODE] say how many words of N and L and bytes of B there are; the table's bytes begin at 0.
+    """
+    n = len(E) // (k + 1)
+    spare, ends = np.empty_like(E), np.empty((1 << k) + 2, np.int64)
+    ranges = np.empty((2, n // (LEAF + 1), 2), np.int64)  # first, end of the entries of a level's inner nodes, and of the next one's
+    ranges[0, 0, 0], ranges[0, 0, 1] = 0, n
+    node, inner, leaf, entry, at = np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+    b, here, side = code - 1 + (CODE_BITS if f > 0 else 0), 1, 0
+    while here > 0:
+        lower, found = level_below(b, code), 0
+        table = TABLE + LEVEL_WORDS * (lower - LOWEST)
+        H[table], H[table + 1], H[table + 2] = leaf, entry, at
+        for r in range(here):
+            deal(E, spare, ranges[side, r, 0], ranges[side, r, 1], k, f, b, ends)
+            w, bit = NODE_WORDS * ((node << k) >> 6), (node << k) & 63
+            if bit == 0:
+                N[w] = leaf << 32 | inner
+            for c in range(1 << k):
+                first, end = ends[c], ends[c + 1]
+                if end - first > LEAF:
+                    N[w + 1] |= np.int64(1) << (bit + c)
+                    ranges[1 - side, found, 0], ranges[1 - side, found, 1] = first, end
+                    found += 1
+                    inner += 1
+                elif end > first:
+                    N[w + 2] |= np.int64(1) << (bit + c)
+                    if leaf % SIZES == 0:
+                        L[leaf // SIZES] = entry << 32
+                    L[leaf // SIZES] |= (end - first - 1) << 4 * (leaf % SIZES)
+                    at = write_leaf(B, at, E, first, end, k, f, lower, code)
+                    leaf += 1
+                    entry += end - first
+            node += 1
+        here, side, b = found, 1 - side, lower
+    H[NODES], H[LEAVES], H[CODE] = NODE_WORDS * (((node << k) + 63) >> 6), (leaf + SIZES - 1) // SIZES, at
+
+
+class _Form(NamedTuple):
+    """One that is kept: words [base, end) of K, born and retired as a block of the arena (NEVER: it is in use)."""
+
+    base: int
+    end: int
+    born: int
+    retired: int
+    count: int
+
+
+NEVER = 2**62
+
+
+def most_words(n: int, k: int) -> int:
+    """Of the compact form of n entries with k coordinates."""
+    nodes = (LEVELS * (n // (LEAF + 1)) << k) // 64 + 1
+    return HEADER + NODE_WORDS * nodes + n // SIZES + 1 + n * (2 * k + 1) * SLOT_BYTES // 8 + 1
+
+
+class CompactForms:
+    """The compact forms of an arena's trees, in one array. `words`: reserved address space, not memory."""
+
+    def __init__(self, words: int) -> None:
+        self.K: np.ndarray = reserve((words + 16) * 8, np.int64)[:words]  # the last leaf's columns are read at once
+        self.B: np.ndarray = self.K.view(np.uint8)
+        self._forms: list[_Form] = []
+
+    def build(self, version: int, entries: np.ndarray, shape: tuple[int, int], code: int) -> int:
+        """Of int32[n, k + 1] entries, n > LEAF, coordinates below 2**code; where it lies. They are put in another order.
+        `require` comes first."""
+        arity, first = shape
+        n, inner = len(entries), LEVELS * (len(entries) // (LEAF + 1))
+        lengths = HEADER, NODE_WORDS * ((inner << arity) // 64 + 1), n // SIZES + 1, n * (2 * arity + 1) * SLOT_BYTES // 8 + 1
+        # Pages of these that are not written take no memory.
+        header, nodes, leaves, rest = (np.zeros(length, np.int64) for length in lengths)
+        compress(entries.reshape(-1), arity, first, code, header, nodes, leaves, rest.view(np.uint8))
+        nodes, leaves, rest = nodes[: header[NODES]], leaves[: header[LEAVES]], rest[: (header[CODE] + 7) // 8]
+        base = self._room(HEADER + len(nodes) + len(leaves) + len(rest))
+        at = base + HEADER
+        header[NODES], header[LEAVES], header[CODE] = at, at + len(nodes), code
+        header[TABLE + 2 :: LEVEL_WORDS] += 8 * (at + len(nodes) + len(leaves))
+        end = base
+        for part in (header, nodes, leaves, rest):
+            self.K[end : end + len(part)] = part
+            end += len(part)
+        insort(self._forms, _Form(base, end, version, NEVER, n))
+        return base
+
+    def _room(self, words: int) -> int:
+        """The first place that has so many words."""
+        base = 1  # 0: a tree that has no compact form
+        for form in self._forms:
+            if form.base - base >= words:
+                return base
+            base = form.end
+        return base
+
+    def require(self, words: int) -> None:
+        """Raise MemoryError unless so many words, in any number of forms, surely fit."""
+        if words and (self._forms[-1].end if self._forms else 1) + words > len(self.K):
+            raise MemoryError(f"this view's compact quadtrees have reached the size of their array ({self.K.nbytes} bytes)")
+
+    def retire(self, base: int, version: int) -> None:
+        """`version` no longer uses the one at base."""
+        self._forms = [form._replace(retired=version) if form.base == base else form for form in self._forms]
+
+    def reclaim(self, oldest: int, pins: np.ndarray) -> None:
+        """As `arena.reclaim`."""
+        kept = []
+        for form in self._forms:
+            if form.retired > oldest or pinned(pins, form.born, form.retired):
+                kept.append(form)
+            else:
+                give_back(self.K, form.base, form.end)
+        self._forms = kept
+
+    def bits_a_tuple(self, base: int) -> float:
+        """Of the form at base, without the slots; 0: it is given back by now."""
+        return next((64 * (form.end - form.base) / form.count - 8 * SLOT_BYTES for form in self._forms if form.base == base), 0.0)
+
+    def bytes(self, live: bool) -> int:
+        """Of those in use, or of those that only older versions see."""
+        return 8 * sum(form.end - form.base for form in self._forms if (form.retired == NEVER) == live)

@@ -1,0 +1,50 @@
+"""How often each code of a key is in use. Costs: O(1) a code."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from structures.core.kernel import kernel
+from structures.core.reserve import reserve
+from structures.rows.retired import NEVER
+
+
+@kernel("void(int64[::1], int64[::1], int32[::1])")
+def _count_up(counts, died, codes):
+    for code in codes:
+        counts[code] += 1
+        died[code] = NEVER
+
+
+@kernel("int64(int64[::1], int32[::1], int32[::1])")
+def _count_down(counts, codes, dropped):
+    """-> how many codes came to 0, put into `dropped`; -1 when one was not in use."""
+    n = 0
+    for code in codes:
+        if code < 0:
+            continue
+        if counts[code] < 1:
+            return -1
+        counts[code] -= 1
+        if counts[code] == 0:
+            dropped[n] = code
+            n += 1
+    return n
+
+
+class KeyCounts:
+    """Counts by code, for up to `capacity` codes; they never move."""
+
+    def __init__(self, capacity: int) -> None:
+        self.counts = reserve(capacity * 8, np.int64)
+
+    def up(self, codes: np.ndarray, died: np.ndarray) -> None:
+        """Count each code (int32[n]) once more; in `died`, the end of a code's life, it is living from here on."""
+        _count_up(self.counts, died, codes)
+
+    def down(self, codes: np.ndarray) -> np.ndarray:
+        """Count each code once less, passing over -1. -> int32[m]: codes that are not in use any more."""
+        dropped = np.empty(len(codes), np.int32)
+        n = _count_down(self.counts, codes, dropped)
+        assert n >= 0, "a code was released more often than it was acquired"
+        return dropped[:n]

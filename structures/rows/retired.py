@@ -1,0 +1,96 @@
+"""Slots of rows that are gone: which of them may be used again.
+
+A slot has a life [born, died). It is reusable iff died <= the published version and no pinned version p has
+born <= p < died. ("No pin older than died" would let one old pin hold everything that lived after it.)
+
+    added ──> waiting ──> reusable
+                 └──────> held, under the oldest pin in its life ──(that pin gone)──> examined again
+
+A pin that stays is never the reason to look at its slots twice: a batch costs what it deletes, not what is held.
+A slot that came to life again after it was added (a counted key) has another `died` by then: it is passed over.
+
+Costs: add O(1); reclaim O(what became due + what the pins that went away held).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+
+from structures.core.kernel import kernel
+
+NEVER = 2**63 - 1  # `died` of the living, `born` of the free
+
+
+@kernel("int64(int32[::1], int64[::1], int64[::1], int64[::1], int64[::1], int32[::1], int64[::1])")
+def _sift(slots, deaths, pins, born, died, reusable, holders):
+    """holders[i]: the oldest pin in the life of slots[i], or -1. -> number of slots put into `reusable`,
+    whose `born` is NEVER from here on: nobody sees them, whatever comes first when they are written again."""
+    freed = 0
+    for i in range(len(slots)):
+        slot = slots[i]
+        holders[i] = -1
+        if died[slot] != deaths[i] or born[slot] == NEVER:
+            continue
+        low, high = 0, len(pins)
+        while low < high:
+            middle = (low + high) >> 1
+            if pins[middle] < born[slot]:
+                low = middle + 1
+            else:
+                high = middle
+        if low < len(pins) and pins[low] < deaths[i]:
+            holders[i] = pins[low]
+        else:
+            born[slot] = NEVER
+            reusable[freed] = slot
+            freed += 1
+    return freed
+
+
+class Retired:
+    """The waiting and the held slots of one store; `born` and `died` are its arrays by slot."""
+
+    def __init__(self, born: np.ndarray, died: np.ndarray) -> None:
+        self._born = born
+        self._died = died
+        self._waiting: deque[tuple[int, np.ndarray]] = deque()
+        self._held: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
+
+    def add(self, version: int, slots: np.ndarray) -> None:
+        """`died` of these slots (int32[n], kept) is `version`, not below that of an earlier call."""
+        self._waiting.append((version, slots))
+
+    def reclaim(self, oldest_needed: int, pins: np.ndarray) -> np.ndarray:
+        """int32[n]: the slots that nobody can see any more. `pins`: int64, sorted."""
+        due = []
+        while self._waiting and self._waiting[0][0] <= oldest_needed:
+            version, slots = self._waiting.popleft()
+            due.append((slots, np.full(len(slots), version, np.int64)))
+        if self._held:
+            present = set(pins.tolist())
+            for pin in [pin for pin in self._held if pin not in present]:
+                due += self._held.pop(pin)
+        if not due:
+            return np.empty(0, np.int32)
+        slots, deaths = due[0] if len(due) == 1 else (np.concatenate(column) for column in zip(*due, strict=True))
+        reusable = np.empty(len(slots), np.int32)
+        holders = np.empty(len(slots), np.int64)
+        freed = _sift(slots, deaths, pins, self._born, self._died, reusable, holders)
+        if freed < len(slots):
+            for pin in np.unique(holders).tolist():
+                if pin >= 0:
+                    under = holders == pin
+                    self._held.setdefault(pin, []).append((slots[under], deaths[under]))
+        return reusable[:freed]
+
+    def slots(self) -> np.ndarray:
+        """int32[n], sorted: all that wait or are held."""
+        parts = [(slots, np.full(len(slots), version, np.int64)) for version, slots in self._waiting]
+        for held in self._held.values():
+            parts += held
+        if not parts:
+            return np.empty(0, np.int32)
+        slots, deaths = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return np.unique(slots[self._died[slots] == deaths])

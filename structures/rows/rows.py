@@ -1,0 +1,400 @@
+"""Rows by slot: columns, texts, life and key of each, readable by many while one writes.
+
+    cells   [slot, w]   one int64 a column, side by side, then null bits: a row is found with one cache miss,
+                        and one set of kernels serves every schema (`key_table.py` says the layout)
+    texts   (places, heap)   each row's texts, back to back; replaced as a pair when half of it is garbage
+    life    born, died  visible at version v iff born <= v < died; free: born = NEVER
+
+Arrays are reserved (`reserve.py`) and never move. A reader takes the pair `texts` once and uses only slots that its
+pinned version sees; those are in the pair that it holds, whichever it is, because a rewrite copies all that anybody
+can see and never touches the old pair. So nobody waits, and the old pair goes when its last reader lets go of it.
+
+Invariants
+    I1  every slot below `used` is living, or retired, or free: exactly one of them
+    I2  the texts of the slots that are not free lie in the heap below `heap_used`, apart from each other;
+        `heap_used` less their lengths is `garbage`
+    I3  the key table holds exactly the linked slots (the owner says which: the living, or all that are not free)
+
+Costs: find, enter, unlink, retire, free, gather O(1) a row, plus the bytes of its texts; scan O(slots passed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from structures.core.kernel import kernel
+from structures.core.reserve import reserve
+from structures.rows.key_table import ALL_BITS, TEXT, KeyTable, entry_of, find_rows, remove_rows, same_bytes, same_key, tag_of, text_start
+from structures.rows.retired import NEVER, Retired
+
+SLOTS = 1 << 30
+HEAP_BYTES = 1 << 37
+NULLS_A_CELL = 32
+HEAP_WORTH_REWRITING = 1 << 20  # bytes
+
+_SET = "int8[::1], int64[::1], int64[:,::1], int64[::1]"  # kinds, key, cells, places
+_STORED = f"{_SET}, uint8[::1]"
+_GIVEN = f"{_SET}, Array(uint8, 1, 'C', True)"
+
+
+class RowSet(NamedTuple):
+    """Rows in the layout of `key_table.py`. `heap` is read-only, also when it is empty."""
+
+    kinds: np.ndarray
+    key: np.ndarray
+    cells: np.ndarray
+    places: np.ndarray
+    heap: np.ndarray
+
+
+class Texts(NamedTuple):
+    places: np.ndarray
+    heap: np.ndarray
+
+
+@kernel(inline="always")
+def _text_bytes(kinds, cells, row):
+    length = np.int64(0)
+    for column in range(len(kinds)):
+        if kinds[column] == TEXT:
+            length += cells[row, column]
+    return length
+
+
+@kernel(
+    f"UniTuple(int64, 2)(int64[::1], int64, {_STORED}, int64, int64[::1], int64[::1], int64, "
+    f"int32[::1], int64, int64, {_GIVEN}, int32[::1])"
+)
+def _enter(
+    entries, hash_mask, kinds, key, cells, places, heap, heap_used, born, died, version, free, free_count, used,
+    kinds2, key2, cells2, places2, heap2, out,
+):  # fmt: skip
+    """Store every given row whose key is not there; out[i] is the slot that has the key of row i.
+    -> number of rows stored, heap_used. New slots come from the top of `free`, then from `used` on."""
+    stored = 0
+    last = len(entries) - 1
+    for row in range(len(out)):
+        out[row] = tag_of(kinds2, key2, cells2, places2, heap2, row, hash_mask)
+    for row in range(len(out)):
+        tag = np.int64(out[row])
+        at = tag & last
+        slot = np.int64(-1)
+        while entries[at] != 0 and slot < 0:
+            if entries[at] >> 32 == tag:
+                other = (entries[at] & 0xFFFFFFFF) - 1
+                if same_key(kinds, key, cells, places, heap, other, kinds2, key2, cells2, places2, heap2, row):
+                    slot = other
+            at = (at + 1) & last
+        if slot < 0:
+            slot = np.int64(free[free_count - 1 - stored]) if stored < free_count else used + stored - free_count
+            for i in range(cells2.shape[1]):
+                cells[slot, i] = cells2[row, i]
+            length = _text_bytes(kinds2, cells2, row)
+            if length:
+                places[slot] = heap_used
+                start = places2[row]
+                for i in range(length):
+                    heap[heap_used + i] = heap2[start + i]
+                heap_used += length
+            born[slot] = version  # before `died`: see _scan
+            died[slot] = NEVER
+            entries[at] = entry_of(tag, slot)
+            stored += 1
+        out[row] = slot
+    return stored, heap_used
+
+
+@kernel("int64(int64[::1], int64[::1], int32[::1], int64)")
+def _end(born, died, slots, version):
+    """These slots die at `version`; -> how many were not living."""
+    wrong = 0
+    for slot in slots:
+        if died[slot] != NEVER or born[slot] == NEVER:
+            wrong += 1
+        died[slot] = version
+    return wrong
+
+
+@kernel("int64(int8[::1], int64[:,::1], int32[::1])")
+def _count_text(kinds, cells, slots):
+    total = np.int64(0)
+    for slot in slots:
+        total += _text_bytes(kinds, cells, slot)
+    return total
+
+
+@kernel("int64(int8[::1], int64[:,::1], int64[::1], int64, int64[::1], uint8[::1], int64[::1], uint8[::1])")
+def _rewrite(kinds, cells, born, used, places, heap, new_places, new_heap):
+    """Copy the texts of the slots that are not free; -> bytes in the new heap."""
+    end = np.int64(0)
+    for slot in range(used):
+        if born[slot] != NEVER:
+            new_places[slot] = end
+            start = places[slot]
+            length = _text_bytes(kinds, cells, slot)
+            for i in range(length):
+                new_heap[end + i] = heap[start + i]
+            end += length
+    return end
+
+
+@kernel("UniTuple(int64, 2)(int64[::1], int64[::1], int64, int64, int64, int32[::1])")
+def _scan(born, died, version, start, used, out):
+    """Fill `out` with visible slots from `start` on; -> their number, the slot to go on from.
+
+    A slot may be freed and written anew between the two looks at it, so `died` is read first: a `died` of the new row
+    comes after the new `born`, which is above any version that was pinned by then, and an old `died` hides the row."""
+    count = 0
+    slot = start
+    while slot < used and count < len(out):
+        if version < died[slot] and born[slot] <= version:
+            out[count] = slot
+            count += 1
+        slot += 1
+    return count, slot
+
+
+@kernel("void(int64[:,::1], int64[::1], int32[::1], int64[:,::1])")
+def _gather(cells, columns, slots, out):
+    for i in range(len(slots)):
+        slot = slots[i]
+        for j in range(len(columns)):
+            out[j, i] = cells[slot, columns[j]]
+
+
+@kernel("int64(int64[:,::1], int64, int64, int32[::1], uint8[::1])")
+def _gather_valid(cells, cell, bit, slots, bitmap):
+    """Arrow's validity bits of one column into a bitmap of zeros; -> number of nulls."""
+    nulls = 0
+    for i in range(len(slots)):
+        null = (cells[slots[i], cell] >> bit) & 1
+        nulls += null
+        bitmap[i >> 3] |= np.uint8((1 - null) << (i & 7))
+    return nulls
+
+
+@kernel("void(int8[::1], int64[:,::1], int64[::1], uint8[::1], int64, int32[::1], int32[::1], uint8[::1])", allocates=True)
+def _gather_text(kinds, cells, places, heap, column, slots, offsets, data):
+    starts = np.empty(len(slots), np.int64)  # first, so that the copies wait for memory side by side
+    for i in range(len(slots)):
+        starts[i] = text_start(kinds, cells, places, slots[i], column)
+    for i in range(len(slots)):
+        move = starts[i] - offsets[i]
+        for at in range(np.int64(offsets[i]), np.int64(offsets[i + 1])):
+            data[at] = heap[at + move]
+
+
+@kernel("void(int64[::1], Array(uint8, 1, 'C', True), int64[::1], int64[::1], uint8[::1])")
+def join_texts(starts, data, lengths, ends, heap):
+    """Append text i of one column, data[starts[i]:][:lengths[i]], at ends[i] of `heap`, and move ends[i] on."""
+    for i in range(len(starts)):
+        for at in range(lengths[i]):
+            heap[ends[i] + at] = data[starts[i] + at]
+        ends[i] += lengths[i]
+
+
+@kernel("void(int8[::1], int64[:,::1], int64[::1], uint8[::1], int64[::1], int32[::1], int32[::1], boolean[::1])")
+def _same(kinds, cells, places, heap, columns, slots, others, out):
+    nullable = cells.shape[1] > len(kinds)
+    for i in range(len(slots)):
+        row, row2 = slots[i], others[i]
+        same = True
+        for column in columns:
+            if nullable:
+                cell = len(kinds) + column // NULLS_A_CELL
+                if ((cells[row, cell] ^ cells[row2, cell]) >> (column % NULLS_A_CELL)) & 1:
+                    same = False
+            if cells[row, column] != cells[row2, column]:
+                same = False
+            elif same and kinds[column] == TEXT:
+                start = text_start(kinds, cells, places, row, column)
+                start2 = text_start(kinds, cells, places, row2, column)
+                same = same_bytes(heap, start, heap, start2, cells[row, column])
+        out[i] = same
+
+
+class Rows:
+    """All rows of one schema. Methods from `find` to `free` are for the one writer, the rest for anybody."""
+
+    def __init__(self, kinds: Sequence[int], key: Sequence[int], nullable: bool, hash_mask: int = ALL_BITS) -> None:
+        columns = len(kinds)
+        self.kinds = np.array(kinds, np.int8)
+        self.key = np.array(key, np.int64)
+        self.width = columns + (-(-columns // NULLS_A_CELL) if nullable else 0)
+        self.cells = reserve(SLOTS * self.width * 8, np.int64).reshape(SLOTS, self.width)
+        self.born = reserve(SLOTS * 8, np.int64)
+        self.died = reserve(SLOTS * 8, np.int64)
+        self._free = reserve(SLOTS * 4, np.int32)
+        self._free_count = 0
+        self._text_columns = np.flatnonzero(self.kinds == TEXT)
+        self._texts = self._new_texts()
+        self._heap_used = 0
+        self._garbage = 0
+        self.used = 0
+        self._table = KeyTable(hash_mask)
+        self._retired = Retired(self.born, self.died)
+
+    def _new_texts(self) -> Texts:
+        if len(self._text_columns):
+            return Texts(reserve(SLOTS * 8, np.int64), reserve(HEAP_BYTES, np.uint8))
+        return Texts(np.zeros(1, np.int64), np.zeros(1, np.uint8))
+
+    def _stored(self) -> tuple[np.ndarray, ...]:
+        return self.kinds, self.key, self.cells, *self._texts
+
+    def find(self, given: RowSet) -> np.ndarray:
+        """int32[n]: the linked slot with each row's key, or -1."""
+        out = np.empty(len(given.cells), np.int32)
+        find_rows(self._table.entries, self._table.hash_mask, *self._stored(), *given, out)
+        return out
+
+    def require(self, more: int, text_bytes: int) -> None:
+        """Make room for so many keys in the key table. Raises MemoryError, with nothing changed, unless so many rows surely fit."""
+        if self.used + more - self._free_count > SLOTS:
+            raise MemoryError(f"a relation holds at most {SLOTS} rows, retired ones included")
+        if self._heap_used + text_bytes > len(self._texts.heap) and len(self._text_columns):
+            raise MemoryError(f"the texts of a relation hold at most {HEAP_BYTES} bytes")
+        self._table.make_room(more)
+
+    def enter(self, version: int, given: RowSet) -> tuple[np.ndarray, int]:
+        """Store the rows whose keys are not linked. -> int32[n] slots (of stored or of present rows), number stored.
+
+        Raises MemoryError, with nothing changed, when the slots or the heap are full.
+        """
+        self.require(len(given.cells), len(given.heap))
+        out = np.empty(len(given.cells), np.int32)
+        stored, self._heap_used = _enter(
+            self._table.entries, self._table.hash_mask, *self._stored(), self._heap_used, self.born, self.died, version,
+            self._free, self._free_count, self.used, *given, out,
+        )  # fmt: skip
+        reused = min(stored, self._free_count)
+        self._free_count -= reused
+        self.used += stored - reused
+        self._table.count += stored
+        return out, stored
+
+    def unlink(self, slots: np.ndarray) -> None:
+        """Take the keys of these linked slots out of the key table."""
+        removed = remove_rows(self._table.entries, self._table.hash_mask, *self._stored(), slots)
+        self._table.count -= removed
+        assert removed == len(slots), "a slot that is not in the key table"
+
+    def retire(self, version: int, slots: np.ndarray) -> None:
+        """These living slots die at `version`."""
+        wrong = _end(self.born, self.died, slots, version)
+        assert not wrong, f"{wrong} slots are not living"
+        self._retired.add(version, slots)
+
+    def reclaim(self, oldest_needed: int, pins: np.ndarray) -> np.ndarray:
+        """int32[n]: retired slots that nobody can see any more; the caller must `free` them."""
+        return self._retired.reclaim(oldest_needed, pins)
+
+    def free(self, slots: np.ndarray) -> None:
+        """Slots from `reclaim`, unlinked by now, may be used again."""
+        self._free[self._free_count : self._free_count + len(slots)] = slots
+        self._free_count += len(slots)
+        if len(self._text_columns):
+            self._garbage += self.all_text(slots)
+            if self._garbage * 2 > self._heap_used > HEAP_WORTH_REWRITING:
+                texts = self._new_texts()
+                self._heap_used = _rewrite(self.kinds, self.cells, self.born, self.used, *self._texts, *texts)
+                self._garbage = 0
+                self._texts = texts
+
+    def scan(self, version: int, start: int, limit: int) -> tuple[np.ndarray, int]:
+        """Up to `limit` slots visible at `version` from slot `start` on, and the slot to go on from, or -1."""
+        used = self.used
+        out = np.empty(max(0, min(limit, used - start)), np.int32)
+        count, following = _scan(self.born, self.died, version, start, used, out)
+        return out[:count], int(following) if following < used else -1
+
+    def same(self, columns: np.ndarray, slots: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """bool[n]: whether these columns look alike at both slots: bit by bit, null like null."""
+        out = np.empty(len(slots), np.bool_)
+        _same(self.kinds, self.cells, *self._texts, columns, slots, others, out)
+        return out
+
+    def gather(self, columns: np.ndarray, slots: np.ndarray) -> np.ndarray:
+        """int64[k, n]: the cells of these columns."""
+        out = np.empty((len(columns), len(slots)), np.int64)
+        _gather(self.cells, columns, slots, out)
+        return out
+
+    def gather_valid(self, column: int, slots: np.ndarray) -> tuple[np.ndarray, int]:
+        """Arrow's validity bitmap of a column of a row set with null bits, and the number of nulls."""
+        bitmap = np.zeros((len(slots) + 7) >> 3, np.uint8)
+        cell = len(self.kinds) + column // NULLS_A_CELL
+        return bitmap, _gather_valid(self.cells, cell, column % NULLS_A_CELL, slots, bitmap)
+
+    def all_text(self, slots: np.ndarray) -> int:
+        """Bytes of text of these rows."""
+        return _count_text(self.kinds, self.cells, slots) if len(self._text_columns) else 0
+
+    def text_bytes(self, columns: np.ndarray, slots: np.ndarray) -> np.ndarray:
+        """int64[n]: the bytes of text in these columns."""
+        texts = columns[self.kinds[columns] == TEXT]
+        return self.gather(texts, slots).sum(axis=0) if len(texts) else np.zeros(len(slots), np.int64)
+
+    def gather_text(self, column: int, slots: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Arrow's int32[n + 1] offsets and the bytes of a text column, whose `lengths` are its gathered cells.
+
+        Raises OverflowError above 2**31 - 1 bytes.
+        """
+        ends = np.cumsum(lengths)
+        if len(slots) and ends[-1] >= 1 << 31:
+            raise OverflowError("more than 2 GiB of text in one column: take fewer rows")
+        offsets = np.zeros(len(slots) + 1, np.int32)
+        offsets[1:] = ends
+        data = np.empty(max(1, offsets[-1]), np.uint8)
+        _gather_text(self.kinds, self.cells, *self._texts, column, slots, offsets, data)
+        return offsets, data[: offsets[-1]]
+
+    @property
+    def linked(self) -> int:
+        """Keys in the key table."""
+        return self._table.count
+
+    @property
+    def bytes(self) -> int:
+        """What the slots that are not free hold, with the key table."""
+        return self.kept * self.row_bytes + self._heap_used - self._garbage + self._table.entries.nbytes
+
+    @property
+    def kept(self) -> int:
+        """Slots that are not free."""
+        return self.used - self._free_count
+
+    @property
+    def row_bytes(self) -> int:
+        """What a slot takes without its texts."""
+        return self.width * 8 + 16 + (8 if len(self._text_columns) else 0)
+
+    def check(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Prove the invariants. -> slots that are living, retired, linked (int32, sorted). O(n log n)."""
+        born, died = self.born[: self.used], self.died[: self.used]
+        free = self._free[: self._free_count]
+        living = np.flatnonzero((died == NEVER) & (born != NEVER)).astype(np.int32)
+        retired = self._retired.slots()
+        kept = np.union1d(living, retired)
+        assert (born[free] == NEVER).all(), "I1: a free slot that can be seen"
+        assert (born[retired] <= died[retired]).all() and (died[retired] != NEVER).all(), "I1: the life of a retired slot"
+        assert np.array_equal(np.sort(np.concatenate([living, retired, free])), np.arange(self.used)), "I1: partition"
+        if len(self._text_columns):
+            lengths = self.cells[kept][:, self._text_columns].sum(axis=1)
+            places = self._texts.places[kept]
+            order = np.lexsort((lengths, places))
+            ends = (places + lengths)[order]
+            assert (ends[:-1] <= places[order][1:]).all() and (ends <= self._heap_used).all(), "I2: texts overlap"
+            assert self._heap_used - lengths.sum() == self._garbage, "I2: garbage"
+        entries = self._table.entries[self._table.entries != 0]
+        linked = ((entries & 0xFFFFFFFF) - 1).astype(np.int32)
+        assert len(entries) == self._table.count <= len(self._table.entries) * 3 // 4, "I3: count of entries"
+        texts = [array.view() for array in self._texts]
+        texts[1].flags.writeable = False
+        places = texts[0][linked] if len(self._text_columns) else texts[0]
+        own = RowSet(self.kinds, self.key, np.ascontiguousarray(self.cells[linked]), places, texts[1])
+        assert np.array_equal(self.find(own), linked), "I3: a key is not found at its slot"
+        return living, retired, np.sort(linked)

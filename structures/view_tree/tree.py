@@ -1,0 +1,287 @@
+r"""View trees: full hierarchical natural joins kept live.
+
+Problem: tell the rows of a natural join (a row is a slot an atom) in which the atoms of any two variables are nested or disjoint; all of
+them, those of given entries or of a given key of an atom, and the exact change that a batch or each of many single changes makes; at any
+version that is still pinned.
+
+The variables then form a tree, and each atom's are a path from its root. An atom is an ordered index, of the variables in path order,
+which somebody else writes and other views may read too (`ordered_index.py`). A node, wherever paths part or an atom ends, keeps an
+index of its own: its *live prefixes*, those that all its children have, atoms or nodes. That is the productive list: from its first entry
+on, every step leads to a row.
+
+    R(x), S(x, y), T(x, y)          (x)        live: the x of R that have a live (x, y)
+                                   /   \
+                                  R   (x,y)    live: the (x, y) that S and T have
+                                       / \
+                                      S   T
+
+Invariants, by which `check()` names what broke
+    V1  a node's live prefixes are those that all of its children have
+    V2  the roots of the atoms are those of their indexes
+
+Costs (t atoms, n entries, r rows)
+    load            O(n)
+    follow          O(t log n) a changed entry, besides its rows: look-ups, one a child of the nodes on its path
+    rows            first row and between rows O(t) look-ups; O(1) amortised a row in order
+    is_empty        O(1)
+    memory          8 k + 4 bytes a live prefix of k coordinates, besides the indexes
+Differences from the paper: a prefix's count of supports is not kept, as the trees tell whether there is another entry below it.
+Source: Berkholz, Keppeler and Schweikardt, *Answering Conjunctive Queries under Updates*; natural-joins.md (*view-tree*).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from structures.index.indexes import Batch, Entries, OrderedIndexes, Run
+from structures.index.layout import IndexArena
+from structures.interval.changes import DELETE, INSERT
+from structures.view_tree.changes import BUSY, CHANGE, FLIPPED, LOOKED, STATE, flip_all, follow_run, live_prefixes
+from structures.view_tree.shape import HOLDER, PLAN_WORDS, Atom, Shape, path_orders
+from structures.view_tree.walk import AT, DEAD, GAP, STATE_WORDS, STEPS, view_fill
+
+__all__ = ["Atom", "Cursor", "Deltas", "Root", "ViewTree", "path_orders"]
+
+_CHUNK = 1 << 16
+_BUDGET = 1 << 18  # steps of a call: milliseconds
+
+Sink = Callable[[int, np.ndarray], bool]
+
+
+class Root(NamedTuple):
+    """One version: the roots of atoms and nodes. Plain data, good as long as the version is pinned."""
+
+    roots: tuple[int, ...]
+
+
+class Deltas(NamedTuple):
+    """What each of n changes did: of change i the rows slots[:, starts[i]:ends[i]], int32[t, rows], or too_large[i] and none."""
+
+    starts: np.ndarray
+    ends: np.ndarray
+    slots: np.ndarray
+    too_large: np.ndarray
+
+
+class Cursor:
+    """A reading; plain data beside the indexes. `fill` releases the GIL."""
+
+    def __init__(self, arena: IndexArena, shape: Shape, plan: int, roots: Sequence[int], items: Entries) -> None:
+        self._arena, self._t = arena, shape.t
+        self._plan = shape.plans, plan * PLAN_WORDS
+        self._roots = np.array(roots, np.int64)
+        self._items = items.coordinates.reshape(-1), items.coordinates.shape[1], items.slot
+        self._state = np.zeros(STATE_WORDS, np.int64)
+
+    def fill(self, limit: int) -> np.ndarray:
+        """Up to `limit` >= 1 further rows, int32[t, rows]: their slots. May have none before the end (`done`)."""
+        out = np.empty((self._t, limit), np.int32)
+        n = view_fill(self._arena.M, self._arena.W, *self._plan, self._roots, *self._items, self._state, out.reshape(-1), limit, _BUDGET)
+        return out if n == limit else out[:, :n]
+
+    @property
+    def done(self) -> bool:
+        return self._state.item(AT) == len(self._items[2])
+
+    def clone(self) -> Cursor:
+        """An independent cursor at the same place."""
+        other = copy.copy(self)
+        other._state = self._state.copy()
+        return other
+
+    @property
+    def steps(self) -> int:
+        """Look-ups, steps of loops, and rows."""
+        return int(self._state[STEPS])
+
+    @property
+    def largest_gap(self) -> int:
+        """The most steps between two rows so far."""
+        return int(self._state[GAP])
+
+    @property
+    def dead_ends(self) -> int:
+        """Given entries that had no rows."""
+        return int(self._state[DEAD])
+
+
+class ViewTree:
+    """See the module's head. One thread writes; any number read roots of pinned versions meanwhile."""
+
+    def __init__(self, indexes: OrderedIndexes, atoms: Sequence[Atom]) -> None:
+        """Over atoms whose variables are in path order (`path_orders`). ValueError: not 2 to 8 of them, or they form no tree."""
+        self.indexes, self.atoms = indexes, list(atoms)
+        self.shape = Shape(atoms, [indexes.arity(atom.index) for atom in atoms])
+        self._live = [indexes.add(node.prefix) for node in self.shape.nodes]
+        table = self.shape.table
+        table[self.shape.t :, HOLDER] = [indexes.holder(index) for index in self._live]
+        arena = indexes.arena
+        self._arrays = arena.M, arena.W, arena.C, arena.Q
+        self._T, self._R = table.reshape(-1), np.zeros(len(table), np.int64)
+        self._walk, self._state = np.zeros(STATE_WORDS, np.int64), np.zeros(STATE, np.int64)
+        self._out = np.empty((self.shape.t, _CHUNK), np.int32)
+        self._told_steps = 0
+
+    @property
+    def root(self) -> Root:
+        """The newest version, published or not."""
+        return Root(tuple(self._R.tolist()))
+
+    # --- writing
+
+    def load(self) -> None:
+        """Take the indexes as they are, and find all live prefixes: of a view that has none yet. MemoryError: they cannot fit."""
+        t, table = self.shape.t, self.shape.table
+        self._R[:t] = [self.indexes.root(atom.index) for atom in self.atoms]
+        for v in range(len(table) - 1, t - 1, -1):
+            node, index = self.shape.nodes[v - t], self._live[v - t]
+            sizes = [self.indexes.count(*self._tree(child)) for child in node.children]
+            found = np.empty(min(sizes) * node.prefix, np.int64)
+            n = live_prefixes(*self._arrays[:2], self._T, self._R, v, np.zeros(2 * len(sizes), np.int64), found)
+            self.indexes.require(n, 1)
+            if n:
+                self.indexes.build(index, Entries(found[: n * node.prefix].reshape(n, -1), np.zeros(n, np.int32)))
+            self._R[v] = self.indexes.root(index)
+
+    def _tree(self, member: int) -> tuple[int, int]:
+        """The index of an atom or node, and its root."""
+        t = self.shape.t
+        return self.atoms[member].index if member < t else self._live[member - t], int(self._R[member])
+
+    def close(self) -> None:
+        """The newest version has this view no more."""
+        for index in self._live:
+            self.indexes.remove(index)
+
+    def flips(self, counts: Mapping[int, int]) -> int:
+        """The most live prefixes that so many changes of these indexes can flip."""
+        return sum(counts.get(atom.index, 0) * len(self.shape.above(a)) for a, atom in enumerate(self.atoms))
+
+    def follow(self, batch: Batch, sink: Sink | None) -> None:
+        """Follow what happened to the indexes. Every batch with one of this view's is to be followed, before the next.
+
+        `sink(sign, slots)` gets the delta in chunks, deletes first: sign -1 or 1, slots int32[t, n] of its own; each row comes once, by the
+        last of its parts to change. It returns False to get no more. None: no delta is computed. Cost: O(t log n) a changed entry.
+        """
+        mine = [(a, batch[atom.index]) for a, atom in enumerate(self.atoms) if atom.index in batch]
+        for a, halves in mine:
+            self._R[a] = halves[0].before
+        for step, sign in enumerate((DELETE, INSERT)):
+            for a, halves in mine:
+                half = halves[step]
+                if len(half.common):
+                    sink = self._tell(a, sign, half.entries, sink)
+                self._R[a] = half.after
+                X, width = half.entries.coordinates.reshape(-1), half.entries.coordinates.shape[1]
+                flip_all(*self._arrays, self._T, self._R, self._state, X, width, half.common, sign, a)
+
+    def _tell(self, atom: int, sign: int, entries: Entries, sink: Sink | None) -> Sink | None:
+        """The rows of these entries, with the other atoms as they are now; the sink, or None once it wants no more."""
+        if sink is None:
+            return None
+        cursor = self.partners(self.root, atom, entries)
+        wanted, limit = True, 1 << 8
+        while wanted and not cursor.done:
+            rows = cursor.fill(limit)
+            limit = min(4 * limit, _CHUNK)
+            wanted = rows.shape[1] == 0 or sink(sign, rows)
+        self._told_steps += cursor.steps
+        return sink if wanted else None
+
+    def follow_in_order(self, run: Run, limit: int | None, quiet: np.ndarray | None = None) -> Deltas:
+        """Follow single changes, and tell of each what it did, as those before it left the view; of those of other indexes nothing.
+
+        quiet: bool[n], changes whose rows are not wanted. Deltas of more than `limit` rows that fill more than a chunk are given up; None:
+        there are none. Cost: as `follow`, and a copy of the deltas.
+        """
+        n, Z, N, out = len(run.signs), self._walk, self._state, self._out
+        N[: BUSY + 1] = 0
+        X, width = run.entries.coordinates.reshape(-1), run.entries.coordinates.shape[1]
+        told = np.full(n, limit is not None)
+        if quiet is not None:
+            told &= ~quiet
+        ends, too_large = np.zeros(n, np.int64), np.zeros(n, np.bool_)
+        changes = (self._atoms_of(run.indexes), run.signs, X, width, run.entries.slot, run.common, run.after, told)
+        parts, total = [out[:, :0]], 0
+        while N[CHANGE] < n:
+            first = int(N[CHANGE])
+            rows = follow_run(*self._arrays, self._T, self.shape.plans, self._R, Z, N, *changes, out.reshape(-1), _CHUNK, ends)
+            parts.append(out[:, :rows].copy())
+            at = int(N[CHANGE])
+            ends[first:at] += total
+            total += rows
+            if at < n and limit is not None and total - (ends[at - 1] if at else 0) > limit:
+                too_large[at], told[at], N[BUSY] = True, False, 0
+        starts = np.concatenate((np.zeros(1, np.int64), ends))[:n]
+        starts[too_large] = ends[too_large]
+        return Deltas(starts, ends, np.concatenate(parts, axis=1), too_large)
+
+    def _atoms_of(self, index: np.ndarray) -> np.ndarray:
+        """Of each change its atoms, as bits."""
+        atoms = np.zeros(len(index), np.int64)
+        for a, atom in enumerate(self.atoms):
+            atoms |= (index == atom.index).astype(np.int64) << a
+        return atoms
+
+    # --- reading
+
+    def is_empty(self, root: Root) -> bool:
+        """Whether the version has no row. O(1)."""
+        return root.roots[self.shape.t] == 0
+
+    def rows(self, root: Root) -> Cursor:
+        """All rows, in the order of the live prefixes."""
+        return self._cursor(root, 2 * self.shape.t, _ONE)
+
+    def partners(self, root: Root, place: int, entries: Entries) -> Cursor:
+        """The rows in which atom number `place` is one of these entries, in their order, which are not looked up."""
+        return self._cursor(root, place, entries)
+
+    def of_key(self, root: Root, place: int, coordinates: Sequence[int]) -> Cursor:
+        """The rows in which atom number `place` has these values in all its variables."""
+        if len(coordinates) != len(self.atoms[place].variables):
+            raise ValueError(f"atom {place} has {len(self.atoms[place].variables)} variables, {len(coordinates)} are given")
+        return self._cursor(root, self.shape.t + place, Entries(np.array([coordinates], np.int64), _ONE.slot))
+
+    def _cursor(self, root: Root, plan: int, items: Entries) -> Cursor:
+        return Cursor(self.indexes.arena, self.shape, plan, root.roots, items)
+
+    @property
+    def update_steps(self) -> int:
+        """Steps of all deltas so far, as cursors count them, and look-ups for the live prefixes."""
+        return self._told_steps + int(self._walk[STEPS] + self._state[LOOKED])
+
+    @property
+    def flipped(self) -> int:
+        """Live prefixes that came or went in all changes so far."""
+        return int(self._state[FLIPPED])
+
+    @property
+    def live_bytes(self) -> int:
+        """Bytes of the newest version's live prefixes; the indexes have their own."""
+        return sum(self.indexes.bytes(index) for index in self._live)
+
+    def check(self) -> None:
+        """Prove V1 and V2 of the newest version; AssertionError names the invariant."""
+        for a, atom in enumerate(self.atoms):
+            assert self._R[a] == self.indexes.root(atom.index), f"V2: the root of atom {a}"
+        for v, node in enumerate(self.shape.nodes):
+            here = self._prefixes(self.shape.t + v, node.prefix)
+            wanted = set.intersection(*(self._prefixes(child, node.prefix) for child in node.children))
+            assert here == wanted, f"V1: node {v} lacks {wanted - here} and has {here - wanted} too much"
+
+    def _prefixes(self, member: int, length: int) -> set[tuple[int, ...]]:
+        """Of the entries of an atom's or a node's index."""
+        index, root = self._tree(member)
+        found: set[tuple[int, ...]] = set()
+        cursor = self.indexes.entries(index, root)
+        while not cursor.done:
+            found |= set(map(tuple, cursor.fill(_CHUNK).coordinates[:, :length].tolist()))
+        return found
+
+
+_ONE = Entries(np.zeros((1, 1), np.int64), np.zeros(1, np.int32))

@@ -1,0 +1,214 @@
+"""Rows of a view tree: its plan as nested loops that stop and go on anywhere.
+
+Items are given, each with coordinates (and a slot); of each, the rows are the product of what the plan's positions have. A position's
+prefix is surely there if its parent is a node, as nodes hold live prefixes only; so an item is found empty by its first entries, and after
+that every step gives rows. A position that goes on looks at or just after where it stood (`seek_near`): in the leaf at hand, most often.
+While an item is told, the leaves of the next one are on their way from memory.
+
+State Z, plain data, which is also the cursor: counters, then of each position the entry that it is at and the end of its group in that
+leaf, and both at the group's beginning; then their leaves for the next item. All stand at the next row, if ACTIVE.
+
+Costs: O(t log n) to an item's first row; between rows O(t) look-ups of O(log n), and O(1) amortised in order. Source: natural-joins.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from structures.core.kernel import kernel
+from structures.index.layout import HEAD, LEAF_ROOM, count_of, slot_at
+from structures.index.search import BEFORE, BEHIND, READ, expect_leaf, next_entry, position, same, seek_near
+from structures.view_tree.shape import (
+    ABOVE,
+    ALIAS,
+    ARITY_,
+    BOUND,
+    GIVEN,
+    KNOWN,
+    MEMBER,
+    MOST_MEMBERS,
+    POSITION,
+    POSITION_WORDS,
+    POSITIONS,
+)
+
+AT, ACTIVE, STEPS, LAST, GAP, DEAD = range(6)  # the item; whether it has begun; steps in all, at the last row, most between rows; no rows
+PLACES, PLACE_WORDS = 6, 6
+LEAF_, ENTRY, END, FIRST = range(4)  # FIRST: the same three at the beginning
+NEXT = PLACES + PLACE_WORDS * MOST_MEMBERS  # of each position the leaf where it looks first for the next item; 0: it is not known
+STATE_WORDS = NEXT + MOST_MEMBERS
+_FEW = 4
+
+
+@kernel
+def forget(Z: Any) -> None:
+    """Start anew: nothing is known of where the positions were. The counters go on."""
+    Z[ACTIVE] = 0
+    for q in range(MOST_MEMBERS):
+        Z[PLACES + PLACE_WORDS * q + LEAF_], Z[NEXT + q] = 0, 0
+
+
+@kernel
+def group_end(M: Any, W: Any, leaf: int, k: int, i: int, X: Any, x: int, step: int, p: int) -> int:
+    """Behind the last entry of the leaf with these coordinates, of which number i is one."""
+    room, n = LEAF_ROOM[k], count_of(W, leaf)
+    few = min(n, i + _FEW)
+    while i < few and same(M, leaf, room, i, X, x, step, p):
+        i += 1
+    return i if i < few or i == n else position(M, W, leaf, k, i, X, x, step, p, BEHIND)
+
+
+@kernel
+def open_position(M: Any, W: Any, P: Any, a: int, R: Any, X: Any, x: int, Z: Any, q: int) -> bool:
+    """Take position q, described at P[a], to the first entry with its prefix; False if there is none."""
+    k, p, above = P[a + ARITY_], P[a + BOUND], P[a + ABOVE]
+    z = PLACES + PLACE_WORDS * q
+    Y, y, step = X, x, 1
+    if above >= 0:
+        b = PLACES + PLACE_WORDS * above
+        step = LEAF_ROOM[P[a + ARITY_ + POSITION_WORDS * (above - q)]]
+        Y, y = M, Z[b + LEAF_] + HEAD + Z[b + ENTRY]
+    near = min(Z[z + ENTRY], Z[z + END] - 1)
+    leaf, i = seek_near(M, W, R[P[a + MEMBER]], k, Z[z + LEAF_], near, Y, y, step, p, BEFORE)
+    Z[STEPS] += 1
+    if leaf == 0 or not same(M, leaf, LEAF_ROOM[k], i, Y, y, step, p):
+        return False
+    end = group_end(M, W, leaf, k, i, Y, y, step, p)
+    Z[z + LEAF_], Z[z + ENTRY], Z[z + END] = leaf, i, end
+    Z[z + FIRST], Z[z + FIRST + 1], Z[z + FIRST + 2] = leaf, i, end
+    return True
+
+
+@kernel
+def forward(M: Any, W: Any, P: Any, a: int, R: Any, Z: Any, q: int) -> bool:
+    """Take position q to the next entry with its prefix; False if there is none."""
+    z = PLACES + PLACE_WORDS * q
+    Z[STEPS] += 1
+    if Z[z + ENTRY] + 1 < Z[z + END]:
+        Z[z + ENTRY] += 1
+        return True
+    leaf, k, p = Z[z + LEAF_], P[a + ARITY_], P[a + BOUND]
+    room, n = LEAF_ROOM[k], count_of(W, leaf)
+    if Z[z + END] < n:
+        return False
+    other, i = next_entry(M, W, R[P[a + MEMBER]], k, leaf, n - 1)
+    last = leaf + HEAD + n - 1
+    if other == 0 or not same(M, other, room, i, M, last, room, p):
+        return False
+    Z[z + LEAF_], Z[z + ENTRY], Z[z + END] = other, i, group_end(M, W, other, k, i, M, last, room, p)
+    return True
+
+
+@kernel
+def settle(M: Any, W: Any, P: Any, first: int, R: Any, X: Any, x: int, Z: Any, q: int) -> bool:
+    """Position q stands elsewhere than before (-1: the item is new): take all behind it to their first entries. False: there is none."""
+    moved = np.int64(0) if q < 0 else np.int64(1) << q
+    for r in range(q + 1, P[first + POSITIONS]):
+        a = first + POSITION + POSITION_WORDS * r
+        z, above = PLACES + PLACE_WORDS * r, P[a + ABOVE]
+        if q < 0 or (above >= 0 and (moved >> above) & 1 != 0):
+            if not open_position(M, W, P, a, R, X, x, Z, r):
+                return False
+        elif Z[z + LEAF_] == Z[z + FIRST] and Z[z + ENTRY] == Z[z + FIRST + 1]:
+            continue
+        else:
+            Z[z + LEAF_], Z[z + ENTRY], Z[z + END] = Z[z + FIRST], Z[z + FIRST + 1], Z[z + FIRST + 2]
+        moved |= np.int64(1) << r
+    return True
+
+
+@kernel
+def fill(out: Any, first: int, m: int, slot: int) -> None:
+    """So many times the slot."""
+    to = np.uint64(first)  # unsigned places need no check of their sign, so that this is vectorised
+    for j in range(np.uint64(m)):
+        out[to + j] = slot
+
+
+@kernel
+def emit(M: Any, W: Any, P: Any, first: int, slots: Any, Z: Any, out: Any, stride: int, n: int) -> int:
+    """Write rows from where all stand through the last position's group in its leaf, as long as there is room; the rows then."""
+    last = P[first + POSITIONS] - 1
+    z = PLACES + PLACE_WORDS * last
+    low, m = Z[z + ENTRY], min(Z[z + END] - Z[z + ENTRY], stride - n)
+    if P[first + GIVEN] >= 0:
+        fill(out, P[first + GIVEN] * stride + n, m, slots[Z[AT]])
+    q = last
+    while q >= 0 and P[first + POSITION + POSITION_WORDS * q + ALIAS] >= 0:
+        a, z = first + POSITION + POSITION_WORDS * q, PLACES + PLACE_WORDS * q
+        k = P[a + ARITY_]
+        source, o = slot_at(Z[z + LEAF_], k, LEAF_ROOM[k]), P[a + ALIAS] * stride + n
+        if q == last:
+            to, of = np.uint64(o), np.uint64(source + low)
+            for j in range(np.uint64(m)):
+                out[to + j] = W[of + j]
+        else:
+            fill(out, o, m, W[source + Z[z + ENTRY]])
+        q -= 1
+    Z[PLACES + PLACE_WORDS * last + ENTRY] = low + m
+    Z[STEPS] += m
+    Z[GAP] = max(Z[GAP], Z[STEPS] - m + 1 - Z[LAST])
+    Z[LAST] = Z[STEPS]
+    return n + m
+
+
+@kernel
+def arrive(P: Any, first: int, Z: Any) -> None:
+    """An item is new: take the positions to the leaves that were found for it."""
+    for q in range(P[first + POSITIONS]):
+        z, leaf = PLACES + PLACE_WORDS * q, Z[NEXT + q]
+        if leaf != 0 and leaf != Z[z + LEAF_]:
+            Z[z + LEAF_], Z[z + ENTRY], Z[z + END] = leaf, 0, 1
+
+
+@kernel
+def look_ahead(M: Any, W: Any, P: Any, first: int, R: Any, X: Any, x: int, Z: Any) -> None:
+    """Find the leaves where the item at X[x], the next, has its prefixes, as far as they are known: they are in the cache at its turn."""
+    for q in range(P[first + POSITIONS]):
+        a = first + POSITION + POSITION_WORDS * q
+        Z[NEXT + q] = expect_leaf(M, W, R[P[a + MEMBER]], P[a + ARITY_], X, x, P[a + KNOWN])
+        Z[STEPS] += 1
+
+
+@kernel
+def walk(
+    M: Any, W: Any, P: Any, first: int, R: Any, X: Any, width: int, slots: Any, items: int, Z: Any, out: Any, stride: int, n: int,
+    budget: int,
+) -> int:  # fmt: skip
+    """Go on with the plan at P[first]: rows from out[n] on (atom i at i * stride), until all items before number `items` are done, there
+    are `stride` rows, or so many steps were taken; the rows then. Item i: coordinates at X[i * width], slots[i]."""
+    last = P[first + POSITIONS] - 1
+    z, stop = PLACES + PLACE_WORDS * last, Z[STEPS] + budget
+    while n < stride and Z[AT] < items and Z[STEPS] < stop:
+        x = Z[AT] * width
+        if Z[ACTIVE] == 0:
+            arrive(P, first, Z)
+            if Z[AT] + 1 < items:
+                look_ahead(M, W, P, first, R, X, x + width, Z)
+            if not settle(M, W, P, first, R, X, x, Z, -1):
+                Z[AT] += 1
+                Z[DEAD] += 1
+                continue
+            Z[ACTIVE] = 1
+        n = emit(M, W, P, first, slots, Z, out, stride, n)
+        if Z[z + ENTRY] < Z[z + END]:
+            break
+        q = last
+        while q >= 0 and not forward(M, W, P, first + POSITION + POSITION_WORDS * q, R, Z, q):
+            q -= 1
+        if q < 0:
+            Z[ACTIVE] = 0
+            Z[AT] += 1
+        else:
+            settle(M, W, P, first, R, X, x, Z, q)
+    return n
+
+
+@kernel("int64(" + READ + ", int64[::1], int64, int64[::1], int64[::1], int64, int32[::1], int64[::1], int32[::1], int64, int64)")
+def view_fill(
+    M: Any, W: Any, P: Any, first: int, R: Any, X: Any, width: int, slots: Any, Z: Any, out: Any, stride: int, budget: int
+) -> int:
+    """Further rows of all items, from out[0] on; how many."""
+    return walk(M, W, P, first, R, X, width, slots, len(slots), Z, out, stride, 0, budget)
