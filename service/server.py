@@ -26,7 +26,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from service.api.app import create_app
 from service.api.context import Context
-from service.engine import Engine
+from service.engine.engine import Engine
 from service.errors import Problem
 from service.settings import Settings, is_loopback
 from service.warming import warm

@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from service.api import changes, followers, operations, pages, problems, relations, rows, views
-from service.api.bodies import ClientGone, Receive, Scope, Send
 from service.api.context import Context
+from service.api.http.bodies import ClientGone, Receive, Scope, Send
 from service.api.metrics import count_request
 from service.api.openapi import Handler, document
 from service.errors import Problem

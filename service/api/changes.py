@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from service.api import media, parameters
-from service.api.bodies import Receive, Scope, Send, read_body
 from service.api.context import Answer, Context
+from service.api.http import media, parameters
+from service.api.http.bodies import Receive, Scope, Send, read_body
+from service.api.http.parameters import INT64_MIN, TEXT_LIMIT, Parameter, bad
 from service.api.openapi import (
     Endpoint,
     answer,
@@ -25,7 +26,6 @@ from service.api.openapi import (
     query_parameters,
     text_content,
 )
-from service.api.parameters import INT64_MIN, TEXT_LIMIT, Parameter, bad
 from service.api.schemas import CHANGES, RECEIPT, RECEIPT_SKIPPED
 from service.errors import Problem
 from service.wire.batch import Batch
@@ -34,7 +34,7 @@ from service.wire.errors import UnknownRelation
 from service.wire.schema import RelationDefinition
 
 if TYPE_CHECKING:
-    from service.engine import Engine, Receipt
+    from service.engine.engine import Engine, Receipt
 
 # Up to here a body is decoded in the loop: a hop to a thread and back costs more.
 SMALL = 64 * 1024

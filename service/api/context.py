@@ -16,7 +16,7 @@ from service.errors import Problem
 from service.settings import Settings
 
 if TYPE_CHECKING:
-    from service.engine import Engine, Receipt
+    from service.engine.engine import Engine, Receipt
 
 T = TypeVar("T")
 Answer = asyncio.Future["Receipt"]

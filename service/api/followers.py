@@ -15,22 +15,22 @@ import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api import formats, media, parameters
-from service.api.answers import existing
-from service.api.bodies import Receive, Scope, Send
 from service.api.context import Context
+from service.api.http import formats, media, parameters
+from service.api.http.answers import existing
+from service.api.http.bodies import Receive, Scope, Send
+from service.api.http.parameters import Parameter
 from service.api.metrics import RECORDS_SENT
 from service.api.openapi import Endpoint, answer, failures, header_parameter, operation, path_parameter, query_parameters, text_content
-from service.api.parameters import Parameter
 from service.api.stream import client_gone
-from service.chunks import Chunk
 from service.errors import Problem
-from service.feeds import Feed
-from service.subscriptions import Subscription
+from service.following.chunks import Chunk
+from service.following.feeds import Feed
+from service.following.subscriptions import Subscription
 from service.wire.rows import encode_rows
 
 if TYPE_CHECKING:
-    from service.live_view import LiveView
+    from service.views.live_view import LiveView
 
 log = logging.getLogger("livejoin")
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api import media
-from service.api.parameters import Parameter
+from service.api.http import media
+from service.api.http.parameters import Parameter
 from service.api.schemas import PROBLEM_EXTENSIONS, SCHEMAS
 from service.errors import CATALOGUE, Problem
 

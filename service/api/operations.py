@@ -10,9 +10,9 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api import media
-from service.api.answers import json_answer, no_parameters
 from service.api.context import Context
+from service.api.http import media
+from service.api.http.answers import json_answer, no_parameters
 from service.api.metrics import exposition
 from service.api.openapi import Endpoint, answer, failures, json_content, operation, text_content
 from service.errors import Problem

@@ -11,8 +11,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
-from service.api import media, pages
-from service.api.bodies import ClientGone
+from service.api import pages
+from service.api.http import media
+from service.api.http.bodies import ClientGone
 from service.api.openapi import Endpoint, answer, failures, operation, path_parameter
 from service.errors import CATALOGUE, Problem
 from service.wire.errors import BadDefinition, BadParameter, MalformedBody, UnknownRelation, UnsupportedMediaType, WireError

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.answers import existing, json_answer, no_parameters
-from service.api.bodies import read_json
 from service.api.context import Context
+from service.api.http.answers import existing, json_answer, no_parameters
+from service.api.http.bodies import read_json
 from service.api.openapi import Endpoint, answer, failures, json_content, operation, path_parameter
 from service.api.schemas import RELATION, RELATION_DEFINITION
 from service.errors import Problem
 from service.wire.schema import NAME, parse_relation
 
 if TYPE_CHECKING:
-    from service.engine import Engine
+    from service.engine.engine import Engine
 
 
 def relation_json(engine: Engine, name: str) -> dict[str, Any]:

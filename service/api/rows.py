@@ -14,9 +14,10 @@ import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api import formats, media, parameters
-from service.api.answers import existing, json_answer
 from service.api.context import Context
+from service.api.http import formats, media, parameters
+from service.api.http.answers import existing, json_answer
+from service.api.http.parameters import Parameter, bad
 from service.api.metrics import CHUNK_SECONDS, ROWS_SENT
 from service.api.openapi import (
     Endpoint,
@@ -29,12 +30,11 @@ from service.api.openapi import (
     query_parameters,
     text_content,
 )
-from service.api.parameters import Parameter, bad
 from service.api.schemas import PAGE
 from service.api.steps import TURN, Steps, finish
 from service.api.stream import Stream
-from service.cursors import RowReader, open_relation_rows, open_rows
 from service.errors import Problem
+from service.reading.cursors import RowReader, open_relation_rows, open_rows
 
 JSON_PAGE = 1000  # rows of a JSON page without `limit`
 FIRST_CHUNK, LARGEST_CHUNK = 512, 65_536  # rows

@@ -12,8 +12,8 @@ from collections.abc import Generator
 from concurrent.futures import Executor
 from typing import Generic, NamedTuple, TypeVar
 
-from service.api.bodies import ClientGone, Receive
 from service.api.context import Context
+from service.api.http.bodies import ClientGone, Receive
 from service.api.stream import client_gone, release
 
 T = TypeVar("T")

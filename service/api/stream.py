@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 from starlette.responses import Response
 
-from service.api.bodies import Receive, Scope, Send
 from service.api.context import Context
+from service.api.http.bodies import Receive, Scope, Send
 from service.errors import Problem
 
 log = logging.getLogger("livejoin")

@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.answers import existing, json_answer, no_parameters
-from service.api.bodies import read_json
 from service.api.context import Context
+from service.api.http.answers import existing, json_answer, no_parameters
+from service.api.http.bodies import read_json
 from service.api.openapi import Endpoint, answer, failures, json_content, operation, path_parameter
 from service.api.relations import checked_name
 from service.api.schemas import OTHER_PLAN, PLAN, VIEW, VIEW_JSON, VIEW_SQL
 from service.api.steps import Steps, finish
-from service.cursors import open_rows
 from service.errors import Problem
-from service.estimates import estimates_of
-from service.natural import natural_json
-from service.planner import alternatives
-from service.query import parse_view
+from service.planning.natural import natural_json
+from service.planning.planner import alternatives
+from service.reading.cursors import open_rows
+from service.tables.estimates import estimates_of
+from service.views.parse import parse_view
 
 if TYPE_CHECKING:
-    from service.engine import Engine
-    from service.live_view import LiveView
+    from service.engine.engine import Engine
+    from service.views.live_view import LiveView
 
 BUILD_WAIT = 1.0  # seconds; a view that takes longer is answered 202
 EMPTY_WAIT = 1.0  # seconds a request; emptiness that takes longer to find out is not told

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from service.failpoints import STEPS
+from service.durability.failpoints import STEPS
 from tests import datasets
 from tests.end_to_end import talk
 from tests.server_process import ServerProcess

@@ -6,8 +6,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from service.planner import alternatives
-from service.query import parse_view
+from service.planning.planner import alternatives
+from service.views.parse import parse_view
 from tests.service.twin import _INF, DEFINITIONS, Row, TwinView, _below, _equal, _meet, _not_null, _slot, _stay
 
 SPANS = {"a": ("stay", _stay), "b": ("slot", _slot)}

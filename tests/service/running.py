@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from service.cursors import RowReader
-from service.engine import Engine
+from service.engine.engine import Engine
+from service.engine.state import Receipt
 from service.errors import Problem
+from service.reading.cursors import RowReader
 from service.settings import Settings
-from service.state import Receipt
 from service.wire.batch import DELETE, INSERT, TRUNCATE, UPSERT, Batch, Changes
 from service.wire.schema import parse_relation
 

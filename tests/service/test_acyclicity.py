@@ -8,7 +8,7 @@ from itertools import combinations, pairwise, permutations, product
 
 import pytest
 
-from service.acyclicity import MOST_EXACT, Edge, is_acyclic, is_hierarchical, nested_elimination_order, treewidth, variables
+from service.planning.acyclicity import MOST_EXACT, Edge, is_acyclic, is_hierarchical, nested_elimination_order, treewidth, variables
 
 
 def edges(*words: str) -> list[Edge]:

@@ -8,11 +8,11 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
-from service.acyclicity import variables
-from service.agm import cheapest_cover, edges_of_rows
-from service.hypergraph import hypergraph
-from service.natural import natural_json
-from service.query import parse_view
+from service.planning.acyclicity import variables
+from service.planning.agm import cheapest_cover, edges_of_rows
+from service.planning.hypergraph import hypergraph
+from service.planning.natural import natural_json
+from service.views.parse import parse_view
 from tests.service.test_acyclicity import drawn, edges
 from tests.service.views import RELATIONS, relation, sql
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from service.binding import Binding, Counts, _Binder, bind
-from service.engine import Engine
-from service.estimates import estimates_of
-from service.meets import meets_of
-from service.query import parse_view
-from service.terms import Meet
+from service.engine.engine import Engine
+from service.planning.binding import Binding, Counts, _Binder, bind
+from service.planning.meets import meets_of
+from service.query.model import Meet
+from service.tables.estimates import estimates_of
+from service.views.parse import parse_view
 from service.wire.batch import INSERT
 from tests.service.random_views import RandomView
 from tests.service.test_engine import prepared

@@ -22,7 +22,7 @@ import pytest
 
 from service.demo.history import EPOCH, RELATIONS, VIEWS, Change, checksum, expected, history
 from service.demo.roads import Kafka, stream_toml
-from service.query import parse_view
+from service.views.parse import parse_view
 from service.wire.debezium import DebeziumDecoder
 from service.wire.schema import parse_relation
 from tests.server_process import ROOT

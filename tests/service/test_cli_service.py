@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from service import sides
 from service.cli import main
 from service.client import Client
 from service.commands import files
 from service.demo.history import FOLDER
+from service.tables import sides
 from structures.core.encoding import NEG_INF
 from tests.server_process import ROOT, ServerProcess
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from service.cursors import RowReader, open_rows
-from service.joins.tree_join import TreeJoin
-from service.planner import alternatives
-from service.shapes import Shape
+from service.planning.planner import alternatives
+from service.reading.cursors import RowReader, open_rows
+from service.views.joins.tree_join import TreeJoin
+from service.views.shapes import Shape
 from service.wire.batch import DELETE, INSERT, UPSERT
 from structures.clique.tree import CliqueTree
 from tests.service.test_engine import check, prepared

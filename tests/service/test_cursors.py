@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from service.cursors import RowReader, open_relation_rows, open_rows
-from service.engine import Engine
+from service.engine.engine import Engine
+from service.engine.versions import Pins, Version
 from service.errors import Problem
-from service.versions import Pins, Version
+from service.reading.cursors import RowReader, open_relation_rows, open_rows
 from service.wire.schema import parse_relation
 from tests.service.running import DEFINITION, PAIR, HeldWriter, batch, counted, ids, is_empty, of_ops, opened, rows_of, running
 

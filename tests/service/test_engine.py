@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.chunks import Chunk
-from service.cursors import RowReader, open_relation_rows, open_rows
-from service.engine import Engine
+from service.engine.engine import Engine
 from service.errors import Problem
-from service.planner import alternatives
-from service.query import parse_view
+from service.following.chunks import Chunk
+from service.planning.planner import alternatives
+from service.reading.cursors import RowReader, open_relation_rows, open_rows
+from service.views.parse import parse_view
 from service.wire.batch import DELETE, UPSERT
 from tests.service.running import HeldWriter, counted, is_empty
 from tests.service.twin import DEFINITIONS, KEYS, MANY, VIEWS, Row, Source, Twin, TwinView, of_different_rows, plain, to_batch, values

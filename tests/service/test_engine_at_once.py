@@ -14,25 +14,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-import service.engine
-import service.writer
-from service.cursors import open_relation_rows, open_rows
-from service.engine import _WORTH_RECLAIMING, Engine
+import service.engine.engine
+import service.engine.writer
+from service.durability.log import Log
+from service.engine.engine import _WORTH_RECLAIMING, Engine
+from service.engine.state import Receipt
+from service.engine.writer import _SHORT
 from service.errors import Problem
-from service.log import Log
-from service.state import Receipt
+from service.reading.cursors import open_relation_rows, open_rows
 from service.wire.batch import Batch
 from service.wire.json import decode_json
-from service.writer import _SHORT
 from tests.service.running import DEFINITION, PAIR, HeldWriter, batch, ids, of_ops, opened, rows_of, running
 
 
 @pytest.fixture(autouse=True)
 def no_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that has much else to do changes nothing."""
-    monkeypatch.setattr("service.writer._SHORT", 1e9)
-    monkeypatch.setattr("service.writer._TICK", 1e6)
-    monkeypatch.setattr("service.engine._RATE", 1e9)
+    monkeypatch.setattr("service.engine.writer._SHORT", 1e9)
+    monkeypatch.setattr("service.engine.writer._TICK", 1e6)
+    monkeypatch.setattr("service.engine.engine._RATE", 1e9)
 
 
 @pytest.fixture
@@ -115,8 +115,8 @@ def test_nothing_with_an_fsync_is_done_at_once(tmp_path: Path) -> None:
 
 def test_slow_changes_move_those_after_them_to_the_thread(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
-    monkeypatch.setattr("service.writer._SHORT", _SHORT)
-    monkeypatch.setattr("service.writer.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("service.engine.writer._SHORT", _SHORT)
+    monkeypatch.setattr("service.engine.writer.time.perf_counter", lambda: clock[0])
     view = engine.view("v")
     apply = view.apply
 
@@ -302,7 +302,7 @@ def test_publishing_fails_later(engine: Engine, monkeypatch: pytest.MonkeyPatch)
 
 def work(folder: Path) -> None:
     """The child: applies change after change at once, and says so."""
-    service.writer._SHORT = service.writer._TICK = service.engine._RATE = 1e6
+    service.engine.writer._SHORT = service.engine.writer._TICK = service.engine.engine._RATE = 1e6
     engine = running(folder, {}, synchronous="normal")
     ready(engine)
     for epoch in range(1, 20):
@@ -346,7 +346,7 @@ def test_rows_of_json_come_back_from_the_log(engine: Engine, tmp_path: Path, mon
 
 
 def test_a_checkpoint_is_the_threads(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.log._WAL_BYTES", 10_000)
+    monkeypatch.setattr("service.durability.log._WAL_BYTES", 10_000)
     ran = []
     checkpoint = Log.checkpoint_if_due
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from service.cursors import open_relation_rows, open_rows
-from service.engine import Engine
-from service.failpoints import STEPS
+from service.durability.failpoints import STEPS
+from service.engine.engine import Engine
+from service.reading.cursors import open_relation_rows, open_rows
 from tests.service.running import batch, ids, opened, rows_of, running
 
 ROUNDS = 24

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from service.cursors import open_relation_rows, open_rows
-from service.engine import Engine, Receipt
+from service.durability.folder import FolderInUse
+from service.engine.engine import Engine, Receipt
 from service.errors import Problem
-from service.folder import FolderInUse
+from service.reading.cursors import open_relation_rows, open_rows
 from service.wire.batch import Batch
 from service.wire.errors import RowError
 from service.wire.schema import parse_relation
@@ -199,7 +199,7 @@ def test_a_view_that_cannot_be_built(engine: Engine, monkeypatch: pytest.MonkeyP
     def fail(*_: object) -> None:
         raise MemoryError("no room")
 
-    monkeypatch.setattr("service.live_view.LiveView.build", fail)
+    monkeypatch.setattr("service.views.live_view.LiveView.build", fail)
     view, _ = engine.put_view("v", PAIR, wait=60)
     assert view.state == "failed" and view.problem is not None and view.problem.type == "view-failed"
     assert refused(lambda: open_rows(engine, "v")).type == "view-failed"
@@ -347,7 +347,7 @@ def stop_hard(engine: Engine) -> None:
 
 def test_a_batch_that_cannot_be_judged_is_dropped_alone(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("service.state.resolve", lambda *_: 1 / 0)
+        patch.setattr("service.engine.state.resolve", lambda *_: 1 / 0)
         assert refused(lambda: engine.apply(of_ops("a", ("upsert", 1)))).type == "internal"
     assert engine.apply(of_ops("a", ("upsert", 1))).version == 1
 
@@ -358,8 +358,8 @@ def test_one_owner_of_a_folder(engine: Engine, tmp_path: Path) -> None:
 
 
 def test_a_snapshot_in_the_background_cleans_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.checkpoints._LOG_WORTH", 10_000)
-    monkeypatch.setattr("service.engine._RATE", 1e9)  # no snapshot but the one below
+    monkeypatch.setattr("service.engine.checkpoints._LOG_WORTH", 10_000)
+    monkeypatch.setattr("service.engine.engine._RATE", 1e9)  # no snapshot but the one below
     engine = running(tmp_path)
     for i in range(30):
         engine.apply(batch(("upsert", "a", rows_of(10 * i, 15)), ("upsert", "b", rows_of(i, 1))))

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from service.chunks import Chunk
-from service.cursors import open_relation_rows, open_rows
-from service.engine import Engine
+from service.durability.folder import FolderLock
+from service.engine.engine import Engine
+from service.engine.versions import Version
 from service.errors import Problem
-from service.folder import FolderLock
-from service.live_view import LiveView
-from service.subscriptions import Subscription
-from service.versions import Version
+from service.following.chunks import Chunk
+from service.following.subscriptions import Subscription
+from service.reading.cursors import open_relation_rows, open_rows
+from service.views.live_view import LiveView
 from structures.interval.tree import IntervalTree
 from structures.rows.rows import Rows
 from tests.service.running import DEFINITION, PAIR, batch, ids, of_ops, opened, rows_of, running
@@ -53,7 +53,7 @@ def test_a_last_snapshot_that_fails_does_not_keep_the_service_from_ending(
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr("service.checkpoints.write_snapshot", fail)
+        patch.setattr("service.engine.checkpoints.write_snapshot", fail)
         engine.close()
     assert engine.state == "closed" and [chunk.kind for chunk in follower.next()] == ["error"]
     FolderLock(tmp_path).release()
@@ -67,7 +67,7 @@ def test_a_last_snapshot_that_fails_does_not_keep_the_service_from_ending(
 
 def test_a_relation_that_finds_no_address_space_is_refused(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("service.relations.Table", no_address_space)
+        patch.setattr("service.tables.relations.Table", no_address_space)
         with pytest.raises(Problem) as caught:
             engine.put_relation("c", DEFINITION)
     assert caught.value.type == "no-room" and "c" not in engine.relations
@@ -80,7 +80,7 @@ def test_a_relation_that_finds_no_address_space_is_refused(engine: Engine, tmp_p
 
 def test_a_view_that_finds_no_address_space_is_refused(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("service.joins.tree_join.IntervalTree", no_address_space)
+        patch.setattr("service.views.joins.tree_join.IntervalTree", no_address_space)
         with pytest.raises(Problem) as caught:
             engine.put_view("v", PAIR, wait=60)
     assert caught.value.type == "no-room" and not engine.views
@@ -129,8 +129,8 @@ def small_texts(monkeypatch: pytest.MonkeyPatch) -> None:
         return gather(self, column, slots, lengths)
 
     monkeypatch.setattr(Rows, "gather_text", gather_text)
-    monkeypatch.setattr("service.store.PIECE_BYTES", LIMIT >> 2)
-    monkeypatch.setattr("service.feeds._LARGEST_TEXT", LIMIT >> 1)
+    monkeypatch.setattr("service.tables.store.PIECE_BYTES", LIMIT >> 2)
+    monkeypatch.setattr("service.following.feeds._LARGEST_TEXT", LIMIT >> 1)
 
 
 def followed(engine: Engine) -> Subscription:
@@ -210,7 +210,7 @@ def small_tree(*_: object) -> IntervalTree:
 @pytest.mark.parametrize("full", ["tree", "slots", "texts", "codes"])
 def test_a_full_array_refuses_the_batch_before_it_is_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: str) -> None:
     if full == "tree":
-        monkeypatch.setattr("service.joins.tree_join._structure", small_tree)
+        monkeypatch.setattr("service.views.joins.tree_join._structure", small_tree)
     if full == "texts":
         monkeypatch.setattr("structures.rows.rows.HEAP_BYTES", 1 << 16)
     engine = running(tmp_path, {"sql": "SELECT a.id AS i, b.id AS j FROM a, b WHERE a.x OVERLAPS b.x AND a.tag = b.tag"})
@@ -294,7 +294,7 @@ def test_a_dropped_view_gives_its_memory_back_at_once(tmp_path: Path) -> None:
 
 
 def test_batches_that_wait_are_bounded_by_their_bytes(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.writer._WAITING_BYTES", 10_000)
+    monkeypatch.setattr("service.engine.writer._WAITING_BYTES", 10_000)
     go, reached, answers = threading.Event(), threading.Event(), []
 
     def wait() -> None:
@@ -327,8 +327,8 @@ def test_a_snapshot_that_failed_is_not_tried_again_at_once(tmp_path: Path, monke
     engine = running(tmp_path)
     engine.apply(batch(("upsert", "a", rows_of(0, 1000))))
     with monkeypatch.context() as patch:
-        patch.setattr("service.checkpoints.write_snapshot", fail)
-        patch.setattr("service.checkpoints._LOG_WORTH", 1)
+        patch.setattr("service.engine.checkpoints.write_snapshot", fail)
+        patch.setattr("service.engine.checkpoints._LOG_WORTH", 1)
         for _ in range(3):
             engine.at_rest(engine._checkpoints.consider)
             engine._checkpoints.wait()
@@ -402,8 +402,8 @@ def test_a_follower_at_the_head_makes_no_segment_a_version(tmp_path: Path) -> No
 
 
 def test_what_a_follower_gets_at_once_is_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.chunks.CHUNK_BYTES", 100_000)
-    monkeypatch.setattr("service.subscriptions.CHUNK_BYTES", 100_000)
+    monkeypatch.setattr("service.following.chunks.CHUNK_BYTES", 100_000)
+    monkeypatch.setattr("service.following.subscriptions.CHUNK_BYTES", 100_000)
     engine = running(tmp_path, TEXTS)
     follower = followed(engine)
     engine.apply(batch(("upsert", "a", rows_of(0, 400, tag="x" * 1000)), ("upsert", "b", rows_of(0, 1))))

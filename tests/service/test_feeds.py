@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from service.chunks import CHUNK_ROWS, Chunk
-from service.engine import Engine
+from service.engine.engine import Engine
 from service.errors import Problem
-from service.feeds import Feed
-from service.subscriptions import Subscription
+from service.following.chunks import CHUNK_ROWS, Chunk
+from service.following.feeds import Feed
+from service.following.subscriptions import Subscription
 from service.wire.schema import parse_relation
 from tests.service.running import DEFINITION, PAIR, batch, of_ops, opened, rows_of, running
 

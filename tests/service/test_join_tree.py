@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.cursors import open_rows
-from service.engine import Engine
-from service.planner import alternatives
-from service.query import parse_view
+from service.engine.engine import Engine
+from service.planning.planner import alternatives
+from service.reading.cursors import open_rows
+from service.views.parse import parse_view
 from service.wire.batch import DELETE, INSERT, Batch, Changes
 from service.wire.schema import parse_relation
 from tests import datasets

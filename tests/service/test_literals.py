@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.literals import BadLiteral, from_text
+from service.query.literals import BadLiteral, from_text
 
 NOON = 1_767_268_800_000_000
 

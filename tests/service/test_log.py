@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from service import log as log_module
-from service.folder import DATABASE, LOCK, MARK
-from service.log import Damaged, Effect, FolderInUse, Log, decode_effects, encode_effects
+from service.durability import log as log_module
+from service.durability.folder import DATABASE, LOCK, MARK
+from service.durability.log import Damaged, Effect, FolderInUse, Log, decode_effects, encode_effects
 from service.wire.batch import FewRows
 
 SCHEMA = pa.schema([
@@ -44,7 +44,7 @@ def fill(log: Log, versions: range, payload: Callable[[int], bytes] = lambda v: 
 
 def die(folder: Path, code: str, **environment: str) -> int:
     """Run `code` on the log of `folder` in a process of its own; its exit status."""
-    start = f"import os, sys; from pathlib import Path; from service.log import Log; log = Log(Path({str(folder)!r}), 'normal')"
+    start = f"import os, sys; from pathlib import Path; from service.durability.log import Log; log = Log(Path({str(folder)!r}), 'normal')"
     program = f"{start}\n{code}\nos._exit(0)"
     return subprocess.run([sys.executable, "-c", program], env=os.environ | environment, check=False).returncode
 
@@ -239,7 +239,7 @@ def test_killed_at_a_step(tmp_path: Path, step: str, survives: int) -> None:
 
 def test_killed_in_log_cleaning(tmp_path: Path) -> None:
     fill_and_forget = "for v in range(1, 9): log.append(v, 's', 'r', v, b'%d' % v); log.commit()\nlog.forget(7)"
-    code = f"import service.log as m; m._FORGET_ROWS = 2\n{fill_and_forget}"
+    code = f"import service.durability.log as m; m._FORGET_ROWS = 2\n{fill_and_forget}"
     assert die(tmp_path, code, LIVEJOIN_FAILPOINT="in-log-cleaning:2") == -signal.SIGKILL
     log = Log(tmp_path)
     assert [row.version for row in log.replay(7)] == [8] and log.sources() == {"s": ("r", 8)}
@@ -369,7 +369,7 @@ def test_power_cut_under_normal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert die(tmp_path, "for v in range(1, 30): log.append(v, 's', None, v, b'x' * 100); log.commit()") == 0
     wal = tmp_path / f"{DATABASE}-wal"
     wal.write_bytes(wal.read_bytes()[:50_000])
-    monkeypatch.setattr("service.folder._boot_id", lambda: b"another start...")
+    monkeypatch.setattr("service.durability.folder._boot_id", lambda: b"another start...")
     log = Log(tmp_path, "normal")
     assert 0 < log.last_version < 29 and len(list(log.replay(0))) == log.last_version
     assert log.sources() == {"s": (None, log.last_version)}

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from service.cursors import open_rows
-from service.engine import Engine
-from service.joins.qdag_join import QdagJoin
+from service.engine.engine import Engine
+from service.reading.cursors import open_rows
+from service.views.joins.qdag_join import QdagJoin
 from service.wire.batch import DELETE, INSERT
 from tests.service.test_engine import prepared
 from tests.service.twin import Row, to_batch

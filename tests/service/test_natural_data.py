@@ -10,11 +10,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
-from service.cursors import open_rows
-from service.engine import Engine
-from service.planner import alternatives
-from service.query import parse_view
-from service.subscriptions import Subscription
+from service.engine.engine import Engine
+from service.following.subscriptions import Subscription
+from service.planning.planner import alternatives
+from service.reading.cursors import open_rows
+from service.views.parse import parse_view
 from service.wire.batch import DELETE, INSERT, Batch, Changes
 from service.wire.schema import parse_relation
 from tests import datasets

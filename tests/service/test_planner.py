@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from service.planner import ALGORITHMS, alternatives
-from service.query import View, parse_view
-from service.terms import ColumnRef, Comparison
+from service.planning.planner import ALGORITHMS, alternatives
+from service.query.model import ColumnRef, Comparison
+from service.views.parse import View, parse_view
 from service.wire.schema import parse_relation
 from tests.service.views import RELATIONS, refused, sql
 

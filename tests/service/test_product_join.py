@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from service.cursors import open_rows
-from service.joins.product_join import ProductJoin
-from service.planner import alternatives
+from service.planning.planner import alternatives
+from service.reading.cursors import open_rows
+from service.views.joins.product_join import ProductJoin
 from service.wire.batch import DELETE, INSERT
 from tests.service.test_engine import prepared
 from tests.service.twin import Row, to_batch

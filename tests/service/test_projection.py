@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from service.query import Projection, parse_view
+from service.views.parse import Projection, parse_view
 from service.wire.schema import RelationDefinition
 from tests.service.views import relation
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.cursors import open_rows
-from service.engine import Engine
-from service.hypergraph import hypergraph
-from service.joins.qdag_join import QdagJoin
-from service.query import parse_view
+from service.engine.engine import Engine
+from service.planning.hypergraph import hypergraph
+from service.reading.cursors import open_rows
+from service.views.joins.qdag_join import QdagJoin
+from service.views.parse import parse_view
 from service.wire.batch import UPSERT, Batch, Changes
 from service.wire.schema import parse_relation
 from tests import datasets

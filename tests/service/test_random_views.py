@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from service.joins.tree_join import TreeJoin
-from service.joins.view_tree_join import ViewTreeJoin
-from service.query import parse_view
+from service.views.joins.tree_join import TreeJoin
+from service.views.joins.view_tree_join import ViewTreeJoin
+from service.views.parse import parse_view
 from service.wire.schema import parse_relation
 from structures.ij_heap.goals import FUEL_MOST
 from tests.service.random_views import LEAST_ROWS, MOST_ROWS, NATURAL, SPANS, RandomView, TooMany, by_all_algorithms

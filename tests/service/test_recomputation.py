@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from service import recomputation
-from service.query import parse_view
-from service.recomputation import Sum, hashes, recompute, total
+from service.checking import recomputation
+from service.checking.recomputation import Sum, hashes, recompute, total
+from service.views.parse import parse_view
 from service.wire.schema import parse_relation
 
 DEFINITION = {

@@ -14,10 +14,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from service.folder import DATABASE, MARK, Damaged, FolderInUse
-from service.inspection import inspect
-from service.log import Effect, Log, encode_effects
-from service.snapshots import newest_snapshot, write_snapshot
+from service.checking.inspection import inspect
+from service.durability.folder import DATABASE, MARK, Damaged, FolderInUse
+from service.durability.log import Effect, Log, encode_effects
+from service.durability.snapshots import newest_snapshot, write_snapshot
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.utf8()), pa.field("at", pa.timestamp("us", "UTC"))])
 
@@ -191,7 +191,7 @@ def test_inspect_after_a_kill_reads_the_wal_and_leaves_it(tmp_path: Path) -> Non
     program = f"""
 import os
 from pathlib import Path
-from service.log import Log
+from service.durability.log import Log
 log = Log(Path({str(tmp_path)!r}))
 for v in range(1, 4): log.append(v, None, None, None, b""); log.commit()
 os._exit(0)"""

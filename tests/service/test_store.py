@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from service.deltas import equal_rows
-from service.store import Domain, Table
+from service.tables.store import Domain, Table
+from service.views.deltas import equal_rows
 from service.wire.batch import FewRows
 from structures.core.kernel import JIT, _listed
 from structures.rows import rows

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 
-from service.store import Domain, Table
+from service.tables.store import Domain, Table
 from structures.rows.key_table import ALL_BITS
 
 UTC = datetime.UTC

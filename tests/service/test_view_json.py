@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from service.errors import Problem
-from service.query import View, parse_view
-from service.terms import RETAIN, ColumnRef, Filter
+from service.query.model import RETAIN, ColumnRef, Filter
+from service.views.parse import View, parse_view
 from service.wire.schema import parse_relation
 from tests.service.views import RELATIONS, refused, sql
 

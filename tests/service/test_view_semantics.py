@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from service.query import parse_view
+from service.views.parse import parse_view
 from service.wire.schema import RelationDefinition, parse_relation
 from tests import datasets
 from tests.service.views import evaluate, relation

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.query import parse_view
-from service.terms import ColumnRef, Filter, IntervalRef
+from service.query.model import ColumnRef, Filter, IntervalRef
+from service.views.parse import parse_view
 from service.wire.schema import parse_relation
 from tests.service.views import RELATIONS, on, refused, relation, sql
 

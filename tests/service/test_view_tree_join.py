@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from service.api.views import _explain as explained
-from service.cursors import open_rows
-from service.engine import Engine
+from service.engine.engine import Engine
 from service.errors import Problem
-from service.joins.view_tree_join import ViewTreeJoin
-from service.planner import alternatives
-from service.query import parse_view
+from service.planning.planner import alternatives
+from service.reading.cursors import open_rows
+from service.views.joins.view_tree_join import ViewTreeJoin
+from service.views.parse import parse_view
 from service.wire.batch import DELETE, UPSERT
 from tests.service.test_engine import check, opened, prepared, read_all, run
 from tests.service.test_qdag_join import view

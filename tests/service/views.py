@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from service.errors import Problem
-from service.query import Projection, View, needed_columns, parse_view, residual_mask, select_mask
-from service.terms import Query
+from service.query.model import Query
+from service.views.parse import Projection, View, needed_columns, parse_view, residual_mask, select_mask
 from service.wire.schema import Interval, RelationDefinition, parse_relation
 
 

@@ -23,7 +23,7 @@ from tests.server_process import ServerProcess
 from tests.streaming.stream_job import StreamJob, Topics, as_bytes
 
 PARTS = ("driver", "JVM", "service", "broker")
-_STEPS = ("before-append", "after-append", "after-commit", "before-publish")  # those of service.failpoints that each batch passes
+_STEPS = ("before-append", "after-append", "after-commit", "before-publish")  # of durability.failpoints, those that each batch passes
 
 
 class Kill(NamedTuple):

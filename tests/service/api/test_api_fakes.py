@@ -14,10 +14,10 @@ import pytest
 
 from service.api import followers, rows
 from service.api.context import READERS, Context
-from service.chunks import Chunk
+from service.engine.versions import Version
 from service.errors import Problem
+from service.following.chunks import Chunk
 from service.settings import Settings
-from service.versions import Version
 from service.wire.schema import parse_relation
 from tests.service.api.asking import ask, client, is_problem
 

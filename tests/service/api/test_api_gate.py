@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from service.api.context import Context, Mailbox
+from service.engine.state import Receipt
 from service.errors import CATALOGUE, Problem
 from service.server import Joined
 from service.settings import Settings
-from service.state import Receipt
 from service.wire.batch import Batch
 from tests.service.api.asking import ask, is_problem
 from tests.service.running import DEFINITION

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.api import media
+from service.api.http import media
 from service.errors import Problem
 
 OFFERED = (media.JSONL, media.JSON, media.CSV)

@@ -11,8 +11,8 @@ import pytest
 from service.api.app import ENDPOINTS
 from service.api.openapi import document
 from service.api.schemas import SCHEMAS
-from service.natural import natural_json
-from service.planner import alternatives
+from service.planning.natural import natural_json
+from service.planning.planner import alternatives
 from tests.service.views import RELATIONS, sql
 
 DOCUMENT = document(ENDPOINTS, "0")

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from service.api import changes, followers, parameters, rows
+from service.api import changes, followers, rows
+from service.api.http import parameters
 from service.errors import Problem
 from service.wire.batch import Batch
 

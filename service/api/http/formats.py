@@ -1,0 +1,120 @@
+"""Rows as an answer's bytes: what goes before them, between them and after them, by media type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import orjson
+import pyarrow as pa
+
+from service.api.http import media
+from service.wire.rows import ArrowRows, csv_header, encode_rows
+
+
+class Format(Protocol):
+    """Bytes of one answer, in order: head, any number of chunks, end."""
+
+    def head(self) -> bytes: ...
+    def chunk(self, rows: pa.RecordBatch) -> bytes: ...
+    def end(self, following: str | None) -> bytes: ...
+
+
+class Lines:
+    """JSON lines."""
+
+    def head(self) -> bytes:
+        return b""
+
+    def chunk(self, rows: pa.RecordBatch) -> bytes:
+        return encode_rows(media.JSONL, rows)
+
+    def end(self, following: str | None) -> bytes:
+        return b""
+
+
+class Page:
+    """One JSON object: `{"version": …, "rows": […], "next": cursor or null}`."""
+
+    def __init__(self, version: int) -> None:
+        self._version = version
+        self._begun = False
+
+    def head(self) -> bytes:
+        return b'{"version":%d,"rows":[' % self._version
+
+    def chunk(self, rows: pa.RecordBatch) -> bytes:
+        if not rows.num_rows:
+            return b""
+        # A JSON text holds no raw line feed: those there are end rows.
+        joined = encode_rows(media.JSONL, rows).rstrip(b"\n").replace(b"\n", b",")
+        if self._begun:
+            return b"," + joined
+        self._begun = True
+        return joined
+
+    def end(self, following: str | None) -> bytes:
+        return b'],"next":%b}' % orjson.dumps(following)
+
+
+class Csv:
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+
+    def head(self) -> bytes:
+        return csv_header(self._schema)
+
+    def chunk(self, rows: pa.RecordBatch) -> bytes:
+        return encode_rows(media.CSV, rows)
+
+    def end(self, following: str | None) -> bytes:
+        return b""
+
+
+class Arrow:
+    def __init__(self, schema: pa.Schema) -> None:
+        self._rows = ArrowRows(schema)
+
+    def head(self) -> bytes:
+        return b""
+
+    def chunk(self, rows: pa.RecordBatch) -> bytes:
+        return self._rows.chunk(rows)
+
+    def end(self, following: str | None) -> bytes:
+        return self._rows.end()
+
+
+class Events:
+    """Server-sent events: `event: row` each, then `event: end`."""
+
+    def __init__(self, version: int) -> None:
+        self._version = version
+
+    def head(self) -> bytes:
+        return b""
+
+    def chunk(self, rows: pa.RecordBatch) -> bytes:
+        return encode_rows(media.SSE, rows)
+
+    def end(self, following: str | None) -> bytes:
+        return b"event: end\ndata: %b\n\n" % orjson.dumps({"version": self._version, "next": following})
+
+
+_MADE: dict[str, Callable[[int, pa.Schema], Format]] = {
+    media.JSONL: lambda version, schema: Lines(),
+    media.JSON: lambda version, schema: Page(version),
+    media.CSV: lambda version, schema: Csv(schema),
+    media.ARROW: lambda version, schema: Arrow(schema),
+    media.SSE: lambda version, schema: Events(version),
+}
+OFFERED = tuple(_MADE)  # the first is the default
+
+
+def make(kind: str, version: int, schema: pa.Schema) -> Format:
+    return _MADE[kind](version, schema)
+
+
+def content_type_of(kind: str) -> str:
+    """The Content-Type header of an offered media type."""
+    return {media.CSV: "text/csv; charset=utf-8; header=present", media.SSE: "text/event-stream; charset=utf-8"}.get(kind, kind)

@@ -1,0 +1,122 @@
+"""What a data folder holds, and whether it is what was written: the ground of `livejoin check`. Changes nothing."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from service.durability.folder import DATABASE, MARK, SNAPSHOTS, Damaged, FolderLock
+from service.durability.log import Found, open_read_only, read_catalog, read_sources, replay, verify
+from service.durability.snapshots import Snapshot, read_snapshot, snapshot_paths
+
+
+@dataclass
+class SnapshotReport:
+    """One snapshot: rows by relation id; `problem` where it is not whole."""
+
+    path: Path
+    version: int
+    rows: dict[int, int] = field(default_factory=dict)
+    bytes: int = 0
+    problem: Damaged | None = None
+
+
+@dataclass
+class Report:
+    """A data folder. `problems` is empty exactly if a server starts on it; `recoverable` is the newest version that can be rebuilt."""
+
+    folder: Path
+    folder_id: str | None = None
+    relations: list[tuple[int, str]] = field(default_factory=list)
+    views: list[str] = field(default_factory=list)
+    sources: dict[str, tuple[str | None, int]] = field(default_factory=dict)
+    last_version: int | None = None  # as the database and the mark say
+    log: tuple[int, int] | None = None  # first and last sound version in the log, without a gap
+    log_bytes: int = 0
+    snapshots: list[SnapshotReport] = field(default_factory=list)  # oldest first
+    unfinished: list[Path] = field(default_factory=list)  # left by a crash; they never counted
+    recoverable: int | None = None
+    problems: list[Damaged] = field(default_factory=list)
+
+    @property
+    def keep(self) -> str:
+        """One sentence on what can be kept."""
+        if not self.problems:
+            return f"all of it: version {self.last_version}"
+        if self.recoverable is None:
+            return "no whole version can be rebuilt from this folder"
+        return f"version {self.recoverable} can be rebuilt" + ("" if self.last_version is None else f", out of {self.last_version}")
+
+
+def inspect(folder: Path) -> Report:
+    """Verify every checksum of `folder`, and say what is there. Raises FolderInUse while a server runs, OSError if there is no such folder.
+
+    Cost: everything is read once.
+    """
+    report = Report(folder)
+    if not any((folder / name).exists() for name in (DATABASE, MARK, SNAPSHOTS)):
+        raise FileNotFoundError(f"{folder} is not a data folder of livejoin: there is no {DATABASE} in it")
+    lock = FolderLock(folder, read_only=True)
+    try:
+        bases = _inspect_snapshots(report)
+        _inspect_database(report, bases)
+    finally:
+        lock.release()
+    return report
+
+
+def _inspect_snapshots(report: Report) -> list[int]:
+    """Read every snapshot; the versions of the whole ones."""
+    finished, report.unfinished = snapshot_paths(report.folder)
+    for path in finished:
+        found = SnapshotReport(path, int(path.name))
+        try:
+            snapshot = read_snapshot(path)
+            found.bytes = sum(table.bytes for table in snapshot.tables.values())
+            found.rows = {relation_id: _count(snapshot, relation_id) for relation_id in snapshot.tables}
+        except Damaged as problem:
+            found.problem = problem
+            report.problems.append(problem)
+        report.snapshots.append(found)
+    return [found.version for found in report.snapshots if found.problem is None]
+
+
+def _count(snapshot: Snapshot, relation_id: int) -> int:
+    return sum(batch.num_rows for batch in snapshot.batches(relation_id))
+
+
+def _inspect_database(report: Report, bases: list[int]) -> None:
+    """Verify the database and read the log on top of the newest whole snapshot."""
+    try:
+        found: Found | None = verify(report.folder)
+    except Damaged as problem:
+        report.problems.append(problem)
+        found = _verify_without_mark(report.folder)
+    if found is None:
+        report.recoverable = max(bases, default=None)
+        return
+    path = report.folder / DATABASE
+    report.folder_id, report.last_version, report.log_bytes = found.folder_id, found.reach.version, found.bytes
+    base = max(bases, default=0)
+    last = base
+    try:
+        with open_read_only(path) as db:
+            relations, views = read_catalog(db)
+            report.relations = [(relation_id, name) for relation_id, name, _ in relations]
+            report.views = [name for name, _ in views]
+            report.sources = read_sources(db)
+            for row in replay(db, path, base, found.forgotten, found.reach.version):
+                last = row.version
+    except Damaged as problem:
+        report.problems.append(problem)
+    if last > base:
+        report.log = base + 1, last
+    if base >= found.forgotten:
+        report.recoverable = last
+
+
+def _verify_without_mark(folder: Path) -> Found | None:
+    """A database that is sound in itself, though it may have lost its end."""
+    try:
+        return verify(folder, trust_mark=False)
+    except Damaged:
+        return None

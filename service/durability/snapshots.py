@@ -1,0 +1,191 @@
+"""Snapshots: the rows of every relation at one version, as Arrow files.
+
+    snapshots/1042/              a whole snapshot of version 1042
+        manifest.json            version, and rows, bytes and CRC-32 of each file; its own CRC-32 beside them
+        7.arrow                  relation 7: an Arrow IPC stream, uncompressed
+    snapshots/1100.tmp/          one that was being written; it never counted
+
+A snapshot gets its name by one rename, after all of it and its folder are on disk, and older ones go only after that: so
+there is a whole one at every moment. Cost: the disk's; about 20 ms for 1,000,000 rows of 4 columns besides.
+"""
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import shutil
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import pyarrow as pa
+
+from service.durability.failpoints import reach
+from service.durability.folder import DATABASE, SNAPSHOTS, Damaged, sync_path
+
+_FORMAT = 1
+_MANIFEST = "manifest.json"
+
+
+class TableFile(NamedTuple):
+    """One relation's file in a snapshot."""
+
+    file: str
+    rows: int
+    bytes: int
+    crc: int
+
+
+class Snapshot:
+    """A whole snapshot: `version`, and `tables` by relation id."""
+
+    def __init__(self, path: Path, version: int, tables: dict[int, TableFile]) -> None:
+        self.path, self.version, self.tables = path, version, tables
+
+    def batches(self, relation_id: int) -> Iterator[pa.RecordBatch]:
+        """The rows of a relation, none if it was not there yet. The file is verified before the first row; raises Damaged."""
+        table = self.tables.get(relation_id)
+        if table is None or table.rows == 0:
+            return
+        path = self.path / table.file
+        with open(path, "rb") as file:
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        if zlib.crc32(data) != table.crc:
+            raise Damaged("wrong checksum", path)
+        with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
+            yield from reader
+
+
+def write_snapshot(
+    folder: Path, version: int, tables: Iterable[tuple[int, pa.Schema, Iterable[pa.RecordBatch]]]
+) -> Snapshot:
+    """Write the rows of all relations at `version`, which the log has committed; then remove older snapshots.
+
+    An error (a full disk) leaves the older snapshot as it was.
+    """
+    snapshots = folder / SNAPSHOTS
+    snapshots.mkdir(exist_ok=True)
+    path, unfinished = snapshots / str(version), snapshots / f"{version}.tmp"
+    if path.exists():
+        return read_snapshot(path)  # a version's rows never change
+    shutil.rmtree(unfinished, ignore_errors=True)
+    try:
+        unfinished.mkdir()
+        files = {}
+        for relation_id, schema, batches in tables:
+            files[relation_id] = _write_table(unfinished, relation_id, schema, batches)
+            reach("in-snapshot")
+        _write_manifest(unfinished / _MANIFEST, version, files)
+        sync_path(unfinished)
+        _sync_log(folder)
+        unfinished.rename(path)
+        sync_path(snapshots)
+        sync_path(folder)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+    reach("after-snapshot")
+    for other in snapshots.iterdir():
+        if other != path:
+            shutil.rmtree(other, ignore_errors=True)
+    return Snapshot(path, version, files)
+
+
+def newest_snapshot(folder: Path) -> Snapshot | None:
+    """The newest whole snapshot, its files there in their full length (`batches` verifies what is in them). Raises Damaged.
+
+    Removes what a crash left unfinished.
+    """
+    finished, unfinished = snapshot_paths(folder)
+    for path in unfinished:
+        shutil.rmtree(path, ignore_errors=True)
+    return read_snapshot(finished[-1]) if finished else None
+
+
+def read_snapshot(path: Path) -> Snapshot:
+    """The snapshot in the folder `path`, verified but for the contents of its tables. Raises Damaged."""
+    manifest_path = path / _MANIFEST
+    try:
+        manifest = json.loads(manifest_path.read_bytes())
+        crc = manifest.pop("crc")
+    except FileNotFoundError:
+        raise Damaged("the manifest is missing", manifest_path) from None
+    except (ValueError, KeyError, AttributeError):
+        raise Damaged("not a manifest", manifest_path) from None
+    if crc != _manifest_crc(manifest):
+        raise Damaged("wrong checksum", manifest_path)
+    if manifest["format"] != _FORMAT:
+        raise Damaged(f"unknown format {manifest['format']}", manifest_path, "it was written by another version of livejoin: use that one")
+    if str(manifest["version"]) != path.name:
+        raise Damaged(f"the manifest is of version {manifest['version']}", manifest_path)
+    tables = {int(relation_id): TableFile(**table) for relation_id, table in manifest["tables"].items()}
+    for table in tables.values():
+        file = path / table.file
+        if not file.exists():
+            raise Damaged("the file is missing", file)
+        if file.stat().st_size != table.bytes:
+            raise Damaged(f"{file.stat().st_size} bytes instead of {table.bytes}", file)
+    return Snapshot(path, manifest["version"], tables)
+
+
+def snapshot_paths(folder: Path) -> tuple[list[Path], list[Path]]:
+    """The folders of finished and of unfinished snapshots, each by version."""
+    entries = (folder / SNAPSHOTS).iterdir() if (folder / SNAPSHOTS).is_dir() else ()
+    paths = sorted((path for path in entries if path.stem.isdigit()), key=lambda path: int(path.stem))
+    return [path for path in paths if not path.suffix], [path for path in paths if path.suffix == ".tmp"]
+
+
+class _Sink:
+    """What Arrow writes to a file, counted and summed."""
+
+    closed = False  # asked for by pa.PythonFile
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.bytes, self.crc = 0, 0
+
+    def write(self, data: Any) -> int:
+        self._file.write(data)
+        self.crc = zlib.crc32(data, self.crc)
+        self.bytes += len(data)
+        return len(data)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def close(self) -> None:
+        """The file is closed by who opened it."""
+
+
+def _write_table(folder: Path, relation_id: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> TableFile:
+    name = f"{relation_id}.arrow"
+    rows = 0
+    with open(folder / name, "wb") as file:
+        sink = _Sink(file)
+        with pa.ipc.new_stream(pa.PythonFile(sink, "w"), schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+                rows += batch.num_rows
+        file.flush()
+        os.fsync(file.fileno())
+    return TableFile(name, rows, sink.bytes, sink.crc)
+
+
+def _write_manifest(path: Path, version: int, files: dict[int, TableFile]) -> None:
+    manifest = {"format": _FORMAT, "version": version, "tables": {str(i): table._asdict() for i, table in files.items()}}
+    with open(path, "w") as file:
+        json.dump(manifest | {"crc": _manifest_crc(manifest)}, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _manifest_crc(manifest: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(manifest, sort_keys=True).encode())
+
+
+def _sync_log(folder: Path) -> None:
+    """Under synchronous=normal the log may be behind on the disk; a snapshot newer than the sources' epochs would let batches in twice."""
+    wal = folder / f"{DATABASE}-wal"
+    if wal.exists():
+        sync_path(wal)

@@ -1,0 +1,95 @@
+"""Snapshots of the relations, and the cleaning of the log behind them, without stopping the writer."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+
+from service.durability.log import Log
+from service.durability.snapshots import write_snapshot
+from service.engine.state import State
+from service.engine.versions import Pin, Pins
+from service.tables.relations import Relation
+from service.tables.store import PIECE_ROWS
+
+log = logging.getLogger("livejoin")
+
+_LOG_BYTES = 256 << 20  # a log longer than this is worth a snapshot
+_LOG_FACTOR = 4  # and so is one that is so many times the last snapshot ...
+_LOG_WORTH = 4 << 20  # ... unless it is shorter than this
+
+_PATIENCE, _LONGEST_PATIENCE = 10.0, 600.0  # seconds after one that failed
+
+
+class Checkpoints:
+    """Writes a snapshot of a pinned version in a thread of its own when the log has grown. `version`: the last one's."""
+
+    def __init__(self, folder: Path, log: Log, state: State, versions: Pins, version: int) -> None:
+        self._folder, self._log, self._state, self._versions = folder, log, state, versions
+        self._version = version
+        self._bytes = 0
+        self._thread: threading.Thread | None = None
+        self._not_before = 0.0
+        self._patience = _PATIENCE
+
+    def consider(self) -> None:
+        """Begin a snapshot if it is time and none is under way. The writer's thread."""
+        grown = self._log.bytes_since_snapshot
+        due = grown > _LOG_BYTES or grown > max(_LOG_WORTH, _LOG_FACTOR * self._bytes)
+        if not due or time.monotonic() < self._not_before or self.under_way:
+            return
+        pin, relations = self._versions.pin(), list(self._state.relations.values())
+        self._thread = threading.Thread(target=self._try, args=(pin, relations), name="snapshot", daemon=True)
+        self._thread.start()
+
+    @property
+    def under_way(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def finish(self) -> None:
+        """Write the last one, so that the next start is quick. After the writer has ended."""
+        self.wait()
+        if self._versions.published.number > self._version:
+            self._try(self._versions.pin(), list(self._state.relations.values()))
+
+    def wait(self) -> None:
+        """Wait for one under way."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def _try(self, pin: Pin, relations: list[Relation]) -> None:
+        try:
+            self._write(pin, relations)
+            self._patience = _PATIENCE
+            return
+        except (OSError, sqlite3.Error) as error:
+            log.error("no snapshot could be written: %s", error)
+        except Exception as error:  # nothing is lost either: the log has everything
+            log.error("no snapshot could be written", exc_info=error)
+        self._not_before = time.monotonic() + self._patience  # trying takes room on a disk that has little
+        self._patience = min(2 * self._patience, _LONGEST_PATIENCE)
+
+    def _write(self, pin: Pin, relations: list[Relation]) -> None:
+        try:
+            with self._versions.reading(pin) as version:
+                tables = ((relation.id, relation.table.schema, self._rows(relation, version.number)) for relation in relations)
+                snapshot = write_snapshot(self._folder, version.number, tables)
+        finally:
+            self._versions.release(pin)
+        self._version = snapshot.version
+        self._bytes = sum(table.bytes for table in snapshot.tables.values())
+        self._log.forget(snapshot.version)
+
+    @staticmethod
+    def _rows(relation: Relation, version: int) -> Iterator[pa.RecordBatch]:
+        start = 0
+        while start >= 0:
+            slots, start = relation.table.scan(version, start, PIECE_ROWS)
+            if len(slots):
+                yield from (rows for _, rows in relation.table.take_pieces(relation.table.schema.names, slots))

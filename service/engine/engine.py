@@ -1,0 +1,400 @@
+"""The service without its interfaces: batches in, versions out, durable; readers and followers beside it.
+
+    engine = Engine(folder, settings); engine.recover(progress); engine.submit(batch, done); open_rows(engine, "clashes"); engine.close()
+
+One thread at a time writes (`writer.py`); everything here but `on_failure` may be called by any thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as Late
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from service.durability.log import Log
+from service.engine.checkpoints import Checkpoints
+from service.engine.recovery import Progress, recover_relations
+from service.engine.state import Receipt, State, is_single
+from service.engine.versions import Pins, Version
+from service.engine.writer import Done, Later, Writer
+from service.errors import Problem
+from service.following.feeds import Feed
+from service.planning.planner import Counted
+from service.reading.cursors import Cursors, open_rows
+from service.reading.readings import Delays
+from service.reading.tokens import Signer
+from service.settings import Settings
+from service.tables.estimates import estimates_of
+from service.tables.relations import Relation
+from service.views.live_view import LiveView
+from service.views.parse import View, parse_view
+from service.wire.batch import Batch
+from service.wire.schema import RelationDefinition
+
+__all__ = ["Engine", "Receipt"]
+
+log = logging.getLogger("livejoin")
+
+T = TypeVar("T")
+_RATE = 1.0  # seconds between two looks at pins
+_WORTH_RECLAIMING = 512  # changed rows
+
+
+def _now(work: Callable[[], None]) -> None:
+    work()
+
+
+class Engine:
+    """One data folder, open. `on_failure` is called (by the writer) when the service has to end: what is on disk is unknown.
+
+    state: "recovering", "ready", "failed" or "closed". Raises FolderInUse, Damaged, OSError.
+    """
+
+    def __init__(self, data: Path, settings: Settings | None = None) -> None:
+        self.settings = settings or Settings.model_validate({"data": data})
+        self.on_failure: Callable[[BaseException], None] = lambda error: None
+        self.state = "recovering"
+        self.progress = 0.0
+        self.versions = Pins()
+        self.delays = Delays()
+        self._folder = data
+        self._log = Log(data, self.settings.synchronous)
+        self._signer = Signer(self._log.folder_id, self._log.secret)
+        self.cursors = Cursors(self.versions, self._signer)
+        self._state = State()
+        self._writer = Writer(
+            self._state, self._log, self.versions, self.settings.max_waiting, self._is_short, self._housekeep, self._failed
+        )
+        self._checkpoints: Checkpoints
+        self._looked = time.monotonic()
+        self._closing = threading.Lock()
+
+    def recover(self, progress: Progress | None = None) -> None:
+        """Load the folder, build the views, begin to take batches. `progress(stage, part)`. Raises Damaged."""
+
+        def report(stage: str, part: float) -> None:
+            self.progress = part
+            if progress is not None:
+                progress(stage, part)
+
+        snapshot = recover_relations(self._state, self._log, self._folder, report)
+        self._checkpoints = Checkpoints(self._folder, self._log, self._state, self.versions, snapshot)
+        self.versions.publish(self._state.version())
+        for name, data in self._log.catalog()[1]:
+            view = LiveView(parse_view(name, data, self._definitions(), self._counted()), self._state.relations, self._state.indexes)
+            self._add_view(view)
+            try:
+                view.make_room()
+            except (OSError, MemoryError) as error:
+                view.fail(error)
+                continue
+            self._build(view, lambda part, name=name: report(f"building the view {name}", part))  # type: ignore[misc]
+            self._go_live(view)
+        self._writer.start()
+        self.state = "ready"
+        report("ready", 1.0)
+
+    # what there is
+
+    @property
+    def published(self) -> Version:
+        return self.versions.published
+
+    @property
+    def relations(self) -> Mapping[str, Relation]:
+        return self._state.relations
+
+    @property
+    def views(self) -> Mapping[str, LiveView]:
+        return self._state.views
+
+    def relation(self, name: str) -> Relation:
+        """Problem `not-found`."""
+        found = self._state.relations.get(name)
+        if found is None:
+            raise Problem("not-found", f"there is no relation {name}")
+        return found
+
+    def view(self, name: str) -> LiveView:
+        """Problem `not-found`."""
+        found = self._state.views.get(name)
+        if found is None:
+            raise Problem("not-found", f"there is no view {name}")
+        return found
+
+    # writing
+
+    def submit(self, batch: Batch, done: Done) -> None:
+        """Queue a batch; `done(Receipt or Problem)` is called in the writer's thread once it is on disk and published, or refused.
+
+        Raises Problem `too-busy`, `bad-parameter` (source, epoch, run, reset do not go together).
+        """
+        _check_source(batch)
+        self._writer.submit(batch, done)
+
+    def apply_at_once(self, batch: Batch, later: Later = _now) -> Receipt | None:
+        """Apply a batch in the caller's thread, if that surely takes less than handing it over; None, and nothing done, if not: submit it.
+
+        It is on disk on return, and published when `later` has called what it is given: before anybody asks who may know the answer.
+        Raises the Problem.
+        """
+        if self.settings.synchronous == "full" or not is_single(batch):  # an fsync holds a thread
+            return None
+        _check_source(batch)
+        answer = self._writer.apply_at_once(batch, later)
+        if isinstance(answer, Problem):
+            raise answer
+        return answer
+
+    def apply(self, batch: Batch) -> Receipt:
+        """Submit and wait. Raises the Problem."""
+        answer: Future[Receipt | Problem] = Future()
+        self.submit(batch, answer.set_result)
+        result = answer.result()
+        if isinstance(result, Problem):
+            raise result
+        return result
+
+    def repeated(self, batch: Batch) -> Receipt | None:
+        """The answer to a batch that was applied already (its changes are not looked at); None if it was not.
+
+        Problems `source-reset`, `bad-parameter`.
+        """
+        _check_source(batch)
+
+        def look() -> Receipt | None:
+            return Receipt(self.published.number, 0, 0, 0, [], True) if self._state.is_duplicate(batch) else None
+
+        return self._writer.call(look).result()
+
+    def put_relation(self, name: str, definition: RelationDefinition) -> str:
+        """Register; "created" or "same". Durable on return. Problems `definition-differs`, `no-room`."""
+
+        def put() -> str:
+            known = self._state.relations.get(name)
+            if known is not None:
+                if known.definition.to_json() != definition.to_json():
+                    raise Problem("definition-differs", f"the relation {name} has another definition; take another name, or drop it first")
+                return "same"
+            id_ = self._log.next_relation_id
+            with _or_no_room(f"the relation {name}"):
+                relation = Relation(id_, name, definition)
+            self._log.put_relation(id_, name, definition.to_json())
+            self._state.relations = {**self._state.relations, name: relation}
+            self.versions.publish(self._state.version())
+            return "created"
+
+        return self._writer.call(put).result()
+
+    def drop_relation(self, name: str) -> None:
+        """Problems `not-found`, `relation-in-use`."""
+
+        def drop() -> None:
+            self.relation(name)
+            users = sorted(view.name for view in self._state.views.values() if name in view.relations)
+            if users:
+                raise Problem("relation-in-use", f"the relation {name} is used by {', '.join(users)}", views=users)
+            self._log.drop_relation(name)
+            self._state.relations = {other: relation for other, relation in self._state.relations.items() if other != name}
+            self.versions.publish(self._state.version())
+
+        self._writer.call(drop).result()
+
+    def put_view(self, name: str, data: dict[str, Any], wait: float = 1.0) -> tuple[LiveView, str]:
+        """Register and build; the view and "created", "same", or "building" when it takes longer than `wait` seconds.
+
+        The definition is durable on return. Problems: those of `parse_view`, `definition-differs`, `no-room`.
+        """
+        started = time.monotonic()
+        parsed = parse_view(name, data, self._definitions())  # here, not in the writer's thread: a refusal costs it nothing
+        registered = self._writer.call(lambda: self._put_view(parsed, data))
+        view, outcome = registered.result()
+        if outcome == "same":
+            return view, outcome
+        built = self._writer.call(lambda: self._build_and_publish(view))
+        try:
+            built.result(max(0.0, wait - (time.monotonic() - started)))
+        except Late:
+            return view, "building"
+        return view, "created"
+
+    def drop_view(self, name: str) -> None:
+        """Its followers are told; its readers read on. Problem `not-found`."""
+
+        def drop() -> None:
+            view = self.view(name)
+            self._log.drop_view(name)
+            view.let_go()
+            self._state.views = {other: kept for other, kept in self._state.views.items() if other != name}
+            self.versions.publish(self._state.version())
+            if view.feed is not None:
+                view.feed.close(Problem("not-found", f"the view {name} was dropped"))
+
+        self._writer.call(drop).result()
+
+    def at_rest(self, work: Callable[[], T]) -> T:
+        """Have `work`, which only reads, done in the writer's thread when the newest version is the published one. Waits for a group."""
+        return self._writer.call(work, urgent=True).result()
+
+    def close(self) -> None:
+        """Finish the waiting batches, write a snapshot, let go of the folder. A second time does nothing."""
+        with self._closing:
+            if self.state == "closed":
+                return
+            try:
+                if self.state == "ready":
+                    self._writer.stop()
+                if self.state == "ready":  # it may have failed on the way
+                    self._checkpoints.finish()
+                elif self.state == "failed":
+                    self._checkpoints.wait()  # it must not go on in a folder that is another's by then
+            finally:
+                self.state = "closed"
+                for view in self._state.views.values():
+                    if view.feed is not None:
+                        view.feed.close(Problem("recovering", "the service is shutting down"))
+                self._log.close()
+
+    def metrics(self) -> dict[str, Any]:
+        """Counters, gauges, and histograms (`Histogram`: bounds, counts, count, sum), for whoever exports them."""
+        views = self._state.views.values()
+        return {
+            "version": self.versions.published.number,
+            "pins": len(self.versions),
+            "retired_bytes": self._state.retired_bytes,
+            "waiting_batches": self._writer.waiting,
+            "subscribers": sum(view.feed.subscribers for view in views if view.feed is not None),
+            "batches": self._writer.batches,
+            "changes": self._writer.changes,
+            "update_seconds": self._writer.update_seconds,
+            "batch_changes": self._writer.batch_changes,
+            "delay_steps": self.delays.steps,
+            "delay_seconds": self.delays.seconds,
+        }
+
+    # the writer
+
+    def _is_short(self, batch: Batch) -> bool:
+        """Whether a single change takes no longer than its views promise: nothing else is due first, or holds a lock that it needs."""
+        if self._aged or self._grown or self._log.checkpoint_due or self._checkpoints.under_way:
+            return False
+        name = batch.changes[0].relation
+        for view in self._state.views.values():
+            if name in view.relations and not view.is_prompt:
+                return False
+        return True
+
+    def _definitions(self) -> dict[str, RelationDefinition]:
+        return {name: relation.definition for name, relation in self._state.relations.items()}
+
+    def _counted(self) -> Counted:
+        return partial(estimates_of, relations=self._state.relations, version=self._state.newest)
+
+    def _put_view(self, parsed: View, data: dict[str, Any]) -> tuple[LiveView, str]:
+        known = self._state.views.get(parsed.name)
+        if known is not None:
+            if known.view.query != parsed.query:
+                raise Problem("definition-differs", f"the view {parsed.name} has another definition; take another name, or drop it first")
+            return known, "same"
+        parsed = parse_view(parsed.name, data, self._definitions(), self._counted())  # a relation may have changed since
+        with _or_no_room(f"the view {parsed.name}"):
+            view = LiveView(parsed, self._state.relations, self._state.indexes)
+            view.make_room()
+        self._log.put_view(parsed.name, parsed.definition)
+        self._add_view(view)
+        return view, "created"
+
+    def _add_view(self, view: LiveView) -> None:
+        self._state.views = {**self._state.views, view.name: view}
+
+    def _build(self, view: LiveView, report: Callable[[float], None]) -> None:
+        """Build at the newest version, which is published. A failure is the view's own."""
+
+        def progress(part: float) -> None:
+            view.progress = part
+            report(part)
+
+        try:
+            view.build(self._state.newest, progress)
+        except Exception as error:
+            view.fail(error)
+            return
+        retain = view.view.query.retain
+        if retain is not None:
+            view.feed = Feed(
+                view.name, view.id, retain, self.versions, self._signer, view.rows_with_keys, view.text_bytes,
+                lambda: open_rows(self, view.name),
+            )  # fmt: skip
+
+    def _go_live(self, view: LiveView) -> None:
+        """Its root is published before anybody is told that it can be read."""
+        if view.state == "building":
+            self.versions.publish(self._state.version(view))
+            view.state = "live"
+
+    def _build_and_publish(self, view: LiveView) -> None:
+        if self._state.views.get(view.name) is view and view.state == "building":
+            self._build(view, lambda part: None)
+            self._go_live(view)
+
+    @property
+    def _aged(self) -> bool:
+        return time.monotonic() - self._looked > _RATE
+
+    @property
+    def _grown(self) -> bool:
+        return self._state.rows_changed >= _WORTH_RECLAIMING
+
+    def _housekeep(self) -> None:
+        """After each group, and once a second: settle, reclaim, give up old pins, think of a snapshot."""
+        self._log.checkpoint_if_due()
+        due = self._aged
+        if due:
+            self._looked = time.monotonic()
+            self.versions.expire_idle(self.settings.pin_idle)
+        if due or self._grown:
+            for view in self._state.views.values():
+                if view.feed is not None:
+                    view.feed.housekeep(self.versions.published.number, due)
+            self._state.reclaim(*self.versions.needed())
+            for relation in self._state.relations.values():
+                relation.table.prepare(_WORTH_RECLAIMING)  # no more than so many come without this thread
+        if due:
+            versions = 1  # of which each look gives up more: pins may come by the thousand
+            while self._state.retired_bytes > self.settings.pin_bytes and self.versions.expire_oldest(versions):
+                self._state.reclaim(*self.versions.needed())
+                versions *= 2
+            self.cursors.sweep()
+            self._checkpoints.consider()
+
+    def _failed(self, error: BaseException) -> None:
+        self.state = "failed"
+        self.on_failure(error)
+
+
+@contextmanager
+def _or_no_room(what: str) -> Iterator[None]:
+    """Problem `no-room` when the system has no memory or address space left for `what`."""
+    try:
+        yield
+    except (OSError, MemoryError) as error:
+        log.error("no room for %s", what, exc_info=error)
+        raise Problem("no-room", f"there is no memory, or no address space, for {what}; nothing was done") from None
+
+
+def _check_source(batch: Batch) -> None:
+    for name, lacks, reason in (
+        ("epoch", batch.source is not None and batch.epoch is None, "comes together with source, or not at all"),
+        ("source", batch.source is None and batch.epoch is not None, "comes together with epoch, or not at all"),
+        ("source", batch.source is None and batch.run is not None, "comes together with run, which says who numbers its epochs"),
+        ("run", batch.run is None and batch.reset, "comes together with reset: it takes the source over"),
+    ):
+        if lacks:
+            raise Problem("bad-parameter", f"{name}: {reason}", parameter=name)

@@ -1,0 +1,279 @@
+"""The newest applied state of the service, and what one batch makes of it. The writer's only.
+
+It may be ahead of what is on disk and published; whoever applies is to commit, or to stop the service.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from service.durability.log import Effect, encode_effects
+from service.engine.versions import Numbers, Version
+from service.errors import Problem
+from service.tables.indexes import SharedIndexes
+from service.tables.relations import Relation
+from service.tables.resolution import NO_SLOTS, Places, Resolved, resolve
+from service.views.deltas import Delta
+from service.views.joins.changes import Change, Singles
+from service.views.live_view import LiveView
+from service.wire.batch import DELETE, MAX_ERRORS, TRUNCATE, Batch, Changes, rows_together
+from service.wire.errors import RowError
+from service.wire.schema import RelationDefinition
+
+T = TypeVar("T")
+
+KEY_EXISTS = "key-exists"
+
+
+class Receipt(NamedTuple):
+    """What became of a batch; applied + ignored + skipped_count are the changes sent, unless it is a duplicate."""
+
+    version: int
+    applied: int
+    ignored: int
+    skipped_count: int
+    skipped: list[RowError]  # the first 100
+    duplicate: bool
+
+
+class Applied(NamedTuple):
+    """A batch that became a version: what to log, and what to tell the followers."""
+
+    receipt: Receipt
+    payload: bytes
+    deltas: list[tuple[LiveView, Delta]]
+
+
+class Run(NamedTuple):
+    """Single changes judged together: of each relation what they come to, and their numbers among the batches (int64, ascending)."""
+
+    batches: Sequence[Batch]
+    resolved: list[tuple[Resolved, Places]]
+
+
+def is_single(batch: Batch) -> bool:
+    """Whether the batch is one row's change, with nothing else to it: such ones may be applied many at a time (`judge_run`)."""
+    return batch.sent == 1 and len(batch.changes) == 1 and len(batch.changes[0].ops) == 1 and batch.changes[0].ops[0] != TRUNCATE
+
+
+class State:
+    """Relations and views by name, sources by name as (run, epoch), and the number of the newest applied version."""
+
+    def __init__(self) -> None:
+        self.relations: dict[str, Relation] = {}
+        self.views: dict[str, LiveView] = {}
+        self.indexes = SharedIndexes()
+        self.sources: dict[str, tuple[str | None, int]] = {}
+        self.newest = 0
+        self.rows_changed = 0  # since the last `reclaim`
+
+    def version(self, built: LiveView | None = None) -> Version:
+        """What there is to publish, with the root of a view that is about to be live."""
+        roots = {view.id: view.root for view in self.views.values() if view.state == "live" or view is built}
+        return Version(self.newest, roots, {name: relation.table.rows for name, relation in self.relations.items()})
+
+    def is_duplicate(self, batch: Batch) -> bool:
+        """Whether a batch of its source with this epoch or a higher one was applied. Problem `source-reset`."""
+        known = self.sources.get(batch.source) if batch.source is not None else None
+        if known is None:
+            return False
+        run, epoch = known
+        if batch.run != run:
+            if batch.reset:
+                return False
+            raise Problem("source-reset", f"the source {batch.source!r} was numbered by {_named(run)}, and now by {_named(batch.run)}")
+        assert batch.epoch is not None
+        return batch.epoch <= epoch
+
+    def judge(self, batch: Batch) -> tuple[list[Resolved], list[RowError], int]:
+        """What the batch comes to, the first bad rows and how many there are. Changes nothing.
+
+        Problems `unknown-relation`, `bad-rows`, `no-room`.
+        """
+        resolved = []
+        for changes in batch.changes:
+            relation = self.relations.get(changes.relation)
+            if relation is None:
+                raise Problem("unknown-relation", f"there is no relation {changes.relation}: it was dropped meanwhile")
+            if not _same(changes.definition, relation.definition):
+                again = f"the relation {changes.relation} was dropped and made again meanwhile, with another definition"
+                raise Problem("unknown-relation", f"{again}: send the batch again if it is meant for the new one")
+            resolved.append(resolve(relation, changes, self.newest))
+        errors, count = batch.errors, batch.error_count
+        for one in resolved:
+            if len(one.bad):
+                count += len(one.bad)
+                column = one.relation.key[0] if len(one.relation.key) == 1 else None
+                errors = errors + [RowError(index, column, KEY_EXISTS) for index in one.bad[:MAX_ERRORS].tolist()]
+        if count:
+            errors = sorted(errors, key=lambda error: error.index)[:MAX_ERRORS]
+            if batch.on_error == "reject":
+                listed = [error._asdict() for error in errors]
+                said = f"{count} of {batch.sent} changes {'is' if count == 1 else 'are'} bad; nothing was applied"
+                raise Problem("bad-rows", said, error_count=count, errors=listed)
+        self._require_room(resolved)
+        return resolved, errors, count
+
+    def _require_room(self, resolved: list[Resolved], singly: bool = False) -> None:
+        """Problem `no-room` while nothing has been touched: an array that is full later on ends the service."""
+        named = {one.relation.name: one for one in resolved}
+        try:
+            for one in resolved:
+                one.relation.table.require(one.inserts)
+            self.indexes.require(named, singly)
+            for view in self.views.values():
+                if view.state == "live" and not named.keys().isdisjoint(view.relations):
+                    _require(view, named)
+        except MemoryError as error:
+            raise Problem("no-room", f"{error}; nothing of the batch was applied") from None
+
+    def apply(self, batch: Batch, resolved: list[Resolved], skipped: list[RowError], skipped_count: int) -> Applied:
+        """Make the next version of a judged batch. If it raises, the state is broken; a view that can't follow has failed, alone."""
+        version = self.newest + 1
+        changes: dict[str, Change] = {}
+        for one in resolved:
+            if len(one.deletes) or one.inserts.num_rows:
+                changes[one.relation.name] = _enter(version, one)
+                self.rows_changed += len(one.deletes) + one.inserts.num_rows
+        self.indexes.apply(version, changes)
+        deltas = []
+        for view in self.views.values():
+            if changes and not changes.keys().isdisjoint(view.relations) and view.state == "live":
+                delta = _unless_it_fails(view, partial(view.apply, version, changes), None)
+                if delta is not None:
+                    deltas.append((view, delta))
+        payload = _payload(resolved)
+        self._count(version, batch)
+        ignored = batch.ignored + sum(one.ignored for one in resolved)
+        receipt = Receipt(version, batch.sent - ignored - skipped_count, ignored, skipped_count, skipped, False)
+        return Applied(receipt, payload, deltas)
+
+    def judge_run(self, batches: Sequence[Batch]) -> Run | None:
+        """What single changes (`is_single`) come to that follow one another, judged together; None if each is to be judged for itself:
+        something is wrong with one of them, or two meet at one row. Changes nothing. Cost: as `judge`, once a relation."""
+        places: dict[str, list[int]] = {}
+        for place, batch in enumerate(batches):
+            places.setdefault(batch.changes[0].relation, []).append(place)
+        resolved = []
+        for name, mine in places.items():
+            parts = [batches[place].changes[0] for place in mine]
+            relation = self.relations.get(name)
+            if relation is None or not all(_same(part.definition, relation.definition) for part in parts):
+                return None
+            ops = np.concatenate([part.ops for part in parts])
+            rows = rows_together(parts)
+            one = resolve(relation, Changes(name, relation.definition, ops, rows, np.arange(len(mine))), self.newest)
+            if one.inserts.num_rows + one.delete_keys.num_rows < len(mine):
+                return None
+            resolved.append((one, np.array(mine)))
+        try:
+            self._require_room([one for one, _ in resolved], True)
+        except Problem:
+            return None
+        return Run(batches, resolved)
+
+    def apply_run(self, run: Run) -> list[Applied]:
+        """Make a version of each; the last one's payload is that of all, as they are on disk together or not at all. If it raises, the
+        state is broken."""
+        first, count = self.newest + 1, len(run.batches)
+        singles = {}
+        for one, places in run.resolved:
+            slots = _enter(self.newest + count, one).new_slots
+            deleting = np.array([run.batches[place].changes[0].ops[0] == DELETE for place in places])
+            old, new = np.full(len(places), -1, np.int32), np.full(len(places), -1, np.int32)
+            new[~deleting] = slots
+            old[~deleting] = one.previous
+            old[deleting] = one.deletes[np.count_nonzero(one.previous >= 0) :]
+            singles[one.relation.name] = Singles(places, old, new)
+        self.rows_changed += count
+        self.indexes.apply_run(self.newest + count, singles)
+        deltas: dict[int, list[tuple[LiveView, Delta]]] = {}
+        for view in self.views.values():
+            if view.state == "live" and not singles.keys().isdisjoint(view.relations):
+                mine = {name: one for name, one in singles.items() if name in view.relations}
+                for delta in _unless_it_fails(view, partial(view.apply_run, first, count, mine), list[Delta]()):
+                    deltas.setdefault(delta.version, []).append((view, delta))
+        applied = []
+        for version, batch in enumerate(run.batches, first):
+            self._count(version, batch)
+            payload = b"" if version < first + count - 1 else _payload([one for one, _ in run.resolved])
+            applied.append(Applied(Receipt(version, 1, 0, 0, [], False), payload, deltas.get(version, [])))
+        return applied
+
+    def _count(self, version: int, batch: Batch) -> None:
+        self.newest = version
+        if batch.source is not None:
+            assert batch.epoch is not None
+            self.sources[batch.source] = (batch.run, batch.epoch)
+
+    def reclaim(self, published: int, pins: Numbers) -> None:
+        """Let everything be reused that neither the published version, nor a pin, nor an unsettled delta sees."""
+        self.rows_changed = 0
+        floors: dict[str, int] = {}
+        for view in self.views.values():
+            if view.feed is not None:
+                floor = view.feed.floor()
+                if floor is not None:
+                    for name in view.relations:
+                        floors[name] = min(floor, floors.get(name, floor))
+            _unless_it_fails(view, partial(view.reclaim, published, pins), None)
+        self.indexes.reclaim(published, pins)
+        for name, relation in self.relations.items():
+            relation.table.reclaim(min(published, floors.get(name, published)), pins)
+
+    @property
+    def retired_bytes(self) -> int:
+        """What the tables and the views' structures hold for readers of older versions."""
+        tables = sum(relation.table.retired_bytes for relation in self.relations.values())
+        return tables + self.indexes.retired_bytes + sum(view.retired_bytes for view in self.views.values())
+
+
+def _enter(version: int, resolved: Resolved) -> Change:
+    """Put it into the table."""
+    table = resolved.relation.table
+    if len(resolved.deletes):
+        table.delete(version, resolved.deletes)
+    if resolved.given is not None:
+        slots = table.enter(version, resolved.given)
+    else:
+        slots = table.insert(version, resolved.inserts) if resolved.inserts.num_rows else NO_SLOTS
+    return Change(resolved.deletes, resolved.previous, slots)
+
+
+def _require(view: LiveView, resolved: dict[str, Resolved]) -> None:
+    """MemoryError unless it has room; any other error is the view's own."""
+    try:
+        view.require(resolved)
+    except MemoryError:
+        raise
+    except Exception as error:
+        view.fail(error)
+
+
+def _unless_it_fails(view: LiveView, work: Callable[[], T], nothing: T) -> T:
+    """What it gives; `nothing` of a view that fails by it, alone."""
+    try:
+        return work()
+    except Exception as error:
+        view.fail(error)
+        return nothing
+
+
+def _payload(resolved: Sequence[Resolved]) -> bytes:
+    effects = []
+    for one in resolved:
+        if one.truncate or len(one.deletes) or one.inserts.num_rows:
+            effects.append(Effect(one.relation.id, one.truncate, one.delete_keys, one.inserts))
+    return encode_effects(effects)
+
+
+def _same(definition: RelationDefinition, other: RelationDefinition) -> bool:
+    return definition is other or definition.to_json() == other.to_json()
+
+
+def _named(run: str | None) -> str:
+    return "no run" if run is None else f"the run {run!r}"

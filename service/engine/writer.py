@@ -1,0 +1,427 @@
+"""The one writer: jobs and batches through a bounded queue to its thread, batches in groups that share an fsync.
+
+    take all that waits -> apply each in memory, as a version of its own -> append each to the log -> one commit
+    -> publish the newest -> wake the followers -> answer each -> reclaim
+
+Writer is who holds the turn: the thread, or for one short batch the caller of `apply_at_once`, when nothing waits and the thread is idle.
+That caller may answer before it publishes, if nobody who has heard the answer can ask before it has.
+A duplicate is answered after the commit of its group, so not before its first copy is on disk. When applying, appending or
+committing fails, nothing can be known of what is on disk: everything that waits is told so, and the service is to end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any, NamedTuple, TypeVar
+
+from service.durability.failpoints import reach
+from service.durability.log import Log, LogRow
+from service.engine.state import Applied, Receipt, State, is_single
+from service.engine.versions import Pins
+from service.errors import Problem
+from service.histogram import Histogram
+from service.views.deltas import Delta
+from service.views.live_view import LiveView
+from service.wire.batch import Batch
+
+log = logging.getLogger("livejoin")
+
+Done = Callable[[Receipt | Problem], None]
+Later = Callable[[Callable[[], None]], object]
+T = TypeVar("T")
+
+_GROUP_BATCHES, _GROUP_CHANGES = 256, 100_000
+_WAITING_BYTES = 1 << 30  # of decoded batches: with more, nothing further is taken
+# A batch is taken only if the disk has room for it in the log, in SQLite's own log, and for what SQLite does meanwhile.
+_ROOM_FACTOR, _ROOM_LEAST = 4, 512 << 10
+_ROOM_AMPLE = 256 << 20  # so much need not be asked for each batch, as the thread does
+_TICK = 1.0  # seconds between two looks at what has grown old
+_SHORT = 1e-3  # seconds that a change may take in a caller's thread, as far as the last ones tell
+_FADING = 0.9  # of what a slow change counts, one change later
+
+
+class _Waiting(NamedTuple):
+    batch: Batch
+    done: Done
+    bytes: int
+
+
+class _Job(NamedTuple):
+    work: Callable[[], Any]
+    future: Future[Any]
+    only_reads: bool = False
+
+
+class _Stop(NamedTuple):
+    """Behind it comes nothing."""
+
+
+class _Made(NamedTuple):
+    """Batches that are on disk, and not published: the answers to them, whether there is a new version, and what changes by it."""
+
+    answers: list[Receipt | Problem]
+    fresh: bool
+    deltas: list[tuple[LiveView, Delta]]
+
+
+_Item = _Waiting | _Job | _Stop
+
+
+class Writer:
+    """Owns the thread. `housekeep` is called in it after each group and once a second, `on_failure` when the service is to end; `is_short`
+    by the writer, whether a batch may be applied in a caller's thread."""
+
+    def __init__(
+        self, state: State, log: Log, versions: Pins, max_waiting: int, is_short: Callable[[Batch], bool], housekeep: Callable[[], None],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:  # fmt: skip
+        self._state, self._log, self._versions = state, log, versions
+        self._max_waiting = max_waiting
+        self._is_short, self._housekeep, self._on_failure = is_short, housekeep, on_failure
+        self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
+        self._urgent: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self._turn = threading.Lock()  # who holds it writes
+        self._lock = threading.Lock()  # nothing is queued behind the end, nothing is applied at once before what waits
+        self._unpublished: _Made | None = None  # of a caller that has the turn and its answer
+        self._ended = False
+        self._unfinished = 0  # items in the queue or at work
+        self._last = 0.0  # seconds that the last change took
+        self._pace = 0.0  # as many: the slowest of late, fading, without those that were slow alone: the scheduler's doing, not the views'
+        self.failure: BaseException | None = None
+        self._waiting_bytes = 0
+        self._room = 0  # bytes that the disk takes, as it said to the last group of the thread, less what was taken
+        self.batches = self.changes = 0
+        self.batch_changes = Histogram()
+        self.update_seconds = Histogram()
+        self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
+
+    def start(self) -> None:
+        self._room = self._log.free_bytes
+        self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        return self._queue.qsize()
+
+    def submit(self, batch: Batch, done: Done) -> None:
+        """Queue a batch. Problem `too-busy`, or the reason why nothing is taken any more."""
+        if self._queue.qsize() >= self._max_waiting:
+            raise Problem("too-busy", f"{self._max_waiting} batches are waiting already")
+        if self._waiting_bytes > _WAITING_BYTES:
+            raise Problem("too-busy", f"batches of {self._waiting_bytes} bytes are waiting already")
+        waiting = _Waiting(batch, done, batch.bytes)
+        self._put(waiting)
+
+    def apply_at_once(self, batch: Batch, later: Later) -> Receipt | Problem | None:
+        """Apply a short batch in the caller's thread, without a queue: the answer, which is on disk; None if it is to be queued.
+
+        `later` is given what publishes it, and calls it soon: before it lets anybody ask who may know the answer.
+        """
+        with self._lock:
+            slow = self._pace > _SHORT or self._room < _ROOM_AMPLE
+            if slow or self._unfinished or self._ended or not self._turn.acquire(blocking=False):
+                return None
+        try:
+            made = self._unpublished = self._to_disk([batch]) if self._is_short(batch) else None
+        except BaseException as error:
+            self._fail(error)
+            self._turn.release()
+            return problem_of(error)
+        if made is None:
+            self._turn.release()
+            return None
+        later(self._conclude)
+        return made.answers[0]
+
+    def _conclude(self) -> None:
+        """Publish what was applied at once, and give back the turn. A second time does nothing."""
+        with self._lock:
+            made, self._unpublished = self._unpublished, None
+        if made is not None:
+            try:
+                self._publish(made)
+            except BaseException as error:
+                self._fail(error)
+            finally:
+                self._turn.release()
+
+    def call(self, work: Callable[[], T], urgent: bool = False) -> Future[T]:
+        """Have `work` done in the writer's thread, in its turn, or (urgent: it changes nothing) before the next group."""
+        future: Future[T] = Future()
+        if urgent:
+            self._urgent.put(_Job(work, future, True))
+            self._put(_Job(self._run_urgent, Future(), True))
+        else:
+            self._put(_Job(work, future))
+        return future
+
+    def stop(self) -> None:
+        """Finish all that waits, then end the thread. Further calls do nothing."""
+        with self._lock:
+            if not self._ended:
+                self._ended = True
+                self._queue.put(_Stop())
+        self._conclude()  # who was to do it later may have ended
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _put(self, item: _Item) -> None:
+        with self._lock:
+            if self._ended:
+                raise problem_of(self.failure) if self.failure else Problem("recovering", "the service is shutting down")
+            if isinstance(item, _Waiting):
+                self._waiting_bytes += item.bytes
+            self._unfinished += 1
+            self._queue.put(item)
+
+    def _run(self) -> None:
+        item: _Item | None
+        ticked = time.monotonic()
+        while True:
+            try:
+                item = self._queue.get(timeout=_TICK)
+            except queue.Empty:
+                item = None
+            with self._turn:
+                if self.failure is not None:  # of a batch that was applied at once
+                    _refuse(item, self.failure)
+                    return
+                try:
+                    if isinstance(item, _Waiting):
+                        item = self._group(item)
+                        self._run_urgent()
+                    if isinstance(item, _Stop):
+                        return
+                    if item is not None:
+                        _do(item)
+                        self._finished(1)
+                    if time.monotonic() - ticked > _TICK:
+                        self._housekeep()
+                        ticked = time.monotonic()
+                except BaseException as error:
+                    self._fail(error)
+                    return
+
+    def _finished(self, count: int) -> None:
+        with self._lock:
+            self._unfinished -= count
+
+    def _run_urgent(self) -> None:
+        while not self._urgent.empty():  # this thread alone takes from it
+            _do(self._urgent.get_nowait())
+
+    def _group(self, first: _Waiting) -> _Job | _Stop | None:
+        """Take what waits behind `first`, and bring it to its end; gives the first item that is no batch, None if there was none."""
+        group, changes = [first], first.batch.sent
+        following: _Job | _Stop | None = None
+        while len(group) < _GROUP_BATCHES and changes < _GROUP_CHANGES:
+            try:
+                item = self._queue.get_nowait()
+            except queue.Empty:
+                break
+            if not isinstance(item, _Waiting):
+                following = item
+                break
+            group.append(item)
+            changes += item.batch.sent
+        with self._lock:
+            self._waiting_bytes -= sum(waiting.bytes for waiting in group)
+        try:
+            self._room = self._log.free_bytes
+            self._commit(group)
+            self._housekeep()
+        except BaseException as error:
+            _refuse(following, error)  # it is in no queue any more
+            raise
+        self._finished(len(group))
+        return following
+
+    def _commit(self, group: list[_Waiting]) -> None:
+        """Bring these to their end, but for what grows old by them."""
+        try:
+            made = self._to_disk([waiting.batch for waiting in group])
+            self._publish(made)
+        except BaseException as error:
+            problem = problem_of(error)
+            for waiting in group:
+                _answer(waiting.done, problem)
+            raise
+        for waiting, answer in zip(group, made.answers, strict=True):
+            _answer(waiting.done, answer)
+
+    def _to_disk(self, batches: list[Batch]) -> _Made:
+        """Apply these in memory and commit them to the log."""
+        started = time.perf_counter()
+        answers: list[Receipt | Problem] = []
+        deltas: list[tuple[LiveView, Delta]] = []
+        for run in _runs(batches) if len(batches) > 1 else [batches]:
+            answers += self._apply_all(run, deltas)
+        newest = self._state.newest
+        fresh = newest > self._versions.published.number
+        if fresh:
+            self._log.commit()
+        changes = sum([batch.sent for batch in batches])
+        seconds = (time.perf_counter() - started) / max(1, changes)
+        self._pace = max(min(seconds, self._last), _FADING**changes * self._pace)
+        self._last = seconds
+        for place, answer in enumerate(answers):
+            if isinstance(answer, Receipt) and answer.duplicate:
+                answers[place] = answer._replace(version=newest)
+        return _Made(answers, fresh, deltas)
+
+    def _apply_all(self, batches: list[Batch], deltas: list[tuple[LiveView, Delta]]) -> list[Receipt | Problem]:
+        """Apply batches that may be one run, as one if they are."""
+        run = None
+        if len(batches) > 1:
+            try:
+                if not any(self._state.is_duplicate(batch) for batch in batches):
+                    run = self._state.judge_run(batches)
+            except Exception:  # of one of them: it will be told, or logged; nothing is touched yet
+                pass
+        if run is None or not self._has_room(batches):
+            return [self._apply(batch, deltas) for batch in batches]
+        started = time.perf_counter()
+        try:
+            applied = self._state.apply_run(run)
+        except BaseException:
+            log.critical("applying %d single changes failed", len(batches))
+            raise
+        self._append(batches, applied, time.perf_counter() - started)
+        for one in applied:
+            deltas += one.deltas
+        return [one.receipt for one in applied]
+
+    def _apply(self, batch: Batch, deltas: list[tuple[LiveView, Delta]]) -> Receipt | Problem:
+        """Apply one batch and append it to the log. What is raised here leaves the state broken."""
+        try:
+            if self._state.is_duplicate(batch):
+                return Receipt(0, 0, 0, 0, [], True)
+            if not self._has_room([batch]):
+                return Problem("disk-full", "the disk of the data folder has no room for this batch; nothing of it was applied")
+            judged = self._state.judge(batch)
+        except Problem as problem:
+            return problem
+        except Exception:
+            log.exception("a batch could not be judged; nothing of it was applied")
+            return Problem("internal", "the batch could not be applied")
+        started = time.perf_counter()
+        try:
+            applied = self._state.apply(batch, *judged)
+        except BaseException:
+            log.critical("applying a batch of %d changes failed (source %r, epoch %r)", batch.sent, batch.source, batch.epoch)
+            raise
+        self._append([batch], [applied], time.perf_counter() - started)
+        deltas += applied.deltas
+        return applied.receipt
+
+    def _append(self, batches: list[Batch], applied: list[Applied], seconds: float) -> None:
+        """Log these, applied together in so many seconds."""
+        rows, changes, count = [], 0, len(batches)
+        for batch, one in zip(batches, applied, strict=True):
+            rows.append(LogRow(one.receipt.version, batch.source, batch.run, batch.epoch, one.payload))
+            changes += batch.sent
+        self._log.append_all(rows)
+        self.update_seconds.observe(seconds / count, count)
+        self.batch_changes.observe(changes / count, count)
+        self.batches += count
+        self.changes += changes
+
+    def _has_room(self, batches: list[Batch]) -> bool:
+        """Whether the disk has room for these; takes it if so. Asked while nothing has been touched: what fails later ends the service."""
+        left = self._room - sum([_ROOM_FACTOR * batch.bytes + _ROOM_LEAST // _GROUP_BATCHES for batch in batches])
+        if left < _ROOM_LEAST:
+            return False
+        self._room = left
+        return True
+
+    def _publish(self, made: _Made) -> None:
+        if not made.fresh:
+            return
+        reach("before-publish")
+        for view, delta in made.deltas:
+            assert view.feed is not None
+            view.feed.append(delta)
+        self._versions.publish(self._state.version())
+        for feed in {view.feed for view, _ in made.deltas}:
+            assert feed is not None
+            feed.wake()
+
+    def _fail(self, error: BaseException) -> None:
+        """Tell everybody who waits, and the owner."""
+        log.critical("the writer has failed, the service ends: %s", error, exc_info=error)
+        self.failure = error
+        with self._lock:
+            self._ended = True
+        while not self._queue.empty():
+            with contextlib.suppress(queue.Empty):  # the thread has taken it, and waits for the turn
+                _refuse(self._queue.get_nowait(), error)
+        while not self._urgent.empty():
+            _refuse(self._urgent.get_nowait(), error)
+        self._queue.put(_Stop())  # to a thread that waits for something to do
+        self._on_failure(error)
+
+
+def _runs(batches: list[Batch]) -> Iterator[list[Batch]]:
+    """The batches in order: those that may be one run together, any other by itself. No source twice in a run."""
+    run: list[Batch] = []
+    sources: set[str | None] = set()
+    for batch in batches:
+        single = is_single(batch)
+        if run and not (single and (batch.source is None or batch.source not in sources)):
+            yield run
+            run, sources = [], set()
+        if single:
+            run.append(batch)
+            sources.add(batch.source)
+        else:
+            yield [batch]
+    if run:
+        yield run
+
+
+def _do(job: _Job) -> None:
+    """Run a job; what it raises is its caller's, and the writer's end if it was to write."""
+    try:
+        result = job.work()
+    except Problem as problem:
+        job.future.set_exception(problem)
+    except BaseException as error:
+        job.future.set_exception(error if job.only_reads else problem_of(error))
+        if not job.only_reads:
+            raise
+    else:
+        job.future.set_result(result)
+
+
+def _refuse(item: _Item | None, error: BaseException) -> None:
+    """Tell who waits for it that the writer has failed."""
+    if isinstance(item, _Waiting):
+        _answer(item.done, problem_of(error))
+    elif isinstance(item, _Job):
+        item.future.set_exception(problem_of(error))
+
+
+def _answer(done: Done, answer: Receipt | Problem) -> None:
+    try:
+        done(answer)
+    except Exception:
+        log.exception("an answer could not be delivered")
+
+
+def problem_of(error: BaseException) -> Problem:
+    """What the clients are told of a failure of the writer."""
+    if isinstance(error, Problem):
+        return error
+    code = getattr(error, "sqlite_errorcode", 0) if isinstance(error, sqlite3.Error) else 0
+    full = code & 0xFF == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_WRITE  # the second: a quota, a limit on files
+    if full or (isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)):
+        return Problem("disk-full", "the disk of the data folder is full; the service stops")
+    return Problem("internal", "the service has failed and stops")

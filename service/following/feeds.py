@@ -1,0 +1,369 @@
+"""A view's feed: its changes of late, and the followers who read them.
+
+A delta is two sets of slots until it is settled: turned into Arrow, many versions by one gather. Unsettled deltas keep their
+slots (`floor`); settled ones keep themselves, in segments, up to the view's bound in rows and bytes. What is dropped
+moves `lost`: a token of an older version has expired. A quiet view loses nothing, so its tokens stay good.
+
+    lost < kept versions that changed the view < ... <= published
+
+Writer: append (before the version is published), wake (after), housekeep, close. Everything else: any thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from service.engine.versions import Pins
+from service.errors import Problem
+from service.following.chunks import CHUNK_ROWS, Chunk, cut_up
+from service.following.subscriptions import Subscription
+from service.reading.tokens import Forged, FromBefore, Signer
+from service.tables.store import pieces
+from service.views.deltas import Combination, Delta
+
+if TYPE_CHECKING:
+    from service.reading.cursors import RowReader
+
+log = logging.getLogger("livejoin")
+
+_PENDING_ROWS, _PENDING_VERSIONS = 4096, 256
+_SMALL_BYTES, _SMALL_SEGMENTS = 16 << 10, 64
+_LARGEST_TEXT = 1 << 30  # bytes of one version that are taken at once
+Gather = Callable[[Combination], tuple[pa.RecordBatch, pa.RecordBatch]]
+TextBytes = Callable[[Combination], npt.NDArray[np.int64]]
+Open = Callable[[], "RowReader"]
+
+
+@dataclass(slots=True)
+class _Segment:
+    """Settled changes: of versions[i] the rows starts[i]..starts[i+1], the first deletes[i] of them deleted."""
+
+    versions: list[int]
+    starts: list[int]
+    deletes: list[int]
+    keys: pa.RecordBatch
+    rows: pa.RecordBatch
+    row_bytes: float
+
+    def change(self, place: int) -> tuple[int, pa.RecordBatch, pa.RecordBatch, int]:
+        start, end = self.starts[place], self.starts[place + 1]
+        return self.versions[place], self.keys.slice(start, end - start), self.rows.slice(start, end - start), self.deletes[place]
+
+
+def _merged(segments: list[_Segment]) -> _Segment:
+    starts, deletes, versions = [0], [], []
+    for segment in segments:
+        starts += [starts[-1] + start for start in segment.starts[1:]]
+        deletes += segment.deletes
+        versions += segment.versions
+    row_bytes = sum(segment.row_bytes * segment.starts[-1] for segment in segments) / starts[-1]
+    keys = pa.concat_batches([segment.keys for segment in segments])
+    return _Segment(versions, starts, deletes, keys, pa.concat_batches([segment.rows for segment in segments]), row_bytes)
+
+
+class Feed:
+    """The changes of one view, from the published version on. `gather` turns slots into keys and rows, of which `text_bytes` tells how
+    many bytes of text each has; `open_reader` reads the view whole. A version with more than 1 GiB of text can't be followed."""
+
+    def __init__(
+        self, name: str, id_: str, retain: tuple[int, int], versions: Pins, signer: Signer, gather: Gather, text_bytes: TextBytes,
+        open_reader: Open,
+    ) -> None:  # fmt: skip
+        self._name, self._id = name, id_
+        self.versions = versions
+        self._open_reader = open_reader
+        self._retain_rows, self._retain_bytes = retain
+        self._signer = signer
+        self._gather, self._text_bytes = gather, text_bytes
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._pending: list[Delta] = []
+        self._pending_rows = 0
+        self._segments: deque[_Segment] = deque()
+        self._small = 0  # segments at the end that are small
+        self._first = 0  # the first kept version of the first segment
+        self._rows, self._bytes = 0, 0.0
+        self._lost = versions.published.number
+        self._cut = -1  # the version whose delta was too large, the newest such
+        self._closed: Problem | None = None
+        self._listeners: dict[int, Callable[[], None]] = {}
+        self._subscriptions: weakref.WeakSet[Subscription] = weakref.WeakSet()
+
+    # the writer
+
+    def append(self, delta: Delta) -> None:
+        """Take the changes of a version that is about to be published."""
+        with self._lock:
+            if self._closed is not None:  # the view has failed in the same group of batches
+                return
+            if delta.too_large:
+                self._cut_at(delta.version)
+                return
+            self._pending.append(delta)
+            self._pending_rows += delta.rows
+            self._trim()
+
+    def wake(self) -> None:
+        """Tell the followers that there is something."""
+        with self._lock:
+            self._changed.notify_all()
+            listeners = list(self._listeners.values())
+        for listener in listeners:
+            try:
+                listener()
+            except Exception:  # the follower's own trouble: its event loop is gone
+                log.exception("a follower of the view %s could not be woken", self._name)
+
+    def housekeep(self, published: int, everything: bool) -> None:
+        """Settle what has grown old, or all there is: unsettled changes hold the slots of their rows, and of all that went since."""
+        if not self._pending:
+            return
+        with self._lock:
+            grown = everything or self._pending_rows > _PENDING_ROWS
+            if grown or (self._pending and published - self._pending[0].version >= _PENDING_VERSIONS):
+                self._settle()
+
+    @property
+    def has_little_to_settle(self) -> bool:
+        """Whether its lock is held shortly only."""
+        return self._pending_rows <= _PENDING_ROWS
+
+    def floor(self) -> int | None:
+        """The oldest version whose rows unsettled deltas still read; None if there are none."""
+        with self._lock:
+            return self._pending[0].version - 1 if self._pending else None
+
+    def close(self, problem: Problem) -> None:
+        """The view is dropped: its followers end with this problem."""
+
+        def gone(*_: object) -> NoReturn:
+            raise problem
+
+        with self._lock:
+            self._closed = problem
+            self._cut_at(self.versions.published.number)
+            # They hold the view, which holds this feed: its memory is to come back at once, not when Python looks for circles.
+            self._gather = self._text_bytes = self._open_reader = gone
+        self.wake()
+
+    # followers
+
+    def subscribe(self, since: str | None = None, snapshot: bool = False) -> Subscription:
+        """Follow from a token on, from a whole reading of the view on (then `since` is not looked at), or from now on.
+
+        Problems: `bad-token`, `token-expired`; `view-building`; `not-found` once the view is dropped.
+        """
+        if self._closed is not None:
+            raise self._closed
+        reader = self._open_reader() if snapshot else None
+        if reader is not None:
+            position = reader.version
+        else:
+            position = self.versions.published.number if since is None else self._position(since)
+        subscription = Subscription(self, position, reader)
+        self._subscriptions.add(subscription)
+        return subscription
+
+    def forget(self, subscription: Subscription) -> None:
+        self._subscriptions.discard(subscription)
+
+    @property
+    def subscribers(self) -> int:
+        return len(self._subscriptions)
+
+    def add_listener(self, listener: Callable[[], None]) -> int:
+        """Have `listener` called (by the writer; it must not wait) whenever there is something new; gives its number."""
+        with self._lock:
+            number = max(self._listeners, default=0) + 1
+            self._listeners[number] = listener
+            return number
+
+    def remove_listener(self, number: int) -> None:
+        with self._lock:
+            self._listeners.pop(number, None)
+
+    def token(self, version: int) -> str:
+        return self._signer.seal("token", self._name, self._id, version)
+
+    def changes(self, position: int, timeout: float) -> list[Chunk]:
+        """What follows `position`, whole versions of some thousand rows in all; waits for it up to `timeout` seconds."""
+        with self._lock:
+            if timeout > 0 and not self._news(position):
+                self._changed.wait_for(lambda: self._news(position), timeout)
+            problem = self._trouble(position)
+            if problem is None:
+                self._settle()
+                problem = self._trouble(position)  # what was settled may be more than is kept
+            if problem is not None:
+                return [Chunk("error", position, token=self.token(position), problem=problem)]
+            found = list(self._after(position))
+        chunks: list[Chunk] = []
+        for version, keys, rows, deletes in found:
+            chunks += cut_up(version, "delete", keys.slice(0, deletes), rows.slice(0, deletes))
+            chunks += cut_up(version, "insert", keys.slice(deletes), rows.slice(deletes))
+            chunks.append(Chunk("progress", version, token=self.token(version)))
+        return chunks
+
+    def quiet_until(self, position: int) -> int:
+        """The newest published version, if nothing has changed the view since `position`; else `position`."""
+        with self._lock:
+            published = self.versions.published.number
+            return position if self._news(position) else max(position, published)
+
+    def _position(self, since: str) -> int:
+        try:
+            name, id_, version = self._signer.open("token", since)
+        except Forged:
+            raise Problem("bad-token", "this is not a token of this service") from None
+        except FromBefore as error:
+            if error.args[0][0] != self._name:
+                raise Problem("bad-token", f"this is a token of the view {error.args[0][0]}") from None
+            raise Problem("token-expired", "the service was started again since") from None
+        if (name, id_) != (self._name, self._id):
+            raise Problem("bad-token", f"this is a token of {'another view' if name != self._name else 'an earlier view'} named {name}")
+        with self._lock:
+            self._settle()  # the bound in bytes is known only then
+            trouble = self._trouble(version)
+        if trouble is not None:
+            raise Problem("token-expired", f"the changes after version {version} are no longer kept", version=version)
+        return int(version)
+
+    def _trouble(self, position: int) -> Problem | None:
+        """Why the changes after `position` can't be had."""
+        if self._closed is not None:
+            return self._closed
+        if position < self._cut:
+            return Problem("delta-too-large", f"version {self._cut} changed more rows than the view keeps changes", version=self._cut)
+        if position < self._lost:
+            return Problem("reader-too-slow", f"the changes after version {position} are no longer kept", version=position)
+        return None
+
+    def _news(self, position: int) -> bool:
+        if position < self._lost or self._closed is not None:
+            return True
+        if self._segments and self._segments[-1].versions[-1] > position:
+            return True
+        published = self.versions.published.number
+        for delta in reversed(self._pending):
+            if delta.version <= published:
+                return delta.version > position
+        return False
+
+    def _after(self, position: int) -> Iterator[tuple[int, pa.RecordBatch, pa.RecordBatch, int]]:
+        """The settled changes after `position`, oldest first, some thousand rows."""
+        wanted: list[tuple[_Segment, int]] = []
+        for segment in reversed(self._segments):
+            if segment.versions[-1] <= position:
+                break
+            wanted.append((segment, bisect_right(segment.versions, position)))
+        rows = 0
+        for segment, first in reversed(wanted):
+            for place in range(first, len(segment.versions)):
+                if rows >= CHUNK_ROWS:
+                    return
+                rows += segment.starts[place + 1] - segment.starts[place]
+                yield segment.change(place)
+
+    def _settle(self) -> None:
+        """Turn what is pending and published into segments. What is beyond the bound by its text alone is dropped without a copy of it."""
+        published = self.versions.published.number
+        settled = [delta for delta in self._pending if delta.version <= published]
+        if not settled:
+            return
+        texts = np.add.reduceat(self._text_bytes(_joined(settled)), _starts(settled)[:-1])
+        too_large = np.flatnonzero(texts > min(self._retain_bytes, _LARGEST_TEXT))
+        if len(too_large):
+            self._cut_at(settled[too_large[-1]].version)
+        behind = np.cumsum(texts[::-1])[::-1]  # of each delta and all later ones
+        first = max(int(np.count_nonzero(behind > self._retain_bytes)), int(too_large[-1]) + 1 if len(too_large) else 0)
+        if first:
+            self._drop_up_to(settled[first - 1].version)
+        for part in pieces(texts[first:]):
+            self._settle_at_once(settled[first:][part])
+
+    def _settle_at_once(self, settled: list[Delta]) -> None:
+        """Turn these, the oldest pending ones, into one segment."""
+        keys, rows = self._gather(_joined(settled))
+        starts = _starts(settled)
+        sizes = np.diff(starts)
+        row_bytes = (keys.nbytes + rows.nbytes) / keys.num_rows
+        versions = [delta.version for delta in settled]
+        self._segments.append(_Segment(versions, starts.tolist(), [len(delta.deletes[0]) for delta in settled], keys, rows, row_bytes))
+        self._small = self._small + 1 if keys.nbytes + rows.nbytes <= _SMALL_BYTES else 0
+        if self._small >= _SMALL_SEGMENTS and len(self._segments) > _SMALL_SEGMENTS:  # the first may be half dropped
+            self._merge_small()
+        self._pending = self._pending[len(settled) :]
+        self._pending_rows -= keys.num_rows
+        self._rows += keys.num_rows
+        self._bytes += keys.num_rows * row_bytes
+        too_large = np.flatnonzero(sizes * row_bytes > self._retain_bytes)
+        if len(too_large):
+            self._cut_at(versions[too_large[-1]])
+        self._trim()
+
+    def _merge_small(self) -> None:
+        """Make one of the last, small ones: a segment costs kilobytes besides its rows, and a follower at the head makes one a version."""
+        small = [self._segments.pop() for _ in range(_SMALL_SEGMENTS)][::-1]
+        self._segments.append(_merged(small))
+        self._small = 0
+
+    def _trim(self) -> None:
+        """Drop the oldest versions until the rest is within the bounds."""
+        while self._rows + self._pending_rows > self._retain_rows or self._bytes > self._retain_bytes:
+            self._drop_oldest()
+
+    def _cut_at(self, version: int) -> None:
+        """Keep nothing up to this version, which can't be followed."""
+        self._drop_up_to(version)
+        self._lost = self._cut = version
+
+    def _drop_up_to(self, version: int) -> None:
+        while (oldest := self._oldest()) is not None and oldest <= version:
+            self._drop_oldest()
+
+    def _oldest(self) -> int | None:
+        if self._segments:
+            return self._segments[0].versions[self._first]
+        return self._pending[0].version if self._pending else None
+
+    def _drop_oldest(self) -> None:
+        if not self._segments:
+            delta = self._pending.pop(0)
+            self._pending_rows -= delta.rows
+            self._lost = delta.version
+            return
+        segment = self._segments[0]
+        rows = segment.starts[self._first + 1] - segment.starts[self._first]
+        self._rows -= rows
+        self._bytes -= rows * segment.row_bytes
+        self._lost = segment.versions[self._first]
+        self._first += 1
+        if self._first == len(segment.versions):
+            self._segments.popleft()
+            self._first = 0
+            if not self._segments:
+                self._bytes = 0.0  # no dust of subtractions
+
+
+def _joined(deltas: list[Delta]) -> Combination:
+    """Their rows, one after another, of each the deletes first."""
+    parts = [part for delta in deltas for part in (delta.deletes, delta.inserts)]
+    return tuple(np.concatenate(slots) for slots in zip(*parts, strict=True))
+
+
+def _starts(deltas: list[Delta]) -> npt.NDArray[np.int64]:
+    """int64[n + 1]: where each begins among the joined rows, and their number."""
+    starts = np.zeros(len(deltas) + 1, np.int64)
+    np.cumsum([delta.rows for delta in deltas], out=starts[1:])
+    return starts

@@ -1,0 +1,81 @@
+"""One follower of a view: where it stands, and what it gets next."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from service.errors import Problem
+from service.following.chunks import CHUNK_BYTES, CHUNK_ROWS, Chunk
+
+if TYPE_CHECKING:
+    from service.following.feeds import Feed
+    from service.reading.cursors import RowReader
+
+
+class Subscription:
+    """Reads a feed from `position` (a version of which it has everything) on; with a snapshot the whole view first.
+
+    Used by one thread at a time. After an `error` chunk nothing comes any more.
+    """
+
+    def __init__(self, feed: Feed, position: int, snapshot: RowReader | None = None) -> None:
+        self._feed = feed
+        self._position = position
+        self._snapshot = snapshot
+        self._backlog: deque[Chunk] = deque()
+        self.ended = False
+
+    def next(self, timeout: float = 0.0) -> list[Chunk]:
+        """What there is now, about 16,000 rows and 32 MiB at most; waits for it up to `timeout` seconds; [] if nothing has come.
+
+        Each version is whole and closed by a `progress` before the next begins, though perhaps not within one call.
+        """
+        if self.ended:
+            return []
+        if self._snapshot is not None:
+            return self._read_snapshot(self._snapshot)
+        if not self._backlog:
+            self._backlog.extend(self._feed.changes(self._position, timeout))
+        chunks: list[Chunk] = []
+        rows = bytes = 0
+        while self._backlog and rows < CHUNK_ROWS and bytes < CHUNK_BYTES:
+            chunk = self._backlog.popleft()
+            chunks.append(chunk)
+            if chunk.rows is not None:
+                rows += chunk.rows.num_rows
+                bytes += chunk.rows.nbytes
+            elif chunk.kind == "progress":
+                self._position = chunk.version
+            else:
+                self.close()
+        return chunks
+
+    def idle_progress(self) -> Chunk:
+        """A `progress` to send when nothing has come: its token is as new as nothing is passed over (None within a snapshot)."""
+        if self._snapshot is not None:
+            return Chunk("progress", self._position)
+        if not self._backlog:
+            self._position = self._feed.quiet_until(self._position)
+        return Chunk("progress", self._position, token=self._feed.token(self._position))
+
+    def close(self) -> None:
+        """Follow no more; a second time does nothing."""
+        self.ended = True
+        self._backlog.clear()
+        if self._snapshot is not None:
+            self._snapshot.close()
+            self._snapshot = None
+        self._feed.forget(self)
+
+    def _read_snapshot(self, reader: RowReader) -> list[Chunk]:
+        try:
+            found = reader.read_with_keys(CHUNK_ROWS)
+        except Problem as problem:
+            self.close()
+            return [Chunk("error", reader.version, problem=problem)]
+        if found is not None:
+            return [Chunk("rows", reader.version, "insert", *found)]
+        self._snapshot = None
+        reader.close()
+        return [Chunk("progress", reader.version, token=self._feed.token(reader.version))]

@@ -1,0 +1,154 @@
+"""From a query to its class, the algorithm that keeps it, and what is promised: the best of what the modules of `plans` offer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from service.errors import Problem
+from service.planning.binding import Counts
+from service.planning.hypergraph import hypergraph
+from service.planning.meets import Relations, is_natural, meets_of, residual_of
+from service.planning.plans import boxes, clique, heap, indexed, pair, product, qdag, selection, tree, view_tree
+from service.planning.plans.later import LATER
+from service.planning.plans.plan import GUARANTEES, THEOREM_1, THEOREM_3, THEOREM_4, THEOREM_NATURAL, Part, Plan, dimensions
+from service.query.model import Query
+
+Maker = Callable[[Query, Relations], Plan | None]
+Counted = Callable[[Query], Counts | None]
+
+# In the order of the design: of equal promises the first is taken.
+MAKERS: dict[str, tuple[Maker, ...]] = {
+    "interval-tree": (selection.make, pair.make, clique.make),
+    "ij-heap": (heap.make,),
+    "box-tree": (boxes.make,),
+    "view-tree": (view_tree.make,),
+    "join-tree": (tree.make,),
+    "qdag": (qdag.make,),
+    "nested-loop": (indexed.make,),
+}
+
+
+ALGORITHMS: dict[str, str] = {
+    "interval-tree": "joins of two relations by one overlap, and of one relation with itself, all its aliases overlapping",
+    "ij-heap": heap.WORDS,
+    "box-tree": "joins of two relations by two conditions of intervals and more",
+    "view-tree": view_tree.WORDS,
+    "join-tree": "joins in the shape of a tree, each edge by equalities and at most one condition of intervals",
+    "qdag": qdag.WORDS,
+    "nested-loop": "joins of two relations and more",
+    **{name: one.words for name, one in LATER.items()},
+}
+"""What each keeps."""
+
+
+def plan(query: Query, relations: Relations, counted: Counted | None = None) -> Plan:
+    """The best plan; `counted`: what is known of the rows, for orders. Raises `infeasible-view` where the query's algorithm or guarantee
+    cannot be had, `not-yet` where only not yet."""
+    best = _best(query, relations)
+    return best if counted is None else _by_counts(Part((), query, best), relations, counted)
+
+
+def _best(query: Query, relations: Relations) -> Plan:
+    found = _plans(query, relations)
+    best = found[0]
+    if query.algorithm != "auto":
+        named = [one for one in found if one.algorithm == query.algorithm]
+        if not named:
+            raise _no_such_plan(query, relations, found)
+        best = named[0]
+    if not _promises(best, query.guarantee):
+        raise _no_such_promise(query, relations, best, found)
+    return best
+
+
+def alternatives(query: Query, relations: Relations, counted: Counted | None = None) -> list[Plan]:
+    """The plans of the other algorithms that are correct for the query and built."""
+    best = _best(query, relations)
+    others = [one for one in _plans(query, relations) if one.algorithm != best.algorithm]
+    return others if counted is None else [_by_counts(Part((), query, one), relations, counted) for one in others]
+
+
+def _by_counts(part: Part, relations: Relations, counted: Counted) -> Plan:
+    """The same plan, what is bound alias after alias in an order by counts."""
+    if part.plan.parts:
+        return product.of_parts([replace(one, plan=_by_counts(one, relations, counted)) for one in part.plan.parts])
+    if part.plan.binding is None:
+        return part.plan
+    made = indexed.make(part.query, relations, counted(part.query))
+    assert made is not None
+    return made
+
+
+def _plans(query: Query, relations: Relations) -> list[Plan]:
+    """One an algorithm, the best first."""
+    found = product.make(query, relations, _plans)
+    found += [one for makers in MAKERS.values() for make in makers if (one := make(query, relations)) is not None]
+    found.sort(key=lambda one: GUARANTEES.index(one.guarantee), reverse=True)
+    return list({one.algorithm: one for one in reversed(found)}.values())[::-1]
+
+
+def _promises(one: Plan, guarantee: str) -> bool:
+    return GUARANTEES.index(one.guarantee) >= GUARANTEES.index(guarantee)
+
+
+def _no_such_plan(query: Query, relations: Relations, found: list[Plan]) -> Problem:
+    algorithm, better = query.algorithm, " or ".join(f'"{one.algorithm}"' for one in found)
+    instead = f'write "algorithm": {better} or "auto"'
+    joins = [part for part in product.parts(query) if len(part.aliases) > 1]
+    if algorithm in LATER and joins and all(is_natural(one, relations) and LATER[algorithm].keeps(hypergraph(one)) for one in joins):
+        return Problem("not-yet", f"the algorithm {algorithm} comes with a later version; {instead}")
+    reason = f"{algorithm} keeps {ALGORITHMS[algorithm]}, and this view {_in_words(query, relations)}"
+    return Problem("infeasible-view", f"{reason}; {instead}", theorem=reason)
+
+
+def _in_words(query: Query, relations: Relations) -> str:
+    """What the view does."""
+    count = len(query.aliases)
+    if count == 1:
+        return "selects from one relation"
+    words = [f"joins {count} relations"]
+    if conditions := [one.words for one in meets_of(query, relations)] + [str(one) for one in residual_of(query, relations)]:
+        words.append(f"by {', '.join(conditions)}")
+    elif query.equal:
+        words.append(f"by equality alone ({hypergraph(query).words})")
+    if query.cross:
+        words.append("with a product")
+    return " ".join(words)
+
+
+def _no_such_promise(query: Query, relations: Relations, best: Plan, found: list[Plan]) -> Problem:
+    others = [f'"algorithm": "{one.algorithm}"' for one in found if _promises(one, query.guarantee)]
+    instead = " or ".join([*others, f'"guarantee": "{best.guarantee}"'])
+    by = f" by {best.algorithm}" if others else ""
+    refused = f'the guarantee "{query.guarantee}" cannot be given{by}, only "{best.guarantee}"'
+    return Problem(
+        "infeasible-view",
+        f"{refused}: {'; '.join(_reasons(query, relations, best))}; write {instead}",
+        theorem=refused if others else _in_the_way(query, relations),
+    )
+
+
+def _reasons(query: Query, relations: Relations, best: Plan) -> tuple[str, ...]:
+    if is_natural(query, relations) and not best.parts and not hypergraph(query).acyclic:
+        return ("the equalities form a cycle, for which nothing here bounds the time from row to row",)
+    return best.notes
+
+
+def _in_the_way(query: Query, relations: Relations) -> str:
+    """What forbids the promise that was asked for: of a product, in the part that promises least."""
+    parts = product.make(query, relations, _plans)
+    if parts:
+        least = min(parts[0].parts, key=lambda part: GUARANTEES.index(part.plan.guarantee))
+        return _in_the_way(least.query, relations)
+    if is_natural(query, relations):
+        relations_joined = [relation for _, relation in query.aliases]
+        itself = len(set(relations_joined)) < len(relations_joined)
+        return THEOREM_NATURAL + ("; of a relation joined with itself it says nothing, and nothing better is built here" if itself else "")
+    if len(query.aliases) > 2 and dimensions(query, relations) > 1:
+        return THEOREM_3
+    leaves_out = " AND ".join(map(str, query.comparisons))
+    if len(query.aliases) == 2 and leaves_out:
+        return f"{THEOREM_1}: two sets and one overlap; the rows that {leaves_out} leaves out are met on the way"
+    both = f"{THEOREM_1}: two sets and one overlap, and {THEOREM_4}: one interval an alias"
+    return f"{both}; a join tree promises the delay, an indexed join nothing"

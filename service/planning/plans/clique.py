@@ -1,0 +1,70 @@
+"""Three to eight interchangeable aliases of one relation that all overlap, told apart by one column: one set in a tree of cliques.
+
+    clique_less       `a.c < b.c`, `b.c < d.c` …: each combination once, in the order of c; equal values are passed over
+    clique_not_equal  `<>` between all, of a column that tells any two rows of one key apart: each combination in every order
+
+Intervals of a line that overlap pairwise have a common point (Helly), so a combination is found where its last-starting interval begins:
+there the others cover it. The tree knows where so many share a point. Source: ij-heap.md (*Self-joins*), from Tao and Yi, Theorem 4.
+"""
+
+from __future__ import annotations
+
+from service.planning.binding import equal_classes
+from service.planning.meets import Relations, overlaps_of
+from service.planning.plans.plan import THEOREM_4, Plan, candidates, first_notes, interchangeable, names, suffix, tells_apart
+from service.query.model import Query
+from structures.multiway.clique_summary import MOST
+
+
+def make(query: Query, relations: Relations) -> Plan | None:
+    aliases, pairs = names(query), query.comparisons
+    count = len(aliases)
+    if not 3 <= count <= MOST or not pairs or not interchangeable(query) or len({x.interval for x, _ in query.overlaps}) != 1:
+        return None
+    classes = equal_classes(query)
+    met = {frozenset((x.alias, y.alias)) for x, y in query.overlaps}
+    if len(met) < count * (count - 1) // 2 or any(tuple(ref.alias for ref in one) != aliases for one in classes):
+        return None
+    first = pairs[0].left
+    definition = relations[query.aliases[0][1]]
+    if any(ref.column != first.column for one in pairs for ref in (one.left, one.right)):
+        return None
+    exact = tells_apart(query, first, relations)
+    ops = {one.op for one in pairs}
+    order = in_order(query)
+    # NaN has an order of its own; of two values no three are in order, and only a join that asks on the way sees it soon.
+    if ops == {"<"} and order is not None and definition.column(first.column).type not in ("float64", "bool"):
+        shape, kind = "clique_less", "each combination once"
+    elif ops == {"<>"} and len(pairs) == len(met) and exact:
+        shape, kind = "clique_not_equal", "all orders"
+    else:
+        return None
+    guarantee, bounds = "strict", {"space": "O(n)", "update": "O(log n)", "delay": "O(log n)"}
+    notes = [*first_notes(query, relations)]
+    if not exact:
+        guarantee, bounds = "best-effort", candidates()
+        column = first.column
+        note = f"combinations with equal {column} are passed over"
+        notes.append(f"{note}: {column} is not the key, nor do it and the equality columns make one")
+    if shape == "clique_less":
+        notes.append("a look-up of a row as one alias passes over its combinations as another")
+    if classes:
+        notes.append("a window without a key goes through the keys that have rows, one by one: that is not strict")
+    spans = {span.alias: span for meet in overlaps_of(query, relations) for span in (meet.left, meet.right)}
+    return Plan(
+        f"interval self-join, 1-D, {count} relations, clique, {kind}{suffix(query, ())}", "interval-tree", THEOREM_4, guarantee, bounds,
+        tuple(notes), shape, aliases,
+        keys=tuple(tuple(one[place].column for one in classes) for place in range(count)),
+        spans=tuple(spans[alias] for alias in aliases),
+    )  # fmt: skip
+
+
+def in_order(query: Query) -> tuple[int, ...] | None:
+    """The numbers of the aliases from the least to the greatest, if `<` says that of all; else None."""
+    numbers = {alias: place for place, (alias, _) in enumerate(query.aliases)}
+    above = {(numbers[x.alias], numbers[y.alias]) for x, y in query.less}
+    for middle in range(len(numbers)):  # with what follows from it
+        above |= {(x, z) for x, y in above if y == middle for w, z in above if w == middle}
+    order = tuple(sorted(range(len(numbers)), key=lambda place: sum(x == place for x, _ in above), reverse=True))
+    chained = all(pair in above for pair in zip(order, order[1:], strict=False))
+    return order if chained and all((y, x) not in above for x, y in above) else None

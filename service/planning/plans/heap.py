@@ -1,0 +1,57 @@
+"""Two to six aliases that hang together by overlaps of one interval each, with one common key or none: an IJ-heap.
+
+Comparisons are checked row by row. Source: Tao and Yi, Theorem 4; ij-heap.md (*One interval an alias*).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from service.planning.binding import equal_classes
+from service.planning.meets import Relations, overlaps_of
+from service.planning.plans.plan import (
+    THEOREM_3,
+    THEOREM_4,
+    Plan,
+    candidates,
+    checked_row_by_row,
+    connected,
+    dimensions,
+    first_notes,
+    names,
+    suffix,
+    topology,
+)
+from service.query.model import Query, Span
+from structures.multiway.topology import MOST
+
+WORDS = f"joins of two to {MOST} relations, each by one interval, with a key common to all or none"
+
+
+def make(query: Query, relations: Relations) -> Plan | None:
+    aliases, meets = names(query), overlaps_of(query, relations)
+    spans: dict[str, Span] = {}
+    for meet in meets:
+        for span in (meet.left, meet.right):
+            if spans.setdefault(span.alias, span) != span:
+                return None
+    classes = equal_classes(query)
+    common = all(tuple(ref.alias for ref in one) == aliases for one in classes)
+    edges = tuple(sorted({(aliases.index(meet.left.alias), aliases.index(meet.right.alias)) for meet in meets}))
+    if not (common and 2 <= len(aliases) <= MOST and connected(len(aliases), edges)):
+        return None
+    residual = query.comparisons
+    guarantee, notes = "strict", first_notes(query, relations)
+    bounds: Mapping[str, str] = {"space": "O(n)", "update": "O(polylog n)", "delay": "O(polylog n)"}
+    if residual:
+        guarantee, bounds = "best-effort", candidates("polylog n")
+        notes += (checked_row_by_row(residual, "overlap"),)
+    if len(aliases) > 2 and dimensions(query, relations) > 1:
+        notes += (THEOREM_3,)
+    return Plan(
+        f"interval join, 1-D, {len(aliases)} relations, {topology(len(aliases), edges)}{suffix(query, residual)}", "ij-heap", THEOREM_4,
+        guarantee, bounds, notes, "heap", aliases, residual,
+        keys=tuple(tuple(one[place].column for one in classes) for place in range(len(aliases))),
+        spans=tuple(spans[alias] for alias in aliases),
+        edges=edges,
+    )  # fmt: skip

@@ -1,0 +1,45 @@
+"""Any two aliases and more: alias after alias is bound, by indexes (`binding`), in an order by counts where there are some. Nothing is
+promised but right answers."""
+
+from __future__ import annotations
+
+from service.planning.binding import Counts, bind
+from service.planning.hypergraph import hypergraph
+from service.planning.meets import Relations, is_natural
+from service.planning.plans.plan import THEOREM_3, Plan, dimensions, first_notes, names
+from service.query.model import Query
+
+
+def make(query: Query, relations: Relations, counts: Counts | None = None) -> Plan | None:
+    """`counts`: of the rows that there are; without, the order is by rules."""
+    if len(query.aliases) < 2:
+        return None
+    count, most = len(query.aliases), dimensions(query, relations)
+    binding = bind(query, relations, counts)
+    order = tuple(names(query)[place] for place in binding.orders[binding.first])
+    reason = "by the rows that there are when it is built" if counts is not None else "by rules, no rows being counted"
+    found = f"rows are found by look-ups in {len(binding.indexes)} indexes, bound in the order {', '.join(order)} ({reason})"
+    notes = [*first_notes(query, relations), f"{found}: a bound row may find no partner further on"]
+    if count > 2 and most > 1:
+        notes.append(THEOREM_3)
+    bounds = {
+        "space": f"O(n) per index; there are {len(binding.indexes)}",
+        "update": "O(log n) per index, and the candidates",
+        "delay": "O(log n) between candidates, no bound between rows",
+    }
+    cls = _kind(query, relations, most)
+    return Plan(cls, "nested-loop", None, "best-effort", bounds, tuple(notes), "indexed", order, binding=binding)
+
+
+def _kind(query: Query, relations: Relations, most: int) -> str:
+    """`most`: dimensions."""
+    keyed = ", keyed" if query.equal else ""
+    if most:
+        kind = f"interval join, {most}-D, {len(query.aliases)} relations{keyed}"
+    elif not is_natural(query, relations):
+        kind = f"join by comparisons, {len(query.aliases)} relations{keyed}"
+    elif not query.equal:
+        return f"product, {len(query.aliases)} relations"
+    else:
+        kind = f"natural join, {len(query.aliases)} relations, {hypergraph(query).words}"
+    return kind + (", with a product" if query.cross else "")

@@ -1,0 +1,36 @@
+"""The algorithms for natural joins that are not built yet, and which joins each will be correct for.
+
+Source: natural-joins.md (*Classes and algorithms*).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from service.planning.hypergraph import Hypergraph
+
+
+class Later(NamedTuple):
+    """What it will keep, in words, and whether it will keep this one, which hangs together."""
+
+    words: str
+    keeps: Callable[[Hypergraph], bool]
+
+
+def _is_bow_tie(graph: Hypergraph) -> bool:
+    return graph.dimension == 2 and sorted(map(sorted, graph.edges)) == [[0], [0, 1], [1]]
+
+
+def _any(graph: Hypergraph) -> bool:
+    return True
+
+
+LATER: Mapping[str, Later] = {
+    "tree-tracker": Later("acyclic natural joins", lambda g: g.acyclic),
+    "minesweeper": Later("natural joins", _any),
+    "intersect": Later("natural joins on one attribute, which all relations share", lambda g: g.dimension == 1),
+    "bow-tie": Later("natural joins of the shape R(X), S(X, Y), T(Y)", _is_bow_tie),
+    "elimination": Later("acyclic natural joins", lambda g: g.acyclic),
+    "lqdag": Later("natural joins", _any),
+}

@@ -1,0 +1,178 @@
+"""A plan, and what the modules of the classes share: theorems, notes, shapes of graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from service.planning.binding import Binding
+from service.planning.hypergraph import Hypergraph
+from service.planning.meets import Relations, meets_of
+from service.planning.tree_shape import Edge
+from service.query.model import ColumnRef, Comparison, Query, Span
+
+GUARANTEES = ("best-effort", "delay", "strict")  # each implies those before it
+THEOREM_1 = "Tao and Yi, Theorem 1"
+THEOREM_2 = "Tao and Yi, Theorem 2"
+THEOREM_3 = (
+    "Tao and Yi, Theorem 3: three or more relations whose rows meet in two or more dimensions admit no structure with polylogarithmic "
+    "updates and delay (unless the OMv conjecture fails)"
+)
+THEOREM_4 = "Tao and Yi, Theorem 4"
+THEOREM_NATURAL = (
+    "Berkholz, Keppeler and Schweikardt, Answering Conjunctive Queries under Updates: a natural join that is not hierarchical, of "
+    "different relations, admits no structure with updates and delay below the square root of n (unless the OMv conjecture fails)"
+)
+
+
+class Path(NamedTuple):
+    """An alias's variables from the root of a view tree on, its column for each, and further columns that have to be equal to the one of
+    that place."""
+
+    variables: tuple[int, ...]
+    columns: tuple[str, ...]
+    same: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a view is kept.
+
+    order     the aliases as a row finds them; a structure of all aliases finds them together
+    residual  comparisons between the aliases to be checked on every candidate row
+    keys      of each alias, the columns that make the key of its entries
+    spans     of each alias, what its entries are made of
+    boxes     of a box tree: of each alias, a span a dimension
+    edges     of an IJ-heap: the aliases, by number, whose entries have to meet
+    tree      of a join tree: both directions of each edge, one after the other
+    binding   of an indexed join
+    graph     of a natural join over quadtrees
+    paths     of a view tree: of each alias, what its index goes by
+    parts     of a product
+    """
+
+    cls: str
+    algorithm: str
+    theorem: str | None
+    guarantee: str
+    bounds: Mapping[str, str]
+    notes: tuple[str, ...]
+    shape: str
+    order: tuple[str, ...]
+    residual: tuple[Comparison, ...] = ()
+    keys: tuple[tuple[str, ...], ...] = ()
+    spans: tuple[Span | None, ...] = ()
+    boxes: tuple[tuple[Span, ...], ...] = ()
+    edges: tuple[tuple[int, int], ...] = ()
+    tree: tuple[Edge, ...] = ()
+    binding: Binding | None = None
+    graph: Hypergraph | None = None
+    paths: tuple[Path, ...] = ()
+    parts: tuple[Part, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "class": self.cls,
+            "algorithm": self.algorithm,
+            "theorem": self.theorem,
+            "guarantee": self.guarantee,
+            "bounds": dict(self.bounds),
+            "order": list(self.order),
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True)
+class Part:
+    """Of a product: a join of its own over the aliases with these numbers, ascending."""
+
+    places: tuple[int, ...]
+    query: Query
+    plan: Plan
+
+
+def names(query: Query) -> tuple[str, ...]:
+    return tuple(alias for alias, _ in query.aliases)
+
+
+def suffix(query: Query, residual: Sequence[Comparison]) -> str:
+    """What a class is called besides."""
+    return (", keyed" if query.equal else "") + (", filtered" if residual else "")
+
+
+def keys_of_two(query: Query) -> tuple[tuple[str, ...], ...]:
+    """The columns that two aliases have to agree in."""
+    return tuple(tuple(pair[place].column for pair in query.equal) for place in range(2))
+
+
+def checked_row_by_row(residual: Sequence[Comparison], otherwise: str) -> str:
+    return f"{', '.join(map(str, residual))} is checked row by row: rows that {otherwise} without it are passed over"
+
+
+def candidates(power: str = "log n") -> dict[str, str]:
+    """What holds when candidates are passed over."""
+    delay = f"O({power}) between candidates, no bound between rows"
+    return {"space": "O(n)", "update": f"O({power}) and a step per candidate", "delay": delay}
+
+
+def dimensions(query: Query, relations: Relations) -> int:
+    """The most conditions of intervals that one pair of aliases has."""
+    pairs = [frozenset((meet.left.alias, meet.right.alias)) for meet in meets_of(query, relations)]
+    return max((pairs.count(pair) for pair in pairs), default=0)
+
+
+def connected(count: int, edges: Sequence[tuple[int, int]]) -> bool:
+    """Whether these edges join the aliases 0..count-1 into one."""
+    reached = {0}
+    for _ in range(count):
+        reached |= {place for edge in edges if not reached.isdisjoint(edge) for place in edge}
+    return len(reached) == count
+
+
+def topology(count: int, edges: Sequence[tuple[int, int]]) -> str:
+    """The shape of a connected graph, in a word."""
+    degrees = sorted(sum(place in edge for edge in edges) for place in range(count))
+    if len(edges) == count - 1:
+        return "path" if degrees[-1] <= 2 else "star" if degrees[-1] == count - 1 else "tree"
+    if degrees[0] == count - 1:
+        return "clique"
+    return "cycle" if degrees == [2] * count else "graph"
+
+
+def interchangeable(query: Query) -> bool:
+    """Whether swapping two aliases changes nothing: one relation, the same interval, the same key columns, the same filters."""
+    filters = [{(f.column.column, f.op, f.value) for f in query.filters if f.column.alias == alias} for alias, _ in query.aliases]
+    return (
+        len({relation for _, relation in query.aliases}) == 1
+        and len(query.overlaps) > 0
+        and not query.within
+        and all(x.interval == y.interval for x, y in query.overlaps)
+        and all(x.column == y.column for x, y in query.equal)
+        and all(one == filters[0] for one in filters)
+    )
+
+
+def tells_apart(query: Query, ref: ColumnRef, relations: Relations) -> bool:
+    """Whether two different rows that agree in the equality columns always differ in this column."""
+    relation = dict(query.aliases)[ref.alias]
+    return set(relations[relation].key) <= {ref.column} | {x.column for x, _ in query.equal}
+
+
+def first_notes(query: Query, relations: Relations) -> tuple[str, ...]:
+    """What is said of every plan of the query."""
+    return _never(query) + _open_ends(query, relations)
+
+
+def _never(query: Query) -> tuple[str, ...]:
+    return ("a condition can match nothing (a comparison with NULL, or FALSE): the view is empty",) if query.never else ()
+
+
+def _open_ends(query: Query, relations: Relations) -> tuple[str, ...]:
+    """An open start against an open end: where inequalities and a shared value of a discrete type part."""
+    by_alias = dict(query.aliases)
+    for pair in query.overlaps:
+        x, y = (relations[by_alias[ref.alias]].intervals[ref.interval] for ref in pair)
+        if (x.start_open and y.end_open) or (y.start_open and x.end_open):
+            return ("an open start against an open end: the intervals overlap when a value of their type lies in both",)
+    return ()

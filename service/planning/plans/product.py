@@ -1,0 +1,106 @@
+"""What no condition connects: the product of joins, each kept by its own class.
+
+A part promises what its class does; the product as much as the least of its parts. A change's delta is that of its part with the current
+rows of the others: rows of the product all. A part without rows stops all others at once where it knows that it has none (all structures
+do; look-ups through indexes, which promise nothing, may not).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from service.planning.meets import Relations
+from service.planning.plans.plan import GUARANTEES, Part, Plan, names
+from service.query.model import ColumnRef, IntervalRef, Query
+
+Plans = Callable[[Query, Relations], list[Plan]]
+
+
+def make(query: Query, relations: Relations, plans: Plans) -> list[Plan]:
+    """The product of the best plans of its parts, then one for each algorithm that can keep all parts of two and more aliases.
+    [] if conditions connect all aliases. `plans`: of a query, the best first."""
+    places = components(query)
+    if len(places) < 2:
+        return []
+    queries = parts(query)
+    found = [plans(one, relations) for one in queries]
+    choices = [[offered[0] for offered in found]]
+    for algorithm in dict.fromkeys(one.algorithm for offered in found for one in offered if one.binding is None):
+        chosen = [_named(offered, algorithm) for offered in found]
+        choices.append([one for one in chosen if one is not None])
+    made: dict[str, Plan] = {}
+    for choice in choices:
+        if len(choice) == len(places):
+            one = of_parts([Part(*part) for part in zip(places, queries, choice, strict=True)])
+            made.setdefault(one.algorithm, one)
+    return list(made.values())
+
+
+def parts(query: Query) -> list[Query]:
+    """The joins that it is a product of, in the order of `components`; itself alone if conditions connect all aliases."""
+    places = components(query)
+    return [_part(query, one) for one in places] if len(places) > 1 else [query]
+
+
+def components(query: Query) -> list[tuple[int, ...]]:
+    """The numbers of the aliases that conditions connect, part by part."""
+    refs: list[tuple[ColumnRef | IntervalRef, ColumnRef | IntervalRef]] = [*query.equal, *query.overlaps]
+    refs += [(one.left, one.right) for one in query.comparisons]
+    refs += [(one.left, one.right) for one in query.within]
+    part = {alias: {alias} for alias in names(query)}
+    for x, y in refs:
+        one = part[x.alias] | part[y.alias]
+        part |= dict.fromkeys(one, one)
+    numbers = {alias: place for place, alias in enumerate(names(query))}
+    return sorted({tuple(sorted(numbers[alias] for alias in one)) for one in part.values()})
+
+
+def _named(offered: list[Plan], algorithm: str) -> Plan | None:
+    """A part of one alias is kept in one way, whatever the others are kept by."""
+    if offered[0].shape == "list":
+        return offered[0]
+    return next((one for one in offered if one.algorithm == algorithm), None)
+
+
+def _part(query: Query, places: tuple[int, ...]) -> Query:
+    """The query over some of its aliases, with the conditions between them."""
+    aliases = {query.aliases[place][0] for place in places}
+    return replace(
+        query,
+        aliases=tuple(query.aliases[place] for place in places),
+        equal=tuple(pair for pair in query.equal if pair[0].alias in aliases),
+        overlaps=tuple(pair for pair in query.overlaps if pair[0].alias in aliases),
+        less=tuple(pair for pair in query.less if pair[0].alias in aliases),
+        at_most=tuple(pair for pair in query.at_most if pair[0].alias in aliases),
+        not_equal=tuple(pair for pair in query.not_equal if pair[0].alias in aliases),
+        within=tuple(one for one in query.within if one.left.alias in aliases),
+        cross=tuple(pair for pair in query.cross if set(pair) <= aliases),
+        filters=tuple(one for one in query.filters if one.column.alias in aliases),
+        outputs=tuple(
+            one
+            for one in query.outputs
+            if all(ref.alias in aliases for ref in ((one.column,) if one.column is not None else one.intervals))
+        ),
+        algorithm="auto",
+        guarantee="best-effort",
+    )
+
+
+def of_parts(parts: Sequence[Part]) -> Plan:
+    plans = [part.plan for part in parts]
+    joins = [one for one in plans if one.shape != "list"] or plans
+    least = min(plans, key=lambda one: GUARANTEES.index(one.guarantee))
+    # Of several algorithms the one that promises least gives its name.
+    named = min(joins, key=lambda one: GUARANTEES.index(one.guarantee))
+    by = ", ".join(f"({', '.join(names(part.query))}) by {part.plan.algorithm}" for part in parts)
+    notes = (f"the product of {len(parts)} parts, each kept by itself: {by}", *dict.fromkeys(note for one in plans for note in one.notes))
+    kinds = " x ".join(one.cls for one in plans)
+    return Plan(
+        f"product, {sum(len(part.places) for part in parts)} relations: {kinds}", named.algorithm, named.theorem, least.guarantee,
+        {what: " + ".join(dict.fromkeys(one.bounds[what] for one in plans)) for what in plans[0].bounds},
+        notes,
+        "product",
+        tuple(alias for one in plans for alias in one.order),
+        parts=tuple(parts),
+    )  # fmt: skip

@@ -1,0 +1,58 @@
+"""Hierarchical natural joins of two to eight aliases: a view tree over shared ordered indexes.
+
+Each class of equal columns is a variable of its own, so that an index goes by plain columns and others may want the same.
+Source: Berkholz, Keppeler and Schweikardt; natural-joins.md (*view-tree*).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from service.planning.binding import equal_classes
+from service.planning.hypergraph import hypergraph
+from service.planning.meets import Relations, is_natural
+from service.planning.plans.plan import Path, Plan, first_notes, names
+from service.query.model import Query
+from structures.index.layout import MOST_ARITY
+from structures.view_tree.tree import path_orders
+
+THEOREM = "Berkholz, Keppeler and Schweikardt, Answering Conjunctive Queries under Updates: hierarchical natural joins"
+WORDS = f"hierarchical natural joins (the relations of any two variables are nested or disjoint), up to {MOST_ARITY} variables in one"
+
+
+def make(query: Query, relations: Relations) -> Plan | None:
+    if query.cross or not is_natural(query, relations):
+        return None
+    columns = _columns(query)
+    if max(map(len, columns)) > MOST_ARITY:
+        return None
+    orders = path_orders([frozenset(own) for own in columns])
+    if orders is None:
+        return None
+    paths = tuple(_path(order, own) for order, own in zip(orders, columns, strict=True))
+    bounds = {
+        "space": "O(n)",
+        "update": "O(1) look-ups of O(log n)",
+        "delay": "O(1) look-ups of O(log n)",
+    }
+    told = ", ".join(f"{alias} ({', '.join(path.columns)})" for alias, path in zip(names(query), paths, strict=True))
+    notes = (*first_notes(query, relations), f"indexes, shared with other views that want the same: {told}")
+    cls = f"natural join, {len(query.aliases)} relations, {hypergraph(query).words}"
+    return Plan(cls, "view-tree", THEOREM, "strict", bounds, notes, "view_tree", names(query), paths=paths)
+
+
+def _columns(query: Query) -> list[dict[int, list[str]]]:
+    """Of each alias its columns for each variable."""
+    found: list[dict[int, list[str]]] = []
+    for alias, _ in query.aliases:
+        own: dict[int, list[str]] = {}
+        for variable, one in enumerate(equal_classes(query)):
+            if mine := [ref.column for ref in one if ref.alias == alias]:
+                own[variable] = mine
+        found.append(own)
+    return found
+
+
+def _path(order: tuple[int, ...], columns: Mapping[int, list[str]]) -> Path:
+    same = tuple((place, name) for place, variable in enumerate(order) for name in columns[variable][1:])
+    return Path(order, tuple(columns[variable][0] for variable in order), same)

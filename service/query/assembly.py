@@ -1,0 +1,305 @@
+"""From what SQL and JSON alike were read into (a `Draft`) to a `Query`: which conditions these are, and what is refused.
+
+Two inequalities over declared intervals, with the strictness of their bounds, become an overlap: for
+x of alias a and y of alias b, `a.x_start ? b.y_end` and `b.y_start ? a.x_end`, each `<` exactly when
+one of its two ends is open and `<=` otherwise. Columns compared plainly get a `not_null` filter,
+because in a comparison null matches nothing, while an overlap takes a null end as unbounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, permutations
+from typing import Any, NamedTuple, TypeVar
+
+from service.errors import Problem
+from service.query.literals import Physical
+from service.query.model import ColumnRef, Filter, IntervalRef, Output, Query, Within
+from service.query.scope import Scope
+from service.wire.schema import OP_COLUMN
+
+MAX_ALIASES = 8
+MAX_NAME = 63
+Ref = TypeVar("Ref", ColumnRef, IntervalRef)
+
+
+class Inequality(NamedTuple):
+    """`low < high` (strict) or `low <= high` between two columns; an unbounded side takes null as its infinity."""
+
+    low: ColumnRef
+    high: ColumnRef
+    strict: bool
+    low_unbounded: bool = False
+    high_unbounded: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.low} {'<' if self.strict else '<='} {self.high}"
+
+
+class Options(NamedTuple):
+    """What a definition says beside its join."""
+
+    algorithm: str
+    guarantee: str
+    retain: tuple[int, int] | None
+
+
+@dataclass
+class Draft:
+    """A definition with its names resolved, its conditions not yet judged."""
+
+    scope: Scope
+    equal: list[tuple[ColumnRef, ColumnRef]] = field(default_factory=list)
+    overlaps: list[tuple[IntervalRef, IntervalRef]] = field(default_factory=list)
+    inequalities: list[Inequality] = field(default_factory=list)
+    not_equal: list[tuple[ColumnRef, ColumnRef]] = field(default_factory=list)
+    within: list[Within] = field(default_factory=list)
+    cross: list[tuple[str, str]] = field(default_factory=list)
+    filters: list[Filter] = field(default_factory=list)
+    outputs: list[Output] = field(default_factory=list)  # empty: all columns
+    never: bool = False
+
+    def restrict(self, ref: ColumnRef, op: str, values: Sequence[Physical]) -> None:
+        """Add the filter `ref op value`, `in` with several. None left once nulls are taken out: nothing matches."""
+        if not values:
+            self.never = True
+        elif op == "in":
+            self.filters.append(Filter(ref, op, tuple(sorted(set(values)))))
+        else:
+            self.filters.append(Filter(ref, op, values[0]))
+
+
+def unsupported(part: str, instead: str) -> Problem:
+    """The refusal of a part of a definition, with what to write instead."""
+    return Problem("unsupported-query", f"{part} is not supported: {instead}")
+
+
+def column_output(ref: ColumnRef, name: str | None = None) -> Output:
+    return Output(name or str(ref), "column", ref, ())
+
+
+def computed_outputs(function: str, intervals: tuple[IntervalRef, ...], name: str | None) -> list[Output]:
+    """The columns of `intersection(...)` or `duration(...)`."""
+    name = name or function
+    if function == "duration":
+        return [Output(name, "duration", None, intervals)]
+    return [Output(f"{name}_{side}", f"intersection_{side}", None, intervals) for side in ("start", "end")]
+
+
+def assemble(draft: Draft, options: Options) -> Query:
+    """Judge the conditions. Raises `unsupported-query` for what is not maintained, `bad-definition` for output names."""
+    scope = draft.scope
+    if len(scope.aliases) > MAX_ALIASES:
+        raise unsupported(f"a join of {len(scope.aliases)} relations", f"a view joins at most {MAX_ALIASES}")
+    _refuse_single_alias(draft)
+    overlaps, filters, left = _match(draft)
+    less, at_most = _inequalities(draft, left)
+    equal = [_oriented(scope, pair) for pair in draft.equal]
+    not_equal = {_oriented(scope, pair) for pair in draft.not_equal}
+    not_equal = {(x, y) for x, y in not_equal if (x, y) not in less and (y, x) not in less}
+    within = [_forwards(scope, one) for one in draft.within]
+    oriented = sorted({_oriented(scope, pair) for pair in overlaps}, reverse=True)
+    overlaps = sorted({_met(scope, pair): pair for pair in oriented}.values())
+    compared = [*less, *at_most, *not_equal, *((one.left, one.right) for one in within)]
+    _check_types(scope, [*equal, *compared], overlaps)
+    cross = _products(draft, [*equal, *less, *at_most, *((one.left, one.right) for one in within)], overlaps)
+    more = [Filter(ref, "not_null", None) for pair in compared for ref in pair if scope.describe(ref).nullable]
+    outputs = draft.outputs or [column_output(ColumnRef(a, c.name)) for a in scope.aliases for c in scope.definition(a).columns]
+    _check_outputs(scope, outputs, overlaps)
+    kept = {*draft.filters, *filters, *more}
+    return Query(
+        aliases=tuple(scope.aliases.items()),
+        equal=tuple(sorted(set(equal))),
+        overlaps=tuple(overlaps),
+        less=tuple(sorted(set(less))),
+        at_most=tuple(sorted(set(at_most))),
+        not_equal=tuple(sorted(not_equal)),
+        within=tuple(sorted(set(within))),
+        cross=cross,
+        filters=tuple(sorted(kept, key=lambda f: (f.column, f.op, repr(f.value)))),
+        outputs=tuple(outputs),
+        retain=options.retain,
+        algorithm=options.algorithm,
+        guarantee=options.guarantee,
+        never=draft.never,
+    )
+
+
+def _refuse_single_alias(draft: Draft) -> None:
+    """Conditions between two columns of one alias are not kept; the overlap of a row with itself is none at all."""
+    within = ((one.left, one.right) for one in draft.within)
+    for left, right in [*draft.equal, *draft.not_equal, *within, *((i.low, i.high) for i in draft.inequalities)]:
+        if left.alias == right.alias:
+            raise unsupported(
+                f"a comparison of columns of one alias ({left} with {right})",
+                "filters compare a column with a constant; keep the outcome in a bool column of its own",
+            )
+    for x, y in draft.overlaps:
+        if x.alias == y.alias:
+            raise unsupported(
+                f"an overlap of intervals of one alias ({x} and {y})",
+                "give the relation a second alias, or keep the outcome in a bool column",
+            )
+
+
+def _oriented(scope: Scope, pair: tuple[Ref, Ref]) -> tuple[Ref, Ref]:
+    """The pair in the order of the aliases."""
+    aliases = list(scope.aliases)
+    return pair if aliases.index(pair[0].alias) < aliases.index(pair[1].alias) else (pair[1], pair[0])
+
+
+def _forwards(scope: Scope, within: Within) -> Within:
+    left, right = _oriented(scope, (within.left, within.right))
+    return Within(left, right, within.distance)
+
+
+def _match(draft: Draft) -> tuple[list[tuple[IntervalRef, IntervalRef]], list[Filter], list[Inequality]]:
+    """All overlaps, the filters that come with those written as inequalities, and the inequalities that are left."""
+    scope = draft.scope
+    overlaps, filters = list(draft.overlaps), []
+    left = list(dict.fromkeys(draft.inequalities))
+    for p, q in combinations(draft.inequalities, 2):
+        if p not in left or q not in left or p == q:
+            continue
+        pair = next((pair for pair, fits in _over_intervals(scope, p, q) if fits), None)
+        if pair is not None:
+            overlaps.append(pair)
+            filters += _not_null(scope, p) + _not_null(scope, q)
+            left = [inequality for inequality in left if inequality not in (p, q)]
+    return overlaps, filters, left
+
+
+def _over_intervals(scope: Scope, p: Inequality, q: Inequality) -> Iterator[tuple[tuple[IntervalRef, IntervalRef], bool]]:
+    """The pairs of declared intervals whose ends `p` and `q` compare, and whether with the strictness of their bounds."""
+    for x in scope.intervals_over(p.low, q.high):
+        for y in scope.intervals_over(q.low, p.high):
+            yield (x, y), (p.strict, q.strict) == _strictness(scope, x, y)
+
+
+def _strictness(scope: Scope, x: IntervalRef, y: IntervalRef) -> tuple[bool, bool]:
+    """Whether `x.start ? y.end` and `y.start ? x.end` are strict in the overlap of x and y."""
+    a, b = scope.declared(x), scope.declared(y)
+    return a.start_open or b.end_open, b.start_open or a.end_open
+
+
+def _not_null(scope: Scope, inequality: Inequality) -> list[Filter]:
+    sides = ((inequality.low, inequality.low_unbounded), (inequality.high, inequality.high_unbounded))
+    return [Filter(ref, "not_null", None) for ref, unbounded in sides if not unbounded and scope.describe(ref).nullable]
+
+
+def _inequalities(draft: Draft, left: list[Inequality]) -> tuple[list[tuple[ColumnRef, ColumnRef]], list[tuple[ColumnRef, ColumnRef]]]:
+    """`<` and `<=` of what is part of no overlap. One that takes a null as unbounded is refused: by itself it is no comparison."""
+    for inequality in left:
+        if inequality.low_unbounded or inequality.high_unbounded:
+            raise _no_overlap(draft.scope, left, inequality)
+    pairs = [(one.strict, (one.low, one.high)) for one in left]
+    return [pair for strict, pair in pairs if strict], [pair for strict, pair in pairs if not strict]
+
+
+def _no_overlap(scope: Scope, left: list[Inequality], inequality: Inequality) -> Problem:
+    """Why `inequality`, which takes nulls as unbounded, is part of no overlap: another strictness, no declared interval, or no partner."""
+    for p, q in permutations(left, 2):
+        if inequality not in (p, q) or p.low.alias != q.high.alias or q.low.alias != p.high.alias:
+            continue
+        for (x, y), _ in _over_intervals(scope, p, q):
+            first, second = (("<" if strict else "<=") for strict in _strictness(scope, x, y))
+            return unsupported(
+                f"{p} AND {q}",
+                "this is not the strictness of the intervals' bounds "
+                f"({x} is {scope.declared(x).bounds}, {y} is {scope.declared(y).bounds}): "
+                f"write {p.low} {first} {p.high} AND {q.low} {second} {q.high}, or overlaps({x}, {y})",
+            )
+    for p, q in permutations(left, 2):
+        if inequality in (p, q) and (p.low.alias, p.high.alias) == (q.high.alias, q.low.alias):
+            missing = [pair for pair in ((p.low, q.high), (q.low, p.high)) if not any(scope.intervals_over(*pair))]
+            wanted = " and ".join(f"{_to_declare(start, end)} of {scope.aliases[start.alias]}" for start, end in missing)
+            if wanted:
+                return unsupported(f"{p} AND {q}", f"these inequalities are no overlap of declared intervals: declare {wanted}")
+    return unsupported(
+        f"{inequality}, nulls taken as unbounded,", "that is understood for the ends of overlapping intervals: write overlaps(x, y)"
+    )
+
+
+def _to_declare(start: ColumnRef, end: ColumnRef) -> str:
+    if start.column == end.column:
+        return f'the point {{"at": "{start.column}"}}'
+    return f"an interval over ({start.column}, {end.column})"
+
+
+def _check_types(scope: Scope, pairs: list[tuple[ColumnRef, ColumnRef]], overlaps: list[tuple[IntervalRef, IntervalRef]]) -> None:
+    for left, right in pairs:
+        types = scope.describe(left).type, scope.describe(right).type
+        if types[0] != types[1]:
+            raise unsupported(f"comparing {left} with {right}", f"the types differ, {types[0]} and {types[1]}: keep them in one type")
+    for x, y in overlaps:
+        ends = scope.endpoint_type(x), scope.endpoint_type(y)
+        if ends[0] != ends[1]:
+            raise unsupported(
+                f"overlaps({x}, {y})", f"the endpoints' types differ, {ends[0]} and {ends[1]}: keep both intervals in one type"
+            )
+
+
+def _products(
+    draft: Draft, pairs: list[tuple[ColumnRef, ColumnRef]], overlaps: list[tuple[IntervalRef, IntervalRef]]
+) -> tuple[tuple[str, str], ...]:
+    """The products that were asked for and that no condition makes needless. Refuses one that nobody asked for."""
+    aliases = list(draft.scope.aliases)
+    part_of = {alias: alias for alias in aliases}
+
+    def join(x: str, y: str) -> bool:
+        old, new = part_of[y], part_of[x]
+        part_of.update({alias: new for alias in aliases if part_of[alias] == old})
+        return old != new
+
+    for left, right in pairs:
+        join(left.alias, right.alias)
+    for x, y in overlaps:
+        join(x.alias, y.alias)
+    cross = [(x, y) if aliases.index(x) < aliases.index(y) else (y, x) for x, y in draft.cross]
+    needed = tuple(pair for pair in sorted(set(cross)) if join(*pair))
+    apart = [alias for alias in aliases if part_of[alias] != part_of[aliases[0]]]
+    if apart:
+        one, other = aliases[0], apart[0]
+        raise unsupported(
+            f"a join in which nothing connects {one} with {other}",
+            f"add a condition between them, such as {one}.column = {other}.column or overlaps({one}.interval, {other}.interval), "
+            "as <> alone is none, "
+            f'or ask for their product: CROSS JOIN in SQL, {{"cross": ["{one}", "{other}"]}} in JSON',
+        )
+    return needed
+
+
+def _met(scope: Scope, pair: tuple[IntervalRef, IntervalRef]) -> frozenset[tuple[str, str, str, str]]:
+    """What an overlap says, whatever its intervals are called: two may be declared over the same columns."""
+    declared = [(ref.alias, scope.declared(ref)) for ref in pair]
+    return frozenset((alias, interval.start_column, interval.end_column, interval.bounds) for alias, interval in declared)
+
+
+def _check_outputs(scope: Scope, outputs: list[Output], overlaps: list[tuple[IntervalRef, IntervalRef]]) -> None:
+    seen = set()
+    met = {_met(scope, pair) for pair in overlaps}
+    for output in outputs:
+        if output.name in seen:
+            raise Problem("bad-definition", f"two columns of the view are called {output.name}: name one of them otherwise with AS")
+        seen.add(output.name)
+        if output.kind != "column":
+            for x, y in combinations(dict.fromkeys(output.intervals), 2):
+                ends = scope.endpoint_type(x), scope.endpoint_type(y)
+                if ends[0] != ends[1]:
+                    differ = f"their endpoints' types differ, {ends[0]} and {ends[1]}: keep both intervals in one type"
+                    raise unsupported(f"the common interval of {x} and {y}", differ)
+                if _met(scope, (x, y)) not in met:
+                    raise unsupported(f"the common interval of {x} and {y}", f"the view must say that they overlap: add overlaps({x}, {y})")
+
+
+def check_output_name(name: Any) -> str:
+    """A name given with AS: as a column's of a relation. Problem `bad-definition`."""
+    if not isinstance(name, str):
+        raise Problem("bad-definition", "the name of a column is a text")
+    if not 1 <= len(name) <= MAX_NAME or any(ord(c) < 32 or ord(c) == 127 or c in '".' for c in name):
+        limits = f"1 to {MAX_NAME} characters without dot, double quote and control characters"
+        raise Problem("bad-definition", f"{name!r} is no name for a column: {limits}")
+    if name == OP_COLUMN:
+        raise Problem("bad-definition", f"{OP_COLUMN} is no name for a column: it says what a change does")
+    return name

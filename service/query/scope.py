@@ -1,0 +1,96 @@
+"""The names of a definition: its aliases, and the columns and intervals that their relations declare.
+
+Every look-up raises `unknown-column` (or `unknown-relation`) with what there is instead.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+
+from service.errors import Problem
+from service.query.model import ColumnRef, IntervalRef
+from service.wire.schema import Column, Interval, RelationDefinition
+
+
+class Scope:
+    """The aliases in order, each with its relation; raises `unknown-relation` for a relation that is not there."""
+
+    def __init__(self, aliases: Mapping[str, str], relations: Mapping[str, RelationDefinition]) -> None:
+        for relation in aliases.values():
+            check_relation(relation, relations)
+        self.aliases = dict(aliases)
+        self._definitions = {alias: relations[relation] for alias, relation in aliases.items()}
+
+    def definition(self, alias: str) -> RelationDefinition:
+        if alias not in self._definitions:
+            raise Problem("unknown-column", f"there is no alias {alias} here; the aliases are {', '.join(self.aliases)}")
+        return self._definitions[alias]
+
+    def column(self, alias: str, name: str) -> ColumnRef:
+        definition = self.definition(alias)
+        if name in definition.intervals:
+            raise Problem(
+                "unknown-column", f"{alias}.{name} is an interval, not a column: intervals go into overlaps, intersection, duration"
+            )
+        names = [column.name for column in definition.columns]
+        if name not in names:
+            raise Problem("unknown-column", f"{self.aliases[alias]} has no column {name}{_instead(name, names)}")
+        return ColumnRef(alias, name)
+
+    def interval(self, alias: str, name: str) -> IntervalRef:
+        definition = self.definition(alias)
+        if name not in definition.intervals:
+            declared = list(definition.intervals)
+            detail = f"{self.aliases[alias]} has no interval {name}" + (_instead(name, declared) if declared else "; it declares none")
+            raise Problem("unknown-column", detail)
+        return IntervalRef(alias, name)
+
+    def find_column(self, name: str) -> list[ColumnRef]:
+        """The columns that an unqualified name may mean: one, or several when it is ambiguous."""
+        found = [ColumnRef(alias, name) for alias, d in self._definitions.items() if any(c.name == name for c in d.columns)]
+        if not found:
+            names = [c.name for d in self._definitions.values() for c in d.columns]
+            raise Problem("unknown-column", f"no relation here has a column {name}{_instead(name, names)}")
+        return found
+
+    def find_interval(self, name: str) -> list[IntervalRef]:
+        """The intervals that an unqualified name may mean."""
+        found = [IntervalRef(alias, name) for alias, d in self._definitions.items() if name in d.intervals]
+        if not found:
+            names = [interval for d in self._definitions.values() for interval in d.intervals]
+            raise Problem("unknown-column", f"no relation here has an interval {name}{_instead(name, names)}")
+        return found
+
+    def intervals_over(self, start: ColumnRef, end: ColumnRef) -> Iterator[IntervalRef]:
+        """The declared intervals of one alias that begin in `start` and end in `end`."""
+        if start.alias == end.alias:
+            for name, interval in self.definition(start.alias).intervals.items():
+                if (interval.start_column, interval.end_column) == (start.column, end.column):
+                    yield IntervalRef(start.alias, name)
+
+    def describe(self, ref: ColumnRef) -> Column:
+        return self.definition(ref.alias).column(ref.column)
+
+    def declared(self, ref: IntervalRef) -> Interval:
+        return self.definition(ref.alias).intervals[ref.interval]
+
+    def endpoint_type(self, ref: IntervalRef) -> str:
+        return self.definition(ref.alias).column(self.declared(ref).start_column).type
+
+
+def check_relation(name: str, relations: Mapping[str, RelationDefinition]) -> None:
+    if name not in relations:
+        raise Problem("unknown-relation", f"there is no relation {name}{_instead(name, relations)} (views join relations, not views)")
+
+
+def _instead(name: str, names: Iterable[str]) -> str:
+    names = list(dict.fromkeys(names))
+    if name.lower() != name or any(other.lower() == name for other in names):
+        same = [other for other in names if other.lower() == name.lower()]
+        if same:
+            return f', but {same[0]}: in SQL write "{same[0]}" in double quotes'
+    close = difflib.get_close_matches(name, names, 1)
+    if close:
+        return f"; did you mean {close[0]}?"
+    return f"; there are {', '.join(names[:20])}" if names else ""

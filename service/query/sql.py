@@ -1,0 +1,286 @@
+"""The SQL form of a view's definition: one SELECT in PostgreSQL's dialect, with `overlaps(x, y)`, `intersection(...)`, `duration(...)`.
+
+This page reads the text, FROM and SELECT; `sql_conditions` reads ON and WHERE. Names are judged before anything is refused.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.dialects.postgres import Postgres
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.parsers.postgres import PostgresParser
+from sqlglot.tokenizer_core import TokenType
+
+from service.errors import Problem
+from service.query.assembly import Draft, check_output_name, column_output, computed_outputs, unsupported
+from service.query.model import ColumnRef, Output
+from service.query.scope import Scope, check_relation
+from service.query.sql_conditions import Conditions
+from service.query.sql_names import Names, bad_query, fold, line_and_column
+from service.wire.schema import NAME, RelationDefinition
+
+MAX_TEXT = 100_000
+logging.getLogger("sqlglot").setLevel(logging.ERROR)  # its warnings quote the query; what it cannot read is refused here
+
+_CLAUSES = {
+    "with_": ("WITH", "write the view over the relations themselves"),
+    "distinct": ("DISTINCT", "leave it out; a row of a view is a combination of rows, and comes once for each"),
+    "group": ("GROUP BY", "leave it out, follow the view's changes and add up there"),
+    "having": ("HAVING", "leave it out, follow the view's changes and add up there"),
+    "order": ("ORDER BY", "rows come in no promised order; sort where they are read"),
+    "limit": ("LIMIT", "a view is whole; write ?limit= when its rows are read"),
+    "offset": ("OFFSET", "a view is whole; write ?limit= and ?cursor= when its rows are read"),
+    "windows": ("WINDOW", "compute it where the rows are read"),
+    "laterals": ("LATERAL", "write JOIN … ON overlaps(x, y)"),
+    "locks": ("FOR UPDATE", "a view locks nothing; leave it out"),
+    "into": ("INTO", "a view has its name from its address; leave it out"),
+}
+_AGGREGATE = "leave it out, follow the view's changes and add up there"
+
+
+_TOKEN = re.compile(r",? but got <Token.*>", re.DOTALL)  # the parser's own words for where it stands
+
+
+class _Parser(PostgresParser):
+    FUNC_TOKENS = {*PostgresParser.FUNC_TOKENS, TokenType.OVERLAPS}
+
+
+class Dialect(Postgres):
+    """PostgreSQL, with `overlaps` as a function as well: there it is a keyword only."""
+
+    Parser = _Parser
+
+
+def read_sql(text: Any, relations: Mapping[str, RelationDefinition]) -> Draft:
+    """The draft of a SELECT. Raises `bad-query` with `position` for what is no SQL or names nothing clearly."""
+    if not isinstance(text, str):
+        raise Problem("bad-definition", '"sql" is a text')
+    try:
+        tree = _parse(text)
+        if not isinstance(tree, exp.Query):
+            raise unsupported(f"{tree.key.upper()}", "a view is one SELECT … FROM … WHERE …")
+        _check_relations(tree, relations)
+        if isinstance(tree, exp.SetOperation):
+            for branch in _branches(tree):
+                _check_names(branch, text, relations)
+            raise unsupported(_keyword(tree), "it comes with a later version, write a view for each part")
+        if not isinstance(tree, exp.Select):
+            raise unsupported(f"{tree.key.upper()}", "a view is one SELECT … FROM … WHERE …")
+        return _read_select(tree, text, relations)
+    except RecursionError:
+        raise bad_query("the query is nested too deeply", 1, 1) from None
+
+
+def _parse(text: str) -> exp.Expr:
+    """The one statement."""
+    if len(text) > MAX_TEXT:
+        raise bad_query(f"the query is longer than {MAX_TEXT} characters", 1, MAX_TEXT + 1)
+    try:
+        statements = [statement for statement in sqlglot.parse(text, read=Dialect) if statement is not None]
+    except ParseError as error:
+        first = error.errors[0]
+        column = first["col"] - len(first["highlight"] or "") + 1
+        said = _TOKEN.sub("", first["description"]).rstrip(".")
+        what = "Something is missing" if said.startswith("Required keyword") else said
+        raise bad_query(f"{what} at {first['highlight'] or 'the end'!r}", first["line"], column) from None
+    except TokenError as error:
+        found = re.match(r"Missing (.+) from \d+:(\d+)", str(error.__context__))  # the second number counts from the text's beginning
+        what, offset = (f"a {found[1]} is not closed", int(found[2])) if found else ("the text ends too early", len(text))
+        raise bad_query(what, *line_and_column(text, offset)) from None
+    if not statements:
+        raise bad_query("the query is empty", 1, 1)
+    if len(statements) > 1:
+        raise bad_query(f"{len(statements)} statements: a view is one SELECT", 1, 1)
+    if isinstance(statements[0], exp.Command | exp.Condition | exp.Alias):  # sqlglot reads expressions and what it does not know, too
+        raise bad_query("this is no SELECT", 1, 1)
+    return statements[0].unnest()
+
+
+def _check_relations(tree: exp.Expr, relations: Mapping[str, RelationDefinition]) -> None:
+    local = {fold(cte.args["alias"].this) for cte in tree.find_all(exp.CTE)}
+    for table in tree.find_all(exp.Table):
+        if isinstance(table.this, exp.Identifier) and not isinstance(table.parent, exp.Into) and fold(table.this) not in local:
+            check_relation(fold(table.this), relations)
+
+
+def _branches(tree: exp.Expr) -> Iterator[exp.Select]:
+    """The SELECTs of a UNION, EXCEPT or INTERSECT."""
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, exp.SetOperation):
+            pending += [node.right, node.left]
+        elif isinstance(node, exp.Subquery):
+            pending.append(node.this)
+        elif isinstance(node, exp.Select):
+            yield node
+
+
+def _keyword(tree: exp.SetOperation) -> str:
+    return tree.key.upper()
+
+
+def _tables(select: exp.Select) -> list[exp.Expr]:
+    start = select.args.get("from_")
+    return [*([start.this] if start else []), *(join.this for join in select.args.get("joins") or [])]
+
+
+def _is_plain(table: exp.Expr) -> bool:
+    return isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier)
+
+
+def _check_names(select: exp.Select, text: str, relations: Mapping[str, RelationDefinition]) -> Names | None:
+    """The names of a SELECT's aliases, every column and interval in it known; None if it reads from more than relations."""
+    tables = _tables(select)
+    if not tables or not all(_is_plain(table) and fold(table.this) in relations for table in tables):
+        return None
+    aliases: dict[str, str] = {}
+    for table in tables:
+        given = table.args.get("alias")
+        alias = fold(given.this) if given and given.this else fold(table.this)
+        if not NAME.fullmatch(alias):
+            raise bad_query(f"the alias {alias!r} does not match {NAME.pattern}", *Names.place(table, text))
+        if alias in aliases:
+            raise bad_query(f"the alias {alias} is there twice: name one of the two otherwise", *Names.place(table, text))
+        aliases[alias] = fold(table.this)
+    names = Names(Scope(aliases, relations), text)
+    for part in (*select.expressions, *(select.args.get("joins") or []), *filter(None, [select.args.get("where")])):
+        for column in _own_columns(part):
+            names.check(column)
+    return names
+
+
+def _own_columns(part: exp.Expr) -> Iterator[exp.Column]:
+    """The columns of a clause, those of subqueries left out."""
+    for node in part.walk(prune=lambda n: isinstance(n, exp.Query)):
+        if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
+            yield node
+
+
+def _read_select(select: exp.Select, text: str, relations: Mapping[str, RelationDefinition]) -> Draft:
+    names = _check_names(select, text, relations)
+    _refuse_clauses(select, names)
+    if not select.args.get("from_"):
+        raise unsupported("a SELECT without FROM", "a view reads relations, write FROM …")
+    if names is None:
+        raise unsupported("a subquery or a function in FROM", "write FROM a JOIN b ON …, over relations by their names")
+    for table in _tables(select):
+        _refuse_table(table)
+    draft = Draft(names.scope)
+    conditions = Conditions(draft, names)
+    aliases = list(names.scope.aliases)
+    for place, join in enumerate(select.args.get("joins") or [], 1):
+        _read_using(join, aliases[:place], aliases[place], draft, names)
+        if join.kind == "CROSS":
+            draft.cross.append((aliases[place - 1], aliases[place]))
+        if join.args.get("on"):
+            conditions.add(join.args["on"])
+    if "where" in select.args and select.args["where"]:
+        conditions.add(select.args["where"].this)
+    if not select.expressions:
+        raise bad_query("SELECT names no column", 1, 1)
+    seen = set()
+    for expression in select.expressions:
+        for output in _read_output(expression, names):
+            if output.name in seen:
+                raise names.bad(expression, f"two columns of the view are called {output.name}: name one of them otherwise with AS")
+            seen.add(output.name)
+            draft.outputs.append(output)
+    return draft
+
+
+def _refuse_clauses(select: exp.Select, names: Names | None) -> None:
+    for name, value in select.args.items():
+        if value and name not in ("expressions", "from_", "joins", "where"):
+            part, instead = _CLAUSES.get(name, (name.strip("_").upper(), "a view is SELECT … FROM … JOIN … ON … WHERE …"))
+            raise unsupported(part, instead)
+    for place, join in enumerate(select.args.get("joins") or [], 1):
+        if join.method == "NATURAL" and names is not None:
+            _refuse_natural(names.scope, place)
+        _refuse_join(join)
+    for part in select.expressions:
+        _refuse_expression(part)
+
+
+def _refuse_natural(scope: Scope, place: int) -> None:
+    """Which columns join would change with the relations."""
+    alias, before = list(scope.aliases)[place], list(scope.aliases)[:place]
+    known = {column.name for other in before for column in scope.definition(other).columns}
+    shared = [column.name for column in scope.definition(alias).columns if column.name in known]
+    table = alias if alias == scope.aliases[alias] else f"{scope.aliases[alias]} {alias}"
+    instead = f"JOIN {table} USING ({', '.join(shared)})" if shared else f"CROSS JOIN {table}"
+    raise unsupported("NATURAL JOIN", f"say which columns join, those that both sides have now: write {instead}")
+
+
+def _refuse_join(join: exp.Join) -> None:
+    if join.method:
+        raise unsupported(f"{join.method} JOIN", "write JOIN … ON a.k = b.k AND overlaps(a.x, b.y)")
+    if join.side or join.kind not in ("", "INNER", "CROSS"):
+        kind = " ".join(word for word in (join.side, join.kind) if word)
+        raise unsupported(f"{kind} JOIN", "write JOIN …")
+    for name, value in join.args.items():
+        if value and name not in ("this", "on", "using", "kind"):
+            raise unsupported(f"{name.strip('_').upper()} of a JOIN", "write JOIN … ON …")
+
+
+def _refuse_table(table: exp.Expr) -> None:
+    for name, value in table.args.items():
+        if value and name in ("db", "catalog"):
+            raise unsupported(f"the schema of {table.sql(Dialect)}", f"relations have none, write {table.name}")
+        if value and (name not in ("this", "alias") or (name == "alias" and value.args.get("columns"))):
+            raise unsupported(f"{table.sql(Dialect)} in FROM", f"write {table.name} alone, or with an alias")
+
+
+def _refuse_expression(part: exp.Expr) -> None:
+    for node in part.walk():
+        if isinstance(node, exp.Window):
+            raise unsupported("a window function", "compute it where the rows are read")
+        if isinstance(node, exp.Query):
+            raise unsupported("a subquery in SELECT", "write its relation into FROM")
+        if isinstance(node, exp.AggFunc):
+            raise unsupported(f"{node.sql(Dialect)}", _AGGREGATE)
+
+
+def _read_using(join: exp.Join, before: list[str], alias: str, draft: Draft, names: Names) -> None:
+    """The columns of USING."""
+    for identifier in join.args.get("using") or []:
+        name = fold(identifier.this if isinstance(identifier, exp.Column) else identifier)
+        right = draft.scope.column(alias, name)
+        having = [other for other in before if any(column.name == name for column in draft.scope.definition(other).columns)]
+        left = draft.scope.column(having[0] if having else before[0], name)
+        if names.is_ambiguous(name, having):
+            raise names.bad(identifier, f"USING ({name}) is ambiguous: write ON {alias}.{name} = {left}, or another's {name}")
+        draft.equal.append((left, right))
+        names.merge(left, right)
+
+
+def _read_output(expression: exp.Expr, names: Names) -> list[Output]:
+    scope = names.scope
+    if isinstance(expression, exp.Star) or (isinstance(expression, exp.Column) and isinstance(expression.this, exp.Star)):
+        aliases = list(scope.aliases) if isinstance(expression, exp.Star) else [fold(expression.args["table"])]
+        return [column_output(ColumnRef(alias, column.name)) for alias in aliases for column in scope.definition(alias).columns]
+    name = None
+    if isinstance(expression, exp.Alias):
+        try:
+            name = check_output_name(fold(expression.args["alias"]))
+        except Problem as problem:
+            raise names.bad(expression.args["alias"], str(problem.detail)) from None
+        expression = expression.this
+    expression = expression.unnest()
+    if isinstance(expression, exp.Column):
+        return [column_output(names.column(expression), name)]
+    function = expression.name.lower() if isinstance(expression, exp.Anonymous) else ""
+    if function in ("intersection", "duration"):
+        if not expression.expressions:
+            raise unsupported(expression.sql(Dialect), f"{function} takes intervals, as {function}(b.stay, m.slot)")
+        return computed_outputs(function, tuple(names.interval(argument) for argument in expression.expressions), name)
+    raise unsupported(
+        f"the expression {expression.sql(Dialect)} in SELECT",
+        "select columns, intersection(…) and duration(…), and compute the rest where the rows are read",
+    )

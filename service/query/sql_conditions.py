@@ -1,0 +1,356 @@
+"""ON and WHERE: conditions joined by AND, into a draft.
+
+NOT is pushed inwards (`NOT (a OR b)` is two conditions). OR stands only where it takes a null end as unbounded:
+`b.e IS NULL OR a.s < b.e`; `COALESCE(b.e, 'infinity')` says the same.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sqlglot import exp
+
+from service.query.assembly import Draft, Inequality, unsupported
+from service.query.literals import BadLiteral, Physical, convert, distance_from_text, from_number, from_text
+from service.query.model import ColumnRef, Filter, Within
+from service.query.sql_names import Names
+
+_OPS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+_OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+_MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+_CASTS = {
+    **dict.fromkeys(("BIGINT", "INT", "SMALLINT", "TINYINT"), "int64"),
+    **dict.fromkeys(("DOUBLE", "FLOAT", "DECIMAL"), "float64"),
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPNTZ"), "timestamp"),
+    **dict.fromkeys(("TEXT", "VARCHAR", "CHAR", "NCHAR", "NVARCHAR", "BPCHAR", "NAME"), "string"),
+    "DATE": "date",
+    "BOOLEAN": "bool",
+}
+_WHOLE_INFINITIES = {str(2**63 - 1): "high", str(-(2**63)): "low"}  # the bounds of bigint, which no endpoint reaches
+_INFINITIES = {
+    "infinity": "high",
+    "+infinity": "high",
+    "inf": "high",
+    "-infinity": "low",
+    "-inf": "low",
+    **_WHOLE_INFINITIES,
+}
+_NOT_MAINTAINED: dict[type[exp.Expr], str] = {
+    exp.Like: "write = or IN with the values meant",
+    exp.ILike: "write = or IN with the values meant",
+    exp.NullSafeEQ: "write = and, for nulls, IS NULL",
+    exp.NullSafeNEQ: "write <> and, for nulls, IS NOT NULL",
+}
+
+
+class _Side(NamedTuple):
+    """A column in a comparison; `infinity` "low" or "high" if COALESCE puts one in the place of null."""
+
+    ref: ColumnRef
+    infinity: str | None = None
+
+
+class Conditions:
+    """Reads conditions into a draft whose names are known."""
+
+    def __init__(self, draft: Draft, names: Names) -> None:
+        self._draft = draft
+        self._names = names
+
+    def add(self, node: exp.Expr) -> None:
+        """A condition that must hold."""
+        pending = [(node, False)]
+        while pending:
+            node, negated = pending.pop()
+            node = node.unnest()
+            if isinstance(node, exp.Not):
+                pending.append((node.this, not negated))
+            elif isinstance(node, exp.Or if negated else exp.And):
+                pending += [(node.right, negated), (node.left, negated)]
+            elif isinstance(node, exp.Connector):
+                self._either(node, negated)
+            else:
+                self._one(node, negated)
+
+    def _one(self, node: exp.Expr, negated: bool) -> None:
+        draft = self._draft
+        if isinstance(node, exp.Boolean | exp.Null):
+            if isinstance(node, exp.Null) or node.this == negated:
+                draft.never = True
+        elif type(node) in _OPS:
+            op = _OPS[type(node)]
+            self._compare(_OPPOSITE[op] if negated else op, node.this, node.args["expression"])
+        elif isinstance(node, exp.Overlaps) or (isinstance(node, exp.Anonymous) and node.name.lower() == "overlaps"):
+            self._overlaps(node, negated)
+        elif isinstance(node, exp.Between):
+            self._between(node, negated)
+        elif isinstance(node, exp.In):
+            self._in(node, negated)
+        elif isinstance(node, exp.Is):
+            self._is(node, bool(node.args.get("negate")) != negated)
+        elif isinstance(node, exp.Column):
+            self._filter(self._names.column(node), "=", [not negated], node)
+        elif isinstance(node, exp.Exists):
+            part = "NOT EXISTS" if negated else "EXISTS"
+            raise unsupported(part, "it comes with a later version" if negated else "write JOIN …")
+        else:
+            part = ("NOT " if negated else "") + _sql(node)
+            raise unsupported(
+                part, _NOT_MAINTAINED.get(type(node), "write overlaps(x, y), comparisons, IN, IS NULL and BETWEEN, joined by AND")
+            )
+
+    def _overlaps(self, node: exp.Expr, negated: bool) -> None:
+        if negated:
+            raise unsupported(f"NOT {_sql(node)}", "write overlaps(x, y); what does not overlap is not kept")
+        sides = [node.left, node.right] if isinstance(node, exp.Overlaps) else node.expressions
+        if len(sides) != 2:
+            raise self._names.bad(node, "overlaps takes two intervals")
+        self._draft.overlaps.append((self._names.interval(sides[0]), self._names.interval(sides[1])))
+
+    def _between(self, node: exp.Between, negated: bool) -> None:
+        if negated:
+            raise unsupported(f"NOT {_sql(node)}", "outside a range is an OR of two conditions: write a view for each")
+        if node.args.get("symmetric"):
+            raise unsupported("BETWEEN SYMMETRIC", "write BETWEEN with the smaller end first")
+        if self._around(node):
+            return
+        self._compare(">=", node.this, node.args["low"])
+        self._compare("<=", node.this, node.args["high"])
+
+    def _around(self, node: exp.Between) -> bool:
+        """`b.t BETWEEN a.t - c AND a.t + c`: whether it was this."""
+        point, low, high = (part.unnest() for part in (node.this, node.args["low"], node.args["high"]))
+        if not (isinstance(point, exp.Column) and isinstance(low, exp.Sub) and isinstance(high, exp.Add)):
+            return False
+        center = low.left.unnest()
+        if not isinstance(center, exp.Column) or center != high.left.unnest():
+            return False
+        if low.right.unnest() != high.right.unnest():
+            raise unsupported(_sql(node), "a distance is the same on both sides: write BETWEEN a.t - c AND a.t + c")
+        self._distance(center, point, low.right.unnest(), node)
+        return True
+
+    def _apart(self, op: str, left: exp.Expr, right: exp.Expr) -> bool:
+        """`abs(a.t - b.t) <= c`: whether it was this."""
+        inner = left.this.unnest() if isinstance(left, exp.Abs) else None
+        if not isinstance(inner, exp.Sub):
+            return False
+        x, y = inner.left.unnest(), inner.right.unnest()
+        if not isinstance(x, exp.Column) or not isinstance(y, exp.Column):
+            return False
+        if op != "<=":
+            raise unsupported(f"{_sql(left)} {op} {_sql(right)}", "a distance is kept with <=: write abs(a.t - b.t) <= c")
+        self._distance(x, y, right, left)
+        return True
+
+    def _distance(self, x: exp.Column, y: exp.Column, distance: exp.Expr, node: exp.Expr) -> None:
+        left, right = self._names.column(x), self._names.column(y)
+        type_ = self._draft.scope.describe(left).type
+        try:
+            if isinstance(distance, exp.Interval):
+                number, _, unit = _text(distance.this).strip().partition(" ")
+                value = distance_from_text(type_, number, unit.strip() or distance.text("unit"))
+            elif isinstance(distance, exp.Literal) and not distance.is_string:
+                value = distance_from_text(type_, distance.name, "")
+            else:
+                raise unsupported(_sql(distance), "write the distance as a number or INTERVAL '15 minutes'")
+        except BadLiteral as error:
+            raise self._names.bad(node, f"the distance of {left} and {right}: {error}") from None
+        self._draft.within.append(Within(left, right, value))
+
+    def _in(self, node: exp.In, negated: bool) -> None:
+        if not node.expressions or any(isinstance(value, exp.Query) for value in node.expressions):
+            raise unsupported(f"{'NOT ' if negated else ''}IN over a subquery", "write a JOIN, or IN (…) over constants")
+        side = self._side(node.this)
+        if not isinstance(side, _Side) or side.infinity:
+            raise unsupported(_sql(node), "write a column before IN")
+        values = [self._value(side.ref, value) for value in node.expressions]
+        if not negated:
+            self._draft.restrict(side.ref, "in", [value for value in values if value is not None])
+            return
+        for value in values:
+            self._draft.restrict(side.ref, "!=", [] if value is None else [value])
+
+    def _is(self, node: exp.Is, negated: bool) -> None:
+        side = self._side(node.this)
+        if not isinstance(side, _Side) or side.infinity:
+            raise unsupported(_sql(node), "write a column before IS")
+        value = node.expression
+        if isinstance(value, exp.Null):
+            self._draft.filters.append(Filter(side.ref, "not_null" if negated else "is_null", None))
+        elif isinstance(value, exp.Boolean) and not negated:
+            self._filter(side.ref, "=", [value.this], node)
+        else:
+            raise unsupported(_sql(node), "write IS NULL, IS NOT NULL, IS TRUE, IS FALSE")
+
+    def _compare(self, op: str, left: exp.Expr, right: exp.Expr) -> None:
+        if self._apart(op, left.unnest(), right.unnest()) or self._apart(_MIRRORED[op], right.unnest(), left.unnest()):
+            return
+        x, y = self._side(left), self._side(right)
+        if isinstance(x, _Side) and isinstance(y, _Side):
+            if op in ("=", "!="):
+                if x.infinity or y.infinity:
+                    raise unsupported(
+                        f"{_sql(left)} {op} {_sql(right)}", "COALESCE with an infinity stands around the ends of an interval in < and <="
+                    )
+                (self._draft.equal if op == "=" else self._draft.not_equal).append((x.ref, y.ref))
+            else:
+                self._draft.inequalities.append(self._inequality(op, x, y))
+        elif isinstance(x, _Side):
+            self._constant(op, x, left, right)
+        elif isinstance(y, _Side):
+            self._constant(_MIRRORED[op], y, right, left)
+        elif isinstance(left.unnest(), exp.Null) or isinstance(right.unnest(), exp.Null):
+            self._draft.never = True
+        elif left != right or op not in ("=", "<=", ">="):
+            raise unsupported(f"{_sql(left)} {op} {_sql(right)}", "a comparison of constants: write TRUE or FALSE, or leave it out")
+
+    def _inequality(self, op: str, x: _Side, y: _Side) -> Inequality:
+        low, high = (x, y) if op in ("<", "<=") else (y, x)
+        for side, wanted in ((low, "low"), (high, "high")):
+            if side.infinity not in (None, wanted):
+                sign = "-" if wanted == "low" else ""
+                raise unsupported(
+                    f"COALESCE({side.ref}, …) on the {'smaller' if wanted == 'low' else 'greater'} side",
+                    f"write COALESCE({side.ref}, '{sign}infinity') there",
+                )
+        return Inequality(low.ref, high.ref, op in ("<", ">"), bool(low.infinity), bool(high.infinity))
+
+    def _either(self, node: exp.Expr, negated: bool) -> None:
+        """`end IS NULL OR start < end`: the comparison, null ends taken as unbounded."""
+        instead = "conditions are joined by AND: write IN (…) for several values of a column, or a view for each branch"
+        guards: list[ColumnRef] = []
+        comparisons: list[tuple[str, exp.Expr]] = []
+        pending = [(node, negated)]
+        while pending:
+            part, negative = pending.pop()
+            part = part.unnest()
+            if isinstance(part, exp.Not):
+                pending.append((part.this, not negative))
+            elif isinstance(part, exp.And if negative else exp.Or):
+                pending += [(part.right, negative), (part.left, negative)]
+            elif isinstance(part, exp.Is) and isinstance(part.expression, exp.Null) and isinstance(part.this.unnest(), exp.Column):
+                if bool(part.args.get("negate")) == negative:
+                    guards.append(self._names.column(part.this.unnest()))
+                    continue
+                raise unsupported(f"OR in {_sql(node)}", instead)
+            elif type(part) in _OPS:
+                op = _OPS[type(part)]
+                comparisons.append((_OPPOSITE[op] if negative else op, part))
+            else:
+                raise unsupported(f"OR in {_sql(node)}", instead)
+        if not guards or len(comparisons) != 1 or comparisons[0][0] in ("=", "!="):
+            raise unsupported(f"OR in {_sql(node)}", instead)
+        op, part = comparisons[0]
+        x, y = self._side(part.this), self._side(part.args["expression"])
+        if not isinstance(x, _Side) or not isinstance(y, _Side):
+            raise unsupported(f"OR in {_sql(node)}", instead)
+        self._draft.inequalities.append(self._guarded(self._inequality(op, x, y), guards, node))
+
+    def _guarded(self, bare: Inequality, guards: list[ColumnRef], node: exp.Expr) -> Inequality:
+        """A null in a guard's column lets every other value pass, so a null of the other side would have to, too."""
+        scope = self._draft.scope
+        if not set(guards) <= {bare.low, bare.high}:
+            raise unsupported(f"OR in {_sql(node)}", f"IS NULL may stand beside {bare} only for {bare.low} or {bare.high}")
+        guarded = bare._replace(
+            low_unbounded=bare.low_unbounded or bare.low in guards, high_unbounded=bare.high_unbounded or bare.high in guards
+        )
+        for ref, unbounded in ((bare.low, guarded.low_unbounded), (bare.high, guarded.high_unbounded)):
+            if not unbounded and scope.describe(ref).nullable and any(scope.describe(guard).nullable for guard in guards):
+                raise unsupported(
+                    f"OR in {_sql(node)}",
+                    f"{ref} may be null too: add OR {ref} IS NULL, or write overlaps(x, y), which takes null ends as unbounded",
+                )
+        return guarded
+
+    def _constant(self, op: str, side: _Side, column: exp.Expr, constant: exp.Expr) -> None:
+        if side.infinity:
+            raise unsupported(
+                f"{_sql(column)} beside the constant {_sql(constant)}",
+                f"write {side.ref} alone; it may be null: IS NULL is a view of its own",
+            )
+        value = self._value(side.ref, constant)
+        self._draft.restrict(side.ref, op, [] if value is None else [value])
+
+    def _filter(self, ref: ColumnRef, op: str, values: list[Physical], node: exp.Expr) -> None:
+        """A condition that is a bool column alone, or IS TRUE."""
+        type_ = self._draft.scope.describe(ref).type
+        if type_ != "bool":
+            raise self._names.bad(node, f"{ref} is a {type_}, and no condition by itself")
+        self._draft.restrict(ref, op, values)
+
+    def _side(self, node: exp.Expr) -> _Side | None:
+        """A column, plain or in COALESCE with an infinity; None for a constant."""
+        node = node.unnest()
+        if isinstance(node, exp.Column):
+            return _Side(self._names.column(node))
+        if isinstance(node, exp.Coalesce) and isinstance(node.this.unnest(), exp.Column) and len(node.expressions) == 1:
+            ref = self._names.column(node.this.unnest())
+            text = _text(node.expressions[0]).lower()
+            infinity = _INFINITIES.get(text)
+            whole = self._draft.scope.describe(ref).type == "int64"
+            if infinity is None or (text in _WHOLE_INFINITIES and not whole):
+                raise unsupported(_sql(node), f"write COALESCE({ref}, 'infinity') for an end, '-infinity' for a start")
+            return _Side(ref, infinity)
+        if _is_constant(node):
+            return None
+        if isinstance(node, exp.Query | exp.Any | exp.All):
+            raise unsupported("a subquery in a condition", "write its relation into FROM, and the condition into WHERE")
+        if isinstance(node, exp.AggFunc | exp.Window):
+            raise unsupported(_sql(node), "compare columns; aggregates and window functions belong where the rows are read")
+        if isinstance(node, exp.Tuple):
+            raise unsupported(f"the comparison of {_sql(node)}", "compare column by column, joined by AND")
+        if not any(True for _ in node.find_all(exp.Column)):
+            raise unsupported(_sql(node), "write a constant; a view changes only when its relations do")
+        raise unsupported(
+            f"the expression {_sql(node)}",
+            "compare columns with columns or constants; a distance is abs(a.t - b.t) <= c, or b.t BETWEEN a.t - c AND a.t + c",
+        )
+
+    def _value(self, ref: ColumnRef, node: exp.Expr) -> Physical | None:
+        """A constant in the physical form of the column's type; None for NULL."""
+        if not _is_constant(node.unnest()):
+            raise unsupported(_sql(node), f"write constants beside {ref}")
+        try:
+            return _read(node.unnest(), self._draft.scope.describe(ref).type)
+        except BadLiteral as error:
+            raise self._names.bad(node, f"beside {ref}: {error}") from None
+
+
+def _is_constant(node: exp.Expr) -> bool:
+    if isinstance(node, exp.Cast | exp.Neg | exp.Paren):
+        return _is_constant(node.this)
+    return isinstance(node, exp.Literal | exp.Boolean | exp.Null)
+
+
+def _read(node: exp.Expr, type_: str) -> Physical | None:
+    if isinstance(node, exp.Null):
+        return None
+    if isinstance(node, exp.Paren):
+        return _read(node.this, type_)
+    if isinstance(node, exp.Cast):
+        name = node.to.this.name if isinstance(node.to.this, exp.DType) else str(node.to)
+        if name not in _CASTS:
+            raise BadLiteral(f"a constant of type {node.to.sql('postgres')}; write one of {', '.join(dict.fromkeys(_CASTS.values()))}")
+        value = _read(node.this, _CASTS[name])
+        return None if value is None else convert(value, _CASTS[name], type_)
+    if isinstance(node, exp.Boolean):
+        if type_ != "bool":
+            raise BadLiteral(f"{node.sql()} is no {type_}")
+        return bool(node.this)
+    text = _text(node)
+    return from_text(type_, text) if isinstance(node, exp.Literal) and node.is_string else from_number(type_, text)
+
+
+def _text(node: exp.Expr) -> str:
+    """The text of a constant, without casts."""
+    node = node.unnest()
+    if isinstance(node, exp.Cast):
+        return _text(node.this)
+    if isinstance(node, exp.Neg):
+        return "-" + _text(node.this)
+    return node.name if isinstance(node, exp.Literal) else ""
+
+
+def _sql(node: exp.Expr) -> str:
+    return node.sql("postgres")

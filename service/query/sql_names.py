@@ -1,0 +1,113 @@
+"""Identifiers in SQL: folded to lower case unless quoted, resolved to columns and intervals; and where in the text they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlglot import exp
+
+from service.errors import Problem
+from service.query.assembly import unsupported
+from service.query.model import ColumnRef, IntervalRef
+from service.query.scope import Scope
+
+
+def bad_query(detail: str, line: int, column: int) -> Problem:
+    """Lines and columns count from 1."""
+    return Problem("bad-query", f"{detail} (line {line}, column {column})", position={"line": line, "column": column})
+
+
+def line_and_column(text: str, offset: int) -> tuple[int, int]:
+    """Where the character number `offset` (from 0) stands, both counted from 1."""
+    before = text[:offset]
+    return before.count("\n") + 1, len(before) - before.rfind("\n")
+
+
+def fold(identifier: exp.Expr) -> str:
+    """An identifier's name as PostgreSQL takes it."""
+    name: str = identifier.name
+    return name if identifier.args.get("quoted") else name.lower()
+
+
+class Names:
+    """What names mean within one SELECT."""
+
+    def __init__(self, scope: Scope, text: str) -> None:
+        self.scope = scope
+        self._text = text
+        self._merged: dict[str, set[ColumnRef]] = {}  # by name, the columns that USING makes one
+
+    def merge(self, left: ColumnRef, right: ColumnRef) -> None:
+        """From now on the column needs no alias before it."""
+        self._merged.setdefault(left.column, set()).update((left, right))
+
+    def is_ambiguous(self, name: str, aliases: Iterable[str]) -> bool:
+        """Whether it may be several columns of these aliases, which have it."""
+        found = {ColumnRef(alias, name) for alias in aliases}
+        return len(found) > 1 and not found <= self._merged.get(name, set())
+
+    @staticmethod
+    def place(node: exp.Expr, text: str) -> tuple[int, int]:
+        """Line and column of the first word of a node; of the beginning if the parser kept none."""
+        starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
+        return line_and_column(text, min(starts, default=0))
+
+    def bad(self, node: exp.Expr, detail: str) -> Problem:
+        return bad_query(detail, *self.place(node, self._text))
+
+    def check(self, column: exp.Column) -> None:
+        """A column or an interval by that name must be there."""
+        alias, name = self._parts(column)
+        if alias is None:
+            if not any(name in self.scope.definition(a).intervals for a in self.scope.aliases):
+                self.scope.find_column(name)
+        elif name not in self.scope.definition(alias).intervals:
+            self.scope.column(alias, name)
+
+    def column(self, node: exp.Column) -> ColumnRef:
+        alias, name = self._parts(node)
+        if alias is not None:
+            return self.scope.column(alias, name)
+        found = self.scope.find_column(name)
+        if self.is_ambiguous(name, [ref.alias for ref in found]):
+            raise self.bad(node, f"the column {name} is ambiguous: write {' or '.join(map(str, found))}")
+        return found[0]
+
+    def interval(self, node: exp.Expr) -> IntervalRef:
+        """`b.stay`, `stay` where only one relation has it, or `(b.checkin, b.checkout)` over a declared interval."""
+        node = node.unnest()
+        if isinstance(node, exp.Tuple):
+            return self._over_columns(node)
+        if not isinstance(node, exp.Column):
+            raise unsupported(
+                f"{node.sql('postgres')} in the place of an interval", "write alias.interval, of an interval that the relation declares"
+            )
+        alias, name = self._parts(node)
+        if alias is not None:
+            return self.scope.interval(alias, name)
+        found = self.scope.find_interval(name)
+        if len(found) > 1:
+            raise self.bad(node, f"the interval {name} is ambiguous: write {' or '.join(map(str, found))}")
+        return found[0]
+
+    def _over_columns(self, node: exp.Tuple) -> IntervalRef:
+        ends = [end.unnest() for end in node.expressions]
+        if len(ends) != 2 or not all(isinstance(end, exp.Column) for end in ends):
+            raise unsupported(f"{node.sql('postgres')} in the place of an interval", "write (start, end), two columns of one relation")
+        start, end = (self.column(end) for end in ends)
+        found = list(self.scope.intervals_over(start, end))
+        if len(found) > 1:  # SQL's OVERLAPS means half-open periods
+            found = [ref for ref in found if self.scope.declared(ref).bounds == "[)"] or found
+        if not found:
+            raise unsupported(
+                f"({start}, {end})", f"declare an interval over ({start.column}, {end.column}) in {self.scope.aliases[start.alias]}"
+            )
+        if len(found) > 1:
+            raise unsupported(f"({start}, {end})", f"several intervals have these ends: write {' or '.join(map(str, found))}")
+        return found[0]
+
+    def _parts(self, node: exp.Column) -> tuple[str | None, str]:
+        if node.args.get("db"):
+            raise unsupported(f"the schema in {node.sql('postgres')}", "write alias.column")
+        table = node.args.get("table")
+        return (fold(table) if table else None), fold(node.this)

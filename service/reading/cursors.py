@@ -1,0 +1,252 @@
+"""Readers: one version of a view or a relation, row by row, with cursors to go on from.
+
+A cursor is an opaque text; what it stands for (the enumeration's state and a pin on its version) lies here, under a number, for
+as long as the pin is young. It can be used more than once: whoever uses it gets a copy of the state.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from service.engine.versions import Pin, Pins, expired
+from service.errors import Problem
+from service.reading.lookups import Point, Window, look_up
+from service.reading.readings import Reading, TableReading, ViewReading, split
+from service.reading.tokens import Forged, FromBefore, Signer
+from service.tables.store import pieces
+from service.views.deltas import Combination
+
+if TYPE_CHECKING:
+    from service.engine.engine import Engine
+
+_PEEK = 64
+_LONGEST_STEP = 65_536  # rows that one call looks at, where rows are rare
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What a cursor stands for."""
+
+    pin: Pin
+    reading: Reading
+    held: Combination | None
+    empty: bool | None
+    asked: Any
+
+
+class Cursors:
+    """All cursors that were given out and whose versions are kept. Any thread."""
+
+    def __init__(self, versions: Pins, signer: Signer) -> None:
+        self.versions = versions
+        self._signer = signer
+        self._kept: dict[int, _Kept] = {}
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+
+    def keep(self, owner: str, kept: _Kept) -> str:
+        """The cursor of this state; `owner` says whose rows it goes through."""
+        with self._lock:
+            number = next(self._numbers)
+            self._kept[number] = kept
+        return self._signer.seal("cursor", owner, number)
+
+    def find(self, owner: str, text: str) -> _Kept:
+        """Problems `bad-cursor`, `snapshot-expired`."""
+        try:
+            whose, number = self._signer.open("cursor", text)
+        except Forged:
+            raise Problem("bad-cursor", "this is not a cursor of this service") from None
+        except FromBefore as error:
+            if _name(error.args[0][0]) != _name(owner):
+                raise Problem("bad-cursor", "this cursor is for other rows") from None
+            raise Problem("snapshot-expired", "the service was started again since") from None
+        if whose != owner:
+            raise Problem("bad-cursor", "this cursor is for other rows")
+        with self._lock:
+            kept = self._kept.get(number)
+        if kept is None or not self.versions.is_held(kept.pin):
+            raise Problem("snapshot-expired", "this cursor was not used for too long")
+        return kept
+
+    def sweep(self) -> None:
+        """Forget the cursors whose pins are gone."""
+        with self._lock:
+            for number in [number for number, kept in self._kept.items() if not self.versions.is_held(kept.pin)]:
+                del self._kept[number]
+
+
+class RowReader:
+    """Rows of one version in chunks; used by one thread at a time. Problem `snapshot-expired` from any call once its pin is gone.
+
+    A call takes milliseconds, though the next row may be hours away (behind a comparison that hardly any pair passes): whoever calls can
+    stop in between, and is told whether there is more to come.
+    """
+
+    def __init__(self, cursors: Cursors, owner: str, pin: Pin, reading: Reading, asked: Any, held: Combination | None = None) -> None:
+        self._cursors, self._owner, self._pin, self._reading, self._asked = cursors, owner, pin, reading, asked
+        self._held = held  # slots that were enumerated and not read yet
+        self._empty: bool | None = None
+        self._stride = 1  # rows to look at when the last look has found none
+        self.version = pin.version.number
+        self.schema = reading.schema
+
+    def empty(self) -> bool | None:
+        """Whether there is no row at all, before the first one was read; None: not known yet, ask again."""
+        if self._empty is None:
+            if self._reading.surely_empty():
+                self._empty = True
+            else:
+                self.ended()
+        return self._empty
+
+    def ended(self) -> bool | None:
+        """Whether no row is left; None: not known yet, ask again."""
+        with self._cursors.versions.reading(self._pin):
+            if not self._look(_PEEK):
+                return True
+            return None if self._held is None or len(self._held[0]) == 0 else False
+
+    def read(self, max_rows: int) -> pa.RecordBatch | None:
+        """Up to `max_rows` >= 1 rows; none of them does not mean the end, None does."""
+        with self._cursors.versions.reading(self._pin):
+            slots = self._next(max_rows)
+            return None if slots is None else self._reading.rows(slots)
+
+    def read_with_keys(self, max_rows: int) -> tuple[pa.RecordBatch, pa.RecordBatch] | None:
+        """As `read`, of a view: (keys, rows)."""
+        assert isinstance(self._reading, ViewReading)
+        with self._cursors.versions.reading(self._pin):
+            slots = self._next(max_rows)
+            return None if slots is None else self._reading.view.rows_with_keys(slots)
+
+    def skip(self, max_rows: int) -> int | None:
+        """As `read`, but only how many rows. Cost: their enumeration, without their columns."""
+        with self._cursors.versions.reading(self._pin):
+            slots = self._next(max_rows)
+            return None if slots is None else len(slots[0])
+
+    def token(self) -> str:
+        """A cursor to go on from here."""
+        kept = _Kept(self._cursors.versions.again(self._pin), self._reading.clone(), self._held, self._empty, self._asked)
+        return self._cursors.keep(self._owner, kept)
+
+    def twin(self) -> RowReader:
+        """Another reader at this place, with a pin of its own."""
+        pin = self._cursors.versions.again(self._pin)
+        other = RowReader(self._cursors, self._owner, pin, self._reading.clone(), self._asked, self._held)
+        other._empty = self._empty
+        return other
+
+    def close(self) -> None:
+        """Let go of the version; a second time does nothing."""
+        self._cursors.versions.release(self._pin)
+
+    def _next(self, limit: int) -> Combination | None:
+        if not self._look(limit):
+            return None
+        slots, self._held = self._held, None
+        if slots is not None and len(slots[0]):
+            most = next(pieces(self._reading.text_bytes(tuple(part[:limit] for part in slots)))).stop
+            if len(slots[0]) > most:
+                slots, self._held = split(slots, most)
+        return slots
+
+    def _look(self, limit: int) -> bool:
+        """Hold what comes next, perhaps nothing yet; False at the end."""
+        if self._held is None or len(self._held[0]) == 0:
+            if self._reading.done:
+                if self._empty is None:
+                    self._empty = True
+                return False
+            looked_at = max(limit, self._stride)
+            self._held = self._reading.fill(looked_at)
+            if len(self._held[0]) == 0:
+                self._stride = min(4 * looked_at, _LONGEST_STEP)
+                return True
+            self._stride = 1
+        self._empty = False
+        return True
+
+
+def open_rows(
+    engine: Engine, view_name: str, *, version: int | None = None, window: Window | None = None, point: Point | None = None,
+    cursor: str | None = None,
+) -> RowReader:  # fmt: skip
+    """Read a view at the newest version, at one that a cursor keeps, or on from a cursor (whose filters hold).
+
+    window   by an interval's name, "" for all, (lo, hi), texts in the endpoints' type, None for no bound: rows all of whose joined
+             intervals (of that dimension) meet it
+    point    (alias, {column: text}): the key columns of one alias, or the join key
+
+    Problems: `not-found`, `view-building`, `view-failed`, `bad-parameter`, `bad-cursor`, `snapshot-expired`.
+    """
+    view = engine.view(view_name)
+    owner = f"view {view.name} {view.id}"
+    asked = (window, point)
+    if cursor is not None:
+        return _resume(engine.cursors, owner, cursor, version, asked)
+    if view.state == "failed":
+        raise view.problem or Problem("view-failed", f"the view {view_name} has failed")
+    if view.state != "live":
+        raise Problem("view-building", f"the view {view_name} is being built", progress=view.progress)
+
+    at_rest = point is not None and version is None
+
+    def open_at(pin: Pin) -> RowReader:
+        if view.id not in pin.version.roots:
+            raise expired(pin.version.number)
+        reading = look_up(view, pin.version, window, point, engine.delays, at_rest)
+        return RowReader(engine.cursors, owner, pin, reading, asked)
+
+    if at_rest:  # the key table is the writer's, and knows the newest applied version only
+        return engine.at_rest(lambda: _with_pin(engine.versions, None, open_at))
+    return _with_pin(engine.versions, version, open_at)
+
+
+def open_relation_rows(engine: Engine, name: str, *, cursor: str | None = None) -> RowReader:
+    """Read a relation, at the newest version or on from a cursor. Problems: `not-found`, `bad-cursor`, `snapshot-expired`."""
+    relation = engine.relation(name)
+    owner = f"relation {relation.name} {relation.id}"
+    if cursor is not None:
+        return _resume(engine.cursors, owner, cursor, None, (None, None))
+
+    def open_at(pin: Pin) -> RowReader:
+        reading = TableReading(relation, pin.version.number, pin.version.counts.get(name, 0))
+        return RowReader(engine.cursors, owner, pin, reading, (None, None))
+
+    return _with_pin(engine.versions, None, open_at)
+
+
+def _with_pin(versions: Pins, number: int | None, open_at: Callable[[Pin], RowReader]) -> RowReader:
+    pin = versions.pin(number)
+    try:
+        with versions.reading(pin):
+            return open_at(pin)
+    except BaseException:
+        versions.release(pin)
+        raise
+
+
+def _resume(cursors: Cursors, owner: str, text: str, version: int | None, asked: Any) -> RowReader:
+    kept = cursors.find(owner, text)
+    if version not in (None, kept.pin.version.number):
+        raise Problem("bad-parameter", f"version: this cursor is of version {kept.pin.version.number}")
+    if asked not in ((None, None), kept.asked):
+        raise Problem("bad-parameter", "cursor: its page was asked for with other filters")
+    with cursors.versions.reading(kept.pin):
+        pin = cursors.versions.again(kept.pin)
+        reader = RowReader(cursors, owner, pin, kept.reading.clone(), kept.asked, kept.held)
+    reader._empty = kept.empty
+    return reader
+
+
+def _name(owner: str) -> str:
+    """Which view or relation, without the id."""
+    return owner.rpartition(" ")[0]

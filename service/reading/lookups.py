@@ -1,0 +1,127 @@
+"""What a reader asks of a view: everything, a window, the rows of one row of an alias, or those of a join key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from service.engine.versions import Version
+from service.errors import Problem
+from service.query.literals import BadLiteral, from_text
+from service.reading.readings import Delays, ViewReading
+from service.tables.endpoints import parse_window
+from service.tables.resolution import NO_SLOTS, Slots
+from service.tables.sides import Side
+from service.tables.store import PIECE_ROWS
+from service.views.joins.protocol import Bounds
+from service.views.live_view import LiveView
+from structures.core.encoding import NEG_INF, POS_INF
+
+Window = Mapping[str, tuple[str | None, str | None]]
+"""By the interval's name, "" for all: (lo, hi), texts in the endpoints' type, None for no bound."""
+Point = tuple[str, Mapping[str, str]]
+
+
+def look_up(
+    view: LiveView, version: Version, window: Window | None, point: Point | None, delays: Delays, at_rest: bool
+) -> ViewReading:
+    """The enumeration asked for, at a pinned version. Problem `bad-parameter`.
+
+    `at_rest`: the caller is the writer's thread between two groups, and the version the newest; then a key is found in O(1), else
+    it is looked for among all rows of its relation.
+    """
+    root = version.roots[view.id]
+    bounds = _bounds(view, window)
+    if point is None:
+        return ViewReading(view, root, view.join.rows(root, bounds), delays)
+    side = _side(view, point[0])
+    given = point[1]
+    if set(given) == set(side.relation.key):
+        keys = _parsed(side, side.relation.key, given)
+        slots = side.relation.table.find(keys) if at_rest else _search(side, version.number, keys)
+        return ViewReading(view, root, view.join.partners(root, side.place, slots[slots >= 0], bounds), delays)
+    if side.equal and set(given) == set(side.equal):
+        return ViewReading(view, root, view.join.of_key(root, side.place, _parsed(side, side.equal, given), bounds), delays)
+    may = [f"the key ({', '.join(side.relation.key)})"]
+    if side.equal and set(side.equal) != set(side.relation.key):
+        may.append(f"the join key ({', '.join(side.equal)})")
+    raise Problem("bad-parameter", f"where: a look-up by {side.alias} takes {' or '.join(may)}, whole, not {', '.join(sorted(given))}")
+
+
+def _search(side: Side, version: int, keys: pa.RecordBatch) -> Slots:
+    """The slot of the row with this key at an older version, [] if there was none. Cost: O(rows of the relation)."""
+    table, start = side.relation.table, 0
+    while start >= 0:
+        slots, start = table.scan(version, start, PIECE_ROWS)
+        for some, rows in table.take_pieces(side.relation.key, slots):
+            mask = np.ones(len(some), np.bool_)
+            for column, key in zip(rows.columns, keys.columns, strict=True):
+                mask &= np.asarray(pc.equal(column, key[0]))
+            if mask.any():
+                return some[mask]
+    return NO_SLOTS
+
+
+def _side(view: LiveView, alias: str) -> Side:
+    for side in view.sides:
+        if side.alias == alias:
+            return side
+    raise Problem("bad-parameter", f"where: the view has no alias {alias}, only {', '.join(side.alias for side in view.sides)}")
+
+
+def _parsed(side: Side, names: list[str], given: Mapping[str, str]) -> pa.RecordBatch:
+    """One row of these columns from texts."""
+    columns = []
+    for name in names:
+        type_ = side.relation.definition.column(name).type
+        try:
+            value = from_text(type_, given[name])
+        except BadLiteral as error:
+            raise Problem("bad-parameter", f"where.{side.alias}.{name}: {error}") from None
+        target = side.relation.schema.field(name).type
+        if type_ == "date":
+            if not -(2**31) <= int(value) < 2**31:
+                raise Problem("bad-parameter", f"where.{side.alias}.{name}: {given[name]!r} is out of range")
+            columns.append(pa.array([value], pa.int32()).cast(target))
+        else:
+            columns.append(pa.array([value], target))
+    return pa.RecordBatch.from_arrays(columns, names)
+
+
+def _bounds(view: LiveView, window: Window | None) -> Bounds | None:
+    """The window of each joined interval, encoded; None if it bounds nothing. Problem `bad-parameter`: also for two windows on one."""
+    if not window:
+        return None
+    query, sides = view.view.query, {side.alias: side for side in view.sides}
+    dimensions = [set(pair) for pair in query.overlaps]  # intervals that are joined, directly or by way of others
+    for one in list(dimensions):
+        met = [other for other in dimensions if not other.isdisjoint(one)]
+        dimensions = [other for other in dimensions if other not in met] + [set().union(*met)]
+    if not dimensions:
+        raise Problem("bad-parameter", "overlaps: this view joins no intervals")
+    bounds: Bounds = {}
+    for name, ends in window.items():
+        named = [one for one in dimensions if not name or any(ref.interval == name for ref in one)]
+        if not named:
+            there = ", ".join(sorted({ref.interval for one in dimensions for ref in one}))
+            raise Problem("bad-parameter", f"overlaps.{name}: the view joins no interval {name}, only {there}")
+        for ref in set().union(*named):
+            side = sides[ref.alias]
+            span = side.spans[ref.interval]
+            assert span.start is not None
+            if span in bounds:
+                joined = " and ".join(sorted({other.interval for other in set().union(*named)}))
+                raise Problem("bad-parameter", f"overlaps: there is one window for {joined}, which are joined, and it is given twice")
+            try:
+                bounds[span] = parse_window(ends, side.relation.definition.column(span.start).type)
+            except Problem as problem:
+                if name or len(named) == 1:
+                    raise
+                each = ", ".join(sorted(f"overlaps.{min(ref.interval for ref in one)}=lo,hi" for one in named))
+                raise Problem(
+                    "bad-parameter", f"{problem.detail}; the view joins several kinds of intervals, each has a window: {each}"
+                ) from None
+    return None if all(ends == (NEG_INF, POS_INF) for ends in bounds.values()) else bounds

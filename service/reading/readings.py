@@ -1,0 +1,126 @@
+"""Enumerations of one version: which slots come next. Plain state that can be cloned, so that a cursor costs nothing but its pin.
+
+    ViewReading      rows of a view, as its join enumerates them
+    TableReading     rows of a relation, in the order of their slots
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from service.histogram import Histogram
+from service.tables.relations import Relation
+from service.tables.resolution import Places
+from service.views.deltas import Combination
+from service.views.joins.protocol import Enumeration
+from service.views.live_view import LiveView
+
+
+class Reading(Protocol):
+    """`fill` gives up to about `limit` rows (none does not mean the end); `done` once there are no more."""
+
+    schema: pa.Schema
+
+    @property
+    def done(self) -> bool: ...
+
+    def fill(self, limit: int) -> Combination: ...
+
+    def rows(self, slots: Combination) -> pa.RecordBatch: ...
+
+    def text_bytes(self, slots: Combination) -> Places: ...
+
+    def clone(self) -> Reading: ...
+
+    def surely_empty(self) -> bool: ...
+
+
+class Delays:
+    """What readers have met between two rows: steps of the structure, and seconds a row of each chunk."""
+
+    def __init__(self) -> None:
+        self.steps = Histogram()
+        self.seconds = Histogram()
+
+
+class ViewReading:
+    """The rows that `cursor` enumerates at `root`."""
+
+    def __init__(self, view: LiveView, root: Any, cursor: Enumeration, delays: Delays) -> None:
+        self.view = view
+        self.schema = view.projection.schema
+        self._join, self._root, self._cursor, self._delays = view.join, root, cursor, delays
+        self._steps = self._dead_ends = 0  # of the cursor, as far as they are counted
+
+    @property
+    def done(self) -> bool:
+        return self._cursor.done
+
+    def fill(self, limit: int) -> Combination:
+        started = time.perf_counter()
+        found = self._cursor.fill(limit)
+        gap = self._cursor.largest_gap
+        self._count(len(found[0]), gap)
+        if len(found[0]):
+            self._delays.seconds.observe((time.perf_counter() - started) / len(found[0]))
+            self._delays.steps.observe(gap)
+        return found
+
+    def _count(self, rows: int, gap: int) -> None:
+        steps, dead_ends = self._cursor.steps, self._cursor.dead_ends
+        new = None if dead_ends is None else dead_ends - self._dead_ends
+        self.view.read_counts.add(rows, steps - self._steps, gap, new)
+        self._steps, self._dead_ends = steps, dead_ends or 0
+
+    def rows(self, slots: Combination) -> pa.RecordBatch:
+        return self.view.rows(slots)
+
+    def text_bytes(self, slots: Combination) -> Places:
+        return self.view.text_bytes(slots)
+
+    def clone(self) -> ViewReading:
+        other = copy.copy(self)
+        other._cursor = self._cursor.clone()
+        return other
+
+    def surely_empty(self) -> bool:
+        return self._join.surely_empty(self._root)
+
+
+class TableReading:
+    """The rows of a relation at one version, from slot `start` on."""
+
+    def __init__(self, relation: Relation, version: int, rows: int) -> None:
+        self.relation = relation
+        self.schema = relation.table.schema
+        self._version, self._start, self._rows = version, 0, rows
+
+    @property
+    def done(self) -> bool:
+        return self._start < 0
+
+    def fill(self, limit: int) -> Combination:
+        slots, self._start = self.relation.table.scan(self._version, self._start, limit)
+        return (slots,)
+
+    def rows(self, slots: Combination) -> pa.RecordBatch:
+        return self.relation.table.take(self.schema.names, slots[0])
+
+    def text_bytes(self, slots: Combination) -> Places:
+        return self.relation.table.text_bytes(self.schema.names, slots[0])
+
+    def clone(self) -> TableReading:
+        return copy.copy(self)
+
+    def surely_empty(self) -> bool:
+        return self._rows == 0
+
+
+def split(slots: Combination, limit: int) -> tuple[Combination, Combination]:
+    """The first `limit` rows, and the rest (copied: the whole chunk is let go)."""
+    return tuple(part[:limit] for part in slots), tuple(np.array(part[limit:]) for part in slots)

@@ -1,0 +1,127 @@
+"""The endpoints of an interval's rows, encoded; and of a window, from its text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from service.errors import Problem
+from service.query.literals import BadLiteral, from_text
+from service.query.model import Span
+from service.tables.arrow import null_mask
+from service.tables.store import Table
+from service.wire.schema import Interval
+from structures.core.encoding import NEG_INF, POS_INF, encode_floats
+
+Ends = npt.NDArray[np.int64]
+
+
+def endpoints(rows: pa.RecordBatch, interval: Interval) -> tuple[Ends, Ends]:
+    """int64[n] twice: the closed, encoded interval of each row; a null end is unbounded."""
+    start, end = rows.column(interval.start_column), rows.column(interval.end_column)
+    return _encode(interval, start.type, (_values(start), _values(end)), (null_mask(start), null_mask(end)))
+
+
+def stored_endpoints(table: Table, span: Span, slots: npt.NDArray[np.int32]) -> tuple[Ends, Ends]:
+    """The same of a span of the rows at these slots; a row's left is above its right if nothing meets it."""
+    names = span.columns
+    values, nulls = table.numbers(names, slots)
+    return _of_span(span, table.type_of(names[0]), list(values), nulls)
+
+
+def _of_span(
+    span: Span, type_: pa.DataType, values: Sequence[Ends], nulls: Sequence[npt.NDArray[np.bool_] | None]
+) -> tuple[Ends, Ends]:
+    """`values`, `nulls`: of the span's columns."""
+    if span.declared:
+        ends = (values[0], values[0].copy()) if len(values) == 1 else values
+        return _encode(span, type_, ends, (nulls[0], nulls[-1]))
+    left, right = np.full(len(values[0]), NEG_INF), np.full(len(values[0]), POS_INF)
+    at = dict(zip(span.columns, values, strict=True))
+    if span.start is not None:
+        left = _moved(at[span.start], type_, -span.widen)
+    if span.end is not None:
+        right = _moved(at[span.end], type_, span.widen)
+    if span.start_open:
+        last = left == POS_INF
+        left += ~last
+        right[last] = NEG_INF
+    for encoded, null in zip(values, nulls, strict=True):
+        nothing = np.isnan(encoded.view(np.float64)) if type_.id == _FLOAT64 else np.zeros(len(encoded), np.bool_)
+        if null is not None:
+            nothing |= null
+        left[nothing], right[nothing] = POS_INF, NEG_INF
+    return left, right
+
+
+def _moved(values: Ends, type_: pa.DataType, by: int | float) -> Ends:
+    """Encoded `values + by`, held within the extremes."""
+    if type_.id == _FLOAT64:
+        return encode_floats(values.view(np.float64) + by, 0)
+    if by == 0:
+        return values.copy()
+    if by > 0:
+        return np.where(values > POS_INF - by, POS_INF, values + np.int64(min(by, POS_INF)))
+    return np.where(values < NEG_INF - by, NEG_INF, values + np.int64(max(by, -POS_INF)))
+
+
+def parse_window(window: tuple[str | None, str | None], type_: str) -> tuple[int, int]:
+    """The encoded window of (lo, hi), texts in the endpoints' type; None is unbounded. Problem `bad-parameter`."""
+    low, high = window
+    left, right = _end(low, type_, NEG_INF), _end(high, type_, POS_INF)
+    if left > right:
+        raise Problem("bad-parameter", f"overlaps: the window is empty: {low} is after {high}")
+    return left, right
+
+
+def _end(text: str | None, type_: str, missing: int) -> int:
+    if text is None:
+        return missing
+    try:
+        value = from_text(type_, text)
+    except BadLiteral as error:
+        raise Problem("bad-parameter", f"overlaps: {error}") from None
+    return int(encode_floats(np.array([value]), 0)[0]) if type_ == "float64" else int(value)
+
+
+def _encode(
+    interval: Interval | Span, type_: pa.DataType, values: Sequence[Ends] | Ends, nulls: Sequence[npt.NDArray[np.bool_] | None]
+) -> tuple[Ends, Ends]:  # fmt: skip
+    """`values`: starts and ends, a float's bits; they are written to."""
+    left, right = values
+    if type_.id == _FLOAT64:
+        left, right = encode_floats(left.view(np.float64), 0), encode_floats(right.view(np.float64), 0)
+    if interval.start_open:
+        left += 1
+    if interval.end_open:
+        right -= 1
+    if nulls[0] is not None:
+        left[nulls[0]] = NEG_INF
+    if nulls[1] is not None:
+        right[nulls[1]] = POS_INF
+    return left, right
+
+
+def _values(column: pa.Array) -> Ends:
+    """A copy, a float's bits."""
+    values = numbers(column)
+    return np.array(values.view(np.int64) if column.type.id == _FLOAT64 else values, np.int64)
+
+
+def numbers(column: pa.Array) -> npt.NDArray[np.generic]:
+    """The column's values without a copy, anything where it is null. Fixed-width types but bool."""
+    dtype = _DTYPES.get(column.type.id, _INT64)
+    length = len(column)
+    data = column.buffers()[1]
+    if data is None or length == 0:
+        return np.zeros(length, dtype)
+    return np.frombuffer(data, dtype, length, column.offset * dtype.itemsize)
+
+
+_INT64 = np.dtype(np.int64)
+_FLOAT64 = pa.float64().id
+_DTYPES: dict[int, np.dtype[Any]] = {pa.float64().id: np.dtype(np.float64), pa.date32().id: np.dtype(np.int32)}

@@ -1,0 +1,367 @@
+"""The service's ordered indexes: rows of a relation by some of its columns, kept once for all views that want the same.
+
+An index is of the rows that meet an alias's filters, by the values of columns in an order. A view takes it while it is built; when the last
+one that has it goes, it goes too. A batch goes into all indexes before any view follows it.
+
+A value is an int64 that keeps order (`structures.core.encoding`); a text is its code in one dictionary for all indexes. A row with a null
+in one of the columns takes no part. Floats: -0.0 is 0.0, and every NaN is one value.
+
+Writer's thread only, but for reading at a pinned root (`structures.index.indexes`) and `SharedIndex.key`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from service.engine.versions import Numbers
+from service.tables.arrow import null_mask, reader
+from service.tables.resolution import Places, Resolved, Slots
+from service.tables.sides import Side
+from service.tables.store import Domain
+from service.views.joins.changes import Change, Singles, parted
+from structures.core.encoding import encode_floats
+from structures.index.indexes import NO_ENTRIES, STEPS, Batch, Changes, Entries, OrderedIndexes, Run
+from structures.interval.changes import DELETE, INSERT
+from structures.view_tree.tree import Atom, ViewTree
+
+_CHUNK = 1 << 16  # rows in a step of building
+_NEWEST = 2**62  # a version that sees what is newest
+_TEXT, _FLOAT = pa.utf8(), pa.float64()
+
+
+class Order(NamedTuple):
+    """What an index goes by: its columns; and further ones that have to be equal to the column of that number."""
+
+    columns: tuple[str, ...]
+    same: tuple[tuple[int, str], ...]
+
+
+class Applied(NamedTuple):
+    """Single changes in all indexes: what became of each, and the number of the change that each belongs to."""
+
+    run: Run
+    places: Places
+
+
+class SharedIndex:
+    """One index: rows of a side's relation that meet its filters. `users`: joins that have it, each for a side of its own."""
+
+    def __init__(self, number: int, side: Side, order: Order, texts: Domain) -> None:
+        self.number, self.order, self._texts = number, order, texts
+        self._side, self.relation = side, side.relation
+        self.users: list[tuple[object, Side]] = []
+        self._names = list(dict.fromkeys((*order.columns, *(name for _, name in order.same))))
+        self.text_columns = [j for j, name in enumerate(order.columns) if self.relation.schema.field(name).type == _TEXT]
+
+    @property
+    def varying(self) -> list[str]:
+        """What a row keeps that no view needs to hear of."""
+        return list(dict.fromkeys(name for _, side in self.users for name in side.varying))
+
+    def entries(self, slots: Slots, come: bool) -> tuple[Entries, Places]:
+        """Those of the rows at these slots that take part, and their places. `come`: their texts are counted once more."""
+        places = self._side.selected(slots)
+        places = np.arange(len(slots)) if places is None else places
+        parts, kept, start = [], [], 0
+        for some, rows in self.relation.table.take_pieces(self._names, slots[places]):
+            coordinates, mine = self._coordinates(rows, come)
+            parts.append(Entries(coordinates, some[mine]))
+            kept.append(places[start + mine])
+            start += len(some)
+        if len(parts) == 1:
+            return parts[0], kept[0]
+        return joined(parts), np.concatenate(kept)
+
+    def _coordinates(self, rows: pa.RecordBatch, come: bool) -> tuple[npt.NDArray[np.int64], Places]:
+        """int64[n, k] of the rows that take part, and which these are."""
+        takes_part = np.ones(len(rows), np.bool_)
+        for column in rows.columns:
+            if (nulls := null_mask(column)) is not None:
+                takes_part &= ~nulls
+        numbers = {name: _numbers(rows.column(name)) for name in self._names if rows.column(name).type != _TEXT}
+        for j, name in self.order.same:
+            first = self.order.columns[j]
+            if first in numbers:
+                takes_part &= numbers[first] == numbers[name]
+            else:
+                takes_part &= np.asarray(pc.fill_null(pc.equal(rows.column(first), rows.column(name)), False))
+        places = np.flatnonzero(takes_part)
+        coordinates = np.empty((len(places), len(self.order.columns)), np.int64)
+        for j, name in enumerate(self.order.columns):
+            coordinates[:, j] = numbers[name][places] if name in numbers else self._codes(rows.column(name), places, come)
+        if come or not self.text_columns:
+            return coordinates, places
+        known = (coordinates[:, self.text_columns] >= 0).all(axis=1)
+        return coordinates[known], places[known]
+
+    def _codes(self, column: pa.Array, places: Places, come: bool) -> Slots:
+        texts = pa.RecordBatch.from_arrays([column if len(places) == len(column) else column.take(pa.array(places))], ["text"])
+        return self._texts.acquire(texts) if come else self._texts.look_up(texts)
+
+    def key(self, row: pa.RecordBatch) -> list[int] | None:
+        """The coordinates of one row of the index's columns; None: no row of the index has them."""
+        coordinates, places = self._coordinates(row.select(self._names), False)
+        return coordinates[0].tolist() if len(places) else None
+
+    def changes(self, change: Change) -> Changes:
+        part = parted(self, change, True)
+        after, places = self.entries(part.after, False)
+        before = after._replace(slot=part.before[places])
+        return Changes(self.entries(part.old, False)[0], self.entries(part.new, True)[0], before, after)
+
+    def text_codes(self, entries: Entries) -> Slots:
+        """int32[n texts]: of all the texts of these entries."""
+        codes: Slots = entries.coordinates[:, self.text_columns].astype(np.int32).reshape(-1)
+        return codes
+
+
+class SharedIndexes:
+    """All indexes, and the texts in them. `structure` is for view trees that read them."""
+
+    def __init__(self) -> None:
+        self._structure: OrderedIndexes | None = None
+        self._kept: Mapping[Any, SharedIndex] = {}  # replaced, never changed: figures are asked for by any thread
+        self._trees: list[tuple[object, ViewTree]] = []
+        self._leaving: list[tuple[int, SharedIndex | ViewTree]] = []  # and the newest version then
+        self._newest = 0
+        self._texts = Domain([_TEXT])
+        self._batch: Batch = {}
+        self._applied: Applied | None = None
+        self._failure: Exception | None = None
+
+    @property
+    def structure(self) -> OrderedIndexes:
+        assert self._structure is not None, "there is no room yet"
+        return self._structure
+
+    def make_room(self) -> None:
+        """Reserve address space, when the first view wants indexes. OSError, MemoryError: there is none."""
+        if self._structure is None:
+            self._structure = OrderedIndexes()
+
+    # views that come and go
+
+    def take(self, owner: object, version: int, side: Side, order: Order) -> SharedIndex:
+        """The index of the rows of a side, loaded with the newest `version` if it is new. O(n log n)."""
+        filters = frozenset((f.column.column, f.op, f.value) for f in side.filters)
+        key = side.relation.name, order, filters
+        self._newest = version
+        one = self._kept.get(key)
+        if one is not None:
+            one.users = [*one.users, (owner, side)]
+            return one
+        self.structure.begin(version)
+        one = SharedIndex(self.structure.add(len(order.columns)), side, order, self._texts)
+        one.users = [(owner, side)]
+        self._kept = {**self._kept, key: one}
+        self._load(version, one)
+        return one
+
+    def _load(self, version: int, one: SharedIndex) -> None:
+        parts, start = [], 0
+        while start >= 0:
+            slots, start = one.relation.table.scan(version, start, _CHUNK)
+            parts.append(one.entries(slots, True)[0])
+        self.structure.load(one.number, joined(parts))
+
+    def plant(self, owner: object, version: int, atoms: Sequence[Atom]) -> ViewTree:
+        """A view tree over indexes that its owner has taken. O(n)."""
+        self.structure.begin(version)
+        tree = ViewTree(self.structure, atoms)
+        self._trees.append((owner, tree))
+        tree.load()
+        return tree
+
+    def forget(self, owner: object) -> None:
+        """It follows no more: what nobody else has goes with a later `reclaim`, when readers of the newest version can't know it."""
+        gone: list[SharedIndex | ViewTree] = [tree for other, tree in self._trees if other is owner]
+        self._trees = [(other, tree) for other, tree in self._trees if other is not owner]
+        for one in self._kept.values():
+            one.users = [(other, side) for other, side in one.users if other is not owner]
+        gone += [one for one in self._kept.values() if not one.users]
+        self._kept = {key: one for key, one in self._kept.items() if one.users}
+        self._leaving += [(self._newest, one) for one in gone]
+
+    # batches
+
+    def require(self, resolved: Mapping[str, Resolved], singly: bool) -> None:
+        """MemoryError, before anything is touched, unless `apply` (or, `singly`, `apply_run`) surely has room."""
+        counts, texts, text_bytes = {}, 0, 0
+        for one in self._kept.values():
+            changed = resolved.get(one.relation.name)
+            if changed is not None:
+                counts[one.number] = len(changed.deletes) + changed.inserts.num_rows
+                texts += len(one.text_columns) * changed.inserts.num_rows
+                text_bytes += changed.inserts.get_total_buffer_size() if one.text_columns else 0
+        if counts:
+            changes = sum(counts.values()) + sum(tree.flips(counts) for _, tree in self._trees)
+            self.structure.require(changes, changes if singly else STEPS)
+            self._texts.require(texts, text_bytes)
+
+    def apply(self, version: int, changes: Mapping[str, Change]) -> None:
+        """Bring all indexes to `version`. Does not raise: what goes wrong is told to the views that follow."""
+        self._newest, self._batch, self._applied, self._failure = version, {}, None, None
+        touched = [one for one in self._kept.values() if one.relation.name in changes]
+        if not touched:
+            return
+        try:
+            self.structure.begin(version)
+            work = {one.number: one.changes(changes[one.relation.name]) for one in touched}
+            self._batch = self.structure.apply(work)
+            for one in touched:
+                self._texts.release(one.text_codes(work[one.number].deletes), version)
+        except Exception as error:
+            self._failure = error
+
+    def apply_run(self, version: int, singles: Mapping[str, Singles]) -> None:
+        """The same for single changes one after another, all as `version`."""
+        self._newest, self._batch, self._applied, self._failure = version, {}, None, None
+        work = _InOrder()
+        try:
+            for one in self._kept.values():
+                if one.relation.name in singles:
+                    work.add(one, singles[one.relation.name])
+            if work.parts:
+                self.structure.begin(version)
+                places, index, signs, entries = work.in_order()
+                self._applied = Applied(self.structure.apply_in_order(index, signs, entries), places)
+                for one, gone in work.gone:
+                    self._texts.release(one.text_codes(gone), version)
+        except Exception as error:
+            self._failure = error
+
+    @property
+    def batch(self) -> Batch:
+        """What the newest batch did. Raises what went wrong."""
+        if self._failure is not None:
+            raise self._failure
+        return self._batch
+
+    @property
+    def applied(self) -> Applied | None:
+        """What the newest run did; None: nothing. Raises what went wrong."""
+        if self._failure is not None:
+            raise self._failure
+        return self._applied
+
+    def reclaim(self, published: int, pins: Numbers) -> None:
+        """Take away what nobody uses, and let everything be reused that neither `published`, the newest version, nor a pin sees."""
+        if self._structure is None:
+            return
+        pinned = published in pins
+        leaving = [one for since, one in self._leaving if since < published or not pinned]
+        if leaving:
+            self._structure.begin(published)
+            for one in leaving:
+                self._remove(published, one)
+            self._leaving = [(since, one) for since, one in self._leaving if since >= published and pinned]
+        self._structure.reclaim(published, pins)
+        self._texts.reclaim(published, pins)
+
+    def _remove(self, version: int, one: SharedIndex | ViewTree) -> None:
+        if isinstance(one, ViewTree):
+            one.close()
+            return
+        cursor = self.structure.entries(one.number, self.structure.root(one.number))
+        while one.text_columns and not cursor.done:
+            self._texts.release(one.text_codes(cursor.fill(_CHUNK)), version)
+        self.structure.remove(one.number)
+
+    # figures
+
+    def bytes_of(self, one: SharedIndex) -> int:
+        """A user's share of an index, and of the texts."""
+        everywhere = sum(self._texts_in(other) for other in self._kept.values())
+        texts = self._texts.bytes * self._texts_in(one) // max(1, everywhere)
+        return (self.structure.bytes(one.number) + texts) // max(1, len(one.users))
+
+    def _texts_in(self, one: SharedIndex) -> int:
+        return self.count(one) * len(one.text_columns)
+
+    def count(self, one: SharedIndex) -> int:
+        """Entries of the newest version."""
+        return int(self.structure.count(one.number, self.structure.root(one.number)))
+
+    @property
+    def retired_bytes(self) -> int:
+        """What is held for readers of older versions."""
+        return self._structure.retired_bytes if self._structure is not None else 0
+
+    def check(self) -> None:
+        """Prove the invariants of all structures, and that each index has just the rows of its relation."""
+        if self._structure is None:
+            return
+        self._structure.check()
+        self._texts.check()
+        for one in self._kept.values():
+            parts, start = [], 0
+            while start >= 0:
+                slots, start = one.relation.table.scan(_NEWEST, start, _CHUNK)
+                parts.append(one.entries(slots, False)[0])
+            wanted, found = joined(parts), []
+            cursor = self._structure.entries(one.number, self._structure.root(one.number))
+            while not cursor.done:
+                found.append(cursor.fill(_CHUNK))
+            assert _rows(wanted) == _rows(joined(found)), f"the index of {one.relation.name} by {one.order} is not its rows"
+
+
+class _InOrder:
+    """Entries of single changes, put in order: of a change first what goes, then what comes."""
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[int, int, Places, Entries]] = []  # index, sign, numbers of the changes
+        self.gone: list[tuple[SharedIndex, Entries]] = []
+
+    def add(self, one: SharedIndex, singles: Singles) -> None:
+        for sign, slots in ((DELETE, singles.old), (INSERT, singles.new)):
+            there = np.flatnonzero(slots >= 0)
+            entries, kept = one.entries(slots[there], sign == INSERT)
+            self.parts.append((one.number, sign, singles.places[there[kept]], entries))
+            if sign == DELETE:
+                self.gone.append((one, entries))
+
+    def in_order(self) -> tuple[Places, npt.NDArray[np.int64], npt.NDArray[np.int8], Entries]:
+        """Numbers of changes, ascending; indexes, signs and entries."""
+        lengths = [len(places) for _, _, places, _ in self.parts]
+        index = np.repeat(np.array([number for number, _, _, _ in self.parts], np.int64), lengths)
+        signs = np.repeat(np.array([sign for _, sign, _, _ in self.parts], np.int8), lengths)
+        places = np.concatenate([places for _, _, places, _ in self.parts])
+        order = np.lexsort((signs, places))
+        return places[order], index[order], signs[order], joined([entries for _, _, _, entries in self.parts]).take(order)
+
+
+def joined(parts: Sequence[Entries]) -> Entries:
+    """All of them in one, as wide as the widest."""
+    parts = [part for part in parts if len(part.slot)]
+    if not parts:
+        return NO_ENTRIES
+    width = max(part.coordinates.shape[1] for part in parts)
+    coordinates = np.zeros((sum(len(part.slot) for part in parts), width), np.int64)
+    start = 0
+    for part in parts:
+        coordinates[start : start + len(part.slot), : part.coordinates.shape[1]] = part.coordinates
+        start += len(part.slot)
+    return Entries(coordinates, np.concatenate([part.slot for part in parts]))
+
+
+def _rows(entries: Entries) -> list[tuple[int, ...]]:
+    return sorted(zip(*entries.coordinates.T.tolist(), entries.slot.tolist(), strict=True))
+
+
+def _numbers(column: pa.Array) -> npt.NDArray[np.int64]:
+    """int64[n] that keep order and equality; anything where the column is null."""
+    if not len(column):
+        return np.empty(0, np.int64)
+    read = reader(column.type)
+    assert read is not None
+    values = read(column).astype(np.int64)
+    if column.type != _FLOAT:
+        return values
+    floats = values.view(np.float64)
+    return encode_floats(np.where(np.isnan(floats), np.nan, floats), 0)

@@ -1,0 +1,122 @@
+"""Conditions on rows, a column at a time, with SQL's rules: null matches nothing but `is_null`, NaN is the greatest float.
+
+Costs: some 3 µs a filter and call, then 1 ns (numbers) to 10 ns (texts) a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from service.query.model import ColumnRef, Comparison, Filter
+from service.tables.endpoints import numbers
+
+Mask = npt.NDArray[np.bool_]
+Values = npt.NDArray[Any]
+
+_ARROW = {"=": pc.equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
+_TEXT_OR_BOOL = (pa.utf8(), pa.bool_())
+
+
+def select_mask(filters: Sequence[Filter], rows: pa.RecordBatch) -> Mask:
+    """bool[n]: the rows of one relation that meet all filters. The filters' aliases are not looked at."""
+    if not filters or not rows.num_rows:
+        return np.ones(rows.num_rows, bool)
+    mask = _meets(filters[0], rows.column(filters[0].column.column))
+    for condition in filters[1:]:
+        mask &= _meets(condition, rows.column(condition.column.column))
+    return mask
+
+
+def residual_mask(residual: Sequence[Comparison], parts: Mapping[str, pa.RecordBatch]) -> Mask:
+    """bool[n]: the rows whose parts (equally long, by alias) meet all comparisons."""
+    mask = np.ones(next(iter(parts.values())).num_rows, bool)
+    for left, op, right in residual:
+        mask &= compare(op, parts[left.alias].column(left.column), parts[right.alias].column(right.column))
+    return mask
+
+
+def residual_columns(residual: Sequence[Comparison], alias: str) -> list[str]:
+    """The columns of this alias that `residual_mask` reads."""
+    refs: list[ColumnRef] = [ref for left, _, right in residual for ref in (left, right)]
+    return list(dict.fromkeys(ref.column for ref in refs if ref.alias == alias))
+
+
+def compare(op: str, left: pa.Array, right: pa.Array) -> Mask:
+    """bool[n] of `left op right`, op `<`, `<=`, `=` or `<>`, columns of one type."""
+    if op == "<=":
+        return _and_valid(_and_valid(~compare("<", right, left), left), right)
+    if op == "=":
+        return _and_valid(_and_valid(~compare("<>", left, right), left), right)
+    if left.type in _TEXT_OR_BOOL:
+        return _truth(pc.less(left, right) if op == "<" else pc.not_equal(left, right))
+    x: Values = numbers(left)
+    y: Values = numbers(right)
+    mask: Mask
+    if left.type == pa.float64():
+        x_nan, y_nan = np.isnan(x), np.isnan(y)
+        mask = (x < y) | (y_nan & ~x_nan) if op == "<" else (x != y) & ~(x_nan & y_nan)
+    else:
+        mask = x < y if op == "<" else x != y
+    return _and_valid(_and_valid(mask, left), right)
+
+
+def valid(column: pa.Array) -> Mask:
+    """bool[n]: not null."""
+    return np.array(column.is_valid().to_numpy(zero_copy_only=False))
+
+
+def _meets(condition: Filter, column: pa.Array) -> Mask:
+    op, value = condition.op, condition.value
+    if op == "not_null":
+        return valid(column)
+    if op == "is_null":
+        return ~valid(column)
+    if op == "in":
+        return _truth(pc.is_in(column, value_set=_constants(column.type, value)))
+    if column.type in _TEXT_OR_BOOL:
+        return _truth(_ARROW[op](column, _constant(column.type, value)))
+    return _and_valid(_numbers(op, numbers(column), value), column)
+
+
+def _numbers(op: str, values: Values, value: Any) -> Mask:
+    """`>` and `>=` as the opposite of `<=` and `<`, so that NaN is above every number."""
+    mask: Mask
+    if op == "=":
+        mask = values == value
+    elif op == "!=":
+        mask = values != value
+    elif op in ("<", ">="):
+        mask = values < value
+    else:
+        mask = values <= value
+    return ~mask if op in (">", ">=") else mask
+
+
+def _and_valid(mask: Mask, column: pa.Array) -> Mask:
+    return mask & valid(column) if column.null_count else mask
+
+
+def _truth(result: pa.Array) -> Mask:
+    """Writable bool[n] of Arrow's answer, null as false."""
+    if result.null_count:
+        result = pc.fill_null(result, False)
+    return np.array(result.to_numpy(zero_copy_only=False))
+
+
+@lru_cache(4096)
+def _constant(type_: pa.DataType, value: Any) -> pa.Scalar:
+    """Building one costs 30 µs."""
+    return pa.scalar(value, type_)
+
+
+@lru_cache(1024)
+def _constants(type_: pa.DataType, values: tuple[Any, ...]) -> pa.Array:
+    """Arrow tells -0.0 from 0.0 in a set: both go in."""
+    return pa.array((*values, -0.0, 0.0) if type_ == pa.float64() and 0.0 in values else values, type_)

@@ -1,0 +1,121 @@
+"""The rows of a view from the rows of its parts: columns as they are, common intervals, lengths.
+
+A common interval is computed on encoded endpoints (closed, so bounds of all four kinds mix exactly) and
+written with the bounds of the first interval named; an unbounded side is null. A length is the end less the
+start as so written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from service.query.model import IntervalRef, Output, Query
+from service.tables.endpoints import Ends, endpoints
+from service.wire.schema import ARROW_TYPES, Interval, RelationDefinition
+from structures.core.encoding import NEG_INF, POS_INF, decode_floats, decode_ints
+
+Numbers = npt.NDArray[Any]
+
+_INT32 = np.iinfo(np.int32)
+_LONGEST = np.iinfo(np.int64).max
+
+
+class Projection:
+    """One view's way from parts to rows. `schema` is that of the rows.
+
+    `rows` costs about 10 µs a call, 30 µs more for an intersection, and a few ns a row and computed column;
+    columns that are only passed on are not copied.
+    """
+
+    def __init__(self, query: Query, relations: Mapping[str, RelationDefinition]) -> None:
+        self._definitions = {alias: relations[relation] for alias, relation in query.aliases}
+        self._outputs = query.outputs
+        self._intervals = {
+            ref: self._definitions[ref.alias].intervals[ref.interval] for output in query.outputs for ref in output.intervals
+        }
+        self._types = {ref: self._type(ref.alias, interval.start_column) for ref, interval in self._intervals.items()}
+        self.schema = pa.schema([self._field(output) for output in query.outputs])
+
+    def rows(self, parts: Mapping[str, pa.RecordBatch]) -> pa.RecordBatch:
+        """Equally long parts, by alias, with at least the columns that the outputs read -> as many rows."""
+        common: dict[tuple[IntervalRef, ...], tuple[Ends, Ends]] = {}
+        columns = []
+        for output in self._outputs:
+            if output.column is not None:
+                columns.append(parts[output.column.alias].column(output.column.column))
+                continue
+            if output.intervals not in common:
+                common[output.intervals] = self._common(output.intervals, parts)
+            columns.append(self._computed(output, *common[output.intervals]))
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _type(self, alias: str, column: str) -> pa.DataType:
+        return ARROW_TYPES[self._definitions[alias].column(column).type]
+
+    def _field(self, output: Output) -> pa.Field:
+        if output.column is not None:
+            nullable = self._definitions[output.column.alias].column(output.column.column).nullable
+            return pa.field(output.name, self._type(*output.column), nullable)
+        type_ = self._types[output.intervals[0]]
+        if output.kind == "duration" and type_ != pa.float64():
+            type_ = pa.int64()
+        return pa.field(output.name, type_)
+
+    def _common(self, intervals: tuple[IntervalRef, ...], parts: Mapping[str, pa.RecordBatch]) -> tuple[Ends, Ends]:
+        """Encoded start and end of the common interval, the infinities where unbounded."""
+        start, end = endpoints(parts[intervals[0].alias], self._intervals[intervals[0]])
+        for ref in intervals[1:]:
+            other_start, other_end = endpoints(parts[ref.alias], self._intervals[ref])
+            start, end = np.maximum(start, other_start), np.minimum(end, other_end)
+        return start, end
+
+    def _computed(self, output: Output, start: Ends, end: Ends) -> pa.Array:
+        interval, type_ = self._intervals[output.intervals[0]], self._types[output.intervals[0]]
+        if output.kind == "intersection_start":
+            return _arrow(_start(start, interval, type_), start == NEG_INF, type_)
+        if output.kind == "intersection_end":
+            return _arrow(_end(end, interval, type_), end == POS_INF, type_)
+        unbounded = (start == NEG_INF) | (end == POS_INF)
+        with np.errstate(over="ignore", invalid="ignore"):
+            length = _end(end, interval, type_) - _start(start, interval, type_)
+        if type_ == pa.float64():
+            return _arrow(length, unbounded, type_)
+        # A length beyond int64 wraps to a negative one; no true length is negative.
+        return _arrow(np.where(length < 0, _LONGEST, length), unbounded, pa.int64())
+
+
+def needed_columns(query: Query, alias: str, definition: RelationDefinition) -> list[str]:
+    """The columns of this alias that the outputs read, in the relation's order."""
+    needed = set()
+    for output in query.outputs:
+        if output.column is not None and output.column.alias == alias:
+            needed.add(output.column.column)
+        for ref in output.intervals:
+            if ref.alias == alias:
+                needed |= {definition.intervals[ref.interval].start_column, definition.intervals[ref.interval].end_column}
+    return [column.name for column in definition.columns if column.name in needed]
+
+
+def _start(encoded: Ends, interval: Interval, type_: pa.DataType) -> Numbers:
+    return _decode(type_)(encoded, int(interval.start_open))
+
+
+def _end(encoded: Ends, interval: Interval, type_: pa.DataType) -> Numbers:
+    return _decode(type_)(encoded, -int(interval.end_open))
+
+
+def _decode(type_: pa.DataType) -> Callable[[Ends, int], Numbers]:
+    return decode_floats if type_ == pa.float64() else decode_ints
+
+
+def _arrow(values: Numbers, null: npt.NDArray[np.bool_], type_: pa.DataType) -> pa.Array:
+    if type_ == pa.date32():
+        # An open end may be the day after the last that int32 holds.
+        values = np.clip(values, _INT32.min, _INT32.max).astype(np.int32)
+    column = pa.array(values, mask=null if null.any() else None)
+    return column if column.type == type_ else column.view(type_)

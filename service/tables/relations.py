@@ -1,0 +1,31 @@
+"""A registered relation: its definition, and the rows in its table."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from service.tables.store import Table
+from service.wire.batch import FewRows
+from service.wire.schema import RelationDefinition
+
+
+class Relation:
+    """A relation under a name. `id` is its own for good: a relation that is dropped and made again is another one."""
+
+    def __init__(self, id_: int, name: str, definition: RelationDefinition) -> None:
+        self.id = id_
+        self.name = name
+        self.definition = definition
+        self.schema = definition.arrow_schema()
+        self.key = list(definition.key)
+        nullable = {column.name: column.nullable for column in definition.columns}
+        self.table = Table(pa.schema([field.with_nullable(nullable[field.name]) for field in self.schema]), self.key)
+        self.no_rows = pa.RecordBatch.from_pylist([], schema=self.schema)
+        self.no_keys = self.no_rows.select(self.key)
+        self._key_places, self._key_struct = definition.plan.key_places, pa.struct(self.no_keys.schema)
+
+    def keys_of(self, rows: pa.RecordBatch | FewRows) -> pa.RecordBatch | FewRows:
+        """The key columns, in the order of the key."""
+        if isinstance(rows, FewRows):
+            return FewRows([tuple([row[place] for place in self._key_places]) for row in rows.values], self._key_struct)
+        return rows.select(self.key)

@@ -1,0 +1,172 @@
+"""One alias of a view: which rows of its relation take part, and with what entries in a structure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from service.planning.meets import span_of
+from service.query.model import ColumnRef, Query, Span
+from service.tables.endpoints import stored_endpoints
+from service.tables.masks import select_mask
+from service.tables.projection import needed_columns
+from service.tables.relations import Relation
+from service.tables.resolution import NO_SLOTS, Slots
+from service.tables.store import Table, pieces
+from structures.interval.tree import Entries
+
+Codes = Callable[[pa.RecordBatch], Slots]
+Mask = npt.NDArray[np.bool_]
+_FEW_KEYS = np.zeros(2, np.int32)  # not written to
+_CHUNK = 1 << 16  # rows of a piece
+NO_ENTRIES = Entries(np.empty(0, np.uint8), NO_SLOTS, np.empty(0, np.int64), np.empty(0, np.int64), NO_SLOTS)
+
+
+class Chosen(NamedTuple):
+    """Entries, and which rows they were made of (None: of all)."""
+
+    entries: Entries
+    places: npt.NDArray[np.int64] | None
+
+
+class Side:
+    """Alias number `place`.
+
+    output   columns that the view's rows read
+    varying  what the view reads and may differ between two rows of one key: if a changed row keeps it, the view's rows do not change
+    equal    columns that conditions set equal to another alias's
+    spans    by name, its declared intervals that overlap others
+    """
+
+    def __init__(self, query: Query, place: int, relation: Relation) -> None:
+        self.alias, self.place, self.relation = query.aliases[place][0], place, relation
+        self.filters = [f for f in query.filters if f.column.alias == self.alias]
+        self.equal = list(dict.fromkeys(pair.column for pairs in query.equal for pair in pairs if pair.alias == self.alias))
+        refs = [ref for pair in query.overlaps for ref in pair if ref.alias == self.alias]
+        self.spans = {ref.interval: span_of(ref, relation.definition) for ref in refs}
+        needed = needed_columns(query, self.alias, relation.definition)
+        self.output = needed or relation.key
+        self.identity = list(dict.fromkeys([*needed, *relation.key]))
+        self._filtered = list(dict.fromkeys(f.column.column for f in self.filters))
+        self.varying = [name for name in _used(query, self.alias, relation) if name not in relation.key]
+
+    def selected(self, slots: Slots) -> npt.NDArray[np.int64] | None:
+        """Places of the rows at these slots that meet the filters; None: all of them."""
+        if not self.filters:
+            return None
+        mask = read(self.relation.table, self._filtered, slots, lambda rows: select_mask(self.filters, rows))
+        return None if mask.all() else np.flatnonzero(mask)
+
+    def chosen(self, slots: Slots) -> Slots:
+        """Those of these slots whose rows meet the filters."""
+        places = self.selected(slots)
+        return slots if places is None else slots[places]
+
+    def rows_of(self, version: int) -> list[Slots]:
+        """The slots of all rows of a version that meet the filters, in pieces."""
+        parts, start = [NO_SLOTS], 0
+        while start >= 0:
+            slots, start = self.relation.table.scan(version, start, _CHUNK)
+            parts.append(self.chosen(slots))
+        return parts
+
+
+class Source:
+    """What a side brings to a structure: entries of set `set`, by a key of these columns (perhaps none) and a span (None: all alike)."""
+
+    def __init__(self, side: Side, set_: int, columns: Sequence[str], span: Span | None) -> None:
+        self.side, self.set, self.columns, self.span = side, set_, list(columns), span
+        self._never_empty = span is None or span.declared
+        self._few_sets = np.full(2, set_, np.uint8)  # not written to
+
+    def entries(self, slots: Slots, codes: Codes | None) -> Chosen:
+        """The entries of those rows at these slots that take part: the filters hold, no key column is null, and the span is not empty.
+        `codes`: of the key; None without one. Cost: O(n)."""
+        table = self.side.relation.table
+        places = self.side.selected(slots)
+        if places is not None:
+            slots = slots[places]
+        left, right = self._ends(table, slots)
+        if not self._never_empty:  # before the codes: they are counted
+            room: Mask = np.all(left <= right, axis=1) if left.ndim > 1 else left <= right
+            if not room.all():
+                some = np.flatnonzero(room)
+                places = some if places is None else places[some]
+                left, right, slots = left[some], right[some], slots[some]
+        if codes is None:
+            key = _FEW_KEYS[: len(slots)] if len(slots) <= 2 else np.zeros(len(slots), np.int32)
+        else:
+            key = read(table, self.columns, slots, codes)
+            if len(slots) and key.min() < 0:
+                some = np.flatnonzero(key >= 0)
+                places = some if places is None else places[some]
+                key, left, right, slots = key[some], left[some], right[some], slots[some]
+        sets = self._few_sets[: len(slots)] if len(slots) <= 2 else np.full(len(slots), self.set, np.uint8)
+        return Chosen(Entries(sets, key, left, right, slots), places)
+
+    def _ends(self, table: Table, slots: Slots) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        return ends_of(table, self.span, slots)
+
+
+class BoxSource(Source):
+    """The same with a span a dimension: left and right are int64[n, d]."""
+
+    def __init__(self, side: Side, set_: int, columns: Sequence[str], spans: Sequence[Span]) -> None:
+        super().__init__(side, set_, columns, None)
+        self._spans = spans
+        self._never_empty = all(span.declared for span in spans)
+
+    def _ends(self, table: Table, slots: Slots) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        ends = [ends_of(table, span, slots) for span in self._spans]
+        return np.stack([left for left, _ in ends], axis=1), np.stack([right for _, right in ends], axis=1)
+
+
+def ends_of(table: Table, span: Span | None, slots: Slots) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """int64[n] twice: the closed, encoded span of the rows at these slots; None: all alike."""
+    if span is None:
+        ends = np.zeros(len(slots), np.int64)
+        return ends, ends
+    return stored_endpoints(table, span, slots)
+
+
+def read(table: Table, names: list[str], slots: Slots, work: Callable[[pa.RecordBatch], npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """What `work` makes of these columns, a number a row; a piece at a time."""
+    parts = [work(rows) for _, rows in table.take_pieces(names, slots)]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def text_pieces(columns: Sequence[tuple[Table, str, Slots]]) -> Iterator[slice]:
+    """Pieces of equally long columns of several tables, each within `store.PIECE_BYTES`."""
+    total = np.zeros(len(columns[0][2]), np.int64)
+    for table, name, slots in columns:
+        total += table.text_bytes([name], slots)
+    return pieces(total)
+
+
+def _used(query: Query, alias: str, relation: Relation) -> list[str]:
+    """The columns that the view reads of an alias, or of another one of the same relation: a set may stand for both."""
+    aliases = [other for other, name in query.aliases if name == relation.name]
+    used = [column for other in aliases for column in needed_columns(query, other, relation.definition)]
+    pairs: list[tuple[ColumnRef, ...]] = [*query.equal, *query.less, *query.at_most, *query.not_equal]
+    pairs += [(one.left, one.right) for one in query.within]
+    used += [ref.column for pair in pairs for ref in pair if ref.alias in aliases]
+    for pair in query.overlaps:
+        used += [name for ref in pair if ref.alias in aliases for name in span_of(ref, relation.definition).columns]
+    used += [f.column.column for f in query.filters if f.column.alias == alias]
+    return list(dict.fromkeys(used))
+
+
+def joined(parts: list[Entries]) -> Entries:
+    """All of them in one."""
+    if len(parts) == 1:
+        return parts[0]
+    parts = [part for part in parts if len(part.slot)]
+    if not parts:
+        return NO_ENTRIES
+    if len(parts) == 1:
+        return parts[0]
+    return Entries(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))

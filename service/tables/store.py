@@ -1,0 +1,308 @@
+"""Rows of a relation, and codes of join keys, in Arrow's words.
+
+    Table    key -> row; a row lives at the versions [born, died)
+    Domain   composite join key -> int32 code, counted; a code that nobody counts any more is given to another key
+             once no version that can be read knew it
+
+Both are `structures.rows.rows.Rows` with a door for Arrow. A deleted row's key is free at once; a code's key stays known
+as long as the code is held, so that it can come to life again, and so that readers of old versions find it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from service.tables.arrow import few_to_row_set, from_rows, kind, null_mask, reader, to_row_set
+from service.wire.batch import FewRows
+from structures.rows.key_counts import KeyCounts
+from structures.rows.key_table import ALL_BITS
+from structures.rows.rows import SLOTS, Rows, RowSet
+
+Array = np.ndarray[Any, Any]
+
+# What is taken at once of rows whose number is not ours: a join repeats a text for every partner.
+PIECE_ROWS = 1 << 16
+PIECE_BYTES = 64 << 20
+
+_NO_SLOTS = np.empty(0, np.int32)
+
+
+def pieces(text_bytes: Array) -> Iterator[slice]:
+    """Consecutive slices over rows with so many bytes of text (int64[n]): PIECE_ROWS at most, and within PIECE_BYTES unless it is one."""
+    ends = np.cumsum(text_bytes)
+    start = 0
+    while start < len(ends):
+        before = int(ends[start - 1]) if start else 0
+        stop = int(np.searchsorted(ends, before + PIECE_BYTES, "right"))
+        stop = max(start + 1, min(stop, start + PIECE_ROWS))
+        yield slice(start, stop)
+        start = stop
+
+
+def _writable(values: Array, dtype: type) -> Array:
+    """As the kernels take it: contiguous and writable."""
+    if values.dtype != dtype or not values.flags.forc:
+        return np.array(values, dtype)
+    return values if values.flags.writeable else values.copy()
+
+
+class Table:
+    """The rows of one relation.
+
+    `find`, `insert` (both in steps: `given`, `find_given`, `enter`), `delete`, `reclaim` are for the writer; `take`, `scan` and
+    what follows them for any thread that holds a pin on the version it reads, meanwhile; they give up the GIL. Costs: O(1) expected a
+    row, and its bytes of text.
+    """
+
+    def __init__(self, schema: pa.Schema, key: Sequence[str], hash_mask: int = ALL_BITS) -> None:
+        self.schema = schema
+        self._columns = {field.name: i for i, field in enumerate(schema)}
+        self._types = {field.name: field.type for field in schema}
+        self._nullable = {field.name for field in schema if field.nullable}
+        kinds = [kind(field.type) for field in schema]
+        positions = [self._columns[name] for name in key]
+        self._rows = Rows(kinds, positions, any(field.nullable for field in schema), hash_mask)
+        self._readers = [reader(field.type) for field in schema]
+        self._key_readers = [self._readers[i] for i in positions]
+        self._key_kinds = self._rows.kinds[positions]
+        self._key_key = np.arange(len(key), dtype=np.int64)
+        self._retired_text = 0
+        self._projections: dict[tuple[str, ...], tuple[Array, pa.Schema]] = {}
+
+    def find(self, keys: pa.RecordBatch | FewRows) -> Array:
+        """int32[n]: the slot of the newest row with each key (the columns of `keys`, in key order), or -1."""
+        if not keys.num_rows:
+            return _NO_SLOTS
+        if isinstance(keys, FewRows):
+            return self._rows.find(few_to_row_set(keys.values, self._key_kinds, self._key_key, len(self._key_key)))
+        return self._rows.find(to_row_set(keys.columns, self._key_readers, self._key_kinds, self._key_key, len(self._key_key)))
+
+    def insert(self, version: int, rows: pa.RecordBatch | FewRows) -> Array:
+        """int32[n]: the slots of these rows, whose keys must not be present. Reclaimed slots come first.
+
+        Raises MemoryError, with nothing changed, when there is no room, and ValueError for a null in a table without
+        nullable columns.
+        """
+        return self.enter(version, self.given(rows)) if rows.num_rows else _NO_SLOTS
+
+    def given(self, rows: pa.RecordBatch | FewRows) -> RowSet:
+        """Rows, at least one, as the table takes them. Raises as `insert`."""
+        store = self._rows
+        if isinstance(rows, FewRows):
+            return few_to_row_set(rows.values, store.kinds, store.key, store.width)
+        return to_row_set(rows.columns, self._readers, store.kinds, store.key, store.width)
+
+    def find_given(self, given: RowSet) -> Array:
+        """As `find`, of whole rows."""
+        return self._rows.find(given)
+
+    def enter(self, version: int, given: RowSet) -> Array:
+        """As `insert`."""
+        slots, stored = self._rows.enter(version, given)
+        assert stored == len(slots), "a key that is present was inserted"
+        return slots
+
+    def delete(self, version: int, slots: Array) -> None:
+        """The rows at these slots, all living, die at `version` (not below an earlier one)."""
+        if len(slots):
+            gone = np.array(slots, np.int32)
+            self._retired_text += self._rows.all_text(gone)
+            self._rows.unlink(gone)
+            self._rows.retire(version, gone)
+
+    def reclaim(self, oldest_needed: int, pins: Array) -> None:
+        """Slots of rows that died at or before `oldest_needed` (the published version), and that no pinned version
+        (sorted) sees, may be used again. O(rows that became due), plus what pins that went away held."""
+        freed = self._rows.reclaim(oldest_needed, _writable(pins, np.int64))
+        if len(freed):
+            self._retired_text -= self._rows.all_text(freed)
+            self._rows.free(freed)
+
+    def require(self, rows: pa.RecordBatch | FewRows) -> None:
+        """Raise MemoryError, before anything is touched, unless `insert` surely has room for these."""
+        self._rows.require(rows.num_rows, rows.get_total_buffer_size())
+
+    def prepare(self, rows: int) -> None:
+        """Let the key table grow, if it must for so many more rows, before one of them waits for it. O(all rows) then."""
+        with suppress(MemoryError):  # they will be refused
+            self._rows.require(rows, 0)
+
+    def take(self, names: Sequence[str], slots: Array) -> pa.RecordBatch:
+        """These columns of the rows at these slots. Raises OverflowError when a column's text exceeds 2 GiB."""
+        columns, schema = self._projection(tuple(names))
+        return from_rows(self._rows, schema, columns, _writable(slots, np.int32))
+
+    def same(self, names: Sequence[str], slots: Array, others: Array) -> Array:
+        """bool[n]: whether slots[i] and others[i] look alike in these columns; null like null, NaN like the same NaN, 0.0 not like -0.0."""
+        columns, _ = self._projection(tuple(names))
+        return self._rows.same(columns, _writable(slots, np.int32), _writable(others, np.int32))
+
+    def numbers(self, names: Sequence[str], slots: Array) -> tuple[Array, list[Array | None]]:
+        """int64[k, n], writable: these columns (no text) in the words of `arrow.py`; and of each bool[n], true at nulls, or None."""
+        columns, _ = self._projection(tuple(names))
+        slots = _writable(slots, np.int32)
+        nulls = [self._nulls(name, slots) if name in self._nullable else None for name in names]
+        return self._rows.gather(columns, slots), nulls
+
+    def type_of(self, name: str) -> pa.DataType:
+        return self._types[name]
+
+    def _nulls(self, name: str, slots: Array) -> Array | None:
+        valid, count = self._rows.gather_valid(self._columns[name], slots)
+        return np.unpackbits(valid, count=len(slots), bitorder="little") == 0 if count else None
+
+    def text_bytes(self, names: Sequence[str], slots: Array) -> Array:
+        """int64[n]: the bytes of text that `take` copies for each row."""
+        columns, _ = self._projection(tuple(names))
+        return self._rows.text_bytes(columns, _writable(slots, np.int32))
+
+    def take_pieces(self, names: Sequence[str], slots: Array) -> Iterator[tuple[Array, pa.RecordBatch]]:
+        """As `take`, piece by piece, one at least: (slots, rows). For any number of rows; memory is a piece's."""
+        if len(slots) <= 1:
+            yield slots, self.take(names, slots)
+            return
+        for part in pieces(self.text_bytes(names, slots)):
+            yield slots[part], self.take(names, slots[part])
+
+    def scan(self, version: int, start_slot: int, limit: int) -> tuple[Array, int]:
+        """int32[<= limit] slots that `version` sees from `start_slot` on, ascending, and where to go on, or -1."""
+        return self._rows.scan(version, start_slot, limit)
+
+    def sample(self, version: int, size: int) -> Array:
+        """int32[<= 2 * size], ascending: about `size` slots that `version` sees, drawn evenly; all of a small table. The same slots
+        for the same rows. O(size)."""
+        used = self._rows.used
+        if used <= 2 * size:
+            return self.scan(version, 0, 2 * size)[0]
+        starts = np.unique(np.random.default_rng(0).integers(0, used, size)).tolist()
+        return np.unique(np.concatenate([self.scan(version, start, 1)[0] for start in starts]))
+
+    def _projection(self, names: tuple[str, ...]) -> tuple[Array, pa.Schema]:
+        found = self._projections.get(names)
+        if found is None:
+            columns = np.array([self._columns[name] for name in names], np.int64)
+            found = self._projections[names] = columns, pa.schema([self.schema.field(i) for i in columns.tolist()])
+        return found
+
+    @property
+    def rows(self) -> int:
+        """Rows of the newest version."""
+        return self._rows.linked
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that the rows hold, the retired ones and the key table included; not what is only reserved."""
+        return self._rows.bytes
+
+    @property
+    def retired_bytes(self) -> int:
+        """Bytes of the rows that only older versions see."""
+        return (self._rows.kept - self._rows.linked) * self._rows.row_bytes + self._retired_text
+
+    def check(self) -> None:
+        """Prove the invariants of `structures.rows.rows`, and that the key table knows exactly the living rows."""
+        living, retired, linked = self._rows.check()
+        assert np.array_equal(living, linked), "I3: the key table and the living rows differ"
+        assert self._retired_text == self._rows.all_text(retired), "the texts of retired rows are miscounted"
+
+
+class Domain:
+    """Codes of a composite join key. Floats: -0.0 = 0.0, and every NaN is one value.
+
+    `acquire`, `release`, `reclaim` are for the writer, `look_up` for any: a lock keeps it from seeing the key
+    table half changed (it waits for one batch's codes at most). Costs: O(1) expected a row, and its bytes of text.
+    """
+
+    def __init__(self, types: Sequence[pa.DataType], hash_mask: int = ALL_BITS) -> None:
+        self._rows = Rows([kind(type) for type in types], range(len(types)), False, hash_mask)
+        self._readers = [reader(type) for type in types]
+        self._counts = KeyCounts(SLOTS)
+        self._lock = Lock()
+        self._newest = 0  # the newest version heard of, so never newer than the one that a batch is making
+
+    def acquire(self, columns: pa.RecordBatch) -> Array:
+        """int32[n]: the code of each key, counted once more; -1, not counted, where a column is null.
+
+        A new key gets a reclaimed code, or else the next number from 0 on. It counts as known since the newest version
+        that `release` or `reclaim` was told, which may hold it a little too long, never too short.
+        """
+        return self._with_nulls(columns, self._acquire)
+
+    def _acquire(self, given: RowSet) -> Array:
+        codes, _ = self._rows.enter(self._newest, given)
+        self._counts.up(codes, self._rows.died)
+        return codes
+
+    def release(self, codes: Array, version: int) -> None:
+        """Count each code once less (-1 is passed over); those that nobody counts any more end at `version`."""
+        with self._lock:
+            self._newest = max(self._newest, version)
+            dropped = self._counts.down(_writable(codes, np.int32))
+            if len(dropped):
+                self._rows.retire(version, dropped)
+
+    def require(self, rows: int, text_bytes: int) -> None:
+        """Raise MemoryError, before anything is touched, unless `acquire` surely has room for so many keys."""
+        with self._lock:
+            self._rows.require(rows, text_bytes)
+
+    def look_up(self, columns: pa.RecordBatch) -> Array:
+        """int32[n]: the code of each key, -1 when unknown or null. What any readable version knew is known."""
+        return self._with_nulls(columns, self._rows.find)
+
+    def reclaim(self, oldest_needed: int, pins: Array) -> None:
+        """As `Table.reclaim`: unused codes that no readable version knew may be given to other keys."""
+        with self._lock:
+            self._newest = max(self._newest, oldest_needed)
+            freed = self._rows.reclaim(oldest_needed, _writable(pins, np.int64))
+            if len(freed):
+                self._rows.unlink(freed)
+                self._rows.free(freed)
+
+    def _with_nulls(self, columns: pa.RecordBatch, work: Callable[[RowSet], Array]) -> Array:
+        """`work`, under the lock, on the rows without nulls; -1 for the others."""
+        nulls: Array | None = None
+        for column in columns.columns:
+            if column.null_count:
+                mask = null_mask(column)
+                nulls = mask if nulls is None else nulls | mask
+        if nulls is not None:
+            columns = columns.filter(pa.array(~nulls))
+        rows = self._rows
+        codes = _NO_SLOTS
+        if len(columns):
+            given = to_row_set(columns.columns, self._readers, rows.kinds, rows.key, rows.width)
+            with self._lock:
+                codes = work(given)
+        if nulls is None:
+            return codes
+        padded = np.full(len(nulls), -1, np.int32)
+        padded[~nulls] = codes
+        return padded
+
+    @property
+    def codes(self) -> int:
+        """All codes that there ever were are below."""
+        return self._rows.used
+
+    @property
+    def keys(self) -> int:
+        """Keys that are in use, or that a readable version may know."""
+        return self._rows.linked
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that the keys and their counts hold."""
+        return self._rows.bytes + self._rows.linked * 8
+
+    def check(self) -> None:
+        """Prove the invariants of `structures.rows.rows`, and: known = not free, living = counted."""
+        living, retired, linked = self._rows.check()
+        assert np.array_equal(np.union1d(living, retired), linked), "I3: the key table and the codes differ"
+        assert np.array_equal(np.flatnonzero(self._counts.counts[: self._rows.used]), living), "counts and lives differ"

@@ -1,0 +1,174 @@
+"""The difference of a view between two versions, as slots; and what cancels in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from service.tables.endpoints import numbers
+from service.tables.resolution import NO_SLOTS, Places, Slots
+from service.tables.store import pieces
+
+Combination = tuple[Slots, ...]
+"""Rows of a view as slots: one array an alias, equally long."""
+
+_FLOOR = 100_000
+_SMALL = 64
+_NO_PLACES: Places = np.empty(0, np.int64)
+_TEXT_OR_BOOL = (pa.utf8(), pa.bool_())
+
+
+class Delta(NamedTuple):
+    """Deleted rows by the slots that version - 1 sees, inserted ones by those that `version` sees (a row whose change the view
+    does not use stands by its new slot in both). `too_large`: there is more than the feed may keep, and nothing is here."""
+
+    version: int
+    deletes: Combination
+    inserts: Combination
+    too_large: bool = False
+
+    @property
+    def rows(self) -> int:
+        return len(self.deletes[0]) + len(self.inserts[0])
+
+
+def most_candidates(retain_rows: int) -> int:
+    """How many rows of one sign are gathered, before they cancel, for a feed that keeps so many."""
+    return max(2 * retain_rows, _FLOOR)
+
+
+class Collector:
+    """A join's sink: gathers delta rows up to a bound, each sign by itself."""
+
+    def __init__(self, retain_rows: int) -> None:
+        self._limit = most_candidates(retain_rows)
+        self._parts: tuple[list[Combination], list[Combination]] = ([], [])  # that go, that come
+        self._counts = [0, 0]
+        self.too_large = False
+
+    def __call__(self, inserted: bool, part: Combination) -> bool:
+        self._counts[inserted] += len(part[0])
+        if self._counts[inserted] > self._limit:
+            self.too_large = True
+            return False
+        if len(part[0]):
+            self._parts[inserted].append(part)
+        return True
+
+    def rows(self, inserted: bool, aliases: int) -> Combination:
+        parts = self._parts[inserted]
+        if not parts:
+            return (NO_SLOTS,) * aliases
+        return parts[0] if len(parts) == 1 else tuple(np.concatenate(slots) for slots in zip(*parts, strict=True))
+
+
+class Moved(NamedTuple):
+    """Of one alias: rows that were replaced, as pairs of old and new slots."""
+
+    old: Slots
+    new: Slots
+
+
+def cancel(
+    deletes: Combination, inserts: Combination, moved: Sequence[Moved], values: Callable[[Combination], pa.RecordBatch],
+    text_bytes: Callable[[Combination], Places],
+) -> tuple[Combination, Combination]:  # fmt: skip
+    """Without the rows that are deleted and inserted with equal identity and equal values. Cost: a sort, and a gather of the candidates.
+
+    A deleted row comes back, by identity, as the row whose slots took the places of its own.
+    """
+    pairs = sum([len(m.old) for m in moved])
+    if len(deletes[0]) == 0 or len(inserts[0]) == 0 or not pairs:
+        return deletes, inserts
+    small = len(deletes[0]) + len(inserts[0]) + pairs <= _SMALL
+    if small and _have_nothing_in_common(deletes, inserts, moved):
+        return deletes, inserts
+    of_deletes, of_inserts = (_match_few if small else _match_many)(deletes, inserts, moved)
+    if len(of_deletes) == 0:
+        return deletes, inserts
+    before, after = (tuple(slots[places] for slots in rows) for rows, places in ((deletes, of_deletes), (inserts, of_inserts)))
+    equal = np.empty(len(of_deletes), np.bool_)
+    for part in pieces(text_bytes(before) + text_bytes(after)):
+        equal[part] = equal_rows(values(tuple(slots[part] for slots in before)), values(tuple(slots[part] for slots in after)))
+    if not equal.any():
+        return deletes, inserts
+    deletes = tuple(np.delete(slots, of_deletes[equal]) for slots in deletes)
+    inserts = tuple(np.delete(slots, of_inserts[equal]) for slots in inserts)
+    return deletes, inserts
+
+
+def _have_nothing_in_common(deletes: Combination, inserts: Combination, moved: Sequence[Moved]) -> bool:
+    """Whether an alias of which no row has moved tells that none comes back: a quick look before the exact one."""
+    for gone, come, pairs in zip(deletes, inserts, moved, strict=True):
+        if not len(pairs.old) and set(gone.tolist()).isdisjoint(come.tolist()):
+            return True
+    return False
+
+
+def _match_many(deletes: Combination, inserts: Combination, moved: Sequence[Moved]) -> tuple[Places, Places]:
+    """Places of the deleted rows that come back, and of what they come back as."""
+    back = []
+    for slots, (old, new) in zip(deletes, moved, strict=True):
+        if len(old):
+            order = np.argsort(old)
+            places = order[np.minimum(np.searchsorted(old, slots, sorter=order), len(old) - 1)]
+            slots = np.where(old[places] == slots, new[places], slots)
+        back.append(slots)
+    numbers = _one_number([np.concatenate(slots) for slots in zip(back, inserts, strict=True)])
+    mine, theirs = numbers[: len(back[0])], numbers[len(back[0]) :]
+    _, of_deletes, of_inserts = np.intersect1d(mine, theirs, assume_unique=True, return_indices=True)
+    return of_deletes, of_inserts
+
+
+def _match_few(deletes: Combination, inserts: Combination, moved: Sequence[Moved]) -> tuple[Places, Places]:
+    """The same without the fixed cost of a dozen array operations."""
+    back = zip(*[_moved_on(slots.tolist(), pairs) for slots, pairs in zip(deletes, moved, strict=True)], strict=True)
+    places = {row: place for place, row in enumerate(zip(*[slots.tolist() for slots in inserts], strict=True))}
+    found = [(place, places[row]) for place, row in enumerate(back) if row in places]
+    if not found:
+        return _NO_PLACES, _NO_PLACES
+    return np.array([place for place, _ in found], np.int64), np.array([place for _, place in found], np.int64)
+
+
+def _moved_on(slots: list[int], moved: Moved) -> list[int]:
+    if not len(moved.old):
+        return slots
+    moves = dict(zip(moved.old.tolist(), moved.new.tolist(), strict=True))
+    return [moves.get(slot, slot) for slot in slots]
+
+
+def _one_number(slots: Sequence[Slots]) -> Places:
+    """int64[n], equal where all slots are."""
+    result = slots[0].astype(np.int64)
+    for place, more in enumerate(slots[1:]):
+        if place:  # two slots fill a number: then their ranks stand for them
+            result = np.unique(result, return_inverse=True)[1].astype(np.int64)
+        result = (result << 32) | more
+    return result
+
+
+def equal_rows(left: pa.RecordBatch, right: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+    """bool[n]: rows that look alike in every column; null equals null, NaN the same NaN, 0.0 not -0.0."""
+    equal = np.ones(left.num_rows, np.bool_)
+    for x, y in zip(left.columns, right.columns, strict=True):
+        if x.type in _TEXT_OR_BOOL:
+            same = np.asarray(pc.fill_null(pc.equal(x, y), False))
+        else:
+            same = _bits(x) == _bits(y)
+        if x.null_count or y.null_count:
+            no_x, no_y = np.asarray(x.is_null()), np.asarray(y.is_null())
+            same = (same & ~(no_x | no_y)) | (no_x & no_y)
+        equal &= same
+        if not equal.any():
+            break
+    return equal
+
+
+def _bits(column: pa.Array) -> npt.NDArray[np.generic]:
+    values = numbers(column)
+    return values.view(np.int64) if values.dtype == np.float64 else values

@@ -1,0 +1,222 @@
+"""Reading a join over indexes: one level a bound alias, depth first, a chunk of bindings at a time."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from service.planning.binding import Step
+from service.query.model import Span
+from service.tables.masks import compare, residual_columns, residual_mask
+from service.tables.resolution import NO_SLOTS, Slots
+from service.tables.sides import Side, ends_of, read, text_pieces
+from service.tables.store import Table
+from service.views.deltas import Combination
+from service.views.joins.protocol import Bounds
+from structures.interval.tree import Cursor, Entries
+from structures.join_tree.cursors import Given, Start
+
+if TYPE_CHECKING:
+    from service.views.joins.indexed_join import IndexedJoin, IndexedRoot
+
+Mask = npt.NDArray[np.bool_]
+
+_CHUNK = 4096  # bindings of a level at a time
+_LOOKS = 16  # at levels without rows before a call ends
+
+
+class Found:
+    """What a search in one index gives."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        self._cursor = cursor
+
+    @property
+    def done(self) -> bool:
+        return self._cursor.done
+
+    def fill(self, limit: int) -> Slots:
+        slots: Slots = self._cursor.fill(limit)[0]
+        return slots
+
+    def clone(self) -> Found:
+        return Found(self._cursor.clone())
+
+
+class Scan:
+    """All rows of a version that meet the side's filters and, if given, have these values in these columns (one row)."""
+
+    def __init__(self, side: Side, version: int, values: pa.RecordBatch | None) -> None:
+        self._side, self._version, self._values, self._at = side, version, values, 0
+
+    @property
+    def done(self) -> bool:
+        return self._at < 0
+
+    def fill(self, limit: int) -> Slots:
+        table = self._side.relation.table
+        slots, self._at = table.scan(self._version, self._at, limit)
+        slots = self._side.chosen(slots)
+        if self._values is not None and len(slots):
+            slots = slots[read(table, self._values.schema.names, slots, self._agree)]
+        return slots
+
+    def _agree(self, rows: pa.RecordBatch) -> Mask:
+        assert self._values is not None
+        mask = np.ones(len(rows), np.bool_)
+        for column, wanted in zip(rows.columns, self._values.columns, strict=True):
+            mask &= compare("=", column, wanted.take(pa.array(np.zeros(len(rows), np.int64))))
+        return mask
+
+    def clone(self) -> Scan:
+        return copy.copy(self)
+
+
+class _Level(NamedTuple):
+    """Bindings, the search for what they are joined with next, and which of them it has continued."""
+
+    bound: Combination
+    cursor: Cursor
+    continued: Mask
+
+
+class IndexedCursor:
+    """Rows of one version that begin with what `start` gives for alias number `place`. Plain data beside the indexes."""
+
+    def __init__(self, join: IndexedJoin, root: IndexedRoot, place: int, start: Start, window: Bounds | None) -> None:
+        self._join, self._root, self._start = join, root, start
+        self._order, self._path = join.binding.orders[place], join.binding.steps[place]
+        self._levels: list[_Level] = []
+        self._window = window
+        self.steps = self.dead_ends = self.largest_gap = self._since = 0  # steps: bindings looked at, and look-ups
+        if join.never:
+            self._start = Given(NO_SLOTS)
+
+    @property
+    def done(self) -> bool:
+        return not self._levels and self._start.done
+
+    def clone(self) -> IndexedCursor:
+        other = copy.copy(self)
+        other._start = self._start.clone()
+        other._levels = [_Level(level.bound, level.cursor.clone(), level.continued.copy()) for level in self._levels]
+        return other
+
+    def fill(self, limit: int) -> Combination:
+        """About `limit` rows at most, none where `_LOOKS` looks have found none."""
+        for _ in range(_LOOKS):
+            if self.done:
+                break
+            bound = self._next(max(1, min(limit, _CHUNK)))
+            if len(bound[0]) == 0:
+                continue
+            if len(bound) == len(self._order):
+                self.largest_gap = max(self.largest_gap, self.steps - self._since)
+                self._since = self.steps
+                return tuple(bound[self._order.index(place)] for place in range(len(bound)))
+            self._levels.append(_Level(bound, self._search(bound), np.zeros(len(bound[0]), np.bool_)))
+        return (NO_SLOTS,) * len(self._order)
+
+    def _next(self, limit: int) -> Combination:
+        """Further bindings of the deepest level that has any; [] may mean that they were dropped."""
+        if not self._levels:
+            slots = self._start.fill(limit)
+            self.steps += len(slots)
+            if self._window is not None:
+                slots = self._without(slots, self._in_window(0, slots))
+            return (slots,)
+        bound, cursor, continued = self._levels[-1]
+        found, given = cursor.fill(limit)
+        self.steps += len(found) + 1
+        if len(found):
+            kept = self._fits(len(bound), (*(part[given] for part in bound), found))
+            found, given = self._without(found, kept), given[kept]
+            continued[given] = True
+        if cursor.done:
+            self._levels.pop()
+            self.dead_ends += len(continued) - int(np.count_nonzero(continued))
+        return (*(part[given] for part in bound), found)
+
+    def _without(self, slots: Slots, kept: Mask) -> Slots:
+        """Those that are kept; the others were looked at for nothing."""
+        some: Slots = slots[kept]
+        self.dead_ends += len(slots) - len(some)
+        return some
+
+    def _search(self, bound: Combination) -> Cursor:
+        """The partners, in the next step's index, of these bindings."""
+        step = self._path[len(bound) - 1]
+        index = self._join.indexes[step.number]
+        count = len(bound[0])
+        places = np.arange(count, dtype=np.int32)
+        if step.probe is None:
+            left = right = np.zeros(count, np.int64)
+        else:
+            left, right = self._ends(bound, *step.probe)
+        key = np.zeros(count, np.int32)
+        if index.domain is not None:
+            columns = [(self._table(place), name, self._slots(bound, place)) for place, name in step.keys]
+            parts = []
+            for piece in text_pieces(columns):
+                arrays = [table.take([name], slots[piece]).column(0) for table, name, slots in columns]
+                parts.append(index.domain.look_up(pa.RecordBatch.from_arrays(arrays, [str(place) for place in range(len(arrays))])))
+            key = np.concatenate(parts)
+        kept = (key >= 0) & (left <= right)
+        if not kept.all():
+            places, key, left, right = places[kept], key[kept], left[kept], right[kept]
+        entries = Entries(np.ones(len(places), np.uint8), key, left, right, places)
+        return index.tree.partners(self._root.roots[step.number], entries)
+
+    def _fits(self, depth: int, bound: Combination) -> Mask:
+        """bool[n]: the bindings whose newest alias, number `depth` of the order, fits the others."""
+        step = self._path[depth - 1]
+        kept = np.ones(len(bound[0]), np.bool_)
+        for place, theirs, mine in step.meets:
+            left, right = self._ends(bound, place, theirs)
+            low, high = ends_of(self._table(self._order[depth]), mine, bound[depth])
+            kept &= (left <= high) & (low <= right) & (low <= high) & (left <= right)
+        if step.residual:
+            kept &= self._residual(step, depth, bound)
+        if self._window is not None:
+            kept &= self._in_window(depth, bound[depth])
+        return kept
+
+    def _residual(self, step: Step, depth: int, bound: Combination) -> Mask:
+        sides = [self._join.sides[place] for place in self._order[: depth + 1]]
+        names = {side.alias: residual_columns(step.residual, side.alias) for side in sides}
+        columns = [(side.relation.table, name, slots) for side, slots in zip(sides, bound, strict=True) for name in names[side.alias]]
+        parts = []
+        for piece in text_pieces(columns):
+            taken: Mapping[str, pa.RecordBatch] = {
+                side.alias: side.relation.table.take(names[side.alias], slots[piece])
+                for side, slots in zip(sides, bound, strict=True)
+                if names[side.alias]
+            }
+            parts.append(residual_mask(step.residual, taken))
+        return np.concatenate(parts)
+
+    def _in_window(self, depth: int, slots: Slots) -> Mask:
+        """Whether the joined intervals of the alias at this depth meet the window."""
+        assert self._window is not None
+        side = self._join.sides[self._order[depth]]
+        mask = np.ones(len(slots), np.bool_)
+        for span in side.spans.values():
+            bounds = self._window.get(span)
+            if bounds is not None:
+                left, right = ends_of(side.relation.table, span, slots)
+                mask &= (left <= bounds[1]) & (bounds[0] <= right)
+        return mask
+
+    def _slots(self, bound: Combination, place: int) -> Slots:
+        return bound[self._order.index(place)]
+
+    def _ends(self, bound: Combination, place: int, span: Span) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        return ends_of(self._table(place), span, self._slots(bound, place))
+
+    def _table(self, place: int) -> Table:
+        return self._join.sides[place].relation.table

@@ -1,0 +1,140 @@
+"""Any join, by look-ups: alias after alias is bound, each by the index that fits best what is bound already (`binding`).
+
+Nothing is kept but the indexes. What an index does not know is checked on each candidate, and a row bound may have no partner further on:
+so the delay between rows and the cost of a change have no bound but the candidates (`best-effort`). A changed row is bound first.
+
+A batch goes through the aliases one by one: all deletes while the later aliases still have theirs, then all inserts, so that each row of
+the delta falls to exactly one of its parts. A changed row's rows are told before it goes, and after it has come.
+
+Costs: space O(n) an index; a change O(log n) an index and its candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from service.engine.versions import Numbers
+from service.planning.binding import Binding, Index
+from service.tables.resolution import Resolved, Slots
+from service.tables.sides import Side
+from service.views.joins.changes import Change, Parted, parted
+from service.views.joins.indexed_cursor import Found, IndexedCursor, Scan
+from service.views.joins.kept_index import KeptIndex
+from service.views.joins.protocol import Bounds, Sink
+from structures.interval.tree import Root
+from structures.join_tree.cursors import Given, Start
+
+_CHUNK = 1 << 16  # rows in a step of a delta
+
+
+class IndexedRoot(NamedTuple):
+    """One version: of the relations, and of each index."""
+
+    version: int
+    roots: tuple[Root, ...]
+
+
+class IndexedJoin:
+    """See the module's head; what the methods do is said in `protocol`. `indexes`: number i belongs to the steps of `binding` that have
+    this number; then that of the alias that is bound first, if it is `listed`."""
+
+    def __init__(self, sides: Sequence[Side], binding: Binding, never: bool, listed: bool) -> None:
+        """`listed`: the rows of the alias that is bound first are kept in an index, too, else they are read from their table."""
+        self.sides, self.binding, self.never = list(sides), binding, never
+        kept = [*binding.indexes, Index(binding.first, (), None)] if listed else binding.indexes
+        self.indexes = [KeptIndex(sides[index.place], index) for index in kept]
+        self.update_steps = 0  # bindings looked at and look-ups, in all changes so far
+        self._version = 0
+        self._listed = listed
+        self._of_place = [[one for one in self.indexes if one.source.side.place == side.place] for side in sides]
+
+    @property
+    def root(self) -> IndexedRoot:
+        return IndexedRoot(self._version, tuple(index.tree.root for index in self.indexes))
+
+    def build(self, version: int, progress: Callable[[float], None]) -> None:
+        self._version = version
+        if self.never:
+            return
+        for number, index in enumerate(self.indexes):
+            index.load(version, index.source.side.rows_of(version))
+            progress((number + 1) / len(self.indexes))
+
+    def require(self, resolved: Mapping[str, Resolved]) -> None:
+        for index in self.indexes:
+            one = resolved.get(index.source.side.relation.name)
+            if one is not None:
+                index.require(len(one.deletes) + one.inserts.num_rows, one.inserts.num_rows, one.inserts.get_total_buffer_size())
+
+    def apply(self, version: int, changes: Mapping[str, Change], sink: Sink | None) -> None:
+        self._version = version
+        if self.never:
+            return
+        parts: dict[int, Parted] = {}
+        for side in self.sides:
+            change = changes.get(side.relation.name)
+            if change is not None:
+                parts[side.place] = part = parted(side, change, sink is not None)
+                if len(part.before):
+                    for index in self._of_place[side.place]:
+                        index.move(version, part.before, part.after)
+        for place, part in parts.items():
+            if len(slots := self.sides[place].chosen(part.old)):
+                sink = self._tell(sink, False, place, slots)
+                for index in self._of_place[place]:
+                    index.delete(version, slots)
+        for place, part in parts.items():
+            if len(slots := self.sides[place].chosen(part.new)):
+                for index in self._of_place[place]:
+                    index.insert(version, slots)
+                sink = self._tell(sink, True, place, slots)
+
+    def _tell(self, sink: Sink | None, come: bool, place: int, slots: Slots) -> Sink | None:
+        """The rows of these changed ones, as the indexes stand; None once the sink wants no more."""
+        if sink is None:
+            return None
+        cursor = IndexedCursor(self, self.root, place, Given(slots), None)
+        wanted = True
+        while wanted and not cursor.done:
+            rows = cursor.fill(_CHUNK)
+            wanted = len(rows[0]) == 0 or sink(come, rows)
+        self.update_steps += cursor.steps
+        return sink if wanted else None
+
+    def reclaim(self, oldest_needed: int, pins: Numbers) -> None:
+        for index in self.indexes:
+            index.reclaim(oldest_needed, pins)
+
+    def rows(self, root: IndexedRoot, window: Bounds | None) -> IndexedCursor:
+        place = self.binding.first
+        start: Start = Scan(self.sides[place], root.version, None)
+        if self._listed:
+            start = Found(self.indexes[-1].of_code(root.roots[-1], 0))
+        return IndexedCursor(self, root, place, start, window)
+
+    def partners(self, root: IndexedRoot, place: int, slots: Slots, window: Bounds | None) -> IndexedCursor:
+        return IndexedCursor(self, root, place, Given(self.sides[place].chosen(slots)), window)
+
+    def of_key(self, root: IndexedRoot, place: int, key: pa.RecordBatch, window: Bounds | None) -> IndexedCursor:
+        return IndexedCursor(self, root, place, Scan(self.sides[place], root.version, key), window)
+
+    def surely_empty(self, root: IndexedRoot) -> bool:
+        return self.never or any(one.count0 == 0 for one in root.roots)
+
+    def entries(self, root: IndexedRoot) -> int:
+        return sum(one.count0 for one in root.roots)
+
+    @property
+    def bytes(self) -> int:
+        return sum(index.bytes for index in self.indexes)
+
+    @property
+    def retired_bytes(self) -> int:
+        return sum(index.tree.retired_bytes for index in self.indexes)
+
+    def check(self) -> None:
+        for index in self.indexes:
+            index.check()

@@ -1,0 +1,307 @@
+"""A tree-shaped join without dead ends, kept by `structures.join_tree`: what its ports see of rows, how a batch goes through the aliases.
+
+Alias by alias: all deletes while the later aliases still have theirs, then all inserts, so that each row of the delta falls to exactly one
+of its parts. Columns that edges set equal have one domain of codes; a row that goes is known by the codes that it came with.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from service.engine.versions import Numbers
+from service.planning.binding import Index
+from service.planning.tree_shape import Edge, outward
+from service.tables.resolution import NO_SLOTS, Resolved, Slots
+from service.tables.sides import Side, ends_of, read
+from service.tables.store import Domain
+from service.views.joins.changes import Change, Parted, Singles, Told, parted, parted_singles, told
+from service.views.joins.indexed_cursor import Scan
+from service.views.joins.protocol import Bounds, Sink
+from service.views.joins.slots_cursor import SlotsCursor
+from structures.core.encoding import NEG_INF, POS_INF
+from structures.join_tree.changes import DELETE, INSERT, MOVE
+from structures.join_tree.cursors import Given, Start
+from structures.join_tree.tree import JoinTree, Port, Roots
+
+_NO_WINDOW = np.empty((0, 2), np.int64)
+
+
+class Alive:
+    """Those of alias number `place` that take part in rows of the version."""
+
+    def __init__(self, tree: JoinTree, roots: Roots, place: int, start: Start) -> None:
+        self._tree, self._roots, self._place, self._start = tree, roots, place, start
+
+    @property
+    def done(self) -> bool:
+        return self._start.done
+
+    def fill(self, limit: int) -> Slots:
+        slots = self._start.fill(limit)
+        alive: Slots = slots[self._tree.holds(self._roots, self._place, slots)]
+        return alive
+
+    def clone(self) -> Alive:
+        other = copy.copy(self)
+        other._start = self._start.clone()
+        return other
+
+
+class LiveJoin:
+    """See the module's head; what the methods do is said in `protocol`."""
+
+    takes_runs = True
+
+    def __init__(self, sides: Sequence[Side], tree: Sequence[Edge], never: bool) -> None:
+        """`tree`: each edge followed by its opposite."""
+        self.sides, self.never = list(sides), never
+        ends = [Index(edge.far, edge.far_columns, edge.far_span) for edge in tree]
+        self.indexes = list(dict.fromkeys(ends))
+        number = domains_of(tree)
+        self.domains: list[Domain] = []
+        for index in self.indexes:
+            if number.get(index[:2]) == len(self.domains):
+                types = sides[index.place].relation.schema
+                self.domains.append(Domain([types.field(name).type for name in index.columns]))
+        ports = [Port(index.place, number.get(index[:2], -1), index.span is not None) for index in self.indexes]
+        edges = [(self.indexes.index(ends[e + 1]), self.indexes.index(ends[e])) for e in range(0, len(tree), 2)]
+        self.tree = JoinTree(ports, edges)
+        self._middle = outward(tree)[0]
+        self._version = 0
+
+    def _domain(self, port: int) -> Domain | None:
+        number = self.tree.ports[port].domain
+        return self.domains[number] if number >= 0 else None
+
+    @property
+    def root(self) -> Roots:
+        return self.tree.roots._replace(version=self._version)
+
+    @property
+    def update_steps(self) -> int:
+        return self.tree.steps
+
+    @property
+    def flips(self) -> int:
+        """Rows that came to life, or died, by changes of others so far."""
+        return self.tree.flips
+
+    # --- writing
+
+    def build(self, version: int, progress: Callable[[float], None]) -> None:
+        """Cost: O(n log n)."""
+        self._version = version
+        for done, side in enumerate([] if self.never else self.sides):
+            parts = side.rows_of(version)
+            for slots in parts:
+                self._describe(side, slots)
+            self.tree.apply(version, side.place, np.concatenate(parts), True, None)
+            progress((done + 1) / len(self.sides))
+        self.tree.count_anew()
+
+    def _describe(self, side: Side, slots: Slots) -> None:
+        """Rows that come: their codes are taken."""
+        codes = []
+        for p in self.tree.of_alias[side.place]:
+            domain = self._domain(p)
+            columns = list(self.indexes[p].columns)
+            codes.append(None if domain is None else read(side.relation.table, columns, slots, domain.acquire))
+        self.tree.describe(side.place, slots, codes, self._ends(side, slots))
+
+    def _ends(self, side: Side, slots: Slots) -> list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None]:
+        spans = [self.indexes[p].span for p in self.tree.of_alias[side.place]]
+        return [None if span is None else ends_of(side.relation.table, span, slots) for span in spans]
+
+    def _describe_moved(self, side: Side, before: Slots, after: Slots) -> None:
+        """They stay what they were."""
+        ports = self.tree.of_alias[side.place]
+        ends = [self.tree.ends(p, before) if self.tree.ports[p].spanned else None for p in ports]
+        self.tree.describe(side.place, after, [self.tree.codes(p, before) for p in ports], ends)
+
+    def _release(self, version: int, side: Side, slots: Slots) -> None:
+        for p in self.tree.of_alias[side.place]:
+            domain = self._domain(p)
+            if domain is not None:
+                domain.release(self.tree.codes(p, slots), version)
+
+    def require(self, resolved: Mapping[str, Resolved]) -> None:
+        named = [resolved.get(side.relation.name) for side in self.sides]
+        if not any(named):
+            return
+        self.tree.require(
+            [side.relation.table.rows + (one.inserts.num_rows if one else 0) for side, one in zip(self.sides, named, strict=True)]
+        )
+        for p, port in enumerate(self.tree.ports):
+            one, domain = named[port.alias], self._domain(p)
+            if one is not None and domain is not None:
+                domain.require(one.inserts.num_rows, one.inserts.get_total_buffer_size())
+
+    def apply(self, version: int, changes: Mapping[str, Change], sink: Sink | None) -> None:
+        self._version = version
+        if self.never:
+            return
+        parts: dict[int, Parted] = {}
+        for side in self.sides:
+            change = changes.get(side.relation.name)
+            if change is not None:
+                parts[side.place] = part = parted(side, change, sink is not None)
+                self._move(version, side, part.before, part.after)
+        wanted = sink is not None
+
+        def told(come: bool, rows: npt.NDArray[np.int32]) -> bool:
+            return sink is not None and sink(come, tuple(rows))
+
+        for place, part in parts.items():
+            side = self.sides[place]
+            if len(slots := side.chosen(part.old)):
+                wanted = self.tree.apply(version, place, slots, False, told if wanted else None)
+                self._release(version, side, slots)
+        for place, part in parts.items():
+            side = self.sides[place]
+            if len(slots := side.chosen(part.new)):
+                self._describe(side, slots)
+                wanted = self.tree.apply(version, place, slots, True, told if wanted else None)
+
+    def _move(self, version: int, side: Side, before: Slots, after: Slots) -> None:
+        places = side.selected(after) if len(after) else None
+        if places is not None:
+            before, after = before[places], after[places]
+        if len(after):
+            self._describe_moved(side, before, after)
+            self.tree.move(version, side.place, before, after)
+
+    def apply_run(self, version: int, singles: Mapping[str, Singles], limit: int | None) -> Iterator[Told]:
+        self._version = version
+        run = _Run()
+        for side in [] if self.never else self.sides:
+            single = singles.get(side.relation.name)
+            if single is not None:
+                self._collect(version, side, single, run, limit is not None)
+        signs, numbers, places, old, new = run.in_order()
+        if len(signs) == 0:
+            return
+        deltas = self.tree.apply_in_order(version, signs, places, old, new, limit)
+        rows = deltas.rows
+        yield from told(numbers, signs == INSERT, deltas.starts, deltas.ends, deltas.too_large, lambda some: tuple(rows[:, some]))
+
+    def _collect(self, version: int, side: Side, single: Singles, run: _Run, followed: bool) -> None:
+        numbers, old, new = single
+        gone, come, moved = parted_singles(side, single, followed)
+        for sign, some in ((MOVE, moved), (DELETE, gone), (INSERT, come)):
+            chosen = side.selected((old if sign == DELETE else new)[some]) if len(some) else None
+            if chosen is not None:
+                some = some[chosen]
+            if len(some) == 0:
+                continue
+            if sign == MOVE:
+                self._describe_moved(side, old[some], new[some])
+            elif sign == INSERT:
+                self._describe(side, new[some])
+            elif sign == DELETE:  # nobody else gets a code before `reclaim`
+                self._release(version, side, old[some])
+            some = some[self.tree.able(side.place, (old if sign == DELETE else new)[some])]
+            run.add(sign, numbers[some], side.place, old[some], new[some])
+
+    def reclaim(self, oldest_needed: int, pins: Numbers) -> None:
+        self.tree.reclaim(oldest_needed, pins)
+        for domain in self.domains:
+            domain.reclaim(oldest_needed, pins)
+
+    # --- reading
+
+    def _cursor(self, root: Roots, place: int, start: Start, window: Bounds | None) -> SlotsCursor:
+        bounds = _NO_WINDOW
+        if window:
+            spans = [index.span for index in self.indexes]
+            bounds = np.array([window.get(span, (NEG_INF, POS_INF)) if span else (NEG_INF, POS_INF) for span in spans])
+        return SlotsCursor(self.tree.rows(root, place, start, bounds))
+
+    def rows(self, root: Roots, window: Bounds | None) -> SlotsCursor:
+        return self._cursor(root, self._middle, self.tree.all_of(root, self.tree.of_alias[self._middle][0]), window)
+
+    def partners(self, root: Roots, place: int, slots: Slots, window: Bounds | None) -> SlotsCursor:
+        given = Given(NO_SLOTS if self.never else self.sides[place].chosen(slots))
+        return self._cursor(root, place, Alive(self.tree, root, place, given), window)
+
+    def of_key(self, root: Roots, place: int, key: pa.RecordBatch, window: Bounds | None) -> SlotsCursor:
+        """Where no port has just these columns, all rows of the alias are looked through."""
+        for p in self.tree.of_alias[place]:
+            domain, columns = self._domain(p), self.indexes[p].columns
+            if domain is not None and set(columns) == set(key.schema.names):
+                code = int(domain.look_up(key.select(columns))[0])
+                return self._cursor(root, place, self.tree.of_code(root, p, code), window)
+        scan = Given(NO_SLOTS) if self.never else Scan(self.sides[place], root.version, key)
+        return self._cursor(root, place, Alive(self.tree, root, place, scan), window)
+
+    def surely_empty(self, root: Roots) -> bool:
+        return self.tree.is_empty(root)
+
+    def entries(self, root: Roots) -> int:
+        return self.tree.entries(root)
+
+    @property
+    def bytes(self) -> int:
+        rows = [side.relation.table.rows for side in self.sides]
+        kept = self.tree.live_bytes(rows, [domain.keys for domain in self.domains])
+        return kept + sum(domain.bytes for domain in self.domains)
+
+    @property
+    def retired_bytes(self) -> int:
+        return self.tree.retired_bytes
+
+    def check(self) -> None:
+        if self.never:
+            return
+        version = self.root.version
+        rows = [np.concatenate(side.rows_of(version)) for side in self.sides]
+        for p, index in enumerate(self.indexes):
+            slots, domain = rows[index.place], self._domain(p)
+            table = self.sides[index.place].relation.table
+            if domain is not None and len(slots):
+                codes = read(table, list(index.columns), slots, domain.look_up)
+                assert np.array_equal(codes, self.tree.codes(p, slots)), f"the codes of port {p} differ from its columns'"
+            if index.span is not None:
+                assert all(map(np.array_equal, ends_of(table, index.span, slots), self.tree.ends(p, slots))), (
+                    f"the spans of port {p} differ"
+                )
+        for domain in self.domains:
+            domain.check()
+        self.tree.check(rows)
+
+
+def domains_of(tree: Sequence[Edge]) -> dict[tuple[int, tuple[str, ...]], int]:
+    """Numbers of domains, by alias and columns, in the order of the edges' far ends: one for all that edges set equal."""
+    found: dict[tuple[int, tuple[str, ...]], set[tuple[int, tuple[str, ...]]]] = {}
+    for edge in tree:
+        if edge.near_columns:
+            near, far = (edge.near, edge.near_columns), (edge.far, edge.far_columns)
+            together = found.get(near, {near}) | found.get(far, {far})
+            found.update(dict.fromkeys(together, together))
+    ends = [(edge.far, edge.far_columns) for edge in tree if edge.far_columns]
+    classes = list(dict.fromkeys(frozenset(found[end]) for end in ends))
+    return {end: classes.index(frozenset(found[end])) for end in ends}
+
+
+class _Run:
+    """Single changes, to be put in order: of a change first rows that only move, then deletes, then inserts."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[npt.NDArray[np.int64], ...]] = []
+
+    def add(self, sign: int, numbers: Numbers, place: int, old: Slots, new: Slots) -> None:
+        self._parts.append((np.full(len(old), sign), numbers, np.full(len(old), place), old.astype(np.int64), new.astype(np.int64)))
+
+    def in_order(self) -> tuple[npt.NDArray[np.int8], Numbers, Numbers, Slots, Slots]:
+        """signs, numbers of the changes, aliases, slots before and after."""
+        empty = tuple(np.empty(0, np.int64) for _ in range(5))
+        signs, numbers, places, old, new = (np.concatenate(columns) for columns in zip(empty, *self._parts, strict=True))
+        order = np.lexsort((places, _PHASE[signs], numbers))
+        return signs[order].astype(np.int8), numbers[order], places[order], old[order].astype(np.int32), new[order].astype(np.int32)
+
+
+_PHASE = np.array([0, 2, 1])  # by sign, as Python counts from the end: MOVE, INSERT, DELETE

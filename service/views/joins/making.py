@@ -1,0 +1,41 @@
+"""The structures that a plan asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from service.planning.plans.plan import Part, Plan
+from service.query.model import Query
+from service.tables.indexes import SharedIndexes
+from service.tables.relations import Relation
+from service.tables.sides import Side
+from service.views.joins.indexed_join import IndexedJoin
+from service.views.joins.live_join import LiveJoin
+from service.views.joins.product_join import Factor, ProductJoin
+from service.views.joins.protocol import Join
+from service.views.joins.qdag_join import QdagJoin
+from service.views.joins.qdag_trees import tree_shapes
+from service.views.joins.tree_join import TreeJoin
+from service.views.joins.view_tree_join import ViewTreeJoin
+
+
+def join_of(query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedIndexes, part: bool = False) -> Join:
+    """Empty, all address space reserved; `part`: of a product, which goes through a batch twice and has indexes of its own. OSError,
+    MemoryError: there is no room."""
+    if plan.parts:
+        relations = {side.relation.name: side.relation for side in sides}
+        return ProductJoin([_factor(part, relations, indexes) for part in plan.parts])
+    if plan.paths:
+        return ViewTreeJoin(sides, plan.paths, query.never, SharedIndexes() if part else indexes, part)
+    if plan.tree:
+        return LiveJoin(sides, plan.tree, query.never)
+    if plan.graph is not None:
+        return QdagJoin(sides, plan.graph, tree_shapes(query, plan.graph), query.never)
+    if plan.binding is not None:
+        return IndexedJoin(sides, plan.binding, query.never, listed=part)
+    return TreeJoin(query, plan, sides)
+
+
+def _factor(part: Part, relations: Mapping[str, Relation], indexes: SharedIndexes) -> Factor:
+    sides = [Side(part.query, place, relations[name]) for place, (_, name) in enumerate(part.query.aliases)]
+    return Factor(join_of(part.query, part.plan, sides, indexes, part=True), sides, part.places)

@@ -1,0 +1,291 @@
+"""The product of joins that no condition connects: each part is kept by its own structures, nothing is kept of their combinations.
+
+The rows of a version are read by an odometer: a block of rows of the parts before, with all rows of the next part. A changed part tells
+its delta, and each row of it stands with the current rows of the others. A batch goes through the parts twice: first what goes, part by
+part, then what comes, so that each row of the delta falls to exactly one of its parts:
+
+    what goes     old1 x old2  ->  kept1 x old2  ->  kept1 x kept2       (kept: in both versions)
+    what comes    kept1 x kept2  ->  new1 x kept2  ->  new1 x new2
+
+A part that surely has no rows keeps the others from telling anything.
+
+Costs: those of the parts; the delay is the sum of theirs, and a block of rows that is read ahead.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from service.engine.versions import Numbers
+from service.tables.resolution import NO_SLOTS, Resolved, Slots
+from service.tables.sides import Side
+from service.views.deltas import Combination
+from service.views.joins.changes import Change, Half
+from service.views.joins.protocol import Bounds, Enumeration, Join, Sink
+
+_BLOCK = 4096  # rows of the first part that stand with one reading of the second
+_PIECE = 1 << 16  # rows of a delta at a time
+_LOOKS = 16  # at parts without rows before a call ends
+NO_ROWS: Combination = (NO_SLOTS,)
+
+
+class Factor(NamedTuple):
+    """A part: its join over the aliases with these numbers, ascending; its sides have numbers of their own.
+
+    It is read while a batch goes through it, so all that `rows` reads has to be in its structures: tables are ahead of them.
+    """
+
+    join: Join
+    sides: Sequence[Side]
+    places: tuple[int, ...]
+
+    def within(self, window: Bounds | None) -> Bounds | None:
+        """The windows of its own intervals."""
+        spans = {span for side in self.sides for span in side.spans.values()}
+        mine = {span: bounds for span, bounds in (window or {}).items() if span in spans}
+        return mine or None
+
+
+class These:
+    """Given rows."""
+
+    steps = largest_gap = 0
+    dead_ends: int | None = None
+
+    def __init__(self, rows: Combination) -> None:
+        self._rows = rows
+
+    @property
+    def done(self) -> bool:
+        return len(self._rows[0]) == 0
+
+    def fill(self, limit: int) -> Combination:
+        found, self._rows = tuple(part[:limit] for part in self._rows), tuple(part[limit:] for part in self._rows)
+        return found
+
+    def clone(self) -> These:
+        return copy.copy(self)
+
+
+class _Pair:
+    """Rows of `left`, each with all rows of the reading that `begin` begins; left's columns come first."""
+
+    def __init__(self, left: Enumeration, begin: Callable[[], Enumeration], aliases: int) -> None:
+        self._left, self._begin, self._aliases = left, begin, aliases
+        self._block = self._chunk = NO_ROWS
+        self._at = self._total = 0  # rows of block x chunk
+        self._right: Enumeration | None = None
+        self._some = False  # the right part has a row
+        self._steps = self._gap = 0  # in readings that have ended
+        self._dead_ends: int | None = None
+
+    @property
+    def done(self) -> bool:
+        return self._at == self._total and (self._right is None or self._right.done) and self._left.done
+
+    @property
+    def steps(self) -> int:
+        return self._left.steps + self._steps + (self._right.steps if self._right is not None else 0)
+
+    @property
+    def largest_gap(self) -> int:
+        """What the parts promise together: a row of each may have to be found."""
+        return self._left.largest_gap + max(self._gap, self._right.largest_gap if self._right is not None else 0)
+
+    @property
+    def dead_ends(self) -> int | None:
+        counts = (self._left.dead_ends, self._dead_ends, self._right.dead_ends if self._right is not None else None)
+        counted = [one for one in counts if one is not None]
+        return sum(counted) if counted else None
+
+    def fill(self, limit: int) -> Combination:
+        for _ in range(_LOOKS):
+            if self._at < self._total or self.done:
+                break
+            self._advance(limit)
+        if self._at == self._total:
+            return (NO_SLOTS,) * self._aliases
+        rows = np.arange(self._at, min(self._at + limit, self._total))
+        self._at += len(rows)
+        of_block, of_chunk = np.divmod(rows, len(self._chunk[0]))
+        return (*(part[of_block] for part in self._block), *(part[of_chunk] for part in self._chunk))
+
+    def _advance(self, limit: int) -> None:
+        """Go on to the next chunk of the right part, after its last to the next block of the left one."""
+        if self._right is not None and self._right.done:
+            self._end_right()
+        if self._right is None:
+            self._block = self._left.fill(min(limit, _BLOCK))
+            if len(self._block[0]) == 0:
+                return
+            self._right = self._begin()
+        self._chunk = self._right.fill(limit)
+        self._some = self._some or len(self._chunk[0]) > 0
+        self._at, self._total = 0, len(self._block[0]) * len(self._chunk[0])
+
+    def _end_right(self) -> None:
+        assert self._right is not None
+        self._ended(self._right)
+        self._right = None
+        if not self._some:  # then no row of the left part has any
+            self._ended(self._left)
+            self._left = These(tuple(part[:0] for part in self._block))
+
+    def _ended(self, reading: Enumeration) -> None:
+        self._steps += reading.steps
+        self._gap = max(self._gap, reading.largest_gap)
+        if reading.dead_ends is not None:
+            self._dead_ends = (self._dead_ends or 0) + reading.dead_ends
+
+    def clone(self) -> _Pair:
+        other = copy.copy(self)
+        other._left = self._left.clone()
+        other._right = self._right.clone() if self._right is not None else None
+        return other
+
+
+class ProductCursor:
+    """The readings of several parts multiplied, an array an alias. Plain data beside the joins."""
+
+    def __init__(self, first: Enumeration, others: Sequence[Callable[[], Enumeration]], places: Sequence[tuple[int, ...]]) -> None:
+        """`places`: of the columns of each part, the first one's first."""
+        reading, aliases = first, len(places[0])
+        for begin, more in zip(others, places[1:], strict=True):
+            aliases += len(more)
+            reading = _Pair(reading, begin, aliases)
+        self._reading = reading
+        self._columns = np.argsort([place for part in places for place in part]).tolist()
+
+    @property
+    def done(self) -> bool:
+        return self._reading.done
+
+    @property
+    def steps(self) -> int:
+        return self._reading.steps
+
+    @property
+    def largest_gap(self) -> int:
+        return self._reading.largest_gap
+
+    @property
+    def dead_ends(self) -> int | None:
+        return self._reading.dead_ends
+
+    def fill(self, limit: int) -> Combination:
+        found = self._reading.fill(limit)
+        return tuple(found[column] for column in self._columns)
+
+    def clone(self) -> ProductCursor:
+        other = copy.copy(self)
+        other._reading = self._reading.clone()
+        return other
+
+
+class ProductJoin:
+    """See the module's head; what the methods do is said in `protocol`."""
+
+    def __init__(self, factors: Sequence[Factor]) -> None:
+        self.factors = list(factors)
+
+    @property
+    def root(self) -> tuple[Any, ...]:
+        return tuple(factor.join.root for factor in self.factors)
+
+    @property
+    def update_steps(self) -> int:
+        return sum(factor.join.update_steps for factor in self.factors)
+
+    def build(self, version: int, progress: Callable[[float], None]) -> None:
+        for done, factor in enumerate(self.factors):
+            factor.join.build(version, lambda part, done=done: progress((done + part) / len(self.factors)))  # type: ignore[misc]
+
+    def require(self, resolved: Mapping[str, Resolved]) -> None:
+        for factor in self.factors:
+            factor.join.require(resolved)
+
+    def apply(self, version: int, changes: Mapping[str, Change], sink: Sink | None) -> None:
+        told = _Told(sink)
+        touched = [factor for factor in self.factors if any(side.relation.name in changes for side in factor.sides)]
+        for come in (False, True):
+            halves = {name: Half(change, come, sink is not None) for name, change in changes.items()}
+            for factor in touched:
+                factor.join.apply(version, halves, self._sink_of(factor, told))
+
+    def _sink_of(self, factor: Factor, told: _Told) -> Sink | None:
+        """Multiplies what the part tells with the current rows of the others; None if nobody asks, or there are none."""
+        others = [other for other in self.factors if other is not factor]
+        if told.sink is None or any(other.join.surely_empty(other.join.root) for other in others):
+            return None
+
+        def multiplied(come: bool, rows: Combination) -> bool:
+            begins = [partial(other.join.rows, other.join.root, None) for other in others]
+            cursor = ProductCursor(These(rows), begins, [factor.places, *(other.places for other in others)])
+            while told.sink is not None and not cursor.done:
+                found = cursor.fill(_PIECE)
+                if len(found[0]) and not told.sink(come, found):
+                    told.sink = None
+            return told.sink is not None
+
+        return multiplied
+
+    def reclaim(self, oldest_needed: int, pins: Numbers) -> None:
+        for factor in self.factors:
+            factor.join.reclaim(oldest_needed, pins)
+
+    def rows(self, root: tuple[Any, ...], window: Bounds | None) -> Enumeration:
+        first = self.factors[0]
+        return self._reading(root, 0, first.join.rows(root[0], first.within(window)), window)
+
+    def partners(self, root: tuple[Any, ...], place: int, slots: Slots, window: Bounds | None) -> Enumeration:
+        number, factor = self._of(place)
+        given = factor.join.partners(root[number], factor.places.index(place), slots, factor.within(window))
+        return self._reading(root, number, given, window)
+
+    def of_key(self, root: tuple[Any, ...], place: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
+        number, factor = self._of(place)
+        given = factor.join.of_key(root[number], factor.places.index(place), key, factor.within(window))
+        return self._reading(root, number, given, window)
+
+    def _of(self, place: int) -> tuple[int, Factor]:
+        return next((number, factor) for number, factor in enumerate(self.factors) if place in factor.places)
+
+    def _reading(self, root: tuple[Any, ...], number: int, first: Enumeration, window: Bounds | None) -> Enumeration:
+        """The rows that `first` reads of part `number`, with all that meet the window of the others."""
+        others = [(factor, its) for at, (factor, its) in enumerate(zip(self.factors, root, strict=True)) if at != number]
+        places = [self.factors[number].places, *(factor.places for factor, _ in others)]
+        if self.surely_empty(root):
+            first = These((NO_SLOTS,) * len(places[0]))
+        return ProductCursor(first, [partial(factor.join.rows, its, factor.within(window)) for factor, its in others], places)
+
+    def surely_empty(self, root: tuple[Any, ...]) -> bool:
+        return any(factor.join.surely_empty(its) for factor, its in zip(self.factors, root, strict=True))
+
+    def entries(self, root: tuple[Any, ...]) -> int:
+        return sum(factor.join.entries(its) for factor, its in zip(self.factors, root, strict=True))
+
+    @property
+    def bytes(self) -> int:
+        return sum(factor.join.bytes for factor in self.factors)
+
+    @property
+    def retired_bytes(self) -> int:
+        return sum(factor.join.retired_bytes for factor in self.factors)
+
+    def check(self) -> None:
+        for factor in self.factors:
+            factor.join.check()
+
+
+@dataclass
+class _Told:
+    """Who asks for the delta; None once he wants no more."""
+
+    sink: Sink | None

@@ -1,0 +1,115 @@
+"""What a view's structures do for it, whatever they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol, runtime_checkable
+
+import pyarrow as pa
+
+from service.engine.versions import Numbers
+from service.query.model import Span
+from service.tables.resolution import Resolved, Slots
+from service.views.deltas import Combination
+from service.views.joins.changes import Change, Singles, Told
+
+Sink = Callable[[bool, Combination], bool]
+"""Takes rows that come (True) or go, in pieces; False: it wants no more."""
+
+Bounds = dict[Span, tuple[int, int]]
+"""Closed, encoded windows of joined intervals."""
+
+
+class Enumeration(Protocol):
+    """Rows of one version, resumable; plain data beside the structures."""
+
+    @property
+    def done(self) -> bool: ...
+
+    @property
+    def steps(self) -> int:
+        """Nodes, entries and candidates looked at so far."""
+        ...
+
+    @property
+    def largest_gap(self) -> int:
+        """The most steps between two rows so far."""
+        ...
+
+    @property
+    def dead_ends(self) -> int | None:
+        """Nodes entered, rows bound and candidates looked at for nothing so far; None: not counted."""
+        ...
+
+    def fill(self, limit: int) -> Combination:
+        """About `limit` rows at most; a call takes milliseconds and may find none yet."""
+        ...
+
+    def clone(self) -> Enumeration: ...
+
+
+class Join(Protocol):
+    """The structures of one view. `root` stands for the newest applied version: plain data, good while that version is pinned or newest."""
+
+    @property
+    def root(self) -> Any: ...
+
+    @property
+    def update_steps(self) -> int:
+        """What was looked at for all deltas so far, their rows included: nodes, entries, candidates; not the way to an entry's place."""
+        ...
+
+    def build(self, version: int, progress: Callable[[float], None]) -> None:
+        """Load all that the relations have at the newest version."""
+        ...
+
+    def require(self, resolved: Mapping[str, Resolved]) -> None:
+        """MemoryError, before anything is touched, unless `apply` surely has room."""
+        ...
+
+    def apply(self, version: int, changes: Mapping[str, Change], sink: Sink | None) -> None:
+        """Follow the changed relations; tell the rows that go and come: each in one change, some that go and come alike."""
+        ...
+
+    def reclaim(self, oldest_needed: int, pins: Numbers) -> None: ...
+
+    def rows(self, root: Any, window: Bounds | None) -> Enumeration: ...
+
+    def partners(self, root: Any, place: int, slots: Slots, window: Bounds | None) -> Enumeration:
+        """The rows in which these rows take part as alias number `place`."""
+        ...
+
+    def of_key(self, root: Any, place: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
+        """The rows whose alias number `place` has these values (one row) in the columns that join it."""
+        ...
+
+    def surely_empty(self, root: Any) -> bool: ...
+
+    def entries(self, root: Any) -> int:
+        """Entries in the structures."""
+        ...
+
+    @property
+    def bytes(self) -> int: ...
+
+    @property
+    def retired_bytes(self) -> int: ...
+
+    def check(self) -> None:
+        """Prove the invariants, for tests and `livejoin check`."""
+        ...
+
+
+@runtime_checkable
+class Running(Protocol):
+    """A join that may follow a run of single changes together."""
+
+    @property
+    def takes_runs(self) -> bool:
+        """Whether it does."""
+        ...
+
+    def apply_run(self, version: int, singles: Mapping[str, Singles], limit: int | None) -> Iterator[Told]:
+        """Follow single changes one after another, all as `version`, as no version between them can be read; tell what each did, in their
+        order. `limit`: of rows a change; None: nobody asks. Cost: as `apply`."""
+        ...

@@ -1,0 +1,270 @@
+"""A natural join over quadtrees, read as qdags (`structures.qdag.qdag`); `qdag_trees` says which trees.
+
+A changed row gives its variables values; its rows are the AND of the other atoms with these values. A batch has three steps, each of a
+tick of its own, so that the roots before and after each stay whole: rows that only move, deletes, inserts. Of the deletes, and then of the
+inserts, alias number i is joined with the aliases before it as they are after the step, and with those behind it as they were before: so
+each row of the delta is told by exactly one alias.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from service.engine.versions import Numbers
+from service.planning.hypergraph import Hypergraph
+from service.tables.resolution import Resolved, Slots
+from service.tables.sides import Side
+from service.tables.store import Domain
+from service.views.joins.changes import Change, Singles, Told, parted
+from service.views.joins.protocol import Bounds, Sink
+from service.views.joins.qdag_trees import Base, Entries, RunSteps, Shapes
+from service.views.joins.slots_cursor import SlotsCursor
+from structures.qdag.qdag import And, Atom, Cursor
+from structures.qdag.run import Runs
+from structures.quadtree.trees import QuadTrees, Root, in_order
+
+_CHUNK = 1 << 16  # rows in a step of building, or of a delta
+_FIRST = 1 << 8  # rows of the first step of a delta
+_STEPS = 3  # ticks of a batch
+
+
+class QdagRoot(NamedTuple):
+    """One version: of the relations, and of each tree."""
+
+    version: int
+    roots: tuple[Root, ...]
+
+
+class QdagJoin:
+    """See the module's head; what the methods do is said in `protocol`."""
+
+    takes_runs = True
+
+    def __init__(self, sides: Sequence[Side], graph: Hypergraph, shapes: Shapes, never: bool) -> None:
+        self.sides, self.never = list(sides), never
+        self._base_of, self._orders = shapes.bases, shapes.orders
+        atoms = graph.atoms
+        self.domains: dict[int, Domain] = {}
+        for side, atom in zip(sides, atoms, strict=True):
+            types = side.relation.schema
+            for one in atom:
+                if shapes.domains[one.variable] not in self.domains:
+                    self.domains[shapes.domains[one.variable]] = Domain([types.field(name).type for name in one.columns])
+        of_variable = [self.domains[number] for number in shapes.domains]
+        firsts = [shapes.bases.index(base) for base in range(max(shapes.bases) + 1)]
+        self._bases = [Base(sides[place], atoms[place], of_variable) for place in firsts]
+        # Of each base, its trees: number, and which columns of its entries they take.
+        self._trees: list[list[tuple[int, list[int]]]] = [[] for _ in self._bases]
+        for number, (base, first, rest) in enumerate(self._orders):
+            self._trees[base].append((number, [*first, *rest, len(first) + len(rest)]))
+        self._plain = [own[0][0] for own in self._trees]
+        self.trees = QuadTrees([(len(first) + len(rest), len(first)) for _, first, rest in self._orders])
+        self._variables = [[one.variable for one in atom] for atom in atoms]
+        self._and = And(self.trees, graph.dimension, [self._atom(place) for place in range(len(atoms))])
+        self._runs = Runs(self._and, self._trees, shapes.bases)
+        self._told_steps = 0
+        self._version = self._tick = 0
+        self._ticks: list[tuple[int, int]] = []  # (version, the last tick of it), ascending
+
+    def _atom(self, place: int) -> Atom:
+        variables = self._variables[place]
+        own = {}
+        for number, (base, first, rest) in enumerate(self._orders):
+            if base == self._base_of[place]:
+                own[frozenset(variables[j] for j in first)] = number, tuple(variables[j] for j in (*first, *rest))
+        return Atom(frozenset(variables), own)
+
+    @property
+    def update_steps(self) -> int:
+        return self._told_steps + self._runs.steps
+
+    @property
+    def root(self) -> QdagRoot:
+        return QdagRoot(self._version, self.trees.roots)
+
+    def build(self, version: int, progress: Callable[[float], None]) -> None:
+        """Cost: O(n log l), l the number of codes."""
+        self._begin(version)
+        for number, base in enumerate([] if self.never else self._bases):
+            parts, start = [], 0
+            while start >= 0:
+                slots, start = base.side.relation.table.scan(version, start, _CHUNK)
+                parts.append(base.entries(slots, version, True)[0])
+            entries = np.concatenate(parts)
+            for tree, columns in self._trees[number]:
+                self.trees.bulk_load(self._tick, tree, entries[:, columns])
+            progress((number + 1) / len(self._bases))
+        self._end()
+
+    def require(self, resolved: Mapping[str, Resolved]) -> None:
+        changes = 0
+        for base, own in zip(self._bases, self._trees, strict=True):
+            one = resolved.get(base.side.relation.name)
+            if one is not None:
+                changes += len(own) * (len(one.deletes) + one.inserts.num_rows)
+                for domain in base.domains:
+                    domain.require(one.inserts.num_rows, one.inserts.get_total_buffer_size())
+        if changes:
+            self.trees.require(changes, _STEPS)
+
+    def apply(self, version: int, changes: Mapping[str, Change], sink: Sink | None) -> None:
+        if self.never:
+            self._version = version
+            return
+        self._begin(version)
+        gone: dict[int, Entries] = {}
+        come: dict[int, Entries] = {}
+        for number, base in enumerate(self._bases):
+            change = changes.get(base.side.relation.name)
+            if change is None:
+                continue
+            part = parted(base.side, change, sink is not None)
+            if len(part.before):
+                self._move(number, part.before, part.after)
+            if len(part.old):
+                gone[number] = base.entries(part.old, version, False)[0]
+            if len(part.new):
+                come[number] = base.entries(part.new, version, True)[0]
+        sink = self._step(gone, False, sink)
+        self._step(come, True, sink)
+        for number, entries in gone.items():
+            self._bases[number].release(entries, version)
+        self.trees.merge(self._tick)
+        self._end()
+
+    def apply_run(self, version: int, singles: Mapping[str, Singles], limit: int | None) -> Iterator[Told]:
+        if self.never:
+            self._version = version
+            return
+        self._begin(version)
+        run = RunSteps(limit is not None)
+        for number, base in enumerate(self._bases):
+            single = singles.get(base.side.relation.name)
+            if single is not None:
+                run.add(number, base, single, version)
+        steps, entries = run.in_order()
+        if len(steps):
+            for told in self._runs.follow(self._tick, steps, entries, limit):
+                yield Told(told.change, told.inserted, tuple(told.rows), told.too_large)
+            self._tick = self.trees.version
+        for number, gone in run.gone:
+            self._bases[number].release(gone, version)
+        self.trees.merge(self._tick)
+        self._end()
+
+    def _begin(self, version: int) -> None:
+        self._version = version
+        self._tick += 1
+
+    def _end(self) -> None:
+        if self._ticks and self._ticks[-1][0] == self._version:
+            self._ticks.pop()
+        self._ticks.append((self._version, self._tick))
+
+    def _move(self, number: int, before: Slots, after: Slots) -> None:
+        """Rows that keep all that the view uses, from slot to slot."""
+        new, places = self._bases[number].entries(after, self._version, False)
+        old = new.copy()
+        old[:, -1] = before[places]
+        self._write(number, old, False)
+        self._write(number, new, True)
+
+    def _write(self, number: int, entries: Entries, come: bool) -> None:
+        write = self.trees.insert if come else self.trees.delete
+        for tree, columns in self._trees[number]:
+            write(self._tick, tree, entries[:, columns])
+
+    def _step(self, changed: Mapping[int, Entries], come: bool, sink: Sink | None) -> Sink | None:
+        """All deletes or all inserts; the sink, or None once it wants no more."""
+        changed = {number: in_order(entries) for number, entries in changed.items() if len(entries)}
+        if not changed:
+            return sink
+        self._tick += 1
+        before = self.trees.roots
+        for number, entries in changed.items():
+            self._write(number, entries, come)
+        after = self.trees.roots
+        for place, number in enumerate(self._base_of):
+            if sink is not None and number in changed:
+                versions = [after if other < place else before for other in range(len(self.sides))]
+                if not self._tell(self._and.partners(versions, place, changed[number]), come, sink):
+                    sink = None
+        return sink
+
+    def _tell(self, cursor: Cursor, come: bool, sink: Sink) -> bool:
+        wanted, limit = True, _FIRST
+        while wanted and not cursor.done:
+            rows = cursor.fill(limit)
+            limit = min(4 * limit, _CHUNK)
+            wanted = rows.shape[1] == 0 or sink(come, tuple(rows))
+        self._told_steps += cursor.steps
+        return wanted
+
+    def reclaim(self, oldest_needed: int, pins: Numbers) -> None:
+        needed = [oldest_needed, *pins.tolist()]
+        ticks = [self._tick_of(version) for version in needed]
+        self.trees.reclaim(ticks[0], np.unique(np.array(ticks[1:], np.int64)))
+        while len(self._ticks) > 1 and self._ticks[1][0] <= min(needed):
+            self._ticks.pop(0)
+        for domain in self.domains.values():
+            domain.reclaim(oldest_needed, pins)
+
+    def _tick_of(self, version: int) -> int:
+        """The last tick that a version sees."""
+        place = bisect_right(self._ticks, version, key=lambda one: one[0])
+        return self._ticks[place - 1][1] if place else 0
+
+    def rows(self, root: QdagRoot, window: Bounds | None) -> SlotsCursor:
+        return SlotsCursor(self._nothing(root) if self.never else self._and.rows(self._versions(root)))
+
+    def partners(self, root: QdagRoot, place: int, slots: Slots, window: Bounds | None) -> SlotsCursor:
+        if self.never or len(slots) == 0:
+            return SlotsCursor(self._nothing(root))
+        entries, _ = self._bases[self._base_of[place]].entries(slots, root.version, False)
+        return SlotsCursor(self._and.partners(self._versions(root), place, entries))
+
+    def of_key(self, root: QdagRoot, place: int, key: pa.RecordBatch, window: Bounds | None) -> SlotsCursor:
+        codes = self._bases[self._base_of[place]].code_of(key)
+        if self.never or codes is None:
+            return SlotsCursor(self._nothing(root))
+        values = [-1] * self._and.dimension
+        for variable, code in zip(self._variables[place], codes, strict=True):
+            values[variable] = code
+        return SlotsCursor(self._and.rows(self._versions(root), values))
+
+    def _versions(self, root: QdagRoot) -> list[tuple[Root, ...]]:
+        return [root.roots] * len(self.sides)
+
+    def _nothing(self, root: QdagRoot) -> Cursor:
+        return self._and.partners(self._versions(root), 0, np.empty((0, len(self._variables[0]) + 1), np.int32))
+
+    def surely_empty(self, root: QdagRoot) -> bool:
+        return self.never or any(root.roots[tree].count == 0 for tree in self._plain)
+
+    def entries(self, root: QdagRoot) -> int:
+        return sum(root.roots[tree].count for tree in self._plain)
+
+    @property
+    def bits_per_tuple(self) -> float | None:
+        """The mean over those plain trees that have a compact form; None: none has. Without the slots."""
+        bits = [(self.trees.bits_a_tuple(tree), root.count) for tree, root in enumerate(self.trees.roots) if tree in self._plain]
+        compact = sum(count for found, count in bits if found)
+        return sum(found * count for found, count in bits) / compact if compact else None
+
+    @property
+    def bytes(self) -> int:
+        return self.trees.live_bytes + sum(domain.bytes for domain in self.domains.values())
+
+    @property
+    def retired_bytes(self) -> int:
+        return self.trees.retired_bytes
+
+    def check(self) -> None:
+        self.trees.check(self.trees.roots)
+        for domain in self.domains.values():
+            domain.check()

@@ -1,0 +1,177 @@
+"""Which quadtrees a natural join needs, and what its aliases bring to them.
+
+Aliases that have the same tuples share their trees: the same relation, columns and filters. Beside the plain tree of an atom there is one
+for each set of its variables, neither none nor all, that another atom has as well: that one's changed row gives them values, and the rest
+is looked up (`structures.qdag.qdag`). A tree's coordinates are codes of domains: variables that share a column of a relation share one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from service.planning.hypergraph import Attribute, Hypergraph
+from service.query.model import Query
+from service.tables.arrow import null_mask
+from service.tables.resolution import Slots
+from service.tables.sides import Side
+from service.tables.store import Domain
+from service.views.joins.changes import Singles, parted_singles
+from structures.qdag.run import DELETE, ENTER, INSERT, LEAVE
+
+Entries = npt.NDArray[np.int32]
+
+
+class Shapes(NamedTuple):
+    """bases    of each alias, the number of its set of tuples
+    orders   of each tree, its base, which of the attributes come first, and which follow
+    domains  of each variable, the number of its domain
+    """
+
+    bases: tuple[int, ...]
+    orders: tuple[tuple[int, tuple[int, ...], tuple[int, ...]], ...]
+    domains: tuple[int, ...]
+
+
+def tree_shapes(query: Query, graph: Hypergraph) -> Shapes:
+    known: list[Any] = []
+    bases = []
+    for (alias, relation), atom in zip(query.aliases, graph.atoms, strict=True):
+        filters = {(f.column.column, f.op, f.value) for f in query.filters if f.column.alias == alias}
+        one = relation, filters, [(attribute.columns, attribute.same) for attribute in atom]
+        if one not in known:
+            known.append(one)
+        bases.append(known.index(one))
+    orders = []
+    for base in range(len(known)):
+        aliases = [place for place, one in enumerate(bases) if one == base]
+        wanted: set[tuple[int, ...]] = {()}
+        for place in aliases:
+            own = [attribute.variable for attribute in graph.atoms[place]]
+            for other in range(len(graph.atoms)):
+                theirs = {attribute.variable for attribute in graph.atoms[other]}
+                shared = tuple(j for j, v in enumerate(own) if v in theirs)
+                if other != place and len(shared) < len(own):
+                    wanted.add(shared)
+        arity = len(graph.atoms[aliases[0]])
+        orders += [(base, first, tuple(j for j in range(arity) if j not in first)) for first in sorted(wanted)]
+    domains = list(range(graph.dimension))
+    columns: dict[tuple[str, tuple[str, ...]], int] = {}
+    for (_, relation), atom in zip(query.aliases, graph.atoms, strict=True):
+        for attribute in atom:
+            old, new = domains[attribute.variable], domains[columns.setdefault((relation, attribute.columns), attribute.variable)]
+            domains = [new if one == old else one for one in domains]
+    return Shapes(tuple(bases), tuple(orders), tuple(domains))
+
+
+class Base:
+    """A set of tuples: rows of a side, as codes of its attributes and a slot. A row with a null among them takes no part."""
+
+    def __init__(self, side: Side, attributes: Sequence[Attribute], domains: Sequence[Domain]) -> None:
+        self.side, self._attributes = side, list(attributes)
+        self.domains = [domains[one.variable] for one in attributes]
+        self._columns = list(dict.fromkeys(name for one in attributes for choice in (one.columns, *one.same) for name in choice))
+
+    def entries(self, slots: Slots, version: int, come: bool) -> tuple[Entries, npt.NDArray[np.int64]]:
+        """int32[n, k + 1] of those rows at these slots that take part, and their places. `come`: their codes are counted once more."""
+        parts, places, start = [], [], 0
+        for some, rows in self.side.relation.table.take_pieces(self._columns, slots):
+            codes, kept = self._codes(rows, self.side.selected(some), version, come)
+            parts.append(np.column_stack((codes, some[kept])))
+            places.append(kept + start)
+            start += len(some)
+        return (parts[0], places[0]) if len(parts) == 1 else (np.concatenate(parts), np.concatenate(places))
+
+    def _codes(
+        self, rows: pa.RecordBatch, chosen: npt.NDArray[np.int64] | None, version: int, come: bool
+    ) -> tuple[Entries, npt.NDArray[np.int64]]:
+        kept = np.arange(len(rows)) if chosen is None else chosen
+        for column in rows.columns:
+            nulls = null_mask(column)
+            if nulls is not None:
+                kept = kept[~nulls[kept]]
+        if len(kept) < len(rows):
+            rows = rows.take(pa.array(kept))
+        codes = np.empty((len(rows), len(self._attributes)), np.int32)
+        agree = np.ones(len(rows), np.bool_)
+        for j, (one, domain) in enumerate(zip(self._attributes, self.domains, strict=True)):
+            codes[:, j] = (domain.acquire if come else domain.look_up)(_named(rows, one.columns))
+            for choice in one.same:
+                agree &= domain.look_up(_named(rows, choice)) == codes[:, j]
+        agree &= (codes >= 0).all(axis=1)
+        if agree.all():
+            return codes, kept
+        if come:
+            self.release(codes[~agree], version)
+        return codes[agree], kept[agree]
+
+    def release(self, codes: Entries, version: int) -> None:
+        """Rows with these codes (further columns are passed over) are gone."""
+        for j, domain in enumerate(self.domains):
+            domain.release(codes[:, j].copy(), version)
+
+    def code_of(self, key: pa.RecordBatch) -> list[int] | None:
+        """The codes of one row; None: no row has them."""
+        found = []
+        for one, domain in zip(self._attributes, self.domains, strict=True):
+            codes = {int(domain.look_up(_named(key, choice))[0]) for choice in (one.columns, *one.same)}
+            if len(codes) > 1 or min(codes) < 0:
+                return None
+            found.append(codes.pop())
+        return found
+
+
+def _named(rows: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+    """These columns; a name may come twice."""
+    return pa.RecordBatch.from_arrays([rows.column(name) for name in names], [str(i) for i in range(len(names))])
+
+
+class RunSteps:
+    """Single changes as steps of `structures.qdag.run`. `followed`: rows that keep all that the view uses are told apart."""
+
+    def __init__(self, followed: bool) -> None:
+        self._followed = followed
+        self._steps: list[npt.NDArray[np.int64]] = []
+        self._entries: list[npt.NDArray[np.int32]] = []
+        self._words = 0
+        self.gone: list[tuple[int, Entries]] = []  # bases, and entries that give their codes back
+
+    def add(self, number: int, base: Base, single: Singles, version: int) -> None:
+        places, old, new = single
+        gone, come, moved = parted_singles(base.side, single, self._followed)
+        if len(moved):
+            entries, kept = self._put(number, ENTER, base, places[moved], new[moved], version)
+            before = entries.copy()
+            before[:, -1] = old[moved][kept]
+            self._add(number, LEAVE, places[moved][kept], before)
+        left, _ = self._put(number, DELETE, base, places[gone], old[gone], version)
+        self.gone.append((number, left))
+        self._put(number, INSERT, base, places[come], new[come], version)
+
+    def _put(
+        self, number: int, sign: int, base: Base, places: npt.NDArray[np.int64], slots: Slots, version: int
+    ) -> tuple[Entries, npt.NDArray[np.int64]]:
+        if not len(slots):
+            return np.empty((0, len(base.domains) + 1), np.int32), np.empty(0, np.int64)
+        entries, kept = base.entries(slots, version, sign == INSERT)
+        self._add(number, sign, places[kept], entries)
+        return entries, kept
+
+    def _add(self, number: int, sign: int, places: npt.NDArray[np.int64], entries: Entries) -> None:
+        n, width = entries.shape
+        steps = np.empty((n, 4), np.int64)
+        steps[:, 0], steps[:, 1], steps[:, 2], steps[:, 3] = places, sign, number, self._words + width * np.arange(n)
+        self._steps.append(steps)
+        self._entries.append(entries.reshape(-1))
+        self._words += n * width
+
+    def in_order(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+        """The steps, and their entries."""
+        if not self._steps:
+            return np.empty((0, 4), np.int64), np.empty(0, np.int32)
+        steps = np.concatenate(self._steps)
+        return steps[np.lexsort((steps[:, 1], steps[:, 0]))], np.concatenate(self._entries).astype(np.int32, copy=False)

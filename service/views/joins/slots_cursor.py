@@ -1,0 +1,60 @@
+"""A structure's cursor as a reading of a view: its slots are the rows."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Protocol, Self
+
+from service.views.deltas import Combination
+
+_CHUNK = 1 << 16  # rows at once: a structure's cursor makes room for as many as it is asked for
+
+
+class Slotted(Protocol):
+    """A structure's cursor: slots, an array an alias."""
+
+    @property
+    def done(self) -> bool: ...
+
+    @property
+    def steps(self) -> int: ...
+
+    @property
+    def largest_gap(self) -> int: ...
+
+    def fill(self, limit: int) -> Any: ...
+
+    def clone(self) -> Slotted: ...
+
+
+class SlotsCursor:
+    """See the module's head."""
+
+    def __init__(self, cursor: Slotted) -> None:
+        self._cursor = cursor
+
+    @property
+    def done(self) -> bool:
+        return self._cursor.done
+
+    @property
+    def steps(self) -> int:
+        return self._cursor.steps
+
+    @property
+    def largest_gap(self) -> int:
+        return self._cursor.largest_gap
+
+    @property
+    def dead_ends(self) -> int | None:
+        """None: the structure's cursor counts none."""
+        own = getattr(self._cursor, "dead_ends", None)
+        return None if own is None else int(own)
+
+    def fill(self, limit: int) -> Combination:
+        return tuple(self._cursor.fill(min(limit, _CHUNK)))
+
+    def clone(self) -> Self:
+        other = copy.copy(self)
+        other._cursor = self._cursor.clone()
+        return other

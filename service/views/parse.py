@@ -1,0 +1,64 @@
+"""A view's definition, in JSON or SQL, judged and planned: the door to `definition`, `sql`, `assembly`, `planner`, `projection`."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from service.planning.planner import Counted, plan
+from service.planning.plans.plan import Plan
+from service.query.assembly import assemble
+from service.query.definition import OPTIONS, bad, check_fields, read_json, read_options
+from service.query.model import ColumnRef, Comparison, Filter, IntervalRef, Output, Query
+from service.query.sql import read_sql
+from service.tables.masks import compare, residual_columns, residual_mask, select_mask
+from service.tables.projection import Projection, needed_columns
+from service.wire.schema import NAME, RelationDefinition
+
+__all__ = [
+    "ColumnRef",
+    "Comparison",
+    "Filter",
+    "IntervalRef",
+    "Output",
+    "Plan",
+    "Projection",
+    "Query",
+    "View",
+    "compare",
+    "needed_columns",
+    "parse_view",
+    "residual_columns",
+    "residual_mask",
+    "select_mask",
+]
+
+
+class View(NamedTuple):
+    """A definition that can be kept. `definition` is as the user gave it; two of them are the same view iff their queries are equal."""
+
+    name: str
+    definition: dict[str, Any]
+    query: Query
+    plan: Plan
+
+
+def parse_view(name: str, data: Any, relations: Mapping[str, RelationDefinition], counted: Counted | None = None) -> View:
+    """`counted`: as of `planner.plan`.
+
+    Raises Problem: `bad-definition`, `bad-query` (with `position`), `unknown-relation`, `unknown-column`, `unsupported-query`,
+    `infeasible-view` (with `theorem`), `not-yet`.
+    """
+    if not NAME.fullmatch(name):
+        raise bad(f"the view's name {name!r} does not match {NAME.pattern}")
+    if not isinstance(data, dict):
+        raise bad('a view\'s definition is an object with "sql", or with "from", "join", "where" and "select"')
+    options = read_options(data)
+    if "sql" in data:
+        check_fields(data, ("sql", *OPTIONS), "a view's definition in SQL")
+        draft = read_sql(data["sql"], relations)
+    else:
+        draft = read_json(data, relations)
+    query = assemble(draft, options)
+    return View(name, copy.deepcopy(data), query, plan(query, relations, counted))

@@ -1,0 +1,106 @@
+"""From what the structure enumerates to the rows of a view: orders, orientation, and comparisons that it does not know.
+
+    pair, heap      as they come, those that meet the residual comparisons
+    self_less       an unordered pair once, the row with the smaller value first; equal values are passed over
+    self_not_equal  an unordered pair in both orders
+    clique_less     an unordered combination once, in the order of the values; equal values are passed over
+    clique_not_equal  an unordered combination in all orders
+    list            one slot a row
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import permutations
+from math import factorial
+
+import numpy as np
+import pyarrow.compute as pc
+
+from service.planning.plans.clique import in_order
+from service.planning.plans.plan import Plan
+from service.query.model import ColumnRef, Query
+from service.tables.masks import Mask, compare, residual_columns, residual_mask
+from service.tables.resolution import Slots
+from service.tables.sides import Side
+from service.tables.store import pieces
+from service.views.deltas import Combination
+
+
+class Shape:
+    """How one view's rows are made of enumerated slots. Any thread."""
+
+    def __init__(self, query: Query, plan: Plan, sides: Sequence[Side]) -> None:
+        self.kind = plan.shape
+        self._sides = sides
+        self._places = {side.alias: place for place, side in enumerate(sides)}
+        self._residual = plan.residual
+        self._less = query.less[0] if plan.shape == "self_less" else None
+        self._order = in_order(query) if plan.shape == "clique_less" else None
+        self._column = query.less[0][0].column if self._order is not None else ""
+        # Rows of what is enumerated once.
+        self.factor = {"self_not_equal": 2, "clique_not_equal": factorial(len(sides))}.get(plan.shape, 1)
+        self.drops = bool(plan.residual) or plan.shape == "self_less"  # what is enumerated may be no row
+
+    def combine(self, *slots: Slots) -> Combination:
+        """The view's rows among what was enumerated, an array an alias (of a list: the second is empty)."""
+        if self.kind == "list":
+            return slots[:1]
+        if self.kind == "self_not_equal":
+            return np.concatenate(slots), np.concatenate(slots[::-1])
+        if self.kind == "clique_not_equal":
+            return tuple(np.concatenate(part) for part in zip(*permutations(slots), strict=True))
+        if self._order is not None and len(slots[0]):
+            return self._ascending(self._order, slots)
+        if self._less is not None and len(slots[0]):
+            return self._oriented(self._less, *slots)
+        if self._residual and len(slots[0]):
+            holds = self._holds(slots)
+            return tuple(part[holds] for part in slots)
+        return slots
+
+    def _holds(self, pairs: Combination) -> Mask:
+        """bool[n]: the combinations that meet the residual comparisons."""
+        read = [
+            (side.alias, side.relation.table, names, slots)
+            for side, slots in zip(self._sides, pairs, strict=True)
+            if (names := residual_columns(self._residual, side.alias))
+        ]
+        texts = np.zeros(len(pairs[0]), np.int64)
+        for _, table, names, slots in read:
+            texts += table.text_bytes(names, slots)
+        holds = np.empty(len(texts), np.bool_)
+        for part in pieces(texts):
+            taken = {alias: table.take(names, slots[part]) for alias, table, names, slots in read}
+            holds[part] = residual_mask(self._residual, taken)
+        return holds
+
+    def _ascending(self, order: Sequence[int], slots: Combination) -> Combination:
+        """Each combination's slots, to alias order[0] the one with the least value, and so on."""
+        table, count = self._sides[0].relation.table, len(slots[0])
+        texts = np.sum([table.text_bytes([self._column], part) for part in slots], axis=0)
+        found = [np.empty(count, np.int32) for _ in slots]
+        kept = np.empty(count, np.bool_)
+        for part in pieces(texts):
+            some = np.stack([each[part] for each in slots])
+            values = table.take([self._column], some.reshape(-1)).column(0)
+            ranks = np.asarray(pc.rank(values, tiebreaker="dense")).astype(np.int64).reshape(some.shape)
+            both = np.sort(np.ascontiguousarray(((ranks << 32) | some).T), axis=1)  # a rank and its slot in one number
+            ranks = both >> 32
+            kept[part] = (ranks[:, 1:] > ranks[:, :-1]).all(axis=1)
+            for alias, ascending in zip(order, both.T, strict=True):
+                found[alias][part] = ascending & 0xFFFFFFFF
+        return tuple(found) if kept.all() else tuple(each[kept] for each in found)
+
+    def _oriented(self, less: tuple[ColumnRef, ColumnRef], slots0: Slots, slots1: Slots) -> Combination:
+        smaller = self._places[less[0].alias]
+        table, name = self._sides[0].relation.table, less[0].column
+        ascending, descending = np.empty(len(slots0), np.bool_), np.empty(len(slots0), np.bool_)
+        for part in pieces(table.text_bytes([name], slots0) + table.text_bytes([name], slots1)):
+            x, y = table.take([name], slots0[part]).column(0), table.take([name], slots1[part]).column(0)
+            ascending[part], descending[part] = compare("<", x, y), compare("<", y, x)
+        low, high = np.where(ascending, slots0, slots1), np.where(ascending, slots1, slots0)
+        kept = ascending | descending
+        if not kept.all():
+            low, high = low[kept], high[kept]
+        return (low, high) if smaller == 0 else (high, low)
