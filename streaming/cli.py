@@ -22,15 +22,15 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from streaming.check import check
+from streaming.checking.check import check
 from streaming.config import BadConfig, Config, Out, read_config
 from streaming.errors import StreamError
 from streaming.log import say
 from streaming.metrics import Metrics
 from streaming.patience import Stopped
-from streaming.publisher import Publisher
-from streaming.query import run_stream
-from streaming.sink import ServiceClient
+from streaming.pipeline.query import run_stream
+from streaming.publishing.publisher import Publisher
+from streaming.service_client import ServiceClient
 from streaming.spark import start_spark
 
 

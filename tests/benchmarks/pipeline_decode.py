@@ -11,7 +11,7 @@ import pyarrow as pa
 from service.wire.batch import Batch, batch_to_arrow
 from service.wire.schema import parse_relation
 from streaming.config import Topic
-from streaming.decode import Decoded, decode_topic, decoder_for, in_order
+from streaming.pipeline.decode import Decoded, decode_topic, decoder_for, in_order
 from tests.benchmarks.figures import Figure, Scale, middle, sampled
 from tests.benchmarks.measured_tree import Note
 from tests.benchmarks.pipeline_records import RELATIONS, Hotel, definition

@@ -16,8 +16,8 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
 from service.wire.schema import parse_relation
-from streaming import check as check_module
-from streaming.check import check
+from streaming.checking import check as check_module
+from streaming.checking.check import check
 from streaming.config import read_config
 from streaming.kafka_broker import Broker
 from streaming.kafka_client import quiet_admin

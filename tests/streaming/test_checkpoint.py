@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from streaming.checkpoint import IDENTITY, UnreadableCheckpoint, read_checkpoint, spark_address
-from streaming.checkpoint_files import LocalFiles
 from streaming.errors import StreamError
-from streaming.identity import Identity, claim
+from streaming.pipeline.checkpoint import IDENTITY, UnreadableCheckpoint, read_checkpoint, spark_address
+from streaming.pipeline.checkpoint_files import LocalFiles
+from streaming.pipeline.identity import Identity, claim
 
 TOPICS = {"t": "id-of-t"}
 RELATIONS = {"stays": {"columns": [{"name": "id", "type": "int64", "nullable": False}], "key": ["id"], "intervals": {}}}

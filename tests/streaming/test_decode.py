@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from service.wire.batch import OP_NAMES
 from service.wire.schema import RelationDefinition, parse_relation
 from streaming.config import Topic
-from streaming.decode import BadRecord, Decoded, KeyPlaces, decode_topic, decoder_for, in_order
+from streaming.pipeline.decode import BadRecord, Decoded, KeyPlaces, decode_topic, decoder_for, in_order
 from tests.datasets import debezium, definition, expected, samples
 
 ROOMS = parse_relation(
@@ -152,7 +152,7 @@ KEYS = st.one_of(
 
 def against_each_alone(records: list[Record], piece: int, form: Literal["debezium", "json"]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streaming.decode._PIECE", piece)
+        patch.setattr("streaming.pipeline.decode._PIECE", piece)
         whole = decode(table(records), form=form)
     changes: list[tuple[str, tuple[Any, ...]]] = []
     bad: list[BadRecord] = []

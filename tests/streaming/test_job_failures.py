@@ -19,16 +19,16 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import NewPartitions
 from pyspark.sql import SparkSession
 
-from streaming import pipeline, topic_watch
 from streaming.config import read_config
 from streaming.errors import StreamError
 from streaming.failures import AFRESH
 from streaming.kafka_broker import Broker
 from streaming.kafka_client import FoundTopic, quiet_admin
 from streaming.metrics import Metrics
-from streaming.query import run_stream
+from streaming.pipeline import pipeline, topic_watch
+from streaming.pipeline.query import run_stream
+from streaming.pipeline.topic_watch import TopicWatch
 from streaming.spark import start_spark
-from streaming.topic_watch import TopicWatch
 from tests.end_to_end import talk
 from tests.server_process import ServerProcess
 from tests.streaming.stream_job import LIMIT, StreamJob, Topics

@@ -15,16 +15,16 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, ResourceType
 
-from streaming import own_topic, publisher
 from streaming.config import Kafka, Out, read_config
-from streaming.feed import Lost
 from streaming.kafka_broker import Broker
 from streaming.kafka_client import FoundTopic, KafkaAway, quiet, quiet_admin
 from streaming.metrics import Metrics
-from streaming.own_topic import OwnTopic
-from streaming.publisher import Publisher
-from streaming.sink import ServiceClient
-from streaming.transactions import Transactions
+from streaming.publishing import own_topic, publisher
+from streaming.publishing.feed import Lost
+from streaming.publishing.own_topic import OwnTopic
+from streaming.publishing.publisher import Publisher
+from streaming.publishing.transactions import Transactions
+from streaming.service_client import ServiceClient
 from tests.end_to_end import talk
 from tests.server_process import ServerProcess
 from tests.streaming.out_job import Believer, OutJob, rows_of

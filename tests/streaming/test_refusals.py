@@ -12,8 +12,8 @@ from streaming.errors import StreamError
 from streaming.kafka_broker import Broker
 from streaming.kafka_client import wait_for_topics
 from streaming.metrics import Metrics
-from streaming.own_topic import OwnTopic
-from streaming.transactions import Transactions
+from streaming.publishing.own_topic import OwnTopic
+from streaming.publishing.transactions import Transactions
 from tests.streaming.stream_job import Topics, free_port
 
 _MAP = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SASL_PLAINTEXT"

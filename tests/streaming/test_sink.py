@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from streaming.errors import StreamError
-from streaming.feed import BrokenOff, Feed, Progress, token_of_now
 from streaming.metrics import Metrics
 from streaming.patience import Stopped
-from streaming.sink import ServiceClient, SourceTaken, TooLarge
+from streaming.publishing.feed import BrokenOff, Feed, Progress, token_of_now
+from streaming.service_client import ServiceClient, SourceTaken, TooLarge
 
 Answer = tuple[int, dict[str, str], bytes]  # status, headers, body
 JSONL = {"Content-Type": "application/jsonl"}

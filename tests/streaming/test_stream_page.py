@@ -14,10 +14,10 @@ from confluent_kafka import Producer
 from pydantic import BaseModel
 
 from streaming.config import Kafka, Out, Service, Stream, Topic, read_config
-from streaming.dead_letters import DeadLetters
-from streaming.decode import BadRecord
 from streaming.kafka_broker import Broker
 from streaming.metrics import Metrics
+from streaming.pipeline.dead_letters import DeadLetters
+from streaming.pipeline.decode import BadRecord
 from tests.server_process import ROOT
 from tests.streaming.stream_job import Topics
 

@@ -13,7 +13,7 @@ from streaming.errors import StreamError
 from streaming.kafka_client import KafkaAway
 from streaming.metrics import Metrics
 from streaming.patience import Stopped
-from streaming.transactions import Transactions
+from streaming.publishing.transactions import Transactions
 
 
 class Pauses(threading.Event):

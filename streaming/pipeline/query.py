@@ -12,17 +12,17 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from streaming.checkpoint_files import SparkFiles, files_of
 from streaming.config import Config, Stream
 from streaming.errors import StreamError
 from streaming.failures import explain, is_away, whole_text
-from streaming.identity import Identity, claim
 from streaming.kafka_client import FoundTopic, KafkaAway, admin_of, wait_for_topics
 from streaming.metrics import Metrics
 from streaming.patience import Patience, Stopped
-from streaming.pipeline import Job, Pipeline, start_query
-from streaming.sink import ServiceClient
-from streaming.topic_watch import TopicWatch
+from streaming.pipeline.checkpoint_files import SparkFiles, files_of
+from streaming.pipeline.identity import Identity, claim
+from streaming.pipeline.pipeline import Job, Pipeline, start_query
+from streaming.pipeline.topic_watch import TopicWatch
+from streaming.service_client import ServiceClient
 
 _LOOK_SECONDS = 0.2
 _COMMIT_SECONDS = 5.0

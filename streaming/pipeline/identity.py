@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from streaming.checkpoint import IDENTITY, UnreadableCheckpoint
-from streaming.checkpoint_files import CheckpointFiles
 from streaming.errors import StreamError
 from streaming.failures import AFRESH, made_anew, registered_anew
 from streaming.metrics import Partition
+from streaming.pipeline.checkpoint import IDENTITY, UnreadableCheckpoint
+from streaming.pipeline.checkpoint_files import CheckpointFiles
 
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # of a broker older than ids
 

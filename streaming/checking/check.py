@@ -17,19 +17,19 @@ from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[a
 
 from service.wire.batch import UPSERT
 from service.wire.schema import RelationDefinition
-from streaming.checkpoint import Checkpoint, UnreadableCheckpoint, is_writable, local_folder, read_checkpoint
-from streaming.checkpoint_files import LocalFiles
+from streaming.checking.samples import Ends, ends_of, last_records
 from streaming.config import BadConfig, Config, Out, Stream, Topic, read_config
-from streaming.decode import Decoded, KeyPlaces, decode_topic, decoder_for, in_order
 from streaming.errors import StreamError
 from streaming.failures import AFRESH
-from streaming.identity import Identity, compare, read_identity
 from streaming.jars import cache_folder, lacking
 from streaming.java import find_java
 from streaming.kafka_client import Admin, FoundTopic, KafkaAway, admin_of, find_topics
 from streaming.log import say
-from streaming.samples import Ends, ends_of, last_records
-from streaming.sink import definition_in, describe, http_client, problem_of, stranger
+from streaming.pipeline.checkpoint import Checkpoint, UnreadableCheckpoint, is_writable, local_folder, read_checkpoint
+from streaming.pipeline.checkpoint_files import LocalFiles
+from streaming.pipeline.decode import Decoded, KeyPlaces, decode_topic, decoder_for, in_order
+from streaming.pipeline.identity import Identity, compare, read_identity
+from streaming.service_client import definition_in, describe, http_client, problem_of, stranger
 
 _SECONDS = 5.0  # for an answer of the broker or of the service
 

@@ -3,7 +3,7 @@
     metadata      {"id": "<the query's id>"}
     offsets/7     a head, the batch's settings, then for the one source of ours {"<topic>": {"<partition>": <offset>}}
     commits/7     batch 7 is done: what comes next begins at its offsets
-    livejoin.json ours: whose the checkpoint is (streaming.identity)
+    livejoin.json ours: whose the checkpoint is (streaming.pipeline.identity)
 """
 
 from __future__ import annotations

@@ -15,11 +15,11 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from streaming.errors import StreamError
 from streaming.failures import made_anew
-from streaming.identity import differs
 from streaming.kafka_client import Admin, FoundTopic, KafkaAway, find_topics, offsets_of
 from streaming.log import say
 from streaming.metrics import Metrics, Partition
 from streaming.patience import Patience, Stopped
+from streaming.pipeline.identity import differs
 
 _LOOK_SECONDS = 1.0
 _ANSWER_SECONDS = 5.0

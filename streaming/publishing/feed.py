@@ -13,7 +13,7 @@ import httpx
 import orjson
 
 from streaming.errors import StreamError
-from streaming.sink import ServiceClient, describe, problem_of
+from streaming.service_client import ServiceClient, describe, problem_of
 
 # Problems after which the changes cannot be had without a gap; bad-token: the service has another data folder, or the view is another one.
 _LOST = ("token-expired", "bad-token", "delta-too-large", "reader-too-slow")

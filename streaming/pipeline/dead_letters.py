@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from streaming.config import Kafka
-from streaming.decode import BadRecord
-from streaming.headers import HeaderReader
 from streaming.kafka_client import meaning, quiet, refused_settings, settings_of
 from streaming.patience import Stopped
+from streaming.pipeline.decode import BadRecord
+from streaming.pipeline.headers import HeaderReader
 
 _DELIVERY_MS = 30_000
 _LOOK_SECONDS = 0.5

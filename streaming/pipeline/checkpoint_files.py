@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from streaming.checkpoint import Checkpoint, local_folder, read_checkpoint
+from streaming.pipeline.checkpoint import Checkpoint, local_folder, read_checkpoint
 
 
 class CheckpointFiles(Protocol):

@@ -21,18 +21,18 @@ from pyspark.sql.streaming import StreamingQuery
 
 from service.wire.batch import Batch, batch_to_arrow
 from service.wire.schema import RelationDefinition
-from streaming.checkpoint import spark_address
 from streaming.config import Config, Stream
-from streaming.dead_letters import DeadLetters
-from streaming.decode import BadRecord, Decoded, KeyPlaces, decode_topic, decoder_for, in_order
 from streaming.errors import StreamError
 from streaming.failures import registered_anew, too_large
-from streaming.identity import Claim
 from streaming.log import say
 from streaming.metrics import BatchReport, Metrics, Partition
 from streaming.patience import Stopped
-from streaming.sink import ServiceClient, SourceTaken, TooLarge
-from streaming.topic_watch import TopicWatch
+from streaming.pipeline.checkpoint import spark_address
+from streaming.pipeline.dead_letters import DeadLetters
+from streaming.pipeline.decode import BadRecord, Decoded, KeyPlaces, decode_topic, decoder_for, in_order
+from streaming.pipeline.identity import Claim
+from streaming.pipeline.topic_watch import TopicWatch
+from streaming.service_client import ServiceClient, SourceTaken, TooLarge
 
 _WORST = 3  # partitions that the line of a batch names
 
