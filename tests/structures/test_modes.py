@@ -21,8 +21,8 @@ SUITES = [
     "tests/structures/test_interval_tree.py",
     "tests/structures/test_encoding.py",
     "tests/structures/test_rows.py",
-    "tests/service/test_store_twin.py",
-    "tests/service/test_store.py",
+    "tests/service/tables/test_store_twin.py",
+    "tests/service/tables/test_store.py",
 ]
 # (module, function, what it is replaced by): each is a mistake that one could make.
 CANARIES = [

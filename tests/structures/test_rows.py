@@ -1,4 +1,4 @@
-"""The store's kernels on row sets made by hand. The whole is held against twins in tests/service/test_store_twin.py."""
+"""The store's kernels on row sets made by hand. The whole is held against twins in tests/service/tables/test_store_twin.py."""
 
 import numpy as np
 import pytest

@@ -7,7 +7,7 @@ import pytest
 from service.query.model import ColumnRef, Filter, IntervalRef
 from service.views.parse import parse_view
 from service.wire.schema import parse_relation
-from tests.service.views import RELATIONS, on, refused, relation, sql
+from tests.service.definitions import RELATIONS, on, refused, relation, sql
 
 STAY_SLOT = on("overlaps(b.stay, m.slot)")
 

@@ -10,7 +10,7 @@ from service.planning.planner import ALGORITHMS, alternatives
 from service.query.model import ColumnRef, Comparison
 from service.views.parse import View, parse_view
 from service.wire.schema import parse_relation
-from tests.service.views import RELATIONS, refused, sql
+from tests.service.definitions import RELATIONS, refused, sql
 
 
 def itself(conditions: str, relation: str = "shifts", **options: Any) -> View:

@@ -13,8 +13,8 @@ from service.planning.agm import cheapest_cover, edges_of_rows
 from service.planning.hypergraph import hypergraph
 from service.planning.natural import natural_json
 from service.views.parse import parse_view
-from tests.service.test_acyclicity import drawn, edges
-from tests.service.views import RELATIONS, relation, sql
+from tests.service.definitions import RELATIONS, relation, sql
+from tests.service.planning.test_acyclicity import drawn, edges
 
 EDGES = {"e": relation("src:int64, dst:int64, note:string", {}, key="src,dst"), "v": relation("id:int64, kind:string", {})}
 TRIANGLE = "SELECT x.src FROM e x, e y, e z WHERE x.dst = y.src AND y.dst = z.src AND z.dst = x.src"

@@ -19,7 +19,7 @@ from service.commands import watch
 from service.commands.terminal import Columns, cell
 from tests.service.scripted import Answer, problem, scripted
 
-HOME = Path(__file__).resolve().parents[2]
+HOME = Path(__file__).resolve().parents[3]
 
 
 def jsonl(*records: dict[str, object]) -> bytes:

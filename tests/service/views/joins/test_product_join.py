@@ -11,9 +11,9 @@ from service.planning.planner import alternatives
 from service.reading.cursors import open_rows
 from service.views.joins.product_join import ProductJoin
 from service.wire.batch import DELETE, INSERT
-from tests.service.test_engine import prepared
+from tests.service.definitions import RELATIONS, refused, sql
+from tests.service.engine.test_engine import prepared
 from tests.service.twin import Row, to_batch
-from tests.service.views import RELATIONS, refused, sql
 
 PAIR = "SELECT a.id FROM bookings a JOIN maintenance b ON overlaps(a.stay, b.slot)"
 CYCLE = """SELECT a.id FROM bookings a, maintenance b, maintenance c CROSS JOIN shifts d

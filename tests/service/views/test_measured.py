@@ -11,7 +11,7 @@ from service.engine.engine import Engine
 from service.reading.cursors import open_rows
 from service.views.joins.qdag_join import QdagJoin
 from service.wire.batch import DELETE, INSERT
-from tests.service.test_engine import prepared
+from tests.service.engine.test_engine import prepared
 from tests.service.twin import Row, to_batch
 
 PAIR = {"from": {"x": "a", "y": "b"}, "join": [{"overlaps": ["x.stay", "y.slot"]}], "select": ["x.id as i", "y.nr as n"]}

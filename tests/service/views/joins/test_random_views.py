@@ -16,8 +16,8 @@ from service.views.joins.view_tree_join import ViewTreeJoin
 from service.views.parse import parse_view
 from service.wire.schema import parse_relation
 from structures.ij_heap.goals import FUEL_MOST
+from tests.service.engine.test_engine import check, prepared, run
 from tests.service.random_views import LEAST_ROWS, MOST_ROWS, NATURAL, SPANS, RandomView, TooMany, by_all_algorithms
-from tests.service.test_engine import check, prepared, run
 from tests.service.twin import DEFINITIONS, Row, Source, Twin, TwinView, to_batch
 
 STYLES = ["heap", "boxes", "self", "mixed", "clique", "product", *NATURAL]

@@ -17,9 +17,9 @@ from service.views.parse import parse_view
 from service.wire.batch import UPSERT, Batch, Changes
 from service.wire.schema import parse_relation
 from tests import datasets
-from tests.service.test_engine import prepared, read_all, run
+from tests.service.definitions import RELATIONS, refused, sql
+from tests.service.engine.test_engine import prepared, read_all, run
 from tests.service.twin import DEFINITIONS, TwinView, _equal, to_batch
-from tests.service.views import RELATIONS, refused, sql
 
 
 def view(aliases: dict[str, str], equal: list[tuple[str, str]], where: list[dict[str, Any]] | None = None, **options: Any) -> TwinView:

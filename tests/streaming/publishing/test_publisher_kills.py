@@ -9,8 +9,8 @@ from streaming.kafka_broker import Broker
 from tests.server_process import ServerProcess
 from tests.streaming.kill_stage import dice
 from tests.streaming.out_job import Believer
+from tests.streaming.publishing.test_publisher import Stage
 from tests.streaming.stream_job import Topics
-from tests.streaming.test_publisher import Stage
 
 PARTS = ("publisher", "service", "broker")
 ROUNDS = 6

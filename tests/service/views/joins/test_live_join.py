@@ -17,9 +17,9 @@ from service.views.parse import parse_view
 from service.wire.batch import DELETE, INSERT, Batch, Changes
 from service.wire.schema import parse_relation
 from tests import datasets
-from tests.service.test_engine import check, opened, prepared, read_all, run
+from tests.service.definitions import RELATIONS, refused, sql
+from tests.service.engine.test_engine import check, opened, prepared, read_all, run
 from tests.service.twin import _INF, Row, Source, Twin, TwinView, _equal, _meet, _not_null, _slot, _stay, to_batch, values
-from tests.service.views import RELATIONS, refused, sql
 
 _SPANS = {"a": ("stay", _stay), "b": ("slot", _slot)}
 

@@ -13,7 +13,7 @@ from service.api.openapi import document
 from service.api.schemas import SCHEMAS
 from service.planning.natural import natural_json
 from service.planning.planner import alternatives
-from tests.service.views import RELATIONS, sql
+from tests.service.definitions import RELATIONS, sql
 
 DOCUMENT = document(ENDPOINTS, "0")
 

@@ -17,9 +17,9 @@ from service.reading.cursors import open_rows
 from service.views.joins.view_tree_join import ViewTreeJoin
 from service.views.parse import parse_view
 from service.wire.batch import DELETE, UPSERT
-from tests.service.test_engine import check, opened, prepared, read_all, run
-from tests.service.test_qdag_join import view
+from tests.service.engine.test_engine import check, opened, prepared, read_all, run
 from tests.service.twin import DEFINITIONS, Row, Twin, TwinView, to_batch
+from tests.service.views.joins.test_qdag_join import view
 
 AB, AA, ABB = {"x": "a", "y": "b"}, {"x": "a", "y": "a"}, {"x": "a", "y": "b", "z": "b"}
 U = [{"column": "x.tag", "op": "=", "value": "u"}]

@@ -12,7 +12,7 @@ import pytest
 
 from service.views.parse import Projection, parse_view
 from service.wire.schema import RelationDefinition
-from tests.service.views import relation
+from tests.service.definitions import relation
 
 BOUNDS = ("[)", "[]", "(]", "()")
 TEXT = "SELECT intersection(x.i, y.i) AS c, duration(x.i, y.i) AS d, y.id FROM l x, r y WHERE overlaps(x.i, y.i)"

@@ -11,7 +11,7 @@ from service.errors import Problem
 from service.query.model import RETAIN, ColumnRef, Filter
 from service.views.parse import View, parse_view
 from service.wire.schema import parse_relation
-from tests.service.views import RELATIONS, refused, sql
+from tests.service.definitions import RELATIONS, refused, sql
 
 BOTH = {"b": "bookings", "m": "maintenance"}
 OVERLAP = {"overlaps": ["b.stay", "m.slot"]}

@@ -15,8 +15,8 @@ from service.query.model import Meet
 from service.tables.estimates import estimates_of
 from service.views.parse import parse_view
 from service.wire.batch import INSERT
+from tests.service.engine.test_engine import prepared
 from tests.service.random_views import RandomView
-from tests.service.test_engine import prepared
 from tests.service.twin import DEFINITIONS, Row, Source, to_batch
 
 

@@ -14,7 +14,7 @@ import pytest
 from service.views.parse import parse_view
 from service.wire.schema import RelationDefinition, parse_relation
 from tests import datasets
-from tests.service.views import evaluate, relation
+from tests.service.definitions import evaluate, relation
 
 BOUNDS = ("[)", "[]", "(]", "()")
 COLUMNS = "id:int64, k:int64?, t:string?, f:float64?, v:bool?, d:date?, w:timestamp?, s:int64?, e:int64?, p:int64, q:int64"

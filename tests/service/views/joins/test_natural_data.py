@@ -18,7 +18,7 @@ from service.views.parse import parse_view
 from service.wire.batch import DELETE, INSERT, Batch, Changes
 from service.wire.schema import parse_relation
 from tests import datasets
-from tests.service.test_engine import opened, read_all
+from tests.service.engine.test_engine import opened, read_all
 
 DATA = "openflights"
 Array = npt.NDArray[np.int64]

@@ -16,9 +16,9 @@ from service.views.joins.tree_join import TreeJoin
 from service.views.shapes import Shape
 from service.wire.batch import DELETE, INSERT, UPSERT
 from structures.clique.tree import CliqueTree
-from tests.service.test_engine import check, prepared
+from tests.service.definitions import RELATIONS, sql
+from tests.service.engine.test_engine import check, prepared
 from tests.service.twin import Row, to_batch
-from tests.service.views import RELATIONS, sql
 
 ALL = "overlaps(a.span, b.span) AND overlaps(b.span, c.span) AND overlaps(a.span, c.span)"
 ROOMS = "a.room = b.room AND b.room = c.room"

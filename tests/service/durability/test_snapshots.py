@@ -86,7 +86,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
     program = f"""
 import errno, resource, signal
 from pathlib import Path
-from tests.service.test_snapshots import write
+from tests.service.durability.test_snapshots import write
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 try:
@@ -104,7 +104,7 @@ else:
 @pytest.mark.parametrize(("step", "version"), [("in-snapshot", 5), ("in-snapshot:2", 5), ("after-snapshot", 6)])
 def test_killed_in_the_middle(tmp_path: Path, step: str, version: int) -> None:
     write(tmp_path, 5)
-    program = f"from pathlib import Path; from tests.service.test_snapshots import write; write(Path({str(tmp_path)!r}), 6, 30)"
+    program = f"from pathlib import Path; from tests.service.durability.test_snapshots import write; write(Path({str(tmp_path)!r}), 6, 30)"
     done = subprocess.run([sys.executable, "-c", program], env=os.environ | {"LIVEJOIN_FAILPOINT": step}, check=False)
     assert done.returncode == -signal.SIGKILL
     snapshot = newest_snapshot(tmp_path)
