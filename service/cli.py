@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 
 from service.client import ClientError, NoAddress
-from service.commands.terminal import Failure, say
+from service.terminal import Failure, say
 
 COMMANDS = {
     "serve": "run the service",

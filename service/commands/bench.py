@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from service.commands.terminal import Failure
+from service.terminal import Failure
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

@@ -16,11 +16,11 @@ import pyarrow as pa
 
 from service.checking.inspection import Report, inspect
 from service.checking.recomputation import beside, recompute, total
-from service.commands.terminal import Failure, Parser
 from service.durability.folder import LOCK, SNAPSHOTS, Damaged, FolderInUse, FolderLock
 from service.engine.engine import Engine
 from service.reading.cursors import open_relation_rows, open_rows
 from service.settings import Settings
+from service.terminal import Failure, Parser
 
 ROWS = 65_536  # rows read at a time
 

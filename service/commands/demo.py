@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from service.commands.terminal import Failure, Parser, say
 from service.demo.roads import free_port, is_free
 from service.demo.show import play
+from service.terminal import Failure, Parser, say
 
 PORT = 8080
 

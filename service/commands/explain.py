@@ -7,8 +7,8 @@ from typing import Any
 
 import orjson
 
-from service.commands.terminal import Parser, add_url, connect
 from service.commands.view import add_definition, read_definition
+from service.terminal import Parser, add_url, connect
 
 
 def main(arguments: list[str]) -> int:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from service.client import JSONL
-from service.commands.terminal import Failure
+from service.terminal import Failure
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from service.commands.files import File, csv_chunks, csv_header, jsonl_chunks
-from service.commands.terminal import Failure
+from service.terminal import Failure
 from service.wire.schema import OP_COLUMN
 
 # What a text must look like to be read as a type, narrowest type first. A leading zero makes a number a name ("007").

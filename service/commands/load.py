@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from service.client import Client, ClientError
 from service.commands.files import Body, File, open_file
 from service.commands.inference import infer
-from service.commands.terminal import Columns, Failure, Parser, add_url, connect, say
+from service.terminal import Columns, Failure, Parser, add_url, connect, say
 from service.wire.schema import ARROW_TYPES
 
 SHOWN = 20  # rejected rows shown

@@ -9,7 +9,7 @@ import httpx
 import orjson
 
 from service.client import chunks, lines
-from service.commands.terminal import BOLD, PLAIN, Columns, Failure, Parser, add_url, colours, connect, say
+from service.terminal import BOLD, PLAIN, Columns, Failure, Parser, add_url, colours, connect, say
 
 SCREENFUL = 50  # rows shown on a terminal when no limit is given
 

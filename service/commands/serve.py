@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from service.commands.terminal import Failure, Parser
 from service.settings import BadSetting, Settings, size_text, variable
+from service.terminal import Failure, Parser
 
 
 def main(arguments: list[str]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from service.commands.terminal import Failure, Parser
+from service.terminal import Failure, Parser
 
 
 def main(arguments: list[str]) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from service.client import Client
-from service.commands.terminal import Failure, Parser, add_url, connect, say
+from service.terminal import Failure, Parser, add_url, connect, say
 
 LOOK_AGAIN = 0.5  # seconds between two looks at a view that is being built
 

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from service.client import Client, Refused, Unreachable
-from service.commands.terminal import BOLD, GREEN, PLAIN, RED, Columns, Failure, Parser, add_url, colours, connect, say
+from service.terminal import BOLD, GREEN, PLAIN, RED, Columns, Failure, Parser, add_url, colours, connect, say
 
 IN_MEMORY = 64 * 2**20  # bytes of an unfinished version held in memory; beyond this in a temporary file
 SCREENFUL = 50  # changes whose widths are looked at before they are printed

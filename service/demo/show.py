@@ -23,11 +23,11 @@ from types import FrameType
 import orjson
 
 from service.client import Client, Unreachable, lines
-from service.commands.terminal import Failure
 from service.demo.board import Board, Tally, follow
 from service.demo.history import RELATIONS, VIEWS, Change, checksum, expected, history
 from service.demo.panel import Lines, Scene, Terminal, panel
 from service.demo.roads import HOME, HOST, Children, Kafka, Rest, RoadClosed
+from service.terminal import Failure
 
 SWITCH = date(1989, 1, 1)  # from here on there is much to see
 EARLY = 20.0  # how much faster the time before goes

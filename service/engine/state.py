@@ -12,13 +12,14 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from service.durability.log import Effect, encode_effects
-from service.engine.versions import Numbers, Version
+from service.engine.versions import Version
 from service.errors import Problem
+from service.tables.changes import Change, Singles
 from service.tables.indexes import SharedIndexes
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Places, Resolved, resolve
+from service.tables.store import Numbers
 from service.views.deltas import Delta
-from service.views.joins.changes import Change, Singles
 from service.views.live_view import LiveView
 from service.wire.batch import DELETE, MAX_ERRORS, TRUNCATE, Batch, Changes, rows_together
 from service.wire.errors import RowError

@@ -14,11 +14,9 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from service.errors import Problem
-
-Numbers = npt.NDArray[np.int64]
+from service.tables.store import Numbers
 
 
 class Version(NamedTuple):

@@ -11,8 +11,8 @@ from service.planning.hypergraph import hypergraph
 from service.planning.meets import Relations, is_natural, meets_of, residual_of
 from service.planning.plans import boxes, clique, heap, indexed, pair, product, qdag, selection, tree, view_tree
 from service.planning.plans.later import LATER
-from service.planning.plans.plan import GUARANTEES, THEOREM_1, THEOREM_3, THEOREM_4, THEOREM_NATURAL, Part, Plan, dimensions
-from service.query.model import Query
+from service.planning.plans.plan import THEOREM_1, THEOREM_3, THEOREM_4, THEOREM_NATURAL, Part, Plan, dimensions
+from service.query.model import GUARANTEES, Query
 
 Maker = Callable[[Query, Relations], Plan | None]
 Counted = Callable[[Query], Counts | None]
@@ -28,8 +28,7 @@ MAKERS: dict[str, tuple[Maker, ...]] = {
     "nested-loop": (indexed.make,),
 }
 
-
-ALGORITHMS: dict[str, str] = {
+KEEPS: dict[str, str] = {
     "interval-tree": "joins of two relations by one overlap, and of one relation with itself, all its aliases overlapping",
     "ij-heap": heap.WORDS,
     "box-tree": "joins of two relations by two conditions of intervals and more",
@@ -39,7 +38,7 @@ ALGORITHMS: dict[str, str] = {
     "nested-loop": "joins of two relations and more",
     **{name: one.words for name, one in LATER.items()},
 }
-"""What each keeps."""
+"""What each of ALGORITHMS keeps, in words."""
 
 
 def plan(query: Query, relations: Relations, counted: Counted | None = None) -> Plan:
@@ -98,7 +97,7 @@ def _no_such_plan(query: Query, relations: Relations, found: list[Plan]) -> Prob
     joins = [part for part in product.parts(query) if len(part.aliases) > 1]
     if algorithm in LATER and joins and all(is_natural(one, relations) and LATER[algorithm].keeps(hypergraph(one)) for one in joins):
         return Problem("not-yet", f"the algorithm {algorithm} comes with a later version; {instead}")
-    reason = f"{algorithm} keeps {ALGORITHMS[algorithm]}, and this view {_in_words(query, relations)}"
+    reason = f"{algorithm} keeps {KEEPS[algorithm]}, and this view {_in_words(query, relations)}"
     return Problem("infeasible-view", f"{reason}; {instead}", theorem=reason)
 
 

@@ -9,11 +9,9 @@ from typing import Any
 import orjson
 
 from service.errors import Problem
-from service.planning.planner import ALGORITHMS
-from service.planning.plans.plan import GUARANTEES
 from service.query.assembly import MAX_ALIASES, Draft, Inequality, Options, check_output_name, column_output, computed_outputs, unsupported
 from service.query.literals import BadLiteral, distance_from_json, from_json
-from service.query.model import RETAIN, ColumnRef, Filter, IntervalRef, Output, Within
+from service.query.model import ALGORITHMS, GUARANTEES, RETAIN, ColumnRef, Filter, IntervalRef, Output, Within
 from service.query.scope import Scope
 from service.wire.schema import NAME, RelationDefinition
 

@@ -9,6 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+GUARANTEES = ("best-effort", "delay", "strict")
+"""Each implies those before it."""
+
+ALGORITHMS = (
+    "interval-tree", "ij-heap", "box-tree", "view-tree", "join-tree", "qdag", "nested-loop",
+    "tree-tracker", "minesweeper", "intersect", "bow-tie", "elimination", "lqdag",
+)  # fmt: skip
+"""What a definition may name; the planner says what each keeps, and which are to come."""
+
 RETAIN = (1_000_000, 268_435_456)
 """What a view's feed keeps unless it says otherwise: rows, bytes."""
 

@@ -19,12 +19,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.engine.versions import Numbers
 from service.tables.arrow import null_mask, reader
+from service.tables.changes import Change, Singles, parted
 from service.tables.resolution import Places, Resolved, Slots
 from service.tables.sides import Side
-from service.tables.store import Domain
-from service.views.joins.changes import Change, Singles, parted
+from service.tables.store import Domain, Numbers
 from structures.core.encoding import encode_floats
 from structures.index.indexes import NO_ENTRIES, STEPS, Batch, Changes, Entries, OrderedIndexes, Run
 from structures.interval.changes import DELETE, INSERT

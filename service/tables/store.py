@@ -16,6 +16,7 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from service.tables.arrow import few_to_row_set, from_rows, kind, null_mask, reader, to_row_set
@@ -25,6 +26,7 @@ from structures.rows.key_table import ALL_BITS
 from structures.rows.rows import SLOTS, Rows, RowSet
 
 Array = np.ndarray[Any, Any]
+Numbers = npt.NDArray[np.int64]  # of versions, ascending
 
 # What is taken at once of rows whose number is not ours: a join repeats a text for every partner.
 PIECE_ROWS = 1 << 16

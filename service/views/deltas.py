@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from service.tables.changes import Moved
 from service.tables.endpoints import numbers
 from service.tables.resolution import NO_SLOTS, Places, Slots
 from service.tables.store import pieces
@@ -65,13 +66,6 @@ class Collector:
         if not parts:
             return (NO_SLOTS,) * aliases
         return parts[0] if len(parts) == 1 else tuple(np.concatenate(slots) for slots in zip(*parts, strict=True))
-
-
-class Moved(NamedTuple):
-    """Of one alias: rows that were replaced, as pairs of old and new slots."""
-
-    old: Slots
-    new: Slots
 
 
 def cancel(
@@ -172,3 +166,24 @@ def equal_rows(left: pa.RecordBatch, right: pa.RecordBatch) -> npt.NDArray[np.bo
 def _bits(column: pa.Array) -> npt.NDArray[np.generic]:
     values = numbers(column)
     return values.view(np.int64) if values.dtype == np.float64 else values
+
+
+class Told(NamedTuple):
+    """Rows that come (or go) by change number `place` of a run; or too many, and none here."""
+
+    place: int
+    inserted: bool
+    rows: Combination
+    too_large: bool
+
+
+def told(
+    places: npt.NDArray[np.int64], inserted: npt.NDArray[np.bool_], starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64],
+    too_large: npt.NDArray[np.bool_], rows: Callable[[slice], Combination],
+) -> Iterator[Told]:  # fmt: skip
+    """What a structure tells of a run, of each change that made a difference: change number places[i] brought (or took) the rows of
+    slice(starts[i], ends[i]), or too many."""
+    some = np.flatnonzero((ends > starts) | too_large)
+    columns = (places, inserted, starts, ends, too_large)
+    for place, come, start, end, much in zip(*(column[some].tolist() for column in columns), strict=True):
+        yield Told(place, come, rows(slice(start, end)), much)

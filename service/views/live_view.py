@@ -21,12 +21,12 @@ import pyarrow as pa
 from service.errors import Problem
 from service.following.feeds import Feed
 from service.histogram import Histogram
+from service.tables.changes import NOTHING_MOVED, Change, Moved, Singles, one_by_one
 from service.tables.indexes import SharedIndexes
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Resolved
 from service.tables.sides import Side
-from service.views.deltas import Collector, Combination, Delta, Moved, cancel, most_candidates
-from service.views.joins.changes import NOTHING_MOVED, Change, Singles, Told, one_by_one
+from service.views.deltas import Collector, Combination, Delta, Told, cancel, most_candidates
 from service.views.joins.making import join_of
 from service.views.joins.protocol import Join, Running
 from service.views.parse import Projection, View

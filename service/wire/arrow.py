@@ -16,8 +16,8 @@ from service.wire.batch import RELATION_METADATA, Batch, Changes
 from service.wire.columns import mask_of
 from service.wire.errors import MalformedBody
 from service.wire.json import Definitions
-from service.wire.judge import Findings, Judged, Plan, assemble
-from service.wire.schema import ARROW_TYPES
+from service.wire.judge import Findings, Judged, assemble
+from service.wire.schema import ARROW_TYPES, Plan
 from service.wire.table import is_text, judge_table
 
 _OPTIONS = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.DataTypeSpecific)

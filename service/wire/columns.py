@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.wire.grammar import JSON_READERS, TEXT_READERS, Reader, read_day_number
-from service.wire.judge import Findings, Mask, Plan
-from service.wire.schema import ARROW_TYPES
+from service.wire.judge import Findings, Mask
+from service.wire.schema import ARROW_TYPES, Plan
 
 _NONE = type(None)
 # The kinds of values that pa.array takes exactly as they are meant. It would also take 1.0 for an int64: hence the look at the kinds.

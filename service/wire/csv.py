@@ -14,8 +14,8 @@ from service.wire.batch import Batch
 from service.wire.columns import from_texts
 from service.wire.errors import MalformedBody, check_utf8
 from service.wire.json import Definitions
-from service.wire.judge import Findings, Plan, assemble
-from service.wire.schema import OP_COLUMN
+from service.wire.judge import Findings, assemble
+from service.wire.schema import OP_COLUMN, Plan
 from service.wire.table import judge_table
 
 

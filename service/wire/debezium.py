@@ -22,8 +22,8 @@ from service.wire.columns import DEBEZIUM_READERS
 from service.wire.errors import MalformedBody
 from service.wire.grammar import Unreadable, shown
 from service.wire.json import Definitions, Rows, judge_rows, lines, no_json
-from service.wire.judge import Findings, Judged, Plan, assemble
-from service.wire.schema import RelationDefinition
+from service.wire.judge import Findings, Judged, assemble
+from service.wire.schema import Plan, RelationDefinition
 from service.wire.semantics import NO_SEMANTICS, Semantics, Settler, semantics_of, settler, structs_of
 
 _UPSERTS = ("c", "u", "r")

@@ -16,8 +16,8 @@ from service.wire.batch import DELETE, ONE_INDEX, ONE_OP, OPS, TRUNCATE, UPSERT,
 from service.wire.columns import FEW, from_values, mask_of, one_by_one
 from service.wire.errors import BadParameter, MalformedBody, RowError, UnknownRelation, check_utf8
 from service.wire.grammar import INT64_MAX, INT64_MIN, JSON_READERS, Reader, shown
-from service.wire.judge import Findings, Judged, Plan, assemble, judge, plainly_good
-from service.wire.schema import OP_COLUMN, RelationDefinition
+from service.wire.judge import Findings, Judged, assemble, judge, plainly_good
+from service.wire.schema import OP_COLUMN, Plan, RelationDefinition
 
 Definitions = Callable[[str], RelationDefinition]
 

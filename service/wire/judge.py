@@ -17,41 +17,13 @@ import pyarrow as pa
 from service.wire.batch import DELETE, MAX_ERRORS, TRUNCATE, UPSERT, Batch, Changes
 from service.wire.errors import RowError
 from service.wire.grammar import INT64_MAX, INT64_MIN, NOT_FINITE, date_texts, shown, timestamp_texts
-from service.wire.schema import Column, Interval, RelationDefinition
+from service.wire.schema import Interval, Plan
 
 Mask = npt.NDArray[np.bool_]
 Reason = Callable[[int], str]
 
 _FAR = 2**62  # safely within the edges of the encoding
 _PHYSICAL: dict[str, type[np.generic]] = {"int64": np.int64, "timestamp": np.int64, "date": np.int32, "float64": np.float64}
-
-
-class Plan:
-    """What judging needs of a definition, looked up once."""
-
-    def __init__(self, definition: RelationDefinition) -> None:
-        self.definition = definition
-        self.columns: tuple[Column, ...] = tuple(definition.columns)
-        self.names = tuple(column.name for column in self.columns)
-        self.name_set = frozenset(self.names)
-        self.kinds = tuple((column.name, column.type) for column in self.columns)
-        self.place = {name: at for at, name in enumerate(self.names)}
-        self.key = tuple(definition.key)
-        self.key_set = frozenset(definition.key)
-        self.schema = definition.arrow_schema()
-        self.types: tuple[pa.DataType, ...] = tuple(self.schema.types)
-        self.struct = pa.struct(self.schema)
-        self.is_key = tuple(name in self.key_set for name in self.names)
-        self.key_places = tuple(self.place[name] for name in self.key)
-        self.required = tuple(place for place, column in enumerate(self.columns) if not column.nullable)
-        self.intervals = tuple((name, *self._placed(interval)) for name, interval in definition.intervals.items())
-        ends = {place for _, start, end, _ in self.intervals for place in (start, end)}
-        self.finite = tuple(
-            place for place, column in enumerate(self.columns) if column.type == "float64" and (place in ends or self.is_key[place])
-        )
-
-    def _placed(self, interval: Interval) -> tuple[int, int, Interval]:
-        return self.place[interval.start_column], self.place[interval.end_column], interval
 
 
 class Scope:

@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
 from service.wire.errors import BadDefinition
 from service.wire.wording import wording
-
-if TYPE_CHECKING:
-    from service.wire.judge import Plan
 
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 OP_COLUMN = "_op"
@@ -125,8 +122,6 @@ class RelationDefinition(BaseModel):
     @cached_property
     def plan(self) -> Plan:
         """How rows are judged by it, compiled at its first use."""
-        from service.wire.judge import Plan
-
         return Plan(self)
 
     @model_validator(mode="after")
@@ -181,6 +176,34 @@ class RelationDefinition(BaseModel):
             "key": list(self.key),
             "intervals": {name: interval.to_json() for name, interval in sorted(self.intervals.items())},
         }
+
+
+class Plan:
+    """What judging needs of a definition, looked up once."""
+
+    def __init__(self, definition: RelationDefinition) -> None:
+        self.definition = definition
+        self.columns: tuple[Column, ...] = tuple(definition.columns)
+        self.names = tuple(column.name for column in self.columns)
+        self.name_set = frozenset(self.names)
+        self.kinds = tuple((column.name, column.type) for column in self.columns)
+        self.place = {name: at for at, name in enumerate(self.names)}
+        self.key = tuple(definition.key)
+        self.key_set = frozenset(definition.key)
+        self.schema = definition.arrow_schema()
+        self.types: tuple[pa.DataType, ...] = tuple(self.schema.types)
+        self.struct = pa.struct(self.schema)
+        self.is_key = tuple(name in self.key_set for name in self.names)
+        self.key_places = tuple(self.place[name] for name in self.key)
+        self.required = tuple(place for place, column in enumerate(self.columns) if not column.nullable)
+        self.intervals = tuple((name, *self._placed(interval)) for name, interval in definition.intervals.items())
+        ends = {place for _, start, end, _ in self.intervals for place in (start, end)}
+        self.finite = tuple(
+            place for place, column in enumerate(self.columns) if column.type == "float64" and (place in ends or self.is_key[place])
+        )
+
+    def _placed(self, interval: Interval) -> tuple[int, int, Interval]:
+        return self.place[interval.start_column], self.place[interval.end_column], interval
 
 
 def parse_relation(data: Any) -> RelationDefinition:

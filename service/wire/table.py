@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from service.wire.batch import OP_NAMES, UPSERT
 from service.wire.errors import MalformedBody
 from service.wire.grammar import shown
-from service.wire.judge import Findings, Judged, Mask, Plan, Scope, judge
-from service.wire.schema import OP_COLUMN
+from service.wire.judge import Findings, Judged, Mask, Scope, judge
+from service.wire.schema import OP_COLUMN, Plan
 
 # (place, the column as sent with null where it is not read, findings) → the canonical column
 Convert = Callable[[int, pa.Array, Findings], pa.Array]

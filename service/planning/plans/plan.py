@@ -12,7 +12,6 @@ from service.planning.meets import Relations, meets_of
 from service.planning.tree_shape import Edge
 from service.query.model import ColumnRef, Comparison, Query, Span
 
-GUARANTEES = ("best-effort", "delay", "strict")  # each implies those before it
 THEOREM_1 = "Tao and Yi, Theorem 1"
 THEOREM_2 = "Tao and Yi, Theorem 2"
 THEOREM_3 = (

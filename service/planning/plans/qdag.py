@@ -8,8 +8,8 @@ from __future__ import annotations
 from service.planning.hypergraph import hypergraph
 from service.planning.meets import Relations, is_natural
 from service.planning.plans.plan import Plan, first_notes, names
+from service.planning.quadtree_shapes import tree_shapes
 from service.query.model import Query
-from service.views.joins.qdag_trees import tree_shapes
 from structures.qdag.walk import MOST_ATOMS, MOST_VARIABLES
 from structures.quadtree.layout import MOST_ARITY
 

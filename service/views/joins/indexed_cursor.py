@@ -4,30 +4,44 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from service.planning.binding import Step
+from service.planning.binding import Binding, Step
 from service.query.model import Span
 from service.tables.masks import compare, residual_columns, residual_mask
 from service.tables.resolution import NO_SLOTS, Slots
 from service.tables.sides import Side, ends_of, read, text_pieces
 from service.tables.store import Table
 from service.views.deltas import Combination
+from service.views.joins.kept_index import KeptIndex
 from service.views.joins.protocol import Bounds
-from structures.interval.tree import Cursor, Entries
+from structures.interval.tree import Cursor, Entries, Root
 from structures.join_tree.cursors import Given, Start
-
-if TYPE_CHECKING:
-    from service.views.joins.indexed_join import IndexedJoin, IndexedRoot
 
 Mask = npt.NDArray[np.bool_]
 
 _CHUNK = 4096  # bindings of a level at a time
 _LOOKS = 16  # at levels without rows before a call ends
+
+
+class IndexedRoot(NamedTuple):
+    """One version: of the relations, and of each index."""
+
+    version: int
+    roots: tuple[Root, ...]
+
+
+class Indexed(Protocol):
+    """What a cursor reads: the aliases, the orders in which they are bound, the indexes by their numbers. `never`: there are no rows."""
+
+    sides: list[Side]
+    binding: Binding
+    indexes: list[KeptIndex]
+    never: bool
 
 
 class Found:
@@ -88,7 +102,7 @@ class _Level(NamedTuple):
 class IndexedCursor:
     """Rows of one version that begin with what `start` gives for alias number `place`. Plain data beside the indexes."""
 
-    def __init__(self, join: IndexedJoin, root: IndexedRoot, place: int, start: Start, window: Bounds | None) -> None:
+    def __init__(self, join: Indexed, root: IndexedRoot, place: int, start: Start, window: Bounds | None) -> None:
         self._join, self._root, self._start = join, root, start
         self._order, self._path = join.binding.orders[place], join.binding.steps[place]
         self._levels: list[_Level] = []

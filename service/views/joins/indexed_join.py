@@ -12,29 +12,20 @@ Costs: space O(n) an index; a change O(log n) an index and its candidates.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 import pyarrow as pa
 
-from service.engine.versions import Numbers
 from service.planning.binding import Binding, Index
+from service.tables.changes import Change, Parted, parted
 from service.tables.resolution import Resolved, Slots
 from service.tables.sides import Side
-from service.views.joins.changes import Change, Parted, parted
-from service.views.joins.indexed_cursor import Found, IndexedCursor, Scan
+from service.tables.store import Numbers
+from service.views.joins.indexed_cursor import Found, IndexedCursor, IndexedRoot, Scan
 from service.views.joins.kept_index import KeptIndex
 from service.views.joins.protocol import Bounds, Sink
-from structures.interval.tree import Root
 from structures.join_tree.cursors import Given, Start
 
 _CHUNK = 1 << 16  # rows in a step of a delta
-
-
-class IndexedRoot(NamedTuple):
-    """One version: of the relations, and of each index."""
-
-    version: int
-    roots: tuple[Root, ...]
 
 
 class IndexedJoin:

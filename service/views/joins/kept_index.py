@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from service.engine.versions import Numbers
 from service.planning.binding import Index
 from service.tables.resolution import Slots
 from service.tables.sides import NO_ENTRIES, Side, Source, joined
-from service.tables.store import Domain
+from service.tables.store import Domain, Numbers
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.interval.tree import Cursor, Entries, IntervalTree, Root
 

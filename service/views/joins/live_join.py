@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from service.engine.versions import Numbers
 from service.planning.binding import Index
 from service.planning.tree_shape import Edge, outward
+from service.tables.changes import Change, Parted, Singles, parted, parted_singles
 from service.tables.resolution import NO_SLOTS, Resolved, Slots
 from service.tables.sides import Side, ends_of, read
-from service.tables.store import Domain
-from service.views.joins.changes import Change, Parted, Singles, Told, parted, parted_singles, told
+from service.tables.store import Domain, Numbers
+from service.views.deltas import Told, told
 from service.views.joins.indexed_cursor import Scan
 from service.views.joins.protocol import Bounds, Sink
 from service.views.joins.slots_cursor import SlotsCursor

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from service.planning.plans.plan import Part, Plan
+from service.planning.quadtree_shapes import tree_shapes
 from service.query.model import Query
 from service.tables.indexes import SharedIndexes
 from service.tables.relations import Relation
@@ -14,7 +15,6 @@ from service.views.joins.live_join import LiveJoin
 from service.views.joins.product_join import Factor, ProductJoin
 from service.views.joins.protocol import Join
 from service.views.joins.qdag_join import QdagJoin
-from service.views.joins.qdag_trees import tree_shapes
 from service.views.joins.tree_join import TreeJoin
 from service.views.joins.view_tree_join import ViewTreeJoin
 

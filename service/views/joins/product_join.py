@@ -23,11 +23,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from service.engine.versions import Numbers
+from service.tables.changes import Change, Half
 from service.tables.resolution import NO_SLOTS, Resolved, Slots
 from service.tables.sides import Side
+from service.tables.store import Numbers
 from service.views.deltas import Combination
-from service.views.joins.changes import Change, Half
 from service.views.joins.protocol import Bounds, Enumeration, Join, Sink
 
 _BLOCK = 4096  # rows of the first part that stand with one reading of the second

@@ -7,11 +7,11 @@ from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from service.engine.versions import Numbers
 from service.query.model import Span
+from service.tables.changes import Change, Singles
 from service.tables.resolution import Resolved, Slots
-from service.views.deltas import Combination
-from service.views.joins.changes import Change, Singles, Told
+from service.tables.store import Numbers
+from service.views.deltas import Combination, Told
 
 Sink = Callable[[bool, Combination], bool]
 """Takes rows that come (True) or go, in pieces; False: it wants no more."""

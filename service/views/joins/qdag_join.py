@@ -15,14 +15,15 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from service.engine.versions import Numbers
 from service.planning.hypergraph import Hypergraph
+from service.planning.quadtree_shapes import Shapes
+from service.tables.changes import Change, Singles, parted
 from service.tables.resolution import Resolved, Slots
 from service.tables.sides import Side
-from service.tables.store import Domain
-from service.views.joins.changes import Change, Singles, Told, parted
+from service.tables.store import Domain, Numbers
+from service.views.deltas import Told
 from service.views.joins.protocol import Bounds, Sink
-from service.views.joins.qdag_trees import Base, Entries, RunSteps, Shapes
+from service.views.joins.qdag_trees import Base, Entries, RunSteps
 from service.views.joins.slots_cursor import SlotsCursor
 from structures.qdag.qdag import And, Atom, Cursor
 from structures.qdag.run import Runs

@@ -10,14 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from service.engine.versions import Numbers
 from service.planning.plans.plan import Plan
 from service.query.model import Query
+from service.tables.changes import Change, Parted, Singles, parted, parted_singles
 from service.tables.resolution import NO_SLOTS, Resolved, Slots
 from service.tables.sides import NO_ENTRIES, BoxSource, Codes, Side, Source, joined
-from service.tables.store import Domain
-from service.views.deltas import Combination
-from service.views.joins.changes import Change, Parted, Singles, Told, parted, parted_singles, told
+from service.tables.store import Domain, Numbers
+from service.views.deltas import Combination, Told, told
 from service.views.joins.protocol import Bounds, Sink
 from service.views.joins.slots_cursor import SlotsCursor, Slotted
 from service.views.shapes import Shape

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from service.engine.versions import Numbers
 from service.planning.plans.plan import Path
+from service.tables.changes import Change, Singles
 from service.tables.indexes import Order, SharedIndex, SharedIndexes
 from service.tables.resolution import NO_SLOTS, Places, Resolved, Slots
 from service.tables.sides import Side
-from service.views.joins.changes import Change, Singles, Told, told
+from service.tables.store import Numbers
+from service.views.deltas import Told, told
 from service.views.joins.product_join import These
 from service.views.joins.protocol import Bounds, Enumeration, Sink
 from service.views.joins.slots_cursor import SlotsCursor

@@ -16,7 +16,7 @@ import pytest
 from service.cli import COMMANDS, main
 from service.client import Client, Refused, Unreachable
 from service.commands import watch
-from service.commands.terminal import Columns, cell
+from service.terminal import Columns, cell
 from tests.service.scripted import Answer, problem, scripted
 
 HOME = Path(__file__).resolve().parents[3]

@@ -16,7 +16,7 @@ import pytest
 from service.commands import files
 from service.commands.files import ARROW, CSV, open_file
 from service.commands.inference import infer
-from service.commands.terminal import Failure
+from service.terminal import Failure
 
 TYPES = pa.schema([("id", pa.int64()), ("name", pa.utf8()), ("at", pa.timestamp("us", "UTC"))])
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from service.planning.planner import ALGORITHMS, alternatives
-from service.query.model import ColumnRef, Comparison
+from service.planning.planner import alternatives
+from service.query.model import ALGORITHMS, ColumnRef, Comparison
 from service.views.parse import View, parse_view
 from service.wire.schema import parse_relation
 from tests.service.definitions import RELATIONS, refused, sql

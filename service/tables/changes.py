@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -10,9 +10,17 @@ import numpy.typing as npt
 
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Slots
-from service.views.deltas import Combination, Moved
 
 _NO_PLACES, _FIRST = np.empty(0, np.int64), np.zeros(1, np.int64)
+
+
+class Moved(NamedTuple):
+    """Of one alias: rows that were replaced, as pairs of old and new slots."""
+
+    old: Slots
+    new: Slots
+
+
 NOTHING_MOVED = Moved(NO_SLOTS, NO_SLOTS)
 
 
@@ -69,27 +77,6 @@ class Singles(NamedTuple):
         if at == len(self.places) or self.places[at] != place or self.old[at] < 0 or self.new[at] < 0:
             return NOTHING_MOVED
         return Moved(self.old[at : at + 1], self.new[at : at + 1])
-
-
-class Told(NamedTuple):
-    """Rows that come (or go) by change number `place` of a run; or too many, and none here."""
-
-    place: int
-    inserted: bool
-    rows: Combination
-    too_large: bool
-
-
-def told(
-    places: npt.NDArray[np.int64], inserted: npt.NDArray[np.bool_], starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64],
-    too_large: npt.NDArray[np.bool_], rows: Callable[[slice], Combination],
-) -> Iterator[Told]:  # fmt: skip
-    """What a structure tells of a run, of each change that made a difference: change number places[i] brought (or took) the rows of
-    slice(starts[i], ends[i]), or too many."""
-    some = np.flatnonzero((ends > starts) | too_large)
-    columns = (places, inserted, starts, ends, too_large)
-    for place, come, start, end, much in zip(*(column[some].tolist() for column in columns), strict=True):
-        yield Told(place, come, rows(slice(start, end)), much)
 
 
 def one_by_one(singles: Mapping[str, Singles]) -> Iterator[tuple[int, dict[str, Change]]]:

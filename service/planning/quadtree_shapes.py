@@ -1,0 +1,50 @@
+"""Which quadtrees a natural join needs."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from service.planning.hypergraph import Hypergraph
+from service.query.model import Query
+
+
+class Shapes(NamedTuple):
+    """bases    of each alias, the number of its set of tuples
+    orders   of each tree, its base, which of the attributes come first, and which follow
+    domains  of each variable, the number of its domain
+    """
+
+    bases: tuple[int, ...]
+    orders: tuple[tuple[int, tuple[int, ...], tuple[int, ...]], ...]
+    domains: tuple[int, ...]
+
+
+def tree_shapes(query: Query, graph: Hypergraph) -> Shapes:
+    known: list[Any] = []
+    bases = []
+    for (alias, relation), atom in zip(query.aliases, graph.atoms, strict=True):
+        filters = {(f.column.column, f.op, f.value) for f in query.filters if f.column.alias == alias}
+        one = relation, filters, [(attribute.columns, attribute.same) for attribute in atom]
+        if one not in known:
+            known.append(one)
+        bases.append(known.index(one))
+    orders = []
+    for base in range(len(known)):
+        aliases = [place for place, one in enumerate(bases) if one == base]
+        wanted: set[tuple[int, ...]] = {()}
+        for place in aliases:
+            own = [attribute.variable for attribute in graph.atoms[place]]
+            for other in range(len(graph.atoms)):
+                theirs = {attribute.variable for attribute in graph.atoms[other]}
+                shared = tuple(j for j, v in enumerate(own) if v in theirs)
+                if other != place and len(shared) < len(own):
+                    wanted.add(shared)
+        arity = len(graph.atoms[aliases[0]])
+        orders += [(base, first, tuple(j for j in range(arity) if j not in first)) for first in sorted(wanted)]
+    domains = list(range(graph.dimension))
+    columns: dict[tuple[str, tuple[str, ...]], int] = {}
+    for (_, relation), atom in zip(query.aliases, graph.atoms, strict=True):
+        for attribute in atom:
+            old, new = domains[attribute.variable], domains[columns.setdefault((relation, attribute.columns), attribute.variable)]
+            domains = [new if one == old else one for one in domains]
+    return Shapes(tuple(bases), tuple(orders), tuple(domains))
