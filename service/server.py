@@ -26,8 +26,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from service.api.app import create_app
 from service.api.context import Context
-from service.engine.engine import Engine
 from service.errors import Problem
+from service.instance import Instance
 from service.settings import Settings, is_loopback
 from service.warming import warm
 
@@ -135,14 +135,14 @@ class Starter(threading.Thread):
         super().__init__(name="starter", daemon=True)
         self._context = context
         self._fail = fail
-        self.engine: Engine | None = None
+        self.engine: Instance | None = None
         self.failure: Exception | None = None
 
     def run(self) -> None:
         context = self._context
         try:
             context.report("opening", 0.0)
-            self.engine = Engine(context.settings.data, context.settings)
+            self.engine = Instance(context.settings.data, context.settings)
             self.engine.on_failure = _mourn
             context.report("compiling", 0.0)
             warm(lambda done, total: context.report("compiling", done / total))

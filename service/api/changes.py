@@ -7,7 +7,7 @@ to the writer's thread and a wake-up of the loop more); what a framework would a
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
@@ -27,14 +27,13 @@ from service.api.openapi import (
     text_content,
 )
 from service.api.schemas import CHANGES, RECEIPT, RECEIPT_SKIPPED
+from service.engine.state import Receipt
 from service.errors import Problem
+from service.instance import Instance
 from service.wire.batch import Batch
 from service.wire.decode import CHANGES_TYPES, RELATION_CHANGES_TYPES, decode_changes, decode_relation_changes
 from service.wire.errors import UnknownRelation
 from service.wire.schema import RelationDefinition
-
-if TYPE_CHECKING:
-    from service.engine.engine import Engine, Receipt
 
 # Up to here a body is decoded in the loop: a hop to a thread and back costs more.
 SMALL = 64 * 1024
@@ -86,7 +85,7 @@ def relation_of(path: str) -> str | None:
     return name if name and "/" not in name else None
 
 
-def definition_of(engine: Engine, name: str) -> RelationDefinition:
+def definition_of(engine: Instance, name: str) -> RelationDefinition:
     relation = engine.relations.get(name)
     if relation is None:
         raise UnknownRelation(name)

@@ -10,16 +10,15 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from service.engine.state import Receipt
 from service.errors import Problem
+from service.instance import Instance
 from service.settings import Settings
 
-if TYPE_CHECKING:
-    from service.engine.engine import Engine, Receipt
-
 T = TypeVar("T")
-Answer = asyncio.Future["Receipt"]
+Answer = asyncio.Future[Receipt]
 
 # Readers and followers hold a thread only while a chunk of theirs is made.
 READERS = 32
@@ -67,7 +66,7 @@ class Context:
         self.progress = 0.0
         self.ready_after: float | None = None  # seconds from start to ready
         self.closing = False
-        self._engine: Engine | None = None
+        self._engine: Instance | None = None
         self._requests: Collection[object] = ()  # under way, streams too
         self._streams: set[asyncio.Task[None]] = set()
         self.workers = ThreadPoolExecutor(4, thread_name_prefix="worker")
@@ -86,7 +85,7 @@ class Context:
         """How far the start has come: `stage` in a word, `progress` from 0 to 1 of that stage; from any thread."""
         self.stage, self.progress = stage, progress
 
-    def open(self, engine: Engine) -> None:
+    def open(self, engine: Instance) -> None:
         """The engine is ready: let requests through; from any thread."""
         self._engine = engine
         self.ready_after = time.monotonic() - self.started
@@ -97,7 +96,7 @@ class Context:
         return self._engine is not None
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> Instance:
         """The engine; Problem `recovering` while there is none yet."""
         if self._engine is None:
             raise Problem("recovering", f"the service is starting: {self.stage}", stage=self.stage, progress=round(self.progress, 4))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import orjson
 import pyarrow as pa
@@ -27,10 +27,8 @@ from service.errors import Problem
 from service.following.chunks import Chunk
 from service.following.feeds import Feed
 from service.following.subscriptions import Subscription
+from service.views.live_view import LiveView
 from service.wire.rows import encode_rows
-
-if TYPE_CHECKING:
-    from service.views.live_view import LiveView
 
 log = logging.getLogger("livejoin")
 
@@ -244,6 +242,7 @@ def _feed(view: LiveView) -> Feed:
         raise Problem("view-failed", f"the view {name} has failed; GET /v1/views/{name} tells why")
     if view.feed is None:
         raise Problem("not-followed", f'the view {name} was defined with "changes": false')
+    assert isinstance(view.feed, Feed)
     return view.feed
 
 

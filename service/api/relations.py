@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,13 +13,11 @@ from service.api.http.bodies import read_json
 from service.api.openapi import Endpoint, answer, failures, json_content, operation, path_parameter
 from service.api.schemas import RELATION, RELATION_DEFINITION
 from service.errors import Problem
+from service.instance import Instance
 from service.wire.schema import NAME, parse_relation
 
-if TYPE_CHECKING:
-    from service.engine.engine import Engine
 
-
-def relation_json(engine: Engine, name: str) -> dict[str, Any]:
+def relation_json(engine: Instance, name: str) -> dict[str, Any]:
     """A relation as the interface shows it; `rows` at the published version."""
     definition = engine.relations[name].definition
     return {"name": name} | definition.to_json() | {"rows": engine.published.counts.get(name, 0)}

@@ -250,7 +250,7 @@ async def view_rows(request: Request) -> Response:
     values = parameters.read(request.scope["query_string"], VIEW_ROWS)
     name = existing(engine.views, request, "view")
     asked = filters(values) | {"cursor": values.get("cursor")}
-    return await answer_rows(request, partial(open_rows, engine, name, **asked), values.get("limit"), _pool(context, asked))
+    return await answer_rows(request, partial(open_rows, engine.readers, name, **asked), values.get("limit"), _pool(context, asked))
 
 
 async def relation_rows(request: Request) -> Response:
@@ -258,7 +258,7 @@ async def relation_rows(request: Request) -> Response:
     engine = context.engine
     values = parameters.read(request.scope["query_string"], RELATION_ROWS)
     name = existing(engine.relations, request, "relation")
-    opened = partial(open_relation_rows, engine, name, cursor=values.get("cursor"))
+    opened = partial(open_relation_rows, engine.readers, name, cursor=values.get("cursor"))
     return await answer_rows(request, opened, values.get("limit"), context.readers)
 
 
@@ -268,7 +268,7 @@ async def count(request: Request) -> Response:
     values = parameters.read(request.scope["query_string"], _FILTERS)
     name = existing(engine.views, request, "view")
     asked = filters(values)
-    counted = await finish(context, _pool(context, asked), request.receive, _count(partial(open_rows, engine, name, **asked)))
+    counted = await finish(context, _pool(context, asked), request.receive, _count(partial(open_rows, engine.readers, name, **asked)))
     return json_answer(counted)
 
 

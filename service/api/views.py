@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,21 +17,19 @@ from service.api.relations import checked_name
 from service.api.schemas import OTHER_PLAN, PLAN, VIEW, VIEW_JSON, VIEW_SQL
 from service.api.steps import Steps, finish
 from service.errors import Problem
+from service.instance import Instance
 from service.planning.natural import natural_json
 from service.planning.planner import alternatives
 from service.reading.cursors import open_rows
 from service.tables.estimates import estimates_of
+from service.views.live_view import LiveView
 from service.views.parse import parse_view
-
-if TYPE_CHECKING:
-    from service.engine.engine import Engine
-    from service.views.live_view import LiveView
 
 BUILD_WAIT = 1.0  # seconds; a view that takes longer is answered 202
 EMPTY_WAIT = 1.0  # seconds a request; emptiness that takes longer to find out is not told
 
 
-def view_json(engine: Engine, view: LiveView, until: float) -> Steps[dict[str, Any]]:
+def view_json(engine: Instance, view: LiveView, until: float) -> Steps[dict[str, Any]]:
     """A view as the interface shows it; its emptiness is looked for until then (`time.monotonic`)."""
     shown: dict[str, Any] = {
         "name": view.name,
@@ -52,9 +50,9 @@ def view_json(engine: Engine, view: LiveView, until: float) -> Steps[dict[str, A
     return shown
 
 
-def _emptiness(engine: Engine, name: str, until: float) -> Steps[tuple[int, bool | None]]:
+def _emptiness(engine: Instance, name: str, until: float) -> Steps[tuple[int, bool | None]]:
     """Version and emptiness; None if there are many candidates that a comparison drops, and no row yet."""
-    reader = open_rows(engine, name)
+    reader = open_rows(engine.readers, name)
     try:
         while (empty := reader.empty()) is None and time.monotonic() < until:
             yield
@@ -93,7 +91,7 @@ async def list_views(request: Request) -> Response:
     return json_answer({"views": await finish(context, context.readers, request.receive, _all_json(engine, views))})
 
 
-def _all_json(engine: Engine, views: list[LiveView]) -> Steps[list[dict[str, Any]]]:
+def _all_json(engine: Instance, views: list[LiveView]) -> Steps[list[dict[str, Any]]]:
     shown = []
     until = time.monotonic() + EMPTY_WAIT
     for view in views:
@@ -123,7 +121,7 @@ async def explain(request: Request) -> Response:
     return json_answer(await context.work(_explain, engine, data))
 
 
-def _explain(engine: Engine, data: dict[str, Any]) -> dict[str, Any]:
+def _explain(engine: Instance, data: dict[str, Any]) -> dict[str, Any]:
     """The plans; of a natural join `natural`; and `measured`, by name: the statistics of the live views that have just this definition."""
     tables = engine.relations
     relations = {name: relation.definition for name, relation in tables.items()}

@@ -17,7 +17,7 @@ import pyarrow as pa
 from service.checking.inspection import Report, inspect
 from service.checking.recomputation import beside, recompute, total
 from service.durability.folder import LOCK, SNAPSHOTS, Damaged, FolderInUse, FolderLock
-from service.engine.engine import Engine
+from service.instance import Instance
 from service.reading.cursors import open_relation_rows, open_rows
 from service.settings import Settings
 from service.terminal import Failure, Parser
@@ -61,7 +61,7 @@ def describe(report: Report) -> list[str]:
 
 def _recompute(folder: Path) -> int:
     """Every view's rows in its structure against those of brute force. Status 1 where they differ."""
-    engine = Engine(folder, Settings.read({"data": folder}, {}))
+    engine = Instance(folder, Settings.read({"data": folder}, {}))
     try:
         engine.recover()
         tables = {name: _table(engine, name) for name in engine.relations}
@@ -73,20 +73,20 @@ def _recompute(folder: Path) -> int:
     return 0
 
 
-def _table(engine: Engine, name: str) -> pa.RecordBatch:
+def _table(engine: Instance, name: str) -> pa.RecordBatch:
     """All rows of a relation."""
     relation = engine.relations[name]
     relation.table.check()
-    with closing(open_relation_rows(engine, name)) as reader:
+    with closing(open_relation_rows(engine.readers, name)) as reader:
         parts = list(iter(partial(reader.read, ROWS), None))
     return pa.concat_batches(parts) if parts else relation.no_rows
 
 
-def _agrees(engine: Engine, name: str, tables: Mapping[str, pa.RecordBatch]) -> bool:
+def _agrees(engine: Instance, name: str, tables: Mapping[str, pa.RecordBatch]) -> bool:
     """Compares one view, and says so."""
     view = engine.views[name]
     view.join.check()
-    with closing(open_rows(engine, name)) as reader:
+    with closing(open_rows(engine.readers, name)) as reader:
         told = total(beside(*part) for part in iter(partial(reader.read_with_keys, ROWS), None))
     found = total(recompute(view.view.query, view.definitions, tables))
     if told == found:

@@ -1,6 +1,6 @@
-"""The service without its interfaces: batches in, versions out, durable; readers and followers beside it.
+"""Relations and views kept live and durable: batches in, versions out. Readers and followers stand on it (`service.instance`).
 
-    engine = Engine(folder, settings); engine.recover(progress); engine.submit(batch, done); open_rows(engine, "clashes"); engine.close()
+    engine = Engine(folder, settings); engine.recover(progress); engine.submit(batch, done); engine.close()
 
 One thread at a time writes (`writer.py`); everything here but `on_failure` may be called by any thread.
 """
@@ -25,20 +25,15 @@ from service.engine.state import Receipt, State, is_single
 from service.engine.versions import Pins, Version
 from service.engine.writer import Done, Later, Writer
 from service.errors import Problem
-from service.following.feeds import Feed
 from service.planning.planner import Counted
-from service.reading.cursors import Cursors, open_rows
-from service.reading.readings import Delays
-from service.reading.tokens import Signer
 from service.settings import Settings
 from service.tables.estimates import estimates_of
 from service.tables.relations import Relation
+from service.views.deltas import DeltaSink
 from service.views.live_view import LiveView
 from service.views.parse import View, parse_view
 from service.wire.batch import Batch
 from service.wire.schema import RelationDefinition
-
-__all__ = ["Engine", "Receipt"]
 
 log = logging.getLogger("livejoin")
 
@@ -54,7 +49,8 @@ def _now(work: Callable[[], None]) -> None:
 class Engine:
     """One data folder, open. `on_failure` is called (by the writer) when the service has to end: what is on disk is unknown.
 
-    state: "recovering", "ready", "failed" or "closed". Raises FolderInUse, Damaged, OSError.
+    state: "recovering", "ready", "failed" or "closed". `folder_id`, `secret`: of the folder, for texts that only it can have given out.
+    Raises FolderInUse, Damaged, OSError.
     """
 
     def __init__(self, data: Path, settings: Settings | None = None) -> None:
@@ -63,11 +59,9 @@ class Engine:
         self.state = "recovering"
         self.progress = 0.0
         self.versions = Pins()
-        self.delays = Delays()
         self._folder = data
         self._log = Log(data, self.settings.synchronous)
-        self._signer = Signer(self._log.folder_id, self._log.secret)
-        self.cursors = Cursors(self.versions, self._signer)
+        self.folder_id, self.secret = self._log.folder_id, self._log.secret
         self._state = State()
         self._writer = Writer(
             self._state, self._log, self.versions, self.settings.max_waiting, self._is_short, self._housekeep, self._failed
@@ -275,9 +269,16 @@ class Engine:
             "changes": self._writer.changes,
             "update_seconds": self._writer.update_seconds,
             "batch_changes": self._writer.batch_changes,
-            "delay_steps": self.delays.steps,
-            "delay_seconds": self.delays.seconds,
         }
+
+    # for whoever reads and follows (`service.instance`)
+
+    def feed_of(self, view: LiveView, retain: tuple[int, int]) -> DeltaSink | None:
+        """Where the deltas of a view go that is about to be live; `retain`: rows and bytes to keep."""
+        return None
+
+    def sweep(self) -> None:
+        """Forget what stood on pins that are gone. The writer's thread, about once a second."""
 
     # the writer
 
@@ -328,10 +329,7 @@ class Engine:
             return
         retain = view.view.query.retain
         if retain is not None:
-            view.feed = Feed(
-                view.name, view.id, retain, self.versions, self._signer, view.rows_with_keys, view.text_bytes,
-                lambda: open_rows(self, view.name),
-            )  # fmt: skip
+            view.feed = self.feed_of(view, retain)
 
     def _go_live(self, view: LiveView) -> None:
         """Its root is published before anybody is told that it can be read."""
@@ -371,7 +369,7 @@ class Engine:
             while self._state.retired_bytes > self.settings.pin_bytes and self.versions.expire_oldest(versions):
                 self._state.reclaim(*self.versions.needed())
                 versions *= 2
-            self.cursors.sweep()
+            self.sweep()
             self._checkpoints.consider()
 
     def _failed(self, error: BaseException) -> None:

@@ -18,7 +18,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -28,12 +28,10 @@ from service.engine.versions import Pins
 from service.errors import Problem
 from service.following.chunks import CHUNK_ROWS, Chunk, cut_up
 from service.following.subscriptions import Subscription
+from service.reading.cursors import RowReader
 from service.reading.tokens import Forged, FromBefore, Signer
 from service.tables.store import pieces
 from service.views.deltas import Combination, Delta
-
-if TYPE_CHECKING:
-    from service.reading.cursors import RowReader
 
 log = logging.getLogger("livejoin")
 
@@ -42,7 +40,7 @@ _SMALL_BYTES, _SMALL_SEGMENTS = 16 << 10, 64
 _LARGEST_TEXT = 1 << 30  # bytes of one version that are taken at once
 Gather = Callable[[Combination], tuple[pa.RecordBatch, pa.RecordBatch]]
 TextBytes = Callable[[Combination], npt.NDArray[np.int64]]
-Open = Callable[[], "RowReader"]
+Open = Callable[[], RowReader]
 
 
 @dataclass(slots=True)

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from service.errors import Problem
 from service.following.chunks import CHUNK_BYTES, CHUNK_ROWS, Chunk
+from service.reading.cursors import RowReader
 
-if TYPE_CHECKING:
-    from service.following.feeds import Feed
-    from service.reading.cursors import RowReader
+
+class Followed(Protocol):
+    """What a follower asks of a feed."""
+
+    def changes(self, position: int, timeout: float) -> list[Chunk]: ...
+
+    def quiet_until(self, position: int) -> int: ...
+
+    def token(self, version: int) -> str: ...
+
+    def forget(self, subscription: Subscription) -> None: ...
 
 
 class Subscription:
@@ -19,7 +28,7 @@ class Subscription:
     Used by one thread at a time. After an `error` chunk nothing comes any more.
     """
 
-    def __init__(self, feed: Feed, position: int, snapshot: RowReader | None = None) -> None:
+    def __init__(self, feed: Followed, position: int, snapshot: RowReader | None = None) -> None:
         self._feed = feed
         self._position = position
         self._snapshot = snapshot

@@ -10,20 +10,18 @@ import itertools
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
+from service.engine.published import Published
 from service.engine.versions import Pin, Pins, expired
 from service.errors import Problem
 from service.reading.lookups import Point, Window, look_up
-from service.reading.readings import Reading, TableReading, ViewReading, split
+from service.reading.readings import Delays, Reading, TableReading, ViewReading, split
 from service.reading.tokens import Forged, FromBefore, Signer
 from service.tables.store import pieces
 from service.views.deltas import Combination
-
-if TYPE_CHECKING:
-    from service.engine.engine import Engine
 
 _PEEK = 64
 _LONGEST_STEP = 65_536  # rows that one call looks at, where rows are rare
@@ -175,8 +173,17 @@ class RowReader:
         return True
 
 
+class Readers:
+    """What reading needs: the published versions, the cursors that were given out, and what readers have met."""
+
+    def __init__(self, published: Published, signer: Signer) -> None:
+        self.published = published
+        self.cursors = Cursors(published.versions, signer)
+        self.delays = Delays()
+
+
 def open_rows(
-    engine: Engine, view_name: str, *, version: int | None = None, window: Window | None = None, point: Point | None = None,
+    readers: Readers, view_name: str, *, version: int | None = None, window: Window | None = None, point: Point | None = None,
     cursor: str | None = None,
 ) -> RowReader:  # fmt: skip
     """Read a view at the newest version, at one that a cursor keeps, or on from a cursor (whose filters hold).
@@ -187,11 +194,11 @@ def open_rows(
 
     Problems: `not-found`, `view-building`, `view-failed`, `bad-parameter`, `bad-cursor`, `snapshot-expired`.
     """
-    view = engine.view(view_name)
+    view = readers.published.view(view_name)
     owner = f"view {view.name} {view.id}"
     asked = (window, point)
     if cursor is not None:
-        return _resume(engine.cursors, owner, cursor, version, asked)
+        return _resume(readers.cursors, owner, cursor, version, asked)
     if view.state == "failed":
         raise view.problem or Problem("view-failed", f"the view {view_name} has failed")
     if view.state != "live":
@@ -202,26 +209,26 @@ def open_rows(
     def open_at(pin: Pin) -> RowReader:
         if view.id not in pin.version.roots:
             raise expired(pin.version.number)
-        reading = look_up(view, pin.version, window, point, engine.delays, at_rest)
-        return RowReader(engine.cursors, owner, pin, reading, asked)
+        reading = look_up(view, pin.version, window, point, readers.delays, at_rest)
+        return RowReader(readers.cursors, owner, pin, reading, asked)
 
     if at_rest:  # the key table is the writer's, and knows the newest applied version only
-        return engine.at_rest(lambda: _with_pin(engine.versions, None, open_at))
-    return _with_pin(engine.versions, version, open_at)
+        return readers.published.at_rest(lambda: _with_pin(readers.published.versions, None, open_at))
+    return _with_pin(readers.published.versions, version, open_at)
 
 
-def open_relation_rows(engine: Engine, name: str, *, cursor: str | None = None) -> RowReader:
+def open_relation_rows(readers: Readers, name: str, *, cursor: str | None = None) -> RowReader:
     """Read a relation, at the newest version or on from a cursor. Problems: `not-found`, `bad-cursor`, `snapshot-expired`."""
-    relation = engine.relation(name)
+    relation = readers.published.relation(name)
     owner = f"relation {relation.name} {relation.id}"
     if cursor is not None:
-        return _resume(engine.cursors, owner, cursor, None, (None, None))
+        return _resume(readers.cursors, owner, cursor, None, (None, None))
 
     def open_at(pin: Pin) -> RowReader:
         reading = TableReading(relation, pin.version.number, pin.version.counts.get(name, 0))
-        return RowReader(engine.cursors, owner, pin, reading, (None, None))
+        return RowReader(readers.cursors, owner, pin, reading, (None, None))
 
-    return _with_pin(engine.versions, None, open_at)
+    return _with_pin(readers.published.versions, None, open_at)
 
 
 def _with_pin(versions: Pins, number: int | None, open_at: Callable[[Pin], RowReader]) -> RowReader:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from service.errors import Problem
 from service.tables.changes import Moved
 from service.tables.endpoints import numbers
 from service.tables.resolution import NO_SLOTS, Places, Slots
@@ -36,6 +37,32 @@ class Delta(NamedTuple):
     @property
     def rows(self) -> int:
         return len(self.deletes[0]) + len(self.inserts[0])
+
+
+class DeltaSink(Protocol):
+    """Where a view's deltas go: its feed, as the writer knows it."""
+
+    def append(self, delta: Delta) -> None:
+        """Take the changes of a version that is about to be published."""
+
+    def wake(self) -> None:
+        """It is published: tell the followers."""
+
+    def housekeep(self, published: int, everything: bool) -> None:
+        """Let go of old slots, or of all."""
+
+    @property
+    def has_little_to_settle(self) -> bool:
+        """Whether `append` waits for no long work."""
+
+    def floor(self) -> int | None:
+        """The oldest version whose slots it still reads, if any."""
+
+    @property
+    def subscribers(self) -> int: ...
+
+    def close(self, problem: Problem) -> None:
+        """No more comes: the followers end with this problem."""
 
 
 def most_candidates(retain_rows: int) -> int:

@@ -19,14 +19,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from service.errors import Problem
-from service.following.feeds import Feed
 from service.histogram import Histogram
 from service.tables.changes import NOTHING_MOVED, Change, Moved, Singles, one_by_one
 from service.tables.indexes import SharedIndexes
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Resolved
 from service.tables.sides import Side
-from service.views.deltas import Collector, Combination, Delta, Told, cancel, most_candidates
+from service.views.deltas import Collector, Combination, Delta, DeltaSink, Told, cancel, most_candidates
 from service.views.joins.making import join_of
 from service.views.joins.protocol import Join, Running
 from service.views.parse import Projection, View
@@ -52,7 +51,7 @@ class LiveView:
         self.projection = Projection(query, self.definitions)
         self._indexes = indexes
         self._join: Join | None = None  # there is none before there is room, nor of a view that failed
-        self.feed: Feed | None = None  # from "live" on, if somebody may follow
+        self.feed: DeltaSink | None = None  # from "live" on, if somebody may follow
         self.update_seconds = Histogram()
         self.read_counts = ReadCounts()
         self.changed_rows = 0  # that have gone and come in its relations

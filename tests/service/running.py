@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from service.engine.engine import Engine
 from service.engine.state import Receipt
 from service.errors import Problem
+from service.instance import Instance
 from service.reading.cursors import RowReader
 from service.settings import Settings
 from service.wire.batch import DELETE, INSERT, TRUNCATE, UPSERT, Batch, Changes
@@ -34,14 +34,14 @@ PAIR: dict[str, Any] = {"from": {"a": "a", "b": "b"}, "join": [{"overlaps": ["a.
 ORDER = {"upsert": UPSERT, "insert": INSERT, "delete": DELETE, "truncate": TRUNCATE}
 
 
-def opened(folder: Path, **settings: Any) -> Engine:
+def opened(folder: Path, **settings: Any) -> Instance:
     # Kernels may have to be compiled under a pin.
-    engine = Engine(folder, Settings.model_validate({"data": folder, "pin_idle": 600, **settings}))
+    engine = Instance(folder, Settings.model_validate({"data": folder, "pin_idle": 600, **settings}))
     engine.recover()
     return engine
 
 
-def running(folder: Path, view: dict[str, Any] | None = None, **settings: Any) -> Engine:
+def running(folder: Path, view: dict[str, Any] | None = None, **settings: Any) -> Instance:
     """With the view `v`, unless it is {}."""
     engine = opened(folder, **settings)
     for name in ("a", "b"):
@@ -101,7 +101,7 @@ def counted(reader: RowReader) -> int:
 class HeldWriter:
     """Keeps the writer busy while batches queue up behind it."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Instance) -> None:
         self.engine, self.go, reached = engine, threading.Event(), threading.Event()
 
         def wait() -> None:

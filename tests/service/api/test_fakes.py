@@ -59,7 +59,7 @@ class Feed:
         self.listeners -= 1
 
 
-class Engine:
+class Instance:
     state = "ready"
     published = Version(9, {}, {})
 
@@ -79,18 +79,18 @@ class Engine:
         return self.view, "building"
 
 
-def on(engine: Engine) -> Context:
+def on(engine: Instance) -> Context:
     context = Context(Settings())
     context.open(engine)  # type: ignore[arg-type]
     return context
 
 
 def get(feed: Feed, query: str, **headers: str) -> httpx.Response:
-    return ask("GET", f"/v1/views/v/changes{query}", on(Engine(feed=feed)), headers=headers)
+    return ask("GET", f"/v1/views/v/changes{query}", on(Instance(feed=feed)), headers=headers)
 
 
 def test_too_many_batches() -> None:
-    response = ask("POST", "/v1/changes", on(Engine()), json={"changes": [{"relation": "a", "row": {"id": 1}}]})
+    response = ask("POST", "/v1/changes", on(Instance()), json={"changes": [{"relation": "a", "row": {"id": 1}}]})
     is_problem(response, "too-busy")
     assert int(response.headers["retry-after"]) >= 1
 
@@ -100,7 +100,7 @@ def test_a_view_that_is_being_built(monkeypatch: pytest.MonkeyPatch) -> None:
         raise Problem("view-building", "the view v is being built", progress=0.25)
 
     monkeypatch.setattr(rows, "open_rows", building)
-    engine = Engine("building")
+    engine = Instance("building")
     shown = ask("PUT", "/v1/views/v", on(engine), json={})
     assert shown.status_code == 202
     assert (shown.json()["state"], shown.json()["progress"], shown.json()["empty"]) == ("building", 0.25, None)
@@ -111,7 +111,7 @@ def test_a_view_that_is_being_built(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_view_that_has_failed() -> None:
-    engine = Engine("failed", problem=Problem("view-failed", "no memory"))
+    engine = Instance("failed", problem=Problem("view-failed", "no memory"))
     shown = ask("GET", "/v1/views/v", on(engine)).json()
     assert shown["state"] == "failed" and shown["problem"]["type"] == "/problems/view-failed"
     is_problem(ask("GET", "/v1/views/v/changes", on(engine)), "view-failed")
@@ -166,7 +166,7 @@ def test_look_ups_that_wait_for_the_writer_hold_no_reader_up(monkeypatch: pytest
         raise Problem("not-yet", "looked up" if point is not None else "read")
 
     monkeypatch.setattr(rows, "open_rows", opening)
-    context = on(Engine())
+    context = on(Instance())
 
     async def run() -> list[str]:
         async with client(context) as asked:

@@ -21,6 +21,7 @@ from service.engine.engine import _WORTH_RECLAIMING, Engine
 from service.engine.state import Receipt
 from service.engine.writer import _SHORT
 from service.errors import Problem
+from service.instance import Instance
 from service.reading.cursors import open_relation_rows, open_rows
 from service.wire.batch import Batch
 from service.wire.json import decode_json
@@ -36,21 +37,21 @@ def no_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
+def engine(tmp_path: Path) -> Iterator[Instance]:
     engine = running(tmp_path, synchronous="normal")
     ready(engine)
     yield engine
     engine.close()
 
 
-def ready(engine: Engine) -> None:
+def ready(engine: Instance) -> None:
     """Let the thread finish all that is left to do."""
     engine.at_rest(engine._housekeep)
     while engine._writer._unfinished:
         time.sleep(0.001)
 
 
-def in_turn(engine: Engine, batch: Batch) -> Receipt:
+def in_turn(engine: Instance, batch: Batch) -> Receipt:
     """Have the thread apply it, and wait until it rests."""
     receipt = engine.apply(batch)
     ready(engine)
@@ -61,11 +62,11 @@ def single(id_: int, start: int = 0, **fields: Any) -> Batch:
     return batch(("upsert", "a", rows_of(id_, 1, start)), **fields)
 
 
-def starts(engine: Engine) -> dict[int, int]:
-    return {row[0]: row[1] for row in ids(open_relation_rows(engine, "a"))}
+def starts(engine: Instance) -> dict[int, int]:
+    return {row[0]: row[1] for row in ids(open_relation_rows(engine.readers, "a"))}
 
 
-def test_it_is_on_disk_and_published_when_the_call_returns(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_on_disk_and_published_when_the_call_returns(engine: Instance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     threads = []
     commit = Log.commit
 
@@ -78,7 +79,7 @@ def test_it_is_on_disk_and_published_when_the_call_returns(engine: Engine, tmp_p
     assert engine.apply_at_once(single(1, source="s", epoch=1)) == Receipt(2, 1, 0, 0, [], False)
     assert [thread.name for thread in threads] == ["writer", threading.current_thread().name]
     assert engine.published.number == 2 and engine._log._committed.reach.version == 2
-    assert ids(open_rows(engine, "v")) == [(1, 7)]
+    assert ids(open_rows(engine.readers, "v")) == [(1, 7)]
     again = engine.apply_at_once(single(1, 5, source="s", epoch=1))
     assert again is not None and again.duplicate and again.version == 2
     assert engine.apply_at_once(of_ops("a", ("delete", 1))) == Receipt(3, 1, 0, 0, [], False)
@@ -88,7 +89,7 @@ def test_it_is_on_disk_and_published_when_the_call_returns(engine: Engine, tmp_p
     assert engine._writer.batches == 3 and engine._writer.changes == 3
 
 
-def test_what_may_take_long_is_left_to_the_thread(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_may_take_long_is_left_to_the_thread(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     assert engine.apply_at_once(batch(("upsert", "a", rows_of(0, 2)))) is None
     assert engine.apply_at_once(of_ops("a", ("truncate", 0))) is None
     for name, target in (("checkpoint_due", Log), ("under_way", type(engine._checkpoints)), ("_aged", Engine), ("_grown", Engine)):
@@ -113,7 +114,7 @@ def test_nothing_with_an_fsync_is_done_at_once(tmp_path: Path) -> None:
     engine.close()
 
 
-def test_slow_changes_move_those_after_them_to_the_thread(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_changes_move_those_after_them_to_the_thread(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     monkeypatch.setattr("service.engine.writer._SHORT", _SHORT)
     monkeypatch.setattr("service.engine.writer.time.perf_counter", lambda: clock[0])
@@ -135,7 +136,7 @@ def test_slow_changes_move_those_after_them_to_the_thread(engine: Engine, monkey
     assert queued == 11, "3 ms fade by a tenth a change"
 
 
-def test_housekeeping_is_the_threads(engine: Engine) -> None:
+def test_housekeeping_is_the_threads(engine: Instance) -> None:
     done = 0
     while engine.apply_at_once(single(done % 10, done)) is not None:
         done += 1
@@ -144,7 +145,7 @@ def test_housekeeping_is_the_threads(engine: Engine) -> None:
     assert not engine._grown and engine.apply_at_once(single(0)) is not None
 
 
-def test_it_does_not_overtake_what_waits(engine: Engine) -> None:
+def test_it_does_not_overtake_what_waits(engine: Instance) -> None:
     held = HeldWriter(engine)
     held.submit(single(1, 10))
     assert engine.apply_at_once(single(1, 20)) is None
@@ -156,7 +157,7 @@ def test_it_does_not_overtake_what_waits(engine: Engine) -> None:
     assert starts(engine) == {1: 40}
 
 
-def test_many_threads_at_once_and_queued(engine: Engine, tmp_path: Path) -> None:
+def test_many_threads_at_once_and_queued(engine: Instance, tmp_path: Path) -> None:
     rounds, threads, at_once = 150, 4, []
     versions: list[int] = []
     wrong: list[BaseException] = []
@@ -189,7 +190,7 @@ def test_many_threads_at_once_and_queued(engine: Engine, tmp_path: Path) -> None
     for _ in range(2):
         assert starts(engine) == expected
         for name in ("v", "w", "x"):
-            assert ids(open_rows(engine, name)) == [(number, 7) for number in range(threads)]
+            assert ids(open_rows(engine.readers, name)) == [(number, 7) for number in range(threads)]
             engine.view(name).join.check()
         assert engine._state.sources == {f"s{number}": (None, rounds - 1) for number in range(threads)}
         engine.close()
@@ -227,7 +228,7 @@ def test_a_failure_ends_the_service(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     engine.close()
 
 
-def test_a_failure_of_the_thread_ends_it_for_callers(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_of_the_thread_ends_it_for_callers(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise OSError("the disk is gone")
 
@@ -267,7 +268,7 @@ def test_a_shutdown_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     engine.close()
 
 
-def test_published_later(engine: Engine) -> None:
+def test_published_later(engine: Instance) -> None:
     """The answer comes first; nobody else writes until it is published, and an end publishes what was left."""
     left: list[Callable[[], None]] = []
     receipt = engine.apply_at_once(single(1), left.append)
@@ -288,7 +289,7 @@ def test_published_later(engine: Engine) -> None:
     left[-1]()
 
 
-def test_publishing_fails_later(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_publishing_fails_later(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     left: list[Callable[[], None]] = []
     assert engine.apply_at_once(single(1), left.append) is not None
 
@@ -327,7 +328,7 @@ def test_killed_at(step: str, tmp_path: Path) -> None:
     engine.close()
 
 
-def test_rows_of_json_come_back_from_the_log(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_json_come_back_from_the_log(engine: Instance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bodies: list[Callable[[int], str]] = [
         lambda i: f'{{"relation":"a","op":"upsert","row":{{"id":{i},"s":-5,"e":{i},"tag":"größer {i}"}}}}',
         lambda i: f'{{"relation":"a","op":"upsert","row":{{"id":{i},"s":{-(2**62)},"e":{2**62 - 1}}}}}',
@@ -336,16 +337,16 @@ def test_rows_of_json_come_back_from_the_log(engine: Engine, tmp_path: Path, mon
     for number in range(30):
         sent = decode_json(f'{{"changes":[{bodies[number % 3](number)}]}}'.encode(), lambda name: DEFINITION)
         assert engine.apply_at_once(sent) is not None
-    rows = ids(open_relation_rows(engine, "a"))
+    rows = ids(open_relation_rows(engine.readers, "a"))
     assert len(rows) == 10 and rows[0] == (1, -(2**62), 2**62 - 1, None)
     monkeypatch.setattr(engine._checkpoints, "finish", lambda: None)  # no snapshot: all is in the log
     engine.close()
     again = opened(tmp_path)
-    assert ids(open_relation_rows(again, "a")) == rows and again.published.number == 30
+    assert ids(open_relation_rows(again.readers, "a")) == rows and again.published.number == 30
     again.close()
 
 
-def test_a_checkpoint_is_the_threads(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_is_the_threads(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.durability.log._WAL_BYTES", 10_000)
     ran = []
     checkpoint = Log.checkpoint_if_due

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.engine.engine import Engine
 from service.errors import Problem
 from service.following.chunks import Chunk
+from service.instance import Instance
 from service.planning.planner import alternatives
 from service.reading.cursors import RowReader, open_relation_rows, open_rows
 from service.views.parse import parse_view
@@ -22,13 +22,13 @@ from tests.service.running import HeldWriter, counted, is_empty
 from tests.service.twin import DEFINITIONS, KEYS, MANY, VIEWS, Row, Source, Twin, TwinView, of_different_rows, plain, to_batch, values
 
 
-def opened(folder: Path) -> Engine:
-    engine = Engine(folder)
+def opened(folder: Path) -> Instance:
+    engine = Instance(folder)
     engine.recover()
     return engine
 
 
-def prepared(folder: Path, views: dict[str, TwinView]) -> Engine:
+def prepared(folder: Path, views: dict[str, TwinView]) -> Instance:
     engine = opened(folder)
     for name, definition in DEFINITIONS.items():
         assert engine.put_relation(name, definition) == "created"
@@ -48,7 +48,7 @@ def read_all(reader: RowReader, chunk: int = 1000) -> Counter[tuple[Any, ...]]:
 class Follower:
     """Replays a feed; at each progress it must be the view."""
 
-    def __init__(self, engine: Engine, name: str, twin: Twin, snapshot: bool) -> None:
+    def __init__(self, engine: Instance, name: str, twin: Twin, snapshot: bool) -> None:
         self.name, self.twin, self.engine = name, twin, engine
         self.rows: dict[tuple[Any, ...], tuple[Any, ...]] = {} if snapshot else dict(twin.history[twin.version][name])
         self.token: str | None = None
@@ -88,9 +88,9 @@ class Follower:
 class Held:
     """A reader that was opened at some version and reads a little at a time."""
 
-    def __init__(self, engine: Engine, name: str, twin: Twin) -> None:
+    def __init__(self, engine: Instance, name: str, twin: Twin) -> None:
         self.name, self.twin = name, twin
-        self.reader = open_rows(engine, name)
+        self.reader = open_rows(engine.readers, name)
         self.version = twin.version
         self.rows: Counter[tuple[Any, ...]] = Counter()
 
@@ -105,26 +105,26 @@ class Held:
         return False
 
 
-def compare(engine: Engine, twin: Twin) -> None:
+def compare(engine: Instance, twin: Twin) -> None:
     for name in twin.views:
         expected = Counter(twin.history[twin.version][name].values())
-        reader = open_rows(engine, name)
+        reader = open_rows(engine.readers, name)
         assert reader.version == twin.version
         assert is_empty(reader) == (not expected), name
         assert read_all(reader, 7) == expected, name
         reader.close()
-        reader = open_rows(engine, name)
+        reader = open_rows(engine.readers, name)
         assert counted(reader) == sum(expected.values())
         reader.close()
     for name, rows in twin.relations.items():
-        reader = open_relation_rows(engine, name)
+        reader = open_relation_rows(engine.readers, name)
         assert is_empty(reader) == (not rows)
         assert read_all(reader, 5) == Counter(values(row) for row in rows.values())
         reader.close()
         assert engine.published.counts[name] == len(rows)
 
 
-def compare_lookups(engine: Engine, twin: Twin, source: Source) -> None:
+def compare_lookups(engine: Instance, twin: Twin, source: Source) -> None:
     for name, view in twin.views.items():
         rows = view.combinations(twin.relations)
         window: tuple[int, int] | None = None
@@ -133,19 +133,19 @@ def compare_lookups(engine: Engine, twin: Twin, source: Source) -> None:
             window = (low, low + source.random.randrange(20))
             rows = [row for row in rows if all(e(r)[0] <= window[1] and e(r)[1] >= window[0] for e, r in zip(view.ends, row, strict=True))]
         text = None if window is None else {"": tuple(f"1970-01-01T00:00:00.{end:06}Z" for end in window)}
-        assert read_all(open_rows(engine, name, window=text)) == Counter(values(view.select(*row)) for row in rows), (name, window)
+        assert read_all(open_rows(engine.readers, name, window=text)) == Counter(values(view.select(*row)) for row in rows), (name, window)
         place = source.random.randrange(len(view.aliases))
         alias, relation = view.aliases[place]
         key = source.key(relation)
         mine = [row for row in rows if all(row[place][column] == key[column] for column in key)]
-        found = read_all(open_rows(engine, name, window=text, point=(alias, {column: str(value) for column, value in key.items()})))
+        found = read_all(open_rows(engine.readers, name, window=text, point=(alias, {column: str(value) for column, value in key.items()})))
         assert found == Counter(values(view.select(*row)) for row in mine), (name, alias, key, window)
         joined = {"clashes": ("room", "floor"), "once": ("room",), "later": ("room",), "near": ("floor",)}.get(name)
         if joined is not None:
             point = {"room": "A", "floor": "1"}
             given = {column: point[column] for column in joined}
             mine = [row for row in rows if all(str(row[place][column]) == given[column] for column in joined)]
-            assert read_all(open_rows(engine, name, window=text, point=(alias, given))) == Counter(
+            assert read_all(open_rows(engine.readers, name, window=text, point=(alias, given))) == Counter(
                 values(view.select(*row)) for row in mine
             ), (name, alias, window)
 
@@ -214,7 +214,7 @@ def run(folder: Path, seed: int, batches: int, size: Callable[[Source], int], ke
     assert max(runs, default=0) > 2
 
 
-def grouped(engine: Engine, twin: Twin, changes: list[tuple[str, int, Row]], runs: list[int]) -> None:
+def grouped(engine: Instance, twin: Twin, changes: list[tuple[str, int, Row]], runs: list[int]) -> None:
     """Each a batch of its own, all of which the writer takes at once; `runs` gets the lengths of those that it applied together."""
     apply_run = engine._state.apply_run
     held = HeldWriter(engine)
@@ -231,7 +231,7 @@ def grouped(engine: Engine, twin: Twin, changes: list[tuple[str, int, Row]], run
         assert isinstance(answer, Problem) if wanted is None else (answer.version, answer.applied) == wanted, answer
 
 
-def check(engine: Engine) -> None:
+def check(engine: Instance) -> None:
     """The invariants of every structure."""
     for relation in engine.relations.values():
         relation.table.check()

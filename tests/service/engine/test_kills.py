@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from service.durability.failpoints import STEPS
-from service.engine.engine import Engine
+from service.instance import Instance
 from service.reading.cursors import open_relation_rows, open_rows
 from tests.service.running import batch, ids, opened, rows_of, running
 
@@ -37,16 +37,16 @@ def work(folder: Path) -> None:
     engine.close()
 
 
-def check(engine: Engine, acknowledged: int) -> None:
+def check(engine: Instance, acknowledged: int) -> None:
     version = engine.published.number
     assert version >= acknowledged + 1 or acknowledged == 0
     rows: dict[int, int] = {}
     for epoch in range(1, version):
         (first, count), start = changes_of(epoch)
         rows |= dict.fromkeys(range(first, first + count), start)
-    assert [(row[0], row[1]) for row in ids(open_relation_rows(engine, "a"))] == sorted(rows.items())
+    assert [(row[0], row[1]) for row in ids(open_relation_rows(engine.readers, "a"))] == sorted(rows.items())
     expected = sorted((i, j) for i, start in rows.items() if start <= 1000 for j in range(3)) if version else []
-    assert ids(open_rows(engine, "v")) == expected
+    assert ids(open_rows(engine.readers, "v")) == expected
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from service.durability.folder import FolderLock
-from service.engine.engine import Engine
 from service.engine.versions import Version
 from service.errors import Problem
 from service.following.chunks import Chunk
 from service.following.subscriptions import Subscription
+from service.instance import Instance
 from service.reading.cursors import open_relation_rows, open_rows
 from service.views.live_view import LiveView
 from structures.interval.tree import IntervalTree
@@ -26,7 +26,7 @@ from tests.service.running import DEFINITION, PAIR, batch, ids, of_ops, opened, 
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
+def engine(tmp_path: Path) -> Iterator[Instance]:
     engine = running(tmp_path, {})
     yield engine
     engine.close()
@@ -58,14 +58,14 @@ def test_a_last_snapshot_that_fails_does_not_keep_the_service_from_ending(
     assert engine.state == "closed" and [chunk.kind for chunk in follower.next()] == ["error"]
     FolderLock(tmp_path).release()
     engine = opened(tmp_path)
-    assert engine.published.number == 1 and len(ids(open_rows(engine, "v"))) == 9
+    assert engine.published.number == 1 and len(ids(open_rows(engine.readers, "v"))) == 9
     engine.close()
 
 
 # address space
 
 
-def test_a_relation_that_finds_no_address_space_is_refused(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relation_that_finds_no_address_space_is_refused(engine: Instance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr("service.tables.relations.Table", no_address_space)
         with pytest.raises(Problem) as caught:
@@ -78,7 +78,7 @@ def test_a_relation_that_finds_no_address_space_is_refused(engine: Engine, tmp_p
     engine.close()
 
 
-def test_a_view_that_finds_no_address_space_is_refused(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_view_that_finds_no_address_space_is_refused(engine: Instance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr("service.views.joins.tree_join.IntervalTree", no_address_space)
         with pytest.raises(Problem) as caught:
@@ -102,13 +102,13 @@ def test_a_view_that_finds_no_address_space_at_the_start_fails_alone(tmp_path: P
         engine = opened(tmp_path)
     assert (engine.views["v"].state, engine.views["w"].state) == ("failed", "live")
     with pytest.raises(Problem) as caught:
-        open_rows(engine, "v")
+        open_rows(engine.readers, "v")
     assert caught.value.type == "view-failed"
-    assert engine.apply(batch(("upsert", "a", rows_of(3, 1)))).version == 2 and len(ids(open_rows(engine, "w"))) == 4
+    assert engine.apply(batch(("upsert", "a", rows_of(3, 1)))).version == 2 and len(ids(open_rows(engine.readers, "w"))) == 4
     engine.metrics()
     assert engine.views["v"].statistics()["intervals"] == 0
     engine.drop_view("v")
-    assert engine.put_view("v", PAIR, wait=60)[1] == "created" and len(ids(open_rows(engine, "v"))) == 12
+    assert engine.put_view("v", PAIR, wait=60)[1] == "created" and len(ids(open_rows(engine.readers, "v"))) == 12
     engine.close()
 
 
@@ -133,7 +133,7 @@ def small_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.following.feeds._LARGEST_TEXT", LIMIT >> 1)
 
 
-def followed(engine: Engine) -> Subscription:
+def followed(engine: Instance) -> Subscription:
     feed = engine.views["v"].feed
     assert feed is not None
     return feed.subscribe()
@@ -152,10 +152,10 @@ def test_a_long_text_with_many_partners(tmp_path: Path) -> None:
         engine.apply(batch(("upsert", "a", rows_of(step, 1, tag="x" * 1000))))
     assert sum(chunk.rows.num_rows for _ in range(6) for chunk in follower.next() if chunk.rows is not None) == 1500
     engine.at_rest(lambda: None)
-    assert engine.state == "ready" and len(ids(open_rows(engine, "v"))) == 6 * 300
+    assert engine.state == "ready" and len(ids(open_rows(engine.readers, "v"))) == 6 * 300
     engine.close()
     engine = opened(tmp_path)
-    assert len(ids(open_rows(engine, "v"))) == 6 * 300
+    assert len(ids(open_rows(engine.readers, "v"))) == 6 * 300
     engine.close()
 
 
@@ -171,7 +171,7 @@ def test_a_batch_on_rows_with_much_text(tmp_path: Path, op: str) -> None:
     engine.apply(batch((op, "a", rows_of(0, 1 if op == "truncate" else 1000, tag="y" if op == "upsert" else None))))
     problem = follower.next()[-1].problem
     assert problem is not None and problem.type == "delta-too-large"
-    assert engine.state == "ready" and ids(open_rows(engine, "v")) == []
+    assert engine.state == "ready" and ids(open_rows(engine.readers, "v")) == []
     assert engine.put_view("w", view, wait=60)[0].state == "live"
     engine.close()
 
@@ -186,7 +186,7 @@ def test_building_reading_and_saving_much_text(tmp_path: Path, op: str) -> None:
     view = {"sql": f"SELECT p.id AS i, q.id AS j, p.tag AS t FROM a AS p, a AS q WHERE {where}"}
     assert engine.put_view("v", view, wait=60)[0].state == "live"
     expected = 20 * 10 * 10 * (1 if op == "<" else 2)
-    assert len(ids(open_rows(engine, "v"))) == expected and len(ids(open_relation_rows(engine, "a"))) == 400
+    assert len(ids(open_rows(engine.readers, "v"))) == expected and len(ids(open_relation_rows(engine.readers, "a"))) == 400
     feed = engine.views["v"].feed
     assert feed is not None
     follower, rows = feed.subscribe(snapshot=True), 0
@@ -196,7 +196,7 @@ def test_building_reading_and_saving_much_text(tmp_path: Path, op: str) -> None:
     assert rows == expected
     engine.close()
     engine = opened(tmp_path)
-    assert engine._log.bytes_since_snapshot == 0 and len(ids(open_rows(engine, "v"))) == expected
+    assert engine._log.bytes_since_snapshot == 0 and len(ids(open_rows(engine.readers, "v"))) == expected
     engine.close()
 
 
@@ -215,7 +215,7 @@ def test_a_full_array_refuses_the_batch_before_it_is_touched(tmp_path: Path, mon
         monkeypatch.setattr("structures.rows.rows.HEAP_BYTES", 1 << 16)
     engine = running(tmp_path, {"sql": "SELECT a.id AS i, b.id AS j FROM a, b WHERE a.x OVERLAPS b.x AND a.tag = b.tag"})
     engine.apply(batch(("upsert", "a", rows_of(0, 50, tag="t")), ("upsert", "b", rows_of(0, 3, tag="t"))))
-    before = ids(open_rows(engine, "v"))
+    before = ids(open_rows(engine.readers, "v"))
     rows = rows_of(0, 3000, start=7, tag="long" * 10)
     with monkeypatch.context() as patch:
         if full == "slots":
@@ -228,9 +228,9 @@ def test_a_full_array_refuses_the_batch_before_it_is_touched(tmp_path: Path, mon
             with pytest.raises(Problem) as caught:
                 engine.apply(batch(("upsert", "a", rows)))
             assert caught.value.type == "no-room" and "nothing" in caught.value.detail
-    assert engine.state == "ready" and ids(open_rows(engine, "v")) == before
+    assert engine.state == "ready" and ids(open_rows(engine.readers, "v")) == before
     assert engine.apply(batch(("upsert", "a", rows_of(0, 1, tag="t")))).version == 2
-    assert ids(open_rows(engine, "v")) == before
+    assert ids(open_rows(engine.readers, "v")) == before
     for relation in engine.relations.values():
         relation.table.check()
     engine.close()
@@ -239,7 +239,7 @@ def test_a_full_array_refuses_the_batch_before_it_is_touched(tmp_path: Path, mon
 # what pins hold
 
 
-def look(engine: Engine) -> None:
+def look(engine: Instance) -> None:
     """What the writer does once a second."""
     engine._looked = -100.0
     engine.at_rest(engine._housekeep)
@@ -250,7 +250,7 @@ def test_rows_that_pins_hold_count_and_are_given_up(tmp_path: Path) -> None:
     readers = []
     for step in range(40):
         engine.apply(batch(("upsert", "a", rows_of(1, 1, tag=str(step) * 500_000))))
-        readers.append(open_relation_rows(engine, "a"))
+        readers.append(open_relation_rows(engine.readers, "a"))
         engine._looked = float("inf")
     assert 39 * 500_000 <= engine.metrics()["retired_bytes"] <= 39 * 2 * 500_000 + (1 << 20)
     look(engine)
@@ -278,7 +278,7 @@ def test_changes_that_nobody_reads_do_not_hold_rows(tmp_path: Path) -> None:
 def test_a_dropped_view_gives_its_memory_back_at_once(tmp_path: Path) -> None:
     engine = running(tmp_path)
     engine.apply(batch(("upsert", "a", rows_of(0, 3)), ("upsert", "b", rows_of(0, 1))))
-    ids(open_rows(engine, "v"))
+    ids(open_rows(engine.readers, "v"))
     tree = weakref.ref(engine.views["v"].join)
     gc.disable()
     try:
@@ -293,7 +293,7 @@ def test_a_dropped_view_gives_its_memory_back_at_once(tmp_path: Path) -> None:
 # what waits
 
 
-def test_batches_that_wait_are_bounded_by_their_bytes(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_that_wait_are_bounded_by_their_bytes(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.engine.writer._WAITING_BYTES", 10_000)
     go, reached, answers = threading.Event(), threading.Event(), []
 
@@ -356,7 +356,7 @@ def test_a_follower_that_cannot_be_woken_is_passed_over(tmp_path: Path) -> None:
     engine.close()
 
 
-def test_a_live_view_can_be_read(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_live_view_can_be_read(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     publish, states = engine.versions.publish, []
 
     def slow(version: Version) -> None:

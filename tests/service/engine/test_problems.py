@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from service.durability.folder import FolderInUse
-from service.engine.engine import Engine, Receipt
+from service.engine.state import Receipt
 from service.errors import Problem
+from service.instance import Instance
 from service.reading.cursors import open_relation_rows, open_rows
 from service.wire.batch import Batch
 from service.wire.errors import RowError
@@ -22,7 +23,7 @@ from tests.service.running import DEFINITION, PAIR, HeldWriter, batch, ids, of_o
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
+def engine(tmp_path: Path) -> Iterator[Instance]:
     engine = running(tmp_path, {})
     yield engine
     engine.close()
@@ -34,8 +35,8 @@ def refused(work: Callable[[], object]) -> Problem:
     return caught.value
 
 
-def keys(engine: Engine) -> list[int]:
-    return [row[0] for row in ids(open_relation_rows(engine, "a"))]
+def keys(engine: Instance) -> list[int]:
+    return [row[0] for row in ids(open_relation_rows(engine.readers, "a"))]
 
 
 def figures(receipt: Receipt) -> tuple[int, int, int, int]:
@@ -45,7 +46,7 @@ def figures(receipt: Receipt) -> tuple[int, int, int, int]:
 # the order within a batch
 
 
-def test_an_insert_is_judged_at_its_place(engine: Engine) -> None:
+def test_an_insert_is_judged_at_its_place(engine: Instance) -> None:
     engine.apply(of_ops("a", ("upsert", 1), ("upsert", 2)))
     good = of_ops("a", ("delete", 1), ("insert", 1), ("delete", 7), ("insert", 7), ("truncate", 0), ("insert", 2), ("insert", 3))
     assert figures(engine.apply(good)) == (2, 6, 1, 0)
@@ -61,7 +62,7 @@ def test_an_insert_is_judged_at_its_place(engine: Engine) -> None:
     assert keys(engine) == [2, 3, 4]
 
 
-def test_a_single_insert_of_a_key_that_exists(engine: Engine) -> None:
+def test_a_single_insert_of_a_key_that_exists(engine: Instance) -> None:
     engine.apply(of_ops("a", ("insert", 1)))
     assert refused(lambda: engine.apply(of_ops("a", ("insert", 1)))).type == "bad-rows"
     assert figures(engine.apply(of_ops("a", ("insert", 1), on_error="skip"))) == (2, 0, 0, 1)
@@ -70,7 +71,7 @@ def test_a_single_insert_of_a_key_that_exists(engine: Engine) -> None:
     assert figures(engine.apply(Batch([], 2, 2, [], 0))) == (5, 0, 2, 0)
 
 
-def test_rows_of_bad_form_and_existing_keys_are_told_together(engine: Engine) -> None:
+def test_rows_of_bad_form_and_existing_keys_are_told_together(engine: Instance) -> None:
     engine.apply(batch(("upsert", "a", rows_of(0, 300))))
     bad = batch(("insert", "a", rows_of(0, 200)))
     bad.errors, bad.error_count, bad.sent = [RowError(i, None, "empty-interval") for i in range(200, 250)], 50, 250
@@ -84,7 +85,7 @@ def test_rows_of_bad_form_and_existing_keys_are_told_together(engine: Engine) ->
 # sources
 
 
-def test_epochs_of_a_source(engine: Engine) -> None:
+def test_epochs_of_a_source(engine: Instance) -> None:
     assert engine.apply(of_ops("a", ("insert", 1), source="s", epoch=-5)).version == 1
     repeated = engine.apply(of_ops("a", ("insert", 1), source="s", epoch=-5))
     assert repeated == Receipt(1, 0, 0, 0, [], True)
@@ -95,7 +96,7 @@ def test_epochs_of_a_source(engine: Engine) -> None:
     assert not engine.apply(of_ops("a", ("insert", 3), source="other", epoch=0)).duplicate
 
 
-def test_runs_of_a_source(engine: Engine, tmp_path: Path) -> None:
+def test_runs_of_a_source(engine: Instance, tmp_path: Path) -> None:
     engine.apply(of_ops("a", ("upsert", 1), source="s", epoch=5, run="one"))
     for fields in ({"run": "two"}, {}):
         assert refused(lambda fields=fields: engine.apply(of_ops("a", ("upsert", 1), source="s", epoch=6, **fields))).type == "source-reset"
@@ -119,7 +120,7 @@ def test_runs_of_a_source(engine: Engine, tmp_path: Path) -> None:
         ({"source": "s", "epoch": 1, "reset": True}, "run"),
     ],
 )
-def test_what_must_come_together(engine: Engine, fields: dict[str, Any], lacks: str) -> None:
+def test_what_must_come_together(engine: Instance, fields: dict[str, Any], lacks: str) -> None:
     for ask in (engine.apply, engine.repeated):
         problem = refused(lambda ask=ask: ask(of_ops("a", ("upsert", 1), **fields)))
         assert problem.type == "bad-parameter" and problem.extensions["parameter"] == lacks and problem.detail.startswith(f"{lacks}: ")
@@ -128,7 +129,7 @@ def test_what_must_come_together(engine: Engine, fields: dict[str, Any], lacks: 
 # names
 
 
-def test_relations_and_views_by_name(engine: Engine) -> None:
+def test_relations_and_views_by_name(engine: Instance) -> None:
     assert engine.put_relation("a", DEFINITION) == "same"
     other = parse_relation(DEFINITION.to_json() | {"intervals": {}})
     assert refused(lambda: engine.put_relation("a", other)).type == "definition-differs"
@@ -162,7 +163,7 @@ def test_a_batch_that_was_judged_by_another_definition(tmp_path: Path, change: d
     engine.close()
 
 
-def test_a_relation_that_was_made_again_is_another_one(engine: Engine, tmp_path: Path) -> None:
+def test_a_relation_that_was_made_again_is_another_one(engine: Instance, tmp_path: Path) -> None:
     engine.apply(batch(("upsert", "a", rows_of(0, 3))))
     engine.drop_relation("a")
     engine.put_relation("a", DEFINITION)
@@ -176,7 +177,7 @@ def test_a_relation_that_was_made_again_is_another_one(engine: Engine, tmp_path:
     engine.close()
 
 
-def test_a_view_that_is_being_built(engine: Engine) -> None:
+def test_a_view_that_is_being_built(engine: Instance) -> None:
     engine.apply(batch(("upsert", "a", rows_of(0, 3)), ("upsert", "b", rows_of(0, 1))))
     go, reached = threading.Event(), threading.Event()
     build = engine._build
@@ -189,20 +190,20 @@ def test_a_view_that_is_being_built(engine: Engine) -> None:
     engine._build = slow  # type: ignore[method-assign]
     view, outcome = engine.put_view("v", PAIR, wait=0)
     assert outcome == "building" and view.state == "building" and reached.wait(60)
-    assert refused(lambda: open_rows(engine, "v")).type == "view-building"
+    assert refused(lambda: open_rows(engine.readers, "v")).type == "view-building"
     go.set()
     assert engine.at_rest(lambda: engine.views["v"].state) == "live"
-    assert len(ids(open_rows(engine, "v"))) == 3
+    assert len(ids(open_rows(engine.readers, "v"))) == 3
 
 
-def test_a_view_that_cannot_be_built(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_view_that_cannot_be_built(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise MemoryError("no room")
 
     monkeypatch.setattr("service.views.live_view.LiveView.build", fail)
     view, _ = engine.put_view("v", PAIR, wait=60)
     assert view.state == "failed" and view.problem is not None and view.problem.type == "view-failed"
-    assert refused(lambda: open_rows(engine, "v")).type == "view-failed"
+    assert refused(lambda: open_rows(engine.readers, "v")).type == "view-failed"
     assert engine.apply(of_ops("a", ("upsert", 1))).version == 1
     engine.drop_view("v")
 
@@ -234,20 +235,20 @@ def test_a_view_that_cannot_follow_fails_alone(tmp_path: Path, monkeypatch: pyte
     engine.at_rest(lambda: None)
     assert all(isinstance(answer, Receipt) for answer in held.answers)
     assert view.state == "failed"
-    problem = refused(lambda: open_rows(engine, "v"))
+    problem = refused(lambda: open_rows(engine.readers, "v"))
     assert problem.type == "view-failed" and "no room" in problem.detail
     assert [chunk.problem.type for chunk in follower.next() if chunk.problem] == ["view-failed"]
     assert engine.apply(of_ops("b", ("upsert", 5))).version == held.answers[-1].version + 1
-    assert len(ids(open_rows(engine, "w"))) == 5
+    assert len(ids(open_rows(engine.readers, "w"))) == 5
     engine.at_rest(lambda: engine._state.reclaim(*engine.versions.needed()))
     engine.close()
     engine = opened(tmp_path)
-    assert [len(ids(open_rows(engine, name))) for name in "vw"] == [5, 5]
+    assert [len(ids(open_rows(engine.readers, name))) for name in "vw"] == [5, 5]
     engine.close()
 
 
 @pytest.mark.parametrize("step", ["require", "reclaim"])
-def test_a_view_with_a_fault_fails_alone(engine: Engine, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+def test_a_view_with_a_fault_fails_alone(engine: Instance, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     def fail(*_: object) -> None:
         raise ValueError("a fault")
 
@@ -265,7 +266,7 @@ def test_a_view_with_a_fault_fails_alone(engine: Engine, monkeypatch: pytest.Mon
 # groups and failures
 
 
-def test_a_group_shares_a_commit_and_a_duplicate_waits_for_it(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_shares_a_commit_and_a_duplicate_waits_for_it(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     held, committed = HeldWriter(engine), []
     commit = engine._log.commit
     monkeypatch.setattr(engine._log, "commit", lambda: (committed.append(len(held.answers)), commit()))
@@ -331,28 +332,28 @@ def test_a_failure_of_the_disk_ends_the_service(tmp_path: Path, step: str, make:
     assert [answer.type for answer in held.answers if isinstance(answer, Problem)] == [expected] * 2
     assert engine.state == "failed" and len(failures) == 1
     assert refused(lambda: engine.apply(of_ops("a", ("upsert", 12)))).type == expected
-    assert engine.published.number == 1 and len(ids(open_rows(engine, "v"))) == 2  # what is published can be read
+    assert engine.published.number == 1 and len(ids(open_rows(engine.readers, "v"))) == 2  # what is published can be read
     engine.close()
     engine = opened(tmp_path)
     assert engine.published.number == 1 and keys(engine) == [0, 1] and set(engine.views) == {"v"}
     engine.close()
 
 
-def stop_hard(engine: Engine) -> None:
+def stop_hard(engine: Instance) -> None:
     """As if killed: no snapshot, the log is all there is."""
     engine._writer.stop()
     engine._log.close()
     engine.state = "closed"
 
 
-def test_a_batch_that_cannot_be_judged_is_dropped_alone(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_cannot_be_judged_is_dropped_alone(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr("service.engine.state.resolve", lambda *_: 1 / 0)
         assert refused(lambda: engine.apply(of_ops("a", ("upsert", 1)))).type == "internal"
     assert engine.apply(of_ops("a", ("upsert", 1))).version == 1
 
 
-def test_one_owner_of_a_folder(engine: Engine, tmp_path: Path) -> None:
+def test_one_owner_of_a_folder(engine: Instance, tmp_path: Path) -> None:
     with pytest.raises(FolderInUse):
         opened(tmp_path)
 
@@ -369,10 +370,10 @@ def test_a_snapshot_in_the_background_cleans_the_log(tmp_path: Path, monkeypatch
     engine.apply(batch(("delete", "a", rows_of(0, 15))))
     thread.join(60)
     assert engine._log.bytes_since_snapshot < 10_000
-    expected = ids(open_rows(engine, "v"))
+    expected = ids(open_rows(engine.readers, "v"))
     stop_hard(engine)
     engine = opened(tmp_path)
-    assert ids(open_rows(engine, "v")) == expected and engine.published.number == 31
+    assert ids(open_rows(engine.readers, "v")) == expected and engine.published.number == 31
     figures = engine.metrics()
     assert figures["version"] == 31 and figures["pins"] == 0 and figures["waiting_batches"] == 0
     engine.close()

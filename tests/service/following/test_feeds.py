@@ -10,23 +10,23 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from service.engine.engine import Engine
 from service.errors import Problem
 from service.following.chunks import CHUNK_ROWS, Chunk
 from service.following.feeds import Feed
 from service.following.subscriptions import Subscription
+from service.instance import Instance
 from service.wire.schema import parse_relation
 from tests.service.running import DEFINITION, PAIR, batch, of_ops, opened, rows_of, running
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
+def engine(tmp_path: Path) -> Iterator[Instance]:
     engine = running(tmp_path)
     yield engine
     engine.close()
 
 
-def feed(engine: Engine, name: str = "v") -> Feed:
+def feed(engine: Instance, name: str = "v") -> Feed:
     found = engine.views[name].feed
     assert found is not None
     return found
@@ -50,13 +50,13 @@ def replayed(chunks: list[Chunk], rows: set[Any]) -> set[Any]:
     return rows
 
 
-def refused(engine: Engine, token: str, name: str = "v") -> str:
+def refused(engine: Instance, token: str, name: str = "v") -> str:
     with pytest.raises(Problem) as caught:
         feed(engine, name).subscribe(token)
     return caught.value.type
 
 
-def test_deletes_come_before_inserts_and_a_progress_closes(engine: Engine) -> None:
+def test_deletes_come_before_inserts_and_a_progress_closes(engine: Instance) -> None:
     engine.apply(batch(("upsert", "a", rows_of(0, 3)), ("upsert", "b", rows_of(0, 1))))
     subscription = feed(engine).subscribe()
     engine.apply(batch(("delete", "a", rows_of(0, 1)), ("upsert", "b", rows_of(1, 1))))
@@ -66,7 +66,7 @@ def test_deletes_come_before_inserts_and_a_progress_closes(engine: Engine) -> No
     assert replayed(chunks, {(0, 0), (1, 0), (2, 0)}) == {(1, 0), (2, 0), (1, 1), (2, 1)}
 
 
-def test_what_the_view_does_not_use_is_no_change(engine: Engine) -> None:
+def test_what_the_view_does_not_use_is_no_change(engine: Instance) -> None:
     engine.apply(batch(("upsert", "a", rows_of(0, 3)), ("upsert", "b", rows_of(0, 2))))
     subscription = feed(engine).subscribe()
     engine.apply(batch(("upsert", "a", rows_of(0, 3, tag="new"))))
@@ -77,7 +77,7 @@ def test_what_the_view_does_not_use_is_no_change(engine: Engine) -> None:
     assert replayed(all_of(subscription), {(i, j) for i in range(3) for j in range(2)}) == {(i, 0) for i in range(3)}
 
 
-def test_tokens_of_others_are_refused(engine: Engine, tmp_path: Path) -> None:
+def test_tokens_of_others_are_refused(engine: Instance, tmp_path: Path) -> None:
     token = feed(engine).subscribe().idle_progress().token
     assert token is not None
     engine.put_view("w", {**PAIR, "select": ["a.id as i"]}, wait=60)
@@ -93,7 +93,7 @@ def test_tokens_of_others_are_refused(engine: Engine, tmp_path: Path) -> None:
     elsewhere.close()
 
 
-def test_tokens_from_before_a_restart_expire(engine: Engine, tmp_path: Path) -> None:
+def test_tokens_from_before_a_restart_expire(engine: Instance, tmp_path: Path) -> None:
     token = feed(engine).subscribe().idle_progress().token
     assert token is not None
     engine.put_view("w", PAIR, wait=60)
@@ -183,7 +183,7 @@ def test_candidates_that_cancel_do_not_count(tmp_path: Path) -> None:
     engine.close()
 
 
-def test_unsettled_changes_keep_their_rows(engine: Engine) -> None:
+def test_unsettled_changes_keep_their_rows(engine: Instance) -> None:
     """Slots of deleted rows are reused as soon as nothing needs them."""
     engine.apply(batch(("upsert", "b", rows_of(0, 1))))
     subscription = feed(engine).subscribe()
@@ -199,7 +199,7 @@ def test_unsettled_changes_keep_their_rows(engine: Engine) -> None:
     assert slots.max() < 600
 
 
-def test_a_snapshot_loses_nothing_while_the_view_changes(engine: Engine) -> None:
+def test_a_snapshot_loses_nothing_while_the_view_changes(engine: Instance) -> None:
     engine.apply(batch(("upsert", "a", rows_of(0, 400)), ("upsert", "b", rows_of(0, 100))))
     subscription = feed(engine).subscribe(snapshot=True)
     chunks = subscription.next()
@@ -213,7 +213,7 @@ def test_a_snapshot_loses_nothing_while_the_view_changes(engine: Engine) -> None
     assert replayed(chunks, set()) == {(i, j) for i in [*range(100, 110), *range(200, 400)] for j in range(110)}
 
 
-def test_a_large_version_comes_in_pieces(engine: Engine) -> None:
+def test_a_large_version_comes_in_pieces(engine: Instance) -> None:
     engine.apply(batch(("upsert", "a", rows_of(0, 300))))
     subscription = feed(engine).subscribe()
     engine.apply(batch(("upsert", "b", rows_of(0, 200))))
@@ -225,7 +225,7 @@ def test_a_large_version_comes_in_pieces(engine: Engine) -> None:
     assert len(replayed(chunks, set())) == 60_000
 
 
-def test_followers_of_a_dropped_view_are_told(engine: Engine) -> None:
+def test_followers_of_a_dropped_view_are_told(engine: Instance) -> None:
     old, subscription = feed(engine), feed(engine).subscribe()
     engine.drop_view("v")
     assert [chunk.problem.type for chunk in subscription.next(10) if chunk.problem] == ["not-found"]
@@ -234,7 +234,7 @@ def test_followers_of_a_dropped_view_are_told(engine: Engine) -> None:
         old.subscribe()
 
 
-def test_followers_are_woken(engine: Engine) -> None:
+def test_followers_are_woken(engine: Instance) -> None:
     engine.apply(batch(("upsert", "b", rows_of(0, 1))))
     rung = threading.Event()
     number = feed(engine).add_listener(rung.set)

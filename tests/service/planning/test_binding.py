@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from service.engine.engine import Engine
+from service.instance import Instance
 from service.planning.binding import Binding, Counts, _Binder, bind
 from service.planning.meets import meets_of
 from service.query.model import Meet
@@ -70,7 +70,7 @@ TRIANGLE = {
 }
 
 
-def binding(engine: Engine) -> Binding:
+def binding(engine: Instance) -> Binding:
     found = engine.views["v"].view.plan.binding
     assert found is not None
     return found

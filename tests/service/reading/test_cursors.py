@@ -9,84 +9,84 @@ from typing import Any
 
 import pytest
 
-from service.engine.engine import Engine
 from service.engine.versions import Pins, Version
 from service.errors import Problem
+from service.instance import Instance
 from service.reading.cursors import RowReader, open_relation_rows, open_rows
 from service.wire.schema import parse_relation
 from tests.service.running import DEFINITION, PAIR, HeldWriter, batch, counted, ids, is_empty, of_ops, opened, rows_of, running
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
+def engine(tmp_path: Path) -> Iterator[Instance]:
     engine = running(tmp_path)
     engine.apply(batch(("upsert", "a", rows_of(0, 5)), ("upsert", "b", rows_of(0, 4))))
     yield engine
     engine.close()
 
 
-def refused(engine: Engine, name: str = "v", **asked: object) -> str:
+def refused(engine: Instance, name: str = "v", **asked: object) -> str:
     with pytest.raises(Problem) as caught:
-        open_rows(engine, name, **asked)  # type: ignore[arg-type]
+        open_rows(engine.readers, name, **asked)  # type: ignore[arg-type]
     return caught.value.type
 
 
-def test_pages_are_of_one_version_and_cursors_can_be_used_again(engine: Engine) -> None:
+def test_pages_are_of_one_version_and_cursors_can_be_used_again(engine: Instance) -> None:
     expected = [(i, j) for i in range(5) for j in range(4)]
-    reader = open_rows(engine, "v")
+    reader = open_rows(engine.readers, "v")
     seen, tokens = [], []
     while (rows := reader.read(3)) is not None:
         seen += [tuple(row.values()) for row in rows.to_pylist()]
         tokens.append((len(seen), reader.token()))
         engine.apply(of_ops("a", ("delete", len(seen) % 5), ("upsert", 100 + len(seen))))
         reader.close()
-        reader = open_rows(engine, "v", cursor=tokens[-1][1])
+        reader = open_rows(engine.readers, "v", cursor=tokens[-1][1])
         assert (reader.version, is_empty(reader)) == (1, False)
     assert sorted(seen) == expected
     for done, token in tokens:
         for _ in range(2):
-            again = open_rows(engine, "v", cursor=token, version=1)
+            again = open_rows(engine.readers, "v", cursor=token, version=1)
             assert ids(again) == sorted(seen[done:])
 
 
-def test_a_relations_pages(engine: Engine) -> None:
-    reader = open_relation_rows(engine, "a")
+def test_a_relations_pages(engine: Instance) -> None:
+    reader = open_relation_rows(engine.readers, "a")
     first = reader.read(2)
     token = reader.token()
     engine.apply(batch(("delete", "a", rows_of(0, 5))))
-    rest = ids(open_relation_rows(engine, "a", cursor=token))
+    rest = ids(open_relation_rows(engine.readers, "a", cursor=token))
     assert first is not None and [row[0] for row in rest] == [2, 3, 4]
     assert first.schema.names == [column.name for column in DEFINITION.columns]
-    reader = open_relation_rows(engine, "a")
+    reader = open_relation_rows(engine.readers, "a")
     assert is_empty(reader) and counted(reader) == 0 and reader.read(1) is None
-    assert counted(open_relation_rows(engine, "b")) == 4
+    assert counted(open_relation_rows(engine.readers, "b")) == 4
 
 
-def test_counting_goes_on_from_a_cursor(engine: Engine) -> None:
-    reader = open_rows(engine, "v")
+def test_counting_goes_on_from_a_cursor(engine: Instance) -> None:
+    reader = open_rows(engine.readers, "v")
     reader.read(3)
-    assert counted(open_rows(engine, "v", cursor=reader.token())) == 17
+    assert counted(open_rows(engine.readers, "v", cursor=reader.token())) == 17
     assert not is_empty(reader)
 
 
-def test_cursors_of_others_are_refused(engine: Engine) -> None:
+def test_cursors_of_others_are_refused(engine: Instance) -> None:
     engine.put_view("w", PAIR, wait=60)
-    token = open_rows(engine, "v").token()
-    other = open_rows(engine, "w").token()
-    relation = open_relation_rows(engine, "a").token()
+    token = open_rows(engine.readers, "v").token()
+    other = open_rows(engine.readers, "w").token()
+    relation = open_relation_rows(engine.readers, "a").token()
     feed = engine.views["v"].feed
     assert feed is not None
     follower = str(feed.subscribe().idle_progress().token)
     for wrong in ("", "x", "ä", token[:-2], token.swapcase(), other, relation, follower):
         assert refused(engine, cursor=wrong) == "bad-cursor", wrong
     with pytest.raises(Problem, match="bad-cursor"):
-        open_relation_rows(engine, "b", cursor=relation)
+        open_relation_rows(engine.readers, "b", cursor=relation)
     assert refused(engine, cursor=token, version=7) == "bad-parameter"
     assert refused(engine, cursor=token, window={"": ("1", "2")}) == "bad-parameter"
 
 
-def test_cursors_from_before_a_restart_expire(engine: Engine, tmp_path: Path) -> None:
-    token = open_rows(engine, "v").token()
+def test_cursors_from_before_a_restart_expire(engine: Instance, tmp_path: Path) -> None:
+    token = open_rows(engine.readers, "v").token()
     engine.close()
     engine = opened(tmp_path)
     assert refused(engine, cursor=token) == "snapshot-expired"
@@ -96,31 +96,31 @@ def test_cursors_from_before_a_restart_expire(engine: Engine, tmp_path: Path) ->
     engine.close()
 
 
-def test_a_version_is_there_while_a_cursor_keeps_it(engine: Engine) -> None:
-    reader = open_rows(engine, "v")
+def test_a_version_is_there_while_a_cursor_keeps_it(engine: Instance) -> None:
+    reader = open_rows(engine.readers, "v")
     reader.token()
     engine.apply(batch(("delete", "a", rows_of(1, 4)), ("upsert", "b", rows_of(2, 4, start=5))))
     engine.apply(of_ops("a", ("upsert", 9)))
-    assert ids(open_rows(engine, "v", version=1)) == [(i, j) for i in range(5) for j in range(4)]
-    assert ids(open_rows(engine, "v", version=1, point=("a", {"id": "3"}))) == [(3, j) for j in range(4)]
-    assert ids(open_rows(engine, "v", version=1, point=("a", {"id": "9"}))) == []
-    assert ids(open_rows(engine, "v", version=1, point=("b", {"id": "2"}), window={"": ("2", "3")})) == [(i, 2) for i in range(5)]
-    assert ids(open_rows(engine, "v", point=("a", {"id": "3"}))) == []
+    assert ids(open_rows(engine.readers, "v", version=1)) == [(i, j) for i in range(5) for j in range(4)]
+    assert ids(open_rows(engine.readers, "v", version=1, point=("a", {"id": "3"}))) == [(3, j) for j in range(4)]
+    assert ids(open_rows(engine.readers, "v", version=1, point=("a", {"id": "9"}))) == []
+    assert ids(open_rows(engine.readers, "v", version=1, point=("b", {"id": "2"}), window={"": ("2", "3")})) == [(i, 2) for i in range(5)]
+    assert ids(open_rows(engine.readers, "v", point=("a", {"id": "3"}))) == []
     assert refused(engine, version=2) == "snapshot-expired"
-    assert ids(open_rows(engine, "v", version=3, point=("b", {"id": "5"}))) == [(0, 5)]
+    assert ids(open_rows(engine.readers, "v", version=3, point=("b", {"id": "5"}))) == [(0, 5)]
 
 
-def test_a_held_version_has_the_views_that_were_registered_at_it(engine: Engine) -> None:
-    first = open_rows(engine, "v")
+def test_a_held_version_has_the_views_that_were_registered_at_it(engine: Instance) -> None:
+    first = open_rows(engine.readers, "v")
     first.read(1)
     engine.put_view("later", PAIR, wait=60)
-    later = open_rows(engine, "later")
+    later = open_rows(engine.readers, "later")
     later.read(1)
     tokens = first.token(), later.token()
     engine.apply(batch(("upsert", "a", rows_of(900, 1))))
     assert all(tokens)
     for name in ("v", "later"):
-        assert counted(open_rows(engine, name, version=first.version)) == 20
+        assert counted(open_rows(engine.readers, name, version=first.version)) == 20
 
 
 class Clock:
@@ -169,7 +169,7 @@ def test_the_oldest_pin_goes_when_memory_is_short_but_not_under_a_reading() -> N
     assert pins.is_held(held[2])
 
 
-def expire(engine: Engine) -> None:
+def expire(engine: Instance) -> None:
     """What the writer does once a second."""
     engine._looked = -100.0
     engine.at_rest(engine._housekeep)
@@ -184,26 +184,26 @@ def read_on(reader: RowReader) -> str:
 def test_readers_and_cursors_are_told_when_their_pin_is_gone(tmp_path: Path) -> None:
     engine = running(tmp_path, pin_bytes=1, pin_idle=3600)
     engine.apply(batch(("upsert", "a", rows_of(0, 500)), ("upsert", "b", rows_of(0, 4))))
-    reader = open_rows(engine, "v")
+    reader = open_rows(engine.readers, "v")
     reader.read(1)
     token = reader.token()
-    relation = open_relation_rows(engine, "a")
+    relation = open_relation_rows(engine.readers, "a")
     engine.apply(batch(("upsert", "a", rows_of(0, 500, start=3))))
-    young = open_rows(engine, "v")
+    young = open_rows(engine.readers, "v")
     expire(engine)
     assert read_on(reader) == read_on(relation) == refused(engine, cursor=token) == "snapshot-expired"
     with pytest.raises(Problem, match="snapshot-expired"):
         reader.token()
     assert len(ids(young)) == 2000
     expire(engine)
-    assert engine.cursors._kept == {} and len(engine.versions) == 0
+    assert engine.readers.cursors._kept == {} and len(engine.versions) == 0
     engine.close()
 
 
 def test_an_old_pin_holds_its_own_version_only(tmp_path: Path) -> None:
     engine = running(tmp_path, {**PAIR, "changes": False})
     engine.apply(batch(("upsert", "a", rows_of(0, 2000)), ("upsert", "b", rows_of(0, 1))))
-    reader = open_rows(engine, "v")
+    reader = open_rows(engine.readers, "v")
     sizes = []
     for i in range(60):
         engine.apply(batch(("upsert", "a", rows_of(0, 2000, start=i))))
@@ -213,7 +213,7 @@ def test_an_old_pin_holds_its_own_version_only(tmp_path: Path) -> None:
     engine.close()
 
 
-def test_wrong_windows_and_look_ups(engine: Engine) -> None:
+def test_wrong_windows_and_look_ups(engine: Instance) -> None:
     assert refused(engine, "nothing") == "not-found"
     for window in (("x", None), ("3", "2"), (None, "1.5"), ("9" * 30, None)):
         assert refused(engine, window={"": window}) == "bad-parameter", window
@@ -222,12 +222,12 @@ def test_wrong_windows_and_look_ups(engine: Engine) -> None:
         assert refused(engine, point=point) == "bad-parameter", point
     engine.put_view("list", {"from": {"a": "a"}}, wait=60)
     assert refused(engine, "list", window={"": ("1", "2")}) == "bad-parameter"
-    assert len(ids(open_rows(engine, "v", window={"": (None, None)}))) == 20
+    assert len(ids(open_rows(engine.readers, "v", window={"": (None, None)}))) == 20
     with pytest.raises(Problem, match="not-found"):
-        open_relation_rows(engine, "nothing")
+        open_relation_rows(engine.readers, "nothing")
 
 
-def test_a_window_that_fits_one_kind_of_intervals_names_them_all(engine: Engine) -> None:
+def test_a_window_that_fits_one_kind_of_intervals_names_them_all(engine: Instance) -> None:
     columns = [{"name": "id", "type": "int64"}, {"name": "n", "type": "int64"}, {"name": "d", "type": "date"}]
     definition = {"columns": columns, "key": ["id"], "intervals": {"number": {"at": "n"}, "day": {"at": "d"}}}
     engine.put_relation("plan", parse_relation(definition))
@@ -235,13 +235,13 @@ def test_a_window_that_fits_one_kind_of_intervals_names_them_all(engine: Engine)
     engine.put_view("box", {"from": {"x": "plan", "y": "plan"}, "join": overlaps}, wait=60)
     for window in ("1", "2026-01-01"):
         with pytest.raises(Problem, match=r"several kinds of intervals, each has a window: overlaps\.day=lo,hi, overlaps\.number=lo,hi"):
-            open_rows(engine, "box", window={"": (window, None)})
+            open_rows(engine.readers, "box", window={"": (window, None)})
     with pytest.raises(Problem, match="want a date such as 2026-01-01$"):
-        open_rows(engine, "box", window={"day": ("1", None)})
+        open_rows(engine.readers, "box", window={"day": ("1", None)})
 
 
-def test_readers_of_what_is_dropped_read_on(engine: Engine) -> None:
-    reader, relation = open_rows(engine, "v"), open_relation_rows(engine, "a")
+def test_readers_of_what_is_dropped_read_on(engine: Instance) -> None:
+    reader, relation = open_rows(engine.readers, "v"), open_relation_rows(engine.readers, "a")
     token = reader.token()
     engine.drop_view("v")
     engine.drop_relation("a")
@@ -249,7 +249,7 @@ def test_readers_of_what_is_dropped_read_on(engine: Engine) -> None:
     engine.put_view("v", PAIR, wait=60)
     assert len(ids(reader)) == 20 and len(ids(relation)) == 5
     assert refused(engine, cursor=token) == "bad-cursor"
-    assert ids(open_rows(engine, "v")) == []
+    assert ids(open_rows(engine.readers, "v")) == []
 
 
 def test_readers_beside_the_writer_see_whole_versions(tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_readers_beside_the_writer_see_whole_versions(tmp_path: Path) -> None:
 
     def read(size: int) -> None:
         while not over.is_set():
-            reader = open_rows(engine, "v")
+            reader = open_rows(engine.readers, "v")
             rows = ids(reader) if size == 0 else [(row["t"],) for row in chunks_of(reader, size)]
             seen.add(reader.version)
             if len(rows) != 1200 or {row[0] for row in rows} != {str(reader.version)}:
@@ -303,5 +303,5 @@ def test_figures_that_are_asked_for_while_a_run_is_applied_leave_the_root_alone(
     held.release()
     engine.at_rest(lambda: None)
     assert engine.published.roots[view.id] == tree.root
-    assert ids(open_rows(engine, "v")) == [(1, 3), (1, 4), (2, 3), (2, 4)]
+    assert ids(open_rows(engine.readers, "v")) == [(1, 3), (1, 4), (2, 3), (2, 4)]
     engine.close()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from service.engine.engine import Engine
+from service.instance import Instance
 from service.reading.cursors import open_rows
 from service.views.joins.qdag_join import QdagJoin
 from service.wire.batch import DELETE, INSERT
@@ -29,7 +29,7 @@ def _b(number: int) -> Row:
     return {"nr": number, "site": "N", "room": "A", "floor": 1, "starts": 10 * number + 2, "ends": 10 * number + 3, "note": None}
 
 
-def _filled(folder: Path, definition: dict[str, Any]) -> Engine:
+def _filled(folder: Path, definition: dict[str, Any]) -> Instance:
     """200 rows each, every row of a with one of b; then a row of each goes, which leaves one of the other alone."""
     engine = prepared(folder, {})
     assert engine.put_view("v", definition, wait=60)[1] == "created"
@@ -40,8 +40,8 @@ def _filled(folder: Path, definition: dict[str, Any]) -> Engine:
     return engine
 
 
-def _count(engine: Engine) -> int:
-    reader, rows = open_rows(engine, "v"), 0
+def _count(engine: Instance) -> int:
+    reader, rows = open_rows(engine.readers, "v"), 0
     while (more := reader.skip(50)) is not None:
         rows += more
     reader.close()

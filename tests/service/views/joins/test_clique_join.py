@@ -133,7 +133,7 @@ def _look_up(engine: Any, rng: random.Random, rows: dict[int, Row], expected: Co
         for row, count in expected.items()
         if row[place] == number and all(_meets(rows[one], max(0, low), max(0, low + 3)) for one in row)
     }
-    reader = open_rows(engine, "v", window=window, point=(f"t{place}", {"id": str(number)}))
+    reader = open_rows(engine.readers, "v", window=window, point=(f"t{place}", {"id": str(number)}))
     assert Counter(_rows_of(reader, 5)) == mine, (number, place, low)
 
 
@@ -142,7 +142,7 @@ def _meets(row: Row, low: int, high: int) -> bool:
 
 
 def _read(engine: Any, chunk: int) -> list[tuple[int, ...]]:
-    return _rows_of(open_rows(engine, "v"), chunk)
+    return _rows_of(open_rows(engine.readers, "v"), chunk)
 
 
 def _rows_of(reader: RowReader, chunk: int) -> list[tuple[int, ...]]:

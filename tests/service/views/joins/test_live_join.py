@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.engine.engine import Engine
+from service.instance import Instance
 from service.planning.planner import alternatives
 from service.reading.cursors import open_rows
 from service.views.parse import parse_view
@@ -117,7 +117,7 @@ def test_invariants_after_every_version(tmp_path: Path) -> None:
     engine.close()
 
 
-def _held(engine: Engine, twin: Twin, source: Source, name: str) -> tuple[Any, Any]:
+def _held(engine: Instance, twin: Twin, source: Source, name: str) -> tuple[Any, Any]:
     """A look-up by an alias's key or its columns set equal, not read yet, and its rows."""
     view = twin.views[name]
     place = source.random.randrange(len(view.aliases))
@@ -127,7 +127,7 @@ def _held(engine: Engine, twin: Twin, source: Source, name: str) -> tuple[Any, A
     if equal and source.random.random() < 0.6:
         key = {column: {"room": "A", "floor": 1}[column] for column in equal}
     mine = [rows for rows in view.combinations(twin.relations) if all(rows[place][column] == key[column] for column in key)]
-    reader = open_rows(engine, name, point=(alias, {column: str(value) for column, value in key.items()}))
+    reader = open_rows(engine.readers, name, point=(alias, {column: str(value) for column, value in key.items()}))
     return reader, Counter(values(view.select(*rows)) for rows in mine)
 
 
@@ -258,7 +258,7 @@ def test_data_sets(tmp_path: Path, name: str, view: str) -> None:
     for op, some in ((INSERT, slice(1, None, 2)), (DELETE, slice(1, None, 3)), (INSERT, slice(1, None, 3))):
         send(op, some)
     rows: list[tuple[Any, ...]] = []
-    reader = open_rows(engine, "v")
+    reader = open_rows(engine.readers, "v")
     while (batch := reader.read(4096)) is not None:
         rows += [tuple(row[column] for column in about["result_columns"]) for row in batch.to_pylist()]
     reader.close()

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
-from service.engine.engine import Engine
 from service.following.subscriptions import Subscription
+from service.instance import Instance
 from service.planning.planner import alternatives
 from service.reading.cursors import open_rows
 from service.views.parse import parse_view
@@ -33,7 +33,7 @@ def correct(sql: str) -> list[str]:
     return [found.plan.algorithm, *(one.algorithm for one in alternatives(found.query, definitions()))]
 
 
-def started(folder: Path, relations: list[str]) -> Engine:
+def started(folder: Path, relations: list[str]) -> Instance:
     engine = opened(folder)
     for name in relations:
         engine.put_relation(name, definitions()[name])
@@ -56,8 +56,8 @@ def numbers(parts: list[pa.RecordBatch], width: int) -> Array:
     return rows[np.lexsort(rows.T)]
 
 
-def read(engine: Engine, name: str, width: int) -> Array:
-    reader, parts = open_rows(engine, name), []
+def read(engine: Instance, name: str, width: int) -> Array:
+    reader, parts = open_rows(engine.readers, name), []
     while (part := reader.read(50_000)) is not None:
         parts.append(part)
     reader.close()
@@ -67,7 +67,7 @@ def read(engine: Engine, name: str, width: int) -> Array:
 class Told:
     """All that a feed has said so far."""
 
-    def __init__(self, engine: Engine, name: str, width: int) -> None:
+    def __init__(self, engine: Instance, name: str, width: int) -> None:
         feed = engine.views[name].feed
         assert feed is not None
         self._subscription: Subscription = feed.subscribe(None, False)
@@ -130,7 +130,7 @@ def test_all_rows(tmp_path: Path, algorithm: str) -> None:
     for one in queries:
         engine.put_view("again", {"sql": one["sql"], "algorithm": algorithm}, wait=60)
         for name in (one["name"], "again"):
-            found = read_all(open_rows(engine, name), 50_000)
+            found = read_all(open_rows(engine.readers, name), 50_000)
             assert (sum(found.values()), datasets.checksum(found.elements())) == (one["rows"], one["checksum"]), one["name"]
             engine.drop_view(name)
     engine.close()

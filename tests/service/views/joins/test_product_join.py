@@ -82,7 +82,7 @@ def test_a_part_without_rows_stops_the_others(tmp_path: Path, algorithm: str) ->
     assert feed is not None
     subscription = feed.subscribe(None, False)
     engine.apply(to_batch([("a", INSERT, _a(i)) for i in range(100)] + [("b", INSERT, _b(i)) for i in range(100)]))
-    reader = open_rows(engine, "v")
+    reader = open_rows(engine.readers, "v")
     assert reader.empty() and reader.read(10) is None
     reader.close()
     told = view.join.update_steps
@@ -90,7 +90,7 @@ def test_a_part_without_rows_stops_the_others(tmp_path: Path, algorithm: str) ->
     # A join tree looks whether the row has partners, to keep its masks.
     assert view.join.update_steps <= told + (5 if algorithm == "join-tree" else 0) and view.statistics()["dead_ends"] in (0, None)
     engine.apply(to_batch([("a", INSERT, _a(300, "v")), ("b", INSERT, _b(300))]))
-    reader, rows = open_rows(engine, "v"), []
+    reader, rows = open_rows(engine.readers, "v"), []
     while (batch := reader.read(7)) is not None:
         rows += batch.to_pylist()
     reader.close()

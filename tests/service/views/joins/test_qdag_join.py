@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.engine.engine import Engine
+from service.instance import Instance
 from service.planning.hypergraph import hypergraph
 from service.reading.cursors import open_rows
 from service.views.joins.qdag_join import QdagJoin
@@ -84,7 +84,7 @@ def test_without_followers(tmp_path: Path) -> None:
     rows = [{"nr": i, "site": "N", "room": None, "floor": (i + 1) % 3, "starts": None, "ends": None, "note": None} for i in range(3)]
     engine.apply(to_batch([("b", UPSERT, row) for row in rows]))
     engine.apply(to_batch([("b", UPSERT, rows[0] | {"site": "S"}), ("b", UPSERT, rows[1] | {"room": "A"})]))
-    assert read_all(open_rows(engine, "silent")) == read_all(open_rows(engine, "edges")) != Counter()
+    assert read_all(open_rows(engine.readers, "silent")) == read_all(open_rows(engine.readers, "edges")) != Counter()
     for name in ("silent", "edges"):
         engine.views[name].join.check()
     engine.close()
@@ -96,13 +96,13 @@ def test_a_look_up_by_the_join_key(tmp_path: Path) -> None:
     rows = [("b", {"nr": i, "site": site, "floor": (i + 1) % 3} | b) for i in range(3) for site in ("N", "S")]
     rows += [("a", {"id": 1, "room": "A", "floor": 1, "starts": 0, "ends": None, "tag": "u", "weight": None})]
     engine.apply(to_batch([(name, UPSERT, row) for name, row in rows]))
-    assert read_all(open_rows(engine, "edges", point=("y", {"nr": "1", "floor": "2"}))) == Counter({(0, 1, 2): 8})
-    assert read_all(open_rows(engine, "edges", point=("y", {"nr": "1", "floor": "1"}))) == Counter()
-    assert read_all(open_rows(engine, "edges", point=("y", {"nr": "7", "floor": "1"}))) == Counter()
-    found = read_all(open_rows(engine, "composite", point=("x", {"id": "1", "room": "A", "floor": "1"})))
-    assert found == read_all(open_rows(engine, "composite")) != Counter()
-    assert read_all(open_rows(engine, "twice", point=("x", {"id": "1", "floor": "1"}))) == Counter({(1, 1): 2})
-    assert read_all(open_rows(engine, "twice", point=("x", {"id": "1", "floor": "2"}))) == Counter()
+    assert read_all(open_rows(engine.readers, "edges", point=("y", {"nr": "1", "floor": "2"}))) == Counter({(0, 1, 2): 8})
+    assert read_all(open_rows(engine.readers, "edges", point=("y", {"nr": "1", "floor": "1"}))) == Counter()
+    assert read_all(open_rows(engine.readers, "edges", point=("y", {"nr": "7", "floor": "1"}))) == Counter()
+    found = read_all(open_rows(engine.readers, "composite", point=("x", {"id": "1", "room": "A", "floor": "1"})))
+    assert found == read_all(open_rows(engine.readers, "composite")) != Counter()
+    assert read_all(open_rows(engine.readers, "twice", point=("x", {"id": "1", "floor": "1"}))) == Counter({(1, 1): 2})
+    assert read_all(open_rows(engine.readers, "twice", point=("x", {"id": "1", "floor": "2"}))) == Counter()
     engine.close()
 
 
@@ -111,7 +111,7 @@ NATURAL = [one for one in datasets.queries("openflights") if one["name"] != "one
 
 def test_the_data_sets_views(tmp_path: Path) -> None:
     """Rows and checksums of all but the one of 1.8 million rows."""
-    engine = Engine(tmp_path)
+    engine = Instance(tmp_path)
     engine.recover()
     definitions = {name: parse_relation(datasets.definition("openflights", name)) for name in datasets.tables("openflights")}
     for name, definition in definitions.items():
@@ -121,7 +121,7 @@ def test_the_data_sets_views(tmp_path: Path) -> None:
         engine.apply(Batch([Changes(name, definition, ops, rows, index)], len(rows), 0, [], 0))
     for one in NATURAL:
         engine.put_view(one["name"], {"sql": one["sql"]} | QDAG, wait=120)
-        found = read_all(open_rows(engine, one["name"]), 50_000)
+        found = read_all(open_rows(engine.readers, one["name"]), 50_000)
         assert sum(found.values()) == one["rows"], one["name"]
         assert datasets.checksum(found.elements()) == one["checksum"], one["name"]
         assert isinstance(engine.views[one["name"]].join, QdagJoin)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from service.api.views import _explain as explained
-from service.engine.engine import Engine
 from service.errors import Problem
+from service.instance import Instance
 from service.planning.planner import alternatives
 from service.reading.cursors import open_rows
 from service.views.joins.view_tree_join import ViewTreeJoin
@@ -121,18 +121,18 @@ def test_one_index_for_all_that_want_the_same(tmp_path: Path) -> None:
     engine.close()
 
 
-def rows_of(engine: Engine, name: str) -> Counter[tuple[Any, ...]]:
-    reader = open_rows(engine, name)
+def rows_of(engine: Instance, name: str) -> Counter[tuple[Any, ...]]:
+    reader = open_rows(engine.readers, name)
     found = read_all(reader)
     reader.close()
     return found
 
 
-def compare_two(engine: Engine, one: str, other: str) -> None:
+def compare_two(engine: Instance, one: str, other: str) -> None:
     assert rows_of(engine, one) == rows_of(engine, other) != Counter()
 
 
-def open_count(engine: Engine, name: str) -> int:
+def open_count(engine: Instance, name: str) -> int:
     return sum(rows_of(engine, name).values())
 
 
@@ -141,10 +141,10 @@ def test_a_reader_of_a_dropped_view_reads_on(tmp_path: Path, first: int) -> None
     """Though another view is built at the same version, after the look at what may go."""
     engine = prepared(tmp_path, {"pair": HIERARCHICAL["pair"]})
     engine.apply(to_batch([("a", UPSERT, a(i)) for i in range(60)] + [("b", UPSERT, b(i)) for i in range(9)]))
-    older = open_rows(engine, "pair")
+    older = open_rows(engine.readers, "pair")
     for step in range(1, first):
         engine.apply(to_batch([("a", UPSERT, a(step))]))
-    reader = open_rows(engine, "pair")
+    reader = open_rows(engine.readers, "pair")
     assert reader.read(10) is not None
     engine.drop_view("pair")
     engine.at_rest(lambda: engine._state.reclaim(*engine.versions.needed()))
@@ -217,15 +217,15 @@ def test_a_look_up_by_the_join_key(tmp_path: Path) -> None:
     engine = prepared(tmp_path, {name: HIERARCHICAL[name] for name in ("two_levels", "twice", "texts_twice")})
     rows = [("b", b(i, site=site, floor=i % 2, note="A")) for i in range(4) for site in ("N", "S")] + [("a", a(1)), ("a", a(2, room="B"))]
     engine.apply(to_batch([(name, UPSERT, row) for name, row in rows]))
-    found = read_all(open_rows(engine, "two_levels", point=("x", {"room": "A", "floor": "1"})))
+    found = read_all(open_rows(engine.readers, "two_levels", point=("x", {"room": "A", "floor": "1"})))
     assert found == Counter(dict.fromkeys([(1, i, j) for i in (1, 3) for j in (1, 3)], 4))
-    assert read_all(open_rows(engine, "two_levels", point=("z", {"floor": "1"}))) == found
+    assert read_all(open_rows(engine.readers, "two_levels", point=("z", {"floor": "1"}))) == found
     for point in (("x", {"room": "B", "floor": "1"}), ("x", {"room": "never seen", "floor": "1"}), ("z", {"floor": "7"})):
-        assert read_all(open_rows(engine, "two_levels", point=point)) == Counter(), point
-    assert read_all(open_rows(engine, "twice", point=("x", {"id": "1", "floor": "1"}))) == Counter({(1, 1): 2})
-    assert read_all(open_rows(engine, "twice", point=("x", {"id": "2", "floor": "1"}))) == Counter()
-    assert sum(read_all(open_rows(engine, "texts_twice", point=("x", {"room": "A", "note": "A"}))).values()) == 8
-    assert read_all(open_rows(engine, "texts_twice", point=("x", {"room": "A", "note": "B"}))) == Counter()
+        assert read_all(open_rows(engine.readers, "two_levels", point=point)) == Counter(), point
+    assert read_all(open_rows(engine.readers, "twice", point=("x", {"id": "1", "floor": "1"}))) == Counter({(1, 1): 2})
+    assert read_all(open_rows(engine.readers, "twice", point=("x", {"id": "2", "floor": "1"}))) == Counter()
+    assert sum(read_all(open_rows(engine.readers, "texts_twice", point=("x", {"room": "A", "note": "A"}))).values()) == 8
+    assert read_all(open_rows(engine.readers, "texts_twice", point=("x", {"room": "A", "note": "B"}))) == Counter()
     engine.close()
 
 
@@ -264,7 +264,7 @@ def test_a_view_of_nothing_needs_no_index(tmp_path: Path) -> None:
     engine.put_view("v", {"sql": "SELECT x.id FROM a x JOIN b y ON x.room = y.room WHERE x.tag = NULL"}, wait=60)
     engine.apply(to_batch([("a", UPSERT, a(1)), ("b", UPSERT, b(1))]))
     assert isinstance(engine.views["v"].join, ViewTreeJoin) and not engine._state.indexes._kept
-    assert open_count(engine, "v") == 0 and read_all(open_rows(engine, "v", point=("x", {"id": "1"}))) == Counter()
+    assert open_count(engine, "v") == 0 and read_all(open_rows(engine.readers, "v", point=("x", {"id": "1"}))) == Counter()
     check(engine)
     engine.close()
 
@@ -281,6 +281,6 @@ def test_a_start_builds_them_anew(tmp_path: Path) -> None:
     engine = opened(tmp_path)
     assert len(engine._state.indexes._kept) == kept
     for name in FOLLOWED:
-        assert read_all(open_rows(engine, name)) == Counter(twin.history[twin.version][name].values()), name
+        assert read_all(open_rows(engine.readers, name)) == Counter(twin.history[twin.version][name].values()), name
     check(engine)
     engine.close()

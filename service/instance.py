@@ -1,0 +1,40 @@
+"""One data folder in use: the engine, and with it those who read and follow what it keeps.
+
+    instance = Instance(folder, settings); instance.recover(progress); open_rows(instance.readers, "clashes"); instance.close()
+
+Here the parts are put together: the engine knows neither readers nor followers.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from service.engine.engine import Engine
+from service.following.feeds import Feed
+from service.reading.cursors import Readers, open_rows
+from service.reading.tokens import Signer
+from service.settings import Settings
+from service.views.live_view import LiveView
+
+
+class Instance(Engine):
+    """As `Engine`, with `readers`, and a feed for each view that may be followed."""
+
+    def __init__(self, data: Path, settings: Settings | None = None) -> None:
+        super().__init__(data, settings)
+        self._signer = Signer(self.folder_id, self.secret)
+        self.readers = Readers(self, self._signer)
+
+    def feed_of(self, view: LiveView, retain: tuple[int, int]) -> Feed:
+        return Feed(
+            view.name, view.id, retain, self.versions, self._signer, view.rows_with_keys, view.text_bytes,
+            lambda: open_rows(self.readers, view.name),
+        )  # fmt: skip
+
+    def sweep(self) -> None:
+        self.readers.cursors.sweep()
+
+    def metrics(self) -> dict[str, Any]:
+        delays = self.readers.delays
+        return super().metrics() | {"delay_steps": delays.steps, "delay_seconds": delays.seconds}
