@@ -39,11 +39,11 @@ def test_receipt(case: Case) -> None:
 
 def test_who_has_the_answer_sees_the_change(live: Case, server: ServerProcess) -> None:
     """On the same connection, where the question lies behind the change already, and on another one."""
-    count = f"GET /v1/views/{live.v}/count HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+    count = f"GET /v1/views/{live.v}/count HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
     with socket.create_connection(("127.0.0.1", server.port)) as one, socket.create_connection(("127.0.0.1", server.port)) as other:
         for number in range(100, 300):
             body = json.dumps({"changes": [live.booking(number, "A", 4, 5)]}).encode()
-            head = f"POST /v1/changes HTTP/1.1\r\nHost: x\r\nContent-Type: {JSON}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+            head = f"POST /v1/changes HTTP/1.1\r\nHost: localhost\r\nContent-Type: {JSON}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
             one.sendall(head + body + (count if number % 2 else b""))
             done = answer(one)
             assert done["applied"] == 1

@@ -149,7 +149,7 @@ def test_too_large_a_body(tmp_path: Path) -> None:
 def test_a_client_that_is_killed_while_it_sends(server: ServerProcess, live: Case) -> None:
     before = live.version()
     with socket.create_connection(("127.0.0.1", server.port)) as link:
-        link.sendall(b"POST /v1/changes HTTP/1.1\r\nHost: x\r\nContent-Type: application/jsonl\r\nContent-Length: 100000\r\n\r\n")
+        link.sendall(b"POST /v1/changes HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/jsonl\r\nContent-Length: 100000\r\n\r\n")
         link.sendall((json.dumps(live.booking(77, "A", 1, 5)) + "\n").encode() * 10)
     assert live.version() == before
     assert 77 not in [row for (row,) in talk.read(live.client, live.v, talk.JSONL, ["booking"])]

@@ -32,7 +32,7 @@ def unread(server: ServerProcess, path: str) -> Iterator[socket.socket]:
         link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
         link.connect(("127.0.0.1", server.port))
         link.settimeout(30)
-        link.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        link.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
         yield link
 
 

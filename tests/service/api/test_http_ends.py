@@ -41,7 +41,7 @@ def load(client: httpx.Client) -> None:
 def opened(server: ServerProcess, path: str = "/v1/views/pairs/rows") -> socket.socket:
     """A connection on which the answer has begun, and whose client takes no more for now."""
     reader = socket.create_connection(("127.0.0.1", server.port))
-    reader.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+    reader.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
     head = reader.recv(500)
     assert head.startswith(b"HTTP/1.1 200") and b"transfer-encoding: chunked" in head
     return reader
@@ -270,7 +270,7 @@ def test_long_answers_hold_nobody_up(server: ServerProcess) -> None:
         asked = []
         for path in SLOW * 7:
             asked.append(socket.create_connection(("127.0.0.1", server.port)))
-            asked[-1].sendall(f"GET /v1/views/{path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            asked[-1].sendall(f"GET /v1/views/{path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         return asked
 
     asked = ask_all()
