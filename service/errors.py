@@ -62,9 +62,13 @@ _KINDS = (
     Kind(
         "forbidden",
         403,
-        "This token may not do that",
-        "The token is known, but its scopes do not cover this operation.",
-        "Use a token with the scope that `detail` names.",
+        "The request may not do that",
+        "The request asks for a host or comes from a web page that is not this service's own, or its token does not cover the operation. "
+        "While there are no tokens, `Host` must be a loopback name (localhost, 127.0.0.1, [::1]) and `Origin`, where a browser sends one, "
+        "must be that of the service's own pages: any other page in a browser on this machine could else read and change everything. "
+        "`detail` says which it is. Nothing of the body was read.",
+        "Use http://localhost or http://127.0.0.1 with the port of the service, from its own pages or from a client that is not a "
+        "browser; let a proxy in front of it set Host to a loopback name. If `detail` names a scope, use a token that has it.",
     ),
     Kind(
         "not-found",

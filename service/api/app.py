@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse, Response
 
 from service.api import changes, followers, operations, pages, problems, relations, rows, views
 from service.api.context import Context
+from service.api.http import origin
 from service.api.http.bodies import ClientGone, Receive, Scope, Send
 from service.api.metrics import count_request
 from service.api.openapi import Handler, document
@@ -65,7 +66,7 @@ async def _in_front(request: Request) -> Response:
 
 
 class Gate:
-    """Answers the hot path itself, turns what nobody caught into a problem, and counts."""
+    """Refuses what comes from other web pages, answers the hot path itself, turns what nobody caught into a problem, and counts."""
 
     def __init__(self, context: Context, api: FastAPI) -> None:
         self.context = context
@@ -84,6 +85,7 @@ class Gate:
             await send(message)
 
         try:
+            origin.check(scope["headers"])
             path = scope["path"]
             if method == "POST" and path == "/v1/changes":
                 await changes.post_changes(self.context, None, scope, receive, counted)

@@ -1,0 +1,101 @@
+"""Where a request comes from, and whom it asks: `Origin` and `Host`. For as long as there are no tokens, whoever reaches the service
+may do everything, and a browser on this machine reaches it for any web page: by DNS rebinding under a name of the page's own (`Host`),
+else from the page's origin (`Origin`). Either is refused.
+
+Cost: one look into a cache for a Host that was seen before. What is refused is never cached, so foreign names don't push ours out.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import NamedTuple
+
+from service.errors import Problem
+
+_AUTHORITY = r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9._-]{1,254})(?::([1-9][0-9]{0,4}))?"
+_HOST = re.compile(_AUTHORITY)
+_ORIGIN = re.compile(f"(https?)://{_AUTHORITY}")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+FOREIGN_HOST = (
+    "the Host header is not a loopback name: use localhost, 127.0.0.1 or [::1] with the port of the service; "
+    "a proxy in front of the service must set Host to such a name"
+)
+FOREIGN_ORIGIN = (
+    "the Origin header is not the origin of this service: pages from elsewhere may not call it from a browser; "
+    "use a page of the service itself, or a client that is not a browser"
+)
+
+
+class Place(NamedTuple):
+    """A loopback host in its one spelling, and the port if one was named."""
+
+    host: str
+    port: int | None
+
+
+def check(headers: Iterable[tuple[bytes, bytes]]) -> None:
+    """Problem `forbidden` unless every Host is a loopback name, and every Origin that of the Host.
+
+    A request without a Host (HTTP/1.0 allows it) comes from no browser, so it passes; with an Origin it does not.
+    """
+    asked: list[Place] = []
+    origins: list[bytes] = []
+    for name, value in headers:
+        if name == b"host":
+            asked.append(_asked(value))
+        elif name == b"origin":
+            origins.append(value)
+    for origin in origins:
+        if not asked or not all(_is_of(origin, place) for place in asked):
+            raise Problem("forbidden", FOREIGN_ORIGIN)
+
+
+@lru_cache(64)
+def _asked(host: bytes) -> Place:
+    """The place that a Host names. Problem `forbidden` for any other than loopback."""
+    parts = _HOST.fullmatch(host.decode("latin-1").lower())
+    place = None if parts is None else _place(parts[1], parts[2])
+    if place is None:
+        raise Problem("forbidden", FOREIGN_HOST)
+    return place
+
+
+def _is_of(origin: bytes, asked: Place) -> bool:
+    """Whether this is the origin of the pages that are served under this Host."""
+    parts = _ORIGIN.fullmatch(origin.decode("latin-1").lower())
+    place = None if parts is None else _place(parts[2], parts[3])
+    if parts is None or place is None:
+        return False
+    default = _DEFAULT_PORTS[parts[1]]  # of the Host too: a proxy that ends TLS passes `localhost` on for https://localhost
+    return place.host == asked.host and (place.port or default) == (asked.port or default)
+
+
+def _place(host: str, port: str | None) -> Place | None:
+    """In lower case; None unless it is loopback beyond doubt, and the port one that there can be."""
+    name = _loopback(host)
+    number = None if port is None else int(port)
+    return None if name is None or (number or 0) > 65535 else Place(name, number)
+
+
+def _loopback(host: str) -> str | None:
+    if host.startswith("["):
+        return "[::1]" if _is_one(host[1:-1]) else None
+    name = host.removesuffix(".")
+    labels = name.split(".")
+    if labels[-1] == "localhost":
+        return name if all(labels) else None
+    try:  # refuses octal, decimal and short forms, which resolvers read each in its own way
+        return host if ipaddress.IPv4Address(host).is_loopback else None
+    except ValueError:
+        return None
+
+
+def _is_one(address: str) -> bool:
+    try:
+        return ipaddress.IPv6Address(address) == ipaddress.IPv6Address(1)
+    except ValueError:
+        return False
