@@ -72,8 +72,8 @@ class Columns:
     def fit(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Makes the columns wide enough for these rows."""
         for row in rows:
-            for place, name in enumerate(self.names):
-                self._widths[place] = max(self._widths[place], len(cell(row.get(name), self._widest)))
+            for i, name in enumerate(self.names):
+                self._widths[i] = max(self._widths[i], len(cell(row.get(name), self._widest)))
 
     def line(self, row: Mapping[str, Any], margin: str | None = None) -> str:
         self.fit([row])

@@ -117,14 +117,14 @@ def _lines(rows: pa.RecordBatch) -> list[bytes]:
 
 def key_lines(keys: pa.RecordBatch) -> Iterator[bytes]:
     """Each identity as JSON, nested by alias; columns are named `alias.column`."""
-    places: dict[str, list[int]] = {}
-    for place, name in enumerate(keys.schema.names):
-        places.setdefault(name.partition(".")[0], []).append(place)
+    columns: dict[str, list[int]] = {}
+    for i, name in enumerate(keys.schema.names):
+        columns.setdefault(name.partition(".")[0], []).append(i)
     parts = []
-    for at in places.values():
-        names = [keys.schema.names[place].partition(".")[2] for place in at]
-        parts.append(_lines(pa.RecordBatch.from_arrays([keys.column(place) for place in at], names)))
-    template = b"{" + b",".join(b'"%b":%%b' % alias.encode() for alias in places) + b"}"
+    for at in columns.values():
+        names = [keys.schema.names[i].partition(".")[2] for i in at]
+        parts.append(_lines(pa.RecordBatch.from_arrays([keys.column(i) for i in at], names)))
+    template = b"{" + b",".join(b'"%b":%%b' % alias.encode() for alias in columns) + b"}"
     return (template % row for row in zip(*parts, strict=True))
 
 

@@ -90,13 +90,13 @@ def identified(query: Query, definitions: Mapping[str, RelationDefinition], part
 def beside(keys: pa.RecordBatch, rows: pa.RecordBatch) -> pa.RecordBatch:
     """Keys and rows in one; names do not matter from here on."""
     columns = [*keys.columns, *rows.columns]
-    return pa.RecordBatch.from_arrays(columns, [str(place) for place in range(len(columns))])
+    return pa.RecordBatch.from_arrays(columns, [str(i) for i in range(len(columns))])
 
 
 def _pairs(
     query: Query, aliased: Mapping[str, RelationDefinition], bound: Mapping[str, pa.RecordBatch], alias: str, part: pa.RecordBatch
 ) -> Iterator[tuple[Ints, Ints]]:
-    """Places in the bound parts and in the alias's: equal keys, and the first overlap with one of them (all, where there is neither)."""
+    """Indices in the bound parts and in the alias's: equal keys, and the first overlap with one of them (all, where there is neither)."""
     first = next(iter(bound.values()))
     equal = [(bound[x.alias].column(x.column), part.column(y.column)) for x, y in _between(query.equal, bound, alias)]
     codes0, codes1 = _codes(equal, len(first), len(part))
@@ -200,10 +200,10 @@ def _ends(ref: IntervalRef, aliased: Mapping[str, RelationDefinition], parts: Ma
 
 
 def hashes(batch: pa.RecordBatch) -> Hashes:
-    """uint64[n]: a hash of each row's values, by place and type."""
+    """uint64[n]: a hash of each row's values, by i and type."""
     total = np.zeros(batch.num_rows, np.uint64)
-    for place, column in enumerate(batch.columns):
-        total = _mix(total ^ _mix(_bits(column) + np.uint64(place)))
+    for i, column in enumerate(batch.columns):
+        total = _mix(total ^ _mix(_bits(column) + np.uint64(i)))
     return total
 
 

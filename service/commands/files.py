@@ -32,23 +32,23 @@ KINDS = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "js
 
 
 class Body(NamedTuple):
-    """One body to post, which begins in line (or row) `first`. `done` of `File.size` is behind it; `places` leads row indexes to lines
+    """One body to post, which begins in line (or row) `first`. `done` of `File.size` is behind it; `lines` leads row indexes to lines
     (or row numbers)."""
 
     media_type: str
     content: bytes
     first: int
     done: int
-    places: Callable[[list[int]], list[int]]
+    lines: Callable[[list[int]], list[int]]
 
 
 class File(NamedTuple):
-    """A file of rows by its kind. `place` is what its rows are counted in: lines, or rows from 1."""
+    """A file of rows by its kind. `unit` is what its rows are counted in: lines, or rows from 1."""
 
     path: Path
     kind: str
     size: int
-    place: str
+    unit: str
 
     def bodies(self, cast: pa.Schema) -> Iterator[Body]:
         """The file in order. `cast` holds the types of the relation's columns, for Parquet and Arrow."""
@@ -138,7 +138,7 @@ def _csv_bodies(file: File) -> Iterator[Body]:
     for header, chunk, first, done in csv_chunks(file.path):
         head = header if header.endswith(b"\n") else header + b"\n"
 
-        def places(indexes: list[int], chunk: bytes = chunk, first: int = first) -> list[int]:
+        def lines(indexes: list[int], chunk: bytes = chunk, first: int = first) -> list[int]:
             begins = []
             reader = csv.reader(io.StringIO(chunk.decode("utf-8", "replace"), newline=""))
             line = first
@@ -148,7 +148,7 @@ def _csv_bodies(file: File) -> Iterator[Body]:
                 line = first + reader.line_num
             return [begins[index] for index in indexes]
 
-        yield Body(CSV, head + chunk, first, done, places)
+        yield Body(CSV, head + chunk, first, done, lines)
 
 
 def jsonl_chunks(path: Path) -> Iterator[tuple[bytes, int, int]]:
@@ -163,11 +163,11 @@ def jsonl_chunks(path: Path) -> Iterator[tuple[bytes, int, int]]:
 def _jsonl_bodies(file: File) -> Iterator[Body]:
     for chunk, first, done in jsonl_chunks(file.path):
 
-        def places(indexes: list[int], chunk: bytes = chunk, first: int = first) -> list[int]:
+        def lines(indexes: list[int], chunk: bytes = chunk, first: int = first) -> list[int]:
             filled = [first + number for number, line in enumerate(chunk.split(b"\n")) if line.strip()]
             return [filled[index] for index in indexes]
 
-        yield Body(JSONL, chunk, first, done, places)
+        yield Body(JSONL, chunk, first, done, lines)
 
 
 def _arrow_bodies(file: File, cast: pa.Schema) -> Iterator[Body]:
@@ -180,10 +180,10 @@ def _arrow_bodies(file: File, cast: pa.Schema) -> Iterator[Body]:
             with pa.ipc.new_stream(sink, piece.schema) as writer:
                 writer.write_batch(piece)
 
-            def places(indexes: list[int], first: int = row) -> list[int]:
+            def lines(indexes: list[int], first: int = row) -> list[int]:
                 return [first + index for index in indexes]
 
-            yield Body(ARROW, sink.getvalue().to_pybytes(), row, done, places)
+            yield Body(ARROW, sink.getvalue().to_pybytes(), row, done, lines)
             row += piece.num_rows
 
 
@@ -191,8 +191,8 @@ def to_types(path: Path, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordB
     """Columns that the schema names in its types, the others as they are. Raises Failure where that would lose something."""
     columns = []
     for field, column in zip(batch.schema, batch.columns, strict=True):
-        place = schema.get_field_index(field.name)
-        wanted = schema.field(place).type if place >= 0 else pa.utf8() if pa.types.is_dictionary(field.type) else field.type
+        index = schema.get_field_index(field.name)
+        wanted = schema.field(index).type if index >= 0 else pa.utf8() if pa.types.is_dictionary(field.type) else field.type
         try:
             columns.append(column.cast(wanted))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

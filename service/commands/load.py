@@ -21,7 +21,7 @@ SHOWN = 20  # rejected rows shown
 
 class Rejected(NamedTuple):
     file: str
-    place: int
+    line: int
     column: str | None
     reason: str
 
@@ -107,8 +107,8 @@ def _post(client: Client, relation: str, files: list[File], schema: pa.Schema) -
                 bad += receipt["skipped_count"]
                 version = receipt["version"]
                 room = receipt["skipped"][: max(0, SHOWN - len(rejected))]
-                for error, place in zip(room, body.places([error["index"] for error in room]), strict=True):
-                    rejected.append(Rejected(file.path.name, place, error["column"], error["reason"]))
+                for error, line in zip(room, body.lines([error["index"] for error in room]), strict=True):
+                    rejected.append(Rejected(file.path.name, line, error["column"], error["reason"]))
                 shown.update(task, completed=body.done, rows=applied - before)
     finally:
         if watched:  # else an empty line comes
@@ -129,14 +129,14 @@ def _posted(client: Client, relation: str, file: File, body: Body, applied: int)
     try:
         return client.post_rows(relation, body.media_type, body.content)
     except ClientError as error:
-        part = f", from {file.place} {body.first} on" if applied else ""
+        part = f", from {file.unit} {body.first} on" if applied else ""
         before = f"; what comes before is in, {applied:,} row{'s' if applied != 1 else ''}" if applied else ""
         raise Failure(f"{file.path}{part}: {error}{before}") from error
 
 
 def _show(rejected: list[Rejected], bad: int) -> None:
     columns = Columns(["file", "line", "column", "reason"], widest=200)
-    rows = [{"file": r.file, "line": r.place, "column": r.column, "reason": r.reason} for r in rejected]
+    rows = [{"file": r.file, "line": r.line, "column": r.column, "reason": r.reason} for r in rejected]
     columns.fit(rows)
     more = [f"… and {bad - len(rows):,} more"] if bad > len(rows) else []
     print("\n".join([*columns.head(), *map(columns.line, rows), *more]), file=sys.stderr)

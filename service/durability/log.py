@@ -71,7 +71,7 @@ class Log:
     """
 
     def __init__(self, folder: Path, synchronous: Literal["full", "normal"] = "full") -> None:
-        self._path, self._place = folder / DATABASE, str(folder)
+        self._path, self._folder = folder / DATABASE, str(folder)
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = FolderLock(folder)
         self._guard = threading.RLock()
@@ -102,7 +102,7 @@ class Log:
     @property
     def free_bytes(self) -> int:
         """What the disk of the folder still takes."""
-        found = os.statvfs(self._place)
+        found = os.statvfs(self._folder)
         return found.f_bavail * found.f_frsize
 
     @property

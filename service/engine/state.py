@@ -17,7 +17,7 @@ from service.errors import Problem
 from service.tables.changes import Change, Singles
 from service.tables.indexes import SharedIndexes
 from service.tables.relations import Relation
-from service.tables.resolution import NO_SLOTS, Places, Resolved, resolve
+from service.tables.resolution import NO_SLOTS, Indices, Resolved, resolve
 from service.tables.store import Numbers
 from service.views.deltas import Delta
 from service.views.live_view import LiveView
@@ -53,7 +53,7 @@ class Run(NamedTuple):
     """Single changes judged together: of each relation what they come to, and their numbers among the batches (int64, ascending)."""
 
     batches: Sequence[Batch]
-    resolved: list[tuple[Resolved, Places]]
+    resolved: list[tuple[Resolved, Indices]]
 
 
 def is_single(batch: Batch) -> bool:
@@ -156,12 +156,12 @@ class State:
     def judge_run(self, batches: Sequence[Batch]) -> Run | None:
         """What single changes (`is_single`) come to that follow one another, judged together; None if each is to be judged for itself:
         something is wrong with one of them, or two meet at one row. Changes nothing. Cost: as `judge`, once a relation."""
-        places: dict[str, list[int]] = {}
-        for place, batch in enumerate(batches):
-            places.setdefault(batch.changes[0].relation, []).append(place)
+        offsets: dict[str, list[int]] = {}
+        for offset, batch in enumerate(batches):
+            offsets.setdefault(batch.changes[0].relation, []).append(offset)
         resolved = []
-        for name, mine in places.items():
-            parts = [batches[place].changes[0] for place in mine]
+        for name, mine in offsets.items():
+            parts = [batches[offset].changes[0] for offset in mine]
             relation = self.relations.get(name)
             if relation is None or not all(_same(part.definition, relation.definition) for part in parts):
                 return None
@@ -182,14 +182,14 @@ class State:
         state is broken."""
         first, count = self.newest + 1, len(run.batches)
         singles = {}
-        for one, places in run.resolved:
+        for one, offsets in run.resolved:
             slots = _enter(self.newest + count, one).new_slots
-            deleting = np.array([run.batches[place].changes[0].ops[0] == DELETE for place in places])
-            old, new = np.full(len(places), -1, np.int32), np.full(len(places), -1, np.int32)
+            deleting = np.array([run.batches[offset].changes[0].ops[0] == DELETE for offset in offsets])
+            old, new = np.full(len(offsets), -1, np.int32), np.full(len(offsets), -1, np.int32)
             new[~deleting] = slots
             old[~deleting] = one.previous
             old[deleting] = one.deletes[np.count_nonzero(one.previous >= 0) :]
-            singles[one.relation.name] = Singles(places, old, new)
+            singles[one.relation.name] = Singles(offsets, old, new)
         self.rows_changed += count
         self.indexes.apply_run(self.newest + count, singles)
         deltas: dict[int, list[tuple[LiveView, Delta]]] = {}

@@ -272,9 +272,9 @@ class Writer:
         seconds = (time.perf_counter() - started) / max(1, changes)
         self._pace = max(min(seconds, self._last), _FADING**changes * self._pace)
         self._last = seconds
-        for place, answer in enumerate(answers):
+        for number, answer in enumerate(answers):
             if isinstance(answer, Receipt) and answer.duplicate:
-                answers[place] = answer._replace(version=newest)
+                answers[number] = answer._replace(version=newest)
         return _Made(answers, fresh, deltas)
 
     def _apply_all(self, batches: list[Batch], deltas: list[tuple[LiveView, Delta]]) -> list[Receipt | Problem]:

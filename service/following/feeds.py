@@ -54,9 +54,9 @@ class _Segment:
     rows: pa.RecordBatch
     row_bytes: float
 
-    def change(self, place: int) -> tuple[int, pa.RecordBatch, pa.RecordBatch, int]:
-        start, end = self.starts[place], self.starts[place + 1]
-        return self.versions[place], self.keys.slice(start, end - start), self.rows.slice(start, end - start), self.deletes[place]
+    def change(self, i: int) -> tuple[int, pa.RecordBatch, pa.RecordBatch, int]:
+        start, end = self.starts[i], self.starts[i + 1]
+        return self.versions[i], self.keys.slice(start, end - start), self.rows.slice(start, end - start), self.deletes[i]
 
 
 def _merged(segments: list[_Segment]) -> _Segment:
@@ -267,11 +267,11 @@ class Feed:
             wanted.append((segment, bisect_right(segment.versions, position)))
         rows = 0
         for segment, first in reversed(wanted):
-            for place in range(first, len(segment.versions)):
+            for i in range(first, len(segment.versions)):
                 if rows >= CHUNK_ROWS:
                     return
-                rows += segment.starts[place + 1] - segment.starts[place]
-                yield segment.change(place)
+                rows += segment.starts[i + 1] - segment.starts[i]
+                yield segment.change(i)
 
     def _settle(self) -> None:
         """Turn what is pending and published into segments. What is beyond the bound by its text alone is dropped without a copy of it."""

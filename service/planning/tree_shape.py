@@ -1,4 +1,4 @@
-"""The tree of a join: which aliases are joined directly, and by what; what `live_join` goes by.
+"""The tree of a join: which aliases are joined directly, and by what; what `tree_join` goes by.
 
 Aliases are vertices. An edge carries one equality for each class of equal columns that both aliases have, and at most one condition
 of intervals: so one keyed index answers it. A class may span more aliases than two; in a tree it holds iff the aliases that have it

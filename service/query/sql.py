@@ -145,9 +145,9 @@ def _check_names(select: exp.Select, text: str, relations: Mapping[str, Relation
         given = table.args.get("alias")
         alias = fold(given.this) if given and given.this else fold(table.this)
         if not NAME.fullmatch(alias):
-            raise bad_query(f"the alias {alias!r} does not match {NAME.pattern}", *Names.place(table, text))
+            raise bad_query(f"the alias {alias!r} does not match {NAME.pattern}", *Names.position(table, text))
         if alias in aliases:
-            raise bad_query(f"the alias {alias} is there twice: name one of the two otherwise", *Names.place(table, text))
+            raise bad_query(f"the alias {alias} is there twice: name one of the two otherwise", *Names.position(table, text))
         aliases[alias] = fold(table.this)
     names = Names(Scope(aliases, relations), text)
     for part in (*select.expressions, *(select.args.get("joins") or []), *filter(None, [select.args.get("where")])):

@@ -47,13 +47,13 @@ class Names:
         return len(found) > 1 and not found <= self._merged.get(name, set())
 
     @staticmethod
-    def place(node: exp.Expr, text: str) -> tuple[int, int]:
+    def position(node: exp.Expr, text: str) -> tuple[int, int]:
         """Line and column of the first word of a node; of the beginning if the parser kept none."""
         starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
         return line_and_column(text, min(starts, default=0))
 
     def bad(self, node: exp.Expr, detail: str) -> Problem:
-        return bad_query(detail, *self.place(node, self._text))
+        return bad_query(detail, *self.position(node, self._text))
 
     def check(self, column: exp.Column) -> None:
         """A column or an interval by that name must be there."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from service.histogram import Histogram
 from service.tables.relations import Relation
-from service.tables.resolution import Places
+from service.tables.resolution import Indices
 from service.views.deltas import Combination
 from service.views.joins.protocol import Enumeration
 from service.views.live_view import LiveView
@@ -33,7 +33,7 @@ class Reading(Protocol):
 
     def rows(self, slots: Combination) -> pa.RecordBatch: ...
 
-    def text_bytes(self, slots: Combination) -> Places: ...
+    def text_bytes(self, slots: Combination) -> Indices: ...
 
     def clone(self) -> Reading: ...
 
@@ -80,7 +80,7 @@ class ViewReading:
     def rows(self, slots: Combination) -> pa.RecordBatch:
         return self.view.rows(slots)
 
-    def text_bytes(self, slots: Combination) -> Places:
+    def text_bytes(self, slots: Combination) -> Indices:
         return self.view.text_bytes(slots)
 
     def clone(self) -> ViewReading:
@@ -111,7 +111,7 @@ class TableReading:
     def rows(self, slots: Combination) -> pa.RecordBatch:
         return self.relation.table.take(self.schema.names, slots[0])
 
-    def text_bytes(self, slots: Combination) -> Places:
+    def text_bytes(self, slots: Combination) -> Indices:
         return self.relation.table.text_bytes(self.schema.names, slots[0])
 
     def clone(self) -> TableReading:

@@ -150,7 +150,7 @@ def few_to_row_set(rows: Sequence[Sequence[Any]], kinds: Array, key: Array, widt
 
 
 def _joined(texts: list[tuple[int, Array, Array]], cells: Array) -> tuple[Array, Array]:
-    """Places and bytes of rows with several texts, each row's back to back."""
+    """Indices and bytes of rows with several texts, each row's back to back."""
     totals = cells[:, [i for i, _, _ in texts]].sum(axis=1)
     after = np.cumsum(totals)
     places = after - totals

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Slots
 
-_NO_PLACES, _FIRST = np.empty(0, np.int64), np.zeros(1, np.int64)
+_NO_INDICES, _FIRST = np.empty(0, np.int64), np.zeros(1, np.int64)
 
 
 class Moved(NamedTuple):
@@ -37,13 +37,13 @@ class Watched(Protocol):
 class Change:
     """Slots of a relation's rows that go (`deletes`, the replaced ones first, in the order of their inserts) and come, in its table by now.
 
-    `previous`: of each inserted row the slot of the one that it replaces, or -1; `replacing`: the places of those inserts that replace a
+    `previous`: of each inserted row the slot of the one that it replaces, or -1; `replacing`: the indices of those inserts that replace a
     row; `moved`: the slots of these rows, before and after.
     """
 
     def __init__(self, deletes: Slots, previous: Slots, new_slots: Slots) -> None:
         self.deletes, self.new_slots = deletes, new_slots
-        self.replacing, self.moved = _NO_PLACES, NOTHING_MOVED
+        self.replacing, self.moved = _NO_INDICES, NOTHING_MOVED
         if len(deletes) == len(previous) == 1 and previous[0] >= 0:
             self.replacing, self.moved = _FIRST, Moved(deletes, new_slots)
         elif len(deletes):
@@ -64,27 +64,27 @@ class Half(Change):
 
 
 class Singles(NamedTuple):
-    """Changes of one relation, each a version of its own: number places[i] of a run takes the row at old[i] away and puts the one at
-    new[i], already in the table; -1 for none. All of different keys; places ascend."""
+    """Changes of one relation, each a version of its own: number offsets[i] of a run takes the row at old[i] away and puts the one at
+    new[i], already in the table; -1 for none. All of different keys; offsets ascend."""
 
-    places: npt.NDArray[np.int64]
+    offsets: npt.NDArray[np.int64]
     old: Slots
     new: Slots
 
-    def moved(self, place: int) -> Moved:
-        """The row that change number `place` replaced, if it did."""
-        at = int(np.searchsorted(self.places, place))
-        if at == len(self.places) or self.places[at] != place or self.old[at] < 0 or self.new[at] < 0:
+    def moved(self, offset: int) -> Moved:
+        """The row that change number `offset` replaced, if it did."""
+        at = int(np.searchsorted(self.offsets, offset))
+        if at == len(self.offsets) or self.offsets[at] != offset or self.old[at] < 0 or self.new[at] < 0:
             return NOTHING_MOVED
         return Moved(self.old[at : at + 1], self.new[at : at + 1])
 
 
 def one_by_one(singles: Mapping[str, Singles]) -> Iterator[tuple[int, dict[str, Change]]]:
     """The same changes in their order, each for itself."""
-    rows = [(place, name, old, new) for name, single in singles.items() for place, old, new in zip(*single, strict=True)]
-    for place, name, old, new in sorted(rows):
+    rows = [(offset, name, old, new) for name, single in singles.items() for offset, old, new in zip(*single, strict=True)]
+    for offset, name, old, new in sorted(rows):
         gone, come = (np.array([slot] if slot >= 0 else [], np.int32) for slot in (old, new))
-        yield int(place), {name: Change(gone, np.array([old], np.int32)[: len(come)], come)}
+        yield int(offset), {name: Change(gone, np.array([old], np.int32)[: len(come)], come)}
 
 
 class Parted(NamedTuple):
@@ -108,7 +108,7 @@ def parted_singles(side: Watched, single: Singles, followed: bool) -> PartedSing
     """`followed` as in `parted`."""
     _, old, new = single
     had, came = old >= 0, new >= 0
-    both = np.flatnonzero(had & came) if followed else _NO_PLACES
+    both = np.flatnonzero(had & came) if followed else _NO_INDICES
     if len(both):
         both = both[side.relation.table.same(side.varying, old[both], new[both])]
         had[both] = came[both] = False
@@ -128,12 +128,12 @@ def _parted(side: Watched, change: Change, followed: bool) -> Parted:
     same = _unchanged(side, change) if followed and len(old) else None
     if same is None:
         return Parted(old, new, NO_SLOTS, NO_SLOTS)
-    old_places, new_places = same
-    return Parted(np.delete(old, old_places), np.delete(new, new_places), old[old_places], new[new_places])
+    old_indices, new_indices = same
+    return Parted(np.delete(old, old_indices), np.delete(new, new_indices), old[old_indices], new[new_indices])
 
 
 def _unchanged(side: Watched, change: Change) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
-    """Places, in the deletes and in the inserts, of the rows that were replaced by one equal in all that the view uses."""
+    """Indices, in the deletes and in the inserts, of the rows that were replaced by one equal in all that the view uses."""
     moved = change.moved
     if len(moved.old) == 0:
         return None

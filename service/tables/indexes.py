@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from service.tables.arrow import null_mask, reader
 from service.tables.changes import Change, Singles, parted
-from service.tables.resolution import Places, Resolved, Slots
+from service.tables.resolution import Indices, Resolved, Slots
 from service.tables.sides import Side
 from service.tables.store import Domain, Numbers
 from structures.core.encoding import encode_floats
@@ -45,7 +45,7 @@ class Applied(NamedTuple):
     """Single changes in all indexes: what became of each, and the number of the change that each belongs to."""
 
     run: Run
-    places: Places
+    offsets: Indices
 
 
 class SharedIndex:
@@ -63,21 +63,21 @@ class SharedIndex:
         """What a row keeps that no view needs to hear of."""
         return list(dict.fromkeys(name for _, side in self.users for name in side.varying))
 
-    def entries(self, slots: Slots, come: bool) -> tuple[Entries, Places]:
-        """Those of the rows at these slots that take part, and their places. `come`: their texts are counted once more."""
-        places = self._side.selected(slots)
-        places = np.arange(len(slots)) if places is None else places
+    def entries(self, slots: Slots, come: bool) -> tuple[Entries, Indices]:
+        """Those of the rows at these slots that take part, and their indices. `come`: their texts are counted once more."""
+        indices = self._side.selected(slots)
+        indices = np.arange(len(slots)) if indices is None else indices
         parts, kept, start = [], [], 0
-        for some, rows in self.relation.table.take_pieces(self._names, slots[places]):
+        for some, rows in self.relation.table.take_pieces(self._names, slots[indices]):
             coordinates, mine = self._coordinates(rows, come)
             parts.append(Entries(coordinates, some[mine]))
-            kept.append(places[start + mine])
+            kept.append(indices[start + mine])
             start += len(some)
         if len(parts) == 1:
             return parts[0], kept[0]
         return joined(parts), np.concatenate(kept)
 
-    def _coordinates(self, rows: pa.RecordBatch, come: bool) -> tuple[npt.NDArray[np.int64], Places]:
+    def _coordinates(self, rows: pa.RecordBatch, come: bool) -> tuple[npt.NDArray[np.int64], Indices]:
         """int64[n, k] of the rows that take part, and which these are."""
         takes_part = np.ones(len(rows), np.bool_)
         for column in rows.columns:
@@ -90,28 +90,28 @@ class SharedIndex:
                 takes_part &= numbers[first] == numbers[name]
             else:
                 takes_part &= np.asarray(pc.fill_null(pc.equal(rows.column(first), rows.column(name)), False))
-        places = np.flatnonzero(takes_part)
-        coordinates = np.empty((len(places), len(self.order.columns)), np.int64)
+        indices = np.flatnonzero(takes_part)
+        coordinates = np.empty((len(indices), len(self.order.columns)), np.int64)
         for j, name in enumerate(self.order.columns):
-            coordinates[:, j] = numbers[name][places] if name in numbers else self._codes(rows.column(name), places, come)
+            coordinates[:, j] = numbers[name][indices] if name in numbers else self._codes(rows.column(name), indices, come)
         if come or not self.text_columns:
-            return coordinates, places
+            return coordinates, indices
         known = (coordinates[:, self.text_columns] >= 0).all(axis=1)
-        return coordinates[known], places[known]
+        return coordinates[known], indices[known]
 
-    def _codes(self, column: pa.Array, places: Places, come: bool) -> Slots:
-        texts = pa.RecordBatch.from_arrays([column if len(places) == len(column) else column.take(pa.array(places))], ["text"])
+    def _codes(self, column: pa.Array, indices: Indices, come: bool) -> Slots:
+        texts = pa.RecordBatch.from_arrays([column if len(indices) == len(column) else column.take(pa.array(indices))], ["text"])
         return self._texts.acquire(texts) if come else self._texts.look_up(texts)
 
     def key(self, row: pa.RecordBatch) -> list[int] | None:
         """The coordinates of one row of the index's columns; None: no row of the index has them."""
-        coordinates, places = self._coordinates(row.select(self._names), False)
-        return coordinates[0].tolist() if len(places) else None
+        coordinates, indices = self._coordinates(row.select(self._names), False)
+        return coordinates[0].tolist() if len(indices) else None
 
     def changes(self, change: Change) -> Changes:
         part = parted(self, change, True)
-        after, places = self.entries(part.after, False)
-        before = after._replace(slot=part.before[places])
+        after, indices = self.entries(part.after, False)
+        before = after._replace(slot=part.before[indices])
         return Changes(self.entries(part.old, False)[0], self.entries(part.new, True)[0], before, after)
 
     def text_codes(self, entries: Entries) -> Slots:
@@ -228,8 +228,8 @@ class SharedIndexes:
                     work.add(one, singles[one.relation.name])
             if work.parts:
                 self.structure.begin(version)
-                places, index, signs, entries = work.in_order()
-                self._applied = Applied(self.structure.apply_in_order(index, signs, entries), places)
+                offsets, index, signs, entries = work.in_order()
+                self._applied = Applied(self.structure.apply_in_order(index, signs, entries), offsets)
                 for one, gone in work.gone:
                     self._texts.release(one.text_codes(gone), version)
         except Exception as error:
@@ -314,25 +314,25 @@ class _InOrder:
     """Entries of single changes, put in order: of a change first what goes, then what comes."""
 
     def __init__(self) -> None:
-        self.parts: list[tuple[int, int, Places, Entries]] = []  # index, sign, numbers of the changes
+        self.parts: list[tuple[int, int, Indices, Entries]] = []  # index, sign, numbers of the changes
         self.gone: list[tuple[SharedIndex, Entries]] = []
 
     def add(self, one: SharedIndex, singles: Singles) -> None:
         for sign, slots in ((DELETE, singles.old), (INSERT, singles.new)):
             there = np.flatnonzero(slots >= 0)
             entries, kept = one.entries(slots[there], sign == INSERT)
-            self.parts.append((one.number, sign, singles.places[there[kept]], entries))
+            self.parts.append((one.number, sign, singles.offsets[there[kept]], entries))
             if sign == DELETE:
                 self.gone.append((one, entries))
 
-    def in_order(self) -> tuple[Places, npt.NDArray[np.int64], npt.NDArray[np.int8], Entries]:
+    def in_order(self) -> tuple[Indices, npt.NDArray[np.int64], npt.NDArray[np.int8], Entries]:
         """Numbers of changes, ascending; indexes, signs and entries."""
-        lengths = [len(places) for _, _, places, _ in self.parts]
+        lengths = [len(offsets) for _, _, offsets, _ in self.parts]
         index = np.repeat(np.array([number for number, _, _, _ in self.parts], np.int64), lengths)
         signs = np.repeat(np.array([sign for _, sign, _, _ in self.parts], np.int8), lengths)
-        places = np.concatenate([places for _, _, places, _ in self.parts])
-        order = np.lexsort((signs, places))
-        return places[order], index[order], signs[order], joined([entries for _, _, _, entries in self.parts]).take(order)
+        offsets = np.concatenate([offsets for _, _, offsets, _ in self.parts])
+        order = np.lexsort((signs, offsets))
+        return offsets[order], index[order], signs[order], joined([entries for _, _, _, entries in self.parts]).take(order)
 
 
 def joined(parts: Sequence[Entries]) -> Entries:

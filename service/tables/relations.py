@@ -22,10 +22,10 @@ class Relation:
         self.table = Table(pa.schema([field.with_nullable(nullable[field.name]) for field in self.schema]), self.key)
         self.no_rows = pa.RecordBatch.from_pylist([], schema=self.schema)
         self.no_keys = self.no_rows.select(self.key)
-        self._key_places, self._key_struct = definition.plan.key_places, pa.struct(self.no_keys.schema)
+        self._key_ordinals, self._key_struct = definition.rules.key_ordinals, pa.struct(self.no_keys.schema)
 
     def keys_of(self, rows: pa.RecordBatch | FewRows) -> pa.RecordBatch | FewRows:
         """The key columns, in the order of the key."""
         if isinstance(rows, FewRows):
-            return FewRows([tuple([row[place] for place in self._key_places]) for row in rows.values], self._key_struct)
+            return FewRows([tuple([row[ordinal] for ordinal in self._key_ordinals]) for row in rows.values], self._key_struct)
         return rows.select(self.key)

@@ -20,9 +20,9 @@ from service.wire.batch import DELETE, INSERT, TRUNCATE, Changes, FewRows
 from structures.rows.rows import RowSet
 
 Slots = npt.NDArray[np.int32]
-Places = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.int64]
 NO_SLOTS: Slots = np.empty(0, np.int32)
-_NO_PLACES: Places = np.empty(0, np.int64)
+_NO_PLACES: Indices = np.empty(0, np.int64)
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class Resolved:
     deletes: Slots
     delete_keys: pa.RecordBatch | FewRows
     ignored: int
-    bad: Places
+    bad: Indices
     given: RowSet | None = None
 
 
@@ -85,9 +85,9 @@ def resolve(relation: Relation, changes: Changes, version: int) -> Resolved:
 
 
 class _Judged(NamedTuple):
-    last: Places  # ascending: of each key the last change that is not bad
+    last: Indices  # ascending: of each key the last change that is not bad
     ignored: int
-    bad: Places
+    bad: Indices
 
 
 def _judge(keys: pa.RecordBatch, ops: npt.NDArray[np.uint8], known: Slots) -> _Judged:
@@ -109,11 +109,11 @@ def _judge(keys: pa.RecordBatch, ops: npt.NDArray[np.uint8], known: Slots) -> _J
     return _Judged(np.sort(last), int(np.count_nonzero(ignored)), np.sort(order[bad]))
 
 
-def _groups(keys: pa.RecordBatch) -> Places | None:
+def _groups(keys: pa.RecordBatch) -> Indices | None:
     """A number for each row, equal iff the keys are; None if no key comes twice."""
     if keys.num_rows < 2:
         return None
-    codes: Places | None = None
+    codes: Indices | None = None
     distinct = 0
     for column in keys.columns:
         if pa.types.is_floating(column.type):
@@ -143,7 +143,7 @@ def _fold(relation: Relation, changes: Changes, judged: _Judged, known: Slots) -
     return Resolved(relation, False, rows, previous, deletes, keys, judged.ignored, changes.index[judged.bad])
 
 
-def _resolve_one(relation: Relation, op: int, rows: pa.RecordBatch | FewRows, index: Places) -> Resolved:
+def _resolve_one(relation: Relation, op: int, rows: pa.RecordBatch | FewRows, index: Indices) -> Resolved:
     if op == DELETE:
         keys = relation.keys_of(rows)
         known = relation.table.find(keys)

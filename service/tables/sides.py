@@ -30,7 +30,7 @@ class Chosen(NamedTuple):
     """Entries, and which rows they were made of (None: of all)."""
 
     entries: Entries
-    places: npt.NDArray[np.int64] | None
+    indices: npt.NDArray[np.int64] | None
 
 
 class Side:
@@ -55,7 +55,7 @@ class Side:
         self.varying = [name for name in _used(query, self.alias, relation) if name not in relation.key]
 
     def selected(self, slots: Slots) -> npt.NDArray[np.int64] | None:
-        """Places of the rows at these slots that meet the filters; None: all of them."""
+        """Indices of the rows at these slots that meet the filters; None: all of them."""
         if not self.filters:
             return None
         mask = read(self.relation.table, self._filtered, slots, lambda rows: select_mask(self.filters, rows))
@@ -63,8 +63,8 @@ class Side:
 
     def chosen(self, slots: Slots) -> Slots:
         """Those of these slots whose rows meet the filters."""
-        places = self.selected(slots)
-        return slots if places is None else slots[places]
+        indices = self.selected(slots)
+        return slots if indices is None else slots[indices]
 
     def rows_of(self, version: int) -> list[Slots]:
         """The slots of all rows of a version that meet the filters, in pieces."""
@@ -87,15 +87,15 @@ class Source:
         """The entries of those rows at these slots that take part: the filters hold, no key column is null, and the span is not empty.
         `codes`: of the key; None without one. Cost: O(n)."""
         table = self.side.relation.table
-        places = self.side.selected(slots)
-        if places is not None:
-            slots = slots[places]
+        indices = self.side.selected(slots)
+        if indices is not None:
+            slots = slots[indices]
         left, right = self._ends(table, slots)
         if not self._never_empty:  # before the codes: they are counted
             room: Mask = np.all(left <= right, axis=1) if left.ndim > 1 else left <= right
             if not room.all():
                 some = np.flatnonzero(room)
-                places = some if places is None else places[some]
+                indices = some if indices is None else indices[some]
                 left, right, slots = left[some], right[some], slots[some]
         if codes is None:
             key = _FEW_KEYS[: len(slots)] if len(slots) <= 2 else np.zeros(len(slots), np.int32)
@@ -103,10 +103,10 @@ class Source:
             key = read(table, self.columns, slots, codes)
             if len(slots) and key.min() < 0:
                 some = np.flatnonzero(key >= 0)
-                places = some if places is None else places[some]
+                indices = some if indices is None else indices[some]
                 key, left, right, slots = key[some], left[some], right[some], slots[some]
         sets = self._few_sets[: len(slots)] if len(slots) <= 2 else np.full(len(slots), self.set, np.uint8)
-        return Chosen(Entries(sets, key, left, right, slots), places)
+        return Chosen(Entries(sets, key, left, right, slots), indices)
 
     def _ends(self, table: Table, slots: Slots) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         return ends_of(table, self.span, slots)

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from service.errors import Problem
 from service.tables.changes import Moved
 from service.tables.endpoints import numbers
-from service.tables.resolution import NO_SLOTS, Places, Slots
+from service.tables.resolution import NO_SLOTS, Indices, Slots
 from service.tables.store import pieces
 
 Combination = tuple[Slots, ...]
@@ -21,7 +21,7 @@ Combination = tuple[Slots, ...]
 
 _FLOOR = 100_000
 _SMALL = 64
-_NO_PLACES: Places = np.empty(0, np.int64)
+_NO_INDICES: Indices = np.empty(0, np.int64)
 _TEXT_OR_BOOL = (pa.utf8(), pa.bool_())
 
 
@@ -97,7 +97,7 @@ class Collector:
 
 def cancel(
     deletes: Combination, inserts: Combination, moved: Sequence[Moved], values: Callable[[Combination], pa.RecordBatch],
-    text_bytes: Callable[[Combination], Places],
+    text_bytes: Callable[[Combination], Indices],
 ) -> tuple[Combination, Combination]:  # fmt: skip
     """Without the rows that are deleted and inserted with equal identity and equal values. Cost: a sort, and a gather of the candidates.
 
@@ -112,7 +112,7 @@ def cancel(
     of_deletes, of_inserts = (_match_few if small else _match_many)(deletes, inserts, moved)
     if len(of_deletes) == 0:
         return deletes, inserts
-    before, after = (tuple(slots[places] for slots in rows) for rows, places in ((deletes, of_deletes), (inserts, of_inserts)))
+    before, after = (tuple(slots[indices] for slots in rows) for rows, indices in ((deletes, of_deletes), (inserts, of_inserts)))
     equal = np.empty(len(of_deletes), np.bool_)
     for part in pieces(text_bytes(before) + text_bytes(after)):
         equal[part] = equal_rows(values(tuple(slots[part] for slots in before)), values(tuple(slots[part] for slots in after)))
@@ -131,14 +131,14 @@ def _have_nothing_in_common(deletes: Combination, inserts: Combination, moved: S
     return False
 
 
-def _match_many(deletes: Combination, inserts: Combination, moved: Sequence[Moved]) -> tuple[Places, Places]:
-    """Places of the deleted rows that come back, and of what they come back as."""
+def _match_many(deletes: Combination, inserts: Combination, moved: Sequence[Moved]) -> tuple[Indices, Indices]:
+    """Indices of the deleted rows that come back, and of what they come back as."""
     back = []
     for slots, (old, new) in zip(deletes, moved, strict=True):
         if len(old):
             order = np.argsort(old)
-            places = order[np.minimum(np.searchsorted(old, slots, sorter=order), len(old) - 1)]
-            slots = np.where(old[places] == slots, new[places], slots)
+            indices = order[np.minimum(np.searchsorted(old, slots, sorter=order), len(old) - 1)]
+            slots = np.where(old[indices] == slots, new[indices], slots)
         back.append(slots)
     numbers = _one_number([np.concatenate(slots) for slots in zip(back, inserts, strict=True)])
     mine, theirs = numbers[: len(back[0])], numbers[len(back[0]) :]
@@ -146,14 +146,14 @@ def _match_many(deletes: Combination, inserts: Combination, moved: Sequence[Move
     return of_deletes, of_inserts
 
 
-def _match_few(deletes: Combination, inserts: Combination, moved: Sequence[Moved]) -> tuple[Places, Places]:
+def _match_few(deletes: Combination, inserts: Combination, moved: Sequence[Moved]) -> tuple[Indices, Indices]:
     """The same without the fixed cost of a dozen array operations."""
     back = zip(*[_moved_on(slots.tolist(), pairs) for slots, pairs in zip(deletes, moved, strict=True)], strict=True)
-    places = {row: place for place, row in enumerate(zip(*[slots.tolist() for slots in inserts], strict=True))}
-    found = [(place, places[row]) for place, row in enumerate(back) if row in places]
+    indices = {row: index for index, row in enumerate(zip(*[slots.tolist() for slots in inserts], strict=True))}
+    found = [(index, indices[row]) for index, row in enumerate(back) if row in indices]
     if not found:
-        return _NO_PLACES, _NO_PLACES
-    return np.array([place for place, _ in found], np.int64), np.array([place for _, place in found], np.int64)
+        return _NO_INDICES, _NO_INDICES
+    return np.array([index for index, _ in found], np.int64), np.array([index for _, index in found], np.int64)
 
 
 def _moved_on(slots: list[int], moved: Moved) -> list[int]:
@@ -163,11 +163,11 @@ def _moved_on(slots: list[int], moved: Moved) -> list[int]:
     return [moves.get(slot, slot) for slot in slots]
 
 
-def _one_number(slots: Sequence[Slots]) -> Places:
+def _one_number(slots: Sequence[Slots]) -> Indices:
     """int64[n], equal where all slots are."""
     result = slots[0].astype(np.int64)
-    for place, more in enumerate(slots[1:]):
-        if place:  # two slots fill a number: then their ranks stand for them
+    for index, more in enumerate(slots[1:]):
+        if index:  # two slots fill a number: then their ranks stand for them
             result = np.unique(result, return_inverse=True)[1].astype(np.int64)
         result = (result << 32) | more
     return result
@@ -196,21 +196,21 @@ def _bits(column: pa.Array) -> npt.NDArray[np.generic]:
 
 
 class Told(NamedTuple):
-    """Rows that come (or go) by change number `place` of a run; or too many, and none here."""
+    """Rows that come (or go) by change number `offset` of a run; or too many, and none here."""
 
-    place: int
+    offset: int
     inserted: bool
     rows: Combination
     too_large: bool
 
 
 def told(
-    places: npt.NDArray[np.int64], inserted: npt.NDArray[np.bool_], starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64],
+    offsets: npt.NDArray[np.int64], inserted: npt.NDArray[np.bool_], starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64],
     too_large: npt.NDArray[np.bool_], rows: Callable[[slice], Combination],
 ) -> Iterator[Told]:  # fmt: skip
-    """What a structure tells of a run, of each change that made a difference: change number places[i] brought (or took) the rows of
+    """What a structure tells of a run, of each change that made a difference: change number offsets[i] brought (or took) the rows of
     slice(starts[i], ends[i]), or too many."""
     some = np.flatnonzero((ends > starts) | too_large)
-    columns = (places, inserted, starts, ends, too_large)
-    for place, come, start, end, much in zip(*(column[some].tolist() for column in columns), strict=True):
-        yield Told(place, come, rows(slice(start, end)), much)
+    columns = (offsets, inserted, starts, ends, too_large)
+    for offset, come, start, end, much in zip(*(column[some].tolist() for column in columns), strict=True):
+        yield Told(offset, come, rows(slice(start, end)), much)

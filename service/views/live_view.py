@@ -155,13 +155,13 @@ class LiveView:
                     self.changed_rows += int(np.count_nonzero(single.old >= 0) + np.count_nonzero(single.new >= 0))
             self.update_seconds.observe(time.perf_counter() - started)
             return deltas
-        applied = [self._apply(last, first + place, changes) for place, changes in one_by_one(singles)]
+        applied = [self._apply(last, first + offset, changes) for offset, changes in one_by_one(singles)]
         return [delta for delta in applied if delta is not None]
 
     def _deltas_of(self, first: int, singles: Mapping[str, Singles], told: Iterable[Told]) -> Iterator[Delta]:
         """Deltas of the changes that did something, by version."""
         nothing: Combination = (NO_SLOTS,) * len(self.sides)
-        for place, parts in groupby(told, itemgetter(0)):
+        for offset, parts in groupby(told, itemgetter(0)):
             rows = {False: nothing, True: nothing}
             too_large = False
             for _, inserted, part, part_too_large in parts:
@@ -169,8 +169,8 @@ class LiveView:
                 before = rows[inserted]
                 rows[inserted] = part if before is nothing else tuple(map(np.concatenate, zip(before, part, strict=True)))
             if too_large:
-                yield Delta(first + place, (), (), True)
-            elif (delta := self._delta(first + place, rows[False], rows[True], partial(_moved, singles, place))) is not None:
+                yield Delta(first + offset, (), (), True)
+            elif (delta := self._delta(first + offset, rows[False], rows[True], partial(_moved, singles, offset))) is not None:
                 yield delta
 
     def reclaim(self, oldest_needed: int, pins: npt.NDArray[np.int64]) -> None:
@@ -220,5 +220,5 @@ class LiveView:
         }
 
 
-def _moved(singles: Mapping[str, Singles], place: int, name: str) -> Moved:
-    return singles[name].moved(place) if name in singles else NOTHING_MOVED
+def _moved(singles: Mapping[str, Singles], offset: int, name: str) -> Moved:
+    return singles[name].moved(offset) if name in singles else NOTHING_MOVED

@@ -17,7 +17,7 @@ from service.wire.columns import mask_of
 from service.wire.errors import MalformedBody
 from service.wire.json import Definitions
 from service.wire.judge import Findings, Judged, assemble
-from service.wire.schema import ARROW_TYPES, Plan
+from service.wire.schema import ARROW_TYPES, RowRules
 from service.wire.table import is_text, judge_table
 
 _OPTIONS = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.DataTypeSpecific)
@@ -46,32 +46,32 @@ def decode_arrow(body: bytes, definitions: Definitions) -> Batch:
         if name is None:
             raise MalformedBody(f"stream {number} does not say its relation: its schema needs the metadata {RELATION_METADATA.decode()}")
         relation = name.decode(errors="replace")
-        plan = definitions(relation).plan
-        parts.setdefault(relation, []).append(_judge(plan, relation, table, sent))
+        rules = definitions(relation).rules
+        parts.setdefault(relation, []).append(_judge(rules, relation, table, sent))
         sent += table.num_rows
     return assemble(sent, 0, [_joined(judged) for judged in parts.values()])
 
 
 def decode_relation_arrow(body: bytes, relation: str, definitions: Definitions) -> Batch:
     """One relation's changes as IPC streams; what their metadata say is not looked at."""
-    plan = definitions(relation).plan
+    rules = definitions(relation).rules
     parts: list[Judged] = []
     sent = 0
     for table in _streams(body):
-        parts.append(_judge(plan, relation, table, sent))
+        parts.append(_judge(rules, relation, table, sent))
         sent += table.num_rows
     return assemble(sent, 0, [_joined(parts)] if parts else [])
 
 
 def decode_parquet(body: bytes, relation: str, definitions: Definitions) -> Batch:
     """One relation's changes as a Parquet file."""
-    plan = definitions(relation).plan
+    rules = definitions(relation).rules
     try:
         table = pq.read_table(pa.BufferReader(body))
         table.validate(full=True)
     except (pa.ArrowException, OSError) as error:
         raise MalformedBody(f"the body is not Parquet: {error}") from None
-    return assemble(table.num_rows, 0, [_judge(plan, relation, _one_batch(table), 0)])
+    return assemble(table.num_rows, 0, [_judge(rules, relation, _one_batch(table), 0)])
 
 
 def _streams(body: bytes) -> Iterator[pa.RecordBatch]:
@@ -98,18 +98,18 @@ def _one_batch(table: pa.Table) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in table.schema], schema=table.schema)
 
 
-def _judge(plan: Plan, relation: str, table: pa.RecordBatch, first: int) -> Judged:
-    def convert(place: int, array: pa.Array, findings: Findings) -> pa.Array:
-        return _canonical(plan, place, array, findings)
+def _judge(rules: RowRules, relation: str, table: pa.RecordBatch, first: int) -> Judged:
+    def convert(ordinal: int, array: pa.Array, findings: Findings) -> pa.Array:
+        return _canonical(rules, ordinal, array, findings)
 
     try:
-        return judge_table(plan, relation, table, first, convert)
+        return judge_table(rules, relation, table, first, convert)
     except pa.ArrowException as error:
         raise MalformedBody(f"the rows for {relation} cannot be read: {error}") from None
 
 
-def _canonical(plan: Plan, place: int, array: pa.Array, findings: Findings) -> pa.Array:
-    column = plan.columns[place]
+def _canonical(rules: RowRules, ordinal: int, array: pa.Array, findings: Findings) -> pa.Array:
+    column = rules.columns[ordinal]
     wanted = ARROW_TYPES[column.type]
     if array.type == wanted:
         return array
@@ -128,7 +128,7 @@ def _canonical(plan: Plan, place: int, array: pa.Array, findings: Findings) -> p
     except pa.ArrowInvalid:
         parts, bad = _cast_all_but_bad(array, wanted, 0)
     findings.add(
-        place,
+        ordinal,
         mask_of(bad, len(array)),
         column.name,
         lambda row: f"the value {_number(array, row)} of type {array.type} does not fit, want {wanted}",

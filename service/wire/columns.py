@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from service.wire.grammar import JSON_READERS, TEXT_READERS, Reader, read_day_number
 from service.wire.judge import Findings, Mask
-from service.wire.schema import ARROW_TYPES, Plan
+from service.wire.schema import ARROW_TYPES, RowRules
 
 _NONE = type(None)
 # The kinds of values that pa.array takes exactly as they are meant. It would also take 1.0 for an int64: hence the look at the kinds.
@@ -41,10 +41,10 @@ DEBEZIUM_READERS: dict[str, Reader] = {**JSON_READERS, "date": read_day_number}
 
 
 def from_values(
-    plan: Plan, place: int, values: Sequence[Any], findings: Findings, readers: dict[str, Reader] = JSON_READERS
+    rules: RowRules, ordinal: int, values: Sequence[Any], findings: Findings, readers: dict[str, Reader] = JSON_READERS
 ) -> pa.Array:
     """A column of JSON values. Bad ones become null and a finding of the column's rank."""
-    kind = plan.columns[place].type
+    kind = rules.columns[ordinal].type
     kinds = set(map(type, values))
     kinds.discard(_NONE)
     try:
@@ -54,12 +54,12 @@ def from_values(
             return pa.array(values, pa.utf8()).cast(ARROW_TYPES[kind])
     except (pa.ArrowInvalid, OverflowError):
         pass  # some value is out of range or no date: find out which
-    return pa.array(one_by_one(plan, place, values, findings, readers), ARROW_TYPES[kind])
+    return pa.array(one_by_one(rules, ordinal, values, findings, readers), ARROW_TYPES[kind])
 
 
-def from_texts(plan: Plan, place: int, texts: pa.Array, findings: Findings) -> pa.Array:
+def from_texts(rules: RowRules, ordinal: int, texts: pa.Array, findings: Findings) -> pa.Array:
     """A column of CSV fields. An empty text is null but in string columns."""
-    kind = plan.columns[place].type
+    kind = rules.columns[ordinal].type
     if kind == "string":
         return texts
     texts = pc.if_else(pc.equal(texts, ""), None, texts)
@@ -70,12 +70,12 @@ def from_texts(plan: Plan, place: int, texts: pa.Array, findings: Findings) -> p
             return texts.cast(ARROW_TYPES[kind])
         except pa.ArrowInvalid:
             pass  # numbers of microseconds, or a bad one
-    return pa.array(one_by_one(plan, place, texts.to_pylist(), findings, TEXT_READERS), ARROW_TYPES[kind])
+    return pa.array(one_by_one(rules, ordinal, texts.to_pylist(), findings, TEXT_READERS), ARROW_TYPES[kind])
 
 
-def one_by_one(plan: Plan, place: int, values: Sequence[Any], findings: Findings, readers: dict[str, Reader]) -> list[Any]:
+def one_by_one(rules: RowRules, ordinal: int, values: Sequence[Any], findings: Findings, readers: dict[str, Reader]) -> list[Any]:
     """A column's physical values. Bad ones become None and a finding of the column's rank."""
-    read = readers[plan.columns[place].type]
+    read = readers[rules.columns[ordinal].type]
     good: list[Any] = []
     bad: list[int] = []
     for row, value in enumerate(values):
@@ -93,7 +93,7 @@ def one_by_one(plan: Plan, place: int, values: Sequence[Any], findings: Findings
                 return str(error)
             raise AssertionError("a reader has changed its mind")
 
-        findings.add(place, mask_of(bad, len(values)), plan.names[place], reason)
+        findings.add(ordinal, mask_of(bad, len(values)), rules.names[ordinal], reason)
     return good
 
 

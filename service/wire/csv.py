@@ -15,22 +15,22 @@ from service.wire.columns import from_texts
 from service.wire.errors import MalformedBody, check_utf8
 from service.wire.json import Definitions
 from service.wire.judge import Findings, assemble
-from service.wire.schema import OP_COLUMN, Plan
+from service.wire.schema import OP_COLUMN, RowRules
 from service.wire.table import judge_table
 
 
 def decode_csv(body: bytes, relation: str, definitions: Definitions) -> Batch:
     """One relation's changes as text/csv. A field too many or too few in a row is a malformed body."""
-    plan = definitions(relation).plan
-    table = _read(body, plan)
+    rules = definitions(relation).rules
+    table = _read(body, rules)
 
-    def convert(place: int, texts: pa.Array, findings: Findings) -> pa.Array:
-        return from_texts(plan, place, texts, findings)
+    def convert(ordinal: int, texts: pa.Array, findings: Findings) -> pa.Array:
+        return from_texts(rules, ordinal, texts, findings)
 
-    return assemble(table.num_rows, 0, [judge_table(plan, relation, table, 0, convert)])
+    return assemble(table.num_rows, 0, [judge_table(rules, relation, table, 0, convert)])
 
 
-def _read(body: bytes, plan: Plan) -> pa.RecordBatch:
+def _read(body: bytes, rules: RowRules) -> pa.RecordBatch:
     """All fields as text."""
     if not body.endswith(b"\n"):
         body += b"\n"
@@ -39,7 +39,7 @@ def _read(body: bytes, plan: Plan) -> pa.RecordBatch:
     if body.count(b'"') % 2:
         line = body.count(b"\n", 0, body.rindex(b'"')) + 1
         raise MalformedBody(f"the double quote in line {line} is not closed", line)
-    empty_texts = [column.name for column in plan.columns if column.type == "string" and not column.nullable]
+    empty_texts = [column.name for column in rules.columns if column.type == "string" and not column.nullable]
     try:
         table = csv.read_csv(
             pa.BufferReader(body),
@@ -47,7 +47,7 @@ def _read(body: bytes, plan: Plan) -> pa.RecordBatch:
             csv.ReadOptions(use_threads=False, block_size=len(body) + 1),
             csv.ParseOptions(newlines_in_values=True),
             csv.ConvertOptions(
-                column_types={name: pa.utf8() for name in (*plan.names, OP_COLUMN)},
+                column_types={name: pa.utf8() for name in (*rules.names, OP_COLUMN)},
                 null_values=[""],
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,

@@ -23,7 +23,7 @@ from service.wire.errors import MalformedBody
 from service.wire.grammar import Unreadable, shown
 from service.wire.json import Definitions, Rows, judge_rows, lines, no_json
 from service.wire.judge import Findings, Judged, assemble
-from service.wire.schema import Plan, RelationDefinition
+from service.wire.schema import RelationDefinition, RowRules
 from service.wire.semantics import NO_SEMANTICS, Semantics, Settler, semantics_of, settler, structs_of
 
 _UPSERTS = ("c", "u", "r")
@@ -44,13 +44,13 @@ class DebeziumDecoder:
 
     def __init__(self, relation: str, definition: RelationDefinition) -> None:
         self.relation = relation
-        self._plan = definition.plan
+        self._rules = definition.rules
         self._values = _Wrapping(structs_of, _NO_STRUCTS)
         self._keys = _Wrapping(semantics_of, NO_SEMANTICS)
 
     def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Batch:
         """The records' changes; `index` is the position in `values`. O(bytes); a key is read only where it is needed."""
-        envelopes = _Envelopes(self.relation, self._plan, self._keys)
+        envelopes = _Envelopes(self.relation, self._rules, self._keys)
         read = self._values.read
         for index, value in enumerate(values):
             if value is None:
@@ -70,7 +70,7 @@ def decode_debezium(body: bytes, relation: str, definitions: Definitions) -> Bat
 
     A line is an envelope, bare or wrapped, or `{"key": …, "value": …}`, or null. A line that is no object is a malformed body.
     """
-    envelopes = _Envelopes(relation, definitions(relation).plan, _Wrapping(semantics_of, NO_SEMANTICS))
+    envelopes = _Envelopes(relation, definitions(relation).rules, _Wrapping(semantics_of, NO_SEMANTICS))
     index = -1
     for index, (line, data) in enumerate(lines(body)):
         if data is not None and type(data) is not dict:
@@ -85,8 +85,8 @@ def decode_debezium(body: bytes, relation: str, definitions: Definitions) -> Bat
 class _Envelopes:
     """Envelopes of one relation, as they come in."""
 
-    def __init__(self, relation: str, plan: Plan, keys: _Wrapping[Semantics]) -> None:
-        self.rows = Rows(relation, plan)
+    def __init__(self, relation: str, rules: RowRules, keys: _Wrapping[Semantics]) -> None:
+        self.rows = Rows(relation, rules)
         self.semantics: list[Semantics] = []  # of each of `rows`
         self.ignored = 0
         self._keys = keys
@@ -151,7 +151,7 @@ class _Envelopes:
         """The key columns of a struct; None if one of them is not there."""
         if type(data) is not dict:
             return None
-        row = {name: data.get(name) for name in self.rows.plan.key}
+        row = {name: data.get(name) for name in self.rows.rules.key}
         return None if None in row.values() else row
 
     def batch(self, sent: int) -> Batch:
@@ -164,14 +164,14 @@ class _Envelopes:
         else:
             kinds = list({id(semantics): semantics for semantics in all_of}.values())
 
-        def settle(place: int, values: list[Any]) -> list[Any]:
-            return self._settle(place, values, kinds)
+        def settle(ordinal: int, values: list[Any]) -> list[Any]:
+            return self._settle(ordinal, values, kinds)
 
-        return judge_rows(rows.plan, rows.relation, rows.ops, rows.index, rows.rows, Findings(), DEBEZIUM_READERS, settle)
+        return judge_rows(rows.rules, rows.relation, rows.ops, rows.index, rows.rows, Findings(), DEBEZIUM_READERS, settle)
 
-    def _settle(self, place: int, values: list[Any], kinds: Sequence[Semantics]) -> list[Any]:
+    def _settle(self, ordinal: int, values: list[Any], kinds: Sequence[Semantics]) -> list[Any]:
         """One column's values with their semantic types applied; `kinds` are the distinct ones of `semantics`."""
-        column = self.rows.plan.columns[place]
+        column = self.rows.rules.columns[ordinal]
         if column.type == "string" and _UNAVAILABLE in values:
             values = [_NOT_SENT if value == _UNAVAILABLE else value for value in values]
         settlers: dict[int, Settler | None] = {id(kind): settler(column.type, kind.get(column.name)) for kind in kinds}

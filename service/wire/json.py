@@ -17,7 +17,7 @@ from service.wire.columns import FEW, from_values, mask_of, one_by_one
 from service.wire.errors import BadParameter, MalformedBody, RowError, UnknownRelation, check_utf8
 from service.wire.grammar import INT64_MAX, INT64_MIN, JSON_READERS, Reader, shown
 from service.wire.judge import Findings, Judged, assemble, judge, plainly_good
-from service.wire.schema import OP_COLUMN, Plan, RelationDefinition
+from service.wire.schema import OP_COLUMN, RelationDefinition, RowRules
 
 Definitions = Callable[[str], RelationDefinition]
 
@@ -29,10 +29,10 @@ _FIELDS = frozenset({"changes", "source", "epoch", "run", "reset", "on_error"})
 class Rows:
     """One relation's changes as they come in: what is left to judge, and what was refused at once."""
 
-    __slots__ = ("plan", "relation", "ops", "rows", "index", "refused")
+    __slots__ = ("rules", "relation", "ops", "rows", "index", "refused")
 
-    def __init__(self, relation: str, plan: Plan) -> None:
-        self.plan = plan
+    def __init__(self, relation: str, rules: RowRules) -> None:
+        self.rules = rules
         self.relation = relation
         self.ops: list[int] = []
         self.rows: list[dict[str, Any]] = []
@@ -58,21 +58,21 @@ class Rows:
 
     def judged(self) -> Judged:
         """Judge what came in. Unknown columns are faults, but in truncates, which read nothing."""
-        plan, findings = self.plan, Findings()
+        rules, findings = self.rules, Findings()
         self._find_unknown(findings)
         rows = self.rows
         if self.ops and max(self.ops) > UPSERT:
             rows = [self._read_part(op, row) for op, row in zip(self.ops, rows, strict=True)]
-        return judge_rows(plan, self.relation, self.ops, self.index, rows, findings)
+        return judge_rows(rules, self.relation, self.ops, self.index, rows, findings)
 
     def _read_part(self, op: int, row: dict[str, Any]) -> dict[str, Any]:
         """Of a delete only the key columns are read, of a truncate none."""
         if op <= UPSERT:
             return row
-        return {name: row[name] for name in self.plan.key if name in row} if op == DELETE else {}
+        return {name: row[name] for name in self.rules.key if name in row} if op == DELETE else {}
 
     def _find_unknown(self, findings: Findings) -> None:
-        names = self.plan.name_set
+        names = self.rules.name_set
         strange = {shape for shape in set(map(tuple, self.rows)) if not names.issuperset(shape)}
         if not strange:
             return
@@ -87,7 +87,7 @@ class Rows:
 
 
 def judge_rows(
-    plan: Plan,
+    rules: RowRules,
     relation: str,
     ops: Sequence[int],
     index: Sequence[int],
@@ -96,22 +96,22 @@ def judge_rows(
     readers: dict[str, Reader] = JSON_READERS,
     settle: Callable[[int, list[Any]], list[Any]] | None = None,
 ) -> Judged:
-    """Rows as dictionaries (only what each op reads) → judged changes. `settle(place, values)` may replace a column's values."""
+    """Rows as dictionaries (only what each op reads) → judged changes. `settle(ordinal, values)` may replace a column's values."""
     columns = []
     few = len(rows) <= FEW
-    for place, name in enumerate(plan.names):
+    for ordinal, name in enumerate(rules.names):
         values = [row.get(name) for row in rows]
         if settle is not None:
-            values = settle(place, values)
-        columns.append((one_by_one if few else from_values)(plan, place, values, findings, readers))
+            values = settle(ordinal, values)
+        columns.append((one_by_one if few else from_values)(rules, ordinal, values, findings, readers))
     ops_array, index_array = np.array(ops, np.uint8), np.array(index, np.int64)
     if few:
         # One array of structs: the fixed cost of pa.array once instead of once a column.
-        whole = FewRows(list(zip(*columns, strict=True)), plan.struct)
-        if not findings.checks and plainly_good(plan, ops, whole.values):
-            return Judged(Changes(relation, plan.definition, ops_array, whole, index_array), [], 0)
+        whole = FewRows(list(zip(*columns, strict=True)), rules.struct)
+        if not findings.checks and plainly_good(rules, ops, whole.values):
+            return Judged(Changes(relation, rules.definition, ops_array, whole, index_array), [], 0)
         columns = whole.to_arrow().columns
-    return judge(plan, relation, ops_array, index_array, columns, findings, lambda row, column: column not in rows[row])
+    return judge(rules, relation, ops_array, index_array, columns, findings, lambda row, column: column not in rows[row])
 
 
 class _Changes:
@@ -129,7 +129,7 @@ class _Changes:
             raise MalformedBody(f"change {index} names no relation", line)
         group = self.groups.get(relation)
         if group is None:
-            group = self.groups[relation] = Rows(relation, self.definitions(relation).plan)
+            group = self.groups[relation] = Rows(relation, self.definitions(relation).rules)
         op = group.op_of(index, change.get("op"))
         if op is None:
             return
@@ -139,7 +139,7 @@ class _Changes:
             group.refuse(index, None, f"the change has no op but the unknown member {shown(stranger)}; there are relation, op, row and key")
         elif op == TRUNCATE:
             group.add(index, op, {})
-        elif "key" in change and (fault := _fault_of_key(group.plan, change["key"], change.get("row"))) is not None:
+        elif "key" in change and (fault := _fault_of_key(group.rules, change["key"], change.get("row"))) is not None:
             group.refuse(index, *fault)
         else:
             key = change.get("key") if op == DELETE else None
@@ -156,14 +156,14 @@ class _Changes:
         return assemble(sent, 0, [group.judged() for group in groups], refused, **fields)
 
 
-def _fault_of_key(plan: Plan, key: Any, row: Any) -> tuple[str | None, str] | None:
+def _fault_of_key(rules: RowRules, key: Any, row: Any) -> tuple[str | None, str] | None:
     """Column and reason if the `key` of a change is none, or says another thing than its `row`."""
     if key is None:
         return None
     if type(key) is not dict:
         return None, f'"key" is {shown(key)}, not an object'
-    if not plan.key_set.issuperset(key):
-        return next(name for name in key if name not in plan.key_set), "not a column of the key"
+    if not rules.key_set.issuperset(key):
+        return next(name for name in key if name not in rules.key_set), "not a column of the key"
     if row is None:
         return None
     if type(row) is not dict:
@@ -205,19 +205,19 @@ def _one_good(change: Any, definitions: Definitions) -> Changes | None:
     if type(relation) is not str or type(row) is not dict or (op != "upsert" and op != "insert"):
         return None
     definition = definitions(relation)
-    plan = definition.plan
-    if not plan.name_set.issuperset(row):
+    rules = definition.rules
+    if not rules.name_set.issuperset(row):
         return None
     values = []
     try:
-        for name, kind in plan.kinds:
+        for name, kind in rules.kinds:
             value = row.get(name)
             values.append(None if value is None else JSON_READERS[kind](value))
     except ValueError:
         return None
     rows = [tuple(values)]
     code = OPS[op]
-    return Changes(relation, definition, ONE_OP[code], FewRows(rows, plan.struct), ONE_INDEX) if plainly_good(plan, (code,), rows) else None
+    return Changes(relation, definition, ONE_OP[code], FewRows(rows, rules.struct), ONE_INDEX) if plainly_good(rules, (code,), rows) else None
 
 
 def decode_jsonl(body: bytes, definitions: Definitions) -> Batch:
@@ -231,7 +231,7 @@ def decode_jsonl(body: bytes, definitions: Definitions) -> Batch:
 
 def decode_relation_jsonl(body: bytes, relation: str, definitions: Definitions) -> Batch:
     """One relation's changes as JSON lines: each a row, with an optional `_op`."""
-    rows = Rows(relation, definitions(relation).plan)
+    rows = Rows(relation, definitions(relation).rules)
     index = -1
     for index, (line, row) in enumerate(lines(body)):
         if type(row) is not dict:
@@ -249,11 +249,11 @@ class JsonDecoder:
 
     def __init__(self, relation: str, definition: RelationDefinition) -> None:
         self.relation = relation
-        self._plan = definition.plan
+        self._rules = definition.rules
 
     def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Batch:
         """The records' changes; `index` is the position in `values`."""
-        rows = Rows(self.relation, self._plan)
+        rows = Rows(self.relation, self._rules)
         ignored = 0
         for index, value in enumerate(values):
             try:

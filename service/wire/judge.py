@@ -17,7 +17,7 @@ import pyarrow as pa
 from service.wire.batch import DELETE, MAX_ERRORS, TRUNCATE, UPSERT, Batch, Changes
 from service.wire.errors import RowError
 from service.wire.grammar import INT64_MAX, INT64_MIN, NOT_FINITE, date_texts, shown, timestamp_texts
-from service.wire.schema import Interval, Plan
+from service.wire.schema import Interval, RowRules
 
 Mask = npt.NDArray[np.bool_]
 Reason = Callable[[int], str]
@@ -26,7 +26,7 @@ _FAR = 2**62  # safely within the edges of the encoding
 _PHYSICAL: dict[str, type[np.generic]] = {"int64": np.int64, "timestamp": np.int64, "date": np.int32, "float64": np.float64}
 
 
-class Scope:
+class Checked:
     """Which rows must have what, from their ops. None stands for all rows."""
 
     def __init__(self, ops: npt.NDArray[np.uint8]) -> None:
@@ -73,7 +73,7 @@ class Judged(NamedTuple):
 
 
 def judge(
-    plan: Plan,
+    rules: RowRules,
     relation: str,
     ops: npt.NDArray[np.uint8],
     index: npt.NDArray[np.int64],
@@ -88,36 +88,36 @@ def judge(
     """
     arrays = list(columns)
     if len(ops):
-        scope = Scope(ops)
-        for place in range(len(arrays)):
-            _check_null(plan, place, arrays[place], scope, findings, absent)
-        for place in plan.finite:
-            arrays[place] = _check_finite(plan, place, arrays[place], findings)
-        for rank, (name, start, end, interval) in enumerate(plan.intervals, len(arrays)):
-            _check_interval(plan, rank, name, (start, end), interval, arrays, scope, findings)
-    rows = pa.RecordBatch.from_arrays(arrays, schema=plan.schema)
+        checked = Checked(ops)
+        for ordinal in range(len(arrays)):
+            _check_null(rules, ordinal, arrays[ordinal], checked, findings, absent)
+        for ordinal in rules.finite:
+            arrays[ordinal] = _check_finite(rules, ordinal, arrays[ordinal], findings)
+        for rank, (name, start, end, interval) in enumerate(rules.intervals, len(arrays)):
+            _check_interval(rules, rank, name, (start, end), interval, arrays, checked, findings)
+    rows = pa.RecordBatch.from_arrays(arrays, schema=rules.schema)
     if not findings.checks:
-        return Judged(Changes(relation, plan.definition, ops, rows, index), [], 0)
+        return Judged(Changes(relation, rules.definition, ops, rows, index), [], 0)
     bad = findings.bad_rows(len(ops))
     good = ~bad
-    changes = Changes(relation, plan.definition, ops[good], rows.filter(pa.array(good)), index[good])
+    changes = Changes(relation, rules.definition, ops[good], rows.filter(pa.array(good)), index[good])
     return Judged(changes, findings.errors(bad, index), int(bad.sum()))
 
 
-def plainly_good(plan: Plan, ops: Sequence[int], rows: Sequence[Sequence[Any]]) -> bool:
+def plainly_good(rules: RowRules, ops: Sequence[int], rows: Sequence[Sequence[Any]]) -> bool:
     """Whether a few rows of physical Python values are good beyond doubt; if not, `judge` looks closely.
 
     Exists because NumPy takes longer to begin than this takes for one row.
     """
-    if plan.finite:
+    if rules.finite:
         return False
     for op, row in zip(ops, rows, strict=True):
-        for place in plan.required if op <= UPSERT else plan.key_places if op == DELETE else ():
-            if row[place] is None:
+        for ordinal in rules.required if op <= UPSERT else rules.key_ordinals if op == DELETE else ():
+            if row[ordinal] is None:
                 return False
         if op > UPSERT:
             continue
-        for _, start, end, interval in plan.intervals:
+        for _, start, end, interval in rules.intervals:
             first, last = row[start], row[end]
             if (first is not None and abs(first) > _FAR) or (last is not None and abs(last) > _FAR):
                 return False
@@ -127,35 +127,35 @@ def plainly_good(plan: Plan, ops: Sequence[int], rows: Sequence[Sequence[Any]]) 
 
 
 def _check_null(
-    plan: Plan, place: int, array: pa.Array, scope: Scope, findings: Findings, absent: Callable[[int, str], bool]
+    rules: RowRules, ordinal: int, array: pa.Array, checked: Checked, findings: Findings, absent: Callable[[int, str], bool]
 ) -> None:
-    column = plan.columns[place]
+    column = rules.columns[ordinal]
     if column.nullable or array.null_count == 0:
         return
     mask = _nulls(array)
-    read = scope.read(plan.is_key[place])
+    read = checked.read(rules.is_key[ordinal])
     if read is not None:
         mask &= read
     if not mask.any():
         return
-    why = "null in a key column" if plan.is_key[place] else "null, but the column is not nullable"
+    why = "null in a key column" if rules.is_key[ordinal] else "null, but the column is not nullable"
 
     def reason(row: int) -> str:
         return "missing" if absent(row, column.name) else why
 
-    findings.add(place, mask, column.name, reason)
+    findings.add(ordinal, mask, column.name, reason)
 
 
-def _check_finite(plan: Plan, place: int, array: pa.Array, findings: Findings) -> pa.Array:
+def _check_finite(rules: RowRules, ordinal: int, array: pa.Array, findings: Findings) -> pa.Array:
     """No NaN and no infinity in keys and endpoints. In a key -0.0 becomes 0.0: equal keys must be equal bits."""
     values = values_of(array, "float64")
     mask = ~np.isfinite(values)
     if array.null_count:
         mask &= ~_nulls(array)
     if mask.any():
-        what = "a key" if plan.is_key[place] else "an interval (for an open side write null)"
-        findings.add(place, mask, plan.names[place], lambda row: f"{_name_of(float(values[row]))} is no value for {what}")
-    if not plan.is_key[place] or not ((values == 0) & np.signbit(values)).any():
+        what = "a key" if rules.is_key[ordinal] else "an interval (for an open side write null)"
+        findings.add(ordinal, mask, rules.names[ordinal], lambda row: f"{_name_of(float(values[row]))} is no value for {what}")
+    if not rules.is_key[ordinal] or not ((values == 0) & np.signbit(values)).any():
         return array
     return pa.array(values + 0.0, mask=_nulls(array))
 
@@ -166,18 +166,18 @@ def _name_of(value: float) -> str:
 
 
 def _check_interval(
-    plan: Plan,
+    rules: RowRules,
     rank: int,
     name: str,
-    places: tuple[int, int],
+    ordinals: tuple[int, int],
     interval: Interval,
     arrays: Sequence[pa.Array],
-    scope: Scope,
+    checked: Checked,
     findings: Findings,
 ) -> None:
     """Neither endpoint at the edge of the encoding, and at least one value of the type between them; null is unbounded."""
-    start, end = (arrays[place] for place in places)
-    kind = plan.columns[places[0]].type
+    start, end = (arrays[ordinal] for ordinal in ordinals)
+    kind = rules.columns[ordinals[0]].type
     starts, ends = values_of(start, kind), values_of(end, kind)
     if kind == "float64":
         with np.errstate(invalid="ignore", over="ignore"):
@@ -186,7 +186,7 @@ def _check_interval(
             empty = first > last
     else:
         if kind != "date":
-            _check_edges(plan, places, (starts, ends), interval, (start, end), scope, findings)
+            _check_edges(rules, ordinals, (starts, ends), interval, (start, end), checked, findings)
         starts, ends = starts.astype(np.int64, copy=False), ends.astype(np.int64, copy=False)
         empty = starts > ends
         opens = interval.start_open + interval.end_open
@@ -196,8 +196,8 @@ def _check_interval(
     for array in (start, end):
         if array.null_count:
             empty &= ~_nulls(array)
-    if scope.whole is not None:
-        empty &= scope.whole
+    if checked.whole is not None:
+        empty &= checked.whole
     if not empty.any():
         return
 
@@ -205,32 +205,32 @@ def _check_interval(
         left, right = value_text(start, row), value_text(end, row)
         return f"the interval {name} is empty: {interval.bounds[0]}{left}, {right}{interval.bounds[1]}"
 
-    findings.add(rank, empty, plan.names[places[1]], reason)
+    findings.add(rank, empty, rules.names[ordinals[1]], reason)
 
 
 def _check_edges(
-    plan: Plan,
-    places: tuple[int, int],
+    rules: RowRules,
+    ordinals: tuple[int, int],
     values: tuple[npt.NDArray[Any], npt.NDArray[Any]],
     interval: Interval,
     arrays: tuple[pa.Array, pa.Array],
-    scope: Scope,
+    checked: Checked,
     findings: Findings,
 ) -> None:
     """As a closed endpoint the value must lie strictly between the int64 extremes, which stand for the infinities."""
     opens = (interval.start_open, interval.end_open)
     lowest = (INT64_MIN if opens[0] else INT64_MIN + 1, INT64_MIN + 2 if opens[1] else INT64_MIN + 1)
     highest = (INT64_MAX - 2 if opens[0] else INT64_MAX - 1, INT64_MAX if opens[1] else INT64_MAX - 1)
-    for place, numbers, low, high, array in zip(places, values, lowest, highest, arrays, strict=True):
+    for ordinal, numbers, low, high, array in zip(ordinals, values, lowest, highest, arrays, strict=True):
         if array.null_count == 0 and numbers.min() >= low and numbers.max() <= high:
             continue
         mask = (numbers < low) | (numbers > high)
         if array.null_count:
             mask &= ~_nulls(array)
-        if scope.whole is not None:
-            mask &= scope.whole
+        if checked.whole is not None:
+            mask &= checked.whole
         if mask.any():
-            findings.add(place, mask, plan.names[place], _edge_reason(numbers))
+            findings.add(ordinal, mask, rules.names[ordinal], _edge_reason(numbers))
 
 
 def _edge_reason(numbers: npt.NDArray[Any]) -> Reason:

@@ -120,9 +120,9 @@ class RelationDefinition(BaseModel):
     intervals: dict[str, Interval] = {}
 
     @cached_property
-    def plan(self) -> Plan:
+    def rules(self) -> RowRules:
         """How rows are judged by it, compiled at its first use."""
-        return Plan(self)
+        return RowRules(self)
 
     @model_validator(mode="after")
     def _check(self) -> RelationDefinition:
@@ -178,7 +178,7 @@ class RelationDefinition(BaseModel):
         }
 
 
-class Plan:
+class RowRules:
     """What judging needs of a definition, looked up once."""
 
     def __init__(self, definition: RelationDefinition) -> None:
@@ -187,23 +187,23 @@ class Plan:
         self.names = tuple(column.name for column in self.columns)
         self.name_set = frozenset(self.names)
         self.kinds = tuple((column.name, column.type) for column in self.columns)
-        self.place = {name: at for at, name in enumerate(self.names)}
+        self.ordinal = {name: at for at, name in enumerate(self.names)}
         self.key = tuple(definition.key)
         self.key_set = frozenset(definition.key)
         self.schema = definition.arrow_schema()
         self.types: tuple[pa.DataType, ...] = tuple(self.schema.types)
         self.struct = pa.struct(self.schema)
         self.is_key = tuple(name in self.key_set for name in self.names)
-        self.key_places = tuple(self.place[name] for name in self.key)
-        self.required = tuple(place for place, column in enumerate(self.columns) if not column.nullable)
+        self.key_ordinals = tuple(self.ordinal[name] for name in self.key)
+        self.required = tuple(ordinal for ordinal, column in enumerate(self.columns) if not column.nullable)
         self.intervals = tuple((name, *self._placed(interval)) for name, interval in definition.intervals.items())
-        ends = {place for _, start, end, _ in self.intervals for place in (start, end)}
+        ends = {ordinal for _, start, end, _ in self.intervals for ordinal in (start, end)}
         self.finite = tuple(
-            place for place, column in enumerate(self.columns) if column.type == "float64" and (place in ends or self.is_key[place])
+            ordinal for ordinal, column in enumerate(self.columns) if column.type == "float64" and (ordinal in ends or self.is_key[ordinal])
         )
 
     def _placed(self, interval: Interval) -> tuple[int, int, Interval]:
-        return self.place[interval.start_column], self.place[interval.end_column], interval
+        return self.ordinal[interval.start_column], self.ordinal[interval.end_column], interval
 
 
 def parse_relation(data: Any) -> RelationDefinition:
@@ -218,5 +218,5 @@ def parse_relation(data: Any) -> RelationDefinition:
 
 def _first_fault(error: ValidationError) -> str:
     fault = error.errors(include_url=False)[0]
-    place = ".".join(str(part) for part in fault["loc"])
-    return f"{place}: {wording(fault)}" if place else wording(fault)
+    path = ".".join(str(part) for part in fault["loc"])
+    return f"{path}: {wording(fault)}" if path else wording(fault)

@@ -13,16 +13,16 @@ import pyarrow.compute as pc
 from service.wire.batch import OP_NAMES, UPSERT
 from service.wire.errors import MalformedBody
 from service.wire.grammar import shown
-from service.wire.judge import Findings, Judged, Mask, Scope, judge
-from service.wire.schema import OP_COLUMN, Plan
+from service.wire.judge import Checked, Findings, Judged, Mask, judge
+from service.wire.schema import OP_COLUMN, RowRules
 
-# (place, the column as sent with null where it is not read, findings) → the canonical column
+# (ordinal, the column as sent with null where it is not read, findings) → the canonical column
 Convert = Callable[[int, pa.Array, Findings], pa.Array]
 
 _NAMES = pa.array(OP_NAMES, pa.utf8())
 
 
-def judge_table(plan: Plan, relation: str, table: pa.RecordBatch, first: int, convert: Convert) -> Judged:
+def judge_table(rules: RowRules, relation: str, table: pa.RecordBatch, first: int, convert: Convert) -> Judged:
     """Judge the rows of one table; `first` is the index of its first row in the batch. Vectorised: no Python a row.
 
     A column that the relation lacks makes every row bad that reads any. Columns sent twice are a malformed body.
@@ -33,21 +33,21 @@ def judge_table(plan: Plan, relation: str, table: pa.RecordBatch, first: int, co
         raise MalformedBody(f"the column {twice!r} is there twice")
     findings = Findings()
     ops = _ops(table, findings)
-    scope = Scope(ops)
+    checked = Checked(ops)
     for name in names:
-        if name not in plan.name_set and name != OP_COLUMN and table.num_rows:
-            keyed = np.ones(len(ops), np.bool_) if scope.keyed is None else scope.keyed
+        if name not in rules.name_set and name != OP_COLUMN and table.num_rows:
+            keyed = np.ones(len(ops), np.bool_) if checked.keyed is None else checked.keyed
             findings.add(-1, keyed, name, lambda row: f"{relation} has no such column")
     columns = []
-    for place, name in enumerate(plan.names):
+    for ordinal, name in enumerate(rules.names):
         if name in names:
             array = table.column(name)
-            read = scope.read(plan.is_key[place])
-            columns.append(convert(place, array if read is None else _only(array, read), findings))
+            read = checked.read(rules.is_key[ordinal])
+            columns.append(convert(ordinal, array if read is None else _only(array, read), findings))
         else:
-            columns.append(pa.nulls(table.num_rows, plan.types[place]))
+            columns.append(pa.nulls(table.num_rows, rules.types[ordinal]))
     index = np.arange(first, first + table.num_rows, dtype=np.int64)
-    return judge(plan, relation, ops, index, columns, findings, lambda row, column: column not in names)
+    return judge(rules, relation, ops, index, columns, findings, lambda row, column: column not in names)
 
 
 def _only(array: pa.Array, read: Mask) -> pa.Array:

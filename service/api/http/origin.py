@@ -30,7 +30,7 @@ FOREIGN_ORIGIN = (
 )
 
 
-class Place(NamedTuple):
+class Authority(NamedTuple):
     """A loopback host in its one spelling, and the port if one was named."""
 
     host: str
@@ -42,7 +42,7 @@ def check(headers: Iterable[tuple[bytes, bytes]]) -> None:
 
     A request without a Host (HTTP/1.0 allows it) comes from no browser, so it passes; with an Origin it does not.
     """
-    asked: list[Place] = []
+    asked: list[Authority] = []
     origins: list[bytes] = []
     for name, value in headers:
         if name == b"host":
@@ -50,35 +50,35 @@ def check(headers: Iterable[tuple[bytes, bytes]]) -> None:
         elif name == b"origin":
             origins.append(value)
     for origin in origins:
-        if not asked or not all(_is_of(origin, place) for place in asked):
+        if not asked or not all(_is_of(origin, own) for own in asked):
             raise Problem("forbidden", FOREIGN_ORIGIN)
 
 
 @lru_cache(64)
-def _asked(host: bytes) -> Place:
-    """The place that a Host names. Problem `forbidden` for any other than loopback."""
+def _asked(host: bytes) -> Authority:
+    """The own that a Host names. Problem `forbidden` for any other than loopback."""
     parts = _HOST.fullmatch(host.decode("latin-1").lower())
-    place = None if parts is None else _place(parts[1], parts[2])
-    if place is None:
+    own = None if parts is None else _authority(parts[1], parts[2])
+    if own is None:
         raise Problem("forbidden", FOREIGN_HOST)
-    return place
+    return own
 
 
-def _is_of(origin: bytes, asked: Place) -> bool:
+def _is_of(origin: bytes, asked: Authority) -> bool:
     """Whether this is the origin of the pages that are served under this Host."""
     parts = _ORIGIN.fullmatch(origin.decode("latin-1").lower())
-    place = None if parts is None else _place(parts[2], parts[3])
-    if parts is None or place is None:
+    own = None if parts is None else _authority(parts[2], parts[3])
+    if parts is None or own is None:
         return False
     default = _DEFAULT_PORTS[parts[1]]  # of the Host too: a proxy that ends TLS passes `localhost` on for https://localhost
-    return place.host == asked.host and (place.port or default) == (asked.port or default)
+    return own.host == asked.host and (own.port or default) == (asked.port or default)
 
 
-def _place(host: str, port: str | None) -> Place | None:
+def _authority(host: str, port: str | None) -> Authority | None:
     """In lower case; None unless it is loopback beyond doubt, and the port one that there can be."""
     name = _loopback(host)
     number = None if port is None else int(port)
-    return None if name is None or (number or 0) > 65535 else Place(name, number)
+    return None if name is None or (number or 0) > 65535 else Authority(name, number)
 
 
 def _loopback(host: str) -> str | None:

@@ -167,7 +167,7 @@ class IndexedCursor:
         step = self._path[len(bound) - 1]
         index = self._join.indexes[step.number]
         count = len(bound[0])
-        places = np.arange(count, dtype=np.int32)
+        numbers = np.arange(count, dtype=np.int32)
         if step.probe is None:
             left = right = np.zeros(count, np.int64)
         else:
@@ -182,8 +182,8 @@ class IndexedCursor:
             key = np.concatenate(parts)
         kept = (key >= 0) & (left <= right)
         if not kept.all():
-            places, key, left, right = places[kept], key[kept], left[kept], right[kept]
-        entries = Entries(np.ones(len(places), np.uint8), key, left, right, places)
+            numbers, key, left, right = numbers[kept], key[kept], left[kept], right[kept]
+        entries = Entries(np.ones(len(numbers), np.uint8), key, left, right, numbers)
         return index.tree.partners(self._root.roots[step.number], entries)
 
     def _fits(self, depth: int, bound: Combination) -> Mask:

@@ -48,7 +48,7 @@ class KeptIndex:
         """Rows that keep all that the view uses, from slot to slot."""
         chosen = self.source.entries(after, self._codes)
         if len(chosen.entries.slot):
-            old = before if chosen.places is None else before[chosen.places]
+            old = before if chosen.indices is None else before[chosen.indices]
             self.tree.apply(version, chosen.entries._replace(slot=old), chosen.entries, None)
 
     def of_code(self, root: Root, code: int) -> Cursor:

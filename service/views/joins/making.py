@@ -11,7 +11,7 @@ from service.tables.indexes import SharedIndexes
 from service.tables.relations import Relation
 from service.tables.sides import Side
 from service.views.joins.indexed_join import IndexedJoin
-from service.views.joins.live_join import LiveJoin
+from service.views.joins.overlap_join import OverlapJoin
 from service.views.joins.product_join import Factor, ProductJoin
 from service.views.joins.protocol import Join
 from service.views.joins.qdag_join import QdagJoin
@@ -28,12 +28,12 @@ def join_of(query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedInde
     if plan.paths:
         return ViewTreeJoin(sides, plan.paths, query.never, SharedIndexes() if part else indexes, part)
     if plan.tree:
-        return LiveJoin(sides, plan.tree, query.never)
+        return TreeJoin(sides, plan.tree, query.never)
     if plan.graph is not None:
         return QdagJoin(sides, plan.graph, tree_shapes(query, plan.graph), query.never)
     if plan.binding is not None:
         return IndexedJoin(sides, plan.binding, query.never, listed=part)
-    return TreeJoin(query, plan, sides)
+    return OverlapJoin(query, plan, sides)
 
 
 def _factor(part: Part, relations: Mapping[str, Relation], indexes: SharedIndexes) -> Factor:

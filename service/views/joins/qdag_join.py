@@ -169,9 +169,9 @@ class QdagJoin:
 
     def _move(self, number: int, before: Slots, after: Slots) -> None:
         """Rows that keep all that the view uses, from slot to slot."""
-        new, places = self._bases[number].entries(after, self._version, False)
+        new, indices = self._bases[number].entries(after, self._version, False)
         old = new.copy()
-        old[:, -1] = before[places]
+        old[:, -1] = before[indices]
         self._write(number, old, False)
         self._write(number, new, True)
 
@@ -217,8 +217,8 @@ class QdagJoin:
 
     def _tick_of(self, version: int) -> int:
         """The last tick that a version sees."""
-        place = bisect_right(self._ticks, version, key=lambda one: one[0])
-        return self._ticks[place - 1][1] if place else 0
+        i = bisect_right(self._ticks, version, key=lambda one: one[0])
+        return self._ticks[i - 1][1] if i else 0
 
     def rows(self, root: QdagRoot, window: Bounds | None) -> SlotsCursor:
         return SlotsCursor(self._nothing(root) if self.never else self._and.rows(self._versions(root)))

@@ -33,14 +33,14 @@ class Base:
         self._columns = list(dict.fromkeys(name for one in attributes for choice in (one.columns, *one.same) for name in choice))
 
     def entries(self, slots: Slots, version: int, come: bool) -> tuple[Entries, npt.NDArray[np.int64]]:
-        """int32[n, k + 1] of those rows at these slots that take part, and their places. `come`: their codes are counted once more."""
-        parts, places, start = [], [], 0
+        """int32[n, k + 1] of those rows at these slots that take part, and their indices. `come`: their codes are counted once more."""
+        parts, indices, start = [], [], 0
         for some, rows in self.side.relation.table.take_pieces(self._columns, slots):
             codes, kept = self._codes(rows, self.side.selected(some), version, come)
             parts.append(np.column_stack((codes, some[kept])))
-            places.append(kept + start)
+            indices.append(kept + start)
             start += len(some)
-        return (parts[0], places[0]) if len(parts) == 1 else (np.concatenate(parts), np.concatenate(places))
+        return (parts[0], indices[0]) if len(parts) == 1 else (np.concatenate(parts), np.concatenate(indices))
 
     def _codes(
         self, rows: pa.RecordBatch, chosen: npt.NDArray[np.int64] | None, version: int, come: bool
@@ -97,30 +97,30 @@ class RunSteps:
         self.gone: list[tuple[int, Entries]] = []  # bases, and entries that give their codes back
 
     def add(self, number: int, base: Base, single: Singles, version: int) -> None:
-        places, old, new = single
+        offsets, old, new = single
         gone, come, moved = parted_singles(base.side, single, self._followed)
         if len(moved):
-            entries, kept = self._put(number, ENTER, base, places[moved], new[moved], version)
+            entries, kept = self._put(number, ENTER, base, offsets[moved], new[moved], version)
             before = entries.copy()
             before[:, -1] = old[moved][kept]
-            self._add(number, LEAVE, places[moved][kept], before)
-        left, _ = self._put(number, DELETE, base, places[gone], old[gone], version)
+            self._add(number, LEAVE, offsets[moved][kept], before)
+        left, _ = self._put(number, DELETE, base, offsets[gone], old[gone], version)
         self.gone.append((number, left))
-        self._put(number, INSERT, base, places[come], new[come], version)
+        self._put(number, INSERT, base, offsets[come], new[come], version)
 
     def _put(
-        self, number: int, sign: int, base: Base, places: npt.NDArray[np.int64], slots: Slots, version: int
+        self, number: int, sign: int, base: Base, offsets: npt.NDArray[np.int64], slots: Slots, version: int
     ) -> tuple[Entries, npt.NDArray[np.int64]]:
         if not len(slots):
             return np.empty((0, len(base.domains) + 1), np.int32), np.empty(0, np.int64)
         entries, kept = base.entries(slots, version, sign == INSERT)
-        self._add(number, sign, places[kept], entries)
+        self._add(number, sign, offsets[kept], entries)
         return entries, kept
 
-    def _add(self, number: int, sign: int, places: npt.NDArray[np.int64], entries: Entries) -> None:
+    def _add(self, number: int, sign: int, offsets: npt.NDArray[np.int64], entries: Entries) -> None:
         n, width = entries.shape
         steps = np.empty((n, 4), np.int64)
-        steps[:, 0], steps[:, 1], steps[:, 2], steps[:, 3] = places, sign, number, self._words + width * np.arange(n)
+        steps[:, 0], steps[:, 1], steps[:, 2], steps[:, 3] = offsets, sign, number, self._words + width * np.arange(n)
         self._steps.append(steps)
         self._entries.append(entries.reshape(-1))
         self._words += n * width

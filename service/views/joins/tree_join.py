@@ -1,293 +1,307 @@
-"""A join that one structure keeps: entries of all aliases in an interval tree, a tree of cliques, a box tree or an IJ-heap, its rows
-shaped (`shapes`)."""
+"""A tree-shaped join without dead ends, kept by `structures.join_tree`: what its ports see of rows, how a batch goes through the aliases.
+
+Alias by alias: all deletes while the later aliases still have theirs, then all inserts, so that each row of the delta falls to exactly one
+of its parts. Columns that edges set equal have one domain of codes; a row that goes is known by the codes that it came with.
+"""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from service.planning.plans.plan import Plan
-from service.query.model import Query
+from service.planning.binding import Index
+from service.planning.tree_shape import Edge, outward
 from service.tables.changes import Change, Parted, Singles, parted, parted_singles
 from service.tables.resolution import NO_SLOTS, Resolved, Slots
-from service.tables.sides import NO_ENTRIES, BoxSource, Codes, Side, Source, joined
+from service.tables.sides import Side, ends_of, read
 from service.tables.store import Domain, Numbers
-from service.views.deltas import Combination, Told, told
+from service.views.deltas import Told, told
+from service.views.joins.indexed_cursor import Scan
 from service.views.joins.protocol import Bounds, Sink
-from service.views.joins.slots_cursor import SlotsCursor, Slotted
-from service.views.shapes import Shape
-from structures.box.tree import BoxTree
-from structures.clique.tree import CliqueTree
+from service.views.joins.slots_cursor import SlotsCursor
 from structures.core.encoding import NEG_INF, POS_INF
-from structures.ij_heap.heap import IJHeap, Topology
-from structures.interval.changes import DELETE, ENTER, INSERT, LEAVE
-from structures.interval.tree import Entries, IntervalTree
+from structures.join_tree.changes import DELETE, INSERT, MOVE
+from structures.join_tree.cursors import Given, Start
+from structures.join_tree.tree import JoinTree, Port, Roots
 
-_CHUNK = 1 << 16  # rows in a step of building; of a delta, at once
-_KINDS = {"pair": "pair", "self_less": "self", "self_not_equal": "self", "list": "list"}
+_NO_WINDOW = np.empty((0, 2), np.int64)
 
 
-class ShapedCursor(SlotsCursor):
-    """A reading whose slots are made rows by a shape; `of`: only those with one of these slots as alias number `place`."""
+class Alive:
+    """Those of alias number `place` that take part in rows of the version."""
 
-    def __init__(self, cursor: Slotted, shape: Shape, of: tuple[int, Slots] | None = None) -> None:
-        super().__init__(cursor)
-        self._shape, self._of = shape, of
-        self._dropped = 0  # candidates that were no rows
+    def __init__(self, tree: JoinTree, roots: Roots, place: int, start: Start) -> None:
+        self._tree, self._roots, self._place, self._start = tree, roots, place, start
 
     @property
-    def dead_ends(self) -> int | None:
-        """What the structure's cursor met, and candidates dropped; None: it counts none, and none are dropped."""
-        own = super().dead_ends
-        if own is not None:
-            return own + self._dropped
-        return self._dropped if self._shape.drops else None
+    def done(self) -> bool:
+        return self._start.done
 
-    def fill(self, limit: int) -> Combination:
-        slots = self._cursor.fill(max(1, limit // self._shape.factor))
-        found = self._shape.combine(*slots)
-        self._dropped += self._shape.factor * len(slots[0]) - len(found[0])
-        if self._of is None:
-            return found
-        place, given = self._of
-        mine = np.isin(found[place], given)
-        return tuple(part[mine] for part in found)
+    def fill(self, limit: int) -> Slots:
+        slots = self._start.fill(limit)
+        alive: Slots = slots[self._tree.holds(self._roots, self._place, slots)]
+        return alive
+
+    def clone(self) -> Alive:
+        other = copy.copy(self)
+        other._start = self._start.clone()
+        return other
 
 
 class TreeJoin:
     """See the module's head; what the methods do is said in `protocol`."""
 
-    def __init__(self, query: Query, plan: Plan, sides: Sequence[Side]) -> None:
-        self.sides = list(sides)
-        one_set = plan.shape not in ("pair", "heap")
-        self._sources = [self._source(side, 0 if one_set else side.place, plan) for side in sides]
-        # One set under two aliases takes its entries from the first.
-        self._feeding = [] if query.never else self._sources[:1] if one_set else self._sources
-        self.never = query.never
-        self._boxes = plan.boxes
-        self.tree = _structure(plan, len(sides))
-        types = [sides[0].relation.schema.field(name).type for name in self._sources[0].columns]
-        self.domain = Domain(types) if types else None
-        self._acquire = self.domain.acquire if self.domain is not None else None
-        self._look_up = self.domain.look_up if self.domain is not None else None
-        self.shape = Shape(query, plan, sides)
-        self.root: Any = self.tree.root  # of what was applied last; any thread asks for it, but the writer alone looks at its tree
+    takes_runs = True
 
-    @staticmethod
-    def _source(side: Side, set_: int, plan: Plan) -> Source:
-        keys = plan.keys[side.place]
-        return BoxSource(side, set_, keys, plan.boxes[side.place]) if plan.boxes else Source(side, set_, keys, plan.spans[side.place])
+    def __init__(self, sides: Sequence[Side], tree: Sequence[Edge], never: bool) -> None:
+        """`tree`: each edge followed by its opposite."""
+        self.sides, self.never = list(sides), never
+        ends = [Index(edge.far, edge.far_columns, edge.far_span) for edge in tree]
+        self.indexes = list(dict.fromkeys(ends))
+        number = domains_of(tree)
+        self.domains: list[Domain] = []
+        for index in self.indexes:
+            if number.get(index[:2]) == len(self.domains):
+                types = sides[index.place].relation.schema
+                self.domains.append(Domain([types.field(name).type for name in index.columns]))
+        ports = [Port(index.place, number.get(index[:2], -1), index.span is not None) for index in self.indexes]
+        edges = [(self.indexes.index(ends[e + 1]), self.indexes.index(ends[e])) for e in range(0, len(tree), 2)]
+        self.tree = JoinTree(ports, edges)
+        self._middle = outward(tree)[0]
+        self._version = 0
+
+    def _domain(self, port: int) -> Domain | None:
+        number = self.tree.ports[port].domain
+        return self.domains[number] if number >= 0 else None
+
+    @property
+    def root(self) -> Roots:
+        return self.tree.roots._replace(version=self._version)
 
     @property
     def update_steps(self) -> int:
-        return int(self.tree.update_steps)
-
-    def build(self, version: int, progress: Callable[[float], None]) -> None:
-        """Cost: O(n log n) of sorting."""
-        total = sum(source.side.relation.table.rows for source in self._feeding) or 1
-        parts, done = [], 0
-        for source in self._feeding:
-            start = 0
-            while start >= 0:
-                slots, start = source.side.relation.table.scan(version, start, _CHUNK)
-                parts.append(source.entries(slots, self._acquire).entries)
-                done += len(slots)
-                progress(0.8 * done / total)
-        entries = joined(parts)
-        if len(entries.slot):
-            self.root = self.tree.bulk_load(version, entries)
-
-    def require(self, resolved: Mapping[str, Resolved]) -> None:
-        ours = [one for source in self._feeding if (one := resolved.get(source.side.relation.name)) is not None]
-        inserts = sum([one.inserts.num_rows for one in ours])
-        self.tree.require(inserts + sum([len(one.deletes) for one in ours]), 2)
-        if self.domain is not None:
-            self.domain.require(inserts, sum([one.inserts.get_total_buffer_size() for one in ours]))
-
-    def apply(self, version: int, changes: Mapping[str, Change], sink: Sink | None) -> None:
-        """Cost: O(log n) a changed row, and its rows."""
-        work = self._work(changes, sink is not None)
-        deletes, inserts = joined(work.deletes), joined(work.inserts)
-        if work.moved_from:
-            self.root = self.tree.apply(version, joined(work.moved_from), joined(work.moved_to), None)
-        if len(deletes.slot) or len(inserts.slot):
-            self.root = self.tree.apply(version, deletes, inserts, None if sink is None else self._shaped(sink))
-        if self.domain is not None and len(deletes.slot):
-            self.domain.release(deletes.key, version)
+        return self.tree.steps
 
     @property
-    def takes_runs(self) -> bool:
-        return isinstance(self.tree, IntervalTree)
+    def flips(self) -> int:
+        """Rows that came to life, or died, by changes of others so far."""
+        return self.tree.flips
+
+    # --- writing
+
+    def build(self, version: int, progress: Callable[[float], None]) -> None:
+        """Cost: O(n log n)."""
+        self._version = version
+        for done, side in enumerate([] if self.never else self.sides):
+            parts = side.rows_of(version)
+            for slots in parts:
+                self._describe(side, slots)
+            self.tree.apply(version, side.place, np.concatenate(parts), True, None)
+            progress((done + 1) / len(self.sides))
+        self.tree.count_anew()
+
+    def _describe(self, side: Side, slots: Slots) -> None:
+        """Rows that come: their codes are taken."""
+        codes = []
+        for p in self.tree.of_alias[side.place]:
+            domain = self._domain(p)
+            columns = list(self.indexes[p].columns)
+            codes.append(None if domain is None else read(side.relation.table, columns, slots, domain.acquire))
+        self.tree.describe(side.place, slots, codes, self._ends(side, slots))
+
+    def _ends(self, side: Side, slots: Slots) -> list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None]:
+        spans = [self.indexes[p].span for p in self.tree.of_alias[side.place]]
+        return [None if span is None else ends_of(side.relation.table, span, slots) for span in spans]
+
+    def _describe_moved(self, side: Side, before: Slots, after: Slots) -> None:
+        """They stay what they were."""
+        ports = self.tree.of_alias[side.place]
+        ends = [self.tree.ends(p, before) if self.tree.ports[p].spanned else None for p in ports]
+        self.tree.describe(side.place, after, [self.tree.codes(p, before) for p in ports], ends)
+
+    def _release(self, version: int, side: Side, slots: Slots) -> None:
+        for p in self.tree.of_alias[side.place]:
+            domain = self._domain(p)
+            if domain is not None:
+                domain.release(self.tree.codes(p, slots), version)
+
+    def require(self, resolved: Mapping[str, Resolved]) -> None:
+        named = [resolved.get(side.relation.name) for side in self.sides]
+        if not any(named):
+            return
+        self.tree.require(
+            [side.relation.table.rows + (one.inserts.num_rows if one else 0) for side, one in zip(self.sides, named, strict=True)]
+        )
+        for p, port in enumerate(self.tree.ports):
+            one, domain = named[port.alias], self._domain(p)
+            if one is not None and domain is not None:
+                domain.require(one.inserts.num_rows, one.inserts.get_total_buffer_size())
+
+    def apply(self, version: int, changes: Mapping[str, Change], sink: Sink | None) -> None:
+        self._version = version
+        if self.never:
+            return
+        parts: dict[int, Parted] = {}
+        for side in self.sides:
+            change = changes.get(side.relation.name)
+            if change is not None:
+                parts[side.place] = part = parted(side, change, sink is not None)
+                self._move(version, side, part.before, part.after)
+        wanted = sink is not None
+
+        def told(come: bool, rows: npt.NDArray[np.int32]) -> bool:
+            return sink is not None and sink(come, tuple(rows))
+
+        for place, part in parts.items():
+            side = self.sides[place]
+            if len(slots := side.chosen(part.old)):
+                wanted = self.tree.apply(version, place, slots, False, told if wanted else None)
+                self._release(version, side, slots)
+        for place, part in parts.items():
+            side = self.sides[place]
+            if len(slots := side.chosen(part.new)):
+                self._describe(side, slots)
+                wanted = self.tree.apply(version, place, slots, True, told if wanted else None)
+
+    def _move(self, version: int, side: Side, before: Slots, after: Slots) -> None:
+        indices = side.selected(after) if len(after) else None
+        if indices is not None:
+            before, after = before[indices], after[indices]
+        if len(after):
+            self._describe_moved(side, before, after)
+            self.tree.move(version, side.place, before, after)
 
     def apply_run(self, version: int, singles: Mapping[str, Singles], limit: int | None) -> Iterator[Told]:
-        work = _Run()
-        for source in self._feeding:
-            single = singles.get(source.side.relation.name)
+        self._version = version
+        run = _Run()
+        for side in [] if self.never else self.sides:
+            single = singles.get(side.relation.name)
             if single is not None:
-                self._collect_run(source, single, work, limit is not None)
-        signs, places, entries = work.in_order()
-        if not len(signs):
+                self._collect(version, side, single, run, limit is not None)
+        signs, numbers, places, old, new = run.in_order()
+        if len(signs) == 0:
             return
-        deltas = self.tree.apply_in_order(version, signs, entries, limit)
-        self.root = self.tree.root
-        gone = entries.key[signs == DELETE]
-        if self.domain is not None and len(gone):
-            self.domain.release(gone, version)
+        deltas = self.tree.apply_in_order(version, signs, places, old, new, limit)
+        rows = deltas.rows
+        yield from told(numbers, signs == INSERT, deltas.starts, deltas.ends, deltas.too_large, lambda some: tuple(rows[:, some]))
 
-        def rows(some: slice) -> Combination:
-            return self.shape.combine(deltas.slots0[some], deltas.slots1[some])
-
-        yield from told(places, signs == INSERT, deltas.starts, deltas.ends, deltas.too_large, rows)
-
-    def _collect_run(self, source: Source, single: Singles, work: _Run, followed: bool) -> None:
-        places, old, new = single
-        gone, come, moved = parted_singles(source.side, single, followed)
-        work.add(source, ENTER, places[moved], new[moved], self._look_up, old[moved])
-        work.add(source, DELETE, places[gone], old[gone], self._look_up)
-        work.add(source, INSERT, places[come], new[come], self._acquire)
-
-    def _shaped(self, sink: Sink) -> Callable[..., bool]:
-        """A sink of the structure: `slots` are two arrays of an interval tree, else one int32[t, n]."""
-        if isinstance(self.tree, IntervalTree):
-            return lambda sign, *slots: sink(sign > 0, self.shape.combine(*slots))
-        step = _CHUNK // self.shape.factor  # combinations that come in all orders are many
-
-        def in_pieces(sign: int, slots: npt.NDArray[np.int32]) -> bool:
-            some = range(0, slots.shape[1], step)
-            return all(sink(sign > 0, self.shape.combine(*slots[:, first : first + step])) for first in some)
-
-        return in_pieces
-
-    def _work(self, changes: Mapping[str, Change], followed: bool) -> Work:
-        """All entries that the changes bring; `followed` as `parted` has it."""
-        work = Work()
-        for source in self._feeding:
-            change = changes.get(source.side.relation.name)
-            if change is not None:
-                self._collect(source, parted(source.side, change, followed), work)
-        return work
-
-    def _collect(self, source: Source, part: Parted, work: Work) -> None:
-        """The entries that go, come, or only point to another slot, of one alias."""
-        if len(part.before):
-            chosen = source.entries(part.after, self._look_up)
-            work.moved_to.append(chosen.entries)
-            before = part.before if chosen.places is None else part.before[chosen.places]
-            work.moved_from.append(chosen.entries._replace(slot=before))
-        if self.domain is None and len(part.new) and len(part.old):  # in one reading
-            entries, places = source.entries(np.concatenate((part.new, part.old)), None)
-            cut = len(part.new) if places is None else int(np.searchsorted(places, len(part.new)))
-            work.inserts.append(Entries(*[column[:cut] for column in entries]))
-            work.deletes.append(Entries(*[column[cut:] for column in entries]))
-            return
-        if len(part.new):
-            work.inserts.append(source.entries(part.new, self._acquire).entries)
-        if len(part.old):
-            work.deletes.append(source.entries(part.old, self._look_up).entries)
+    def _collect(self, version: int, side: Side, single: Singles, run: _Run, followed: bool) -> None:
+        numbers, old, new = single
+        gone, come, moved = parted_singles(side, single, followed)
+        for sign, some in ((MOVE, moved), (DELETE, gone), (INSERT, come)):
+            chosen = side.selected((old if sign == DELETE else new)[some]) if len(some) else None
+            if chosen is not None:
+                some = some[chosen]
+            if len(some) == 0:
+                continue
+            if sign == MOVE:
+                self._describe_moved(side, old[some], new[some])
+            elif sign == INSERT:
+                self._describe(side, new[some])
+            elif sign == DELETE:  # nobody else gets a code before `reclaim`
+                self._release(version, side, old[some])
+            some = some[self.tree.able(side.place, (old if sign == DELETE else new)[some])]
+            run.add(sign, numbers[some], side.place, old[some], new[some])
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> None:
         self.tree.reclaim(oldest_needed, pins)
-        if self.domain is not None:
-            self.domain.reclaim(oldest_needed, pins)
+        for domain in self.domains:
+            domain.reclaim(oldest_needed, pins)
 
-    def rows(self, root: Any, window: Bounds | None) -> ShapedCursor:
-        return ShapedCursor(self.tree.rows(root, None, self._window(window)), self.shape)
+    # --- reading
 
-    def partners(self, root: Any, place: int, slots: Slots, window: Bounds | None) -> ShapedCursor:
-        entries = self._sources[place].entries(NO_SLOTS if self.never else slots, self._look_up).entries
-        cursor = self.tree.partners(root, entries, self._window(window))
-        # One set under two aliases: the given row is to be this one.
-        return ShapedCursor(cursor, self.shape, (place, slots) if len(self._feeding) < len(self.sides) else None)
+    def _cursor(self, root: Roots, place: int, start: Start, window: Bounds | None) -> SlotsCursor:
+        bounds = _NO_WINDOW
+        if window:
+            spans = [index.span for index in self.indexes]
+            bounds = np.array([window.get(span, (NEG_INF, POS_INF)) if span else (NEG_INF, POS_INF) for span in spans])
+        return SlotsCursor(self.tree.rows(root, place, start, bounds))
 
-    def of_key(self, root: Any, place: int, key: pa.RecordBatch, window: Bounds | None) -> ShapedCursor:
-        assert self.domain is not None
-        code = int(self.domain.look_up(key.select(self._sources[place].columns))[0])
-        if code < 0:
-            return self.partners(root, place, NO_SLOTS, None)
-        return ShapedCursor(self.tree.rows(root, code, self._window(window)), self.shape)
+    def rows(self, root: Roots, window: Bounds | None) -> SlotsCursor:
+        return self._cursor(root, self._middle, self.tree.all_of(root, self.tree.of_alias[self._middle][0]), window)
 
-    def _window(self, window: Bounds | None) -> Any:
-        """As the structure takes it: (lo, hi), of a box tree a value a dimension; a dimension that is no overlap has none."""
-        if not window:
-            return None
-        if not self._boxes:
-            return next(iter(window.values()))
-        ends = [window.get(span, (NEG_INF, POS_INF)) for span in self._boxes[0]]
-        return np.array([low for low, _ in ends]), np.array([high for _, high in ends])
+    def partners(self, root: Roots, place: int, slots: Slots, window: Bounds | None) -> SlotsCursor:
+        given = Given(NO_SLOTS if self.never else self.sides[place].chosen(slots))
+        return self._cursor(root, place, Alive(self.tree, root, place, given), window)
 
-    def surely_empty(self, root: Any) -> bool:
-        return bool(self.tree.is_empty(root))
+    def of_key(self, root: Roots, place: int, key: pa.RecordBatch, window: Bounds | None) -> SlotsCursor:
+        """Where no port has just these columns, all rows of the alias are looked through."""
+        for p in self.tree.of_alias[place]:
+            domain, columns = self._domain(p), self.indexes[p].columns
+            if domain is not None and set(columns) == set(key.schema.names):
+                code = int(domain.look_up(key.select(columns))[0])
+                return self._cursor(root, place, self.tree.of_code(root, p, code), window)
+        scan = Given(NO_SLOTS) if self.never else Scan(self.sides[place], root.version, key)
+        return self._cursor(root, place, Alive(self.tree, root, place, scan), window)
 
-    def entries(self, root: Any) -> int:
-        return int(sum(root.counts) if isinstance(self.tree, IJHeap | CliqueTree) else root.count0 + root.count1)
+    def surely_empty(self, root: Roots) -> bool:
+        return self.tree.is_empty(root)
+
+    def entries(self, root: Roots) -> int:
+        return self.tree.entries(root)
 
     @property
     def bytes(self) -> int:
-        return int(self.tree.live_bytes()) + (int(self.domain.bytes) if self.domain is not None else 0)
+        rows = [side.relation.table.rows for side in self.sides]
+        kept = self.tree.live_bytes(rows, [domain.keys for domain in self.domains])
+        return kept + sum(domain.bytes for domain in self.domains)
 
     @property
     def retired_bytes(self) -> int:
-        return int(self.tree.retired_bytes)
+        return self.tree.retired_bytes
 
     def check(self) -> None:
-        self.tree.check(self.root)
-        if self.domain is not None:
-            self.domain.check()
+        if self.never:
+            return
+        version = self.root.version
+        rows = [np.concatenate(side.rows_of(version)) for side in self.sides]
+        for p, index in enumerate(self.indexes):
+            slots, domain = rows[index.place], self._domain(p)
+            table = self.sides[index.place].relation.table
+            if domain is not None and len(slots):
+                codes = read(table, list(index.columns), slots, domain.look_up)
+                assert np.array_equal(codes, self.tree.codes(p, slots)), f"the codes of port {p} differ from its columns'"
+            if index.span is not None:
+                assert all(map(np.array_equal, ends_of(table, index.span, slots), self.tree.ends(p, slots))), (
+                    f"the spans of port {p} differ"
+                )
+        for domain in self.domains:
+            domain.check()
+        self.tree.check(rows)
 
 
-def _structure(plan: Plan, aliases: int) -> Any:
-    """IntervalTree, CliqueTree, BoxTree or IJHeap: their methods are alike, but for the form of slots and windows."""
-    if plan.edges:
-        return IJHeap(Topology(aliases, plan.edges))
-    if plan.shape.startswith("clique"):
-        return CliqueTree(aliases)
-    kind = _KINDS[plan.shape]
-    return BoxTree(len(plan.boxes[0]), kind) if plan.boxes else IntervalTree(kind)
+def domains_of(tree: Sequence[Edge]) -> dict[tuple[int, tuple[str, ...]], int]:
+    """Numbers of domains, by alias and columns, in the order of the edges' far ends: one for all that edges set equal."""
+    found: dict[tuple[int, tuple[str, ...]], set[tuple[int, tuple[str, ...]]]] = {}
+    for edge in tree:
+        if edge.near_columns:
+            near, far = (edge.near, edge.near_columns), (edge.far, edge.far_columns)
+            together = found.get(near, {near}) | found.get(far, {far})
+            found.update(dict.fromkeys(together, together))
+    ends = [(edge.far, edge.far_columns) for edge in tree if edge.far_columns]
+    classes = list(dict.fromkeys(frozenset(found[end]) for end in ends))
+    return {end: classes.index(frozenset(found[end])) for end in ends}
 
 
 class _Run:
-    """Entries of single changes, to be put in order: of a change first those that leave a slot for another, deletes, inserts."""
+    """Single changes, to be put in order: of a change first rows that only move, then deletes, then inserts."""
 
     def __init__(self) -> None:
-        self._parts: list[tuple[int, npt.NDArray[np.int64], Entries]] = []
+        self._parts: list[tuple[npt.NDArray[np.int64], ...]] = []
 
-    def add(
-        self, source: Source, sign: int, places: npt.NDArray[np.int64], slots: Slots, codes: Codes | None, old: Slots = NO_SLOTS
-    ) -> None:
-        """Those of the rows at these slots that take part. ENTER: they stood at `old` before."""
-        if not len(slots):
-            return
-        entries, chosen = source.entries(slots, codes)
-        if chosen is not None:
-            places, old = places[chosen], old[chosen] if len(old) else old
-        if sign == ENTER:
-            self._parts.append((LEAVE, places, entries._replace(slot=old)))
-        self._parts.append((sign, places, entries))
+    def add(self, sign: int, numbers: Numbers, place: int, old: Slots, new: Slots) -> None:
+        self._parts.append((np.full(len(old), sign), numbers, np.full(len(old), place), old.astype(np.int64), new.astype(np.int64)))
 
-    def in_order(self) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int64], Entries]:
-        if not self._parts:
-            return np.empty(0, np.int8), np.empty(0, np.int64), NO_ENTRIES
-        lengths = [len(places) for _, places, _ in self._parts]
-        signs = np.repeat(np.array([sign for sign, _, _ in self._parts], np.int8), lengths)
-        places = np.concatenate([places for _, places, _ in self._parts])
-        order = np.lexsort((_PHASE[signs], places))
-        return signs[order], places[order], joined([entries for _, _, entries in self._parts]).take(order)
+    def in_order(self) -> tuple[npt.NDArray[np.int8], Numbers, Numbers, Slots, Slots]:
+        """signs, numbers of the changes, aliases, slots before and after."""
+        empty = tuple(np.empty(0, np.int64) for _ in range(5))
+        signs, numbers, places, old, new = (np.concatenate(columns) for columns in zip(empty, *self._parts, strict=True))
+        order = np.lexsort((places, _PHASE[signs], numbers))
+        return signs[order].astype(np.int8), numbers[order], places[order], old[order].astype(np.int32), new[order].astype(np.int32)
 
 
-_PHASE = np.array([-1, 3, 1, 0, 2])  # by sign, as Python counts from the end: LEAVE 0, ENTER 1, DELETE 2, INSERT 3
-
-
-class Work:
-    """Entries that go, that come, and that leave a slot for another."""
-
-    __slots__ = ("deletes", "inserts", "moved_from", "moved_to")
-
-    def __init__(self) -> None:
-        self.deletes: list[Entries] = []
-        self.inserts: list[Entries] = []
-        self.moved_from: list[Entries] = []
-        self.moved_to: list[Entries] = []
+_PHASE = np.array([0, 2, 1])  # by sign, as Python counts from the end: MOVE, INSERT, DELETE

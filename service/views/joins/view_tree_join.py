@@ -10,7 +10,7 @@ import pyarrow as pa
 from service.planning.plans.plan import Path
 from service.tables.changes import Change, Singles
 from service.tables.indexes import Order, SharedIndex, SharedIndexes
-from service.tables.resolution import NO_SLOTS, Places, Resolved, Slots
+from service.tables.resolution import NO_SLOTS, Indices, Resolved, Slots
 from service.tables.sides import Side
 from service.tables.store import Numbers
 from service.views.deltas import Told, told
@@ -73,21 +73,21 @@ class ViewTreeJoin:
         """Once the indexes have followed the run."""
         if self._tree is None or (applied := self.indexes.applied) is None:
             return
-        run, places = applied
-        deltas = self._tree.follow_in_order(run, limit, np.isin(places, self._unchanged(singles)))
+        run, offsets = applied
+        deltas = self._tree.follow_in_order(run, limit, np.isin(offsets, self._unchanged(singles)))
         rows = deltas.slots
-        yield from told(places, run.signs == INSERT, deltas.starts, deltas.ends, deltas.too_large, lambda some: tuple(rows[:, some]))
+        yield from told(offsets, run.signs == INSERT, deltas.starts, deltas.ends, deltas.too_large, lambda some: tuple(rows[:, some]))
 
-    def _unchanged(self, singles: Mapping[str, Singles]) -> Places:
+    def _unchanged(self, singles: Mapping[str, Singles]) -> Indices:
         """The numbers of the changes that leave all that the view uses as it was."""
         found = [np.empty(0, np.int64)]
-        for name, (places, old, new) in singles.items():
+        for name, (offsets, old, new) in singles.items():
             both = np.flatnonzero((old >= 0) & (new >= 0))
             varying = list(dict.fromkeys(column for side in self.sides if side.relation.name == name for column in side.varying))
             if len(both) and varying:
                 table = next(side.relation.table for side in self.sides if side.relation.name == name)
                 both = both[table.same(varying, old[both], new[both])]
-            found.append(places[both])
+            found.append(offsets[both])
         return np.concatenate(found)
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> None:

@@ -54,7 +54,7 @@ def test_csv_bodies_hold_every_record_once_and_know_its_line(tmp_path: Path, sma
     bodies = list(open_file(write(tmp_path / name, text.encode())).bodies(TYPES))
     assert len(bodies) > 5
     assert [row[0] for body in bodies for row in records(body)] == [str(number) for number in range(300)]
-    assert [place for body in bodies for place in body.places(list(range(len(records(body)))))] == lines
+    assert [line for body in bodies for line in body.lines(list(range(len(records(body)))))] == lines
     assert {body.media_type for body in bodies} == {CSV}
     assert max(len(body.content) for body in bodies) < 1000
 
@@ -62,7 +62,7 @@ def test_csv_bodies_hold_every_record_once_and_know_its_line(tmp_path: Path, sma
 def test_csv_without_a_last_line_end_and_with_a_byte_order_mark(tmp_path: Path) -> None:
     (body,) = open_file(write(tmp_path / "a.csv", b"\xef\xbb\xbfid,name\n1,x\n2,y")).bodies(TYPES)
     assert body.content == b"id,name\n1,x\n2,y"
-    assert body.places([1]) == [3]
+    assert body.lines([1]) == [3]
 
 
 def test_csv_of_a_header_alone_has_no_body(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_jsonl_bodies_know_their_lines(tmp_path: Path, small: None, name: str) -
     bodies = list(open_file(write(tmp_path / name, content)).bodies(TYPES))
     rows = [[orjson.loads(line) for line in body.content.split(b"\n") if line] for body in bodies]
     assert [row["id"] for part in rows for row in part] == list(range(100))
-    assert [place for body, part in zip(bodies, rows, strict=True) for place in body.places(list(range(len(part))))] == filled
+    assert [line for body, part in zip(bodies, rows, strict=True) for line in body.lines(list(range(len(part))))] == filled
     assert bodies[-1].done == (tmp_path / name).stat().st_size
 
 
@@ -108,8 +108,8 @@ def test_arrow_and_parquet_come_in_the_relation_s_types(tmp_path: Path, small: N
     whole = pa.concat_tables(read)
     assert whole.schema == pa.schema([*TYPES, ("other", pa.int16())])
     assert whole["id"].to_pylist() == list(range(100)) and whole["name"].to_pylist() == ["x", "y"] * 50
-    places = [place for body, part in zip(bodies, read, strict=True) for place in body.places(list(range(part.num_rows)))]
-    assert places == list(range(1, 101))
+    lines_found = [line for body, part in zip(bodies, read, strict=True) for line in body.lines(list(range(part.num_rows)))]
+    assert lines_found == list(range(1, 101))
 
 
 def test_a_value_that_would_change_is_refused(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_a_relation_that_finds_no_address_space_is_refused(engine: Instance, tmp
 
 def test_a_view_that_finds_no_address_space_is_refused(engine: Instance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("service.views.joins.tree_join.IntervalTree", no_address_space)
+        patch.setattr("service.views.joins.overlap_join.IntervalTree", no_address_space)
         with pytest.raises(Problem) as caught:
             engine.put_view("v", PAIR, wait=60)
     assert caught.value.type == "no-room" and not engine.views
@@ -210,7 +210,7 @@ def small_tree(*_: object) -> IntervalTree:
 @pytest.mark.parametrize("full", ["tree", "slots", "texts", "codes"])
 def test_a_full_array_refuses_the_batch_before_it_is_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: str) -> None:
     if full == "tree":
-        monkeypatch.setattr("service.views.joins.tree_join._structure", small_tree)
+        monkeypatch.setattr("service.views.joins.overlap_join._structure", small_tree)
     if full == "texts":
         monkeypatch.setattr("structures.rows.rows.HEAP_BYTES", 1 << 16)
     engine = running(tmp_path, {"sql": "SELECT a.id AS i, b.id AS j FROM a, b WHERE a.x OVERLAPS b.x AND a.tag = b.tag"})

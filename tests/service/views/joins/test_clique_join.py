@@ -12,7 +12,7 @@ import pytest
 
 from service.planning.planner import alternatives
 from service.reading.cursors import RowReader, open_rows
-from service.views.joins.tree_join import TreeJoin
+from service.views.joins.overlap_join import OverlapJoin
 from service.views.shapes import Shape
 from service.wire.batch import DELETE, INSERT, UPSERT
 from structures.clique.tree import CliqueTree
@@ -93,7 +93,7 @@ def test_large_batches(tmp_path: Path, t: int, less: bool) -> None:
     engine = prepared(tmp_path, {})
     assert engine.put_view("v", definition(t, less), wait=60)[1] == "created"
     view = engine.views["v"]
-    assert isinstance(view.join, TreeJoin) and isinstance(view.join.tree, CliqueTree) and view.feed is not None
+    assert isinstance(view.join, OverlapJoin) and isinstance(view.join.tree, CliqueTree) and view.feed is not None
     subscription = view.feed.subscribe(None, False)
     rows: dict[int, Row] = {}
     followed: Counter[tuple[int, ...]] = Counter()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from service.views.joins.tree_join import TreeJoin
+from service.views.joins.overlap_join import OverlapJoin
 from service.views.joins.view_tree_join import ViewTreeJoin
 from service.views.parse import parse_view
 from service.wire.schema import parse_relation
@@ -137,9 +137,9 @@ def test_no_dead_ends(tmp_path: Path, seed: int) -> None:
                 sets = sum(one.shape.startswith("clique") for one in plans)
                 trees = sum(one.algorithm == "view-tree" for one in plans)  # a given entry without rows is looked up
                 assert heaps or sets or trees or cursor.dead_ends == 0, (name, cursor.dead_ends)
-                if isinstance(join, TreeJoin) and heaps:
+                if isinstance(join, OverlapJoin) and heaps:
                     most = starts * (FUEL_MOST + (join.root.height + 1) * len(plan.order)) + rows
-                elif isinstance(join, TreeJoin):
+                elif isinstance(join, OverlapJoin):
                     most = sets * (0 if slots is None else starts)
                     met["clique"] += sets
                 elif isinstance(join, ViewTreeJoin):

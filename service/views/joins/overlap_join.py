@@ -1,0 +1,293 @@
+"""A join that one structure keeps: entries of all aliases in an interval tree, a tree of cliques, a box tree or an IJ-heap, its rows
+shaped (`shapes`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from service.planning.plans.plan import Plan
+from service.query.model import Query
+from service.tables.changes import Change, Parted, Singles, parted, parted_singles
+from service.tables.resolution import NO_SLOTS, Resolved, Slots
+from service.tables.sides import NO_ENTRIES, BoxSource, Codes, Side, Source, joined
+from service.tables.store import Domain, Numbers
+from service.views.deltas import Combination, Told, told
+from service.views.joins.protocol import Bounds, Sink
+from service.views.joins.slots_cursor import SlotsCursor, Slotted
+from service.views.shapes import Shape
+from structures.box.tree import BoxTree
+from structures.clique.tree import CliqueTree
+from structures.core.encoding import NEG_INF, POS_INF
+from structures.ij_heap.heap import IJHeap, Topology
+from structures.interval.changes import DELETE, ENTER, INSERT, LEAVE
+from structures.interval.tree import Entries, IntervalTree
+
+_CHUNK = 1 << 16  # rows in a step of building; of a delta, at once
+_KINDS = {"pair": "pair", "self_less": "self", "self_not_equal": "self", "list": "list"}
+
+
+class ShapedCursor(SlotsCursor):
+    """A reading whose slots are made rows by a shape; `of`: only those with one of these slots as alias number `place`."""
+
+    def __init__(self, cursor: Slotted, shape: Shape, of: tuple[int, Slots] | None = None) -> None:
+        super().__init__(cursor)
+        self._shape, self._of = shape, of
+        self._dropped = 0  # candidates that were no rows
+
+    @property
+    def dead_ends(self) -> int | None:
+        """What the structure's cursor met, and candidates dropped; None: it counts none, and none are dropped."""
+        own = super().dead_ends
+        if own is not None:
+            return own + self._dropped
+        return self._dropped if self._shape.drops else None
+
+    def fill(self, limit: int) -> Combination:
+        slots = self._cursor.fill(max(1, limit // self._shape.factor))
+        found = self._shape.combine(*slots)
+        self._dropped += self._shape.factor * len(slots[0]) - len(found[0])
+        if self._of is None:
+            return found
+        place, given = self._of
+        mine = np.isin(found[place], given)
+        return tuple(part[mine] for part in found)
+
+
+class OverlapJoin:
+    """See the module's head; what the methods do is said in `protocol`."""
+
+    def __init__(self, query: Query, plan: Plan, sides: Sequence[Side]) -> None:
+        self.sides = list(sides)
+        one_set = plan.shape not in ("pair", "heap")
+        self._sources = [self._source(side, 0 if one_set else side.place, plan) for side in sides]
+        # One set under two aliases takes its entries from the first.
+        self._feeding = [] if query.never else self._sources[:1] if one_set else self._sources
+        self.never = query.never
+        self._boxes = plan.boxes
+        self.tree = _structure(plan, len(sides))
+        types = [sides[0].relation.schema.field(name).type for name in self._sources[0].columns]
+        self.domain = Domain(types) if types else None
+        self._acquire = self.domain.acquire if self.domain is not None else None
+        self._look_up = self.domain.look_up if self.domain is not None else None
+        self.shape = Shape(query, plan, sides)
+        self.root: Any = self.tree.root  # of what was applied last; any thread asks for it, but the writer alone looks at its tree
+
+    @staticmethod
+    def _source(side: Side, set_: int, plan: Plan) -> Source:
+        keys = plan.keys[side.place]
+        return BoxSource(side, set_, keys, plan.boxes[side.place]) if plan.boxes else Source(side, set_, keys, plan.spans[side.place])
+
+    @property
+    def update_steps(self) -> int:
+        return int(self.tree.update_steps)
+
+    def build(self, version: int, progress: Callable[[float], None]) -> None:
+        """Cost: O(n log n) of sorting."""
+        total = sum(source.side.relation.table.rows for source in self._feeding) or 1
+        parts, done = [], 0
+        for source in self._feeding:
+            start = 0
+            while start >= 0:
+                slots, start = source.side.relation.table.scan(version, start, _CHUNK)
+                parts.append(source.entries(slots, self._acquire).entries)
+                done += len(slots)
+                progress(0.8 * done / total)
+        entries = joined(parts)
+        if len(entries.slot):
+            self.root = self.tree.bulk_load(version, entries)
+
+    def require(self, resolved: Mapping[str, Resolved]) -> None:
+        ours = [one for source in self._feeding if (one := resolved.get(source.side.relation.name)) is not None]
+        inserts = sum([one.inserts.num_rows for one in ours])
+        self.tree.require(inserts + sum([len(one.deletes) for one in ours]), 2)
+        if self.domain is not None:
+            self.domain.require(inserts, sum([one.inserts.get_total_buffer_size() for one in ours]))
+
+    def apply(self, version: int, changes: Mapping[str, Change], sink: Sink | None) -> None:
+        """Cost: O(log n) a changed row, and its rows."""
+        work = self._work(changes, sink is not None)
+        deletes, inserts = joined(work.deletes), joined(work.inserts)
+        if work.moved_from:
+            self.root = self.tree.apply(version, joined(work.moved_from), joined(work.moved_to), None)
+        if len(deletes.slot) or len(inserts.slot):
+            self.root = self.tree.apply(version, deletes, inserts, None if sink is None else self._shaped(sink))
+        if self.domain is not None and len(deletes.slot):
+            self.domain.release(deletes.key, version)
+
+    @property
+    def takes_runs(self) -> bool:
+        return isinstance(self.tree, IntervalTree)
+
+    def apply_run(self, version: int, singles: Mapping[str, Singles], limit: int | None) -> Iterator[Told]:
+        work = _Run()
+        for source in self._feeding:
+            single = singles.get(source.side.relation.name)
+            if single is not None:
+                self._collect_run(source, single, work, limit is not None)
+        signs, offsets, entries = work.in_order()
+        if not len(signs):
+            return
+        deltas = self.tree.apply_in_order(version, signs, entries, limit)
+        self.root = self.tree.root
+        gone = entries.key[signs == DELETE]
+        if self.domain is not None and len(gone):
+            self.domain.release(gone, version)
+
+        def rows(some: slice) -> Combination:
+            return self.shape.combine(deltas.slots0[some], deltas.slots1[some])
+
+        yield from told(offsets, signs == INSERT, deltas.starts, deltas.ends, deltas.too_large, rows)
+
+    def _collect_run(self, source: Source, single: Singles, work: _Run, followed: bool) -> None:
+        offsets, old, new = single
+        gone, come, moved = parted_singles(source.side, single, followed)
+        work.add(source, ENTER, offsets[moved], new[moved], self._look_up, old[moved])
+        work.add(source, DELETE, offsets[gone], old[gone], self._look_up)
+        work.add(source, INSERT, offsets[come], new[come], self._acquire)
+
+    def _shaped(self, sink: Sink) -> Callable[..., bool]:
+        """A sink of the structure: `slots` are two arrays of an interval tree, else one int32[t, n]."""
+        if isinstance(self.tree, IntervalTree):
+            return lambda sign, *slots: sink(sign > 0, self.shape.combine(*slots))
+        step = _CHUNK // self.shape.factor  # combinations that come in all orders are many
+
+        def in_pieces(sign: int, slots: npt.NDArray[np.int32]) -> bool:
+            some = range(0, slots.shape[1], step)
+            return all(sink(sign > 0, self.shape.combine(*slots[:, first : first + step])) for first in some)
+
+        return in_pieces
+
+    def _work(self, changes: Mapping[str, Change], followed: bool) -> Work:
+        """All entries that the changes bring; `followed` as `parted` has it."""
+        work = Work()
+        for source in self._feeding:
+            change = changes.get(source.side.relation.name)
+            if change is not None:
+                self._collect(source, parted(source.side, change, followed), work)
+        return work
+
+    def _collect(self, source: Source, part: Parted, work: Work) -> None:
+        """The entries that go, come, or only point to another slot, of one alias."""
+        if len(part.before):
+            chosen = source.entries(part.after, self._look_up)
+            work.moved_to.append(chosen.entries)
+            before = part.before if chosen.indices is None else part.before[chosen.indices]
+            work.moved_from.append(chosen.entries._replace(slot=before))
+        if self.domain is None and len(part.new) and len(part.old):  # in one reading
+            entries, indices = source.entries(np.concatenate((part.new, part.old)), None)
+            cut = len(part.new) if indices is None else int(np.searchsorted(indices, len(part.new)))
+            work.inserts.append(Entries(*[column[:cut] for column in entries]))
+            work.deletes.append(Entries(*[column[cut:] for column in entries]))
+            return
+        if len(part.new):
+            work.inserts.append(source.entries(part.new, self._acquire).entries)
+        if len(part.old):
+            work.deletes.append(source.entries(part.old, self._look_up).entries)
+
+    def reclaim(self, oldest_needed: int, pins: Numbers) -> None:
+        self.tree.reclaim(oldest_needed, pins)
+        if self.domain is not None:
+            self.domain.reclaim(oldest_needed, pins)
+
+    def rows(self, root: Any, window: Bounds | None) -> ShapedCursor:
+        return ShapedCursor(self.tree.rows(root, None, self._window(window)), self.shape)
+
+    def partners(self, root: Any, place: int, slots: Slots, window: Bounds | None) -> ShapedCursor:
+        entries = self._sources[place].entries(NO_SLOTS if self.never else slots, self._look_up).entries
+        cursor = self.tree.partners(root, entries, self._window(window))
+        # One set under two aliases: the given row is to be this one.
+        return ShapedCursor(cursor, self.shape, (place, slots) if len(self._feeding) < len(self.sides) else None)
+
+    def of_key(self, root: Any, place: int, key: pa.RecordBatch, window: Bounds | None) -> ShapedCursor:
+        assert self.domain is not None
+        code = int(self.domain.look_up(key.select(self._sources[place].columns))[0])
+        if code < 0:
+            return self.partners(root, place, NO_SLOTS, None)
+        return ShapedCursor(self.tree.rows(root, code, self._window(window)), self.shape)
+
+    def _window(self, window: Bounds | None) -> Any:
+        """As the structure takes it: (lo, hi), of a box tree a value a dimension; a dimension that is no overlap has none."""
+        if not window:
+            return None
+        if not self._boxes:
+            return next(iter(window.values()))
+        ends = [window.get(span, (NEG_INF, POS_INF)) for span in self._boxes[0]]
+        return np.array([low for low, _ in ends]), np.array([high for _, high in ends])
+
+    def surely_empty(self, root: Any) -> bool:
+        return bool(self.tree.is_empty(root))
+
+    def entries(self, root: Any) -> int:
+        return int(sum(root.counts) if isinstance(self.tree, IJHeap | CliqueTree) else root.count0 + root.count1)
+
+    @property
+    def bytes(self) -> int:
+        return int(self.tree.live_bytes()) + (int(self.domain.bytes) if self.domain is not None else 0)
+
+    @property
+    def retired_bytes(self) -> int:
+        return int(self.tree.retired_bytes)
+
+    def check(self) -> None:
+        self.tree.check(self.root)
+        if self.domain is not None:
+            self.domain.check()
+
+
+def _structure(plan: Plan, aliases: int) -> Any:
+    """IntervalTree, CliqueTree, BoxTree or IJHeap: their methods are alike, but for the form of slots and windows."""
+    if plan.edges:
+        return IJHeap(Topology(aliases, plan.edges))
+    if plan.shape.startswith("clique"):
+        return CliqueTree(aliases)
+    kind = _KINDS[plan.shape]
+    return BoxTree(len(plan.boxes[0]), kind) if plan.boxes else IntervalTree(kind)
+
+
+class _Run:
+    """Entries of single changes, to be put in order: of a change first those that leave a slot for another, deletes, inserts."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[int, npt.NDArray[np.int64], Entries]] = []
+
+    def add(
+        self, source: Source, sign: int, offsets: npt.NDArray[np.int64], slots: Slots, codes: Codes | None, old: Slots = NO_SLOTS
+    ) -> None:
+        """Those of the rows at these slots that take part. ENTER: they stood at `old` before."""
+        if not len(slots):
+            return
+        entries, chosen = source.entries(slots, codes)
+        if chosen is not None:
+            offsets, old = offsets[chosen], old[chosen] if len(old) else old
+        if sign == ENTER:
+            self._parts.append((LEAVE, offsets, entries._replace(slot=old)))
+        self._parts.append((sign, offsets, entries))
+
+    def in_order(self) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int64], Entries]:
+        if not self._parts:
+            return np.empty(0, np.int8), np.empty(0, np.int64), NO_ENTRIES
+        lengths = [len(offsets) for _, offsets, _ in self._parts]
+        signs = np.repeat(np.array([sign for sign, _, _ in self._parts], np.int8), lengths)
+        offsets = np.concatenate([offsets for _, offsets, _ in self._parts])
+        order = np.lexsort((_PHASE[signs], offsets))
+        return signs[order], offsets[order], joined([entries for _, _, entries in self._parts]).take(order)
+
+
+_PHASE = np.array([-1, 3, 1, 0, 2])  # by sign, as Python counts from the end: LEAVE 0, ENTER 1, DELETE 2, INSERT 3
+
+
+class Work:
+    """Entries that go, that come, and that leave a slot for another."""
+
+    __slots__ = ("deletes", "inserts", "moved_from", "moved_to")
+
+    def __init__(self) -> None:
+        self.deletes: list[Entries] = []
+        self.inserts: list[Entries] = []
+        self.moved_from: list[Entries] = []
+        self.moved_to: list[Entries] = []
