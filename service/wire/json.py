@@ -217,7 +217,9 @@ def _one_good(change: Any, definitions: Definitions) -> Changes | None:
         return None
     rows = [tuple(values)]
     code = OPS[op]
-    return Changes(relation, definition, ONE_OP[code], FewRows(rows, rules.struct), ONE_INDEX) if plainly_good(rules, (code,), rows) else None
+    if not plainly_good(rules, (code,), rows):
+        return None
+    return Changes(relation, definition, ONE_OP[code], FewRows(rows, rules.struct), ONE_INDEX)
 
 
 def decode_jsonl(body: bytes, definitions: Definitions) -> Batch:
