@@ -175,9 +175,10 @@ def keep(story: Story, target: Path) -> dict[str, Any]:
     found = log_rows.look(story.folder)
     missing = set(found.lacks()) - _OF_THE_DATABASE
     assert not missing and found.snapshot and found.after, f"{story.folder.name} lacks {missing}: {found}"
+    ours = [socket.gethostname(), str(ROOT), str(story.folder.parent), str(Path.home())]
     for name, data in contents(story.folder).items():
-        for secret in (socket.gethostname(), str(ROOT), str(story.folder.parent), str(Path.home())):
-            assert secret.encode() not in data, f"{secret!r} is in {name}"
+        for text in ours:  # a short one is there by chance
+            assert len(text) < 4 or text.encode() not in data, f"{text!r} is in {name}"
     assert serve.BOOT in (story.folder / "livejoin.mark").read_bytes()
     archive = target / f"{story.folder.name}.tar.gz"
     pack(story.folder, archive)
