@@ -9,9 +9,9 @@ import os
 import sys
 from types import ModuleType
 
-import service.checkpoints
-import service.folder
 from service.cli import main
+from service.durability import folder
+from service.engine import checkpoints
 
 BOOT = bytes.fromhex("6b657074666f6c6465726b657074666f")  # of no machine
 PIECE_ROWS = 16  # of a snapshot: several record batches a file
@@ -23,8 +23,8 @@ def _replace(module: ModuleType, name: str, value: object) -> None:
 
 
 if __name__ == "__main__":
-    _replace(service.folder, "_boot_id", lambda: BOOT)
-    _replace(service.checkpoints, "PIECE_ROWS", PIECE_ROWS)
+    _replace(folder, "_boot_id", lambda: BOOT)
+    _replace(checkpoints, "PIECE_ROWS", PIECE_ROWS)
     if worth := os.environ.get("KEPT_LOG_WORTH"):
-        _replace(service.checkpoints, "_LOG_WORTH", int(worth))
+        _replace(checkpoints, "_LOG_WORTH", int(worth))
     sys.exit(main())
