@@ -25,8 +25,8 @@ from service.tables.resolution import Indices, Resolved, Slots
 from service.tables.sides import Side
 from service.tables.store import Domain, Numbers
 from structures.core.encoding import encode_floats
+from structures.core.entries import DELETE, INSERT
 from structures.index.indexes import NO_ENTRIES, STEPS, Batch, Changes, Entries, OrderedIndexes, Run
-from structures.interval.changes import DELETE, INSERT
 from structures.view_tree.tree import Atom, ViewTree
 
 _CHUNK = 1 << 16  # rows in a step of building

@@ -56,9 +56,8 @@ from structures.box.layout import (
 )
 from structures.box.search import BOTH, query_words
 from structures.core.arena import ARENA_WORDS, BUMP, INNER_WORDS, LEAF_WORDS, VERSION
+from structures.core.entries import Entries, tree_order
 from structures.core.reserve import reserve
-from structures.interval.changes import tree_order
-from structures.interval.tree import Entries
 from structures.ordered.search import STEPS
 
 __all__ = ["BoxTree", "Cursor", "Entries", "Root"]

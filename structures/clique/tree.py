@@ -30,8 +30,8 @@ from structures.clique.changes import run_changes
 from structures.clique.cursors import Cursor
 from structures.clique.state import FULL, STEPS, grown, new_walk
 from structures.core.arena import ARENA_WORDS, HEIGHT, KEY_MAX, ROOT
+from structures.core.entries import Entries
 from structures.ij_heap.cursors import Root
-from structures.interval.tree import Entries
 from structures.multiway.base import CHUNK, IJTree
 from structures.multiway.clique_summary import MOST, SCRATCH_WORDS, keys_at, summary_words
 from structures.multiway.layout import COUNTS, Blocks

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from structures.core.arena import NEG_INF, POS_INF, ROOT
+from structures.core.entries import tree_order
 from structures.core.kernel import kernel
 from structures.ij_heap.walk import DEPTH, start_partners, walk
-from structures.interval.changes import tree_order
 from structures.multiway.layout import ARRAYS
 from structures.multiway.tree import cut, put
 

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from structures.core.entries import Entries
 from structures.ij_heap.goals import ANY_KEY, DEAD, DEPTH, EACH_KEY, GAP, STEPS, new_walk
 from structures.ij_heap.strip import STRIP_SCRATCH
 from structures.ij_heap.walk import start_all, walk_fill
-from structures.interval.tree import Entries
 from structures.multiway.layout import Blocks
 from structures.multiway.topology import SETS
 

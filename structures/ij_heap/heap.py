@@ -25,11 +25,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from structures.core.arena import ARENA_WORDS, HEIGHT, KEY_MAX, NEG_INF, POS_INF, ROOT
+from structures.core.entries import Entries
 from structures.ij_heap.changes import run_changes
 from structures.ij_heap.cursors import Cursor, Root
 from structures.ij_heap.goals import STEPS, new_walk
 from structures.ij_heap.strip import STRIP_SCRATCH
-from structures.interval.tree import Entries
 from structures.multiway.base import CHUNK, IJTree
 from structures.multiway.extreme import ANSWER, ASK, LAST_KEY, SCRATCH_WORDS, find_extreme
 from structures.multiway.layout import COUNTS, Blocks, key_at, summary_words

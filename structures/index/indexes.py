@@ -27,6 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from structures.core.arena import ARENA_WORDS, BUMP, VERSION
+from structures.core.entries import DELETE, INSERT
 from structures.index.changes import build, change_all, change_in_order, drop_all
 from structures.index.layout import (
     ARITY,
@@ -42,7 +43,6 @@ from structures.index.layout import (
     size_of,
 )
 from structures.index.search import COPIED, LEAF_, count_prefix, gap, range_fill, seek_place
-from structures.interval.changes import DELETE, INSERT
 
 __all__ = ["NO_ENTRIES", "STEPS", "Batch", "Changes", "Cursor", "Entries", "OrderedIndexes", "Run"]
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from structures.core.arena import ARRAYS, HEIGHT, KIND, NEG_INF, ROOT
+from structures.core.entries import DELETE, INSERT
 from structures.core.kernel import kernel
 from structures.ordered.search import DEPTH, SEARCH_WORDS, search_fill, search_start
 from structures.ordered.summary import LIST, SELF
@@ -21,7 +22,6 @@ from structures.ordered.tree import cut, expect, put
 
 AT, ACTIVE, MISSING = SEARCH_WORDS, SEARCH_WORDS + 1, SEARCH_WORDS + 2
 CHANGES_WORDS = SEARCH_WORDS + 3
-DELETE, INSERT, LEAVE, ENTER = -1, 1, -2, 2
 AHEAD = 2  # changes between asking for a leaf and using it, and between asking for the path to it and using that
 
 
@@ -85,46 +85,3 @@ def without(slots: Any, lo: int, hi: int, slot: int) -> int:
         slots[n] = slots[i]
         n += slots[i] != slot
     return n
-
-
-@kernel("void(int64[::1], int64[::1], int64[::1])", allocates=True)
-def order_ties(order: Any, places: Any, codes: Any) -> None:
-    """Within runs of equal places[order], put the smaller code first."""
-    i, n = 0, len(order)
-    while i < n:
-        j = i + 1
-        while j < n and places[order[j]] == places[order[i]]:
-            j += 1
-        if j - i > 16:
-            run = order[i:j].copy()
-            order[i:j] = run[np.argsort(codes[run])]
-        else:
-            for a in range(i + 1, j):
-                e = order[a]
-                b = a
-                while b > i and codes[order[b - 1]] > codes[e]:
-                    order[b] = order[b - 1]
-                    b -= 1
-                order[b] = e
-        i = j
-
-
-def tree_order(sets: np.ndarray, keys: np.ndarray, lefts: np.ndarray, slots: np.ndarray) -> np.ndarray:
-    """The places of the entries in the tree's order, (key, left, slot code). O(n log n)."""
-    n = len(keys)
-    if n == 1:
-        return np.zeros(1, np.int64)
-    if n == 0:
-        return np.empty(0, np.int64)
-    codes = 2 * slots.astype(np.int64) + sets
-    key, span = int(keys.min()), int(keys.max()) - int(keys.min())
-    places = lefts
-    if span:
-        least = int(lefts.min())
-        width = int(lefts.max()) - least + 1
-        if (span + 1) * width >= 2**63:
-            return np.lexsort((codes, lefts, keys))
-        places = (keys.astype(np.int64) - key) * width + (lefts - least)
-    order = np.argsort(places)
-    order_ties(order, places, codes)
-    return order

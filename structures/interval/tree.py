@@ -22,12 +22,12 @@ of O(1), measured at about one step a row. Source: Tao and Yi, *Intersection Joi
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
 from structures.core.arena import ARENA_WORDS, COUNT, KEY_MAX, KIND, LIVE, NEG_INF, POS_INF, ROOT, VERSION, Arena
-from structures.interval.changes import ACTIVE, AT, CHANGES_WORDS, DELETE, INSERT, MISSING, run_changes, tree_order
+from structures.core.entries import DELETE, INSERT, Deltas, Entries, tree_order
+from structures.interval.changes import ACTIVE, AT, CHANGES_WORDS, MISSING, run_changes
 from structures.interval.cursors import Cursor, GivenCursor, PartnersCursor, Root, SearchCursor, WalkCursor, WindowCursor
 from structures.ordered.search import ITEM, NOTHING_BEFORE, STEPS
 from structures.ordered.summary import LIST, PAIR, SELF
@@ -43,29 +43,6 @@ _NO_ROWS = np.zeros(1, np.int64)
 _FEW = {sign: np.full(64, sign, np.int8) for sign in (DELETE, INSERT)}  # not written to
 
 Sink = Callable[[int, np.ndarray, np.ndarray], bool]
-
-
-class Entries(NamedTuple):
-    """Intervals, closed, as columns of length n: set uint8 (0 or 1), key int32 >= 0, left <= right int64, slot int32 in [0, 2**30)."""
-
-    set: np.ndarray
-    key: np.ndarray
-    left: np.ndarray
-    right: np.ndarray
-    slot: np.ndarray
-
-    def take(self, places: np.ndarray) -> Entries:
-        return Entries(*(column[places] for column in self))
-
-
-class Deltas(NamedTuple):
-    """What each of n changes did: of change i the rows starts[i]:ends[i] of the slots (as a sink gets them), or too_large[i] and none."""
-
-    starts: np.ndarray
-    ends: np.ndarray
-    slots0: np.ndarray
-    slots1: np.ndarray
-    too_large: np.ndarray
 
 
 class IntervalTree:
@@ -147,7 +124,7 @@ class IntervalTree:
     def apply_in_order(self, version: int, signs: np.ndarray, entries: Entries, limit: int | None) -> Deltas:
         """Deletes and inserts one after another, as `version`; each tells its delta against what the ones before it left.
 
-        signs: int8[n], of `interval_changes`: DELETE, INSERT; LEAVE, ENTER without a delta. Deltas of more than `limit` rows that fill more
+        signs: int8[n], of `core/entries`: DELETE, INSERT; LEAVE, ENTER without a delta. Deltas of more than `limit` rows that fill more
         than a chunk are given up; None: there are none. Errors as `apply`. Cost: as `apply`, and a copy of the deltas.
         """
         n = len(signs)

@@ -37,8 +37,8 @@ from typing import NamedTuple
 import numpy as np
 
 from structures.core.arena import ARENA_WORDS, COUNT, KIND, ROOT, VERSION, Arena, B, words_anew
+from structures.core.entries import tree_order
 from structures.core.reserve import reserve
-from structures.interval.changes import tree_order
 from structures.join_tree.changes import ACTIVE, AT, CHANGES_WORDS, run_singles
 from structures.join_tree.cursors import Given, JoinCursor, Scanned, Sought, Start
 from structures.join_tree.layout import (

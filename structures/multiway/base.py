@@ -8,9 +8,9 @@ from collections.abc import Callable
 import numpy as np
 
 from structures.core.arena import VERSION
+from structures.core.entries import Entries
 from structures.ij_heap.changes import ACTIVE, AT, MISSING, ij_order
 from structures.ij_heap.cursors import Root
-from structures.interval.tree import Entries
 from structures.multiway.layout import Blocks
 from structures.multiway.tree import build, make_empty
 

@@ -37,9 +37,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from structures.core.entries import DELETE, INSERT
 from structures.index.indexes import Batch, Entries, OrderedIndexes, Run
 from structures.index.layout import IndexArena
-from structures.interval.changes import DELETE, INSERT
 from structures.view_tree.changes import BUSY, CHANGE, FLIPPED, LOOKED, STATE, flip_all, follow_run, live_prefixes
 from structures.view_tree.shape import HOLDER, PLAN_WORDS, Atom, Shape, path_orders
 from structures.view_tree.walk import AT, DEAD, GAP, STATE_WORDS, STEPS, view_fill

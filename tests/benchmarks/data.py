@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from structures.interval.tree import Entries
+from structures.core.entries import Entries
 
 LINE = 10**12  # the line that intervals lie on
 ROOMS = 50_000

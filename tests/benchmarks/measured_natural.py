@@ -9,8 +9,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from structures.core.entries import DELETE, INSERT
 from structures.index.indexes import NO_ENTRIES, Entries
-from structures.interval.changes import DELETE, INSERT
 from tests.benchmarks.figures import Figure, Rival, Scale, middle, sampled, seconds
 from tests.benchmarks.measured_tree import Note
 from tests.benchmarks.natural_rivals import Batch, DuckDbNatural, PythonStar, SqliteMaintained, Variables, arrow_whole

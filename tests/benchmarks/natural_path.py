@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from structures.core.entries import INSERT
 from structures.index.indexes import Entries
-from structures.interval.changes import INSERT
 from structures.join_tree.tree import JoinCursor, JoinTree, Port
 from tests.benchmarks.figures import Figure, Scale
 from tests.benchmarks.measured_natural import Data, measure

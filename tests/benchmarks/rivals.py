@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from structures.interval.tree import Entries
+from structures.core.entries import Entries
 from tests.benchmarks.figures import seconds
 from tests.benchmarks.kernels import sweep
 

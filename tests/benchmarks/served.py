@@ -18,7 +18,7 @@ import httpx
 import numpy as np
 import pyarrow as pa
 
-from structures.interval.tree import Entries
+from structures.core.entries import Entries
 from tests.benchmarks.raw_client import post_all
 from tests.server_process import ROOT, ServerProcess
 

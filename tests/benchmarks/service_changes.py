@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from structures.interval.tree import Entries
+from structures.core.entries import Entries
 from tests.benchmarks.data import LINE, ROOMS, Workload, keyed, uniform
 from tests.benchmarks.figures import Figure, Rival, Scale, middle, sampled
 from tests.benchmarks.measured_tree import Changes, Note

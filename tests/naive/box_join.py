@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from structures.interval.tree import Entries
+from structures.core.entries import Entries
 
 
 class Box(NamedTuple):

@@ -10,8 +10,8 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
+from structures.core.entries import DELETE, INSERT
 from structures.index.indexes import Changes, Cursor, Entries, OrderedIndexes
-from structures.interval.changes import DELETE, INSERT
 from tests.naive import ordered_index as twin
 from tests.naive.natural_join import Entry
 from tests.structures.machines import Reading, ReadingMachine

@@ -10,8 +10,8 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
+from structures.core.entries import DELETE, INSERT
 from structures.index.indexes import Changes, OrderedIndexes
-from structures.interval.changes import DELETE, INSERT
 from structures.view_tree.tree import Atom, ViewTree
 from tests.naive.natural_join import Entry, join
 from tests.structures.index_machine import packed

@@ -17,7 +17,7 @@ from service.views.deltas import Told, told
 from service.views.joins.product_join import These
 from service.views.joins.protocol import Bounds, Enumeration, Sink
 from service.views.joins.slots_cursor import SlotsCursor
-from structures.interval.changes import INSERT
+from structures.core.entries import INSERT
 from structures.view_tree.tree import Atom, Root, ViewTree
 
 
