@@ -33,7 +33,8 @@ from structures.box.layout import (
     BoxArena,
 )
 from structures.core.arena import KIND
-from structures.ordered.check import check_below, check_blocks, has_row
+from structures.core.check import check_blocks
+from structures.ordered.check import check_below, has_row
 
 Place = tuple[int, int, int]
 FIRST_PLACE, LAST_PLACE = (-1, 0, 0), (2**31, 0, 0)

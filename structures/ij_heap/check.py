@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from structures.core.arena import INNER, KEY_MAX, LEAF
+from structures.core.check import check_blocks
 from structures.ij_heap.cursors import Root
 from structures.multiway.layout import (
     CHILD,
@@ -25,7 +26,6 @@ from structures.multiway.layout import (
 )
 from structures.multiway.leaves import entry_at
 from structures.multiway.topology import SPAN, Topology
-from structures.ordered.check import check_blocks
 
 Entry = tuple[int, int, int, int]  # key, left, code, right
 

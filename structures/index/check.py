@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from structures.core.arena import LEAF
+from structures.core.check import check_blocks
 from structures.index.layout import BLOCK, HEAD, INNER_ROOM, LEAF_ROOM, IndexArena
-from structures.ordered.check import check_blocks
 
 Entry = tuple[int, ...]
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from structures.core.arena import COUNT, ROOT
+from structures.core.check import check_blocks
 from structures.join_tree.layout import ALL_TREE, BASE, BIT, HEAD, LIVE_TREE, STEP, STEP_, SUPPORT, WORDS
-from structures.ordered.check import Entry, check_below, check_blocks
+from structures.ordered.check import Entry, check_below
 
 if TYPE_CHECKING:
     from structures.join_tree.tree import JoinTree, Roots
