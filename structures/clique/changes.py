@@ -16,7 +16,7 @@ from structures.clique.state import DONE, MODE
 from structures.clique.walk import start_window, walk
 from structures.core.arena import ROOT
 from structures.core.kernel import kernel
-from structures.ij_heap.changes import ACTIVE, AT, MISSING
+from structures.multiway.changes import ACTIVE, AT, MISSING
 from structures.multiway.layout import ARRAYS
 from structures.multiway.tree import cut, put
 

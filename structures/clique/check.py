@@ -8,8 +8,8 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 
 from structures.core.arena import KEY_MAX
-from structures.ij_heap.check import Entry, check_nodes
-from structures.ij_heap.cursors import Root
+from structures.multiway.base import Root
+from structures.multiway.check import Entry, check_nodes
 from structures.multiway.clique_summary import keys_at, top_at
 from structures.multiway.layout import Blocks
 from structures.multiway.topology import CLIQUE

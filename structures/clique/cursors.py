@@ -13,7 +13,7 @@ from structures.clique.state import DEAD, DONE, EACH_KEY, FULL, GAP, ITEM, MODE,
 from structures.clique.walk import ANY_KEY, start_reading, walk_fill
 from structures.core.arena import NEG_INF, POS_INF
 from structures.core.entries import Entries
-from structures.ij_heap.cursors import Root
+from structures.multiway.base import Root
 from structures.multiway.layout import Blocks
 from structures.multiway.topology import CLIQUE
 

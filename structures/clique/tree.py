@@ -27,12 +27,12 @@ from __future__ import annotations
 import numpy as np
 
 from structures.clique.changes import run_changes
+from structures.clique.check import check_clique
 from structures.clique.cursors import Cursor
 from structures.clique.state import FULL, STEPS, grown, new_walk
 from structures.core.arena import ARENA_WORDS, HEIGHT, KEY_MAX, ROOT
 from structures.core.entries import Entries
-from structures.ij_heap.cursors import Root
-from structures.multiway.base import CHUNK, IJTree
+from structures.multiway.base import CHUNK, IJTree, Root
 from structures.multiway.clique_summary import MOST, SCRATCH_WORDS, keys_at, summary_words
 from structures.multiway.layout import COUNTS, Blocks
 from structures.multiway.topology import CLIQUE, SETS
@@ -88,6 +88,4 @@ class CliqueTree(IJTree):
 
     def check(self, root: Root, others: tuple[Root, ...] = ()) -> None:
         """Prove the invariants of a version, and that no block is lost (given every root in use); AssertionError names the invariant."""
-        from structures.clique.check import check_clique
-
         check_clique(self.arena, root, others)

@@ -1,4 +1,4 @@
-"""The writer of the IJ-heap: changes in tree order, each with its delta; the order of entries.
+"""The writer of the IJ-heap: changes in tree order, each with its delta.
 
 Each change sees the tree as the changes before it left it: a delete reports the rows of the interval, then takes it out; an insert
 reports its rows, then puts it in. So each row of the delta falls to exactly one change (versions.md, *Applying a batch*). The rows of
@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 
 from structures.core.arena import NEG_INF, POS_INF, ROOT
-from structures.core.entries import tree_order
 from structures.core.kernel import kernel
 from structures.ij_heap.walk import DEPTH, start_partners, walk
+from structures.multiway.changes import ACTIVE, AT, MISSING
 from structures.multiway.layout import ARRAYS
 from structures.multiway.tree import cut, put
 
-AT, ACTIVE, MISSING = range(3)  # the state N of a run
 _EVER = 2**62  # steps: a delta is interrupted by its rows alone
 
 
@@ -54,8 +53,3 @@ def run_changes(
             N[MISSING] += 1
         N[AT] += 1
     return n
-
-
-def ij_order(sets: np.ndarray, keys: np.ndarray, lefts: np.ndarray, slots: np.ndarray) -> np.ndarray:
-    """The places of the entries in the tree's order, (key, left, code = 8 * slot + set). O(n log n)."""
-    return tree_order(sets, keys, lefts, 4 * slots.astype(np.int64))

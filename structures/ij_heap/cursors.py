@@ -6,7 +6,6 @@ A cursor is plain data beside the tree: its state belongs to the kernels of `ij_
 from __future__ import annotations
 
 import copy
-from typing import NamedTuple
 
 import numpy as np
 
@@ -14,21 +13,13 @@ from structures.core.entries import Entries
 from structures.ij_heap.goals import ANY_KEY, DEAD, DEPTH, EACH_KEY, GAP, STEPS, new_walk
 from structures.ij_heap.strip import STRIP_SCRATCH
 from structures.ij_heap.walk import start_all, walk_fill
+from structures.multiway.base import Root
 from structures.multiway.layout import Blocks
 from structures.multiway.topology import SETS
 
 _MOST_ROWS = 1 << 17  # of one call
 _STEPS_A_CALL = 1 << 15
 _NO_ENTRIES = Entries(*(np.empty(0, kind) for kind in (np.uint8, np.int32, np.int64, np.int64, np.int32)))
-
-
-class Root(NamedTuple):
-    """One version of a tree: plain data, good as long as its version is pinned."""
-
-    offset: int
-    height: int
-    counts: tuple[int, ...]
-    live: bool
 
 
 class Cursor:

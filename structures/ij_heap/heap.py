@@ -27,10 +27,11 @@ import numpy as np
 from structures.core.arena import ARENA_WORDS, HEIGHT, KEY_MAX, NEG_INF, POS_INF, ROOT
 from structures.core.entries import Entries
 from structures.ij_heap.changes import run_changes
-from structures.ij_heap.cursors import Cursor, Root
+from structures.ij_heap.check import check_heap
+from structures.ij_heap.cursors import Cursor
 from structures.ij_heap.goals import STEPS, new_walk
 from structures.ij_heap.strip import STRIP_SCRATCH
-from structures.multiway.base import CHUNK, IJTree
+from structures.multiway.base import CHUNK, IJTree, Root
 from structures.multiway.extreme import ANSWER, ASK, LAST_KEY, SCRATCH_WORDS, find_extreme
 from structures.multiway.layout import COUNTS, Blocks, key_at, summary_words
 from structures.multiway.leaves import KEY_, NEAR_, SLOT_
@@ -103,6 +104,4 @@ class IJHeap(IJTree):
 
     def check(self, root: Root, others: tuple[Root, ...] = ()) -> None:
         """Prove the invariants of a version, and that no block is lost (given every root in use); AssertionError names the invariant."""
-        from structures.ij_heap.check import check_heap
-
         check_heap(self.arena, self.topology, root, others)

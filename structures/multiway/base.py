@@ -4,19 +4,28 @@ of the entries below it, and so in what a change tells."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 from structures.core.arena import VERSION
 from structures.core.entries import Entries
-from structures.ij_heap.changes import ACTIVE, AT, MISSING, ij_order
-from structures.ij_heap.cursors import Root
+from structures.multiway.changes import ACTIVE, AT, MISSING, ij_order
 from structures.multiway.layout import Blocks
 from structures.multiway.tree import build, make_empty
 
 CHUNK = 1 << 16  # rows of a delta that a sink gets at once
 
 Sink = Callable[[int, np.ndarray], bool]
+
+
+class Root(NamedTuple):
+    """One version of a tree: plain data, good as long as its version is pinned."""
+
+    offset: int
+    height: int
+    counts: tuple[int, ...]
+    live: bool
 
 
 class IJTree:

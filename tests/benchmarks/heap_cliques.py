@@ -8,7 +8,7 @@ import numpy as np
 
 from structures.clique.state import STEPS, new_walk
 from structures.clique.tree import CliqueTree
-from structures.ij_heap.changes import MISSING
+from structures.multiway.changes import MISSING
 from tests.benchmarks.data import Workload
 from tests.benchmarks.figures import Figure, Scale
 from tests.benchmarks.heap_data import clique, even, nearly

@@ -7,7 +7,8 @@ from typing import Any
 from structures.clique.changes import run_changes as run_clique_changes
 from structures.core.arena import VERSION, reclaim
 from structures.core.kernel import kernel
-from structures.ij_heap.changes import AT, run_changes
+from structures.ij_heap.changes import run_changes
+from structures.multiway.changes import AT
 from structures.multiway.layout import ARRAYS
 from tests.benchmarks.kernels import RECLAIM_EVERY
 

@@ -13,9 +13,9 @@ from structures.box.tree import BoxTree
 from structures.box.tree import Root as BoxRoot
 from structures.clique.tree import CliqueTree
 from structures.core.arena import VERSION
-from structures.ij_heap.changes import MISSING
 from structures.ij_heap.goals import STEPS, new_walk
 from structures.ij_heap.heap import Entries, IJHeap, Root, Topology
+from structures.multiway.changes import MISSING
 from structures.multiway.extreme import ASKED
 from tests.benchmarks.data import Workload
 from tests.benchmarks.figures import Figure, Rival, sampled, seconds
