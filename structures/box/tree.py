@@ -44,6 +44,7 @@ import numpy as np
 
 from structures.box.build import load, plant
 from structures.box.changes import AT, ITEM, MISSING, SEARCH, run_box_changes
+from structures.box.check import check_boxes
 from structures.box.cursors import Cursor, QueryCursor, Root, ViewCursor, WindowCursor, items_of
 from structures.box.layout import (
     CAP,
@@ -221,6 +222,4 @@ class BoxTree:
 
     def check(self, root: Root, others: tuple[Root, ...] = ()) -> None:
         """Prove the invariants of a version, and that no block is lost (given every root in use); AssertionError names the invariant."""
-        from structures.box.check import check_boxes
-
         check_boxes(self.arena, root, others)

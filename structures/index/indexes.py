@@ -29,6 +29,7 @@ import numpy as np
 from structures.core.arena import ARENA_WORDS, BUMP, VERSION
 from structures.core.entries import DELETE, INSERT
 from structures.index.changes import build, change_all, change_in_order, drop_all
+from structures.index.check import check_indexes
 from structures.index.layout import (
     ARITY,
     BLOCK,
@@ -316,8 +317,6 @@ class OrderedIndexes:
     def check(self, others: Iterable[tuple[int, int]] = ()) -> None:
         """Prove the invariants of the newest version, and that no block is lost (given arity and root of every tree of others in use);
         AssertionError names the invariant."""
-        from structures.index.check import check_indexes
-
         made = [(self.arity(index), self.root(index)) for index in range(self._made) if index not in self._removed]
         check_indexes(self.arena, [*made, *others])
 

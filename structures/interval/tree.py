@@ -29,6 +29,7 @@ from structures.core.arena import ARENA_WORDS, COUNT, KEY_MAX, KIND, LIVE, NEG_I
 from structures.core.entries import DELETE, INSERT, Deltas, Entries, tree_order
 from structures.interval.changes import ACTIVE, AT, CHANGES_WORDS, MISSING, run_changes
 from structures.interval.cursors import Cursor, GivenCursor, PartnersCursor, Root, SearchCursor, WalkCursor, WindowCursor
+from structures.ordered.check import check_tree
 from structures.ordered.search import ITEM, NOTHING_BEFORE, STEPS
 from structures.ordered.summary import LIST, PAIR, SELF
 from structures.ordered.tree import build, make_empty
@@ -205,6 +206,4 @@ class IntervalTree:
 
     def check(self, root: Root, others: tuple[Root, ...] = ()) -> None:
         """Prove the invariants of a version, and that no block is lost (given every root in use); AssertionError names the invariant."""
-        from structures.ordered.check import check_tree
-
         check_tree(self.arena, root, others)

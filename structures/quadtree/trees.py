@@ -35,6 +35,7 @@ from typing import NamedTuple
 import numpy as np
 
 from structures.quadtree.changes import change_entries, collect, morton_keys
+from structures.quadtree.check import check_quads
 from structures.quadtree.compact import CompactForms, compact_place, most_words
 from structures.quadtree.layout import (
     BASE,
@@ -234,6 +235,4 @@ class QuadTrees:
 
     def check(self, roots: tuple[Root, ...], others: tuple[tuple[Root, ...], ...] = ()) -> None:
         """Prove the invariants of a version, and that no block is lost (given every root in use); AssertionError names the invariant."""
-        from structures.quadtree.check import check_quads
-
         check_quads(self.arena, self.forms, self.shapes, (*others, roots))
