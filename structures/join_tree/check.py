@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from structures.core.arena import COUNT, ROOT
 from structures.core.check import check_blocks
 from structures.join_tree.layout import ALL_TREE, BASE, BIT, HEAD, LIVE_TREE, STEP, STEP_, SUPPORT, WORDS
+from structures.join_tree.tables import JoinTables, Roots
 from structures.ordered.check import Entry, check_below
-
-if TYPE_CHECKING:
-    from structures.join_tree.tree import JoinTree, Roots
 
 
 class _Proof:
-    def __init__(self, tree: JoinTree, rows: list[list[int]]) -> None:
+    def __init__(self, tree: JoinTables, rows: list[list[int]]) -> None:
         self.tree, self.rows = tree, rows
         self.seen: list[dict[int, tuple[int, int, int]]] = [{} for _ in tree.ports]
         for p, port in enumerate(tree.ports):
@@ -65,7 +62,7 @@ class _Proof:
         return sorted(found)
 
 
-def check_join(tree: JoinTree, rows: list[np.ndarray], others: tuple[Roots, ...]) -> None:
+def check_join(tree: JoinTables, rows: list[np.ndarray], others: tuple[Roots, ...]) -> None:
     """AssertionError names the invariant. Cost: O(n log n)."""
     able = [slots[tree.able(u, slots)].tolist() for u, slots in enumerate(rows)]
     proof = _Proof(tree, able)
@@ -98,7 +95,7 @@ def check_join(tree: JoinTree, rows: list[np.ndarray], others: tuple[Roots, ...]
     check_blocks(tree.arena, blocks)
 
 
-def _check_groups(tree: JoinTree, proof: _Proof, p: int) -> None:
+def _check_groups(tree: JoinTables, proof: _Proof, p: int) -> None:
     groups = defaultdict(set)
     for slot, (code, _, _) in proof.seen[p].items():
         groups[code].add(slot)
@@ -112,7 +109,7 @@ def _check_groups(tree: JoinTree, proof: _Proof, p: int) -> None:
         assert len(found) == len(wanted) and set(found) == wanted, f"J4: the group of {code} at port {p}"
 
 
-def _check_bits(tree: JoinTree, proof: _Proof, e: int) -> None:
+def _check_bits(tree: JoinTables, proof: _Proof, e: int) -> None:
     u = tree.near[e]
     base, words = tree._sides[u, [BASE, WORDS]].tolist()
     for slot in proof.rows[u]:

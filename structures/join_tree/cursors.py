@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from structures.core.arena import NEG_INF, POS_INF, Arena, B
+from structures.join_tree.tables import JoinTables
 from structures.join_tree.walk import (
     DEAD,
     DEPTH,
@@ -24,9 +25,6 @@ from structures.join_tree.walk import (
 )
 from structures.ordered.search import DEPTH as FRAMES_LEFT
 from structures.ordered.search import NOTHING_BEFORE, SEARCH_WORDS, search_fill, search_start
-
-if TYPE_CHECKING:
-    from structures.join_tree.tree import JoinTree
 
 _CHUNK = 4096  # rows that a walk begins with, at a time
 MOST = 1 << 16  # rows of a call
@@ -110,7 +108,7 @@ class Sought:
 class JoinCursor:
     """Rows of a version that begin with what `start` gives of alias number `place`: rows that take part in some there."""
 
-    def __init__(self, tree: JoinTree, roots: np.ndarray, place: int, start: Start, bounds: np.ndarray) -> None:
+    def __init__(self, tree: JoinTables, roots: np.ndarray, place: int, start: Start, bounds: np.ndarray) -> None:
         self._tree, self._roots, self._start, self._bounds = tree, roots, start, bounds
         self._starts = _NONE
         self._S = np.zeros((tree.aliases, LEVEL_WORDS), np.int64)

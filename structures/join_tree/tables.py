@@ -1,0 +1,176 @@
+"""The arrays of a join tree, which its writer, its cursors and its proof share, and what its rows are to the ports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from structures.core.arena import KIND, ROOT, Arena
+from structures.core.reserve import reserve
+from structures.join_tree.layout import (
+    ALIAS,
+    ALL_TREE,
+    BASE,
+    BIT,
+    CODE,
+    ENDS,
+    FAR,
+    FIRST_LINK,
+    FIRST_PORT,
+    HAS,
+    HEAD,
+    LIVE_TREE,
+    MOST,
+    NEAR,
+    OUT,
+    PORT,
+    SIDE_WORDS,
+    SPAN,
+    SPANNED,
+    STEP,
+    STEP_,
+    SUPPORT,
+    TREE_VERSION,
+    TREE_WORDS,
+    UNVERSIONED,
+    WIDTH,
+    WORDS,
+)
+from structures.join_tree.walk import walk
+from structures.ordered.summary import LIST as LIST_KIND
+from structures.ordered.tree import make_empty
+
+
+class Port(NamedTuple):
+    """Rows of alias number `alias` as an edge sees them: by codes of a domain (-1: all alike), and perhaps by a span."""
+
+    alias: int
+    domain: int
+    spanned: bool
+
+
+class Roots(NamedTuple):
+    """One version: of each port's tree root, height, entries, and two words more."""
+
+    version: int
+    trees: np.ndarray
+
+
+class JoinTables:
+    """The trees' blocks, the tables of links, ports and aliases, and the rows as `describe` says them to the ports of their alias.
+
+    A description stands until the row is described anew: not before no pinned version sees it any more.
+    """
+
+    def __init__(self, ports: Sequence[Port], edges: Sequence[tuple[int, int]], words: int, slots: int) -> None:
+        self.ports, self.aliases = list(ports), len(edges) + 1
+        self.of_alias = [[p for p, port in enumerate(ports) if port.alias == u] for u in range(self.aliases)]
+        links = [link for a, b in edges for link in ((a, b), (b, a))]
+        self.near, self.far = ([ports[link[i]].alias for link in links] for i in range(2))
+        self.arena = Arena(words)
+        self.arena.C[KIND] = LIST_KIND
+        self._lay_out(links, slots)
+        for tree in range(len(self._T)):
+            self._C[ROOT : ROOT + TREE_VERSION] = 0
+            make_empty(*self._arrays)
+            self._T[tree, :TREE_VERSION] = self._C[ROOT : ROOT + TREE_VERSION]
+            self._T[tree, TREE_VERSION] = UNVERSIONED
+        self._paths = self._outward()
+
+    def _lay_out(self, links: Sequence[tuple[int, int]], slots: int) -> None:
+        ports, count = self.ports, len(self.ports)
+        self._links = np.zeros((len(links), MOST), np.int64)
+        self._ports = np.zeros((count, MOST), np.int64)
+        self._sides = np.zeros((self.aliases, SIDE_WORDS), np.int64)
+        records = ends = 0
+        for u, own in enumerate(self.of_alias):
+            out = [e for e in range(len(links)) if self.near[e] == u]
+            width = 1 + 3 * len(own)
+            self._sides[u, [BASE, WORDS, OUT, HAS]] = records, width, len(out), len(own)
+            self._sides[u, FIRST_LINK : FIRST_LINK + len(out)] = out
+            self._sides[u, FIRST_PORT : FIRST_PORT + len(own)] = own
+            for j, p in enumerate(own):
+                self._ports[p, [ALIAS, CODE, WIDTH, SPAN]] = u, records + 1 + 3 * j, width, ports[p].spanned
+                if ports[p].spanned:
+                    self._ports[p, ENDS] = ends
+                    ends += 2 * slots
+            self._links[out, BIT] = 1 << np.arange(len(out))
+            records += width * slots
+        codes, trees = 0, count
+        self.code_words = {}
+        for domain in {port.domain for port in ports}:
+            grouped = [p for p in range(count) if ports[p].domain == domain and not ports[p].spanned]
+            counted = [e for e, (_, p) in enumerate(links) if p in grouped]
+            self.code_words[domain] = step = len(grouped) + len(counted)
+            self._ports[grouped, HEAD], self._ports[grouped, STEP_] = codes + np.arange(len(grouped)), step
+            self._links[counted, SUPPORT], self._links[counted, STEP] = codes + len(grouped) + np.arange(len(counted)), step
+            codes += step * slots
+        for p in range(count):
+            if ports[p].spanned:
+                self._ports[p, ALL_TREE], trees = trees, trees + 1
+        for e, (_, p) in enumerate(links):
+            self._links[e, [NEAR, FAR, PORT, SPANNED]] = self.near[e], self.far[e], p, ports[p].spanned
+            if ports[p].spanned:
+                self._links[e, LIVE_TREE], trees = trees, trees + 1
+        self._T = np.zeros((trees, TREE_WORDS), np.int64)
+        self._X = reserve(records * 4, np.int32)
+        self._Y = reserve(max(codes, 1) * 4, np.int32)
+        self._E = reserve(max(ends, 1) * 8, np.int64)
+        self._records = [
+            self._X[base : base + width * slots].reshape(slots, width) for base, width in self._sides[:, [BASE, WORDS]].tolist()
+        ]
+        self._C = self.arena.C
+        self._arrays = self.arena.M, self.arena.W, self.arena.C, self.arena.Q
+        self._writing = (*self._arrays, self._T, self._links, self._ports, self._sides, self._X, self._Y, self._E)
+
+    def _outward(self) -> np.ndarray:
+        """int64[t, t, 2]: from each alias outward, the link that binds the next one, and the level where it begins."""
+        paths = np.zeros((self.aliases, self.aliases, 2), np.int64)
+        for start in range(self.aliases):
+            order = [start]
+            for level, u in enumerate(order):  # grows meanwhile: breadth first
+                for e, near in enumerate(self.near):
+                    if near == u and self.far[e] not in order:
+                        paths[start, len(order)] = e, level
+                        order.append(self.far[e])
+        return paths
+
+    def describe(
+        self, alias: int, slots: np.ndarray, codes: Sequence[np.ndarray | None], ends: Sequence[tuple[np.ndarray, np.ndarray] | None]
+    ) -> None:
+        """Rows as the ports of the alias (`of_alias`) see them: codes (int32[n], -1: of none) of ports with a domain, closed spans."""
+        for j, p in enumerate(self.of_alias[alias]):
+            given, span = codes[j], ends[j]
+            self._records[alias][slots, 1 + 3 * j] = 0 if given is None else given
+            if span is not None:
+                at = self._ports[p, ENDS] + 2 * slots.astype(np.int64)
+                self._E[at], self._E[at + 1] = span
+
+    def codes(self, port: int, slots: np.ndarray) -> np.ndarray:
+        """int32[n], as described."""
+        return self._records[self.ports[port].alias][slots, self._column(port)]
+
+    def _column(self, port: int) -> int:
+        return 1 + 3 * self.of_alias[self.ports[port].alias].index(port)
+
+    def ends(self, port: int, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """int64[n] twice, as described; zeros of a port without span."""
+        if not self.ports[port].spanned:
+            return np.zeros(len(slots), np.int64), np.zeros(len(slots), np.int64)
+        at = self._ports[port, ENDS] + 2 * slots.astype(np.int64)
+        return self._E[at], self._E[at + 1]
+
+    def able(self, alias: int, slots: np.ndarray) -> np.ndarray:
+        """bool[n]: rows with a code and a span that is not empty at each port; others never take part."""
+        mask = np.ones(len(slots), np.bool_)
+        for p in self.of_alias[alias]:
+            left, right = self.ends(p, slots)
+            mask &= (self.codes(p, slots) >= 0) & (left <= right)
+        return mask
+
+    def walk(self, roots: np.ndarray, bounds: np.ndarray, S: np.ndarray, L: np.ndarray, starts: np.ndarray, out: np.ndarray, n: int) -> int:
+        """As `join_walk.walk`."""
+        tables = self._links, self._ports, self._sides, self._X, self._E
+        return int(walk(self.arena.M, self.arena.W, *tables, roots, self._paths, bounds, S, L, starts, out, n))
