@@ -40,8 +40,9 @@ from structures.box.layout import (
     holder,
 )
 from structures.box.records import TAG, code_of, key_of
-from structures.core.arena import CHILD, INNER, LEAF, drop
+from structures.core.arena import INNER, LEAF, drop
 from structures.core.kernel import kernel
+from structures.ordered.layout import CHILD
 
 
 @kernel(allocates=True)

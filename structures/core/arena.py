@@ -8,17 +8,8 @@ of pinned versions keep using the old ones, without locks and without moving any
     | nil  | leaf   | inner  | leaf | ...     a block is named by its first word's index in M;
     +------+--------+--------+------+----     0 is NIL
 
-Two classes of blocks: LEAF (entries in columns, two sets growing towards each other) and INNER (one
-column a summary field and child).
-
-    leaf   M[o] born | W n0, n1 | left[B] | right[B] | slot[B] key[B] (int32)
-           set 0 lies in [0, n0), set 1 in [B - n1, B), each ascending by (key, left, slot)
-    inner  M[o] born | W count, live mask | mr0 mr1 ml0 ml1 [F each] |
-           kr0 kr1 kl0 kl1 first child [F each, int32]
-
-Per child c and set s: (kr, mr) is the largest (key, right), (kl, ml) the smallest (key, left) below c,
-`first` the slot code of the first entry. What is absent, and every unused child, holds (-1, NEG_INF)
-and (KEY_MAX, POS_INF), so that loops over the children have constant length.
+Two classes of blocks, each of one size: LEAF and INNER. Word M[o] of a block that is out is the version that
+wrote it (born); what else lies in it is the tree's matter (`ordered/layout.py`).
 
 Invariants
     I1  a block with born == the version being written was never published: it is changed in place and
@@ -51,21 +42,8 @@ if not (2 <= B <= 256 and 3 <= F <= 16):
 
 LEAF, INNER = 0, 1
 LEAF_LEAST = max(1, B // 4)  # entries of a leaf that is not the root
-LEAF_WORDS = 2 + 3 * B
+LEAF_WORDS = 2 + 3 * B  # columns: `ordered/layout.py`
 INNER_WORDS = 2 + 7 * F
-
-# Columns of a leaf: int64 columns from o, int32 columns from 2 * o.
-LEFT, RIGHT = 2, 2 + B
-SLOT = 2 * (2 + 2 * B)
-KEY = SLOT + B
-
-# Columns of an inner node. Field f < 4 of child c: M[o + FIELDS + f * F + c]; f >= 4: W[2 * o + FIELDS32 + (f - 4) * F + c].
-MR, ML = 2, 2 + 2 * F  # + set * F
-FIELDS = 2
-FIELDS32 = 2 * (2 + 4 * F)
-KR, KL = FIELDS32, FIELDS32 + 2 * F  # + set * F
-FIRST = FIELDS32 + 4 * F
-CHILD = FIELDS32 + 5 * F
 
 KEY_MAX = 2**31 - 1
 

@@ -19,9 +19,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from structures.core.arena import CHILD, KEY, KEY_MAX, KL, KR, LEFT, ML, MR, NEG_INF, POS_INF, RIGHT, SLOT, B, F
+from structures.core.arena import KEY_MAX, NEG_INF, POS_INF, B, F
 from structures.core.bits import lowest
 from structures.core.kernel import kernel
+from structures.ordered.layout import CHILD, KEY, KL, KR, LEFT, ML, MR, RIGHT, SLOT
 from structures.ordered.leaves import position
 from structures.ordered.search import wholly_before
 from structures.ordered.summary import SELF

@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from structures.core.arena import CHILD, KL, LEAF_WORDS, NEG_INF, SLOT, B, F
-from structures.core.arena import KEY as KEY_
+from structures.core.arena import LEAF_WORDS, NEG_INF, B, F
 from structures.core.bits import LANES, below8, count_bits, equals
 from structures.core.kernel import kernel, prefetch
 from structures.join_tree.layout import FAR, FIRST_PORT, HAS, PORT, SPAN, code_of, ends_of
+from structures.ordered.layout import CHILD, KL, SLOT
+from structures.ordered.layout import KEY as KEY_
 from structures.ordered.leaves import place as place_of
 from structures.ordered.search import DEPTH as FRAMES_LEFT
 from structures.ordered.search import NOTHING_BEFORE, SEARCH_WORDS, search_fill, search_start

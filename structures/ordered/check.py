@@ -2,26 +2,9 @@
 
 from __future__ import annotations
 
-from structures.core.arena import (
-    CHILD,
-    FIELDS,
-    FIELDS32,
-    INNER,
-    KEY,
-    KEY_MAX,
-    KIND,
-    LEAF,
-    LEAF_LEAST,
-    LEFT,
-    NEG_INF,
-    POS_INF,
-    RIGHT,
-    SLOT,
-    Arena,
-    B,
-    F,
-)
+from structures.core.arena import INNER, KEY_MAX, KIND, LEAF, LEAF_LEAST, NEG_INF, POS_INF, Arena, B, F
 from structures.core.check import check_blocks
+from structures.ordered.layout import CHILD, FIELDS, FIELDS32, KEY, LEFT, RIGHT, SLOT
 from structures.ordered.summary import LIST, SELF
 
 Entry = tuple[int, int, int, int, int]  # key, left, slot code, right, set

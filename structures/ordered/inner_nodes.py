@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from structures.core.arena import FIELDS, FIELDS32, INNER, INNER_WORDS, SUM2, VERSION, F, allocate, drop
+from structures.core.arena import INNER, INNER_WORDS, SUM2, VERSION, F, allocate, drop
 from structures.core.kernel import kernel
+from structures.ordered.layout import FIELDS, FIELDS32
 from structures.ordered.summary import clear_child, write_child
 
 

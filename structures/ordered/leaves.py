@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from structures.core.arena import KEY, LEAF, LEAF_WORDS, LEFT, RIGHT, SLOT, VERSION, B, allocate, drop
+from structures.core.arena import LEAF, LEAF_WORDS, VERSION, B, allocate, drop
 from structures.core.kernel import kernel
+from structures.ordered.layout import KEY, LEFT, RIGHT, SLOT
 
 
 @kernel

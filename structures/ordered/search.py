@@ -20,9 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from structures.core.arena import CHILD, FIRST, KEY, KEY_MAX, KL, KR, LEFT, ML, MR, NEG_INF, RIGHT, SLOT, B, F
+from structures.core.arena import KEY_MAX, NEG_INF, B, F
 from structures.core.bits import LANES, at_most8, below8, lowest
 from structures.core.kernel import kernel, prefetch
+from structures.ordered.layout import CHILD, FIRST, KEY, KL, KR, LEFT, ML, MR, RIGHT, SLOT
 from structures.ordered.leaves import position
 
 DEPTH, SET, KEY_, AFTER, AFTER_CODE, MOST, LEAST, TOP, HIGH, STEPS, LAST, GAP = range(12)

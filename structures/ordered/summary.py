@@ -17,28 +17,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from structures.core.arena import (
-    CHILD,
-    FIELDS,
-    FIELDS32,
-    FIRST,
-    KEY,
-    KEY_MAX,
-    KIND,
-    KL,
-    KR,
-    LEFT,
-    ML,
-    MR,
-    NEG_INF,
-    POS_INF,
-    RIGHT,
-    SLOT,
-    SUM,
-    B,
-    F,
-)
+from structures.core.arena import KEY_MAX, KIND, NEG_INF, POS_INF, SUM, B, F
 from structures.core.kernel import kernel
+from structures.ordered.layout import CHILD, FIELDS, FIELDS32, FIRST, KEY, KL, KR, LEFT, ML, MR, RIGHT, SLOT
 
 PAIR, SELF, LIST = 0, 1, 2
 

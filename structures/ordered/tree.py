@@ -27,25 +27,17 @@ import numpy as np
 
 from structures.core.arena import (
     ARRAYS,
-    CHILD,
     COUNT,
-    FIRST,
     FREE,
     HEIGHT,
     INNER,
     INNER_WORDS,
-    KEY,
-    KL,
     LEAF,
     LEAF_LEAST,
     LEAF_WORDS,
-    LEFT,
     LIVE,
-    ML,
     PATH,
-    RIGHT,
     ROOT,
-    SLOT,
     SUM,
     SUM2,
     B,
@@ -55,6 +47,7 @@ from structures.core.arena import (
 from structures.core.bits import LANES, at_most8, below8, count_bits
 from structures.core.kernel import kernel, prefetch
 from structures.ordered.inner_nodes import concatenate_inners, even_inners, insert_child, new_inner, own_inner, remove_child, split_inner
+from structures.ordered.layout import CHILD, FIRST, KEY, KL, LEFT, ML, RIGHT, SLOT
 from structures.ordered.leaves import concatenate_leaves, cut_from_leaf, cut_leaf, even_leaves, new_leaf, own_leaf, place, put_in_leaf
 from structures.ordered.summary import (
     inner_summary,

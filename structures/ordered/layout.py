@@ -1,0 +1,30 @@
+"""Blocks of the ordered tree: how entries and children lie in those of `core/arena.py`.
+
+A leaf has its entries in columns, two sets growing towards each other; an inner node a column a summary field and child.
+
+    leaf   M[o] born | W n0, n1 | left[B] | right[B] | slot[B] key[B] (int32)
+           set 0 lies in [0, n0), set 1 in [B - n1, B), each ascending by (key, left, slot)
+    inner  M[o] born | W count, live mask | mr0 mr1 ml0 ml1 [F each] |
+           kr0 kr1 kl0 kl1 first child [F each, int32]
+
+Per child c and set s: (kr, mr) is the largest (key, right), (kl, ml) the smallest (key, left) below c,
+`first` the slot code of the first entry. What is absent, and every unused child, holds (-1, NEG_INF)
+and (KEY_MAX, POS_INF), so that loops over the children have constant length.
+"""
+
+from __future__ import annotations
+
+from structures.core.arena import B, F
+
+# Columns of a leaf: int64 columns from o, int32 columns from 2 * o.
+LEFT, RIGHT = 2, 2 + B
+SLOT = 2 * (2 + 2 * B)
+KEY = SLOT + B
+
+# Columns of an inner node. Field f < 4 of child c: M[o + FIELDS + f * F + c]; f >= 4: W[2 * o + FIELDS32 + (f - 4) * F + c].
+MR, ML = 2, 2 + 2 * F  # + set * F
+FIELDS = 2
+FIELDS32 = 2 * (2 + 4 * F)
+KR, KL = FIELDS32, FIELDS32 + 2 * F  # + set * F
+FIRST = FIELDS32 + 4 * F
+CHILD = FIELDS32 + 5 * F
