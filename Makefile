@@ -30,7 +30,7 @@ $(DONE)/project: $(DONE)/packages pyproject.toml
 $(DONE)/jars: $(DONE)/project streaming/jars.lock
 	@if $(BIN)/python -m streaming.jars; then touch $@; else echo "livejoin: going on without Kafka and Spark; all else works" >&2; fi
 
-$(DONE)/kernels: $(DONE)/project $(wildcard structures/*/*.py)
+$(DONE)/kernels: $(DONE)/project $(shell find structures -name '*.py')
 	@$(BIN)/python -m service.warming
 	@touch $@
 

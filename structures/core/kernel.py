@@ -10,8 +10,9 @@ Environment
     LIVEJOIN_CACHE        where compiled code lies; default: `.cache` in the virtual environment
     NUMBA_BOUNDSCHECK=1   Numba's own switch for checked indexing
 
-The cache folder is named by a hash of the sources of `structures/` and of these settings: an edited
-helper can never leave a stale caller behind.
+Each room (`sources.py`) has a cache folder of its own, named by a hash of these settings, of its sources, and of those of all rooms
+that it imports: an edited helper never leaves a stale caller behind, and rooms that do not use it are not compiled again. Kernels
+defined elsewhere (in tests) depend on all of `structures`.
 """
 
 from __future__ import annotations
@@ -20,8 +21,12 @@ import hashlib
 import os
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
+
+from structures.core.sources import Sources
 
 JIT = os.environ.get("LIVEJOIN_JIT", "on") != "off"
 _SETTINGS = ("LIVEJOIN_LEAF", "LIVEJOIN_FANOUT", "NUMBA_BOUNDSCHECK")
@@ -29,21 +34,24 @@ _SETTINGS = ("LIVEJOIN_LEAF", "LIVEJOIN_FANOUT", "NUMBA_BOUNDSCHECK")
 _listed: list[tuple[Any, str]] = []
 
 
-def cache_folder() -> Path:
-    """The folder of compiled code for these sources and settings."""
-    digest = hashlib.sha256()
-    for source in sorted(Path(__file__).parents[1].rglob("*.py")):
-        digest.update(source.read_bytes())
+_sources = Sources(Path(__file__).parents[1])
+
+
+@cache
+def cache_folder(file: str) -> Path:
+    """The folder of compiled code for kernels that this source file defines, as the sources and settings are now."""
+    room = _sources.room_of(file)
+    digest = hashlib.sha256(_sources.digest(room))
     for name in _SETTINGS:
         digest.update(f"{name}={os.environ.get(name, '')}\n".encode())
     base = os.environ.get("LIVEJOIN_CACHE") or Path(sys.prefix) / ".cache" / "livejoin"
-    return Path(base) / digest.hexdigest()[:16]
+    return Path(base) / f"{room or 'outside'}-{digest.hexdigest()[:16]}"
 
 
 if JIT:
     import numba
 
-    numba.config.CACHE_DIR = str(cache_folder())
+    _placing = Lock()  # Numba's setting is the whole process's
 
 
 def kernel(signature: str | Callable[..., Any] | None = None, *, allocates: bool = False, **options: Any) -> Any:
@@ -61,7 +69,12 @@ def kernel(signature: str | Callable[..., Any] | None = None, *, allocates: bool
     def decorate(function: Callable[..., Any]) -> Any:
         if not JIT:
             return function
-        dispatcher = numba.njit(nogil=True, cache=True, _nrt=allocates, **options)(function)
+        with _placing:
+            before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(cache_folder(function.__code__.co_filename))
+            try:  # a kernel keeps the folder that is set where it is decorated
+                dispatcher = numba.njit(nogil=True, cache=True, _nrt=allocates, **options)(function)
+            finally:
+                numba.config.CACHE_DIR = before
         _compile_once(dispatcher)
         if signature is not None:
             _listed.append((dispatcher, signature))
