@@ -17,7 +17,7 @@ from service.tables.projection import needed_columns
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Slots
 from service.tables.store import Table, pieces
-from structures.interval.tree import Entries
+from structures.core.entries import Entries
 
 Codes = Callable[[pa.RecordBatch], Slots]
 Mask = npt.NDArray[np.bool_]

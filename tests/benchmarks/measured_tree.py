@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from structures.core.arena import VERSION
+from structures.core.entries import Entries
 from structures.interval.changes import CHANGES_WORDS
-from structures.interval.tree import Entries, IntervalTree, Root
+from structures.interval.tree import IntervalTree, Root
 from tests.benchmarks.data import Workload
 from tests.benchmarks.figures import seconds
 from tests.benchmarks.kernels import RECLAIM_EVERY, single_changes

@@ -7,7 +7,8 @@ import math
 import numpy as np
 
 from structures.core.arena import VERSION
-from structures.interval.tree import Entries, IntervalTree, Root
+from structures.core.entries import Entries
+from structures.interval.tree import IntervalTree, Root
 from tests.benchmarks.data import LINE, Workload, uniform
 from tests.benchmarks.figures import Figure, Rival, Scale, middle, sampled, seconds
 from tests.benchmarks.measured_tree import CHUNK, NO_PINS, Changes, Note, one_batch, whole_view

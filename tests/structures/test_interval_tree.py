@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from structures.core.arena import NEG_INF, POS_INF
+from structures.core.entries import Entries
 from structures.core.kernel import JIT
-from structures.interval.tree import Cursor, Entries, IntervalTree
+from structures.interval.tree import Cursor, IntervalTree
 from tests.naive.interval_join import Interval, entries, pairs, sweep_count
 from tests.structures.interval_machine import IntervalMachine
 

@@ -19,7 +19,8 @@ from service.tables.store import Table
 from service.views.deltas import Combination
 from service.views.joins.kept_index import KeptIndex
 from service.views.joins.protocol import Bounds
-from structures.interval.tree import Cursor, Entries, Root
+from structures.core.entries import Entries
+from structures.interval.tree import Cursor, Root
 from structures.join_tree.cursors import Given, Start
 
 Mask = npt.NDArray[np.bool_]

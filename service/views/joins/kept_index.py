@@ -11,7 +11,8 @@ from service.tables.resolution import Slots
 from service.tables.sides import NO_ENTRIES, Side, Source, joined
 from service.tables.store import Domain, Numbers
 from structures.core.encoding import NEG_INF, POS_INF
-from structures.interval.tree import Cursor, Entries, IntervalTree, Root
+from structures.core.entries import Entries
+from structures.interval.tree import Cursor, IntervalTree, Root
 
 _CALLS = 3  # of a tree's `apply` a version: moves, deletes, inserts
 

@@ -23,9 +23,9 @@ from service.views.shapes import Shape
 from structures.box.tree import BoxTree
 from structures.clique.tree import CliqueTree
 from structures.core.encoding import NEG_INF, POS_INF
+from structures.core.entries import DELETE, ENTER, INSERT, LEAVE, Entries
 from structures.ij_heap.heap import IJHeap, Topology
-from structures.interval.changes import DELETE, ENTER, INSERT, LEAVE
-from structures.interval.tree import Entries, IntervalTree
+from structures.interval.tree import IntervalTree
 
 _CHUNK = 1 << 16  # rows in a step of building; of a delta, at once
 _KINDS = {"pair": "pair", "self_less": "self", "self_not_equal": "self", "list": "list"}
