@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -121,3 +122,51 @@ def test_signatures_grow_shorter() -> None:
 def test_parameters_are_counted() -> None:
     (function,) = (node for node in ast.walk(ast.parse("def f(self, a, /, b, *c, d=1, **e): ...")) if isinstance(node, Function))
     assert parameters(function) == 6
+
+
+def cited() -> Iterator[tuple[str, str, str]]:
+    """Pages of docs/design that the code names, each with a section that it names in italics behind it, "" for the page itself."""
+    for name, path in sources(*PACKAGES, "tests").items():
+        text = " ".join(path.read_text().split())
+        for page, behind in re.findall(r"(docs/design/[a-z-]+\.md)(?:`?,? ?\(?((?:\*[^*]+\*[;, ]*(?:and )?)+))?", text):
+            yield name, page, ""
+            for section in re.findall(r"\*([^*]+)\*", behind):
+                yield name, page, section
+
+
+def test_the_pages_that_comments_cite_are_there() -> None:
+    sections = {f"docs/design/{path.name}": headings(path) for path in (ROOT / "docs" / "design").glob("*.md")}
+    every = set(cited())
+    assert len(every) > 60
+    assert [one for one in sorted(every) if one[1] not in sections] == []
+    assert [one for one in sorted(every) if one[2] and not any(one[2] in heading for heading in sections[one[1]])] == []
+
+
+def headings(page: Path) -> list[str]:
+    """Of a Markdown page, the bold beginnings of its paragraphs too."""
+    return [a or b for a, b in re.findall(r"^(?:#+ (.+)|\*\*(.+?)\*\*)", page.read_text(), re.MULTILINE)]
+
+
+def test_the_map_names_what_is_there() -> None:
+    """`room/module.py` in ARCHITECTURE.md and CONTRIBUTING.md, from the root or from a package."""
+    for page in ("ARCHITECTURE.md", "CONTRIBUTING.md"):
+        named = re.findall(r"`([a-z_]+(?:/[a-z_]+)+/?(?:\.[a-z]+)?)`", (ROOT / page).read_text())
+        assert named
+        for name in named:
+            found = [base / name for base in (ROOT, *(ROOT / package for package in PACKAGES)) if exists(base / name)]
+            assert found, f"{page} names {name}"
+
+
+def exists(path: Path) -> bool:
+    return path.exists() or path.with_suffix(".py").exists()
+
+
+def test_modules_name_modules_that_are_there() -> None:
+    """`module.py` of the same folder, `room/module.py` of the same package, or a path from the root, in docstrings and comments."""
+    stale = []
+    for name, path in sources(*PACKAGES).items():
+        for mentioned in re.findall(r"`((?:[a-z_]+/)*[a-z_]+\.py)`", path.read_text()):
+            package = ROOT / name.partition(".")[0]
+            if not any((base / mentioned).exists() for base in (path.parent, package, ROOT)):
+                stale.append(f"{name}: {mentioned}")
+    assert stale == []

@@ -1,5 +1,5 @@
-"""Conditions between aliases as spans that share a point (`data-model.md`): an overlap of declared intervals, a comparison as two rays, a
-distance as a widened point. What cannot be put so (texts, bools, floats that may be NaN, `<>`) is checked row by row."""
+"""Conditions between aliases as spans that share a point (`docs/design/data-model.md`): an overlap of declared intervals, a comparison as
+two rays, a distance as a widened point. What cannot be put so (texts, bools, floats that may be NaN, `<>`) is checked row by row."""
 
 from __future__ import annotations
 

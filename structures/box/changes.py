@@ -8,7 +8,7 @@ An insert is put in before it is asked for partners, a delete asked before it is
 a member, and the trees of the nodes that it spans are active.
 
 Costs: O(log n) 1-D changes to the power of d - 1, amortised over rebuilding; O(CAP) in leaves.
-Source: Tao and Yi, section 4.2; ij-heap.md (*Theorem 2*).
+Source: Tao and Yi, section 4.2; docs/design/ij-heap.md (*Theorem 2*).
 """
 
 from __future__ import annotations

@@ -13,12 +13,12 @@ two boxes that meet in dimension k exactly one has its left end within the other
     records  M[o] born | W count | columns of ROOM: tag, then left, right of dimension k, k + 1, ..., ascending by
              (left of dimension k + 1, code); tag = key << 33 | slot << 3 | set << 2 | left end is here << 1 | right end is here
 
-Trees 0 and 1 of a node are trees of level k + 1 (1-D trees of `ordered_tree.py` when k + 1 is the last dimension): tree i
+Trees 0 and 1 of a node are trees of level k + 1 (1-D trees of `ordered/tree.py` when k + 1 is the last dimension): tree i
 joins the spanners of set i, which cover the slab but not its parent's, with the points of the other set, whose left end
 lies in the slab. In a "self" structure level 0 has one set: tree 0 joins spanners (as set 0) with points (as set 1).
 A tree without spanners needs no points: it is inactive (root 0) until a spanner comes.
 
-Invariants, by which `check()` names what broke: I1 to I3 of `arena.py`, for these blocks too, and
+Invariants, by which `check()` names what broke: I1 to I3 of `core/arena.py`, for these blocks too, and
     N1  the ends in a leaf's records are those of its slab; each box has one record in a leaf; order as above
     N2  weight = endpoints below; a leaf has at most CAP, an inner node more than CAP / 2; no child has over 3/4 of its
         inner node's weight

@@ -1,4 +1,4 @@
-"""Records: the boxes with an end in a leaf's slab (layout: `box_nodes.py`).
+"""Records: the boxes with an end in a leaf's slab (layout: `layout.py`).
 
 Two records of a leaf make a row there iff their boxes meet and one of them has its left end in the slab: then the later
 of the two left ends is, for a box whose left end is not in the slab begins before it.

@@ -12,7 +12,7 @@ handled by a hierarchy of slabs each, the last one by the 1-D trees of Theorem 1
                         p ====                                    lie in a tree of level 1 at this node, where dimension 1
     level 1   a tree of the spanners and points of this node      decides: again as spanner and point, or, at last, in 1-D
 
-So a pair lies in exactly one tree of the last level or in one leaf. `box_nodes.py` has the layout and the invariants.
+So a pair lies in exactly one tree of the last level or in one leaf. `layout.py` has the layout and the invariants.
 
 Decisions, with their reasons
     - The hierarchy is a binary tree with leaves of up to CAP (512) endpoints over both endpoints of all boxes, balanced by weight through
@@ -24,7 +24,7 @@ Decisions, with their reasons
     - A tree without spanners is not kept, its points are in the leaves: at a slab wider than all boxes there is nothing to pay. The
       first spanner builds it (amortised: as many changes went by); without spanners it goes after half as many changes as it has
       points.
-    - All trees of all levels lie in one arena; those of the last dimension are `ordered_tree.py` as it is.
+    - All trees of all levels lie in one arena; those of the last dimension are `ordered/tree.py` as it is.
 
 Costs (n boxes)
     bulk_load       O(n log^(d-1) n)
@@ -33,7 +33,7 @@ Costs (n boxes)
     is_empty        O(1)
     memory          O(n log^(d-1) n): two endpoints, and a copy for each active tree that the box is a spanner or point of
 Differences from the paper: two cases a dimension instead of four, on the dimension itself instead of a dominance join in three; live
-bits instead of productive lists. Source: Tao and Yi, *Intersection Joins under Updates*, section 4.2; ij-heap.md (*Theorem 2*).
+bits instead of productive lists. Source: Tao and Yi, *Intersection Joins under Updates*, section 4.2; docs/design/ij-heap.md (*Theorem 2*).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ before it. So no row is told twice, and each cover after the first few makes at 
 They are searched in the tree once, and kept in a heap by right endpoint: at a later start they are what the heap has from its top down
 to the first that ends too early. The walk puts every entry that it passes into the heap, and forgets it when it passes over a subtree.
 
-Costs: O(log n) steps a cover, O(1) a row. Source: ij-heap.md (*Self-joins*); Helly's theorem in one dimension.
+Costs: O(log n) steps a cover, O(1) a row. Source: docs/design/ij-heap.md (*Self-joins*); Helly's theorem in one dimension.
 """
 
 from __future__ import annotations

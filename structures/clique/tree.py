@@ -8,9 +8,9 @@ exact change that an update makes; at any version that is still pinned.
     b     ===========                the start of b lies in a alone: with t = 3 nothing is told there
     c         ==================
 
-One entry an interval, in the tree of `ij_tree.py`, ordered by (key, left, slot): of intervals that start together the one with the larger
-slot comes later. A node knows where k of the intervals below it first share a point, and the ends of the t that reach farthest
-(`clique_summary.py`); so a walk sees what has rows (`clique_walk.py`), and a change is a walk from its start to its end.
+One entry an interval, in the tree of `multiway/tree.py`, ordered by (key, left, slot): of intervals that start together the one with the
+larger slot comes later. A node knows where k of the intervals below it first share a point, and the ends of the t that reach farthest
+(`multiway/clique_summary.py`); so a walk sees what has rows (`walk.py`), and a change is a walk from its start to its end.
 
 Costs (n entries, r rows reported, t members)
     bulk_load       O(n log n), the sort
@@ -19,7 +19,8 @@ Costs (n entries, r rows reported, t members)
     is_empty        O(1)
     memory          O(n): 2 t words for every leaf of 63 entries twice
 Dead ends: none in the whole view; one leaf, where it begins, for a given interval or a window of a key. A window over all keys is one a
-key that has rows, in the window or not. Source: ij-heap.md (*Self-joins*), from Tao and Yi, *Intersection Joins under Updates*, section 6.
+key that has rows, in the window or not. Source: docs/design/ij-heap.md (*Self-joins*), from Tao and Yi, *Intersection Joins under Updates*,
+section 6.
 """
 
 from __future__ import annotations

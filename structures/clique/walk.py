@@ -12,7 +12,7 @@ A window [lo, hi], in one key: the members share a point of it (Helly). Either a
 context has so many that reach it), or their centre starts in (lo, hi]: the context at lo, and a walk from there.
 The rows of a given interval r: those of one member less, without r, in the window that is r.
 
-Costs: O(t log n) steps to the first row and between rows, O(1) a row. Source: ij-heap.md (*Self-joins*).
+Costs: O(t log n) steps to the first row and between rows, O(1) a row. Source: docs/design/ij-heap.md (*Self-joins*).
 """
 
 from __future__ import annotations

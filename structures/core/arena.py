@@ -19,7 +19,7 @@ Invariants
     I3  allocated = reachable from the newest root + retired (and the free lists hold the rest)
 
 Costs: allocate, free, retire O(1); reclaim O(retired since the last call), or O(all retired) when a pin
-has gone since. Source: LMDB's model (versions.md); blocks as in the prototype of ij-heap.md.
+has gone since. Source: LMDB's model (docs/design/versions.md); docs/design/ij-heap.md (*Blocks*).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The candidates of an alias are the bits of one word. After each choice every later neighbour must keep a candidate (forward check), so
 a choice without partners costs O(L), not all pairs. The last three are bound in one loop.
 
-Costs: O(L) a choice, O(1) a row in full leaves. Source: ij-heap.md (*second prototype*, 5).
+Costs: O(L) a choice, O(1) a row in full leaves. Source: docs/design/ij-heap.md (*Binding in a leaf*).
 """
 
 from __future__ import annotations

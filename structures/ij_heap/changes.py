@@ -1,10 +1,11 @@
 """The writer of the IJ-heap: changes in tree order, each with its delta.
 
 Each change sees the tree as the changes before it left it: a delete reports the rows of the interval, then takes it out; an insert
-reports its rows, then puts it in. So each row of the delta falls to exactly one change (versions.md, *Applying a batch*). The rows of
-an interval of set i are the product of the components of the topology without i: no copies (the paper's Appendix B keeps t of them).
+reports its rows, then puts it in. So each row of the delta falls to exactly one change (docs/design/versions.md, *Applying a batch*). The
+rows of an interval of set i are the product of the components of the topology without i: no copies (the paper's Appendix B keeps t of
+them).
 
-Costs: a change polylog(n) besides its delta. Source: ij-heap.md (*Delta of one insert or delete*; *Touch rule*).
+Costs: a change polylog(n) besides its delta. Source: docs/design/ij-heap.md (*Delta of one insert or delete*; *Touch rule*).
 """
 
 from __future__ import annotations

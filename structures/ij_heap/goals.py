@@ -1,6 +1,6 @@
-"""The state of an enumeration of the IJ-heap: counters, the tuple, goals and frames (`ij_walk.py` says what they are).
+"""The state of an enumeration of the IJ-heap: counters, the tuple, goals and frames (`walk.py` says what they are).
 
-    Z   counters | the tuple by alias | candidates in leaves | goals | frames | strip (`ij_strip.py`)
+    Z   counters | the tuple by alias | candidates in leaves | goals | frames | strip (`strip.py`)
 
 A goal is "a v-tuple below node u" with keys, bounds by alias and the goal that follows it; GIVEN bounds are its own, the others those
 and the neighbours bound before it, taken when it begins. A frame works on a goal at a node on the way down, or in the strip.

@@ -5,7 +5,7 @@ keys) in which neighbours of the topology share a point: all of them, those that
 greatest under any bounds, and the exact change that an update makes; at any version that is still pinned.
 
 One balanced tree holds all sets, ordered by (key, left, slot, set); a node keeps, for each connected subset V of the sets, the least
-and the greatest V-tuple below it (`ij_summary.py`). From these all queries are answered (`ij_extreme.py`, `ij_walk.py`).
+and the greatest V-tuple below it (`multiway/summary.py`). From these all queries are answered (`multiway/extreme.py`, `walk.py`).
 
 Costs (n entries, r rows reported; polylog grows with t and the topology)
     bulk_load       O(n log n), the sort
@@ -15,7 +15,7 @@ Costs (n entries, r rows reported; polylog grows with t and the topology)
     is_empty        O(1)
     memory          O(n): 5 words a member of a connected subset, for every leaf of 63 entries twice
 Differences from the paper: one tree instead of 3**t - 2**t secondary structures, nothing is written while it enumerates, no dead ends
-beyond a bounded number. Source: Tao and Yi, *Intersection Joins under Updates*, sections 5 and 6, Theorem 4; ij-heap.md.
+beyond a bounded number. Source: Tao and Yi, *Intersection Joins under Updates*, sections 5 and 6, Theorem 4; docs/design/ij-heap.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The strip: all entries that rows across a boundary, or the rows of one interval, can be made of, gathered into one block.
 
-The block lies in the state of the enumeration, in the form of a leaf (`ij_blocks.py`), and is worked on like one (`ij_bind.py`). Where
+The block lies in the state of the enumeration, in the form of a leaf (`multiway/layout.py`), and is worked on like one (`bind.py`). Where
 partners are few this replaces the splits of a node; where more than a leaf holds would take part, the strip is given up for them.
 
     across a node   of the lower child what reaches the upper one, or begins where such an entry can be met, and so on, as far as the

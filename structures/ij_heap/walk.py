@@ -7,8 +7,8 @@ some sets perhaps bound to a given interval already.
     frame   a goal being worked on, at a node on the way down: lower child; each live split of v; upper child.
             A split replaces the goal by one goal a component: those of the lower side first, bounded from below by the least tuples
             of the upper side (so the upper ones surely follow); then those of the upper side, bounded by the neighbours chosen.
-            In a leaf the aliases are bound one by one (`ij_bind.py`). Few entries across a node, or few partners of an interval, are
-            gathered into a strip, which is worked on like a leaf (`ij_strip.py`), instead of being divided.
+            In a leaf the aliases are bound one by one (`bind.py`). Few entries across a node, or few partners of an interval, are
+            gathered into a strip, which is worked on like a leaf (`strip.py`), instead of being divided.
 
 Splits are tested exactly (`ij_extreme`). A child is entered if its stored extremes allow it: without bounds from both sides that is
 exact, by Closure. Else it may be a dead end, which costs one unit of FUEL; every row gives one back, up to FUEL_MOST; without fuel
@@ -17,7 +17,7 @@ children are tested exactly, too. So dead frames are at most FUEL_MOST + rows + 
 The rows of a given interval: its neighbours are bounded by it, theirs by what these can reach, and so on; so the search stays near it.
 
 Costs: polylog(n) steps to the first row and between rows, O(1) a row when rows abound.
-Source: Tao and Yi, Lemma 12; ij-heap.md (*Enumeration, with no dead ends*; *second prototype*, 3).
+Source: Tao and Yi, Lemma 12; docs/design/ij-heap.md (*Enumeration, with no dead ends*; *Existence tests*).
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Problem: under inserts and deletes of entries (1 to 8 int64 coordinates, a slot), answer `find_gap`, `seek`, whether a prefix is there, how
 many entries begin with it, and which, at any pinned version. It is the cost model of Minesweeper and of adaptive intersection, and what
-view trees (`view_tree.py`) are made of.
+view trees (`view_tree/tree.py`) are made of.
 
-All indexes, of whatever arity, lie in one arena (`index_blocks.py`, `index_tree.py`), so that a kernel can read several at once, and views
+All indexes, of whatever arity, lie in one arena (`layout.py`, `changes.py`), so that a kernel can read several at once, and views
 that want the same order of the same relation share one index. A version goes in steps, each a *tick* of the arena: within `apply` the roots
 before and between deletes and inserts stay whole, within `apply_in_order` those around each change. Pins of versions are mapped to ticks.
 
@@ -14,7 +14,7 @@ Costs (n entries, of arity k)
     seek, find_gap, has_prefix, count    O(log n)
     entries         O(log n) to the first, O(1) amortised between
     memory          8 k + 4 bytes an entry, in leaves that are full to a half and more
-Source: B+-trees; natural-joins.md (*Common ground*).
+Source: B+-trees; docs/design/natural-joins.md (*Common ground*).
 """
 
 from __future__ import annotations

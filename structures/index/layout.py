@@ -11,7 +11,7 @@ That of item 0 says nothing. A separator is not touched when the entry goes that
 
 A tree is a *holder*, TREE_WORDS words of C: its root, 0 when it is empty; its arity k; its blocks.
 
-Source: B+-trees; copy-on-write and blocks as in `arena.py`, of which class LEAF is what is used here.
+Source: B+-trees; copy-on-write and blocks as in `core/arena.py`, of which class LEAF is what is used here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ROOM = 2 * (BLOCK - HEAD)
 LEAF_ROOM = np.array([0] + [min(B, _ROOM // (2 * k + 1)) for k in range(1, MOST_ARITY + 1)])
 INNER_ROOM = np.array([0] + [min(max(3, B), _ROOM // (2 * k + 3)) for k in range(1, MOST_ARITY + 1)])
 
-# C: as in `arena.py`, then
+# C: as in `core/arena.py`, then
 DEPTH, MISSING = PATH - 2, PATH - 1  # levels of the path at PATH; changes that could not be made
 TREES = 256  # the first holder
 ROOT, ARITY, BLOCKS, TREE_WORDS = 0, 1, 2, 3

@@ -4,7 +4,7 @@ A *place* is (X, x, step, p, slot): p coordinates X[x], X[x + step], ..., then a
 (BEFORE) or after (BEHIND) all entries that begin with these coordinates. So entries of blocks are places too: X is M, the step their room.
 An entry is (leaf, i); leaf 0: there is none.
 
-Costs: O(log n); nothing is kept, so an entry is all that a cursor needs. Source: `index_blocks.py`.
+Costs: O(log n); nothing is kept, so an entry is all that a cursor needs. Source: `layout.py`.
 """
 
 from __future__ import annotations

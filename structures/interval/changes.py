@@ -2,9 +2,9 @@
 
 Each change sees the tree as the changes before it left it: a delete reports the partners of the interval,
 then takes it out; an insert reports its partners, then puts it in. So each row of the delta falls to exactly
-one change, and deletes before inserts give a delta with deletes first (versions.md, *Applying a batch*).
+one change, and deletes before inserts give a delta with deletes first (docs/design/versions.md, *Applying a batch*).
 
-Costs: a change O(log n) besides its delta. Source: Tao and Yi, Theorem 1; ij-heap.md (*Update*).
+Costs: a change O(log n) besides its delta. Source: Tao and Yi, Theorem 1; docs/design/ij-heap.md (*Update*).
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Problem: under inserts and deletes of closed intervals [left, right] with an int
 of each set, equal keys) that share a point: all of them, those that meet a window, those of one interval,
 and the exact change that an update makes; at any version that is still pinned.
 
-It is an interval tree, pilot values and productive list in one: the ordered tree of `ordered_tree.py` whose
-nodes hold the extremes of `summary.py`. Kinds: "pair" (set 0 with set 1), "self" (set 0 with itself, each
+It is an interval tree, pilot values and productive list in one: the ordered tree of `ordered/tree.py` whose
+nodes hold the extremes of `ordered/summary.py`. Kinds: "pair" (set 0 with set 1), "self" (set 0 with itself, each
 unordered pair once), "list" (set 0 alone: a row is an entry; for views of one relation).
 
 Costs (n entries, r rows reported)

@@ -12,7 +12,7 @@ beyond the largest right endpoint of S. Of S, `reach` lists the entries that sti
 
 State Z, plain data, which is also the cursor; the unit of resumption is one (S, T): at most B * B rows.
 
-Costs: O(log n) steps between rows, about one a row. Source: Tao and Yi, Theorem 1; ij-heap.md (*Whole view*).
+Costs: O(log n) steps between rows, about one a row. Source: Tao and Yi, Theorem 1; docs/design/ij-heap.md (*Whole view*).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The writer of the join tree: rows come and go, and what that brings to life or kills is found, outward (`join_tree.py`, J1 to J4).
+"""The writer of the join tree: rows come and go, and what that brings to life or kills is found, outward (`tree.py`, J1 to J4).
 
 A run is rows of one alias whose bit for one link turned: (alias, link, first, end) in RUNS, its slots in OUT[first:end]. The first run, of
 link -1, are the changed rows themselves. As aliases make a tree, each is reached by one run at most, and the other bits of its rows stand

@@ -25,8 +25,8 @@ it turns lies outward, each alias reached once.
 Costs (n rows): space O(n); a change O(log n) a row that becomes full or no longer is (each is one of the delta's) and, by equality alone,
 O(1) a row of the codes that had no live row before, or have none left; with spans O(log n) a partner of the changed row and of the rows
 whose liveness it turned. Rows of a version: O(log n) between two.
-Source: Yannakakis' algorithm, kept live (Idris, Ugarte and Vansummeren, The Dynamic Yannakakis Algorithm); ij-heap.md (*Overlaps together
-with equality*) for the other edges.
+Source: Yannakakis' algorithm, kept live (Idris, Ugarte and Vansummeren, The Dynamic Yannakakis Algorithm); docs/design/ij-heap.md
+(*Overlaps together with equality*) for the other edges.
 """
 
 from __future__ import annotations

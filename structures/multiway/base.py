@@ -1,4 +1,4 @@
-"""What `IJHeap` and `CliqueTree` share: the tree of `ij_tree.py`, how it is loaded, changed and reclaimed; they differ in what a node says
+"""What `IJHeap` and `CliqueTree` share: the tree of `tree.py`, how it is loaded, changed and reclaimed; they differ in what a node says
 of the entries below it, and so in what a change tells."""
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ For j, k = 1..t (t members make a row)
 
 A block holds at SUMMARY: top[t] | mn[t] | last key, entries of it (at most t), keys of mn[t] (int32); KEY_MAX: there is none.
 
-Costs: a leaf O(t L), an inner node O(t**2). Source: ij-heap.md (*Self-joins*).
+Costs: a leaf O(t L), an inner node O(t**2). Source: docs/design/ij-heap.md (*Self-joins*).
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ An answer is as in `ij_leaves`: key, mask of the members filled in, near, far, s
     X   scratch of leaves | found alias | ASK: key, bound by alias | answer | frames
 
 Costs: O(log n) nodes each for t = 2, polylogarithmic for every t; O(1) without bounds. A reader needs an X of its own.
-Source: Tao and Yi, Lemma 11; ij-heap.md (*The one composition step*, *The two queries*; Caps).
+Source: Tao and Yi, Lemma 11; docs/design/ij-heap.md (*The one composition step*, *The two queries*; Caps).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Blocks of the IJ-heap's tree, in one reserved array: as `arena.py`, with sizes that depend on the topology.
+"""Blocks of the IJ-heap's tree, in one reserved array: as `core/arena.py`, with sizes that depend on the topology.
 
     leaf    M[o] born | W height = 0, - | W starts[t + 1] | summary | left[L] | right[L] | slot[L] key[L] (int32)
             set i lies in [starts[i], starts[i + 1]), ascending by (key, left, slot)
@@ -8,10 +8,10 @@
             each] (int32)
 
 What a summary says: for each connected V the least V-tuple below (`which` 0: near = left endpoint, far = right) and the greatest
-(`which` 1: near = right, far = left), with its slots and its key; (KEY_MAX, -1 as keys) when there is none. `ij_summary.py`. Of cliques it
+(`which` 1: near = right, far = left), with its slots and its key; (KEY_MAX, -1 as keys) when there is none. `summary.py`. Of cliques it
 says something else: `clique_summary.py`.
 
-Invariants, and how blocks are retired and used again: `arena.py`, I1 to I3. Costs: O(1); a copy as many words as the block has.
+Invariants, and how blocks are retired and used again: `core/arena.py`, I1 to I3. Costs: O(1); a copy as many words as the block has.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CHILD = 2  # in M, from o: + side
 SEPARATOR_LEFT, SEPARATOR_CODE = 4, 5
 SUMMARY = 6
 
-# The control array C: up to 11 as in `arena.py`, then
+# The control array C: up to 11 as in `core/arena.py`, then
 COUNTS = 12  # + set
 PATH = 20  # 2 words a level: node, side
 CONTROL_WORDS = PATH + 2 * 64

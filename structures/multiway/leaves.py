@@ -1,9 +1,9 @@
 """Leaves of the IJ-heap: t runs of entries, moved in, out and between; the least and greatest tuple inside one leaf.
 
-Layout: `ij_blocks.py`. Order of entries: (key, left, code), code = 8 * slot + set. Writers own the leaves they change.
+Layout: `layout.py`. Order of entries: (key, left, code), code = 8 * slot + set. Writers own the leaves they change.
 
 The search inside a leaf: take each set's first entry that keeps its bound; while an edge fails, advance the one of the two that ends
-before the other begins; when none fails these are, by Closure, the least tuple in every coordinate (ij-heap.md, *Leaf blocks*).
+before the other begins; when none fails these are, by Closure, the least tuple in every coordinate (docs/design/ij-heap.md, *Leaf blocks*).
 
 Costs: O(log L) to find, O(L) to move; a least or greatest tuple O(edges * L).
 """

@@ -1,6 +1,6 @@
 """What a node says of the intervals below it: computed from its entries or its children, and kept true under single changes.
 
-A summary holds, for every connected V, the least and the greatest V-tuple (`ij_blocks.py`). Of several tuples with the same near
+A summary holds, for every connected V, the least and the greatest V-tuple (`layout.py`). Of several tuples with the same near
 endpoints any may be stored; each stored one is a real V-tuple of entries below.
 
 Touch rule (by Closure): putting r into set i changes the least V-tuple only if there is none or r.left is below its left of i; cutting
@@ -10,7 +10,7 @@ stored member lies strictly before r. PENDING (a mask of subsets, for each `whic
 The tree serves cliques of one set as well, whose nodes say something else (`clique_summary.py`); T[CLIQUE] tells.
 
 Costs: a leaf O(edges * L) a subset, an inner node one query (`ij_extreme`) a subset, with O(1) visits when nothing reaches across.
-Source: ij-heap.md (*The one composition step*, *Touch rule*).
+Source: docs/design/ij-heap.md (*The one composition step*, *Touch rule*).
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ have places POS[V] .. POS[V] + SIZE[V] - 1; SPAN is the number of places of all.
     split record        L mask, number of components of L, of G, of crossing edges | components of L [6], of G [6] |
                         a crossing edge each: alias in L, alias in G, its place in L's component, its place in G's
 
-Costs: O(3**t) words at most; built in milliseconds. Source: Tao and Yi, section 6.1; ij-heap.md (*Notation*, *The one composition step*).
+Costs: O(3**t) words at most; built in milliseconds. Source: Tao and Yi, section 6.1; docs/design/ij-heap.md (*Notation*, *The one
+composition step*).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Inner nodes: their children moved in, out and between nodes, with the summaries that belong to them (layout: `arena.py`).
+"""Inner nodes: their children moved in, out and between nodes, with the summaries that belong to them (layout: `layout.py`).
 
 Writers own the nodes they change: they were made by the version being written. Costs: O(F).
 """

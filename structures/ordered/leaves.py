@@ -1,4 +1,4 @@
-"""Leaves: where an entry lies, and moving entries in, out and between leaves (layout: `arena.py`).
+"""Leaves: where an entry lies, and moving entries in, out and between leaves (layout: `layout.py`).
 
 Writers own the leaves they change: they were made by the version being written. Costs: O(log B) to find, O(B) to move.
 """

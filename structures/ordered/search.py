@@ -11,7 +11,7 @@ State Z, plain data, which is also the cursor:
 A frame is (node, mask of children still to enter); node 0 stands for a root that is a leaf.
 
 Costs: O(log n) steps to the first hit and O(log n) between hits, O(1) per hit in full leaves.
-Source: Tao and Yi, Theorem 1, as in ij-heap.md (*Delta query*).
+Source: Tao and Yi, Theorem 1, as in docs/design/ij-heap.md (*Delta query*).
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """What a node says of the intervals below it, for Theorem 1: the four extremes and the live bit.
 
 A summary is ten fields in C from `base`: mr0 mr1 ml0 ml1 (values), kr0 kr1 kl0 kl1 (their keys), first,
-live; the order of the fields of a child in an inner node (`arena.py`). `live`: a row lies wholly below.
+live; the order of the fields of a child in an inner node (`layout.py`). `live`: a row lies wholly below.
 
 KIND says what a row is: PAIR, a set 0 interval meeting a set 1 interval; SELF, two intervals of set 0
 that meet; LIST, one interval.
 
 With the entries in (key, left) order, x before y meet iff (key, left) of y <= (key, right) of x: the
-later-starting one is stabbed by the earlier (ij-heap.md, Theorem 1). So a row lies across two children
+later-starting one is stabbed by the earlier (docs/design/ij-heap.md, Theorem 1). So a row lies across two children
 iff the largest (key, right) of one side reaches the smallest (key, left) of the other.
 
 Costs: a leaf O(B), an inner node O(F). Source: Tao and Yi, section 4.1 (pilot values, productive nodes).

@@ -15,7 +15,7 @@ Invariants, by which `check()` names what broke
     I4  unused positions of an inner node are cleared (`summary.clear_child`)
 
 Costs: put, cut O(B + F log n) and O(log n) copied blocks; build O(n) after the sort.
-Copy-on-write as in versions.md: a climb copies the path once a version, and ends where a block already
+Copy-on-write as in docs/design/versions.md: a climb copies the path once a version, and ends where a block already
 belongs to this version and its summary did not change.
 """
 

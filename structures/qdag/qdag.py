@@ -11,7 +11,7 @@ down all qdags at once and leaves a subgrid as soon as one of them is empty ther
     S(B, C)  M = 0 1 2 3 0 1 2 3
     T(A, C)  M = 0 1 0 1 2 3 2 3
 
-Variables that are given are taken out first (`qdag_walk.py`): of an atom that has some of them, a tree is read in which these come first.
+Variables that are given are taken out first (`walk.py`): of an atom that has some of them, a tree is read in which these come first.
 So a changed entry's rows are read; and so is the whole: entry after entry of the smallest atom (the driving one, as in a nested loop's
 driving table), each joined with what the others have of its values; a tuple of many rows once for all of them.
 
@@ -100,7 +100,7 @@ class Cursor:
     """A reading; plain data beside the trees. `fill` releases the GIL."""
 
     def __init__(self, trees: QuadTrees, plans: Sequence[np.ndarray], items: np.ndarray, scan: np.ndarray | None, lines: int) -> None:
-        """`plans`: P, R, A, Q of `qdag_scan.py`; `items` are what is read, or, with a scan, have room for it."""
+        """`plans`: P, R, A, Q of `scan.py`; `items` are what is read, or, with a scan, have room for it."""
         self._read = trees.arena.W, trees.forms.K, trees.forms.B, *plans
         self._lines = lines
         self._items, self._scan = items, np.zeros(1, np.int64) if scan is None else scan

@@ -12,7 +12,7 @@ atom number i is joined with the atoms before it as they are then, and with thos
          of this change
     told rows of `out`: change, sign, first, end, whether there were more than the limit and none is here
 
-Costs: as of each change by itself, without what a call costs. Source: natural-joins.md (*Deltas*).
+Costs: as of each change by itself, without what a call costs. Source: docs/design/natural-joins.md (*Deltas*).
 """
 
 from __future__ import annotations

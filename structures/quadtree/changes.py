@@ -2,7 +2,7 @@
 
 A place that is to be changed becomes a block of this version first: an older block is copied, and so is what lies in the compact form.
 Costs: insert, delete O(2^k) words copied a level, log n / k levels for n points that are spread; collect O(n).
-Source: natural-joins.md (*qdag*); `quad_nodes.py` has the layout and the invariants.
+Source: docs/design/natural-joins.md (*qdag*); `layout.py` has the layout and the invariants.
 """
 
 from __future__ import annotations

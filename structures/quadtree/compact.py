@@ -1,6 +1,6 @@
 """The compact form of a quadtree: level-order bitvectors with rank, ending in packed leaves; never changed once it is built.
 
-Problem: keep the entries of a tree of `quad_nodes.py` in little more than the bits that tell them apart, so that a node's children are
+Problem: keep the entries of a tree of `layout.py` in little more than the bits that tell them apart, so that a node's children are
 found in constant time. An inner node is its number in level order, as in the paper: 2**k bits that say which children are inner nodes, as
 many that say which are leaves. How many bits are set before a child is the child's number: rank, one directory word for 64 bits of either.
 
@@ -133,7 +133,7 @@ def write_number(B: Any, at: int, width: int, value: int) -> int:
 
 @kernel(forceinline=True)
 def copy_compact(K: Any, B: Any, base: int, place: int, k: int, f: int, b: int, known: int, S: Any, s: int) -> int:
-    """As `copy_leaf` of `quad_read.py`, of a compact leaf."""
+    """As `copy_leaf` of `search.py`, of a compact leaf."""
     q, code = ~place >> 1, K[base + CODE]
     word, j = K[K[base + LEAVES] + q // SIZES], q % SIZES
     before = word & ((1 << 4 * j) - 1)

@@ -18,9 +18,9 @@ the other k - f: so what some given values have to do with is one subtree, where
     inner   M[o] born | W those children that are leaves, children, as bits | child [2**k, int32]
     leaf    M[o] born | W entries, -1              | k coordinates, slot [LEAF each, int32]
 
-A live block is named by its first word's index in M; 0 is NIL. A child may lie in the tree's compact form instead (`compact_quad.py`, whose
+A live block is named by its first word's index in M; 0 is NIL. A child may lie in the tree's compact form instead (`compact.py`, whose
 places are below 0): it becomes a live block when it is changed, as if it were one of an older version.
-Invariants, by which `check()` names what broke: I1 to I3 of `arena.py`, and
+Invariants, by which `check()` names what broke: I1 to I3 of `core/arena.py`, and
     Q1  an entry lies where its digits lead; it is there once; every coordinate is below 2**bits
     Q2  a leaf has 1 to LEAF entries; an inner node has more than LOW below it
     Q3  the bits of children are exactly those that are not NIL; the bits of leaves those that are leaves: a reader need not look
@@ -192,7 +192,7 @@ class QuadArena:
         self._pins: set[int] = set()
 
     def reclaim(self, oldest: int, pins: np.ndarray) -> None:
-        """See I2 of `arena.py`; `pins` ascending int64."""
+        """See I2 of `core/arena.py`; `pins` ascending int64."""
         now = set(pins.tolist())
         gone = not self._pins <= now
         self._pins = now

@@ -1,4 +1,4 @@
-"""What a reader sees of a quadtree, live and compact parts alike: places (`compact_quad.py`), their children, the entries of leaves."""
+"""What a reader sees of a quadtree, live and compact parts alike: places (`compact.py`), their children, the entries of leaves."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Quadtrees: relations as sets of points in a grid of codes, kept under inserts and deletes, readable at every pinned version.
 
 Problem: hold relations of 1 to 4 attributes, whose values are codes below 2**30, so that their joins can be found by dividing the space of
-all attributes (`qdag.py`). `quad_nodes.py` has the layout and the invariants, `compact_quad.py` the compact form.
+all attributes (`qdag/qdag.py`). `layout.py` has the layout and the invariants, `compact.py` the compact form.
 
 Several trees share one arena: those of a join, which are read together, at roots that may be of different versions.
 
@@ -24,7 +24,7 @@ Costs (n entries, codes below l)
     insert, delete  O(2^k) words copied a level; log n / k levels where points are spread, log l + 30 / k at worst
     memory          compact 6 to 8 bytes an entry of two attributes, of these 4 for the slot; live about 26: a leaf of LEAF (16) entries is
                     full to a third and more
-Source: Navarro, Reutter and Rojas-Ledesma, *Optimal Joins using Compact Data Structures*, section 2; natural-joins.md (*qdag*).
+Source: Navarro, Reutter and Rojas-Ledesma, *Optimal Joins using Compact Data Structures*, section 2; docs/design/natural-joins.md (*qdag*).
 """
 
 from __future__ import annotations

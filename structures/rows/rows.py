@@ -5,7 +5,7 @@
     texts   (places, heap)   each row's texts, back to back; replaced as a pair when half of it is garbage
     life    born, died  visible at version v iff born <= v < died; free: born = NEVER
 
-Arrays are reserved (`reserve.py`) and never move. A reader takes the pair `texts` once and uses only slots that its
+Arrays are reserved (`core/reserve.py`) and never move. A reader takes the pair `texts` once and uses only slots that its
 pinned version sees; those are in the pair that it holds, whichever it is, because a rewrite copies all that anybody
 can see and never touches the old pair. So nobody waits, and the old pair goes when its last reader lets go of it.
 

@@ -4,7 +4,8 @@ An entry whose group in its atom was empty before, or is now, may flip the live 
 have something below the prefix. A prefix that flipped goes on to the node above, if no other live prefix of its node has the parent's
 prefix in common. Whether another one is in common, the tree tells that was changed (`index_tree.put`): no look-up.
 
-Costs: a change at most one look-up a child of the path's nodes, O(log n) each, besides its delta. Source: natural-joins.md (*view-tree*).
+Costs: a change at most one look-up a child of the path's nodes, O(log n) each, besides its delta. Source: docs/design/natural-joins.md
+(*view-tree*).
 """
 
 from __future__ import annotations

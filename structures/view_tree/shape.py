@@ -5,7 +5,7 @@ in the arena, and R holds its root. A *plan* is a list of positions, the loops o
 parents before children, then atoms. Each goes through what its member has below a prefix, which is that of its parent's current entry, or
 what is given.
 
-Source: natural-joins.md (*view-tree*).
+Source: docs/design/natural-joins.md (*view-tree*).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ them, those of given entries or of a given key of an atom, and the exact change 
 version that is still pinned.
 
 The variables then form a tree, and each atom's are a path from its root. An atom is an ordered index, of the variables in path order,
-which somebody else writes and other views may read too (`ordered_index.py`). A node, wherever paths part or an atom ends, keeps an
+which somebody else writes and other views may read too (`index/indexes.py`). A node, wherever paths part or an atom ends, keeps an
 index of its own: its *live prefixes*, those that all its children have, atoms or nodes. That is the productive list: from its first entry
 on, every step leads to a row.
 
@@ -26,7 +26,7 @@ Costs (t atoms, n entries, r rows)
     is_empty        O(1)
     memory          8 k + 4 bytes a live prefix of k coordinates, besides the indexes
 Differences from the paper: a prefix's count of supports is not kept, as the trees tell whether there is another entry below it.
-Source: Berkholz, Keppeler and Schweikardt, *Answering Conjunctive Queries under Updates*; natural-joins.md (*view-tree*).
+Source: Berkholz, Keppeler and Schweikardt, *Answering Conjunctive Queries under Updates*; docs/design/natural-joins.md (*view-tree*).
 """
 
 from __future__ import annotations

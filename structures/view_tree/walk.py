@@ -8,7 +8,8 @@ While an item is told, the leaves of the next one are on their way from memory.
 State Z, plain data, which is also the cursor: counters, then of each position the entry that it is at and the end of its group in that
 leaf, and both at the group's beginning; then their leaves for the next item. All stand at the next row, if ACTIVE.
 
-Costs: O(t log n) to an item's first row; between rows O(t) look-ups of O(log n), and O(1) amortised in order. Source: natural-joins.md.
+Costs: O(t log n) to an item's first row; between rows O(t) look-ups of O(log n), and O(1) amortised in order. Source:
+docs/design/natural-joins.md.
 """
 
 from __future__ import annotations

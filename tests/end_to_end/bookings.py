@@ -1,4 +1,4 @@
-"""The relations and the view of api.md's own examples, fresh for a test."""
+"""The relations and the view of docs/design/api.md's own examples, fresh for a test."""
 from __future__ import annotations
 
 from typing import Any

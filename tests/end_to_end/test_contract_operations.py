@@ -1,4 +1,4 @@
-"""api.md, *Errors*, *Operations* and `livejoin serve`: line by line, as a client meets it."""
+"""docs/design/api.md, *Errors*, *Operations* and `livejoin serve`: line by line, as a client meets it."""
 from __future__ import annotations
 
 import concurrent.futures
@@ -79,7 +79,7 @@ def test_health_and_state(live: Case) -> None:
 
 
 def test_metrics(live: Case) -> None:
-    """Prometheus' text, counters `_total`, times `_seconds`, memory `_bytes`; the histograms and gauges that api.md names."""
+    """Prometheus' text, counters `_total`, times `_seconds`, memory `_bytes`; the histograms and gauges that docs/design/api.md names."""
     live.rows()
     text = live.client.get("/metrics")
     assert text.headers["content-type"].startswith("text/plain")

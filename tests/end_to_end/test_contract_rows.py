@@ -1,4 +1,4 @@
-"""api.md, *Rows*: line by line, as a client meets it."""
+"""docs/design/api.md, *Rows*: line by line, as a client meets it."""
 from __future__ import annotations
 
 import json

@@ -1,4 +1,5 @@
-"""api.md, *Errors* and *Tokens*: what a web page in a browser on this machine gets, by DNS rebinding or from its own origin. Nothing."""
+"""docs/design/api.md, *Errors* and *Operations*: what a web page in a browser on this machine gets, by DNS rebinding or from
+its own origin. Nothing."""
 
 from __future__ import annotations
 

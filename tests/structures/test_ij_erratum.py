@@ -1,4 +1,4 @@
-"""The paper's erratum (`ij-heap.md`, *Erratum*): section 6.2, equations (2) and (3), as printed and as they must be.
+"""The paper's erratum (`docs/design/ij-heap.md`, *Erratum*): section 6.2, equations (2) and (3), as printed and as they must be.
 
 With constraints q[i] = (a, b), "left_i <= a and right_i >= b", a node whose slab lies in [b, a] is taken to satisfy all of them
 (Category 2 of section 6.3). Printed are a = max of q[i].a and b = min of q[i].b; it must be a = min and b = max.

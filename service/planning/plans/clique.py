@@ -4,7 +4,8 @@
     clique_not_equal  `<>` between all, of a column that tells any two rows of one key apart: each combination in every order
 
 Intervals of a line that overlap pairwise have a common point (Helly), so a combination is found where its last-starting interval begins:
-there the others cover it. The tree knows where so many share a point. Source: ij-heap.md (*Self-joins*), from Tao and Yi, Theorem 4.
+there the others cover it. The tree knows where so many share a point. Source: docs/design/ij-heap.md (*Self-joins*), from Tao and Yi,
+Theorem 4.
 """
 
 from __future__ import annotations

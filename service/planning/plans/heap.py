@@ -1,6 +1,6 @@
 """Two to six aliases that hang together by overlaps of one interval each, with one common key or none: an IJ-heap.
 
-Comparisons are checked row by row. Source: Tao and Yi, Theorem 4; ij-heap.md (*One interval an alias*).
+Comparisons are checked row by row. Source: Tao and Yi, Theorem 4; docs/design/ij-heap.md (*One interval an alias*).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The algorithms for natural joins that are not built yet, and which joins each will be correct for.
 
-Source: natural-joins.md (*Classes and algorithms*).
+Source: docs/design/natural-joins.md (*Planned*).
 """
 
 from __future__ import annotations

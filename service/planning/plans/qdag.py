@@ -1,6 +1,6 @@
 """Natural joins of two to eight aliases, cyclic ones above all: quadtrees, read as qdags.
 
-Source: Navarro, Reutter and Rojas-Ledesma, Theorem 3.8; natural-joins.md (*qdag*).
+Source: Navarro, Reutter and Rojas-Ledesma, Theorem 3.8; docs/design/natural-joins.md (*qdag*).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Two to eight aliases that hang together as a tree, each edge by what one index answers: a join tree.
 
-Source: Yannakakis' algorithm, kept live; ij-heap.md (*Overlaps together with equality*).
+Source: Yannakakis' algorithm, kept live; docs/design/ij-heap.md (*Overlaps together with equality*).
 """
 
 from __future__ import annotations

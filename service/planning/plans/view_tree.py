@@ -1,7 +1,7 @@
 """Hierarchical natural joins of two to eight aliases: a view tree over shared ordered indexes.
 
 Each class of equal columns is a variable of its own, so that an index goes by plain columns and others may want the same.
-Source: Berkholz, Keppeler and Schweikardt; natural-joins.md (*view-tree*).
+Source: Berkholz, Keppeler and Schweikardt; docs/design/natural-joins.md (*view-tree*).
 """
 
 from __future__ import annotations

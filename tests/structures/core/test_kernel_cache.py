@@ -55,7 +55,7 @@ print(json.dumps({
 
 
 class Package:
-    """Three rooms over the real `kernel.py`, with a cache of their own."""
+    """Three rooms over the real `structures/core/kernel.py`, with a cache of their own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.root = folder, folder / "structures"
