@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from structures.quadtree.compact import CODE, LEAVES, LEVEL_WORDS, LOWEST, NODE_WORDS, NODES, SIZES, TABLE, CompactForms
+from structures.quadtree.compact import CODE, LEAVES, LEVEL_WORDS, LOWEST, NEVER, NODE_WORDS, NODES, SIZES, TABLE, CompactForms, Form
 from structures.quadtree.layout import CODE_BITS, FREE, LEAF, LEAF_MARK, LOW, OUT, RETIRED, QuadArena
 
 Entry = tuple[int, ...]
@@ -15,6 +15,7 @@ def _quadrant(entry: Entry, arity: int, first: int, level: int) -> int:
         part = entry[first:-1] if level < CODE_BITS else entry[:first]
         return int("".join(str(coordinate >> level % CODE_BITS & 1) for coordinate in part), 2)
     levels = -(-CODE_BITS // arity)
+    assert level >= -levels, "Q1: a node below the last bit of the slots"
     padded = f"{entry[-1]:0{levels * arity}b}"
     place = (-level - 1) * arity
     return int(padded[place : place + arity], 2)
@@ -128,8 +129,20 @@ def entries_of(arena: QuadArena, forms: CompactForms, root: Root, shape: Shape, 
     return found
 
 
+def check_forms(kept: list[Form], roots: tuple[tuple[Root, ...], ...]) -> None:
+    """Prove I2 and I3 of the compact forms, the newest version's roots last."""
+    bases = {form.base for form in kept}
+    for _, _, base, _ in (root for version in roots for root in version):
+        assert base == 0 or base in bases, f"I2: the compact form at {base} is in use, and given back"
+    for one, other in zip(kept, kept[1:], strict=False):
+        assert one.end <= other.base, f"I2: the compact forms at {one.base} and {other.base} overlap"
+    newest, used = sorted(base for _, _, base, _ in roots[-1] if base), [form.base for form in kept if form.retired == NEVER]
+    assert used == newest, f"I3: the compact forms at {used} are not retired, those at {newest} are in use"
+
+
 def check_quads(arena: QuadArena, forms: CompactForms, shapes: tuple[Shape, ...], roots: tuple[tuple[Root, ...], ...]) -> None:
     """Prove Q1 to Q3 of these versions, and I3 when all roots in use are given."""
+    check_forms(forms.forms, roots)
     seen: dict[int, int] = {}
     for version in roots:
         for root, shape in zip(version, shapes, strict=True):

@@ -250,7 +250,7 @@ def compress(E: Any, k: int, f: int, code: int, H: Any, N: Any, L: Any, B: Any) 
     H[NODES], H[LEAVES], H[CODE] = NODE_WORDS * (((node << k) + 63) >> 6), (leaf + SIZES - 1) // SIZES, at
 
 
-class _Form(NamedTuple):
+class Form(NamedTuple):
     """One that is kept: words [base, end) of K, born and retired as a block of the arena (NEVER: it is in use)."""
 
     base: int
@@ -275,7 +275,7 @@ class CompactForms:
     def __init__(self, words: int) -> None:
         self.K: np.ndarray = reserve((words + 16) * 8, np.int64)[:words]  # the last leaf's columns are read at once
         self.B: np.ndarray = self.K.view(np.uint8)
-        self._forms: list[_Form] = []
+        self.forms: list[Form] = []
 
     def build(self, version: int, entries: np.ndarray, shape: tuple[int, int], code: int) -> int:
         """Of int32[n, k + 1] entries, n > LEAF, coordinates below 2**code; where it lies. They are put in another order.
@@ -295,13 +295,13 @@ class CompactForms:
         for part in (header, nodes, leaves, rest):
             self.K[end : end + len(part)] = part
             end += len(part)
-        insort(self._forms, _Form(base, end, version, NEVER, n))
+        insort(self.forms, Form(base, end, version, NEVER, n))
         return base
 
     def _room(self, words: int) -> int:
         """The first place that has so many words."""
         base = 1  # 0: a tree that has no compact form
-        for form in self._forms:
+        for form in self.forms:
             if form.base - base >= words:
                 return base
             base = form.end
@@ -309,27 +309,27 @@ class CompactForms:
 
     def require(self, words: int) -> None:
         """Raise MemoryError unless so many words, in any number of forms, surely fit."""
-        if words and (self._forms[-1].end if self._forms else 1) + words > len(self.K):
+        if words and (self.forms[-1].end if self.forms else 1) + words > len(self.K):
             raise MemoryError(f"this view's compact quadtrees have reached the size of their array ({self.K.nbytes} bytes)")
 
     def retire(self, base: int, version: int) -> None:
         """`version` no longer uses the one at base."""
-        self._forms = [form._replace(retired=version) if form.base == base else form for form in self._forms]
+        self.forms = [form._replace(retired=version) if form.base == base else form for form in self.forms]
 
     def reclaim(self, oldest: int, pins: np.ndarray) -> None:
         """As `arena.reclaim`."""
         kept = []
-        for form in self._forms:
+        for form in self.forms:
             if form.retired > oldest or pinned(pins, form.born, form.retired):
                 kept.append(form)
             else:
                 give_back(self.K, form.base, form.end)
-        self._forms = kept
+        self.forms = kept
 
     def bits_a_tuple(self, base: int) -> float:
         """Of the form at base, without the slots; 0: it is given back by now."""
-        return next((64 * (form.end - form.base) / form.count - 8 * SLOT_BYTES for form in self._forms if form.base == base), 0.0)
+        return next((64 * (form.end - form.base) / form.count - 8 * SLOT_BYTES for form in self.forms if form.base == base), 0.0)
 
     def bytes(self, live: bool) -> int:
         """Of those in use, or of those that only older versions see."""
-        return 8 * sum(form.end - form.base for form in self._forms if (form.retired == NEVER) == live)
+        return 8 * sum(form.end - form.base for form in self.forms if (form.retired == NEVER) == live)

@@ -3,7 +3,8 @@ pins, reads by bits, given values, given entries, other versions of some atoms, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -44,6 +45,16 @@ SHAPES = [
 ]
 
 
+@contextmanager
+def finding() -> Iterator[None]:
+    """Of nothing that is there do the trees say that it is not."""
+    try:
+        yield
+    except KeyError as answer:
+        assert "not in the tree" not in str(answer), f"of entries that are there: {answer}"
+        raise
+
+
 class Trees:
     """Of each relation a tree for each set of coordinates, but all, to come first; `least` entries have a compact form."""
 
@@ -81,7 +92,8 @@ class Trees:
     def change(self, version: int, relation: int, given: Sequence[Entry], come: bool) -> None:
         for tree, found in self._each(relation, given):
             self.trees.require(len(found), 1)
-            (self.trees.insert if come else self.trees.delete)(version, tree, found)
+            with finding():
+                (self.trees.insert if come else self.trees.delete)(version, tree, found)
 
     def wanted(self, versions: Sequence[Relations], codes: Sequence[int] = ()) -> set[Row]:
         """The rows over these versions, one an atom."""
@@ -100,6 +112,7 @@ class QdagMachine(ReadingMachine):
         self.now = tuple(map(frozenset, loaded))
         self.root = self.of.trees.roots
         self.of.trees.check(self.root)
+        self._read_all()
 
     def _new(self, points: list[tuple[int, Row, int]]) -> list[list[Entry]]:
         """Up to three entries of a tuple each."""
@@ -116,20 +129,20 @@ class QdagMachine(ReadingMachine):
         self.version += 2
         gone = [data.draw(st.lists(st.sampled_from(sorted(one)), unique=True, max_size=8)) if one else [] for one in self.now]
         come = self._new(points)
-        steps = ((False, gone, tuple(one - set(out) for one, out in zip(self.now, gone, strict=True))), (True, come, None))
-        for step, (sign, changed, then) in enumerate(steps):
-            before, roots = self.now, self.of.trees.roots
-            after = then if then is not None else tuple(one | set(new) for one, new in zip(before, come, strict=True))
+        for step, changed in enumerate((gone, come)):
+            before = self.now, self.root
+            self.now = tuple(one - set(some) if changed is gone else one | set(some) for one, some in zip(self.now, changed, strict=True))
             for relation, given in enumerate(changed):
-                self.of.change(self.version - 1 + step, relation, given, sign)
-            self.now, self.root = after, self.of.trees.roots
-            self._delta(changed, sign, (before, roots), (after, self.root))
+                self.of.change(self.version - 1 + step, relation, given, changed is come)
+            self.root = self.of.trees.roots
+            self.of.trees.check(self.root, (before[1], *(root for root, _ in self.pins.values())))
+            self._delta(changed, changed is come, before, (self.now, self.root))
         if merged:
             self.of.trees.merge(self.version)
             self.root = self.of.trees.roots
         self.of.trees.reclaim(self.version, self.pin_array())
         self.of.trees.check(self.root, tuple(root for root, _ in self.pins.values()))
-        assert set(read_all(self.of.join.rows(self._all(self.root)), 3)) == self.of.wanted(self._all(self.now))
+        self._read_all()
 
     @rule(points=st.lists(POINTS, min_size=1, max_size=6), data=st.data(), limit=st.sampled_from([None, 2, 1000]))
     def run(self, points: list[tuple[int, Row, int]], data: st.DataObject, limit: int | None) -> None:
@@ -158,17 +171,23 @@ class QdagMachine(ReadingMachine):
                         wanted[change, sign == INSERT] = old ^ new
         self.of.trees.require(len(steps) * len(self.of.orders), 1)
         found: dict[tuple[int, bool], list[Row]] = {}
-        for told in self.of.runs.follow(self.version, np.array(steps, np.int64), np.array(flat, np.int32), limit):
-            rows = found.setdefault((told.change, told.inserted), [])
-            rows += transposed(told.rows)
-            if told.too_large:
-                assert limit is not None and len(wanted[told.change, told.inserted]) > limit
-                rows[:] = wanted[told.change, told.inserted]
+        with finding():
+            for told in self.of.runs.follow(self.version, np.array(steps, np.int64), np.array(flat, np.int32), limit):
+                rows = found.setdefault((told.change, told.inserted), [])
+                rows += transposed(told.rows)
+                if told.too_large:
+                    assert limit is not None and len(wanted[told.change, told.inserted]) > limit
+                    rows[:] = wanted[told.change, told.inserted]
         assert {key: set(rows) for key, rows in found.items()} == wanted
         assert all(len(rows) == len(wanted[key]) for key, rows in found.items()), "a row of the delta twice"
         self.version, self.root = self.of.trees.version, self.of.trees.roots
         self.of.trees.reclaim(self.version, self.pin_array())
         self.of.trees.check(self.root, tuple(root for root, _ in self.pins.values()))
+
+    def _read_all(self) -> None:
+        rows = read_all(self.of.join.rows(self._all(self.root)), 3)
+        assert len(rows) == len(set(rows)), "a row twice"
+        assert set(rows) == self.of.wanted(self._all(self.now))
 
     def _all(self, one: tuple) -> list:  # type: ignore[type-arg]
         return [one] * len(self.shape.atoms)
