@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -13,6 +14,18 @@ from tests.server_process import ServerProcess
 # No test depends on the clock or on luck: the same code meets the same examples. New ones are for `make soak`.
 settings.register_profile("livejoin", deadline=None, derandomize=True)
 settings.load_profile("livejoin")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """The tests of a file share a process, as its fixtures do; those of modes share nothing, and go to whoever is idle."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return nodeid if "/test_modes.py::" in nodeid else super()._split_scope(nodeid)
+
+    return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture

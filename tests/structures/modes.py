@@ -1,0 +1,195 @@
+"""What the structures' tests are run with once more: a table of each structure's suites, its state machine and its planted bugs (canaries),
+and the modes in which `test_modes.py` and the soak run them, each in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+# Without the JIT and with tiny blocks, so that every edge is met; compiled with bounds checks.
+MODES = {
+    "bounds-checks-4": {"NUMBA_BOUNDSCHECK": "1", "LIVEJOIN_LEAF": "4", "LIVEJOIN_FANOUT": "4"},
+    "jit-off-2-3": {"LIVEJOIN_JIT": "off", "LIVEJOIN_LEAF": "2", "LIVEJOIN_FANOUT": "3"},
+    "jit-off-3-4": {"LIVEJOIN_JIT": "off", "LIVEJOIN_LEAF": "3", "LIVEJOIN_FANOUT": "4"},
+}
+TINY_MODES = ("jit-off-2-3", "jit-off-3-4")
+CANARY_MODE = "jit-off-3-4"
+
+
+class Canary(NamedTuple):
+    """A mistake that one could make: `bug`, a lambda with the same parameters, in place of the function; `was` is the function itself."""
+
+    module: str
+    function: str
+    bug: str
+
+
+class Structure(NamedTuple):
+    """machine: module and class in `tests.structures`; suites: files, of whose tests a mode runs those that `small` (`-k`) selects."""
+
+    machine: str
+    suites: tuple[str, ...]
+    small: str
+    canaries: tuple[Canary, ...]
+
+
+# Those that share kernels (interval and join, clique and ij, view and index) are far apart: the first to run compiles them for both.
+STRUCTURES = {
+    "qdag": Structure(
+        "qdag_machine.QdagMachine",
+        ("tests/structures/test_qdag.py",),
+        "not tens_of_thousands",
+        (
+            Canary("structures.quad_changes", "own_block", "lambda M, W, C, Q, K, B, h, o, b: o"),
+            Canary("structures.quad_nodes", "pinned", "lambda pins, born, retired: False"),
+            Canary("structures.quad_changes", "grow", "lambda M, W, C, h, E, e: True"),
+            Canary("structures.quad_changes", "gather", "lambda M, W, C, Q, K, B, h, o, b, c, child: o"),
+            Canary("structures.quad_changes", "is_small", "lambda W, C, K, h, o, c, child: False"),
+            Canary("structures.compact_quad", "pinned", "lambda pins, born, retired: False"),
+            Canary("structures.compact_quad", "bytes_of", "lambda bits: (bits + 7) // 8"),
+            Canary("structures.compact_quad", "low_bits", "lambda b, j, f, code: 0"),
+            Canary("structures.quad_changes", "level_below", "lambda b, bits: b - 1"),
+            Canary("structures.qdag_run", "keep_roots", "lambda C, V, v: None"),
+            Canary("structures.qdag_walk", "agreeing", "lambda P, S, t, some, coordinates, values, v: some"),
+            Canary("structures.qdag_walk", "with_bit16", "lambda array, p, b: 0"),
+            Canary("structures.qdag_walk", "of_child", "lambda S, s, k, f, b, some, c: was(S, s, k, 0, b, some, c)"),
+            Canary(
+                "structures.quad_changes",
+                "set_child",
+                "lambda W, o, c, child: was(W, o, c, child) if child else W.__setitem__(2 * o + 4 + c, 0)",
+            ),
+            Canary("structures.qdag_walk", "highest", "lambda mask: 0"),
+            Canary("structures.qdag_walk", "fill_others", "lambda P, items, Z, t, out, start, n: None"),
+            Canary("structures.qdag_scan", "children_of", "lambda W, K, base, o, k: 1"),
+            Canary("structures.qdag_walk", "loaded", "lambda W, K, B, P, R, S, t, ref, b: 1 if ref & 2**31 else ref"),
+        ),
+    ),
+    "interval": Structure(
+        "interval_machine.IntervalMachine",
+        (
+            "tests/structures/test_interval_tree.py",
+            "tests/structures/test_encoding.py",
+            "tests/structures/test_rows.py",
+            "tests/service/test_store_twin.py",
+            "tests/service/test_store.py",
+        ),
+        "not tens_of_thousands and not delay and not pin",
+        (
+            Canary("structures.ordered_tree", "own_leaf", "lambda M, W, C, Q, o: o"),
+            Canary("structures.ordered_tree", "own_inner", "lambda M, W, C, Q, o: o"),
+            Canary("structures.summary", "leaf_live", "lambda M, W, o, kind: False"),
+            Canary("structures.summary", "_across", "lambda M, W, o, n, s, t: False"),
+            Canary("structures.ordered_tree", "leaf_summary_without", "lambda M, W, C, o, s, key, right: None"),
+            Canary("structures.arena", "pinned", "lambda pins, born, retired: False"),
+            Canary("structures.interval_walk", "wholly_before", "lambda M, W, o, c, key, left, code: True"),
+            Canary("structures.interval_walk", "runs_across", "lambda M, W, Z, target, t, own, other, n: n"),
+            Canary("structures.interval_changes", "without", "lambda slots, lo, hi, slot: hi"),
+            Canary("structures.leaves", "merged_prefix", "lambda M, W, o, m: min(m, W[2 * o + 2])"),
+        ),
+    ),
+    "box": Structure(
+        "box_machine.BoxMachine",
+        ("tests/structures/test_box_tree.py",),
+        "not tens_of_thousands and not delay and not pin and not width and not left_ends and not world",
+        (
+            Canary("structures.box_changes", "own_node", "lambda M, W, C, R, o: o"),
+            Canary("structures.box_changes", "own_records", "lambda M, W, C, R, level, o: o"),
+            Canary("structures.box_changes", "refresh", "lambda W, o: None"),
+            Canary("structures.box_changes", "repair", "lambda M, W, C, Q, R, level, h, key, value, tie: None"),
+            Canary("structures.box_changes", "activate", "lambda M, W, C, Q, level, node, i, s, tag, lo, hi: None"),
+            Canary("structures.box_changes", "as_point", "lambda M, W, C, Q, R, S, n, level, o, s: n"),
+            Canary("structures.box_changes", "count_rows", "lambda M, W, C, o, level, single, tag, lo, hi: 0"),
+            Canary("structures.box_balance", "drop_flat", "lambda M, W, C, Q, root, height: None"),
+            Canary("structures.box_build", "before", "lambda key, value, tie, key1, value1, tie1: (key, value) < (key1, value1)"),
+            Canary("structures.box_search", "push_points", "lambda M, W, Z, single, level, d, o, t: None"),
+            Canary("structures.box_walk", "goes_right", "lambda M, o, key, value, tie: key > M[o + 10]"),
+            Canary("structures.box_nodes", "pinned", "lambda pins, born, retired: False"),
+        ),
+    ),
+    "clique": Structure(
+        "clique_machine.CliqueMachine",
+        ("tests/structures/test_clique_tree.py",),
+        "not tens_of_thousands",
+        (
+            Canary("structures.ij_tree", "own", "lambda M, W, C, Q, T, o: o"),
+            Canary("structures.ij_summary", "summarise_clique", "lambda M, W, T, X, o: False"),
+            Canary("structures.clique_walk", "forget", "lambda Z, right: None"),
+            Canary("structures.clique_walk", "pass_over", "lambda M, W, T, Z, o: None"),
+            Canary("structures.clique_walk", "has_centre", "lambda M, W, T, Z, o: True"),
+            Canary("structures.clique_walk", "push", "lambda Z, H, I, right, slot: None"),
+            Canary("structures.clique_covers", "reaches", "lambda M, W, T, o, key, value: False"),
+            Canary("structures.clique_covers", "pick_on", "lambda Z, before, picks: False"),
+            Canary("structures.arena", "pinned", "lambda pins, born, retired: False"),
+        ),
+    ),
+    "view": Structure(
+        "view_machine.ViewMachine",
+        ("tests/structures/test_view_tree.py",),
+        "not tens_of_thousands",
+        (
+            Canary("structures.view_changes", "flip", "lambda M, W, C, Q, T, R, N, X, x, sign, atom, common: None"),
+            Canary("structures.view_changes", "has_prefix", "lambda M, W, root, k, X, x, step, p: True"),
+            Canary("structures.view_changes", "forget", "lambda Z: None"),
+            Canary("structures.view_walk", "next_entry", "lambda M, W, root, k, leaf, i: (0, 0)"),
+            Canary("structures.view_walk", "expect_leaf", "lambda M, W, o, k, X, x, p: o"),
+            Canary("structures.view_walk", "group_end", "lambda M, W, leaf, k, i, X, x, step, p: i + 1"),
+            Canary("structures.view_walk", "settle", "lambda M, W, P, first, R, X, x, Z, q: q >= 0"),
+        ),
+    ),
+    "join": Structure(
+        "join_machine.JoinMachine",
+        ("tests/structures/test_join_tree.py",),
+        "not steps_and_bytes",
+        (
+            Canary("structures.join_walk", "equals", "lambda array, p, end, value: (p, end - 1)"),
+            Canary("structures.join_spread", "live_but", "lambda LINKS, PORTS, SIDES, X, Y, u, slot, one, other: True"),
+            Canary("structures.join_spread", "any_live", "lambda M, W, T, LINKS, PORTS, X, E, Z, e, slot, some: False"),
+            Canary("structures.join_spread", "group", "lambda PORTS, X, Y, p, code, out, n: n"),
+            Canary("structures.join_spread", "leave_group", "lambda PORTS, X, Y, p, slot: None"),
+            Canary("structures.join_walk", "within", "lambda SIDES, PORTS, E, bounds, u, slot: True"),
+            Canary("structures.join_changes", "begin_walk", "lambda S, place: None"),
+            Canary("structures.ordered_tree", "own_leaf", "lambda M, W, C, Q, o: o"),
+        ),
+    ),
+    "ij": Structure(
+        "ij_machine.IJMachine",
+        ("tests/structures/test_ij_heap.py", "tests/structures/test_ij_erratum.py"),
+        "not tens_of_thousands",
+        (
+            Canary("structures.ij_tree", "own", "lambda M, W, C, Q, T, o: o"),
+            Canary("structures.ij_tree", "refresh", "lambda M, W, T, X, which, o, pending, s, key, end, slot, sign: 0"),
+            Canary("structures.ij_tree", "balance", "lambda M, W, C, Q, T, X, o: None"),
+            Canary("structures.ij_summary", "touches", "lambda M, W, T, which, o, v, s, key, end, slot, sign: (sign > 0, sign > 0)"),
+            Canary("structures.ij_walk", "has_tuple", "lambda M, W, T, Z, X, g, o, v: False"),
+            Canary("structures.ij_walk", "crosses", "lambda M, W, T, Z, o, g, r: -1"),
+            Canary("structures.ij_walk", "at_least", "lambda M, W, T, o, i, key, bound: False"),
+            Canary("structures.ij_bind", "narrow", "lambda M, W, T, Z, o, v, level, p, crossing: True"),
+            Canary("structures.ij_strip", "widen", "lambda M, W, T, X, lower, upper, v, key: None"),
+            Canary("structures.ij_extreme", "cross", "lambda M, W, T, X, which, f, r: False"),
+            Canary("structures.arena", "pinned", "lambda pins, born, retired: False"),
+        ),
+    ),
+    "index": Structure(
+        "index_machine.IndexMachine",
+        ("tests/structures/test_ordered_index.py",),
+        "not tens_of_thousands",
+        (
+            Canary("structures.index_tree", "own_block", "lambda M, W, C, Q, h, o: o"),
+            Canary("structures.index_tree", "neighbour_leaf", "lambda W, C, k, right: 0"),
+            Canary("structures.index_tree", "even_out", "lambda M, W, C, Q, h, o, c: None"),
+            Canary("structures.index_tree", "in_common", "lambda M, W, C, k, o, before, after, X, x: 0"),
+            Canary("structures.arena", "pinned", "lambda pins, born, retired: False"),
+        ),
+    ),
+}
+
+
+def run(arguments: list[str], mode: str) -> subprocess.CompletedProcess[str]:
+    """Python with these arguments, in a mode."""
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, env={**os.environ, **MODES[mode]}, capture_output=True, text=True, timeout=600, check=False
+    )
