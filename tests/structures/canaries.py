@@ -36,8 +36,8 @@ class Verdict(NamedTuple):
 
 
 def machine_of(name: str) -> Any:
-    """The state machine "module.Class" of `tests.structures`."""
-    module, cls = name.split(".")
+    """The state machine "room.module.Class" of `tests.structures`."""
+    module, cls = name.rsplit(".", 1)
     return getattr(import_module(f"tests.structures.{module}"), cls)
 
 

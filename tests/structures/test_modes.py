@@ -53,5 +53,5 @@ def test_canary(nursery: Nursery, machine: str, canary: Canary) -> None:
 )
 def test_what_is_no_notice(nursery: Nursery, bug: str, instead: str) -> None:
     """No bug, and what fails otherwise than by an assertion of a test or of `check()`."""
-    noticed, how = nursery.verdict("interval_machine.IntervalMachine", Canary("structures.ordered_tree", "own_leaf", bug), examples=30)
+    noticed, how = nursery.verdict("interval.machine.IntervalMachine", Canary("structures.ordered.tree", "own_leaf", bug), examples=30)
     assert not noticed and instead in how

@@ -19,7 +19,7 @@ from structures.quadtree.layout import LEAF
 from structures.quadtree.trees import QuadTrees, in_order
 from tests.naive.natural_join import Entry, entries
 from tests.structures.machines import Row, read_all, transposed
-from tests.structures.qdag_machine import SHAPES, QdagMachine, Shape, Trees
+from tests.structures.qdag.machine import SHAPES, QdagMachine, Shape, Trees
 
 NO_PINS = np.empty(0, np.int64)
 TRIANGLE = SHAPES[1]

@@ -10,7 +10,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from structures.core.kernel import JIT
 from structures.index.indexes import NO_ENTRIES, Changes, Entries, OrderedIndexes, index_order
 from structures.index.layout import LEAF_ROOM
-from tests.structures.index_machine import IndexMachine, packed, read_entries
+from tests.structures.index.machine import IndexMachine, packed, read_entries
 
 NO_PINS = np.empty(0, np.int64)
 

@@ -10,7 +10,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from structures.core.kernel import JIT
 from structures.join_tree.changes import DELETE, INSERT
 from structures.join_tree.tree import JoinTree, Port
-from tests.structures.join_machine import JoinMachine
+from tests.structures.join_tree.machine import JoinMachine
 from tests.structures.machines import read_all
 
 PATH = [Port(0, 0, False), Port(1, 0, False), Port(1, 1, False), Port(2, 1, False)], [(0, 1), (2, 3)]

@@ -17,7 +17,7 @@ from structures.core.arena import NEG_INF, POS_INF
 from structures.core.kernel import JIT
 from tests import datasets
 from tests.naive.box_join import Box, entries, in_window, pairs
-from tests.structures.box_machine import BoxMachine, in_order
+from tests.structures.box.machine import BoxMachine, in_order
 
 NO_PINS = np.empty(0, np.int64)
 WORLD = "rects_world"

@@ -12,7 +12,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from structures.core.kernel import JIT
 from structures.ij_heap.heap import Entries, IJHeap, Topology
 from tests.naive.interval_join import Interval, entries
-from tests.structures.ij_machine import IJMachine
+from tests.structures.ij_heap.machine import IJMachine
 from tests.structures.machines import read_all
 
 NONE = entries([])

@@ -14,7 +14,7 @@ from structures.core.entries import DELETE, INSERT
 from structures.index.indexes import Changes, OrderedIndexes
 from structures.view_tree.tree import Atom, ViewTree
 from tests.naive.natural_join import Entry, join
-from tests.structures.index_machine import packed
+from tests.structures.index.machine import packed
 from tests.structures.machines import Reading, ReadingMachine, Row, read_all, transposed
 
 Relations = dict[int, frozenset[Entry]]  # by index

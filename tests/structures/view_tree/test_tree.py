@@ -13,9 +13,9 @@ from structures.core.kernel import JIT
 from structures.index.indexes import NO_ENTRIES, Changes, Entries, OrderedIndexes
 from structures.view_tree.shape import nodes_of
 from structures.view_tree.tree import Atom, ViewTree, path_orders
-from tests.structures.index_machine import packed
+from tests.structures.index.machine import packed
 from tests.structures.machines import read_all
-from tests.structures.view_machine import ViewMachine
+from tests.structures.view_tree.machine import ViewMachine
 
 NO_PINS = np.empty(0, np.int64)
 

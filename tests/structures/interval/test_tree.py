@@ -14,7 +14,7 @@ from structures.core.entries import Entries
 from structures.core.kernel import JIT
 from structures.interval.tree import Cursor, IntervalTree
 from tests.naive.interval_join import Interval, entries, pairs, sweep_count
-from tests.structures.interval_machine import IntervalMachine
+from tests.structures.interval.machine import IntervalMachine
 
 NONE = entries([])
 NO_PINS = np.empty(0, np.int64)

@@ -13,7 +13,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from structures.clique.tree import CliqueTree, Cursor, Entries
 from structures.core.kernel import JIT
 from tests.naive.clique_join import Row
-from tests.structures.clique_machine import CliqueMachine, as_rows
+from tests.structures.clique.machine import CliqueMachine, as_rows
 
 NO_PINS = np.empty(0, np.int64)
 
