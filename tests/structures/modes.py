@@ -29,7 +29,7 @@ class Canary(NamedTuple):
 
 
 class Structure(NamedTuple):
-    """machine: room, module and class in `tests.structures`; suites: files, of whose tests a mode runs those that `small` (`-k`) selects."""
+    """machine: room, module and class in `tests.structures`; suites: files, of which a mode runs what `small` (`-k`) selects."""
 
     machine: str
     suites: tuple[str, ...]
