@@ -7,11 +7,20 @@ from collections.abc import Iterator
 import pytest
 
 from streaming.kafka_broker import Broker
+from tests.streaming import java_classes
 from tests.streaming.stream_job import Topics
 
 
 @pytest.fixture(scope="session")
-def broker() -> Iterator[Broker]:
+def quick_java() -> Iterator[None]:
+    """For all that starts Spark or brokers."""
+    with pytest.MonkeyPatch.context() as patch:
+        java_classes.use(patch)
+        yield
+
+
+@pytest.fixture(scope="session")
+def broker(quick_java: None) -> Iterator[Broker]:
     with Broker() as broker:
         yield broker
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from tests import datasets
 from tests.end_to_end import talk
@@ -76,6 +77,7 @@ def _with_schemas(table: str, key: Any, value: Any) -> tuple[Any, Any]:
     return {"schema": keys, "payload": key}, None if value is None else {"schema": envelope, "payload": value}
 
 
+@pytest.mark.usefixtures("quick_java")
 def test_every_log_and_checkpoint_with_kills(tmp_path: Path) -> None:
     chance = dice()
     logs = [Congress("cdc"), Congress("cdc_default_identity"), Congress("cdc_redelivered"), Congress("cdc", schemas=True)]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.streaming.hotel import Hotel
 from tests.streaming.kill_stage import PARTS, Kill, dice
 
@@ -12,6 +14,7 @@ KINDS = [{"driver"}, {"JVM"}, {"service"}, {"broker"}, {"service", "broker"}]
 WORST = Kill(frozenset(PARTS), 0, 0, "after-commit:2")
 
 
+@pytest.mark.usefixtures("quick_java")
 def test_killed_in_every_way(tmp_path: Path) -> None:
     chance = dice()
     kills = [Kill.at_random(parts, chance, fewest=1) for parts in KINDS]

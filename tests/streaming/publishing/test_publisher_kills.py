@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import pytest
+
 from streaming.kafka_broker import Broker
 from tests.server_process import ServerProcess
 from tests.streaming.kill_stage import dice
@@ -27,6 +29,7 @@ def change(stage: Stage, chance: random.Random, versions: int) -> None:
         stage.post(*changes)
 
 
+@pytest.mark.usefixtures("quick_java")
 def test_killed_in_every_way(tmp_path: Path) -> None:
     chance = dice()
     with Broker() as broker, ServerProcess(tmp_path / "data") as server:
