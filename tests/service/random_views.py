@@ -77,6 +77,7 @@ class RandomView(TwinView):
         self._kept: dict[int, Callable[[Row], bool]] = {}
         self._overlapping: set[int] = set()
         self._memory: tuple[Any, list[tuple[Row, ...]]] = (None, [])
+        self._memory_of_rows: tuple[Any, dict[tuple[Any, ...], tuple[Any, ...]]] = (None, {})
         self._draw(rng, style, most)
         names = [f"t{place}.{'tag' if name == 'a' else 'note'} as c{place}" for place, (_, name) in enumerate(self._aliases)]
         ends = [SPANS[name][1] if place in self._overlapping else _everywhere for place, (_, name) in enumerate(self._aliases)]
@@ -221,6 +222,11 @@ class RandomView(TwinView):
         self._memory = (relations, bound)
         return bound
 
+    def rows(self, relations: dict[str, dict[tuple[Any, ...], Row]]) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+        if self._memory_of_rows[0] is not relations:
+            self._memory_of_rows = (relations, super().rows(relations))
+        return self._memory_of_rows[1]
+
 
 class KeptBy(TwinView):
     """The same view by another algorithm."""
@@ -231,6 +237,9 @@ class KeptBy(TwinView):
 
     def combinations(self, relations: dict[str, dict[tuple[Any, ...], Row]]) -> list[tuple[Row, ...]]:
         return self._view.combinations(relations)
+
+    def rows(self, relations: dict[str, dict[tuple[Any, ...], Row]]) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+        return self._view.rows(relations)
 
 
 def by_all_algorithms(view: RandomView, name: str) -> dict[str, TwinView]:

@@ -111,7 +111,7 @@ def compare(engine: Instance, twin: Twin) -> None:
         reader = open_rows(engine.readers, name)
         assert reader.version == twin.version
         assert is_empty(reader) == (not expected), name
-        assert read_all(reader, 7) == expected, name
+        assert read_all(reader, 7 + sum(expected.values()) // 50) == expected, name  # some fifty pieces of a view that is large
         reader.close()
         reader = open_rows(engine.readers, name)
         assert counted(reader) == sum(expected.values())
