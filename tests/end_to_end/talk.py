@@ -6,6 +6,7 @@ import io
 import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any
 
 import httpx
@@ -214,6 +215,9 @@ def count(client: httpx.Client, name: str, **parameters: Any) -> int:
     return int(answer["count"])
 
 
+_OF_A_CHANGE, _OF_A_PROGRESS = frozenset(("version", "op", "key", "row")), frozenset(("version", "op", "token"))
+
+
 class Follower:
     """Replays the changes of a view by polls, and keeps its rows by identity; applies at `progress` only.
 
@@ -222,7 +226,9 @@ class Follower:
     """
 
     def __init__(self, client: httpx.Client, name: str, columns: Sequence[str], snapshot: bool = False) -> None:
-        self.client, self.name, self.columns = client, name, columns
+        self.client, self.name = client, name
+        self._values = itemgetter(*columns) if len(columns) > 1 else lambda row: (row[columns[0]],)
+        self.records = self.progresses = 0  # that it has taken
         self.rows: dict[bytes, tuple[Any, ...]] = {}
         self.version = -1
         self.token: str | None = None
@@ -252,11 +258,13 @@ class Follower:
 
     def take(self, records: Iterable[Row]) -> None:
         for record in records:
+            self.records += 1
             if record["op"] != "progress":
-                assert record["op"] in ("insert", "delete") and set(record) == {"version", "op", "key", "row"}, record
+                assert record["op"] in ("insert", "delete") and record.keys() == _OF_A_CHANGE, record
                 self._pending.append(record)
                 continue
-            assert set(record) == {"version", "op", "token"}, record
+            assert record.keys() == _OF_A_PROGRESS, record
+            self.progresses += 1
             self._apply(record["version"])
             self.token = record["token"]
 
@@ -264,14 +272,14 @@ class Follower:
         pending, self._pending = self._pending, []
         assert version >= self.version
         assert not pending or version > self.version
-        assert all(record["version"] == version for record in pending)
+        assert {record["version"] for record in pending} <= {version}
         ops = [record["op"] for record in pending]
         assert ops == sorted(ops), "deletes come before inserts"
         deleted: dict[bytes, tuple[Any, ...]] = {}
-        for record in pending:
+        for op, record in zip(ops, pending, strict=True):
             identity = orjson.dumps(record["key"], option=orjson.OPT_SORT_KEYS)
-            values = tuple(record["row"][column] for column in self.columns)
-            if record["op"] == "delete":
+            values = self._values(record["row"])
+            if op == "delete":
                 assert self.rows.pop(identity) == values
                 deleted[identity] = values
             else:
