@@ -40,3 +40,13 @@ def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerPr
     """A server for many tests: for those that use names of their own and leave nothing behind that others read."""
     with ServerProcess(tmp_path_factory.mktemp("server") / "data") as process:
         yield process
+
+
+@pytest.fixture(scope="session")
+def quick_java() -> Iterator[None]:
+    """For all that starts Spark or brokers."""
+    from tests.streaming import java_classes  # of Kafka and Spark, which most tests do without
+
+    with pytest.MonkeyPatch.context() as patch:
+        java_classes.use(patch)
+        yield

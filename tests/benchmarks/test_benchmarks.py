@@ -227,6 +227,7 @@ def test_decoding_alone() -> None:
 
 
 @compiled
+@pytest.mark.usefixtures("quick_java")
 def test_records_go_through_the_pipeline_and_are_followed() -> None:
     """What two subjects do, with one job; Spark alone, a rival as slow to start, has its turn in a quick run only."""
     hotel, count = Hotel(), 4_000

@@ -7,16 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from streaming.kafka_broker import Broker
-from tests.streaming import java_classes
 from tests.streaming.stream_job import Topics
-
-
-@pytest.fixture(scope="session")
-def quick_java() -> Iterator[None]:
-    """For all that starts Spark or brokers."""
-    with pytest.MonkeyPatch.context() as patch:
-        java_classes.use(patch)
-        yield
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -90,7 +91,8 @@ class StreamJob:
         self, folder: Path, url: str, brokers: str, topics: Sequence[tuple[str, ...]], java: dict[str, Any] | None = None, **stream: Any
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        keys = {"name": "test", "checkpoint": str(folder / "checkpoint"), "trigger": "0 seconds", **stream}
+        self.name = f"test-{zlib.crc32(bytes(folder)):08x}"  # unlike others that share the service
+        keys = {"name": self.name, "checkpoint": str(folder / "checkpoint"), "trigger": "0 seconds", **stream}
         lines = ["[service]", f"url = {json.dumps(url)}", "[kafka]", f"brokers = {json.dumps(brokers)}", "[kafka.java]"]
         lines += [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in (java or {}).items()] + ["[stream]"]
         lines += [f"{key} = {json.dumps(value)}" for key, value in keys.items()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,16 @@ def topic(topics: Topics) -> str:
 
 
 @pytest.fixture
-def stays(server: ServerProcess) -> ServerProcess:
-    """A service with the relation `stays`."""
+def stays(shared_server: ServerProcess) -> Iterator[ServerProcess]:
+    """A service with the relation `stays`, which no test may kill."""
+    talk.define(shared_server.client(), "stays", STAYS)
+    yield shared_server
+    talk.drop(shared_server.client(), relations=["stays"])
+
+
+@pytest.fixture
+def mortal_stays(server: ServerProcess) -> ServerProcess:
+    """As `stays`, of this test only."""
     talk.define(server.client(), "stays", STAYS)
     return server
 
@@ -150,43 +159,43 @@ def test_too_many_dead_letters(stays: ServerProcess, broker: Broker, topics: Top
 def test_a_new_checkpoint_is_a_new_source(stays: ServerProcess, broker: Broker, topics: Topics, topic: str, tmp_path: Path) -> None:
     topics.put(topic, [create(1)])
     there = (stays.url, broker.address, [(topic, "stays")])
-    with StreamJob(tmp_path / "one", *there, trigger="available-now") as job:
+    with StreamJob(tmp_path / "one", *there, name=topic, trigger="available-now") as job:
         assert job.end() == 0
     topics.put(topic, [create(2)])
-    with StreamJob(tmp_path / "two", *there, trigger="available-now") as job:
+    with StreamJob(tmp_path / "two", *there, name=topic, trigger="available-now") as job:
         assert job.end() == 1
     assert "another checkpoint" in job.said and "reset = true" in job.said
     assert ids(stays) == [1]
-    with StreamJob(tmp_path / "two", *there, trigger="available-now", reset=True) as job:
+    with StreamJob(tmp_path / "two", *there, name=topic, trigger="available-now", reset=True) as job:
         assert job.end() == 0
     assert ids(stays) == [1, 2]
 
 
-def test_the_service_goes_and_comes_back(stays: ServerProcess, broker: Broker, topics: Topics, topic: str, tmp_path: Path) -> None:
-    stays.kill()
+def test_the_service_goes_and_comes_back(mortal_stays: ServerProcess, broker: Broker, topics: Topics, topic: str, tmp_path: Path) -> None:
+    mortal_stays.kill()
     topics.put(topic, [create(1)])
-    with StreamJob(tmp_path, stays.url, broker.address, [(topic, "stays")]) as job:
+    with StreamJob(tmp_path, mortal_stays.url, broker.address, [(topic, "stays")]) as job:
         job.wait_for("is not there")
-        stays.start()
+        mortal_stays.start()
         job.wait_for_records(1)
-        stays.kill()
+        mortal_stays.kill()
         topics.put(topic, [create(2)])
         while job.said.count("is not there") < 3:
             job.wait_for("is not there")
-        stays.start()
+        mortal_stays.start()
         job.wait_for_records(2)
-        assert ids(stays) == [1, 2]
-        stays.kill()
+        assert ids(mortal_stays) == [1, 2]
+        mortal_stays.kill()
         topics.put(topic, [create(3)])
         waits = job.said.count("is not there")
         while job.said.count("is not there") == waits:
             job.wait_for("is not there")
         assert job.stop() == 0  # in the middle of waiting: what it holds is read again
-    stays.start()
+    mortal_stays.start()
     with job:
         job.wait_for_records(3)
         assert job.stop(signal.SIGINT) == 0
-    assert ids(stays) == [1, 2, 3]
+    assert ids(mortal_stays) == [1, 2, 3]
 
 
 def test_the_broker_goes_and_comes_back(stays: ServerProcess, tmp_path: Path) -> None:
@@ -242,16 +251,16 @@ def test_a_topic_removed_under_way(stays: ServerProcess, broker: Broker, topics:
     assert re.search("topic.* was deleted", job.said.splitlines()[-1])
 
 
-def test_a_relation_that_is_not_there(server: ServerProcess, broker: Broker, topic: str, tmp_path: Path) -> None:
-    with StreamJob(tmp_path, server.url, broker.address, [(topic, "stays")]) as job:
+def test_a_relation_that_is_not_there(shared_server: ServerProcess, broker: Broker, topic: str, tmp_path: Path) -> None:
+    with StreamJob(tmp_path, shared_server.url, broker.address, [(topic, "nobody")]) as job:
         assert job.end() == 1
-    assert "no relation stays" in job.said
+    assert "no relation nobody" in job.said
 
 
-def test_spark_killed_under_the_job(stays: ServerProcess, broker: Broker, topics: Topics, topic: str, tmp_path: Path) -> None:
+def test_spark_killed_under_the_job(mortal_stays: ServerProcess, broker: Broker, topics: Topics, topic: str, tmp_path: Path) -> None:
     """While it is idle, and while a batch waits for the service."""
     topics.put(topic, [create(1)])
-    with StreamJob(tmp_path, stays.url, broker.address, [(topic, "stays")]) as job:
+    with StreamJob(tmp_path, mortal_stays.url, broker.address, [(topic, "stays")]) as job:
         job.wait_for_records(1)
         kill_jvm(job)
         assert job.end() == 1
@@ -259,7 +268,7 @@ def test_spark_killed_under_the_job(stays: ServerProcess, broker: Broker, topics
     with job:
         topics.put(topic, [create(2)])
         job.wait_for_records(2)
-        stays.kill()
+        mortal_stays.kill()
         topics.put(topic, [create(3)])
         job.wait_for("is not there")
         kill_jvm(job)

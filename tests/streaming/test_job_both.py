@@ -6,6 +6,7 @@ import secrets
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -27,13 +28,15 @@ PAIRS = "SELECT a.id AS one, b.id AS other FROM stays a JOIN stays b ON a.room =
 
 
 @pytest.fixture
-def names(server: ServerProcess, topics: Topics) -> tuple[str, str]:
+def names(shared_server: ServerProcess, topics: Topics) -> Iterator[tuple[str, str]]:
     """A topic in and one out, and the view between them."""
     mark = secrets.token_hex(4)
     topics.make(f"in-{mark}", f"out-{mark}")
-    talk.define(server.client(), "stays", STAYS)
-    talk.view(server.client(), "pairs", PAIRS)
-    return f"in-{mark}", f"out-{mark}"
+    client = shared_server.client()
+    talk.define(client, "stays", STAYS)
+    talk.view(client, "pairs", PAIRS)
+    yield f"in-{mark}", f"out-{mark}"
+    talk.drop(client, ["pairs"], ["stays"])
 
 
 def job_of(folder: Path, server: ServerProcess, broker: Broker, topic: str, view: str, out: str) -> StreamJob:
@@ -43,10 +46,10 @@ def job_of(folder: Path, server: ServerProcess, broker: Broker, topic: str, view
     return job
 
 
-def test_in_and_out(server: ServerProcess, broker: Broker, topics: Topics, names: tuple[str, str], tmp_path: Path) -> None:
+def test_in_and_out(shared_server: ServerProcess, broker: Broker, topics: Topics, names: tuple[str, str], tmp_path: Path) -> None:
     topic, out = names
     port = free_port()
-    job = job_of(tmp_path, server, broker, topic, "pairs", out)
+    job = job_of(tmp_path, shared_server, broker, topic, "pairs", out)
     job.arguments = ["--metrics-port", str(port)]
     topics.put(topic, [create(number) for number in range(4)])
     with job:
@@ -61,16 +64,16 @@ def test_in_and_out(server: ServerProcess, broker: Broker, topics: Topics, names
 
 
 def test_what_there_is_now_is_published_before_the_end(
-    server: ServerProcess, broker: Broker, topics: Topics, names: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shared_server: ServerProcess, broker: Broker, topics: Topics, names: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The topics are done with their last batch before an out has so much as begun."""
     topic, out = names
     outs = [out, f"{out}-2"]
     topics.make(outs[1])
-    job = job_of(tmp_path, server, broker, topic, "pairs", out)
+    job = job_of(tmp_path, shared_server, broker, topic, "pairs", out)
     with job.path.open("a") as file:
         file.write(f'[[out]]\nview = "pairs"\ntopic = "{outs[1]}"\n')
-    there = server.client()
+    there = shared_server.client()
     rows = iter(range(100))
 
     def bring(*arguments: object) -> None:
@@ -89,10 +92,10 @@ def test_what_there_is_now_is_published_before_the_end(
 
 
 def test_an_out_that_fails_ends_the_topics(
-    server: ServerProcess, broker: Broker, topics: Topics, names: tuple[str, str], tmp_path: Path
+    shared_server: ServerProcess, broker: Broker, topics: Topics, names: tuple[str, str], tmp_path: Path
 ) -> None:
     topic, out = names
-    with job_of(tmp_path, server, broker, topic, "nobody", out) as job:
+    with job_of(tmp_path, shared_server, broker, topic, "nobody", out) as job:
         assert job.end() == 1
     assert "nobody" in job.said.splitlines()[-1]
 

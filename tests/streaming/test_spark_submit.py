@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +57,10 @@ class SubmittedJob(StreamJob):
 
 
 @pytest.fixture
-def stays(server: ServerProcess) -> ServerProcess:
-    talk.define(server.client(), "stays", STAYS)
-    return server
+def stays(shared_server: ServerProcess) -> Iterator[ServerProcess]:
+    talk.define(shared_server.client(), "stays", STAYS)
+    yield shared_server
+    talk.drop(shared_server.client(), relations=["stays"])
 
 
 def test_on_another_cluster(stays: ServerProcess, broker: Broker, topics: Topics, tmp_path: Path, capsys: Any) -> None:

@@ -182,6 +182,7 @@ kafka = pytest.mark.skipif(Kafka.missing() is not None, reason=f"no Kafka and Sp
 
 
 @kafka
+@pytest.mark.usefixtures("quick_java")
 def test_through_kafka_and_spark(tmp_path: Path) -> None:
     with demo(tmp_path, "--pace", "50") as (process, output):
         text = read_until(output, "It goes on serving")
@@ -190,6 +191,7 @@ def test_through_kafka_and_spark(tmp_path: Path) -> None:
 
 
 @kafka
+@pytest.mark.usefixtures("quick_java")
 def test_goes_on_by_rest_when_the_stream_breaks(tmp_path: Path) -> None:
     with demo(tmp_path, "--pace", "5") as (process, output):
         read_until(output, "(through Kafka and Spark)")
