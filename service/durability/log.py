@@ -20,11 +20,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from service.durability.effects import Effect, decode_effects, encode_effects
 from service.durability.failpoints import reach
-from service.durability.folder import DATABASE, MARK, SNAPSHOTS, Damaged, FolderInUse, FolderLock, Mark, Reach, sync_path
-
-__all__ = ["Damaged", "Effect", "FolderInUse", "Log", "LogRow", "decode_effects", "encode_effects", "open_read_only", "verify"]
+from service.durability.folder import DATABASE, MARK, SNAPSHOTS, Damaged, FolderLock, Mark, Reach, sync_path
 
 _FORMAT = 1
 _COLUMNS = {

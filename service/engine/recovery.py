@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from service.durability.log import Effect, Log, decode_effects
+from service.durability.effects import Effect, decode_effects
+from service.durability.log import Log
 from service.durability.snapshots import newest_snapshot
 from service.engine.state import State
 from service.tables.relations import Relation

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from service.durability.log import Effect, encode_effects
+from service.durability.effects import Effect, encode_effects
 from service.engine.versions import Version
 from service.errors import Problem
 from service.tables.changes import Change, Singles

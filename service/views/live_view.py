@@ -22,13 +22,14 @@ from service.errors import Problem
 from service.histogram import Histogram
 from service.tables.changes import NOTHING_MOVED, Change, Moved, Singles, one_by_one
 from service.tables.indexes import SharedIndexes
+from service.tables.projection import Projection
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Resolved
 from service.tables.sides import Side
 from service.views.deltas import Collector, Combination, Delta, DeltaSink, Told, cancel, most_candidates
 from service.views.joins.making import join_of
 from service.views.joins.protocol import Join, Running
-from service.views.parse import Projection, View
+from service.views.parse import View
 from service.views.read_counts import ReadCounts
 
 log = logging.getLogger("livejoin")

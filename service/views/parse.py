@@ -10,29 +10,9 @@ from service.planning.planner import Counted, plan
 from service.planning.plans.plan import Plan
 from service.query.assembly import assemble
 from service.query.definition import OPTIONS, bad, check_fields, read_json, read_options
-from service.query.model import ColumnRef, Comparison, Filter, IntervalRef, Output, Query
+from service.query.model import Query
 from service.query.sql import read_sql
-from service.tables.masks import compare, residual_columns, residual_mask, select_mask
-from service.tables.projection import Projection, needed_columns
 from service.wire.schema import NAME, RelationDefinition
-
-__all__ = [
-    "ColumnRef",
-    "Comparison",
-    "Filter",
-    "IntervalRef",
-    "Output",
-    "Plan",
-    "Projection",
-    "Query",
-    "View",
-    "compare",
-    "needed_columns",
-    "parse_view",
-    "residual_columns",
-    "residual_mask",
-    "select_mask",
-]
 
 
 class View(NamedTuple):

@@ -11,7 +11,9 @@ import pytest
 
 from service.errors import Problem
 from service.query.model import Query
-from service.views.parse import Projection, View, needed_columns, parse_view, residual_mask, select_mask
+from service.tables.masks import residual_mask, select_mask
+from service.tables.projection import Projection, needed_columns
+from service.views.parse import View, parse_view
 from service.wire.schema import Interval, RelationDefinition, parse_relation
 
 

@@ -16,8 +16,9 @@ import pyarrow as pa
 import pytest
 
 from service.durability import log as log_module
-from service.durability.folder import DATABASE, LOCK, MARK
-from service.durability.log import Damaged, Effect, FolderInUse, Log, decode_effects, encode_effects
+from service.durability.effects import Effect, decode_effects, encode_effects
+from service.durability.folder import DATABASE, LOCK, MARK, Damaged, FolderInUse
+from service.durability.log import Log
 from service.wire.batch import FewRows
 
 SCHEMA = pa.schema([

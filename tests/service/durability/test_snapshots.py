@@ -15,8 +15,9 @@ import pyarrow as pa
 import pytest
 
 from service.checking.inspection import inspect
+from service.durability.effects import Effect, encode_effects
 from service.durability.folder import DATABASE, MARK, Damaged, FolderInUse
-from service.durability.log import Effect, Log, encode_effects
+from service.durability.log import Log
 from service.durability.snapshots import newest_snapshot, write_snapshot
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.utf8()), pa.field("at", pa.timestamp("us", "UTC"))])

@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from service.views.parse import Projection, parse_view
+from service.tables.projection import Projection
+from service.views.parse import parse_view
 from service.wire.schema import RelationDefinition
 from tests.service.definitions import relation
 
