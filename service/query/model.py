@@ -1,4 +1,4 @@
-"""The words of a view's definition, names resolved and values typed: what `query` makes and all else reads.
+"""The words of a view's definition, names resolved and values typed: what `views.parse` makes and all else reads.
 
 Plain immutable data. Two definitions ask for the same view iff their `Query` values are equal: the
 order of conditions, the spelling of an overlap and SQL against JSON make no difference.

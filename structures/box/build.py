@@ -58,7 +58,7 @@ from structures.ordered.tree import build, make_empty
 
 @kernel
 def enter(W: Any, C: Any, h: int) -> None:
-    """Make the 1-D tree in holder h the one that the kernels of `ordered_tree` change."""
+    """Make the 1-D tree in holder h the one that the kernels of `ordered.tree` change."""
     C[ROOT], C[HEIGHT], C[LIVE] = W[h + ROOT_], W[h + HEIGHT_], W[h + STATE] & LIVE_
     C[COUNT], C[COUNT + 1] = W[h + MEMBERS], W[h + MEMBERS + 1]
 

@@ -1,6 +1,6 @@
 """Cursors: readings of one version of a box tree, resumable and cloned at no cost.
 
-A cursor is plain data beside the tree: its state Z belongs to the kernels of `box_search` and `box_walk`. Whoever holds one
+A cursor is plain data beside the tree: its state Z belongs to the kernels of `search` and `walk`. Whoever holds one
 holds its version's pin.
 """
 
@@ -80,7 +80,7 @@ class Cursor:
 
 
 class ViewCursor(Cursor):
-    """All rows, or those of one key (`box_walk`)."""
+    """All rows, or those of one key (`walk`)."""
 
     def __init__(self, arena: BoxArena, root: Root, key: int | None) -> None:
         super().__init__(arena, root)
@@ -109,7 +109,7 @@ class ViewCursor(Cursor):
 
 
 class QueryCursor(Cursor):
-    """Rows (item's slot, hit) of items (`box_search`) that are of one set; `swap`: of set 1, to come second."""
+    """Rows (item's slot, hit) of items (`search`) that are of one set; `swap`: of set 1, to come second."""
 
     def __init__(self, arena: BoxArena, root: Root, items: np.ndarray, swap: bool) -> None:
         super().__init__(arena, root)
@@ -145,7 +145,7 @@ Column = np.ndarray | int
 
 
 def items_of(slots: Column, keys: Column, searched: int, mode: int, ties: Column, lo: np.ndarray, hi: np.ndarray) -> np.ndarray:
-    """int64[n, 5 + 2d]: items of `box_search`, from columns or what all have, and boxes lo, hi [n, d]."""
+    """int64[n, 5 + 2d]: items of `search`, from columns or what all have, and boxes lo, hi [n, d]."""
     n, d = lo.shape
     items = np.empty((n, LO_ + 2 * d), np.int64)
     for column, values in enumerate((slots, keys, searched, mode, ties)):

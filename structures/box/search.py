@@ -8,10 +8,10 @@ kept (no member spans it), is looked through leaf by leaf: this never happens fo
 
 Item: slot (kept out of its own partners in a "self" structure), key, set searched, mode, tie of the left end in dimension 0,
 lo[d], hi[d]. A member asks with its own ties, so that it finds the nodes in whose trees it lies.
-State Z, plain data, which is also the cursor: that of `interval_search` (in use if FLAT_IS_ON; its counters run on), then
+State Z, plain data, which is also the cursor: that of `ordered.search` (in use if FLAT_IS_ON; its counters run on), then
 QUEUED tasks of (what, level, node, height, set).
 
-Costs: O(log n) 1-D searches to the power of d - 1 and O(CAP) a leaf, then as `interval_search` says. Source: Tao and Yi, section 4.2.
+Costs: O(log n) 1-D searches to the power of d - 1 and O(CAP) a leaf, then as `ordered.search` says. Source: Tao and Yi, section 4.2.
 """
 
 from __future__ import annotations

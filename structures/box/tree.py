@@ -74,7 +74,7 @@ Window = tuple[np.ndarray, np.ndarray]
 class BoxTree:
     """See the module's head. One thread writes; any number read roots of pinned versions meanwhile.
 
-    Entries are those of `interval_tree`, with left and right int64[n, d], left <= right everywhere; a slot is given to another box
+    Entries are those of `interval.tree`, with left and right int64[n, d], left <= right everywhere; a slot is given to another box
     only when no version in use has it.
     """
 

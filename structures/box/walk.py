@@ -4,7 +4,7 @@ A row lies at one node of level 0: in one of its trees, where the walk goes on w
 a leaf. Only what is live is entered, so there are no dead ends; with a key, only nodes whose slabs reach into that key, so
 dead ends lie on the two ways to its first and last place.
 
-State Z, plain data, which is also the cursor: that of `interval_walk` (in use if FLAT_IS_ON; its counters run on), ONLY (a key or
+State Z, plain data, which is also the cursor: that of `interval.walk` (in use if FLAT_IS_ON; its counters run on), ONLY (a key or
 -1), then QUEUED tasks of (what, level, node, height or next record).
 
 Costs: O(log n) steps between rows for each dimension, besides O(CAP ** 2) in a leaf whose boxes all meet in dimension k + 1 and

@@ -1,6 +1,6 @@
 """Cursors of a clique's tree: readings of one version, resumable and cloned at the cost of what covers one start.
 
-A cursor is plain data beside the tree: its state belongs to the kernels of `clique_walk`. Whoever holds one holds its version's pin.
+A cursor is plain data beside the tree: its state belongs to the kernels of `walk`. Whoever holds one holds its version's pin.
 """
 
 from __future__ import annotations

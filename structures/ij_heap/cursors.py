@@ -1,6 +1,6 @@
 """Cursors of the IJ-heap: readings of one version, resumable and cloned at no cost.
 
-A cursor is plain data beside the tree: its state belongs to the kernels of `ij_walk`. Whoever holds one holds its version's pin.
+A cursor is plain data beside the tree: its state belongs to the kernels of `walk`. Whoever holds one holds its version's pin.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ partners are few this replaces the splits of a node; where more than a leaf hold
 
     across a node   of the lower child what reaches the upper one, or begins where such an entry can be met, and so on, as far as the
                     topology is wide; of the upper child mirrored. Rows wholly in one child are left out (LOWER, SIDES).
-    of an interval  for every other set what lies within its bounds (`ij_walk.confine`)
+    of an interval  for every other set what lies within its bounds (`walk.confine`)
 
 Costs: O(t (log n + L)). The strip holds L entries at most, so working on it takes a number of steps bounded by a constant.
 """
@@ -25,7 +25,7 @@ from structures.multiway.layout import CHILD, STARTS, L, height_of, key_of, near
 from structures.multiway.leaves import entry_at
 from structures.multiway.topology import DIAMETER, MEMBER, NEAR, POS, SETS, SIZE
 
-STACK = SCRATCH_WORDS  # of nodes, in X behind the scratch of `ij_extreme`
+STACK = SCRATCH_WORDS  # of nodes, in X behind the scratch of `multiway.extreme`
 REACHES, BEGINS = STACK + 64, STACK + 70  # bounds by alias: of the lower child's entries, of the upper child's
 STRIP_SCRATCH = STACK + 76
 

@@ -10,7 +10,7 @@ some sets perhaps bound to a given interval already.
             In a leaf the aliases are bound one by one (`bind.py`). Few entries across a node, or few partners of an interval, are
             gathered into a strip, which is worked on like a leaf (`strip.py`), instead of being divided.
 
-Splits are tested exactly (`ij_extreme`). A child is entered if its stored extremes allow it: without bounds from both sides that is
+Splits are tested exactly (`multiway.extreme`). A child is entered if its stored extremes allow it: without bounds from both sides that is
 exact, by Closure. Else it may be a dead end, which costs one unit of FUEL; every row gives one back, up to FUEL_MOST; without fuel
 children are tested exactly, too. So dead frames are at most FUEL_MOST + rows + those open when the fuel ran out.
 

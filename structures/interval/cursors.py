@@ -1,6 +1,6 @@
 """Cursors: readings of one version of an interval tree, resumable and cloned at no cost.
 
-A cursor is plain data beside the tree: its state Z belongs to the kernels of `interval_search` and `interval_walk`.
+A cursor is plain data beside the tree: its state Z belongs to the kernels of `ordered.search` and `walk`.
 Whoever holds one holds its version's pin. Costs: as its kernel says; a window goes key by key.
 """
 
@@ -124,7 +124,7 @@ class PartedCursor(Cursor):
 
 
 class WalkCursor(Cursor):
-    """Rows of the entries between two places (key, left) of the order, both included (`interval_walk`)."""
+    """Rows of the entries between two places (key, left) of the order, both included (`walk`)."""
 
     _STEPS, _GAP = WALK_STEPS, WALK_GAP
 
@@ -142,7 +142,7 @@ class WalkCursor(Cursor):
 
 
 class SearchCursor(Cursor):
-    """The entries of a "list" (`interval_search`)."""
+    """The entries of a "list" (`ordered.search`)."""
 
     def __init__(self, arena: Arena, root: Root) -> None:
         super().__init__()
@@ -166,7 +166,7 @@ class GivenCursor(Cursor):
 
 
 class PartnersCursor(Cursor):
-    """Rows of the given items (`interval_search.ITEM`), which are of set s."""
+    """Rows of the given items (`ordered.search.ITEM`), which are of set s."""
 
     def __init__(self, arena: Arena, root: Root, s: int, items: np.ndarray) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
 """Single changes of a join tree, one after another, each with its delta.
 
-A row that goes tells its rows before, one that comes after; only rows that take part in any are walked from. Costs: as `join_spread`, and
+A row that goes tells its rows before, one that comes after; only rows that take part in any are walked from. Costs: as `spread`, and
 the delta's rows.
 """
 

@@ -1,4 +1,4 @@
-"""Cursors of a join tree: rows of one version by alias (`join_walk`), and the rows of one alias that they begin with."""
+"""Cursors of a join tree: rows of one version by alias (`walk`), and the rows of one alias that they begin with."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
     PORTS  int64[p, 8]   one alias's rows as an edge sees them: where their codes, groups and ends lie
     SIDES  int64[t, 20]  an alias: where its records lie, its links outward, its ports
     T      int64[k, 6]   the trees, all in one arena: of each port the full rows; of ports with a span all rows; of links between such
-                         ports the live ones. What `ordered_tree` keeps of a tree in C stands here while another one is worked on.
+                         ports the live ones. What `ordered.tree` keeps of a tree in C stands here while another one is worked on.
     X      int32         a record a slot of an alias: bits | code, next, previous of each port. next, previous: slot + 1 in the group, or 0
     Y      int32         a record a code of a domain: of each port without span its group's first slot + 1, of each link into it the support
     E      int64         of each port with a span and each slot: left, right

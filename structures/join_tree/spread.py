@@ -49,7 +49,7 @@ from structures.ordered.tree import cut, expect, put
 PLACE, LINK, FIRST_, END, ROOM = range(5)  # of a run; ROOM: where there is room behind all runs
 RUN_WORDS = 5
 FLIPS = SEARCH_WORDS  # in Z: rows that others brought to life or killed
-AHEAD = 2  # as in `interval_changes`
+AHEAD = 2  # as in `interval.changes`
 
 
 @kernel

@@ -171,6 +171,6 @@ class JoinTables:
         return mask
 
     def walk(self, roots: np.ndarray, bounds: np.ndarray, S: np.ndarray, L: np.ndarray, starts: np.ndarray, out: np.ndarray, n: int) -> int:
-        """As `join_walk.walk`."""
+        """As `walk.walk`."""
         tables = self._links, self._ports, self._sides, self._X, self._E
         return int(walk(self.arena.M, self.arena.W, *tables, roots, self._paths, bounds, S, L, starts, out, n))

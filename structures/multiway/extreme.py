@@ -15,7 +15,7 @@ compared as value ^ x, x = 0 or -1, and "near child" is the lower for 0, the upp
                 the near ones); then the far child (`which` 0: only if there was nothing yet, for it is dominated)
 
 No recursion: frames in X, one a level; a frame writes into an answer of its own (far components of a split) or of its caller.
-An answer is as in `ij_leaves`: key, mask of the members filled in, near, far, slot by alias.
+An answer is as in `leaves`: key, mask of the members filled in, near, far, slot by alias.
 
     X   scratch of leaves | found alias | ASK: key, bound by alias | answer | frames
 

@@ -9,7 +9,7 @@ stored member lies strictly before r. PENDING (a mask of subsets, for each `whic
 
 The tree serves cliques of one set as well, whose nodes say something else (`clique_summary.py`); T[CLIQUE] tells.
 
-Costs: a leaf O(edges * L) a subset, an inner node one query (`ij_extreme`) a subset, with O(1) visits when nothing reaches across.
+Costs: a leaf O(edges * L) a subset, an inner node one query (`extreme`) a subset, with O(1) visits when nothing reaches across.
 Source: docs/design/ij-heap.md (*The one composition step*, *Touch rule*).
 """
 

@@ -26,7 +26,7 @@ import numpy as np
 
 MOST = 6  # sets
 SETS, SUBSETS, SPAN, ALL = 0, 1, 2, 3  # t, number of connected subsets, places, the subset of all
-LEAF_WORDS_, INNER_WORDS_, ENTRIES = 4, 5, 6  # sizes of the blocks in words; the first column of a leaf's entries (`ij_blocks`)
+LEAF_WORDS_, INNER_WORDS_, ENTRIES = 4, 5, 6  # sizes of the blocks in words; the first column of a leaf's entries (`layout`)
 CLIQUE = 7  # the members of a clique of one set (`clique_summary`), which has no topology; 0: an IJ-heap
 _SUBSETS, _PLACES = 64 + 8, 192 + 32
 POS = 16  # a subset's first place
@@ -84,7 +84,7 @@ class Topology:
         self.table = self._table()
 
     def _table(self) -> np.ndarray:
-        """The table T; block sizes are left to `ij_blocks`."""
+        """The table T; block sizes are left to `layout`."""
         t, head = self.t, [0] * TABLE
         tail: list[int] = []
         head[SETS], head[SUBSETS], head[ALL] = t, len(self.subsets), len(self.subsets) - 1

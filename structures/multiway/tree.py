@@ -11,7 +11,7 @@ Invariants, by which `check()` names what broke
     I2  a stored summary is that of the entries below
     I3  the heights of two children differ by one at most; a leaf that is not the root has max(1, L // 4)..L entries
 
-Costs: put, cut O(L + log n) besides the extremes that change (`ij_summary`: next to none, by the touch rule), O(log n) copied blocks;
+Costs: put, cut O(L + log n) besides the extremes that change (`summary`: next to none, by the touch rule), O(log n) copied blocks;
 build O(n) after the sort. Copy-on-write as in docs/design/versions.md. Source: docs/design/ij-heap.md; Adelson-Velsky and Landis for the
 balance.
 """

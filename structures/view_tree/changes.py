@@ -2,7 +2,7 @@
 
 An entry whose group in its atom was empty before, or is now, may flip the live prefix of the node above: if all other children of that node
 have something below the prefix. A prefix that flipped goes on to the node above, if no other live prefix of its node has the parent's
-prefix in common. Whether another one is in common, the tree tells that was changed (`index_tree.put`): no look-up.
+prefix in common. Whether another one is in common, the tree tells that was changed (`index.changes.put`): no look-up.
 
 Costs: a change at most one look-up a child of the path's nodes, O(log n) each, besides its delta. Source: docs/design/natural-joins.md
 (*view-tree*).
