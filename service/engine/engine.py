@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from service.durability.log import Log
-from service.engine.checkpoints import Checkpoints
 from service.engine.recovery import Progress, recover_relations
+from service.engine.snapshotting import Snapshotting
 from service.engine.state import Receipt, State, is_single
 from service.engine.versions import Pins, Version
 from service.engine.writer import Done, Later, Writer
@@ -66,7 +66,7 @@ class Engine:
         self._writer = Writer(
             self._state, self._log, self.versions, self.settings.max_waiting, self._is_short, self._housekeep, self._failed
         )
-        self._checkpoints: Checkpoints
+        self._snapshots: Snapshotting
         self._looked = time.monotonic()
         self._closing = threading.Lock()
 
@@ -79,7 +79,7 @@ class Engine:
                 progress(stage, part)
 
         snapshot = recover_relations(self._state, self._log, self._folder, report)
-        self._checkpoints = Checkpoints(self._folder, self._log, self._state, self.versions, snapshot)
+        self._snapshots = Snapshotting(self._folder, self._log, self._state, self.versions, snapshot)
         self.versions.publish(self._state.version())
         for name, data in self._log.catalog()[1]:
             view = LiveView(parse_view(name, data, self._definitions(), self._counted()), self._state.relations, self._state.indexes)
@@ -246,9 +246,9 @@ class Engine:
                 if self.state == "ready":
                     self._writer.stop()
                 if self.state == "ready":  # it may have failed on the way
-                    self._checkpoints.finish()
+                    self._snapshots.finish()
                 elif self.state == "failed":
-                    self._checkpoints.wait()  # it must not go on in a folder that is another's by then
+                    self._snapshots.wait()  # it must not go on in a folder that is another's by then
             finally:
                 self.state = "closed"
                 for view in self._state.views.values():
@@ -284,7 +284,7 @@ class Engine:
 
     def _is_short(self, batch: Batch) -> bool:
         """Whether a single change takes no longer than its views promise: nothing else is due first, or holds a lock that it needs."""
-        if self._aged or self._grown or self._log.checkpoint_due or self._checkpoints.under_way:
+        if self._aged or self._grown or self._log.checkpoint_due or self._snapshots.under_way:
             return False
         name = batch.changes[0].relation
         for view in self._state.views.values():
@@ -370,7 +370,7 @@ class Engine:
                 self._state.reclaim(*self.versions.needed())
                 versions *= 2
             self.sweep()
-            self._checkpoints.consider()
+            self._snapshots.consider()
 
     def _failed(self, error: BaseException) -> None:
         self.state = "failed"

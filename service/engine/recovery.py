@@ -1,4 +1,4 @@
-"""From a data folder to the state that it holds: snapshot, then log, then the views."""
+"""From a data folder to the relations that it holds: snapshot, then log. The views are built on them by `Engine.recover`."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 from service.errors import Problem
 from service.planning.binding import Counts
@@ -12,33 +13,32 @@ from service.planning.meets import Relations, is_natural, meets_of, residual_of
 from service.planning.plans import boxes, clique, heap, indexed, pair, product, qdag, selection, tree, view_tree
 from service.planning.plans.later import LATER
 from service.planning.plans.plan import THEOREM_1, THEOREM_3, THEOREM_4, THEOREM_NATURAL, Part, Plan, dimensions
-from service.query.model import GUARANTEES, Query
+from service.query.model import ALGORITHMS, GUARANTEES, Query
 
 Maker = Callable[[Query, Relations], Plan | None]
 Counted = Callable[[Query], Counts | None]
 
-# In the order of the design: of equal promises the first is taken.
-MAKERS: dict[str, tuple[Maker, ...]] = {
-    "interval-tree": (selection.make, pair.make, clique.make),
-    "ij-heap": (heap.make,),
-    "box-tree": (boxes.make,),
-    "view-tree": (view_tree.make,),
-    "join-tree": (tree.make,),
-    "qdag": (qdag.make,),
-    "nested-loop": (indexed.make,),
-}
+class Algorithm(NamedTuple):
+    """What it keeps, in words, and the modules of `plans` that plan for it."""
 
-KEEPS: dict[str, str] = {
-    "interval-tree": "joins of two relations by one overlap, and of one relation with itself, all its aliases overlapping",
-    "ij-heap": heap.WORDS,
-    "box-tree": "joins of two relations by two conditions of intervals and more",
-    "view-tree": view_tree.WORDS,
-    "join-tree": "joins in the shape of a tree, each edge by equalities and at most one condition of intervals",
-    "qdag": qdag.WORDS,
-    "nested-loop": "joins of two relations and more",
-    **{name: one.words for name, one in LATER.items()},
+    words: str
+    makers: tuple[Maker, ...]
+
+
+# Of equal promises the first is taken. A definition may name what ALGORITHMS of `query.model` lists: these, and those of `plans.later`.
+BUILT: dict[str, Algorithm] = {
+    "interval-tree": Algorithm(
+        "joins of two relations by one overlap, and of one relation with itself, all its aliases overlapping",
+        (selection.make, pair.make, clique.make),
+    ),
+    "ij-heap": Algorithm(heap.WORDS, (heap.make,)),
+    "box-tree": Algorithm("joins of two relations by two conditions of intervals and more", (boxes.make,)),
+    "view-tree": Algorithm(view_tree.WORDS, (view_tree.make,)),
+    "join-tree": Algorithm("joins in the shape of a tree, each edge by equalities and at most one condition of intervals", (tree.make,)),
+    "qdag": Algorithm(qdag.WORDS, (qdag.make,)),
+    "nested-loop": Algorithm("joins of two relations and more", (indexed.make,)),
 }
-"""What each of ALGORITHMS keeps, in words."""
+assert {*BUILT, *LATER} == {*ALGORITHMS}
 
 
 def plan(query: Query, relations: Relations, counted: Counted | None = None) -> Plan:
@@ -82,7 +82,7 @@ def _by_counts(part: Part, relations: Relations, counted: Counted) -> Plan:
 def _plans(query: Query, relations: Relations) -> list[Plan]:
     """One an algorithm, the best first."""
     found = product.make(query, relations, _plans)
-    found += [one for makers in MAKERS.values() for make in makers if (one := make(query, relations)) is not None]
+    found += [one for algorithm in BUILT.values() for make in algorithm.makers if (one := make(query, relations)) is not None]
     found.sort(key=lambda one: GUARANTEES.index(one.guarantee), reverse=True)
     return list({one.algorithm: one for one in reversed(found)}.values())[::-1]
 
@@ -97,7 +97,8 @@ def _no_such_plan(query: Query, relations: Relations, found: list[Plan]) -> Prob
     joins = [part for part in product.parts(query) if len(part.aliases) > 1]
     if algorithm in LATER and joins and all(is_natural(one, relations) and LATER[algorithm].keeps(hypergraph(one)) for one in joins):
         return Problem("not-yet", f"the algorithm {algorithm} comes with a later version; {instead}")
-    reason = f"{algorithm} keeps {KEEPS[algorithm]}, and this view {_in_words(query, relations)}"
+    keeps = LATER[algorithm].words if algorithm in LATER else BUILT[algorithm].words
+    reason = f"{algorithm} keeps {keeps}, and this view {_in_words(query, relations)}"
     return Problem("infeasible-view", f"{reason}; {instead}", theorem=reason)
 
 

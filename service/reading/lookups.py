@@ -12,13 +12,12 @@ from service.engine.versions import Version
 from service.errors import Problem
 from service.query.literals import BadLiteral, from_text
 from service.reading.readings import Delays, ViewReading
-from service.tables.endpoints import parse_window
 from service.tables.resolution import NO_SLOTS, Slots
 from service.tables.sides import Side
 from service.tables.store import PIECE_ROWS
 from service.views.joins.protocol import Bounds
 from service.views.live_view import LiveView
-from structures.core.encoding import NEG_INF, POS_INF
+from structures.core.encoding import NEG_INF, POS_INF, encode_floats
 
 Window = Mapping[str, tuple[str | None, str | None]]
 """By the interval's name, "" for all: (lo, hi), texts in the endpoints' type, None for no bound."""
@@ -116,7 +115,7 @@ def _bounds(view: LiveView, window: Window | None) -> Bounds | None:
                 joined = " and ".join(sorted({other.interval for other in set().union(*named)}))
                 raise Problem("bad-parameter", f"overlaps: there is one window for {joined}, which are joined, and it is given twice")
             try:
-                bounds[span] = parse_window(ends, side.relation.definition.column(span.start).type)
+                bounds[span] = _window(ends, side.relation.definition.column(span.start).type)
             except Problem as problem:
                 if name or len(named) == 1:
                     raise
@@ -125,3 +124,22 @@ def _bounds(view: LiveView, window: Window | None) -> Bounds | None:
                     "bad-parameter", f"{problem.detail}; the view joins several kinds of intervals, each has a window: {each}"
                 ) from None
     return None if all(ends == (NEG_INF, POS_INF) for ends in bounds.values()) else bounds
+
+
+def _window(window: tuple[str | None, str | None], type_: str) -> tuple[int, int]:
+    """The encoded window of (lo, hi), texts in the endpoints' type; None is unbounded. Problem `bad-parameter`."""
+    low, high = window
+    left, right = _end_of(low, type_, NEG_INF), _end_of(high, type_, POS_INF)
+    if left > right:
+        raise Problem("bad-parameter", f"overlaps: the window is empty: {low} is after {high}")
+    return left, right
+
+
+def _end_of(text: str | None, type_: str, missing: int) -> int:
+    if text is None:
+        return missing
+    try:
+        value = from_text(type_, text)
+    except BadLiteral as error:
+        raise Problem("bad-parameter", f"overlaps: {error}") from None
+    return int(encode_floats(np.array([value]), 0)[0]) if type_ == "float64" else int(value)

@@ -1,4 +1,4 @@
-"""The endpoints of an interval's rows, encoded; and of a window, from its text."""
+"""The endpoints of an interval's rows, encoded."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from service.errors import Problem
-from service.query.literals import BadLiteral, from_text
 from service.query.model import Span
 from service.tables.arrow import null_mask
 from service.tables.store import Table
@@ -67,25 +65,6 @@ def _moved(values: Ends, type_: pa.DataType, by: int | float) -> Ends:
     if by > 0:
         return np.where(values > POS_INF - by, POS_INF, values + np.int64(min(by, POS_INF)))
     return np.where(values < NEG_INF - by, NEG_INF, values + np.int64(max(by, -POS_INF)))
-
-
-def parse_window(window: tuple[str | None, str | None], type_: str) -> tuple[int, int]:
-    """The encoded window of (lo, hi), texts in the endpoints' type; None is unbounded. Problem `bad-parameter`."""
-    low, high = window
-    left, right = _end(low, type_, NEG_INF), _end(high, type_, POS_INF)
-    if left > right:
-        raise Problem("bad-parameter", f"overlaps: the window is empty: {low} is after {high}")
-    return left, right
-
-
-def _end(text: str | None, type_: str, missing: int) -> int:
-    if text is None:
-        return missing
-    try:
-        value = from_text(type_, text)
-    except BadLiteral as error:
-        raise Problem("bad-parameter", f"overlaps: {error}") from None
-    return int(encode_floats(np.array([value]), 0)[0]) if type_ == "float64" else int(value)
 
 
 def _encode(

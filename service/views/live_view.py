@@ -1,6 +1,6 @@
 """One view kept live: changed rows change its structures, which tell the delta.
 
-The writer builds and applies; readers take a root of some version and the methods of `reading`.
+The writer builds and applies; readers take a root of some version and the methods behind "reading" below.
 """
 
 from __future__ import annotations
@@ -76,8 +76,7 @@ class LiveView:
     def is_prompt(self) -> bool:
         """Whether following one changed row is sure to take about as long as its delta is."""
         plan = self.view.plan
-        bounded = plan.guarantee == "strict" and plan.algorithm != "box-tree"  # which rebuilds a part of itself now and then
-        return bounded and (self.feed is None or self.feed.has_little_to_settle)
+        return plan.guarantee == "strict" and not plan.amortised and (self.feed is None or self.feed.has_little_to_settle)
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
         """Load everything that the relations have at `version`, the newest one. Cost: O(n log n) of sorting."""

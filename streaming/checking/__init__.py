@@ -1,0 +1,1 @@
+"""`livejoin stream --check`: would this file run?"""

@@ -33,8 +33,9 @@ from typing import Any
 
 import numpy as np
 
-from structures.core.arena import BUMP, CONTROL_WORDS, KIND, VERSION, Arena, B, pinned, reclaim
+from structures.core.arena import BUMP, CONTROL_WORDS, KIND, VERSION, Arena, B, reclaim
 from structures.core.kernel import kernel
+from structures.core.pins import pinned
 from structures.core.reserve import reserve
 from structures.ordered.summary import PAIR
 

@@ -33,6 +33,7 @@ from structures.core.bits import LANES
 from structures.core.encoding import NEG_INF as NEG_INF
 from structures.core.encoding import POS_INF as POS_INF
 from structures.core.kernel import kernel
+from structures.core.pins import pinned
 from structures.core.reserve import reserve
 
 B = int(os.environ.get("LIVEJOIN_LEAF", "64"))
@@ -91,19 +92,6 @@ def drop(M: Any, C: Any, Q: Any, o: int, cls: int) -> None:
         Q[2 * i + 1] = C[VERSION]
         C[RETIRED] = i + 1
         C[WAITING + cls] += 1
-
-
-@kernel
-def pinned(pins: Any, born: int, retired: int) -> bool:
-    """Whether a pin p has born <= p < retired; pins ascend."""
-    lo, hi = 0, len(pins)
-    while lo < hi:
-        mid = (lo + hi) // 2
-        if pins[mid] < born:
-            lo = mid + 1
-        else:
-            hi = mid
-    return lo < len(pins) and pins[lo] < retired
 
 
 @kernel("void(int64[::1], int64[::1], int64[::1], int64, int64[::1], boolean)")

@@ -28,9 +28,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.arena import pinned
 from structures.core.bits import count_bits, widen16_1, widen16_2, widen16_4
 from structures.core.kernel import kernel
+from structures.core.pins import pinned
 from structures.core.reserve import give_back, reserve
 from structures.quadtree.layout import CODE_BITS, LEAF, LEVELS, digit, level_below
 

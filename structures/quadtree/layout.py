@@ -36,8 +36,9 @@ from typing import Any
 
 import numpy as np
 
-from structures.core.arena import B, pinned
+from structures.core.arena import B
 from structures.core.kernel import kernel, prefetch
+from structures.core.pins import pinned
 from structures.core.reserve import reserve
 
 LEAF = min(16, max(2, B // 4))

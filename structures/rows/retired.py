@@ -19,6 +19,7 @@ from collections import deque
 import numpy as np
 
 from structures.core.kernel import kernel
+from structures.core.pins import holder
 
 NEVER = 2**63 - 1  # `died` of the living, `born` of the free
 
@@ -33,15 +34,9 @@ def _sift(slots, deaths, pins, born, died, reusable, holders):
         holders[i] = -1
         if died[slot] != deaths[i] or born[slot] == NEVER:
             continue
-        low, high = 0, len(pins)
-        while low < high:
-            middle = (low + high) >> 1
-            if pins[middle] < born[slot]:
-                low = middle + 1
-            else:
-                high = middle
-        if low < len(pins) and pins[low] < deaths[i]:
-            holders[i] = pins[low]
+        by = holder(pins, born[slot], deaths[i])
+        if by >= 0:
+            holders[i] = pins[by]
         else:
             born[slot] = NEVER
             reusable[freed] = slot

@@ -11,7 +11,7 @@ from types import ModuleType
 
 from service.cli import main
 from service.durability import folder
-from service.engine import checkpoints
+from service.engine import snapshotting
 
 BOOT = bytes.fromhex("6b657074666f6c6465726b657074666f")  # of no machine
 PIECE_ROWS = 16  # of a snapshot: several record batches a file
@@ -24,7 +24,7 @@ def _replace(module: ModuleType, name: str, value: object) -> None:
 
 if __name__ == "__main__":
     _replace(folder, "_boot_id", lambda: BOOT)
-    _replace(checkpoints, "PIECE_ROWS", PIECE_ROWS)
+    _replace(snapshotting, "PIECE_ROWS", PIECE_ROWS)
     if worth := os.environ.get("KEPT_LOG_WORTH"):
-        _replace(checkpoints, "_LOG_WORTH", int(worth))
+        _replace(snapshotting, "_LOG_WORTH", int(worth))
     sys.exit(main())

@@ -49,6 +49,7 @@ class Plan:
     graph     of a natural join over quadtrees
     paths     of a view tree: of each alias, what its index goes by
     parts     of a product
+    amortised whether a change may rebuild a part of the structure now and then
     """
 
     cls: str
@@ -69,6 +70,7 @@ class Plan:
     graph: Hypergraph | None = None
     paths: tuple[Path, ...] = ()
     parts: tuple[Part, ...] = ()
+    amortised: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return {

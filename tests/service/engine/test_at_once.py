@@ -92,7 +92,7 @@ def test_it_is_on_disk_and_published_when_the_call_returns(engine: Instance, tmp
 def test_what_may_take_long_is_left_to_the_thread(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     assert engine.apply_at_once(batch(("upsert", "a", rows_of(0, 2)))) is None
     assert engine.apply_at_once(of_ops("a", ("truncate", 0))) is None
-    for name, target in (("checkpoint_due", Log), ("under_way", type(engine._checkpoints)), ("_aged", Engine), ("_grown", Engine)):
+    for name, target in (("checkpoint_due", Log), ("under_way", type(engine._snapshots)), ("_aged", Engine), ("_grown", Engine)):
         with monkeypatch.context() as patch:
             patch.setattr(target, name, True)
             assert engine.apply_at_once(single(1)) is None, name
@@ -339,7 +339,7 @@ def test_rows_of_json_come_back_from_the_log(engine: Instance, tmp_path: Path, m
         assert engine.apply_at_once(sent) is not None
     rows = ids(open_relation_rows(engine.readers, "a"))
     assert len(rows) == 10 and rows[0] == (1, -(2**62), 2**62 - 1, None)
-    monkeypatch.setattr(engine._checkpoints, "finish", lambda: None)  # no snapshot: all is in the log
+    monkeypatch.setattr(engine._snapshots, "finish", lambda: None)  # no snapshot: all is in the log
     engine.close()
     again = opened(tmp_path)
     assert ids(open_relation_rows(again.readers, "a")) == rows and again.published.number == 30

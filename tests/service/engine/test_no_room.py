@@ -53,7 +53,7 @@ def test_a_last_snapshot_that_fails_does_not_keep_the_service_from_ending(
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr("service.engine.checkpoints.write_snapshot", fail)
+        patch.setattr("service.engine.snapshotting.write_snapshot", fail)
         engine.close()
     assert engine.state == "closed" and [chunk.kind for chunk in follower.next()] == ["error"]
     FolderLock(tmp_path).release()
@@ -327,15 +327,15 @@ def test_a_snapshot_that_failed_is_not_tried_again_at_once(tmp_path: Path, monke
     engine = running(tmp_path)
     engine.apply(batch(("upsert", "a", rows_of(0, 1000))))
     with monkeypatch.context() as patch:
-        patch.setattr("service.engine.checkpoints.write_snapshot", fail)
-        patch.setattr("service.engine.checkpoints._LOG_WORTH", 1)
+        patch.setattr("service.engine.snapshotting.write_snapshot", fail)
+        patch.setattr("service.engine.snapshotting._LOG_WORTH", 1)
         for _ in range(3):
-            engine.at_rest(engine._checkpoints.consider)
-            engine._checkpoints.wait()
+            engine.at_rest(engine._snapshots.consider)
+            engine._snapshots.wait()
         assert tried == [1]
-        engine._checkpoints._not_before = 0.0
-        engine.at_rest(engine._checkpoints.consider)
-        engine._checkpoints.wait()
+        engine._snapshots._not_before = 0.0
+        engine.at_rest(engine._snapshots.consider)
+        engine._snapshots.wait()
         assert tried == [1, 1]
     engine.close()
     assert (tmp_path / "snapshots" / "1").is_dir()

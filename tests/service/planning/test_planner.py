@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from service.planning.planner import alternatives
+from service.planning.planner import BUILT, alternatives
+from service.planning.plans.later import LATER
 from service.query.model import ALGORITHMS, ColumnRef, Comparison
 from service.views.parse import View, parse_view
 from service.wire.schema import parse_relation
@@ -148,7 +149,7 @@ def test_which_algorithm_is_for_what(kind: str, algorithm: str) -> None:
         assert problem.type == "not-yet"
     else:
         assert problem.type == "infeasible-view" and problem.detail.startswith(problem.extensions["theorem"])
-        assert f"{algorithm} keeps {ALGORITHMS[algorithm]}, and this view " in problem.detail
+        assert f"{algorithm} keeps {(LATER if algorithm in LATER else BUILT)[algorithm].words}, and this view " in problem.detail
 
 
 def test_the_reason_is_what_the_view_is() -> None:

@@ -27,7 +27,7 @@ _LOG_WORTH = 4 << 20  # ... unless it is shorter than this
 _PATIENCE, _LONGEST_PATIENCE = 10.0, 600.0  # seconds after one that failed
 
 
-class Checkpoints:
+class Snapshotting:
     """Writes a snapshot of a pinned version in a thread of its own when the log has grown. `version`: the last one's."""
 
     def __init__(self, folder: Path, log: Log, state: State, versions: Pins, version: int) -> None:
