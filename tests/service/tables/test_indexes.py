@@ -98,8 +98,22 @@ class Case:
             return self.state.newest
         self.state.apply_run(run)
         self.note(changes)
-        assert self.indexes.batch == {} and (self.indexes.applied is None or self.indexes.applied.run.after.size >= 0)
+        assert self.indexes.batch == {}
+        self.in_order(changes)
         return self.state.newest
+
+    def in_order(self, changes: tuple[tuple[str, int, int, Row], ...]) -> None:
+        """What a run did is told change by change, of each first what goes, with the entry of its own row."""
+        if self.indexes.applied is None:
+            return
+        run, offsets = self.indexes.applied
+        order = list(zip(offsets.tolist(), run.signs.tolist(), strict=True))
+        assert order == sorted(order)
+        relations = {one.number: one.relation for one in self.indexes._kept.values()}
+        for offset, number, slot in zip(offsets.tolist(), run.indexes.tolist(), run.entries.slot, strict=True):
+            name, _, id_, _ = changes[offset]
+            relation = relations[number]
+            assert relation.name == name and relation.table.take(["id"], np.array([slot])).column(0).to_pylist() == [id_]
 
     def put(self, *rows: Row, relation: str = "r") -> int:
         return self.apply(*((relation, UPSERT, row["id"], row) for row in rows))
@@ -347,6 +361,8 @@ def test_random_changes_at_pinned_versions(case: Case, seed: int) -> None:
                 name = chance.choice(list(row))
                 row = {**known, name: row[name]}
             changes.append((chance.choice("rrs"), DELETE if chance.random() < 0.3 else UPSERT, id_, row))
+        if chance.random() < 0.4:  # and some are put again as they are
+            changes += [("r", UPSERT, id_, row) for id_, row in case.rows["r"].items() if chance.random() < 0.5]
         if chance.random() < 0.5:
             changes = list({(name, id_): (name, op, id_, row) for name, op, id_, row in changes}.values())
             case.run(*[one for one in changes if one[1] == UPSERT or one[2] in case.rows[one[0]]] or changes)
