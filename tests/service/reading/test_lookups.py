@@ -1,0 +1,284 @@
+"""What is asked of a view: windows by interval, rows of a row, rows of a join key; at rest and at older versions."""
+
+from __future__ import annotations
+
+import datetime
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from service.errors import Problem
+from service.instance import Instance
+from service.reading import lookups
+from service.reading.lookups import Point, Window, look_up
+from service.wire.batch import DELETE, UPSERT, Batch, Changes
+from tests.service.definitions import relation as definition
+from tests.service.running import DEFINITION, batch, opened, rows_of
+
+Row = dict[str, Any]
+Pair = tuple[int, int]
+PLAN = definition(
+    "id:int64, site:string, day:date, at:timestamp, ok:bool, n:int64, m:int64, w:float64, note:string?",
+    {
+        "number": {"start": "n", "end": "m", "bounds": "[]"}, "reach": {"start": "n", "end": "m", "bounds": "[]"}, "date": {"at": "day"},
+        "weight": {"at": "w"}, "moment": {"at": "at"},
+    },
+    "site,id",
+)  # fmt: skip
+ORIGIN = datetime.date(2026, 1, 1)
+VIEWS: dict[str, list[dict[str, Any]]] = {
+    "box": [{"overlaps": ["x.number", "y.number"]}, {"overlaps": ["x.date", "y.date"]}],
+    "mixed": [{"overlaps": ["x.number", "y.reach"]}],
+    "keyed": [{"equal": ["x.site", "y.site"]}, {"overlaps": ["x.number", "y.number"]}],
+    "ends": [{"overlaps": ["x.weight", "y.weight"]}],
+    "times": [{"overlaps": ["x.moment", "y.moment"]}],
+}
+
+
+def rows() -> list[Row]:
+    chance = random.Random(3)
+    made = []
+    for id_ in range(24):
+        n, day = chance.randrange(20), ORIGIN + datetime.timedelta(chance.randrange(3))
+        at = datetime.datetime(2026, 1, 1, chance.randrange(3), tzinfo=datetime.UTC)
+        values = "ab ä"[id_ % 4], day, at, id_ % 2 == 0, n, n + chance.randrange(6), chance.choice([-1.5, -0.0, 0.0, 2.5])
+        made.append({"id": id_, **dict(zip(["site", "day", "at", "ok", "n", "m", "w"], values, strict=True))})
+    return made
+
+
+ROWS = rows()
+
+
+def plan(op: int, rows: list[Row]) -> Batch:
+    arrow = pa.RecordBatch.from_pylist(rows, schema=PLAN.arrow_schema())
+    return Batch([Changes("plan", PLAN, np.full(len(rows), op, np.uint8), arrow, np.arange(len(rows)))], len(rows), 0, [], 0)
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    """Only read: who changes rows puts them back."""
+    engine = opened(tmp_path_factory.mktemp("look-ups") / "data")
+    engine.put_relation("plan", PLAN)
+    engine.apply(plan(UPSERT, ROWS))
+    for name, join in VIEWS.items():
+        engine.put_view(name, {"from": {"x": "plan", "y": "plan"}, "join": join, "select": ["x.id as i", "y.id as j"]}, wait=60)
+    yield engine
+    engine.close()
+
+
+def found(
+    engine: Instance, name: str, window: Window | None = None, point: Point | None = None, at_rest: bool = False, version: int | None = None
+) -> list[Pair]:
+    """All rows of the look-up at a version, sorted."""
+    view, pin = engine.view(name), engine.versions.pin(version)
+
+    def look() -> list[Pair]:
+        reading = look_up(view, pin.version, window, point, engine.readers.delays, at_rest)
+        pairs: list[Pair] = []
+        while not reading.done:
+            pairs += [(row["i"], row["j"]) for row in reading.rows(reading.fill(50)).to_pylist()]
+        return sorted(pairs)
+
+    try:
+        return engine.at_rest(look) if at_rest else look()
+    finally:
+        engine.versions.release(pin)
+
+
+def refused(engine: Instance, name: str, window: Window | None = None, point: Point | None = None) -> str:
+    with pytest.raises(Problem) as caught:
+        found(engine, name, window, point)
+    assert caught.value.type == "bad-parameter"
+    return caught.value.detail
+
+
+def meet(x: Row, y: Row) -> bool:
+    return x["n"] <= y["m"] and y["n"] <= x["m"]
+
+
+MEETS = {
+    "box": lambda x, y: meet(x, y) and x["day"] == y["day"], "mixed": meet, "keyed": lambda x, y: x["site"] == y["site"] and meet(x, y),
+    "ends": lambda x, y: x["w"] == y["w"], "times": lambda x, y: x["at"] == y["at"],
+}  # fmt: skip
+
+
+def wanted(name: str, may: Any = lambda x: True, rows: list[Row] = ROWS) -> list[Pair]:
+    """Pairs both of whose rows `may` be there."""
+    return sorted((x["id"], y["id"]) for x in rows for y in rows if may(x) and may(y) and MEETS[name](x, y))
+
+
+def within(low: int | None, high: int | None) -> Any:
+    return lambda x: (low is None or x["m"] >= low) and (high is None or x["n"] <= high)
+
+
+def test_everything(engine: Instance) -> None:
+    for name in VIEWS:
+        for window in (None, {}, {"": (None, None)}):
+            assert found(engine, name, window) == wanted(name) != []
+
+
+@pytest.mark.parametrize(("low", "high"), [(5, 9), (None, 4), (17, None), (8, 8), (-(2**63), 3), (12, 2**63 - 1), (90, 99)])
+@pytest.mark.parametrize(("view", "names"), [("box", ["number"]), ("mixed", ["", "number", "reach"]), ("keyed", ["", "number"])])
+def test_windows_of_numbers(engine: Instance, view: str, names: list[str], low: int | None, high: int | None) -> None:
+    ends = tuple(None if end is None else f" {end} " for end in (low, high))
+    for name in names:
+        assert found(engine, view, {name: ends}) == wanted(view, within(low, high))  # type: ignore[dict-item]
+
+
+def test_windows_of_several_intervals(engine: Instance) -> None:
+    second = (ORIGIN + datetime.timedelta(1)).isoformat()
+    on_second = lambda x: x["day"].isoformat() == second  # noqa: E731
+    assert found(engine, "box", {"date": (second, second)}) == wanted("box", on_second) != []
+    both: Window = {"number": ("4", "9"), "date": (second, None)}
+    assert found(engine, "box", both) == wanted("box", lambda x: within(4, 9)(x) and x["day"] > ORIGIN) != []
+    assert found(engine, "box", {"date": (None, None), "number": ("4", "9")}) == wanted("box", within(4, 9))
+
+
+def test_windows_of_floats_and_times(engine: Instance) -> None:
+    assert found(engine, "ends", {"": ("0", "1e300")}) == wanted("ends", lambda x: x["w"] >= 0)
+    assert found(engine, "ends", {"weight": ("-0.0", "0.0")}) == wanted("ends", lambda x: x["w"] == 0) != []
+    assert found(engine, "ends", {"": ("-inf", "-1")}) == wanted("ends", lambda x: x["w"] < -1) != []
+    one = datetime.datetime(2026, 1, 1, 1, tzinfo=datetime.UTC)
+    for text in ("2026-01-01T01:00:00Z", "2026-01-01 02:00:00+01", str(int(one.timestamp()) * 1_000_000), "2026-01-01 01:00"):
+        assert found(engine, "times", {"": (text, None)}) == wanted("times", lambda x: x["at"] >= one) != []
+
+
+def test_wrong_windows_say_which(engine: Instance) -> None:
+    assert refused(engine, "box", {"size": ("1", "2")}) == "overlaps.size: the view joins no interval size, only date, number"
+    assert refused(engine, "keyed", {"reach": ("1", "2")}) == "overlaps.reach: the view joins no interval reach, only number"
+    twice = "overlaps: there is one window for number and reach, which are joined, and it is given twice"
+    assert refused(engine, "mixed", {"number": ("1", "2"), "reach": ("1", "2")}) == twice
+    assert refused(engine, "keyed", {"": ("1", "2"), "number": (None, None)}).endswith("given twice")
+    assert "given twice" in refused(engine, "box", {"date": ("2026-01-01", None), "": (None, None)})
+    for low, high in (("9", "3"), ("1.5", None), (None, "x"), ("", None), ("9" * 30, None), ("1e3", None), ("NaN", None)):
+        said = refused(engine, "keyed", {"": (low, high)})
+        assert said.startswith("overlaps: ") and (low or high or "") in said
+    assert refused(engine, "keyed", {"": ("9", "3")}) == "overlaps: the window is empty: 9 is after 3"
+    for text in ("nan", "1e999", "one"):
+        assert refused(engine, "ends", {"": (text, None)}).startswith("overlaps: ")
+    for text in ("1", "2026-02-30", "99999-01-01", "9999999-01-01", "infinity", "2026-01-01T00:00:00Z"):
+        assert refused(engine, "box", {"date": (text, None)}).startswith("overlaps")
+    assert refused(engine, "box", {"": ("1", None)}).endswith("each has a window: overlaps.date=lo,hi, overlaps.number=lo,hi")
+
+
+def where(row: Row) -> dict[str, str]:
+    return {"id": str(row["id"]), "site": row["site"]}
+
+
+@pytest.mark.parametrize("at_rest", [True, False])
+def test_rows_of_a_row(engine: Instance, at_rest: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the row is looked for in pieces."""
+    monkeypatch.setattr(lookups, "PIECE_ROWS", 5)
+    for name in VIEWS:
+        every = wanted(name)
+        for row in ROWS[::5]:
+            for place, alias in enumerate("xy"):
+                assert found(engine, name, None, (alias, where(row)), at_rest) == [pair for pair in every if pair[place] == row["id"]] != []
+    for strange in ({"id": "99", "site": "a"}, {"id": "0", "site": "b"}, {"id": "0", "site": " a"}, {"id": "0", "site": "A"}):
+        assert found(engine, "keyed", None, ("x", strange), at_rest) == []
+    point = ("y", {"site": ROWS[6]["site"], "id": " +6 "})
+    window: Window = {"number": ("8", "12")}
+    assert found(engine, "keyed", window, point, at_rest) == [pair for pair in wanted("keyed", within(8, 12)) if pair[1] == 6]
+
+
+@pytest.mark.parametrize("at_rest", [True, False])
+def test_rows_of_a_join_key(engine: Instance, at_rest: bool) -> None:
+    for site in "ab ä":
+        for alias in "xy":
+            of_site = lambda x: x["site"] == site  # noqa: B023, E731
+            assert found(engine, "keyed", None, (alias, {"site": site}), at_rest) == wanted("keyed", of_site) != []
+            among = wanted("keyed", lambda x: x["site"] == site and within(5, 9)(x))  # noqa: B023
+            assert found(engine, "keyed", {"": ("5", "9")}, (alias, {"site": site}), at_rest) == among
+    for site in ("", "c", "a ", "A"):
+        assert found(engine, "keyed", None, ("x", {"site": site}), at_rest) == []
+
+
+def test_wrong_look_ups_say_what_they_take(engine: Instance) -> None:
+    assert refused(engine, "keyed", None, ("z", {"id": "1"})) == "where: the view has no alias z, only x, y"
+    takes = "where: a look-up by x takes the key (site, id) or the join key (site), whole, not "
+    for given, named in (({"n": "1"}, "n"), ({"id": "1"}, "id"), ({"site": "a", "n": "1", "id": "1"}, "id, n, site"), ({}, "")):
+        assert refused(engine, "keyed", None, ("x", given)) == takes + named
+    assert refused(engine, "box", None, ("y", {"site": "a"})) == "where: a look-up by y takes the key (site, id), whole, not site"
+    for text in ("one", "1.5", "", "9" * 30, str(2**63), "0x1"):
+        assert refused(engine, "keyed", None, ("x", {"site": "a", "id": text})).startswith("where.x.id: ")
+    assert refused(engine, "box", {"number": ("2", "1")}, ("x", where(ROWS[0]))).startswith("overlaps: "), "both are looked at"
+
+
+TYPES: dict[str, tuple[str, list[tuple[str, Any]], list[str]]] = {
+    "date": ("date", [("2026-01-02", datetime.date(2026, 1, 2)), ("0001-01-01", datetime.date.min), ("9999-12-31", datetime.date.max)],
+             ["2", "2026-1-2", "2026-02-30", "99999-01-01", "9999999-12-31", "-9999999-01-01", "today"]),
+    "timestamp": ("timestamp", [("1970-01-01T00:00:00.000001Z", 1), ("1", 1), ("-1", -1), ("2026-01-01", 1_767_225_600_000_000)],
+                  ["now", str(2**63), "2026-13-01T00:00:00Z", "999999-01-01T00:00:00Z"]),
+    "bool": ("bool", [("true", True), ("0", False), (" NO ", False)], ["maybe", "2", ""]),
+    "float64": ("float64", [("1.5", 1.5), ("0", -0.0), ("-0.0", 0.0), ("-1e3", -1000.0)], ["NaN", "1e999", "x"]),
+    "string": ("string", [("", ""), (" ä ", " ä "), ("1", "1")], []),
+    "int64": ("int64", [(str(-(2**63)), -(2**63)), ("+7", 7)], ["7.0", str(-(2**63) - 1)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("type_", TYPES)
+def test_keys_of_every_type(tmp_path: Path, type_: str) -> None:
+    """At rest and by looking through the rows, of a key that is the join key too."""
+    declared, known, wrong = TYPES[type_]
+    engine = opened(tmp_path)
+    one = definition(f"k:{declared}, id:int64, s:int64, e:int64", {"span": {"start": "s", "end": "e"}}, "k")
+    engine.put_relation("r", one)
+    join = [{"equal": ["x.k", "y.k"]}, {"overlaps": ["x.span", "y.span"]}]
+    engine.put_view("v", {"from": {"x": "r", "y": "r"}, "join": join, "select": ["x.id as i", "y.id as j"]}, wait=60)
+    for number, (text, value) in enumerate(known):
+        rows = pa.RecordBatch.from_pylist([{"k": value, "id": number, "s": 0, "e": 9}], schema=one.arrow_schema())
+        engine.apply(Batch([Changes("r", one, np.array([UPSERT], np.uint8), rows, np.arange(1))], 1, 0, [], 0))
+        for at_rest in (True, False):
+            assert found(engine, "v", None, ("x", {"k": text}), at_rest) == [(number, number)], (text, at_rest)
+    for text in wrong:
+        assert refused(engine, "v", None, ("y", {"k": text})).startswith("where.y.k: ")
+    assert refused(engine, "v", None, ("y", {"id": "1"})) == "where: a look-up by y takes the key (k), whole, not id"
+    engine.close()
+
+
+def test_at_an_older_version(engine: Instance) -> None:
+    """Rows that moved, came and went since; what is newest at rest."""
+    held = engine.versions.pin()
+    before = held.version.number
+    moved = {**ROWS[4], "n": 0, "m": 99}
+    engine.apply(plan(UPSERT, [moved, {**ROWS[5], "id": 77, "site": "a"}]))
+    engine.apply(plan(DELETE, [{"site": ROWS[8]["site"], "id": 8}]))
+    now = [moved if row["id"] == 4 else row for row in ROWS if row["id"] != 8] + [{**ROWS[5], "id": 77, "site": "a"}]
+    for name in ("keyed", "box"):
+        for row in (ROWS[4], ROWS[8], ROWS[0], {"id": 77, "site": "a"}):
+            old = [pair for pair in wanted(name) if pair[0] == row["id"]]
+            new = [pair for pair in wanted(name, rows=now) if pair[0] == row["id"]]
+            point = ("x", where(row))
+            assert found(engine, name, None, point, version=before) == old
+            assert found(engine, name, None, point) == found(engine, name, None, point, at_rest=True) == new
+    assert found(engine, "keyed", {"": ("5", "9")}, ("y", {"site": "a"}), version=before) == wanted(
+        "keyed", lambda x: x["site"] == "a" and within(5, 9)(x)
+    )
+    engine.apply(plan(UPSERT, [ROWS[4], ROWS[8]]))
+    engine.apply(plan(DELETE, [{"site": "a", "id": 77}]))
+    engine.versions.release(held)
+    assert found(engine, "keyed") == wanted("keyed")
+
+
+def test_rows_that_a_filter_drops_and_views_without_intervals(tmp_path: Path) -> None:
+    engine = opened(tmp_path)
+    for name in ("a", "b"):
+        engine.put_relation(name, DEFINITION)
+    select, filtered = ["a.id as i", "b.id as j"], [{"column": "a.id", "op": "<", "value": 3}]
+    pair = {"from": {"a": "a", "b": "b"}, "select": select}
+    engine.put_view("some", {**pair, "join": [{"overlaps": ["a.x", "b.x"]}], "where": filtered}, wait=60)
+    engine.put_view("equal", {**pair, "join": [{"equal": ["a.id", "b.id"]}], "algorithm": "nested-loop"}, wait=60)
+    engine.apply(batch(("upsert", "a", rows_of(0, 5)), ("upsert", "b", rows_of(2, 2))))
+    for at_rest in (True, False):
+        assert found(engine, "some", None, ("a", {"id": "2"}), at_rest) == [(2, 2), (2, 3)]
+        assert found(engine, "some", None, ("a", {"id": "4"}), at_rest) == [], "the row is there, the view has it not"
+        assert found(engine, "some", None, ("b", {"id": "3"}), at_rest) == [(0, 3), (1, 3), (2, 3)]
+        assert found(engine, "equal", None, ("b", {"id": "3"}), at_rest) == [(3, 3)]
+    for window in ({"": ("1", "2")}, {"x": (None, None)}, {"": (None, None)}):
+        assert refused(engine, "equal", window) == "overlaps: this view joins no intervals"
+    engine.close()
