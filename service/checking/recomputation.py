@@ -200,7 +200,7 @@ def _ends(ref: IntervalRef, aliased: Mapping[str, RelationDefinition], parts: Ma
 
 
 def hashes(batch: pa.RecordBatch) -> Hashes:
-    """uint64[n]: a hash of each row's values, by i and type."""
+    """uint64[n]: a hash of each row's values, by position and type."""
     total = np.zeros(batch.num_rows, np.uint64)
     for i, column in enumerate(batch.columns):
         total = _mix(total ^ _mix(_bits(column) + np.uint64(i)))

@@ -1,6 +1,7 @@
-"""Relations and views kept live and durable: batches in, versions out. Readers and followers stand on it (`service.instance`).
+"""Relations and views kept live and durable: batches in, versions out. Readers and followers stand on it: `service.instance` has the
+class that is made.
 
-    engine = Engine(folder, settings); engine.recover(progress); engine.submit(batch, done); engine.close()
+    engine.recover(progress); engine.submit(batch, done); engine.close()
 
 One thread at a time writes (`writer.py`); everything here but `on_failure` may be called by any thread.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
@@ -46,7 +48,7 @@ def _now(work: Callable[[], None]) -> None:
     work()
 
 
-class Engine:
+class Engine(ABC):
     """One data folder, open. `on_failure` is called (by the writer) when the service has to end: what is on disk is unknown.
 
     state: "recovering", "ready", "failed" or "closed". `folder_id`, `secret`: of the folder, for texts that only it can have given out.
@@ -273,10 +275,11 @@ class Engine:
 
     # for whoever reads and follows (`service.instance`)
 
-    def feed_of(self, view: LiveView, retain: tuple[int, int]) -> DeltaSink | None:
+    @abstractmethod
+    def feed_of(self, view: LiveView, retain: tuple[int, int]) -> DeltaSink:
         """Where the deltas of a view go that is about to be live; `retain`: rows and bytes to keep."""
-        return None
 
+    @abstractmethod
     def sweep(self) -> None:
         """Forget what stood on pins that are gone. The writer's thread, about once a second."""
 

@@ -1,4 +1,4 @@
-"""What readers and followers may know of the engine: nothing here changes anything."""
+"""What readers take of the engine: not how to write."""
 
 from __future__ import annotations
 

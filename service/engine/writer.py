@@ -347,12 +347,12 @@ class Writer:
             return
         reach("before-publish")
         for view, delta in made.deltas:
-            if view.feed is not None:
-                view.feed.append(delta)
+            assert view.feed is not None
+            view.feed.append(delta)
         self._versions.publish(self._state.version())
         for feed in {view.feed for view, _ in made.deltas}:
-            if feed is not None:
-                feed.wake()
+            assert feed is not None
+            feed.wake()
 
     def _fail(self, error: BaseException) -> None:
         """Tell everybody who waits, and the owner."""

@@ -27,7 +27,7 @@ Readers = Sequence[Callable[[pa.Array], Array] | None]
 
 _WORD, _REAL = struct.Struct("<q"), struct.Struct("<d")
 _WHOLE = {int}
-_NO_PLACES = np.zeros(1, np.int64)
+_FIRST_START = np.zeros(1, np.int64)
 _NO_BYTES = np.empty(0, np.uint8)
 _NO_BYTES.flags.writeable = False
 
@@ -115,7 +115,7 @@ def to_row_set(columns: Sequence[pa.Array], readers: Readers, kinds: Array, key:
             cells[mask, i] = 0
             cells[:, len(columns) + (i >> 5)] |= mask.astype(np.int64) << (i & 31)  # type: ignore[union-attr]
     if not texts:
-        return RowSet(kinds, key, cells, _NO_PLACES, _NO_BYTES)
+        return RowSet(kinds, key, cells, _FIRST_START, _NO_BYTES)
     if len(texts) == 1:
         _, ends, data = texts[0]
         return RowSet(kinds, key, cells, ends[:-1].astype(np.int64), data)
@@ -126,10 +126,10 @@ def few_to_row_set(rows: Sequence[Sequence[Any]], kinds: Array, key: Array, widt
     """The same of rows of physical Python values. Raises as `to_row_set`. O(cells), in Python."""
     columns = len(kinds)
     if width == columns and len(rows) == 1 and set(map(type, rows[0])) == _WHOLE:
-        return RowSet(kinds, key, np.array(rows, np.int64), _NO_PLACES, _NO_BYTES)
-    cells, places, texts = [], [], b""
+        return RowSet(kinds, key, np.array(rows, np.int64), _FIRST_START, _NO_BYTES)
+    cells, starts, texts = [], [], b""
     for row in rows:
-        places.append(len(texts))
+        starts.append(len(texts))
         words = list(row)
         words += [0] * (width - columns)
         for i, value in enumerate(row):
@@ -145,21 +145,21 @@ def few_to_row_set(rows: Sequence[Sequence[Any]], kinds: Array, key: Array, widt
                 words[i] = 0
                 words[columns + (i >> 5)] |= 1 << (i & 31)
         cells.append(words)
-    starts = _NO_PLACES if len(rows) == 1 else np.array(places, np.int64)  # the first is 0
-    return RowSet(kinds, key, np.array(cells, np.int64), starts, np.frombuffer(texts, np.uint8))
+    begin = _FIRST_START if len(rows) == 1 else np.array(starts, np.int64)
+    return RowSet(kinds, key, np.array(cells, np.int64), begin, np.frombuffer(texts, np.uint8))
 
 
 def _joined(texts: list[tuple[int, Array, Array]], cells: Array) -> tuple[Array, Array]:
-    """Indices and bytes of rows with several texts, each row's back to back."""
+    """Starts and bytes of rows with several texts, each row's back to back."""
     totals = cells[:, [i for i, _, _ in texts]].sum(axis=1)
     after = np.cumsum(totals)
-    places = after - totals
+    starts = after - totals
     heap = np.empty(after[-1], np.uint8)
-    ends = places.copy()
+    ends = starts.copy()
     for i, offsets, data in texts:
         join_texts(offsets[:-1].astype(np.int64), data, np.ascontiguousarray(cells[:, i]), ends, heap)
     heap.flags.writeable = False
-    return places, heap
+    return starts, heap
 
 
 def from_rows(rows: Rows, schema: pa.Schema, columns: Array, slots: Array) -> pa.RecordBatch:

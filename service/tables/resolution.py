@@ -22,7 +22,7 @@ from structures.rows.rows import RowSet
 Slots = npt.NDArray[np.int32]
 Indices = npt.NDArray[np.int64]
 NO_SLOTS: Slots = np.empty(0, np.int32)
-_NO_PLACES: Indices = np.empty(0, np.int64)
+_NO_INDICES: Indices = np.empty(0, np.int64)
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class Resolved:
     deletes      int32: the slots of all rows that go; the replaced ones first, in the order of their inserts
     delete_keys  keys of the rows that are deleted and not replaced; of none if truncated
     ignored      deletes of keys that were not there
-    bad          int64: places in the batch of inserts whose key existed
+    bad          int64: indices in the batch of inserts whose key existed
     given        the inserts as the table takes them, if they were looked at so
     """
 
@@ -148,12 +148,12 @@ def _resolve_one(relation: Relation, op: int, rows: pa.RecordBatch | FewRows, in
         keys = relation.keys_of(rows)
         known = relation.table.find(keys)
         if known[0] < 0:
-            return Resolved(relation, False, relation.no_rows, NO_SLOTS, NO_SLOTS, relation.no_keys, 1, _NO_PLACES)
-        return Resolved(relation, False, relation.no_rows, NO_SLOTS, known, keys, 0, _NO_PLACES)
+            return Resolved(relation, False, relation.no_rows, NO_SLOTS, NO_SLOTS, relation.no_keys, 1, _NO_INDICES)
+        return Resolved(relation, False, relation.no_rows, NO_SLOTS, known, keys, 0, _NO_INDICES)
     given = relation.table.given(rows)
     known = relation.table.find_given(given)
     if known[0] < 0:
-        return Resolved(relation, False, rows, known, NO_SLOTS, relation.no_keys, 0, _NO_PLACES, given)
+        return Resolved(relation, False, rows, known, NO_SLOTS, relation.no_keys, 0, _NO_INDICES, given)
     if op == INSERT:
         return Resolved(relation, False, relation.no_rows, NO_SLOTS, NO_SLOTS, relation.no_keys, 0, index)
-    return Resolved(relation, False, rows, known, known, relation.no_keys, 0, _NO_PLACES, given)
+    return Resolved(relation, False, rows, known, known, relation.no_keys, 0, _NO_INDICES, given)

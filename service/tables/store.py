@@ -21,9 +21,10 @@ import pyarrow as pa
 
 from service.tables.arrow import few_to_row_set, from_rows, kind, null_mask, reader, to_row_set
 from service.wire.batch import FewRows
+from structures.core.reserve import SLOTS
 from structures.rows.key_counts import KeyCounts
 from structures.rows.key_table import ALL_BITS
-from structures.rows.rows import SLOTS, Rows, RowSet
+from structures.rows.rows import Rows, RowSet
 
 Array = np.ndarray[Any, Any]
 Numbers = npt.NDArray[np.int64]  # of versions, ascending

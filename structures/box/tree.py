@@ -58,13 +58,12 @@ from structures.box.layout import (
 from structures.box.search import BOTH, query_words
 from structures.core.arena import ARENA_WORDS, BUMP, INNER_WORDS, LEAF_WORDS, VERSION
 from structures.core.entries import Entries, tree_order
-from structures.core.reserve import reserve
+from structures.core.reserve import SLOTS, reserve
 from structures.ordered.search import STEPS
 
 __all__ = ["BoxTree", "Cursor", "Entries", "Root"]
 
 _CHUNK = 1 << 16
-_SLOTS = 2**30
 _FIRST = np.zeros(1, np.int64)
 
 Sink = Callable[[int, np.ndarray], bool]
@@ -89,7 +88,7 @@ class BoxTree:
         self._arrays = arena.M, arena.W, arena.C, arena.Q, arena.R
         plant(*self._arrays)
         sets = 1 if self._single else 2
-        self._boxes = reserve(sets * _SLOTS * 16 * dimensions, np.int64).reshape(sets, _SLOTS, 2 * dimensions)  # left[d], right[d]
+        self._boxes = reserve(sets * SLOTS * 16 * dimensions, np.int64).reshape(sets, SLOTS, 2 * dimensions)  # left[d], right[d]
         self._state = np.zeros(SEARCH + query_words(dimensions), np.int64)
         self._out = np.empty((2, _CHUNK), np.int32)
 

@@ -33,7 +33,7 @@ from structures.clique.cursors import Cursor
 from structures.clique.state import FULL, STEPS, grown, new_walk
 from structures.core.arena import ARENA_WORDS, HEIGHT, KEY_MAX, ROOT
 from structures.core.entries import Entries
-from structures.multiway.base import CHUNK, IJTree, Root
+from structures.multiway.base import CHUNK, MultiwayTree, Root
 from structures.multiway.clique_summary import MOST, SCRATCH_WORDS, keys_at, summary_words
 from structures.multiway.layout import COUNTS, Blocks
 from structures.multiway.topology import CLIQUE, SETS
@@ -41,8 +41,8 @@ from structures.multiway.topology import CLIQUE, SETS
 __all__ = ["CliqueTree", "Cursor", "Entries", "Root"]
 
 
-class CliqueTree(IJTree):
-    """See the module's head; what is done with the tree is said in `IJTree`. Sets are all 0; the slots of a row come in any order."""
+class CliqueTree(MultiwayTree):
+    """See the module's head; what is done with the tree is said in `MultiwayTree`. Sets are all 0; the slots of a row come in any order."""
 
     def __init__(self, members: int, words: int = ARENA_WORDS) -> None:
         """`members`: of a row, 3 to 8; `words`: the arena's address space in 8-byte words (not memory)."""

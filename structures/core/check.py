@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from structures.core.arena import ALLOCATED, INNER, LEAF, Arena
+from structures.core.arena import ALLOCATED, INNER, LEAF, RETIRED, Arena
 
 
 def check_blocks(arena: Arena, seen: dict[int, int]) -> None:
@@ -23,5 +23,5 @@ def check_blocks(arena: Arena, seen: dict[int, int]) -> None:
 
 
 def _class(arena: Arena, o: int) -> int:
-    blocks = arena.Q[: 2 * int(arena.C[3]) : 2]
+    blocks = arena.Q[: 2 * int(arena.C[RETIRED]) : 2]
     return int(blocks[np.flatnonzero(blocks >> 1 == o)[0]]) & 1

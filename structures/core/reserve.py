@@ -15,6 +15,7 @@ import numpy as np
 
 # Python 3.11 and 3.12 do not name it; 0x4000 is Linux's value.
 _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
+SLOTS = 1 << 30  # of the rows of a relation, or of a structure's entries
 _SMALL = 2 << 20  # what lies below keeps small pages: a little array stays little
 
 

@@ -37,7 +37,7 @@ class Sources:
         itself = name + rb"(?!\s*\.)"
         self._unreadable = (  # two patterns, each with a word to begin with: a search for one of them takes ten times as long
             re.compile(rb"import(?:lib|__|[^\n]*(?:\\\n|" + itself + rb"))"),
-            re.compile(rb"from\s+(?:\.|\\\n|" + itself + rb")"),
+            re.compile(rb"from\s+(?:\.|\\\n|" + itself + rb"|[\w. \t]*\\\n)"),
         )
 
     def room_of(self, file: str) -> str | None:
@@ -68,7 +68,7 @@ class Sources:
         if room not in self._reads:
             folder = self.root / room
             whole, named, readable = hashlib.sha256(), set[str](), True
-            for file in sorted(folder.glob("*.py") if room == TOP else folder.rglob("*.py")):
+            for file in sorted(folder.glob("[!.]*.py") if room == TOP else folder.rglob("[!.]*.py")):  # an editor's lock begins with a dot
                 text = file.read_bytes()
                 whole.update(f"{file.relative_to(self.root)} {len(text)}\n".encode())
                 whole.update(text)

@@ -31,7 +31,7 @@ from structures.ij_heap.check import check_heap
 from structures.ij_heap.cursors import Cursor
 from structures.ij_heap.goals import STEPS, new_walk
 from structures.ij_heap.strip import STRIP_SCRATCH
-from structures.multiway.base import CHUNK, IJTree, Root
+from structures.multiway.base import CHUNK, MultiwayTree, Root
 from structures.multiway.extreme import ANSWER, ASK, LAST_KEY, SCRATCH_WORDS, find_extreme
 from structures.multiway.layout import COUNTS, Blocks, key_at, summary_words
 from structures.multiway.leaves import KEY_, NEAR_, SLOT_
@@ -42,8 +42,8 @@ __all__ = ["Cursor", "Entries", "IJHeap", "Root", "Topology"]
 _LEVELS = 48  # more than a tree can have
 
 
-class IJHeap(IJTree):
-    """See the module's head; what is done with the tree is said in `IJTree`."""
+class IJHeap(MultiwayTree):
+    """See the module's head; what is done with the tree is said in `MultiwayTree`."""
 
     def __init__(self, topology: Topology, words: int = ARENA_WORDS) -> None:
         """`words`: the arena's address space in 8-byte words (not memory)."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from structures.core.entries import DELETE, INSERT
 from structures.core.kernel import kernel
 from structures.join_tree.layout import FIRST_PORT, HAS, KEPT, TABLES, TREES, shift_row
 from structures.join_tree.spread import END, FIRST_, FLIPS, PLACE, change_rows, live_but, move_rows
@@ -15,7 +16,7 @@ from structures.join_tree.walk import DEPTH, START, begin_walk, walk
 
 AT, ACTIVE = FLIPS + 1, FLIPS + 2
 CHANGES_WORDS = FLIPS + 3
-DELETE, MOVE, INSERT = -1, 0, 1
+MOVE = 0  # beside DELETE and INSERT
 
 
 @kernel(

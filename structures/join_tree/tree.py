@@ -38,7 +38,7 @@ import numpy as np
 
 from structures.core.arena import ARENA_WORDS, COUNT, ROOT, VERSION, B, words_anew
 from structures.core.entries import tree_order
-from structures.core.reserve import reserve
+from structures.core.reserve import SLOTS, reserve
 from structures.join_tree.changes import ACTIVE, AT, CHANGES_WORDS, run_singles
 from structures.join_tree.check import check_join
 from structures.join_tree.cursors import Given, JoinCursor, Scanned, Sought, Start
@@ -49,7 +49,6 @@ from structures.join_tree.walk import LEVEL_WORDS, LIST, hold
 from structures.join_tree.walk import STEPS as WALK_STEPS
 from structures.ordered.search import STEPS
 from structures.ordered.tree import build
-from structures.rows.rows import SLOTS
 
 __all__ = ["JoinCursor", "JoinTree", "Port", "Roots"]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from structures.core.arena import VERSION
 from structures.core.entries import Entries
-from structures.multiway.changes import ACTIVE, AT, MISSING, ij_order
+from structures.multiway.changes import ACTIVE, AT, MISSING, entry_order
 from structures.multiway.layout import Blocks
 from structures.multiway.tree import build, make_empty
 
@@ -28,7 +28,7 @@ class Root(NamedTuple):
     live: bool
 
 
-class IJTree:
+class MultiwayTree:
     """One thread writes; any number read roots of pinned versions meanwhile."""
 
     def __init__(self, arena: Blocks, scratch: np.ndarray, members: int) -> None:
@@ -55,7 +55,7 @@ class IJTree:
         self.arena.require(len(entries.key))
         self.arena.C[VERSION] = version
         if len(entries.key):
-            build(*self._arrays, *entries, ij_order(entries.set, entries.key, entries.left, entries.slot))
+            build(*self._arrays, *entries, entry_order(entries.set, entries.key, entries.left, entries.slot))
         return self.root
 
     def require(self, changes: int, applies: int) -> None:
@@ -80,7 +80,7 @@ class IJTree:
         """Apply one sign; the sink, or None once it wants no more."""
         N, out = self._state, self._out
         N[:] = 0
-        order = ij_order(entries.set, entries.key, entries.left, entries.slot)
+        order = entry_order(entries.set, entries.key, entries.left, entries.slot)
         while N[AT] < len(order):
             n = self._change(N, sign, entries, order, out.reshape(-1), sink is not None)
             if sink is not None and n and not sink(sign, out[:, :n].copy()):

@@ -9,6 +9,6 @@ from structures.core.entries import tree_order
 AT, ACTIVE, MISSING = range(3)  # the state N of a run
 
 
-def ij_order(sets: np.ndarray, keys: np.ndarray, lefts: np.ndarray, slots: np.ndarray) -> np.ndarray:
+def entry_order(sets: np.ndarray, keys: np.ndarray, lefts: np.ndarray, slots: np.ndarray) -> np.ndarray:
     """The places of the entries in the tree's order, (key, left, code = 8 * slot + set). O(n log n)."""
     return tree_order(sets, keys, lefts, 4 * slots.astype(np.int64))

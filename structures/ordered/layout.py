@@ -14,7 +14,7 @@ and (KEY_MAX, POS_INF), so that loops over the children have constant length.
 
 from __future__ import annotations
 
-from structures.core.arena import B, F
+from structures.core.arena import INNER_WORDS, LEAF_WORDS, B, F
 
 # Columns of a leaf: int64 columns from o, int32 columns from 2 * o.
 LEFT, RIGHT = 2, 2 + B
@@ -28,3 +28,5 @@ FIELDS32 = 2 * (2 + 4 * F)
 KR, KL = FIELDS32, FIELDS32 + 2 * F  # + set * F
 FIRST = FIELDS32 + 4 * F
 CHILD = FIELDS32 + 5 * F
+
+assert (LEFT, FIELDS, 2 * LEAF_WORDS, 2 * INNER_WORDS) == (2, 2, KEY + B, CHILD + F)  # the sizes of the blocks are the arena's

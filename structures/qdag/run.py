@@ -1,7 +1,7 @@
 """Single changes one after another in one call: each is written to its trees, and the rows that come or go with it are found.
 
-A run is a list of steps, in order: an entry goes (LEAVE) or comes (ENTER) without a word, or goes (DELETE) or comes (INSERT) and its rows
-are told. Steps of one change and of one kind (moves, deletes, inserts) stand for each other as those of a batch do: all are written, then
+A run is a list of steps, in order: an entry goes (STEP_LEAVE) or comes (STEP_ENTER) without a word, or goes (STEP_DELETE) or comes
+(STEP_INSERT) and its rows are told. Steps of one change and of one kind (moves, deletes, inserts) stand for each other as those of a batch do: all are written, then
 atom number i is joined with the atoms before it as they are then, and with those behind it as they were before.
 
     U    a step: change, sign, base, where its entry lies in E
@@ -28,9 +28,9 @@ from structures.qdag.walk import DEPTH, ITEM, ITEMS, MOST_ATOMS, STEPS, and_step
 from structures.quadtree.changes import delete_entry, insert_entry
 from structures.quadtree.layout import ARRAYS, MISSING, MOST_ARITY, TREE, TREE_WORDS, VERSION
 
-__all__ = ["DELETE", "ENTER", "INSERT", "LEAVE", "Runs", "Told"]
+__all__ = ["STEP_DELETE", "STEP_ENTER", "STEP_INSERT", "STEP_LEAVE", "Runs", "Told"]
 
-LEAVE, ENTER, DELETE, INSERT = 0, 1, 2, 3
+STEP_LEAVE, STEP_ENTER, STEP_DELETE, STEP_INSERT = 0, 1, 2, 3
 AT, PLACE, READING, ROWS = 0, 1, 2, 3
 BASE, PLAN, WIDTH, OTHERS, COLUMNS = 0, 1, 3, 4, 4 + MOST_ATOMS  # of an atom
 ATOM_WORDS = COLUMNS + MOST_ARITY + 1
@@ -44,7 +44,7 @@ def write_step(M: Any, W: Any, C: Any, Q: Any, K: Any, B: Any, T: Any, X: Any, E
     for i in range(X[base, 0], X[base, 1]):
         for j in range(T[i, 1]):
             N[j] = E[e + T[i, 2 + j]]
-        if step[s, 1] == ENTER or step[s, 1] == INSERT:
+        if step[s, 1] == STEP_ENTER or step[s, 1] == STEP_INSERT:
             done = insert_entry(M, W, C, Q, K, B, T[i, 0], N, 0)
         else:
             done = delete_entry(M, W, C, Q, K, B, T[i, 0], N, 0)
@@ -111,7 +111,7 @@ def follow(
     n, lines = np.int64(0), np.int64(0)
     while G[AT] < len(U) and n < out.shape[1] and lines < len(told):
         s, end = G[AT], G[AT] + 1
-        while end < len(U) and U[end, 0] == U[s, 0] and max(U[end, 1], ENTER) == max(U[s, 1], ENTER):
+        while end < len(U) and U[end, 0] == U[s, 0] and max(U[end, 1], STEP_ENTER) == max(U[s, 1], STEP_ENTER):
             end += 1
         if G[PLACE] < 0:
             C[VERSION] += 1
@@ -120,7 +120,7 @@ def follow(
                 write_step(M, W, C, Q, K, B, T, X, E, N, U, i)
             keep_roots(C, V, 1)
             G[PLACE], G[READING], G[ROWS] = 0, 0, 0
-            if limit < 0 or U[s, 1] <= ENTER:
+            if limit < 0 or U[s, 1] <= STEP_ENTER:
                 G[PLACE] = len(A)
         start = n
         n = tell(W, K, B, U, E, A, P, G, V, R, items, S, Z, out, n, end, limit)
@@ -180,7 +180,7 @@ class Runs:
         self._trees.arena.C[VERSION] = version
         for base, (first, end) in enumerate(self._X.tolist()):
             own = steps[steps[:, 2] == base]
-            come = own[(own[:, 1] == ENTER) | (own[:, 1] == INSERT), 3]
+            come = own[(own[:, 1] == STEP_ENTER) | (own[:, 1] == STEP_INSERT), 3]
             for tree, width in self._T[first:end, :2].tolist():
                 codes = entries[come[:, None] + np.arange(width - 1)]
                 self._trees.expect(tree, len(own), int(np.bitwise_or.reduce(codes, axis=None)) if len(come) else 0)
@@ -191,7 +191,7 @@ class Runs:
                 self._S, self._Z, self._N, self._told, self._out, -1 if limit is None else limit,
             )  # fmt: skip
             for change, sign, first, end, too_large in self._told[:lines].tolist():
-                yield Told(change, sign == INSERT, self._out[:, first:end].copy(), bool(too_large))
+                yield Told(change, sign == STEP_INSERT, self._out[:, first:end].copy(), bool(too_large))
         self._trees.settle_missing()
 
     @property

@@ -26,11 +26,10 @@ from typing import NamedTuple
 import numpy as np
 
 from structures.core.kernel import kernel
-from structures.core.reserve import reserve
+from structures.core.reserve import SLOTS, reserve
 from structures.rows.key_table import ALL_BITS, TEXT, KeyTable, entry_of, find_rows, remove_rows, same_bytes, same_key, tag_of, text_start
 from structures.rows.retired import NEVER, Retired
 
-SLOTS = 1 << 30
 HEAP_BYTES = 1 << 37
 NULLS_A_CELL = 32
 HEAP_WORTH_REWRITING = 1 << 20  # bytes

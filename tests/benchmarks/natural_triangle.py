@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from structures.qdag.qdag import And, Atom, Cursor
-from structures.qdag.run import DELETE, INSERT, Runs
+from structures.qdag.run import STEP_DELETE, STEP_INSERT, Runs
 from structures.quadtree.trees import QuadTrees, in_order
 from tests.benchmarks.figures import Figure, Rival, Scale, middle, sampled, seconds
 from tests.benchmarks.graph_rivals import PATIENCE, DuckDbTriangle
@@ -107,7 +107,8 @@ class Triangle:
         """Each edge goes, and comes back, in a call; changes a second, and steps of a change."""
         n = 2 * len(edges)
         steps = np.zeros((n, 4), np.int64)
-        steps[:, 0], steps[::2, 1], steps[1::2, 1], steps[:, 3] = np.arange(n), DELETE, INSERT, np.repeat(3 * np.arange(n // 2), 2)
+        steps[:, 0], steps[::2, 1], steps[1::2, 1] = np.arange(n), STEP_DELETE, STEP_INSERT
+        steps[:, 3] = np.repeat(3 * np.arange(n // 2), 2)
         before, rows, start = self.runs.steps, 0, time.perf_counter()
         for first in range(0, n, RUN):
             self.trees.require(3 * RUN, 1)

@@ -102,7 +102,8 @@ def serve() -> None:
             os._exit(0)
         _, status = os.waitpid(child, 0)
         if status:
-            print(json.dumps(Verdict(False, f"ended by {signal.Signals(status & 127).name}")), file=replies, flush=True)
+            ended = signal.Signals(-code).name if (code := os.waitstatus_to_exitcode(status)) < 0 else f"status {code}"
+            print(json.dumps(Verdict(False, f"ended by {ended}")), file=replies, flush=True)
 
 
 class Nursery:

@@ -56,7 +56,7 @@ def check(headers: Iterable[tuple[bytes, bytes]]) -> None:
 
 @lru_cache(64)
 def _asked(host: bytes) -> Authority:
-    """The own that a Host names. Problem `forbidden` for any other than loopback."""
+    """The authority that a Host names. Problem `forbidden` for any other than loopback."""
     parts = _HOST.fullmatch(host.decode("latin-1").lower())
     own = None if parts is None else _authority(parts[1], parts[2])
     if own is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +36,7 @@ class IndexedRoot(NamedTuple):
     roots: tuple[Root, ...]
 
 
-class Indexed(Protocol):
+class Indexed(NamedTuple):
     """What a cursor reads: the aliases, the orders in which they are bound, the indexes by their numbers. `never`: there are no rows."""
 
     sides: list[Side]

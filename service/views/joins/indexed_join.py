@@ -20,7 +20,7 @@ from service.tables.changes import Change, Parted, parted
 from service.tables.resolution import Resolved, Slots
 from service.tables.sides import Side
 from service.tables.store import Numbers
-from service.views.joins.indexed_cursor import Found, IndexedCursor, IndexedRoot, Scan
+from service.views.joins.indexed_cursor import Found, Indexed, IndexedCursor, IndexedRoot, Scan
 from service.views.joins.kept_index import KeptIndex
 from service.views.joins.protocol import Bounds, Sink
 from structures.join_tree.cursors import Given, Start
@@ -37,6 +37,7 @@ class IndexedJoin:
         self.sides, self.binding, self.never = list(sides), binding, never
         kept = [*binding.indexes, Index(binding.first, (), None)] if listed else binding.indexes
         self.indexes = [KeptIndex(sides[index.place], index) for index in kept]
+        self._indexed = Indexed(self.sides, binding, self.indexes, never)
         self.update_steps = 0  # bindings looked at and look-ups, in all changes so far
         self._version = 0
         self._listed = listed
@@ -87,7 +88,7 @@ class IndexedJoin:
         """The rows of these changed ones, as the indexes stand; None once the sink wants no more."""
         if sink is None:
             return None
-        cursor = IndexedCursor(self, self.root, place, Given(slots), None)
+        cursor = IndexedCursor(self._indexed, self.root, place, Given(slots), None)
         wanted = True
         while wanted and not cursor.done:
             rows = cursor.fill(_CHUNK)
@@ -104,13 +105,13 @@ class IndexedJoin:
         start: Start = Scan(self.sides[place], root.version, None)
         if self._listed:
             start = Found(self.indexes[-1].of_code(root.roots[-1], 0))
-        return IndexedCursor(self, root, place, start, window)
+        return IndexedCursor(self._indexed, root, place, start, window)
 
     def partners(self, root: IndexedRoot, place: int, slots: Slots, window: Bounds | None) -> IndexedCursor:
-        return IndexedCursor(self, root, place, Given(self.sides[place].chosen(slots)), window)
+        return IndexedCursor(self._indexed, root, place, Given(self.sides[place].chosen(slots)), window)
 
     def of_key(self, root: IndexedRoot, place: int, key: pa.RecordBatch, window: Bounds | None) -> IndexedCursor:
-        return IndexedCursor(self, root, place, Scan(self.sides[place], root.version, key), window)
+        return IndexedCursor(self._indexed, root, place, Scan(self.sides[place], root.version, key), window)
 
     def surely_empty(self, root: IndexedRoot) -> bool:
         return self.never or any(one.count0 == 0 for one in root.roots)

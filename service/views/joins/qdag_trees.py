@@ -19,7 +19,7 @@ from service.tables.changes import Singles, parted_singles
 from service.tables.resolution import Slots
 from service.tables.sides import Side
 from service.tables.store import Domain
-from structures.qdag.run import DELETE, ENTER, INSERT, LEAVE
+from structures.qdag.run import STEP_DELETE, STEP_ENTER, STEP_INSERT, STEP_LEAVE
 
 Entries = npt.NDArray[np.int32]
 
@@ -100,20 +100,20 @@ class RunSteps:
         offsets, old, new = single
         gone, come, moved = parted_singles(base.side, single, self._followed)
         if len(moved):
-            entries, kept = self._put(number, ENTER, base, offsets[moved], new[moved], version)
+            entries, kept = self._put(number, STEP_ENTER, base, offsets[moved], new[moved], version)
             before = entries.copy()
             before[:, -1] = old[moved][kept]
-            self._add(number, LEAVE, offsets[moved][kept], before)
-        left, _ = self._put(number, DELETE, base, offsets[gone], old[gone], version)
+            self._add(number, STEP_LEAVE, offsets[moved][kept], before)
+        left, _ = self._put(number, STEP_DELETE, base, offsets[gone], old[gone], version)
         self.gone.append((number, left))
-        self._put(number, INSERT, base, offsets[come], new[come], version)
+        self._put(number, STEP_INSERT, base, offsets[come], new[come], version)
 
     def _put(
         self, number: int, sign: int, base: Base, offsets: npt.NDArray[np.int64], slots: Slots, version: int
     ) -> tuple[Entries, npt.NDArray[np.int64]]:
         if not len(slots):
             return np.empty((0, len(base.domains) + 1), np.int32), np.empty(0, np.int64)
-        entries, kept = base.entries(slots, version, sign == INSERT)
+        entries, kept = base.entries(slots, version, sign == STEP_INSERT)
         self._add(number, sign, offsets[kept], entries)
         return entries, kept
 

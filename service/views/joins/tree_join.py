@@ -24,7 +24,8 @@ from service.views.joins.indexed_cursor import Scan
 from service.views.joins.protocol import Bounds, Sink
 from service.views.joins.slots_cursor import SlotsCursor
 from structures.core.encoding import NEG_INF, POS_INF
-from structures.join_tree.changes import DELETE, INSERT, MOVE
+from structures.core.entries import DELETE, INSERT
+from structures.join_tree.changes import MOVE
 from structures.join_tree.cursors import Given, Start
 from structures.join_tree.tree import JoinTree, Port, Roots
 

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.durability.effects import Effect, decode_effects, encode_effects
-from service.durability.folder import DATABASE
-from service.durability.log import Damaged, Log, replay
+from service.durability.folder import DATABASE, Damaged
+from service.durability.log import Log, replay
 from service.wire.batch import FewRows
 
 SCHEMA = pa.schema([

@@ -11,7 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from service.durability.log import Damaged, Effect, Log, LogRow, encode_effects
+from service.durability.effects import Effect, encode_effects
+from service.durability.folder import Damaged
+from service.durability.log import Log, LogRow
 from service.durability.snapshots import write_snapshot
 from service.engine.recovery import recover_relations
 from service.engine.state import State

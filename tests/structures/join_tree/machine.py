@@ -9,7 +9,8 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from structures.join_tree.changes import DELETE, INSERT, MOVE
+from structures.core.entries import DELETE, INSERT
+from structures.join_tree.changes import MOVE
 from structures.join_tree.cursors import Given, Start
 from structures.join_tree.tree import JoinTree, Port
 from tests.naive.tree_join import Rows, Seen, join

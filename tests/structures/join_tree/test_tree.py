@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from structures.core.entries import DELETE, INSERT
 from structures.core.kernel import JIT
-from structures.join_tree.changes import DELETE, INSERT
 from structures.join_tree.tree import JoinTree, Port
 from tests.structures.join_tree.machine import JoinMachine
 from tests.structures.machines import read_all

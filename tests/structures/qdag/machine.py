@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from structures.qdag.qdag import And, Atom
-from structures.qdag.run import DELETE, ENTER, INSERT, LEAVE, Runs
+from structures.qdag.run import STEP_DELETE, STEP_ENTER, STEP_INSERT, STEP_LEAVE, Runs
 from structures.quadtree.trees import QuadTrees
 from tests.naive.natural_join import Entry, entries, join
 from tests.structures.machines import Reading, ReadingMachine, Row, read_all, transposed
@@ -158,17 +158,17 @@ class QdagMachine(ReadingMachine):
             kind = data.draw(st.sampled_from(["come", "go", "replace", "move"])) if here else "come"
             gone = data.draw(st.sampled_from(here)) if kind != "come" else None
             come = (*gone[:-1], self.slot) if kind == "move" and gone else come
-            signs = (LEAVE, ENTER) if kind == "move" else (DELETE, INSERT)
+            signs = (STEP_LEAVE, STEP_ENTER) if kind == "move" else (STEP_DELETE, STEP_INSERT)
             for sign, entry in zip(signs, (gone, come if kind != "go" else None), strict=True):
                 if entry is not None:
                     steps.append((change, sign, relation, len(flat)))
                     flat += entry
                     before = self.now
-                    after = self.now[relation] - {entry} if sign in (LEAVE, DELETE) else self.now[relation] | {entry}
+                    after = self.now[relation] - {entry} if sign in (STEP_LEAVE, STEP_DELETE) else self.now[relation] | {entry}
                     self.now = (*before[:relation], after, *before[relation + 1 :])
                     old, new = self.of.wanted(self._all(before)), self.of.wanted(self._all(self.now))
-                    if sign > ENTER and old != new and limit is not None:
-                        wanted[change, sign == INSERT] = old ^ new
+                    if sign > STEP_ENTER and old != new and limit is not None:
+                        wanted[change, sign == STEP_INSERT] = old ^ new
         self.of.trees.require(len(steps) * len(self.of.orders), 1)
         found: dict[tuple[int, bool], list[Row]] = {}
         with finding():

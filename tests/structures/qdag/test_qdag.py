@@ -12,7 +12,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from structures.core.kernel import JIT
 from structures.qdag import qdag
 from structures.qdag.qdag import And, Atom, extend
-from structures.qdag.run import DELETE, INSERT
+from structures.qdag.run import STEP_DELETE, STEP_INSERT
 from structures.quadtree.check import entries_of
 from structures.quadtree.compact import HEADER
 from structures.quadtree.layout import LEAF
@@ -255,9 +255,9 @@ def test_a_run_reaches_as_far_as_its_entries_whatever_it_empties_before(filled: 
     of = Trees(SHAPES[0], 1 << 16, least=17)
     if filled:
         of.load(1, 0, [(0, 0, 1)])
-    steps = [[0, DELETE, 0, 0]] if filled else []
+    steps = [[0, STEP_DELETE, 0, 0]] if filled else []
     come = [*((0, 0, 2 + n) for n in range(LEAF + 1)), *((n, 5 * n % 64, 50 + n) for n in range(1, 40))]
-    steps += [[1 + i, INSERT, 0, 3 + 3 * i] for i in range(len(come))]
+    steps += [[1 + i, STEP_INSERT, 0, 3 + 3 * i] for i in range(len(come))]
     entries = np.array([(0, 0, 1), *come], np.int32).reshape(-1)
     told = list(of.runs.follow(2, np.array(steps, np.int64), entries, 1000))
     of.trees.check(of.trees.roots)
