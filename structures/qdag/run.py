@@ -1,8 +1,8 @@
 """Single changes one after another in one call: each is written to its trees, and the rows that come or go with it are found.
 
 A run is a list of steps, in order: an entry goes (STEP_LEAVE) or comes (STEP_ENTER) without a word, or goes (STEP_DELETE) or comes
-(STEP_INSERT) and its rows are told. Steps of one change and of one kind (moves, deletes, inserts) stand for each other as those of a batch do: all are written, then
-atom number i is joined with the atoms before it as they are then, and with those behind it as they were before.
+(STEP_INSERT) and its rows are told. Steps of one change and of one kind (moves, deletes, inserts) stand for each other as those of a batch
+do: all are written, then atom number i is joined with the atoms before it as they are then, and with those behind it as they were before.
 
     U    a step: change, sign, base, where its entry lies in E
     T    trees by base: tree, words of an entry, which of the base's columns it takes      X    of each base its first tree, and the end
