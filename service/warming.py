@@ -54,7 +54,7 @@ def _warm_from_the_end() -> None:
     for dispatcher, signature in reversed(kernel._listed):
         if os.getppid() != parent:
             return
-        dispatcher.compile(signature)
+        kernel.load(dispatcher, signature)
 
 
 if __name__ == "__main__":

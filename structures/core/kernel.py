@@ -87,6 +87,7 @@ if JIT:
     from llvmlite import ir
     from numba.core import types
     from numba.core.cgutils import get_item_pointer2
+    from numba.core.sigutils import normalize_signature
     from numba.extending import intrinsic
 
     def _compile_once(dispatcher: Any) -> None:
@@ -126,12 +127,21 @@ else:
         pass
 
 
+def load(dispatcher: Any, signature: str) -> None:
+    """Compile a listed kernel, or load it, as a call does: by the types of its arguments.
+
+    Numba caches what was compiled by a text under that text, where no call finds it: a process that has not been warmed compiled anew.
+    """
+    arguments, _ = normalize_signature(signature)
+    dispatcher.compile(arguments)
+
+
 def warm(progress: Callable[[int, int], None] | None = None) -> None:
     """Compile or load every listed kernel; `progress(done, total)` after each."""
     if not JIT:
         return
     total = len(_listed)
     for done, (dispatcher, signature) in enumerate(list(_listed), 1):
-        dispatcher.compile(signature)
+        load(dispatcher, signature)
         if progress is not None:
             progress(done, total)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import structures
-from structures.core.kernel import JIT, _listed, kernel
+from structures.core.kernel import JIT, _listed, kernel, load
 
 pytestmark = pytest.mark.skipif(not JIT, reason="with the JIT off kernels are plain functions")
 
@@ -35,6 +35,24 @@ def test_kernels_that_borrow_neither_return_nor_receive_arrays():
             assert dispatcher.targetoptions["_nrt"], f"{function.__module__}.{function.__name__} must be @kernel(allocates=True)"
             counted += 1
     assert counted > 5
+
+
+def test_a_call_finds_what_was_compiled_ahead(tmp_path, monkeypatch):
+    """Of another process: the one that warms the cache is not the one that calls."""
+    monkeypatch.setattr("structures.core.kernel.cache_folder", lambda file: tmp_path)
+    monkeypatch.setattr("structures.core.kernel._listed", [])
+
+    def made():
+        @kernel("int64(int64[::1], boolean)")
+        def first_of(numbers, negative):
+            return -numbers[0] if negative else numbers[0]
+
+        return first_of
+
+    ahead, called = made(), made()
+    load(ahead, "int64(int64[::1], boolean)")
+    assert called(np.array([5]), True) == -5
+    assert sum(called.stats.cache_hits.values()) == 1 and not called.stats.cache_misses
 
 
 def test_a_kernel_that_borrows_cannot_allocate():
