@@ -90,7 +90,8 @@ def test_tens_of_thousands(dimensions: int, partners: float) -> None:
         count += net[0]
         assert count == count_pairs(here)
         a, b = read_all(tree.rows(root))
-        assert len(a) == count and len(np.unique(a.astype(np.int64) << 32 | b)) == count
+        rows = np.sort(a.astype(np.int64) << 32 | b)  # np.unique takes ten times as long
+        assert len(rows) == count and (rows[1:] != rows[:-1]).all()
         place = np.zeros(10**6, np.int64)
         place[here.slot] = np.arange(len(here.key))
         a, b = place[a], place[b]
