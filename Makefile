@@ -8,6 +8,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 DONE := .venv/.done
 
+# Where Python is told to keep no bytecode, each of the tests' hundred services would compile ours anew.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: setup python java lint test demo kafka bench soak lock
 .DELETE_ON_ERROR:
 
