@@ -54,7 +54,12 @@ class Box(NamedTuple):
 
 
 def meet(a: Box, b: Box) -> bool:
-    return a.key == b.key and all(s[0] <= t[1] and t[0] <= s[1] for s, t in zip(a.sides, b.sides, strict=True))
+    if a.key != b.key:
+        return False
+    for (start, end), (other_start, other_end) in zip(a.sides, b.sides, strict=True):  # not by all(): most of the proof's time is here
+        if start > other_end or other_start > end:
+            return False
+    return True
 
 
 class _Proof:
