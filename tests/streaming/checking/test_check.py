@@ -102,7 +102,7 @@ def test_all_is_well(server: ServerProcess, broker: Broker, topics: Topics, name
     assert told(lines, "records", rows)[1].endswith("of the last 1: 1 good, 0 skipped, 0 bad; null in all of them: ends")
     assert told(lines, "topic", f"{name}:")[1].endswith("3 partitions, 291 offsets")
     assert "not there yet" in told(lines, "out", f"{out}.livejoin")[1]
-    assert told(lines, "source") == ("ok", "test: new to the service")
+    assert told(lines, "source") == ("ok", f"{job.name}: new to the service")
 
 
 def test_each_fault_is_told(server: ServerProcess, broker: Broker, topics: Topics, name: str, tmp_path: Path, look: Any) -> None:
@@ -175,23 +175,24 @@ def test_the_checkpoint(server: ServerProcess, broker: Broker, topics: Topics, n
     topics.make(name, f"{name}.more")
     topics.put(name, [create(1), create(2)])
     there = (server.url, broker.address, [(name, "stays")])
-    with StreamJob(tmp_path, *there, trigger="available-now") as job:
+    with StreamJob(tmp_path, *there, name=name, trigger="available-now") as job:
         assert job.end() == 0
     status, lines = look(job)
     assert status == 0
     assert "goes on after batch 0" in told(lines, "checkpoint")[1] and "by this checkpoint" in told(lines, "source")[1]
 
-    status, lines = look(StreamJob(tmp_path / "new", *there))
+    status, lines = look(StreamJob(tmp_path / "new", *there, name=name))
     assert status == 1 and told(lines, "source")[0] == "bad" and "reset = true" in told(lines, "source")[1]
-    status, lines = look(StreamJob(tmp_path / "new", *there, reset=True))
+    status, lines = look(StreamJob(tmp_path / "new", *there, name=name, reset=True))
     assert status == 0 and "take over" in told(lines, "source")[1]
 
     old = str(tmp_path / "checkpoint")
-    status, lines = look(StreamJob(tmp_path / "other", server.url, broker.address, [(f"{name}.more", "stays")], checkpoint=old))
+    more = [(f"{name}.more", "stays")]
+    status, lines = look(StreamJob(tmp_path / "other", server.url, broker.address, more, name=name, checkpoint=old))
     assert status == 1 and f"reads the topic {name}, which the file does not name" in told(lines, "checkpoint")[1]
     with ServerProcess(tmp_path / "empty") as empty:
         talk.define(empty.client(), "stays", STAYS)
-        status, lines = look(StreamJob(tmp_path / "other", empty.url, broker.address, [(name, "stays")], checkpoint=old))
+        status, lines = look(StreamJob(tmp_path / "other", empty.url, broker.address, [(name, "stays")], name=name, checkpoint=old))
         assert status == 1 and "has had none" in told(lines, "source")[1]
 
     topics.put(name, [create(3)])
