@@ -88,7 +88,6 @@ def foreign(server: ServerProcess) -> list[list[str]]:
         [f"Host: 127.0.0.1.{EVIL}"],
         [own, f"Host: {EVIL}"],
         [f"Host: {EVIL}", own],
-        [],
         [own, f"Origin: https://{EVIL}"],
         [own, "Origin: null"],
         [own, f"Origin: http://127.0.0.1:{server.port + 1}"],

@@ -61,6 +61,7 @@ class Feed:
 
 class Instance:
     state = "ready"
+    readers = None  # what opens rows is replaced, too
     published = Version(9, {}, {})
 
     def __init__(self, state: str = "live", feed: Feed | None = None, problem: Problem | None = None) -> None:
