@@ -7,6 +7,7 @@ Classes, the best first
     heap        two to six sets, each with one interval in all its overlaps, any connected topology, one common key or none (Theorem 4)
     boxes       two sets whose rows meet in two to eight dimensions: overlaps, distances, comparisons (Theorem 2)
     tree        two and more that hang together as a tree, each edge by equalities and one condition of intervals at most (`join_tree`)
+    view_tree   hierarchical natural joins, over shared ordered indexes
     qdag        natural joins, cyclic ones above all: quadtrees (`hypergraph`)
     indexed     everything else: alias after alias, by indexes (`binding`)
     product     what no condition connects: each part by its own class
