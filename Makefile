@@ -46,7 +46,7 @@ lint: setup
 	$(BIN)/lint-imports
 
 test: setup java lint
-	$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
+	$(BIN)/pytest -n 4 --dist loadfile $(ARGS)
 
 demo: setup
 	@$(BIN)/livejoin demo $(ARGS)

@@ -29,7 +29,7 @@ from service.api.context import Context
 from service.errors import Problem
 from service.instance import Instance
 from service.settings import Settings, is_loopback
-from service.warming import warm
+from service.warming import Loading, warm
 
 BACKLOG = 2048
 PATIENCE = 4  # seconds for answers under way, once the end has begun
@@ -137,6 +137,7 @@ class Starter(threading.Thread):
         self._fail = fail
         self.engine: Instance | None = None
         self.failure: Exception | None = None
+        self.loading = Loading()
 
     def run(self) -> None:
         context = self._context
@@ -155,6 +156,7 @@ class Starter(threading.Thread):
             gc.freeze()  # what the start has made stays: nobody is to wait while Python looks for circles in it
             context.open(self.engine)
             print(f"livejoin is ready after {context.ready_after:.1f} s", file=sys.stderr, flush=True)
+            self.loading.start()
 
 
 def serve(settings: Settings) -> int:
@@ -201,6 +203,7 @@ def _end(context: Context, starter: Starter) -> int:
         return 1
     if starter.is_alive():  # in the middle of recovering or compiling: nothing was taken in, so nothing is lost
         _exit(0)
+    starter.loading.end()
     failed = starter.engine is not None and starter.engine.state == "failed"
     if starter.engine is not None:
         starter.engine.close()

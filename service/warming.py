@@ -11,6 +11,7 @@ import os
 import pkgutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 
@@ -18,12 +19,16 @@ import structures
 from structures.core import kernel
 
 _FROM_THE_END = "from-the-end"
-_COLD_SECONDS = 2.0  # a warm cache is loaded by then
+_COLD_SECONDS = 2.0  # what is left of a cold start is loaded by then
+_PAUSE = 0.1  # seconds
 
 
 def warm(progress: Callable[[int, int], None]) -> None:
-    """Compile or load every kernel; `progress(done, total)` after each. Cold: minutes of processor time; warm: about a second."""
+    """Compile every kernel, unless all are in the cache; `progress(done, total)` after each. Minutes of processor time, or nothing."""
     _import_all()
+    if kernel.is_cached():
+        progress(1, 1)
+        return
     started = time.monotonic()
     helper: subprocess.Popen[bytes] | None = None
 
@@ -39,6 +44,26 @@ def warm(progress: Callable[[int, int], None]) -> None:
         if helper is not None:
             helper.kill()
             helper.wait()
+
+
+class Loading(threading.Thread):
+    """Loads what no call has loaded, with pauses: whoever is served meanwhile waits for one kernel at most, about ten milliseconds."""
+
+    def __init__(self) -> None:
+        super().__init__(name="kernels", daemon=True)
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        for dispatcher, signature in list(kernel._listed):
+            if self._ended.wait(_PAUSE):
+                return
+            kernel.load(dispatcher, signature)
+
+    def end(self) -> None:
+        """Not to be in a compiler when the process ends."""
+        self._ended.set()
+        if self.is_alive():
+            self.join()
 
 
 def _import_all() -> None:

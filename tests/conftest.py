@@ -18,12 +18,23 @@ settings.load_profile("livejoin")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """The tests of a file share a process, as its fixtures do; those of modes share nothing, and go to whoever is idle."""
+    """The tests of a file share a process, as its fixtures do; those of modes share nothing, and go to whoever is idle.
+
+    Tests of the pipeline wait for Kafka and Spark most of the time: the first process has them, one after another, while the others
+    compute; each takes of the other kind when nothing is left of its own.
+    """
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             return nodeid if "/test_modes.py::" in nodeid else super()._split_scope(nodeid)
+
+        def _assign_work_unit(self, node: Any) -> None:
+            waits = node is self.nodes[0]
+            scope = next((scope for scope in self.workqueue if scope.startswith("tests/streaming/") == waits), None)
+            if scope is not None:
+                self.workqueue.move_to_end(scope, last=False)
+            super()._assign_work_unit(node)
 
     return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 

@@ -2,7 +2,8 @@
 
 `@kernel` compiles a plain module-level function with Numba: GIL released, cached on disk. With a
 signature the function is also listed for `warm()`, which compiles (or loads) all of them before
-the first request. Nothing is compiled at import.
+the first request. Without one it is a helper (`helpers.py`): part of the code of the kernels that call it,
+plain Python for all others. Nothing is compiled at import.
 
 Environment
     LIVEJOIN_JIT=off      kernels run as plain Python (coverage, tiny tests)
@@ -51,6 +52,8 @@ def cache_folder(file: str) -> Path:
 if JIT:
     import numba
 
+    from structures.core.helpers import HelperCompiler, only_for_kernels
+
     _placing = Lock()  # Numba's setting is the whole process's
 
 
@@ -69,15 +72,19 @@ def kernel(signature: str | Callable[..., Any] | None = None, *, allocates: bool
     def decorate(function: Callable[..., Any]) -> Any:
         if not JIT:
             return function
+        inlined = options.get("inline") == "always"  # by Numba, before it makes any code
+        kept = {"cache": True} if signature is not None or inlined else {"pipeline_class": HelperCompiler, "no_cpython_wrapper": True}
         with _placing:
             before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(cache_folder(function.__code__.co_filename))
             try:  # a kernel keeps the folder that is set where it is decorated
-                dispatcher = numba.njit(nogil=True, cache=True, _nrt=allocates, **options)(function)
+                dispatcher = numba.njit(nogil=True, _nrt=allocates, no_cfunc_wrapper=True, **kept, **options)(function)
             finally:
                 numba.config.CACHE_DIR = before
         _compile_once(dispatcher)
         if signature is not None:
             _listed.append((dispatcher, signature))
+        elif not inlined:
+            only_for_kernels(dispatcher)
         return dispatcher
 
     return decorate
@@ -138,10 +145,24 @@ def load(dispatcher: Any, signature: str) -> None:
 
 def warm(progress: Callable[[int, int], None] | None = None) -> None:
     """Compile or load every listed kernel; `progress(done, total)` after each."""
-    if not JIT:
-        return
     total = len(_listed)
     for done, (dispatcher, signature) in enumerate(list(_listed), 1):
         load(dispatcher, signature)
         if progress is not None:
             progress(done, total)
+    if _listed:
+        _mark().touch()
+
+
+def is_cached() -> bool:
+    """Whether `warm` has been through all listed kernels, as they are now, on a processor like this: each then loads in milliseconds."""
+    return not _listed or _mark().exists()
+
+
+def _mark() -> Path:
+    """A file beside the folders of the cache."""
+    folders = {cache_folder(dispatcher.py_func.__code__.co_filename) for dispatcher, _ in _listed}
+    names = sorted(f"{dispatcher.py_func.__module__}.{dispatcher.py_func.__name__}" for dispatcher, _ in _listed)
+    machine = numba.core.registry.cpu_target.target_context.codegen().magic_tuple()
+    said = repr((numba.__version__, machine, sorted(folder.name for folder in folders), names))
+    return min(folders).parent / f"complete-{hashlib.sha256(said.encode()).hexdigest()[:16]}"

@@ -58,9 +58,33 @@ def test_a_call_finds_what_was_compiled_ahead(tmp_path, monkeypatch):
 def test_a_kernel_that_borrows_cannot_allocate():
     from numba.core.errors import NumbaError
 
-    @kernel
+    @kernel("int64(int64)")
     def makes_one(n):
         return np.empty(n, np.int64)[0]
 
     with pytest.raises(NumbaError, match="array passed into the function|NRT required"):
         makes_one(3)
+
+
+def test_a_helper_is_part_of_its_callers_and_python_for_all_others(tmp_path, monkeypatch):
+    """It was optimized, made into machine code and kept for itself, too: half of a cold start, for code that nobody ran."""
+    monkeypatch.setattr("structures.core.kernel.cache_folder", lambda file: tmp_path)
+    monkeypatch.setattr("structures.core.kernel._listed", [])
+
+    @kernel
+    def twice(n):
+        return 2 * n
+
+    @kernel
+    def square_of_twice(n):
+        return twice(n) * twice(n)
+
+    @kernel("int64(int64)")
+    def one_more(n):
+        return square_of_twice(n) + 1
+
+    assert one_more(3) == 37
+    (compiled,) = square_of_twice.overloads.values()
+    assert compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name) == 0
+    assert {file.name.split("-")[0].rsplit(".", 1)[-1] for file in tmp_path.rglob("*.nb?")} == {"one_more"}
+    assert twice("ab") == "abab", "not compiled"

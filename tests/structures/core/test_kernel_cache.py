@@ -63,7 +63,7 @@ class Package:
             (self.root / path).parent.mkdir(parents=True, exist_ok=True)
             (self.root / path).write_text("\n".join(line[8:] for line in text.splitlines()) + "\n")
         (self.root / "core").mkdir()
-        for name in ("kernel.py", "sources.py"):
+        for name in ("helpers.py", "kernel.py", "sources.py"):
             shutil.copy(ROOT / "core" / name, self.root / "core")
 
     def edit(self, path: str, before: str, after: str) -> None:

@@ -1,0 +1,66 @@
+"""Compiled helpers: typed and translated once for their callers, and made into machine code only there.
+
+Numba optimizes every function that it compiles and emits machine code for it, together with all that it calls. Our helpers are called by
+other kernels only, which link and optimize them again: half of the time of a cold start went into code that nobody ran. `HelperCompiler`
+stops when a helper can be linked.
+
+It rests on Numba's compiler pipeline (`pipeline_class`) and on two of its classes, `NativeLowering` and `JITCodeLibrary`;
+`tests/structures/core/test_kernel.py` shows what must hold.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import CompilerBase, DefaultPassBuilder, _LowerResult
+from numba.core.compiler_machinery import register_pass
+from numba.core.typed_passes import NativeLowering
+
+
+class _Library(JITCodeLibrary):
+    """Code to be linked: neither optimized nor handed to the processor."""
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._verify_declare_only_symbols()
+        self._finalized = True
+
+
+class _Key:
+    """By what callers find the code of a helper."""
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _HelperLowering(NativeLowering):
+    _name = "livejoin_helper_lowering"
+
+    def run_pass(self, state: Any) -> bool:
+        state.library = _Library(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.flags.no_compile = True  # no pointer to its code: it has none
+        super().run_pass(state)
+        lowered, key = state["cr"], _Key()
+        state.targetctx.insert_user_function(key, lowered.fndesc, [state.library])
+        state["cr"] = _LowerResult(lowered.fndesc, lowered.call_helper, cfunc=key, env=lowered.env)
+        return True
+
+
+class HelperCompiler(CompilerBase):
+    def define_pipelines(self) -> list[Any]:
+        manager = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        manager.passes = [(_HelperLowering if step is NativeLowering else step, words) for step, words in manager.passes]
+        manager.finalize()
+        return [manager]
+
+
+def only_for_kernels(dispatcher: Any) -> None:
+    """Have calls from Python, of checks and tests, run the helper's source: it has no code of its own."""
+
+    def add_overload(compiled: Any) -> None:
+        dispatcher.overloads[tuple(compiled.signature.args)] = compiled
+
+    dispatcher.add_overload = add_overload
+    dispatcher._compile_for_args = lambda *arguments, **named: dispatcher.py_func
