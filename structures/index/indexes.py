@@ -20,7 +20,6 @@ Source: B+-trees; docs/design/natural-joins.md (*Common ground*).
 from __future__ import annotations
 
 import copy
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -28,6 +27,7 @@ import numpy as np
 
 from structures.core.arena import ARENA_WORDS, BUMP, VERSION
 from structures.core.entries import DELETE, INSERT
+from structures.core.ticks import Ticks
 from structures.index.changes import build, change_all, change_in_order, drop_all
 from structures.index.check import check_indexes
 from structures.index.layout import (
@@ -148,8 +148,8 @@ class OrderedIndexes:
         self.arena = IndexArena(words)
         self._arrays = self.arena.M, self.arena.W, self.arena.C, self.arena.Q
         self._made = 0
-        self._removed: list[int] = []
-        self._ticks: list[tuple[int, int]] = []  # (version, its first tick), ascending
+        self._removed: dict[int, list[int]] = {}  # by arity: a root of a pinned version is read by the arity of its index's number
+        self._version, self._ticks = 0, Ticks()
 
     # --- indexes
 
@@ -157,8 +157,8 @@ class OrderedIndexes:
         """A new empty index. ValueError: its arity is not 1 to 8; MemoryError: there are 2**20."""
         if not 1 <= arity <= MOST_ARITY:
             raise ValueError(f"no index of {arity} coordinates")
-        if self._removed:
-            index = self._removed.pop()
+        if self._removed.get(arity):
+            index = self._removed[arity].pop()
         elif self._made < MOST_TREES:
             index = self._made
             self._made += 1
@@ -171,7 +171,7 @@ class OrderedIndexes:
     def remove(self, index: int) -> None:
         """The newest version has this index no more; pinned versions still see it. O(its blocks)."""
         drop_all(*self._arrays, self.holder(index))
-        self._removed.append(index)
+        self._removed.setdefault(self.arity(index), []).append(index)
 
     def holder(self, index: int) -> int:
         """Where the index's tree is described in C."""
@@ -188,11 +188,10 @@ class OrderedIndexes:
 
     def begin(self, version: int) -> None:
         """All that is written from now on belongs to this version, which is not below the last."""
-        tick = int(self.arena.C[VERSION]) + 1
-        self.arena.C[VERSION] = tick
-        if self._ticks and self._ticks[-1][0] == version:
-            return
-        self._ticks.append((version, tick))
+        if version != self._version:
+            self._ticks.end(self._version, self._now)
+            self._version = version
+        self.arena.C[VERSION] += 1
 
     def load(self, index: int, entries: Entries) -> None:
         """Fill an empty index. ValueError if it is not empty, MemoryError (nothing done) if it cannot fit."""
@@ -260,16 +259,13 @@ class OrderedIndexes:
 
     def reclaim(self, oldest: int, pins: np.ndarray) -> None:
         """Make blocks reusable that no version >= `oldest` and no pin (ascending int64) can see."""
-        ticks = [self._tick_of(version) for version in (oldest, *pins.tolist())]
+        ticks = [self._now if version >= self._version else self._ticks.of(version) for version in (oldest, *pins.tolist())]
         self.arena.reclaim(ticks[0], np.unique(np.array(ticks[1:], np.int64)))
-        seen = min(ticks)
-        while len(self._ticks) > 1 and self._ticks[1][1] <= seen:
-            self._ticks.pop(0)
+        self._ticks.keep(oldest, pins.tolist())
 
-    def _tick_of(self, version: int) -> int:
-        """The last tick that a version sees."""
-        place = bisect_right(self._ticks, version, key=lambda one: one[0])
-        return self._ticks[place][1] - 1 if place < len(self._ticks) else int(self.arena.C[VERSION])
+    @property
+    def _now(self) -> int:
+        return int(self.arena.C[VERSION])
 
     # --- reading
 
@@ -317,7 +313,8 @@ class OrderedIndexes:
     def check(self, others: Iterable[tuple[int, int]] = ()) -> None:
         """Prove the invariants of the newest version, and that no block is lost (given arity and root of every tree of others in use);
         AssertionError names the invariant."""
-        made = [(self.arity(index), self.root(index)) for index in range(self._made) if index not in self._removed]
+        removed = {index for indexes in self._removed.values() for index in indexes}
+        made = [(self.arity(index), self.root(index)) for index in range(self._made) if index not in removed]
         check_indexes(self.arena, [*made, *others])
 
 

@@ -8,7 +8,6 @@ each row of the delta is told by exactly one alias.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -25,6 +24,7 @@ from service.views.deltas import Told
 from service.views.joins.protocol import Bounds, Sink
 from service.views.joins.qdag_trees import Base, Entries, RunSteps
 from service.views.joins.slots_cursor import SlotsCursor
+from structures.core.ticks import Ticks
 from structures.qdag.qdag import And, Atom, Cursor
 from structures.qdag.run import Runs
 from structures.quadtree.trees import QuadTrees, Root, in_order
@@ -70,7 +70,7 @@ class QdagJoin:
         self._runs = Runs(self._and, self._trees, shapes.bases)
         self._told_steps = 0
         self._version = self._tick = 0
-        self._ticks: list[tuple[int, int]] = []  # (version, the last tick of it), ascending
+        self._ticks = Ticks()
 
     def _atom(self, place: int) -> Atom:
         variables = self._variables[place]
@@ -163,9 +163,7 @@ class QdagJoin:
         self._tick += 1
 
     def _end(self) -> None:
-        if self._ticks and self._ticks[-1][0] == self._version:
-            self._ticks.pop()
-        self._ticks.append((self._version, self._tick))
+        self._ticks.end(self._version, self._tick)
 
     def _move(self, number: int, before: Slots, after: Slots) -> None:
         """Rows that keep all that the view uses, from slot to slot."""
@@ -207,18 +205,11 @@ class QdagJoin:
         return wanted
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> None:
-        needed = [oldest_needed, *pins.tolist()]
-        ticks = [self._tick_of(version) for version in needed]
+        ticks = [self._ticks.of(version) for version in (oldest_needed, *pins.tolist())]
         self.trees.reclaim(ticks[0], np.unique(np.array(ticks[1:], np.int64)))
-        while len(self._ticks) > 1 and self._ticks[1][0] <= min(needed):
-            self._ticks.pop(0)
+        self._ticks.keep(oldest_needed, pins.tolist())
         for domain in self.domains.values():
             domain.reclaim(oldest_needed, pins)
-
-    def _tick_of(self, version: int) -> int:
-        """The last tick that a version sees."""
-        i = bisect_right(self._ticks, version, key=lambda one: one[0])
-        return self._ticks[i - 1][1] if i else 0
 
     def rows(self, root: QdagRoot, window: Bounds | None) -> SlotsCursor:
         return SlotsCursor(self._nothing(root) if self.never else self._and.rows(self._versions(root)))

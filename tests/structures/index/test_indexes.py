@@ -45,6 +45,22 @@ def test_a_pin_keeps_a_removed_index() -> None:
     indexes.check()
 
 
+def test_a_removed_index_is_read_by_its_arity_for_good() -> None:
+    """The number of an index went to the next one, whatever its arity: then a pinned version was read by the wrong columns."""
+    indexes, index = begun(3)
+    given = [(a, b, a + b, 10 * a + b) for a in range(9) for b in range(9)]
+    indexes.load(index, packed(given, 3))
+    root = indexes.root(index)
+    indexes.begin(2)
+    indexes.remove(index)
+    other = indexes.add(1)
+    assert (other, indexes.arity(index), indexes.add(3)) == (index + 1, 3, index)
+    assert read_entries(indexes.entries(index, root)) == sorted(given)
+    assert indexes.count(index, root, (4,)) == 9
+    indexes.reclaim(2, np.array([1], np.int64))
+    indexes.check([(3, root)])
+
+
 def test_what_is_missing_or_there_twice_is_an_error_and_the_rest_is_done() -> None:
     indexes, index = begun(1)
     indexes.load(index, packed([(1, 1), (2, 2)], 1))

@@ -1,0 +1,55 @@
+"""A structure's own clock beside the service's versions.
+
+A structure that needs several states in one version (before its deletes, after them, after its inserts) counts *ticks*: its blocks are
+born and retired at ticks. What somebody pins is a version. So of each version that can still be read the last tick is kept.
+
+    versions   ... 17 ... | 40   41   42   43        one for each pin, and all from the oldest that can still be pinned on
+    last tick  ... 50 ... | 119  122  122  125
+
+Costs: end O(1), of O(log n), keep O(pins log n) and amortized O(1) for each version that is forgotten; memory: what is in the drawing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+
+
+class Ticks:
+    def __init__(self) -> None:
+        self._versions: list[int] = []  # ascending; those before `_first` are forgotten
+        self._ticks: list[int] = []
+        self._first = 0
+        self._pinned: list[tuple[int, int]] = []  # (version, last tick), ascending
+
+    def end(self, version: int, tick: int) -> None:
+        """The version, which is not below any before, has come to this tick."""
+        if self._versions and self._versions[-1] == version:
+            self._ticks[-1] = tick
+        else:
+            self._versions.append(version)
+            self._ticks.append(tick)
+
+    def of(self, version: int) -> int:
+        """The last tick that the version sees; 0 before the first. The version is kept, see `keep`."""
+        return self._seen(version)[1]
+
+    def keep(self, oldest: int, pins: Iterable[int]) -> None:
+        """Forget versions that are neither pinned nor seen by `oldest` or a later one."""
+        self._pinned = sorted({self._seen(pin) for pin in pins})
+        self._first = max(self._first, bisect_right(self._versions, oldest) - 1)
+        if 2 * self._first > len(self._versions):
+            del self._versions[: self._first], self._ticks[: self._first]
+            self._first = 0
+
+    def __len__(self) -> int:
+        """Versions that are kept."""
+        return len(self._versions) - self._first + len(self._pinned)
+
+    def _seen(self, version: int) -> tuple[int, int]:
+        """The newest version kept that is not above this one, and its tick."""
+        i = bisect_right(self._versions, version, self._first)
+        if i > self._first:
+            return self._versions[i - 1], self._ticks[i - 1]
+        i = bisect_right(self._pinned, version, key=lambda one: one[0])
+        return self._pinned[i - 1] if i else (0, 0)
