@@ -22,7 +22,7 @@ python:
 
 $(DONE)/packages: requirements.lock | python
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --require-hashes --no-deps -r requirements.lock
+	$(BIN)/python -m pip install --no-compile --require-hashes --no-deps -r requirements.lock
 	@mkdir -p $(DONE) && touch $@
 
 $(DONE)/project: $(DONE)/packages pyproject.toml

@@ -1,6 +1,6 @@
 """`serve`: listens at once, opens the engine and compiles the kernels meanwhile, ends cleanly.
 
-    start   socket bound, /livez 200 -> a thread: folder opened, recovered, kernels warm -> /readyz 200
+    start   socket bound, /livez 200 -> a thread: kernels compiled or in the cache, folder recovered -> /readyz 200
     end     SIGTERM or Ctrl-C -> no new connections, streams broken off -> batches under way answered -> engine closed -> status 0
 
 What a batch's answer has told is on disk, so an end that takes too long may be cut short without a loss.
@@ -203,11 +203,11 @@ def _end(context: Context, starter: Starter) -> int:
         return 1
     if starter.is_alive():  # in the middle of recovering or compiling: nothing was taken in, so nothing is lost
         _exit(0)
-    starter.loading.end()
     failed = starter.engine is not None and starter.engine.state == "failed"
     if starter.engine is not None:
         starter.engine.close()
     context.release_threads()
+    starter.loading.end()
     return 1 if failed else 0
 
 

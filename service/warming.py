@@ -1,4 +1,5 @@
-"""Compiled kernels before the first request: `python -m service.warming` for a set-up, `warm` for a server that starts.
+"""Compiled kernels before the first request: `python -m service.warming` for a set-up, `warm` for a server that starts. What is in the
+cache is loaded when it is called; `Loading` does it for the rest while the server runs.
 
 With a cold cache a second process compiles from the other end of the list and leaves what it has made in the cache, where the first one
 finds it: on two cores half the time.
@@ -6,6 +7,7 @@ finds it: on two cores half the time.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import pkgutil
@@ -19,7 +21,7 @@ import structures
 from structures.core import kernel
 
 _FROM_THE_END = "from-the-end"
-_COLD_SECONDS = 2.0  # what is left of a cold start is loaded by then
+_COLD_SECONDS = 2.0  # who is not done by then is compiling: a second process is worth its start
 _PAUSE = 0.1  # seconds
 
 
@@ -27,7 +29,6 @@ def warm(progress: Callable[[int, int], None]) -> None:
     """Compile every kernel, unless all are in the cache; `progress(done, total)` after each. Minutes of processor time, or nothing."""
     _import_all()
     if kernel.is_cached():
-        progress(1, 1)
         return
     started = time.monotonic()
     helper: subprocess.Popen[bytes] | None = None
@@ -47,7 +48,7 @@ def warm(progress: Callable[[int, int], None]) -> None:
 
 
 class Loading(threading.Thread):
-    """Loads what no call has loaded, with pauses: whoever is served meanwhile waits for one kernel at most, about ten milliseconds."""
+    """Loads the kernels that no call has loaded, with pauses: whoever is served meanwhile waits for one at most, about ten milliseconds."""
 
     def __init__(self) -> None:
         super().__init__(name="kernels", daemon=True)
@@ -58,12 +59,13 @@ class Loading(threading.Thread):
             if self._ended.wait(_PAUSE):
                 return
             kernel.load(dispatcher, signature)
+        gc.freeze()  # as after a start: nobody is to wait while Python looks for circles in what stays
 
     def end(self) -> None:
-        """Not to be in a compiler when the process ends."""
+        """Stop after the kernel in hand, and wait for that for a second at most: the process should not end inside a compiler."""
         self._ended.set()
         if self.is_alive():
-            self.join()
+            self.join(1.0)
 
 
 def _import_all() -> None:

@@ -30,8 +30,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return nodeid if "/test_modes.py::" in nodeid else super()._split_scope(nodeid)
 
         def _assign_work_unit(self, node: Any) -> None:
-            waits = node is self.nodes[0]
-            scope = next((scope for scope in self.workqueue if scope.startswith("tests/streaming/") == waits), None)
+            is_first = node is self.nodes[0]
+            scope = next((scope for scope in self.workqueue if scope.startswith("tests/streaming/") == is_first), None)
             if scope is not None:
                 self.workqueue.move_to_end(scope, last=False)
             super()._assign_work_unit(node)

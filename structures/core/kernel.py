@@ -1,9 +1,10 @@
 """The one decorator for compiled code, and where its cache lives.
 
 `@kernel` compiles a plain module-level function with Numba: GIL released, cached on disk. With a
-signature the function is also listed for `warm()`, which compiles (or loads) all of them before
-the first request. Without one it is a helper (`helpers.py`): part of the code of the kernels that call it,
-plain Python for all others. Nothing is compiled at import.
+signature the function is also listed for `warm()`, which compiles (or loads) all of them; a service
+does so before the first request unless all are in the cache. Without one it is a helper
+(`helpers.py`): part of the code of the kernels that call it, plain Python for all others. Nothing is
+compiled at import.
 
 Environment
     LIVEJOIN_JIT=off      kernels run as plain Python (coverage, tiny tests)
@@ -150,19 +151,20 @@ def warm(progress: Callable[[int, int], None] | None = None) -> None:
         load(dispatcher, signature)
         if progress is not None:
             progress(done, total)
-    if _listed:
-        _mark().touch()
 
 
 def is_cached() -> bool:
-    """Whether `warm` has been through all listed kernels, as they are now, on a processor like this: each then loads in milliseconds."""
-    return not _listed or _mark().exists()
+    """Whether the cache has all listed kernels, as they are now, for this processor: each is then loaded in some ten milliseconds.
 
-
-def _mark() -> Path:
-    """A file beside the folders of the cache."""
-    folders = {cache_folder(dispatcher.py_func.__code__.co_filename) for dispatcher, _ in _listed}
-    names = sorted(f"{dispatcher.py_func.__module__}.{dispatcher.py_func.__name__}" for dispatcher, _ in _listed)
-    machine = numba.core.registry.cpu_target.target_context.codegen().magic_tuple()
-    said = repr((numba.__version__, machine, sorted(folder.name for folder in folders), names))
-    return min(folders).parent / f"complete-{hashlib.sha256(said.encode()).hexdigest()[:16]}"
+    It asks Numba's index of each for what a call would look for. Cost: some ten milliseconds.
+    """
+    if not _listed:
+        return True
+    codegen = numba.core.registry.cpu_target.target_context.codegen()
+    for dispatcher, signature in _listed:
+        cache = dispatcher._cache
+        arguments, _ = normalize_signature(signature)
+        name = cache._cache_file._load_index().get(cache._index_key(arguments, codegen))
+        if name is None or not Path(cache._cache_file._data_path(name)).exists():
+            return False
+    return True

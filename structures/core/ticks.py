@@ -31,7 +31,7 @@ class Ticks:
             self._ticks.append(tick)
 
     def of(self, version: int) -> int:
-        """The last tick that the version sees; 0 before the first. The version is kept, see `keep`."""
+        """The last tick that the version sees; 0 before the first. `keep` must not have forgotten the version."""
         return self._seen(version)[1]
 
     def keep(self, oldest: int, pins: Iterable[int]) -> None:
@@ -43,7 +43,7 @@ class Ticks:
             self._first = 0
 
     def __len__(self) -> int:
-        """Versions that are kept."""
+        """Ticks that are kept."""
         return len(self._versions) - self._first + len(self._pinned)
 
     def _seen(self, version: int) -> tuple[int, int]:

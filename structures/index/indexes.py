@@ -154,7 +154,7 @@ class OrderedIndexes:
     # --- indexes
 
     def add(self, arity: int) -> int:
-        """A new empty index. ValueError: its arity is not 1 to 8; MemoryError: there are 2**20."""
+        """A new empty index. ValueError: its arity is not 1 to 8; MemoryError: 2**20 numbers are used, also by removed ones."""
         if not 1 <= arity <= MOST_ARITY:
             raise ValueError(f"no index of {arity} coordinates")
         if self._removed.get(arity):
@@ -272,7 +272,7 @@ class OrderedIndexes:
     def count(self, index: int, root: int, prefix: Sequence[int] = ()) -> int:
         """How many entries begin with these coordinates."""
         if not prefix:
-            return size_of(self.arena.W, self.arity(index), root) if root else 0
+            return int(size_of(self.arena.W, self.arity(index), root)) if root else 0
         return int(count_prefix(self.arena.M, self.arena.W, root, self.arity(index), _array(prefix), len(prefix)))
 
     def has_prefix(self, index: int, root: int, prefix: Sequence[int]) -> bool:

@@ -44,11 +44,14 @@ ROOMS = {
 RUN = """
 import json
 import structures.box.tree, structures.qdag.tree
-from structures.core.kernel import warm
+from structures.core.kernel import is_cached, warm
+cached = is_cached()
 warm()
+assert is_cached()
 rooms = {"box": structures.box.tree.kept, "qdag": structures.qdag.tree.kept}
 print(json.dumps({
     "value": {room: kept(10) for room, kept in rooms.items()},
+    "cached": cached,
     "compiled": [room for room, kept in rooms.items() if kept.stats.cache_misses],
 }))
 """
@@ -83,17 +86,37 @@ class Package:
 @pytest.mark.skipif(not JIT, reason="nothing is compiled")
 def test_an_edit_compiles_what_it_concerns_and_nothing_else(tmp_path: Path):
     package = Package(tmp_path)
-    assert package.run() == {"value": {"box": 21, "qdag": 15}, "compiled": ["box", "qdag"]}
-    assert package.run() == {"value": {"box": 21, "qdag": 15}, "compiled": []}
+
+    def compiled(*rooms: str, box: int) -> dict[str, Any]:
+        return {"value": {"box": box, "qdag": 15}, "cached": not rooms, "compiled": list(rooms)}
+
+    assert package.run() == compiled("box", "qdag", box=21)
+    assert package.run() == compiled(box=21)
 
     package.edit("box/tree.py", "+ 1", "+ 3")
-    assert package.run() == {"value": {"box": 23, "qdag": 15}, "compiled": ["box"]}
+    assert package.run() == compiled("box", box=23)
 
     package.edit("ordered/tree.py", "FACTOR * n", "FACTOR * n * 10")
-    assert package.run() == {"value": {"box": 203, "qdag": 15}, "compiled": ["box"]}, "a stale caller of a helper"
+    assert package.run() == compiled("box", box=203), "a stale caller of a helper"
 
     package.edit("ordered/tree.py", "FACTOR = 2", "FACTOR = 4")
-    assert package.run() == {"value": {"box": 403, "qdag": 15}, "compiled": ["box"]}, "a stale reader of a constant"
+    assert package.run() == compiled("box", box=403), "a stale reader of a constant"
+
+
+@pytest.mark.skipif(not JIT, reason="nothing is compiled")
+def test_what_is_gone_from_the_cache_is_not_said_to_be_there(tmp_path: Path):
+    """A service that believes it compiles in the middle of a request."""
+    package = Package(tmp_path)
+    package.run()
+    (code,) = package.folder.glob("cache/qdag-*/**/*.nbc")
+    code.unlink()
+    assert (package.run()["cached"], package.run()["cached"]) == (False, True)
+
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(package.root, elsewhere / "structures")
+    package.folder = elsewhere
+    (elsewhere / "cache").symlink_to(tmp_path / "cache")
+    assert package.run()["cached"] is False, "the cache tells sources by their place, too"
 
 
 @pytest.mark.skipif(not JIT, reason="nothing is listed")
