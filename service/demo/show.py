@@ -127,7 +127,7 @@ class _Play:
             if waited > PATIENCE:
                 raise Failure(f"the service is not ready after {PATIENCE:.0f} s: {self._children.last_words('service')}")
             if waited > 5.0 and not told:
-                print("The service starts. The very first start compiles its kernels, which takes a minute or two …", flush=True)
+                print("The service starts. The very first start compiles its kernels, which takes about a minute …", flush=True)
                 told = True
             self._pause(0.1)
 
