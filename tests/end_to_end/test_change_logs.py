@@ -18,8 +18,8 @@ READINGS = (ARROW, JSONL, JSON)
 
 
 class Replay:
-    """The relations and views of one log, and followers of every view: one from the beginning, one that (of every third view)
-    polls one `progress` at a time, and at each checkpoint a new one by snapshot."""
+    """The relations and views of one log, and followers of every view: one from the beginning, one that polls one `progress` at
+    a time, and at each checkpoint a new one by snapshot."""
 
     def __init__(self, client: httpx.Client, name: str, log: str) -> None:
         self.client = client
@@ -44,10 +44,7 @@ class Replay:
             assert talk.count(self.client, view["name"]) == answer["rows"]
             followers = self.followers[view["name"]]
             talk.ok_poll(followers[0])
-            if place % 3 == 0:
-                _catch_up_by_ones(followers[1])
-            else:
-                talk.ok_poll(followers[1])
+            _catch_up_by_ones(followers[1])
             if len(followers) < 4:
                 followers.append(talk.Follower(self.client, view["name"], view["result_columns"], snapshot=True))
             for follower in followers[2:]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.structures.canaries import Nursery
-from tests.structures.modes import CANARY_MODE, MODES, STRUCTURES, Canary, run
+from tests.structures.modes import MODES, STRUCTURES, Canary, run
 
 CANARIES = [
     pytest.param(structure.machine, canary, id=f"{name}-{canary.module.removeprefix('structures.')}.{canary.function}")
@@ -29,8 +29,6 @@ def nursery() -> Iterator[Nursery]:
 )  # fmt: skip
 def test_mode(structure: str, mode: str) -> None:
     _, suites, small, _ = STRUCTURES[structure]
-    if mode == CANARY_MODE:  # which are for the state machines; the other tests are run with smaller blocks
-        small = "against_the_twin"
     done = run(["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", small, *suites], mode)
     assert done.returncode == 0, done.stdout + done.stderr
 
