@@ -12,7 +12,8 @@ Costs: end O(1), of O(log n), keep O(pins log n) and amortized O(1) for each ver
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+
+import numpy as np
 
 
 class Ticks:
@@ -34,13 +35,15 @@ class Ticks:
         """The last tick that the version sees; 0 before the first. `keep` must not have forgotten the version."""
         return self._seen(version)[1]
 
-    def keep(self, oldest: int, pins: Iterable[int]) -> None:
-        """Forget versions that are neither pinned nor seen by `oldest` or a later one."""
-        self._pinned = sorted({self._seen(pin) for pin in pins})
+    def keep(self, oldest: int, pins: np.ndarray) -> tuple[int, np.ndarray]:
+        """Forget versions that are neither pinned (int64[n]) nor seen by `oldest` or a later one. -> the tick of `oldest`, and those of the
+        pins, ascending, each once: as versions and pins to whoever counts in ticks."""
+        self._pinned = sorted({self._seen(pin) for pin in pins.tolist()})
         self._first = max(self._first, bisect_right(self._versions, oldest) - 1)
         if 2 * self._first > len(self._versions):
             del self._versions[: self._first], self._ticks[: self._first]
             self._first = 0
+        return self.of(oldest), np.array(sorted({tick for _, tick in self._pinned}), np.int64)
 
     def __len__(self) -> int:
         """Ticks that are kept."""

@@ -189,7 +189,7 @@ class OrderedIndexes:
     def begin(self, version: int) -> None:
         """All that is written from now on belongs to this version, which is not below the last."""
         if version != self._version:
-            self._ticks.end(self._version, self._now)
+            self._end_version()
             self._version = version
         self.arena.C[VERSION] += 1
 
@@ -259,13 +259,12 @@ class OrderedIndexes:
 
     def reclaim(self, oldest: int, pins: np.ndarray) -> None:
         """Make blocks reusable that no version >= `oldest` and no pin (ascending int64) can see."""
-        ticks = [self._now if version >= self._version else self._ticks.of(version) for version in (oldest, *pins.tolist())]
-        self.arena.reclaim(ticks[0], np.unique(np.array(ticks[1:], np.int64)))
-        self._ticks.keep(oldest, pins.tolist())
+        self._end_version()
+        self.arena.reclaim(*self._ticks.keep(oldest, pins))
 
-    @property
-    def _now(self) -> int:
-        return int(self.arena.C[VERSION])
+    def _end_version(self) -> None:
+        """The version has come to this tick, and may yet come to more."""
+        self._ticks.end(self._version, int(self.arena.C[VERSION]))
 
     # --- reading
 

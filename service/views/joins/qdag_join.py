@@ -205,9 +205,7 @@ class QdagJoin:
         return wanted
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> None:
-        ticks = [self._ticks.of(version) for version in (oldest_needed, *pins.tolist())]
-        self.trees.reclaim(ticks[0], np.unique(np.array(ticks[1:], np.int64)))
-        self._ticks.keep(oldest_needed, pins.tolist())
+        self.trees.reclaim(*self._ticks.keep(oldest_needed, pins))
         for domain in self.domains.values():
             domain.reclaim(oldest_needed, pins)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,7 +28,9 @@ def test_against_all_that_ever_were(steps):
             pins.remove(sorted(pins)[choice % len(pins)])
         elif what == "keep":
             oldest += choice % (version - oldest + 1)
-            ticks.keep(oldest, sorted(pins))
+            seen = {version: ends[max(end for end in ends if end <= version)] for version in (oldest, *pins)}
+            of_oldest, of_pins = ticks.keep(oldest, np.array(sorted(pins), np.int64))
+            assert of_oldest == seen[oldest] and of_pins.tolist() == sorted({seen[pin] for pin in pins})
         for seen in [*pins, *range(oldest, version + 1)]:
             assert ticks.of(seen) == ends[max(end for end in ends if end <= seen)]
 
@@ -37,7 +40,7 @@ def test_what_nobody_sees_is_forgotten():
     ticks = Ticks()
     for version in range(1, 100_001):
         ticks.end(version, 3 * version)
-        ticks.keep(version, [7])
+        ticks.keep(version, np.array([7]))
         assert len(ticks) <= 3
     assert ticks.of(7) == 21 and ticks.of(100_000) == 300_000
     assert len(ticks._versions) <= 4
