@@ -45,7 +45,7 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: setup java lint
+test: setup java
 	$(BIN)/pytest -n 4 --dist loadfile $(ARGS)
 
 demo: setup

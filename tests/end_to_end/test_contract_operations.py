@@ -210,12 +210,6 @@ def test_wrong_use(tmp_path: Path, arguments: list[str]) -> None:
     assert done.returncode == 2 and "Traceback" not in done.stderr and done.stderr.strip()
 
 
-def test_loopback_only(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "service.cli", "serve", "--data", str(tmp_path / "data"), "--host", "0.0.0.0", "--port", "0"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode in (1, 2) and "127.0.0.1" in done.stderr and "Traceback" not in done.stderr
-
-
 def test_a_port_that_is_taken(server: ServerProcess, tmp_path: Path) -> None:
     with pytest.raises(NotStarted) as caught:
         ServerProcess(tmp_path / "data", arguments=["--port", str(server.port)]).start()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import signal
 import socket
@@ -105,41 +104,6 @@ def test_cursors_and_tokens_over_a_restart(server: ServerProcess) -> None:
     assert (late.status_code, late.json()["type"]) == (410, "/problems/token-expired")
 
 
-def test_it_listens_before_it_is_ready(tmp_path: Path) -> None:
-    server = ServerProcess(tmp_path / "data")
-    try:
-        server.start(wait=False)
-        with httpx.Client(base_url=server.url) as client:
-            while True:
-                try:
-                    assert client.get("/livez").status_code == 200
-                    break
-                except httpx.ConnectError:
-                    assert server.process.poll() is None, server.output()
-            ready = client.get("/readyz")
-            while ready.status_code == 503:
-                assert ready.headers["retry-after"] and 0 <= ready.json()["progress"] <= 1
-                early = client.get("/v1/views")
-                assert early.status_code == 200 or early.json()["type"] == "/problems/recovering"
-                ready = client.get("/readyz")
-            assert ready.status_code == 200
-    finally:
-        server.close()
-
-
-def test_an_early_end(tmp_path: Path) -> None:
-    """A signal while it still starts."""
-    server = ServerProcess(tmp_path / "data")
-    try:
-        server.start(wait=False)
-        while "serves on" not in server.output():
-            assert server.process.poll() is None
-            time.sleep(0.01)
-        assert server.stop(limit=20) == 0
-    finally:
-        server.close()
-
-
 def serve(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "service.cli", "serve", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
@@ -165,17 +129,11 @@ def test_settings_that_cannot_be() -> None:
     assert done.returncode == 2 and "--port (LIVEJOIN_PORT): must be a whole number, not 'x'" in done.stderr
 
 
-def test_a_port_that_is_taken(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        done = serve("--data", str(tmp_path / "data"), "--port", str(taken.getsockname()[1]))
-    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1 and "--port" in done.stderr
-
-
-def test_one_owner_of_a_folder(server: ServerProcess) -> None:
-    done = serve("--data", str(server.data), "--port", "0")
-    assert done.returncode == 1 and str(server.data) in done.stderr.splitlines()[-1], done.stderr
+def test_one_owner_of_a_folder(shared_server: ServerProcess) -> None:
+    done = serve("--data", str(shared_server.data), "--port", "0")
+    assert done.returncode == 1 and str(shared_server.data) in done.stderr.splitlines()[-1], done.stderr
     assert "Traceback" not in done.stderr
-    assert server.client().get("/readyz").status_code == 200
+    assert shared_server.client().get("/readyz").status_code == 200
 
 
 def test_port_0_tells_the_port(tmp_path: Path) -> None:
@@ -193,24 +151,8 @@ def test_port_0_tells_the_port(tmp_path: Path) -> None:
         process.communicate()
 
 
-def test_the_largest_body(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path / "data", environment={"LIVEJOIN_MAX_BODY": "100kB"}) as server:
-        client = server.client()
-        assert client.put("/v1/relations/points", json=DEFINITION).status_code == 201
-        at, headers = "/v1/relations/points/changes", {"Content-Type": "application/jsonl"}
-        body = ROWS.encode()
-        assert len(body) > 100_000
-        for content in (body, itertools.batched(body, 5000) if hasattr(itertools, "batched") else (body[:50_000], body[50_000:])):
-            chunks = content if isinstance(content, bytes) else (bytes(part) for part in content)
-            refused = client.post(at, content=chunks, headers=headers)
-            assert refused.status_code == 413 and refused.json()["limit"] == 100_000
-        fits = body[: body.rindex(b"\n", 0, 100_000) + 1]
-        assert client.post(at, content=fits, headers=headers).json()["applied"] == fits.count(b"\n")
-        assert client.get("/v1/relations/points").json()["rows"] == fits.count(b"\n")
-
-
-def test_what_is_not_http(server: ServerProcess) -> None:
-    with socket.create_connection(("127.0.0.1", server.port)) as stranger:
+def test_what_is_not_http(shared_server: ServerProcess) -> None:
+    with socket.create_connection(("127.0.0.1", shared_server.port)) as stranger:
         stranger.sendall(b"good morning\r\n\r\n")
         answer = stranger.makefile("rb").read()
     assert answer.startswith(b"HTTP/1.1 400 ") and json.loads(answer.split(b"\r\n\r\n")[1])["type"] == "/problems/malformed-body"
