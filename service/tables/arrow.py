@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from structures.rows.key_table import FLOAT, PLAIN, TEXT
-from structures.rows.rows import Rows, RowSet, join_texts
+from structures.rows.key_table import FLOAT, PLAIN, TEXT, RowSet
+from structures.rows.rows import Rows, join_texts
 
 Array = np.ndarray[Any, Any]
 Readers = Sequence[Callable[[pa.Array], Array] | None]

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from service.tables.relations import Relation
 from service.wire.batch import DELETE, INSERT, TRUNCATE, Changes, FewRows
-from structures.rows.rows import RowSet
+from structures.rows.key_table import RowSet
 
 Slots = npt.NDArray[np.int32]
 Indices = npt.NDArray[np.int64]

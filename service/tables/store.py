@@ -23,8 +23,8 @@ from service.tables.arrow import few_to_row_set, from_rows, kind, null_mask, rea
 from service.wire.batch import FewRows
 from structures.core.reserve import SLOTS
 from structures.rows.key_counts import KeyCounts
-from structures.rows.key_table import ALL_BITS
-from structures.rows.rows import Rows, RowSet
+from structures.rows.key_table import ALL_BITS, RowSet
+from structures.rows.rows import Rows
 
 Array = np.ndarray[Any, Any]
 Numbers = npt.NDArray[np.int64]  # of versions, ascending

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from structures.box.build import build_trees, sorted_places
+from structures.box.build import Given, build_trees, sorted_places
 from structures.box.layout import (
     ACTIVE,
     CAP,
@@ -34,20 +34,22 @@ from structures.box.layout import (
     STATE,
     TREE_WORDS,
     WEIGHT,
+    BoxWriting,
     before,
     drop_block,
     goes_right,
     holder,
 )
-from structures.box.records import TAG, code_of, key_of
-from structures.core.arena import INNER, LEAF, drop
+from structures.box.records import TAG, Box, code_of, key_of, tag_of
+from structures.core.arena import INNER, LEAF, Nodes, drop
 from structures.core.kernel import kernel
 from structures.ordered.layout import CHILD
 
 
 @kernel(allocates=True)
-def drop_flat(M: Any, W: Any, C: Any, Q: Any, root: int, height: int) -> None:
+def drop_flat(nodes: Nodes, writing: BoxWriting, root: int, height: int) -> None:
     """Drop the blocks of a 1-D tree."""
+    W = nodes.W
     stack = np.empty((64 * 16, 2), np.int64)
     stack[0, 0], stack[0, 1] = root, height
     n = 1
@@ -55,17 +57,18 @@ def drop_flat(M: Any, W: Any, C: Any, Q: Any, root: int, height: int) -> None:
         n -= 1
         o, h = stack[n, 0], stack[n, 1]
         if h == 0:
-            drop(M, C, Q, o, LEAF)
+            drop(nodes, writing, o, LEAF)
             continue
         for c in range(W[2 * o + 2]):
             stack[n, 0], stack[n, 1] = W[2 * o + CHILD + c], h - 1
             n += 1
-        drop(M, C, Q, o, INNER)
+        drop(nodes, writing, o, INNER)
 
 
 @kernel(allocates=True)
-def drop_nodes(M: Any, W: Any, C: Any, Q: Any, R: Any, level: int, node: int) -> None:
+def drop_nodes(nodes: Nodes, writing: BoxWriting, level: int, node: int) -> None:
     """Drop a node with its records and trees, and all below it."""
+    W, C = nodes.W, writing.C
     stack = np.empty((4 * DEEPEST * MOST_DIMENSIONS, 2), np.int64)
     stack[0, 0], stack[0, 1] = level, node
     n = 1
@@ -76,37 +79,37 @@ def drop_nodes(M: Any, W: Any, C: Any, Q: Any, R: Any, level: int, node: int) ->
             h = holder(o, i)
             if W[h + STATE] & ACTIVE != 0:
                 if k + 2 == C[DIMENSIONS]:
-                    drop_flat(M, W, C, Q, W[h + ROOT_], W[h + HEIGHT_])
+                    drop_flat(nodes, writing, W[h + ROOT_], W[h + HEIGHT_])
                 else:
                     stack[n, 0], stack[n, 1] = k + 1, W[h + ROOT_]
                     n += 1
         if W[2 * o + FLAGS] & LEAF_NODE != 0:
-            drop_block(M, C, R, W[2 * o + RECORDS], 1 + k)
+            drop_block(nodes, writing, W[2 * o + RECORDS], 1 + k)
         else:
             for c in range(2):
                 stack[n, 0], stack[n, 1] = k, W[2 * o + CHILD0 + c]
                 n += 1
-        drop_block(M, C, R, o, NODE)
+        drop_block(nodes, writing, o, NODE)
 
 
 @kernel
-def drop_tree(M: Any, W: Any, C: Any, Q: Any, R: Any, level: int, h: int) -> None:
+def drop_tree(nodes: Nodes, writing: BoxWriting, level: int, h: int) -> None:
     """Drop the tree of the level in holder h, which becomes inactive."""
+    W, C = nodes.W, writing.C
     if level + 1 == C[DIMENSIONS]:
-        drop_flat(M, W, C, Q, W[h + ROOT_], W[h + HEIGHT_])
+        drop_flat(nodes, writing, W[h + ROOT_], W[h + HEIGHT_])
     else:
-        drop_nodes(M, W, C, Q, R, level, W[h + ROOT_])
+        drop_nodes(nodes, writing, level, W[h + ROOT_])
     for i in range(TREE_WORDS):
         W[h + i] = 0
 
 
 @kernel(allocates=True)
-def gather(
-    M: Any, W: Any, C: Any, level: int, top: int, points: int, slab: Any
-) -> tuple[Any, Any, Any, Any, Any, int]:  # fmt: skip
+def gather(nodes: Nodes, C: Any, level: int, top: int, points: int, slab: Any) -> tuple[Any, Any, Any, Any, Any, int]:
     """Boxes with an end below node `top`, once each, as members (see `build_trees`) and `here`, and how many. `slab`: (key, value,
     tie) where the slab of `top` begins and where the next one does. points: -1 for all boxes, else those of set 0, 1 (2: of either)
     with their left end here."""
+    M, W = nodes.M, nodes.W
     d, n = C[DIMENSIONS], 0
     most = W[2 * top + WEIGHT]
     LO, HI, TAGS = np.empty(most * d, np.int64), np.empty(most * d, np.int64), np.empty(most, np.int64)
@@ -143,16 +146,17 @@ def gather(
 
 
 @kernel(allocates=True)
-def activate(M: Any, W: Any, C: Any, Q: Any, level: int, node: int, i: int, s: int, tag: int, lo: Any, hi: Any) -> None:
-    """Build tree i of a node from its points and its first spanner, a box of set s in that tree."""
+def activate(nodes: Nodes, writing: BoxWriting, level: int, node: int, i: int, box: Box) -> None:
+    """Build tree i of a node from its points and its first spanner, a member of that tree."""
+    C, s = writing.C, box.set
     single = level == 0 and C[SELF_] != 0
     slab = np.zeros(0, np.int64)
-    LO, HI, TAGS, refs, here, n = gather(M, W, C, level, node, 2 if single else 1 - s, slab)
+    LO, HI, TAGS, refs, here, n = gather(nodes, C, level, node, 2 if single else 1 - s, slab)
     d = C[DIMENSIONS]
     lows, highs = np.empty((n + 1) * d, np.int64), np.empty((n + 1) * d, np.int64)
     tags, members = np.empty(n + 1, np.int64), np.arange(n + 1)
     lows[: n * d], highs[: n * d], tags[:n] = LO[: n * d], HI[: n * d], TAGS[:n]
-    lows[n * d :], highs[n * d :], tags[n] = lo, hi, tag
+    lows[n * d :], highs[n * d :], tags[n] = box.lo, box.hi, tag_of(box.key, box.slot, s, 3)
     for j in range(n + 1):
         members[j] = 2 * j + (s if j == n else 1 - s)
     if level + 2 == d:
@@ -160,19 +164,20 @@ def activate(M: Any, W: Any, C: Any, Q: Any, level: int, node: int, i: int, s: i
         for j in range(n + 1):
             lefts[j], codes[j] = lows[j * d + d - 1], (code_of(tags[j]) & ~1) | (members[j] & 1)
         members = members[sorted_places(np.zeros(n + 1, np.int64), lefts, codes)]
-    build_trees(M, W, C, Q, level + 1, holder(node, i), 0, members, np.full(n + 1, 3, np.uint8), lows, highs, tags)
+    build_trees(nodes, writing, level + 1, holder(node, i), 0, Given(members, lows, highs, tags), np.full(n + 1, 3, np.uint8))
 
 
 @kernel(allocates=True)
-def rebuild(M: Any, W: Any, C: Any, Q: Any, R: Any, level: int, top: int, slab: Any) -> None:
+def rebuild(nodes: Nodes, writing: BoxWriting, level: int, top: int, slab: Any) -> None:
     """Build what is below own node `top` anew, balanced; the node and its trees stay."""
-    LO, HI, TAGS, refs, here, n = gather(M, W, C, level, top, -1, slab)
+    W, C = nodes.W, writing.C
+    LO, HI, TAGS, refs, here, n = gather(nodes, C, level, top, -1, slab)
     if W[2 * top + FLAGS] & LEAF_NODE != 0:
-        drop_block(M, C, R, W[2 * top + RECORDS], 1 + level)
+        drop_block(nodes, writing, W[2 * top + RECORDS], 1 + level)
     else:
         for c in range(2):
-            drop_nodes(M, W, C, Q, R, level, W[2 * top + CHILD0 + c])
-    build_trees(M, W, C, Q, level, 0, top, refs[:n], here[:n], LO, HI, TAGS)
+            drop_nodes(nodes, writing, level, W[2 * top + CHILD0 + c])
+    build_trees(nodes, writing, level, 0, top, Given(refs[:n], LO, HI, TAGS), here[:n])
 
 
 @kernel
@@ -185,8 +190,9 @@ def unbalanced(W: Any, o: int) -> bool:
 
 
 @kernel(allocates=True)
-def repair(M: Any, W: Any, C: Any, Q: Any, R: Any, level: int, h: int, key: int, value: int, tie: int) -> None:
+def repair(nodes: Nodes, writing: BoxWriting, level: int, h: int, key: int, value: int, tie: int) -> None:
     """Rebuild below the topmost unbalanced node (N2) on the way to a place in the tree of holder h."""
+    M, W, C = nodes.M, nodes.W, writing.C
     if C[FULL] != 0:
         return
     slab = np.array([-1, 0, 0, 2**31, 0, 0])
@@ -198,4 +204,4 @@ def repair(M: Any, W: Any, C: Any, Q: Any, R: Any, level: int, h: int, key: int,
         at = 0 if c == 1 else 3
         slab[at], slab[at + 1], slab[at + 2] = M[o + SEPARATOR + 1], M[o + SEPARATOR], M[o + SEPARATOR + 2]
         o = W[2 * o + CHILD0 + c]
-    rebuild(M, W, C, Q, R, level, o, slab)
+    rebuild(nodes, writing, level, o, slab)

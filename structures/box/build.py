@@ -10,13 +10,12 @@ Source: Tao and Yi, section 4.2.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from structures.box.layout import (
     ACTIVE,
-    BOX_ARRAYS,
     CHILD0,
     DIMENSIONS,
     FILL,
@@ -39,6 +38,7 @@ from structures.box.layout import (
     TREE_WORDS,
     WEIGHT,
     WORDS,
+    BoxWriting,
     before,
     drop_block,
     holder,
@@ -49,8 +49,9 @@ from structures.box.layout import (
     refresh_holder,
 )
 from structures.box.records import code_of, key_of, rows_inside, tag_of, write_record
-from structures.core.arena import COUNT, HEIGHT, INNER_WORDS, LEAF_WORDS, LIVE, ROOT
-from structures.core.kernel import kernel
+from structures.core.arena import COUNT, HEIGHT, INNER_WORDS, LEAF_WORDS, LIVE, ROOT, Nodes
+from structures.core.entries import Entries
+from structures.core.kernel import arrays, kernel, wide
 from structures.ordered.tree import build, make_empty
 
 # --- 1-D trees in holders
@@ -69,9 +70,20 @@ def leave(W: Any, C: Any, h: int) -> None:
     W[h + MEMBERS], W[h + MEMBERS + 1] = C[COUNT], C[COUNT + 1]
 
 
+@arrays("int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]")
+class Given(NamedTuple):
+    """Boxes to be built upon: refs to them, and by ref their lower and upper ends and their tags."""
+
+    refs: np.ndarray
+    LO: np.ndarray
+    HI: np.ndarray
+    TAGS: np.ndarray
+
+
 @kernel(allocates=True)
-def build_flat(M: Any, W: Any, C: Any, Q: Any, h: int, refs: Any, LO: Any, HI: Any, TAGS: Any) -> None:
+def build_flat(nodes: Nodes, writing: BoxWriting, h: int, given: Given) -> None:
     """Build a 1-D tree from members (see `build_trees`) in its order."""
+    W, C, refs, LO, HI, TAGS = nodes.W, writing.C, given.refs, given.LO, given.HI, given.TAGS
     n, d = len(refs), C[DIMENSIONS]
     if no_room(C, (n // 8 + 64) * (LEAF_WORDS + INNER_WORDS)):
         return
@@ -81,8 +93,8 @@ def build_flat(M: Any, W: Any, C: Any, Q: Any, h: int, refs: Any, LO: Any, HI: A
         m = refs[i] >> 1
         sets[i], slots[i] = refs[i] & 1, code_of(TAGS[m]) >> 1
         lefts[i], rights[i] = LO[m * d + d - 1], HI[m * d + d - 1]
-    make_empty(M, W, C, Q)
-    build(M, W, C, Q, sets, keys, lefts, rights, slots, np.arange(n))
+    make_empty(nodes, writing)
+    build(nodes, writing, Entries(sets, keys, lefts, rights, slots), np.arange(n))
     leave(W, C, h)
     W[h + IDLE] = 0
 
@@ -119,10 +131,30 @@ def sorted_places(keys: Any, values: Any, ties: Any) -> Any:
     return a
 
 
+class Ranked(NamedTuple):
+    """Members of a tree's node, and by member the ranks of its left and its right end among all ends in the node's slab: -1, and the
+    number of ends, where they lie outside."""
+
+    given: Given
+    left: np.ndarray
+    right: np.ndarray
+
+
+class Pending(NamedTuple):
+    """Trees to be built (level, holder, place in the pool, members), their members; the nodes made, after ~holder of their tree; how many
+    words of these three are in use."""
+
+    waiting: np.ndarray
+    pool: np.ndarray
+    made: np.ndarray
+    used: np.ndarray
+
+
 @kernel(allocates=True)
-def ranked_ends(C: Any, level: int, refs: Any, here: Any, LO: Any, HI: Any, TAGS: Any) -> tuple[Any, Any, Any, Any]:
-    """Of members with their ends in a slab (`here`, as in a tag): the ends in order, as words (key, value, tie) of a flat array;
-    the rank of each member's left and right end (-1 and the number of ends if not here); the members by dimension k + 1."""
+def ranked_ends(C: Any, level: int, given: Given, here: Any) -> tuple[Any, Ranked, Any]:
+    """Of members with their ends in a slab (`here`, as in a tag): the ends in order, as words (key, value, tie) of a flat array; their
+    ranks; the members by dimension k + 1."""
+    refs, LO, HI, TAGS = given.refs, given.LO, given.HI, given.TAGS
     n, d = len(refs), C[DIMENSIONS]
     keys, values, ties, of = np.empty(2 * n, np.int64), np.empty(2 * n, np.int64), np.empty(2 * n, np.int64), np.empty(2 * n, np.int64)
     next_keys, next_values, next_ties = np.zeros(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
@@ -147,16 +179,16 @@ def ranked_ends(C: Any, level: int, refs: Any, here: Any, LO: Any, HI: Any, TAGS
             left[of[x] >> 1] = r
         else:
             right[of[x] >> 1] = r
-    return ends, left, right, sorted_places(next_keys, next_values, next_ties)
+    return ends, Ranked(given, left, right), sorted_places(next_keys, next_values, next_ties)
 
 
 @kernel
-def build_leaf(
-    M: Any, W: Any, C: Any, level: int, o: int, a: int, b: int, members: Any, left: Any, right: Any, refs: Any, LO: Any, HI: Any, TAGS: Any
-) -> None:  # fmt: skip
+def build_leaf(nodes: Nodes, writing: BoxWriting, level: int, o: int, a: int, b: int, members: Any, ranked: Ranked) -> None:
     """Make node o the leaf of the ends ranked [a, b), from the members with one there."""
+    M, W, C, left, right = nodes.M, nodes.W, writing.C, ranked.left, ranked.right
+    refs, LO, HI, TAGS = ranked.given
     d = C[DIMENSIONS]
-    r = new_records(M, W, C, level)
+    r = new_records(nodes, C, level)
     for p in range(len(members)):
         j = members[p]
         m = refs[j] >> 1
@@ -166,16 +198,14 @@ def build_leaf(
     W[2 * r + 2] = len(members)
     w = 2 * o
     W[w + FLAGS], W[w + RECORDS] = LEAF_NODE, r
-    W[w + ROWS] = rows_inside(M, W, C, r, level, level == 0 and C[SELF_] != 0)
+    W[w + ROWS] = rows_inside(nodes, C, r, level, level == 0 and C[SELF_] != 0)
 
 
 @kernel
-def hand_down(
-    C: Any, level: int, a: int, b: int, members: Any, left: Any, right: Any, refs: Any, below: Any, tree0: Any, tree1: Any
-) -> tuple[int, int, int]:  # fmt: skip
+def hand_down(single: bool, a: int, b: int, members: Any, ranked: Ranked, below: Any, tree0: Any, tree1: Any) -> tuple[int, int, int]:
     """Of the members of a node, those of its child with the ends ranked [a, b): with an end there, into `below`; as members of the
-    child's trees, into tree0 and tree1. The numbers of each; 0 for a tree without spanners."""
-    single = level == 0 and C[SELF_] != 0
+    child's trees, into tree0 and tree1 (`single`: all into tree0). The numbers of each; 0 for a tree without spanners."""
+    refs, left, right = ranked.given.refs, ranked.left, ranked.right
     n, n0, n1, spanners0, spanners1 = 0, 0, 0, 0, 0
     for j in members:
         s = refs[j] & 1
@@ -201,58 +231,58 @@ def hand_down(
 
 
 @kernel(allocates=True)
-def build_below(
-    M: Any, W: Any, C: Any, Q: Any, level: int, top: int, refs: Any, here: Any, LO: Any, HI: Any, TAGS: Any,
-    waiting: Any, pool: Any, made: Any, used: Any,
-) -> None:  # fmt: skip
-    """Build what is below node `top` from its members. Trees of more dimensions go to `waiting` (level, holder, place in the pool,
-    members), nodes to `made`, after ~holder of their tree; used: the numbers of words in use in waiting, pool and made."""
-    ends, left, right, order = ranked_ends(C, level, refs, here, LO, HI, TAGS)
+def build_below(nodes: Nodes, writing: BoxWriting, level: int, top: int, given: Given, here: Any, pending: Pending) -> None:
+    """Build what is below node `top` from its members; note the nodes made, and the trees of more dimensions that are still to be built."""
+    M, W, C, refs, LO, HI, TAGS = nodes.M, nodes.W, writing.C, given.refs, given.LO, given.HI, given.TAGS
+    made, used = pending.made, pending.used
+    ends, ranked, order = ranked_ends(C, level, given, here)
+    single = level == 0 and C[SELF_] != 0
     n, flat = len(refs), level + 2 == C[DIMENSIONS]
     most = len(ends) // (3 * FILL) + 2
     if no_room(C, 2 * most * NODE_WORDS + most * C[WORDS + 1 + level]):
         return
-    nodes, next_nodes = np.empty((most, 5), np.int64), np.empty((most, 5), np.int64)  # node, ranks, places of members
+    present, next_present = np.empty((most, 5), np.int64), np.empty((most, 5), np.int64)  # node, ranks, places of members
     lists, next_lists = np.empty(2 * n, np.int64), np.empty(2 * n, np.int64)
     tree0, tree1 = np.empty(n, np.int64), np.empty(n, np.int64)
     lists[:n] = order
-    nodes[0, 0], nodes[0, 1], nodes[0, 2], nodes[0, 3], nodes[0, 4] = top, 0, len(ends) // 3, 0, n
+    present[0, 0], present[0, 1], present[0, 2], present[0, 3], present[0, 4] = top, 0, len(ends) // 3, 0, n
     count = 1
     while count > 0:
         next_count, end = 0, 0
         for x in range(count):
-            o, a, b = nodes[x, 0], nodes[x, 1], nodes[x, 2]
-            members = lists[nodes[x, 3] : nodes[x, 4]]
+            o, a, b = present[x, 0], present[x, 1], present[x, 2]
+            members = lists[present[x, 3] : present[x, 4]]
             W[2 * o + WEIGHT] = b - a
             made[used[2]] = o
             used[2] += 1
             if b - a <= FILL:
-                build_leaf(M, W, C, level, o, a, b, members, left, right, refs, LO, HI, TAGS)
+                build_leaf(nodes, writing, level, o, a, b, members, ranked)
                 continue
             leaves = -(-(b - a) // FILL)
             mid = a + (b - a) * (leaves // 2) // leaves
             W[2 * o + FLAGS] = 0
             M[o + SEPARATOR + 1], M[o + SEPARATOR], M[o + SEPARATOR + 2] = ends[3 * mid], ends[3 * mid + 1], ends[3 * mid + 2]
             for c in range(2):
-                child = new_node(M, W, C, 0, LEAF_NODE)
+                child = new_node(nodes, C, 0, LEAF_NODE)
                 W[2 * o + CHILD0 + c] = child
                 lo, hi = (a, mid) if c == 0 else (mid, b)
-                m, n0, n1 = hand_down(C, level, lo, hi, members, left, right, refs, next_lists[end:], tree0, tree1)
+                m, n0, n1 = hand_down(single, lo, hi, members, ranked, next_lists[end:], tree0, tree1)
                 for i in range(2):
                     inside = tree0[:n0] if i == 0 else tree1[:n1]
                     if len(inside) > 0 and flat:
-                        build_flat(M, W, C, Q, holder(child, i), inside, LO, HI, TAGS)
+                        build_flat(nodes, writing, holder(child, i), Given(inside, LO, HI, TAGS))
                     elif len(inside) > 0:
-                        await_build(waiting, pool, used, level + 1, holder(child, i), inside)
-                y = next_nodes[next_count]
+                        await_build(pending, level + 1, holder(child, i), inside)
+                y = next_present[next_count]
                 y[0], y[1], y[2], y[3], y[4] = child, lo, hi, end, end + m
                 next_count += 1
                 end += m
-        nodes, next_nodes, lists, next_lists, count = next_nodes, nodes, next_lists, lists, next_count
+        present, next_present, lists, next_lists, count = next_present, present, next_lists, lists, next_count
 
 
 @kernel(allocates=True)
-def await_build(waiting: Any, pool: Any, used: Any, level: int, h: int, refs: Any) -> None:
+def await_build(pending: Pending, level: int, h: int, refs: Any) -> None:
+    waiting, pool, used = pending.waiting, pending.pool, pending.used
     w, p = used[0], used[1]
     waiting[w], waiting[w + 1], waiting[w + 2], waiting[w + 3] = level, h, p, len(refs)
     pool[p : p + len(refs)] = refs
@@ -270,16 +300,15 @@ def with_room(array: Any, used: int, more: int) -> Any:
 
 
 @kernel(allocates=True)
-def build_trees(
-    M: Any, W: Any, C: Any, Q: Any, level: int, h: int, top: int, refs: Any, here: Any, LO: Any, HI: Any, TAGS: Any
-) -> None:  # fmt: skip
+def build_trees(nodes: Nodes, writing: BoxWriting, level: int, h: int, top: int, given: Given, here: Any) -> None:
     """Build the tree of holder h (of the level, from scratch), or, h = 0, what is below node `top`.
 
     refs: members, 2 * place + set in the tree, of the boxes LO[place * d:], HI[place * d:] with TAGS[place]; for a 1-D tree in its order.
     """
+    W, C, refs, LO, HI, TAGS = nodes.W, writing.C, given.refs, given.LO, given.HI, given.TAGS
     d = C[DIMENSIONS]
     if level + 1 == d:
-        build_flat(M, W, C, Q, h, refs, LO, HI, TAGS)
+        build_flat(nodes, writing, h, Given(refs, LO, HI, TAGS))
         return
     waiting, pool, made = np.empty(64, np.int64), np.empty(64, np.int64), np.empty(64, np.int64)
     used = np.zeros(3, np.int64)
@@ -292,7 +321,7 @@ def build_trees(
         if level + 2 < d:
             waiting, pool = with_room(waiting, used[0], 16 * leaves), with_room(pool, used[1], 3 * len(refs) * rounds)
         if h != 0:
-            top = new_node(M, W, C, 0, LEAF_NODE)
+            top = new_node(nodes, C, 0, LEAF_NODE)
             for i in range(TREE_WORDS):
                 W[h + i] = 0
             W[h + ROOT_], W[h + STATE] = top, ACTIVE
@@ -300,7 +329,7 @@ def build_trees(
             used[2] += 1
             for r in refs:
                 W[h + MEMBERS + (r & 1)] += 1
-        build_below(M, W, C, Q, level, top, refs, here, LO, HI, TAGS, waiting, pool, made, used)
+        build_below(nodes, writing, level, top, Given(refs, LO, HI, TAGS), here, Pending(waiting, pool, made, used))
         if first == used[0] or C[FULL] != 0:
             break
         level, h, start = waiting[first], waiting[first + 1], waiting[first + 2]
@@ -317,24 +346,27 @@ def build_trees(
 # --- level 0
 
 
-@kernel("void(" + BOX_ARRAYS + ", uint8[::1], int32[::1], int64[::1], int64[::1], int32[::1])", allocates=True)
-def load(M: Any, W: Any, C: Any, Q: Any, R: Any, sets: Any, keys: Any, lefts: Any, rights: Any, slots: Any) -> None:
-    """Fill the empty tree; lefts, rights: flat, dimensions next to each other."""
+@kernel("void(Nodes, BoxWriting, Entries)", allocates=True)
+def load(nodes: Nodes, writing: BoxWriting, entries: Entries) -> None:
+    """Fill the empty tree; left, right: flat, dimensions next to each other."""
+    sets, keys, lefts, rights, slots = entries
+    W = nodes.W
     n = len(slots)
     refs, tags = np.empty(n, np.int64), np.empty(n, np.int64)
     for j in range(n):
-        s = np.int64(sets[j])
-        refs[j], tags[j] = 2 * j + s, tag_of(np.int64(keys[j]), np.int64(slots[j]), s, 3)
+        s = wide(sets[j])
+        refs[j], tags[j] = 2 * j + s, tag_of(wide(keys[j]), wide(slots[j]), s, 3)
         W[TOP + MEMBERS + s] += 1
     top = W[TOP + ROOT_]
-    drop_block(M, C, R, W[2 * top + RECORDS], 1)
-    build_trees(M, W, C, Q, 0, 0, top, refs, np.full(n, 3, np.uint8), lefts, rights, tags)
+    drop_block(nodes, writing, W[2 * top + RECORDS], 1)
+    build_trees(nodes, writing, 0, 0, top, Given(refs, lefts, rights, tags), np.full(n, 3, np.uint8))
     refresh_holder(W, TOP)
 
 
-@kernel("void(" + BOX_ARRAYS + ")")
-def plant(M: Any, W: Any, C: Any, Q: Any, R: Any) -> None:
+@kernel("void(Nodes, BoxWriting)")
+def plant(nodes: Nodes, writing: BoxWriting) -> None:
     """Make the empty tree of level 0."""
-    o = new_node(M, W, C, 0, LEAF_NODE)
-    W[2 * o + RECORDS] = new_records(M, W, C, 0)
+    W, C = nodes.W, writing.C
+    o = new_node(nodes, C, 0, LEAF_NODE)
+    W[2 * o + RECORDS] = new_records(nodes, C, 0)
     W[TOP + ROOT_], W[TOP + STATE] = o, ACTIVE

@@ -13,7 +13,7 @@ Source: Tao and Yi, section 4.2; docs/design/ij-heap.md (*Theorem 2*).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from structures.box.balance import activate, drop_tree, repair, unbalanced
 from structures.box.build import enter, leave
 from structures.box.layout import (
     ACTIVE,
-    BOX_ARRAYS,
     CHILD0,
     DEEPEST,
     DIMENSIONS,
@@ -40,6 +39,8 @@ from structures.box.layout import (
     STATE,
     TOP,
     WEIGHT,
+    BoxRoot,
+    BoxWriting,
     goes_right,
     holder,
     no_room,
@@ -50,9 +51,10 @@ from structures.box.layout import (
     refresh_holder,
     spanned,
 )
-from structures.box.records import TAG, code_of, count_rows, cut_record, find_record, key_of, put_record, tag_of
+from structures.box.records import TAG, Box, code_of, count_rows, cut_record, find_record, key_of, put_record, tag_of
 from structures.box.search import BOTH, LO_, QUEUED, ask, query_fill
-from structures.core.kernel import kernel
+from structures.core.arena import Nodes
+from structures.core.kernel import arrays, kernel, wide
 from structures.ordered.tree import cut, put
 
 BEGIN, FINISH = 0, 1
@@ -67,15 +69,17 @@ def push(S: Any, n: int, what: int, level: int, h: int, s: int) -> int:
 
 
 @kernel
-def own_child(M: Any, W: Any, C: Any, R: Any, o: int, c: int) -> int:
-    child = own_node(M, W, C, R, W[2 * o + CHILD0 + c])
+def own_child(nodes: Nodes, writing: BoxWriting, o: int, c: int) -> int:
+    W = nodes.W
+    child = own_node(nodes, writing, W[2 * o + CHILD0 + c])
     W[2 * o + CHILD0 + c] = child
     return child
 
 
 @kernel
-def as_point(M: Any, W: Any, C: Any, Q: Any, R: Any, S: Any, n: int, level: int, o: int, s: int) -> int:
+def as_point(nodes: Nodes, writing: BoxWriting, S: Any, n: int, level: int, o: int, s: int) -> int:
     """The box has its left end in the slab of own node o."""
+    W, C = nodes.W, writing.C
     i, t = pointed(C, level, s)
     h = holder(o, i)
     if W[h + STATE] & ACTIVE == 0:
@@ -84,96 +88,92 @@ def as_point(M: Any, W: Any, C: Any, Q: Any, R: Any, S: Any, n: int, level: int,
         # Nothing spans the slab: once as many changes have come as it takes to build the tree again, it goes.
         W[h + IDLE] += 1
         if 2 * W[h + IDLE] > W[h + MEMBERS + 1 - i]:
-            drop_tree(M, W, C, Q, R, level + 1, h)
+            drop_tree(nodes, writing, level + 1, h)
             return n
     return push(S, n, BEGIN, level + 1, h, t)
 
 
 @kernel
-def as_spanner(
-    M: Any, W: Any, C: Any, Q: Any, S: Any, n: int, level: int, o: int, s: int, key: int, slot: int, lo: Any, hi: Any
-) -> int:  # fmt: skip
+def as_spanner(nodes: Nodes, writing: BoxWriting, S: Any, n: int, level: int, o: int, box: Box) -> int:
     """The box covers the slab of own node o, but not that of its parent."""
-    i, t = spanned(C, level, s)
+    W, C = nodes.W, writing.C
+    i, t = spanned(C, level, box.set)
     h = holder(o, i)
     if W[h + STATE] & ACTIVE == 0:
-        activate(M, W, C, Q, level, o, i, t, tag_of(key, slot, t, 3), lo, hi)
+        activate(nodes, writing, level, o, i, Box(t, box.key, box.slot, box.lo, box.hi))
         return n
     W[h + IDLE] = 0
     return push(S, n, BEGIN, level + 1, h, t)
 
 
 @kernel
-def in_leaf(
-    M: Any, W: Any, C: Any, R: Any, sign: int, level: int, o: int, s: int, key: int, slot: int, lo: Any, hi: Any, here: int
-) -> None:  # fmt: skip
+def in_leaf(nodes: Nodes, writing: BoxWriting, sign: int, level: int, o: int, box: Box, here: int) -> None:
     """Put the box into the records of own leaf o, or take it out."""
-    r = own_records(M, W, C, R, level, W[2 * o + RECORDS])
-    tag = tag_of(key, slot, s, here)
+    W, C = nodes.W, writing.C
+    r = own_records(nodes, writing, level, W[2 * o + RECORDS])
+    tag = tag_of(box.key, box.slot, box.set, here)
     single = level == 0 and C[SELF_] != 0
     W[2 * o + RECORDS] = r
-    W[2 * o + ROWS] += sign * count_rows(M, W, C, r, level, single, tag, lo, hi)
+    W[2 * o + ROWS] += sign * count_rows(nodes, writing, r, level, single, tag, box.lo, box.hi)
     if sign > 0:
-        put_record(M, W, C, r, level, tag, lo, hi)
+        put_record(nodes, C, r, level, tag, box.lo, box.hi)
     else:
-        cut_record(M, W, C, r, level, find_record(M, W, r, lo[level + 1], code_of(tag)))
+        cut_record(nodes, C, r, level, find_record(nodes, r, box.lo[level + 1], code_of(tag)))
 
 
 @kernel
-def begin(
-    M: Any, W: Any, C: Any, Q: Any, R: Any, S: Any, n: int, sign: int, level: int, h: int, s: int, key: int, slot: int, lo: Any, hi: Any
-) -> int:  # fmt: skip
+def begin(nodes: Nodes, writing: BoxWriting, S: Any, n: int, sign: int, level: int, h: int, box: Box) -> int:
     """Change the nodes and records of the tree in holder h, and push what is to change in the trees at its nodes."""
-    code, left, right = 2 * slot + s, lo[level], hi[level]
+    M, W, s, key = nodes.M, nodes.W, box.set, box.key
+    code, left, right = 2 * box.slot + s, box.lo[level], box.hi[level]
     W[h + MEMBERS + s] += sign
-    o = own_node(M, W, C, R, W[h + ROOT_])
+    o = own_node(nodes, writing, W[h + ROOT_])
     W[h + ROOT_] = o
     while True:
         W[2 * o + WEIGHT] += 2 * sign
-        n = as_point(M, W, C, Q, R, S, n, level, o, s)
+        n = as_point(nodes, writing, S, n, level, o, s)
         if W[2 * o + FLAGS] & LEAF_NODE != 0:
-            in_leaf(M, W, C, R, sign, level, o, s, key, slot, lo, hi, 3)
+            in_leaf(nodes, writing, sign, level, o, box, 3)
             return n
         c, e = goes_right(M, o, key, left, code), goes_right(M, o, key, right, RIGHT_TIE + code)
         if c != e:
             break
-        o = own_child(M, W, C, R, o, c)
+        o = own_child(nodes, writing, o, c)
     fork = o
-    o = own_child(M, W, C, R, fork, 0)
+    o = own_child(nodes, writing, fork, 0)
     while True:
         W[2 * o + WEIGHT] += sign
-        n = as_point(M, W, C, Q, R, S, n, level, o, s)
+        n = as_point(nodes, writing, S, n, level, o, s)
         if W[2 * o + FLAGS] & LEAF_NODE != 0:
             break
         if goes_right(M, o, key, left, code):
-            o = own_child(M, W, C, R, o, 1)
+            o = own_child(nodes, writing, o, 1)
         else:
-            n = as_spanner(M, W, C, Q, S, n, level, own_child(M, W, C, R, o, 1), s, key, slot, lo, hi)
-            o = own_child(M, W, C, R, o, 0)
-    in_leaf(M, W, C, R, sign, level, o, s, key, slot, lo, hi, 2)
-    o = own_child(M, W, C, R, fork, 1)
+            n = as_spanner(nodes, writing, S, n, level, own_child(nodes, writing, o, 1), box)
+            o = own_child(nodes, writing, o, 0)
+    in_leaf(nodes, writing, sign, level, o, box, 2)
+    o = own_child(nodes, writing, fork, 1)
     while True:
         W[2 * o + WEIGHT] += sign
         if W[2 * o + FLAGS] & LEAF_NODE != 0:
             break
         if goes_right(M, o, key, right, RIGHT_TIE + code):
-            n = as_spanner(M, W, C, Q, S, n, level, own_child(M, W, C, R, o, 0), s, key, slot, lo, hi)
-            o = own_child(M, W, C, R, o, 1)
+            n = as_spanner(nodes, writing, S, n, level, own_child(nodes, writing, o, 0), box)
+            o = own_child(nodes, writing, o, 1)
         else:
-            o = own_child(M, W, C, R, o, 0)
-    in_leaf(M, W, C, R, sign, level, o, s, key, slot, lo, hi, 1)
+            o = own_child(nodes, writing, o, 0)
+    in_leaf(nodes, writing, sign, level, o, box, 1)
     return n
 
 
 @kernel(allocates=True)
-def finish(
-    M: Any, W: Any, C: Any, Q: Any, R: Any, level: int, h: int, s: int, key: int, slot: int, lo: Any, hi: Any
-) -> None:  # fmt: skip
+def finish(nodes: Nodes, writing: BoxWriting, level: int, h: int, box: Box) -> None:
     """Mend live bits and balance of the tree in holder h, where the box was put or cut; a tree that is empty goes."""
+    M, W = nodes.M, nodes.W
     if h != TOP and W[h + MEMBERS] + W[h + MEMBERS + 1] == 0:
-        drop_tree(M, W, C, Q, R, level, h)
+        drop_tree(nodes, writing, level, h)
         return
-    code, left, right = 2 * slot + s, lo[level], hi[level]
+    key, code, left, right = box.key, 2 * box.slot + box.set, box.lo[level], box.hi[level]
     seen = np.empty(4 * DEEPEST, np.int64)
     n, fork = 0, 0
     o = W[h + ROOT_]
@@ -206,51 +206,53 @@ def finish(
         balanced = balanced and not unbalanced(W, seen[i])
     refresh_holder(W, h)
     if not balanced:
-        repair(M, W, C, Q, R, level, h, key, left, code)
-        repair(M, W, C, Q, R, level, h, key, right, RIGHT_TIE + code)
+        repair(nodes, writing, level, h, key, left, code)
+        repair(nodes, writing, level, h, key, right, RIGHT_TIE + code)
 
 
 @kernel
-def change_flat(M: Any, W: Any, C: Any, Q: Any, R: Any, sign: int, h: int, s: int, slot: int, left: int, right: int) -> None:
+def change_flat(nodes: Nodes, writing: BoxWriting, sign: int, h: int, s: int, slot: int, left: int, right: int) -> None:
     """Put into or cut from the 1-D tree in holder h."""
+    W, C = nodes.W, writing.C
     enter(W, C, h)
     if sign > 0:
-        put(M, W, C, Q, s, np.int32(0), left, right, np.int32(slot))
+        put(nodes, writing, s, np.int32(0), left, right, np.int32(slot))
     else:
-        cut(M, W, C, Q, s, np.int32(0), left, np.int32(slot))
+        cut(nodes, writing, s, np.int32(0), left, np.int32(slot))
     leave(W, C, h)
     if C[FULL] == 0 and W[h + MEMBERS] + W[h + MEMBERS + 1] == 0:
-        drop_tree(M, W, C, Q, R, C[DIMENSIONS] - 1, h)
+        drop_tree(nodes, writing, C[DIMENSIONS] - 1, h)
 
 
 @kernel
-def change_box(
-    M: Any, W: Any, C: Any, Q: Any, R: Any, S: Any, sign: int, s: int, key: int, slot: int, lo: Any, hi: Any
-) -> None:  # fmt: skip
+def change_box(nodes: Nodes, writing: BoxWriting, S: Any, sign: int, box: Box) -> None:
     """Put the box, which is not there, or cut it, which is."""
+    C = writing.C
     d = C[DIMENSIONS]
-    n = push(S, 0, BEGIN, 0, TOP, s)
+    n = push(S, 0, BEGIN, 0, TOP, box.set)
     while n > 0 and not no_room(C, 0):
         n -= TASK
         what, level, h, t = S[n], S[n + 1], S[n + 2], S[n + 3]
-        k = key if level == 0 else 0
         if level + 1 == d:
-            change_flat(M, W, C, Q, R, sign, h, t, slot, lo[d - 1], hi[d - 1])
-        elif what == BEGIN:
+            change_flat(nodes, writing, sign, h, t, box.slot, box.lo[d - 1], box.hi[d - 1])
+            continue
+        member = Box(t, box.key if level == 0 else 0, box.slot, box.lo, box.hi)
+        if what == BEGIN:
             n = push(S, n, FINISH, level, h, t)
-            n = begin(M, W, C, Q, R, S, n, sign, level, h, t, k, slot, lo, hi)
+            n = begin(nodes, writing, S, n, sign, level, h, member)
         else:
-            finish(M, W, C, Q, R, level, h, t, k, slot, lo, hi)
+            finish(nodes, writing, level, h, member)
 
 
 @kernel
-def present(M: Any, W: Any, C: Any, s: int, key: int, slot: int, lo: Any, hi: Any) -> bool:
+def present(nodes: Nodes, box: Box) -> bool:
     """Whether the box is in the structure."""
-    code, o = 2 * slot + s, W[TOP + ROOT_]
+    M, W = nodes.M, nodes.W
+    key, code, o = box.key, 2 * box.slot + box.set, W[TOP + ROOT_]
     while W[2 * o + FLAGS] & LEAF_NODE == 0:
-        o = W[2 * o + CHILD0 + goes_right(M, o, key, lo[0], code)]
+        o = W[2 * o + CHILD0 + goes_right(M, o, key, box.lo[0], code)]
     r = W[2 * o + RECORDS]
-    p = find_record(M, W, r, lo[1], code)
+    p = find_record(nodes, r, box.lo[1], code)
     if p == W[2 * r + 2]:
         return False
     tag = M[r + TAG + p]
@@ -262,32 +264,41 @@ STACK = ITEM + LO_ + 2 * MOST_DIMENSIONS
 SEARCH = STACK + STACK_WORDS
 
 
-@kernel(
-    "int64(" + BOX_ARRAYS + ", int64, uint8[::1], int32[::1], int64[:,::1], int64[:,::1], int32[::1], int64[::1], int64[::1],"
-    " int64[:,:,::1], int32[:,::1], boolean)"
-)
-def run_box_changes(
-    M: Any, W: Any, C: Any, Q: Any, R: Any, sign: int, sets: Any, keys: Any, lefts: Any, rights: Any, slots: Any, order: Any, X: Any,
-    boxes: Any, out: Any, deltas: bool,
-) -> int:  # fmt: skip
+@arrays("uint8[::1]", "int32[::1]", "int64[:,::1]", "int64[:,::1]", "int32[::1]", "int64[::1]")
+class Changes(NamedTuple):
+    """The entries `order[X[AT]:]` are still to be applied."""
+
+    sets: np.ndarray
+    keys: np.ndarray
+    lefts: np.ndarray
+    rights: np.ndarray
+    slots: np.ndarray
+    order: np.ndarray
+
+
+@kernel("int64(Nodes, BoxWriting, int64, Changes, int64[::1], int64[:,:,::1], int32[:,::1], boolean)")
+def run_box_changes(nodes: Nodes, writing: BoxWriting, sign: int, changes: Changes, X: Any, boxes: Any, out: Any, deltas: bool) -> int:
     """Apply entries `order[X[AT]:]` (deletes if sign < 0) until all are done or `out` is full; the rows written.
 
     X[MISSING] counts deletes of boxes that were not there (nothing is done for them). Inserted boxes are noted in `boxes`, by set
     and slot: left[d], right[d].
     """
+    W, C = nodes.W, writing.C
+    sets, keys, lefts, rights, slots, order = changes.sets, changes.keys, changes.lefts, changes.rights, changes.slots, changes.order
     n, d = 0, C[DIMENSIONS]
     single = C[SELF_] != 0
     item, S, Z = X[ITEM : ITEM + LO_ + 2 * d], X[STACK:SEARCH], X[SEARCH:]
     while X[AT] < len(order) and C[FULL] == 0:
         e = order[X[AT]]
-        s, key, slot = np.int64(sets[e]), np.int64(keys[e]), np.int64(slots[e])
+        s, key, slot = wide(sets[e]), wide(keys[e]), wide(slots[e])
         lo, hi = lefts[e], rights[e]
+        box = Box(s, key, slot, lo, hi)
         if X[ASKED] == 0:
             if sign > 0:
-                change_box(M, W, C, Q, R, S, 1, s, key, slot, lo, hi)
+                change_box(nodes, writing, S, 1, box)
                 for j in range(d):
                     boxes[s, slot, j], boxes[s, slot, d + j] = lo[j], hi[j]
-            elif not present(M, W, C, s, key, slot, lo, hi):
+            elif not present(nodes, box):
                 X[MISSING] += 1
                 X[AT] += 1
                 continue
@@ -297,11 +308,11 @@ def run_box_changes(
                 item[LO_ + j], item[LO_ + d + j] = lo[j], hi[j]
             ask(Z, W[TOP + ROOT_])
         if deltas and C[FULL] == 0:
-            n = query_fill(M, W, Z, W[TOP + ROOT_], single, d, item, out[s], out[1 - s], n, EVERY_CODE)
+            n = query_fill(nodes, Z, BoxRoot(W[TOP + ROOT_], single, d), item, out[s], out[1 - s], n, EVERY_CODE)
             if Z[QUEUED] > 0:
                 return n
         if sign < 0:
-            change_box(M, W, C, Q, R, S, -1, s, key, slot, lo, hi)
+            change_box(nodes, writing, S, -1, box)
         X[ASKED] = 0
         X[AT] += 1
     return n

@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from structures.box.layout import DIMENSIONS, EVERY_CODE, ROOM, SELF_, BoxArena
+from structures.box.layout import DIMENSIONS, EVERY_CODE, ROOM, SELF_, BoxArena, BoxRoot
 from structures.box.search import BEFORE, ITEM_AT, LO_, QUEUED, WITHIN, next_box_key, query_fill, query_words
 from structures.box.walk import QUEUED as VIEW_QUEUED
 from structures.box.walk import ROWS_BEYOND, view_fill, view_start, view_words
 from structures.core.arena import B
+from structures.core.kernel import compiled
 from structures.interval.walk import GAP as WALK_GAP
 from structures.interval.walk import STEPS as WALK_STEPS
 from structures.ordered.search import GAP, STEPS
@@ -41,6 +42,7 @@ class Cursor:
     def __init__(self, arena: BoxArena, root: Root) -> None:
         self._arena, self._root = arena, root
         self._dimensions, self._single = int(arena.C[DIMENSIONS]), bool(arena.C[SELF_])
+        self._tree = BoxRoot(root.offset, self._single, self._dimensions)
         self._held = _NOTHING
         self._ended = False
 
@@ -85,7 +87,7 @@ class ViewCursor(Cursor):
     def __init__(self, arena: BoxArena, root: Root, key: int | None) -> None:
         super().__init__(arena, root)
         self._Z = np.zeros(view_words(self._dimensions), np.int64)
-        view_start(arena.W, self._Z, root.offset, -1 if key is None else key)
+        compiled(view_start)(arena.W, self._Z, root.offset, -1 if key is None else key)
         self._ended = self._Z[VIEW_QUEUED] == 0
 
     def clone(self) -> Cursor:
@@ -103,7 +105,7 @@ class ViewCursor(Cursor):
 
     def _more(self, want: int) -> np.ndarray:
         out = np.empty((2, want + ROWS_BEYOND), np.int32)
-        n = view_fill(self._arena.M, self._arena.W, self._Z, self._single, self._dimensions, out[0], out[1], want)
+        n = compiled(view_fill)(self._arena.nodes, self._Z, self._tree, out[0], out[1], want)
         self._ended = self._Z[VIEW_QUEUED] == 0
         return out[:, :n]
 
@@ -134,9 +136,7 @@ class QueryCursor(Cursor):
     def _more(self, want: int) -> np.ndarray:
         arena, Z = self._arena, self._Z
         out = np.empty((2, want + B + ROOM), np.int32)
-        n = query_fill(
-            arena.M, arena.W, Z, self._root.offset, self._single, self._dimensions, self._items.reshape(-1), out[0], out[1], 0, _BUDGET
-        )
+        n = compiled(query_fill)(arena.nodes, Z, self._tree, self._items.reshape(-1), out[0], out[1], 0, _BUDGET)
         self._ended = Z[QUEUED] == 0 and Z[ITEM_AT] == len(self._items) - 1
         return out[::-1, :n] if self._swap else out[:, :n]
 
@@ -163,24 +163,21 @@ class WindowCursor(Cursor):
     that meet pairwise have a common point. Each box of the window costs a search, rows or not: the delay is not promised.
     """
 
-    def __init__(
-        self, arena: BoxArena, root: Root, boxes: np.ndarray, key: int | None, lo: np.ndarray, hi: np.ndarray
-    ) -> None:
+    def __init__(self, arena: BoxArena, root: Root, boxes: np.ndarray, key: int | None, lo: np.ndarray, hi: np.ndarray) -> None:
         super().__init__(arena, root)
         self._boxes, self._lo, self._hi = boxes, lo, hi
         self._one = key is not None
         self._phases = 2 if self._single else 3
         self._key = key if key is not None else self._next_key(-1)
         self._phase = -1
-        self._outer: QueryCursor | None = None
-        self._inner: QueryCursor | None = None
+        self._outer: Cursor | None = None
+        self._inner: Cursor | None = None
         self._ended = self._key == EVERY_CODE
         self._steps = self._gap = self._at_row = 0
 
     def clone(self) -> Cursor:
         other = copy.copy(self)
-        other._outer = self._outer and self._outer.clone()
-        other._inner = self._inner and self._inner.clone()
+        other._outer, other._inner = (part and part.clone() for part in (self._outer, self._inner))
         return other
 
     @property
@@ -192,7 +189,7 @@ class WindowCursor(Cursor):
         return self._gap
 
     def _next_key(self, key: int) -> int:
-        return int(next_box_key(self._arena.M, self._arena.W, self._root.offset, key))
+        return int(compiled(next_box_key)(self._arena.nodes, self._root.offset, key))
 
     def _more(self, want: int) -> np.ndarray:
         if self._inner is not None:

@@ -29,12 +29,12 @@ Invariants, by which `check()` names what broke: I1 to I3 of `core/arena.py`, fo
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.arena import BUMP, CONTROL_WORDS, KIND, VERSION, Arena, B, reclaim
-from structures.core.kernel import kernel
+from structures.core.arena import BUMP, CONTROL_WORDS, KIND, VERSION, Arena, B, Nodes, reclaim
+from structures.core.kernel import arrays, kernel
 from structures.core.pins import pinned
 from structures.core.reserve import reserve
 from structures.ordered.summary import PAIR
@@ -64,7 +64,24 @@ DIMENSIONS, SELF_, NODES_RETIRED, NODES_HELD = _C, _C + 1, _C + 2, _C + 3
 WORDS, NODES_FREE, NODES_OUT, NODES_WAITING = _C + 4, _C + 12, _C + 20, _C + 28  # + class
 LIMIT, FULL = _C + 36, _C + 37
 SPARE = 1 << 15  # words that a change of one tree surely fits in, besides what it builds
-BOX_ARRAYS = "int64[::1], int32[::1], int64[::1], int64[::1], int64[::1]"  # M, W, C, Q, R as the kernels take them
+
+
+@arrays("int64[::1]", "int64[::1]", "int64[::1]")
+class BoxWriting(NamedTuple):
+    """As `Writing`, with the retired nodes and records."""
+
+    C: np.ndarray
+    Q: np.ndarray
+    R: np.ndarray
+
+
+@arrays("int64", "boolean", "int64")
+class BoxRoot(NamedTuple):
+    """A version of a structure, for reading: the root of its tree of level 0, whether it has one set, its dimensions."""
+
+    root: int
+    single: bool
+    dimensions: int
 
 
 @kernel
@@ -98,8 +115,9 @@ def free_block(M: Any, C: Any, o: int, cls: int) -> None:
 
 
 @kernel
-def drop_block(M: Any, C: Any, R: Any, o: int, cls: int) -> None:
+def drop_block(nodes: Nodes, writing: BoxWriting, o: int, cls: int) -> None:
     """The newest version no longer uses block o: free it if nobody can have seen it, else retire it."""
+    M, C, R = nodes.M, writing.C, writing.R
     if M[o] == C[VERSION]:
         free_block(M, C, o, cls)
     else:
@@ -109,9 +127,10 @@ def drop_block(M: Any, C: Any, R: Any, o: int, cls: int) -> None:
         C[NODES_WAITING + cls] += 1
 
 
-@kernel("void(int64[::1], int64[::1], int64[::1], int64, int64[::1], boolean)")
-def reclaim_blocks(M: Any, C: Any, R: Any, oldest: int, pins: Any, everything: bool) -> None:
+@kernel("void(Nodes, BoxWriting, int64, int64[::1], boolean)")
+def reclaim_blocks(nodes: Nodes, writing: BoxWriting, oldest: int, pins: Any, everything: bool) -> None:
     """As `arena.reclaim`, for these blocks."""
+    M, C, R = nodes.M, writing.C, writing.R
     h = 0 if everything else C[NODES_HELD]
     w = h
     for i in range(h, C[NODES_RETIRED]):
@@ -133,8 +152,9 @@ def reclaim_blocks(M: Any, C: Any, R: Any, oldest: int, pins: Any, everything: b
 
 
 @kernel
-def new_node(M: Any, W: Any, C: Any, weight: int, flags: int) -> int:
+def new_node(nodes: Nodes, C: Any, weight: int, flags: int) -> int:
     """A node without children, records or trees."""
+    M, W = nodes.M, nodes.W
     o = new_block(M, C, NODE)
     for i in range(1, NODE_WORDS):
         M[o + i] = 0
@@ -143,26 +163,29 @@ def new_node(M: Any, W: Any, C: Any, weight: int, flags: int) -> int:
 
 
 @kernel
-def own_node(M: Any, W: Any, C: Any, R: Any, o: int) -> int:
+def own_node(nodes: Nodes, writing: BoxWriting, o: int) -> int:
     """The node itself if this version wrote it, else a copy in its place."""
+    M, C = nodes.M, writing.C
     if M[o] == C[VERSION]:
         return o
     new = new_block(M, C, NODE)
     for i in range(1, NODE_WORDS):
         M[new + i] = M[o + i]
-    drop_block(M, C, R, o, NODE)
+    drop_block(nodes, writing, o, NODE)
     return new
 
 
 @kernel
-def new_records(M: Any, W: Any, C: Any, level: int) -> int:
+def new_records(nodes: Nodes, C: Any, level: int) -> int:
+    M, W = nodes.M, nodes.W
     o = new_block(M, C, 1 + level)
     W[2 * o + 2] = 0
     return o
 
 
 @kernel
-def own_records(M: Any, W: Any, C: Any, R: Any, level: int, o: int) -> int:
+def own_records(nodes: Nodes, writing: BoxWriting, level: int, o: int) -> int:
+    M, W, C = nodes.M, nodes.W, writing.C
     if M[o] == C[VERSION]:
         return o
     new = new_block(M, C, 1 + level)
@@ -172,7 +195,7 @@ def own_records(M: Any, W: Any, C: Any, R: Any, level: int, o: int) -> int:
         a, b = o + 2 + c * ROOM, new + 2 + c * ROOM
         for i in range(n):
             M[b + i] = M[a + i]
-    drop_block(M, C, R, o, 1 + level)
+    drop_block(nodes, writing, o, 1 + level)
     return new
 
 
@@ -242,13 +265,14 @@ class BoxArena(Arena):
             C[WORDS + 1 + level] = 2 + (1 + 2 * (dimensions - level)) * ROOM
         self.C = C
         self.R: np.ndarray = reserve(2 * (words // NODE_WORDS + 1) * 8, np.int64)
+        self.writing = BoxWriting(self.C, self.Q, self.R)
 
     def reclaim(self, oldest: int, pins: np.ndarray) -> None:
         now = set(pins.tolist())
         gone = not self._pins <= now
         self._pins = now
-        reclaim(self.M, self.C, self.Q, oldest, pins, gone)
-        reclaim_blocks(self.M, self.C, self.R, oldest, pins, gone)
+        reclaim(self.nodes, self.writing, oldest, pins, gone)
+        reclaim_blocks(self.nodes, self.writing, oldest, pins, gone)
 
     def _bytes(self, counts: int) -> int:
         classes = int(self.C[DIMENSIONS])

@@ -8,14 +8,25 @@ Costs: O(log CAP) to find, O(CAP) to move and to look for the partners of a box,
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from structures.box.layout import DIMENSIONS, ROOM
+from structures.box.layout import DIMENSIONS, ROOM, BoxWriting
+from structures.core.arena import Nodes
 from structures.core.kernel import kernel
 
 TAG = 2
 LEFT1 = 2 + 3 * ROOM  # left ends of dimension k + 1
 HERE = 3  # of a tag: the two bits that tell which ends are here
+
+
+class Box(NamedTuple):
+    """A box as a member of a tree: its set there, its key (below level 0 none has one: 0), its slot, and its ends by dimension."""
+
+    set: int
+    key: int
+    slot: int
+    lo: Any
+    hi: Any
 
 
 @kernel
@@ -35,8 +46,9 @@ def key_of(tag: int) -> int:
 
 
 @kernel
-def find_record(M: Any, W: Any, o: int, left1: int, code: int) -> int:
+def find_record(nodes: Nodes, o: int, left1: int, code: int) -> int:
     """The first place in records o whose (left of dimension k + 1, code) is >= the given one."""
+    M, W = nodes.M, nodes.W
     lo, hi = 0, W[2 * o + 2]
     while lo < hi:
         mid = (lo + hi) // 2
@@ -58,10 +70,11 @@ def write_record(M: Any, o: int, dimensions: int, level: int, p: int, tag: int, 
 
 
 @kernel
-def put_record(M: Any, W: Any, C: Any, o: int, level: int, tag: int, lo: Any, hi: Any) -> None:
+def put_record(nodes: Nodes, C: Any, o: int, level: int, tag: int, lo: Any, hi: Any) -> None:
     """Put a box into own records that have room."""
+    M, W = nodes.M, nodes.W
     d, n = C[DIMENSIONS], W[2 * o + 2]
-    p = find_record(M, W, o, lo[level + 1], code_of(tag))
+    p = find_record(nodes, o, lo[level + 1], code_of(tag))
     for c in range(1 + 2 * (d - level)):
         a = o + 2 + c * ROOM
         for i in range(n, p, -1):
@@ -71,8 +84,9 @@ def put_record(M: Any, W: Any, C: Any, o: int, level: int, tag: int, lo: Any, hi
 
 
 @kernel
-def cut_record(M: Any, W: Any, C: Any, o: int, level: int, p: int) -> None:
+def cut_record(nodes: Nodes, C: Any, o: int, level: int, p: int) -> None:
     """Take the record at place p out of own records."""
+    M, W = nodes.M, nodes.W
     n = W[2 * o + 2] - 1
     for c in range(1 + 2 * (C[DIMENSIONS] - level)):
         a = o + 2 + c * ROOM
@@ -82,8 +96,9 @@ def cut_record(M: Any, W: Any, C: Any, o: int, level: int, p: int) -> None:
 
 
 @kernel
-def beginning_by(M: Any, W: Any, o: int, most: int) -> int:
+def beginning_by(nodes: Nodes, o: int, most: int) -> int:
     """How many records have a left end of dimension k + 1 that is <= most."""
+    M, W = nodes.M, nodes.W
     lo, hi = 0, W[2 * o + 2]
     while lo < hi:
         mid = (lo + hi) // 2
@@ -106,12 +121,13 @@ def meets(M: Any, o: int, i: int, first: int, level: int, dimensions: int, lo: A
 
 
 @kernel
-def count_rows(M: Any, W: Any, C: Any, o: int, level: int, single: bool, tag: int, lo: Any, hi: Any) -> int:
+def count_rows(nodes: Nodes, writing: BoxWriting, o: int, level: int, single: bool, tag: int, lo: Any, hi: Any) -> int:
     """With how many records, besides its own, the box makes a row here."""
+    M, C = nodes.M, writing.C
     d, rows = C[DIMENSIONS], 0
     r1 = o + LEFT1 + ROOM
     least = lo[level + 1]
-    for i in range(beginning_by(M, W, o, hi[level + 1])):
+    for i in range(beginning_by(nodes, o, hi[level + 1])):
         if M[r1 + i] >= least:
             other = M[o + TAG + i]
             if (single or (other ^ tag) & 4 != 0) and (other | tag) & 2 != 0 and key_of(other) == key_of(tag):
@@ -144,8 +160,9 @@ def next_row(M: Any, o: int, level: int, dimensions: int, single: bool, i: int, 
 
 
 @kernel
-def rows_inside(M: Any, W: Any, C: Any, o: int, level: int, single: bool) -> int:
+def rows_inside(nodes: Nodes, C: Any, o: int, level: int, single: bool) -> int:
     """How many pairs of records make a row."""
+    M, W = nodes.M, nodes.W
     d, n, rows = C[DIMENSIONS], W[2 * o + 2], 0
     for i in range(n):
         j = next_row(M, o, level, d, single, i, i + 1, n)

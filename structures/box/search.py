@@ -16,7 +16,7 @@ Costs: O(log n) 1-D searches to the power of d - 1 and O(CAP) a leaf, then as `o
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from structures.box.layout import (
     ACTIVE,
@@ -35,13 +35,14 @@ from structures.box.layout import (
     STATE,
     TREE_WORDS,
     TREES,
+    BoxRoot,
     before,
     goes_right,
 )
 from structures.box.records import LEFT1, TAG, beginning_by, code_of, key_of, meets
-from structures.core.arena import NEG_INF, B
+from structures.core.arena import NEG_INF, B, Nodes
 from structures.core.kernel import kernel
-from structures.ordered.search import DEPTH, GAP, LAST, NOTHING_BEFORE, SEARCH_WORDS, STEPS, search_fill, search_start
+from structures.ordered.search import DEPTH, GAP, LAST, NOTHING_BEFORE, SEARCH_WORDS, STEPS, Bounds, search_fill, search_start
 
 SLOT_, KEY_, SET_, MODE, TIE, LO_ = range(6)
 BOTH, BEFORE, WITHIN = 0, 1, 2
@@ -55,6 +56,14 @@ TASK = 5
 def query_words(dimensions: int) -> int:
     """Words of the state."""
     return QUEUE + TASK * 4 * DEEPEST * (dimensions - 1)
+
+
+class Task(NamedTuple):
+    what: int
+    level: int
+    node: int
+    height: int
+    set: int
 
 
 @kernel
@@ -72,27 +81,30 @@ def ask(Z: Any, root: int) -> None:
 
 
 @kernel
-def push_tree(M: Any, W: Any, Z: Any, level: int, d: int, o: int, i: int, t: int) -> None:
+def push_tree(nodes: Nodes, Z: Any, level: int, d: int, o: int, i: int, t: int) -> None:
     """Set t of tree i of node o is to be searched."""
+    W = nodes.W
     h = 2 * o + TREES + TREE_WORDS * i
     if W[h + MEMBERS + t] > 0:
         push_task(Z, FLAT if level + 2 == d else NODES, level + 1, W[h + ROOT_], W[h + HEIGHT_], t)
 
 
 @kernel
-def push_points(M: Any, W: Any, Z: Any, single: bool, level: int, d: int, o: int, t: int) -> None:
+def push_points(nodes: Nodes, Z: Any, single: bool, level: int, d: int, o: int, t: int) -> None:
     """The points of set t at node o: in its tree, or leaf by leaf."""
+    W = nodes.W
     alone = single and level == 0
     i = 0 if alone else 1 - t
     if W[2 * o + TREES + TREE_WORDS * i + STATE] & ACTIVE != 0:
-        push_tree(M, W, Z, level, d, o, i, 1 if alone else t)
+        push_tree(nodes, Z, level, d, o, i, 1 if alone else t)
     else:
         push_task(Z, POINTS, level, o, 0, t)
 
 
 @kernel
-def expand(M: Any, W: Any, Z: Any, single: bool, d: int, level: int, root: int, t: int, item: Any) -> None:
+def expand(nodes: Nodes, Z: Any, single: bool, d: int, level: int, root: int, t: int, item: Any) -> None:
     """Push what a tree of nodes has for the item."""
+    M, W = nodes.M, nodes.W
     mode = item[MODE] if level == 0 else BOTH
     key = item[KEY_] if level == 0 else 0
     tie = item[TIE] if level == 0 else 2 * item[SLOT_] + 1 - t
@@ -102,7 +114,7 @@ def expand(M: Any, W: Any, Z: Any, single: bool, d: int, level: int, root: int, 
     while True:
         Z[STEPS] += 1
         if mode != WITHIN:
-            push_tree(M, W, Z, level, d, o, t, t)  # its spanners
+            push_tree(nodes, Z, level, d, o, t, t)  # its spanners
         if W[2 * o + FLAGS] & LEAF_NODE != 0:
             push_task(Z, LEFT_LEAF, level, o, 0, t)
             break
@@ -110,7 +122,7 @@ def expand(M: Any, W: Any, Z: Any, single: bool, d: int, level: int, root: int, 
         if fork == 0 and mode != BEFORE and left != goes_right(M, o, key, high, end):
             fork = o
         elif fork != 0 and not left:
-            push_points(M, W, Z, single, level, d, W[2 * o + CHILD1], t)
+            push_points(nodes, Z, single, level, d, W[2 * o + CHILD1], t)
         o = W[2 * o + CHILD0 + left]
     if fork == 0:
         return
@@ -118,7 +130,7 @@ def expand(M: Any, W: Any, Z: Any, single: bool, d: int, level: int, root: int, 
     while W[2 * o + FLAGS] & LEAF_NODE == 0:
         Z[STEPS] += 1
         if goes_right(M, o, key, high, end):
-            push_points(M, W, Z, single, level, d, W[2 * o + CHILD0], t)
+            push_points(nodes, Z, single, level, d, W[2 * o + CHILD0], t)
             o = W[2 * o + CHILD1]
         else:
             o = W[2 * o + CHILD0]
@@ -126,14 +138,16 @@ def expand(M: Any, W: Any, Z: Any, single: bool, d: int, level: int, root: int, 
 
 
 @kernel
-def scan(M: Any, W: Any, Z: Any, single: bool, d: int, what: int, level: int, node: int, t: int, item: Any, out: Any, n: int) -> int:
+def scan(nodes: Nodes, Z: Any, tree: BoxRoot, task: Task, item: Any, out: Any, n: int) -> int:
     """Report the records of a leaf that are asked for, from out[n] on."""
-    o = W[2 * node + RECORDS]
+    M, W, what, level, t = nodes.M, nodes.W, task.what, task.level, task.set
+    single, d = tree.single, tree.dimensions
+    o = W[2 * task.node + RECORDS]
     mode = item[MODE] if level == 0 else BOTH
     key = item[KEY_] if level == 0 else 0
     lo, hi = item[LO_ : LO_ + d], item[LO_ + d : LO_ + 2 * d]
     alone = single and level == 0
-    end = beginning_by(M, W, o, hi[level + 1])
+    end = beginning_by(nodes, o, hi[level + 1])
     Z[STEPS] += end
     start = n
     for i in range(end):
@@ -159,12 +173,11 @@ def scan(M: Any, W: Any, Z: Any, single: bool, d: int, what: int, level: int, no
     return n
 
 
-@kernel("int64(int64[::1], int32[::1], int64[::1], int64, boolean, int64, int64[::1], int32[::1], int32[::1], int64, int64)")
-def query_fill(
-    M: Any, W: Any, Z: Any, root: int, single: bool, d: int, items: Any, own: Any, other: Any, n: int, budget: int
-) -> int:  # fmt: skip
+@kernel("int64(Nodes, int64[::1], BoxRoot, int64[::1], int32[::1], int32[::1], int64, int64)")
+def query_fill(nodes: Nodes, Z: Any, tree: BoxRoot, items: Any, own: Any, other: Any, n: int, budget: int) -> int:
     """Go on with the items from Z[ITEM_AT] on (the first has been asked for): (item's slot, hit) from place n on. Ends when all are done
     (Z[QUEUED] is 0), when less than B + ROOM places are left, or after about `budget` steps; gives the number of rows written so far."""
+    W, single, d = nodes.W, tree.single, tree.dimensions
     words, ends = LO_ + 2 * d, items[:0]
     last, start = len(items) // words - 1, Z[STEPS]
     while len(other) - n > B + ROOM and Z[STEPS] - start <= budget:
@@ -173,16 +186,17 @@ def query_fill(
             if Z[ITEM_AT] >= last:
                 break
             Z[ITEM_AT] += 1
-            ask(Z, root)
+            ask(Z, tree.root)
             continue
         q = QUEUE + TASK * (Z[QUEUED] - 1)
-        what, level, o, t = Z[q], Z[q + 1], Z[q + 2], Z[q + 4]
+        task = Task(Z[q], Z[q + 1], Z[q + 2], Z[q + 3], Z[q + 4])
+        what, level, o, t = task.what, task.level, task.node, task.set
         m = n
         if what == FLAT:
             if Z[FLAT_IS_ON] == 0:
-                search_start(Z, o, Z[q + 3], t, 0, NEG_INF, NOTHING_BEFORE, item[LO_ + 2 * d - 1], item[LO_ + d - 1])
+                search_start(Z, o, task.height, t, 0, Bounds(NEG_INF, NOTHING_BEFORE, item[LO_ + 2 * d - 1], item[LO_ + d - 1]))
                 Z[FLAT_IS_ON] = 1
-            m = search_fill(M, W, Z, other, n, ends)
+            m = search_fill(nodes, Z, other, n, ends)
             if Z[DEPTH] == 0:
                 Z[FLAT_IS_ON] = 0
                 Z[QUEUED] -= 1
@@ -191,13 +205,13 @@ def query_fill(
         else:
             Z[QUEUED] -= 1
             if what == NODES:
-                expand(M, W, Z, single, d, level, o, item[SET_] if level == 0 else t, item)
+                expand(nodes, Z, single, d, level, o, item[SET_] if level == 0 else t, item)
             elif what == POINTS and W[2 * o + FLAGS] & LEAF_NODE == 0:
                 Z[STEPS] += 1
-                push_points(M, W, Z, single, level, d, W[2 * o + CHILD1], t)
-                push_points(M, W, Z, single, level, d, W[2 * o + CHILD0], t)
+                push_points(nodes, Z, single, level, d, W[2 * o + CHILD1], t)
+                push_points(nodes, Z, single, level, d, W[2 * o + CHILD0], t)
             else:
-                m = scan(M, W, Z, single, d, what, level, o, t, item, other, n)
+                m = scan(nodes, Z, tree, task, item, other, n)
         for j in range(n, m):
             own[j] = item[SLOT_]
         n = m
@@ -214,9 +228,10 @@ def without(slots: Any, lo: int, hi: int, slot: int) -> int:
     return n
 
 
-@kernel("int64(int64[::1], int32[::1], int64, int64)")
-def next_box_key(M: Any, W: Any, root: int, key: int) -> int:
+@kernel("int64(Nodes, int64, int64)")
+def next_box_key(nodes: Nodes, root: int, key: int) -> int:
     """The smallest key above `key`; 2**31 - 1 if there is none."""
+    M, W = nodes.M, nodes.W
     o, then = root, 0
     while W[2 * o + FLAGS] & LEAF_NODE == 0:
         c = goes_right(M, o, key, 2**63 - 1, 2 * RIGHT_TIE)

@@ -43,7 +43,7 @@ from collections.abc import Callable
 import numpy as np
 
 from structures.box.build import load, plant
-from structures.box.changes import AT, ITEM, MISSING, SEARCH, run_box_changes
+from structures.box.changes import AT, ITEM, MISSING, SEARCH, Changes, run_box_changes
 from structures.box.check import check_boxes
 from structures.box.cursors import Cursor, QueryCursor, Root, ViewCursor, WindowCursor, items_of
 from structures.box.layout import (
@@ -57,7 +57,8 @@ from structures.box.layout import (
 )
 from structures.box.search import BOTH, query_words
 from structures.core.arena import ARENA_WORDS, BUMP, INNER_WORDS, LEAF_WORDS, VERSION
-from structures.core.entries import Entries, tree_order
+from structures.core.entries import Entries, require_entries, tree_order
+from structures.core.kernel import compiled, contiguous
 from structures.core.reserve import SLOTS, reserve
 from structures.ordered.search import STEPS
 
@@ -85,8 +86,9 @@ class BoxTree:
         self.dimensions, self._single = dimensions, kind == "self"
         self.arena = BoxArena(dimensions, self._single, words)
         arena = self.arena
-        self._arrays = arena.M, arena.W, arena.C, arena.Q, arena.R
+        self._arrays = arena.nodes, arena.writing
         plant(*self._arrays)
+        self._run_changes = compiled(run_box_changes)
         sets = 1 if self._single else 2
         self._boxes = reserve(sets * SLOTS * 16 * dimensions, np.int64).reshape(sets, SLOTS, 2 * dimensions)  # left[d], right[d]
         self._state = np.zeros(SEARCH + query_words(dimensions), np.int64)
@@ -109,13 +111,13 @@ class BoxTree:
         """Fill an empty structure. Raises ValueError if it is not empty, MemoryError (nothing done) if it cannot fit."""
         if self.root.count0 or self.root.count1:
             raise ValueError("bulk_load fills an empty structure only")
+        entries = self._checked(entries)
         self.require(len(entries.key), 1)
         C = self.arena.C
         C[VERSION] = version
         if len(entries.key):
-            left, right = np.ascontiguousarray(entries.left), np.ascontiguousarray(entries.right)
-            load(*self._arrays, entries.set, entries.key, left.reshape(-1), right.reshape(-1), entries.slot)
-            self._boxes[entries.set, entries.slot] = np.hstack((left, right))
+            load(*self._arrays, entries._replace(left=entries.left.reshape(-1), right=entries.right.reshape(-1)))
+            self._boxes[entries.set, entries.slot] = np.hstack((entries.left, entries.right))
         self._whole()
         return self.root
 
@@ -139,6 +141,19 @@ class BoxTree:
         if used + applies * min(changes * self._change_words(levels), anew) > size:
             raise MemoryError(f"this view's structure has reached the size of its arena ({8 * size} bytes)")
 
+    def _checked(self, entries: Entries) -> Entries:
+        """The same, as the kernels take them. TypeError, ValueError: they are no boxes of this structure."""
+        if not len(entries.key):
+            return entries
+        if entries.left.shape != (len(entries.key), self.dimensions) or entries.right.shape != entries.left.shape:
+            raise ValueError(f"boxes have {self.dimensions} left and right ends, not {entries.left.shape} and {entries.right.shape}")
+        if len(entries.key) > 1:
+            entries = Entries(*(np.ascontiguousarray(column) for column in entries))
+            contiguous((np.uint8, np.int32, np.int64, np.int64, np.int32), entries)
+        sets, keys, left, right, slots = entries
+        require_entries(Entries(sets, keys, left.reshape(-1), right.reshape(-1), slots), len(self._boxes))
+        return entries
+
     def _change_words(self, levels: int) -> int:
         """Words that a change writes when every tree on its way, of so many levels, is to be copied."""
         return (3 * levels) ** (self.dimensions - 1) * (2 * LEAF_WORDS + 3 * INNER_WORDS) + 8 * CAP * self.dimensions
@@ -154,6 +169,7 @@ class BoxTree:
         pair once). It returns False to get no more (the changes go on). None: no delta is computed. Deleted entries must be there
         and inserted ones not (KeyError: the structure is then damaged). MemoryError of `require`: nothing was done.
         """
+        deletes, inserts = self._checked(deletes), self._checked(inserts)
         self.require(len(deletes.key) + len(inserts.key), 1)
         self.arena.C[VERSION] = version
         for sign, entries in ((-1, deletes), (1, inserts)):
@@ -165,12 +181,10 @@ class BoxTree:
         """Apply one sign; the sink, or None once it wants no more."""
         X, n, out = self._state, len(entries.key), self._out
         X[:ITEM] = 0
-        left, right = np.ascontiguousarray(entries.left), np.ascontiguousarray(entries.right)
-        order = _FIRST if n == 1 else tree_order(entries.set, entries.key, left[:, 0].copy(), entries.slot)
+        order = _FIRST if n == 1 else tree_order(entries.set, entries.key, entries.left[:, 0].copy(), entries.slot)
+        changes = Changes(*entries, order)
         while X[AT] < n:
-            rows = run_box_changes(
-                *self._arrays, sign, entries.set, entries.key, left, right, entries.slot, order, X, self._boxes, out, sink is not None
-            )
+            rows = self._run_changes(*self._arrays, sign, changes, X, self._boxes, out, sink is not None)
             self._whole()
             if sink is not None and rows and not sink(sign, out[:, :rows].copy()):
                 sink = None

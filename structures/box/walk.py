@@ -31,12 +31,13 @@ from structures.box.layout import (
     STATE,
     TREE_WORDS,
     TREES,
+    BoxRoot,
     goes_right,
 )
 from structures.box.records import TAG, code_of, key_of, next_row
-from structures.core.arena import KEY_MAX, NEG_INF, POS_INF, B
+from structures.core.arena import NEG_INF, POS_INF, B, Nodes
 from structures.core.kernel import kernel
-from structures.interval.walk import DONE, STEPS, WALK_WORDS, note_row, walk_fill, walk_start
+from structures.interval.walk import DONE, STEPS, WALK_WORDS, WHOLE, note_row, walk_fill, walk_start
 from structures.ordered.summary import PAIR
 
 QUEUED, FLAT_IS_ON, ONLY = WALK_WORDS, WALK_WORDS + 1, WALK_WORDS + 2
@@ -65,8 +66,9 @@ def view_start(W: Any, Z: Any, root: int, only: int) -> None:
 
 
 @kernel
-def enter_node(M: Any, W: Any, Z: Any, d: int, level: int, o: int) -> None:
+def enter_node(nodes: Nodes, Z: Any, d: int, level: int, o: int) -> None:
     """Push what is live at a node and below it."""
+    M, W = nodes.M, nodes.W
     w, key = 2 * o, Z[ONLY]
     if W[w + FLAGS] & LEAF_NODE != 0:
         if W[w + ROWS] > 0:
@@ -87,15 +89,15 @@ def enter_node(M: Any, W: Any, Z: Any, d: int, level: int, o: int) -> None:
 
 
 @kernel
-def rows_of_record(
-    M: Any, W: Any, Z: Any, single: bool, d: int, level: int, o: int, i: int, out0: Any, out1: Any, n: int
-) -> int:  # fmt: skip
-    """Report the rows of record i with later ones, from place n on."""
+def rows_of_record(nodes: Nodes, Z: Any, tree: BoxRoot, q: int, out0: Any, out1: Any, n: int) -> int:
+    """Report the rows of the next record of the task at word q with later ones, from place n on."""
+    M, W = nodes.M, nodes.W
+    level, o, i, d = Z[q + 1], Z[q + 2], Z[q + 3], tree.dimensions
     tag = M[o + TAG + i]
     if level == 0 and Z[ONLY] >= 0 and key_of(tag) != Z[ONLY]:
         return n
     code = code_of(tag)
-    alone, end, e = single and level == 0, W[2 * o + 2], i
+    alone, end, e = tree.single and level == 0, W[2 * o + 2], i
     own, other = (out0, out1) if alone or code & 1 == 0 else (out1, out0)
     while True:
         j = next_row(M, o, level, d, alone, i, e + 1, end)
@@ -108,9 +110,10 @@ def rows_of_record(
         note_row(Z)
 
 
-@kernel("int64(int64[::1], int32[::1], int64[::1], boolean, int64, int32[::1], int32[::1], int64)")
-def view_fill(M: Any, W: Any, Z: Any, single: bool, d: int, out0: Any, out1: Any, want: int) -> int:
+@kernel("int64(Nodes, int64[::1], BoxRoot, int32[::1], int32[::1], int64)")
+def view_fill(nodes: Nodes, Z: Any, tree: BoxRoot, out0: Any, out1: Any, want: int) -> int:
     """Go on with the walk until `want` rows are written or Z[QUEUED] is 0; out0, out1 must hold want + max(B * B, ROOM)."""
+    W = nodes.W
     n = 0
     while n < want and Z[QUEUED] > 0:
         q = QUEUE + TASK * (Z[QUEUED] - 1)
@@ -118,17 +121,17 @@ def view_fill(M: Any, W: Any, Z: Any, single: bool, d: int, out0: Any, out1: Any
         if what == NODE_:
             Z[QUEUED] -= 1
             Z[STEPS] += 1
-            enter_node(M, W, Z, d, level, o)
+            enter_node(nodes, Z, tree.dimensions, level, o)
         elif what == RECORDS_:
-            n = rows_of_record(M, W, Z, single, d, level, o, Z[q + 3], out0, out1, n)
+            n = rows_of_record(nodes, Z, tree, q, out0, out1, n)
             Z[q + 3] += 1
             if Z[q + 3] == W[2 * o + 2]:
                 Z[QUEUED] -= 1
         else:
             if Z[FLAT_IS_ON] == 0:
-                walk_start(M, W, Z, o, Z[q + 3], PAIR, -1, NEG_INF, KEY_MAX, POS_INF)
+                walk_start(nodes, Z, o, Z[q + 3], PAIR, WHOLE)
                 Z[FLAT_IS_ON] = 1
-            n += walk_fill(M, W, Z, out0[n:], out1[n:], want - n)
+            n += walk_fill(nodes, Z, out0[n:], out1[n:], want - n)
             if Z[DONE] != 0:
                 Z[FLAT_IS_ON] = 0
                 Z[QUEUED] -= 1

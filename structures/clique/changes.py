@@ -10,47 +10,41 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from structures.clique.state import DONE, MODE
-from structures.clique.walk import start_window, walk
-from structures.core.arena import ROOT
+from structures.clique.state import DONE, MODE, Walking
+from structures.clique.walk import Window, start_window, walk
+from structures.core.arena import ROOT, Writing
+from structures.core.entries import Told, entry_of
 from structures.core.kernel import kernel
-from structures.multiway.changes import ACTIVE, AT, MISSING
-from structures.multiway.layout import ARRAYS
+from structures.multiway.changes import ACTIVE, AT, MISSING, Changes
+from structures.multiway.layout import MultiwayNodes
 from structures.multiway.tree import cut, put
 
 _EVER = 2**62  # steps: a delta is interrupted by its rows alone
 
 
-@kernel(
-    "int64(" + ARRAYS + ", int64[::1], int64[::1], int32[:,::1], int64[::1], int64, uint8[::1], int32[::1], int64[::1], int64[::1],"
-    " int32[::1], int64[::1], int32[::1], int64, boolean)"
-)
+@kernel("int64(MultiwayNodes, Writing, int64[::1], Walking, int64[::1], Changes, Told, boolean)")
 def run_changes(
-    M: Any, W: Any, C: Any, Q: Any, T: Any, X: Any, Z: Any, H: Any, I: Any, N: Any, sign: int, sets: Any, keys: Any, lefts: Any,  # noqa: E741
-    rights: Any, slots: Any, order: Any, out: Any, stride: int, deltas: bool,
-) -> int:  # fmt: skip
-    """Apply entries `order[N[AT]:]` (deletes if sign < 0) until all are done, out is full (member i at stride * i), or Z[FULL]; the rows
-    written.
+    nodes: MultiwayNodes, writing: Writing, X: Any, walking: Walking, N: Any, changes: Changes, told: Told, deltas: bool
+) -> int:
+    """Apply the changes from N[AT] on until all are done, there is no room for more rows, or Z[FULL]; the rows written.
 
     N[MISSING] counts deletes of entries that were not there (nothing is done for them).
     """
+    C, Z, entries, order = writing.C, walking.Z, changes.entries, changes.order
     n = 0
     while N[AT] < len(order):
-        e = order[N[AT]]
-        key, left, right, slot = np.int64(keys[e]), lefts[e], rights[e], np.int64(slots[e])
+        entry = entry_of(entries, order[N[AT]])
         if deltas:
             if N[ACTIVE] == 0:
-                start_window(M, W, T, Z, C[ROOT], key, left, right, slot, sign < 0, right)
+                start_window(nodes, walking, C[ROOT], Window(entry.key, entry.left, entry.right), entry.slot, changes.sign < 0, entry.right)
                 N[ACTIVE] = 1
-            n = walk(M, W, T, Z, H, I, out, stride, n, stride, _EVER)
+            n = walk(nodes, walking, told, n, told.stride, _EVER)
             if Z[MODE] != DONE:
                 return n
             N[ACTIVE] = 0
-        if sign > 0:
-            put(M, W, C, Q, T, X, 0, key, left, right, slot)
-        elif not cut(M, W, C, Q, T, X, 0, key, left, slot):
+        if changes.sign > 0:
+            put(nodes, writing, X, entry)
+        elif not cut(nodes, writing, X, entry.set, entry.key, entry.left, entry.slot):
             N[MISSING] += 1
         N[AT] += 1
     return n

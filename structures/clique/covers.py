@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from structures.clique.state import (
     CENTRE,
     COVER,
@@ -39,40 +37,45 @@ from structures.clique.state import (
     START,
     STEPS,
     TOP,
+    Walking,
 )
-from structures.core.kernel import kernel
+from structures.core.entries import Told
+from structures.core.kernel import kernel, wide
 from structures.multiway.clique_summary import keys_at, top_at
-from structures.multiway.layout import CHILD, L, height_of
+from structures.multiway.layout import CHILD, L, MultiwayNodes, height_of
 from structures.multiway.leaves import count_of, entry_at
 from structures.multiway.tree import side_of
 
 
 @kernel
-def reaches(M: Any, W: Any, T: Any, o: int, key: int, value: int) -> bool:
+def reaches(nodes: MultiwayNodes, o: int, key: int, value: int) -> bool:
     """Whether an entry of the key below node o, which has none of a later one, ends at `value` or later."""
+    M, W, T = nodes.M, nodes.W, nodes.T
     k = keys_at(T, o)
     return W[k] == key and W[k + 1] > 0 and M[top_at(o)] >= value
 
 
 @kernel
-def push(Z: Any, H: Any, I: Any, right: int, slot: int) -> None:  # noqa: E741
+def push(walking: Walking, right: int, slot: int) -> None:
     """Put an interval into the heap, which has room."""
+    Z, H, J = walking.Z, walking.H, walking.J
     i = Z[HEAPED]
     Z[HEAPED] = i + 1
     while i > 0 and H[(i - 1) >> 1] < right:
-        H[i], I[HEAP_SLOT, i] = H[(i - 1) >> 1], I[HEAP_SLOT, (i - 1) >> 1]
+        H[i], J[HEAP_SLOT, i] = H[(i - 1) >> 1], J[HEAP_SLOT, (i - 1) >> 1]
         i = (i - 1) >> 1
-    H[i], I[HEAP_SLOT, i] = right, slot
+    H[i], J[HEAP_SLOT, i] = right, slot
 
 
 @kernel
-def begin_search(M: Any, W: Any, T: Any, Z: Any, left: int, code: int, at: int) -> None:
+def begin_search(nodes: MultiwayNodes, walking: Walking, left: int, code: int, at: int) -> None:
     """Search what comes before (Z[KEY], left, code), which lies in Z[LEAF] at place `at`, for covers of Z[START]."""
+    M, W, Z = nodes.M, nodes.W, walking.Z
     o, depth = Z[TOP], 0
     while height_of(W, o) > 0:
         Z[STEPS] += 1
-        side = side_of(M, W, o, Z[KEY], left, code)
-        if side and reaches(M, W, T, M[o + CHILD], Z[KEY], Z[START]):
+        side = side_of(nodes, o, Z[KEY], left, code)
+        if side and reaches(nodes, M[o + CHILD], Z[KEY], Z[START]):
             Z[SEARCH_STACK + depth] = M[o + CHILD]
             depth += 1
         o = M[o + CHILD + (1 if side else 0)]
@@ -81,8 +84,9 @@ def begin_search(M: Any, W: Any, T: Any, Z: Any, left: int, code: int, at: int) 
 
 
 @kernel
-def search(M: Any, W: Any, T: Any, Z: Any, H: Any, I: Any) -> bool:  # noqa: E741
+def search(nodes: MultiwayNodes, walking: Walking) -> bool:
     """Find the next cover in the tree, nearest leaf first; False when there are no more."""
+    M, W, T, Z, J = nodes.M, nodes.W, nodes.T, walking.Z, walking.J
     key, value = Z[KEY], Z[START]
     while True:
         o, i = Z[SEARCH_LEAF], Z[SEARCH_AT]
@@ -91,8 +95,8 @@ def search(M: Any, W: Any, T: Any, Z: Any, H: Any, I: Any) -> bool:  # noqa: E74
             Z[STEPS] += 1
             if M[e + L + i] >= value and W[w + i] != Z[GIVEN]:
                 Z[SEARCH_AT] = i - 1
-                push(Z, H, I, M[e + L + i], np.int64(W[w + i]))
-                I[COVER, Z[COVERS]] = W[w + i]
+                push(walking, M[e + L + i], wide(W[w + i]))
+                J[COVER, Z[COVERS]] = W[w + i]
                 Z[COVERS] += 1
                 return True
             i -= 1
@@ -105,44 +109,47 @@ def search(M: Any, W: Any, T: Any, Z: Any, H: Any, I: Any) -> bool:  # noqa: E74
             Z[STEPS] += 1
             lower, upper = M[o + CHILD], M[o + CHILD + 1]
             o = lower
-            if reaches(M, W, T, upper, key, value):
+            if reaches(nodes, upper, key, value):
                 o = upper
-                if reaches(M, W, T, lower, key, value):
+                if reaches(nodes, lower, key, value):
                     Z[SEARCH_STACK + Z[SEARCH_DEPTH]] = lower
                     Z[SEARCH_DEPTH] += 1
-        Z[SEARCH_LEAF], Z[SEARCH_AT] = o, count_of(W, T, o) - 1
+        Z[SEARCH_LEAF], Z[SEARCH_AT] = o, count_of(nodes, o) - 1
 
 
 @kernel
-def begin_heap(Z: Any, H: Any, I: Any) -> None:  # noqa: E741
+def begin_heap(walking: Walking) -> None:
     """Find covers of Z[START] in the heap."""
+    Z, H, J = walking.Z, walking.H, walking.J
     Z[COVERS], Z[QUEUED], Z[PICKING] = 0, 0, 0
     if Z[HEAPED] > 0 and H[0] >= Z[START]:
-        I[QUEUE, 0] = 0
+        J[QUEUE, 0] = 0
         Z[QUEUED] = 1
 
 
 @kernel
-def take(Z: Any, H: Any, I: Any) -> bool:  # noqa: E741
+def take(walking: Walking) -> bool:
     """Find the next cover in the heap, its children queued behind; False when there are no more."""
+    Z, H, J = walking.Z, walking.H, walking.J
     n = Z[COVERS]
     if n == Z[QUEUED]:
         return False
-    i = np.int64(I[QUEUE, n])
+    i = wide(J[QUEUE, n])
     for child in range(2 * i + 1, min(2 * i + 3, Z[HEAPED])):
         if H[child] >= Z[START]:
-            I[QUEUE, Z[QUEUED]] = child
+            J[QUEUE, Z[QUEUED]] = child
             Z[QUEUED] += 1
-    I[COVER, n] = I[HEAP_SLOT, i]
+    J[COVER, n] = J[HEAP_SLOT, i]
     Z[COVERS] = n + 1
     Z[STEPS] += 1
     return True
 
 
 @kernel
-def tell(Z: Any, I: Any, out: Any, stride: int, n: int, end: int) -> int:  # noqa: E741
-    """Rows of the newest cover with the ones before it into out (member i at stride * i), up to place `end`; the rows in out. Z[PICKING]
+def tell(walking: Walking, told: Told, n: int, end: int) -> int:
+    """Rows of the newest cover with the ones before it, up to `end`; the rows told. Z[PICKING]
     is 0 when all are told."""
+    Z = walking.Z
     before, picks = Z[COVERS] - 1, Z[PICKS]
     if Z[PICKING] == 0:
         if before < picks:
@@ -153,21 +160,22 @@ def tell(Z: Any, I: Any, out: Any, stride: int, n: int, end: int) -> int:  # noq
     while n < end:
         last = PICKED + picks - 1
         run = min(before - Z[last], end - n) if picks > 0 else 1
-        write(Z, I, out, stride, n, run)
+        write(walking, told, n, run)
         n += run
         if picks == 0:
             Z[PICKING] = 0
             return n
         Z[last] += run
-        if Z[last] == before and not pick_on(Z, before, picks):
+        if Z[last] == before and not pick_on(walking, before, picks):
             Z[PICKING] = 0
             return n
     return n
 
 
 @kernel
-def pick_on(Z: Any, before: int, picks: int) -> bool:
+def pick_on(walking: Walking, before: int, picks: int) -> bool:
     """The next choice of all picks but the last, which begins behind them; False when there is none."""
+    Z = walking.Z
     i = picks - 2
     while i >= 0 and Z[PICKED + i] == before - picks + i:
         i -= 1
@@ -180,8 +188,9 @@ def pick_on(Z: Any, before: int, picks: int) -> bool:
 
 
 @kernel
-def write(Z: Any, I: Any, out: Any, stride: int, n: int, run: int) -> None:  # noqa: E741
+def write(walking: Walking, told: Told, n: int, run: int) -> None:
     """Rows n.. of the given, the centre, the newest cover, and those picked: the last of these runs."""
+    Z, J, out, stride = walking.Z, walking.J, told.out, told.stride
     at = 0
     if Z[GIVEN] >= 0:
         fill(out, n, run, Z[GIVEN])
@@ -189,15 +198,15 @@ def write(Z: Any, I: Any, out: Any, stride: int, n: int, run: int) -> None:  # n
     if Z[CENTRE] >= 0:
         fill(out, at + n, run, Z[CENTRE])
         at += stride
-    fill(out, at + n, run, np.int64(I[COVER, Z[COVERS] - 1]))
+    fill(out, at + n, run, wide(J[COVER, Z[COVERS] - 1]))
     for i in range(Z[PICKS] - 1):
         at += stride
-        fill(out, at + n, run, np.int64(I[COVER, Z[PICKED + i]]))
+        fill(out, at + n, run, wide(J[COVER, Z[PICKED + i]]))
     if Z[PICKS] > 0:
         at += stride
         first = Z[PICKED + Z[PICKS] - 1]
         for r in range(run):
-            out[at + n + r] = I[COVER, first + r]
+            out[at + n + r] = J[COVER, first + r]
     Z[GAP] = max(Z[GAP], Z[STEPS] + 1 - Z[LAST])
     Z[STEPS] += run
     Z[LAST] = Z[STEPS]

@@ -9,10 +9,11 @@ import copy
 
 import numpy as np
 
-from structures.clique.state import DEAD, DONE, EACH_KEY, FULL, GAP, ITEM, MODE, STEPS, grown, new_walk
+from structures.clique.state import DEAD, DONE, EACH_KEY, FULL, GAP, ITEM, MODE, STEPS, Walking, grown, new_walk
 from structures.clique.walk import ANY_KEY, start_reading, walk_fill
 from structures.core.arena import NEG_INF, POS_INF
-from structures.core.entries import Entries
+from structures.core.entries import Entries, Told
+from structures.core.kernel import compiled
 from structures.multiway.base import Root
 from structures.multiway.layout import Blocks
 from structures.multiway.topology import CLIQUE
@@ -31,13 +32,13 @@ class Cursor:
 
     def __init__(self, blocks: Blocks, root: Root, key: int | None, window: tuple[int, int] | None, given: Entries | None) -> None:
         self._members, self._offset = int(blocks.T[CLIQUE]), root.offset
-        self._arrays = blocks.M, blocks.W, blocks.T
+        self._nodes = blocks.nodes
         self._window = window or _EVER
         self._entries = given or _NO_ENTRIES
         self._given = np.sort(self._entries.slot)
-        self._Z, self._H, self._I = new_walk()
+        self._walking = new_walk()
         if given is None:
-            start_reading(*self._arrays, self._Z, root.offset, ANY_KEY if key is None else key, *self._window)
+            compiled(start_reading)(self._nodes, self._walking, root.offset, ANY_KEY if key is None else key, *self._window)
         self.done = False
 
     def fill(self, limit: int) -> np.ndarray:
@@ -46,11 +47,10 @@ class Cursor:
         out = np.empty((self._members, limit), np.int32)
         Z = self._Z
         if Z[FULL]:
-            self._H, self._I = grown(self._H, self._I)
+            self._walking = grown(self._walking)
             Z[FULL] = 0
-        n = walk_fill(
-            *self._arrays, Z, self._H, self._I, self._offset, *self._entries[1:], *self._window, out.reshape(-1), limit, _STEPS_A_CALL
-        )
+        told = Told(out.reshape(-1), limit)
+        n = compiled(walk_fill)(self._nodes, self._walking, self._offset, self._entries, *self._window, told, _STEPS_A_CALL)
         self.done = bool(Z[MODE] == DONE and Z[EACH_KEY] == 0 and Z[ITEM] == len(self._given))
         rows = out if n == limit else out[:, :n].copy()
         return rows if len(self._given) < 2 else self._once(rows)
@@ -65,8 +65,12 @@ class Cursor:
     def clone(self) -> Cursor:
         """An independent cursor at the same place."""
         other = copy.copy(self)
-        other._Z, other._H, other._I = self._Z.copy(), self._H.copy(), self._I.copy()
+        other._walking = Walking(*(array.copy() for array in self._walking))
         return other
+
+    @property
+    def _Z(self) -> np.ndarray:
+        return self._walking.Z
 
     @property
     def steps(self) -> int:

@@ -2,15 +2,18 @@
 
     Z   scalars | CONTEXT: right endpoints | PICKED: places of covers | nodes still to come [LEVELS] | nodes still to be searched [LEVELS]
     H   int64[n]: right endpoints of the heap
-    I   int32[3, n]: slots of the heap; slots of covers, as they are found; their places in the heap
+    J   int32[3, n]: slots of the heap; slots of covers, as they are found; their places in the heap
 
-H and I hold what covers one start; a walk whose Z[FULL] is set goes on when `grown` has made them longer.
+H and J hold what covers one start; a walk whose Z[FULL] is set goes on when `grown` has made them longer.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
+from structures.core.kernel import arrays
 from structures.multiway.layout import L
 
 LEVELS = 64  # more than a tree can have
@@ -33,14 +36,24 @@ NODE_STACK = 50
 SEARCH_STACK = NODE_STACK + LEVELS
 WALK_WORDS = SEARCH_STACK + LEVELS
 
-HEAP_SLOT, COVER, QUEUE = range(3)  # rows of I
+HEAP_SLOT, COVER, QUEUE = range(3)  # rows of J
 
 
-def new_walk() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Z, H, I of a walk that is done."""
-    return np.zeros(WALK_WORDS, np.int64), np.empty(ROOM, np.int64), np.empty((3, ROOM), np.int32)
+@arrays("int64[::1]", "int64[::1]", "int32[:,::1]")
+class Walking(NamedTuple):
+    """See the drawing."""
+
+    Z: np.ndarray
+    H: np.ndarray
+    J: np.ndarray
 
 
-def grown(H: np.ndarray, I: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # noqa: E741
-    """H and I with twice the room. O(n)."""
-    return np.concatenate((H, H)), np.concatenate((I, I), axis=1)
+def new_walk() -> Walking:
+    """A walk that is done."""
+    return Walking(np.zeros(WALK_WORDS, np.int64), np.empty(ROOM, np.int64), np.empty((3, ROOM), np.int32))
+
+
+def grown(walking: Walking) -> Walking:
+    """The same with twice the room in H and J. O(n)."""
+    H, J = walking.H, walking.J
+    return Walking(walking.Z, np.concatenate((H, H)), np.concatenate((J, J), axis=1))

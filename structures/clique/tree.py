@@ -33,7 +33,9 @@ from structures.clique.cursors import Cursor
 from structures.clique.state import FULL, STEPS, grown, new_walk
 from structures.core.arena import ARENA_WORDS, HEIGHT, KEY_MAX, ROOT
 from structures.core.entries import Entries
-from structures.multiway.base import CHUNK, MultiwayTree, Root
+from structures.core.kernel import compiled
+from structures.multiway.base import MultiwayTree, Root
+from structures.multiway.changes import Changes
 from structures.multiway.clique_summary import MOST, SCRATCH_WORDS, keys_at, summary_words
 from structures.multiway.layout import COUNTS, Blocks
 from structures.multiway.topology import CLIQUE, SETS
@@ -52,7 +54,8 @@ class CliqueTree(MultiwayTree):
         table = np.zeros(16, np.int64)
         table[SETS], table[CLIQUE] = 1, members
         super().__init__(Blocks(table, summary_words(members), words), np.zeros(SCRATCH_WORDS, np.int64), members)
-        self._Z, self._H, self._I = new_walk()
+        self._walking = new_walk()
+        self._run_changes = compiled(run_changes)
 
     @property
     def root(self) -> Root:
@@ -65,13 +68,13 @@ class CliqueTree(MultiwayTree):
     @property
     def update_steps(self) -> int:
         """Nodes and entries looked at, and rows told, for all deltas so far."""
-        return int(self._Z[STEPS])
+        return int(self._walking.Z[STEPS])
 
-    def _change(self, state: np.ndarray, sign: int, entries: Entries, order: np.ndarray, out: np.ndarray, told: bool) -> int:
-        n = int(run_changes(*self._arrays, self._Z, self._H, self._I, state, sign, *entries, order, out, CHUNK, told))
-        if self._Z[FULL]:
-            self._H, self._I = grown(self._H, self._I)
-            self._Z[FULL] = 0
+    def _change(self, state: np.ndarray, changes: Changes, deltas: bool) -> int:
+        n = int(self._run_changes(*self._arrays, self._walking, state, changes, self._told, deltas))
+        if self._walking.Z[FULL]:
+            self._walking = grown(self._walking)
+            self._walking.Z[FULL] = 0
         return n
 
     # --- reading
@@ -85,6 +88,7 @@ class CliqueTree(MultiwayTree):
 
     def partners(self, root: Root, entries: Entries, window: tuple[int, int] | None = None) -> Cursor:
         """Rows in which any of the given entries, which are in this version, take part; with a window, as `rows`."""
+        entries.require(self._sets)
         return Cursor(self.arena, root, None, window, entries)
 
     def check(self, root: Root, others: tuple[Root, ...] = ()) -> None:

@@ -17,9 +17,7 @@ Costs: O(t log n) steps to the first row and between rows, O(1) a row. Source: d
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from structures.clique.covers import begin_heap, begin_search, push, search, take, tell
 from structures.clique.state import (
@@ -58,11 +56,13 @@ from structures.clique.state import (
     STEPS,
     TOP,
     WHOLE,
+    Walking,
 )
 from structures.core.arena import KEY_MAX, NEG_INF, POS_INF
-from structures.core.kernel import kernel
+from structures.core.entries import Entries, Told, entry_of
+from structures.core.kernel import kernel, wide
 from structures.multiway.clique_summary import enter, keys_at, top_at
-from structures.multiway.layout import CHILD, L, height_of
+from structures.multiway.layout import CHILD, L, MultiwayNodes, height_of
 from structures.multiway.leaves import count_of, entry_at, position
 from structures.multiway.topology import CLIQUE
 from structures.multiway.tree import side_of
@@ -76,8 +76,9 @@ _HEAP_MOST = 4 * L  # what a walk takes along from leaf to leaf; a longer heap h
 
 
 @kernel
-def pass_over(M: Any, W: Any, T: Any, Z: Any, o: int) -> None:
+def pass_over(nodes: MultiwayNodes, walking: Walking, o: int) -> None:
     """The walk goes on to the right of subtree o."""
+    M, W, T, Z = nodes.M, nodes.W, nodes.T, walking.Z
     keys, tops = keys_at(T, o), top_at(o)
     if W[keys] != Z[KEY]:
         Z[KEY], Z[COUNT] = W[keys], 0
@@ -87,20 +88,22 @@ def pass_over(M: Any, W: Any, T: Any, Z: Any, o: int) -> None:
 
 
 @kernel
-def pass_entry(Z: Any, H: Any, I: Any, right: int, slot: int) -> None:  # noqa: E741
+def pass_entry(walking: Walking, right: int, slot: int) -> None:
     """The walk goes on behind an entry of the context's key."""
+    Z = walking.Z
     Z[COUNT] = enter(Z, CONTEXT, Z[COUNT], Z[KEPT], right)
     if Z[WHOLE] != 0:
-        push(Z, H, I, right, slot)
+        push(walking, right, slot)
 
 
 @kernel
-def has_centre(M: Any, W: Any, T: Any, Z: Any, o: int) -> bool:
+def has_centre(nodes: MultiwayNodes, walking: Walking, o: int) -> bool:
     """Whether subtree o, next to the right, has a centre within the stretch: exact."""
+    M, W, T, Z = nodes.M, nodes.W, nodes.T, walking.Z
     keys, leasts = keys_at(T, o) + 1, top_at(o) + T[CLIQUE] - 1
     for j in range(Z[MEMBERS]):
         k = Z[MEMBERS] - j
-        key, start = np.int64(W[keys + k]), M[leasts + k]
+        key, start = wide(W[keys + k]), M[leasts + k]
         if key == KEY_MAX or key > Z[HIGH_KEY] or (key == Z[HIGH_KEY] and start > Z[HIGH]):
             continue
         if j == 0 or (j <= Z[COUNT] and key == Z[KEY] and start <= Z[CONTEXT + j - 1]):
@@ -112,45 +115,48 @@ def has_centre(M: Any, W: Any, T: Any, Z: Any, o: int) -> bool:
 
 
 @kernel
-def next_leaf(M: Any, W: Any, T: Any, Z: Any) -> None:
+def next_leaf(nodes: MultiwayNodes, walking: Walking) -> None:
     """Go down to the next leaf that has a centre."""
+    M, W, Z = nodes.M, nodes.W, walking.Z
     while Z[NODE_DEPTH] > 0:
         Z[STEPS] += 1
         Z[NODE_DEPTH] -= 1
         o = Z[NODE_STACK + Z[NODE_DEPTH]]
-        if not has_centre(M, W, T, Z, o):
-            pass_over(M, W, T, Z, o)
+        if not has_centre(nodes, walking, o):
+            pass_over(nodes, walking, o)
             continue
         while height_of(W, o) > 0:
             Z[STEPS] += 1
             lower, upper = M[o + CHILD], M[o + CHILD + 1]
-            if has_centre(M, W, T, Z, lower):
+            if has_centre(nodes, walking, lower):
                 Z[NODE_STACK + Z[NODE_DEPTH]] = upper
                 Z[NODE_DEPTH] += 1
                 o = lower
             else:
-                pass_over(M, W, T, Z, lower)
+                pass_over(nodes, walking, lower)
                 o = upper
-        enter_leaf(Z, o, 0)
+        enter_leaf(walking, o, 0)
         return
     Z[MODE] = DONE
 
 
 @kernel
-def enter_leaf(Z: Any, o: int, at: int) -> None:
+def enter_leaf(walking: Walking, o: int, at: int) -> None:
+    Z = walking.Z
     Z[LEAF], Z[AT], Z[FRUITFUL], Z[MODE] = o, at, 0, ENTRIES
     if Z[HEAPED] > _HEAP_MOST:
         Z[WHOLE] = 0
 
 
 @kernel
-def next_centre(M: Any, W: Any, T: Any, Z: Any, H: Any, I: Any) -> None:  # noqa: E741
+def next_centre(nodes: MultiwayNodes, walking: Walking) -> None:
     """Go on to the next centre in the leaf, and begin with what covers its start."""
+    M, W, T, Z = nodes.M, nodes.W, nodes.T, walking.Z
     o = Z[LEAF]
     e, w = entry_at(T, o)
-    n, covers = count_of(W, T, o), Z[MEMBERS] - 1
+    n, covers = count_of(nodes, o), Z[MEMBERS] - 1
     for i in range(Z[AT], n):
-        key, left = np.int64(W[w + L + i]), M[e + i]
+        key, left = wide(W[w + L + i]), M[e + i]
         if key > Z[HIGH_KEY] or (key == Z[HIGH_KEY] and left > Z[HIGH]):
             Z[NODE_DEPTH] = 0
             break
@@ -160,38 +166,38 @@ def next_centre(M: Any, W: Any, T: Any, Z: Any, H: Any, I: Any) -> None:  # noqa
         if Z[COUNT] >= covers and Z[CONTEXT + covers - 1] >= left:
             Z[START], Z[CENTRE], Z[AT], Z[PICKS], Z[FRUITFUL] = left, W[w + i], i, covers - 1, 1
             if Z[WHOLE] != 0:
-                begin_heap(Z, H, I)
+                begin_heap(walking)
                 Z[MODE] = HEAP
             else:
-                begin_search(M, W, T, Z, left, 8 * np.int64(W[w + i]), i)
+                begin_search(nodes, walking, left, 8 * wide(W[w + i]), i)
                 Z[MODE] = SEARCH
             return
-        pass_entry(Z, H, I, M[e + L + i], np.int64(W[w + i]))
+        pass_entry(walking, M[e + L + i], wide(W[w + i]))
     Z[DEAD] += 1 - Z[FRUITFUL]
     Z[MODE] = NODES
 
 
 @kernel
-def leave_centre(M: Any, W: Any, T: Any, Z: Any, H: Any, I: Any) -> None:  # noqa: E741
+def leave_centre(nodes: MultiwayNodes, walking: Walking) -> None:
     """All rows of the centre are told: it joins the context."""
+    M, W, T, Z = nodes.M, nodes.W, nodes.T, walking.Z
     Z[WHOLE], Z[MODE] = 1, ENTRIES
     Z[DEAD] += 1 if Z[COVERS] <= Z[PICKS] else 0
     if Z[CENTRE] >= 0:
         e, w = entry_at(T, Z[LEAF])
-        pass_entry(Z, H, I, M[e + L + Z[AT]], np.int64(W[w + Z[AT]]))
+        pass_entry(walking, M[e + L + Z[AT]], wide(W[w + Z[AT]]))
         Z[AT] += 1
 
 
 @kernel
-def walk(
-    M: Any, W: Any, T: Any, Z: Any, H: Any, I: Any, out: Any, stride: int, n: int, end: int, until: int  # noqa: E741
-) -> int:  # fmt: skip
-    """Go on until `end` rows are in out (member i at stride * i), the steps pass `until`, the heap needs room (Z[FULL]), or all is found
-    (Z[MODE] is DONE). Rows in out."""
+def walk(nodes: MultiwayNodes, walking: Walking, told: Told, n: int, end: int, until: int) -> int:
+    """Go on until `end` rows are told, the steps pass `until`, the heap needs room (Z[FULL]), or all is found
+    (Z[MODE] is DONE). Rows told."""
+    Z, H = walking.Z, walking.H
     while Z[STEPS] < until:
         mode = Z[MODE]
         if mode == ROWS:
-            n = tell(Z, I, out, stride, n, end)
+            n = tell(walking, told, n, end)
             if Z[PICKING] != 0:
                 return n
             Z[MODE] = Z[BACK]
@@ -202,14 +208,14 @@ def walk(
             Z[FULL] = 1
             return n
         if mode == NODES:
-            next_leaf(M, W, T, Z)
+            next_leaf(nodes, walking)
         elif mode == ENTRIES:
-            next_centre(M, W, T, Z, H, I)
-        elif search(M, W, T, Z, H, I) if mode == SEARCH else take(Z, H, I):
+            next_centre(nodes, walking)
+        elif search(nodes, walking) if mode == SEARCH else take(walking):
             if Z[COVERS] > Z[PICKS]:
                 Z[MODE], Z[BACK] = ROWS, mode
         else:
-            leave_centre(M, W, T, Z, H, I)
+            leave_centre(nodes, walking)
     return n
 
 
@@ -217,22 +223,24 @@ def walk(
 
 
 @kernel
-def start(T: Any, Z: Any, root: int, members: int, given: int, high_key: int, high: int) -> None:
+def start(T: Any, walking: Walking, root: int, members: int, given: int, high_key: int, high: int) -> None:
     """A walk of no nodes yet, with an empty context."""
+    Z = walking.Z
     Z[TOP], Z[MEMBERS], Z[GIVEN], Z[HIGH_KEY], Z[HIGH] = root, members, given, high_key, high
     Z[KEY], Z[COUNT], Z[KEPT], Z[NODE_DEPTH], Z[HEAPED], Z[WHOLE], Z[PICKING] = -1, 0, T[CLIQUE], 0, 0, 0, 0
     Z[MODE] = NODES
 
 
 @kernel
-def stand(M: Any, W: Any, T: Any, Z: Any, key: int, left: int, slot: int) -> None:
+def stand(nodes: MultiwayNodes, walking: Walking, key: int, left: int, slot: int) -> None:
     """Go to the place of (key, left, slot): what comes before is the context, what comes after is ahead."""
+    M, W, T, Z = nodes.M, nodes.W, nodes.T, walking.Z
     o = Z[TOP]
     while height_of(W, o) > 0:
         Z[STEPS] += 1
         lower, upper = M[o + CHILD], M[o + CHILD + 1]
-        if side_of(M, W, o, key, left, 8 * slot):
-            pass_over(M, W, T, Z, lower)
+        if side_of(nodes, o, key, left, 8 * slot):
+            pass_over(nodes, walking, lower)
             o = upper
         else:
             Z[NODE_STACK + Z[NODE_DEPTH]] = upper
@@ -241,51 +249,63 @@ def stand(M: Any, W: Any, T: Any, Z: Any, key: int, left: int, slot: int) -> Non
     e, w = entry_at(T, o)
     if Z[KEY] != key:
         Z[KEY], Z[COUNT] = key, 0
-    at = position(M, W, T, o, 0, key, left, slot)
+    at = position(nodes, o, 0, key, left, slot)
     i = at - 1
     while i >= 0 and W[w + L + i] == key:
         Z[STEPS] += 1
         Z[COUNT] = enter(Z, CONTEXT, Z[COUNT], Z[KEPT], M[e + L + i])
         i -= 1
-    enter_leaf(Z, o, at)
+    enter_leaf(walking, o, at)
 
 
 @kernel
-def start_rows(M: Any, W: Any, T: Any, Z: Any, root: int, low_key: int, high_key: int) -> None:
+def start_rows(nodes: MultiwayNodes, walking: Walking, root: int, low_key: int, high_key: int) -> None:
     """All rows of the keys low_key..high_key."""
-    start(T, Z, root, T[CLIQUE], NONE_GIVEN, high_key, POS_INF)
+    T, Z = nodes.T, walking.Z
+    start(T, walking, root, T[CLIQUE], NONE_GIVEN, high_key, POS_INF)
     Z[KEPT] = T[CLIQUE] - 1
     if low_key > 0:
-        stand(M, W, T, Z, low_key, NEG_INF, -1)
+        stand(nodes, walking, low_key, NEG_INF, -1)
         Z[WHOLE] = 1
     else:
         Z[NODE_STACK], Z[NODE_DEPTH] = root, 1
 
 
+class Window(NamedTuple):
+    """Of one key: closed."""
+
+    key: int
+    low: int
+    high: int
+
+
 @kernel
-def start_window(M: Any, W: Any, T: Any, Z: Any, root: int, key: int, lo: int, hi: int, given: int, inside: bool, right: int) -> None:
-    """Rows of the key whose members all meet [lo, hi]; with the entry `given` (-1: none), which meets it, ends at `right`, and is, or is
+def start_window(nodes: MultiwayNodes, walking: Walking, root: int, window: Window, given: int, inside: bool, right: int) -> None:
+    """Rows whose members all meet the window; with the entry `given` (-1: none), which meets it, ends at `right`, and is, or is
     not, `inside` the tree."""
+    T, Z = nodes.T, walking.Z
+    key, lo, hi = window
     members = T[CLIQUE] if given < 0 else T[CLIQUE] - 1
-    start(T, Z, root, members, given, key, hi)
+    start(T, walking, root, members, given, key, hi)
     if lo > hi:
         Z[MODE] = DONE
         return
-    stand(M, W, T, Z, key, lo, KEY_MAX)
+    stand(nodes, walking, key, lo, KEY_MAX)
     if inside:
-        forget(Z, right)
+        forget(walking, right)
     found = Z[COUNT] >= members and Z[CONTEXT + members - 1] >= lo
     Z[KEPT] = members - 1
     Z[COUNT] = min(Z[COUNT], members - 1)
     if found:
         Z[START], Z[CENTRE], Z[PICKS], Z[FRUITFUL] = lo, -1, members - 1, 1
-        begin_search(M, W, T, Z, lo, 8 * KEY_MAX, Z[AT])
+        begin_search(nodes, walking, lo, 8 * KEY_MAX, Z[AT])
         Z[MODE] = SEARCH
 
 
 @kernel
-def forget(Z: Any, right: int) -> None:
+def forget(walking: Walking, right: int) -> None:
     """Take an endpoint out of the context, if it is among the largest."""
+    Z = walking.Z
     found = False
     for j in range(Z[COUNT]):
         if found:
@@ -296,57 +316,54 @@ def forget(Z: Any, right: int) -> None:
 
 
 @kernel
-def next_key(M: Any, W: Any, T: Any, Z: Any, H: Any, I: Any, lo: int, hi: int) -> None:  # noqa: E741
+def next_key(nodes: MultiwayNodes, walking: Walking, lo: int, hi: int) -> None:
     """Begin the window in the next key that has rows; clear EACH_KEY if there is none."""
-    start_rows(M, W, T, Z, Z[TOP], Z[NEXT_KEY], KEY_MAX)
+    Z = walking.Z
+    start_rows(nodes, walking, Z[TOP], Z[NEXT_KEY], KEY_MAX)
     while Z[MODE] == NODES or Z[MODE] == ENTRIES:
         if Z[MODE] == NODES:
-            next_leaf(M, W, T, Z)
+            next_leaf(nodes, walking)
         else:
-            next_centre(M, W, T, Z, H, I)
+            next_centre(nodes, walking)
     if Z[MODE] == DONE:
         Z[EACH_KEY] = 0
         return
     key = Z[KEY]
     Z[NEXT_KEY] = key + 1
-    start_window(M, W, T, Z, Z[TOP], key, lo, hi, NONE_GIVEN, False, 0)
+    start_window(nodes, walking, Z[TOP], Window(key, lo, hi), NONE_GIVEN, False, 0)
 
 
-@kernel("void(int64[::1], int32[::1], int64[::1], int64[::1], int64, int64, int64, int64)")
-def start_reading(M: Any, W: Any, T: Any, Z: Any, root: int, key: int, lo: int, hi: int) -> None:
+@kernel("void(MultiwayNodes, Walking, int64, int64, int64, int64)")
+def start_reading(nodes: MultiwayNodes, walking: Walking, root: int, key: int, lo: int, hi: int) -> None:
     """All rows, or those of one key, in the window [lo, hi]."""
+    Z = walking.Z
     if lo == NEG_INF and hi == POS_INF:
-        start_rows(M, W, T, Z, root, max(key, 0), KEY_MAX if key == ANY_KEY else key)
+        start_rows(nodes, walking, root, max(key, 0), KEY_MAX if key == ANY_KEY else key)
     elif key != ANY_KEY:
-        start_window(M, W, T, Z, root, key, lo, hi, NONE_GIVEN, False, 0)
+        start_window(nodes, walking, root, Window(key, lo, hi), NONE_GIVEN, False, 0)
     else:
         Z[TOP], Z[MODE], Z[EACH_KEY], Z[NEXT_KEY] = root, DONE, 1, 0
 
 
-@kernel(
-    "int64(int64[::1], int32[::1], int64[::1], int64[::1], int64[::1], int32[:,::1], int64, int32[::1], int64[::1], int64[::1],"
-    " int32[::1], int64, int64, int32[::1], int64, int64)"
-)
-def walk_fill(
-    M: Any, W: Any, T: Any, Z: Any, H: Any, I: Any, root: int, keys: Any, lefts: Any, rights: Any, slots: Any, lo: int, hi: int,  # noqa: E741
-    out: Any, stride: int, steps: int,
-) -> int:  # fmt: skip
-    """Up to `stride` rows into out, within about so many steps: of what Z has begun, then of entry after entry, which are in the tree; all
+@kernel("int64(MultiwayNodes, Walking, int64, Entries, int64, int64, Told, int64)")
+def walk_fill(nodes: MultiwayNodes, walking: Walking, root: int, entries: Entries, lo: int, hi: int, told: Told, steps: int) -> int:
+    """Up to `stride` rows, within about so many steps: of what Z has begun, then of entry after entry, which are in the tree; all
     members meeting [lo, hi]. All is found when Z[ITEM] is the number of entries, Z[MODE] is DONE and Z[EACH_KEY] is 0 after it."""
+    Z = walking.Z
     n, until = 0, Z[STEPS] + steps
-    while n < stride and Z[STEPS] < until:
+    while n < told.stride and Z[STEPS] < until:
         if Z[MODE] == DONE:
             Z[STEPS] += 1
             if Z[EACH_KEY] != 0:
-                next_key(M, W, T, Z, H, I, lo, hi)
-            elif Z[ITEM] == len(slots):
+                next_key(nodes, walking, lo, hi)
+            elif Z[ITEM] == len(entries.slot):
                 break
             else:
-                e = Z[ITEM]
-                Z[ITEM] = e + 1
-                left, right = lefts[e], rights[e]
-                start_window(M, W, T, Z, root, np.int64(keys[e]), max(left, lo), min(right, hi), np.int64(slots[e]), True, right)
-        n = walk(M, W, T, Z, H, I, out, stride, n, stride, until)
+                entry = entry_of(entries, Z[ITEM])
+                Z[ITEM] += 1
+                window = Window(entry.key, max(entry.left, lo), min(entry.right, hi))
+                start_window(nodes, walking, root, window, entry.slot, True, entry.right)
+        n = walk(nodes, walking, told, n, told.stride, until)
         if Z[FULL] != 0:
             break
     return n

@@ -25,14 +25,14 @@ has gone since. Source: LMDB's model (docs/design/versions.md); docs/design/ij-h
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from structures.core.bits import LANES
 from structures.core.encoding import NEG_INF as NEG_INF
 from structures.core.encoding import POS_INF as POS_INF
-from structures.core.kernel import kernel
+from structures.core.kernel import arrays, kernel
 from structures.core.pins import pinned
 from structures.core.reserve import reserve
 
@@ -57,12 +57,28 @@ SUM, SUM2 = 16 + 2 * 64, 16 + 2 * 64 + 12  # two summaries of ten fields
 CONTROL_WORDS = SUM2 + 12
 
 ARENA_WORDS = 2**31 - 1  # offsets are int32
-ARRAYS = "int64[::1], int32[::1], int64[::1], int64[::1]"  # M, W, C, Q as the kernels take them
+
+
+@arrays("int64[::1]", "int32[::1]")
+class Nodes(NamedTuple):
+    """The memory of the blocks: as 64-bit words, and the same as 32-bit words."""
+
+    M: np.ndarray
+    W: np.ndarray
+
+
+@arrays("int64[::1]", "int64[::1]")
+class Writing(NamedTuple):
+    """What their one writer keeps besides: the control array, and the retired blocks."""
+
+    C: np.ndarray
+    Q: np.ndarray
 
 
 @kernel
-def allocate(M: Any, W: Any, C: Any, cls: int) -> int:
+def allocate(nodes: Nodes, C: Any, cls: int) -> int:
     """A block of the class, born now; its contents are whatever was there."""
+    M = nodes.M
     o = C[FREE + cls]
     if o != 0:
         C[FREE + cls] = M[o]
@@ -82,8 +98,9 @@ def free(M: Any, C: Any, o: int, cls: int) -> None:
 
 
 @kernel
-def drop(M: Any, C: Any, Q: Any, o: int, cls: int) -> None:
+def drop(nodes: Nodes, writing: Writing, o: int, cls: int) -> None:
     """The newest version no longer uses block o: free it if nobody can have seen it (I1), else retire it."""
+    M, C, Q = nodes.M, writing.C, writing.Q
     if M[o] == C[VERSION]:
         free(M, C, o, cls)
     else:
@@ -94,9 +111,10 @@ def drop(M: Any, C: Any, Q: Any, o: int, cls: int) -> None:
         C[WAITING + cls] += 1
 
 
-@kernel("void(int64[::1], int64[::1], int64[::1], int64, int64[::1], boolean)")
-def reclaim(M: Any, C: Any, Q: Any, oldest: int, pins: Any, everything: bool) -> None:
+@kernel("void(Nodes, Writing, int64, int64[::1], boolean)")
+def reclaim(nodes: Nodes, writing: Writing, oldest: int, pins: Any, everything: bool) -> None:
     """Free what no version >= oldest and no pin can see (I2). Q[:HELD] is held by pins and looked at only if `everything`."""
+    M, C, Q = nodes.M, writing.C, writing.Q
     h = 0 if everything else C[HELD]
     w = h
     for i in range(h, C[RETIRED]):
@@ -132,6 +150,8 @@ class Arena:
         self.C: np.ndarray = np.zeros(CONTROL_WORDS, np.int64)
         self.Q: np.ndarray = reserve(2 * (words // min(LEAF_WORDS, INNER_WORDS) + 1) * 8, np.int64)
         self.C[BUMP] = 8
+        self.nodes: Any = Nodes(self.M, self.W)  # as the kernels take them; of a class that adds arrays another tuple
+        self.writing: Any = Writing(self.C, self.Q)
         self._pins: set[int] = set()
 
     def reclaim(self, oldest: int, pins: np.ndarray) -> None:
@@ -139,7 +159,7 @@ class Arena:
         now = set(pins.tolist())
         gone = not self._pins <= now
         self._pins = now
-        reclaim(self.M, self.C, self.Q, oldest, pins, gone)
+        reclaim(self.nodes, self.writing, oldest, pins, gone)
 
     def require(self, changes: int, times: int = 1) -> None:
         """Raise MemoryError, before anything is touched, unless a version with `changes` changes surely fits: at worst each change copies

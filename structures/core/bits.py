@@ -5,9 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from structures.core.kernel import JIT, kernel
+from structures.core.kernel import JIT, kernel, wide
 
 LANES = 8
 
@@ -17,7 +15,7 @@ if JIT:
     from numba.core.cgutils import get_item_pointer2
     from numba.extending import intrinsic
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def lowest(typing_context: Any, mask: Any) -> Any:
         """The place of the lowest bit set in an int64; there is one."""
 
@@ -26,7 +24,7 @@ if JIT:
 
         return types.int64(types.int64), generate
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def highest(typing_context: Any, mask: Any) -> Any:
         """The place of the highest bit set in an int64; there is one."""
 
@@ -35,7 +33,7 @@ if JIT:
 
         return types.int64(types.int64), generate
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def count_bits(typing_context: Any, mask: Any) -> Any:
         """How many bits of an int64 are set."""
 
@@ -67,17 +65,17 @@ if JIT:
 
         return types.int64(array, types.int64, array.dtype), generate
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def below8(typing_context: Any, array: Any, p: Any, value: Any) -> Any:
         """The c in 0..7 with array[p + c] < value, as bits; all are read, whatever is there."""
         return _compare8("<", array)
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def at_most8(typing_context: Any, array: Any, p: Any, value: Any) -> Any:
         """The c in 0..7 with array[p + c] <= value, as bits; all are read, whatever is there."""
         return _compare8("<=", array)
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def within8(typing_context: Any, array: Any, p: Any, most: Any, q: Any, least: Any) -> Any:
         """The c in 0..7 with array[p + c] <= most and array[q + c] >= least, as bits; all are read, whatever is there."""
 
@@ -90,7 +88,7 @@ if JIT:
 
         return types.int64(array, types.int64, types.int64, types.int64, types.int64), generate
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def equal16(typing_context: Any, array: Any, p: Any, value: Any) -> Any:
         """The c in 0..15 with array[p + c] == value, as bits; all are read, whatever is there."""
 
@@ -100,7 +98,7 @@ if JIT:
 
         return types.int64(array, types.int64, array.dtype), generate
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def with_bit16(typing_context: Any, array: Any, p: Any, b: Any) -> Any:
         """The c in 0..15 whose array[p + c] has bit b, as bits; all are read, whatever is there."""
 
@@ -111,7 +109,7 @@ if JIT:
 
         return types.int64(array, types.int64, array.dtype), generate
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def copy16(typing_context: Any, target: Any, q: Any, array: Any, p: Any) -> Any:
         """target[q + c] = array[p + c] for c in 0..15, of items of one kind; all are written, whatever is there."""
 
@@ -128,7 +126,7 @@ if JIT:
         builder.store(lanes, builder.bitcast(at, lanes.type.as_pointer())).align = kind.dtype.bitwidth // 8
 
     def _widening(width: int) -> Any:
-        @intrinsic  # type: ignore[untyped-decorator]
+        @intrinsic
         def widen(typing_context: Any, target: Any, q: Any, source: Any, p: Any, shift: Any, mask: Any, high: Any) -> Any:
             def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
                 bytes_ = _lanes(context, builder, signature.args[2], arguments[2], arguments[3], 2 * LANES * width)
@@ -189,7 +187,7 @@ widen16_1, widen16_2, widen16_4 = (_widening(width) for width in (1, 2, 4))
 def equals(array: Any, p: int, end: int, value: int) -> tuple[int, int]:
     """Where in [p, end), of ascending numbers, those are that equal the value: the first, and behind the last. What lies up to LANES behind
     the end is read, whatever is there."""
-    others = np.int64(0)
+    others = wide(0)
     while p < end and others == 0:
         others = ~below8(array, p, value) & (2**LANES - 1)
         p += LANES if others == 0 else lowest(others)

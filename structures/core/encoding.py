@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from structures.core.kernel import wide
+
 NEG_INF = -(2**63)
 POS_INF = 2**63 - 1
 
-_SIGN = np.int64(-(2**63))
+_SIGN = wide(-(2**63))
 
 
 def encode_ints(values: np.ndarray, open_shift: int) -> np.ndarray:

@@ -6,11 +6,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.kernel import kernel
+from structures.core.arena import KEY_MAX
+from structures.core.kernel import arrays, compiled, contiguous, kernel, wide
+from structures.core.reserve import SLOTS
 
 DELETE, INSERT, LEAVE, ENTER = -1, 1, -2, 2  # LEAVE and ENTER: a delete and an insert without a delta
 
 
+@arrays("uint8[::1]", "int32[::1]", "int64[::1]", "int64[::1]", "int32[::1]")
 class Entries(NamedTuple):
     """Intervals, closed, as columns of length n: set uint8 (0 or 1), key int32 >= 0, left <= right int64, slot int32 in [0, 2**30)."""
 
@@ -20,8 +23,41 @@ class Entries(NamedTuple):
     right: np.ndarray
     slot: np.ndarray
 
+    def require_columns(self) -> None:
+        """Raise TypeError unless the columns are what the kernels take (of a single entry nothing is asked: all is contiguous)."""
+        if len(self.key) > 1:
+            contiguous((np.uint8, np.int32, np.int64, np.int64, np.int32), self)
+
+    def require(self, sets: int) -> None:
+        """As `require_columns`; ValueError unless these are intervals of so many sets."""
+        self.require_columns()
+        require_entries(self, sets)
+
     def take(self, places: np.ndarray) -> Entries:
         return Entries(*(column[places] for column in self))
+
+
+class Entry(NamedTuple):
+    """One of them, its numbers widened."""
+
+    set: int
+    key: int
+    left: int
+    right: int
+    slot: int
+
+
+@kernel
+def entry_of(entries: Entries, e: int) -> Entry:
+    return Entry(wide(entries.set[e]), wide(entries.key[e]), entries.left[e], entries.right[e], wide(entries.slot[e]))
+
+
+@arrays("int32[::1]", "int64")
+class Told(NamedTuple):
+    """Where up to `stride` rows go: the slots of alias i at out[stride * i:]."""
+
+    out: np.ndarray
+    stride: int
 
 
 class Deltas(NamedTuple):
@@ -32,6 +68,38 @@ class Deltas(NamedTuple):
     slots0: np.ndarray
     slots1: np.ndarray
     too_large: np.ndarray
+
+
+@kernel
+def first_refused(entries: Entries, sets: int) -> int:
+    """The number of the first that is no entry; -1: there is none. left, right: the ends of each in all dimensions, one after another."""
+    n = len(entries.key)
+    dimensions = len(entries.left) // max(1, n)
+    for e in range(n):
+        if entries.set[e] >= sets or not (0 <= entries.key[e] < KEY_MAX and 0 <= entries.slot[e] < SLOTS):
+            return e
+        for j in range(e * dimensions, (e + 1) * dimensions):
+            if entries.left[j] > entries.right[j]:
+                return e
+    return -1
+
+
+@kernel("int64(Entries, int64)")
+def refused(entries: Entries, sets: int) -> int:
+    """As `first_refused`, from Python."""
+    return first_refused(entries, sets)
+
+
+def require_entries(entries: Entries, sets: int) -> None:
+    """Raise ValueError unless all of them, intervals or boxes, are of so many sets, with keys, ends and slots as `Entries` says. O(n)."""
+    e = compiled(refused)(entries, sets)
+    if e >= 0:
+        d = len(entries.left) // len(entries.key)
+        left, right = (ends[e * d : (e + 1) * d].tolist() for ends in (entries.left, entries.right))
+        raise ValueError(
+            f"entry {e} (set {entries.set[e]}, key {entries.key[e]}, from {left} to {right}, slot {entries.slot[e]}) cannot be kept: sets "
+            f"are below {sets}, keys from 0 to {KEY_MAX - 1}, slots from 0 to {SLOTS - 1}, and no left end lies beyond its right one"
+        )
 
 
 @kernel("void(int64[::1], int64[::1], int64[::1])", allocates=True)

@@ -34,6 +34,24 @@ class _Library(JITCodeLibrary):
         self._finalized = True
 
 
+_OURS = "_ZN10structures"  # as the names of functions begin there that this package defines; Numba's own have passes that look for them
+
+
+class _KernelLibrary(JITCodeLibrary):
+    """Code of a kernel, in which the helpers are its own, inlined or rid of what they do not use of their arguments: of a tuple of arrays
+    most calls use little. They are private, not internal, as the JIT's linker would find those by their names for other kernels."""
+
+    def add_llvm_module(self, ll_module: Any) -> None:
+        super().add_llvm_module(ll_module)
+        self._exported = {function.name for function in self._final_module.functions}
+
+    def _optimize_final_module(self) -> None:
+        for function in self._final_module.functions:
+            if function.name.startswith(_OURS) and not function.is_declaration and function.name not in self._exported:
+                function.linkage = "private"
+        super()._optimize_final_module()
+
+
 class _Key:
     """By what callers find the code of a helper."""
 
@@ -52,12 +70,32 @@ class _HelperLowering(NativeLowering):
         return True
 
 
-class HelperCompiler(CompilerBase):
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _KernelLowering(NativeLowering):
+    _name = "livejoin_kernel_lowering"
+
+    def run_pass(self, state: Any) -> bool:
+        state.library = _KernelLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.enable_object_caching()
+        return bool(super().run_pass(state))
+
+
+class _Compiler(CompilerBase):
+    lowering: type[NativeLowering]
+
     def define_pipelines(self) -> list[Any]:
         manager = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        manager.passes = [(_HelperLowering if step is NativeLowering else step, words) for step, words in manager.passes]
+        manager.passes = [(self.lowering if step is NativeLowering else step, words) for step, words in manager.passes]
         manager.finalize()
         return [manager]
+
+
+class HelperCompiler(_Compiler):
+    lowering = _HelperLowering
+
+
+class KernelCompiler(_Compiler):
+    lowering = _KernelLowering
 
 
 def only_for_kernels(dispatcher: Any) -> None:

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from structures.core.bits import LANES, count_bits, lowest, within8
-from structures.core.kernel import kernel
+from structures.core.entries import Told
+from structures.core.kernel import kernel, wide
 from structures.ij_heap.goals import (
     CANDIDATES,
     CROSSING,
@@ -43,16 +42,18 @@ from structures.ij_heap.goals import (
     SLOT_,
     STEP,
     STEPS,
+    Walking,
     begin,
 )
-from structures.multiway.layout import L, start_of
+from structures.multiway.layout import L, MultiwayNodes, start_of
 from structures.multiway.leaves import entry_at
 from structures.multiway.topology import MEMBER, NEAR, ORDER, POS, SETS, SIZE
 
 
 @kernel(forceinline=True)
-def meeting(M: Any, W: Any, T: Any, o: int, j: int, low: int, high: int, least: int, most: int) -> int:
+def meeting(nodes: MultiwayNodes, o: int, j: int, low: int, high: int, least: int, most: int) -> int:
     """The entries of run j of leaf o with a key in [low, high], left <= most, right >= least, as a mask."""
+    M, W, T = nodes.M, nodes.W, nodes.T
     e, w = entry_at(T, o)
     start, end = start_of(W, o, j), start_of(W, o, j + 1)
     lo = start
@@ -67,8 +68,9 @@ def meeting(M: Any, W: Any, T: Any, o: int, j: int, low: int, high: int, least: 
 
 
 @kernel
-def enter_leaf(M: Any, W: Any, T: Any, Z: Any, o: int, g: int, all: bool) -> bool:
+def enter_leaf(nodes: MultiwayNodes, walking: Walking, o: int, g: int, all: bool) -> bool:
     """List the candidates of all aliases of goal g in leaf o (`all`: every entry is one); False if one has none."""
+    W, T, Z = nodes.W, nodes.T, walking.Z
     v = Z[g + G_SUBSET]
     first = T[ORDER + T[POS + v]]
     for m in range(T[POS + v], T[POS + v] + T[SIZE + v]):
@@ -76,7 +78,7 @@ def enter_leaf(M: Any, W: Any, T: Any, Z: Any, o: int, g: int, all: bool) -> boo
         if all:
             mask = (1 << (start_of(W, o, j + 1) - start_of(W, o, j))) - 1
         else:
-            mask = meeting(M, W, T, o, j, Z[g + G_LOW], Z[g + G_HIGH], Z[g + LEAST + j], Z[g + MOST + j])
+            mask = meeting(nodes, o, j, Z[g + G_LOW], Z[g + G_HIGH], Z[g + LEAST + j], Z[g + MOST + j])
         Z[CANDIDATES + 6 * first + j] = mask
         if mask == 0:
             return False
@@ -85,50 +87,54 @@ def enter_leaf(M: Any, W: Any, T: Any, Z: Any, o: int, g: int, all: bool) -> boo
 
 
 @kernel
-def across(Z: Any, i: int, sides: int, mask: int) -> int:
+def across(walking: Walking, i: int, sides: int, mask: int) -> int:
     """The candidates of alias i, the last to be bound, with which a tuple has entries of both children."""
+    Z = walking.Z
     if sides == 1:
         return mask & ~Z[LOWER + i]
     return mask & Z[LOWER + i] if sides == 2 else mask
 
 
 @kernel
-def narrow(M: Any, W: Any, T: Any, Z: Any, o: int, v: int, level: int, p: int, crossing: bool) -> bool:
+def narrow(nodes: MultiwayNodes, walking: Walking, o: int, v: int, level: int, p: int, crossing: bool) -> bool:
     """The alias of this level is bound, to the entry at place p: list the candidates that the later ones keep; False if one keeps none."""
+    M, W, T, Z = nodes.M, nodes.W, nodes.T, walking.Z
     e, w = entry_at(T, o)
     at = ORDER + T[POS + v] + level
     i, next = T[at], T[at + 1]
-    key, left, right = np.int64(W[w + L + p]), M[e + p], M[e + L + p]
+    key, left, right = wide(W[w + L + p]), M[e + p], M[e + L + p]
     near = T[NEAR + i]
     for m in range(1, T[SIZE + v] - level):
         j = T[at + m]
         mask = Z[CANDIDATES + 6 * i + j]
         if (near >> j) & 1 != 0:
-            mask &= meeting(M, W, T, o, j, key, key, left, right)
+            mask &= meeting(nodes, o, j, key, key, left, right)
             if mask == 0:
                 return False
         Z[CANDIDATES + 6 * next + j] = mask
     mask = Z[CANDIDATES + 6 * next + next]
     if crossing:
-        Z[SIDES + next] = Z[SIDES + i] | side_of_place(W, Z, o, i, p)
+        Z[SIDES + next] = Z[SIDES + i] | side_of_place(W, walking, o, i, p)
         if level + 2 == T[SIZE + v]:
-            mask = across(Z, next, Z[SIDES + next], mask)
+            mask = across(walking, next, Z[SIDES + next], mask)
     Z[LEFT_OVER + next] = mask
     return mask != 0
 
 
 @kernel
-def side_of_place(W: Any, Z: Any, o: int, i: int, p: int) -> int:
+def side_of_place(W: Any, walking: Walking, o: int, i: int, p: int) -> int:
+    Z = walking.Z
     return 1 if (Z[LOWER + i] >> (p - start_of(W, o, i))) & 1 != 0 else 2
 
 
 @kernel
-def leaf_step(M: Any, W: Any, T: Any, Z: Any, o: int, f: int, out: Any, stride: int, n: int, end: int) -> int:
-    """Go on in leaf o (or the strip) until out is full, the next goal has begun, or STEP is 0: frame f is done with. Rows in out so far."""
+def leaf_step(nodes: MultiwayNodes, walking: Walking, o: int, f: int, told: Told, n: int, end: int) -> int:
+    """Go on in leaf o (or the strip) until `end` rows are told, the next goal has begun, or STEP is 0: frame f is done with. Rows told."""
+    M, W, T, Z = nodes.M, nodes.W, nodes.T, walking.Z
     g = Z[f + GOAL]
     strip = Z[f + NODE] == IN_STRIP
     if Z[f + STEP] == 0:
-        if not enter_leaf(M, W, T, Z, o, g, strip or Z[g + G_FREE] != 0):
+        if not enter_leaf(nodes, walking, o, g, strip or Z[g + G_FREE] != 0):
             return n
         Z[f + STEP] = 1
     crossing = strip and Z[CROSSING] != 0
@@ -145,10 +151,10 @@ def leaf_step(M: Any, W: Any, T: Any, Z: Any, o: int, f: int, out: Any, stride: 
         if final and level == last:
             if n == end:
                 break
-            n = write_run(W, T, Z, o, i, out, stride, n, end)
+            n = write_run(nodes, walking, o, i, told, n, end)
             continue
         if final and level == max(0, last - 2):
-            n = write_rows(M, W, T, Z, o, v, out, stride, n, end, crossing)
+            n = write_rows(nodes, walking, o, v, told, n, end, crossing)
             left_over = Z[LEFT_OVER + i]
             if left_over == 0:
                 continue
@@ -158,9 +164,9 @@ def leaf_step(M: Any, W: Any, T: Any, Z: Any, o: int, f: int, out: Any, stride: 
         Z[STEPS] += 1
         if level == last:
             Z[GOALS] = Z[f + GOALS_]
-            begin(T, Z, Z[g + G_NEXT])
+            begin(T, walking, Z[g + G_NEXT])
             break
-        if narrow(M, W, T, Z, o, v, level, p, crossing):
+        if narrow(nodes, walking, o, v, level, p, crossing):
             level += 1
     Z[f + STEP] = level + 1
     return n
@@ -173,8 +179,9 @@ def fill_column(out: Any, lo: int, hi: int, slot: int) -> None:
 
 
 @kernel
-def count_rows(Z: Any, rows: int) -> None:
+def count_rows(walking: Walking, rows: int) -> None:
     """So many rows were found since the last."""
+    Z = walking.Z
     Z[GAP] = max(Z[GAP], Z[STEPS] - Z[LAST])
     Z[LAST] = Z[STEPS]
     Z[ROWS] += rows
@@ -182,8 +189,9 @@ def count_rows(Z: Any, rows: int) -> None:
 
 
 @kernel
-def write_run(W: Any, T: Any, Z: Any, o: int, last: int, out: Any, stride: int, n: int, end: int) -> int:
+def write_run(nodes: MultiwayNodes, walking: Walking, o: int, last: int, told: Told, n: int, end: int) -> int:
     """Write the rows of all candidates left over for the last alias, up to `end`."""
+    W, T, Z, out, stride = nodes.W, nodes.T, walking.Z, told.out, told.stride
     mask, start = Z[LEFT_OVER + last], n
     run = entry_at(T, o)[1] + start_of(W, o, last)
     while mask != 0 and n < end:
@@ -195,14 +203,15 @@ def write_run(W: Any, T: Any, Z: Any, o: int, last: int, out: Any, stride: int, 
         if i != last:
             fill_column(out, stride * i + start, stride * i + n, Z[SLOT_ + i])
     Z[STEPS] += 1
-    count_rows(Z, n - start)
+    count_rows(walking, n - start)
     return n
 
 
 @kernel
-def write_rows(M: Any, W: Any, T: Any, Z: Any, o: int, v: int, out: Any, stride: int, n: int, end: int, crossing: bool) -> int:
+def write_rows(nodes: MultiwayNodes, walking: Walking, o: int, v: int, told: Told, n: int, end: int, crossing: bool) -> int:
     """Write the rows of the candidates left over for the last alias but two (but one, if v has only two) with all of the two behind it,
     one candidate after the other, while all rows that it may have fit."""
+    M, W, T, Z = nodes.M, nodes.W, nodes.T, walking.Z
     order, size = ORDER + T[POS + v], T[SIZE + v]
     outer = size > 2
     j, k = T[order + size - 2], T[order + size - 1]
@@ -211,6 +220,7 @@ def write_rows(M: Any, W: Any, T: Any, Z: Any, o: int, v: int, out: Any, stride:
     adjacent = (T[NEAR + j] >> k) & 1 != 0
     e, w = entry_at(T, o)
     run_i, run_j, run_k = start_of(W, o, i), start_of(W, o, j), w + start_of(W, o, k)
+    out, stride = told.out, told.stride
     column_j, column_k = stride * j, stride * k
     steps, row, gap, start = Z[STEPS], Z[LAST], Z[GAP], n
     mask = Z[LEFT_OVER + i]
@@ -218,13 +228,13 @@ def write_rows(M: Any, W: Any, T: Any, Z: Any, o: int, v: int, out: Any, stride:
         js, ks, sides = Z[CANDIDATES + 6 * i + j], Z[CANDIDATES + 6 * i + k], Z[SIDES + i]
         p = run_i + lowest(mask)
         if outer:
-            key, left, right = np.int64(W[w + L + p]), M[e + p], M[e + L + p]
+            key, left, right = wide(W[w + L + p]), M[e + p], M[e + L + p]
             if (near_i >> j) & 1 != 0:
-                js &= meeting(M, W, T, o, j, key, key, left, right)
+                js &= meeting(nodes, o, j, key, key, left, right)
             if js != 0 and (near_i >> k) & 1 != 0:
-                ks &= meeting(M, W, T, o, k, key, key, left, right)
+                ks &= meeting(nodes, o, k, key, key, left, right)
             if crossing:
-                sides |= side_of_place(W, Z, o, i, p)
+                sides |= side_of_place(W, walking, o, i, p)
         else:
             js = mask
         if n + count_bits(js) * count_bits(ks) > end:
@@ -239,10 +249,10 @@ def write_rows(M: Any, W: Any, T: Any, Z: Any, o: int, v: int, out: Any, stride:
             js &= js - 1
             partners = ks
             if adjacent:
-                key = np.int64(W[w + L + q])
-                partners &= meeting(M, W, T, o, k, key, key, M[e + q], M[e + L + q])
+                key = wide(W[w + L + q])
+                partners &= meeting(nodes, o, k, key, key, M[e + q], M[e + L + q])
             if crossing:
-                partners = across(Z, k, sides | side_of_place(W, Z, o, j, q), partners)
+                partners = across(walking, k, sides | side_of_place(W, walking, o, j, q), partners)
             steps += 1
             if partners == 0:
                 continue
@@ -257,7 +267,7 @@ def write_rows(M: Any, W: Any, T: Any, Z: Any, o: int, v: int, out: Any, stride:
             fill_column(out, stride * i + first, stride * i + n, W[w + p])
     Z[LEFT_OVER + i], Z[STEPS] = mask, steps
     if n > start:
-        count_rows(Z, n - start)
+        count_rows(walking, n - start)
         Z[LAST], Z[GAP] = row, gap
         for c in range(T[SETS]):
             if c != i and c != j and c != k:

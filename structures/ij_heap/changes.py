@@ -12,45 +12,39 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from structures.core.arena import NEG_INF, POS_INF, ROOT
+from structures.core.arena import NEG_INF, POS_INF, ROOT, Writing
+from structures.core.entries import Told, entry_of
 from structures.core.kernel import kernel
-from structures.ij_heap.walk import DEPTH, start_partners, walk
-from structures.multiway.changes import ACTIVE, AT, MISSING
-from structures.multiway.layout import ARRAYS
+from structures.ij_heap.goals import DEPTH, Walking
+from structures.ij_heap.walk import start_partners, walk
+from structures.multiway.changes import ACTIVE, AT, MISSING, Changes
+from structures.multiway.layout import MultiwayNodes
 from structures.multiway.tree import cut, put
 
 _EVER = 2**62  # steps: a delta is interrupted by its rows alone
 
 
-@kernel(
-    "int64(" + ARRAYS + ", int64[::1], int32[::1], int64[::1], int64, uint8[::1], int32[::1], int64[::1], int64[::1], int32[::1],"
-    " int64[::1], int32[::1], int64, boolean)"
-)
-def run_changes(
-    M: Any, W: Any, C: Any, Q: Any, T: Any, X: Any, Z: Any, ZW: Any, N: Any, sign: int, sets: Any, keys: Any, lefts: Any, rights: Any,
-    slots: Any, order: Any, out: Any, stride: int, deltas: bool,
-) -> int:  # fmt: skip
-    """Apply entries `order[N[AT]:]` (deletes if sign < 0) until all are done or out is full (alias i at stride * i); the rows written.
+@kernel("int64(MultiwayNodes, Writing, Walking, int64[::1], Changes, Told, boolean)")
+def run_changes(nodes: MultiwayNodes, writing: Writing, walking: Walking, N: Any, changes: Changes, told: Told, deltas: bool) -> int:
+    """Apply the changes from N[AT] on until all are done or there is no room for more rows; the rows written.
 
     N[MISSING] counts deletes of entries that were not there (nothing is done for them).
     """
+    C, Z, X, entries, order = writing.C, walking.Z, walking.X, changes.entries, changes.order
     n = 0
     while N[AT] < len(order):
-        e = order[N[AT]]
-        s, key, left, right, slot = np.int64(sets[e]), np.int64(keys[e]), lefts[e], rights[e], np.int64(slots[e])
+        entry = entry_of(entries, order[N[AT]])
         if deltas:
             if N[ACTIVE] == 0:
-                start_partners(M, W, T, Z, ZW, X, C[ROOT], s, key, left, right, slot, NEG_INF, POS_INF)
+                start_partners(nodes, walking, C[ROOT], entry, NEG_INF, POS_INF)
                 N[ACTIVE] = 1
-            n = walk(M, W, T, Z, ZW, X, out, stride, n, stride, _EVER)
+            n = walk(nodes, walking, told, n, told.stride, _EVER)
             if Z[DEPTH] > 0:
                 return n
             N[ACTIVE] = 0
-        if sign > 0:
-            put(M, W, C, Q, T, X, s, key, left, right, slot)
-        elif not cut(M, W, C, Q, T, X, s, key, left, slot):
+        if changes.sign > 0:
+            put(nodes, writing, X, entry)
+        elif not cut(nodes, writing, X, entry.set, entry.key, entry.left, entry.slot):
             N[MISSING] += 1
         N[AT] += 1
     return n

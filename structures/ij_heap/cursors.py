@@ -9,8 +9,9 @@ import copy
 
 import numpy as np
 
-from structures.core.entries import Entries
-from structures.ij_heap.goals import ANY_KEY, DEAD, DEPTH, EACH_KEY, GAP, STEPS, new_walk
+from structures.core.entries import Entries, Told
+from structures.core.kernel import compiled
+from structures.ij_heap.goals import ANY_KEY, DEAD, DEPTH, EACH_KEY, GAP, ITEM, STEPS, Walking, new_walk
 from structures.ij_heap.strip import STRIP_SCRATCH
 from structures.ij_heap.walk import start_all, walk_fill
 from structures.multiway.base import Root
@@ -32,29 +33,33 @@ class Cursor:
         self._t = int(blocks.T[SETS])
         self._entries, self._window = given or _NO_ENTRIES, window
         Z = new_walk(blocks.T, root.height)
+        walking = Walking(Z, Z.view(np.int32), np.zeros(STRIP_SCRATCH, np.int64))
         if given is None:
-            start_all(blocks.T, Z, root.offset, ANY_KEY if key is None else key, *window)
-        self._Z, self._X, self._N = Z, np.zeros(STRIP_SCRATCH, np.int64), np.zeros(1, np.int64)
-        self._arrays, self._offset = (blocks.M, blocks.W, blocks.T), root.offset
+            compiled(start_all)(blocks.T, walking, root.offset, ANY_KEY if key is None else key, *window)
+        self._walking = walking
+        self._nodes, self._offset = blocks.nodes, root.offset
         self.done = False
 
     def fill(self, limit: int) -> np.ndarray:
         """Up to `limit` >= 1 further rows, int32[t, n], and at most 2**17. A call takes milliseconds, and may find none before `done`."""
         limit = min(limit, _MOST_ROWS)
         out = np.empty((self._t, limit), np.int32)
-        Z, N = self._Z, self._N
-        n = walk_fill(
-            *self._arrays, Z, Z.view(np.int32), self._X, N, self._offset,
-            *self._entries, *self._window, out.reshape(-1), limit, _STEPS_A_CALL,
-        )  # fmt: skip
-        self.done = bool(Z[DEPTH] == 0 and Z[EACH_KEY] == 0 and N[0] == len(self._entries.key))
+        Z = self._Z
+        told = Told(out.reshape(-1), limit)
+        n = compiled(walk_fill)(self._nodes, self._walking, self._offset, self._entries, *self._window, told, _STEPS_A_CALL)
+        self.done = bool(Z[DEPTH] == 0 and Z[EACH_KEY] == 0 and Z[ITEM] == len(self._entries.key))
         return out if n == limit else out[:, :n].copy()
 
     def clone(self) -> Cursor:
         """An independent cursor at the same place."""
         other = copy.copy(self)
-        other._Z, other._X, other._N = self._Z.copy(), self._X.copy(), self._N.copy()
+        Z, X = self._Z.copy(), self._walking.X.copy()
+        other._walking = Walking(Z, Z.view(np.int32), X)
         return other
+
+    @property
+    def _Z(self) -> np.ndarray:
+        return self._walking.Z
 
     @property
     def steps(self) -> int:

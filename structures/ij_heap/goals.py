@@ -10,13 +10,13 @@ Plain data: a copy is an independent cursor at the same place. Costs: O(t) for e
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from structures.core.arena import NEG_INF, POS_INF
 from structures.core.bits import LANES
-from structures.core.kernel import kernel
+from structures.core.kernel import arrays, kernel
 from structures.multiway.extreme import LAST_KEY
 from structures.multiway.topology import LEAF_WORDS_, MEMBER, NEAR, POS, SETS, SIZE
 
@@ -27,7 +27,8 @@ CANDIDATES = 39  # at 6 * i + j: those of alias j when alias i is to be bound
 SHARP = 75  # lower bounds by alias of the components of a live split's lower side
 LOWER = 81  # candidates in the strip that come from the lower child, by alias
 SIDES = 87  # at i: the children (1 lower, 2 upper) that the aliases bound before alias i come from
-GOAL0 = 93
+ITEM = 93  # given entries that have begun
+GOAL0 = 94
 # A goal: node, subset, the goal that follows, mask of the aliases bound before it, keys allowed, whether it has no bounds at all.
 G_NODE, G_SUBSET, G_NEXT, G_BEFORE, G_LOW, G_HIGH, G_FREE = range(7)
 GIVEN_MOST, GIVEN_LEAST, MOST, LEAST = 7, 13, 19, 25  # left <= most, right >= least
@@ -51,15 +52,26 @@ def new_walk(T: np.ndarray, height: int) -> np.ndarray:
     return Z
 
 
+@arrays("int64[::1]", "int32[::1]", "int64[::1]")
+class Walking(NamedTuple):
+    """An enumeration: its state, the same as 32-bit words, and scratch."""
+
+    Z: np.ndarray
+    ZW: np.ndarray
+    X: np.ndarray
+
+
 @kernel
-def walk_start(Z: Any, root: int, lo: int, hi: int) -> None:
+def walk_start(walking: Walking, root: int, lo: int, hi: int) -> None:
     """Begin a reading of the version at `root`, every interval meeting [lo, hi]: without goals it has no rows. Counters go on."""
+    Z = walking.Z
     Z[DEPTH], Z[GOALS], Z[TOP], Z[EACH_KEY], Z[FUEL], Z[LO], Z[HI] = 0, 0, root, 0, FUEL_MOST, lo, hi
 
 
 @kernel
-def add_goal(T: Any, Z: Any, o: int, v: int, next: int, before: int, low: int, high: int) -> int:
+def add_goal(T: Any, walking: Walking, o: int, v: int, next: int, before: int, low: int, high: int) -> int:
     """A new goal in front of `next`, bounded by the window alone; its place."""
+    Z = walking.Z
     g = GOAL0 + GOAL_WORDS * Z[GOALS]
     Z[GOALS] += 1
     Z[g + G_NODE], Z[g + G_SUBSET], Z[g + G_NEXT], Z[g + G_BEFORE], Z[g + G_LOW], Z[g + G_HIGH] = o, v, next, before, low, high
@@ -71,23 +83,26 @@ def add_goal(T: Any, Z: Any, o: int, v: int, next: int, before: int, low: int, h
 
 
 @kernel
-def push_frame(Z: Any, o: int, g: int, goals: int) -> None:
+def push_frame(walking: Walking, o: int, g: int, goals: int) -> None:
     """Work on goal g at node o."""
+    Z = walking.Z
     f = FRAME0 + FRAME_WORDS * Z[DEPTH]
     Z[DEPTH] += 1
     Z[f + NODE], Z[f + GOAL], Z[f + STEP], Z[f + GOALS_], Z[f + TRIED] = o, g, 0, goals, 0
 
 
 @kernel
-def begin(T: Any, Z: Any, g: int) -> None:
+def begin(T: Any, walking: Walking, g: int) -> None:
     """Push the first frame for goal g, bounded."""
-    bound_goal(T, Z, g)
-    push_frame(Z, Z[g + G_NODE], g, Z[GOALS])
+    Z = walking.Z
+    bound_goal(T, walking, g)
+    push_frame(walking, Z[g + G_NODE], g, Z[GOALS])
 
 
 @kernel
-def bound_goal(T: Any, Z: Any, g: int) -> None:
+def bound_goal(T: Any, walking: Walking, g: int) -> None:
     """The bounds of goal g are those given and the neighbours bound before."""
+    Z = walking.Z
     v, before = Z[g + G_SUBSET], Z[g + G_BEFORE]
     for m in range(T[POS + v], T[POS + v] + T[SIZE + v]):
         i = T[MEMBER + m]

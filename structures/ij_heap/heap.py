@@ -26,12 +26,14 @@ import numpy as np
 
 from structures.core.arena import ARENA_WORDS, HEIGHT, KEY_MAX, NEG_INF, POS_INF, ROOT
 from structures.core.entries import Entries
+from structures.core.kernel import compiled
 from structures.ij_heap.changes import run_changes
 from structures.ij_heap.check import check_heap
 from structures.ij_heap.cursors import Cursor
-from structures.ij_heap.goals import STEPS, new_walk
+from structures.ij_heap.goals import STEPS, Walking, new_walk
 from structures.ij_heap.strip import STRIP_SCRATCH
-from structures.multiway.base import CHUNK, MultiwayTree, Root
+from structures.multiway.base import MultiwayTree, Root
+from structures.multiway.changes import Changes
 from structures.multiway.extreme import ANSWER, ASK, LAST_KEY, SCRATCH_WORDS, find_extreme
 from structures.multiway.layout import COUNTS, Blocks, key_at, summary_words
 from structures.multiway.leaves import KEY_, NEAR_, SLOT_
@@ -49,7 +51,9 @@ class IJHeap(MultiwayTree):
         """`words`: the arena's address space in 8-byte words (not memory)."""
         self.topology = topology
         super().__init__(Blocks(topology.table, summary_words(topology), words), np.zeros(STRIP_SCRATCH, np.int64), topology.t)
-        self._walk = new_walk(self.arena.T, _LEVELS)
+        Z = new_walk(self.arena.T, _LEVELS)
+        self._walking = Walking(Z, Z.view(np.int32), self._arrays[2])
+        self._run_changes = compiled(run_changes)
 
     @property
     def root(self) -> Root:
@@ -62,11 +66,10 @@ class IJHeap(MultiwayTree):
     @property
     def update_steps(self) -> int:
         """Nodes, splits and entries looked at for all deltas so far."""
-        return int(self._walk[STEPS])
+        return int(self._walking.Z[STEPS])
 
-    def _change(self, state: np.ndarray, sign: int, entries: Entries, order: np.ndarray, out: np.ndarray, told: bool) -> int:
-        Z = self._walk
-        return int(run_changes(*self._arrays, Z, Z.view(np.int32), state, sign, *entries, order, out, CHUNK, told))
+    def _change(self, state: np.ndarray, changes: Changes, deltas: bool) -> int:
+        return int(self._run_changes(*self._arrays[:2], self._walking, state, changes, self._told, deltas))
 
     # --- reading
 
@@ -79,6 +82,7 @@ class IJHeap(MultiwayTree):
 
     def partners(self, root: Root, entries: Entries, window: tuple[int, int] | None = None) -> Cursor:
         """Rows in which the given entries (of one set, in this version) take part; with a window, as `rows`."""
+        entries.require(self._sets)
         return Cursor(self.arena, root, None, window or (NEG_INF, POS_INF), entries)
 
     def min_ij(self, root: Root, b: Sequence[int], a: Sequence[int] | None = None, key: int = 0) -> np.ndarray | None:
@@ -95,7 +99,7 @@ class IJHeap(MultiwayTree):
         if not (0 <= key <= LAST_KEY and len(bound) == t and (other is None or len(other) == t)):
             raise ValueError(f"bounds are {t} values, a key is 0 to {LAST_KEY}")
         X[ASK], X[ASK + 1 : ASK + 1 + t] = key, bound
-        if not find_extreme(A.M, A.W, A.T, X, which, root.offset, int(A.T[ALL])) or X[ANSWER + KEY_] != key:
+        if not find_extreme(A.nodes, X, which, root.offset, int(A.T[ALL])) or X[ANSWER + KEY_] != key:
             return None
         near = X[ANSWER + NEAR_ : ANSWER + NEAR_ + t]
         if other is not None and any((v > o) if which == 0 else (v < o) for v, o in zip(near, other, strict=True)):

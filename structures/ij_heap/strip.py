@@ -12,16 +12,14 @@ Costs: O(t (log n + L)). The strip holds L entries at most, so working on it tak
 
 from __future__ import annotations
 
-from typing import Any
-
 from structures.core.arena import NEG_INF, POS_INF
 from structures.core.bits import count_bits, lowest
 from structures.core.kernel import kernel
 from structures.ij_heap.bind import meeting
-from structures.ij_heap.goals import G_SUBSET, LEAST, LOWER, MOST, STEPS, STRIP
+from structures.ij_heap.goals import G_SUBSET, LEAST, LOWER, MOST, STEPS, STRIP, Walking
 from structures.multiway.alias import FOUND_, at_least, at_most, first, reach
 from structures.multiway.extreme import SCRATCH_WORDS
-from structures.multiway.layout import CHILD, STARTS, L, height_of, key_of, near_at, start_of
+from structures.multiway.layout import CHILD, STARTS, L, MultiwayNodes, height_of, key_of, near_at, start_of
 from structures.multiway.leaves import entry_at
 from structures.multiway.topology import DIAMETER, MEMBER, NEAR, POS, SETS, SIZE
 
@@ -31,16 +29,17 @@ STRIP_SCRATCH = STACK + 76
 
 
 @kernel(forceinline=True)
-def gather(M: Any, W: Any, T: Any, Z: Any, ZW: Any, X: Any, o: int, i: int, key: int, least: int, most: int, n: int) -> int:
+def gather(nodes: MultiwayNodes, walking: Walking, o: int, i: int, key: int, least: int, most: int, n: int) -> int:
     """Append the entries of set i below node o with the key, right >= least, left <= most to the strip, which holds n; how many it holds
     then, -1 if they are too many."""
+    M, W, T, Z, ZW, X = nodes.M, nodes.W, nodes.T, walking.Z, walking.ZW, walking.X
     a, b = entry_at(T, Z[STRIP])
     X[STACK] = o
     top = 1
     while top > 0:
         top -= 1
         o = X[STACK + top]
-        while at_least(M, W, T, o, i, key, least) and at_most(M, W, T, o, i, key, most):
+        while at_least(nodes, o, i, key, least) and at_most(nodes, o, i, key, most):
             Z[STEPS] += 1
             if height_of(W, o) > 0:
                 X[STACK + top] = M[o + CHILD + 1]
@@ -48,7 +47,7 @@ def gather(M: Any, W: Any, T: Any, Z: Any, ZW: Any, X: Any, o: int, i: int, key:
                 o = M[o + CHILD]
                 continue
             e, w = entry_at(T, o)
-            mask = meeting(M, W, T, o, i, key, key, least, most)
+            mask = meeting(nodes, o, i, key, key, least, most)
             if n + count_bits(mask) > L:
                 return -1
             while mask != 0:
@@ -62,9 +61,10 @@ def gather(M: Any, W: Any, T: Any, Z: Any, ZW: Any, X: Any, o: int, i: int, key:
 
 
 @kernel
-def gather_rows(M: Any, W: Any, T: Any, Z: Any, ZW: Any, X: Any, o: int, g: int, key: int) -> int:
+def gather_rows(nodes: MultiwayNodes, walking: Walking, o: int, g: int, key: int) -> int:
     """Fill the strip with all of goal g's aliases below node o within its bounds: the number of entries; 0 if there is surely no row,
     -1 if they are too many."""
+    T, Z, ZW = nodes.T, walking.Z, walking.ZW
     strip, v, n = Z[STRIP], Z[g + G_SUBSET], 0
     ZW[2 * strip + STARTS] = 0
     member = T[POS + v]
@@ -72,7 +72,7 @@ def gather_rows(M: Any, W: Any, T: Any, Z: Any, ZW: Any, X: Any, o: int, g: int,
         if member < T[POS + v] + T[SIZE + v] and T[MEMBER + member] == i:
             member += 1
             before = n
-            n = gather(M, W, T, Z, ZW, X, o, i, key, Z[g + LEAST + i], Z[g + MOST + i], n)
+            n = gather(nodes, walking, o, i, key, Z[g + LEAST + i], Z[g + MOST + i], n)
             if n <= before:
                 return min(n, 0)
         ZW[2 * strip + STARTS + i + 1] = n
@@ -80,16 +80,17 @@ def gather_rows(M: Any, W: Any, T: Any, Z: Any, ZW: Any, X: Any, o: int, g: int,
 
 
 @kernel
-def cross_bounds(M: Any, W: Any, T: Any, X: Any, lower: int, upper: int, v: int, key: int) -> None:
+def cross_bounds(nodes: MultiwayNodes, walking: Walking, lower: int, upper: int, v: int, key: int) -> None:
     """What an entry of alias i in the lower child must reach, into X[REACHES + i], and where one in the upper child must have begun, into
     X[BEGINS + i], to be part of a v-tuple across the two."""
+    M, T, X = nodes.M, nodes.T, walking.X
     begins, ends = near_at(T, upper, 0), near_at(T, lower, 1)
     lo, hi = T[POS + v], T[POS + v] + T[SIZE + v]
     for m in range(lo, hi):
         X[REACHES + T[MEMBER + m]], X[BEGINS + T[MEMBER + m]] = POS_INF, NEG_INF
     for m in range(lo, hi):
         j = T[MEMBER + m]
-        there, here = key_of(W, T, upper, 0, j) == key, key_of(W, T, lower, 1, j) == key
+        there, here = key_of(nodes, upper, 0, j) == key, key_of(nodes, lower, 1, j) == key
         for k in range(lo, hi):
             i = T[MEMBER + k]
             if (T[NEAR + j] >> i) & 1 != 0:
@@ -100,9 +101,10 @@ def cross_bounds(M: Any, W: Any, T: Any, X: Any, lower: int, upper: int, v: int,
 
 
 @kernel
-def widen(M: Any, W: Any, T: Any, X: Any, lower: int, upper: int, v: int, key: int) -> None:
+def widen(nodes: MultiwayNodes, walking: Walking, lower: int, upper: int, v: int, key: int) -> None:
     """Let the bounds of `cross_bounds` take in what meets an entry within them. An alias with one neighbour is no way for others: what
     it could meet across is that neighbour itself."""
+    T, X = nodes.T, walking.X
     lo, hi, members = T[POS + v], T[POS + v] + T[SIZE + v], 0
     for m in range(lo, hi):
         members |= 1 << T[MEMBER + m]
@@ -111,34 +113,35 @@ def widen(M: Any, W: Any, T: Any, X: Any, lower: int, upper: int, v: int, key: i
         near = T[NEAR + j] & members
         if near & (near - 1) == 0:
             continue
-        met = first(M, W, T, X, lower, j, key, X[REACHES + j]) and X[FOUND_] == key
+        met = first(nodes, X, lower, j, key, X[REACHES + j]) and X[FOUND_] == key
         for k in range(lo, hi):
             if met and (T[NEAR + j] >> T[MEMBER + k]) & 1 != 0:
                 X[REACHES + T[MEMBER + k]] = min(X[REACHES + T[MEMBER + k]], X[FOUND_ + 1])
-        met = reach(M, W, T, X, upper, j, key, X[BEGINS + j]) and X[FOUND_] == key
+        met = reach(nodes, X, upper, j, key, X[BEGINS + j]) and X[FOUND_] == key
         for k in range(lo, hi):
             if met and (T[NEAR + j] >> T[MEMBER + k]) & 1 != 0:
                 X[BEGINS + T[MEMBER + k]] = max(X[BEGINS + T[MEMBER + k]], X[FOUND_ + 2])
 
 
 @kernel
-def gather_across(M: Any, W: Any, T: Any, Z: Any, ZW: Any, X: Any, o: int, g: int, key: int) -> bool:
+def gather_across(nodes: MultiwayNodes, walking: Walking, o: int, g: int, key: int) -> bool:
     """Fill the strip with what tuples of goal g across the children of node o can be made of; False if that is too much."""
+    M, T, Z, ZW, X = nodes.M, nodes.T, walking.Z, walking.ZW, walking.X
     lower, upper, v, strip = M[o + CHILD], M[o + CHILD + 1], Z[g + G_SUBSET], Z[STRIP]
-    cross_bounds(M, W, T, X, lower, upper, v, key)
+    cross_bounds(nodes, walking, lower, upper, v, key)
     for _ in range(T[DIAMETER + v] - 1):
-        widen(M, W, T, X, lower, upper, v, key)
+        widen(nodes, walking, lower, upper, v, key)
     n, member = 0, T[POS + v]
     ZW[2 * strip + STARTS] = 0
     for i in range(T[SETS]):
         if member < T[POS + v] + T[SIZE + v] and T[MEMBER + member] == i:
             member += 1
             start, least, most = n, Z[g + LEAST + i], Z[g + MOST + i]
-            n = gather(M, W, T, Z, ZW, X, lower, i, key, max(least, X[REACHES + i]), most, n)
+            n = gather(nodes, walking, lower, i, key, max(least, X[REACHES + i]), most, n)
             if n < 0:
                 return False
             Z[LOWER + i] = (1 << (n - start)) - 1
-            n = gather(M, W, T, Z, ZW, X, upper, i, key, least, min(most, X[BEGINS + i]), n)
+            n = gather(nodes, walking, upper, i, key, least, min(most, X[BEGINS + i]), n)
             if n < 0:
                 return False
         ZW[2 * strip + STARTS + i + 1] = n

@@ -18,11 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from structures.core.arena import PATH, VERSION
-from structures.core.kernel import kernel
+from structures.core.arena import PATH, VERSION, Nodes, Writing
+from structures.core.kernel import kernel, wide
 from structures.index.layout import (
     ARITY,
-    ARRAYS,
     DEPTH,
     HEAD,
     INNER_ROOM,
@@ -44,15 +43,16 @@ from structures.index.layout import (
     set_separator,
     slot_at,
 )
-from structures.index.search import child_for, position, same
+from structures.index.search import Items, Place, child_for, position, same
 
 
 @kernel
-def descend(M: Any, W: Any, C: Any, h: int, X: Any, x: int, slot: int) -> int:
+def descend(nodes: Nodes, C: Any, h: int, X: Any, x: int, slot: int) -> int:
     """The leaf where the entry belongs; the path is left in C[PATH:]."""
+    M, W = nodes.M, nodes.W
     k, o, d = C[h + ARITY], C[h + ROOT], 0
     while level_of(W, o) > 0:
-        c = child_for(M, W, o, k, X, x, 1, k, slot)
+        c = child_for(nodes, o, k, Place(X, x, 1, k, slot))
         C[PATH + 2 * d], C[PATH + 2 * d + 1] = o, c
         o = child_of(W, k, o, c)
         expect_block(M, o)
@@ -86,8 +86,9 @@ def neighbour_leaf(W: Any, C: Any, k: int, right: bool) -> int:
 
 
 @kernel
-def in_common(M: Any, W: Any, C: Any, k: int, o: int, before: int, after: int, X: Any, x: int) -> int:
+def in_common(nodes: Nodes, writing: Writing, k: int, o: int, before: int, after: int, X: Any, x: int) -> int:
     """The most coordinates that these have in common with an entry beside them: number `before` and `after` of the path's leaf o."""
+    M, W, C = nodes.M, nodes.W, writing.C
     room, n = LEAF_ROOM[k], 0
     leaf, i = o, before
     if i < 0:
@@ -104,16 +105,17 @@ def in_common(M: Any, W: Any, C: Any, k: int, o: int, before: int, after: int, X
 
 
 @kernel
-def halve(M: Any, W: Any, C: Any, h: int, o: int, at: int) -> tuple[int, int, int]:
+def halve(nodes: Nodes, C: Any, h: int, o: int, at: int) -> tuple[int, int, int]:
     """Part full own block o, where item `at` is to come: the new right part, then the block and the place that item `at` belongs to.
 
     What comes at the end, as what ascends does, leaves three quarters behind.
     """
+    W = nodes.W
     k, n = C[h + ARITY], count_of(W, o)
-    new = new_block(M, W, C, h, level_of(W, o))
+    new = new_block(nodes, C, h, level_of(W, o))
     left = at <= n // 2
     half = n // 2 if left else (n + 1) // 2 if at < n else n - max(1, n // 4)
-    move(M, W, k, o, half, n, new, 0)
+    move(nodes, k, o, half, n, new, 0)
     W[2 * o + 2], W[2 * new + 2] = half, n - half
     if left:
         return new, o, at
@@ -121,44 +123,46 @@ def halve(M: Any, W: Any, C: Any, h: int, o: int, at: int) -> tuple[int, int, in
 
 
 @kernel
-def even_out(M: Any, W: Any, C: Any, Q: Any, h: int, o: int, c: int) -> None:
+def even_out(nodes: Nodes, writing: Writing, h: int, o: int, c: int) -> None:
     """Child c of own node o is too small: join it with a neighbour, or even the two out."""
+    W, C = nodes.W, writing.C
     k = C[h + ARITY]
     a = c - 1 if c > 0 else 0
-    x, y = own_block(M, W, C, Q, h, child_of(W, k, o, a)), child_of(W, k, o, a + 1)
+    x, y = own_block(nodes, writing, h, child_of(W, k, o, a)), child_of(W, k, o, a + 1)
     nx, ny = count_of(W, x), count_of(W, y)
     inner = level_of(W, x) > 0
     if nx + ny <= room_of(W, x, k):
-        move(M, W, k, y, 0, ny, x, nx)
+        move(nodes, k, y, 0, ny, x, nx)
         if inner:
-            set_separator(M, W, k, x, nx, o, a + 1)
+            set_separator(nodes, k, x, nx, o, a + 1)
         W[2 * x + 2] = nx + ny
-        drop_block(M, C, Q, h, y)
+        drop_block(nodes, writing, h, y)
         set_child(W, k, o, a, x)
-        close_place(M, W, k, o, a + 1, 1)
+        close_place(nodes, k, o, a + 1, 1)
         return
-    y = own_block(M, W, C, Q, h, y)
+    y = own_block(nodes, writing, h, y)
     if inner:
-        set_separator(M, W, k, y, 0, o, a + 1)
+        set_separator(nodes, k, y, 0, o, a + 1)
     half = (nx + ny) // 2
     if nx < half:
-        move(M, W, k, y, 0, half - nx, x, nx)
+        move(nodes, k, y, 0, half - nx, x, nx)
         W[2 * x + 2] = half
-        close_place(M, W, k, y, 0, half - nx)
+        close_place(nodes, k, y, 0, half - nx)
     else:
-        open_place(M, W, k, y, 0, nx - half)
-        move(M, W, k, x, half, nx, y, 0)
+        open_place(nodes, k, y, 0, nx - half)
+        move(nodes, k, x, half, nx, y, 0)
         W[2 * x + 2] = half
-    set_separator(M, W, k, o, a + 1, y, 0)
+    set_separator(nodes, k, o, a + 1, y, 0)
     set_child(W, k, o, a, x)
     set_child(W, k, o, a + 1, y)
 
 
 @kernel
-def insert_child(M: Any, W: Any, k: int, o: int, c: int, child: int) -> None:
+def insert_child(nodes: Nodes, k: int, o: int, c: int, child: int) -> None:
     """Put a child, which begins where its first item does, into own node o, which has room."""
-    open_place(M, W, k, o, c, 1)
-    set_separator(M, W, k, o, c, child, 0)
+    W = nodes.W
+    open_place(nodes, k, o, c, 1)
+    set_separator(nodes, k, o, c, child, 0)
     set_child(W, k, o, c, child)
 
 
@@ -169,37 +173,39 @@ def least_of(W: Any, o: int, k: int) -> int:
 
 
 @kernel
-def climb(M: Any, W: Any, C: Any, Q: Any, h: int, child: int, extra: int) -> None:
+def climb(nodes: Nodes, writing: Writing, h: int, child: int, extra: int) -> None:
     """Bring the path in C[PATH:] up to date: its last child is now `child`, followed by the new block `extra` unless that is 0."""
+    W, C = nodes.W, writing.C
     k = C[h + ARITY]
     for d in range(C[DEPTH] - 1, -1, -1):
-        o, c = own_block(M, W, C, Q, h, C[PATH + 2 * d]), C[PATH + 2 * d + 1]
+        o, c = own_block(nodes, writing, h, C[PATH + 2 * d]), C[PATH + 2 * d + 1]
         set_child(W, k, o, c, child)
-        right = np.int64(0)
+        right = wide(0)
         if extra != 0:
             at, into = c + 1, o
             if count_of(W, o) == INNER_ROOM[k]:
-                right, into, at = halve(M, W, C, h, o, at)
-            insert_child(M, W, k, into, at, extra)
+                right, into, at = halve(nodes, C, h, o, at)
+            insert_child(nodes, k, into, at, extra)
         elif count_of(W, child) < least_of(W, child, k):
-            even_out(M, W, C, Q, h, o, c)
+            even_out(nodes, writing, h, o, c)
         child, extra = o, right
     if extra != 0:
-        root = new_block(M, W, C, h, level_of(W, child) + 1)
-        insert_child(M, W, k, root, 0, child)
-        insert_child(M, W, k, root, 1, extra)
+        root = new_block(nodes, C, h, level_of(W, child) + 1)
+        insert_child(nodes, k, root, 0, child)
+        insert_child(nodes, k, root, 1, extra)
         child = root
     elif level_of(W, child) > 0 and count_of(W, child) == 1:
         root = child_of(W, k, child, 0)
-        drop_block(M, C, Q, h, child)
+        drop_block(nodes, writing, h, child)
         child = root
     C[h + ROOT] = child
 
 
 @kernel
-def write_entry(M: Any, W: Any, k: int, o: int, i: int, X: Any, x: int, slot: int) -> None:
+def write_entry(nodes: Nodes, k: int, o: int, i: int, X: Any, x: int, slot: int) -> None:
     """Put an entry at place i of own leaf o, which has room."""
-    open_place(M, W, k, o, i, 1)
+    M, W = nodes.M, nodes.W
+    open_place(nodes, k, o, i, 1)
     room = LEAF_ROOM[k]
     for j in range(k):
         M[o + HEAD + j * room + i] = X[x + j]
@@ -207,95 +213,102 @@ def write_entry(M: Any, W: Any, k: int, o: int, i: int, X: Any, x: int, slot: in
 
 
 @kernel
-def is_at(M: Any, W: Any, k: int, o: int, i: int, X: Any, x: int, slot: int) -> bool:
+def is_at(nodes: Nodes, k: int, o: int, i: int, X: Any, x: int, slot: int) -> bool:
     """Whether the entry is number i of leaf o."""
+    M, W = nodes.M, nodes.W
     room = LEAF_ROOM[k]
     return i < count_of(W, o) and W[slot_at(o, k, room) + i] == slot and same(M, o, room, i, X, x, 1, k)
 
 
 @kernel
-def put(M: Any, W: Any, C: Any, Q: Any, h: int, X: Any, x: int, slot: int) -> int:
+def put(nodes: Nodes, writing: Writing, h: int, X: Any, x: int, slot: int) -> int:
     """Put an entry; the most first coordinates that another one has in common with it. -1, and nothing done: it is there already."""
-    k, extra = C[h + ARITY], np.int64(0)
+    W, C = nodes.W, writing.C
+    k, extra = C[h + ARITY], wide(0)
     if C[h + ROOT] == 0:
-        C[h + ROOT] = new_block(M, W, C, h, 0)
-        write_entry(M, W, k, C[h + ROOT], 0, X, x, slot)
+        C[h + ROOT] = new_block(nodes, C, h, 0)
+        write_entry(nodes, k, C[h + ROOT], 0, X, x, slot)
         return 0
-    o = descend(M, W, C, h, X, x, slot)
-    i = position(M, W, o, k, 0, X, x, 1, k, slot)
-    if is_at(M, W, k, o, i, X, x, slot):
+    o = descend(nodes, C, h, X, x, slot)
+    i = position(nodes, o, k, 0, Place(X, x, 1, k, slot))
+    if is_at(nodes, k, o, i, X, x, slot):
         return -1
-    common = in_common(M, W, C, k, o, i - 1, i, X, x)
-    o = own_block(M, W, C, Q, h, o)
+    common = in_common(nodes, writing, k, o, i - 1, i, X, x)
+    o = own_block(nodes, writing, h, o)
     into = o
     if count_of(W, o) == LEAF_ROOM[k]:
-        extra, into, i = halve(M, W, C, h, o, i)
-    write_entry(M, W, k, into, i, X, x, slot)
-    climb(M, W, C, Q, h, o, extra)
+        extra, into, i = halve(nodes, C, h, o, i)
+    write_entry(nodes, k, into, i, X, x, slot)
+    climb(nodes, writing, h, o, extra)
     return common
 
 
 @kernel
-def cut(M: Any, W: Any, C: Any, Q: Any, h: int, X: Any, x: int, slot: int) -> int:
+def cut(nodes: Nodes, writing: Writing, h: int, X: Any, x: int, slot: int) -> int:
     """Take an entry out; the most first coordinates that another one has in common with it. -1, and nothing done: it is not there."""
+    W, C = nodes.W, writing.C
     k = C[h + ARITY]
     if C[h + ROOT] == 0:
         return -1
-    o = descend(M, W, C, h, X, x, slot)
-    i = position(M, W, o, k, 0, X, x, 1, k, slot)
-    if not is_at(M, W, k, o, i, X, x, slot):
+    o = descend(nodes, C, h, X, x, slot)
+    i = position(nodes, o, k, 0, Place(X, x, 1, k, slot))
+    if not is_at(nodes, k, o, i, X, x, slot):
         return -1
-    common = in_common(M, W, C, k, o, i - 1, i + 1, X, x)
+    common = in_common(nodes, writing, k, o, i - 1, i + 1, X, x)
     if C[DEPTH] == 0 and count_of(W, o) == 1:
-        drop_block(M, C, Q, h, o)
+        drop_block(nodes, writing, h, o)
         C[h + ROOT] = 0
         return common
-    o = own_block(M, W, C, Q, h, o)
-    close_place(M, W, k, o, i, 1)
-    climb(M, W, C, Q, h, o, 0)
+    o = own_block(nodes, writing, h, o)
+    close_place(nodes, k, o, i, 1)
+    climb(nodes, writing, h, o, 0)
     return common
 
 
 # --- from Python
 
 
-@kernel("void(" + ARRAYS + ", int64, int64, int64[::1], int64, int32[::1], int8[::1])")
-def change_all(M: Any, W: Any, C: Any, Q: Any, h: int, sign: int, X: Any, width: int, slots: Any, common: Any) -> None:
-    """Put (sign > 0) or cut entries e, at X[e * width]; common[e] as the one tells it. C[MISSING] counts those that could not be."""
+@kernel("void(Nodes, Writing, int64, int64, Items, int8[::1])")
+def change_all(nodes: Nodes, writing: Writing, h: int, sign: int, items: Items, common: Any) -> None:
+    """Put (sign > 0) or cut entries; common[e] as the one tells it. C[MISSING] counts those that could not be."""
+    C = writing.C
+    X, width, slots = items
     for e in range(len(slots)):
         if sign > 0:
-            common[e] = put(M, W, C, Q, h, X, e * width, np.int64(slots[e]))
+            common[e] = put(nodes, writing, h, X, e * width, wide(slots[e]))
         else:
-            common[e] = cut(M, W, C, Q, h, X, e * width, np.int64(slots[e]))
+            common[e] = cut(nodes, writing, h, X, e * width, wide(slots[e]))
         C[MISSING] += common[e] < 0
 
 
-@kernel("void(" + ARRAYS + ", int64[::1], int8[::1], int64[::1], int64, int32[::1], int64[::1], int8[::1])")
-def change_in_order(
-    M: Any, W: Any, C: Any, Q: Any, holders: Any, signs: Any, X: Any, width: int, slots: Any, after: Any, common: Any
-) -> None:
+@kernel("void(Nodes, Writing, int64[::1], int8[::1], Items, int64[::1], int8[::1])")
+def change_in_order(nodes: Nodes, writing: Writing, holders: Any, signs: Any, items: Items, after: Any, common: Any) -> None:
     """As `change_all`, each change of the tree at its holder, and as a version of its own; the root after each."""
+    C = writing.C
+    X, width, slots = items
     for e in range(len(slots)):
         h = holders[e]
         C[VERSION] += 1
         if signs[e] > 0:
-            common[e] = put(M, W, C, Q, h, X, e * width, np.int64(slots[e]))
+            common[e] = put(nodes, writing, h, X, e * width, wide(slots[e]))
         else:
-            common[e] = cut(M, W, C, Q, h, X, e * width, np.int64(slots[e]))
+            common[e] = cut(nodes, writing, h, X, e * width, wide(slots[e]))
         C[MISSING] += common[e] < 0
         after[e] = C[h + ROOT]
 
 
-@kernel("void(" + ARRAYS + ", int64, int64[::1], int64, int32[::1])", allocates=True)
-def build(M: Any, W: Any, C: Any, Q: Any, h: int, X: Any, width: int, slots: Any) -> None:
+@kernel("void(Nodes, Writing, int64, Items)", allocates=True)
+def build(nodes: Nodes, writing: Writing, h: int, items: Items) -> None:
     """Fill the empty tree at holder h with entries that ascend, at least one."""
+    M, W, C = nodes.M, nodes.W, writing.C
+    X, width, slots = items
     k, n = C[h + ARITY], len(slots)
     fill = max(1, LEAF_ROOM[k] * 7 // 8)
     blocks = -(-n // fill)
     level = np.empty(blocks, np.int64)
     for b in range(blocks):
         low, high = n * b // blocks, n * (b + 1) // blocks
-        o = new_block(M, W, C, h, 0)
+        o = new_block(nodes, C, h, 0)
         for j in range(k):
             a = o + HEAD + j * LEAF_ROOM[k] - low
             for i in range(low, high):
@@ -311,17 +324,18 @@ def build(M: Any, W: Any, C: Any, Q: Any, h: int, X: Any, width: int, slots: Any
         above = np.empty(blocks, np.int64)
         for b in range(blocks):
             low, high = len(level) * b // blocks, len(level) * (b + 1) // blocks
-            o = new_block(M, W, C, h, level_of(W, level[0]) + 1)
+            o = new_block(nodes, C, h, level_of(W, level[0]) + 1)
             for c in range(low, high):
-                insert_child(M, W, k, o, c - low, level[c])
+                insert_child(nodes, k, o, c - low, level[c])
             above[b] = o
         level = above
     C[h + ROOT] = level[0]
 
 
-@kernel("void(" + ARRAYS + ", int64)")
-def drop_all(M: Any, W: Any, C: Any, Q: Any, h: int) -> None:
+@kernel("void(Nodes, Writing, int64)")
+def drop_all(nodes: Nodes, writing: Writing, h: int) -> None:
     """Drop every block of the tree at holder h: it is empty then. The path serves as the stack."""
+    W, C = nodes.W, writing.C
     k, o, d = C[h + ARITY], C[h + ROOT], 0
     C[PATH], C[PATH + 1] = o, 0
     while d >= 0 and o != 0:
@@ -331,6 +345,6 @@ def drop_all(M: Any, W: Any, C: Any, Q: Any, h: int) -> None:
             d += 1
             C[PATH + 2 * d], C[PATH + 2 * d + 1] = child_of(W, k, o, c), 0
         else:
-            drop_block(M, C, Q, h, o)
+            drop_block(nodes, writing, h, o)
             d -= 1
     C[h + ROOT] = 0

@@ -27,6 +27,7 @@ import numpy as np
 
 from structures.core.arena import ARENA_WORDS, BUMP, VERSION
 from structures.core.entries import DELETE, INSERT
+from structures.core.kernel import compiled, contiguous
 from structures.core.ticks import Ticks
 from structures.index.changes import build, change_all, change_in_order, drop_all
 from structures.index.check import check_indexes
@@ -43,7 +44,7 @@ from structures.index.layout import (
     IndexArena,
     size_of,
 )
-from structures.index.search import COPIED, LEAF_, count_prefix, gap, range_fill, seek_place
+from structures.index.search import COPIED, LEAF_, Items, count_prefix, gap, range_fill, seek_place
 
 __all__ = ["NO_ENTRIES", "STEPS", "Batch", "Changes", "Cursor", "Entries", "OrderedIndexes", "Run"]
 
@@ -70,6 +71,13 @@ class Changes(NamedTuple):
     inserts: Entries
     before: Entries = NO_ENTRIES
     after: Entries = NO_ENTRIES
+
+
+def items_of(entries: Entries) -> Items:
+    """The same as kernels take them. TypeError: they are not what these need (of a single one nothing is asked: all is contiguous)."""
+    if len(entries.slot) > 1:
+        contiguous((np.int64, np.int32), entries)
+    return Items(entries.coordinates.reshape(-1), entries.coordinates.shape[1], entries.slot)
 
 
 class Half(NamedTuple):
@@ -103,12 +111,12 @@ class Cursor:
         self._arena, self._arity, self._root = arena, arity, root
         self._prefix = _array(place), common
         self._Z = np.zeros(3, np.int64)
-        self._Z[:COPIED] = seek_place(arena.M, arena.W, root, arity, self._prefix[0], len(place))
+        self._Z[:COPIED] = compiled(seek_place)(arena.nodes, root, arity, self._prefix[0], len(place))
 
     def fill(self, limit: int) -> Entries:
         """Up to `limit` >= 1 further entries; fewer at the end only (`done`)."""
         coordinates, slots = np.empty((limit, self._arity), np.int64), np.empty(limit, np.int32)
-        n = range_fill(self._arena.M, self._arena.W, self._root, self._arity, *self._prefix, self._Z, coordinates, slots)
+        n = compiled(range_fill)(self._arena.nodes, self._root, self._arity, *self._prefix, self._Z, coordinates, slots)
         return Entries(coordinates[:n], slots[:n])
 
     @property
@@ -146,7 +154,7 @@ class OrderedIndexes:
     def __init__(self, words: int = ARENA_WORDS) -> None:
         """`words`: the arena's address space in 8-byte words (not memory)."""
         self.arena = IndexArena(words)
-        self._arrays = self.arena.M, self.arena.W, self.arena.C, self.arena.Q
+        self._arrays = self.arena.nodes, self.arena.writing
         self._made = 0
         self._removed: dict[int, list[int]] = {}  # by arity: a root of a pinned version is read by the arity of its index's number
         self._version, self._ticks = 0, Ticks()
@@ -203,7 +211,7 @@ class OrderedIndexes:
 
     def build(self, index: int, entries: Entries) -> None:
         """Fill an empty index with entries in its order, at least one."""
-        build(*self._arrays, self.holder(index), entries.coordinates.reshape(-1), entries.coordinates.shape[1], entries.slot)
+        build(*self._arrays, self.holder(index), items_of(entries))
 
     def require(self, changes: int, ticks: int) -> None:
         """Raise MemoryError unless so many entries put or cut, in so many ticks, surely fit. O(1).
@@ -237,8 +245,7 @@ class OrderedIndexes:
         before, common = self.root(index), np.empty(len(entries.slot), np.int8)
         if len(entries.slot):
             entries = entries.take(index_order(entries, self.arity(index)))
-            X, width = entries.coordinates.reshape(-1), entries.coordinates.shape[1]
-            change_all(*self._arrays, self.holder(index), sign, X, width, entries.slot, common)
+            compiled(change_all)(*self._arrays, self.holder(index), sign, items_of(entries), common)
         return Half(entries, common, before, self.root(index))
 
     def apply_in_order(self, index: np.ndarray, sign: np.ndarray, entries: Entries) -> Run:
@@ -247,8 +254,7 @@ class OrderedIndexes:
         n = len(index)
         self.require(n, n)
         run = Run(index, sign, entries, np.empty(n, np.int8), np.empty(n, np.int64))
-        X, width = entries.coordinates.reshape(-1), entries.coordinates.shape[1]
-        change_in_order(*self._arrays, TREES + TREE_WORDS * index, sign, X, width, entries.slot, run.after, run.common)
+        compiled(change_in_order)(*self._arrays, TREES + TREE_WORDS * index, sign, items_of(entries), run.after, run.common)
         self._none_missing()
         return run
 
@@ -271,8 +277,8 @@ class OrderedIndexes:
     def count(self, index: int, root: int, prefix: Sequence[int] = ()) -> int:
         """How many entries begin with these coordinates."""
         if not prefix:
-            return int(size_of(self.arena.W, self.arity(index), root)) if root else 0
-        return int(count_prefix(self.arena.M, self.arena.W, root, self.arity(index), _array(prefix), len(prefix)))
+            return size_of(self.arena.W, self.arity(index), root) if root else 0
+        return int(compiled(count_prefix)(self.arena.nodes, root, self.arity(index), _array(prefix), len(prefix)))
 
     def has_prefix(self, index: int, root: int, prefix: Sequence[int]) -> bool:
         """Whether an entry begins with these coordinates."""
@@ -287,7 +293,7 @@ class OrderedIndexes:
     def find_gap(self, index: int, root: int, prefix: Sequence[int], value: int) -> tuple[int | None, int | None]:
         """Of the coordinates that follow this prefix: the greatest <= value, and the least >= value; None: there is none."""
         found = np.empty(4, np.int64)
-        gap(self.arena.M, self.arena.W, root, self.arity(index), _array((*prefix, value)), len(prefix), found)
+        compiled(gap)(self.arena.nodes, root, self.arity(index), _array((*prefix, value)), len(prefix), found)
         below, low, above, high = found.tolist()
         return low if below else None, high if above else None
 

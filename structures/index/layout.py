@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from structures.core.arena import ALLOCATED, ARENA_WORDS, BUMP, FREE, LEAF, PATH, VERSION, WAITING, Arena, B, drop
-from structures.core.kernel import kernel, prefetch
+from structures.core.arena import ALLOCATED, ARENA_WORDS, BUMP, FREE, LEAF, PATH, VERSION, WAITING, Arena, B, Nodes, Writing, drop
+from structures.core.kernel import kernel, prefetch, wide
 from structures.core.reserve import reserve
 
 BLOCK = 64
@@ -37,19 +37,18 @@ TREES = 256  # the first holder
 ROOT, ARITY, BLOCKS, TREE_WORDS = 0, 1, 2, 3
 MOST_TREES = 1 << 20
 
-ARRAYS = "int64[::1], int32[::1], int64[::1], int64[::1]"  # M, W, C, Q as the kernels take them
 
 
 @kernel
 def count_of(W: Any, o: int) -> int:
     """Entries of a leaf, children of an inner node."""
-    return np.int64(W[2 * o + 2])
+    return wide(W[2 * o + 2])
 
 
 @kernel
 def level_of(W: Any, o: int) -> int:
     """0: a leaf."""
-    return np.int64(W[2 * o + 3])
+    return wide(W[2 * o + 3])
 
 
 @kernel
@@ -72,7 +71,7 @@ def child_at(k: int, o: int, c: int) -> int:
 
 @kernel
 def child_of(W: Any, k: int, o: int, c: int) -> int:
-    return np.int64(W[child_at(k, o, c)])
+    return wide(W[child_at(k, o, c)])
 
 
 @kernel
@@ -82,7 +81,7 @@ def size_of(W: Any, k: int, o: int) -> int:
     if level_of(W, o) == 0:
         return n
     first = child_at(k, o, 0) + INNER_ROOM[k]
-    size = np.int64(0)
+    size = wide(0)
     for c in range(n):
         size += W[first + c]
     return size
@@ -97,8 +96,9 @@ def expect_block(M: Any, o: int) -> None:
 
 
 @kernel
-def new_block(M: Any, W: Any, C: Any, h: int, level: int) -> int:
+def new_block(nodes: Nodes, C: Any, h: int, level: int) -> int:
     """An empty block of the tree at holder h, born now."""
+    M, W = nodes.M, nodes.W
     o = C[FREE]
     if o != 0:
         C[FREE] = M[o]
@@ -114,28 +114,31 @@ def new_block(M: Any, W: Any, C: Any, h: int, level: int) -> int:
 
 
 @kernel
-def drop_block(M: Any, C: Any, Q: Any, h: int, o: int) -> None:
+def drop_block(nodes: Nodes, writing: Writing, h: int, o: int) -> None:
     """The newest version of the tree no longer uses block o."""
+    C = writing.C
     C[h + BLOCKS] -= 1
-    drop(M, C, Q, o, LEAF)
+    drop(nodes, writing, o, LEAF)
 
 
 @kernel
-def own_block(M: Any, W: Any, C: Any, Q: Any, h: int, o: int) -> int:
+def own_block(nodes: Nodes, writing: Writing, h: int, o: int) -> int:
     """The block itself if this version wrote it, else a copy in its place."""
+    M, C = nodes.M, writing.C
     if M[o] == C[VERSION]:
         return o
-    new = new_block(M, W, C, h, 0)
+    new = new_block(nodes, C, h, 0)
     source, target = np.uint64(o), np.uint64(new)  # unsigned places need no check of their sign, so that this is vectorised
     for i in range(np.uint64(1), np.uint64(BLOCK)):
         M[target + i] = M[source + i]
-    drop_block(M, C, Q, h, o)
+    drop_block(nodes, writing, h, o)
     return new
 
 
 @kernel
-def move(M: Any, W: Any, k: int, source: int, low: int, high: int, target: int, at: int) -> None:
+def move(nodes: Nodes, k: int, source: int, low: int, high: int, target: int, at: int) -> None:
     """Copy items [low, high) of a block to place `at` of another of its kind, or further left in itself. Counts stay."""
+    M, W = nodes.M, nodes.W
     room = room_of(W, source, k)
     for j in range(k):
         a, b = source + HEAD + j * room, target + HEAD + j * room + at - low
@@ -150,8 +153,9 @@ def move(M: Any, W: Any, k: int, source: int, low: int, high: int, target: int, 
 
 
 @kernel
-def open_place(M: Any, W: Any, k: int, o: int, at: int, by: int) -> None:
+def open_place(nodes: Nodes, k: int, o: int, at: int, by: int) -> None:
     """Move the items of block o from `at` on by so many places to the right, and count these."""
+    M, W = nodes.M, nodes.W
     room, n = room_of(W, o, k), count_of(W, o)
     for j in range(k):
         a = o + HEAD + j * room
@@ -166,16 +170,18 @@ def open_place(M: Any, W: Any, k: int, o: int, at: int, by: int) -> None:
 
 
 @kernel
-def close_place(M: Any, W: Any, k: int, o: int, at: int, by: int) -> None:
+def close_place(nodes: Nodes, k: int, o: int, at: int, by: int) -> None:
     """Take so many items out of block o, from `at` on."""
+    W = nodes.W
     n = count_of(W, o)
-    move(M, W, k, o, at + by, n, o, at)
+    move(nodes, k, o, at + by, n, o, at)
     W[2 * o + 2] = n - by
 
 
 @kernel
-def set_separator(M: Any, W: Any, k: int, target: int, at: int, source: int, i: int) -> None:
+def set_separator(nodes: Nodes, k: int, target: int, at: int, source: int, i: int) -> None:
     """Item `at` of an inner node begins where item i of a block does."""
+    M, W = nodes.M, nodes.W
     room, there = room_of(W, source, k), INNER_ROOM[k]
     for j in range(k):
         M[target + HEAD + j * there + at] = M[source + HEAD + j * room + i]
@@ -198,6 +204,7 @@ class IndexArena(Arena):
         self.C: np.ndarray = reserve((TREES + TREE_WORDS * MOST_TREES) * 8, np.int64)
         self.Q: np.ndarray = reserve(2 * (words // BLOCK + 1) * 8, np.int64)
         self.C[BUMP] = BLOCK
+        self.nodes, self.writing = Nodes(self.M, self.W), Writing(self.C, self.Q)
         self._pins: set[int] = set()
 
     @property

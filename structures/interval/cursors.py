@@ -12,20 +12,25 @@ from typing import NamedTuple
 import numpy as np
 
 from structures.core.arena import KEY_MAX, KIND, NEG_INF, POS_INF, Arena, B
-from structures.interval.walk import DONE, WALK_WORDS, walk_fill, walk_start
+from structures.core.kernel import compiled
+from structures.interval.walk import DONE, WALK_WORDS, Stretch, walk_fill, walk_start
 from structures.interval.walk import GAP as WALK_GAP
 from structures.interval.walk import STEPS as WALK_STEPS
 from structures.ordered.search import (
     DEPTH,
     EVERY_CODE,
     GAP,
+    HIGH,
     ITEM,
     ITEM_AT,
     LAST,
     NOTHING_BEFORE,
     PARTNERS_WORDS,
     SEARCH_WORDS,
+    SET,
     STEPS,
+    TOP,
+    Bounds,
     next_key,
     partners_fill,
     search_fill,
@@ -35,6 +40,7 @@ from structures.ordered.summary import SELF
 
 _NONE = np.empty(0, np.int32)
 _LOOKS = 256  # at parts without rows (a window has three a key) before a reading is interrupted
+_BUDGET = 1 << 18  # steps of a call that finds nothing: about a millisecond
 _NO_ENDS = np.empty(0, np.int64)
 
 
@@ -61,11 +67,12 @@ class Cursor:
     def fill(self, limit: int) -> tuple[np.ndarray, np.ndarray]:
         """Up to `limit` >= 1 further rows as (slots0, slots1), int32 ("list": slots1 always empty).
 
-        Both are empty at the end (`done`), and where `_LOOKS` looks in a row found none, so that a call takes milliseconds.
+        Both may be empty before the end (`done`), so that a call takes milliseconds at most.
         """
         a, b = self._held
+        start = self.steps
         for _ in range(_LOOKS):
-            if len(a) or self._ended:
+            if len(a) or self._ended or self.steps - start > _BUDGET:
                 break
             a, b = self._more(limit)
         self._held = a[limit:], b[limit:]
@@ -130,13 +137,13 @@ class WalkCursor(Cursor):
 
     def __init__(self, arena: Arena, root: Root, low: tuple[int, int], high: tuple[int, int]) -> None:
         super().__init__()
-        self._M, self._W = arena.M, arena.W
+        self._nodes = arena.nodes
         self._Z = np.zeros(WALK_WORDS, np.int64)
-        walk_start(self._M, self._W, self._Z, root.offset, root.height, int(arena.C[KIND]), *low, *high)
+        compiled(walk_start)(self._nodes, self._Z, root.offset, root.height, int(arena.C[KIND]), Stretch(*low, *high))
 
     def _more(self, want: int) -> tuple[np.ndarray, np.ndarray]:
         out0, out1 = np.empty(want + B * B, np.int32), np.empty(want + B * B, np.int32)
-        n = walk_fill(self._M, self._W, self._Z, out0, out1, want)
+        n = compiled(walk_fill)(self._nodes, self._Z, out0, out1, want)
         self._ended = bool(self._Z[DONE])
         return out0[:n], out1[:n]
 
@@ -146,12 +153,12 @@ class SearchCursor(Cursor):
 
     def __init__(self, arena: Arena, root: Root) -> None:
         super().__init__()
-        self._M, self._W = arena.M, arena.W
-        search_start(self._Z, root.offset, root.height, 0, 0, NEG_INF, NOTHING_BEFORE, POS_INF, NEG_INF)
+        self._nodes = arena.nodes
+        compiled(search_start)(self._Z, root.offset, root.height, 0, 0, Bounds(NEG_INF, NOTHING_BEFORE, POS_INF, NEG_INF))
 
     def _more(self, want: int) -> tuple[np.ndarray, np.ndarray]:
         out = np.empty(want + B, np.int32)
-        n = search_fill(self._M, self._W, self._Z, out, 0, _NO_ENDS)
+        n = compiled(search_fill)(self._nodes, self._Z, out, 0, _NO_ENDS)
         self._ended = self._Z[DEPTH] == 0
         return out[:n], _NONE
 
@@ -170,14 +177,14 @@ class PartnersCursor(Cursor):
 
     def __init__(self, arena: Arena, root: Root, s: int, items: np.ndarray) -> None:
         super().__init__()
-        self._arena, self._root, self._set, self._items = arena, root, s, items.reshape(-1)
+        self._arena, self._set, self._items = arena, s, items.reshape(-1)
         self._Z = np.zeros(PARTNERS_WORDS, np.int64)
+        self._Z[SET], self._Z[TOP], self._Z[HIGH] = 0 if arena.C[KIND] == SELF else 1 - s, root.offset, root.height
 
     def _more(self, want: int) -> tuple[np.ndarray, np.ndarray]:
-        arena, root = self._arena, self._root
+        arena = self._arena
         own, other = np.empty(want + B, np.int32), np.empty(want + B, np.int32)
-        searched = 0 if arena.C[KIND] == SELF else 1 - self._set
-        n = partners_fill(arena.M, arena.W, self._Z, root.offset, root.height, searched, self._items, own, other, 0)
+        n = compiled(partners_fill)(arena.nodes, self._Z, self._items, own, other, _BUDGET)
         self._ended = ITEM * self._Z[ITEM_AT] >= len(self._items)
         own, other = own[:n], other[:n]
         if arena.C[KIND] == SELF:
@@ -186,17 +193,22 @@ class PartnersCursor(Cursor):
         return (own, other) if self._set == 0 else (other, own)
 
 
-class StabCursor(PartedCursor):
-    """Rows of the intervals of set s that contain `lo` and reach `least`, with those partners that come after `after` (None: after
-    the interval itself in the order), begin by `hi` and reach `reach`: the outer search is resumed in small chunks."""
+class Wanted(NamedTuple):
+    """Partners that come after a place of the order (None: after the interval itself), begin by `by` and reach `reach`."""
 
-    def __init__(
-        self, arena: Arena, root: Root, s: int, key: int, lo: int, hi: int, least: int, after: tuple[int, int] | None, reach: int
-    ) -> None:
+    after: tuple[int, int] | None
+    by: int
+    reach: int
+
+
+class StabCursor(PartedCursor):
+    """Rows of the intervals of set s, of one key, that contain `lo` and reach `least`, with those of their partners that `wanted` says: the
+    outer search is resumed in small chunks."""
+
+    def __init__(self, arena: Arena, root: Root, s: int, key: int, lo: int, least: int, wanted: Wanted) -> None:
         super().__init__()
-        self._arena, self._root, self._set, self._key = arena, root, s, key
-        self._hi, self._after, self._reach = hi, after, reach
-        search_start(self._Z, root.offset, root.height, s, key, NEG_INF, NOTHING_BEFORE, lo, least)
+        self._arena, self._root, self._set, self._key, self._wanted = arena, root, s, key, wanted
+        compiled(search_start)(self._Z, root.offset, root.height, s, key, Bounds(NEG_INF, NOTHING_BEFORE, lo, least))
 
     def _more(self, want: int) -> tuple[np.ndarray, np.ndarray]:
         if self._part is None or self._part.done:
@@ -209,14 +221,15 @@ class StabCursor(PartedCursor):
 
     def _next_items(self) -> np.ndarray:
         out, ends = np.empty(4 * B, np.int32), np.empty(8 * B, np.int64)
-        n = search_fill(self._arena.M, self._arena.W, self._Z, out, 0, ends)
+        n = compiled(search_fill)(self._arena.nodes, self._Z, out, 0, ends)
         items = np.empty((n, ITEM), np.int64)
         items[:, 0], items[:, 1] = out[:n], self._key
-        if self._after is None:
+        wanted = self._wanted
+        if wanted.after is None:
             items[:, 2], items[:, 3] = ends[: 2 * n : 2], 2 * out[:n].astype(np.int64) + self._set
         else:
-            items[:, 2], items[:, 3] = self._after
-        items[:, 4], items[:, 5] = np.minimum(ends[1 : 2 * n : 2], self._hi), self._reach
+            items[:, 2], items[:, 3] = wanted.after
+        items[:, 4], items[:, 5] = np.minimum(ends[1 : 2 * n : 2], wanted.by), wanted.reach
         return items
 
 
@@ -232,7 +245,7 @@ class WindowCursor(PartedCursor):
         super().__init__()
         self._arena, self._root, self._window = arena, root, window
         self._one = key is not None
-        self._key = key if key is not None else next_key(arena.M, arena.W, root.offset, root.height, -1)
+        self._key = key if key is not None else compiled(next_key)(arena.nodes, root.offset, root.height, -1)
         self._phase = 0
 
     def _more(self, want: int) -> tuple[np.ndarray, np.ndarray]:
@@ -254,22 +267,22 @@ class WindowCursor(PartedCursor):
         before = (NEG_INF, NOTHING_BEFORE)
         if phase == 0:
             if arena.C[KIND] == SELF:
-                return StabCursor(arena, root, 0, key, lo, hi, lo, None, lo)
+                return StabCursor(arena, root, 0, key, lo, lo, Wanted(None, hi, lo))
             least = lo if self._first(1, lo, before, lo) is not None else self._first(1, hi, (lo, EVERY_CODE), NEG_INF)
-            return None if least is None else StabCursor(arena, root, 0, key, lo, hi, least, before, lo)
+            return None if least is None else StabCursor(arena, root, 0, key, lo, least, Wanted(before, hi, lo))
         if phase == 1:
             least = None if arena.C[KIND] == SELF else self._first(0, hi, (lo, EVERY_CODE), NEG_INF)
-            return None if least is None else StabCursor(arena, root, 1, key, lo, hi, least, (lo, EVERY_CODE), NEG_INF)
+            return None if least is None else StabCursor(arena, root, 1, key, lo, least, Wanted((lo, EVERY_CODE), hi, NEG_INF))
         if self._one:
             self._key = KEY_MAX
         else:
-            self._key = next_key(arena.M, arena.W, root.offset, root.height, key)
+            self._key = compiled(next_key)(arena.nodes, root.offset, root.height, key)
         self._phase = 0
         return WalkCursor(arena, root, (key, lo + 1), (key, hi)) if lo < hi else None
 
     def _first(self, s: int, most: int, after: tuple[int, int], least: int) -> int | None:
         """The smallest left endpoint of the search's hits, None if there is none."""
         Z, out, ends = np.zeros(SEARCH_WORDS, np.int64), np.empty(B + 1, np.int32), np.empty(2 * B + 2, np.int64)
-        search_start(Z, self._root.offset, self._root.height, s, self._key, *after, most, least)
-        n = search_fill(self._arena.M, self._arena.W, Z, out, 0, ends)
+        compiled(search_start)(Z, self._root.offset, self._root.height, s, self._key, Bounds(*after, most, least))
+        n = compiled(search_fill)(self._arena.nodes, Z, out, 0, ends)
         return int(ends[0]) if n else None

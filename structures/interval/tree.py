@@ -27,7 +27,8 @@ import numpy as np
 
 from structures.core.arena import ARENA_WORDS, COUNT, KEY_MAX, KIND, LIVE, NEG_INF, POS_INF, ROOT, VERSION, Arena
 from structures.core.entries import DELETE, INSERT, Deltas, Entries, tree_order
-from structures.interval.changes import ACTIVE, AT, CHANGES_WORDS, MISSING, run_changes
+from structures.core.kernel import compiled
+from structures.interval.changes import ACTIVE, AT, CHANGES_WORDS, MISSING, REFUSED, Changes, Told, run_changes
 from structures.interval.cursors import Cursor, GivenCursor, PartnersCursor, Root, SearchCursor, WalkCursor, WindowCursor
 from structures.ordered.check import check_tree
 from structures.ordered.search import ITEM, NOTHING_BEFORE, STEPS
@@ -54,11 +55,14 @@ class IntervalTree:
         self.arena = Arena(words)
         self._kind = KINDS[kind]
         self.arena.C[KIND] = self._kind
-        self._arrays = self.arena.M, self.arena.W, self.arena.C, self.arena.Q
+        self._sets = 2 if self._kind == PAIR else 1
+        self._arrays = self.arena.nodes, self.arena.writing
         make_empty(*self._arrays)
+        self._run_changes = compiled(run_changes)
         self._state = np.zeros(CHANGES_WORDS, np.int64)
         self._out0 = np.empty(_CHUNK, np.int32)
         self._out1 = np.empty(_CHUNK, np.int32)
+        self._told = Told(self._out0, self._out1, _NOT_ASKED)
 
     @property
     def root(self) -> Root:
@@ -77,10 +81,11 @@ class IntervalTree:
         """Fill an empty tree. O(n log n). Raises ValueError if it is not empty, MemoryError (nothing done) if it cannot fit."""
         if self.arena.C[COUNT] or self.arena.C[COUNT + 1]:
             raise ValueError("bulk_load fills an empty tree only")
+        entries.require(self._sets)
         self.arena.require(len(entries.key))
         self.arena.C[VERSION] = version
         if len(entries.key):
-            build(*self._arrays, *entries, tree_order(entries.set, entries.key, entries.left, entries.slot))
+            build(*self._arrays, entries, tree_order(entries.set, entries.key, entries.left, entries.slot))
         return self.root
 
     def require(self, changes: int, applies: int) -> None:
@@ -94,6 +99,8 @@ class IntervalTree:
         each unordered pair once, "list": slots1 empty). It returns False to get no more (the changes go on). None: no delta is computed.
         Deleted entries must be there and inserted ones not (KeyError: the tree is then damaged). MemoryError: nothing was done.
         """
+        if len(deletes.key) and len(inserts.key):
+            inserts.require(self._sets)  # before deletes are written; what else there is the kernel looks at first
         self.arena.require(len(deletes.key) + len(inserts.key))
         self.arena.C[VERSION] = version
         for sign, entries in ((DELETE, deletes), (INSERT, inserts)):
@@ -107,11 +114,15 @@ class IntervalTree:
     def _run(self, sign: int, entries: Entries, sink: Sink | None) -> Sink | None:
         """Apply one sign; the sink, or None once it wants no more."""
         Z, n = self._state, len(entries.key)
+        entries.require_columns()
         Z[AT:] = 0
         signs = _FEW[sign][:n] if n <= len(_FEW[sign]) else np.full(n, sign, np.int8)
         order = tree_order(entries.set, entries.key, entries.left, entries.slot)
+        changes, told = Changes(signs, *entries, order), self._told
         while Z[AT] < n:
-            rows = run_changes(*self._arrays, signs, *entries, order, Z, self._out0, self._out1, _NOT_ASKED, sink is not None)
+            rows = self._run_changes(*self._arrays, changes, Z, told, sink is not None)
+            if rows == REFUSED:
+                entries.require(self._sets)
             if sink is not None and rows and not sink(sign, self._out0[:rows].copy(), self._out1[:rows].copy()):
                 sink = None
                 Z[ACTIVE] = 0
@@ -129,16 +140,18 @@ class IntervalTree:
         than a chunk are given up; None: there are none. Errors as `apply`. Cost: as `apply`, and a copy of the deltas.
         """
         n = len(signs)
+        entries.require(self._sets)
         self.arena.require(n)
         self.arena.C[VERSION] = version
         Z = self._state
         Z[AT:] = 0
         order = np.arange(n)
         ends, too_large = np.zeros(n, np.int64), np.zeros(n, np.bool_)
-        parts, total = [], 0
+        parts, total = [(_NONE, _NONE)], 0
+        changes, told = Changes(signs, *entries, order), Told(self._out0, self._out1, ends)
         while Z[AT] < n:
             first = int(Z[AT])
-            rows = run_changes(*self._arrays, signs, *entries, order, Z, self._out0, self._out1, ends, limit is not None)
+            rows = self._run_changes(*self._arrays, changes, Z, told, limit is not None)
             parts.append((self._out0[:rows].copy(), self._out1[:rows].copy()))
             at = int(Z[AT])
             ends[first:at] += total
@@ -146,17 +159,17 @@ class IntervalTree:
             if at < n and limit is not None and total - (ends[at - 1] if at else 0) > limit:
                 too_large[at] = True
                 Z[ACTIVE] = 0
-                run_changes(*self._arrays, signs, *entries, order[: at + 1], Z, self._out0, self._out1, _NOT_ASKED, False)
+                self._run_changes(*self._arrays, changes._replace(order=order[: at + 1]), Z, self._told, False)
                 ends[at] = total
         self._none_missing()
-        starts = np.concatenate((_NO_ROWS, ends[:-1]))
+        starts = np.concatenate((_NO_ROWS, ends))[:n]
         starts[too_large] = ends[too_large]
         if self._kind == LIST and limit is not None:
-            told = (signs == DELETE) | (signs == INSERT)
-            ends = np.cumsum(told)
-            return Deltas(ends - told, ends, entries.slot[told], np.empty(int(told.sum()), np.int32), too_large)
-        slots = parts[0] if len(parts) == 1 else (np.concatenate(part) for part in zip(*parts, strict=True))
-        return Deltas(starts, ends, *slots, too_large)
+            with_delta = (signs == DELETE) | (signs == INSERT)
+            ends = np.cumsum(with_delta)
+            return Deltas(ends - with_delta, ends, entries.slot[with_delta], np.empty(int(with_delta.sum()), np.int32), too_large)
+        slots0, slots1 = parts[-1] if len(parts) <= 2 else (np.concatenate(part) for part in zip(*parts, strict=True))
+        return Deltas(starts, ends, slots0, slots1, too_large)
 
     def reclaim(self, oldest: int, pins: np.ndarray) -> None:
         """Make blocks reusable that no version >= `oldest` and no pin (ascending int64) can see."""

@@ -17,11 +17,11 @@ Costs: O(log n) steps between rows, about one a row. Source: Tao and Yi, Theorem
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from structures.core.arena import KEY_MAX, NEG_INF, POS_INF, B, F
+from structures.core.arena import KEY_MAX, NEG_INF, POS_INF, B, F, Nodes
 from structures.core.bits import lowest
-from structures.core.kernel import kernel
+from structures.core.kernel import arrays, kernel
 from structures.ordered.layout import CHILD, KEY, KL, KR, LEFT, ML, MR, RIGHT, SLOT
 from structures.ordered.leaves import position
 from structures.ordered.search import wholly_before
@@ -39,14 +39,27 @@ WALK_WORDS = REACH + B
 NEXT_SOURCE = -1  # PART: go to the next source leaf
 
 
-@kernel("void(int64[::1], int32[::1], int64[::1], int64, int64, int64, int64, int64, int64, int64)")
-def walk_start(M: Any, W: Any, Z: Any, root: int, height: int, kind: int, low_key: int, low: int, high_key: int, high: int) -> None:
-    Z[LOW_KEY], Z[LOW], Z[HIGH_KEY], Z[HIGH] = low_key, low, high_key, high
+@arrays("int64", "int64", "int64", "int64")
+class Stretch(NamedTuple):
+    """Of the order, from one (key, left) to another, both included."""
+
+    low_key: int
+    low: int
+    high_key: int
+    high: int
+
+
+WHOLE = Stretch(-1, NEG_INF, KEY_MAX, POS_INF)
+
+
+@kernel("void(Nodes, int64[::1], int64, int64, int64, Stretch)")
+def walk_start(nodes: Nodes, Z: Any, root: int, height: int, kind: int, stretch: Stretch) -> None:
+    Z[LOW_KEY], Z[LOW], Z[HIGH_KEY], Z[HIGH] = stretch
     Z[TOP], Z[LEVELS], Z[KIND_], Z[DONE] = root, height, kind, 0
     Z[PART], Z[DEPTH], Z[TARGET_DEPTH] = NEXT_SOURCE, 0, 0
     Z[ROOT_LEAF] = 1 if height == 0 else 0
     if height > 0:
-        push_source(M, W, Z, root, KEY_MAX, POS_INF, KEY_MAX, POS_INF)
+        push_source(nodes, Z, root, KEY_MAX, POS_INF, KEY_MAX, POS_INF)
 
 
 @kernel
@@ -55,8 +68,9 @@ def not_before(k: int, v: int, key: int, value: int) -> bool:
 
 
 @kernel
-def push_source(M: Any, W: Any, Z: Any, o: int, key0: int, next0: int, key1: int, next1: int) -> None:
+def push_source(nodes: Nodes, Z: Any, o: int, key0: int, next0: int, key1: int, next1: int) -> None:
     """Push node o; (key_s, next_s): the first entry of set s to its right."""
+    M, W = nodes.M, nodes.W
     f = FRAMES + FRAME * Z[DEPTH]
     Z[f], Z[f + 3], Z[f + 4], Z[f + 5], Z[f + 6] = o, key0, next0, key1, next1
     single = Z[KIND_] == SELF
@@ -71,7 +85,7 @@ def push_source(M: Any, W: Any, Z: Any, o: int, key0: int, next0: int, key1: int
             enter = not_before(kr0, M[o + MR + c], key1, next1) or not_before(kr1, M[o + MR + F + c], key0, next0)
         if enter or (live >> c) & 1 != 0:
             begins = not_before(Z[HIGH_KEY], Z[HIGH], kl0, l0) or not_before(Z[HIGH_KEY], Z[HIGH], kl1, l1)
-            if begins and not (c + 1 < W[2 * o + 2] and wholly_before(M, W, o, c, Z[LOW_KEY], Z[LOW], -1)):
+            if begins and not (c + 1 < W[2 * o + 2] and wholly_before(nodes, o, c, Z[LOW_KEY], Z[LOW], -1)):
                 mask |= 1 << c
         if kl0 != KEY_MAX:
             key0, next0 = kl0, l0
@@ -82,8 +96,9 @@ def push_source(M: Any, W: Any, Z: Any, o: int, key0: int, next0: int, key1: int
 
 
 @kernel
-def next_source(M: Any, W: Any, Z: Any) -> bool:
+def next_source(nodes: Nodes, Z: Any) -> bool:
     """Go to the next productive leaf: Z[SOURCE], and the first entries to its right in Z[NEXT0_KEY:]."""
+    M, W = nodes.M, nodes.W
     if Z[ROOT_LEAF] == 1:
         Z[ROOT_LEAF] = 0
         Z[SOURCE] = Z[TOP]
@@ -109,21 +124,22 @@ def next_source(M: Any, W: Any, Z: Any) -> bool:
         if Z[DEPTH] == Z[LEVELS]:
             Z[SOURCE] = child
             return True
-        push_source(M, W, Z, child, Z[NEXT0_KEY], Z[NEXT0], Z[NEXT1_KEY], Z[NEXT1])
+        push_source(nodes, Z, child, Z[NEXT0_KEY], Z[NEXT0], Z[NEXT1_KEY], Z[NEXT1])
     return False
 
 
 @kernel
-def within(M: Any, W: Any, Z: Any, o: int, s: int) -> tuple[int, int]:
+def within(nodes: Nodes, Z: Any, o: int, s: int) -> tuple[int, int]:
     """The places of set s in leaf o whose (key, left) lies in [low, high]."""
+    M, W = nodes.M, nodes.W
     if s == 0:
         lo, hi = 0, W[2 * o + 2]
     else:
         lo, hi = B - W[2 * o + 3], B
     if lo < hi and not not_before(W[2 * o + KEY + lo], M[o + LEFT + lo], Z[LOW_KEY], Z[LOW]):
-        lo = position(M, W, o, lo, hi, Z[LOW_KEY], Z[LOW], -1)
+        lo = position(nodes, o, lo, hi, Z[LOW_KEY], Z[LOW], -1)
     if lo < hi and not not_before(Z[HIGH_KEY], Z[HIGH], W[2 * o + KEY + hi - 1], M[o + LEFT + hi - 1]):
-        hi = position(M, W, o, lo, hi, Z[HIGH_KEY], Z[HIGH], KEY_MAX)
+        hi = position(nodes, o, lo, hi, Z[HIGH_KEY], Z[HIGH], KEY_MAX)
     return lo, hi
 
 
@@ -134,9 +150,13 @@ def note_row(Z: Any) -> None:
 
 
 @kernel
-def runs_inside(M: Any, W: Any, Z: Any, o: int, lo: int, hi: int, to: int, end: int, strict: bool, own: Any, other: Any, n: int) -> int:
-    """Rows of x in places [lo, hi) of leaf o with the run of y in [to, end) that begins in x: left of y >= left of x, or > if strict."""
-    a = to
+def runs_inside(
+    nodes: Nodes, Z: Any, x: tuple[int, int], y: tuple[int, int], strict: bool, own: Any, other: Any, n: int
+) -> int:  # fmt: skip
+    """Rows of what lies in the places x, [lo, hi), of the source leaf with the run of what lies in y that begins in it: at its left end or
+    later, later if strict."""
+    M, W = nodes.M, nodes.W
+    o, (lo, hi), (a, end) = Z[SOURCE], x, y
     for i in range(lo, hi):
         k, left, right = W[2 * o + KEY + i], M[o + LEFT + i], M[o + RIGHT + i]
         while a < end:
@@ -158,10 +178,11 @@ def runs_inside(M: Any, W: Any, Z: Any, o: int, lo: int, hi: int, to: int, end: 
 
 
 @kernel
-def pairs_inside(M: Any, W: Any, Z: Any, out0: Any, out1: Any, n: int) -> int:
+def pairs_inside(nodes: Nodes, Z: Any, out0: Any, out1: Any, n: int) -> int:
     """Part 0: the rows inside the source leaf."""
+    M, W = nodes.M, nodes.W
     o = Z[SOURCE]
-    i0, i1 = within(M, W, Z, o, 0)
+    i0, i1 = within(nodes, Z, o, 0)
     if Z[KIND_] == SELF:
         for i in range(i0, i1):
             k, right, slot = W[2 * o + KEY + i], M[o + RIGHT + i], W[2 * o + SLOT + i]
@@ -174,20 +195,21 @@ def pairs_inside(M: Any, W: Any, Z: Any, out0: Any, out1: Any, n: int) -> int:
             if e > i + 1:
                 note_row(Z)
         return n
-    j0, j1 = within(M, W, Z, o, 1)
-    n = runs_inside(M, W, Z, o, i0, i1, j0, j1, False, out0, out1, n)
-    return runs_inside(M, W, Z, o, j0, j1, i0, i1, True, out1, out0, n)
+    x, y = (i0, i1), within(nodes, Z, o, 1)
+    n = runs_inside(nodes, Z, x, y, False, out0, out1, n)
+    return runs_inside(nodes, Z, y, x, True, out1, out0, n)
 
 
 @kernel
-def begin_part(M: Any, W: Any, Z: Any, s: int, t: int) -> None:
+def begin_part(nodes: Nodes, Z: Any, s: int, t: int) -> None:
     """List the entries of set s in the source leaf that reach the first entry of set t to its right, and stand at that leaf."""
+    M, W = nodes.M, nodes.W
     o = Z[SOURCE]
     key, first = Z[NEXT0_KEY + 2 * t], Z[NEXT0 + 2 * t]
     Z[TARGET_DEPTH], Z[REACHING] = 0, 0
     if not not_before(Z[HIGH_KEY], Z[HIGH], key, first) or key == KEY_MAX:
         return
-    lo, hi = within(M, W, Z, o, s)
+    lo, hi = within(nodes, Z, o, s)
     n, most = 0, NEG_INF
     for i in range(hi - 1, lo - 1, -1):
         if W[2 * o + KEY + i] != key:
@@ -208,8 +230,9 @@ def begin_part(M: Any, W: Any, Z: Any, s: int, t: int) -> None:
 
 
 @kernel
-def next_target(M: Any, W: Any, Z: Any, t: int) -> int:
+def next_target(nodes: Nodes, Z: Any, t: int) -> int:
     """The next leaf to the right that begins within the bound in set t; 0 when there is none."""
+    M, W = nodes.M, nodes.W
     while Z[TARGET_DEPTH] > 0:
         g = TARGETS + 2 * (Z[TARGET_DEPTH] - 1)
         o, c = Z[g], Z[g + 1]
@@ -232,8 +255,9 @@ def next_target(M: Any, W: Any, Z: Any, t: int) -> int:
 
 
 @kernel
-def runs_across(M: Any, W: Any, Z: Any, target: int, t: int, own: Any, other: Any, n: int) -> int:
+def runs_across(nodes: Nodes, Z: Any, target: int, t: int, own: Any, other: Any, n: int) -> int:
     """Rows of the reaching entries of the source leaf with their runs of set t at the beginning of the target leaf."""
+    M, W = nodes.M, nodes.W
     o = Z[SOURCE]
     if t == 0:
         first, end = 0, W[2 * target + 2]
@@ -269,30 +293,30 @@ def runs_across(M: Any, W: Any, Z: Any, target: int, t: int, own: Any, other: An
     return n
 
 
-@kernel("int64(int64[::1], int32[::1], int64[::1], int32[::1], int32[::1], int64)")
-def walk_fill(M: Any, W: Any, Z: Any, out0: Any, out1: Any, want: int) -> int:
+@kernel("int64(Nodes, int64[::1], int32[::1], int32[::1], int64)")
+def walk_fill(nodes: Nodes, Z: Any, out0: Any, out1: Any, want: int) -> int:
     """Go on with the walk until `want` rows are written or Z[DONE]; out0, out1 must hold want + B * B."""
     n = 0
     while n < want:
         part = Z[PART]
         if part == NEXT_SOURCE:
-            if not next_source(M, W, Z):
+            if not next_source(nodes, Z):
                 Z[DONE] = 1
                 break
-            n = pairs_inside(M, W, Z, out0, out1, n)
+            n = pairs_inside(nodes, Z, out0, out1, n)
             Z[PART] = 1
-            begin_part(M, W, Z, 0, 0 if Z[KIND_] == SELF else 1)
+            begin_part(nodes, Z, 0, 0 if Z[KIND_] == SELF else 1)
             continue
         t = 1 if part == 1 and Z[KIND_] != SELF else 0
-        target = next_target(M, W, Z, t) if Z[TARGET_DEPTH] > 0 else 0
+        target = next_target(nodes, Z, t) if Z[TARGET_DEPTH] > 0 else 0
         if target != 0:
             if part == 1:
-                n = runs_across(M, W, Z, target, t, out0, out1, n)
+                n = runs_across(nodes, Z, target, t, out0, out1, n)
             else:
-                n = runs_across(M, W, Z, target, t, out1, out0, n)
+                n = runs_across(nodes, Z, target, t, out1, out0, n)
         elif part == 1 and Z[KIND_] != SELF:
             Z[PART] = 2
-            begin_part(M, W, Z, 1, 0)
+            begin_part(nodes, Z, 1, 0)
         else:
             Z[PART] = NEXT_SOURCE
     return n

@@ -6,68 +6,79 @@ the delta's rows.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from structures.core.arena import Nodes, Writing
 from structures.core.entries import DELETE, INSERT
-from structures.core.kernel import kernel
-from structures.join_tree.layout import FIRST_PORT, HAS, KEPT, TABLES, TREES, shift_row
-from structures.join_tree.spread import END, FIRST_, FLIPS, PLACE, change_rows, live_but, move_rows
-from structures.join_tree.walk import DEPTH, START, begin_walk, walk
+from structures.core.kernel import arrays, kernel
+from structures.join_tree.layout import FIRST_PORT, HAS, Tables, shift_row
+from structures.join_tree.spread import END, FIRST_, FLIPS, PLACE, Spreading, change_rows, live_but, move_rows
+from structures.join_tree.walk import DEPTH, START, Walking, begin_walk, walk
 
 AT, ACTIVE = FLIPS + 1, FLIPS + 2
 CHANGES_WORDS = FLIPS + 3
 MOVE = 0  # beside DELETE and INSERT
 
 
-@kernel(
-    "int64(" + TREES + ", " + TABLES + ", " + KEPT + ", int64[:,:,::1], int64[::1], int32[::1], int64[:,::1], int64[:,::1], int32[:,::1],"
-    " int8[::1], int64[::1], int32[::1], int32[::1], int64[::1], int32[:,::1], boolean)"
-)
+@arrays("int8[::1]", "int64[::1]", "int32[::1]", "int32[::1]", "int64[::1]")
+class Singles(NamedTuple):
+    """Change number i: alias places[i] loses the row at old[i] (DELETE), gains the one at new[i] (INSERT), or has it move (MOVE).
+    done[i]: the rows written when it was done."""
+
+    signs: np.ndarray
+    places: np.ndarray
+    old: np.ndarray
+    new: np.ndarray
+    done: np.ndarray
+
+
+@kernel("int64(Nodes, Writing, Tables, Walking, Spreading, Singles, int32[:,::1], boolean)")
 def run_singles(
-    M: Any, W: Any, C: Any, Q: Any, T: Any, LINKS: Any, PORTS: Any, SIDES: Any, X: Any, Y: Any, E: Any, PATHS: Any, Z: Any, rows: Any,
-    runs: Any, S: Any, L: Any, signs: Any, places: Any, old: Any, new: Any, done: Any, out: Any, deltas: bool,
+    nodes: Nodes, writing: Writing, tables: Tables, walking: Walking, spreading: Spreading, singles: Singles, out: Any, deltas: bool,
 ) -> int:  # fmt: skip
     """Changes from number Z[AT] on, until all are done or out is full; the delta rows written.
 
     Number i: alias places[i] loses the row at old[i] (DELETE), gains the one at new[i] (INSERT), or has it move (MOVE). done[i]: the rows
     written when it was done. Z[ACTIVE]: its delta is being told; called with `deltas` off then, the rest of it is left out.
     """
+    T, LINKS, Z, PATHS, S, L = tables.T, tables.LINKS, spreading.Z, walking.PATHS, walking.S, walking.L
+    signs, places, old, new, done = singles.signs, singles.places, singles.old, singles.new, singles.done
     n = 0
     while Z[AT] < len(signs):
         i = Z[AT]
         u, sign = places[i], signs[i]
         if sign == MOVE:
-            move_rows(M, W, C, Q, T, LINKS, PORTS, SIDES, X, Y, E, u, old[i : i + 1], new[i : i + 1])
+            move_rows(nodes, writing, tables, u, old[i : i + 1], new[i : i + 1])
         else:
             one = new[i : i + 1] if sign == INSERT else old[i : i + 1]
             if sign == INSERT and Z[ACTIVE] == 0:
-                change_row(M, W, C, Q, T, LINKS, PORTS, SIDES, X, Y, E, Z, rows, runs, u, one[0], True)
-            if deltas and live_but(LINKS, PORTS, SIDES, X, Y, u, one[0], -1, -1):
+                change_row(nodes, writing, tables, spreading, u, one[0], True)
+            if deltas and live_but(tables, u, one[0], -1, -1):
                 if Z[ACTIVE] == 0:
                     begin_walk(S, u)
                     Z[ACTIVE] = 1
                 while S[0, DEPTH] > 0 or S[0, START] == 0:
                     if n == out.shape[1]:
                         return n
-                    n = walk(M, W, LINKS, PORTS, SIDES, X, E, T, PATHS, LINKS[:0], S, L, one, out, n)
+                    n = walk(nodes, tables, Walking(T, PATHS, LINKS[:0], S, L), one, out, n)
             Z[ACTIVE] = 0
             if sign == DELETE:
-                change_row(M, W, C, Q, T, LINKS, PORTS, SIDES, X, Y, E, Z, rows, runs, u, one[0], False)
+                change_row(nodes, writing, tables, spreading, u, one[0], False)
         done[i] = n
         Z[AT] += 1
     return n
 
 
 @kernel
-def change_row(
-    M: Any, W: Any, C: Any, Q: Any, T: Any, LINKS: Any, PORTS: Any, SIDES: Any, X: Any, Y: Any, E: Any, Z: Any, rows: Any, runs: Any,
-    u: int, slot: int, come: bool,
-) -> None:  # fmt: skip
+def change_row(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading, u: int, slot: int, come: bool) -> None:
     """A row comes or goes, with all that follows."""
+    SIDES, rows, runs = tables.SIDES, spreading.rows, spreading.runs
     rows[0] = slot
-    for r in range(change_rows(M, W, C, Q, T, LINKS, PORTS, SIDES, X, Y, E, Z, rows, runs, u, 1, come)):
+    for r in range(change_rows(nodes, writing, tables, spreading, u, 1, come)):
         w = runs[r, PLACE]
         for i in range(runs[r, FIRST_], runs[r, END]):
             for j in range(SIDES[w, HAS]):
                 p = SIDES[w, FIRST_PORT + j]
-                shift_row(M, W, C, Q, T, PORTS, X, E, p, p, rows[i], come)
+                shift_row(nodes, writing, tables, p, p, rows[i], come)

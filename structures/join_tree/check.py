@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -62,7 +63,7 @@ class _Proof:
         return sorted(found)
 
 
-def check_join(tree: JoinTables, rows: list[np.ndarray], others: tuple[Roots, ...]) -> None:
+def check_join(tree: JoinTables, rows: Sequence[np.ndarray], others: tuple[Roots, ...]) -> None:
     """AssertionError names the invariant. Cost: O(n log n)."""
     able = [slots[tree.able(u, slots)].tolist() for u, slots in enumerate(rows)]
     proof = _Proof(tree, able)

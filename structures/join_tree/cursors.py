@@ -8,13 +8,12 @@ from typing import Protocol
 import numpy as np
 
 from structures.core.arena import NEG_INF, POS_INF, Arena, B
+from structures.core.kernel import compiled
 from structures.join_tree.tables import JoinTables
 from structures.join_tree.walk import (
     DEAD,
     DEPTH,
     GAP,
-    LEVEL_WORDS,
-    LIST,
     SCAN_DEPTH,
     SCAN_WORDS,
     START,
@@ -24,7 +23,7 @@ from structures.join_tree.walk import (
     scan_start,
 )
 from structures.ordered.search import DEPTH as FRAMES_LEFT
-from structures.ordered.search import NOTHING_BEFORE, SEARCH_WORDS, search_fill, search_start
+from structures.ordered.search import NOTHING_BEFORE, SEARCH_WORDS, Bounds, search_fill, search_start
 
 _CHUNK = 4096  # rows that a walk begins with, at a time
 MOST = 1 << 16  # rows of a call
@@ -89,7 +88,7 @@ class Sought:
 
     def __init__(self, arena: Arena, root: tuple[int, int], code: int) -> None:
         self._arena, self._Z = arena, np.zeros(SEARCH_WORDS, np.int64)
-        search_start(self._Z, *root, 0, code, NEG_INF, NOTHING_BEFORE, POS_INF, NEG_INF)
+        compiled(search_start)(self._Z, *root, 0, code, Bounds(NEG_INF, NOTHING_BEFORE, POS_INF, NEG_INF))
 
     @property
     def done(self) -> bool:
@@ -97,7 +96,7 @@ class Sought:
 
     def fill(self, limit: int) -> np.ndarray:
         out = np.empty(limit + B, np.int32)
-        return out[: search_fill(self._arena.M, self._arena.W, self._Z, out, 0, _NO_ENDS)]
+        return out[: compiled(search_fill)(self._arena.nodes, self._Z, out, 0, _NO_ENDS)]
 
     def clone(self) -> Sought:
         other = copy.copy(self)
@@ -109,12 +108,13 @@ class JoinCursor:
     """Rows of a version that begin with what `start` gives of alias number `place`: rows that take part in some there."""
 
     def __init__(self, tree: JoinTables, roots: np.ndarray, place: int, start: Start, bounds: np.ndarray) -> None:
-        self._tree, self._roots, self._start, self._bounds = tree, roots, start, bounds
-        self._starts = _NONE
-        self._S = np.zeros((tree.aliases, LEVEL_WORDS), np.int64)
-        self._L = np.empty((tree.aliases, LIST), np.int32)
-        self._place = place
-        begin_walk(self._S, place)
+        self._tree, self._start, self._starts = tree, start, _NONE
+        self._walking = tree.walking(roots, bounds)
+        compiled(begin_walk)(self._S, place)
+
+    @property
+    def _S(self) -> np.ndarray:
+        return self._walking.S
 
     @property
     def _idle(self) -> bool:
@@ -147,12 +147,12 @@ class JoinCursor:
                 looks += len(self._starts) == 0
                 continue
             found = n
-            n = self._tree.walk(self._roots, self._bounds, self._S, self._L, self._starts, out, n)
+            n = self._tree.walk(self._walking, self._starts, out, n)
             looks += n == found
         return out[:, :n]
 
     def clone(self) -> JoinCursor:
         other = copy.copy(self)
         other._start = self._start.clone()
-        other._S, other._L = self._S.copy(), self._L.copy()
+        other._walking = self._walking._replace(S=self._S.copy(), L=self._walking.L.copy())
         return other

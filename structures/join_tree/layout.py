@@ -14,10 +14,12 @@ Trees that only the newest version reads have a version of their own, which neve
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from structures.core.arena import ROOT, VERSION
-from structures.core.kernel import kernel
+import numpy as np
+
+from structures.core.arena import ROOT, VERSION, Nodes, Writing
+from structures.core.kernel import arrays, kernel
 from structures.ordered.tree import cut, put
 
 NEAR, FAR, PORT, SPANNED, BIT, SUPPORT, STEP, LIVE_TREE = range(8)  # of a link; STEP: words of a code's record
@@ -32,13 +34,28 @@ TABLES = "int64[:,::1], int64[:,::1], int64[:,::1]"  # LINKS, PORTS, SIDES
 KEPT = "int32[::1], int32[::1], int64[::1]"  # X, Y, E
 
 
+@arrays("int64[:,::1]", "int64[:,::1]", "int64[:,::1]", "int64[:,::1]", "int32[::1]", "int32[::1]", "int64[::1]")
+class Tables(NamedTuple):
+    """How the tree lies in arrays, and what it keeps by slot and by code."""
+
+    T: np.ndarray
+    LINKS: np.ndarray
+    PORTS: np.ndarray
+    SIDES: np.ndarray
+    X: np.ndarray
+    Y: np.ndarray
+    E: np.ndarray
+
+
 @kernel
-def code_of(PORTS: Any, X: Any, p: int, slot: int) -> int:
+def code_of(tables: Tables, p: int, slot: int) -> int:
+    PORTS, X = tables.PORTS, tables.X
     return X[PORTS[p, CODE] + slot * PORTS[p, WIDTH]]
 
 
 @kernel
-def ends_of(PORTS: Any, E: Any, p: int, slot: int) -> tuple[int, int]:
+def ends_of(tables: Tables, p: int, slot: int) -> tuple[int, int]:
+    PORTS, E = tables.PORTS, tables.E
     if PORTS[p, SPAN] == 0:
         return 0, 0
     at = PORTS[p, ENDS] + 2 * slot
@@ -60,20 +77,22 @@ def lay_down(C: Any, T: Any, tree: int) -> None:
 
 
 @kernel
-def shift_row(M: Any, W: Any, C: Any, Q: Any, T: Any, PORTS: Any, X: Any, E: Any, tree: int, p: int, slot: int, come: bool) -> None:
+def shift_row(nodes: Nodes, writing: Writing, tables: Tables, tree: int, p: int, slot: int, come: bool) -> None:
     """A row, as port p has it, into a tree or out of it."""
-    left, right = ends_of(PORTS, E, p, slot)
+    C, T = writing.C, tables.T
+    left, right = ends_of(tables, p, slot)
     take_up(C, T, tree)
     if come:
-        put(M, W, C, Q, 0, code_of(PORTS, X, p, slot), left, right, slot)
+        put(nodes, writing, 0, code_of(tables, p, slot), left, right, slot)
     else:
-        cut(M, W, C, Q, 0, code_of(PORTS, X, p, slot), left, slot)
+        cut(nodes, writing, 0, code_of(tables, p, slot), left, slot)
     lay_down(C, T, tree)
 
 
 @kernel
-def join_group(PORTS: Any, X: Any, Y: Any, p: int, slot: int) -> None:
+def join_group(tables: Tables, p: int, slot: int) -> None:
     """A row into its group, of a port without span: in front."""
+    PORTS, X, Y = tables.PORTS, tables.X, tables.Y
     at, width = PORTS[p, CODE], PORTS[p, WIDTH]
     here = at + slot * width
     h = PORTS[p, HEAD] + X[here] * PORTS[p, STEP_]
@@ -85,7 +104,8 @@ def join_group(PORTS: Any, X: Any, Y: Any, p: int, slot: int) -> None:
 
 
 @kernel
-def leave_group(PORTS: Any, X: Any, Y: Any, p: int, slot: int) -> None:
+def leave_group(tables: Tables, p: int, slot: int) -> None:
+    PORTS, X, Y = tables.PORTS, tables.X, tables.Y
     at, width = PORTS[p, CODE], PORTS[p, WIDTH]
     here = at + slot * width
     after, before = X[here + 1], X[here + 2]
@@ -98,8 +118,9 @@ def leave_group(PORTS: Any, X: Any, Y: Any, p: int, slot: int) -> None:
 
 
 @kernel
-def group(PORTS: Any, X: Any, Y: Any, p: int, code: int, out: Any, n: int) -> int:
+def group(tables: Tables, p: int, code: int, out: Any, n: int) -> int:
     """All rows of a code, from out[n] on."""
+    PORTS, X, Y = tables.PORTS, tables.X, tables.Y
     at, width = PORTS[p, CODE], PORTS[p, WIDTH]
     slot = Y[PORTS[p, HEAD] + code * PORTS[p, STEP_]] - 1
     while slot >= 0:

@@ -11,10 +11,12 @@ and its partners.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from structures.core.arena import HEIGHT, NEG_INF, ROOT, B
-from structures.core.kernel import kernel
+import numpy as np
+
+from structures.core.arena import HEIGHT, NEG_INF, ROOT, B, Nodes, Writing
+from structures.core.kernel import arrays, kernel
 from structures.join_tree.layout import (
     ALL_TREE,
     BASE,
@@ -23,7 +25,6 @@ from structures.join_tree.layout import (
     FIRST_LINK,
     FIRST_PORT,
     HAS,
-    KEPT,
     LIVE_TREE,
     OUT,
     PORT,
@@ -31,9 +32,8 @@ from structures.join_tree.layout import (
     SPANNED,
     STEP,
     SUPPORT,
-    TABLES,
-    TREES,
     WORDS,
+    Tables,
     code_of,
     ends_of,
     group,
@@ -43,7 +43,7 @@ from structures.join_tree.layout import (
     shift_row,
     take_up,
 )
-from structures.ordered.search import NOTHING_BEFORE, SEARCH_WORDS, STEPS, search_fill, search_start
+from structures.ordered.search import NOTHING_BEFORE, SEARCH_WORDS, STEPS, Bounds, search_fill, search_start
 from structures.ordered.tree import cut, expect, put
 
 PLACE, LINK, FIRST_, END, ROOM = range(5)  # of a run; ROOM: where there is room behind all runs
@@ -52,96 +52,105 @@ FLIPS = SEARCH_WORDS  # in Z: rows that others brought to life or killed
 AHEAD = 2  # as in `interval.changes`
 
 
+@arrays("int64[::1]", "int32[::1]", "int64[:,::1]")
+class Spreading(NamedTuple):
+    """Z: the search, and counters; rows: OUT; runs: RUNS."""
+
+    Z: np.ndarray
+    rows: np.ndarray
+    runs: np.ndarray
+
+
 @kernel
 def bits_at(SIDES: Any, u: int, slot: int) -> int:
     return SIDES[u, BASE] + slot * SIDES[u, WORDS]
 
 
 @kernel
-def has_partner(LINKS: Any, PORTS: Any, SIDES: Any, X: Any, Y: Any, u: int, e: int, slot: int) -> bool:
+def has_partner(tables: Tables, u: int, e: int, slot: int) -> bool:
     """Whether a row of alias u, where link e begins, has a live partner along it: as the bits and supports have it."""
+    LINKS, SIDES, X, Y = tables.LINKS, tables.SIDES, tables.X, tables.Y
     if LINKS[e, SPANNED] != 0:
         return (X[bits_at(SIDES, u, slot)] & LINKS[e, BIT]) != 0
-    return Y[LINKS[e, SUPPORT] + code_of(PORTS, X, LINKS[e ^ 1, PORT], slot) * LINKS[e, STEP]] > 0
+    return Y[LINKS[e, SUPPORT] + code_of(tables, LINKS[e ^ 1, PORT], slot) * LINKS[e, STEP]] > 0
 
 
 @kernel
-def live_but(LINKS: Any, PORTS: Any, SIDES: Any, X: Any, Y: Any, u: int, slot: int, one: int, other: int) -> bool:
+def live_but(tables: Tables, u: int, slot: int, one: int, other: int) -> bool:
     """Whether a row of alias u has a live partner along each of its links, but perhaps these two."""
+    SIDES = tables.SIDES
     for i in range(SIDES[u, OUT]):
         e = SIDES[u, FIRST_LINK + i]
-        if e != one and e != other and not has_partner(LINKS, PORTS, SIDES, X, Y, u, e, slot):
+        if e != one and e != other and not has_partner(tables, u, e, slot):
             return False
     return True
 
 
-@kernel("int64(" + TABLES + ", int32[::1], int32[::1], int64, int32[::1], int32[::1])")
-def full_rows(LINKS: Any, PORTS: Any, SIDES: Any, X: Any, Y: Any, u: int, slots: Any, out: Any) -> int:
+@kernel("int64(Tables, int64, int32[::1], int32[::1])")
+def full_rows(tables: Tables, u: int, slots: Any, out: Any) -> int:
     """Those of these rows of alias u that take part in rows of the join, into out; how many."""
     n = 0
     for i in range(len(slots)):
-        if live_but(LINKS, PORTS, SIDES, X, Y, u, slots[i], -1, -1):
+        if live_but(tables, u, slots[i], -1, -1):
             out[n] = slots[i]
             n += 1
     return n
 
 
 @kernel
-def seek(M: Any, W: Any, T: Any, PORTS: Any, X: Any, E: Any, Z: Any, tree: int, p: int, slot: int, out: Any, n: int) -> int:
+def seek(nodes: Nodes, tables: Tables, spreading: Spreading, tree: int, p: int, slot: int, out: Any, n: int) -> int:
     """The partners in a tree of a row, as port p has it, from out[n] on: as many as `out` has room for."""
-    left, right = ends_of(PORTS, E, p, slot)
-    search_start(Z, T[tree, 0], T[tree, HEIGHT - ROOT], 0, code_of(PORTS, X, p, slot), NEG_INF, NOTHING_BEFORE, right, left)
-    return search_fill(M, W, Z, out, n, E[:0])
+    T, E, Z = tables.T, tables.E, spreading.Z
+    left, right = ends_of(tables, p, slot)
+    search_start(Z, T[tree, 0], T[tree, HEIGHT - ROOT], 0, code_of(tables, p, slot), Bounds(NEG_INF, NOTHING_BEFORE, right, left))
+    return search_fill(nodes, Z, out, n, E[:0])
 
 
 @kernel
-def any_live(M: Any, W: Any, T: Any, LINKS: Any, PORTS: Any, X: Any, E: Any, Z: Any, e: int, slot: int, some: Any) -> bool:
+def any_live(nodes: Nodes, tables: Tables, spreading: Spreading, e: int, slot: int, some: Any) -> bool:
     """Whether a row has a live partner along link e, by a search. `some`: room for B + 1 slots."""
-    return seek(M, W, T, PORTS, X, E, Z, LINKS[e, LIVE_TREE], LINKS[e ^ 1, PORT], slot, some, 0) > 0
+    LINKS = tables.LINKS
+    return seek(nodes, tables, spreading, LINKS[e, LIVE_TREE], LINKS[e ^ 1, PORT], slot, some, 0) > 0
 
 
 @kernel
-def turned(
-    M: Any, W: Any, C: Any, Q: Any, T: Any, LINKS: Any, PORTS: Any, SIDES: Any, X: Any, Y: Any, E: Any, Z: Any, rows: Any, run: Any, e: int,
-    come: bool,
-) -> int:  # fmt: skip
+def turned(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading, run: Any, e: int, come: bool) -> int:
     """Those of a run's rows that are live away from where link e leads have become so, or die: the rows there that turn by it, behind
     rows[run[END] :]; the end of these."""
+    LINKS, Y, Z, rows = tables.LINKS, tables.Y, spreading.Z, spreading.rows
     u, d, n = run[PLACE], run[LINK], run[ROOM]
     spanned = LINKS[e, SPANNED] != 0
     for i in range(run[FIRST_], run[END]):
         slot = rows[i]
-        if not live_but(LINKS, PORTS, SIDES, X, Y, u, slot, d, e):
+        if not live_but(tables, u, slot, d, e):
             continue
         Z[STEPS] += 1
         if spanned:
-            shift_row(M, W, C, Q, T, PORTS, X, E, LINKS[e ^ 1, LIVE_TREE], LINKS[e ^ 1, PORT], slot, come)
+            shift_row(nodes, writing, tables, LINKS[e ^ 1, LIVE_TREE], LINKS[e ^ 1, PORT], slot, come)
             continue
-        code = code_of(PORTS, X, LINKS[e ^ 1, PORT], slot)
+        code = code_of(tables, LINKS[e ^ 1, PORT], slot)
         at = LINKS[e ^ 1, SUPPORT] + code * LINKS[e ^ 1, STEP]
         Y[at] += 1 if come else -1
         if Y[at] == (1 if come else 0):
-            n = group(PORTS, X, Y, LINKS[e, PORT], code, rows, n)
+            n = group(tables, LINKS[e, PORT], code, rows, n)
     if spanned:
-        return turned_partners(M, W, T, LINKS, PORTS, SIDES, X, Y, E, Z, rows, run, e, come)
+        return turned_partners(nodes, tables, spreading, run, e, come)
     Z[STEPS] += n - run[ROOM]
     return n
 
 
 @kernel
-def turned_partners(
-    M: Any, W: Any, T: Any, LINKS: Any, PORTS: Any, SIDES: Any, X: Any, Y: Any, E: Any, Z: Any, rows: Any, run: Any, e: int,
-    come: bool,
-) -> int:  # fmt: skip
+def turned_partners(nodes: Nodes, tables: Tables, spreading: Spreading, run: Any, e: int, come: bool) -> int:
     """As `turned`, along a link with spans, once the live tree is what it is to be. A bit is turned as soon as its row is found, so each is
     found once, though it has several partners; of those that died, some have another live partner, and take it back."""
+    LINKS, PORTS, SIDES, X, rows = tables.LINKS, tables.PORTS, tables.SIDES, tables.X, spreading.rows
     u, d, first = run[PLACE], run[LINK], run[ROOM]
     w, bit, n = LINKS[e, FAR], LINKS[e ^ 1, BIT], first
     tree = PORTS[LINKS[e, PORT], ALL_TREE]
     for i in range(run[FIRST_], run[END]):
-        if not live_but(LINKS, PORTS, SIDES, X, Y, u, rows[i], d, e):
+        if not live_but(tables, u, rows[i], d, e):
             continue
-        end = seek(M, W, T, PORTS, X, E, Z, tree, LINKS[e ^ 1, PORT], rows[i], rows, n)
+        end = seek(nodes, tables, spreading, tree, LINKS[e ^ 1, PORT], rows[i], rows, n)
         for j in range(n, end):
             slot = rows[j]
             at = bits_at(SIDES, w, slot)
@@ -155,7 +164,7 @@ def turned_partners(
     some = rows[end : end + B + 1]
     for j in range(first, end):
         slot = rows[j]
-        if any_live(M, W, T, LINKS, PORTS, X, E, Z, e ^ 1, slot, some):
+        if any_live(nodes, tables, spreading, e ^ 1, slot, some):
             X[bits_at(SIDES, w, slot)] |= bit
         else:
             rows[n] = slot
@@ -164,11 +173,9 @@ def turned_partners(
 
 
 @kernel
-def spread(
-    M: Any, W: Any, C: Any, Q: Any, T: Any, LINKS: Any, PORTS: Any, SIDES: Any, X: Any, Y: Any, E: Any, Z: Any, rows: Any, runs: Any,
-    come: bool,
-) -> int:  # fmt: skip
+def spread(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading, come: bool) -> int:
     """From the first run outward; the number of runs. Then each run ends behind those of its rows that take part in rows of the view."""
+    LINKS, SIDES, Z, rows, runs = tables.LINKS, tables.SIDES, spreading.Z, spreading.rows, spreading.runs
     done, count = 0, 1
     while done < count:
         run = runs[done]
@@ -179,7 +186,7 @@ def spread(
                 continue
             first = runs[count - 1, END]
             run[ROOM] = first
-            end = turned(M, W, C, Q, T, LINKS, PORTS, SIDES, X, Y, E, Z, rows, run, e, come)
+            end = turned(nodes, writing, tables, spreading, run, e, come)
             if end > first:
                 runs[count, PLACE], runs[count, LINK], runs[count, FIRST_], runs[count, END] = LINKS[e, FAR], e ^ 1, first, end
                 count += 1
@@ -188,7 +195,7 @@ def spread(
         u, d, n = runs[r, PLACE], runs[r, LINK], runs[r, FIRST_]
         for i in range(runs[r, FIRST_], runs[r, END]):
             slot = rows[i]
-            if live_but(LINKS, PORTS, SIDES, X, Y, u, slot, d, d):
+            if live_but(tables, u, slot, d, d):
                 rows[n] = slot
                 n += 1
         runs[r, END] = n
@@ -198,97 +205,94 @@ def spread(
 
 
 @kernel
-def take_in(
-    M: Any, W: Any, C: Any, Q: Any, T: Any, LINKS: Any, PORTS: Any, SIDES: Any, X: Any, Y: Any, E: Any, Z: Any, u: int, slot: int,
-    some: Any,
-) -> None:  # fmt: skip
+def take_in(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading, u: int, slot: int, some: Any) -> None:
     """A row among all rows of alias u, with its bits: they ask for outer rows alone."""
+    LINKS, PORTS, SIDES, X, Z = tables.LINKS, tables.PORTS, tables.SIDES, tables.X, spreading.Z
     bits = 0
     for i in range(SIDES[u, OUT]):
         e = SIDES[u, FIRST_LINK + i]
         if LINKS[e, SPANNED] != 0:
             Z[STEPS] += 1
-            if any_live(M, W, T, LINKS, PORTS, X, E, Z, e, slot, some):
+            if any_live(nodes, tables, spreading, e, slot, some):
                 bits |= LINKS[e, BIT]
     X[bits_at(SIDES, u, slot)] = bits
     for i in range(SIDES[u, HAS]):
         p = SIDES[u, FIRST_PORT + i]
         if PORTS[p, SPAN] != 0:
-            shift_row(M, W, C, Q, T, PORTS, X, E, PORTS[p, ALL_TREE], p, slot, True)
+            shift_row(nodes, writing, tables, PORTS[p, ALL_TREE], p, slot, True)
         else:
-            join_group(PORTS, X, Y, p, slot)
+            join_group(tables, p, slot)
 
 
 @kernel
-def let_go(M: Any, W: Any, C: Any, Q: Any, T: Any, PORTS: Any, SIDES: Any, X: Any, Y: Any, E: Any, u: int, slot: int) -> None:
+def let_go(nodes: Nodes, writing: Writing, tables: Tables, u: int, slot: int) -> None:
+    PORTS, SIDES = tables.PORTS, tables.SIDES
     for i in range(SIDES[u, HAS]):
         p = SIDES[u, FIRST_PORT + i]
         if PORTS[p, SPAN] != 0:
-            shift_row(M, W, C, Q, T, PORTS, X, E, PORTS[p, ALL_TREE], p, slot, False)
+            shift_row(nodes, writing, tables, PORTS[p, ALL_TREE], p, slot, False)
         else:
-            leave_group(PORTS, X, Y, p, slot)
+            leave_group(tables, p, slot)
 
 
-@kernel("int64(" + TREES + ", " + TABLES + ", " + KEPT + ", int64[::1], int32[::1], int64[:,::1], int64, int64, boolean)")
-def change_rows(
-    M: Any, W: Any, C: Any, Q: Any, T: Any, LINKS: Any, PORTS: Any, SIDES: Any, X: Any, Y: Any, E: Any, Z: Any, rows: Any, runs: Any,
-    u: int, n: int, come: bool,
-) -> int:  # fmt: skip
+@kernel("int64(Nodes, Writing, Tables, Spreading, int64, int64, boolean)")
+def change_rows(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading, u: int, n: int, come: bool) -> int:
     """rows[:n] of alias u, described, come or go; the number of runs of rows whose place in the trees of full rows is to change."""
+    rows, runs = spreading.rows, spreading.runs
     runs[0, PLACE], runs[0, LINK], runs[0, FIRST_], runs[0, END] = u, -1, 0, n
     if come:
         for i in range(n):
-            take_in(M, W, C, Q, T, LINKS, PORTS, SIDES, X, Y, E, Z, u, rows[i], rows[n : n + B + 1])
+            take_in(nodes, writing, tables, spreading, u, rows[i], rows[n : n + B + 1])
     else:
         for i in range(n):
-            let_go(M, W, C, Q, T, PORTS, SIDES, X, Y, E, u, rows[i])
-    return spread(M, W, C, Q, T, LINKS, PORTS, SIDES, X, Y, E, Z, rows, runs, come)
+            let_go(nodes, writing, tables, u, rows[i])
+    return spread(nodes, writing, tables, spreading, come)
 
 
-@kernel("void(" + TREES + ", int64[:,::1], int32[::1], int64[::1], int64, int32[::1], boolean)")
-def shift_rows(M: Any, W: Any, C: Any, Q: Any, T: Any, PORTS: Any, X: Any, E: Any, p: int, slots: Any, come: bool) -> None:
+@kernel("void(Nodes, Writing, Tables, int64, int32[::1], boolean)")
+def shift_rows(nodes: Nodes, writing: Writing, tables: Tables, p: int, slots: Any, come: bool) -> None:
     """Rows into or out of port p's tree of full rows; best in its order."""
+    C, T = writing.C, tables.T
     take_up(C, T, p)
     for i in range(len(slots)):
         if i + 2 * AHEAD < len(slots):
             ahead = slots[i + 2 * AHEAD]
-            expect(M, W, C, code_of(PORTS, X, p, ahead), ends_of(PORTS, E, p, ahead)[0], 2 * ahead, 1)
+            expect(nodes, C, code_of(tables, p, ahead), ends_of(tables, p, ahead)[0], 2 * ahead, 1)
         ahead = slots[min(i + AHEAD, len(slots) - 1)]
-        expect(M, W, C, code_of(PORTS, X, p, ahead), ends_of(PORTS, E, p, ahead)[0], 2 * ahead, 0)
+        expect(nodes, C, code_of(tables, p, ahead), ends_of(tables, p, ahead)[0], 2 * ahead, 0)
         slot = slots[i]
-        left, right = ends_of(PORTS, E, p, slot)
+        left, right = ends_of(tables, p, slot)
         if come:
-            put(M, W, C, Q, 0, code_of(PORTS, X, p, slot), left, right, slot)
+            put(nodes, writing, 0, code_of(tables, p, slot), left, right, slot)
         else:
-            cut(M, W, C, Q, 0, code_of(PORTS, X, p, slot), left, slot)
+            cut(nodes, writing, 0, code_of(tables, p, slot), left, slot)
     lay_down(C, T, p)
 
 
 @kernel
-def swap_row(M: Any, W: Any, C: Any, Q: Any, T: Any, PORTS: Any, X: Any, E: Any, tree: int, p: int, old: int, new: int) -> None:
-    shift_row(M, W, C, Q, T, PORTS, X, E, tree, p, old, False)
-    shift_row(M, W, C, Q, T, PORTS, X, E, tree, p, new, True)
+def swap_row(nodes: Nodes, writing: Writing, tables: Tables, tree: int, p: int, old: int, new: int) -> None:
+    shift_row(nodes, writing, tables, tree, p, old, False)
+    shift_row(nodes, writing, tables, tree, p, new, True)
 
 
-@kernel("void(" + TREES + ", " + TABLES + ", " + KEPT + ", int64, int32[::1], int32[::1])")
-def move_rows(
-    M: Any, W: Any, C: Any, Q: Any, T: Any, LINKS: Any, PORTS: Any, SIDES: Any, X: Any, Y: Any, E: Any, u: int, before: Any, after: Any
-) -> None:  # fmt: skip
+@kernel("void(Nodes, Writing, Tables, int64, int32[::1], int32[::1])")
+def move_rows(nodes: Nodes, writing: Writing, tables: Tables, u: int, before: Any, after: Any) -> None:
     """Rows of alias u from slot to slot, the new ones described alike."""
+    LINKS, PORTS, SIDES, X = tables.LINKS, tables.PORTS, tables.SIDES, tables.X
     for i in range(len(before)):
         old, new = before[i], after[i]
-        full = live_but(LINKS, PORTS, SIDES, X, Y, u, old, -1, -1)
+        full = live_but(tables, u, old, -1, -1)
         X[bits_at(SIDES, u, new)] = X[bits_at(SIDES, u, old)]
         for j in range(SIDES[u, OUT]):
             e = SIDES[u, FIRST_LINK + j]
-            if LINKS[e, SPANNED] != 0 and live_but(LINKS, PORTS, SIDES, X, Y, u, old, e, e):
-                swap_row(M, W, C, Q, T, PORTS, X, E, LINKS[e ^ 1, LIVE_TREE], LINKS[e ^ 1, PORT], old, new)
+            if LINKS[e, SPANNED] != 0 and live_but(tables, u, old, e, e):
+                swap_row(nodes, writing, tables, LINKS[e ^ 1, LIVE_TREE], LINKS[e ^ 1, PORT], old, new)
         for j in range(SIDES[u, HAS]):
             p = SIDES[u, FIRST_PORT + j]
             if full:
-                swap_row(M, W, C, Q, T, PORTS, X, E, p, p, old, new)
+                swap_row(nodes, writing, tables, p, p, old, new)
             if PORTS[p, SPAN] != 0:
-                swap_row(M, W, C, Q, T, PORTS, X, E, PORTS[p, ALL_TREE], p, old, new)
+                swap_row(nodes, writing, tables, PORTS[p, ALL_TREE], p, old, new)
             else:
-                leave_group(PORTS, X, Y, p, old)
-                join_group(PORTS, X, Y, p, new)
+                leave_group(tables, p, old)
+                join_group(tables, p, new)

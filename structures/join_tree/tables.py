@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from structures.core.arena import KIND, ROOT, Arena
+from structures.core.kernel import compiled
 from structures.core.reserve import reserve
 from structures.join_tree.layout import (
     ALIAS,
@@ -37,8 +38,9 @@ from structures.join_tree.layout import (
     UNVERSIONED,
     WIDTH,
     WORDS,
+    Tables,
 )
-from structures.join_tree.walk import walk
+from structures.join_tree.walk import LEVEL_WORDS, LIST, Walking, walk
 from structures.ordered.summary import LIST as LIST_KIND
 from structures.ordered.tree import make_empty
 
@@ -122,8 +124,8 @@ class JoinTables:
             self._X[base : base + width * slots].reshape(slots, width) for base, width in self._sides[:, [BASE, WORDS]].tolist()
         ]
         self._C = self.arena.C
-        self._arrays = self.arena.M, self.arena.W, self.arena.C, self.arena.Q
-        self._writing = (*self._arrays, self._T, self._links, self._ports, self._sides, self._X, self._Y, self._E)
+        self._arrays = self.arena.nodes, self.arena.writing
+        self._tables = Tables(self._T, self._links, self._ports, self._sides, self._X, self._Y, self._E)
 
     def _outward(self) -> np.ndarray:
         """int64[t, t, 2]: from each alias outward, the link that binds the next one, and the level where it begins."""
@@ -170,7 +172,11 @@ class JoinTables:
             mask &= (self.codes(p, slots) >= 0) & (left <= right)
         return mask
 
-    def walk(self, roots: np.ndarray, bounds: np.ndarray, S: np.ndarray, L: np.ndarray, starts: np.ndarray, out: np.ndarray, n: int) -> int:
+    def walking(self, roots: np.ndarray, bounds: np.ndarray) -> Walking:
+        """A walk over a version, in the window of each port, before its first start."""
+        S, L = np.zeros((self.aliases, LEVEL_WORDS), np.int64), np.empty((self.aliases, LIST), np.int32)
+        return Walking(roots, self._paths, bounds, S, L)
+
+    def walk(self, walking: Walking, starts: np.ndarray, out: np.ndarray, n: int) -> int:
         """As `walk.walk`."""
-        tables = self._links, self._ports, self._sides, self._X, self._E
-        return int(walk(self.arena.M, self.arena.W, *tables, roots, self._paths, bounds, S, L, starts, out, n))
+        return int(compiled(walk)(self.arena.nodes, self._tables, walking, starts, out, n))

@@ -37,16 +37,17 @@ from typing import NamedTuple
 import numpy as np
 
 from structures.core.arena import ARENA_WORDS, COUNT, ROOT, VERSION, B, words_anew
-from structures.core.entries import tree_order
+from structures.core.entries import Entries, tree_order
+from structures.core.kernel import compiled
 from structures.core.reserve import SLOTS, reserve
-from structures.join_tree.changes import ACTIVE, AT, CHANGES_WORDS, run_singles
+from structures.join_tree.changes import ACTIVE, AT, CHANGES_WORDS, Singles, run_singles
 from structures.join_tree.check import check_join
 from structures.join_tree.cursors import Given, JoinCursor, Scanned, Sought, Start
 from structures.join_tree.layout import MOST, TREE_VERSION, TREE_WORDS, WORDS
-from structures.join_tree.spread import FLIPS, RUN_WORDS, change_rows, full_rows, move_rows, shift_rows
+from structures.join_tree.spread import FLIPS, RUN_WORDS, Spreading, change_rows, full_rows, move_rows, shift_rows
 from structures.join_tree.tables import JoinTables, Port, Roots
-from structures.join_tree.walk import LEVEL_WORDS, LIST, hold
 from structures.join_tree.walk import STEPS as WALK_STEPS
+from structures.join_tree.walk import hold
 from structures.ordered.search import STEPS
 from structures.ordered.tree import build
 
@@ -80,8 +81,9 @@ class JoinTree(JoinTables):
         self._rows = reserve((self.aliases + 1) * slots * 4, np.int32)
         self._runs = np.zeros((MOST + 1, RUN_WORDS), np.int64)
         self._Z = np.zeros(CHANGES_WORDS, np.int64)
-        self._S = np.zeros((self.aliases, LEVEL_WORDS), np.int64)
-        self._L = np.empty((self.aliases, LIST), np.int32)
+        self._spreading = Spreading(self._Z, self._rows, self._runs)
+        self._newest = self.walking(self._T, _NO_WINDOW)
+        self._S = self._newest.S
         self._out = np.empty((self.aliases, _CHUNK), np.int32)
         self._version = 0
 
@@ -115,7 +117,7 @@ class JoinTree(JoinTables):
             wanted = self._tell(alias, slots, False, sink)
         n = len(slots)
         self._rows[:n] = slots
-        count = change_rows(*self._writing, self._Z, self._rows, self._runs, alias, n, come)
+        count = change_rows(*self._arrays, self._tables, self._spreading, alias, n, come)
         for place, _, first, end, _ in self._runs[:count].tolist():
             for p in self.of_alias[place]:
                 self._shift(p, self._rows[first:end], come)
@@ -138,7 +140,7 @@ class JoinTree(JoinTables):
             self._build(port, slots)
         elif len(slots):
             slots = self._in_order(port, slots.copy())
-            shift_rows(*self._arrays, self._T, self._ports, self._X, self._E, port, slots, come)
+            shift_rows(*self._arrays, self._tables, port, slots, come)
 
     def _build(self, port: int, slots: np.ndarray) -> None:
         tree, C = self._T[port], self._C
@@ -146,13 +148,12 @@ class JoinTree(JoinTables):
         C[VERSION] = tree[TREE_VERSION]
         slots = slots.copy()
         columns = np.ascontiguousarray(self.codes(port, slots)), *self.ends(port, slots), slots
-        build(*self._arrays, np.zeros(len(slots), np.uint8), *columns, self._order(port, slots))
+        build(*self._arrays, Entries(np.zeros(len(slots), np.uint8), *columns), self._order(port, slots))
         tree[:TREE_VERSION] = C[ROOT : ROOT + TREE_VERSION]
 
     def _tell(self, alias: int, slots: np.ndarray, come: bool, sink: Sink) -> bool:
         """The rows of these changed ones, as the trees stand; whether more is wanted."""
-        tables = self._links, self._ports, self._sides, self._X, self._Y
-        full = self._rows[: full_rows(*tables, alias, slots, self._rows)].copy()
+        full = self._rows[: full_rows(self._tables, alias, slots, self._rows)].copy()
         cursor = self.rows(self.roots, alias, Given(full), _NO_WINDOW)
         wanted = True
         while wanted and not cursor.done:
@@ -166,7 +167,7 @@ class JoinTree(JoinTables):
         some = self.able(alias, after)
         if some.any():
             self._begin(version)
-            move_rows(*self._writing, alias, before[some], after[some])
+            move_rows(*self._arrays, self._tables, alias, before[some], after[some])
 
     def apply_in_order(
         self, version: int, signs: np.ndarray, places: np.ndarray, old: np.ndarray, new: np.ndarray, limit: int | None
@@ -178,19 +179,20 @@ class JoinTree(JoinTables):
         Z = self._Z
         Z[AT], Z[ACTIVE] = 0, 0
         ends, too_large = np.zeros(n, np.int64), np.zeros(n, np.bool_)
-        parts, total = [], 0
-        given = (self._paths, Z, self._rows, self._runs, self._S, self._L, signs, places, old, new, ends)
+        parts: list[np.ndarray] = []
+        total = 0
+        given = (*self._arrays, self._tables, self._newest, self._spreading)
+        singles = Singles(signs, places, old, new, ends)
         while Z[AT] < n or not parts:
             first = int(Z[AT])
-            rows = run_singles(*self._writing, *given, self._out, limit is not None)
+            rows = compiled(run_singles)(*given, singles, self._out, limit is not None)
             parts.append(self._out[:, :rows].copy())
             at = int(Z[AT])
             ends[first:at] += total
             total += rows
             if at < n and limit is not None and total - (ends[at - 1] if at else 0) > limit:
                 too_large[at] = True
-                shortened = (*given[:6], *(column[: at + 1] for column in given[6:]))
-                run_singles(*self._writing, *shortened, self._out, False)
+                compiled(run_singles)(*given, Singles(*(column[: at + 1] for column in singles)), self._out, False)
                 ends[at] = total
         starts = np.zeros(n, np.int64)
         starts[1:] = ends[:-1]
@@ -228,7 +230,7 @@ class JoinTree(JoinTables):
         port = self.of_alias[alias][0]
         held = np.zeros(len(slots), np.uint8)
         root, height = roots.trees[port, :2].tolist()
-        hold(self.arena.M, self.arena.W, self._ports, self._X, self._E, root, height, port, np.ascontiguousarray(slots), held)
+        hold(self.arena.nodes, self._tables, root, height, port, np.ascontiguousarray(slots), held)
         return held.view(np.bool_)
 
     @property

@@ -12,19 +12,19 @@ pass.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.arena import LEAF_WORDS, NEG_INF, B, F
+from structures.core.arena import LEAF_WORDS, NEG_INF, B, F, Nodes
 from structures.core.bits import LANES, below8, count_bits, equals
-from structures.core.kernel import kernel, prefetch
-from structures.join_tree.layout import FAR, FIRST_PORT, HAS, PORT, SPAN, code_of, ends_of
+from structures.core.kernel import arrays, kernel, prefetch, wide
+from structures.join_tree.layout import FAR, FIRST_PORT, HAS, PORT, SPAN, Tables, code_of, ends_of
 from structures.ordered.layout import CHILD, KL, SLOT
 from structures.ordered.layout import KEY as KEY_
 from structures.ordered.leaves import place as place_of
 from structures.ordered.search import DEPTH as FRAMES_LEFT
-from structures.ordered.search import NOTHING_BEFORE, SEARCH_WORDS, search_fill, search_start
+from structures.ordered.search import NOTHING_BEFORE, SEARCH_WORDS, Bounds, search_fill, search_start
 from structures.ordered.search import STEPS as SEARCH_STEPS
 from structures.ordered.tree import find_child
 
@@ -40,6 +40,18 @@ WALK = (
 )
 
 
+@arrays("int64[:,::1]", "int64[:,:,::1]", "int64[:,::1]", "int64[:,::1]", "int32[:,::1]")
+class Walking(NamedTuple):
+    """What is read, and how far. ROOTS: of each port's tree of full rows the root and the height first; PATHS: see `tables._outward`;
+    bounds: int64[p, 2], the window of each port, or empty."""
+
+    ROOTS: np.ndarray
+    PATHS: np.ndarray
+    bounds: np.ndarray
+    S: np.ndarray
+    L: np.ndarray
+
+
 @kernel("void(int64[:,::1], int64)")
 def begin_walk(S: Any, place: int) -> None:
     """Before the first of other starts, or of the same ones in other trees; the counters go on."""
@@ -49,36 +61,39 @@ def begin_walk(S: Any, place: int) -> None:
 
 
 @kernel
-def within(SIDES: Any, PORTS: Any, E: Any, bounds: Any, u: int, slot: int) -> bool:
+def within(tables: Tables, bounds: Any, u: int, slot: int) -> bool:
     """Whether the spans of a row of alias u meet the window: bounds[p] of port p."""
+    PORTS, SIDES = tables.PORTS, tables.SIDES
     for i in range(SIDES[u, HAS]):
         p = SIDES[u, FIRST_PORT + i]
         if PORTS[p, SPAN] != 0:
-            left, right = ends_of(PORTS, E, p, slot)
+            left, right = ends_of(tables, p, slot)
             if left > bounds[p, 1] or right < bounds[p, 0]:
                 return False
     return True
 
 
 @kernel
-def more_of_level(M: Any, W: Any, SIDES: Any, PORTS: Any, E: Any, bounds: Any, S: Any, L: Any, level: int, u: int) -> None:
+def more_of_level(nodes: Nodes, tables: Tables, walking: Walking, level: int, u: int) -> None:
     """Fill the list of a level, of alias u, from its search."""
+    E, S, L = tables.E, walking.S, walking.L
     search = S[level, SEARCH:]
     before = search[SEARCH_STEPS]
-    n = search_fill(M, W, search, L[level], 0, E[:0])
+    n = search_fill(nodes, search, L[level], 0, E[:0])
     S[0, STEPS] += search[SEARCH_STEPS] - before
     S[level, MORE] = 1 if search[FRAMES_LEFT] > 0 else 0
-    sift_level(SIDES, PORTS, E, bounds, S, L, level, u, n)
+    sift_level(tables, walking, level, u, n)
 
 
 @kernel(forceinline=True)
-def sift_level(SIDES: Any, PORTS: Any, E: Any, bounds: Any, S: Any, L: Any, level: int, u: int, n: int) -> None:
+def sift_level(tables: Tables, walking: Walking, level: int, u: int, n: int) -> None:
     """The list of a level has n rows: keep those in the window."""
+    bounds, S, L = walking.bounds, walking.S, walking.L
     if len(bounds) > 0:
         found, n = n, 0
         for i in range(found):
             L[level, n] = L[level, i]
-            if within(SIDES, PORTS, E, bounds, u, L[level, i]):
+            if within(tables, bounds, u, L[level, i]):
                 n += 1
         S[0, DEAD] += found - n
     S[level, AT], S[level, END] = 0, n
@@ -90,7 +105,7 @@ def in_one_leaf(M: Any, W: Any, root: int, height: int, key: int, L: Any, level:
     has one set, without spans: so keys alone tell the way."""
     o = root
     for _ in range(height):
-        n = np.int64(0)
+        n = wide(0)
         for c in range(0, F, LANES):
             n += count_bits(below8(W, 2 * o + KL + c, key) & ((1 << (F - c)) - 1))
         o = W[2 * o + CHILD + max(n - 1, 0)]
@@ -106,14 +121,14 @@ def in_one_leaf(M: Any, W: Any, root: int, height: int, key: int, L: Any, level:
 
 
 @kernel(forceinline=True)
-def open_level(
-    M: Any, W: Any, LINKS: Any, PORTS: Any, SIDES: Any, X: Any, E: Any, ROOTS: Any, PATHS: Any, bounds: Any, S: Any, L: Any, level: int
-) -> None:  # fmt: skip
+def open_level(nodes: Nodes, tables: Tables, walking: Walking, level: int) -> None:
     """The partners that the next level binds."""
+    M, W, LINKS, PORTS = nodes.M, nodes.W, tables.LINKS, tables.PORTS
+    ROOTS, PATHS, S, L = walking.ROOTS, walking.PATHS, walking.S, walking.L
     e, near = PATHS[S[0, PLACE], level, 0], PATHS[S[0, PLACE], level, 1]
     p, q, slot = LINKS[e, PORT], LINKS[e ^ 1, PORT], S[near, BOUND]
-    key = code_of(PORTS, X, q, slot)
-    low, high = ends_of(PORTS, E, q, slot)
+    key = code_of(tables, q, slot)
+    low, high = ends_of(tables, q, slot)
     S[0, DEPTH] = level
     if S[level, WHOLE] != 0 and S[level, KEY] == key and S[level, LOW] == low and S[level, HIGH] == high:
         S[level, AT] = 0
@@ -124,20 +139,18 @@ def open_level(
         if n >= 0:
             S[level, MORE], S[level, WHOLE] = 0, 1
             S[0, STEPS] += ROOTS[p, 1] + 1 + n
-            sift_level(SIDES, PORTS, E, bounds, S, L, level, LINKS[e, FAR], n)
+            sift_level(tables, walking, level, LINKS[e, FAR], n)
             return
-    search_start(S[level, SEARCH:], ROOTS[p, 0], ROOTS[p, 1], 0, key, NEG_INF, NOTHING_BEFORE, high, low)
-    more_of_level(M, W, SIDES, PORTS, E, bounds, S, L, level, LINKS[e, FAR])
+    search_start(S[level, SEARCH:], ROOTS[p, 0], ROOTS[p, 1], 0, key, Bounds(NEG_INF, NOTHING_BEFORE, high, low))
+    more_of_level(nodes, tables, walking, level, LINKS[e, FAR])
     S[level, WHOLE] = 1 - S[level, MORE]
 
 
-@kernel(WALK)
-def walk(
-    M: Any, W: Any, LINKS: Any, PORTS: Any, SIDES: Any, X: Any, E: Any, ROOTS: Any, PATHS: Any, bounds: Any, S: Any, L: Any, starts: Any,
-    out: Any, n: int,
-) -> int:  # fmt: skip
+@kernel("int64(Nodes, Tables, Walking, int32[::1], int32[:,::1], int64)")
+def walk(nodes: Nodes, tables: Tables, walking: Walking, starts: Any, out: Any, n: int) -> int:
     """Go on with the rows that begin with `starts`, slots by alias into out[:, n:]; the new n. Ends when out is full, all is done
     (S[0, DEPTH] is 0 and S[0, START] behind the last start), or after about PATIENCE steps. bounds: int64[p, 2], the window, or empty."""
+    LINKS, PATHS, bounds, S, L = tables.LINKS, walking.PATHS, walking.bounds, walking.S, walking.L
     last, begun = len(S) - 1, S[0, STEPS]
     first = S[0, PLACE]
     while n < out.shape[1] and S[0, STEPS] - begun < PATIENCE:
@@ -148,30 +161,31 @@ def walk(
             slot = starts[S[0, START]]
             S[0, START] += 1
             S[0, STEPS] += 1
-            if len(bounds) > 0 and not within(SIDES, PORTS, E, bounds, first, slot):
+            if len(bounds) > 0 and not within(tables, bounds, first, slot):
                 S[0, DEAD] += 1
                 continue
             S[0, BOUND] = slot
-            open_level(M, W, LINKS, PORTS, SIDES, X, E, ROOTS, PATHS, bounds, S, L, 1)
+            open_level(nodes, tables, walking, 1)
         elif S[level, AT] == S[level, END]:
             if S[level, MORE] != 0:
-                more_of_level(M, W, SIDES, PORTS, E, bounds, S, L, level, LINKS[PATHS[first, level, 0], FAR])
+                more_of_level(nodes, tables, walking, level, LINKS[PATHS[first, level, 0], FAR])
             else:
                 S[0, DEPTH] = level - 1
         elif level < last:
             S[level, BOUND] = L[level, S[level, AT]]
             S[level, AT] += 1
-            open_level(M, W, LINKS, PORTS, SIDES, X, E, ROOTS, PATHS, bounds, S, L, level + 1)
+            open_level(nodes, tables, walking, level + 1)
         else:
-            n = tell(LINKS, PATHS, S, L, out, n)
+            n = tell(LINKS, walking, out, n)
     while S[0, DEPTH] > 0 and S[S[0, DEPTH], AT] == S[S[0, DEPTH], END] and S[S[0, DEPTH], MORE] == 0:
         S[0, DEPTH] -= 1
     return n
 
 
 @kernel(forceinline=True)
-def tell(LINKS: Any, PATHS: Any, S: Any, L: Any, out: Any, n: int) -> int:
+def tell(LINKS: Any, walking: Walking, out: Any, n: int) -> int:
     """The rows of what is bound with all that the last level has, as far as there is room."""
+    PATHS, S, L = walking.PATHS, walking.S, walking.L
     first, last = S[0, PLACE], len(S) - 1
     at = S[last, AT]
     count = min(S[last, END] - at, out.shape[1] - n)
@@ -228,14 +242,15 @@ def slots_of_leaf(W: Any, o: int, count: int, out: Any, n: int) -> int:
     return n + count
 
 
-@kernel("void(int64[::1], int32[::1], int64[:,::1], int32[::1], int64[::1], int64, int64, int64, int32[::1], uint8[::1])")
-def hold(M: Any, W: Any, PORTS: Any, X: Any, E: Any, root: int, height: int, p: int, slots: Any, held: Any) -> None:
+@kernel("void(Nodes, Tables, int64, int64, int64, int32[::1], uint8[::1])")
+def hold(nodes: Nodes, tables: Tables, root: int, height: int, p: int, slots: Any, held: Any) -> None:
     """held[i] = 1 iff row slots[i], as port p has it, is in this tree."""
+    W = nodes.W
     for i in range(len(slots)):
-        key, slot = code_of(PORTS, X, p, slots[i]), slots[i]
-        left, _ = ends_of(PORTS, E, p, slot)
+        key, slot = code_of(tables, p, slots[i]), slots[i]
+        left, _ = ends_of(tables, p, slot)
         o = root
         for _ in range(height):
-            o = W[2 * o + CHILD + find_child(M, W, o, key, left, 2 * slot)]
-        at, end = place_of(M, W, o, 0, key, left, slot)
+            o = W[2 * o + CHILD + find_child(nodes, o, key, left, 2 * slot)]
+        at, end = place_of(nodes, o, 0, key, left, slot)
         held[i] = at < end

@@ -11,10 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from structures.core.kernel import kernel
-from structures.multiway.layout import CHILD, L, height_of, key_of, near_at, slot_at, start_of
+from structures.core.kernel import kernel, wide
+from structures.multiway.layout import CHILD, L, MultiwayNodes, height_of, key_of, near_at, slot_at, start_of
 from structures.multiway.leaves import LEAF_SCRATCH, entry_at
 from structures.multiway.topology import SPAN
 
@@ -23,76 +21,82 @@ FOUND_WORDS = 4
 
 
 @kernel
-def at_least(M: Any, W: Any, T: Any, o: int, i: int, key: int, bound: int) -> bool:
+def at_least(nodes: MultiwayNodes, o: int, i: int, key: int, bound: int) -> bool:
     """Whether an entry of set i below node o has (key, right) >= the given one."""
-    k = key_of(W, T, o, 1, i)
+    M, T = nodes.M, nodes.T
+    k = key_of(nodes, o, 1, i)
     return k > key or (k == key and M[near_at(T, o, 1) + i] >= bound)
 
 
 @kernel
-def at_most(M: Any, W: Any, T: Any, o: int, i: int, key: int, bound: int) -> bool:
+def at_most(nodes: MultiwayNodes, o: int, i: int, key: int, bound: int) -> bool:
     """Whether an entry of set i below node o has (key, left) <= the given one."""
-    k = key_of(W, T, o, 0, i)
+    M, T = nodes.M, nodes.T
+    k = key_of(nodes, o, 0, i)
     return k < key or (k == key and M[near_at(T, o, 0) + i] <= bound)
 
 
 @kernel
-def found_stored(M: Any, W: Any, T: Any, X: Any, o: int, i: int, which: int) -> None:
+def found_stored(nodes: MultiwayNodes, X: Any, o: int, i: int, which: int) -> None:
+    M, W, T = nodes.M, nodes.W, nodes.T
     near, far = near_at(T, o, which) + i, near_at(T, o, which) + T[SPAN] + i
-    X[FOUND_], X[FOUND_ + 3] = key_of(W, T, o, which, i), W[slot_at(T, o, which) + i]
+    X[FOUND_], X[FOUND_ + 3] = key_of(nodes, o, which, i), W[slot_at(T, o, which) + i]
     X[FOUND_ + 1], X[FOUND_ + 2] = (M[near], M[far]) if which == 0 else (M[far], M[near])
 
 
 @kernel
-def found_entry(M: Any, W: Any, T: Any, X: Any, o: int, p: int) -> None:
+def found_entry(nodes: MultiwayNodes, X: Any, o: int, p: int) -> None:
+    M, W, T = nodes.M, nodes.W, nodes.T
     e, w = entry_at(T, o)
     X[FOUND_], X[FOUND_ + 1], X[FOUND_ + 2], X[FOUND_ + 3] = W[w + L + p], M[e + p], M[e + L + p], W[w + p]
 
 
 @kernel
-def first(M: Any, W: Any, T: Any, X: Any, o: int, i: int, key: int, bound: int) -> bool:
+def first(nodes: MultiwayNodes, X: Any, o: int, i: int, key: int, bound: int) -> bool:
     """Whether set i has an entry below node o with (key, right) >= the given one; the first of them."""
-    if not at_least(M, W, T, o, i, key, bound):
+    M, W, T = nodes.M, nodes.W, nodes.T
+    if not at_least(nodes, o, i, key, bound):
         return False
     while height_of(W, o) > 0:
-        k = key_of(W, T, o, 0, i)
+        k = key_of(nodes, o, 0, i)
         if k > key or (k == key and M[near_at(T, o, 0) + T[SPAN] + i] >= bound):
-            found_stored(M, W, T, X, o, i, 0)
+            found_stored(nodes, X, o, i, 0)
             return True
-        o = M[o + CHILD] if at_least(M, W, T, M[o + CHILD], i, key, bound) else M[o + CHILD + 1]
+        o = M[o + CHILD] if at_least(nodes, M[o + CHILD], i, key, bound) else M[o + CHILD + 1]
     e, w = entry_at(T, o)
     p = start_of(W, o, i)
     while W[w + L + p] < key or (W[w + L + p] == key and M[e + L + p] < bound):
         p += 1
-    found_entry(M, W, T, X, o, p)
+    found_entry(nodes, X, o, p)
     return True
 
 
 @kernel
-def reach(M: Any, W: Any, T: Any, X: Any, o: int, i: int, key: int, bound: int) -> bool:
+def reach(nodes: MultiwayNodes, X: Any, o: int, i: int, key: int, bound: int) -> bool:
     """Whether set i has an entry below node o with (key, left) <= the given one; the one with the largest (key, right) of them."""
-    if not at_most(M, W, T, o, i, key, bound):
+    M, W, T = nodes.M, nodes.W, nodes.T
+    if not at_most(nodes, o, i, key, bound):
         return False
-    best, best_key, most = 0, np.int64(-1), np.int64(0)
+    best, best_key, most = 0, wide(-1), wide(0)
     while height_of(W, o) > 0:
         lower, upper = M[o + CHILD], M[o + CHILD + 1]
-        if not at_most(M, W, T, upper, i, key, bound):
+        if not at_most(nodes, upper, i, key, bound):
             o = lower
             continue
-        k, right = key_of(W, T, lower, 1, i), M[near_at(T, lower, 1) + i]
+        k, right = key_of(nodes, lower, 1, i), M[near_at(T, lower, 1) + i]
         if k > best_key or (k == best_key and k >= 0 and right > most):
             best, best_key, most = lower, k, right
         o = upper
     e, w = entry_at(T, o)
     place = -1
     for p in range(start_of(W, o, i), start_of(W, o, i + 1)):
-        k = np.int64(W[w + L + p])
+        k = wide(W[w + L + p])
         if k > key or (k == key and M[e + p] > bound):
             break
         if k > best_key or (k == best_key and M[e + L + p] >= most):
             place, best_key, most = p, k, M[e + L + p]
     if place >= 0:
-        found_entry(M, W, T, X, o, place)
+        found_entry(nodes, X, o, place)
     else:
-        found_stored(M, W, T, X, best, i, 1)
+        found_stored(nodes, X, best, i, 1)
     return True

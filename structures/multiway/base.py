@@ -9,9 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from structures.core.arena import VERSION
-from structures.core.entries import Entries
-from structures.multiway.changes import ACTIVE, AT, MISSING, entry_order
+from structures.core.entries import Entries, Told
+from structures.multiway.changes import ACTIVE, AT, MISSING, Changes, entry_order
 from structures.multiway.layout import Blocks
+from structures.multiway.topology import SETS
 from structures.multiway.tree import build, make_empty
 
 CHUNK = 1 << 16  # rows of a delta that a sink gets at once
@@ -34,28 +35,31 @@ class MultiwayTree:
     def __init__(self, arena: Blocks, scratch: np.ndarray, members: int) -> None:
         """`scratch`: int64, for the summaries; `members`: the slots of a row."""
         self.arena = arena
-        self._arrays = arena.M, arena.W, arena.C, arena.Q, arena.T, scratch
+        self._arrays = arena.nodes, arena.writing, scratch
         make_empty(*self._arrays)
+        self._sets = int(arena.T[SETS])
         self._state = np.zeros(3, np.int64)
         self._out = np.empty((members, CHUNK), np.int32)
+        self._told = Told(self._out.reshape(-1), CHUNK)
 
     @property
     def root(self) -> Root:
         """The newest version, published or not."""
         raise NotImplementedError
 
-    def _change(self, state: np.ndarray, sign: int, entries: Entries, order: np.ndarray, out: np.ndarray, told: bool) -> int:
-        """Run the writing kernel until `out` is full, or all is done; how many rows are in it."""
+    def _change(self, state: np.ndarray, changes: Changes, deltas: bool) -> int:
+        """Run the writing kernel until there is no room for more rows, or all is done; how many rows were told."""
         raise NotImplementedError
 
     def bulk_load(self, version: int, entries: Entries) -> Root:
         """Fill an empty tree. O(n log n). Raises ValueError if it is not empty, MemoryError (nothing done) if it cannot fit."""
         if any(self.root.counts):
             raise ValueError("bulk_load fills an empty tree only")
+        entries.require(self._sets)
         self.arena.require(len(entries.key))
         self.arena.C[VERSION] = version
         if len(entries.key):
-            build(*self._arrays, *entries, entry_order(entries.set, entries.key, entries.left, entries.slot))
+            build(*self._arrays, entries, entry_order(entries.set, entries.key, entries.left, entries.slot))
         return self.root
 
     def require(self, changes: int, applies: int) -> None:
@@ -69,6 +73,9 @@ class MultiwayTree:
         changes go on). None: no delta is computed. Deleted entries must be there and inserted ones not (KeyError: the tree is then
         damaged). MemoryError: nothing was done.
         """
+        for entries in (deletes, inserts):
+            if len(entries.key):
+                entries.require(self._sets)
         self.arena.require(len(deletes.key) + len(inserts.key))
         self.arena.C[VERSION] = version
         for sign, entries in ((-1, deletes), (1, inserts)):
@@ -80,9 +87,9 @@ class MultiwayTree:
         """Apply one sign; the sink, or None once it wants no more."""
         N, out = self._state, self._out
         N[:] = 0
-        order = entry_order(entries.set, entries.key, entries.left, entries.slot)
-        while N[AT] < len(order):
-            n = self._change(N, sign, entries, order, out.reshape(-1), sink is not None)
+        changes = Changes(sign, entries, entry_order(entries.set, entries.key, entries.left, entries.slot))
+        while N[AT] < len(changes.order):
+            n = self._change(N, changes, sink is not None)
             if sink is not None and n and not sink(sign, out[:, :n].copy()):
                 sink = None
                 N[ACTIVE] = 0

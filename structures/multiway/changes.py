@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from structures.core.entries import tree_order
+from structures.core.entries import Entries, tree_order
+from structures.core.kernel import arrays
 
 AT, ACTIVE, MISSING = range(3)  # the state N of a run
+
+
+@arrays("int64", Entries, "int64[::1]")
+class Changes(NamedTuple):
+    """The entries `order[N[AT]:]` are still to be put, or cut if sign < 0."""
+
+    sign: int
+    entries: Entries
+    order: np.ndarray
 
 
 def entry_order(sets: np.ndarray, keys: np.ndarray, lefts: np.ndarray, slots: np.ndarray) -> np.ndarray:

@@ -25,9 +25,7 @@ def leaf_entries(A: Blocks, o: int, t: int) -> list[Entry]:
     return sorted(entries)
 
 
-def check_nodes(
-    A: Blocks, t: int, root: Root, others: tuple[Root, ...], check_node: Callable[[int, list[Entry]], None]
-) -> list[Entry]:  # fmt: skip
+def check_nodes(A: Blocks, t: int, root: Root, others: tuple[Root, ...], check_node: Callable[[int, list[Entry]], None]) -> list[Entry]:
     """Prove I1 and I3 of the version of a tree with t sets, and I3 of the arena when all roots in use are given; `check_node` proves I2 of
     a node and the entries below it. The version's entries."""
     M, W, seen = A.M, A.W, dict[int, int]()

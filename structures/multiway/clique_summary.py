@@ -18,11 +18,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from structures.core.arena import KEY_MAX
-from structures.core.kernel import kernel
-from structures.multiway.layout import CHILD, SUMMARY, L, height_of
+from structures.core.kernel import kernel, wide
+from structures.multiway.layout import CHILD, SUMMARY, L, MultiwayNodes, height_of
 from structures.multiway.leaves import LEAF_SCRATCH, count_of, entry_at
 from structures.multiway.topology import CLIQUE
 
@@ -65,12 +63,13 @@ def enter(X: Any, at: int, count: int, most: int, right: int) -> int:
 
 
 @kernel
-def of_leaf(M: Any, W: Any, T: Any, X: Any, o: int) -> tuple[int, int]:
+def of_leaf(nodes: MultiwayNodes, X: Any, o: int) -> tuple[int, int]:
     """Make the summary of leaf o in X; its last key, and the entries of it."""
+    M, W, T = nodes.M, nodes.W, nodes.T
     e, w = entry_at(T, o)
     t, met, last, count = T[CLIQUE], 0, -1, 0
-    for i in range(count_of(W, T, o)):
-        key, left = np.int64(W[w + L + i]), M[e + i]
+    for i in range(count_of(nodes, o)):
+        key, left = wide(W[w + L + i]), M[e + i]
         if key != last:
             last, count = key, 0
         while met < t and met <= count and (met == 0 or X[TOPS + met - 1] >= left):
@@ -83,11 +82,12 @@ def of_leaf(M: Any, W: Any, T: Any, X: Any, o: int) -> tuple[int, int]:
 
 
 @kernel
-def of_children(M: Any, W: Any, T: Any, X: Any, o: int) -> tuple[int, int]:
+def of_children(nodes: MultiwayNodes, X: Any, o: int) -> tuple[int, int]:
     """Make the summary of inner node o in X, of what its children have; its last key, and the entries of it."""
+    M, W, T = nodes.M, nodes.W, nodes.T
     t, lower, upper = T[CLIQUE], M[o + CHILD], M[o + CHILD + 1]
     a, b, ka, kb = top_at(lower), top_at(upper), keys_at(T, lower), keys_at(T, upper)
-    last, count, reach = np.int64(W[kb]), np.int64(W[kb + 1]), np.int64(W[ka + 1])
+    last, count, reach = wide(W[kb]), wide(W[kb + 1]), wide(W[ka + 1])
     for j in range(count):
         X[TOPS + j] = M[b + j]
     if W[ka] == last:
@@ -106,12 +106,13 @@ def of_children(M: Any, W: Any, T: Any, X: Any, o: int) -> tuple[int, int]:
 
 
 @kernel
-def summarise_clique(M: Any, W: Any, T: Any, X: Any, o: int) -> bool:
+def summarise_clique(nodes: MultiwayNodes, X: Any, o: int) -> bool:
     """Write the summary of node o, whose entries or children are in place; whether it changed."""
+    M, W, T = nodes.M, nodes.W, nodes.T
     if height_of(W, o) == 0:
-        last, count = of_leaf(M, W, T, X, o)
+        last, count = of_leaf(nodes, X, o)
     else:
-        last, count = of_children(M, W, T, X, o)
+        last, count = of_children(nodes, X, o)
     t, tops, keys = T[CLIQUE], top_at(o), keys_at(T, o)
     changed = W[keys] != last or W[keys + 1] != count
     W[keys], W[keys + 1] = last, count

@@ -27,12 +27,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from structures.core.arena import KEY_MAX, NEG_INF, POS_INF
-from structures.core.kernel import kernel
+from structures.core.kernel import kernel, wide
 from structures.multiway.alias import FOUND_, FOUND_WORDS, first, reach
-from structures.multiway.layout import CHILD, L, height_of, key_at, key_of, near_at, slot_at
+from structures.multiway.layout import CHILD, L, MultiwayNodes, height_of, key_at, key_of, near_at, slot_at
 from structures.multiway.leaves import ANSWER_WORDS, AT, FAR_, FILLED, KEY_, NEAR_, SLOT_, entry_at, leaf_greatest, leaf_least
 from structures.multiway.topology import (
     MEMBER,
@@ -100,50 +98,53 @@ def offer(X: Any, answer: int, which: int, i: int, near: int, far: int, slot: in
 
 
 @kernel
-def offer_stored(M: Any, W: Any, T: Any, X: Any, which: int, o: int, v: int, answer: int) -> None:
+def offer_stored(nodes: MultiwayNodes, X: Any, which: int, o: int, v: int, answer: int) -> None:
     """Merge the stored extreme of node o, which exists, into the answer."""
-    if not take(X, answer, which, key_of(W, T, o, which, v)):
+    M, W, T = nodes.M, nodes.W, nodes.T
+    if not take(X, answer, which, key_of(nodes, o, which, v)):
         return
     near, slot = near_at(T, o, which), slot_at(T, o, which)
     for m in range(T[POS + v], T[POS + v] + T[SIZE + v]):
-        offer(X, answer, which, T[MEMBER + m], M[near + m], M[near + T[SPAN] + m], np.int64(W[slot + m]))
+        offer(X, answer, which, T[MEMBER + m], M[near + m], M[near + T[SPAN] + m], wide(W[slot + m]))
 
 
 @kernel
-def offer_leaf(M: Any, W: Any, T: Any, X: Any, which: int, o: int, v: int, bound: int, answer: int) -> None:
+def offer_leaf(nodes: MultiwayNodes, X: Any, which: int, o: int, v: int, bound: int, answer: int) -> None:
     """Merge the leaf's extreme within the bounds, if there is one, into the answer."""
+    M, W, T = nodes.M, nodes.W, nodes.T
     if which == 0:
-        found = leaf_least(M, W, T, X, o, v, X[bound], bound + 1)
+        found = leaf_least(nodes, X, o, v, X[bound], bound + 1)
     else:
-        found = leaf_greatest(M, W, T, X, o, v, X[bound], bound + 1)
+        found = leaf_greatest(nodes, X, o, v, X[bound], bound + 1)
     e, w = entry_at(T, o)
     near, far = (e, e + L) if which == 0 else (e + L, e)
-    if not found or not take(X, answer, which, np.int64(W[w + L + X[AT + T[MEMBER + T[POS + v]]]])):
+    if not found or not take(X, answer, which, wide(W[w + L + X[AT + T[MEMBER + T[POS + v]]]])):
         return
     for m in range(T[POS + v], T[POS + v] + T[SIZE + v]):
         i = T[MEMBER + m]
         p = X[AT + i]
-        offer(X, answer, which, i, M[near + p], M[far + p], np.int64(W[w + p]))
+        offer(X, answer, which, i, M[near + p], M[far + p], wide(W[w + p]))
 
 
 @kernel
-def offer_alias(M: Any, W: Any, T: Any, X: Any, which: int, o: int, i: int, bound: int, answer: int) -> None:
+def offer_alias(nodes: MultiwayNodes, X: Any, which: int, o: int, i: int, bound: int, answer: int) -> None:
     """Merge the extreme of alias i alone within the bounds, which exists, into the answer."""
     if which == 0:
-        first(M, W, T, X, o, i, X[bound], X[bound + 1 + i])
+        first(nodes, X, o, i, X[bound], X[bound + 1 + i])
         near, far = X[FOUND_ + 1], X[FOUND_ + 2]
     else:
-        reach(M, W, T, X, o, i, X[bound], X[bound + 1 + i])
+        reach(nodes, X, o, i, X[bound], X[bound + 1 + i])
         near, far = X[FOUND_ + 2], X[FOUND_ + 1]
     if take(X, answer, which, X[FOUND_]):
         offer(X, answer, which, i, near, far, X[FOUND_ + 3])
 
 
 @kernel
-def reaches(M: Any, W: Any, T: Any, X: Any, which: int, o: int, v: int, bound: int) -> bool:
+def reaches(nodes: MultiwayNodes, X: Any, which: int, o: int, v: int, bound: int) -> bool:
     """Whether a v-tuple below node o keeps the bounds: by Closure iff the opposite extreme does."""
+    M, T = nodes.M, nodes.T
     x = -which
-    k = key_of(W, T, o, 1 - which, v)
+    k = key_of(nodes, o, 1 - which, v)
     if k != X[bound]:
         return (k ^ x) > (X[bound] ^ x)
     near = near_at(T, o, 1 - which)
@@ -154,9 +155,10 @@ def reaches(M: Any, W: Any, T: Any, X: Any, which: int, o: int, v: int, bound: i
 
 
 @kernel
-def betters(M: Any, W: Any, T: Any, X: Any, which: int, o: int, v: int, key: int, answer: int) -> bool:
+def betters(nodes: MultiwayNodes, X: Any, which: int, o: int, v: int, key: int, answer: int) -> bool:
     """Whether a v-tuple below node o, of the key at best, could better the answer, whose key is no better."""
-    if key != X[answer + KEY_] or key_of(W, T, o, which, v) != key:
+    M, T = nodes.M, nodes.T
+    if key != X[answer + KEY_] or key_of(nodes, o, which, v) != key:
         return True
     x = -which
     near = near_at(T, o, which)
@@ -168,14 +170,15 @@ def betters(M: Any, W: Any, T: Any, X: Any, which: int, o: int, v: int, key: int
 
 
 @kernel
-def ask(M: Any, W: Any, T: Any, X: Any, which: int, o: int, v: int, bound: int, answer: int) -> int:
+def ask(nodes: MultiwayNodes, X: Any, which: int, o: int, v: int, bound: int, answer: int) -> int:
     """Answer from what node o stores, or from the leaf: NOTHING there, ANSWERED, or OPEN: it must be opened."""
+    M, W, T = nodes.M, nodes.W, nodes.T
     X[ASKED] += 1
-    if not reaches(M, W, T, X, which, o, v, bound):
+    if not reaches(nodes, X, which, o, v, bound):
         return NOTHING
     x = -which
-    k = key_of(W, T, o, which, v)
-    if (k ^ x) > (X[answer + KEY_] ^ x) or not betters(M, W, T, X, which, o, v, k, answer):
+    k = key_of(nodes, o, which, v)
+    if (k ^ x) > (X[answer + KEY_] ^ x) or not betters(nodes, X, which, o, v, k, answer):
         return ANSWERED
     meets = (k ^ x) >= (X[bound] ^ x)
     if k == X[bound]:
@@ -185,13 +188,13 @@ def ask(M: Any, W: Any, T: Any, X: Any, which: int, o: int, v: int, bound: int, 
                 meets = False
                 break
     if meets:
-        offer_stored(M, W, T, X, which, o, v, answer)
+        offer_stored(nodes, X, which, o, v, answer)
         return ANSWERED
     if T[SIZE + v] == 1:
-        offer_alias(M, W, T, X, which, o, v, bound, answer)
+        offer_alias(nodes, X, which, o, v, bound, answer)
         return ANSWERED
     if height_of(W, o) == 0:
-        offer_leaf(M, W, T, X, which, o, v, bound, answer)
+        offer_leaf(nodes, X, which, o, v, bound, answer)
         return ANSWERED
     return OPEN
 
@@ -204,14 +207,15 @@ def push(X: Any, f: int, o: int, v: int, bound: int, answer: int) -> None:
 
 
 @kernel
-def promising(M: Any, W: Any, T: Any, X: Any, which: int, f: int, r: int) -> bool:
+def promising(nodes: MultiwayNodes, X: Any, which: int, f: int, r: int) -> bool:
     """Whether split r of frame f may be live, by the stored extremes, and could better the answer; its key into AT_KEY."""
+    M, W, T = nodes.M, nodes.W, nodes.T
     x = -which
     o = X[f + NODE]
     near, far = M[o + CHILD + which], M[o + CHILD + 1 - which]
     near_parts, far_parts = r + SPLIT_PARTS + 6 * which, r + SPLIT_PARTS + 6 * (1 - which)
     near_keys, far_keys = key_at(T, near, 1 - which), key_at(T, far, which)
-    key = np.int64(W[near_keys + T[near_parts]])
+    key = wide(W[near_keys + T[near_parts]])
     if (key ^ x) < (X[f + BOUND] ^ x) or (key ^ x) > (X[X[f + INTO] + KEY_] ^ x):
         return False
     for c in range(T[r + SPLIT_COUNT + which]):
@@ -226,10 +230,10 @@ def promising(M: Any, W: Any, T: Any, X: Any, which: int, f: int, r: int) -> boo
             return False
     X[f + AT_KEY] = key
     for c in range(T[r + SPLIT_COUNT + which]):
-        if betters(M, W, T, X, which, near, T[near_parts + c], key, X[f + INTO]):
+        if betters(nodes, X, which, near, T[near_parts + c], key, X[f + INTO]):
             return True
     for c in range(T[r + SPLIT_COUNT + 1 - which]):
-        if betters(M, W, T, X, which, far, T[far_parts + c], key, X[f + INTO]):
+        if betters(nodes, X, which, far, T[far_parts + c], key, X[f + INTO]):
             return True
     return False
 
@@ -247,9 +251,10 @@ def sharpen(X: Any, which: int, f: int) -> None:
 
 
 @kernel
-def cross(M: Any, W: Any, T: Any, X: Any, which: int, f: int, r: int) -> bool:
+def cross(nodes: MultiwayNodes, X: Any, which: int, f: int, r: int) -> bool:
     """The far components of split r are answered in OWN: whether it is live. Then they are offered to the frame's answer, and SHARP
     becomes what the near ones must reach."""
+    M, T = nodes.M, nodes.T
     x = -which
     near = M[X[f + NODE] + CHILD + which]
     if X[f + OWN + KEY_] != X[f + AT_KEY]:
@@ -262,7 +267,7 @@ def cross(M: Any, W: Any, T: Any, X: Any, which: int, f: int, r: int) -> bool:
             X[f + SHARP + 1 + i] = X[f + OWN + NEAR_ + j]
     parts = r + SPLIT_PARTS + 6 * which
     for c in range(T[r + SPLIT_COUNT + which]):
-        if not reaches(M, W, T, X, which, near, T[parts + c], f + SHARP):
+        if not reaches(nodes, X, which, near, T[parts + c], f + SHARP):
             return False
     if take(X, X[f + INTO], which, X[f + AT_KEY]):
         for j in range(6):
@@ -274,21 +279,22 @@ def cross(M: Any, W: Any, T: Any, X: Any, which: int, f: int, r: int) -> bool:
 
 
 @kernel
-def split_step(M: Any, W: Any, T: Any, X: Any, which: int, f: int, r: int) -> bool:
+def split_step(nodes: MultiwayNodes, X: Any, which: int, f: int, r: int) -> bool:
     """Go on with split r of frame f; True if a child was opened (pushed behind f), False when the split is done."""
+    M, T = nodes.M, nodes.T
     o = X[f + NODE]
     near, far = M[o + CHILD + which], M[o + CHILD + 1 - which]
     nears, fars = T[r + SPLIT_COUNT + which], T[r + SPLIT_COUNT + 1 - which]
     part = X[f + PART]
     if part == 0:
-        if not promising(M, W, T, X, which, f, r):
+        if not promising(nodes, X, which, f, r):
             return False
         sharpen(X, which, f)
         forget(X, f + OWN, which)
     while part < fars:
         v = T[r + SPLIT_PARTS + 6 * (1 - which) + part]
         part += 1
-        state = ask(M, W, T, X, which, far, v, f + SHARP, f + OWN)
+        state = ask(nodes, X, which, far, v, f + SHARP, f + OWN)
         if state == NOTHING:
             return False
         if state == OPEN:
@@ -296,13 +302,13 @@ def split_step(M: Any, W: Any, T: Any, X: Any, which: int, f: int, r: int) -> bo
             push(X, f + FRAME_WORDS, far, v, f + SHARP, f + OWN)
             return True
     if part == fars:
-        if not cross(M, W, T, X, which, f, r):
+        if not cross(nodes, X, which, f, r):
             return False
         part += 1
     while part - fars - 1 < nears:
         v = T[r + SPLIT_PARTS + 6 * which + part - fars - 1]
         part += 1
-        if ask(M, W, T, X, which, near, v, f + SHARP, X[f + INTO]) == OPEN:
+        if ask(nodes, X, which, near, v, f + SHARP, X[f + INTO]) == OPEN:
             X[f + PART] = part
             push(X, f + FRAME_WORDS, near, v, f + SHARP, X[f + INTO])
             return True
@@ -310,12 +316,13 @@ def split_step(M: Any, W: Any, T: Any, X: Any, which: int, f: int, r: int) -> bo
 
 
 @kernel
-def extreme(M: Any, W: Any, T: Any, X: Any, which: int, o: int, v: int, opened: bool) -> bool:
+def extreme(nodes: MultiwayNodes, X: Any, which: int, o: int, v: int, opened: bool) -> bool:
     """The extreme v-tuple below node o within the bounds at X[ASK], at X[ANSWER]; whether there is one. `opened`: do not ask inner node
     o itself, whose summary is not written yet."""
+    M, T = nodes.M, nodes.T
     forget(X, ANSWER, which)
     if not opened:
-        state = ask(M, W, T, X, which, o, v, ASK, ANSWER)
+        state = ask(nodes, X, which, o, v, ASK, ANSWER)
         if state != OPEN:
             return state == ANSWERED
     push(X, FRAMES, o, v, ASK, ANSWER)
@@ -325,26 +332,26 @@ def extreme(M: Any, W: Any, T: Any, X: Any, which: int, o: int, v: int, opened: 
         near, far = M[o + CHILD + which], M[o + CHILD + 1 - which]
         if X[f + SPLIT] < 0:
             X[f + SPLIT] = 0
-            state = ask(M, W, T, X, which, near, v, f + BOUND, X[f + INTO])
+            state = ask(nodes, X, which, near, v, f + BOUND, X[f + INTO])
             if state != NOTHING:
                 X[f + FOUND] = 1
             if state == OPEN:
                 push(X, f + FRAME_WORDS, near, v, f + BOUND, X[f + INTO])
                 f += FRAME_WORDS
         elif X[f + SPLIT] < T[NSPLITS + v]:
-            if split_step(M, W, T, X, which, f, T[T[SPLITS + v] + X[f + SPLIT]]):
+            if split_step(nodes, X, which, f, T[T[SPLITS + v] + X[f + SPLIT]]):
                 f += FRAME_WORDS
             else:
                 X[f + SPLIT] += 1
                 X[f + PART] = 0
-        elif (which == 0 and X[f + FOUND] != 0) or ask(M, W, T, X, which, far, v, f + BOUND, X[f + INTO]) != OPEN:
+        elif (which == 0 and X[f + FOUND] != 0) or ask(nodes, X, which, far, v, f + BOUND, X[f + INTO]) != OPEN:
             f -= FRAME_WORDS
         else:
             push(X, f, far, v, f + BOUND, X[f + INTO])
     return X[ANSWER + FILLED] != 0
 
 
-@kernel("boolean(int64[::1], int32[::1], int64[::1], int64[::1], int64, int64, int64)")
-def find_extreme(M: Any, W: Any, T: Any, X: Any, which: int, o: int, v: int) -> bool:
+@kernel("boolean(MultiwayNodes, int64[::1], int64, int64, int64)")
+def find_extreme(nodes: MultiwayNodes, X: Any, which: int, o: int, v: int) -> bool:
     """`extreme` for callers in Python."""
-    return extreme(M, W, T, X, which, o, v, False)
+    return extreme(nodes, X, which, o, v, False)

@@ -16,12 +16,12 @@ Invariants, and how blocks are retired and used again: `core/arena.py`, I1 to I3
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.arena import ALLOCATED, ARENA_WORDS, BUMP, FREE, INNER, LEAF, VERSION, WAITING, Arena, B, drop
-from structures.core.kernel import kernel
+from structures.core.arena import ALLOCATED, ARENA_WORDS, BUMP, FREE, INNER, LEAF, VERSION, WAITING, Arena, B, Writing, drop
+from structures.core.kernel import arrays, kernel, wide
 from structures.core.reserve import reserve
 from structures.multiway.topology import ENTRIES, INNER_WORDS_, LEAF_WORDS_, MOST, SPAN, SUBSETS, Topology
 
@@ -38,12 +38,20 @@ SUMMARY = 6
 COUNTS = 12  # + set
 PATH = 20  # 2 words a level: node, side
 CONTROL_WORDS = PATH + 2 * 64
-ARRAYS = "int64[::1], int32[::1], int64[::1], int64[::1], int64[::1], int64[::1]"  # M, W, C, Q, T, X as the writing kernels take them
 
 
 def summary_words(topology: Topology) -> int:
     """The words of a block's summary."""
     return int(5 * topology.table[SPAN] + topology.table[SUBSETS])
+
+
+@arrays("int64[::1]", "int32[::1]", "int64[::1]")
+class MultiwayNodes(NamedTuple):
+    """As `Nodes`, with the table of the topology, or of the clique."""
+
+    M: np.ndarray
+    W: np.ndarray
+    T: np.ndarray
 
 
 @kernel
@@ -65,26 +73,28 @@ def key_at(T: Any, o: int, which: int) -> int:
 
 
 @kernel
-def key_of(W: Any, T: Any, o: int, which: int, v: int) -> int:
+def key_of(nodes: MultiwayNodes, o: int, which: int, v: int) -> int:
     """The key of the stored extreme of v at block o: KEY_MAX (`which` 0) or -1 (1) if there is none."""
-    return np.int64(W[key_at(T, o, which) + v])
+    W, T = nodes.W, nodes.T
+    return wide(W[key_at(T, o, which) + v])
 
 
 @kernel
 def height_of(W: Any, o: int) -> int:
     """0: a leaf."""
-    return np.int64(W[2 * o + HEIGHT_])
+    return wide(W[2 * o + HEIGHT_])
 
 
 @kernel
 def start_of(W: Any, o: int, s: int) -> int:
     """The first place of run s of leaf o; that of s + 1 is its end."""
-    return np.int64(W[2 * o + STARTS + s])
+    return wide(W[2 * o + STARTS + s])
 
 
 @kernel
-def allocate_block(M: Any, W: Any, C: Any, T: Any, cls: int) -> int:
+def allocate_block(nodes: MultiwayNodes, C: Any, cls: int) -> int:
     """A block of the class, born now; its contents are whatever was there, its height is 0."""
+    M, W, T = nodes.M, nodes.W, nodes.T
     o = C[FREE + cls]
     if o != 0:
         C[FREE + cls] = M[o]
@@ -98,16 +108,17 @@ def allocate_block(M: Any, W: Any, C: Any, T: Any, cls: int) -> int:
 
 
 @kernel
-def own(M: Any, W: Any, C: Any, Q: Any, T: Any, o: int) -> int:
+def own(nodes: MultiwayNodes, writing: Writing, o: int) -> int:
     """The block itself if this version wrote it, else a copy in its place."""
+    M, W, T, C = nodes.M, nodes.W, nodes.T, writing.C
     if M[o] == C[VERSION]:
         return o
     cls = LEAF if height_of(W, o) == 0 else INNER
-    new = allocate_block(M, W, C, T, cls)
+    new = allocate_block(nodes, C, cls)
     source, target = np.uint64(o), np.uint64(new)  # unsigned places need no check of their sign, so that this is vectorised
     for i in range(np.uint64(1), np.uint64(T[LEAF_WORDS_ + cls])):
         M[target + i] = M[source + i]
-    drop(M, C, Q, o, cls)
+    drop(nodes, writing, o, cls)
     return new
 
 
@@ -125,6 +136,7 @@ class Blocks(Arena):
         self.C: np.ndarray = np.zeros(CONTROL_WORDS, np.int64)
         self.Q: np.ndarray = reserve(2 * (words // int(T[INNER_WORDS_]) + 1) * 8, np.int64)
         self.C[BUMP] = 8
+        self.nodes, self.writing = MultiwayNodes(self.M, self.W, T), Writing(self.C, self.Q)
         self._pins: set[int] = set()
 
     def require(self, changes: int, times: int = 1) -> None:

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from structures.core.arena import LEAF, drop
+from structures.core.arena import LEAF, Writing, drop
+from structures.core.entries import Entry
 from structures.core.kernel import kernel
-from structures.multiway.layout import SEPARATOR_CODE, SEPARATOR_KEY, SEPARATOR_LEFT, STARTS, L, allocate_block, start_of
+from structures.multiway.layout import SEPARATOR_CODE, SEPARATOR_KEY, SEPARATOR_LEFT, STARTS, L, MultiwayNodes, allocate_block, start_of
 from structures.multiway.topology import EDGES, ENTRIES, MEMBER, NEDGES, POS, SETS, SIZE
 
 # Scratch in X: places by set, prefix maxima by place. An answer: key, mask of the members filled in, near, far, slot [6 each].
@@ -32,13 +33,15 @@ def entry_at(T: Any, o: int) -> tuple[int, int]:
 
 
 @kernel
-def count_of(W: Any, T: Any, o: int) -> int:
+def count_of(nodes: MultiwayNodes, o: int) -> int:
+    W, T = nodes.W, nodes.T
     return start_of(W, o, T[SETS])
 
 
 @kernel
-def position(M: Any, W: Any, T: Any, o: int, s: int, key: int, left: int, slot: int) -> int:
+def position(nodes: MultiwayNodes, o: int, s: int, key: int, left: int, slot: int) -> int:
     """The first place of run s of leaf o whose (key, left, slot) is >= the given one."""
+    M, W, T = nodes.M, nodes.W, nodes.T
     e, w = entry_at(T, o)
     lo, hi = start_of(W, o, s), start_of(W, o, s + 1)
     while lo < hi:
@@ -52,15 +55,18 @@ def position(M: Any, W: Any, T: Any, o: int, s: int, key: int, left: int, slot: 
 
 
 @kernel
-def holds(M: Any, W: Any, T: Any, o: int, s: int, p: int, key: int, left: int, slot: int) -> bool:
+def holds(nodes: MultiwayNodes, o: int, s: int, p: int, key: int, left: int, slot: int) -> bool:
+    M, W, T = nodes.M, nodes.W, nodes.T
     e, w = entry_at(T, o)
     return p < start_of(W, o, s + 1) and W[w + L + p] == key and M[e + p] == left and W[w + p] == slot
 
 
 @kernel
-def put_in_leaf(M: Any, W: Any, T: Any, o: int, s: int, key: int, left: int, right: int, slot: int) -> None:
+def put_in_leaf(nodes: MultiwayNodes, o: int, entry: Entry) -> None:
     """Put the entry into own leaf o, which has room."""
-    p, n = position(M, W, T, o, s, key, left, slot), count_of(W, T, o)
+    M, W, T = nodes.M, nodes.W, nodes.T
+    s, key, left, right, slot = entry
+    p, n = position(nodes, o, s, key, left, slot), count_of(nodes, o)
     e, w = entry_at(T, o)
     for i in range(n, p, -1):
         M[e + i] = M[e + i - 1]
@@ -74,9 +80,10 @@ def put_in_leaf(M: Any, W: Any, T: Any, o: int, s: int, key: int, left: int, rig
 
 
 @kernel
-def cut_from_leaf(M: Any, W: Any, T: Any, o: int, s: int, p: int) -> None:
+def cut_from_leaf(nodes: MultiwayNodes, o: int, s: int, p: int) -> None:
     """Take the entry at place p of run s out of own leaf o."""
-    n = count_of(W, T, o)
+    M, W, T = nodes.M, nodes.W, nodes.T
+    n = count_of(nodes, o)
     e, w = entry_at(T, o)
     for i in range(p + 1, n):
         M[e + i - 1] = M[e + i]
@@ -88,8 +95,9 @@ def cut_from_leaf(M: Any, W: Any, T: Any, o: int, s: int, p: int) -> None:
 
 
 @kernel
-def append_run(M: Any, W: Any, T: Any, source: int, lo: int, hi: int, target: int, at: int) -> int:
+def append_run(nodes: MultiwayNodes, source: int, lo: int, hi: int, target: int, at: int) -> int:
     """Copy places [lo, hi) of a leaf to `at` of another; the place behind."""
+    M, W, T = nodes.M, nodes.W, nodes.T
     a, wa = entry_at(T, source)
     b, wb = entry_at(T, target)
     for i in range(hi - lo):
@@ -101,8 +109,9 @@ def append_run(M: Any, W: Any, T: Any, source: int, lo: int, hi: int, target: in
 
 
 @kernel
-def first_run(M: Any, W: Any, T: Any, X: Any, o: int) -> int:
+def first_run(nodes: MultiwayNodes, X: Any, o: int) -> int:
     """The set whose entry at place X[AT + set] comes first in the order; -1 when all runs are used up."""
+    M, W, T = nodes.M, nodes.W, nodes.T
     e, w = entry_at(T, o)
     s, key, left, slot = -1, 0, 0, 0
     for i in range(T[SETS]):
@@ -116,16 +125,18 @@ def first_run(M: Any, W: Any, T: Any, X: Any, o: int) -> int:
 
 
 @kernel
-def to_the_starts(W: Any, T: Any, X: Any, o: int) -> None:
+def to_the_starts(nodes: MultiwayNodes, X: Any, o: int) -> None:
+    W, T = nodes.W, nodes.T
     for i in range(T[SETS]):
         X[AT + i] = start_of(W, o, i)
 
 
 @kernel
-def separate(M: Any, W: Any, T: Any, X: Any, o: int, leaf: int) -> None:
+def separate(nodes: MultiwayNodes, X: Any, o: int, leaf: int) -> None:
     """Make the first entry of the leaf the separator of own inner node o."""
-    to_the_starts(W, T, X, leaf)
-    s = first_run(M, W, T, X, leaf)
+    M, W, T = nodes.M, nodes.W, nodes.T
+    to_the_starts(nodes, X, leaf)
+    s = first_run(nodes, X, leaf)
     e, w = entry_at(T, leaf)
     p = X[AT + s]
     M[o + SEPARATOR_LEFT], M[o + SEPARATOR_CODE] = M[e + p], 8 * W[w + p] + s
@@ -133,47 +144,50 @@ def separate(M: Any, W: Any, T: Any, X: Any, o: int, leaf: int) -> None:
 
 
 @kernel
-def cut_leaf(M: Any, W: Any, C: Any, T: Any, X: Any, o: int, m: int) -> tuple[int, int]:
+def cut_leaf(nodes: MultiwayNodes, C: Any, X: Any, o: int, m: int) -> tuple[int, int]:
     """Two new leaves: the first m entries of leaf o, and the rest."""
-    to_the_starts(W, T, X, o)
+    W, T = nodes.W, nodes.T
+    to_the_starts(nodes, X, o)
     for _ in range(m):
-        X[AT + first_run(M, W, T, X, o)] += 1
-    a, b = allocate_block(M, W, C, T, LEAF), allocate_block(M, W, C, T, LEAF)
+        X[AT + first_run(nodes, X, o)] += 1
+    a, b = allocate_block(nodes, C, LEAF), allocate_block(nodes, C, LEAF)
     na, nb = 0, 0
     W[2 * a + STARTS], W[2 * b + STARTS] = 0, 0
     for i in range(T[SETS]):
-        na = append_run(M, W, T, o, start_of(W, o, i), X[AT + i], a, na)
-        nb = append_run(M, W, T, o, X[AT + i], start_of(W, o, i + 1), b, nb)
+        na = append_run(nodes, o, start_of(W, o, i), X[AT + i], a, na)
+        nb = append_run(nodes, o, X[AT + i], start_of(W, o, i + 1), b, nb)
         W[2 * a + STARTS + i + 1], W[2 * b + STARTS + i + 1] = na, nb
     return a, b
 
 
 @kernel
-def concatenate_leaves(M: Any, W: Any, C: Any, T: Any, a: int, b: int) -> int:
+def concatenate_leaves(nodes: MultiwayNodes, C: Any, a: int, b: int) -> int:
     """A new leaf with the entries of a, then those of b (together at most L)."""
-    o, n = allocate_block(M, W, C, T, LEAF), 0
+    W, T = nodes.W, nodes.T
+    o, n = allocate_block(nodes, C, LEAF), 0
     W[2 * o + STARTS] = 0
     for i in range(T[SETS]):
-        n = append_run(M, W, T, a, start_of(W, a, i), start_of(W, a, i + 1), o, n)
-        n = append_run(M, W, T, b, start_of(W, b, i), start_of(W, b, i + 1), o, n)
+        n = append_run(nodes, a, start_of(W, a, i), start_of(W, a, i + 1), o, n)
+        n = append_run(nodes, b, start_of(W, b, i), start_of(W, b, i + 1), o, n)
         W[2 * o + STARTS + i + 1] = n
     return o
 
 
 @kernel
-def even_leaves(M: Any, W: Any, C: Any, Q: Any, T: Any, X: Any, a: int, b: int) -> tuple[int, int]:
+def even_leaves(nodes: MultiwayNodes, writing: Writing, X: Any, a: int, b: int) -> tuple[int, int]:
     """New leaves with the entries of a and b, neighbours in this order, in two halves; a and b are dropped."""
-    na, nb = count_of(W, T, a), count_of(W, T, b)
+    C = writing.C
+    na, nb = count_of(nodes, a), count_of(nodes, b)
     half = (na + nb) // 2
     if na >= half:
-        x, rest = cut_leaf(M, W, C, T, X, a, half)
-        y = concatenate_leaves(M, W, C, T, rest, b)
+        x, rest = cut_leaf(nodes, C, X, a, half)
+        y = concatenate_leaves(nodes, C, rest, b)
     else:
-        rest, y = cut_leaf(M, W, C, T, X, b, half - na)
-        x = concatenate_leaves(M, W, C, T, a, rest)
-    drop(M, C, Q, rest, LEAF)
-    drop(M, C, Q, a, LEAF)
-    drop(M, C, Q, b, LEAF)
+        rest, y = cut_leaf(nodes, C, X, b, half - na)
+        x = concatenate_leaves(nodes, C, a, rest)
+    drop(nodes, writing, rest, LEAF)
+    drop(nodes, writing, a, LEAF)
+    drop(nodes, writing, b, LEAF)
     return x, y
 
 
@@ -181,12 +195,13 @@ def even_leaves(M: Any, W: Any, C: Any, Q: Any, T: Any, X: Any, a: int, b: int) 
 
 
 @kernel
-def leaf_least(M: Any, W: Any, T: Any, X: Any, o: int, v: int, key: int, at: int) -> bool:
+def leaf_least(nodes: MultiwayNodes, X: Any, o: int, v: int, key: int, at: int) -> bool:
     """Find the least v-tuple of leaf o with (key, right) >= (`key`, X[at + alias]): its places into X[AT + alias]."""
+    M, W, T = nodes.M, nodes.W, nodes.T
     e, w = entry_at(T, o)
     for m in range(T[POS + v], T[POS + v] + T[SIZE + v]):
         i = T[MEMBER + m]
-        p = _ends_after(M, W, e, w, start_of(W, o, i), start_of(W, o, i + 1), key, X[at + i])
+        p = _ends_after(nodes, e, w, start_of(W, o, i), start_of(W, o, i + 1), key, X[at + i])
         if p < 0:
             return False
         X[AT + i] = p
@@ -199,12 +214,12 @@ def leaf_least(M: Any, W: Any, T: Any, X: Any, o: int, v: int, key: int, at: int
                 p, q = X[AT + i], X[AT + j]
                 kp, kq = W[w + L + p], W[w + L + q]
                 if kp < kq or (kp == kq and M[e + L + p] < M[e + q]):
-                    p = _ends_after(M, W, e, w, p + 1, start_of(W, o, i + 1), kq, M[e + q])
+                    p = _ends_after(nodes, e, w, p + 1, start_of(W, o, i + 1), kq, M[e + q])
                     if p < 0:
                         return False
                     X[AT + i] = p
                 elif kq < kp or M[e + L + q] < M[e + p]:
-                    q = _ends_after(M, W, e, w, q + 1, start_of(W, o, j + 1), kp, M[e + p])
+                    q = _ends_after(nodes, e, w, q + 1, start_of(W, o, j + 1), kp, M[e + p])
                     if q < 0:
                         return False
                     X[AT + j] = q
@@ -215,8 +230,9 @@ def leaf_least(M: Any, W: Any, T: Any, X: Any, o: int, v: int, key: int, at: int
 
 
 @kernel
-def _ends_after(M: Any, W: Any, e: int, w: int, p: int, end: int, key: int, bound: int) -> int:
+def _ends_after(nodes: MultiwayNodes, e: int, w: int, p: int, end: int, key: int, bound: int) -> int:
     """The first place of [p, end) with (key, right) >= the given one; -1 if there is none."""
+    M, W = nodes.M, nodes.W
     while p < end:
         k = W[w + L + p]
         if k > key or (k == key and M[e + L + p] >= bound):
@@ -226,8 +242,9 @@ def _ends_after(M: Any, W: Any, e: int, w: int, p: int, end: int, key: int, boun
 
 
 @kernel
-def leaf_greatest(M: Any, W: Any, T: Any, X: Any, o: int, v: int, key: int, at: int) -> bool:
+def leaf_greatest(nodes: MultiwayNodes, X: Any, o: int, v: int, key: int, at: int) -> bool:
     """Find the v-tuple of leaf o with the greatest rights and (key, left) <= (`key`, X[at + alias]): its places into X[AT + alias]."""
+    M, W, T = nodes.M, nodes.W, nodes.T
     e, w = entry_at(T, o)
     for m in range(T[POS + v], T[POS + v] + T[SIZE + v]):
         i = T[MEMBER + m]
@@ -237,7 +254,7 @@ def leaf_greatest(M: Any, W: Any, T: Any, X: Any, o: int, v: int, key: int, at: 
             if W[w + L + p] > W[w + L + best] or M[e + L + p] >= M[e + L + best]:
                 best = p
             X[BEST + p] = best
-        p = _begins_before(M, W, e, w, lo, end, key, X[at + i])
+        p = _begins_before(nodes, e, w, lo, end, key, X[at + i])
         if p < 0:
             return False
         X[AT + i] = X[BEST + p]
@@ -250,12 +267,12 @@ def leaf_greatest(M: Any, W: Any, T: Any, X: Any, o: int, v: int, key: int, at: 
                 p, q = X[AT + i], X[AT + j]
                 kp, kq = W[w + L + p], W[w + L + q]
                 if kq > kp or (kp == kq and M[e + q] > M[e + L + p]):
-                    q = _begins_before(M, W, e, w, start_of(W, o, j), start_of(W, o, j + 1), kp, M[e + L + p])
+                    q = _begins_before(nodes, e, w, start_of(W, o, j), start_of(W, o, j + 1), kp, M[e + L + p])
                     if q < 0:
                         return False
                     X[AT + j] = X[BEST + q]
                 elif kp > kq or M[e + p] > M[e + L + q]:
-                    p = _begins_before(M, W, e, w, start_of(W, o, i), start_of(W, o, i + 1), kq, M[e + L + q])
+                    p = _begins_before(nodes, e, w, start_of(W, o, i), start_of(W, o, i + 1), kq, M[e + L + q])
                     if p < 0:
                         return False
                     X[AT + i] = X[BEST + p]
@@ -266,8 +283,9 @@ def leaf_greatest(M: Any, W: Any, T: Any, X: Any, o: int, v: int, key: int, at: 
 
 
 @kernel
-def _begins_before(M: Any, W: Any, e: int, w: int, lo: int, end: int, key: int, bound: int) -> int:
+def _begins_before(nodes: MultiwayNodes, e: int, w: int, lo: int, end: int, key: int, bound: int) -> int:
     """The last place of [lo, end) with (key, left) <= the given one; -1 if there is none."""
+    M, W = nodes.M, nodes.W
     p = end - 1
     while p >= lo:
         k = W[w + L + p]

@@ -17,10 +17,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from structures.core.entries import Entry
 from structures.core.kernel import kernel
 from structures.multiway.clique_summary import summarise_clique
 from structures.multiway.extreme import ANSWER, ASK, extreme, forget, no_bounds, offer_leaf
-from structures.multiway.layout import height_of, key_at, key_of, near_at, slot_at
+from structures.multiway.layout import MultiwayNodes, height_of, key_at, key_of, near_at, slot_at
 from structures.multiway.leaves import FAR_, FILLED, KEY_, NEAR_, SLOT_
 from structures.multiway.topology import CLIQUE, MEMBER, PLACE, POS, SIZE, SPAN, SUBSETS
 
@@ -28,8 +29,9 @@ PUT, CUT = 1, -1
 
 
 @kernel
-def store(M: Any, W: Any, T: Any, X: Any, which: int, o: int, v: int) -> None:
+def store(nodes: MultiwayNodes, X: Any, which: int, o: int, v: int) -> None:
     """Write the answer at X[ANSWER] as the node's extreme of v."""
+    M, W, T = nodes.M, nodes.W, nodes.T
     near, slot = near_at(T, o, which), slot_at(T, o, which)
     W[key_at(T, o, which) + v] = X[ANSWER + KEY_]
     if X[ANSWER + FILLED] == 0:
@@ -41,25 +43,27 @@ def store(M: Any, W: Any, T: Any, X: Any, which: int, o: int, v: int) -> None:
 
 
 @kernel
-def summarise_subset(M: Any, W: Any, T: Any, X: Any, which: int, o: int, v: int) -> None:
+def summarise_subset(nodes: MultiwayNodes, X: Any, which: int, o: int, v: int) -> None:
+    W = nodes.W
     no_bounds(X, ASK, which)
     if height_of(W, o) == 0:
         forget(X, ANSWER, which)
-        offer_leaf(M, W, T, X, which, o, v, ASK, ANSWER)
+        offer_leaf(nodes, X, which, o, v, ASK, ANSWER)
     else:
-        extreme(M, W, T, X, which, o, v, True)
-    store(M, W, T, X, which, o, v)
+        extreme(nodes, X, which, o, v, True)
+    store(nodes, X, which, o, v)
 
 
 @kernel
-def summarise(M: Any, W: Any, T: Any, X: Any, o: int) -> None:
+def summarise(nodes: MultiwayNodes, X: Any, o: int) -> None:
     """Write the whole summary of node o, whose entries or children are in place."""
+    T = nodes.T
     if T[CLIQUE] != 0:
-        summarise_clique(M, W, T, X, o)
+        summarise_clique(nodes, X, o)
         return
     for v in range(T[SUBSETS]):
         for which in range(2):
-            summarise_subset(M, W, T, X, which, o, v)
+            summarise_subset(nodes, X, which, o, v)
 
 
 @kernel
@@ -75,11 +79,13 @@ def concerned(T: Any, s: int) -> int:
 
 
 @kernel
-def touches(M: Any, W: Any, T: Any, which: int, o: int, v: int, s: int, key: int, end: int, slot: int, sign: int) -> tuple[bool, bool]:
-    """Whether putting (sign 1) or cutting r = (key, near endpoint `end`, slot) of set s, below node o, may change its extreme of v; and
-    whether it may change one further up."""
-    x = -which
-    k = key_of(W, T, o, which, v)
+def touches(nodes: MultiwayNodes, which: int, o: int, v: int, entry: Entry, sign: int) -> tuple[bool, bool]:
+    """Whether putting (sign 1) or cutting the entry r, below node o, may change its extreme of v; and whether it may change one further
+    up."""
+    M, W, T = nodes.M, nodes.W, nodes.T
+    x, s, key, slot = -which, entry.set, entry.key, entry.slot
+    end = entry.left if which == 0 else entry.right
+    k = key_of(nodes, o, which, v)
     m = T[PLACE + 8 * v + s]
     near = M[near_at(T, o, which) + m]
     before = (k ^ x) < (key ^ x) or (k == key and (near ^ x) < (end ^ x))
@@ -92,17 +98,18 @@ def touches(M: Any, W: Any, T: Any, which: int, o: int, v: int, s: int, key: int
 
 
 @kernel
-def refresh(M: Any, W: Any, T: Any, X: Any, which: int, o: int, pending: int, s: int, key: int, end: int, slot: int, sign: int) -> int:
+def refresh(nodes: MultiwayNodes, X: Any, which: int, o: int, pending: int, entry: Entry, sign: int) -> int:
     """r was put or cut below own node o, whose summary is as before: bring it up to date for the pending subsets; what is pending above."""
+    T = nodes.T
     if T[CLIQUE] != 0:
-        return 1 if which == 0 and summarise_clique(M, W, T, X, o) else 0
+        return 1 if which == 0 and summarise_clique(nodes, X, o) else 0
     v = 0
     left = pending
     while left != 0:
         if left & 1 != 0:
-            touched, above = touches(M, W, T, which, o, v, s, key, end, slot, sign)
+            touched, above = touches(nodes, which, o, v, entry, sign)
             if touched:
-                summarise_subset(M, W, T, X, which, o, v)
+                summarise_subset(nodes, X, which, o, v)
             if not above:
                 pending &= ~(1 << v)
         left >>= 1

@@ -9,24 +9,26 @@ from typing import Any
 
 import numpy as np
 
-from structures.core.arena import INNER, INNER_WORDS, SUM2, VERSION, F, allocate, drop
+from structures.core.arena import INNER, INNER_WORDS, SUM2, VERSION, F, Nodes, Writing, allocate, drop
 from structures.core.kernel import kernel
 from structures.ordered.layout import FIELDS, FIELDS32
 from structures.ordered.summary import clear_child, write_child
 
 
 @kernel
-def new_inner(M: Any, W: Any, C: Any) -> int:
-    o = allocate(M, W, C, INNER)
+def new_inner(nodes: Nodes, C: Any) -> int:
+    W = nodes.W
+    o = allocate(nodes, C, INNER)
     W[2 * o + 2], W[2 * o + 3] = 0, 0
     for c in range(F):
-        clear_child(M, W, o, c)
+        clear_child(nodes, o, c)
     return o
 
 
 @kernel
-def move_child(M: Any, W: Any, source: int, c: int, target: int, at: int) -> None:
+def move_child(nodes: Nodes, source: int, c: int, target: int, at: int) -> None:
     """Copy child c of one inner node to place `at` of another (or of itself)."""
+    M, W = nodes.M, nodes.W
     for f in range(4):
         M[target + FIELDS + f * F + at] = M[source + FIELDS + f * F + c]
     for f in range(6):
@@ -36,81 +38,88 @@ def move_child(M: Any, W: Any, source: int, c: int, target: int, at: int) -> Non
 
 
 @kernel
-def append_children(M: Any, W: Any, source: int, lo: int, hi: int, target: int) -> None:
+def append_children(nodes: Nodes, source: int, lo: int, hi: int, target: int) -> None:
     """Append children [lo, hi) of one inner node to another."""
+    W = nodes.W
     at = W[2 * target + 2]
     for c in range(lo, hi):
-        move_child(M, W, source, c, target, at + c - lo)
+        move_child(nodes, source, c, target, at + c - lo)
     W[2 * target + 2] = at + hi - lo
 
 
 @kernel
-def own_inner(M: Any, W: Any, C: Any, Q: Any, o: int) -> int:
+def own_inner(nodes: Nodes, writing: Writing, o: int) -> int:
     """The inner node itself if this version wrote it, else a copy in its place."""
+    M, C = nodes.M, writing.C
     if M[o] == C[VERSION]:
         return o
-    new = allocate(M, W, C, INNER)
+    new = allocate(nodes, C, INNER)
     source, target = np.uint64(o), np.uint64(new)  # unsigned places need no check of their sign, so that this is vectorised
     for i in range(np.uint64(1), np.uint64(INNER_WORDS)):
         M[target + i] = M[source + i]
-    drop(M, C, Q, o, INNER)
+    drop(nodes, writing, o, INNER)
     return new
 
 
 @kernel
-def insert_child(M: Any, W: Any, C: Any, o: int, at: int, child: int, base: int) -> None:
+def insert_child(nodes: Nodes, C: Any, o: int, at: int, child: int, base: int) -> None:
     """Insert a child, with the summary at C[base], into an own inner node that has room."""
+    W = nodes.W
     n = W[2 * o + 2]
     for c in range(n, at, -1):
-        move_child(M, W, o, c - 1, o, c)
-    write_child(M, W, C, o, at, child, base)
+        move_child(nodes, o, c - 1, o, c)
+    write_child(nodes, C, o, at, child, base)
     W[2 * o + 2] = n + 1
 
 
 @kernel
-def remove_child(M: Any, W: Any, o: int, at: int) -> None:
+def remove_child(nodes: Nodes, o: int, at: int) -> None:
+    W = nodes.W
     n = W[2 * o + 2] - 1
     for c in range(at, n):
-        move_child(M, W, o, c + 1, o, c)
-    clear_child(M, W, o, n)
+        move_child(nodes, o, c + 1, o, c)
+    clear_child(nodes, o, n)
     W[2 * o + 2] = n
 
 
 @kernel
-def split_inner(M: Any, W: Any, C: Any, Q: Any, o: int, at: int, child: int) -> tuple[int, int]:
+def split_inner(nodes: Nodes, writing: Writing, o: int, at: int, child: int) -> tuple[int, int]:
     """Insert a child (summary at C[SUM2]) into full node o, which becomes two new ones."""
+    C = writing.C
     half = (F + 1) // 2
     cut = half - 1 if at < half else half
-    a, b = new_inner(M, W, C), new_inner(M, W, C)
-    append_children(M, W, o, 0, cut, a)
-    append_children(M, W, o, cut, F, b)
+    a, b = new_inner(nodes, C), new_inner(nodes, C)
+    append_children(nodes, o, 0, cut, a)
+    append_children(nodes, o, cut, F, b)
     if at < half:
-        insert_child(M, W, C, a, at, child, SUM2)
+        insert_child(nodes, C, a, at, child, SUM2)
     else:
-        insert_child(M, W, C, b, at - cut, child, SUM2)
-    drop(M, C, Q, o, INNER)
+        insert_child(nodes, C, b, at - cut, child, SUM2)
+    drop(nodes, writing, o, INNER)
     return a, b
 
 
 @kernel
-def concatenate_inners(M: Any, W: Any, C: Any, Q: Any, a: int, b: int) -> int:
-    o = new_inner(M, W, C)
-    append_children(M, W, a, 0, W[2 * a + 2], o)
-    append_children(M, W, b, 0, W[2 * b + 2], o)
-    drop(M, C, Q, a, INNER)
-    drop(M, C, Q, b, INNER)
+def concatenate_inners(nodes: Nodes, writing: Writing, a: int, b: int) -> int:
+    W, C = nodes.W, writing.C
+    o = new_inner(nodes, C)
+    append_children(nodes, a, 0, W[2 * a + 2], o)
+    append_children(nodes, b, 0, W[2 * b + 2], o)
+    drop(nodes, writing, a, INNER)
+    drop(nodes, writing, b, INNER)
     return o
 
 
 @kernel
-def even_inners(M: Any, W: Any, C: Any, Q: Any, a: int, b: int) -> tuple[int, int]:
+def even_inners(nodes: Nodes, writing: Writing, a: int, b: int) -> tuple[int, int]:
+    W, C = nodes.W, writing.C
     na, nb = W[2 * a + 2], W[2 * b + 2]
     half = (na + nb) // 2
-    x, y = new_inner(M, W, C), new_inner(M, W, C)
-    append_children(M, W, a, 0, min(na, half), x)
-    append_children(M, W, b, 0, max(0, half - na), x)
-    append_children(M, W, a, min(na, half), na, y)
-    append_children(M, W, b, max(0, half - na), nb, y)
-    drop(M, C, Q, a, INNER)
-    drop(M, C, Q, b, INNER)
+    x, y = new_inner(nodes, C), new_inner(nodes, C)
+    append_children(nodes, a, 0, min(na, half), x)
+    append_children(nodes, b, 0, max(0, half - na), x)
+    append_children(nodes, a, min(na, half), na, y)
+    append_children(nodes, b, max(0, half - na), nb, y)
+    drop(nodes, writing, a, INNER)
+    drop(nodes, writing, b, INNER)
     return x, y

@@ -16,13 +16,13 @@ Source: Tao and Yi, Theorem 1, as in docs/design/ij-heap.md (*Delta query*).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.arena import KEY_MAX, NEG_INF, B, F
+from structures.core.arena import KEY_MAX, NEG_INF, B, F, Nodes
 from structures.core.bits import LANES, at_most8, below8, lowest
-from structures.core.kernel import kernel, prefetch
+from structures.core.kernel import arrays, kernel, prefetch, wide
 from structures.ordered.layout import CHILD, FIRST, KEY, KL, KR, LEFT, ML, MR, RIGHT, SLOT
 from structures.ordered.leaves import position
 
@@ -34,18 +34,29 @@ NOTHING_BEFORE = -1  # AFTER_CODE with AFTER = NEG_INF: no lower bound
 EVERY_CODE = 2**31 - 1  # AFTER_CODE: after every entry with left == AFTER
 
 
-@kernel("void(int64[::1], int64, int64, int64, int64, int64, int64, int64, int64)")
-def search_start(Z: Any, root: int, height: int, s: int, key: int, after: int, code: int, most: int, least: int) -> None:
+@arrays("int64", "int64", "int64", "int64")
+class Bounds(NamedTuple):
+    """Of entries of one key: behind the place (after, code) of the order, left <= most, right >= least."""
+
+    after: int
+    code: int
+    most: int
+    least: int
+
+
+@kernel("void(int64[::1], int64, int64, int64, int64, Bounds)")
+def search_start(Z: Any, root: int, height: int, s: int, key: int, bounds: Bounds) -> None:
     """Begin a search; the counters STEPS, LAST, GAP go on."""
-    Z[DEPTH] = 1
-    Z[SET], Z[KEY_], Z[AFTER], Z[AFTER_CODE], Z[MOST], Z[LEAST] = s, key, after, code, most, least
+    Z[DEPTH], Z[SET], Z[KEY_] = 1, s, key
+    Z[AFTER], Z[AFTER_CODE], Z[MOST], Z[LEAST] = bounds
     Z[TOP], Z[HIGH] = root, height
     Z[FRAMES], Z[FRAMES + 1] = 0, 1
 
 
 @kernel
-def hopeful(M: Any, W: Any, Z: Any, o: int) -> int:
+def hopeful(nodes: Nodes, Z: Any, o: int) -> int:
     """The children of o to enter, as a mask."""
+    M, W = nodes.M, nodes.W
     s, key, most, least = Z[SET], Z[KEY_], Z[MOST], Z[LEAST]
     mask = 0
     for c in range(0, F, LANES):
@@ -56,14 +67,15 @@ def hopeful(M: Any, W: Any, Z: Any, o: int) -> int:
     mask &= (1 << F) - 1
     if Z[AFTER] != NEG_INF or Z[AFTER_CODE] >= 0:
         for c in range(W[2 * o + 2] - 1):
-            if wholly_before(M, W, o, c, key, Z[AFTER], Z[AFTER_CODE]):
+            if wholly_before(nodes, o, c, key, Z[AFTER], Z[AFTER_CODE]):
                 mask &= ~(1 << c)
     return mask
 
 
 @kernel
-def wholly_before(M: Any, W: Any, o: int, c: int, key: int, left: int, code: int) -> bool:
+def wholly_before(nodes: Nodes, o: int, c: int, key: int, left: int, code: int) -> bool:
     """Whether every entry below child c comes at or before (key, left, code): the next separator does."""
+    M, W = nodes.M, nodes.W
     c += 1
     k, v = W[2 * o + KL + c], M[o + ML + c]
     k1, v1 = W[2 * o + KL + F + c], M[o + ML + F + c]
@@ -73,8 +85,9 @@ def wholly_before(M: Any, W: Any, o: int, c: int, key: int, left: int, code: int
 
 
 @kernel
-def search_leaf(M: Any, W: Any, Z: Any, o: int, out: Any, n: int, ends: Any) -> int:
+def search_leaf(nodes: Nodes, Z: Any, o: int, out: Any, n: int, ends: Any) -> int:
     """Report the hits in leaf o from out[n] on; with `ends`, (left, right) of each too."""
+    M, W = nodes.M, nodes.W
     s, key, most, least = Z[SET], Z[KEY_], Z[MOST], Z[LEAST]
     if s == 0:
         i, end = 0, W[2 * o + 2]
@@ -83,7 +96,7 @@ def search_leaf(M: Any, W: Any, Z: Any, o: int, out: Any, n: int, ends: Any) -> 
     if i == end:
         return n
     if W[2 * o + KEY + i] < key or Z[AFTER] != NEG_INF or Z[AFTER_CODE] >= 0:
-        i = position(M, W, o, i, end, key, Z[AFTER], ((Z[AFTER_CODE] - s) >> 1) + 1)
+        i = position(nodes, o, i, end, key, Z[AFTER], ((Z[AFTER_CODE] - s) >> 1) + 1)
     found, p, behind = n, np.uint64(i), np.uint64(end)  # unsigned places need no check of their sign
     lefts, rights, slots, keys = np.uint64(o + LEFT), np.uint64(o + RIGHT), np.uint64(2 * o + SLOT), np.uint64(2 * o + KEY)
     while p < behind and M[lefts + p] <= most and W[keys + p] == key:
@@ -92,7 +105,7 @@ def search_leaf(M: Any, W: Any, Z: Any, o: int, out: Any, n: int, ends: Any) -> 
             ends[2 * n], ends[2 * n + 1] = M[lefts + p], M[rights + p]
         n += M[rights + p] >= least
         p += np.uint64(1)
-    Z[STEPS] += np.int64(p) - i
+    Z[STEPS] += wide(p) - i
     if n > found:
         Z[GAP] = max(Z[GAP], Z[STEPS] - Z[LAST])
         Z[LAST] = Z[STEPS]
@@ -100,8 +113,9 @@ def search_leaf(M: Any, W: Any, Z: Any, o: int, out: Any, n: int, ends: Any) -> 
 
 
 @kernel
-def expect_leaves(M: Any, W: Any, o: int, s: int, mask: int) -> None:
+def expect_leaves(nodes: Nodes, o: int, s: int, mask: int) -> None:
     """Ask for the cache lines of set s in the leaves below o that the mask names (of half a leaf each: what a set takes on average)."""
+    M, W = nodes.M, nodes.W
     while mask != 0:
         leaf = W[2 * o + CHILD + lowest(mask)]
         mask &= mask - 1
@@ -115,9 +129,10 @@ def expect_leaves(M: Any, W: Any, o: int, s: int, mask: int) -> None:
             prefetch(M, leaf + (KEY + first) // 2 + line)
 
 
-@kernel("int64(int64[::1], int32[::1], int64[::1], int32[::1], int64, int64[::1])")
-def search_fill(M: Any, W: Any, Z: Any, out: Any, n: int, ends: Any) -> int:
+@kernel("int64(Nodes, int64[::1], int32[::1], int64, int64[::1])")
+def search_fill(nodes: Nodes, Z: Any, out: Any, n: int, ends: Any) -> int:
     """Go on with the search; slots from out[n] on. Ends when out has less than B + 1 places left or Z[DEPTH] is 0 (all found)."""
+    W = nodes.W
     while Z[DEPTH] > 0 and len(out) - n > B:
         f = FRAMES + 2 * (Z[DEPTH] - 1)
         o, mask = Z[f], Z[f + 1]
@@ -130,13 +145,13 @@ def search_fill(M: Any, W: Any, Z: Any, out: Any, n: int, ends: Any) -> int:
         # Frame 0 is the virtual parent of the root, so the children of frame d lie at height HIGH - d.
         child = Z[TOP] if o == 0 else W[2 * o + CHILD + c]
         if Z[DEPTH] == Z[HIGH] + 1:
-            n = search_leaf(M, W, Z, child, out, n, ends)
+            n = search_leaf(nodes, Z, child, out, n, ends)
         else:
-            mask = hopeful(M, W, Z, child)
+            mask = hopeful(nodes, Z, child)
             Z[f + 2], Z[f + 3] = child, mask
             Z[DEPTH] += 1
             if Z[DEPTH] == Z[HIGH] + 1:
-                expect_leaves(M, W, child, Z[SET], mask)
+                expect_leaves(nodes, child, Z[SET], mask)
     return n
 
 
@@ -145,17 +160,18 @@ ITEM_AT, ITEM_ACTIVE = SEARCH_WORDS, SEARCH_WORDS + 1
 PARTNERS_WORDS = SEARCH_WORDS + 2
 
 
-@kernel("int64(int64[::1], int32[::1], int64[::1], int64, int64, int64, int64[::1], int32[::1], int32[::1], int64)")
-def partners_fill(M: Any, W: Any, Z: Any, root: int, height: int, s: int, items: Any, own: Any, other: Any, n: int) -> int:
-    """For each item (see ITEM) search set s; report (item's slot, hit) from place n on. An item of set s reports itself, too, if it lies
-    within its bounds. Ends when out is full or Z[ITEM_AT] has passed the last; gives the number of rows written so far."""
-    ends = items[:0]
-    while ITEM * Z[ITEM_AT] < len(items):
+@kernel("int64(Nodes, int64[::1], int64[::1], int32[::1], int32[::1], int64)")
+def partners_fill(nodes: Nodes, Z: Any, items: Any, own: Any, other: Any, budget: int) -> int:
+    """For each item (see ITEM) search set Z[SET] of the version at Z[TOP]; report (item's slot, hit). An item of that set reports itself,
+    too, if it lies within its bounds. Ends when out is full, Z[ITEM_AT] has passed the last, or, between two items, after `budget` steps;
+    gives the number of rows written."""
+    n, ends, stop = 0, items[:0], Z[STEPS] + budget
+    while ITEM * Z[ITEM_AT] < len(items) and Z[STEPS] < stop:
         i = ITEM * Z[ITEM_AT]
         if Z[ITEM_ACTIVE] == 0:
-            search_start(Z, root, height, s, items[i + 1], items[i + 2], items[i + 3], items[i + 4], items[i + 5])
+            search_start(Z, Z[TOP], Z[HIGH], Z[SET], items[i + 1], Bounds(items[i + 2], items[i + 3], items[i + 4], items[i + 5]))
             Z[ITEM_ACTIVE] = 1
-        m = search_fill(M, W, Z, other, n, ends)
+        m = search_fill(nodes, Z, other, n, ends)
         for j in range(n, m):
             own[j] = items[i]
         n = m
@@ -166,9 +182,10 @@ def partners_fill(M: Any, W: Any, Z: Any, root: int, height: int, s: int, items:
     return n
 
 
-@kernel("int64(int64[::1], int32[::1], int64, int64, int64)")
-def next_key(M: Any, W: Any, root: int, height: int, key: int) -> int:
+@kernel("int64(Nodes, int64, int64, int64)")
+def next_key(nodes: Nodes, root: int, height: int, key: int) -> int:
     """The smallest key above `key`; KEY_MAX if there is none."""
+    W = nodes.W
     o = root
     for _ in range(height):
         c, n = 0, W[2 * o + 2]
@@ -183,7 +200,7 @@ def next_key(M: Any, W: Any, root: int, height: int, key: int) -> int:
             lo, hi = 0, W[2 * o + 2]
         else:
             lo, hi = B - W[2 * o + 3], B
-        p = position(M, W, o, lo, hi, key, 2**63 - 1, KEY_MAX)
+        p = position(nodes, o, lo, hi, key, 2**63 - 1, KEY_MAX)
         if p < hi:
             least = min(least, W[2 * o + KEY + p])
     return least

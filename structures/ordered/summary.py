@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from structures.core.arena import KEY_MAX, KIND, NEG_INF, POS_INF, SUM, B, F
+from structures.core.arena import KEY_MAX, KIND, NEG_INF, POS_INF, SUM, B, F, Nodes
 from structures.core.kernel import kernel
 from structures.ordered.layout import CHILD, FIELDS, FIELDS32, FIRST, KEY, KL, KR, LEFT, ML, MR, RIGHT, SLOT
 
@@ -25,8 +25,9 @@ PAIR, SELF, LIST = 0, 1, 2
 
 
 @kernel
-def leaf_live(M: Any, W: Any, o: int, kind: int) -> bool:
+def leaf_live(nodes: Nodes, o: int, kind: int) -> bool:
     """Whether two entries of the leaf make a row: one sweep in (key, left) order, out at the first hit."""
+    M, W = nodes.M, nodes.W
     n0, n1 = W[2 * o + 2], W[2 * o + 3]
     if kind == LIST:
         return n0 > 0
@@ -61,8 +62,9 @@ def leaf_live(M: Any, W: Any, o: int, kind: int) -> bool:
 
 
 @kernel
-def first_of(M: Any, W: Any, C: Any, o: int, base: int, s: int) -> None:
+def first_of(nodes: Nodes, C: Any, o: int, base: int, s: int) -> None:
     """Write ml, kl of set s of the leaf."""
+    M, W = nodes.M, nodes.W
     place = 0 if s == 0 else B - W[2 * o + 3]
     if W[2 * o + 2 + s] == 0:
         C[base + 2 + s], C[base + 6 + s] = POS_INF, KEY_MAX
@@ -71,8 +73,9 @@ def first_of(M: Any, W: Any, C: Any, o: int, base: int, s: int) -> None:
 
 
 @kernel
-def last_of(M: Any, W: Any, C: Any, o: int, base: int, s: int) -> None:
+def last_of(nodes: Nodes, C: Any, o: int, base: int, s: int) -> None:
     """Write mr, kr of set s of the leaf."""
+    M, W = nodes.M, nodes.W
     if s == 0:
         lo, hi = 0, W[2 * o + 2]
     else:
@@ -105,40 +108,44 @@ def first_code(W: Any, C: Any, o: int, base: int) -> None:
 
 
 @kernel
-def leaf_summary(M: Any, W: Any, C: Any, o: int, base: int) -> None:
+def leaf_summary(nodes: Nodes, C: Any, o: int, base: int) -> None:
     """Write the leaf's summary at C[base], from its entries."""
+    W = nodes.W
     for s in range(2):
-        first_of(M, W, C, o, base, s)
-        last_of(M, W, C, o, base, s)
+        first_of(nodes, C, o, base, s)
+        last_of(nodes, C, o, base, s)
     first_code(W, C, o, base)
-    C[base + 9] = 1 if leaf_live(M, W, o, C[KIND]) else 0
+    C[base + 9] = 1 if leaf_live(nodes, o, C[KIND]) else 0
 
 
 @kernel
-def leaf_summary_with(M: Any, W: Any, C: Any, o: int, s: int, key: int, right: int) -> None:
+def leaf_summary_with(nodes: Nodes, C: Any, o: int, s: int, key: int, right: int) -> None:
     """C[SUM] held the leaf's summary before (key, right) was put into set s: bring it up to date."""
-    first_of(M, W, C, o, SUM, s)
+    W = nodes.W
+    first_of(nodes, C, o, SUM, s)
     if key > C[SUM + 4 + s] or (key == C[SUM + 4 + s] and right > C[SUM + s]):
         C[SUM + s], C[SUM + 4 + s] = right, key
     first_code(W, C, o, SUM)
     if C[SUM + 9] == 0:
-        C[SUM + 9] = 1 if leaf_live(M, W, o, C[KIND]) else 0
+        C[SUM + 9] = 1 if leaf_live(nodes, o, C[KIND]) else 0
 
 
 @kernel
-def leaf_summary_without(M: Any, W: Any, C: Any, o: int, s: int, key: int, right: int) -> None:
+def leaf_summary_without(nodes: Nodes, C: Any, o: int, s: int, key: int, right: int) -> None:
     """C[SUM] held the leaf's summary before (key, right) was cut from set s: bring it up to date."""
-    first_of(M, W, C, o, SUM, s)
+    W = nodes.W
+    first_of(nodes, C, o, SUM, s)
     if key == C[SUM + 4 + s] and right == C[SUM + s]:
-        last_of(M, W, C, o, SUM, s)
+        last_of(nodes, C, o, SUM, s)
     first_code(W, C, o, SUM)
     if C[SUM + 9] != 0:
-        C[SUM + 9] = 1 if leaf_live(M, W, o, C[KIND]) else 0
+        C[SUM + 9] = 1 if leaf_live(nodes, o, C[KIND]) else 0
 
 
 @kernel
-def read_child(M: Any, W: Any, C: Any, o: int, c: int, base: int) -> None:
+def read_child(nodes: Nodes, C: Any, o: int, c: int, base: int) -> None:
     """Write the summary that inner node o holds of child c at C[base]."""
+    M, W = nodes.M, nodes.W
     for f in range(4):
         C[base + f] = M[o + FIELDS + f * F + c]
     for f in range(5):
@@ -147,8 +154,9 @@ def read_child(M: Any, W: Any, C: Any, o: int, c: int, base: int) -> None:
 
 
 @kernel
-def inner_summary(M: Any, W: Any, C: Any, o: int, base: int) -> None:
+def inner_summary(nodes: Nodes, C: Any, o: int, base: int) -> None:
     """Write the inner node's summary at C[base] from what it holds of its children."""
+    M, W = nodes.M, nodes.W
     n = W[2 * o + 2]
     kind = C[KIND]
     live = W[2 * o + 3] != 0
@@ -164,13 +172,14 @@ def inner_summary(M: Any, W: Any, C: Any, o: int, base: int) -> None:
         C[base + s], C[base + 2 + s], C[base + 4 + s], C[base + 6 + s] = most, least, key, kl
     C[base + 8] = W[2 * o + FIRST]
     if not live and kind != LIST:
-        live = _across(M, W, o, n, 0, 1 if kind == PAIR else 0) or (kind == PAIR and _across(M, W, o, n, 1, 0))
+        live = _across(nodes, o, n, 0, 1 if kind == PAIR else 0) or (kind == PAIR and _across(nodes, o, n, 1, 0))
     C[base + 9] = 1 if live else 0
 
 
 @kernel
-def _across(M: Any, W: Any, o: int, n: int, s: int, t: int) -> bool:
+def _across(nodes: Nodes, o: int, n: int, s: int, t: int) -> bool:
     """Whether an interval of set s below one child reaches one of set t below a later child."""
+    M, W = nodes.M, nodes.W
     key, most = -1, NEG_INF
     for c in range(n):
         kc, lc = W[2 * o + KL + t * F + c], M[o + ML + t * F + c]
@@ -183,8 +192,9 @@ def _across(M: Any, W: Any, o: int, n: int, s: int, t: int) -> bool:
 
 
 @kernel
-def write_child(M: Any, W: Any, C: Any, o: int, c: int, child: int, base: int) -> bool:
+def write_child(nodes: Nodes, C: Any, o: int, c: int, child: int, base: int) -> bool:
     """Write child c of inner node o with the summary at C[base]; whether the summary changed."""
+    M, W = nodes.M, nodes.W
     W[2 * o + CHILD + c] = child
     changed = False
     for f in range(4):
@@ -206,8 +216,9 @@ def write_child(M: Any, W: Any, C: Any, o: int, c: int, child: int, base: int) -
 
 
 @kernel
-def clear_child(M: Any, W: Any, o: int, c: int) -> None:
+def clear_child(nodes: Nodes, o: int, c: int) -> None:
     """Make position c of inner node o unused."""
+    M, W = nodes.M, nodes.W
     for s in range(2):
         M[o + MR + s * F + c] = NEG_INF
         M[o + ML + s * F + c] = POS_INF

@@ -26,7 +26,6 @@ from typing import Any
 import numpy as np
 
 from structures.core.arena import (
-    ARRAYS,
     COUNT,
     FREE,
     HEIGHT,
@@ -42,9 +41,12 @@ from structures.core.arena import (
     SUM2,
     B,
     F,
+    Nodes,
+    Writing,
     drop,
 )
 from structures.core.bits import LANES, at_most8, below8, count_bits
+from structures.core.entries import Entries
 from structures.core.kernel import kernel, prefetch
 from structures.ordered.inner_nodes import concatenate_inners, even_inners, insert_child, new_inner, own_inner, remove_child, split_inner
 from structures.ordered.layout import CHILD, FIRST, KEY, KL, LEFT, ML, RIGHT, SLOT
@@ -63,8 +65,9 @@ INNER_FILL = F - 1 if F > 3 else F
 
 
 @kernel
-def find_child(M: Any, W: Any, o: int, key: int, left: int, code: int) -> int:
+def find_child(nodes: Nodes, o: int, key: int, left: int, code: int) -> int:
     """The last child of o whose separator is <= (key, left, code), else 0: they are counted, eight at once."""
+    M, W = nodes.M, nodes.W
     n = 0
     for c in range(0, F, LANES):
         mask, ties = 0, 0
@@ -81,11 +84,12 @@ def find_child(M: Any, W: Any, o: int, key: int, left: int, code: int) -> int:
 
 
 @kernel
-def descend(M: Any, W: Any, C: Any, key: int, left: int, code: int) -> int:
+def descend(nodes: Nodes, C: Any, key: int, left: int, code: int) -> int:
     """The leaf where the entry belongs; the path is left in C[PATH:]."""
+    W = nodes.W
     o = C[ROOT]
     for d in range(C[HEIGHT]):
-        c = find_child(M, W, o, key, left, code)
+        c = find_child(nodes, o, key, left, code)
         C[PATH + 2 * d], C[PATH + 2 * d + 1] = o, c
         o = W[2 * o + CHILD + c]
     return o
@@ -95,48 +99,50 @@ def descend(M: Any, W: Any, C: Any, key: int, left: int, code: int) -> int:
 
 
 @kernel
-def summarise(M: Any, W: Any, C: Any, o: int, base: int, leaf: bool) -> None:
+def summarise(nodes: Nodes, C: Any, o: int, base: int, leaf: bool) -> None:
     if leaf:
-        leaf_summary(M, W, C, o, base)
+        leaf_summary(nodes, C, o, base)
     else:
-        inner_summary(M, W, C, o, base)
+        inner_summary(nodes, C, o, base)
 
 
 @kernel
-def rebalance(M: Any, W: Any, C: Any, Q: Any, o: int, c: int, leaf: bool) -> None:
+def rebalance(nodes: Nodes, writing: Writing, o: int, c: int, leaf: bool) -> None:
     """Child c of own node o is too small: join it with a neighbour, or even the two out."""
+    W, C = nodes.W, writing.C
     a = c - 1 if c > 0 else 0
     x, y = W[2 * o + CHILD + a], W[2 * o + CHILD + a + 1]
     if leaf:
         together = W[2 * x + 2] + W[2 * x + 3] + W[2 * y + 2] + W[2 * y + 3] <= B
         if together:
-            z = concatenate_leaves(M, W, C, x, y)
-            drop(M, C, Q, x, LEAF)
-            drop(M, C, Q, y, LEAF)
+            z = concatenate_leaves(nodes, C, x, y)
+            drop(nodes, writing, x, LEAF)
+            drop(nodes, writing, y, LEAF)
             x = z
         else:
-            x, y = even_leaves(M, W, C, Q, x, y)
+            x, y = even_leaves(nodes, writing, x, y)
     else:
         together = W[2 * x + 2] + W[2 * y + 2] <= F
         if together:
-            x = concatenate_inners(M, W, C, Q, x, y)
+            x = concatenate_inners(nodes, writing, x, y)
         else:
-            x, y = even_inners(M, W, C, Q, x, y)
-    summarise(M, W, C, x, SUM, leaf)
-    write_child(M, W, C, o, a, x, SUM)
+            x, y = even_inners(nodes, writing, x, y)
+    summarise(nodes, C, x, SUM, leaf)
+    write_child(nodes, C, o, a, x, SUM)
     if together:
-        remove_child(M, W, o, a + 1)
+        remove_child(nodes, o, a + 1)
     else:
-        summarise(M, W, C, y, SUM2, leaf)
-        write_child(M, W, C, o, a + 1, y, SUM2)
+        summarise(nodes, C, y, SUM2, leaf)
+        write_child(nodes, C, o, a + 1, y, SUM2)
 
 
 @kernel
-def swap_up(M: Any, W: Any, C: Any, Q: Any, d: int, old: int, new: int) -> None:
+def swap_up(nodes: Nodes, writing: Writing, d: int, old: int, new: int) -> None:
     """Node `old`, below level d of the path, is now `new` with the same summary: only pointers change, until a node was owned already."""
+    W, C = nodes.W, writing.C
     while old != new and d >= 0:
         above, c = C[PATH + 2 * d], C[PATH + 2 * d + 1]
-        o = own_inner(M, W, C, Q, above)
+        o = own_inner(nodes, writing, above)
         W[2 * o + CHILD + c] = new
         old, new = above, o
         d -= 1
@@ -145,44 +151,45 @@ def swap_up(M: Any, W: Any, C: Any, Q: Any, d: int, old: int, new: int) -> None:
 
 
 @kernel
-def climb(M: Any, W: Any, C: Any, Q: Any, child: int, extra: int) -> None:
+def climb(nodes: Nodes, writing: Writing, child: int, extra: int) -> None:
     """Bring the path in C[PATH:] up to date: its last child is now `child` (summary at C[SUM]), followed by
     the new node `extra` (C[SUM2]) unless 0."""
+    W, C = nodes.W, writing.C
     leaf = True
     for d in range(C[HEIGHT] - 1, -1, -1):
         old, c = C[PATH + 2 * d], C[PATH + 2 * d + 1]
-        o = own_inner(M, W, C, Q, old)
-        changed = write_child(M, W, C, o, c, child, SUM)
+        o = own_inner(nodes, writing, old)
+        changed = write_child(nodes, C, o, c, child, SUM)
         if leaf:
             small = W[2 * child + 2] + W[2 * child + 3] < LEAF_LEAST
         else:
             small = W[2 * child + 2] < 2
         if extra == 0 and not small and not changed:
-            swap_up(M, W, C, Q, d - 1, old, o)
+            swap_up(nodes, writing, d - 1, old, o)
             return
         right = 0
         if extra != 0:
             if W[2 * o + 2] == F:
-                o, right = split_inner(M, W, C, Q, o, c + 1, extra)
+                o, right = split_inner(nodes, writing, o, c + 1, extra)
             else:
-                insert_child(M, W, C, o, c + 1, extra, SUM2)
+                insert_child(nodes, C, o, c + 1, extra, SUM2)
         elif small:
-            rebalance(M, W, C, Q, o, c, leaf)
-        inner_summary(M, W, C, o, SUM)
+            rebalance(nodes, writing, o, c, leaf)
+        inner_summary(nodes, C, o, SUM)
         if right != 0:
-            inner_summary(M, W, C, right, SUM2)
+            inner_summary(nodes, C, right, SUM2)
         child, extra, leaf = o, right, False
     if extra != 0:
-        root = new_inner(M, W, C)
-        insert_child(M, W, C, root, 0, child, SUM)
-        insert_child(M, W, C, root, 1, extra, SUM2)
+        root = new_inner(nodes, C)
+        insert_child(nodes, C, root, 0, child, SUM)
+        insert_child(nodes, C, root, 1, extra, SUM2)
         C[HEIGHT] += 1
-        inner_summary(M, W, C, root, SUM)
+        inner_summary(nodes, C, root, SUM)
         child = root
     elif not leaf and W[2 * child + 2] == 1:
         root = W[2 * child + CHILD]
         C[SUM + 9] = W[2 * child + 3] & 1
-        drop(M, C, Q, child, INNER)
+        drop(nodes, writing, child, INNER)
         C[HEIGHT] -= 1
         child = root
     C[ROOT] = child
@@ -190,57 +197,59 @@ def climb(M: Any, W: Any, C: Any, Q: Any, child: int, extra: int) -> None:
 
 
 @kernel
-def summary_above(M: Any, W: Any, C: Any, o: int) -> None:
+def summary_above(nodes: Nodes, C: Any, o: int) -> None:
     """The summary of leaf o, at the end of the path, into C[SUM]: as stored above it."""
     d = C[HEIGHT] - 1
     if d < 0:
-        leaf_summary(M, W, C, o, SUM)
+        leaf_summary(nodes, C, o, SUM)
     else:
-        read_child(M, W, C, C[PATH + 2 * d], C[PATH + 2 * d + 1], SUM)
+        read_child(nodes, C, C[PATH + 2 * d], C[PATH + 2 * d + 1], SUM)
 
 
 @kernel
-def put(M: Any, W: Any, C: Any, Q: Any, s: int, key: int, left: int, right: int, slot: int) -> None:
+def put(nodes: Nodes, writing: Writing, s: int, key: int, left: int, right: int, slot: int) -> None:
     """Put an entry that is not there."""
+    W, C = nodes.W, writing.C
     code = 2 * slot + s
-    o = descend(M, W, C, key, left, code)
+    o = descend(nodes, C, key, left, code)
     extra = 0
     if W[2 * o + 2] + W[2 * o + 3] == B:
         full = o
-        o, extra = cut_leaf(M, W, C, full, B - B // 2)
-        drop(M, C, Q, full, LEAF)
-        leaf_summary(M, W, C, extra, SUM2)
+        o, extra = cut_leaf(nodes, C, full, B - B // 2)
+        drop(nodes, writing, full, LEAF)
+        leaf_summary(nodes, C, extra, SUM2)
         k, v = C[SUM2 + 6], C[SUM2 + 2]
         if C[SUM2 + 7] < k or (C[SUM2 + 7] == k and C[SUM2 + 3] < v):
             k, v = C[SUM2 + 7], C[SUM2 + 3]
         if k < key or (k == key and (v < left or (v == left and C[SUM2 + 8] <= code))):
-            put_in_leaf(M, W, extra, s, key, left, right, slot)
-            leaf_summary(M, W, C, extra, SUM2)
+            put_in_leaf(nodes, extra, s, key, left, right, slot)
+            leaf_summary(nodes, C, extra, SUM2)
         else:
-            put_in_leaf(M, W, o, s, key, left, right, slot)
-        leaf_summary(M, W, C, o, SUM)
+            put_in_leaf(nodes, o, s, key, left, right, slot)
+        leaf_summary(nodes, C, o, SUM)
     else:
-        summary_above(M, W, C, o)
-        o = own_leaf(M, W, C, Q, o)
-        put_in_leaf(M, W, o, s, key, left, right, slot)
-        leaf_summary_with(M, W, C, o, s, key, right)
-    climb(M, W, C, Q, o, extra)
+        summary_above(nodes, C, o)
+        o = own_leaf(nodes, writing, o)
+        put_in_leaf(nodes, o, s, key, left, right, slot)
+        leaf_summary_with(nodes, C, o, s, key, right)
+    climb(nodes, writing, o, extra)
     C[COUNT + s] += 1
 
 
 @kernel
-def cut(M: Any, W: Any, C: Any, Q: Any, s: int, key: int, left: int, slot: int) -> bool:
+def cut(nodes: Nodes, writing: Writing, s: int, key: int, left: int, slot: int) -> bool:
     """Take an entry out; False, and nothing done, if it is not there."""
-    o = descend(M, W, C, key, left, 2 * slot + s)
-    p, end = place(M, W, o, s, key, left, slot)
+    M, C = nodes.M, writing.C
+    o = descend(nodes, C, key, left, 2 * slot + s)
+    p, end = place(nodes, o, s, key, left, slot)
     if p == end:
         return False
     right = M[o + RIGHT + p]
-    summary_above(M, W, C, o)
-    o = own_leaf(M, W, C, Q, o)
-    cut_from_leaf(M, W, o, s, p)
-    leaf_summary_without(M, W, C, o, s, key, right)
-    climb(M, W, C, Q, o, 0)
+    summary_above(nodes, C, o)
+    o = own_leaf(nodes, writing, o)
+    cut_from_leaf(nodes, o, s, p)
+    leaf_summary_without(nodes, C, o, s, key, right)
+    climb(nodes, writing, o, 0)
     C[COUNT + s] -= 1
     return True
 
@@ -252,13 +261,14 @@ def expect_block(M: Any, o: int, words: int) -> None:
 
 
 @kernel
-def expect(M: Any, W: Any, C: Any, key: int, left: int, code: int, height: int) -> None:
+def expect(nodes: Nodes, C: Any, key: int, left: int, code: int, height: int) -> None:
     """Ask for the cache lines that a change of this entry will touch, down to the height: those of its path; with height 0 its leaf,
     and the blocks that copies will take."""
+    M, W = nodes.M, nodes.W
     o = C[ROOT]
     for _ in range(C[HEIGHT] - height):
         expect_block(M, o, INNER_WORDS)
-        o = W[2 * o + CHILD + find_child(M, W, o, key, left, code)]
+        o = W[2 * o + CHILD + find_child(nodes, o, key, left, code)]
     if height > 0:
         expect_block(M, o, INNER_WORDS)
     else:
@@ -270,22 +280,25 @@ def expect(M: Any, W: Any, C: Any, key: int, left: int, code: int, height: int) 
 # --- bulk build
 
 
-@kernel("void(" + ARRAYS + ")")
-def make_empty(M: Any, W: Any, C: Any, Q: Any) -> None:
-    C[ROOT] = new_leaf(M, W, C, 0, 0)
+@kernel("void(Nodes, Writing)")
+def make_empty(nodes: Nodes, writing: Writing) -> None:
+    C = writing.C
+    C[ROOT] = new_leaf(nodes, C, 0, 0)
     C[HEIGHT], C[COUNT], C[COUNT + 1], C[LIVE] = 0, 0, 0, 0
 
 
-@kernel("void(" + ARRAYS + ", uint8[::1], int32[::1], int64[::1], int64[::1], int32[::1], int64[::1])", allocates=True)
-def build(M: Any, W: Any, C: Any, Q: Any, sets: Any, keys: Any, lefts: Any, rights: Any, slots: Any, order: Any) -> None:
+@kernel("void(Nodes, Writing, Entries, int64[::1])", allocates=True)
+def build(nodes: Nodes, writing: Writing, entries: Entries, order: Any) -> None:
     """Build an empty tree from entries; `order`: their places by (key, left, slot code)."""
+    M, W, C = nodes.M, nodes.W, writing.C
+    sets, keys, lefts, rights, slots = entries.set, entries.key, entries.left, entries.right, entries.slot
     n = len(order)
-    drop(M, C, Q, C[ROOT], LEAF)
+    drop(nodes, writing, C[ROOT], LEAF)
     leaves = max(1, -(-n // LEAF_FILL))
     level = np.empty(leaves, np.int32)
     for b in range(leaves):
         lo, hi = n * b // leaves, n * (b + 1) // leaves
-        o = new_leaf(M, W, C, 0, 0)
+        o = new_leaf(nodes, C, 0, 0)
         n0, n1 = 0, 0
         for i in range(lo, hi):
             n1 += sets[order[i]]
@@ -309,14 +322,14 @@ def build(M: Any, W: Any, C: Any, Q: Any, sets: Any, keys: Any, lefts: Any, righ
         parents = -(-len(level) // INNER_FILL)
         above = np.empty(parents, np.int32)
         for b in range(parents):
-            o = new_inner(M, W, C)
+            o = new_inner(nodes, C)
             lo, hi = len(level) * b // parents, len(level) * (b + 1) // parents
             for c in range(lo, hi):
-                summarise(M, W, C, level[c], SUM, leaf)
-                insert_child(M, W, C, o, c - lo, level[c], SUM)
+                summarise(nodes, C, level[c], SUM, leaf)
+                insert_child(nodes, C, o, c - lo, level[c], SUM)
             above[b] = o
         level = above
         leaf = False
         C[HEIGHT] += 1
-    summarise(M, W, C, level[0], SUM, leaf)
+    summarise(nodes, C, level[0], SUM, leaf)
     C[ROOT], C[LIVE] = level[0], C[SUM + 9]

@@ -37,6 +37,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from structures.core.kernel import compiled
 from structures.qdag.scan import NO_SLOT, SCANNED, SCANNED_AT_ONCE, read_items, scan_of
 from structures.qdag.walk import (
     ALL,
@@ -63,6 +64,7 @@ from structures.qdag.walk import (
     STEPS,
     VARIABLES,
     WIDTH,
+    Walking,
     line_words,
     plan_words,
     state_words,
@@ -101,17 +103,18 @@ class Cursor:
 
     def __init__(self, trees: QuadTrees, plans: Sequence[np.ndarray], items: np.ndarray, scan: np.ndarray | None, lines: int) -> None:
         """`plans`: P, R, A, Q of `scan.py`; `items` are what is read, or, with a scan, have room for it."""
-        self._read = trees.arena.W, trees.forms.K, trees.forms.B, *plans
+        self._nodes, self._plans = trees.arrays[0], plans
         self._lines = lines
         self._items, self._scan = items, np.zeros(1, np.int64) if scan is None else scan
-        self._state = np.zeros(state_words(lines), np.int64)
+        self._state = np.zeros(state_words(lines), np.int64)  # of `_walking`, as are the items and the leaves
         self._state[ITEMS] = len(items) // plans[0].item(WIDTH) if scan is None else 0
         self._leaves = np.empty(line_words(lines), np.int32)
+        self._walking = Walking(plans[0], plans[1], self._items, self._leaves, self._state)
 
     def fill(self, limit: int) -> np.ndarray:
         """Up to `limit` >= 1 further rows, int32[atoms, rows]: their slots. May have none before the end (`done`)."""
         out = np.empty((self._lines, limit), np.int32)
-        n = read_items(*self._read, self._scan, self._items, self._leaves, self._state, out, _BUDGET)
+        n = compiled(read_items)(self._nodes, self._walking, *self._plans[2:], self._scan, out, _BUDGET)
         return out if n == limit else out[:, :n]
 
     @property
@@ -124,6 +127,7 @@ class Cursor:
         other = copy.copy(self)
         other._state, other._leaves = self._state.copy(), self._leaves.copy()
         other._items, other._scan = self._items.copy(), self._scan.copy()
+        other._walking = self._walking._replace(items=other._items, S=other._leaves, Z=other._state)
         return other
 
     @property

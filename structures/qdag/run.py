@@ -9,8 +9,9 @@ do: all are written, then atom number i is joined with the atoms before it as th
     A    atoms: base, where its plan begins and ends in P, words of its entry, places and trees of the atoms that are joined with it, the
          entry's variables
     G    AT the step in hand; PLACE the atom in hand (-1: nothing is written yet), READING whether it is being read; ROWS told of this kind
-         of this change
-    told rows of `out`: change, sign, first, end, whether there were more than the limit and none is here
+         of this change; LIMIT of these (-1: nothing is told)
+    V    roots of all trees before and after the step in hand      N    room for an entry
+    L    lines, rows of `out`: change, sign, first, end, whether there were more than the limit and none is here
 
 Costs: as of each change by itself, without what a call costs. Source: docs/design/natural-joins.md (*Deltas*).
 """
@@ -22,32 +23,60 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.kernel import kernel
+from structures.core.arena import Writing
+from structures.core.kernel import arrays, compiled, kernel, wide
 from structures.qdag.qdag import And
-from structures.qdag.walk import DEPTH, ITEM, ITEMS, MOST_ATOMS, STEPS, and_steps, line_words, state_words
+from structures.qdag.walk import DEPTH, ITEM, ITEMS, MOST_ATOMS, STEPS, Walking, and_steps, line_words, state_words
 from structures.quadtree.changes import delete_entry, insert_entry
-from structures.quadtree.layout import ARRAYS, MISSING, MOST_ARITY, TREE, TREE_WORDS, VERSION
+from structures.quadtree.layout import MISSING, MOST_ARITY, TREE, TREE_WORDS, VERSION, QuadNodes
 
 __all__ = ["STEP_DELETE", "STEP_ENTER", "STEP_INSERT", "STEP_LEAVE", "Runs", "Told"]
 
 STEP_LEAVE, STEP_ENTER, STEP_DELETE, STEP_INSERT = 0, 1, 2, 3
-AT, PLACE, READING, ROWS = 0, 1, 2, 3
+AT, PLACE, READING, ROWS, LIMIT = 0, 1, 2, 3, 4
 BASE, PLAN, WIDTH, OTHERS, COLUMNS = 0, 1, 3, 4, 4 + MOST_ATOMS  # of an atom
 ATOM_WORDS = COLUMNS + MOST_ARITY + 1
 _CAPACITY = 1 << 13
 
 
+@arrays("int64[:, ::1]", "int32[::1]")
+class Steps(NamedTuple):
+    U: np.ndarray
+    E: np.ndarray
+
+
+@arrays("int64[:, ::1]", "int64[:, ::1]", "int64[:, ::1]")
+class Query(NamedTuple):
+    T: np.ndarray
+    X: np.ndarray
+    A: np.ndarray
+
+
+@arrays("int64[::1]", "int64[:, ::1]", "int32[::1]")
+class State(NamedTuple):
+    G: np.ndarray
+    V: np.ndarray
+    N: np.ndarray
+
+
+@arrays("int64[:, ::1]", "int32[:, ::1]")
+class Lines(NamedTuple):
+    L: np.ndarray
+    out: np.ndarray
+
+
 @kernel
-def write_step(M: Any, W: Any, C: Any, Q: Any, K: Any, B: Any, T: Any, X: Any, E: Any, N: Any, step: Any, s: int) -> None:
-    """Step s, in all trees of its base; N: room for an entry."""
+def write_step(nodes: QuadNodes, writing: Writing, query: Query, steps: Steps, N: Any, s: int) -> None:
+    """Step s, in all trees of its base."""
+    C, T, X, E, step = writing.C, query.T, query.X, steps.E, steps.U
     base, e = step[s, 2], step[s, 3]
     for i in range(X[base, 0], X[base, 1]):
         for j in range(T[i, 1]):
             N[j] = E[e + T[i, 2 + j]]
         if step[s, 1] == STEP_ENTER or step[s, 1] == STEP_INSERT:
-            done = insert_entry(M, W, C, Q, K, B, T[i, 0], N, 0)
+            done = insert_entry(nodes, writing, T[i, 0], N, 0)
         else:
-            done = delete_entry(M, W, C, Q, K, B, T[i, 0], N, 0)
+            done = delete_entry(nodes, writing, T[i, 0], N, 0)
         if not done:
             C[MISSING] += 1
 
@@ -61,8 +90,9 @@ def keep_roots(C: Any, V: Any, v: int) -> None:
 
 
 @kernel
-def open_reading(A: Any, a: int, E: Any, e: int, V: Any, items: Any, R: Any, Z: Any, others: int) -> None:
+def open_reading(A: Any, a: int, E: Any, e: int, V: Any, walking: Walking, others: int) -> None:
     """Of the rows in which atom a has the entry at E[e]; the others are of the version that is theirs."""
+    R, items, Z = walking.R, walking.items, walking.Z
     k = A[a, WIDTH] - 1
     items[0] = E[e + k]
     for j in range(k):
@@ -75,22 +105,21 @@ def open_reading(A: Any, a: int, E: Any, e: int, V: Any, items: Any, R: Any, Z: 
 
 
 @kernel
-def tell(
-    W: Any, K: Any, B: Any, U: Any, E: Any, A: Any, P: Any, G: Any, V: Any, R: Any, items: Any, S: Any, Z: Any, out: Any, n: int,
-    end: int, limit: int,
-) -> int:  # fmt: skip
-    """The rows of the steps from G[AT] to `end`, until `out` is full or they are more than `limit`; how many rows there are then."""
-    while G[PLACE] < len(A) and n < out.shape[1] and G[ROWS] <= limit:
+def tell(nodes: QuadNodes, query: Query, steps: Steps, walking: Walking, state: State, out: Any, n: int, end: int) -> int:
+    """The rows of the steps from G[AT] to `end`, until `out` is full or they are more than the limit; how many rows there are then."""
+    U, E, A, G, V = steps.U, steps.E, query.A, state.G, state.V
+    P, R, items, S, Z = walking.P, walking.R, walking.items, walking.S, walking.Z
+    while G[PLACE] < len(A) and n < out.shape[1] and G[ROWS] <= G[LIMIT]:
         a, s = G[PLACE], G[AT]
         while s < end and U[s, 2] != A[a, BASE]:
             s += 1
         if s < end:
             plan = P[A[a, PLAN] : A[a, PLAN + 1]]
             if G[READING] == 0:
-                open_reading(A, a, E, U[s, 3], V, items, R, Z, len(A) - 1)
+                open_reading(A, a, E, U[s, 3], V, walking, len(A) - 1)
                 G[READING] = 1
             before = n
-            n = and_steps(W, K, B, plan, R, items, S, Z, out, n, 1 << 62)
+            n = and_steps(nodes, Walking(plan, R, items, S, Z), out, n, 1 << 62)
             G[ROWS] += n - before
             if Z[DEPTH] > 0 or n == out.shape[1]:
                 break
@@ -99,17 +128,12 @@ def tell(
     return n
 
 
-@kernel(
-    "int64(" + ARRAYS + ", int64[:, ::1], int64[:, ::1], int64[:, ::1], int32[::1], int64[:, ::1], int64[::1], int64[::1], int64[:, ::1], "
-    "int64[::1], int64[::1], int32[::1], int64[::1], int32[::1], int64[:, ::1], int32[:, ::1], int64)"
-)
-def follow(
-    M: Any, W: Any, C: Any, Q: Any, K: Any, B: Any, U: Any, T: Any, X: Any, E: Any, A: Any, P: Any, G: Any, V: Any, R: Any, items: Any,
-    S: Any, Z: Any, N: Any, told: Any, out: Any, limit: int,
-) -> int:  # fmt: skip
-    """Go on until all steps are done, or `out` or `told` is full; how many lines of `told` there are. limit: -1, nothing is told."""
-    n, lines = np.int64(0), np.int64(0)
-    while G[AT] < len(U) and n < out.shape[1] and lines < len(told):
+@kernel("int64(QuadNodes, Writing, Query, Steps, Walking, State, Lines)")
+def follow(nodes: QuadNodes, writing: Writing, query: Query, steps: Steps, walking: Walking, state: State, told: Lines) -> int:
+    """Go on until all steps are done, or there is no room for more rows or lines; how many lines there are."""
+    C, U, A, G, V, L, out = writing.C, steps.U, query.A, state.G, state.V, told.L, told.out
+    n, lines, limit = wide(0), wide(0), G[LIMIT]
+    while G[AT] < len(U) and n < out.shape[1] and lines < len(L):
         s, end = G[AT], G[AT] + 1
         while end < len(U) and U[end, 0] == U[s, 0] and max(U[end, 1], STEP_ENTER) == max(U[s, 1], STEP_ENTER):
             end += 1
@@ -117,19 +141,19 @@ def follow(
             C[VERSION] += 1
             keep_roots(C, V, 0)
             for i in range(s, end):
-                write_step(M, W, C, Q, K, B, T, X, E, N, U, i)
+                write_step(nodes, writing, query, steps, state.N, i)
             keep_roots(C, V, 1)
             G[PLACE], G[READING], G[ROWS] = 0, 0, 0
             if limit < 0 or U[s, 1] <= STEP_ENTER:
                 G[PLACE] = len(A)
         start = n
-        n = tell(W, K, B, U, E, A, P, G, V, R, items, S, Z, out, n, end, limit)
+        n = tell(nodes, query, steps, walking, state, out, n, end)
         if G[ROWS] > limit and limit >= 0:
             n, G[PLACE] = start, len(A)
-            told[lines, 0], told[lines, 1], told[lines, 2], told[lines, 3], told[lines, 4] = U[s, 0], U[s, 1], n, n, 1
+            L[lines, 0], L[lines, 1], L[lines, 2], L[lines, 3], L[lines, 4] = U[s, 0], U[s, 1], n, n, 1
             lines += 1
         elif n > start:
-            told[lines, 0], told[lines, 1], told[lines, 2], told[lines, 3], told[lines, 4] = U[s, 0], U[s, 1], start, n, 0
+            L[lines, 0], L[lines, 1], L[lines, 2], L[lines, 3], L[lines, 4] = U[s, 0], U[s, 1], start, n, 0
             lines += 1
         if G[PLACE] == len(A):
             G[AT], G[PLACE] = end, -1
@@ -150,51 +174,52 @@ class Runs:
     `capacity`: rows, and changes, of a call."""
 
     def __init__(
-        self, join: And, bases: Sequence[Sequence[tuple[int, Sequence[int]]]], base_of: Sequence[int], capacity: int = _CAPACITY
+        self, join: And, bases: Sequence[Sequence[tuple[int, Sequence[int]]]], base_of: Sequence[int],
+    capacity: int = _CAPACITY,
     ) -> None:
         self._trees = join.trees
         ends = np.cumsum([0, *map(len, bases)])
-        self._X = np.column_stack((ends[:-1], ends[1:]))
-        self._T = np.zeros((ends[-1], 3 + MOST_ARITY), np.int64)
-        for row, (tree, columns) in zip(self._T, [one for own in bases for one in own], strict=True):
+        X = np.column_stack((ends[:-1], ends[1:]))
+        T = np.zeros((ends[-1], 3 + MOST_ARITY), np.int64)
+        for row, (tree, columns) in zip(T, [one for own in bases for one in own], strict=True):
             row[: 2 + len(columns)] = tree, len(columns), *columns
         plans = [join.plan_of(place) for place in range(len(base_of))]
         ends = np.cumsum([0, *(len(plan.words) for plan in plans)])
-        self._P = np.concatenate([plan.words for plan in plans])
-        self._A = np.zeros((len(base_of), ATOM_WORDS), np.int64)
-        for place, (row, plan) in enumerate(zip(self._A, plans, strict=True)):
+        P = np.concatenate([plan.words for plan in plans])
+        A = np.zeros((len(base_of), ATOM_WORDS), np.int64)
+        for place, (row, plan) in enumerate(zip(A, plans, strict=True)):
             variables = join.variables_of(place)
             row[BASE], row[PLAN], row[PLAN + 1], row[WIDTH] = base_of[place], ends[place], ends[place + 1], len(variables) + 1
             row[OTHERS : OTHERS + len(plan.trees)] = [other << 16 | tree for other, tree in plan.trees]
             row[COLUMNS : COLUMNS + len(variables)] = variables
         others = len(base_of) - 1
-        self._V = np.zeros((2, 3 * len(join.trees.shapes)), np.int64)
-        self._R, self._items = np.zeros(3 * max(1, others), np.int64), np.zeros(1 + join.dimension, np.int64)
-        self._S, self._Z = np.zeros(line_words(max(1, others)), np.int32), np.zeros(state_words(max(1, others)), np.int64)
-        self._N, self._told = np.zeros(MOST_ARITY + 1, np.int32), np.zeros((capacity, 5), np.int64)
-        self._out = np.zeros((len(base_of), capacity), np.int32)
+        self._query = Query(T, X, A)
+        R, items = np.zeros(3 * max(1, others), np.int64), np.zeros(1 + join.dimension, np.int64)
+        S, Z = np.zeros(line_words(max(1, others)), np.int32), np.zeros(state_words(max(1, others)), np.int64)
+        self._walking = Walking(P, R, items, S, Z)
+        V = np.zeros((2, 3 * len(join.trees.shapes)), np.int64)
+        self._state = State(np.zeros(5, np.int64), V, np.zeros(MOST_ARITY + 1, np.int32))
+        self._told = Lines(np.zeros((capacity, 5), np.int64), np.zeros((len(base_of), capacity), np.int32))
 
     def follow(self, version: int, steps: np.ndarray, entries: np.ndarray, limit: int | None) -> Iterator[Told]:
         """int64[n, 4] steps over int32 entries of their bases, each kind of a change as one more version after `version`; tell what they
         did. `limit`: of rows; None: tell nothing. `QuadTrees.require` comes first. KeyError: some deleted entries were not there."""
         self._trees.arena.C[VERSION] = version
-        for base, (first, end) in enumerate(self._X.tolist()):
+        for base, (first, end) in enumerate(self._query.X.tolist()):
             own = steps[steps[:, 2] == base]
             come = own[(own[:, 1] == STEP_ENTER) | (own[:, 1] == STEP_INSERT), 3]
-            for tree, width in self._T[first:end, :2].tolist():
+            for tree, width in self._query.T[first:end, :2].tolist():
                 codes = entries[come[:, None] + np.arange(width - 1)]
                 self._trees.expect(tree, len(own), int(np.bitwise_or.reduce(codes, axis=None)) if len(come) else 0)
-        state = np.array([0, -1, 0, 0], np.int64)
-        while state[AT] < len(steps):
-            lines = follow(
-                *self._trees.arrays, steps, self._T, self._X, entries, self._A, self._P, state, self._V, self._R, self._items,
-                self._S, self._Z, self._N, self._told, self._out, -1 if limit is None else limit,
-            )  # fmt: skip
-            for change, sign, first, end, too_large in self._told[:lines].tolist():
-                yield Told(change, sign == STEP_INSERT, self._out[:, first:end].copy(), bool(too_large))
+        G, told = self._state.G, self._told
+        G[:] = 0, -1, 0, 0, -1 if limit is None else limit
+        while G[AT] < len(steps):
+            lines = compiled(follow)(*self._trees.arrays, self._query, Steps(steps, entries), self._walking, self._state, told)
+            for change, sign, first, end, too_large in told.L[:lines].tolist():
+                yield Told(change, sign == STEP_INSERT, told.out[:, first:end].copy(), bool(too_large))
         self._trees.settle_missing()
 
     @property
     def steps(self) -> int:
         """As `Cursor.steps`, of all readings so far."""
-        return int(self._Z[STEPS])
+        return int(self._walking.Z[STEPS])

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from structures.core.bits import lowest
-from structures.core.kernel import kernel
-from structures.qdag.walk import DEPTH, ITEM, ITEMS, STEPS, WIDTH, and_steps
-from structures.quadtree.layout import LEAF, LEVELS, MOST_ARITY
+from structures.core.kernel import kernel, wide
+from structures.qdag.walk import DEPTH, ITEM, ITEMS, STEPS, WIDTH, Walking, and_steps
+from structures.quadtree.layout import LEAF, LEVELS, MOST_ARITY, QuadNodes, Shape
 from structures.quadtree.search import child_of, children_of, copy_leaf, ends_at
 from structures.quadtree.trees import Root
 
@@ -44,10 +44,11 @@ def scan_of(root: Root, variables: Sequence[int]) -> np.ndarray:
 
 
 @kernel
-def scan(W: Any, K: Any, B: Any, Y: Any, S: Any, items: Any, width: int) -> int:
+def scan(nodes: QuadNodes, Y: Any, walking: Walking, width: int) -> int:
     """The driving atom's next entries as items of `width` words, as long as a whole leaf has room, or its next tuple of many rows; how many
     they are."""
-    n, base, k = np.int64(0), Y[BASE], Y[ARITY]
+    W, items, S = nodes.W, walking.items, walking.S
+    n, base, k = wide(0), Y[BASE], Y[ARITY]
     while Y[SCANNED] > 0 and n + LEAF * width <= len(items):
         f = FRAMES + 3 * (Y[SCANNED] - 1)
         o, b, left = Y[f], Y[f + 1], Y[f + 2]
@@ -55,10 +56,10 @@ def scan(W: Any, K: Any, B: Any, Y: Any, S: Any, items: Any, width: int) -> int:
         if many and n > 0:
             break
         while many and not ends_at(W, o):
-            o, b = child_of(W, K, base, o, k, lowest(children_of(W, K, base, o, k))), b - 1
+            o, b = child_of(nodes, base, o, k, lowest(children_of(nodes, base, o, k))), b - 1
         if ends_at(W, o):
             Y[SCANNED] -= 1
-            count = copy_leaf(W, K, B, base, o, k, 0, b, 0, S, 0)
+            count = copy_leaf(nodes, base, o, Shape(k, 0), b, 0, S, 0)
             for i in range(1 if many else count):
                 items[n] = NO_SLOT if many else S[k * LEAF + i]
                 for j in range(k):
@@ -68,31 +69,27 @@ def scan(W: Any, K: Any, B: Any, Y: Any, S: Any, items: Any, width: int) -> int:
                 break
             continue
         if left == _UNTOLD:
-            left = children_of(W, K, base, o, k)
+            left = children_of(nodes, base, o, k)
         Y[f + 2] = left & (left - 1)
         if Y[f + 2] != 0:  # else the last child takes its parent's place
             f += 3
             Y[SCANNED] += 1
-        Y[f], Y[f + 1], Y[f + 2] = child_of(W, K, base, o, k, lowest(left)), b - 1, _UNTOLD
+        Y[f], Y[f + 1], Y[f + 2] = child_of(nodes, base, o, k, lowest(left)), b - 1, _UNTOLD
     return n // width
 
 
-@kernel(
-    "int64(int32[::1], int64[::1], uint8[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int32[::1], "
-    "int64[::1], int32[:, ::1], int64)"
-)
-def read_items(
-    W: Any, K: Any, B: Any, P: Any, R: Any, A: Any, Q: Any, Y: Any, items: Any, S: Any, Z: Any, out: Any, budget: int
-) -> int:  # fmt: skip
+@kernel("int64(QuadNodes, Walking, int64[::1], int64[::1], int64[::1], int32[:, ::1], int64)")
+def read_items(nodes: QuadNodes, walking: Walking, A: Any, Q: Any, Y: Any, out: Any, budget: int) -> int:
     """Go on until `out` (a line an alias) is full, all items are read, or `budget` steps are made; how many rows it has then."""
-    n, stop = np.int64(0), Z[STEPS] + budget
+    P, items, S, Z = walking.P, walking.items, walking.S, walking.Z
+    n, stop = wide(0), Z[STEPS] + budget
     while n < out.shape[1] and Z[STEPS] < stop:
         if Z[DEPTH] == 0 and Z[ITEM] == Z[ITEMS]:
             if Y[SCANNED] == 0:
                 break
-            Z[ITEM], Z[ITEMS] = 0, scan(W, K, B, Y, S, items, P[WIDTH])
+            Z[ITEM], Z[ITEMS] = 0, scan(nodes, Y, walking, P[WIDTH])
         if items[0] == NO_SLOT:
-            n = and_steps(W, K, B, A, Q, items, S, Z, out, n, stop)
+            n = and_steps(nodes, Walking(A, Q, items, S, Z), out, n, stop)
         else:
-            n = and_steps(W, K, B, P, R, items, S, Z, out, n, stop)
+            n = and_steps(nodes, walking, out, n, stop)
     return n

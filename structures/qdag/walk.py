@@ -26,13 +26,13 @@ has nothing to do here, as no tree is made of the result.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from structures.core.bits import count_bits, equal16, highest, lowest, with_bit16
-from structures.core.kernel import kernel, prefetch
-from structures.quadtree.layout import CODE_BITS, LEAF, MOST_ARITY
+from structures.core.kernel import arrays, kernel, prefetch, wide
+from structures.quadtree.layout import CODE_BITS, LEAF, MOST_ARITY, QuadNodes, Shape
 from structures.quadtree.search import child_of, children_of, copy_leaf, ends_at, leads_to_leaf
 
 MOST_VARIABLES = 6  # quadrants are bits of a word
@@ -69,6 +69,17 @@ def line_words(atoms: int) -> int:
     return atoms * LINE
 
 
+@arrays("int64[::1]", "int64[::1]", "int64[::1]", "int32[::1]", "int64[::1]")
+class Walking(NamedTuple):
+    """What is read, and how far: see the drawing."""
+
+    P: np.ndarray
+    R: np.ndarray
+    items: np.ndarray
+    S: np.ndarray
+    Z: np.ndarray
+
+
 @kernel(forceinline=True)
 def enter(W: Any, o: int) -> int:
     """The ref of a place, all of it."""
@@ -76,21 +87,23 @@ def enter(W: Any, o: int) -> int:
 
 
 @kernel(forceinline=True)
-def enter_child(W: Any, K: Any, base: int, o: int, k: int, c: int) -> int:
+def enter_child(nodes: QuadNodes, base: int, o: int, k: int, c: int) -> int:
     """The ref of child c of an inner node, all of it; 0: there is none."""
-    child = child_of(W, K, base, o, k, c)
+    W = nodes.W
+    child = child_of(nodes, base, o, k, c)
     return child << 32 | FRESH if child != 0 and leads_to_leaf(W, o, c, child) else child << 32
 
 
 @kernel(forceinline=True)
-def loaded(W: Any, K: Any, B: Any, P: Any, R: Any, S: Any, t: int, ref: int, b: int) -> int:
+def loaded(nodes: QuadNodes, walking: Walking, t: int, ref: int, b: int) -> int:
     """Atom t's ref, its leaf in hand if it is one; b: the level."""
+    P, R, S = walking.P, walking.R, walking.S
     if ref & FRESH == 0:
         return ref
     a = ATOM + t * ATOM_WORDS
     f = P[a + FIRST]
     known = f if b < CODE_BITS else 0
-    return (1 << copy_leaf(W, K, B, R[3 * t + 2], ref >> 32, P[a + ARITY], f, b, known, S, t * LINE)) - 1
+    return (1 << copy_leaf(nodes, R[3 * t + 2], ref >> 32, Shape(P[a + ARITY], f), b, known, S, t * LINE)) - 1
 
 
 @kernel(forceinline=True)
@@ -104,23 +117,25 @@ def of_child(S: Any, s: int, k: int, f: int, b: int, some: int, c: int) -> int:
 
 
 @kernel(forceinline=True)
-def child_at(W: Any, K: Any, P: Any, R: Any, S: Any, t: int, ref: int, b: int, i: int) -> int:
+def child_at(nodes: QuadNodes, walking: Walking, t: int, ref: int, b: int, i: int) -> int:
     """The ref of qdag t's child number i of level b, which is there."""
+    P, R, S = walking.P, walking.R, walking.S
     if b >= R[3 * t + 1]:
         return ref
     a = ATOM + t * ATOM_WORDS
     some, k, c = ref & _SUBSET, P[a + ARITY], P[a + MAP + i]
     if some == 0:
-        return enter_child(W, K, R[3 * t + 2], ref >> 32, k, c)
+        return enter_child(nodes, R[3 * t + 2], ref >> 32, k, c)
     return of_child(S, t * LINE, k, P[a + FIRST], b, some, c)
 
 
 @kernel(forceinline=True)
-def await_child(W: Any, P: Any, R: Any, t: int, ref: int, b: int, i: int) -> None:
+def await_child(W: Any, walking: Walking, t: int, ref: int, b: int, i: int) -> None:
     """Ask for the block of qdag t's child number i of level b, which is there, if it is a live one."""
+    P, R = walking.P, walking.R
     o = ref >> 32
     if b < R[3 * t + 1] and ref & _SUBSET == 0 and o > 0:
-        child = np.int64(W[2 * o + 4 + P[ATOM + t * ATOM_WORDS + MAP + i]])
+        child = wide(W[2 * o + 4 + P[ATOM + t * ATOM_WORDS + MAP + i]])
         if child > 0:
             prefetch(W, 2 * child)
             prefetch(W, 2 * child + 4 + LEAF)
@@ -128,14 +143,15 @@ def await_child(W: Any, P: Any, R: Any, t: int, ref: int, b: int, i: int) -> Non
 
 
 @kernel(forceinline=True)
-def quadrants(W: Any, K: Any, P: Any, R: Any, S: Any, t: int, ref: int, b: int) -> int:
+def quadrants(nodes: QuadNodes, walking: Walking, t: int, ref: int, b: int) -> int:
     """The children of level b that qdag t does not leave empty."""
+    P, R, S = walking.P, walking.R, walking.S
     a = ATOM + t * ATOM_WORDS
     if b >= R[3 * t + 1]:
         return P[a + EXT]
-    some, k, found = ref & _SUBSET, P[a + ARITY], np.int64(0)
+    some, k, found = ref & _SUBSET, P[a + ARITY], wide(0)
     if some == 0:
-        mask = children_of(W, K, R[3 * t + 2], ref >> 32, k)
+        mask = children_of(nodes, R[3 * t + 2], ref >> 32, k)
         while mask != 0:
             found |= P[a + EXT + lowest(mask)]
             mask &= mask - 1
@@ -148,21 +164,23 @@ def quadrants(W: Any, K: Any, P: Any, R: Any, S: Any, t: int, ref: int, b: int) 
 
 
 @kernel(forceinline=True)
-def common(W: Any, K: Any, B: Any, P: Any, R: Any, S: Any, Z: Any, g: int) -> int:
+def common(nodes: QuadNodes, walking: Walking, g: int) -> int:
     """The children of frame g that no qdag leaves empty."""
+    P, R, Z = walking.P, walking.R, walking.Z
     mask, b = P[ALL], Z[g]
     for t in range(P[JOINT]):
         if b < R[3 * t + 1]:
-            Z[g + 4 + t] = loaded(W, K, B, P, R, S, t, Z[g + 4 + t], b)
-        mask &= quadrants(W, K, P, R, S, t, Z[g + 4 + t], b)
+            Z[g + 4 + t] = loaded(nodes, walking, t, Z[g + 4 + t], b)
+        mask &= quadrants(nodes, walking, t, Z[g + 4 + t], b)
         if mask == 0:
             break
     return mask
 
 
 @kernel(forceinline=True)
-def agreeing(P: Any, S: Any, t: int, some: int, coordinates: int, values: Any, v: int) -> int:
+def agreeing(walking: Walking, t: int, some: int, coordinates: int, values: Any, v: int) -> int:
     """Those of some entries of atom t's leaf that have, in these coordinates (bits), their variables' values[v + variable]."""
+    P, S = walking.P, walking.S
     a = ATOM + t * ATOM_WORDS + VARIABLES
     while coordinates != 0 and some != 0:
         j = lowest(coordinates)
@@ -172,11 +190,12 @@ def agreeing(P: Any, S: Any, t: int, some: int, coordinates: int, values: Any, v
 
 
 @kernel
-def bind(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: Any, t: int, count: int) -> int:
+def bind(nodes: QuadNodes, walking: Walking, t: int, count: int) -> int:
     """Atom t's ref where its first `count` coordinates have the values of item Z[ITEM] - 1; 0: nothing is there. The way down begins where
     it parts from the one before."""
+    W, P, R, items, Z = nodes.W, walking.P, walking.R, walking.items, walking.Z
     a, ref, bits, base = ATOM + t * ATOM_WORDS, enter(W, R[3 * t]), R[3 * t + 1], R[3 * t + 2]
-    way, v, differ = WAYS + t * WAY_WORDS, (Z[ITEM] - 1) * P[WIDTH] + 1, np.int64(0)
+    way, v, differ = WAYS + t * WAY_WORDS, (Z[ITEM] - 1) * P[WIDTH] + 1, wide(0)
     last = Z[way] * P[WIDTH] + 1 if Z[way] >= 0 else v
     for j in range(count):
         variable = P[a + VARIABLES + j]
@@ -190,10 +209,10 @@ def bind(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: Any, t: 
     Z[way] = Z[ITEM] - 1
     while b >= 0 and ref & FRESH == 0:
         Z[way + 3 + b] = ref
-        c = np.int64(0)
+        c = wide(0)
         for j in range(count):
             c = c << 1 | ((items[v + P[a + VARIABLES + j]] >> b) & 1)
-        ref = enter_child(W, K, base, ref >> 32, k, c)
+        ref = enter_child(nodes, base, ref >> 32, k, c)
         if ref == 0:
             Z[way + 1] = b
             return 0
@@ -202,14 +221,15 @@ def bind(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: Any, t: 
     rest = (1 << count) - 1 if b >= 0 else 0
     if count < k:
         b = CODE_BITS + b if b >= 0 else bits - 1
-    ref = loaded(W, K, B, P, R, S, t, ref, b)
-    return agreeing(P, S, t, ref, rest, items, v) if ref & _SUBSET != 0 else ref
+    ref = loaded(nodes, walking, t, ref, b)
+    return agreeing(walking, t, ref, rest, items, v) if ref & _SUBSET != 0 else ref
 
 
 @kernel
-def begin(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: Any) -> int:
+def begin(nodes: QuadNodes, walking: Walking) -> int:
     """The level of the root of the next item's AND, its refs in the first frame and in the cells; NOTHING: nothing can be there."""
-    joint, top, anew = P[JOINT], np.int64(0), Z[ITEM] == 0
+    W, P, R, Z = nodes.W, walking.P, walking.R, walking.Z
+    joint, top, anew = P[JOINT], wide(0), Z[ITEM] == 0
     Z[ITEM] += 1
     for t in range(P[ATOMS]):
         if anew:
@@ -221,10 +241,10 @@ def begin(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: Any) ->
     for t in range(P[ATOMS]):
         a = ATOM + t * ATOM_WORDS
         if t >= joint:
-            ref = bind(W, K, B, P, R, items, S, Z, t, P[a + ARITY])
+            ref = bind(nodes, walking, t, P[a + ARITY])
             Z[CELL + t], Z[LEVEL + t] = ref, -1
         elif P[a + FIRST] > 0:
-            ref = bind(W, K, B, P, R, items, S, Z, t, P[a + FIRST])
+            ref = bind(nodes, walking, t, P[a + FIRST])
             Z[FRAMES + 4 + t] = ref
         else:
             ref = enter(W, R[3 * t])
@@ -235,17 +255,18 @@ def begin(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: Any) ->
 
 
 @kernel
-def report(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: Any, t: int, out: Any, n: int) -> int:
+def report(nodes: QuadNodes, walking: Walking, t: int, out: Any, n: int) -> int:
     """With the slots of the atoms before t chosen: go on with the cell's rows from atom t on. The rows written are those before n, and one
     more if every atom from t on has a single one; else a frame waits."""
+    P, R, items, S, Z = walking.P, walking.R, walking.items, walking.S, walking.Z
     m = P[ATOMS]
     while t < m:
-        ref = loaded(W, K, B, P, R, S, t, Z[CELL + t], Z[LEVEL + t])
+        ref = loaded(nodes, walking, t, Z[CELL + t], Z[LEVEL + t])
         some, k = ref & _SUBSET, P[ATOM + t * ATOM_WORDS + ARITY]
         if some == 0 or some & (some - 1) != 0:
             f = FRAMES + Z[DEPTH] * (4 + P[JOINT])
             Z[f], Z[f + 2], Z[f + 3] = -1 - t, Z[LEVEL + t], ref
-            Z[f + 1] = some if some != 0 else children_of(W, K, R[3 * t + 2], ref >> 32, k)
+            Z[f + 1] = some if some != 0 else children_of(nodes, R[3 * t + 2], ref >> 32, k)
             Z[DEPTH] += 1
             return n
         Z[SLOTS + t] = S[t * LINE + k * LEAF + lowest(some)]
@@ -260,8 +281,9 @@ def report(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: Any, t
 
 
 @kernel
-def next_in_cell(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: Any, f: int, out: Any, n: int) -> int:
+def next_in_cell(nodes: QuadNodes, walking: Walking, f: int, out: Any, n: int) -> int:
     """Frame f, of an atom's rows, goes to the next of them, or of its node's children."""
+    P, R, S, Z = walking.P, walking.R, walking.S, walking.Z
     left = Z[f + 1]
     i, t, ref = lowest(left), -1 - Z[f], Z[f + 3]
     Z[f + 1] = left & (left - 1)
@@ -269,17 +291,18 @@ def next_in_cell(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: 
     k = P[ATOM + t * ATOM_WORDS + ARITY]
     if ref & _SUBSET != 0:
         Z[SLOTS + t] = S[t * LINE + k * LEAF + i]
-        return report(W, K, B, P, R, items, S, Z, t + 1, out, n)
+        return report(nodes, walking, t + 1, out, n)
     whole, level = Z[CELL + t], Z[LEVEL + t]
     Z[LEVEL + t] = Z[f + 2] - 1
-    Z[CELL + t] = enter_child(W, K, R[3 * t + 2], ref >> 32, k, i)
-    n = report(W, K, B, P, R, items, S, Z, t, out, n)
+    Z[CELL + t] = enter_child(nodes, R[3 * t + 2], ref >> 32, k, i)
+    n = report(nodes, walking, t, out, n)
     Z[CELL + t], Z[LEVEL + t] = whole, level
     return n
 
 
 @kernel
-def all_leaves(P: Any, Z: Any, g: int) -> bool:
+def all_leaves(walking: Walking, g: int) -> bool:
+    P, Z = walking.P, walking.Z
     for t in range(P[JOINT]):
         if Z[g + 4 + t] & _SUBSET == 0:
             return False
@@ -287,8 +310,9 @@ def all_leaves(P: Any, Z: Any, g: int) -> bool:
 
 
 @kernel(forceinline=True)
-def write_rows(P: Any, items: Any, S: Any, Z: Any, t: int, out: Any, n: int) -> int:
+def write_rows(walking: Walking, t: int, out: Any, n: int) -> int:
     """Rows of the slots before atom t, the last one, and its candidates, until none is left or `out` is full; how many there are then."""
+    P, S, Z = walking.P, walking.S, walking.Z
     a, left, start, steps = ATOM + t * ATOM_WORDS, Z[CANDIDATES + t], n, Z[STEPS]
     line, slots = P[a + PLACE], t * LINE + P[a + ARITY] * LEAF
     while left != 0 and n < out.shape[1]:
@@ -296,7 +320,7 @@ def write_rows(P: Any, items: Any, S: Any, Z: Any, t: int, out: Any, n: int) -> 
         left &= left - 1
         n += 1
     Z[CANDIDATES + t] = left
-    fill_others(P, items, Z, t, out, start, n)
+    fill_others(walking, t, out, start, n)
     Z[STEPS] = steps + n - start
     Z[GAP] = max(Z[GAP], steps + 1 - Z[SINCE])
     Z[SINCE] = Z[STEPS]
@@ -304,27 +328,28 @@ def write_rows(P: Any, items: Any, S: Any, Z: Any, t: int, out: Any, n: int) -> 
 
 
 @kernel(forceinline=True)
-def join_last_two(P: Any, items: Any, S: Any, Z: Any, t: int, some: int, out: Any, n: int) -> int:
+def join_last_two(walking: Walking, t: int, some: int, out: Any, n: int) -> int:
     """Rows of the slots before atom t, its candidates, and those of the last atom's entries `some` that agree with them, until no candidate
     is left or `out` is full, maybe within the last atom's candidates; how many rows there are then."""
+    P, S, Z = walking.P, walking.S, walking.Z
     a, z, start = ATOM + t * ATOM_WORDS, ATOM + (t + 1) * ATOM_WORDS, n
     late, sources, limit = P[z + LATE], P[z + SOURCES], out.shape[1]
-    some = agreeing(P, S, t + 1, some, P[z + CHECKS] & ~late, Z, VALUES)
-    left, found, gap, dead, idle = Z[CANDIDATES + t], np.int64(0), Z[GAP], np.int64(0), Z[STEPS] - Z[SINCE]  # idle: steps since a row
+    some = agreeing(walking, t + 1, some, P[z + CHECKS] & ~late, Z, VALUES)
+    left, found, gap, dead, idle = Z[CANDIDATES + t], wide(0), Z[GAP], wide(0), Z[STEPS] - Z[SINCE]  # idle: steps since a row
     tried = count_bits(left)
     line, last, slots, ends = P[a + PLACE], P[z + PLACE], t * LINE + P[a + ARITY] * LEAF, (t + 1) * LINE + P[z + ARITY] * LEAF
-    i, j = np.int64(0), lowest(late) if late != 0 else np.int64(0)
+    i, j = wide(0), lowest(late) if late != 0 else wide(0)
     source, column = t * LINE + ((sources >> 4 * j) & 15) * LEAF, (t + 1) * LINE + j * LEAF
     while left != 0 and n < limit:
         i = lowest(left)
         left &= left - 1
         found, rest = some, late & (late - 1)
         if late != 0:
-            found &= equal16(S, column, np.int64(S[source + i]))
+            found &= equal16(S, column, wide(S[source + i]))
         while rest != 0:
             j = lowest(rest)
             rest &= rest - 1
-            value = np.int64(S[t * LINE + ((sources >> 4 * j) & 15) * LEAF + i])
+            value = wide(S[t * LINE + ((sources >> 4 * j) & 15) * LEAF + i])
             found &= equal16(S, (t + 1) * LINE + j * LEAF, value)
         if found == 0:
             dead += 1
@@ -341,13 +366,14 @@ def join_last_two(P: Any, items: Any, S: Any, Z: Any, t: int, some: int, out: An
     Z[STEPS] += tried - count_bits(left) + n - start
     Z[SINCE] = Z[STEPS] - idle
     Z[DEAD] += dead
-    fill_others(P, items, Z, t, out, start, n)
+    fill_others(walking, t, out, start, n)
     return n
 
 
 @kernel(forceinline=True)
-def fill_others(P: Any, items: Any, Z: Any, t: int, out: Any, start: int, n: int) -> None:
+def fill_others(walking: Walking, t: int, out: Any, start: int, n: int) -> None:
     """The slots of the atoms before t, and of the given one, in the rows [start, n)."""
+    P, items, Z = walking.P, walking.items, walking.Z
     for before in range(t):
         out[P[ATOM + before * ATOM_WORDS + PLACE], start:n] = Z[SLOTS + before]
     if P[GIVEN] >= 0:
@@ -355,8 +381,9 @@ def fill_others(P: Any, items: Any, Z: Any, t: int, out: Any, start: int, n: int
 
 
 @kernel(forceinline=True)
-def join_leaves(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: Any, f: int, out: Any, n: int, stop: int) -> int:
+def join_leaves(nodes: QuadNodes, walking: Walking, f: int, out: Any, n: int, stop: int) -> int:
     """Go on with the leaves of frame f until they are done, `out` is full, `stop` is reached, or the rows of a cell come between."""
+    P, S, Z = walking.P, walking.S, walking.Z
     m, depth = P[JOINT], Z[DEPTH]
     t = Z[f + 1] - 1
     while t >= 0 and n < out.shape[1] and Z[STEPS] < stop and Z[DEPTH] == depth:
@@ -365,11 +392,11 @@ def join_leaves(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: A
             t -= 1
             continue
         if t == P[ATOMS] - 1:
-            n = write_rows(P, items, S, Z, t, out, n)
+            n = write_rows(walking, t, out, n)
             continue
         if t == P[ATOMS] - 2 and m == P[ATOMS]:
-            Z[f + 5 + t] = loaded(W, K, B, P, R, S, t + 1, Z[f + 5 + t], Z[f + 2])
-            n = join_last_two(P, items, S, Z, t, Z[f + 5 + t], out, n)
+            Z[f + 5 + t] = loaded(nodes, walking, t + 1, Z[f + 5 + t], Z[f + 2])
+            n = join_last_two(walking, t, Z[f + 5 + t], out, n)
             if Z[CANDIDATES + t + 1] != 0:
                 t += 1
             continue
@@ -380,12 +407,12 @@ def join_leaves(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: A
         p = t * LINE + lowest(left)
         Z[SLOTS + t] = S[p + k * LEAF]
         if t == m - 1:
-            n = report(W, K, B, P, R, items, S, Z, m, out, n)
+            n = report(nodes, walking, m, out, n)
             continue
         for j in range(k):
             Z[VALUES + P[a + VARIABLES + j]] = S[p + j * LEAF]
-        Z[f + 5 + t] = loaded(W, K, B, P, R, S, t + 1, Z[f + 5 + t], Z[f + 2])
-        found = agreeing(P, S, t + 1, Z[f + 5 + t], P[a + ATOM_WORDS + CHECKS], Z, VALUES)
+        Z[f + 5 + t] = loaded(nodes, walking, t + 1, Z[f + 5 + t], Z[f + 2])
+        found = agreeing(walking, t + 1, Z[f + 5 + t], P[a + ATOM_WORDS + CHECKS], Z, VALUES)
         if found == 0:
             Z[DEAD] += 1
             continue
@@ -396,16 +423,17 @@ def join_leaves(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: A
 
 
 @kernel
-def and_steps(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: Any, out: Any, n: int, stop: int) -> int:
+def and_steps(nodes: QuadNodes, walking: Walking, out: Any, n: int, stop: int) -> int:
     """Go on until `out` (a line an alias), n rows long, is full, all items are done, or Z[STEPS] has reached `stop`, which an entry and
     its partners in a leaf may exceed; its rows then."""
+    W, P, Z = nodes.W, walking.P, walking.Z
     m, width = P[JOINT], 4 + P[JOINT]
     while n < out.shape[1] and Z[STEPS] < stop:
         if Z[DEPTH] == 0:
             if Z[ITEM] == Z[ITEMS]:
                 break
-            g = np.int64(FRAMES)
-            Z[g] = begin(W, K, B, P, R, items, S, Z)
+            g = wide(FRAMES)
+            Z[g] = begin(nodes, walking)
             Z[STEPS] += 1
             if Z[g] == NOTHING:
                 Z[DEAD] += 1
@@ -417,7 +445,7 @@ def and_steps(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: Any
                 Z[DEPTH] -= 1
                 continue
             if b < 0 and b != JOIN:
-                n = next_in_cell(W, K, B, P, R, items, S, Z, f, out, n)
+                n = next_in_cell(nodes, walking, f, out, n)
                 continue
             g = f
             if b != JOIN:
@@ -429,25 +457,25 @@ def and_steps(W: Any, K: Any, B: Any, P: Any, R: Any, items: Any, S: Any, Z: Any
                 else:
                     g = f + width
                     for t in range(m):
-                        await_child(W, P, R, t, Z[f + 4 + t], b, lowest(left))
+                        await_child(W, walking, t, Z[f + 4 + t], b, lowest(left))
                 for t in range(m):
-                    Z[g + 4 + t] = child_at(W, K, P, R, S, t, Z[f + 4 + t], b, i)
+                    Z[g + 4 + t] = child_at(nodes, walking, t, Z[f + 4 + t], b, i)
                 Z[g] = b - 1
                 Z[STEPS] += 1
-        if Z[g] != JOIN and m > 0 and all_leaves(P, Z, g):
-            Z[g + 4] = loaded(W, K, B, P, R, S, 0, Z[g + 4], Z[g])
+        if Z[g] != JOIN and m > 0 and all_leaves(walking, g):
+            Z[g + 4] = loaded(nodes, walking, 0, Z[g + 4], Z[g])
             Z[g], Z[g + 1], Z[g + 2], Z[CANDIDATES] = JOIN, 1, Z[g], Z[g + 4]
             Z[DEPTH] += 1
         if Z[g] == JOIN:
-            n = join_leaves(W, K, B, P, R, items, S, Z, g, out, n, stop)
+            n = join_leaves(nodes, walking, g, out, n, stop)
             if Z[g + 1] == 0 and FRAMES + (Z[DEPTH] - 1) * width == g:
                 Z[DEPTH] -= 1
         elif m == 0 or Z[g] < 0:
             for t in range(m):
                 Z[CELL + t], Z[LEVEL + t] = Z[g + 4 + t], -1
-            n = report(W, K, B, P, R, items, S, Z, 0, out, n)
+            n = report(nodes, walking, 0, out, n)
         else:
-            Z[g + 1] = common(W, K, B, P, R, S, Z, g)
+            Z[g + 1] = common(nodes, walking, g)
             if Z[g + 1] != 0:
                 Z[DEPTH] += 1
             else:

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from structures.core.arena import Writing
 from structures.core.bits import equal16, highest, lowest
-from structures.core.kernel import kernel
+from structures.core.kernel import kernel, wide
 from structures.quadtree.layout import (
     ARITY,
-    ARRAYS,
     BASE,
     BITS,
     COUNT,
@@ -29,6 +29,8 @@ from structures.quadtree.layout import (
     TREE,
     TREE_WORDS,
     VERSION,
+    QuadNodes,
+    Shape,
     class_of,
     digit,
     drop_block,
@@ -57,27 +59,29 @@ def set_child(W: Any, o: int, c: int, child: int) -> None:
 
 
 @kernel
-def thaw(M: Any, W: Any, C: Any, K: Any, B: Any, h: int, o: int, b: int) -> int:
+def thaw(nodes: QuadNodes, C: Any, h: int, o: int, b: int) -> int:
     """A live block like the compact place o of level b."""
+    W = nodes.W
     k, base = C[h + ARITY], C[h + BASE]
     if ends_at(W, o):
-        new = new_leaf(M, W, C, k)
-        W[2 * new + 2] = copy_leaf(W, K, B, base, o, k, C[h + FIRST], b, 0, W, 2 * new + 4)
+        new = new_leaf(nodes, C, k)
+        W[2 * new + 2] = copy_leaf(nodes, base, o, Shape(k, C[h + FIRST]), b, 0, W, 2 * new + 4)
         return new
-    new = new_inner(M, W, C, k)
-    mask = children_of(W, K, base, o, k)
+    new = new_inner(nodes, C, k)
+    mask = children_of(nodes, base, o, k)
     while mask != 0:
         c = lowest(mask)
         mask &= mask - 1
-        set_child(W, new, c, child_of(W, K, base, o, k, c))
+        set_child(W, new, c, child_of(nodes, base, o, k, c))
     return new
 
 
 @kernel
-def own_block(M: Any, W: Any, C: Any, Q: Any, K: Any, B: Any, h: int, o: int, b: int) -> int:
+def own_block(nodes: QuadNodes, writing: Writing, h: int, o: int, b: int) -> int:
     """The block itself if this version wrote it, else a copy in its place."""
+    M, W, C = nodes.M, nodes.W, writing.C
     if o < 0:
-        return thaw(M, W, C, K, B, h, o, b)
+        return thaw(nodes, C, h, o, b)
     if M[o] == C[VERSION]:
         return o
     k = C[h + ARITY]
@@ -85,14 +89,14 @@ def own_block(M: Any, W: Any, C: Any, Q: Any, K: Any, B: Any, h: int, o: int, b:
     length = 4 + ((k + 1) * LEAF if is_leaf(W, o) else 1 << k)
     for i in range(2, length):
         W[2 * new + i] = W[2 * o + i]
-    drop_block(M, W, C, Q, o, k)
+    drop_block(nodes, writing, o, k)
     return new
 
 
 @kernel
 def append(W: Any, o: int, k: int, E: Any, e: int, step: int) -> None:
     """Put the entry at E[e] into a leaf that has room."""
-    n = np.int64(W[2 * o + 2])
+    n = wide(W[2 * o + 2])
     p = 2 * o + 4 + n
     for j in range(k + 1):
         W[p + j * LEAF] = E[e + j * step]
@@ -100,35 +104,37 @@ def append(W: Any, o: int, k: int, E: Any, e: int, step: int) -> None:
 
 
 @kernel
-def split(M: Any, W: Any, C: Any, Q: Any, o: int, k: int, f: int, b: int) -> int:
+def split(nodes: QuadNodes, writing: Writing, o: int, k: int, f: int, b: int) -> int:
     """An inner node of level b in place of live leaf o."""
-    n = np.int64(W[2 * o + 2])
-    new = new_inner(M, W, C, k)
+    W, C = nodes.W, writing.C
+    n = wide(W[2 * o + 2])
+    new = new_inner(nodes, C, k)
     for i in range(n):
         e = 2 * o + 4 + i
         c = digit(W, e, LEAF, k, f, b)
-        child = np.int64(W[2 * new + 4 + c])
+        child = wide(W[2 * new + 4 + c])
         if child == 0:
-            child = new_leaf(M, W, C, k)
+            child = new_leaf(nodes, C, k)
             set_child(W, new, c, child)
         append(W, child, k, W, e, LEAF)
-    drop_block(M, W, C, Q, o, k)
+    drop_block(nodes, writing, o, k)
     return new
 
 
 @kernel
-def grow(M: Any, W: Any, C: Any, h: int, E: Any, e: int) -> bool:
+def grow(nodes: QuadNodes, C: Any, h: int, E: Any, e: int) -> bool:
     """Let the tree at holder h reach as far as the entry: a level a bit, in which all lies in the first quadrant. False, with nothing done:
     a tree in two parts would need that in each cell."""
+    W = nodes.W
     k, root = C[h + ARITY], C[h + ROOT]
-    reach = np.int64(1)
+    reach = wide(1)
     for j in range(k):
-        reach |= np.int64(E[e + j])
+        reach |= wide(E[e + j])
     while reach >> C[h + BITS] != 0:
         if root != 0 and not ends_at(W, root):
             if C[h + FIRST] > 0:
                 return False
-            above = new_inner(M, W, C, k)
+            above = new_inner(nodes, C, k)
             set_child(W, above, 0, root)
             root = above
             C[h + ROOT] = root
@@ -137,20 +143,21 @@ def grow(M: Any, W: Any, C: Any, h: int, E: Any, e: int) -> bool:
 
 
 @kernel
-def insert_entry(M: Any, W: Any, C: Any, Q: Any, K: Any, B: Any, t: int, E: Any, e: int) -> bool:
+def insert_entry(nodes: QuadNodes, writing: Writing, t: int, E: Any, e: int) -> bool:
     """Put an entry that is not there into tree t; False, with nothing done, if it does not reach so far (`grow`)."""
+    W, C = nodes.W, writing.C
     h = TREE + TREE_WORDS * t
-    if not grow(M, W, C, h, E, e):
+    if not grow(nodes, C, h, E, e):
         return False
     k, f, o, b = C[h + ARITY], C[h + FIRST], C[h + ROOT], top_level(C, h)
-    above, c = np.int64(0), np.int64(0)  # o is its child c; 0: the root
+    above, c = wide(0), wide(0)  # o is its child c; 0: the root
     while True:
         if o == 0:
-            o = new_leaf(M, W, C, k)
-        elif ends_at(W, o) and size_of(W, K, C[h + BASE], o) == LEAF:
-            o = split(M, W, C, Q, thaw(M, W, C, K, B, h, o, b) if o < 0 else o, k, f, b)
+            o = new_leaf(nodes, C, k)
+        elif ends_at(W, o) and size_of(nodes, C[h + BASE], o) == LEAF:
+            o = split(nodes, writing, thaw(nodes, C, h, o, b) if o < 0 else o, k, f, b)
         else:
-            o = own_block(M, W, C, Q, K, B, h, o, b)
+            o = own_block(nodes, writing, h, o, b)
         if above == 0:
             C[h + ROOT] = o
         else:
@@ -159,7 +166,7 @@ def insert_entry(M: Any, W: Any, C: Any, Q: Any, K: Any, B: Any, t: int, E: Any,
             append(W, o, k, E, e, 1)
             break
         above, c = o, digit(E, e, 1, k, f, b)
-        o = np.int64(W[2 * o + 4 + c])
+        o = wide(W[2 * o + 4 + c])
         b = level_below(b, C[h + BITS])
     C[h + COUNT] += 1
     return True
@@ -168,58 +175,61 @@ def insert_entry(M: Any, W: Any, C: Any, Q: Any, K: Any, B: Any, t: int, E: Any,
 @kernel
 def place_in(W: Any, o: int, k: int, E: Any, e: int) -> int:
     """Which entry of live leaf o equals the one at E[e]; -1: none."""
-    found = (1 << np.int64(W[2 * o + 2])) - 1
+    found = (1 << wide(W[2 * o + 2])) - 1
     for j in range(k, -1, -1):
-        found &= equal16(W, 2 * o + 4 + j * LEAF, np.int64(E[e + j]))
+        found &= equal16(W, 2 * o + 4 + j * LEAF, wide(E[e + j]))
     return lowest(found) if found != 0 else -1
 
 
 @kernel
-def is_small(W: Any, C: Any, K: Any, h: int, o: int, c: int, child: int) -> bool:
+def is_small(nodes: QuadNodes, C: Any, h: int, o: int, c: int, child: int) -> bool:
     """Whether live inner node o, its child c replaced by `child`, has leaves only, of at most LOW entries in all."""
-    total = np.int64(0)
+    W = nodes.W
+    total = wide(0)
     if (W[2 * o + 3] ^ W[2 * o + 2]) & ~(1 << c) != 0 or (child != 0 and not ends_at(W, child)):
         return False
     for i in range(1 << C[h + ARITY]):
-        one = child if i == c else np.int64(W[2 * o + 4 + i])
+        one = child if i == c else wide(W[2 * o + 4 + i])
         if one != 0:
-            total += size_of(W, K, C[h + BASE], one)
+            total += size_of(nodes, C[h + BASE], one)
             if total > LOW:
                 return False
     return True
 
 
 @kernel
-def gather(M: Any, W: Any, C: Any, Q: Any, K: Any, B: Any, h: int, o: int, b: int, c: int, child: int) -> int:
+def gather(nodes: QuadNodes, writing: Writing, h: int, o: int, b: int, c: int, child: int) -> int:
     """A leaf in place of live inner node o of level b, which is small. Its children are dropped."""
+    W, C = nodes.W, writing.C
     k = C[h + ARITY]
-    leaf = new_leaf(M, W, C, k)
+    leaf = new_leaf(nodes, C, k)
     for i in range(1 << k):
-        one = child if i == c else np.int64(W[2 * o + 4 + i])
+        one = child if i == c else wide(W[2 * o + 4 + i])
         if one != 0:
             if one < 0:
-                one = thaw(M, W, C, K, B, h, one, level_below(b, C[h + BITS]))
+                one = thaw(nodes, C, h, one, level_below(b, C[h + BITS]))
             for e in range(W[2 * one + 2]):
                 append(W, leaf, k, W, 2 * one + 4 + e, LEAF)
-            drop_block(M, W, C, Q, one, k)
-    drop_block(M, W, C, Q, o, k)
+            drop_block(nodes, writing, one, k)
+    drop_block(nodes, writing, o, k)
     return leaf
 
 
 @kernel
-def take_out(M: Any, W: Any, C: Any, Q: Any, K: Any, B: Any, h: int, o: int, b: int, E: Any, e: int) -> int:
+def take_out(nodes: QuadNodes, writing: Writing, h: int, o: int, b: int, E: Any, e: int) -> int:
     """Leaf o of level b without the entry, 0 if it had no other; -1, with nothing done, if it is not there."""
+    M, W, C = nodes.M, nodes.W, writing.C
     k = C[h + ARITY]
-    leaf = thaw(M, W, C, K, B, h, o, b) if o < 0 else o
-    i, last = place_in(W, leaf, k, E, e), np.int64(W[2 * leaf + 2]) - 1
+    leaf = thaw(nodes, C, h, o, b) if o < 0 else o
+    i, last = place_in(W, leaf, k, E, e), wide(W[2 * leaf + 2]) - 1
     if i < 0:
         if o < 0:
             free_block(M, C, leaf, class_of(W, leaf, k))
         return -1
     if last == 0:
-        drop_block(M, W, C, Q, leaf, k)
+        drop_block(nodes, writing, leaf, k)
         return 0
-    leaf = own_block(M, W, C, Q, K, B, h, leaf, b)
+    leaf = own_block(nodes, writing, h, leaf, b)
     W[2 * leaf + 2] = last
     for j in range(k + 1):
         W[2 * leaf + 4 + j * LEAF + i] = W[2 * leaf + 4 + j * LEAF + last]
@@ -227,21 +237,22 @@ def take_out(M: Any, W: Any, C: Any, Q: Any, K: Any, B: Any, h: int, o: int, b: 
 
 
 @kernel
-def delete_entry(M: Any, W: Any, C: Any, Q: Any, K: Any, B: Any, t: int, E: Any, e: int) -> bool:
+def delete_entry(nodes: QuadNodes, writing: Writing, t: int, E: Any, e: int) -> bool:
     """Take an entry out of tree t; False, with nothing done, if it is not there."""
+    W, C = nodes.W, writing.C
     h = TREE + TREE_WORDS * t
     k, f, o, b, base = C[h + ARITY], C[h + FIRST], C[h + ROOT], top_level(C, h), C[h + BASE]
     for j in range(k):
-        if np.int64(E[e + j]) >> C[h + BITS] != 0:
+        if wide(E[e + j]) >> C[h + BITS] != 0:
             return False
     depth = 0
     while o != 0 and not ends_at(W, o):
         c = digit(E, e, 1, k, f, b)
         C[PATH + 3 * depth], C[PATH + 3 * depth + 1], C[PATH + 3 * depth + 2] = o, c, b
-        o = np.int64(child_of(W, K, base, o, k, c))
+        o = wide(child_of(nodes, base, o, k, c))
         depth += 1
         b = level_below(b, C[h + BITS])
-    o = take_out(M, W, C, Q, K, B, h, o, b, E, e) if o != 0 else -1
+    o = take_out(nodes, writing, h, o, b, E, e) if o != 0 else -1
     if o < 0:
         return False
     small = True  # what lies below may have become so
@@ -249,12 +260,12 @@ def delete_entry(M: Any, W: Any, C: Any, Q: Any, K: Any, B: Any, t: int, E: Any,
         depth -= 1
         p, c, b = C[PATH + 3 * depth], C[PATH + 3 * depth + 1], C[PATH + 3 * depth + 2]
         if p < 0:
-            p = thaw(M, W, C, K, B, h, p, b)
-        small = small and is_small(W, C, K, h, p, c, o)
+            p = thaw(nodes, C, h, p, b)
+        small = small and is_small(nodes, C, h, p, c, o)
         if small:
-            o = gather(M, W, C, Q, K, B, h, p, b, c, o)
+            o = gather(nodes, writing, h, p, b, c, o)
             continue
-        p = own_block(M, W, C, Q, K, B, h, p, b)
+        p = own_block(nodes, writing, h, p, b)
         set_child(W, p, c, o)
         o = p
     C[h + ROOT] = o
@@ -267,10 +278,10 @@ def delete_entry(M: Any, W: Any, C: Any, Q: Any, K: Any, B: Any, t: int, E: Any,
 @kernel("void(int32[::1], int64, int64[::1])")
 def morton_keys(E: Any, k: int, keys: Any) -> None:
     """Of the entries in E, with k coordinates, their places in Morton order, by as many of the highest bits as fit."""
-    highest_code = np.int64(0)
+    highest_code = wide(0)
     for i in range(len(keys)):
         for j in range(k):
-            highest_code |= np.int64(E[i * (k + 1) + j])
+            highest_code |= wide(E[i * (k + 1) + j])
     top = highest(highest_code) if highest_code != 0 else 0
     for i in range(len(keys)):
         keys[i] = 0
@@ -278,23 +289,25 @@ def morton_keys(E: Any, k: int, keys: Any) -> None:
             keys[i] = keys[i] << k | digit(E, i * (k + 1), 1, k, 0, b)
 
 
-@kernel("int64(" + ARRAYS + ", int64, int32[::1], int64, boolean)")
-def change_entries(M: Any, W: Any, C: Any, Q: Any, K: Any, B: Any, t: int, E: Any, e: int, come: bool) -> int:
+@kernel("int64(QuadNodes, Writing, int64, int32[::1], int64, boolean)")
+def change_entries(nodes: QuadNodes, writing: Writing, t: int, E: Any, e: int, come: bool) -> int:
     """Insert or delete all of them from E[e] on; where it stopped: at the end, or at one that the tree does not reach. C[MISSING] counts
     deletes of what was not there."""
+    C = writing.C
     while e < len(E):
         if not come:
-            if not delete_entry(M, W, C, Q, K, B, t, E, e):
+            if not delete_entry(nodes, writing, t, E, e):
                 C[MISSING] += 1
-        elif not insert_entry(M, W, C, Q, K, B, t, E, e):
+        elif not insert_entry(nodes, writing, t, E, e):
             break
         e += C[TREE + TREE_WORDS * t + ARITY] + 1
     return e
 
 
-@kernel("void(" + ARRAYS + ", int64, int32[::1])", allocates=True)
-def collect(M: Any, W: Any, C: Any, Q: Any, K: Any, B: Any, t: int, E: Any) -> None:
+@kernel("void(QuadNodes, Writing, int64, int32[::1])", allocates=True)
+def collect(nodes: QuadNodes, writing: Writing, t: int, E: Any) -> None:
     """Move all entries of tree t to E, in Morton order but for those of a leaf; its blocks are dropped, and it is empty."""
+    W, C = nodes.W, writing.C
     h = TREE + TREE_WORDS * t
     k, f, bits, base = C[h + ARITY], C[h + FIRST], C[h + BITS], C[h + BASE]
     todo = np.empty(((LEVELS + 1) << k, 2), np.int64)  # place, level
@@ -305,16 +318,16 @@ def collect(M: Any, W: Any, C: Any, Q: Any, K: Any, B: Any, t: int, E: Any) -> N
         left -= 1
         o, b = todo[left, 0], todo[left, 1]
         if ends_at(W, o):
-            for i in range(copy_leaf(W, K, B, base, o, k, f, b, 0, S, 0)):
+            for i in range(copy_leaf(nodes, base, o, Shape(k, f), b, 0, S, 0)):
                 for j in range(k + 1):
                     E[e + j] = S[j * LEAF + i]
                 e += k + 1
         else:
             for c in range((1 << k) - 1, -1, -1):
-                child = np.int64(child_of(W, K, base, o, k, c))
+                child = wide(child_of(nodes, base, o, k, c))
                 if child != 0:
                     todo[left, 0], todo[left, 1] = child, level_below(b, bits)
                     left += 1
         if o > 0:
-            drop_block(M, W, C, Q, o, k)
+            drop_block(nodes, writing, o, k)
     C[h + ROOT], C[h + BITS], C[h + COUNT] = 0, 0, 0

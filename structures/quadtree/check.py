@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from structures.quadtree.compact import CODE, LEAVES, LEVEL_WORDS, LOWEST, NEVER, NODE_WORDS, NODES, SIZES, TABLE, CompactForms, Form
-from structures.quadtree.layout import CODE_BITS, FREE, LEAF, LEAF_MARK, LOW, OUT, RETIRED, QuadArena
+from structures.quadtree.layout import CODE_BITS, FREE, LEAF, LEAF_MARK, LOW, OUT, RETIRED, QuadArena, Shape
 
 Entry = tuple[int, ...]
-Shape = tuple[int, int]
 Root = tuple[int, int, int, int]
 
 

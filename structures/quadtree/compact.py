@@ -29,10 +29,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from structures.core.bits import count_bits, widen16_1, widen16_2, widen16_4
-from structures.core.kernel import kernel
+from structures.core.kernel import kernel, wide
 from structures.core.pins import pinned
 from structures.core.reserve import give_back, reserve
-from structures.quadtree.layout import CODE_BITS, LEAF, LEVELS, digit, level_below
+from structures.quadtree.layout import CODE_BITS, LEAF, LEVELS, QuadNodes, Shape, digit, level_below
 
 NODES, LEAVES, CODE, TABLE = 0, 1, 2, 3  # of the header
 LOWEST = -CODE_BITS - 1  # the lowest level of a leaf
@@ -57,7 +57,7 @@ def compact_child(K: Any, base: int, place: int, k: int, c: int) -> int:
     bit = ((~place >> 1) << k) + c
     w = K[base + NODES] + NODE_WORDS * (bit >> 6)
     bit &= 63
-    before = ~(np.int64(-1) << bit)
+    before = ~(wide(-1) << bit)
     if (K[w + 1] >> bit) & 1 != 0:
         return compact_place((K[w] & _LOW) + count_bits(K[w + 1] & before) + 1, False)
     if (K[w + 2] >> bit) & 1 != 0:
@@ -97,7 +97,7 @@ def low_bits(b: int, j: int, f: int, code: int) -> int:
 @kernel(forceinline=True)
 def low_total(b: int, k: int, f: int, code: int) -> int:
     """Of all coordinates."""
-    total = np.int64(0)
+    total = wide(0)
     for j in range(k):
         total += low_bits(b, j, f, code)
     return total
@@ -109,7 +109,7 @@ def entry_bytes(b: int, k: int, f: int, code: int) -> int:
     total = low_total(b, k, f, code)
     if total <= TOGETHER:
         return bytes_of(total) + SLOT_BYTES
-    total = np.int64(SLOT_BYTES)
+    total = wide(SLOT_BYTES)
     for j in range(k):
         total += bytes_of(low_bits(b, j, f, code))
     return total
@@ -117,9 +117,9 @@ def entry_bytes(b: int, k: int, f: int, code: int) -> int:
 
 @kernel(forceinline=True)
 def read_number(B: Any, at: int, width: int) -> int:
-    found = np.int64(0)
+    found = wide(0)
     for i in range(width):
-        found |= np.int64(B[at + i]) << 8 * i
+        found |= wide(B[at + i]) << 8 * i
     return found
 
 
@@ -132,8 +132,9 @@ def write_number(B: Any, at: int, width: int, value: int) -> int:
 
 
 @kernel(forceinline=True)
-def copy_compact(K: Any, B: Any, base: int, place: int, k: int, f: int, b: int, known: int, S: Any, s: int) -> int:
+def copy_compact(nodes: QuadNodes, base: int, place: int, shape: Shape, b: int, known: int, S: Any, s: int) -> int:
     """As `copy_leaf` of `search.py`, of a compact leaf."""
+    K, B, k, f = nodes.K, nodes.B, shape.arity, shape.first
     q, code = ~place >> 1, K[base + CODE]
     word, j = K[K[base + LEAVES] + q // SIZES], q % SIZES
     before = word & ((1 << 4 * j) - 1)
@@ -142,7 +143,7 @@ def copy_compact(K: Any, B: Any, base: int, place: int, k: int, f: int, b: int, 
     first = (word >> 32) + j + (((before * 0x01010101) >> 24) & 255)
     table, prefix, total = base + TABLE + LEVEL_WORDS * (b - LOWEST), bytes_of(code), low_total(b, k, f, code)
     at = K[table + 2] + (q - K[table]) * prefix * k + (first - K[table + 1]) * entry_bytes(b, k, f, code)
-    p, shift = at + prefix * k, np.int64(0)
+    p, shift = at + prefix * k, wide(0)
     for j in range(known, k):  # the entries have no bits of those before
         low = low_bits(b, j, f, code)
         width = bytes_of(total if total <= TOGETHER else low)
@@ -158,7 +159,7 @@ def copy_compact(K: Any, B: Any, base: int, place: int, k: int, f: int, b: int, 
 @kernel(forceinline=True)
 def copy_column(B: Any, p: int, width: int, shift: int, low: int, high: int, S: Any, s: int) -> None:
     """Put sixteen numbers to S[s]: `low` bits each, from bit `shift` of so many bytes, behind those of `high`."""
-    mask = ~(np.int64(-1) << low)
+    mask = ~(wide(-1) << low)
     if width == 1:
         widen16_1(S, s, B, p, shift, mask, high)
     elif width == 2:
@@ -189,23 +190,24 @@ def deal(E: Any, spare: Any, first: int, end: int, k: int, f: int, b: int, ends:
 
 
 @kernel
-def write_leaf(B: Any, at: int, E: Any, first: int, end: int, k: int, f: int, b: int, code: int) -> int:
+def write_leaf(B: Any, at: int, E: Any, first: int, end: int, shape: Shape, b: int, code: int) -> int:
     """The bytes of a leaf of level b; where they end."""
+    k, f = shape
     for j in range(k):
         low = low_bits(b, j, f, code)
-        at = write_number(B, at, bytes_of(code), np.int64(E[first * (k + 1) + j]) >> low << low)
+        at = write_number(B, at, bytes_of(code), wide(E[first * (k + 1) + j]) >> low << low)
     total = low_total(b, k, f, code)
     for j in range(0 if total > TOGETHER else k - 1, k):
         width = bytes_of(total if total <= TOGETHER else low_bits(b, j, f, code))
         for i in range(first, end):
-            number, shift = np.int64(0), np.int64(0)
+            number, shift = wide(0), wide(0)
             for c in range(0 if total <= TOGETHER else j, j + 1):
                 low = low_bits(b, c, f, code)
-                number |= (np.int64(E[i * (k + 1) + c]) & ~(np.int64(-1) << low)) << shift
+                number |= (wide(E[i * (k + 1) + c]) & ~(wide(-1) << low)) << shift
                 shift += low
             at = write_number(B, at, width, number)
     for i in range(first, end):
-        at = write_number(B, at, SLOT_BYTES, np.int64(E[i * (k + 1) + k]))
+        at = write_number(B, at, SLOT_BYTES, wide(E[i * (k + 1) + k]))
     return at
 
 
@@ -219,7 +221,7 @@ def compress(E: Any, k: int, f: int, code: int, H: Any, N: Any, L: Any, B: Any) 
     spare, ends = np.empty_like(E), np.empty((1 << k) + 2, np.int64)
     ranges = np.empty((2, n // (LEAF + 1), 2), np.int64)  # first, end of the entries of a level's inner nodes, and of the next one's
     ranges[0, 0, 0], ranges[0, 0, 1] = 0, n
-    node, inner, leaf, entry, at = np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+    node, inner, leaf, entry, at = wide(0), wide(0), wide(0), wide(0), wide(0)
     b, here, side = code - 1 + (CODE_BITS if f > 0 else 0), 1, 0
     while here > 0:
         lower, found = level_below(b, code), 0
@@ -233,16 +235,16 @@ def compress(E: Any, k: int, f: int, code: int, H: Any, N: Any, L: Any, B: Any) 
             for c in range(1 << k):
                 first, end = ends[c], ends[c + 1]
                 if end - first > LEAF:
-                    N[w + 1] |= np.int64(1) << (bit + c)
+                    N[w + 1] |= wide(1) << (bit + c)
                     ranges[1 - side, found, 0], ranges[1 - side, found, 1] = first, end
                     found += 1
                     inner += 1
                 elif end > first:
-                    N[w + 2] |= np.int64(1) << (bit + c)
+                    N[w + 2] |= wide(1) << (bit + c)
                     if leaf % SIZES == 0:
                         L[leaf // SIZES] = entry << 32
                     L[leaf // SIZES] |= (end - first - 1) << 4 * (leaf % SIZES)
-                    at = write_leaf(B, at, E, first, end, k, f, lower, code)
+                    at = write_leaf(B, at, E, first, end, Shape(k, f), lower, code)
                     leaf += 1
                     entry += end - first
             node += 1
@@ -257,7 +259,7 @@ class Form(NamedTuple):
     end: int
     born: int
     retired: int
-    count: int
+    count: int  # type: ignore[assignment]  # not the method of tuples
 
 
 NEVER = 2**62

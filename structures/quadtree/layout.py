@@ -32,12 +32,12 @@ Structures*, section 2.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.arena import B
-from structures.core.kernel import kernel, prefetch
+from structures.core.arena import B, Writing
+from structures.core.kernel import arrays, kernel, prefetch, wide
 from structures.core.pins import pinned
 from structures.core.reserve import reserve
 
@@ -56,8 +56,17 @@ ROOT, BITS, BASE, COUNT, ARITY, FIRST = 0, 1, 2, 3, 4, 5  # of a tree; BASE: of 
 PATH = TREE + TREE_WORDS * MOST_TREES
 LEVELS = 3 * CODE_BITS + 2  # the most
 CONTROL_WORDS = PATH + 3 * LEVELS
-ARRAYS = "int64[::1], int32[::1], int64[::1], int64[::1], int64[::1], uint8[::1]"  # M, W, C, Q, K, B as the kernels take them
 LEAF_MARK = -1
+
+
+@arrays("int64[::1]", "int32[::1]", "int64[::1]", "uint8[::1]")
+class QuadNodes(NamedTuple):
+    """The live blocks, as in `Nodes`, and the compact forms (`compact.py`)."""
+
+    M: np.ndarray
+    W: np.ndarray
+    K: np.ndarray
+    B: np.ndarray
 
 
 @kernel
@@ -70,17 +79,24 @@ def slot_levels(k: int) -> int:
     return (CODE_BITS + k - 1) // k
 
 
+class Shape(NamedTuple):
+    """Of a tree: its attributes, and how many of them come first (0: a plain quadtree)."""
+
+    arity: int
+    first: int
+
+
 @kernel
 def digit(E: Any, e: int, step: int, k: int, f: int, b: int) -> int:
     """Which child the entry at E[e], E[e + step], ... belongs to at level b."""
     if b < 0:
-        return (np.int64(E[e + k * step]) >> (k * (slot_levels(k) + b))) & ((1 << k) - 1)
+        return (wide(E[e + k * step]) >> (k * (slot_levels(k) + b))) & ((1 << k) - 1)
     low, high = f, k
     if b >= CODE_BITS:
         low, high, b = 0, f, b - CODE_BITS
-    found = np.int64(0)
+    found = wide(0)
     for j in range(low, high):
-        found = found << 1 | ((np.int64(E[e + j * step]) >> b) & 1)
+        found = found << 1 | ((wide(E[e + j * step]) >> b) & 1)
     return found
 
 
@@ -124,8 +140,9 @@ def class_of(W: Any, o: int, k: int) -> int:
 
 
 @kernel
-def drop_block(M: Any, W: Any, C: Any, Q: Any, o: int, k: int) -> None:
+def drop_block(nodes: QuadNodes, writing: Writing, o: int, k: int) -> None:
     """The newest version no longer uses block o: free it if nobody can have seen it (I1), else retire it."""
+    M, W, C, Q = nodes.M, nodes.W, writing.C, writing.Q
     cls = class_of(W, o, k)
     if M[o] == C[VERSION]:
         free_block(M, C, o, cls)
@@ -160,15 +177,17 @@ def reclaim_quads(M: Any, C: Any, Q: Any, oldest: int, pins: Any, everything: bo
 
 
 @kernel
-def new_leaf(M: Any, W: Any, C: Any, k: int) -> int:
+def new_leaf(nodes: QuadNodes, C: Any, k: int) -> int:
+    M, W = nodes.M, nodes.W
     o = new_block(M, C, 2 * (k - 1) + 1)
     W[2 * o + 2], W[2 * o + 3] = 0, LEAF_MARK
     return o
 
 
 @kernel
-def new_inner(M: Any, W: Any, C: Any, k: int) -> int:
+def new_inner(nodes: QuadNodes, C: Any, k: int) -> int:
     """Without children."""
+    M, W = nodes.M, nodes.W
     o = new_block(M, C, 2 * (k - 1))
     W[2 * o + 2], W[2 * o + 3] = 0, 0
     for c in range(1 << k):
@@ -190,6 +209,7 @@ class QuadArena:
         for t, shape in enumerate(shapes):
             self.C[TREE + TREE_WORDS * t + ARITY :][:2] = shape
         self.Q: np.ndarray = reserve(2 * (words // 3 + 1) * 8, np.int64)
+        self.writing = Writing(self.C, self.Q)
         self._pins: set[int] = set()
 
     def reclaim(self, oldest: int, pins: np.ndarray) -> None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from structures.core.bits import copy16
-from structures.core.kernel import kernel
+from structures.core.kernel import kernel, wide
 from structures.quadtree.compact import compact_child, compact_mask, compact_size, copy_compact
-from structures.quadtree.layout import LEAF, is_leaf
+from structures.quadtree.layout import LEAF, QuadNodes, Shape, is_leaf
 
 
 @kernel(forceinline=True)
@@ -19,15 +17,17 @@ def ends_at(W: Any, o: int) -> bool:
 
 
 @kernel(forceinline=True)
-def child_of(W: Any, K: Any, base: int, o: int, k: int, c: int) -> int:
+def child_of(nodes: QuadNodes, base: int, o: int, k: int, c: int) -> int:
     """The place of child c of an inner node; 0: none."""
-    return np.int64(W[2 * o + 4 + c]) if o > 0 else compact_child(K, base, o, k, c)
+    W, K = nodes.W, nodes.K
+    return wide(W[2 * o + 4 + c]) if o > 0 else compact_child(K, base, o, k, c)
 
 
 @kernel(forceinline=True)
-def children_of(W: Any, K: Any, base: int, o: int, k: int) -> int:
+def children_of(nodes: QuadNodes, base: int, o: int, k: int) -> int:
     """The children of an inner node, as bits."""
-    return np.int64(W[2 * o + 3]) if o > 0 else compact_mask(K, base, o, k)
+    W, K = nodes.W, nodes.K
+    return wide(W[2 * o + 3]) if o > 0 else compact_mask(K, base, o, k)
 
 
 @kernel(forceinline=True)
@@ -37,17 +37,19 @@ def leads_to_leaf(W: Any, o: int, c: int, child: int) -> bool:
 
 
 @kernel
-def size_of(W: Any, K: Any, base: int, o: int) -> int:
+def size_of(nodes: QuadNodes, base: int, o: int) -> int:
     """Entries of a leaf."""
-    return np.int64(W[2 * o + 2]) if o > 0 else compact_size(K, base, o)
+    W, K = nodes.W, nodes.K
+    return wide(W[2 * o + 2]) if o > 0 else compact_size(K, base, o)
 
 
 @kernel(forceinline=True)
-def copy_leaf(W: Any, K: Any, B: Any, base: int, o: int, k: int, f: int, b: int, known: int, S: Any, s: int) -> int:
+def copy_leaf(nodes: QuadNodes, base: int, o: int, shape: Shape, b: int, known: int, S: Any, s: int) -> int:
     """Put a leaf of level b as columns of LEAF at S[s], k coordinates and the slots; how many entries. What lies behind each column, up to
     sixteen, is overwritten. The first `known` coordinates are left out: the way to the leaf tells all their bits."""
+    W = nodes.W
     if o < 0:
-        return copy_compact(K, B, base, o, k, f, b, known, S, s)
-    for j in range(known, k + 1):
+        return copy_compact(nodes, base, o, shape, b, known, S, s)
+    for j in range(known, shape.arity + 1):
         copy16(S, s + j * LEAF, W, 2 * o + 4 + j * LEAF)
-    return np.int64(W[2 * o + 2])
+    return wide(W[2 * o + 2])

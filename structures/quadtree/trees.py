@@ -55,6 +55,8 @@ from structures.quadtree.layout import (
     VERSION,
     WORDS,
     QuadArena,
+    QuadNodes,
+    Shape,
 )
 
 __all__ = ["QuadTrees", "Root", "in_order"]
@@ -70,7 +72,7 @@ class Root(NamedTuple):
     place: int
     bits: int
     base: int
-    count: int
+    count: int  # type: ignore[assignment]  # not the method of tuples
 
 
 def in_order(entries: np.ndarray) -> np.ndarray:
@@ -92,12 +94,12 @@ class QuadTrees:
         the first."""
         if not 1 <= len(shapes) <= MOST_TREES or not all(0 <= first < arity <= MOST_ARITY for arity, first in shapes):
             raise ValueError(f"no quadtrees of {shapes} attributes")
-        self.shapes = tuple(shapes)
+        self.shapes = tuple(Shape(*shape) for shape in shapes)
         self.arena = QuadArena(self.shapes, words)
         self.forms = CompactForms(words // 2)
         cls = SIZE + 2 * (max(self.shapes)[0] - 1)
         self._largest: list[int] = self.arena.C[cls : cls + 2].tolist()  # words of an inner node, and of a leaf
-        self.arrays = self.arena.M, self.arena.W, self.arena.C, self.arena.Q, self.forms.K, self.forms.B
+        self.arrays = QuadNodes(self.arena.M, self.arena.W, self.forms.K, self.forms.B), self.arena.writing
         self._least = max(least, LEAF + 1)
         self._changed = [0] * len(self.shapes)  # entries, since the tree's form was made
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from structures.core.kernel import kernel
@@ -10,14 +12,14 @@ from structures.rows.retired import NEVER
 
 
 @kernel("void(int64[::1], int64[::1], int32[::1])")
-def _count_up(counts, died, codes):
+def _count_up(counts: Any, died: Any, codes: Any) -> None:
     for code in codes:
         counts[code] += 1
         died[code] = NEVER
 
 
 @kernel("int64(int64[::1], int32[::1], int32[::1])")
-def _count_down(counts, codes, dropped):
+def _count_down(counts: Any, codes: Any, dropped: Any) -> int:
     """-> how many codes came to 0, put into `dropped`; -1 when one was not in use."""
     n = 0
     for code in codes:

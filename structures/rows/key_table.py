@@ -18,15 +18,16 @@ Invariants
     I3  the entry's tag is the hash of its row's key; no two entries have equal keys
 
 Costs: find, enter, remove O(1) expected a row; growing O(size), amortised O(1). 11 to 22 bytes a key once large.
-The arithmetic stays below 2**63 at every step: it must give the same without the JIT. Helpers that take many arrays
-are inlined and return at one place: otherwise each call counts references of every array (10 times slower).
+The arithmetic stays below 2**63 at every step: it must give the same without the JIT.
 """
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
-from structures.core.kernel import kernel
+from structures.core.kernel import arrays, kernel, wide
 
 PLAIN, FLOAT, TEXT = 0, 1, 2
 ALL_BITS = 0x7FFFFFFF  # of a hash
@@ -36,8 +37,30 @@ _NAN = 0x7FF8000000000000
 _SMALLEST = 64  # entries
 
 
+@arrays("int8[::1]", "int64[::1]", "int64[:,::1]", "int64[::1]", "Array(uint8, 1, 'C', True)")
+class RowSet(NamedTuple):
+    """Rows that are given. `heap` is read-only, also when it is empty."""
+
+    kinds: np.ndarray
+    key: np.ndarray
+    cells: np.ndarray
+    places: np.ndarray
+    heap: np.ndarray
+
+
+@arrays("int8[::1]", "int64[::1]", "int64[:,::1]", "int64[::1]", "uint8[::1]")
+class Stored(NamedTuple):
+    """Rows by slot."""
+
+    kinds: np.ndarray
+    key: np.ndarray
+    cells: np.ndarray
+    places: np.ndarray
+    heap: np.ndarray
+
+
 @kernel
-def _mix(state, word):
+def _mix(state: int, word: int) -> int:
     """A round of hashing; both below 2**32. (The constants of Wellons' lowbias32.)"""
     state = state ^ word
     state ^= state >> 16
@@ -48,18 +71,18 @@ def _mix(state, word):
 
 
 @kernel
-def _plain(cell, kind):
+def _plain(cell: int, kind: int) -> int:
     """The cell as it is compared: -0.0 is 0.0, and every NaN is one."""
     if kind == FLOAT:
         if cell == _NEGATIVE_ZERO:
-            return np.int64(0)
+            return wide(0)
         if (cell & 0x7FFFFFFFFFFFFFFF) > 0x7FF0000000000000:
-            return np.int64(_NAN)
-    return np.int64(cell)
+            return wide(_NAN)
+    return wide(cell)
 
 
 @kernel(inline="always")
-def text_start(kinds, cells, places, row, column):
+def text_start(kinds: Any, cells: Any, places: Any, row: int, column: int) -> int:
     """Where the text of this column lies in the heap."""
     start = places[row]
     for before in range(column):
@@ -69,26 +92,27 @@ def text_start(kinds, cells, places, row, column):
 
 
 @kernel(inline="always")
-def _mix_text(state, heap, start, length):
+def _mix_text(state: int, heap: Any, start: int, length: int) -> int:
     end = start + length
     whole = end - 3
     at = start
     while at < whole:
-        word = np.int64(heap[at]) | np.int64(heap[at + 1]) << 8 | np.int64(heap[at + 2]) << 16 | np.int64(heap[at + 3]) << 24
+        word = wide(heap[at]) | wide(heap[at + 1]) << 8 | wide(heap[at + 2]) << 16 | wide(heap[at + 3]) << 24
         state = ((state ^ word) * 0x21F0AAAD) & 0xFFFFFFFF
         state ^= state >> 15
         at += 4
     while at < end:
-        state = ((state ^ np.int64(heap[at])) * 0x735A2D97) & 0xFFFFFFFF
+        state = ((state ^ wide(heap[at])) * 0x735A2D97) & 0xFFFFFFFF
         state ^= state >> 15
         at += 1
     return state
 
 
 @kernel(inline="always")
-def tag_of(kinds, key, cells, places, heap, row, hash_mask):
+def tag_of(rows: RowSet | Stored, row: int, hash_mask: int) -> int:
     """The hash of the row's key, cut by `hash_mask`."""
-    state = np.int64(0x5BD1E995)
+    kinds, key, cells, places, heap = rows
+    state = wide(0x5BD1E995)
     for column in key:
         cell = _plain(cells[row, column], kinds[column])
         if kinds[column] == TEXT:
@@ -100,68 +124,62 @@ def tag_of(kinds, key, cells, places, heap, row, hash_mask):
 
 
 @kernel
-def same_bytes(heap, start, heap2, start2, length):
+def same_bytes(heap: Any, start: int, heap2: Any, start2: int, length: int) -> bool:
     for i in range(length):
         if heap[start + i] != heap2[start2 + i]:
             return False
     return True
 
 
-@kernel(inline="always")
-def _same_key(kinds, key, cells, places, heap, row, kinds2, key2, cells2, places2, heap2, row2):
-    same = True
+@kernel
+def same_key(stored: Stored, slot: int, given: RowSet, row: int) -> bool:
+    """Whether a stored row has the key of a given one."""
+    kinds, key, cells, places, heap = stored
+    kinds2, key2, cells2, places2, heap2 = given
     for j in range(len(key)):
         kind = kinds[key[j]]
-        length = cells[row, key[j]]
-        if _plain(length, kind) != _plain(cells2[row2, key2[j]], kind):
-            same = False
-        elif kind == TEXT:
-            start = text_start(kinds, cells, places, row, key[j])
-            start2 = text_start(kinds2, cells2, places2, row2, key2[j])
-            same = same and same_bytes(heap, start, heap2, start2, length)
-    return same
+        length = cells[slot, key[j]]
+        if _plain(length, kind) != _plain(cells2[row, key2[j]], kind):
+            return False
+        if kind == TEXT:
+            start = text_start(kinds, cells, places, slot, key[j])
+            start2 = text_start(kinds2, cells2, places2, row, key2[j])
+            if not same_bytes(heap, start, heap2, start2, length):
+                return False
+    return True
 
 
 @kernel
-def same_key(kinds, key, cells, places, heap, row, kinds2, key2, cells2, places2, heap2, row2):
-    """Not inlined: for a kernel that seldom asks, and is too large for Numba to see that references stay the same."""
-    return _same_key(kinds, key, cells, places, heap, row, kinds2, key2, cells2, places2, heap2, row2)
+def entry_of(tag: int, slot: int) -> int:
+    return wide(tag) << 32 | (wide(slot) + 1)
 
 
-@kernel
-def entry_of(tag, slot):
-    return np.int64(tag) << 32 | (np.int64(slot) + 1)
-
-
-@kernel(
-    "void(int64[::1], int64, int8[::1], int64[::1], int64[:,::1], int64[::1], uint8[::1], "
-    "int8[::1], int64[::1], int64[:,::1], int64[::1], Array(uint8, 1, 'C', True), int32[::1])"
-)
-def find_rows(entries, hash_mask, kinds, key, cells, places, heap, kinds2, key2, cells2, places2, heap2, out):
-    """out[i]: the slot of the stored row with the key of row i of the second row set, or -1."""
+@kernel("void(int64[::1], int64, Stored, RowSet, int32[::1])")
+def find_rows(entries: Any, hash_mask: int, stored: Stored, given: RowSet, out: Any) -> None:
+    """out[i]: the slot of the stored row with the key of given row i, or -1."""
     for row in range(len(out)):  # hashes first: the look-ups then wait for memory side by side
-        out[row] = tag_of(kinds2, key2, cells2, places2, heap2, row, hash_mask)
+        out[row] = tag_of(given, row, hash_mask)
     last = len(entries) - 1
     for row in range(len(out)):
-        tag = np.int64(out[row])
+        tag = wide(out[row])
         at = tag & last
-        slot = np.int64(-1)
+        slot = wide(-1)
         while entries[at] != 0 and slot < 0:
             if entries[at] >> 32 == tag:
                 other = (entries[at] & 0xFFFFFFFF) - 1
-                if _same_key(kinds, key, cells, places, heap, other, kinds2, key2, cells2, places2, heap2, row):
+                if same_key(stored, other, given, row):
                     slot = other
             at = (at + 1) & last
         out[row] = slot
 
 
-@kernel("int64(int64[::1], int64, int8[::1], int64[::1], int64[:,::1], int64[::1], uint8[::1], int32[::1])")
-def remove_rows(entries, hash_mask, kinds, key, cells, places, heap, slots):
+@kernel("int64(int64[::1], int64, Stored, int32[::1])")
+def remove_rows(entries: Any, hash_mask: int, stored: Stored, slots: Any) -> int:
     """Take out the entries of stored rows; -> how many were there."""
     last = len(entries) - 1
     removed = 0
     for slot in slots:
-        tag = tag_of(kinds, key, cells, places, heap, slot, hash_mask)
+        tag = tag_of(stored, slot, hash_mask)
         wanted = entry_of(tag, slot)
         hole = tag & last
         while entries[hole] != 0 and entries[hole] != wanted:
@@ -181,7 +199,7 @@ def remove_rows(entries, hash_mask, kinds, key, cells, places, heap, slots):
 
 
 @kernel("void(int64[::1], int64[::1])")
-def _move_entries(entries, larger):
+def _move_entries(entries: Any, larger: Any) -> None:
     last = len(larger) - 1
     for entry in entries:
         if entry != 0:

@@ -15,6 +15,7 @@ Costs: add O(1); reclaim O(what became due + what the pins that went away held).
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ NEVER = 2**63 - 1  # `died` of the living, `born` of the free
 
 
 @kernel("int64(int32[::1], int64[::1], int64[::1], int64[::1], int64[::1], int32[::1], int64[::1])")
-def _sift(slots, deaths, pins, born, died, reusable, holders):
+def _sift(slots: Any, deaths: Any, pins: Any, born: Any, died: Any, reusable: Any, holders: Any) -> int:
     """holders[i]: the oldest pin in the life of slots[i], or -1. -> number of slots put into `reusable`,
     whose `born` is NEVER from here on: nobody sees them, whatever comes first when they are written again."""
     freed = 0

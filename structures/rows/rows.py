@@ -21,32 +21,42 @@ Costs: find, enter, unlink, retire, free, gather O(1) a row, plus the bytes of i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.kernel import kernel
+from structures.core.kernel import arrays, fence, kernel, wide
 from structures.core.reserve import SLOTS, reserve
-from structures.rows.key_table import ALL_BITS, TEXT, KeyTable, entry_of, find_rows, remove_rows, same_bytes, same_key, tag_of, text_start
+from structures.rows.key_table import (
+    ALL_BITS,
+    TEXT,
+    KeyTable,
+    RowSet,
+    Stored,
+    entry_of,
+    find_rows,
+    remove_rows,
+    same_bytes,
+    same_key,
+    tag_of,
+    text_start,
+)
 from structures.rows.retired import NEVER, Retired
 
 HEAP_BYTES = 1 << 37
 NULLS_A_CELL = 32
 HEAP_WORTH_REWRITING = 1 << 20  # bytes
 
-_SET = "int8[::1], int64[::1], int64[:,::1], int64[::1]"  # kinds, key, cells, places
-_STORED = f"{_SET}, uint8[::1]"
-_GIVEN = f"{_SET}, Array(uint8, 1, 'C', True)"
 
+@arrays("int64[::1]", "int64[::1]", "int32[::1]", "int64", "int64")
+class Slots(NamedTuple):
+    """The life of each, those that are free, how many these are, and where those begin that never were in use."""
 
-class RowSet(NamedTuple):
-    """Rows in the layout of `key_table.py`. `heap` is read-only, also when it is empty."""
-
-    kinds: np.ndarray
-    key: np.ndarray
-    cells: np.ndarray
-    places: np.ndarray
-    heap: np.ndarray
+    born: np.ndarray
+    died: np.ndarray
+    free: np.ndarray
+    free_count: int
+    used: int
 
 
 class Texts(NamedTuple):
@@ -55,40 +65,39 @@ class Texts(NamedTuple):
 
 
 @kernel(inline="always")
-def _text_bytes(kinds, cells, row):
-    length = np.int64(0)
+def _text_bytes(kinds: Any, cells: Any, row: int) -> int:
+    length = wide(0)
     for column in range(len(kinds)):
         if kinds[column] == TEXT:
             length += cells[row, column]
     return length
 
 
-@kernel(
-    f"UniTuple(int64, 2)(int64[::1], int64, {_STORED}, int64, int64[::1], int64[::1], int64, "
-    f"int32[::1], int64, int64, {_GIVEN}, int32[::1])"
-)
+@kernel("UniTuple(int64, 2)(int64[::1], int64, Stored, RowSet, Slots, int64, int64, int32[::1])")
 def _enter(
-    entries, hash_mask, kinds, key, cells, places, heap, heap_used, born, died, version, free, free_count, used,
-    kinds2, key2, cells2, places2, heap2, out,
-):  # fmt: skip
+    entries: Any, hash_mask: int, stored_rows: Stored, given: RowSet, slots: Slots, version: int, heap_used: int, out: Any
+) -> tuple[int, int]:  # fmt: skip
     """Store every given row whose key is not there; out[i] is the slot that has the key of row i.
     -> number of rows stored, heap_used. New slots come from the top of `free`, then from `used` on."""
+    cells, places, heap = stored_rows.cells, stored_rows.places, stored_rows.heap
+    kinds2, cells2, places2, heap2 = given.kinds, given.cells, given.places, given.heap
+    born, died, free, free_count, used = slots
     stored = 0
     last = len(entries) - 1
     for row in range(len(out)):
-        out[row] = tag_of(kinds2, key2, cells2, places2, heap2, row, hash_mask)
+        out[row] = tag_of(given, row, hash_mask)
     for row in range(len(out)):
-        tag = np.int64(out[row])
+        tag = wide(out[row])
         at = tag & last
-        slot = np.int64(-1)
+        slot = wide(-1)
         while entries[at] != 0 and slot < 0:
             if entries[at] >> 32 == tag:
                 other = (entries[at] & 0xFFFFFFFF) - 1
-                if same_key(kinds, key, cells, places, heap, other, kinds2, key2, cells2, places2, heap2, row):
+                if same_key(stored_rows, other, given, row):
                     slot = other
             at = (at + 1) & last
         if slot < 0:
-            slot = np.int64(free[free_count - 1 - stored]) if stored < free_count else used + stored - free_count
+            slot = wide(free[free_count - 1 - stored]) if stored < free_count else used + stored - free_count
             for i in range(cells2.shape[1]):
                 cells[slot, i] = cells2[row, i]
             length = _text_bytes(kinds2, cells2, row)
@@ -98,7 +107,8 @@ def _enter(
                 for i in range(length):
                     heap[heap_used + i] = heap2[start + i]
                 heap_used += length
-            born[slot] = version  # before `died`: see _scan
+            born[slot] = version
+            fence()  # see _scan
             died[slot] = NEVER
             entries[at] = entry_of(tag, slot)
             stored += 1
@@ -107,7 +117,7 @@ def _enter(
 
 
 @kernel("int64(int64[::1], int64[::1], int32[::1], int64)")
-def _end(born, died, slots, version):
+def _end(born: Any, died: Any, slots: Any, version: int) -> int:
     """These slots die at `version`; -> how many were not living."""
     wrong = 0
     for slot in slots:
@@ -118,17 +128,17 @@ def _end(born, died, slots, version):
 
 
 @kernel("int64(int8[::1], int64[:,::1], int32[::1])")
-def _count_text(kinds, cells, slots):
-    total = np.int64(0)
+def _count_text(kinds: Any, cells: Any, slots: Any) -> int:
+    total = wide(0)
     for slot in slots:
         total += _text_bytes(kinds, cells, slot)
     return total
 
 
 @kernel("int64(int8[::1], int64[:,::1], int64[::1], int64, int64[::1], uint8[::1], int64[::1], uint8[::1])")
-def _rewrite(kinds, cells, born, used, places, heap, new_places, new_heap):
+def _rewrite(kinds: Any, cells: Any, born: Any, used: int, places: Any, heap: Any, new_places: Any, new_heap: Any) -> int:
     """Copy the texts of the slots that are not free; -> bytes in the new heap."""
-    end = np.int64(0)
+    end = wide(0)
     for slot in range(used):
         if born[slot] != NEVER:
             new_places[slot] = end
@@ -141,7 +151,7 @@ def _rewrite(kinds, cells, born, used, places, heap, new_places, new_heap):
 
 
 @kernel("UniTuple(int64, 2)(int64[::1], int64[::1], int64, int64, int64, int32[::1])")
-def _scan(born, died, version, start, used, out):
+def _scan(born: Any, died: Any, version: int, start: int, used: int, out: Any) -> tuple[int, int]:
     """Fill `out` with visible slots from `start` on; -> their number, the slot to go on from.
 
     A slot may be freed and written anew between the two looks at it, so `died` is read first: a `died` of the new row
@@ -149,15 +159,22 @@ def _scan(born, died, version, start, used, out):
     count = 0
     slot = start
     while slot < used and count < len(out):
-        if version < died[slot] and born[slot] <= version:
+        first = count
+        for _ in range(min(used - slot, len(out) - count)):
             out[count] = slot
-            count += 1
-        slot += 1
+            count += version < died[slot]
+            slot += 1
+        fence()
+        living = out[first:count]
+        count = first
+        for one in living:
+            out[count] = one
+            count += born[one] <= version
     return count, slot
 
 
 @kernel("void(int64[:,::1], int64[::1], int32[::1], int64[:,::1])")
-def _gather(cells, columns, slots, out):
+def _gather(cells: Any, columns: Any, slots: Any, out: Any) -> None:
     for i in range(len(slots)):
         slot = slots[i]
         for j in range(len(columns)):
@@ -165,7 +182,7 @@ def _gather(cells, columns, slots, out):
 
 
 @kernel("int64(int64[:,::1], int64, int64, int32[::1], uint8[::1])")
-def _gather_valid(cells, cell, bit, slots, bitmap):
+def _gather_valid(cells: Any, cell: int, bit: int, slots: Any, bitmap: Any) -> int:
     """Arrow's validity bits of one column into a bitmap of zeros; -> number of nulls."""
     nulls = 0
     for i in range(len(slots)):
@@ -176,18 +193,18 @@ def _gather_valid(cells, cell, bit, slots, bitmap):
 
 
 @kernel("void(int8[::1], int64[:,::1], int64[::1], uint8[::1], int64, int32[::1], int32[::1], uint8[::1])", allocates=True)
-def _gather_text(kinds, cells, places, heap, column, slots, offsets, data):
+def _gather_text(kinds: Any, cells: Any, places: Any, heap: Any, column: int, slots: Any, offsets: Any, data: Any) -> None:
     starts = np.empty(len(slots), np.int64)  # first, so that the copies wait for memory side by side
     for i in range(len(slots)):
         starts[i] = text_start(kinds, cells, places, slots[i], column)
     for i in range(len(slots)):
         move = starts[i] - offsets[i]
-        for at in range(np.int64(offsets[i]), np.int64(offsets[i + 1])):
+        for at in range(wide(offsets[i]), wide(offsets[i + 1])):
             data[at] = heap[at + move]
 
 
 @kernel("void(int64[::1], Array(uint8, 1, 'C', True), int64[::1], int64[::1], uint8[::1])")
-def join_texts(starts, data, lengths, ends, heap):
+def join_texts(starts: Any, data: Any, lengths: Any, ends: Any, heap: Any) -> None:
     """Append text i of one column, data[starts[i]:][:lengths[i]], at ends[i] of `heap`, and move ends[i] on."""
     for i in range(len(starts)):
         for at in range(lengths[i]):
@@ -196,7 +213,7 @@ def join_texts(starts, data, lengths, ends, heap):
 
 
 @kernel("void(int8[::1], int64[:,::1], int64[::1], uint8[::1], int64[::1], int32[::1], int32[::1], boolean[::1])")
-def _same(kinds, cells, places, heap, columns, slots, others, out):
+def _same(kinds: Any, cells: Any, places: Any, heap: Any, columns: Any, slots: Any, others: Any, out: Any) -> None:
     nullable = cells.shape[1] > len(kinds)
     for i in range(len(slots)):
         row, row2 = slots[i], others[i]
@@ -241,13 +258,13 @@ class Rows:
             return Texts(reserve(SLOTS * 8, np.int64), reserve(HEAP_BYTES, np.uint8))
         return Texts(np.zeros(1, np.int64), np.zeros(1, np.uint8))
 
-    def _stored(self) -> tuple[np.ndarray, ...]:
-        return self.kinds, self.key, self.cells, *self._texts
+    def _stored(self) -> Stored:
+        return Stored(self.kinds, self.key, self.cells, *self._texts)
 
     def find(self, given: RowSet) -> np.ndarray:
         """int32[n]: the linked slot with each row's key, or -1."""
         out = np.empty(len(given.cells), np.int32)
-        find_rows(self._table.entries, self._table.hash_mask, *self._stored(), *given, out)
+        find_rows(self._table.entries, self._table.hash_mask, self._stored(), given, out)
         return out
 
     def require(self, more: int, text_bytes: int) -> None:
@@ -265,10 +282,9 @@ class Rows:
         """
         self.require(len(given.cells), len(given.heap))
         out = np.empty(len(given.cells), np.int32)
-        stored, self._heap_used = _enter(
-            self._table.entries, self._table.hash_mask, *self._stored(), self._heap_used, self.born, self.died, version,
-            self._free, self._free_count, self.used, *given, out,
-        )  # fmt: skip
+        slots = Slots(self.born, self.died, self._free, self._free_count, self.used)
+        table = self._table
+        stored, self._heap_used = _enter(table.entries, table.hash_mask, self._stored(), given, slots, version, self._heap_used, out)
         reused = min(stored, self._free_count)
         self._free_count -= reused
         self.used += stored - reused
@@ -277,7 +293,7 @@ class Rows:
 
     def unlink(self, slots: np.ndarray) -> None:
         """Take the keys of these linked slots out of the key table."""
-        removed = remove_rows(self._table.entries, self._table.hash_mask, *self._stored(), slots)
+        removed = remove_rows(self._table.entries, self._table.hash_mask, self._stored(), slots)
         self._table.count -= removed
         assert removed == len(slots), "a slot that is not in the key table"
 

@@ -10,16 +10,18 @@ Costs: a change at most one look-up a child of the path's nodes, O(log n) each, 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.kernel import kernel
+from structures.core.arena import Nodes, Writing
+from structures.core.entries import Told
+from structures.core.kernel import arrays, kernel, wide
 from structures.index.changes import cut, put
-from structures.index.layout import ARRAYS, HEAD, LEAF_ROOM, ROOT, size_of
-from structures.index.search import BEFORE, BEHIND, READ, has_prefix, same, seek, seek_near
+from structures.index.layout import HEAD, LEAF_ROOM, ROOT, size_of
+from structures.index.search import BEFORE, BEHIND, Items, Place, has_prefix, same, seek, seek_near
 from structures.view_tree.shape import ARITY, CHILD, CHILDREN, HOLDER, MEMBER_WORDS, PARENT, PLAN_WORDS, PREFIX
-from structures.view_tree.walk import AT, forget, walk
+from structures.view_tree.walk import AT, Walking, forget, walk
 
 CHANGE, ATOM, BUSY, LOOKED, FLIPPED, STATE = range(6)
 """The state N: of a run, the change, the atom that is looked at for it, whether its rows are being told; look-ups, and live prefixes that
@@ -27,9 +29,32 @@ came or went, in all changes so far."""
 _EVER = 2**62  # steps: a delta is interrupted by its rows alone
 
 
+@arrays("int64[::1]", "int64[::1]", "int64[::1]")
+class View(NamedTuple):
+    """The members of a view (`shape.py`), their newest roots, and the state of a run."""
+
+    T: np.ndarray
+    R: np.ndarray
+    N: np.ndarray
+
+
+@arrays("int64[::1]", "int8[::1]", "int8[::1]", "int64[::1]", "boolean[::1]")
+class Changes(NamedTuple):
+    """What came to indexes: change i to that of `atoms[i]`, as bits, which has the root after[i] since; common[i]: as `put` and `cut` tell
+    it; wanted[i]: whether its rows are."""
+
+    atoms: np.ndarray
+    signs: np.ndarray
+    common: np.ndarray
+    after: np.ndarray
+    wanted: np.ndarray
+
+
 @kernel
-def flip(M: Any, W: Any, C: Any, Q: Any, T: Any, R: Any, N: Any, X: Any, x: int, sign: int, atom: int, common: int) -> None:
+def flip(nodes: Nodes, writing: Writing, view: View, X: Any, x: int, sign: int, atom: int, common: int) -> None:
     """An entry of the atom was put or cut (its index is so already), and `common` coordinates of it are in another entry of its index."""
+    C = writing.C
+    T, R, N = view
     child = atom
     v = T[child * MEMBER_WORDS + PARENT]
     while v >= 0:
@@ -42,63 +67,62 @@ def flip(M: Any, W: Any, C: Any, Q: Any, T: Any, R: Any, N: Any, X: Any, x: int,
             if other == child:
                 continue
             N[LOOKED] += 1
-            if not has_prefix(M, W, R[other], T[other * MEMBER_WORDS + ARITY], X, x, 1, p):
+            if not has_prefix(nodes, R[other], T[other * MEMBER_WORDS + ARITY], X, x, 1, p):
                 return
         h = T[node + HOLDER]
-        common = put(M, W, C, Q, h, X, x, 0) if sign > 0 else cut(M, W, C, Q, h, X, x, 0)
+        common = put(nodes, writing, h, X, x, 0) if sign > 0 else cut(nodes, writing, h, X, x, 0)
         R[v] = C[h + ROOT]
         N[FLIPPED] += 1
         child, v = v, T[node + PARENT]
 
 
-@kernel("void(" + ARRAYS + ", int64[::1], int64[::1], int64[::1], int64[::1], int64, int8[::1], int64, int64)")
-def flip_all(M: Any, W: Any, C: Any, Q: Any, T: Any, R: Any, N: Any, X: Any, width: int, common: Any, sign: int, atom: int) -> None:
+@kernel("void(Nodes, Writing, View, Items, int8[::1], int64, int64)")
+def flip_all(nodes: Nodes, writing: Writing, view: View, items: Items, common: Any, sign: int, atom: int) -> None:
     """As `flip`, for entries that were put or cut one after another."""
     for e in range(len(common)):
         if common[e] >= 0:
-            flip(M, W, C, Q, T, R, N, X, e * width, sign, atom, np.int64(common[e]))
+            flip(nodes, writing, view, items.X, e * items.width, sign, atom, wide(common[e]))
 
 
-@kernel(
-    "int64(" + ARRAYS + ", int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int8[::1], int64[::1], int64,"
-    " int32[::1], int8[::1], int64[::1], boolean[::1], int32[::1], int64, int64[::1])"
-)
+@kernel("int64(Nodes, Writing, View, Walking, Changes, Items, Told, int64[::1])")
 def follow_run(
-    M: Any, W: Any, C: Any, Q: Any, T: Any, P: Any, R: Any, Z: Any, N: Any, atoms: Any, signs: Any, X: Any, width: int,
-    slots: Any, common: Any, after: Any, told: Any, out: Any, stride: int, done: Any,
+    nodes: Nodes, writing: Writing, view: View, walking: Walking, changes: Changes, items: Items, told: Told, done: Any
 ) -> int:  # fmt: skip
-    """Follow changes of indexes from number N[CHANGE] on until all are done or out is full (atom i at i * stride); the rows written.
+    """Follow changes of indexes from number N[CHANGE] on until all are done or there is no room for more rows; the rows written.
 
-    atoms[i]: the atoms, as bits, whose index change i was of, and which has the root after[i] since; told[i]: whether its rows are wanted;
-    done[i]: the rows written when it was done. For the rows of atom a those before it have the new root, those behind it the old one.
+    done[i]: the rows written when change i was done. `walking` reads the view's own roots: for the rows of atom a those before it have the
+    new root, those behind it the old one.
     """
-    n = np.int64(0)
+    R, N, Z = view.R, view.N, walking.Z
+    atoms, signs, common, after, wanted = changes
+    n = wide(0)
     while N[CHANGE] < len(signs):
         e = N[CHANGE]
         while atoms[e] >> N[ATOM] != 0:
             a = N[ATOM]
             if (atoms[e] >> a) & 1 != 0 and common[e] >= 0:
-                if told[e]:
+                if wanted[e]:
                     if N[BUSY] == 0:
                         forget(Z)
                         Z[AT], N[BUSY] = e, 1
-                    n = walk(M, W, P, a * PLAN_WORDS, R, X, width, slots, e + 1, Z, out, stride, n, _EVER)
+                    n = walk(nodes, walking, a * PLAN_WORDS, items, e + 1, told, n, _EVER)
                     if Z[AT] == e:
                         return n
                 N[BUSY] = 0
                 R[a] = after[e]
-                flip(M, W, C, Q, T, R, N, X, e * width, np.int64(signs[e]), a, np.int64(common[e]))
+                flip(nodes, writing, view, items.X, e * items.width, wide(signs[e]), a, wide(common[e]))
             N[ATOM] += 1
         done[e] = n
         N[CHANGE], N[ATOM] = e + 1, 0
     return n
 
 
-@kernel("int64(" + READ + ", int64[::1], int64[::1], int64, int64[::1], int64[::1])")
-def live_prefixes(M: Any, W: Any, T: Any, R: Any, v: int, near: Any, out: Any) -> int:
+@kernel("int64(Nodes, int64[::1], int64[::1], int64, int64[::1], int64[::1])")
+def live_prefixes(nodes: Nodes, T: Any, R: Any, v: int, near: Any, out: Any) -> int:
     """Write the prefixes that all children of node v have, in order, one after another; how many. near: two zeros a child."""
+    M, W = nodes.M, nodes.W
     node = v * MEMBER_WORDS
-    p, n, least = T[node + PREFIX], np.int64(0), T[node + CHILD]
+    p, n, least = T[node + PREFIX], wide(0), T[node + CHILD]
     for c in range(T[node + CHILDREN]):
         other = T[node + CHILD + c]
         if R[other] == 0:
@@ -106,7 +130,7 @@ def live_prefixes(M: Any, W: Any, T: Any, R: Any, v: int, near: Any, out: Any) -
         if size_of(W, T[other * MEMBER_WORDS + ARITY], R[other]) < size_of(W, T[least * MEMBER_WORDS + ARITY], R[least]):
             least = other
     k = T[least * MEMBER_WORDS + ARITY]
-    leaf, i = seek(M, W, R[least], k, out, 0, 1, 0, BEFORE)
+    leaf, i = seek(nodes, R[least], k, Place(out, 0, 1, 0, BEFORE))
     while leaf != 0:
         for j in range(p):
             out[n * p + j] = M[leaf + HEAD + j * LEAF_ROOM[k] + i]
@@ -115,10 +139,10 @@ def live_prefixes(M: Any, W: Any, T: Any, R: Any, v: int, near: Any, out: Any) -
             other = T[node + CHILD + c]
             if other != least and live:
                 ko = T[other * MEMBER_WORDS + ARITY]
-                o, e = seek_near(M, W, R[other], ko, near[2 * c], near[2 * c + 1], out, n * p, 1, p, BEFORE)
+                o, e = seek_near(nodes, R[other], ko, near[2 * c], near[2 * c + 1], Place(out, n * p, 1, p, BEFORE))
                 live = o != 0 and same(M, o, LEAF_ROOM[ko], e, out, n * p, 1, p)
                 if o != 0:
                     near[2 * c], near[2 * c + 1] = o, e
-        leaf, i = seek_near(M, W, R[least], k, leaf, i, out, n * p, 1, p, BEHIND)
+        leaf, i = seek_near(nodes, R[least], k, leaf, i, Place(out, n * p, 1, p, BEHIND))
         n += live
     return n

@@ -32,7 +32,7 @@ PLAN_WORDS = POSITION + POSITION_WORDS * MOST_MEMBERS
 class Atom(NamedTuple):
     """An index (its number in `OrderedIndexes`), and the variables that its first coordinates stand for, in path order."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # not the method of tuples
     variables: tuple[int, ...]
 
 

@@ -37,12 +37,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from structures.core.entries import DELETE, INSERT
-from structures.index.indexes import Batch, Entries, OrderedIndexes, Run
+from structures.core.entries import DELETE, INSERT, Told
+from structures.core.kernel import compiled
+from structures.index.indexes import Batch, Entries, OrderedIndexes, Run, items_of
 from structures.index.layout import IndexArena
-from structures.view_tree.changes import BUSY, CHANGE, FLIPPED, LOOKED, STATE, flip_all, follow_run, live_prefixes
+from structures.view_tree.changes import BUSY, CHANGE, FLIPPED, LOOKED, STATE, Changes, View, flip_all, follow_run, live_prefixes
 from structures.view_tree.shape import HOLDER, PLAN_WORDS, Atom, Shape, path_orders
-from structures.view_tree.walk import AT, DEAD, GAP, STATE_WORDS, STEPS, view_fill
+from structures.view_tree.walk import AT, DEAD, GAP, STATE_WORDS, STEPS, Walking, view_fill
 
 __all__ = ["Atom", "Cursor", "Deltas", "Root", "ViewTree", "path_orders"]
 
@@ -72,41 +73,39 @@ class Cursor:
 
     def __init__(self, arena: IndexArena, shape: Shape, plan: int, roots: Sequence[int], items: Entries) -> None:
         self._arena, self._t = arena, shape.t
-        self._plan = shape.plans, plan * PLAN_WORDS
-        self._roots = np.array(roots, np.int64)
-        self._items = items.coordinates.reshape(-1), items.coordinates.shape[1], items.slot
-        self._state = np.zeros(STATE_WORDS, np.int64)
+        self._first, self._items = plan * PLAN_WORDS, items_of(items)
+        self._walking = Walking(shape.plans, np.array(roots, np.int64), np.zeros(STATE_WORDS, np.int64))
 
     def fill(self, limit: int) -> np.ndarray:
         """Up to `limit` >= 1 further rows, int32[t, rows]: their slots. May have none before the end (`done`)."""
         out = np.empty((self._t, limit), np.int32)
-        n = view_fill(self._arena.M, self._arena.W, *self._plan, self._roots, *self._items, self._state, out.reshape(-1), limit, _BUDGET)
+        n = compiled(view_fill)(self._arena.nodes, self._walking, self._first, self._items, Told(out.reshape(-1), limit), _BUDGET)
         return out if n == limit else out[:, :n]
 
     @property
     def done(self) -> bool:
-        return self._state.item(AT) == len(self._items[2])
+        return self._walking.Z.item(AT) == len(self._items.slots)
 
     def clone(self) -> Cursor:
         """An independent cursor at the same place."""
         other = copy.copy(self)
-        other._state = self._state.copy()
+        other._walking = self._walking._replace(Z=self._walking.Z.copy())
         return other
 
     @property
     def steps(self) -> int:
         """Look-ups, steps of loops, and rows."""
-        return int(self._state[STEPS])
+        return int(self._walking.Z[STEPS])
 
     @property
     def largest_gap(self) -> int:
         """The most steps between two rows so far."""
-        return int(self._state[GAP])
+        return int(self._walking.Z[GAP])
 
     @property
     def dead_ends(self) -> int:
         """Given entries that had no rows."""
-        return int(self._state[DEAD])
+        return int(self._walking.Z[DEAD])
 
 
 class ViewTree:
@@ -120,9 +119,10 @@ class ViewTree:
         table = self.shape.table
         table[self.shape.t :, HOLDER] = [indexes.holder(index) for index in self._live]
         arena = indexes.arena
-        self._arrays = arena.M, arena.W, arena.C, arena.Q
+        self._arrays = arena.nodes, arena.writing
         self._T, self._R = table.reshape(-1), np.zeros(len(table), np.int64)
         self._walk, self._state = np.zeros(STATE_WORDS, np.int64), np.zeros(STATE, np.int64)
+        self._view = View(self._T, self._R, self._state)
         self._out = np.empty((self.shape.t, _CHUNK), np.int32)
         self._told_steps = 0
 
@@ -141,7 +141,7 @@ class ViewTree:
             node, index = self.shape.nodes[v - t], self._live[v - t]
             sizes = [self.indexes.count(*self._tree(child)) for child in node.children]
             found = np.empty(min(sizes) * node.prefix, np.int64)
-            n = live_prefixes(*self._arrays[:2], self._T, self._R, v, np.zeros(2 * len(sizes), np.int64), found)
+            n = live_prefixes(self._arrays[0], self._T, self._R, v, np.zeros(2 * len(sizes), np.int64), found)
             self.indexes.require(n, 1)
             if n:
                 self.indexes.build(index, Entries(found[: n * node.prefix].reshape(n, -1), np.zeros(n, np.int32)))
@@ -176,8 +176,7 @@ class ViewTree:
                 if len(half.common):
                     sink = self._tell(a, sign, half.entries, sink)
                 self._R[a] = half.after
-                X, width = half.entries.coordinates.reshape(-1), half.entries.coordinates.shape[1]
-                flip_all(*self._arrays, self._T, self._R, self._state, X, width, half.common, sign, a)
+                compiled(flip_all)(*self._arrays, self._view, items_of(half.entries), half.common, sign, a)
 
     def _tell(self, atom: int, sign: int, entries: Entries, sink: Sink | None) -> Sink | None:
         """The rows of these entries, with the other atoms as they are now; the sink, or None once it wants no more."""
@@ -200,22 +199,22 @@ class ViewTree:
         """
         n, Z, N, out = len(run.signs), self._walk, self._state, self._out
         N[: BUSY + 1] = 0
-        X, width = run.entries.coordinates.reshape(-1), run.entries.coordinates.shape[1]
-        told = np.full(n, limit is not None)
+        wanted = np.full(n, limit is not None)
         if quiet is not None:
-            told &= ~quiet
+            wanted &= ~quiet
         ends, too_large = np.zeros(n, np.int64), np.zeros(n, np.bool_)
-        changes = (self._atoms_of(run.indexes), run.signs, X, width, run.entries.slot, run.common, run.after, told)
+        changes = Changes(self._atoms_of(run.indexes), run.signs, run.common, run.after, wanted)
+        walking, items, told = Walking(self.shape.plans, self._R, Z), items_of(run.entries), Told(out.reshape(-1), _CHUNK)
         parts, total = [out[:, :0]], 0
         while N[CHANGE] < n:
             first = int(N[CHANGE])
-            rows = follow_run(*self._arrays, self._T, self.shape.plans, self._R, Z, N, *changes, out.reshape(-1), _CHUNK, ends)
+            rows = compiled(follow_run)(*self._arrays, self._view, walking, changes, items, told, ends)
             parts.append(out[:, :rows].copy())
             at = int(N[CHANGE])
             ends[first:at] += total
             total += rows
             if at < n and limit is not None and total - (ends[at - 1] if at else 0) > limit:
-                too_large[at], told[at], N[BUSY] = True, False, 0
+                too_large[at], wanted[at], N[BUSY] = True, False, 0
         starts = np.concatenate((np.zeros(1, np.int64), ends))[:n]
         starts[too_large] = ends[too_large]
         return Deltas(starts, ends, np.concatenate(parts, axis=1), too_large)

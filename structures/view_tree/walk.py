@@ -14,13 +14,15 @@ docs/design/natural-joins.md.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.kernel import kernel
+from structures.core.arena import Nodes
+from structures.core.entries import Told
+from structures.core.kernel import arrays, kernel, wide
 from structures.index.layout import HEAD, LEAF_ROOM, count_of, slot_at
-from structures.index.search import BEFORE, BEHIND, READ, expect_leaf, next_entry, position, same, seek_near
+from structures.index.search import BEFORE, BEHIND, Items, Place, expect_leaf, next_entry, position, same, seek_near
 from structures.view_tree.shape import (
     ABOVE,
     ALIAS,
@@ -43,6 +45,15 @@ STATE_WORDS = NEXT + MOST_MEMBERS
 _FEW = 4
 
 
+@arrays("int64[::1]", "int64[::1]", "int64[::1]")
+class Walking(NamedTuple):
+    """A reading of the version with these roots R, by plans at P, and its state."""
+
+    P: np.ndarray
+    R: np.ndarray
+    Z: np.ndarray
+
+
 @kernel
 def forget(Z: Any) -> None:
     """Start anew: nothing is known of where the positions were. The counters go on."""
@@ -52,18 +63,20 @@ def forget(Z: Any) -> None:
 
 
 @kernel
-def group_end(M: Any, W: Any, leaf: int, k: int, i: int, X: Any, x: int, step: int, p: int) -> int:
+def group_end(nodes: Nodes, leaf: int, k: int, i: int, X: Any, x: int, step: int, p: int) -> int:
     """Behind the last entry of the leaf with these coordinates, of which number i is one."""
+    M, W = nodes.M, nodes.W
     room, n = LEAF_ROOM[k], count_of(W, leaf)
     few = min(n, i + _FEW)
     while i < few and same(M, leaf, room, i, X, x, step, p):
         i += 1
-    return i if i < few or i == n else position(M, W, leaf, k, i, X, x, step, p, BEHIND)
+    return i if i < few or i == n else position(nodes, leaf, k, i, Place(X, x, step, p, BEHIND))
 
 
 @kernel
-def open_position(M: Any, W: Any, P: Any, a: int, R: Any, X: Any, x: int, Z: Any, q: int) -> bool:
+def open_position(nodes: Nodes, P: Any, a: int, R: Any, X: Any, x: int, Z: Any, q: int) -> bool:
     """Take position q, described at P[a], to the first entry with its prefix; False if there is none."""
+    M = nodes.M
     k, p, above = P[a + ARITY_], P[a + BOUND], P[a + ABOVE]
     z = PLACES + PLACE_WORDS * q
     Y, y, step = X, x, 1
@@ -72,19 +85,20 @@ def open_position(M: Any, W: Any, P: Any, a: int, R: Any, X: Any, x: int, Z: Any
         step = LEAF_ROOM[P[a + ARITY_ + POSITION_WORDS * (above - q)]]
         Y, y = M, Z[b + LEAF_] + HEAD + Z[b + ENTRY]
     near = min(Z[z + ENTRY], Z[z + END] - 1)
-    leaf, i = seek_near(M, W, R[P[a + MEMBER]], k, Z[z + LEAF_], near, Y, y, step, p, BEFORE)
+    leaf, i = seek_near(nodes, R[P[a + MEMBER]], k, Z[z + LEAF_], near, Place(Y, y, step, p, BEFORE))
     Z[STEPS] += 1
     if leaf == 0 or not same(M, leaf, LEAF_ROOM[k], i, Y, y, step, p):
         return False
-    end = group_end(M, W, leaf, k, i, Y, y, step, p)
+    end = group_end(nodes, leaf, k, i, Y, y, step, p)
     Z[z + LEAF_], Z[z + ENTRY], Z[z + END] = leaf, i, end
     Z[z + FIRST], Z[z + FIRST + 1], Z[z + FIRST + 2] = leaf, i, end
     return True
 
 
 @kernel
-def forward(M: Any, W: Any, P: Any, a: int, R: Any, Z: Any, q: int) -> bool:
+def forward(nodes: Nodes, P: Any, a: int, R: Any, Z: Any, q: int) -> bool:
     """Take position q to the next entry with its prefix; False if there is none."""
+    M, W = nodes.M, nodes.W
     z = PLACES + PLACE_WORDS * q
     Z[STEPS] += 1
     if Z[z + ENTRY] + 1 < Z[z + END]:
@@ -94,29 +108,29 @@ def forward(M: Any, W: Any, P: Any, a: int, R: Any, Z: Any, q: int) -> bool:
     room, n = LEAF_ROOM[k], count_of(W, leaf)
     if Z[z + END] < n:
         return False
-    other, i = next_entry(M, W, R[P[a + MEMBER]], k, leaf, n - 1)
+    other, i = next_entry(nodes, R[P[a + MEMBER]], k, leaf, n - 1)
     last = leaf + HEAD + n - 1
     if other == 0 or not same(M, other, room, i, M, last, room, p):
         return False
-    Z[z + LEAF_], Z[z + ENTRY], Z[z + END] = other, i, group_end(M, W, other, k, i, M, last, room, p)
+    Z[z + LEAF_], Z[z + ENTRY], Z[z + END] = other, i, group_end(nodes, other, k, i, M, last, room, p)
     return True
 
 
 @kernel
-def settle(M: Any, W: Any, P: Any, first: int, R: Any, X: Any, x: int, Z: Any, q: int) -> bool:
+def settle(nodes: Nodes, P: Any, first: int, R: Any, X: Any, x: int, Z: Any, q: int) -> bool:
     """Position q stands elsewhere than before (-1: the item is new): take all behind it to their first entries. False: there is none."""
-    moved = np.int64(0) if q < 0 else np.int64(1) << q
+    moved = wide(0) if q < 0 else wide(1) << q
     for r in range(q + 1, P[first + POSITIONS]):
         a = first + POSITION + POSITION_WORDS * r
         z, above = PLACES + PLACE_WORDS * r, P[a + ABOVE]
         if q < 0 or (above >= 0 and (moved >> above) & 1 != 0):
-            if not open_position(M, W, P, a, R, X, x, Z, r):
+            if not open_position(nodes, P, a, R, X, x, Z, r):
                 return False
         elif Z[z + LEAF_] == Z[z + FIRST] and Z[z + ENTRY] == Z[z + FIRST + 1]:
             continue
         else:
             Z[z + LEAF_], Z[z + ENTRY], Z[z + END] = Z[z + FIRST], Z[z + FIRST + 1], Z[z + FIRST + 2]
-        moved |= np.int64(1) << r
+        moved |= wide(1) << r
     return True
 
 
@@ -129,8 +143,10 @@ def fill(out: Any, first: int, m: int, slot: int) -> None:
 
 
 @kernel
-def emit(M: Any, W: Any, P: Any, first: int, slots: Any, Z: Any, out: Any, stride: int, n: int) -> int:
+def emit(nodes: Nodes, walking: Walking, first: int, slots: Any, told: Told, n: int) -> int:
     """Write rows from where all stand through the last position's group in its leaf, as long as there is room; the rows then."""
+    W, P, Z = nodes.W, walking.P, walking.Z
+    out, stride = told
     last = P[first + POSITIONS] - 1
     z = PLACES + PLACE_WORDS * last
     low, m = Z[z + ENTRY], min(Z[z + END] - Z[z + ENTRY], stride - n)
@@ -165,51 +181,48 @@ def arrive(P: Any, first: int, Z: Any) -> None:
 
 
 @kernel
-def look_ahead(M: Any, W: Any, P: Any, first: int, R: Any, X: Any, x: int, Z: Any) -> None:
+def look_ahead(nodes: Nodes, P: Any, first: int, R: Any, X: Any, x: int, Z: Any) -> None:
     """Find the leaves where the item at X[x], the next, has its prefixes, as far as they are known: they are in the cache at its turn."""
     for q in range(P[first + POSITIONS]):
         a = first + POSITION + POSITION_WORDS * q
-        Z[NEXT + q] = expect_leaf(M, W, R[P[a + MEMBER]], P[a + ARITY_], X, x, P[a + KNOWN])
+        Z[NEXT + q] = expect_leaf(nodes, R[P[a + MEMBER]], P[a + ARITY_], X, x, P[a + KNOWN])
         Z[STEPS] += 1
 
 
 @kernel
-def walk(
-    M: Any, W: Any, P: Any, first: int, R: Any, X: Any, width: int, slots: Any, items: int, Z: Any, out: Any, stride: int, n: int,
-    budget: int,
-) -> int:  # fmt: skip
-    """Go on with the plan at P[first]: rows from out[n] on (atom i at i * stride), until all items before number `items` are done, there
-    are `stride` rows, or so many steps were taken; the rows then. Item i: coordinates at X[i * width], slots[i]."""
+def walk(nodes: Nodes, walking: Walking, first: int, items: Items, end: int, told: Told, n: int, budget: int) -> int:
+    """Go on with the plan at P[first]: rows from number n on, until all items before number `end` are done, there are `stride` rows, or so
+    many steps were taken; the rows then."""
+    P, R, Z = walking
+    X, width, slots = items
     last = P[first + POSITIONS] - 1
     z, stop = PLACES + PLACE_WORDS * last, Z[STEPS] + budget
-    while n < stride and Z[AT] < items and Z[STEPS] < stop:
+    while n < told.stride and Z[AT] < end and Z[STEPS] < stop:
         x = Z[AT] * width
         if Z[ACTIVE] == 0:
             arrive(P, first, Z)
-            if Z[AT] + 1 < items:
-                look_ahead(M, W, P, first, R, X, x + width, Z)
-            if not settle(M, W, P, first, R, X, x, Z, -1):
+            if Z[AT] + 1 < end:
+                look_ahead(nodes, P, first, R, X, x + width, Z)
+            if not settle(nodes, P, first, R, X, x, Z, -1):
                 Z[AT] += 1
                 Z[DEAD] += 1
                 continue
             Z[ACTIVE] = 1
-        n = emit(M, W, P, first, slots, Z, out, stride, n)
+        n = emit(nodes, walking, first, slots, told, n)
         if Z[z + ENTRY] < Z[z + END]:
             break
         q = last
-        while q >= 0 and not forward(M, W, P, first + POSITION + POSITION_WORDS * q, R, Z, q):
+        while q >= 0 and not forward(nodes, P, first + POSITION + POSITION_WORDS * q, R, Z, q):
             q -= 1
         if q < 0:
             Z[ACTIVE] = 0
             Z[AT] += 1
         else:
-            settle(M, W, P, first, R, X, x, Z, q)
+            settle(nodes, P, first, R, X, x, Z, q)
     return n
 
 
-@kernel("int64(" + READ + ", int64[::1], int64, int64[::1], int64[::1], int64, int32[::1], int64[::1], int32[::1], int64, int64)")
-def view_fill(
-    M: Any, W: Any, P: Any, first: int, R: Any, X: Any, width: int, slots: Any, Z: Any, out: Any, stride: int, budget: int
-) -> int:
-    """Further rows of all items, from out[0] on; how many."""
-    return walk(M, W, P, first, R, X, width, slots, len(slots), Z, out, stride, 0, budget)
+@kernel("int64(Nodes, Walking, int64, Items, Told, int64)")
+def view_fill(nodes: Nodes, walking: Walking, first: int, items: Items, told: Told, budget: int) -> int:
+    """Further rows of all items; how many."""
+    return walk(nodes, walking, first, items, len(items.slots), told, 0, budget)

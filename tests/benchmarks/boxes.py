@@ -10,6 +10,7 @@ import time
 import numpy as np
 
 from structures.box.changes import AT, ITEM, MISSING, SEARCH
+from structures.box.changes import Changes as BoxChanges
 from structures.box.tree import BoxTree, Entries
 from structures.core.arena import VERSION
 from structures.ordered.search import STEPS
@@ -69,7 +70,7 @@ def many_singles(tree: BoxTree, changes: Changes, count: int) -> Singles:
     out = np.empty((2, CHUNK), np.int32)
     before, steps = int(arena.C[VERSION]), int(query[STEPS])
     start = time.perf_counter()
-    gained = box_singles(*tree._arrays, signs, *mixed, np.arange(total), state, tree._boxes, out, NO_PINS)
+    gained = box_singles(*tree._arrays, signs, BoxChanges(*mixed, np.arange(total)), state, tree._boxes, out, NO_PINS)
     elapsed = time.perf_counter() - start
     assert state[MISSING] == 0 and state[AT] == 1, "a box to delete was not there"
     assert int(arena.C[VERSION]) - before == total, "not every change made a version"

@@ -8,7 +8,9 @@ import numpy as np
 
 from structures.clique.state import STEPS, new_walk
 from structures.clique.tree import CliqueTree
+from structures.core.entries import Entries, Told
 from structures.multiway.changes import MISSING
+from structures.multiway.changes import Changes as EachChange
 from tests.benchmarks.data import Workload
 from tests.benchmarks.figures import Figure, Scale
 from tests.benchmarks.heap_data import clique, even, nearly
@@ -44,11 +46,12 @@ def many_singles(tree: CliqueTree, changes: Changes, count: int) -> Singles:
     mixed = [np.stack((a, b), 1).reshape(-1) for a, b in zip(deletes, inserts, strict=True)]
     signs = np.tile(np.array([-1, 1], np.int64), total // 2)
     tree.arena.require(total)
-    state, walk = np.zeros(3, np.int64), new_walk()[0]
-    covers = np.empty(_ROOM, np.int64), np.empty((3, _ROOM), np.int32)
-    out = np.empty(tree.members * CHUNK, np.int32)
+    state = np.zeros(3, np.int64)
+    walking = new_walk()._replace(H=np.empty(_ROOM, np.int64), J=np.empty((3, _ROOM), np.int32))
+    told = Told(np.empty(tree.members * CHUNK, np.int32), CHUNK)
+    each = EachChange(0, Entries(*mixed), np.arange(total))
     start = time.perf_counter()
-    gained = clique_singles(*tree._arrays, walk, *covers, state, signs, *mixed, np.arange(total), out, CHUNK, NO_PINS)
+    gained = clique_singles(*tree._arrays, walking, state, signs, each, told, NO_PINS)
     elapsed = time.perf_counter() - start
     assert state[MISSING] == 0, "an interval to delete was not there"
-    return Singles(total / elapsed, int(gained), walk[STEPS] / total, 0.0)
+    return Singles(total / elapsed, int(gained), walking.Z[STEPS] / total, 0.0)

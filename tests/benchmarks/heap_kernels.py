@@ -5,54 +5,50 @@ from __future__ import annotations
 from typing import Any
 
 from structures.clique.changes import run_changes as run_clique_changes
-from structures.core.arena import VERSION, reclaim
+from structures.clique.state import Walking as CliqueWalking
+from structures.core.arena import VERSION, Writing, reclaim
+from structures.core.entries import Told
 from structures.core.kernel import kernel
 from structures.ij_heap.changes import run_changes
-from structures.multiway.changes import AT
-from structures.multiway.layout import ARRAYS
+from structures.ij_heap.goals import Walking
+from structures.multiway.changes import AT, Changes
+from structures.multiway.layout import MultiwayNodes
 from tests.benchmarks.kernels import RECLAIM_EVERY
 
 
-@kernel(
-    "int64(" + ARRAYS + ", int64[::1], int32[::1], int64[::1], int64[::1], uint8[::1], int32[::1], int64[::1], int64[::1], int32[::1],"
-    " int64[::1], int32[::1], int64, int64[::1], boolean)"
-)
+@kernel("int64(MultiwayNodes, Writing, Walking, int64[::1], int64[::1], Changes, Told, int64[::1], boolean)")
 def heap_singles(
-    M: Any, W: Any, C: Any, Q: Any, T: Any, X: Any, Z: Any, ZW: Any, N: Any, signs: Any, sets: Any, keys: Any, lefts: Any, rights: Any,
-    slots: Any, places: Any, out: Any, stride: int, pins: Any, deltas: bool,
+    nodes: MultiwayNodes, writing: Writing, walking: Walking, N: Any, signs: Any, changes: Changes, told: Told, pins: Any, deltas: bool
 ) -> int:  # fmt: skip
-    """Each entry a version of its own, `run_changes` of one; its delta (if asked for) is written and passed over. `places`: 0, 1, 2 …
-    The rows gained."""
+    """Each entry a version of its own, `run_changes` of one; its delta (if asked for) is written and passed over. `changes.order`: 0, 1,
+    2 … The rows gained."""
+    C = writing.C
     rows = 0
     for i in range(len(signs)):
         C[VERSION] += 1
         N[AT] = 0
         while N[AT] == 0:
-            place = places[i : i + 1]
-            n = run_changes(M, W, C, Q, T, X, Z, ZW, N, signs[i], sets, keys, lefts, rights, slots, place, out, stride, deltas)
+            n = run_changes(nodes, writing, walking, N, Changes(signs[i], changes.entries, changes.order[i : i + 1]), told, deltas)
             rows += signs[i] * n
         if i % RECLAIM_EVERY == 0:
-            reclaim(M, C, Q, C[VERSION], pins, False)
+            reclaim(nodes, writing, C[VERSION], pins, False)
     return rows
 
 
-@kernel(
-    "int64(" + ARRAYS + ", int64[::1], int64[::1], int32[:,::1], int64[::1], int64[::1], uint8[::1], int32[::1], int64[::1], int64[::1],"
-    " int32[::1], int64[::1], int32[::1], int64, int64[::1])"
-)
+@kernel("int64(MultiwayNodes, Writing, int64[::1], CliqueWalking, int64[::1], int64[::1], Changes, Told, int64[::1])")
 def clique_singles(
-    M: Any, W: Any, C: Any, Q: Any, T: Any, X: Any, Z: Any, H: Any, I: Any, N: Any, signs: Any, sets: Any, keys: Any, lefts: Any,  # noqa: E741
-    rights: Any, slots: Any, places: Any, out: Any, stride: int, pins: Any,
+    nodes: MultiwayNodes, writing: Writing, X: Any, walking: CliqueWalking, N: Any, signs: Any, changes: Changes, told: Told, pins: Any
 ) -> int:  # fmt: skip
-    """The same in a tree of cliques, with deltas; H and I have room for all that covers a start."""
+    """The same in a tree of cliques, with deltas; `walking` has room for all that covers a start."""
+    C = writing.C
     rows = 0
     for i in range(len(signs)):
         C[VERSION] += 1
         N[AT] = 0
         while N[AT] == 0:
-            place = places[i : i + 1]
-            n = run_clique_changes(M, W, C, Q, T, X, Z, H, I, N, signs[i], sets, keys, lefts, rights, slots, place, out, stride, True)
+            one = Changes(signs[i], changes.entries, changes.order[i : i + 1])
+            n = run_clique_changes(nodes, writing, X, walking, N, one, told, True)
             rows += signs[i] * n
         if i % RECLAIM_EVERY == 0:
-            reclaim(M, C, Q, C[VERSION], pins, False)
+            reclaim(nodes, writing, C[VERSION], pins, False)
     return rows

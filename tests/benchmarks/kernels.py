@@ -6,41 +6,38 @@ from typing import Any
 
 import numpy as np
 
-from structures.core.arena import ARRAYS, HEIGHT, NEG_INF, ROOT, VERSION, reclaim
+from structures.core.arena import HEIGHT, NEG_INF, ROOT, VERSION, Nodes, Writing, reclaim
+from structures.core.entries import Entries
 from structures.core.kernel import kernel
-from structures.ordered.search import DEPTH, NOTHING_BEFORE, search_fill, search_start
+from structures.ordered.search import DEPTH, NOTHING_BEFORE, Bounds, search_fill, search_start
 from structures.ordered.tree import cut, expect, put
 
 RECLAIM_EVERY = 4  # versions: a service reclaims after a group of batches, not after each
 
 
-@kernel(
-    "int64(" + ARRAYS + ", int64[::1], uint8[::1], int32[::1], int64[::1], int64[::1], int32[::1], int64[::1], int32[::1],"
-    " int32[::1], int64[::1])"
-)
-def single_changes(
-    M: Any, W: Any, C: Any, Q: Any, signs: Any, sets: Any, keys: Any, lefts: Any, rights: Any, slots: Any, Z: Any,
-    out0: Any, out1: Any, pins: Any,
-) -> int:  # fmt: skip
+@kernel("int64(Nodes, Writing, int64[::1], Entries, int64[::1], int32[::1], int32[::1], int64[::1])")
+def single_changes(nodes: Nodes, writing: Writing, signs: Any, entries: Entries, Z: Any, out0: Any, out1: Any, pins: Any) -> int:
     """Each entry a version of its own, with its delta, which is written and passed over. As `run_changes` does it. The rows gained."""
+    C = writing.C
+    sets, keys, lefts, rights, slots = entries
     rows = 0
     ends = lefts[:0]
     for i in range(len(signs)):
         C[VERSION] += 1
         s = np.int64(sets[i])
-        expect(M, W, C, keys[i], lefts[i], 2 * slots[i] + s, 0)
-        search_start(Z, C[ROOT], C[HEIGHT], 1 - s, keys[i], NEG_INF, NOTHING_BEFORE, rights[i], lefts[i])
+        expect(nodes, C, keys[i], lefts[i], 2 * slots[i] + s, 0)
+        search_start(Z, C[ROOT], C[HEIGHT], 1 - s, keys[i], Bounds(NEG_INF, NOTHING_BEFORE, rights[i], lefts[i]))
         while Z[DEPTH] > 0:
-            n = search_fill(M, W, Z, out0, 0, ends)
+            n = search_fill(nodes, Z, out0, 0, ends)
             for j in range(n):
                 out1[j] = slots[i]
             rows += signs[i] * n
         if signs[i] > 0:
-            put(M, W, C, Q, s, keys[i], lefts[i], rights[i], slots[i])
+            put(nodes, writing, s, keys[i], lefts[i], rights[i], slots[i])
         else:
-            cut(M, W, C, Q, s, keys[i], lefts[i], slots[i])
+            cut(nodes, writing, s, keys[i], lefts[i], slots[i])
         if i % RECLAIM_EVERY == 0:
-            reclaim(M, C, Q, C[VERSION], pins, False)
+            reclaim(nodes, writing, C[VERSION], pins, False)
     return rows
 
 

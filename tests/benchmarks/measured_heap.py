@@ -13,9 +13,11 @@ from structures.box.tree import BoxTree
 from structures.box.tree import Root as BoxRoot
 from structures.clique.tree import CliqueTree
 from structures.core.arena import VERSION
-from structures.ij_heap.goals import STEPS, new_walk
+from structures.core.entries import Told
+from structures.ij_heap.goals import STEPS, Walking, new_walk
 from structures.ij_heap.heap import Entries, IJHeap, Root, Topology
 from structures.multiway.changes import MISSING
+from structures.multiway.changes import Changes as EachChange
 from structures.multiway.extreme import ASKED
 from tests.benchmarks.data import Workload
 from tests.benchmarks.figures import Figure, Rival, sampled, seconds
@@ -184,13 +186,11 @@ def many_singles(heap: IJHeap, changes: Changes, count: int, deltas: bool = True
     arena, t = heap.arena, heap.topology.t
     arena.require(total)
     scratch, walk, state = heap._arrays[-1], new_walk(arena.T, _LEVELS), np.zeros(3, np.int64)
-    out = np.empty(t * CHUNK, np.int32)
-    places, asked = np.arange(total), int(scratch[ASKED])
+    told, asked = Told(np.empty(t * CHUNK, np.int32), CHUNK), int(scratch[ASKED])
+    each = EachChange(0, Entries(*mixed), np.arange(total))
     start = time.perf_counter()
-    gained = heap_singles(
-        arena.M, arena.W, arena.C, arena.Q, arena.T, scratch, walk, walk.view(np.int32), state, signs, *mixed, places, out, CHUNK, NO_PINS,
-        deltas,
-    )
+    walking = Walking(walk, walk.view(np.int32), scratch)
+    gained = heap_singles(arena.nodes, arena.writing, walking, state, signs, each, told, NO_PINS, deltas)
     elapsed = time.perf_counter() - start
     assert state[MISSING] == 0, "an interval to delete was not there"
     return Singles(total / elapsed, int(gained), walk[STEPS] / total, (int(scratch[ASKED]) - asked) / total)

@@ -167,7 +167,7 @@ def many_singles(tree: IntervalTree, changes: Changes, count: int) -> tuple[floa
     out0, out1 = np.empty(CHUNK, np.int32), np.empty(CHUNK, np.int32)
     before = int(arena.C[VERSION])
     start = time.perf_counter()
-    gained = single_changes(arena.M, arena.W, arena.C, arena.Q, signs, *mixed, state, out0, out1, NO_PINS)
+    gained = single_changes(arena.nodes, arena.writing, signs, Entries(*mixed), state, out0, out1, NO_PINS)
     elapsed = time.perf_counter() - start
     assert int(arena.C[VERSION]) - before == 2 * half, "not every change made a version"
     return 2 * half / elapsed, gained

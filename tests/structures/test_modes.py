@@ -44,11 +44,11 @@ def test_canary(nursery: Nursery, machine: str, canary: Canary) -> None:
     ("bug", "instead"),
     [
         ("was", "nobody noticed"),
-        ("lambda M, W, C, Q, o: [][0]", "IndexError"),
-        ("lambda M, W, C, Q, o: 1 // 0", "ZeroDivisionError"),
-        ("lambda M, W, C, Q: 0", "takes (M"),
-        ("lambda M, W, C, Q, o: (_ for _ in ()).throw(AssertionError)", "AssertionError"),
-        ("lambda M, W, C, Q, o: __import__('os').abort()", "SIGABRT"),
+        ("lambda nodes, writing, o: [][0]", "IndexError"),
+        ("lambda nodes, writing, o: 1 // 0", "ZeroDivisionError"),
+        ("lambda nodes, writing: 0", "takes (nodes"),
+        ("lambda nodes, writing, o: (_ for _ in ()).throw(AssertionError)", "AssertionError"),
+        ("lambda nodes, writing, o: __import__('os').abort()", "SIGABRT"),
     ],
 )
 def test_what_is_no_notice(nursery: Nursery, bug: str, instead: str) -> None:

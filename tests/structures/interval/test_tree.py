@@ -189,3 +189,20 @@ def test_a_window_over_many_keys_is_read_in_short_steps() -> None:
         found += zip(*(slots.tolist() for slots in cursor.fill(64)), strict=True)
     assert found == [(1998, 1999)]
     assert 3000 / 256 < fills < 100
+
+
+@pytest.mark.skipif(not JIT, reason="hundreds of thousands need compiled kernels; the run with the JIT on has them")
+def test_partners_that_are_none_do_not_hold_a_call_up() -> None:
+    """A call ends after so many steps, whether it found a row or not."""
+    n = 300_000
+    places = np.arange(n, dtype=np.int64)
+    sets, slots = (places & 1).astype(np.uint8), places.astype(np.int32)
+    here = Entries(sets, np.zeros(n, np.int32), 10 * places, 10 * places + 5, slots)
+    tree = IntervalTree("pair")
+    root = tree.bulk_load(1, here)
+    cursor, calls, most = tree.partners(root, here.take(sets == 0)), 0, 0
+    while not cursor.done:
+        before = cursor.steps
+        assert len(cursor.fill(100)[0]) == 0
+        most, calls = max(most, cursor.steps - before), calls + 1
+    assert calls > 2 and most < 2 * (1 << 18) + 1_000

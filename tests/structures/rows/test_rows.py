@@ -5,8 +5,8 @@ import pytest
 
 from structures.core.kernel import JIT
 from structures.rows import rows
-from structures.rows.key_table import FLOAT, PLAIN, TEXT
-from structures.rows.rows import Rows, RowSet
+from structures.rows.key_table import FLOAT, PLAIN, TEXT, RowSet
+from structures.rows.rows import Rows
 
 NO_PINS = np.empty(0, np.int64)
 SEED = 20240611
