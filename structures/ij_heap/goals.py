@@ -33,7 +33,10 @@ GOAL0 = 94
 G_NODE, G_SUBSET, G_NEXT, G_BEFORE, G_LOW, G_HIGH, G_FREE = range(7)
 GIVEN_MOST, GIVEN_LEAST, MOST, LEAST = 7, 13, 19, 25  # left <= most, right >= least
 GOAL_WORDS = 31
-FRAME0 = GOAL0 + 24 * GOAL_WORDS
+# A goal that is divided stays, and its aliases are shared out among two or more: of t aliases there are 2t - 1 goals at most, and one more
+# for the rest of a given interval, whose components are goals as well. A topology has six sets at most: 12.
+_MOST_GOALS = 24
+FRAME0 = GOAL0 + _MOST_GOALS * GOAL_WORDS
 # A frame: node, goal, next step, goals in use before it, rows before it, whether the strip was tried.
 NODE, GOAL, STEP, GOALS_, ROWS_, TRIED = range(6)
 FRAME_WORDS = 6
@@ -45,7 +48,7 @@ ANY_KEY = -1
 
 
 def new_walk(T: np.ndarray, height: int) -> np.ndarray:
-    """A state for trees of the height at most."""
+    """A state for trees of the height at most. Each alias is in one goal that is worked on: a frame a level, and one in the strip."""
     strip = FRAME0 + FRAME_WORDS * int(T[SETS]) * (height + 2)
     Z = np.zeros(strip + int(T[LEAF_WORDS_]) + LANES, np.int64)  # `within8` reads beyond a run
     Z[STRIP] = strip

@@ -41,7 +41,7 @@ from structures.multiway.topology import ALL, Topology
 
 __all__ = ["Cursor", "Entries", "IJHeap", "Root", "Topology"]
 
-_LEVELS = 48  # more than a tree can have
+_LEVELS = 48  # a tree balanced by height with as many leaves as an arena has room for, some 2**27, is lower: 1.45 * 27
 
 
 class IJHeap(MultiwayTree):

@@ -38,7 +38,6 @@ ROOT, ARITY, BLOCKS, TREE_WORDS = 0, 1, 2, 3
 MOST_TREES = 1 << 20
 
 
-
 @kernel
 def count_of(W: Any, o: int) -> int:
     """Entries of a leaf, children of an inner node."""

@@ -29,10 +29,6 @@ MOST = 8  # aliases, links of an alias, ports of an alias
 TREE_WORDS, TREE_VERSION = 6, 5
 UNVERSIONED = -1
 
-TREES = "int64[::1], int32[::1], int64[::1], int64[::1], int64[:,::1]"  # M, W, C, Q, T as the kernels take them
-TABLES = "int64[:,::1], int64[:,::1], int64[:,::1]"  # LINKS, PORTS, SIDES
-KEPT = "int32[::1], int32[::1], int64[::1]"  # X, Y, E
-
 
 @arrays("int64[:,::1]", "int64[:,::1]", "int64[:,::1]", "int64[:,::1]", "int32[::1]", "int32[::1]", "int64[::1]")
 class Tables(NamedTuple):

@@ -34,10 +34,6 @@ SEARCH = 8
 LEVEL_WORDS = SEARCH + SEARCH_WORDS
 LIST = 4 * B
 PATIENCE = 1 << 16  # steps of a call, about
-WALK = (
-    "int64(int64[::1], int32[::1], int64[:,::1], int64[:,::1], int64[:,::1], int32[::1], int64[::1], int64[:,::1], int64[:,:,::1],"
-    " int64[:,::1], int64[:,::1], int32[:,::1], int32[::1], int32[:,::1], int64)"
-)
 
 
 @arrays("int64[:,::1]", "int64[:,:,::1]", "int64[:,::1]", "int64[:,::1]", "int32[:,::1]")

@@ -89,3 +89,18 @@ def test_a_helper_is_part_of_its_callers_and_python_for_all_others(tmp_path, mon
     assert compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name) == 0
     assert {file.name.split("-")[0].rsplit(".", 1)[-1] for file in tmp_path.rglob("*.nb?")} == {"one_more"}
     assert twice("ab") == "abab", "not compiled"
+
+
+def test_nobody_else_finds_the_helpers_of_a_kernel(tmp_path, monkeypatch):
+    """They lost arguments that they do not use: a call from another kernel, linked by the name, would go wrong."""
+    from structures.rows.retired import _sift
+
+    monkeypatch.setattr("structures.core.kernel.cache_folder", lambda file: tmp_path)
+    monkeypatch.setattr("structures.core.kernel._listed", [])
+    signature = "int64(int32[::1], int64[::1], int64[::1], int64[::1], int64[::1], int32[::1], int64[::1])"
+    again = kernel(signature)(_sift.py_func)
+    load(again, signature)
+    (made,) = again.overloads.values()
+    functions = [one for one in made.library._final_module.functions if not one.is_declaration and "structures" in one.name]
+    assert [one.name for one in functions if "_sift" not in one.name and one.linkage.name != "private"] == []
+    assert any("_sift" in one.name and one.linkage.name != "private" for one in functions)
