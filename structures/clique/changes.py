@@ -13,10 +13,11 @@ from typing import Any
 from structures.clique.state import DONE, MODE, Walking
 from structures.clique.walk import Window, start_window, walk
 from structures.core.arena import ROOT, Writing
-from structures.core.entries import Told, entry_of
+from structures.core.entries import Told, entry_of, first_refused
 from structures.core.kernel import kernel
-from structures.multiway.changes import ACTIVE, AT, MISSING, Changes
+from structures.multiway.changes import ACTIVE, AT, MISSING, REFUSED, Changes
 from structures.multiway.layout import MultiwayNodes
+from structures.multiway.topology import SETS
 from structures.multiway.tree import cut, put
 
 _EVER = 2**62  # steps: a delta is interrupted by its rows alone
@@ -28,10 +29,12 @@ def run_changes(
 ) -> int:
     """Apply the changes from N[AT] on until all are done, there is no room for more rows, or Z[FULL]; the rows written.
 
-    N[MISSING] counts deletes of entries that were not there (nothing is done for them).
+    N[MISSING] counts deletes of entries that were not there (nothing is done for them). REFUSED: nothing was done, as an entry is none.
     """
     C, Z, entries, order = writing.C, walking.Z, changes.entries, changes.order
     n = 0
+    if N[AT] == 0 and N[ACTIVE] == 0 and first_refused(entries, nodes.T[SETS]) >= 0:
+        return REFUSED
     while N[AT] < len(order):
         entry = entry_of(entries, order[N[AT]])
         if deltas:

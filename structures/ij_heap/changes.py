@@ -13,12 +13,13 @@ from __future__ import annotations
 from typing import Any
 
 from structures.core.arena import NEG_INF, POS_INF, ROOT, Writing
-from structures.core.entries import Told, entry_of
+from structures.core.entries import Told, entry_of, first_refused
 from structures.core.kernel import kernel
 from structures.ij_heap.goals import DEPTH, Walking
 from structures.ij_heap.walk import start_partners, walk
-from structures.multiway.changes import ACTIVE, AT, MISSING, Changes
+from structures.multiway.changes import ACTIVE, AT, MISSING, REFUSED, Changes
 from structures.multiway.layout import MultiwayNodes
+from structures.multiway.topology import SETS
 from structures.multiway.tree import cut, put
 
 _EVER = 2**62  # steps: a delta is interrupted by its rows alone
@@ -28,10 +29,12 @@ _EVER = 2**62  # steps: a delta is interrupted by its rows alone
 def run_changes(nodes: MultiwayNodes, writing: Writing, walking: Walking, N: Any, changes: Changes, told: Told, deltas: bool) -> int:
     """Apply the changes from N[AT] on until all are done or there is no room for more rows; the rows written.
 
-    N[MISSING] counts deletes of entries that were not there (nothing is done for them).
+    N[MISSING] counts deletes of entries that were not there (nothing is done for them). REFUSED: nothing was done, as an entry is none.
     """
     C, Z, X, entries, order = writing.C, walking.Z, walking.X, changes.entries, changes.order
     n = 0
+    if N[AT] == 0 and N[ACTIVE] == 0 and first_refused(entries, nodes.T[SETS]) >= 0:
+        return REFUSED
     while N[AT] < len(order):
         entry = entry_of(entries, order[N[AT]])
         if deltas:

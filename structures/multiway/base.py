@@ -10,7 +10,7 @@ import numpy as np
 
 from structures.core.arena import VERSION
 from structures.core.entries import Entries, Told
-from structures.multiway.changes import ACTIVE, AT, MISSING, Changes, entry_order
+from structures.multiway.changes import ACTIVE, AT, MISSING, REFUSED, Changes, entry_order
 from structures.multiway.layout import Blocks
 from structures.multiway.topology import SETS
 from structures.multiway.tree import build, make_empty
@@ -73,9 +73,8 @@ class MultiwayTree:
         changes go on). None: no delta is computed. Deleted entries must be there and inserted ones not (KeyError: the tree is then
         damaged). MemoryError: nothing was done.
         """
-        for entries in (deletes, inserts):
-            if len(entries.key):
-                entries.require(self._sets)
+        if len(deletes.key) and len(inserts.key):
+            inserts.require(self._sets)  # before deletes are written; what else there is the kernel looks at first
         self.arena.require(len(deletes.key) + len(inserts.key))
         self.arena.C[VERSION] = version
         for sign, entries in ((-1, deletes), (1, inserts)):
@@ -85,11 +84,14 @@ class MultiwayTree:
 
     def _run(self, sign: int, entries: Entries, sink: Sink | None) -> Sink | None:
         """Apply one sign; the sink, or None once it wants no more."""
+        entries.require_columns()
         N, out = self._state, self._out
         N[:] = 0
         changes = Changes(sign, entries, entry_order(entries.set, entries.key, entries.left, entries.slot))
         while N[AT] < len(changes.order):
             n = self._change(N, changes, sink is not None)
+            if n == REFUSED:
+                entries.require(self._sets)
             if sink is not None and n and not sink(sign, out[:, :n].copy()):
                 sink = None
                 N[ACTIVE] = 0

@@ -10,6 +10,7 @@ from structures.core.entries import Entries, tree_order
 from structures.core.kernel import arrays
 
 AT, ACTIVE, MISSING = range(3)  # the state N of a run
+REFUSED = -1  # in place of rows: an entry is none, and nothing was done
 
 
 @arrays("int64", Entries, "int64[::1]")
