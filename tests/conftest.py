@@ -20,9 +20,8 @@ settings.load_profile("livejoin")
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """The tests of a file share a process, as its fixtures do; those of modes share nothing, and go to whoever is idle.
 
-    Tests of the pipeline wait for Kafka and Spark most of the time: the first two processes have them while the others compute; each takes
-    of the other kind when nothing is left of its own. What takes long is in modes, in end-to-end tests, and in files of few tests of the
-    pipeline: it comes first, so that nobody waits for it at the end.
+    Tests of the pipeline wait for Kafka and Spark most of the time: the first process has them, one after another, while the others
+    compute; each takes of the other kind when nothing is left of its own.
     """
     from xdist.scheduler import LoadFileScheduling
 
@@ -31,13 +30,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return nodeid if "/test_modes.py::" in nodeid else super()._split_scope(nodeid)
 
         def _assign_work_unit(self, node: Any) -> None:
-            def turn(scope: str) -> tuple[bool, bool, int]:
-                of_pipeline = scope.startswith("tests/streaming/")
-                is_long = "::test_mode[" in scope or scope.startswith("tests/end_to_end/")
-                tests = len(self.workqueue[scope])
-                return of_pipeline != (node in self.nodes[:2]), not is_long, tests if of_pipeline else -tests
-
-            self.workqueue.move_to_end(min(self.workqueue, key=turn), last=False)
+            is_first = node is self.nodes[0]
+            scope = next((scope for scope in self.workqueue if scope.startswith("tests/streaming/") == is_first), None)
+            if scope is not None:
+                self.workqueue.move_to_end(scope, last=False)
             super()._assign_work_unit(node)
 
     return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None

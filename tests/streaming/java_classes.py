@@ -32,10 +32,10 @@ _SILENT = "-Xlog:cds*=off"
 
 
 def use(patch: pytest.MonkeyPatch) -> None:
-    """From now on Spark and the broker map the archives, made first where they are not: 50 s of processor time, once."""
+    """From now on Spark and the broker map the archives, made first if nobody has begun to: 50 s of processor time, once."""
     folder = _folder()
     if not folder.exists():
-        _make_once(folder)
+        _make_unless_under_way(folder)
     if folder.exists():
         _set(patch, "-XX:SharedArchiveFile", folder)
 
@@ -47,11 +47,13 @@ def _folder() -> Path:
     return Path(sys.prefix) / ".cache" / "livejoin" / f"java-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
 
 
-def _make_once(folder: Path) -> None:
-    """Or wait for the other process of the run that is at it."""
+def _make_unless_under_way(folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return  # another process of the same run is at it: this one goes on without
         if folder.exists():
             return
         with tempfile.TemporaryDirectory(prefix="java-", dir=folder.parent) as temporary:
