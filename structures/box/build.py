@@ -303,12 +303,13 @@ def with_room(array: Any, used: int, more: int) -> Any:
 def build_trees(nodes: Nodes, writing: BoxWriting, level: int, h: int, top: int, given: Given, here: Any) -> None:
     """Build the tree of holder h (of the level, from scratch), or, h = 0, what is below node `top`.
 
-    refs: members, 2 * place + set in the tree, of the boxes LO[place * d:], HI[place * d:] with TAGS[place]; for a 1-D tree in its order.
+    given.refs: members, 2 * place + set in the tree, of the boxes LO[place * d:], HI[place * d:] with TAGS[place]; for a 1-D tree in its
+    order.
     """
-    W, C, refs, LO, HI, TAGS = nodes.W, writing.C, given.refs, given.LO, given.HI, given.TAGS
+    W, C, refs = nodes.W, writing.C, given.refs
     d = C[DIMENSIONS]
     if level + 1 == d:
-        build_flat(nodes, writing, h, Given(refs, LO, HI, TAGS))
+        build_flat(nodes, writing, h, given)
         return
     waiting, pool, made = np.empty(64, np.int64), np.empty(64, np.int64), np.empty(64, np.int64)
     used = np.zeros(3, np.int64)
@@ -329,7 +330,7 @@ def build_trees(nodes: Nodes, writing: BoxWriting, level: int, h: int, top: int,
             used[2] += 1
             for r in refs:
                 W[h + MEMBERS + (r & 1)] += 1
-        build_below(nodes, writing, level, top, Given(refs, LO, HI, TAGS), here, Pending(waiting, pool, made, used))
+        build_below(nodes, writing, level, top, Given(refs, given.LO, given.HI, given.TAGS), here, Pending(waiting, pool, made, used))
         if first == used[0] or C[FULL] != 0:
             break
         level, h, start = waiting[first], waiting[first + 1], waiting[first + 2]

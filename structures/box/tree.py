@@ -57,8 +57,8 @@ from structures.box.layout import (
 )
 from structures.box.search import BOTH, query_words
 from structures.core.arena import ARENA_WORDS, BUMP, INNER_WORDS, LEAF_WORDS, VERSION
-from structures.core.entries import Entries, require_entries, tree_order
-from structures.core.kernel import compiled, contiguous
+from structures.core.entries import Entries, tree_order
+from structures.core.kernel import compiled
 from structures.core.reserve import SLOTS, reserve
 from structures.ordered.search import STEPS
 
@@ -69,6 +69,12 @@ _FIRST = np.zeros(1, np.int64)
 
 Sink = Callable[[int, np.ndarray], bool]
 Window = tuple[np.ndarray, np.ndarray]
+
+
+def _flat(entries: Entries) -> Entries:
+    """The same, the ends of each box in all dimensions one after another."""
+    sets, keys, left, right, slots = entries
+    return Entries(sets, keys, left.reshape(-1), right.reshape(-1), slots)
 
 
 class BoxTree:
@@ -116,7 +122,7 @@ class BoxTree:
         C = self.arena.C
         C[VERSION] = version
         if len(entries.key):
-            load(*self._arrays, entries._replace(left=entries.left.reshape(-1), right=entries.right.reshape(-1)))
+            load(*self._arrays, _flat(entries))
             self._boxes[entries.set, entries.slot] = np.hstack((entries.left, entries.right))
         self._whole()
         return self.root
@@ -149,9 +155,7 @@ class BoxTree:
             raise ValueError(f"boxes have {self.dimensions} left and right ends, not {entries.left.shape} and {entries.right.shape}")
         if len(entries.key) > 1:
             entries = Entries(*(np.ascontiguousarray(column) for column in entries))
-            contiguous((np.uint8, np.int32, np.int64, np.int64, np.int32), entries)
-        sets, keys, left, right, slots = entries
-        require_entries(Entries(sets, keys, left.reshape(-1), right.reshape(-1), slots), len(self._boxes))
+        _flat(entries).require(len(self._boxes))
         return entries
 
     def _change_words(self, levels: int) -> int:

@@ -29,9 +29,17 @@ class Entries(NamedTuple):
             contiguous((np.uint8, np.int32, np.int64, np.int64, np.int32), self)
 
     def require(self, sets: int) -> None:
-        """As `require_columns`; ValueError unless these are intervals of so many sets."""
+        """As `require_columns`; ValueError unless all, intervals or boxes (their ends one after another), are of so many sets, with keys,
+        ends and slots as said above. O(n)."""
         self.require_columns()
-        require_entries(self, sets)
+        e = compiled(first_refused)(self, sets)
+        if e >= 0:
+            d = len(self.left) // len(self.key)
+            left, right = (ends[e * d : (e + 1) * d].tolist() for ends in (self.left, self.right))
+            raise ValueError(
+                f"entry {e} (set {self.set[e]}, key {self.key[e]}, from {left} to {right}, slot {self.slot[e]}) cannot be kept: sets "
+                f"are below {sets}, keys from 0 to {KEY_MAX - 1}, slots from 0 to {SLOTS - 1}, and no left end lies beyond its right one"
+            )
 
     def take(self, places: np.ndarray) -> Entries:
         return Entries(*(column[places] for column in self))
@@ -70,7 +78,7 @@ class Deltas(NamedTuple):
     too_large: np.ndarray
 
 
-@kernel
+@kernel("int64(Entries, int64)")
 def first_refused(entries: Entries, sets: int) -> int:
     """The number of the first that is no entry; -1: there is none. left, right: the ends of each in all dimensions, one after another."""
     n = len(entries.key)
@@ -82,24 +90,6 @@ def first_refused(entries: Entries, sets: int) -> int:
             if entries.left[j] > entries.right[j]:
                 return e
     return -1
-
-
-@kernel("int64(Entries, int64)")
-def refused(entries: Entries, sets: int) -> int:
-    """As `first_refused`, from Python."""
-    return first_refused(entries, sets)
-
-
-def require_entries(entries: Entries, sets: int) -> None:
-    """Raise ValueError unless all of them, intervals or boxes, are of so many sets, with keys, ends and slots as `Entries` says. O(n)."""
-    e = compiled(refused)(entries, sets)
-    if e >= 0:
-        d = len(entries.left) // len(entries.key)
-        left, right = (ends[e * d : (e + 1) * d].tolist() for ends in (entries.left, entries.right))
-        raise ValueError(
-            f"entry {e} (set {entries.set[e]}, key {entries.key[e]}, from {left} to {right}, slot {entries.slot[e]}) cannot be kept: sets "
-            f"are below {sets}, keys from 0 to {KEY_MAX - 1}, slots from 0 to {SLOTS - 1}, and no left end lies beyond its right one"
-        )
 
 
 @kernel("void(int64[::1], int64[::1], int64[::1])", allocates=True)

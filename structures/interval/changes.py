@@ -26,16 +26,12 @@ REFUSED = -1
 AHEAD = 2  # changes between asking for a leaf and using it, and between asking for the path to it and using that
 
 
-@arrays("int8[::1]", "uint8[::1]", "int32[::1]", "int64[::1]", "int64[::1]", "int32[::1]", "int64[::1]")
+@arrays("int8[::1]", Entries, "int64[::1]")
 class Changes(NamedTuple):
     """The entries `order[Z[AT]:]` are still to be applied. signs: DELETE or INSERT with a delta, LEAVE or ENTER without one."""
 
     signs: np.ndarray
-    sets: np.ndarray
-    keys: np.ndarray
-    lefts: np.ndarray
-    rights: np.ndarray
-    slots: np.ndarray
+    entries: Entries
     order: np.ndarray
 
 
@@ -50,16 +46,16 @@ class Told(NamedTuple):
 
 @kernel("int64(Nodes, Writing, Changes, int64[::1], Told, boolean)")
 def run_changes(nodes: Nodes, writing: Writing, changes: Changes, Z: Any, told: Told, deltas: bool) -> int:
-    """Apply entries `order[Z[AT]:]` until all are done or out is full; the rows written.
+    """Apply the changes from Z[AT] on until all are done or out is full; the rows written.
 
-    signs: DELETE or INSERT with a delta, LEAVE or ENTER without one. done[i], unless empty: the rows written when order[i] was done.
     Z[MISSING] counts deletes of entries that were not there (nothing is done for them). REFUSED: nothing was done, as an entry is none.
     """
     C = writing.C
-    signs, sets, keys, lefts, rights, slots, order = changes
+    signs, entries, order = changes
+    sets, keys, lefts, rights, slots = entries
     out0, out1, done = told.out0, told.out1, told.done
     n, kind = 0, C[KIND]
-    if Z[AT] == 0 and Z[ACTIVE] == 0 and first_refused(Entries(sets, keys, lefts, rights, slots), 2 if kind == PAIR else 1) >= 0:
+    if Z[AT] == 0 and Z[ACTIVE] == 0 and first_refused(entries, 2 if kind == PAIR else 1) >= 0:
         return REFUSED
     deltas = deltas and kind != LIST
     ends = lefts[:0]

@@ -131,15 +131,15 @@ class PartedCursor(Cursor):
 
 
 class WalkCursor(Cursor):
-    """Rows of the entries between two places (key, left) of the order, both included (`walk`)."""
+    """Rows of the entries in a stretch of the order (`walk`)."""
 
     _STEPS, _GAP = WALK_STEPS, WALK_GAP
 
-    def __init__(self, arena: Arena, root: Root, low: tuple[int, int], high: tuple[int, int]) -> None:
+    def __init__(self, arena: Arena, root: Root, stretch: Stretch) -> None:
         super().__init__()
         self._nodes = arena.nodes
         self._Z = np.zeros(WALK_WORDS, np.int64)
-        compiled(walk_start)(self._nodes, self._Z, root.offset, root.height, int(arena.C[KIND]), Stretch(*low, *high))
+        compiled(walk_start)(self._nodes, self._Z, root.offset, root.height, int(arena.C[KIND]), stretch)
 
     def _more(self, want: int) -> tuple[np.ndarray, np.ndarray]:
         out0, out1 = np.empty(want + B * B, np.int32), np.empty(want + B * B, np.int32)
@@ -278,7 +278,7 @@ class WindowCursor(PartedCursor):
         else:
             self._key = compiled(next_key)(arena.nodes, root.offset, root.height, key)
         self._phase = 0
-        return WalkCursor(arena, root, (key, lo + 1), (key, hi)) if lo < hi else None
+        return WalkCursor(arena, root, Stretch(key, lo + 1, key, hi)) if lo < hi else None
 
     def _first(self, s: int, most: int, after: tuple[int, int], least: int) -> int | None:
         """The smallest left endpoint of the search's hits, None if there is none."""

@@ -25,11 +25,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from structures.core.arena import ARENA_WORDS, COUNT, KEY_MAX, KIND, LIVE, NEG_INF, POS_INF, ROOT, VERSION, Arena
+from structures.core.arena import ARENA_WORDS, COUNT, KIND, LIVE, NEG_INF, POS_INF, ROOT, VERSION, Arena
 from structures.core.entries import DELETE, INSERT, Deltas, Entries, tree_order
 from structures.core.kernel import compiled
 from structures.interval.changes import ACTIVE, AT, CHANGES_WORDS, MISSING, REFUSED, Changes, Told, run_changes
 from structures.interval.cursors import Cursor, GivenCursor, PartnersCursor, Root, SearchCursor, WalkCursor, WindowCursor
+from structures.interval.walk import WHOLE, Stretch
 from structures.ordered.check import check_tree
 from structures.ordered.search import ITEM, NOTHING_BEFORE, STEPS
 from structures.ordered.summary import LIST, PAIR, SELF
@@ -118,16 +119,21 @@ class IntervalTree:
         Z[AT:] = 0
         signs = _FEW[sign][:n] if n <= len(_FEW[sign]) else np.full(n, sign, np.int8)
         order = tree_order(entries.set, entries.key, entries.left, entries.slot)
-        changes, told = Changes(signs, *entries, order), self._told
+        changes = Changes(signs, entries, order)
         while Z[AT] < n:
-            rows = self._run_changes(*self._arrays, changes, Z, told, sink is not None)
-            if rows == REFUSED:
-                entries.require(self._sets)
+            rows = self._go_on(changes, self._told, sink is not None)
             if sink is not None and rows and not sink(sign, self._out0[:rows].copy(), self._out1[:rows].copy()):
                 sink = None
                 Z[ACTIVE] = 0
         self._none_missing()
         return sink
+
+    def _go_on(self, changes: Changes, told: Told, deltas: bool) -> int:
+        """Go on with a run; the rows written. ValueError, and nothing done: an entry is none."""
+        rows = int(self._run_changes(*self._arrays, changes, self._state, told, deltas))
+        if rows == REFUSED:
+            changes.entries.require(self._sets)
+        return rows
 
     def _none_missing(self) -> None:
         if self._state[MISSING]:
@@ -140,7 +146,7 @@ class IntervalTree:
         than a chunk are given up; None: there are none. Errors as `apply`. Cost: as `apply`, and a copy of the deltas.
         """
         n = len(signs)
-        entries.require(self._sets)
+        entries.require_columns()
         self.arena.require(n)
         self.arena.C[VERSION] = version
         Z = self._state
@@ -148,10 +154,10 @@ class IntervalTree:
         order = np.arange(n)
         ends, too_large = np.zeros(n, np.int64), np.zeros(n, np.bool_)
         parts, total = [(_NONE, _NONE)], 0
-        changes, told = Changes(signs, *entries, order), Told(self._out0, self._out1, ends)
+        changes, told = Changes(signs, entries, order), Told(self._out0, self._out1, ends)
         while Z[AT] < n:
             first = int(Z[AT])
-            rows = self._run_changes(*self._arrays, changes, Z, told, limit is not None)
+            rows = self._go_on(changes, told, limit is not None)
             parts.append((self._out0[:rows].copy(), self._out1[:rows].copy()))
             at = int(Z[AT])
             ends[first:at] += total
@@ -159,7 +165,7 @@ class IntervalTree:
             if at < n and limit is not None and total - (ends[at - 1] if at else 0) > limit:
                 too_large[at] = True
                 Z[ACTIVE] = 0
-                self._run_changes(*self._arrays, changes._replace(order=order[: at + 1]), Z, self._told, False)
+                self._go_on(changes._replace(order=order[: at + 1]), self._told, False)
                 ends[at] = total
         self._none_missing()
         starts = np.concatenate((_NO_ROWS, ends))[:n]
@@ -189,8 +195,7 @@ class IntervalTree:
         if self._kind == LIST:
             return SearchCursor(self.arena, root)
         if window is None:
-            low, high = (-1, KEY_MAX) if key is None else (key, key)
-            return WalkCursor(self.arena, root, (low, NEG_INF), (high, POS_INF))
+            return WalkCursor(self.arena, root, WHOLE if key is None else Stretch(key, NEG_INF, key, POS_INF))
         return WindowCursor(self.arena, root, key, window)
 
     def partners(self, root: Root, entries: Entries, window: tuple[int, int] | None = None) -> Cursor:

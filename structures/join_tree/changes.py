@@ -40,8 +40,7 @@ def run_singles(
 ) -> int:  # fmt: skip
     """Changes from number Z[AT] on, until all are done or out is full; the delta rows written.
 
-    Number i: alias places[i] loses the row at old[i] (DELETE), gains the one at new[i] (INSERT), or has it move (MOVE). done[i]: the rows
-    written when it was done. Z[ACTIVE]: its delta is being told; called with `deltas` off then, the rest of it is left out.
+    Z[ACTIVE]: its delta is being told; called with `deltas` off then, the rest of it is left out.
     """
     T, LINKS, Z, PATHS, S, L = tables.T, tables.LINKS, spreading.Z, walking.PATHS, walking.S, walking.L
     signs, places, old, new, done = singles.signs, singles.places, singles.old, singles.new, singles.done
