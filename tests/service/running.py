@@ -51,6 +51,19 @@ def running(folder: Path, view: dict[str, Any] | None = None, **settings: Any) -
     return engine
 
 
+def check(engine: Instance) -> None:
+    """The invariants of every structure, while the writer's thread reclaims nothing."""
+
+    def look() -> None:
+        for relation in engine.relations.values():
+            relation.table.check()
+        for view in engine.views.values():
+            if view.state == "live":
+                view.join.check()
+
+    engine.at_rest(look)
+
+
 def rows_of(first: int, count: int, start: int = 0, length: int = 1000, tag: str | None = None) -> pa.RecordBatch:
     """Rows first, first + 1, ...; all of one interval."""
     ids = np.arange(first, first + count)

@@ -25,7 +25,7 @@ from service.instance import Instance
 from service.reading.cursors import open_relation_rows, open_rows
 from service.wire.batch import Batch
 from service.wire.json import decode_json
-from tests.service.running import DEFINITION, PAIR, HeldWriter, batch, ids, of_ops, opened, rows_of, running
+from tests.service.running import DEFINITION, PAIR, HeldWriter, batch, check, ids, of_ops, opened, rows_of, running
 
 
 @pytest.fixture(autouse=True)
@@ -191,7 +191,7 @@ def test_many_threads_at_once_and_queued(engine: Instance, tmp_path: Path) -> No
         assert starts(engine) == expected
         for name in ("v", "w", "x"):
             assert ids(open_rows(engine.readers, name)) == [(number, 7) for number in range(threads)]
-            engine.view(name).join.check()
+        check(engine)
         assert engine._state.sources == {f"s{number}": (None, rounds - 1) for number in range(threads)}
         engine.close()
         engine = opened(tmp_path)

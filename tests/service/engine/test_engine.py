@@ -18,7 +18,7 @@ from service.planning.planner import alternatives
 from service.reading.cursors import RowReader, open_relation_rows, open_rows
 from service.views.parse import parse_view
 from service.wire.batch import DELETE, UPSERT
-from tests.service.running import HeldWriter, counted, is_empty
+from tests.service.running import HeldWriter, check, counted, is_empty
 from tests.service.twin import DEFINITIONS, KEYS, MANY, VIEWS, Row, Source, Twin, TwinView, of_different_rows, plain, to_batch, values
 
 
@@ -229,14 +229,6 @@ def grouped(engine: Instance, twin: Twin, changes: list[tuple[str, int, Row]], r
     engine._state.apply_run = apply_run  # type: ignore[method-assign]
     for answer, wanted in zip(held.answers, expected, strict=True):
         assert isinstance(answer, Problem) if wanted is None else (answer.version, answer.applied) == wanted, answer
-
-
-def check(engine: Instance) -> None:
-    """The invariants of every structure."""
-    for relation in engine.relations.values():
-        relation.table.check()
-    for view in engine.views.values():
-        view.join.check()
 
 
 @pytest.mark.parametrize("seed", range(3))

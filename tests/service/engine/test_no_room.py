@@ -22,7 +22,7 @@ from service.reading.cursors import open_relation_rows, open_rows
 from service.views.live_view import LiveView
 from structures.interval.tree import IntervalTree
 from structures.rows.rows import Rows
-from tests.service.running import DEFINITION, PAIR, batch, ids, of_ops, opened, rows_of, running
+from tests.service.running import DEFINITION, PAIR, batch, check, ids, of_ops, opened, rows_of, running
 
 
 @pytest.fixture
@@ -231,8 +231,7 @@ def test_a_full_array_refuses_the_batch_before_it_is_touched(tmp_path: Path, mon
     assert engine.state == "ready" and ids(open_rows(engine.readers, "v")) == before
     assert engine.apply(batch(("upsert", "a", rows_of(0, 1, tag="t")))).version == 2
     assert ids(open_rows(engine.readers, "v")) == before
-    for relation in engine.relations.values():
-        relation.table.check()
+    check(engine)
     engine.close()
 
 
@@ -262,7 +261,7 @@ def test_rows_that_pins_hold_count_and_are_given_up(tmp_path: Path) -> None:
         reader.close()
     look(engine)
     assert engine.metrics()["retired_bytes"] == 0
-    engine.relations["a"].table.check()
+    check(engine)
     engine.close()
 
 

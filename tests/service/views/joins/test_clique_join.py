@@ -17,7 +17,8 @@ from service.views.shapes import Shape
 from service.wire.batch import DELETE, INSERT, UPSERT
 from structures.clique.tree import CliqueTree
 from tests.service.definitions import RELATIONS, sql
-from tests.service.engine.test_engine import check, prepared
+from tests.service.engine.test_engine import prepared
+from tests.service.running import check
 from tests.service.twin import Row, to_batch
 
 ALL = "overlaps(a.span, b.span) AND overlaps(b.span, c.span) AND overlaps(a.span, c.span)"
@@ -118,7 +119,7 @@ def test_large_batches(tmp_path: Path, t: int, less: bool) -> None:
                     followed[tuple(row.values())] += 1 if chunk.op == "insert" else -1
                     assert followed[tuple(row.values())] in (0, 1)
         assert +followed == expected
-        engine.at_rest(lambda: check(engine))
+        check(engine)
     assert len(followed) > 100
     engine.close()
 

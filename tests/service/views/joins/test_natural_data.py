@@ -19,6 +19,7 @@ from service.wire.batch import DELETE, INSERT, Batch, Changes
 from service.wire.schema import parse_relation
 from tests import datasets
 from tests.service.engine.test_engine import opened, read_all
+from tests.service.running import check
 
 DATA = "openflights"
 Array = npt.NDArray[np.int64]
@@ -110,8 +111,7 @@ def test_change_log(tmp_path: Path, query: str) -> None:
             assert np.array_equal(read(engine, name, width), first), (algorithm, number)
             told[name].come_to(first)
     assert not checkpoints
-    for name in names.values():
-        engine.views[name].join.check()
+    check(engine)
     engine.close()
 
 

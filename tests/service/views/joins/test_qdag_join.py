@@ -19,6 +19,7 @@ from service.wire.schema import parse_relation
 from tests import datasets
 from tests.service.definitions import RELATIONS, refused, sql
 from tests.service.engine.test_engine import prepared, read_all, run
+from tests.service.running import check
 from tests.service.twin import DEFINITIONS, TwinView, _equal, to_batch
 
 
@@ -85,8 +86,7 @@ def test_without_followers(tmp_path: Path) -> None:
     engine.apply(to_batch([("b", UPSERT, row) for row in rows]))
     engine.apply(to_batch([("b", UPSERT, rows[0] | {"site": "S"}), ("b", UPSERT, rows[1] | {"room": "A"})]))
     assert read_all(open_rows(engine.readers, "silent")) == read_all(open_rows(engine.readers, "edges")) != Counter()
-    for name in ("silent", "edges"):
-        engine.views[name].join.check()
+    check(engine)
     engine.close()
 
 

@@ -16,8 +16,9 @@ from service.views.joins.view_tree_join import ViewTreeJoin
 from service.views.parse import parse_view
 from service.wire.schema import parse_relation
 from structures.ij_heap.goals import FUEL_MOST
-from tests.service.engine.test_engine import check, prepared, run
+from tests.service.engine.test_engine import prepared, run
 from tests.service.random_views import LEAST_ROWS, MOST_ROWS, NATURAL, SPANS, RandomView, TooMany, by_all_algorithms
+from tests.service.running import check
 from tests.service.twin import DEFINITIONS, Row, Source, Twin, TwinView, to_batch
 
 STYLES = ["heap", "boxes", "self", "mixed", "clique", "product", *NATURAL]
@@ -119,7 +120,7 @@ def test_no_dead_ends(tmp_path: Path, seed: int) -> None:
         changes = source.changes(rng.randrange(1, 9), twin.relations)
         if twin.apply(changes, "skip") is not None:
             engine.apply(to_batch(changes, source="s", epoch=epoch, on_error="skip"))
-        engine.at_rest(lambda: check(engine))
+        check(engine)
         for name, view in promised.items():
             join = view.join
             for side in [None, *view.sides]:

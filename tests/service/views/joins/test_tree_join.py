@@ -18,7 +18,8 @@ from service.wire.batch import DELETE, INSERT, Batch, Changes
 from service.wire.schema import parse_relation
 from tests import datasets
 from tests.service.definitions import RELATIONS, refused, sql
-from tests.service.engine.test_engine import check, opened, prepared, read_all, run
+from tests.service.engine.test_engine import opened, prepared, read_all, run
+from tests.service.running import check
 from tests.service.twin import _INF, Row, Source, Twin, TwinView, _equal, _meet, _not_null, _slot, _stay, to_batch, values
 
 _SPANS = {"a": ("stay", _stay), "b": ("slot", _slot)}
@@ -108,7 +109,7 @@ def test_invariants_after_every_version(tmp_path: Path) -> None:
         changes = source.changes(rng.randrange(1, 7), twin.relations)
         if twin.apply(changes, "skip") is not None:
             engine.apply(to_batch(changes, source="s", epoch=epoch, on_error="skip"))
-        engine.at_rest(lambda: check(engine))
+        check(engine)
         for reader, expected in held:
             assert read_all(reader) == expected
         held = [_held(engine, twin, source, name) for name in views]
@@ -263,5 +264,5 @@ def test_data_sets(tmp_path: Path, name: str, view: str) -> None:
         rows += [tuple(row[column] for column in about["result_columns"]) for row in batch.to_pylist()]
     reader.close()
     assert (len(rows), datasets.checksum(rows)) == (about["rows"], about["checksum"])
-    engine.at_rest(lambda: check(engine))
+    check(engine)
     engine.close()
