@@ -16,9 +16,11 @@ from typing import NamedTuple
 
 import httpx
 import numpy as np
+import psutil
 import pyarrow as pa
 
 from structures.core.entries import Entries
+from tests.benchmarks.figures import Scale
 from tests.benchmarks.raw_client import post_all
 from tests.server_process import ROOT, ServerProcess
 
@@ -81,10 +83,14 @@ ROOM = Pair("bookings", "maintenance", "clashes", True)
 
 
 @contextmanager
-def serving(environment: Mapping[str, str] | None = None) -> Iterator[ServerProcess]:
-    """A server on a fresh folder of the disk that temporary files are on, with the log on."""
+def serving(scale: Scale, environment: Mapping[str, str] | None = None) -> Iterator[ServerProcess]:
+    """A server on a fresh folder of the disk that temporary files are on, with the log on. It has come to rest (but not in a quick run):
+    the kernels that it loads behind its first requests are part of its start."""
     with tempfile.TemporaryDirectory(prefix="livejoin-bench-") as folder:
         with ServerProcess(Path(folder) / "data", environment=environment) as server:
+            process = psutil.Process(server.process.pid)
+            while not scale.quick and process.cpu_percent(1.0) > 2:
+                pass
             yield server
 
 

@@ -40,7 +40,7 @@ def measure(pair: Pair, workload: Workload, aim: float, scale: Scale, note: Note
     name = f"{'rooms' if pair.keyed else 'pairs'}, {len(workload.entries.key):,} intervals"
     rivals = rivals_of(pair, workload, batch, batches)
     note(f"{name}: {', '.join(f'{rival.name} {rival.value / 1e3:.0f} k/s' for rival in rivals)}")
-    with serving() as server:
+    with serving(scale) as server:
         load(server, pair, workload.entries)
         note(f"{name}: loaded")
 

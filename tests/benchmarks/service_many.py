@@ -77,7 +77,7 @@ def chain(scale: Scale, note: Note) -> list[Figure]:
     batch, batches = scale.size(10_000, 100), 10  # so that all that was there at first has gone in the end
     changes = Changes(workload)
     by_hand, anew, soon = rivals_of(path(3), workload, batch, note)
-    with serving() as server:
+    with serving(scale) as server:
         load(server, CHAIN, workload.entries)
         note("loaded")
         figures = reading(server, scale, note, anew, soon)
@@ -90,7 +90,7 @@ def plane(scale: Scale, note: Note) -> list[Figure]:
     workload = boxes(scale.size(100_000, 2_000), 2)
     batch, batches = scale.size(10_000, 100), 3
     by_hand, _, _ = rivals_of(path(2), workload, batch, note)
-    with serving() as server:
+    with serving(scale) as server:
         load(server, PLANE, workload.entries)
         note("boxes: loaded")
         return posting(server, PLANE, Changes(workload), batch, batches, 25e3, by_hand, note, "boxes: ")

@@ -107,7 +107,7 @@ def measure(join: Join, scale: Scale, note: Note) -> list[Figure]:
     batch, batches = scale.size(10_000, 120), scale.size(20, 4)
     changes = Changes(join)
     by_hand, anew, soon = rivals_of(join, changes.there, batch)
-    with serving() as server:
+    with serving(scale) as server:
         algorithm = load(server, join, changes.there)
         name = f"{join.name} by {algorithm}"
         note(f"{name}: loaded")

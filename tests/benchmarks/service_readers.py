@@ -23,7 +23,7 @@ DAWDLE = 4096  # bytes a slow reader takes between two batches
 def run(scale: Scale, note: Note) -> list[Figure]:
     workload = uniform(scale.size(1_000_000, 20_000), scale.size(20, 800))  # more bytes than sockets hold, in any case
     batch, batches = scale.size(10_000, 20), scale.size(20, 3)
-    with serving(PATIENT) as server:
+    with serving(scale, PATIENT) as server:
         load(server, PLAIN, workload.entries)
         note("loaded")
         changes = Changes(workload)

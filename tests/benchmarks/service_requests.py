@@ -23,7 +23,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
 
 
 def one_connection(n: int, scale: Scale, note: Note) -> list[Figure]:
-    with serving({"LIVEJOIN_SYNCHRONOUS": "normal"}) as server, empty_server() as empty:
+    with serving(scale, {"LIVEJOIN_SYNCHRONOUS": "normal"}) as server, empty_server() as empty:
         load(server, PLAIN, uniform(n, 2).entries)
         ours, theirs = in_turn((server.port, server.process.pid), empty, 1, scale.size(4_000, 100), n)
     note(f"one connection: {rate(ours):.0f}/s, the empty handler {rate(theirs):.0f}/s")
@@ -31,7 +31,7 @@ def one_connection(n: int, scale: Scale, note: Note) -> list[Figure]:
 
 
 def many_connections(n: int, scale: Scale, note: Note) -> list[Figure]:
-    with serving() as server, empty_server() as empty:
+    with serving(scale) as server, empty_server() as empty:
         load(server, PLAIN, uniform(n, 2).entries)
         fsync = middle(fsync_seconds(server.data))
         ours, theirs = in_turn((server.port, server.process.pid), empty, CONNECTIONS, scale.size(8_000, 200), n)

@@ -24,7 +24,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
     figures = []
     for n, partners in sizes:
         workload = uniform(n, partners)
-        with serving() as server:
+        with serving(scale) as server:
             load(server, PLAIN, workload.entries)
             whole = [read_whole(server, PLAIN) for _ in range(scale.size(5, 2))]
             rows = whole[0][0]

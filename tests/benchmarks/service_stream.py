@@ -20,7 +20,7 @@ GROWTH = 64.0  # MiB: chunks under way, not the result, which has gigabytes
 def run(scale: Scale, note: Note) -> list[Figure]:
     n, partners = (20_000, 200) if scale.quick else (1_000_000, 802)
     entries = uniform(n, partners).entries
-    with serving() as server:
+    with serving(scale) as server:
         load(server, PLAIN, entries)
         memory = Memory(psutil.Process(server.process.pid))
         rows, elapsed = read_whole(server, PLAIN)
