@@ -16,12 +16,16 @@ settings.register_profile("livejoin", deadline=None, derandomize=True)
 settings.load_profile("livejoin")
 
 
+_A_LONG_FEW = 3
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """The tests of a file share a process, as its fixtures do; those of modes share nothing, and go to whoever is idle.
 
     Tests of the pipeline wait for Kafka and Spark most of the time: the first process has them, one after another, while the others
-    compute; each takes of the other kind when nothing is left of its own.
+    compute; each takes of the other kind when nothing is left of its own. Of the pipeline's files, those of few tests come first, as
+    these tests take a minute each; then, as everywhere, those of many.
     """
     from xdist.scheduler import LoadFileScheduling
 
@@ -31,7 +35,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
         def _assign_work_unit(self, node: Any) -> None:
             is_first = node is self.nodes[0]
-            scope = next((scope for scope in self.workqueue if scope.startswith("tests/streaming/") == is_first), None)
+            own = [scope for scope in self.workqueue if scope.startswith("tests/streaming/") == is_first]
+            long = (scope for scope in own if is_first and len(self.workqueue[scope]) <= _A_LONG_FEW)
+            scope = next(long, own[0] if own else None)
             if scope is not None:
                 self.workqueue.move_to_end(scope, last=False)
             super()._assign_work_unit(node)
