@@ -22,7 +22,7 @@ from structures.core import kernel
 
 _FROM_THE_END = "from-the-end"
 _COLD_SECONDS = 2.0  # who is not done by then is compiling: a second process is worth its start
-_PAUSE = 0.1  # seconds
+_DELAY, _PAUSE = 5.0, 0.1  # seconds before the first kernel that nobody asked for, and between two
 
 
 def warm(progress: Callable[[int, int], None]) -> None:
@@ -48,16 +48,19 @@ def warm(progress: Callable[[int, int], None]) -> None:
 
 
 class Loading(threading.Thread):
-    """Loads the kernels that no call has loaded, with pauses: whoever is served meanwhile waits for one at most, about ten milliseconds."""
+    """Loads the kernels that no call has loaded, after the first requests, and with pauses: whoever is served meanwhile waits for one at
+    most, about ten milliseconds."""
 
     def __init__(self) -> None:
         super().__init__(name="kernels", daemon=True)
         self._ended = threading.Event()
 
     def run(self) -> None:
+        pause = _DELAY
         for dispatcher, signature in list(kernel._listed):
-            if self._ended.wait(_PAUSE):
+            if self._ended.wait(pause):
                 return
+            pause = _PAUSE
             kernel.load(dispatcher, signature)
         gc.freeze()  # as after a start: nobody is to wait while Python looks for circles in what stays
 
