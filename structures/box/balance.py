@@ -25,6 +25,7 @@ from structures.box.layout import (
     LEAF_NODE,
     MOST_DIMENSIONS,
     NODE,
+    RECORD_LEVELS,
     RECORDS,
     RIGHT_TIE,
     ROOM,
@@ -34,20 +35,19 @@ from structures.box.layout import (
     STATE,
     TREE_WORDS,
     WEIGHT,
-    BoxWriting,
     before,
-    drop_block,
     goes_right,
     holder,
 )
 from structures.box.records import TAG, Box, code_of, key_of, tag_of
-from structures.core.arena import INNER, LEAF, Nodes, drop
+from structures.core.arena import INNER, LEAF
+from structures.core.blocks import Nodes, Writing, drop
 from structures.core.kernel import kernel
 from structures.ordered.layout import CHILD
 
 
 @kernel(allocates=True)
-def drop_flat(nodes: Nodes, writing: BoxWriting, root: int, height: int) -> None:
+def drop_flat(nodes: Nodes, writing: Writing, root: int, height: int) -> None:
     """Drop the blocks of a 1-D tree."""
     W = nodes.W
     stack = np.empty((64 * 16, 2), np.int64)
@@ -57,16 +57,16 @@ def drop_flat(nodes: Nodes, writing: BoxWriting, root: int, height: int) -> None
         n -= 1
         o, h = stack[n, 0], stack[n, 1]
         if h == 0:
-            drop(nodes, writing, o, LEAF)
+            drop(nodes.M, writing, o, LEAF)
             continue
         for c in range(W[2 * o + 2]):
             stack[n, 0], stack[n, 1] = W[2 * o + CHILD + c], h - 1
             n += 1
-        drop(nodes, writing, o, INNER)
+        drop(nodes.M, writing, o, INNER)
 
 
 @kernel(allocates=True)
-def drop_nodes(nodes: Nodes, writing: BoxWriting, level: int, node: int) -> None:
+def drop_nodes(nodes: Nodes, writing: Writing, level: int, node: int) -> None:
     """Drop a node with its records and trees, and all below it."""
     W, C = nodes.W, writing.C
     stack = np.empty((4 * DEEPEST * MOST_DIMENSIONS, 2), np.int64)
@@ -84,16 +84,16 @@ def drop_nodes(nodes: Nodes, writing: BoxWriting, level: int, node: int) -> None
                     stack[n, 0], stack[n, 1] = k + 1, W[h + ROOT_]
                     n += 1
         if W[2 * o + FLAGS] & LEAF_NODE != 0:
-            drop_block(nodes, writing, W[2 * o + RECORDS], 1 + k)
+            drop(nodes.M, writing, W[2 * o + RECORDS], RECORD_LEVELS + k)
         else:
             for c in range(2):
                 stack[n, 0], stack[n, 1] = k, W[2 * o + CHILD0 + c]
                 n += 1
-        drop_block(nodes, writing, o, NODE)
+        drop(nodes.M, writing, o, NODE)
 
 
 @kernel
-def drop_tree(nodes: Nodes, writing: BoxWriting, level: int, h: int) -> None:
+def drop_tree(nodes: Nodes, writing: Writing, level: int, h: int) -> None:
     """Drop the tree of the level in holder h, which becomes inactive."""
     W, C = nodes.W, writing.C
     if level + 1 == C[DIMENSIONS]:
@@ -146,7 +146,7 @@ def gather(nodes: Nodes, C: Any, level: int, top: int, points: int, slab: Any) -
 
 
 @kernel(allocates=True)
-def activate(nodes: Nodes, writing: BoxWriting, level: int, node: int, i: int, box: Box) -> None:
+def activate(nodes: Nodes, writing: Writing, level: int, node: int, i: int, box: Box) -> None:
     """Build tree i of a node from its points and its first spanner, a member of that tree."""
     C, s = writing.C, box.set
     single = level == 0 and C[SELF_] != 0
@@ -168,12 +168,12 @@ def activate(nodes: Nodes, writing: BoxWriting, level: int, node: int, i: int, b
 
 
 @kernel(allocates=True)
-def rebuild(nodes: Nodes, writing: BoxWriting, level: int, top: int, slab: Any) -> None:
+def rebuild(nodes: Nodes, writing: Writing, level: int, top: int, slab: Any) -> None:
     """Build what is below own node `top` anew, balanced; the node and its trees stay."""
     W, C = nodes.W, writing.C
     LO, HI, TAGS, refs, here, n = gather(nodes, C, level, top, -1, slab)
     if W[2 * top + FLAGS] & LEAF_NODE != 0:
-        drop_block(nodes, writing, W[2 * top + RECORDS], 1 + level)
+        drop(nodes.M, writing, W[2 * top + RECORDS], RECORD_LEVELS + level)
     else:
         for c in range(2):
             drop_nodes(nodes, writing, level, W[2 * top + CHILD0 + c])
@@ -190,7 +190,7 @@ def unbalanced(W: Any, o: int) -> bool:
 
 
 @kernel(allocates=True)
-def repair(nodes: Nodes, writing: BoxWriting, level: int, h: int, key: int, value: int, tie: int) -> None:
+def repair(nodes: Nodes, writing: Writing, level: int, h: int, key: int, value: int, tie: int) -> None:
     """Rebuild below the topmost unbalanced node (N2) on the way to a place in the tree of holder h."""
     M, W, C = nodes.M, nodes.W, writing.C
     if C[FULL] != 0:

@@ -27,6 +27,7 @@ from structures.box.layout import (
     LIVE_,
     MEMBERS,
     NODE_WORDS,
+    RECORD_LEVELS,
     RECORDS,
     RIGHT_TIE,
     ROOT_,
@@ -37,10 +38,7 @@ from structures.box.layout import (
     TOP,
     TREE_WORDS,
     WEIGHT,
-    WORDS,
-    BoxWriting,
     before,
-    drop_block,
     holder,
     new_node,
     new_records,
@@ -49,7 +47,8 @@ from structures.box.layout import (
     refresh_holder,
 )
 from structures.box.records import code_of, key_of, rows_inside, tag_of, write_record
-from structures.core.arena import COUNT, HEIGHT, INNER_WORDS, LEAF_WORDS, LIVE, ROOT, Nodes
+from structures.core.arena import COUNT, HEIGHT, INNER_WORDS, LEAF_WORDS, LIVE, ROOT
+from structures.core.blocks import Nodes, Writing, drop, words_of
 from structures.core.entries import Entries
 from structures.core.kernel import arrays, kernel, wide
 from structures.ordered.tree import build, make_empty
@@ -81,7 +80,7 @@ class Given(NamedTuple):
 
 
 @kernel(allocates=True)
-def build_flat(nodes: Nodes, writing: BoxWriting, h: int, given: Given) -> None:
+def build_flat(nodes: Nodes, writing: Writing, h: int, given: Given) -> None:
     """Build a 1-D tree from members (see `build_trees`) in its order."""
     W, C, refs, LO, HI, TAGS = nodes.W, writing.C, given.refs, given.LO, given.HI, given.TAGS
     n, d = len(refs), C[DIMENSIONS]
@@ -183,7 +182,7 @@ def ranked_ends(C: Any, level: int, given: Given, here: Any) -> tuple[Any, Ranke
 
 
 @kernel
-def build_leaf(nodes: Nodes, writing: BoxWriting, level: int, o: int, a: int, b: int, members: Any, ranked: Ranked) -> None:
+def build_leaf(nodes: Nodes, writing: Writing, level: int, o: int, a: int, b: int, members: Any, ranked: Ranked) -> None:
     """Make node o the leaf of the ends ranked [a, b), from the members with one there."""
     M, W, C, left, right = nodes.M, nodes.W, writing.C, ranked.left, ranked.right
     refs, LO, HI, TAGS = ranked.given
@@ -231,7 +230,7 @@ def hand_down(single: bool, a: int, b: int, members: Any, ranked: Ranked, below:
 
 
 @kernel(allocates=True)
-def build_below(nodes: Nodes, writing: BoxWriting, level: int, top: int, given: Given, here: Any, pending: Pending) -> None:
+def build_below(nodes: Nodes, writing: Writing, level: int, top: int, given: Given, here: Any, pending: Pending) -> None:
     """Build what is below node `top` from its members; note the nodes made, and the trees of more dimensions that are still to be built."""
     M, W, C, refs, LO, HI, TAGS = nodes.M, nodes.W, writing.C, given.refs, given.LO, given.HI, given.TAGS
     made, used = pending.made, pending.used
@@ -239,7 +238,7 @@ def build_below(nodes: Nodes, writing: BoxWriting, level: int, top: int, given: 
     single = level == 0 and C[SELF_] != 0
     n, flat = len(refs), level + 2 == C[DIMENSIONS]
     most = len(ends) // (3 * FILL) + 2
-    if no_room(C, 2 * most * NODE_WORDS + most * C[WORDS + 1 + level]):
+    if no_room(C, 2 * most * NODE_WORDS + most * words_of(C, RECORD_LEVELS + level)):
         return
     present, next_present = np.empty((most, 5), np.int64), np.empty((most, 5), np.int64)  # node, ranks, places of members
     lists, next_lists = np.empty(2 * n, np.int64), np.empty(2 * n, np.int64)
@@ -300,7 +299,7 @@ def with_room(array: Any, used: int, more: int) -> Any:
 
 
 @kernel(allocates=True)
-def build_trees(nodes: Nodes, writing: BoxWriting, level: int, h: int, top: int, given: Given, here: Any) -> None:
+def build_trees(nodes: Nodes, writing: Writing, level: int, h: int, top: int, given: Given, here: Any) -> None:
     """Build the tree of holder h (of the level, from scratch), or, h = 0, what is below node `top`.
 
     given.refs: members, 2 * place + set in the tree, of the boxes LO[place * d:], HI[place * d:] with TAGS[place]; for a 1-D tree in its
@@ -347,8 +346,8 @@ def build_trees(nodes: Nodes, writing: BoxWriting, level: int, h: int, top: int,
 # --- level 0
 
 
-@kernel("void(Nodes, BoxWriting, Entries)", allocates=True)
-def load(nodes: Nodes, writing: BoxWriting, entries: Entries) -> None:
+@kernel("void(Nodes, Writing, Entries)", allocates=True)
+def load(nodes: Nodes, writing: Writing, entries: Entries) -> None:
     """Fill the empty tree; left, right: flat, dimensions next to each other."""
     sets, keys, lefts, rights, slots = entries
     W = nodes.W
@@ -359,13 +358,13 @@ def load(nodes: Nodes, writing: BoxWriting, entries: Entries) -> None:
         refs[j], tags[j] = 2 * j + s, tag_of(wide(keys[j]), wide(slots[j]), s, 3)
         W[TOP + MEMBERS + s] += 1
     top = W[TOP + ROOT_]
-    drop_block(nodes, writing, W[2 * top + RECORDS], 1)
+    drop(nodes.M, writing, W[2 * top + RECORDS], RECORD_LEVELS)
     build_trees(nodes, writing, 0, 0, top, Given(refs, lefts, rights, tags), np.full(n, 3, np.uint8))
     refresh_holder(W, TOP)
 
 
-@kernel("void(Nodes, BoxWriting)")
-def plant(nodes: Nodes, writing: BoxWriting) -> None:
+@kernel("void(Nodes, Writing)")
+def plant(nodes: Nodes, writing: Writing) -> None:
     """Make the empty tree of level 0."""
     W, C = nodes.W, writing.C
     o = new_node(nodes, C, 0, LEAF_NODE)

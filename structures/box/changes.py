@@ -40,7 +40,6 @@ from structures.box.layout import (
     TOP,
     WEIGHT,
     BoxRoot,
-    BoxWriting,
     goes_right,
     holder,
     no_room,
@@ -53,7 +52,7 @@ from structures.box.layout import (
 )
 from structures.box.records import TAG, Box, code_of, count_rows, cut_record, find_record, key_of, put_record, tag_of
 from structures.box.search import BOTH, LO_, QUEUED, ask, query_fill
-from structures.core.arena import Nodes
+from structures.core.blocks import Nodes, Writing
 from structures.core.kernel import arrays, kernel, wide
 from structures.ordered.tree import cut, put
 
@@ -69,7 +68,7 @@ def push(S: Any, n: int, what: int, level: int, h: int, s: int) -> int:
 
 
 @kernel
-def own_child(nodes: Nodes, writing: BoxWriting, o: int, c: int) -> int:
+def own_child(nodes: Nodes, writing: Writing, o: int, c: int) -> int:
     W = nodes.W
     child = own_node(nodes, writing, W[2 * o + CHILD0 + c])
     W[2 * o + CHILD0 + c] = child
@@ -77,7 +76,7 @@ def own_child(nodes: Nodes, writing: BoxWriting, o: int, c: int) -> int:
 
 
 @kernel
-def as_point(nodes: Nodes, writing: BoxWriting, S: Any, n: int, level: int, o: int, s: int) -> int:
+def as_point(nodes: Nodes, writing: Writing, S: Any, n: int, level: int, o: int, s: int) -> int:
     """The box has its left end in the slab of own node o."""
     W, C = nodes.W, writing.C
     i, t = pointed(C, level, s)
@@ -94,7 +93,7 @@ def as_point(nodes: Nodes, writing: BoxWriting, S: Any, n: int, level: int, o: i
 
 
 @kernel
-def as_spanner(nodes: Nodes, writing: BoxWriting, S: Any, n: int, level: int, o: int, box: Box) -> int:
+def as_spanner(nodes: Nodes, writing: Writing, S: Any, n: int, level: int, o: int, box: Box) -> int:
     """The box covers the slab of own node o, but not that of its parent."""
     W, C = nodes.W, writing.C
     i, t = spanned(C, level, box.set)
@@ -107,7 +106,7 @@ def as_spanner(nodes: Nodes, writing: BoxWriting, S: Any, n: int, level: int, o:
 
 
 @kernel
-def in_leaf(nodes: Nodes, writing: BoxWriting, sign: int, level: int, o: int, box: Box, here: int) -> None:
+def in_leaf(nodes: Nodes, writing: Writing, sign: int, level: int, o: int, box: Box, here: int) -> None:
     """Put the box into the records of own leaf o, or take it out."""
     W, C = nodes.W, writing.C
     r = own_records(nodes, writing, level, W[2 * o + RECORDS])
@@ -122,7 +121,7 @@ def in_leaf(nodes: Nodes, writing: BoxWriting, sign: int, level: int, o: int, bo
 
 
 @kernel
-def begin(nodes: Nodes, writing: BoxWriting, S: Any, n: int, sign: int, level: int, h: int, box: Box) -> int:
+def begin(nodes: Nodes, writing: Writing, S: Any, n: int, sign: int, level: int, h: int, box: Box) -> int:
     """Change the nodes and records of the tree in holder h, and push what is to change in the trees at its nodes."""
     M, W, s, key = nodes.M, nodes.W, box.set, box.key
     code, left, right = 2 * box.slot + s, box.lo[level], box.hi[level]
@@ -167,7 +166,7 @@ def begin(nodes: Nodes, writing: BoxWriting, S: Any, n: int, sign: int, level: i
 
 
 @kernel(allocates=True)
-def finish(nodes: Nodes, writing: BoxWriting, level: int, h: int, box: Box) -> None:
+def finish(nodes: Nodes, writing: Writing, level: int, h: int, box: Box) -> None:
     """Mend live bits and balance of the tree in holder h, where the box was put or cut; a tree that is empty goes."""
     M, W = nodes.M, nodes.W
     if h != TOP and W[h + MEMBERS] + W[h + MEMBERS + 1] == 0:
@@ -211,7 +210,7 @@ def finish(nodes: Nodes, writing: BoxWriting, level: int, h: int, box: Box) -> N
 
 
 @kernel
-def change_flat(nodes: Nodes, writing: BoxWriting, sign: int, h: int, s: int, slot: int, left: int, right: int) -> None:
+def change_flat(nodes: Nodes, writing: Writing, sign: int, h: int, s: int, slot: int, left: int, right: int) -> None:
     """Put into or cut from the 1-D tree in holder h."""
     W, C = nodes.W, writing.C
     enter(W, C, h)
@@ -225,7 +224,7 @@ def change_flat(nodes: Nodes, writing: BoxWriting, sign: int, h: int, s: int, sl
 
 
 @kernel
-def change_box(nodes: Nodes, writing: BoxWriting, S: Any, sign: int, box: Box) -> None:
+def change_box(nodes: Nodes, writing: Writing, S: Any, sign: int, box: Box) -> None:
     """Put the box, which is not there, or cut it, which is."""
     C = writing.C
     d = C[DIMENSIONS]
@@ -276,8 +275,8 @@ class Changes(NamedTuple):
     order: np.ndarray
 
 
-@kernel("int64(Nodes, BoxWriting, int64, Changes, int64[::1], int64[:,:,::1], int32[:,::1], boolean)")
-def run_box_changes(nodes: Nodes, writing: BoxWriting, sign: int, changes: Changes, X: Any, boxes: Any, out: Any, deltas: bool) -> int:
+@kernel("int64(Nodes, Writing, int64, Changes, int64[::1], int64[:,:,::1], int32[:,::1], boolean)")
+def run_box_changes(nodes: Nodes, writing: Writing, sign: int, changes: Changes, X: Any, boxes: Any, out: Any, deltas: bool) -> int:
     """Apply entries `order[X[AT]:]` (deletes if sign < 0) until all are done or `out` is full; the rows written.
 
     X[MISSING] counts deletes of boxes that were not there (nothing is done for them). Inserted boxes are noted in `boxes`, by set

@@ -16,9 +16,7 @@ from structures.box.layout import (
     LIVE_NODE,
     MEMBERS,
     NODE,
-    NODES_FREE,
-    NODES_OUT,
-    NODES_RETIRED,
+    RECORD_LEVELS,
     RECORDS,
     RIGHT_TIE,
     ROOM,
@@ -75,7 +73,7 @@ class _Proof:
         """The boxes of a leaf, with the bits that tell which ends are there."""
         M, W = self.arena.M, self.arena.W
         o = int(W[2 * node + RECORDS])
-        self.nodes[o] = 1 + level
+        self.nodes[o] = RECORD_LEVELS + level
         found = []
         for i in range(int(W[2 * o + 2])):
             columns = [int(M[o + 2 + c * ROOM + i]) for c in range(1 + 2 * (self.dimensions - level))]
@@ -173,18 +171,4 @@ def check_boxes(arena: BoxArena, root: tuple[int, int, int, bool], others: tuple
         counts = tuple(sum(box.set == s for box in boxes) for s in range(2))
         assert counts == (count0, count1), f"counts {count0, count1}, should be {counts}"
         assert live == bool(arena.W[2 * offset + FLAGS] & LIVE_NODE), f"live is {live}"
-    check_blocks(arena, proof.flat)
-    retired = {int(q) >> 3: int(q) & 7 for q in arena.R[: 2 * int(arena.C[NODES_RETIRED]) : 2]}
-    free: set[int] = set()
-    for cls in range(int(arena.C[DIMENSIONS])):
-        o = int(arena.C[NODES_FREE + cls])
-        while o:
-            assert o not in free, f"block {o} lies on the free lists twice"
-            free.add(o)
-            o = int(arena.M[o])
-    used = {**retired, **proof.nodes}
-    assert not free & set(used), "a block in use or retired is free"
-    for cls in range(int(arena.C[DIMENSIONS])):
-        have = sum(c == cls for c in used.values())
-        out = int(arena.C[NODES_OUT + cls])
-        assert have == out, f"I3: {out} blocks of class {cls} are out, {have} are reachable or retired"
+    check_blocks(arena, {**proof.flat, **proof.nodes})

@@ -18,7 +18,7 @@ joins the spanners of set i, which cover the slab but not its parent's, with the
 lies in the slab. In a "self" structure level 0 has one set: tree 0 joins spanners (as set 0) with points (as set 1).
 A tree without spanners needs no points: it is inactive (root 0) until a spanner comes.
 
-Invariants, by which `check()` names what broke: I1 to I3 of `core/arena.py`, for these blocks too, and
+Invariants, by which `check()` names what broke: I1 to I4 of `core/blocks.py`, and
     N1  the ends in a leaf's records are those of its slab; each box has one record in a leaf; order as above
     N2  weight = endpoints below; a leaf has at most CAP, an inner node more than CAP / 2; no child has over 3/4 of its
         inner node's weight
@@ -31,12 +31,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from structures.core.arena import BUMP, CONTROL_WORDS, KIND, VERSION, Arena, B, Nodes, reclaim
+from structures.core.arena import CONTROL_WORDS, INNER_WORDS, KIND, LEAF_WORDS, B
+from structures.core.blocks import KEPT, VERSION, Blocks, Nodes, Writing, allocate, drop, room
 from structures.core.kernel import arrays, kernel
-from structures.core.pins import pinned
-from structures.core.reserve import reserve
 from structures.ordered.summary import PAIR
 
 CAP = max(4 * B, B * B // 8)  # 512 for leaf blocks of 64: half of it costs 70 bytes a box more, and a fifth of the speed
@@ -58,21 +55,9 @@ DEEPEST = 96  # log 2**33 to the base 4/3, and some
 MOST_DIMENSIONS = 8
 
 TOP = 16  # the holder of the tree of level 0
-NODE = 0  # class of nodes; records of level k are of class 1 + k
-_C = CONTROL_WORDS
-DIMENSIONS, SELF_, NODES_RETIRED, NODES_HELD = _C, _C + 1, _C + 2, _C + 3
-WORDS, NODES_FREE, NODES_OUT, NODES_WAITING = _C + 4, _C + 12, _C + 20, _C + 28  # + class
-LIMIT, FULL = _C + 36, _C + 37
-SPARE = 1 << 15  # words that a change of one tree surely fits in, besides what it builds
-
-
-@arrays("int64[::1]", "int64[::1]", "int64[::1]")
-class BoxWriting(NamedTuple):
-    """As `Writing`, with the retired nodes and records."""
-
-    C: np.ndarray
-    Q: np.ndarray
-    R: np.ndarray
+NODE, RECORD_LEVELS = 2, 3  # classes of blocks beside those of the 1-D trees: nodes; records of level k are of class RECORD_LEVELS + k
+DIMENSIONS, SELF_, FULL = CONTROL_WORDS, CONTROL_WORDS + 1, CONTROL_WORDS + 2  # words of C
+_SPARE = 1 << 15  # words that a change of one tree surely fits in, besides what it builds
 
 
 @arrays("int64", "boolean", "int64")
@@ -85,77 +70,19 @@ class BoxRoot(NamedTuple):
 
 
 @kernel
-def new_block(M: Any, C: Any, cls: int) -> int:
-    """A block of the class, born now; its contents are whatever was there."""
-    o = C[NODES_FREE + cls]
-    if o != 0:
-        C[NODES_FREE + cls] = M[o]
-    else:
-        o = C[BUMP]
-        C[BUMP] = o + C[WORDS + cls]
-    C[NODES_OUT + cls] += 1
-    M[o] = C[VERSION]
-    return o
-
-
-@kernel
 def no_room(C: Any, words: int) -> bool:
     """Whether the arena can't take so many words more, and SPARE for what is being done: the version being written is then damaged
     (FULL), and no more is done."""
-    if C[BUMP] + words + SPARE > C[LIMIT]:
+    if words + _SPARE > room(C):
         C[FULL] = 1
     return C[FULL] != 0
-
-
-@kernel
-def free_block(M: Any, C: Any, o: int, cls: int) -> None:
-    M[o] = C[NODES_FREE + cls]
-    C[NODES_FREE + cls] = o
-    C[NODES_OUT + cls] -= 1
-
-
-@kernel
-def drop_block(nodes: Nodes, writing: BoxWriting, o: int, cls: int) -> None:
-    """The newest version no longer uses block o: free it if nobody can have seen it, else retire it."""
-    M, C, R = nodes.M, writing.C, writing.R
-    if M[o] == C[VERSION]:
-        free_block(M, C, o, cls)
-    else:
-        i = C[NODES_RETIRED]
-        R[2 * i], R[2 * i + 1] = 8 * o + cls, C[VERSION]
-        C[NODES_RETIRED] = i + 1
-        C[NODES_WAITING + cls] += 1
-
-
-@kernel("void(Nodes, BoxWriting, int64, int64[::1], boolean)")
-def reclaim_blocks(nodes: Nodes, writing: BoxWriting, oldest: int, pins: Any, everything: bool) -> None:
-    """As `arena.reclaim`, for these blocks."""
-    M, C, R = nodes.M, writing.C, writing.R
-    h = 0 if everything else C[NODES_HELD]
-    w = h
-    for i in range(h, C[NODES_RETIRED]):
-        block, retired = R[2 * i], R[2 * i + 1]
-        o, cls = block >> 3, block & 7
-        held = pinned(pins, M[o], retired)
-        if not held and retired <= oldest:
-            C[NODES_WAITING + cls] -= 1
-            free_block(M, C, o, cls)
-            continue
-        R[2 * w], R[2 * w + 1] = block, retired
-        if held:
-            R[2 * w], R[2 * h] = R[2 * h], block
-            R[2 * w + 1], R[2 * h + 1] = R[2 * h + 1], retired
-            h += 1
-        w += 1
-    C[NODES_HELD] = h
-    C[NODES_RETIRED] = w
 
 
 @kernel
 def new_node(nodes: Nodes, C: Any, weight: int, flags: int) -> int:
     """A node without children, records or trees."""
     M, W = nodes.M, nodes.W
-    o = new_block(M, C, NODE)
+    o = allocate(M, C, NODE)
     for i in range(1, NODE_WORDS):
         M[o + i] = 0
     W[2 * o + WEIGHT], W[2 * o + FLAGS] = weight, flags
@@ -163,39 +90,39 @@ def new_node(nodes: Nodes, C: Any, weight: int, flags: int) -> int:
 
 
 @kernel
-def own_node(nodes: Nodes, writing: BoxWriting, o: int) -> int:
+def own_node(nodes: Nodes, writing: Writing, o: int) -> int:
     """The node itself if this version wrote it, else a copy in its place."""
     M, C = nodes.M, writing.C
     if M[o] == C[VERSION]:
         return o
-    new = new_block(M, C, NODE)
+    new = allocate(M, C, NODE)
     for i in range(1, NODE_WORDS):
         M[new + i] = M[o + i]
-    drop_block(nodes, writing, o, NODE)
+    drop(M, writing, o, NODE)
     return new
 
 
 @kernel
 def new_records(nodes: Nodes, C: Any, level: int) -> int:
     M, W = nodes.M, nodes.W
-    o = new_block(M, C, 1 + level)
+    o = allocate(M, C, RECORD_LEVELS + level)
     W[2 * o + 2] = 0
     return o
 
 
 @kernel
-def own_records(nodes: Nodes, writing: BoxWriting, level: int, o: int) -> int:
+def own_records(nodes: Nodes, writing: Writing, level: int, o: int) -> int:
     M, W, C = nodes.M, nodes.W, writing.C
     if M[o] == C[VERSION]:
         return o
-    new = new_block(M, C, 1 + level)
+    new = allocate(M, C, RECORD_LEVELS + level)
     M[new + 1] = M[o + 1]
     n = W[2 * o + 2]
     for c in range(1 + 2 * (C[DIMENSIONS] - level)):
         a, b = o + 2 + c * ROOM, new + 2 + c * ROOM
         for i in range(n):
             M[b + i] = M[a + i]
-    drop_block(nodes, writing, o, 1 + level)
+    drop(M, writing, o, RECORD_LEVELS + level)
     return new
 
 
@@ -253,35 +180,10 @@ def refresh_holder(W: Any, h: int) -> None:
     W[h + STATE] = ACTIVE | (W[2 * W[h + ROOT_] + FLAGS] & LIVE_NODE)
 
 
-class BoxArena(Arena):
-    """The arrays of one box tree: those of `Arena`, which the 1-D trees use, with the retired nodes and records in R."""
+class BoxArena(Blocks):
+    """The store of one box tree: the classes of `Arena`, which the 1-D trees use, then nodes and the records of each level."""
 
     def __init__(self, dimensions: int, single: bool, words: int) -> None:
-        super().__init__(words)
-        C = np.zeros(_C + 38, np.int64)
-        C[BUMP], C[KIND], C[DIMENSIONS], C[SELF_] = 12, PAIR, dimensions, single
-        C[WORDS], C[LIMIT] = NODE_WORDS, words
-        for level in range(dimensions - 1):
-            C[WORDS + 1 + level] = 2 + (1 + 2 * (dimensions - level)) * ROOM
-        self.C = C
-        self.R: np.ndarray = reserve(2 * (words // NODE_WORDS + 1) * 8, np.int64)
-        self.writing = BoxWriting(self.C, self.Q, self.R)
-
-    def reclaim(self, oldest: int, pins: np.ndarray) -> None:
-        now = set(pins.tolist())
-        gone = not self._pins <= now
-        self._pins = now
-        reclaim(self.nodes, self.writing, oldest, pins, gone)
-        reclaim_blocks(self.nodes, self.writing, oldest, pins, gone)
-
-    def _bytes(self, counts: int) -> int:
-        classes = int(self.C[DIMENSIONS])
-        return 8 * int(self.C[counts : counts + classes] @ self.C[WORDS : WORDS + classes])
-
-    @property
-    def live_bytes(self) -> int:
-        return super().live_bytes + self._bytes(NODES_OUT) - self._bytes(NODES_WAITING)
-
-    @property
-    def retired_bytes(self) -> int:
-        return super().retired_bytes + self._bytes(NODES_WAITING)
+        records = [2 + (1 + 2 * (dimensions - level)) * ROOM for level in range(dimensions - 1)]
+        super().__init__((LEAF_WORDS, INNER_WORDS, NODE_WORDS, *records), FULL + 1 - KEPT, words)
+        self.C[KIND], self.C[DIMENSIONS], self.C[SELF_] = PAIR, dimensions, single

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from structures.box.layout import DIMENSIONS, ROOM, BoxWriting
-from structures.core.arena import Nodes
+from structures.box.layout import DIMENSIONS, ROOM
+from structures.core.blocks import Nodes, Writing
 from structures.core.kernel import kernel
 
 TAG = 2
@@ -121,7 +121,7 @@ def meets(M: Any, o: int, i: int, first: int, level: int, dimensions: int, lo: A
 
 
 @kernel
-def count_rows(nodes: Nodes, writing: BoxWriting, o: int, level: int, single: bool, tag: int, lo: Any, hi: Any) -> int:
+def count_rows(nodes: Nodes, writing: Writing, o: int, level: int, single: bool, tag: int, lo: Any, hi: Any) -> int:
     """With how many records, besides its own, the box makes a row here."""
     M, C = nodes.M, writing.C
     d, rows = C[DIMENSIONS], 0

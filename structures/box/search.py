@@ -40,7 +40,9 @@ from structures.box.layout import (
     goes_right,
 )
 from structures.box.records import LEFT1, TAG, beginning_by, code_of, key_of, meets
-from structures.core.arena import NEG_INF, B, Nodes
+from structures.core.arena import B
+from structures.core.blocks import Nodes
+from structures.core.encoding import NEG_INF
 from structures.core.kernel import kernel
 from structures.ordered.search import DEPTH, GAP, LAST, NOTHING_BEFORE, SEARCH_WORDS, STEPS, Bounds, search_fill, search_start
 

@@ -56,7 +56,8 @@ from structures.box.layout import (
     BoxArena,
 )
 from structures.box.search import BOTH, query_words
-from structures.core.arena import ARENA_WORDS, BUMP, INNER_WORDS, LEAF_WORDS, VERSION
+from structures.core.arena import ARENA_WORDS, INNER_WORDS, LEAF_WORDS
+from structures.core.blocks import VERSION
 from structures.core.entries import Entries, tree_order
 from structures.core.kernel import compiled
 from structures.core.reserve import SLOTS, reserve
@@ -135,8 +136,7 @@ class BoxTree:
         with the new version damaged, and the versions before are what they were.
         """
         arena = self.arena
-        used, size = arena.C.item(BUMP), arena.M.size
-        if used + applies * changes * self._change_words(32) <= size:
+        if applies * changes * self._change_words(32) <= arena.room:
             return
         n = sum(self.root[1:3])
         levels = max(1, (2 * (n + changes) // CAP).bit_length())
@@ -144,8 +144,7 @@ class BoxTree:
         if n:
             box = min(box, 3 * arena.live_bytes // (8 * n) + 64)
         anew = (n + changes) * box + (1 << 15)
-        if used + applies * min(changes * self._change_words(levels), anew) > size:
-            raise MemoryError(f"this view's structure has reached the size of its arena ({8 * size} bytes)")
+        arena.require_words(applies * min(changes * self._change_words(levels), anew))
 
     def _checked(self, entries: Entries) -> Entries:
         """The same, as the kernels take them. TypeError, ValueError: they are no boxes of this structure."""

@@ -35,7 +35,9 @@ from structures.box.layout import (
     goes_right,
 )
 from structures.box.records import TAG, code_of, key_of, next_row
-from structures.core.arena import NEG_INF, POS_INF, B, Nodes
+from structures.core.arena import B
+from structures.core.blocks import Nodes
+from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.kernel import kernel
 from structures.interval.walk import DONE, STEPS, WALK_WORDS, WHOLE, note_row, walk_fill, walk_start
 from structures.ordered.summary import PAIR

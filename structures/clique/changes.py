@@ -12,7 +12,8 @@ from typing import Any
 
 from structures.clique.state import DONE, MODE, Walking
 from structures.clique.walk import Window, start_window, walk
-from structures.core.arena import ROOT, Writing
+from structures.core.arena import ROOT
+from structures.core.blocks import Writing
 from structures.core.entries import Told, entry_of, first_refused
 from structures.core.kernel import kernel
 from structures.multiway.changes import ACTIVE, AT, MISSING, REFUSED, Changes

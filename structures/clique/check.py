@@ -11,7 +11,7 @@ from structures.core.arena import KEY_MAX
 from structures.multiway.base import Root
 from structures.multiway.check import Entry, check_nodes
 from structures.multiway.clique_summary import keys_at, top_at
-from structures.multiway.layout import Blocks
+from structures.multiway.layout import MultiwayArena
 from structures.multiway.topology import CLIQUE
 
 
@@ -30,7 +30,7 @@ def leasts_of(entries: list[Entry], t: int) -> list[tuple[int, int] | None]:
     return found
 
 
-def check_summary(A: Blocks, o: int, entries: list[Entry]) -> None:
+def check_summary(A: MultiwayArena, o: int, entries: list[Entry]) -> None:
     """Prove I2 of node o."""
     t, keys, tops = int(A.T[CLIQUE]), int(keys_at(A.T, o)), int(top_at(o))
     last = entries[-1][0] if entries else -1
@@ -45,7 +45,7 @@ def check_summary(A: Blocks, o: int, entries: list[Entry]) -> None:
         assert at == least, f"I2: {k + 1} share a point below {o} first at {at}, should be {least}"
 
 
-def check_clique(A: Blocks, root: Root, others: tuple[Root, ...]) -> None:
+def check_clique(A: MultiwayArena, root: Root, others: tuple[Root, ...]) -> None:
     """Prove I1 to I3 of the version, and I3 of the arena when all roots in use are given."""
     entries = check_nodes(A, 1, root, others, lambda o, below: check_summary(A, o, below))
     live = leasts_of(entries, int(A.T[CLIQUE]))[-1] is not None

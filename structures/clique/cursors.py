@@ -11,11 +11,11 @@ import numpy as np
 
 from structures.clique.state import DEAD, DONE, EACH_KEY, FULL, GAP, ITEM, MODE, STEPS, Walking, grown, new_walk
 from structures.clique.walk import ANY_KEY, start_reading, walk_fill
-from structures.core.arena import NEG_INF, POS_INF
+from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import Entries, Told
 from structures.core.kernel import compiled
 from structures.multiway.base import Root
-from structures.multiway.layout import Blocks
+from structures.multiway.layout import MultiwayArena
 from structures.multiway.topology import CLIQUE
 
 _MOST_ROWS = 1 << 17  # of one call
@@ -30,7 +30,7 @@ class Cursor:
     `fill` releases the GIL in its kernel. Memory: a few kB, and 20 bytes for each interval that covers the start it stands at.
     """
 
-    def __init__(self, blocks: Blocks, root: Root, key: int | None, window: tuple[int, int] | None, given: Entries | None) -> None:
+    def __init__(self, blocks: MultiwayArena, root: Root, key: int | None, window: tuple[int, int] | None, given: Entries | None) -> None:
         self._members, self._offset = int(blocks.T[CLIQUE]), root.offset
         self._nodes = blocks.nodes
         self._window = window or _EVER

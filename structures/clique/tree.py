@@ -37,7 +37,7 @@ from structures.core.kernel import compiled
 from structures.multiway.base import MultiwayTree, Root
 from structures.multiway.changes import Changes
 from structures.multiway.clique_summary import MOST, SCRATCH_WORDS, keys_at, summary_words
-from structures.multiway.layout import COUNTS, Blocks
+from structures.multiway.layout import COUNTS, MultiwayArena
 from structures.multiway.topology import CLIQUE, SETS
 
 __all__ = ["CliqueTree", "Cursor", "Entries", "Root"]
@@ -53,7 +53,7 @@ class CliqueTree(MultiwayTree):
         self.members = members
         table = np.zeros(16, np.int64)
         table[SETS], table[CLIQUE] = 1, members
-        super().__init__(Blocks(table, summary_words(members), words), np.zeros(SCRATCH_WORDS, np.int64), members)
+        super().__init__(MultiwayArena(table, summary_words(members), words), np.zeros(SCRATCH_WORDS, np.int64), members)
         self._walking = new_walk()
         self._run_changes = compiled(run_changes)
 

@@ -58,7 +58,8 @@ from structures.clique.state import (
     WHOLE,
     Walking,
 )
-from structures.core.arena import KEY_MAX, NEG_INF, POS_INF
+from structures.core.arena import KEY_MAX
+from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import Entries, Told, entry_of
 from structures.core.kernel import kernel, wide
 from structures.multiway.clique_summary import enter, keys_at, top_at

@@ -1,27 +1,118 @@
-"""Proof that an arena loses no block, for tests: slow, plain Python."""
+"""Proof that a store loses no block, for tests: slow, plain Python."""
 
 from __future__ import annotations
 
-import numpy as np
+from structures.core.blocks import (
+    CAPACITY,
+    CHUNK_WORDS,
+    CHUNKS,
+    CLASS,
+    CLASSES,
+    EMPTY,
+    END,
+    FREE,
+    FRESH,
+    HELD,
+    KINDS,
+    LISTED,
+    MAPS,
+    NEXT_CHUNK,
+    OUT,
+    QUEUE,
+    RECORDS,
+    SHIFT,
+    SIDE,
+    SIZE,
+    SPARE,
+    STASH,
+    STASHED,
+    TABLE,
+    UNUSED,
+    USED,
+    WAITING,
+    Blocks,
+    pin_table,
+)
 
-from structures.core.arena import ALLOCATED, INNER, LEAF, RETIRED, Arena
+
+def _list(store: Blocks, o: int) -> list[int]:
+    """The free blocks from o on."""
+    found: list[int] = []
+    while o:
+        assert len(found) < store.M.size, "a list of free blocks has no end"
+        found.append(o)
+        o = store.M.item(o)
+    return found
 
 
-def check_blocks(arena: Arena, seen: dict[int, int]) -> None:
-    """Prove I3 of the arena; `seen`: the class of every block that a root in use reaches."""
-    leaves, inners, retired = arena.free_and_retired()
-    free = set(leaves) | set(inners)
-    assert len(free) == len(leaves) + len(inners), "a block lies on the free lists twice"
-    assert not free & set(seen), "a block in use is free"
-    assert not free & set(retired), "a retired block is free"
+def retired_blocks(store: Blocks) -> list[int]:
+    """Those that wait in the queue, or with a pin; every record is in one list."""
+    C, Q = store.C, store.Q
+    table = pin_table(C, C.item(SIDE))
+    heads = [C.item(QUEUE), *(C.item(table + 2 * i + 1) for i in range(C.item(HELD)))]
+    lists: list[list[int]] = []
+    for head in (C.item(SPARE), *heads):
+        records, r = [], head
+        while r:
+            records.append(r)
+            r = Q.item(3 * r + 2)
+        lists.append(records)
+    together = [r for records in lists for r in records]
+    assert sorted(together) == list(range(1, C.item(RECORDS))), "a record is in no list, or in two"
+    return [Q.item(3 * r) // CLASSES for records in lists[1:] for r in records]
+
+
+def _maps(store: Blocks) -> dict[int, set[int]]:
+    C, n = store.C, -(-store.C.item(CHUNKS) // 63)
+    found: dict[int, set[int]] = {}
+    for cls in range(EMPTY + 1):
+        words = C[C.item(MAPS) + cls * n :][:n].tolist()
+        found[cls] = {63 * place + bit for place, word in enumerate(words) for bit in range(63) if (word >> bit) & 1}
+    return found
+
+
+def check_blocks(store: Blocks, seen: dict[int, int]) -> None:
+    """Prove I3 and I4; `seen`: the class of every block that a root in use reaches."""
+    C, shift, kinds = store.C, store.C.item(SHIFT), store.C.item(KINDS)
+    retired = retired_blocks(store)
     assert len(set(retired)) == len(retired), "a block is retired twice"
-    used = set(seen) | set(retired)
-    for cls in (LEAF, INNER):
-        allocated = int(arena.C[ALLOCATED + cls])
-        have = sum(1 for o in used if (seen[o] if o in seen else _class(arena, o)) == cls)
-        assert allocated == have, f"I3 of the arena: {allocated} blocks of class {cls} are out, {have} are reachable or retired"
-
-
-def _class(arena: Arena, o: int) -> int:
-    blocks = arena.Q[: 2 * int(arena.C[RETIRED]) : 2]
-    return int(blocks[np.flatnonzero(blocks >> 1 == o)[0]]) & 1
+    used, maps = set(seen) | set(retired), _maps(store)
+    free: list[int] = []
+    fresh: dict[int, int] = {}
+    for cls, words in enumerate(store.classes[:kinds].tolist()):
+        stash = _list(store, words[STASH])
+        assert len(stash) == words[STASHED], f"I3: the stash of class {cls} has {len(stash)} blocks, {words[STASHED]} are said to be in it"
+        free += stash
+        fresh |= dict.fromkeys(range(words[FRESH], words[END], words[SIZE]), cls)
+    inside: dict[int, int] = {}
+    out, waiting, listed, empty = [0] * kinds, [0] * kinds, [0] * kinds, 0
+    for chunk in range(1, C.item(NEXT_CHUNK)):
+        c = C.item(TABLE) + CHUNK_WORDS * chunk
+        cls, count, first = C.item(c + CLASS) - 1, C.item(c + USED), chunk << shift
+        in_maps = {other for other in maps if chunk in maps[other]}
+        if cls < 0:
+            empty += 1
+            assert in_maps == {EMPTY}, f"I4: the empty chunk {chunk} is in the maps {in_maps}"
+            continue
+        size, capacity = store.classes[cls, [SIZE, CAPACITY]].tolist()
+        places = _list(store, C.item(c + FREE))
+        assert count + len(places) == capacity, f"I3: {count} of {capacity} blocks of chunk {chunk} are not free, {len(places)} are"
+        assert in_maps == ({cls} if places else set()), f"I4: chunk {chunk} is in the maps {in_maps}"
+        listed[cls] += len(places)
+        assert all(o >> shift == chunk for o in places), f"I3: chunk {chunk} has a block of another on its list"
+        free += places
+        inside |= dict.fromkeys(range(first, first + capacity * size, size), cls)
+    assert len(set(free)) == len(free), "a block is free twice"
+    assert not used & set(free), "a block in use or retired is free"
+    assert not used & set(fresh), "a block in use was never allocated"
+    everywhere = [*used, *free, *fresh]
+    assert len(everywhere) == len(inside) and set(everywhere) == set(inside), "I3: a block is neither in use nor free"
+    assert all(inside[o] == cls for o, cls in seen.items()), "I3: a block lies in a chunk of another class"
+    for o in used:
+        out[inside[o]] += 1
+    for o in retired:
+        waiting[inside[o]] += 1
+    assert empty == C.item(UNUSED), f"{C.item(UNUSED)} chunks are said to be empty, {empty} are"
+    assert store.classes[:kinds, OUT].tolist() == out, "I3: blocks out by class"
+    assert store.classes[:kinds, LISTED].tolist() == listed, "I3: blocks on lists by class"
+    assert store.classes[:kinds, WAITING].tolist() == waiting, "I3: retired blocks by class"

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from structures.core.arena import NEG_INF, POS_INF, ROOT, Writing
+from structures.core.arena import ROOT
+from structures.core.blocks import Writing
+from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import Told, entry_of, first_refused
 from structures.core.kernel import kernel
 from structures.ij_heap.goals import DEPTH, Walking

@@ -8,7 +8,7 @@ from __future__ import annotations
 from structures.core.arena import KEY_MAX
 from structures.multiway.base import Root
 from structures.multiway.check import Entry, check_nodes
-from structures.multiway.layout import Blocks, key_at, near_at, slot_at
+from structures.multiway.layout import MultiwayArena, key_at, near_at, slot_at
 from structures.multiway.topology import SPAN, Topology
 
 
@@ -37,7 +37,7 @@ def extreme_of(entries: list[Entry], topology: Topology, members: list[int], whi
     return [(turn * runs[i][at[i]][0][0], turn * runs[i][at[i]][0][1]) for i in members]
 
 
-def check_summary(A: Blocks, topology: Topology, o: int, entries: list[Entry]) -> None:
+def check_summary(A: MultiwayArena, topology: Topology, o: int, entries: list[Entry]) -> None:
     """Prove I2 of node o: keys and near endpoints as by definition, and each stored tuple a real one."""
     T, by_code = A.T, {x[2]: x for x in entries}
     for which in (0, 1):
@@ -57,7 +57,7 @@ def check_summary(A: Blocks, topology: Topology, o: int, entries: list[Entry]) -
             place += len(members)
 
 
-def check_heap(A: Blocks, topology: Topology, root: Root, others: tuple[Root, ...]) -> None:
+def check_heap(A: MultiwayArena, topology: Topology, root: Root, others: tuple[Root, ...]) -> None:
     """Prove I1 to I3 of the version, and I3 of the arena when all roots in use are given."""
     entries = check_nodes(A, topology.t, root, others, lambda o, below: check_summary(A, topology, o, below))
     assert root.live == (extreme_of(entries, topology, list(range(topology.t)), 0) is not None), f"live is {root.live}"

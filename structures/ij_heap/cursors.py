@@ -15,7 +15,7 @@ from structures.ij_heap.goals import ANY_KEY, DEAD, DEPTH, EACH_KEY, GAP, ITEM, 
 from structures.ij_heap.strip import STRIP_SCRATCH
 from structures.ij_heap.walk import start_all, walk_fill
 from structures.multiway.base import Root
-from structures.multiway.layout import Blocks
+from structures.multiway.layout import MultiwayArena
 from structures.multiway.topology import SETS
 
 _MOST_ROWS = 1 << 17  # of one call
@@ -29,7 +29,7 @@ class Cursor:
     `fill` releases the GIL in its kernel.
     """
 
-    def __init__(self, blocks: Blocks, root: Root, key: int | None, window: tuple[int, int], given: Entries | None) -> None:
+    def __init__(self, blocks: MultiwayArena, root: Root, key: int | None, window: tuple[int, int], given: Entries | None) -> None:
         self._t = int(blocks.T[SETS])
         self._entries, self._window = given or _NO_ENTRIES, window
         Z = new_walk(blocks.T, root.height)

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.arena import NEG_INF, POS_INF
 from structures.core.bits import LANES
+from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.kernel import arrays, kernel
 from structures.multiway.extreme import LAST_KEY
 from structures.multiway.topology import LEAF_WORDS_, MEMBER, NEAR, POS, SETS, SIZE

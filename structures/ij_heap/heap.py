@@ -24,7 +24,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from structures.core.arena import ARENA_WORDS, HEIGHT, KEY_MAX, NEG_INF, POS_INF, ROOT
+from structures.core.arena import ARENA_WORDS, HEIGHT, KEY_MAX, ROOT
+from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import Entries
 from structures.core.kernel import compiled
 from structures.ij_heap.changes import run_changes
@@ -35,7 +36,7 @@ from structures.ij_heap.strip import STRIP_SCRATCH
 from structures.multiway.base import MultiwayTree, Root
 from structures.multiway.changes import Changes
 from structures.multiway.extreme import ANSWER, ASK, LAST_KEY, SCRATCH_WORDS, find_extreme
-from structures.multiway.layout import COUNTS, Blocks, key_at, summary_words
+from structures.multiway.layout import COUNTS, MultiwayArena, key_at, summary_words
 from structures.multiway.leaves import KEY_, NEAR_, SLOT_
 from structures.multiway.topology import ALL, Topology
 
@@ -50,7 +51,7 @@ class IJHeap(MultiwayTree):
     def __init__(self, topology: Topology, words: int = ARENA_WORDS) -> None:
         """`words`: the arena's address space in 8-byte words (not memory)."""
         self.topology = topology
-        super().__init__(Blocks(topology.table, summary_words(topology), words), np.zeros(STRIP_SCRATCH, np.int64), topology.t)
+        super().__init__(MultiwayArena(topology.table, summary_words(topology), words), np.zeros(STRIP_SCRATCH, np.int64), topology.t)
         Z = new_walk(self.arena.T, _LEVELS)
         self._walking = Walking(Z, Z.view(np.int32), self._arrays[2])
         self._run_changes = compiled(run_changes)

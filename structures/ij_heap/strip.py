@@ -12,8 +12,8 @@ Costs: O(t (log n + L)). The strip holds L entries at most, so working on it tak
 
 from __future__ import annotations
 
-from structures.core.arena import NEG_INF, POS_INF
 from structures.core.bits import count_bits, lowest
+from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.kernel import kernel
 from structures.ij_heap.bind import meeting
 from structures.ij_heap.goals import G_SUBSET, LEAST, LOWER, MOST, STEPS, STRIP, Walking

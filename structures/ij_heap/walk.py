@@ -24,7 +24,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from structures.core.arena import KEY_MAX, NEG_INF, POS_INF
+from structures.core.arena import KEY_MAX
+from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import Entries, Entry, Told, entry_of
 from structures.core.kernel import kernel, wide
 from structures.ij_heap.bind import leaf_step

@@ -4,7 +4,7 @@ r"""The trees of ordered indexes: an entry put or cut, its neighbours, bulk buil
                   /     |      \
     leaves     [....] [....] [....]      all at one depth
 
-Invariants, by which `check()` names what broke: I1 to I3 of `core/arena.py`, and
+Invariants, by which `check()` names what broke: I1 to I4 of `core/blocks.py`, and
     X1  entries ascend along the leaves; separators are between the children they separate
     X2  a child's level is one below its parent's; the stored numbers of entries are right
     X3  an inner node has at least a quarter of its room, and 2; a leaf a quarter, and 1; the root at least 2 children or 1 entry
@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from structures.core.arena import PATH, VERSION, Nodes, Writing
+from structures.core.blocks import VERSION, Nodes, Writing
 from structures.core.kernel import kernel, wide
 from structures.index.layout import (
     ARITY,
@@ -27,6 +27,7 @@ from structures.index.layout import (
     INNER_ROOM,
     LEAF_ROOM,
     MISSING,
+    PATH,
     ROOT,
     child_of,
     close_place,

@@ -25,7 +25,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from structures.core.arena import ARENA_WORDS, BUMP, VERSION
+from structures.core.arena import ARENA_WORDS
+from structures.core.blocks import VERSION
 from structures.core.entries import DELETE, INSERT
 from structures.core.kernel import compiled, contiguous
 from structures.core.ticks import Ticks
@@ -222,7 +223,7 @@ class OrderedIndexes:
         blocks = arena.live_bytes // (8 * BLOCK)
         levels = blocks.bit_length() + 2
         words = BLOCK * min(changes * 2 * levels, ticks * (blocks + 2 * changes + 1))
-        if arena.C.item(BUMP) + words > arena.M.size:
+        if words > arena.room:
             raise MemoryError(f"the ordered indexes have reached the size of their arena ({8 * arena.M.size} bytes)")
 
     def apply(self, changes: Mapping[int, Changes]) -> Batch:

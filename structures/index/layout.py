@@ -1,6 +1,6 @@
 r"""Blocks of ordered indexes: how entries and children lie in them, and how they are moved.
 
-An entry is k coordinates (int64) and a slot (int32 >= 0); the order is lexicographic, the slot last. Trees of every k share one arena, as
+An entry is k coordinates (int64) and a slot (int32 >= 0); the order is lexicographic, the slot last. Trees of every k share one store, as
 all blocks are of one size, BLOCK words, whatever lies in them:
 
     leaf    M[o] born | W count, 0     | k coordinates [LEAF_ROOM[k] each]  | slot [LEAF_ROOM[k], int32]
@@ -11,7 +11,7 @@ That of item 0 says nothing. A separator is not touched when the entry goes that
 
 A tree is a *holder*, TREE_WORDS words of C: its root, 0 when it is empty; its arity k; its blocks.
 
-Source: B+-trees; copy-on-write and blocks as in `core/arena.py`, of which class LEAF is what is used here.
+Source: B+-trees; copy-on-write and blocks as in `core/blocks.py`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from structures.core.arena import ALLOCATED, ARENA_WORDS, BUMP, FREE, LEAF, PATH, VERSION, WAITING, Arena, B, Nodes, Writing, drop
+from structures.core.arena import ARENA_WORDS, B
+from structures.core.blocks import KEPT, VERSION, Blocks, Nodes, Writing, allocate, drop, next_free
 from structures.core.kernel import kernel, prefetch, wide
-from structures.core.reserve import reserve
 
 BLOCK = 64
 HEAD = 2
@@ -31,9 +31,9 @@ _ROOM = 2 * (BLOCK - HEAD)
 LEAF_ROOM = np.array([0] + [min(B, _ROOM // (2 * k + 1)) for k in range(1, MOST_ARITY + 1)])
 INNER_ROOM = np.array([0] + [min(max(3, B), _ROOM // (2 * k + 3)) for k in range(1, MOST_ARITY + 1)])
 
-# C: as in `core/arena.py`, then
-DEPTH, MISSING = PATH - 2, PATH - 1  # levels of the path at PATH; changes that could not be made
-TREES = 256  # the first holder
+# Words of C.
+DEPTH, MISSING, PATH = KEPT, KEPT + 1, KEPT + 2  # levels of the path at PATH (2 words a level); changes that could not be made
+TREES = PATH + 2 * 64  # the first holder
 ROOT, ARITY, BLOCKS, TREE_WORDS = 0, 1, 2, 3
 MOST_TREES = 1 << 20
 
@@ -98,16 +98,11 @@ def expect_block(M: Any, o: int) -> None:
 def new_block(nodes: Nodes, C: Any, h: int, level: int) -> int:
     """An empty block of the tree at holder h, born now."""
     M, W = nodes.M, nodes.W
-    o = C[FREE]
-    if o != 0:
-        C[FREE] = M[o]
-        expect_block(M, C[FREE])  # which is the next to be taken
-    else:
-        o = C[BUMP]
-        C[BUMP] = o + BLOCK
-    C[ALLOCATED] += 1
+    o = allocate(nodes.M, C, 0)
+    ahead = next_free(C, 0)
+    if ahead != 0:
+        expect_block(M, ahead)  # which is the next to be taken
     C[h + BLOCKS] += 1
-    M[o] = C[VERSION]
     W[2 * o + 2], W[2 * o + 3] = 0, level
     return o
 
@@ -117,7 +112,7 @@ def drop_block(nodes: Nodes, writing: Writing, h: int, o: int) -> None:
     """The newest version of the tree no longer uses block o."""
     C = writing.C
     C[h + BLOCKS] -= 1
-    drop(nodes, writing, o, LEAF)
+    drop(nodes.M, writing, o, 0)
 
 
 @kernel
@@ -194,22 +189,8 @@ def set_child(W: Any, k: int, o: int, c: int, child: int) -> None:
     W[p], W[p + INNER_ROOM[k]] = child, size_of(W, k, child)
 
 
-class IndexArena(Arena):
-    """The arrays of all indexes. `words`: reserved address space, not memory."""
+class IndexArena(Blocks):
+    """The store of all indexes. `words`: reserved address space, not memory."""
 
     def __init__(self, words: int = ARENA_WORDS) -> None:
-        self.M: np.ndarray = reserve(words * 8, np.int64)
-        self.W: np.ndarray = self.M.view(np.int32)
-        self.C: np.ndarray = reserve((TREES + TREE_WORDS * MOST_TREES) * 8, np.int64)
-        self.Q: np.ndarray = reserve(2 * (words // BLOCK + 1) * 8, np.int64)
-        self.C[BUMP] = BLOCK
-        self.nodes, self.writing = Nodes(self.M, self.W), Writing(self.C, self.Q)
-        self._pins: set[int] = set()
-
-    @property
-    def live_bytes(self) -> int:
-        return 8 * BLOCK * int(self.C[ALLOCATED] - self.C[WAITING])
-
-    @property
-    def retired_bytes(self) -> int:
-        return 8 * BLOCK * int(self.C[WAITING])
+        super().__init__((BLOCK,), TREES + TREE_WORDS * MOST_TREES - KEPT, words)

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.arena import Nodes
 from structures.core.bits import equals
+from structures.core.blocks import Nodes
 from structures.core.kernel import arrays, kernel, wide
 from structures.index.layout import HEAD, INNER_ROOM, LEAF_ROOM, child_at, child_of, count_of, expect_block, level_of, room_of, slot_at
 

@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.arena import HEIGHT, KIND, NEG_INF, ROOT, Nodes, Writing
+from structures.core.arena import HEIGHT, KIND, ROOT
+from structures.core.blocks import Nodes, Writing
+from structures.core.encoding import NEG_INF
 from structures.core.entries import DELETE, INSERT, Entries, first_refused
 from structures.core.kernel import arrays, kernel, wide
 from structures.ordered.search import DEPTH, NOTHING_BEFORE, SEARCH_WORDS, Bounds, search_fill, search_start

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from structures.core.arena import KEY_MAX, KIND, NEG_INF, POS_INF, Arena, B
+from structures.core.arena import KEY_MAX, KIND, Arena, B
+from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.kernel import compiled
 from structures.interval.walk import DONE, WALK_WORDS, Stretch, walk_fill, walk_start
 from structures.interval.walk import GAP as WALK_GAP

@@ -25,7 +25,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from structures.core.arena import ARENA_WORDS, COUNT, KIND, LIVE, NEG_INF, POS_INF, ROOT, VERSION, Arena
+from structures.core.arena import ARENA_WORDS, COUNT, KIND, LIVE, ROOT, Arena
+from structures.core.blocks import VERSION
+from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import DELETE, INSERT, Deltas, Entries, tree_order
 from structures.core.kernel import compiled
 from structures.interval.changes import ACTIVE, AT, CHANGES_WORDS, MISSING, REFUSED, Changes, Told, run_changes

@@ -19,8 +19,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from structures.core.arena import KEY_MAX, NEG_INF, POS_INF, B, F, Nodes
+from structures.core.arena import KEY_MAX, B, F
 from structures.core.bits import lowest
+from structures.core.blocks import Nodes
+from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.kernel import arrays, kernel
 from structures.ordered.layout import CHILD, KEY, KL, KR, LEFT, ML, MR, RIGHT, SLOT
 from structures.ordered.leaves import position

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.arena import Nodes, Writing
+from structures.core.blocks import Nodes, Writing
 from structures.core.entries import DELETE, INSERT
 from structures.core.kernel import arrays, kernel
 from structures.join_tree.layout import FIRST_PORT, HAS, Tables, shift_row

@@ -7,7 +7,8 @@ from typing import Protocol
 
 import numpy as np
 
-from structures.core.arena import NEG_INF, POS_INF, Arena, B
+from structures.core.arena import Arena, B
+from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.kernel import compiled
 from structures.join_tree.tables import JoinTables
 from structures.join_tree.walk import (

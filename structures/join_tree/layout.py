@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.arena import ROOT, VERSION, Nodes, Writing
+from structures.core.arena import ROOT
+from structures.core.blocks import VERSION, Nodes, Writing
 from structures.core.kernel import arrays, kernel
 from structures.ordered.tree import cut, put
 

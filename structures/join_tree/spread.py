@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.arena import HEIGHT, NEG_INF, ROOT, B, Nodes, Writing
+from structures.core.arena import HEIGHT, ROOT, B
+from structures.core.blocks import Nodes, Writing
+from structures.core.encoding import NEG_INF
 from structures.core.kernel import arrays, kernel
 from structures.join_tree.layout import (
     ALL_TREE,

@@ -36,7 +36,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from structures.core.arena import ARENA_WORDS, COUNT, ROOT, VERSION, B, words_anew
+from structures.core.arena import ARENA_WORDS, COUNT, ROOT, B, words_anew
+from structures.core.blocks import VERSION
 from structures.core.entries import Entries, tree_order
 from structures.core.kernel import compiled
 from structures.core.reserve import SLOTS, reserve

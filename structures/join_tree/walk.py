@@ -16,8 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.arena import LEAF_WORDS, NEG_INF, B, F, Nodes
+from structures.core.arena import LEAF_WORDS, B, F
 from structures.core.bits import LANES, below8, count_bits, equals
+from structures.core.blocks import Nodes
+from structures.core.encoding import NEG_INF
 from structures.core.kernel import arrays, kernel, prefetch, wide
 from structures.join_tree.layout import FAR, FIRST_PORT, HAS, PORT, SPAN, Tables, code_of, ends_of
 from structures.ordered.layout import CHILD, KL, SLOT

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from structures.core.arena import VERSION
+from structures.core.blocks import VERSION
 from structures.core.entries import Entries, Told
 from structures.multiway.changes import ACTIVE, AT, MISSING, REFUSED, Changes, entry_order
-from structures.multiway.layout import Blocks
+from structures.multiway.layout import MultiwayArena
 from structures.multiway.topology import SETS
 from structures.multiway.tree import build, make_empty
 
@@ -32,7 +32,7 @@ class Root(NamedTuple):
 class MultiwayTree:
     """One thread writes; any number read roots of pinned versions meanwhile."""
 
-    def __init__(self, arena: Blocks, scratch: np.ndarray, members: int) -> None:
+    def __init__(self, arena: MultiwayArena, scratch: np.ndarray, members: int) -> None:
         """`scratch`: int64, for the summaries; `members`: the slots of a row."""
         self.arena = arena
         self._arrays = arena.nodes, arena.writing, scratch

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from structures.core.arena import INNER, LEAF
 from structures.core.check import check_blocks
 from structures.multiway.base import Root
-from structures.multiway.layout import CHILD, HEIGHT_, LEAF_LEAST, SEPARATOR_CODE, SEPARATOR_KEY, SEPARATOR_LEFT, STARTS, Blocks, L
+from structures.multiway.layout import CHILD, HEIGHT_, LEAF_LEAST, SEPARATOR_CODE, SEPARATOR_KEY, SEPARATOR_LEFT, STARTS, L, MultiwayArena
 from structures.multiway.leaves import entry_at
 
 Entry = tuple[int, int, int, int]  # key, left, code, right
 
 
-def leaf_entries(A: Blocks, o: int, t: int) -> list[Entry]:
+def leaf_entries(A: MultiwayArena, o: int, t: int) -> list[Entry]:
     """The entries of a leaf, in the tree's order; proves I1 for each run."""
     e, w = entry_at(A.T, o)
     entries: list[Entry] = []
@@ -25,7 +25,9 @@ def leaf_entries(A: Blocks, o: int, t: int) -> list[Entry]:
     return sorted(entries)
 
 
-def check_nodes(A: Blocks, t: int, root: Root, others: tuple[Root, ...], check_node: Callable[[int, list[Entry]], None]) -> list[Entry]:
+def check_nodes(
+    A: MultiwayArena, t: int, root: Root, others: tuple[Root, ...], check_node: Callable[[int, list[Entry]], None]
+) -> list[Entry]:
     """Prove I1 and I3 of the version of a tree with t sets, and I3 of the arena when all roots in use are given; `check_node` proves I2 of
     a node and the entries below it. The version's entries."""
     M, W, seen = A.M, A.W, dict[int, int]()

@@ -27,7 +27,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from structures.core.arena import KEY_MAX, NEG_INF, POS_INF
+from structures.core.arena import KEY_MAX
+from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.kernel import kernel, wide
 from structures.multiway.alias import FOUND_, FOUND_WORDS, first, reach
 from structures.multiway.layout import CHILD, L, MultiwayNodes, height_of, key_at, key_of, near_at, slot_at

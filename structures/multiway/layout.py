@@ -1,4 +1,4 @@
-"""Blocks of the IJ-heap's tree, in one reserved array: as `core/arena.py`, with sizes that depend on the topology.
+"""Blocks of the IJ-heap's tree, in a store of `core/blocks.py`, with sizes that depend on the topology.
 
     leaf    M[o] born | W height = 0, - | W starts[t + 1] | summary | left[L] | right[L] | slot[L] key[L] (int32)
             set i lies in [starts[i], starts[i + 1]), ascending by (key, left, slot)
@@ -11,7 +11,7 @@ What a summary says: for each connected V the least V-tuple below (`which` 0: ne
 (`which` 1: near = right, far = left), with its slots and its key; (KEY_MAX, -1 as keys) when there is none. `summary.py`. Of cliques it
 says something else: `clique_summary.py`.
 
-Invariants, and how blocks are retired and used again: `core/arena.py`, I1 to I3. Costs: O(1); a copy as many words as the block has.
+Invariants, and how blocks are retired and used again: `core/blocks.py`. Costs: O(1); a copy as many words as the block has.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.arena import ALLOCATED, ARENA_WORDS, BUMP, FREE, INNER, LEAF, VERSION, WAITING, Arena, B, Writing, drop
+from structures.core.arena import ARENA_WORDS, HEIGHT, INNER, LEAF, B
+from structures.core.blocks import KEPT, VERSION, Blocks, Writing, allocate, drop
 from structures.core.kernel import arrays, kernel, wide
-from structures.core.reserve import reserve
 from structures.multiway.topology import ENTRIES, INNER_WORDS_, LEAF_WORDS_, MOST, SPAN, SUBSETS, Topology
 
 L = min(B, 63)  # entries of a leaf: a run's candidates are the bits of one word, its sign unused
@@ -34,9 +34,9 @@ CHILD = 2  # in M, from o: + side
 SEPARATOR_LEFT, SEPARATOR_CODE = 4, 5
 SUMMARY = 6
 
-# The control array C: up to 11 as in `core/arena.py`, then
-COUNTS = 12  # + set
-PATH = 20  # 2 words a level: node, side
+# Words of C: ROOT and HEIGHT as in `core/arena.py`, then
+COUNTS = HEIGHT + 1  # + set
+PATH = COUNTS + 8  # 2 words a level: node, side
 CONTROL_WORDS = PATH + 2 * 64
 
 
@@ -94,15 +94,8 @@ def start_of(W: Any, o: int, s: int) -> int:
 @kernel
 def allocate_block(nodes: MultiwayNodes, C: Any, cls: int) -> int:
     """A block of the class, born now; its contents are whatever was there, its height is 0."""
-    M, W, T = nodes.M, nodes.W, nodes.T
-    o = C[FREE + cls]
-    if o != 0:
-        C[FREE + cls] = M[o]
-    else:
-        o = C[BUMP]
-        C[BUMP] = o + T[LEAF_WORDS_ + cls]
-    C[ALLOCATED + cls] += 1
-    M[o] = C[VERSION]
+    W = nodes.W
+    o = allocate(nodes.M, C, cls)
     W[2 * o + HEIGHT_] = 0
     return o
 
@@ -118,26 +111,21 @@ def own(nodes: MultiwayNodes, writing: Writing, o: int) -> int:
     source, target = np.uint64(o), np.uint64(new)  # unsigned places need no check of their sign, so that this is vectorised
     for i in range(np.uint64(1), np.uint64(T[LEAF_WORDS_ + cls])):
         M[target + i] = M[source + i]
-    drop(nodes, writing, o, cls)
+    drop(nodes.M, writing, o, cls)
     return new
 
 
-class Blocks(Arena):
-    """The arrays of one tree: M, W, C, Q as in `Arena`, and the table T (of a topology, or a clique) with the sizes of its blocks."""
+class MultiwayArena(Blocks):
+    """The store of one tree, and the table T (of a topology, or a clique) with the sizes of its blocks."""
 
     def __init__(self, table: np.ndarray, summary: int, words: int = ARENA_WORDS) -> None:
         """`summary`: words of a block's summary; `words`: reserved address space in 8-byte words, not memory."""
         T = table.copy()
         T[ENTRIES] = SUMMARY + summary
         T[INNER_WORDS_], T[LEAF_WORDS_] = T[ENTRIES], T[ENTRIES] + 3 * L
+        super().__init__(T[LEAF_WORDS_ : LEAF_WORDS_ + 2].tolist(), CONTROL_WORDS - KEPT, words)
         self.T: np.ndarray = T
-        self.M: np.ndarray = reserve(words * 8, np.int64)
-        self.W: np.ndarray = self.M.view(np.int32)
-        self.C: np.ndarray = np.zeros(CONTROL_WORDS, np.int64)
-        self.Q: np.ndarray = reserve(2 * (words // int(T[INNER_WORDS_]) + 1) * 8, np.int64)
-        self.C[BUMP] = 8
-        self.nodes, self.writing = MultiwayNodes(self.M, self.W, T), Writing(self.C, self.Q)
-        self._pins: set[int] = set()
+        self.nodes = MultiwayNodes(self.M, self.W, T)
 
     def require(self, changes: int, times: int = 1) -> None:
         """As `Arena.require`: a change copies at worst three leaves and, on its path, every node and two beside it."""
@@ -145,16 +133,4 @@ class Blocks(Arena):
         entries = int(self.C[COUNTS : COUNTS + MOST].sum()) + changes
         paths = changes * (3 * leaf + 64 * inner)
         anew = (entries // LEAF_LEAST + 64) * (leaf + 2 * inner)
-        if self.C[BUMP] + times * min(paths, anew) > self.M.size:
-            raise MemoryError(f"this view's structure has reached the size of its arena ({8 * self.M.size} bytes)")
-
-    def _bytes(self, blocks: np.ndarray) -> int:
-        return 8 * int(blocks @ self.T[LEAF_WORDS_ : LEAF_WORDS_ + 2])
-
-    @property
-    def live_bytes(self) -> int:
-        return self._bytes(self.C[ALLOCATED : ALLOCATED + 2] - self.C[WAITING : WAITING + 2])
-
-    @property
-    def retired_bytes(self) -> int:
-        return self._bytes(self.C[WAITING : WAITING + 2])
+        self.require_words(times * min(paths, anew))

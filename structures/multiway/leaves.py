@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from structures.core.arena import LEAF, Writing, drop
+from structures.core.arena import LEAF
+from structures.core.blocks import Writing, drop
 from structures.core.entries import Entry
 from structures.core.kernel import kernel
 from structures.multiway.layout import SEPARATOR_CODE, SEPARATOR_KEY, SEPARATOR_LEFT, STARTS, L, MultiwayNodes, allocate_block, start_of
@@ -185,9 +186,9 @@ def even_leaves(nodes: MultiwayNodes, writing: Writing, X: Any, a: int, b: int) 
     else:
         rest, y = cut_leaf(nodes, C, X, b, half - na)
         x = concatenate_leaves(nodes, C, a, rest)
-    drop(nodes, writing, rest, LEAF)
-    drop(nodes, writing, a, LEAF)
-    drop(nodes, writing, b, LEAF)
+    drop(nodes.M, writing, rest, LEAF)
+    drop(nodes.M, writing, a, LEAF)
+    drop(nodes.M, writing, b, LEAF)
     return x, y
 
 

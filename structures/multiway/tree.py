@@ -22,9 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from structures.core.arena import HEIGHT, INNER, LEAF, ROOT, Writing, drop
+from structures.core.arena import HEIGHT, INNER, LEAF, ROOT
+from structures.core.blocks import Writing, drop
 from structures.core.entries import Entries, Entry
-from structures.core.kernel import kernel
+from structures.core.kernel import kernel, wide
 from structures.multiway.layout import (
     CHILD,
     COUNTS,
@@ -137,16 +138,16 @@ def fill_up(nodes: MultiwayNodes, writing: Writing, X: Any, o: int, side: int) -
     a, b = (x, y) if side == 0 else (y, x)
     if count_of(nodes, a) + count_of(nodes, b) <= L:
         z = concatenate_leaves(nodes, C, a, b)
-        drop(nodes, writing, a, LEAF)
-        drop(nodes, writing, b, LEAF)
+        drop(nodes.M, writing, a, LEAF)
+        drop(nodes.M, writing, b, LEAF)
         summarise(nodes, X, z)
         if not inner:
-            drop(nodes, writing, o, INNER)
+            drop(nodes.M, writing, o, INNER)
             return z
         M[o + CHILD + side], M[o + CHILD + 1 - side] = z, M[beside + CHILD + 1 - side]
         M[o + SEPARATOR_LEFT], M[o + SEPARATOR_CODE] = M[beside + SEPARATOR_LEFT], M[beside + SEPARATOR_CODE]
         W[2 * o + SEPARATOR_KEY] = W[2 * beside + SEPARATOR_KEY]
-        drop(nodes, writing, beside, INNER)
+        drop(nodes.M, writing, beside, INNER)
         return o
     a, b = even_leaves(nodes, writing, X, a, b)
     separate(nodes, X, o, b)
@@ -207,7 +208,7 @@ def split(nodes: MultiwayNodes, writing: Writing, X: Any, full: int, entry: Entr
     M, W, C = nodes.M, nodes.W, writing.C
     o = allocate_block(nodes, C, INNER)
     a, b = cut_leaf(nodes, C, X, full, L - L // 2)
-    drop(nodes, writing, full, LEAF)
+    drop(nodes.M, writing, full, LEAF)
     separate(nodes, X, o, b)
     target = b if side_of(nodes, o, entry.key, entry.left, 8 * entry.slot + entry.set) else a
     put_in_leaf(nodes, target, entry)
@@ -277,17 +278,18 @@ def build_leaf(nodes: MultiwayNodes, writing: Writing, X: Any, entries: Entries,
     for i in range(t + 1):
         W[2 * o + STARTS + i] = 0
     for n in order:
-        W[2 * o + STARTS + 1 + sets[n]] += 1
+        W[2 * o + STARTS + 1 + wide(sets[n])] += 1
     for i in range(t):
         X[AT + i] = start_of(W, o, i)
         W[2 * o + STARTS + i + 1] += start_of(W, o, i)
     e, w = entry_at(T, o)
     for n in order:
-        p = X[AT + sets[n]]
-        X[AT + sets[n]] = p + 1
+        s = wide(sets[n])
+        p = X[AT + s]
+        X[AT + s] = p + 1
         M[e + p], M[e + L + p] = lefts[n], rights[n]
         W[w + p], W[w + L + p] = slots[n], keys[n]
-        C[COUNTS + sets[n]] += 1
+        C[COUNTS + s] += 1
     summarise(nodes, X, o)
     return o
 
@@ -314,7 +316,7 @@ def build(
     heights differ by one at most."""
     W, C = nodes.W, writing.C
     n = len(order)
-    drop(nodes, writing, C[ROOT], LEAF)
+    drop(nodes.M, writing, C[ROOT], LEAF)
     leaves = max(1, -(-n // LEAF_FILL))
     width = 1
     while 2 * width <= leaves:

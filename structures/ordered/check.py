@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from structures.core.arena import INNER, KEY_MAX, KIND, LEAF, LEAF_LEAST, NEG_INF, POS_INF, Arena, B, F
+from structures.core.arena import INNER, KEY_MAX, KIND, LEAF, LEAF_LEAST, B, F
+from structures.core.blocks import Blocks
 from structures.core.check import check_blocks
+from structures.core.encoding import NEG_INF, POS_INF
 from structures.ordered.layout import CHILD, FIELDS, FIELDS32, KEY, LEFT, RIGHT, SLOT
 from structures.ordered.summary import LIST, SELF
 
@@ -11,7 +13,7 @@ Entry = tuple[int, int, int, int, int]  # key, left, slot code, right, set
 Row = list[object]
 
 
-def leaf_entries(arena: Arena, o: int) -> list[Entry]:
+def leaf_entries(arena: Blocks, o: int) -> list[Entry]:
     """The entries of a leaf, in the tree's order; proves I1 for each set."""
     M, W = arena.M, arena.W
     n0, n1 = int(W[2 * o + 2]), int(W[2 * o + 3])
@@ -52,14 +54,14 @@ def has_row(entries: list[Entry], kind: int) -> bool:
     return False
 
 
-def stored_summary(arena: Arena, o: int, c: int) -> Row:
+def stored_summary(arena: Blocks, o: int, c: int) -> Row:
     M, W = arena.M, arena.W
     fields: Row = [int(M[o + FIELDS + f * F + c]) for f in range(4)]
     fields += [int(W[2 * o + FIELDS32 + f * F + c]) for f in range(5)]
     return [*fields, bool((W[2 * o + 3] >> c) & 1)]
 
 
-def check_below(arena: Arena, o: int, height: int, top: bool, seen: dict[int, int]) -> list[Entry]:
+def check_below(arena: Blocks, o: int, height: int, top: bool, seen: dict[int, int]) -> list[Entry]:
     """Prove I1 to I4 of the (sub)tree at block o; its entries in order. Its blocks, with their classes, go to `seen`."""
     kind = int(arena.C[KIND])
     if height == 0:
@@ -83,7 +85,7 @@ def check_below(arena: Arena, o: int, height: int, top: bool, seen: dict[int, in
     return entries
 
 
-def check_tree(arena: Arena, root: tuple[int, int, int, int, bool], others: tuple[tuple[int, int, int, int, bool], ...]) -> None:
+def check_tree(arena: Blocks, root: tuple[int, int, int, int, bool], others: tuple[tuple[int, int, int, int, bool], ...]) -> None:
     """Prove I1 to I4 of the version, and I3 of the arena when all roots in use are given."""
     kind = int(arena.C[KIND])
     seen: dict[int, int] = {}

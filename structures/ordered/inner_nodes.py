@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from structures.core.arena import INNER, INNER_WORDS, SUM2, VERSION, F, Nodes, Writing, allocate, drop
+from structures.core.arena import INNER, INNER_WORDS, SUM2, F
+from structures.core.blocks import VERSION, Nodes, Writing, allocate, drop
 from structures.core.kernel import kernel
 from structures.ordered.layout import FIELDS, FIELDS32
 from structures.ordered.summary import clear_child, write_child
@@ -18,7 +19,7 @@ from structures.ordered.summary import clear_child, write_child
 @kernel
 def new_inner(nodes: Nodes, C: Any) -> int:
     W = nodes.W
-    o = allocate(nodes, C, INNER)
+    o = allocate(nodes.M, C, INNER)
     W[2 * o + 2], W[2 * o + 3] = 0, 0
     for c in range(F):
         clear_child(nodes, o, c)
@@ -53,11 +54,11 @@ def own_inner(nodes: Nodes, writing: Writing, o: int) -> int:
     M, C = nodes.M, writing.C
     if M[o] == C[VERSION]:
         return o
-    new = allocate(nodes, C, INNER)
+    new = allocate(nodes.M, C, INNER)
     source, target = np.uint64(o), np.uint64(new)  # unsigned places need no check of their sign, so that this is vectorised
     for i in range(np.uint64(1), np.uint64(INNER_WORDS)):
         M[target + i] = M[source + i]
-    drop(nodes, writing, o, INNER)
+    drop(nodes.M, writing, o, INNER)
     return new
 
 
@@ -95,7 +96,7 @@ def split_inner(nodes: Nodes, writing: Writing, o: int, at: int, child: int) -> 
         insert_child(nodes, C, a, at, child, SUM2)
     else:
         insert_child(nodes, C, b, at - cut, child, SUM2)
-    drop(nodes, writing, o, INNER)
+    drop(nodes.M, writing, o, INNER)
     return a, b
 
 
@@ -105,8 +106,8 @@ def concatenate_inners(nodes: Nodes, writing: Writing, a: int, b: int) -> int:
     o = new_inner(nodes, C)
     append_children(nodes, a, 0, W[2 * a + 2], o)
     append_children(nodes, b, 0, W[2 * b + 2], o)
-    drop(nodes, writing, a, INNER)
-    drop(nodes, writing, b, INNER)
+    drop(nodes.M, writing, a, INNER)
+    drop(nodes.M, writing, b, INNER)
     return o
 
 
@@ -120,6 +121,6 @@ def even_inners(nodes: Nodes, writing: Writing, a: int, b: int) -> tuple[int, in
     append_children(nodes, b, 0, max(0, half - na), x)
     append_children(nodes, a, min(na, half), na, y)
     append_children(nodes, b, max(0, half - na), nb, y)
-    drop(nodes, writing, a, INNER)
-    drop(nodes, writing, b, INNER)
+    drop(nodes.M, writing, a, INNER)
+    drop(nodes.M, writing, b, INNER)
     return x, y

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from structures.core.arena import LEAF, LEAF_WORDS, VERSION, B, Nodes, Writing, allocate, drop
+from structures.core.arena import LEAF, LEAF_WORDS, B
+from structures.core.blocks import VERSION, Nodes, Writing, allocate, drop
 from structures.core.kernel import kernel
 from structures.ordered.layout import KEY, LEFT, RIGHT, SLOT
 
@@ -60,7 +61,7 @@ def move_entries(nodes: Nodes, source: int, lo: int, hi: int, target: int, at: i
 @kernel
 def new_leaf(nodes: Nodes, C: Any, n0: int, n1: int) -> int:
     W = nodes.W
-    o = allocate(nodes, C, LEAF)
+    o = allocate(nodes.M, C, LEAF)
     W[2 * o + 2], W[2 * o + 3] = n0, n1
     return o
 
@@ -71,11 +72,11 @@ def own_leaf(nodes: Nodes, writing: Writing, o: int) -> int:
     M, C = nodes.M, writing.C
     if M[o] == C[VERSION]:
         return o
-    new = allocate(nodes, C, LEAF)
+    new = allocate(nodes.M, C, LEAF)
     source, target = np.uint64(o), np.uint64(new)  # unsigned places need no check of their sign, so that this is vectorised
     for i in range(np.uint64(1), np.uint64(LEAF_WORDS)):
         M[target + i] = M[source + i]
-    drop(nodes, writing, o, LEAF)
+    drop(nodes.M, writing, o, LEAF)
     return new
 
 
@@ -142,9 +143,9 @@ def even_leaves(nodes: Nodes, writing: Writing, a: int, b: int) -> tuple[int, in
     else:
         rest, y = cut_leaf(nodes, C, b, half - na)
         x = concatenate_leaves(nodes, C, a, rest)
-    drop(nodes, writing, rest, LEAF)
-    drop(nodes, writing, a, LEAF)
-    drop(nodes, writing, b, LEAF)
+    drop(nodes.M, writing, rest, LEAF)
+    drop(nodes.M, writing, a, LEAF)
+    drop(nodes.M, writing, b, LEAF)
     return x, y
 
 

@@ -20,8 +20,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.arena import KEY_MAX, NEG_INF, B, F, Nodes
+from structures.core.arena import KEY_MAX, B, F
 from structures.core.bits import LANES, at_most8, below8, lowest
+from structures.core.blocks import Nodes
+from structures.core.encoding import NEG_INF
 from structures.core.kernel import arrays, kernel, prefetch, wide
 from structures.ordered.layout import CHILD, FIRST, KEY, KL, KR, LEFT, ML, MR, RIGHT, SLOT
 from structures.ordered.leaves import position

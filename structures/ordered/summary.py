@@ -17,7 +17,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from structures.core.arena import KEY_MAX, KIND, NEG_INF, POS_INF, SUM, B, F, Nodes
+from structures.core.arena import KEY_MAX, KIND, SUM, B, F
+from structures.core.blocks import Nodes
+from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.kernel import kernel
 from structures.ordered.layout import CHILD, FIELDS, FIELDS32, FIRST, KEY, KL, KR, LEFT, ML, MR, RIGHT, SLOT
 

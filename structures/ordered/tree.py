@@ -25,27 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from structures.core.arena import (
-    COUNT,
-    FREE,
-    HEIGHT,
-    INNER,
-    INNER_WORDS,
-    LEAF,
-    LEAF_LEAST,
-    LEAF_WORDS,
-    LIVE,
-    PATH,
-    ROOT,
-    SUM,
-    SUM2,
-    B,
-    F,
-    Nodes,
-    Writing,
-    drop,
-)
+from structures.core.arena import COUNT, HEIGHT, INNER, INNER_WORDS, LEAF, LEAF_LEAST, LEAF_WORDS, LIVE, PATH, ROOT, SUM, SUM2, B, F
 from structures.core.bits import LANES, at_most8, below8, count_bits
+from structures.core.blocks import Nodes, Writing, drop, next_free
 from structures.core.entries import Entries
 from structures.core.kernel import kernel, prefetch
 from structures.ordered.inner_nodes import concatenate_inners, even_inners, insert_child, new_inner, own_inner, remove_child, split_inner
@@ -116,8 +98,8 @@ def rebalance(nodes: Nodes, writing: Writing, o: int, c: int, leaf: bool) -> Non
         together = W[2 * x + 2] + W[2 * x + 3] + W[2 * y + 2] + W[2 * y + 3] <= B
         if together:
             z = concatenate_leaves(nodes, C, x, y)
-            drop(nodes, writing, x, LEAF)
-            drop(nodes, writing, y, LEAF)
+            drop(nodes.M, writing, x, LEAF)
+            drop(nodes.M, writing, y, LEAF)
             x = z
         else:
             x, y = even_leaves(nodes, writing, x, y)
@@ -189,7 +171,7 @@ def climb(nodes: Nodes, writing: Writing, child: int, extra: int) -> None:
     elif not leaf and W[2 * child + 2] == 1:
         root = W[2 * child + CHILD]
         C[SUM + 9] = W[2 * child + 3] & 1
-        drop(nodes, writing, child, INNER)
+        drop(nodes.M, writing, child, INNER)
         C[HEIGHT] -= 1
         child = root
     C[ROOT] = child
@@ -216,7 +198,7 @@ def put(nodes: Nodes, writing: Writing, s: int, key: int, left: int, right: int,
     if W[2 * o + 2] + W[2 * o + 3] == B:
         full = o
         o, extra = cut_leaf(nodes, C, full, B - B // 2)
-        drop(nodes, writing, full, LEAF)
+        drop(nodes.M, writing, full, LEAF)
         leaf_summary(nodes, C, extra, SUM2)
         k, v = C[SUM2 + 6], C[SUM2 + 2]
         if C[SUM2 + 7] < k or (C[SUM2 + 7] == k and C[SUM2 + 3] < v):
@@ -273,8 +255,8 @@ def expect(nodes: Nodes, C: Any, key: int, left: int, code: int, height: int) ->
         expect_block(M, o, INNER_WORDS)
     else:
         expect_block(M, o, LEAF_WORDS)
-        expect_block(M, C[FREE + LEAF], LEAF_WORDS)
-        expect_block(M, C[FREE + INNER], INNER_WORDS)
+        expect_block(M, next_free(C, LEAF), LEAF_WORDS)
+        expect_block(M, next_free(C, INNER), INNER_WORDS)
 
 
 # --- bulk build
@@ -293,7 +275,7 @@ def build(nodes: Nodes, writing: Writing, entries: Entries, order: Any) -> None:
     M, W, C = nodes.M, nodes.W, writing.C
     sets, keys, lefts, rights, slots = entries.set, entries.key, entries.left, entries.right, entries.slot
     n = len(order)
-    drop(nodes, writing, C[ROOT], LEAF)
+    drop(nodes.M, writing, C[ROOT], LEAF)
     leaves = max(1, -(-n // LEAF_FILL))
     level = np.empty(leaves, np.int32)
     for b in range(leaves):

@@ -23,12 +23,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.arena import Writing
+from structures.core.blocks import VERSION, Writing
 from structures.core.kernel import arrays, compiled, kernel, wide
 from structures.qdag.qdag import And
 from structures.qdag.walk import DEPTH, ITEM, ITEMS, MOST_ATOMS, STEPS, Walking, and_steps, line_words, state_words
 from structures.quadtree.changes import delete_entry, insert_entry
-from structures.quadtree.layout import MISSING, MOST_ARITY, TREE, TREE_WORDS, VERSION, QuadNodes
+from structures.quadtree.layout import MISSING, MOST_ARITY, TREE, TREE_WORDS, QuadNodes
 
 __all__ = ["STEP_DELETE", "STEP_ENTER", "STEP_INSERT", "STEP_LEAVE", "Runs", "Told"]
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from structures.core.arena import Writing
 from structures.core.bits import equal16, highest, lowest
+from structures.core.blocks import VERSION, Writing, free
 from structures.core.kernel import kernel, wide
 from structures.quadtree.layout import (
     ARITY,
@@ -28,13 +28,11 @@ from structures.quadtree.layout import (
     ROOT,
     TREE,
     TREE_WORDS,
-    VERSION,
     QuadNodes,
     Shape,
     class_of,
     digit,
     drop_block,
-    free_block,
     is_leaf,
     level_below,
     new_block,
@@ -224,7 +222,7 @@ def take_out(nodes: QuadNodes, writing: Writing, h: int, o: int, b: int, E: Any,
     i, last = place_in(W, leaf, k, E, e), wide(W[2 * leaf + 2]) - 1
     if i < 0:
         if o < 0:
-            free_block(M, C, leaf, class_of(W, leaf, k))
+            free(M, C, leaf, class_of(W, leaf, k))
         return -1
     if last == 0:
         drop_block(nodes, writing, leaf, k)

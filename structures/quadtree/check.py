@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from structures.core.check import check_blocks
 from structures.quadtree.compact import CODE, LEAVES, LEVEL_WORDS, LOWEST, NEVER, NODE_WORDS, NODES, SIZES, TABLE, CompactForms, Form
-from structures.quadtree.layout import CODE_BITS, FREE, LEAF, LEAF_MARK, LOW, OUT, RETIRED, QuadArena, Shape
+from structures.quadtree.layout import CODE_BITS, LEAF, LEAF_MARK, LOW, QuadArena, Shape
 
 Entry = tuple[int, ...]
 Root = tuple[int, int, int, int]
@@ -146,16 +147,4 @@ def check_quads(arena: QuadArena, forms: CompactForms, shapes: tuple[Shape, ...]
     for version in roots:
         for root, shape in zip(version, shapes, strict=True):
             entries_of(arena, forms, root, shape, seen)
-    retired = {int(q) >> 3: int(q) & 7 for q in arena.Q[: 2 * int(arena.C[RETIRED]) : 2]}
-    free: set[int] = set()
-    for cls in range(8):
-        o = int(arena.C[FREE + cls])
-        while o:
-            assert o not in free, f"block {o} lies on the free lists twice"
-            free.add(o)
-            o = int(arena.M[o])
-    used = {**retired, **seen}
-    assert not free & set(used), "a block in use or retired is free"
-    for cls in range(8):
-        have, out = sum(c == cls for c in used.values()), int(arena.C[OUT + cls])
-        assert have == out, f"I3: {out} blocks of class {cls} are out, {have} are reachable or retired"
+    check_blocks(arena, seen)

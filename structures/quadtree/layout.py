@@ -20,7 +20,7 @@ the other k - f: so what some given values have to do with is one subtree, where
 
 A live block is named by its first word's index in M; 0 is NIL. A child may lie in the tree's compact form instead (`compact.py`, whose
 places are below 0): it becomes a live block when it is changed, as if it were one of an older version.
-Invariants, by which `check()` names what broke: I1 to I3 of `core/arena.py`, and
+Invariants, by which `check()` names what broke: I1 to I4 of `core/blocks.py`, and
     Q1  an entry lies where its digits lead; it is there once; every coordinate is below 2**bits
     Q2  a leaf has 1 to LEAF entries; an inner node has more than LOW below it
     Q3  the bits of children are exactly those that are not NIL; the bits of leaves those that are leaves: a reader need not look
@@ -36,22 +36,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.arena import B, Writing
+from structures.core.arena import B
+from structures.core.blocks import KEPT, Blocks, Writing, allocate, drop, next_free, words_of
 from structures.core.kernel import arrays, kernel, prefetch, wide
-from structures.core.pins import pinned
-from structures.core.reserve import reserve
 
 LEAF = min(16, max(2, B // 4))
 LOW = LEAF // 2  # an inner node with so few entries becomes a leaf
 MOST_ARITY = 4
 MOST_TREES = 128  # 8 relations, each with the 15 parts of its 4 attributes that can be given
 CODE_BITS = 30  # of a coordinate, and of a slot
-WORDS = 2**31 - 1  # offsets are int32
 
-# The control array C.
-BUMP, VERSION, RETIRED, HELD, MISSING = 0, 1, 2, 3, 4
-FREE, OUT, WAITING, SIZE = 8, 16, 24, 32  # + class: first free block, blocks out, of these retired, words
-TREE, TREE_WORDS = 40, 6
+# Words of C.
+MISSING = KEPT
+TREE, TREE_WORDS = KEPT + 1, 6
 ROOT, BITS, BASE, COUNT, ARITY, FIRST = 0, 1, 2, 3, 4, 5  # of a tree; BASE: of its compact form, FIRST: f
 PATH = TREE + TREE_WORDS * MOST_TREES
 LEVELS = 3 * CODE_BITS + 2  # the most
@@ -114,24 +111,12 @@ def top_level(C: Any, h: int) -> int:
 @kernel
 def new_block(M: Any, C: Any, cls: int) -> int:
     """A block of the class, born now; its contents are whatever was there."""
-    o = C[FREE + cls]
-    if o != 0:
-        C[FREE + cls] = M[o]
-        for line in range(0, C[SIZE + cls], 8):
-            prefetch(M, M[o] + line)  # the block that is taken next
-    else:
-        o = C[BUMP]
-        C[BUMP] = o + C[SIZE + cls]
-    C[OUT + cls] += 1
-    M[o] = C[VERSION]
+    o = allocate(M, C, cls)
+    ahead = next_free(C, cls)
+    if ahead != 0:
+        for line in range(0, words_of(C, cls), 8):
+            prefetch(M, ahead + line)  # the block that is taken next
     return o
-
-
-@kernel
-def free_block(M: Any, C: Any, o: int, cls: int) -> None:
-    M[o] = C[FREE + cls]
-    C[FREE + cls] = o
-    C[OUT + cls] -= 1
 
 
 @kernel
@@ -141,39 +126,8 @@ def class_of(W: Any, o: int, k: int) -> int:
 
 @kernel
 def drop_block(nodes: QuadNodes, writing: Writing, o: int, k: int) -> None:
-    """The newest version no longer uses block o: free it if nobody can have seen it (I1), else retire it."""
-    M, W, C, Q = nodes.M, nodes.W, writing.C, writing.Q
-    cls = class_of(W, o, k)
-    if M[o] == C[VERSION]:
-        free_block(M, C, o, cls)
-    else:
-        i = C[RETIRED]
-        Q[2 * i], Q[2 * i + 1] = 8 * o + cls, C[VERSION]
-        C[RETIRED] = i + 1
-        C[WAITING + cls] += 1
-
-
-@kernel("void(int64[::1], int64[::1], int64[::1], int64, int64[::1], boolean)")
-def reclaim_quads(M: Any, C: Any, Q: Any, oldest: int, pins: Any, everything: bool) -> None:
-    """As `arena.reclaim`."""
-    h = 0 if everything else C[HELD]
-    w = h
-    for i in range(h, C[RETIRED]):
-        block, retired = Q[2 * i], Q[2 * i + 1]
-        o, cls = block >> 3, block & 7
-        held = pinned(pins, M[o], retired)
-        if not held and retired <= oldest:
-            C[WAITING + cls] -= 1
-            free_block(M, C, o, cls)
-            continue
-        Q[2 * w], Q[2 * w + 1] = block, retired
-        if held:
-            Q[2 * w], Q[2 * h] = Q[2 * h], block
-            Q[2 * w + 1], Q[2 * h + 1] = Q[2 * h + 1], retired
-            h += 1
-        w += 1
-    C[HELD] = h
-    C[RETIRED] = w
+    """The newest version no longer uses block o of a tree of k attributes."""
+    drop(nodes.M, writing, o, class_of(nodes.W, o, k))
 
 
 @kernel
@@ -195,37 +149,13 @@ def new_inner(nodes: QuadNodes, C: Any, k: int) -> int:
     return o
 
 
-class QuadArena:
-    """The arrays of several quadtrees. `words`: reserved address space, not memory."""
+class QuadArena(Blocks):
+    """The store of several quadtrees. `words`: reserved address space, not memory."""
 
     def __init__(self, shapes: tuple[tuple[int, int], ...], words: int) -> None:
-        self.M: np.ndarray = reserve((words + LEAF) * 8, np.int64)[:words]  # the last leaf's columns are read at once
-        self.W: np.ndarray = self.M.view(np.int32)
-        self.C: np.ndarray = np.zeros(CONTROL_WORDS, np.int64)
-        self.C[BUMP] = 8
+        sizes = []
         for k in range(1, MOST_ARITY + 1):
-            self.C[SIZE + 2 * (k - 1)] = 2 + ((1 << k) + 1) // 2
-            self.C[SIZE + 2 * (k - 1) + 1] = 2 + (LEAF * k + 17) // 2  # columns are written sixteen at once
+            sizes += [2 + ((1 << k) + 1) // 2, 2 + (LEAF * k + 17) // 2]  # columns are written sixteen at once
+        super().__init__(sizes, CONTROL_WORDS - KEPT, words)
         for t, shape in enumerate(shapes):
             self.C[TREE + TREE_WORDS * t + ARITY :][:2] = shape
-        self.Q: np.ndarray = reserve(2 * (words // 3 + 1) * 8, np.int64)
-        self.writing = Writing(self.C, self.Q)
-        self._pins: set[int] = set()
-
-    def reclaim(self, oldest: int, pins: np.ndarray) -> None:
-        """See I2 of `core/arena.py`; `pins` ascending int64."""
-        now = set(pins.tolist())
-        gone = not self._pins <= now
-        self._pins = now
-        reclaim_quads(self.M, self.C, self.Q, oldest, pins, gone)
-
-    def _bytes(self, counts: int) -> int:
-        return 8 * int(self.C[counts : counts + 8] @ self.C[SIZE : SIZE + 8])
-
-    @property
-    def live_bytes(self) -> int:
-        return self._bytes(OUT) - self._bytes(WAITING)
-
-    @property
-    def retired_bytes(self) -> int:
-        return self._bytes(WAITING)

@@ -34,13 +34,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from structures.core.blocks import SIZE, VERSION, WORDS
 from structures.quadtree.changes import change_entries, collect, morton_keys
 from structures.quadtree.check import check_quads
 from structures.quadtree.compact import CompactForms, compact_place, most_words
 from structures.quadtree.layout import (
     BASE,
     BITS,
-    BUMP,
     COUNT,
     LEAF,
     LEVELS,
@@ -49,11 +49,8 @@ from structures.quadtree.layout import (
     MOST_ARITY,
     MOST_TREES,
     PATH,
-    SIZE,
     TREE,
     TREE_WORDS,
-    VERSION,
-    WORDS,
     QuadArena,
     QuadNodes,
     Shape,
@@ -97,8 +94,8 @@ class QuadTrees:
         self.shapes = tuple(Shape(*shape) for shape in shapes)
         self.arena = QuadArena(self.shapes, words)
         self.forms = CompactForms(words // 2)
-        cls = SIZE + 2 * (max(self.shapes)[0] - 1)
-        self._largest: list[int] = self.arena.C[cls : cls + 2].tolist()  # words of an inner node, and of a leaf
+        cls = 2 * (max(self.shapes)[0] - 1)
+        self._largest: list[int] = self.arena.classes[cls : cls + 2, SIZE].tolist()  # words of an inner node, and of a leaf
         self.arrays = QuadNodes(self.arena.M, self.arena.W, self.forms.K, self.forms.B), self.arena.writing
         self._least = max(least, LEAF + 1)
         self._changed = [0] * len(self.shapes)  # entries, since the tree's form was made
@@ -125,8 +122,7 @@ class QuadTrees:
         entries = int(counts.sum()) + changes
         path = LEVELS * (inner + leaf)
         most = times * min(changes * path, self._anew(entries)) + min(changes, _RUN * len(self.shapes)) * path
-        if arena.C.item(BUMP) + most + self._anew(min(entries, self._least * len(self.shapes))) > arena.M.size:
-            raise MemoryError(f"this view's structure has reached the size of its arena ({8 * arena.M.size} bytes)")
+        arena.require_words(most + self._anew(min(entries, self._least * len(self.shapes))))
         self.forms.require(
             times
             * sum(most_words(n + changes, k) for n, (k, _) in zip(counts.tolist(), self.shapes, strict=True) if n + changes >= self._least)

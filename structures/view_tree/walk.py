@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.arena import Nodes
+from structures.core.blocks import Nodes
 from structures.core.entries import Told
 from structures.core.kernel import arrays, kernel, wide
 from structures.index.layout import HEAD, LEAF_ROOM, count_of, slot_at

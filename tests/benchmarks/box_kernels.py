@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from structures.box.changes import AT, MISSING, Changes, run_box_changes
-from structures.box.layout import BoxWriting, reclaim_blocks
-from structures.core.arena import VERSION, Nodes, reclaim
+from structures.core.blocks import VERSION, Nodes, Writing, reclaim
 from structures.core.kernel import kernel
 from tests.benchmarks.kernels import RECLAIM_EVERY
 
 
-@kernel("int64(Nodes, BoxWriting, int64[::1], Changes, int64[::1], int64[:,:,::1], int32[:,::1], int64[::1])")
-def box_singles(nodes: Nodes, writing: BoxWriting, signs: Any, changes: Changes, X: Any, boxes: Any, out: Any, pins: Any) -> int:
+@kernel("int64(Nodes, Writing, int64[::1], Changes, int64[::1], int64[:,:,::1], int32[:,::1], int64[::1])")
+def box_singles(nodes: Nodes, writing: Writing, signs: Any, changes: Changes, X: Any, boxes: Any, out: Any, pins: Any) -> int:
     """Each box a version of its own, `run_box_changes` of one, with its delta, which is written and passed over. `changes.order`: 0, 1, 2 …
     The rows gained."""
     C = writing.C
@@ -28,6 +27,5 @@ def box_singles(nodes: Nodes, writing: BoxWriting, signs: Any, changes: Changes,
         if X[MISSING] != 0:
             return rows
         if i % RECLAIM_EVERY == 0:
-            reclaim(nodes, writing, C[VERSION], pins, False)
-            reclaim_blocks(nodes, writing, C[VERSION], pins, False)
+            reclaim(nodes.M, writing, C[VERSION], pins)
     return rows

@@ -12,7 +12,7 @@ import numpy as np
 from structures.box.changes import AT, ITEM, MISSING, SEARCH
 from structures.box.changes import Changes as BoxChanges
 from structures.box.tree import BoxTree, Entries
-from structures.core.arena import VERSION
+from structures.core.blocks import VERSION
 from structures.ordered.search import STEPS
 from tests.benchmarks.box_kernels import box_singles
 from tests.benchmarks.data import LINE, Workload

@@ -6,7 +6,7 @@ from typing import Any
 
 from structures.clique.changes import run_changes as run_clique_changes
 from structures.clique.state import Walking as CliqueWalking
-from structures.core.arena import VERSION, Writing, reclaim
+from structures.core.blocks import VERSION, Writing, reclaim
 from structures.core.entries import Told
 from structures.core.kernel import kernel
 from structures.ij_heap.changes import run_changes
@@ -31,7 +31,7 @@ def heap_singles(
             n = run_changes(nodes, writing, walking, N, Changes(signs[i], changes.entries, changes.order[i : i + 1]), told, deltas)
             rows += signs[i] * n
         if i % RECLAIM_EVERY == 0:
-            reclaim(nodes, writing, C[VERSION], pins, False)
+            reclaim(nodes.M, writing, C[VERSION], pins)
     return rows
 
 
@@ -50,5 +50,5 @@ def clique_singles(
             n = run_clique_changes(nodes, writing, X, walking, N, one, told, True)
             rows += signs[i] * n
         if i % RECLAIM_EVERY == 0:
-            reclaim(nodes, writing, C[VERSION], pins, False)
+            reclaim(nodes.M, writing, C[VERSION], pins)
     return rows

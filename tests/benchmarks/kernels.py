@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from structures.core.arena import HEIGHT, NEG_INF, ROOT, VERSION, Nodes, Writing, reclaim
+from structures.core.arena import HEIGHT, ROOT
+from structures.core.blocks import VERSION, Nodes, Writing, reclaim
+from structures.core.encoding import NEG_INF
 from structures.core.entries import Entries
 from structures.core.kernel import kernel
 from structures.ordered.search import DEPTH, NOTHING_BEFORE, Bounds, search_fill, search_start
@@ -37,7 +39,7 @@ def single_changes(nodes: Nodes, writing: Writing, signs: Any, entries: Entries,
         else:
             cut(nodes, writing, s, keys[i], lefts[i], slots[i])
         if i % RECLAIM_EVERY == 0:
-            reclaim(nodes, writing, C[VERSION], pins, False)
+            reclaim(nodes.M, writing, C[VERSION], pins)
     return rows
 
 

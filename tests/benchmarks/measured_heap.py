@@ -12,7 +12,7 @@ import numpy as np
 from structures.box.tree import BoxTree
 from structures.box.tree import Root as BoxRoot
 from structures.clique.tree import CliqueTree
-from structures.core.arena import VERSION
+from structures.core.blocks import VERSION
 from structures.core.entries import Told
 from structures.ij_heap.goals import STEPS, Walking, new_walk
 from structures.ij_heap.heap import Entries, IJHeap, Root, Topology

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from structures.core.arena import VERSION
+from structures.core.blocks import VERSION
 from structures.core.entries import Entries
 from structures.interval.changes import CHANGES_WORDS
 from structures.interval.tree import IntervalTree, Root

@@ -70,7 +70,8 @@ def judge(failure: BaseException) -> Verdict:
     """Of what a state machine raised."""
     frames = traceback.extract_tb(failure.__traceback__)
     place = Path(frames[-1].filename)
-    own = place.is_relative_to(TESTS) or any(frame.name == "check" and Path(frame.filename).is_relative_to(CODE) for frame in frames)
+    proof = any("check" in (frame.name, Path(frame.filename).stem) and Path(frame.filename).is_relative_to(CODE) for frame in frames)
+    own = place.is_relative_to(TESTS) or proof
     if type(failure) is AssertionError and own:
         said = str(failure).partition("\n")[0] or frames[-1].line
         return Verdict(True, f"{place.relative_to(ROOT)}:{frames[-1].lineno}: {said}")

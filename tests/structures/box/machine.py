@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from structures.box.tree import BoxTree, Entries
-from structures.core.arena import NEG_INF, POS_INF
+from structures.core.encoding import NEG_INF, POS_INF
 from tests.naive.box_join import Box, Pair, entries, in_window, pairs
 from tests.structures.machines import BatchMachine, Reading, transposed
 

@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from structures.box.tree import BoxTree, Cursor, Entries
-from structures.core.arena import NEG_INF, POS_INF
+from structures.core.blocks import CHUNKS, NEXT_CHUNK
+from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.kernel import JIT
 from tests import datasets
 from tests.naive.box_join import Box, entries, in_window, pairs
@@ -261,7 +262,7 @@ def test_deleting_what_is_not_there_is_an_error() -> None:
 
 
 def test_a_full_arena_refuses_before_it_begins() -> None:
-    tree = BoxTree(2, "pair", 1 << 15)
+    tree = BoxTree(2, "pair", 1 << 19)
     root = tree.bulk_load(1, entries([], 2))
     with pytest.raises(MemoryError):
         tree.apply(2, entries([], 2), entries([Box(0, 0, (i, i), (i, i), i + 10) for i in range(5000)], 2), None)
@@ -273,13 +274,13 @@ def test_an_arena_that_fills_up_midway_leaves_older_versions_alone(monkeypatch: 
     """What `require` could not foresee: the version being written is damaged, no memory beyond the arena is touched."""
     monkeypatch.setattr(BoxTree, "require", lambda self, changes, applies: None)
     for seed in range(5 if JIT else 2):
-        rng = np.random.default_rng(seed)
-        tree = BoxTree(3, "pair", (50_000 + 1000 * seed) * (1 if JIT else 2))
-        boxes = [Box(i % 2, 0, *(tuple(side) for side in np.sort(rng.integers(0, 99, (2, 3)), axis=0).tolist()), i) for i in range(900)]
+        rng, n = np.random.default_rng(seed), 5_000 if JIT else 900
+        tree = BoxTree(3, "pair", (11 + seed) << 15 if JIT else 100_000 + 2_000 * seed)
+        boxes = [Box(i % 2, 0, *(tuple(side) for side in np.sort(rng.integers(0, 99, (2, 3)), axis=0).tolist()), i) for i in range(n)]
         root = tree.bulk_load(1, entries(boxes[:8], 3))
         with pytest.raises(MemoryError):
             tree.apply(2, entries([], 3), entries(boxes[8:], 3), None)
-        assert tree.arena.C[0] <= tree.arena.M.size
+        assert tree.arena.C[NEXT_CHUNK] <= tree.arena.C[CHUNKS]
         assert rows_of(tree.rows(root)) == sorted(pairs("pair", boxes[:8]))
 
 

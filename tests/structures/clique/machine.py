@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from structures.clique.tree import CliqueTree
-from structures.core.arena import NEG_INF, POS_INF
+from structures.core.encoding import NEG_INF, POS_INF
 from tests.naive.clique_join import Row, cliques
 from tests.naive.interval_join import Interval, entries, in_window
 from tests.structures.machines import BatchMachine, Reading

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from structures.core.arena import NEG_INF, POS_INF
+from structures.core.encoding import NEG_INF, POS_INF
 from structures.ij_heap.goals import FUEL_MOST
 from structures.ij_heap.heap import IJHeap, Topology
 from tests.naive.interval_join import Interval, entries, in_window

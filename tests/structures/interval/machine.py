@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from structures.core.arena import NEG_INF, POS_INF
+from structures.core.encoding import NEG_INF, POS_INF
 from structures.interval.tree import IntervalTree
 from tests.naive.interval_join import Interval, Pair, entries, in_window, pairs
 from tests.structures.machines import BatchMachine, Reading

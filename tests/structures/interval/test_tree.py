@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from structures.core.arena import NEG_INF, POS_INF
+from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import Entries
 from structures.core.kernel import JIT
 from structures.interval.tree import Cursor, IntervalTree

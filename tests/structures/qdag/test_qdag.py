@@ -290,7 +290,7 @@ def test_what_is_no_join() -> None:
 
 
 def test_room_and_what_is_missing() -> None:
-    trees = QuadTrees([(2, 0)], 1 << 12)
+    trees = QuadTrees([(2, 0)], 1 << 14)
     trees.require(1, 1)
     with pytest.raises(MemoryError):
         trees.require(10_000, 1)

@@ -1,0 +1,395 @@
+"""The blocks of persistent trees, in one reserved array.
+
+Problem: keep the nodes of trees that many versions share, where a writer replaces nodes and readers of pinned versions keep using the old
+ones, without locks and without moving anything; and give memory back when it is no longer used.
+
+    M       | chunk 0: NIL | chunk 1: leaves | chunk 2: inner nodes | chunk 3: leaves | empty | …      int64, reserved address space
+    W       the same memory as int32
+    chunk   | block | block | free -> | block | free -> NIL |      blocks of one class, all of one size
+    block   M[o] born: the version that wrote it | what else lies in it is its tree's matter; a free one: M[o] the next free one
+    class   stash: free -> free -> … -> NIL, whatever their chunks      fresh: the places of a chunk that were never used
+
+What was freed last is taken first, as it may still lie in the processor's caches: free blocks are stacked in the class's stash. What was
+not taken from there from one reclaim to the next goes to the lists of the chunks. When stash and fresh places are used up, the list of the
+first chunk of the class that has one becomes the stash, else the first empty chunk's places are the fresh ones. While much lies on these
+lists, all that is freed goes there: so what is written anew moves to the front, and the chunks behind it become empty. Their pages go back
+to the system.
+
+Retired blocks are records (block and class, retired, next). A record waits in the queue of all until its version is old enough; then the
+block is free, or waits with the oldest pin that holds it, until that goes.
+
+    queue   retired 41 -> 42 -> 42 -> 45          held   pin 17: -> -> ->     pin 30: ->
+
+Invariants
+    I1  a block with born == the version being written was never published: it is changed in place and freed at once; every other block is
+        copied and retired
+    I2  a retired block [born, retired) is reused only when retired <= the oldest version that can still be pinned and no pin p has
+        born <= p < retired
+    I3  a block of a chunk is reachable from the roots in use, retired, in the stash, fresh, or on the chunk's list, and only one of these
+    I4  a chunk with a list is in its class's map, an empty one in the map of these, and no other chunk is in any
+
+Costs: allocate, free, retire O(1), a new chunk O(chunks / 4096); reclaim O(what is due + what the pins hold that have gone + pins).
+Source: LMDB's model (docs/design/versions.md); Bonwick's slab allocator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from structures.core.bits import LANES, lowest
+from structures.core.kernel import arrays, compiled, kernel, wide
+from structures.core.pins import holder
+from structures.core.reserve import give_back, reserve
+
+CLASSES = 16  # of blocks
+EMPTY, IDLE_MAP = CLASSES, CLASSES + 1  # maps of chunks without blocks, and of those of them whose pages are still ours
+_IDLE_MOST = 64  # chunks without blocks that may keep their pages, and an eighth of the others
+WORDS = 2**31 - 1  # offsets are int32
+_CHUNK_BITS, _FEWEST = 13, 6  # a chunk has 2**13 words, 64 KiB; of a small store fewer
+_LEAST_BLOCKS = 8  # of a chunk
+_PINS = 1 << 22  # that may hold blocks
+
+# The control array C: where its parts begin, and counters; then the classes, and where to look first in each map. What the trees keep lies
+# between KEPT and the maps.
+VERSION, SHIFT, CHUNKS, NEXT_CHUNK, KINDS, TABLE, MAPS, PIN_TABLES = range(8)  # KINDS: classes in use
+RECORDS, SPARE, QUEUE, LAST, HELD, SIDE, UNUSED, IDLE = range(8, 16)  # UNUSED: chunks without blocks; IDLE: of these with pages
+BY_CLASS, CLASS_WORDS = 16, 16
+# Of a class: words of a block, blocks of a chunk, the stash and how many lie in it, the fresh places; blocks that are in use or retired,
+# those that are retired, those on the lists of chunks;
+# whether too many of these were not needed of late.
+SIZE, CAPACITY, STASH, STASHED, FRESH, END, OUT, WAITING, LISTED, SPREAD = range(10)
+HINTS = BY_CLASS + CLASS_WORDS * CLASSES
+KEPT = HINTS + CLASSES + 2
+# A chunk in the table: its class + 1, blocks that are not on its list, the first one on it.
+CLASS, USED, FREE, CHUNK_WORDS = 0, 1, 2, 4
+# Free blocks of a class that may be spare, besides a sixteenth of those in use; blocks of a stash that are put back at once.
+_SPARE, _PUT_BACK = 64, 1 << 16
+
+
+@arrays("int64[::1]", "int32[::1]")
+class Nodes(NamedTuple):
+    """The memory of the blocks: as 64-bit words, and the same as 32-bit words."""
+
+    M: np.ndarray
+    W: np.ndarray
+
+
+@arrays("int64[::1]", "int64[::1]")
+class Writing(NamedTuple):
+    """What their one writer keeps besides: the control array, and the records of retired blocks."""
+
+    C: np.ndarray
+    Q: np.ndarray
+
+
+# --- maps: a bit a chunk, of each class
+
+
+@kernel
+def words_of_map(C: Any) -> int:
+    return (C[CHUNKS] + 62) // 63  # 63 bits a word: none is its sign
+
+
+@kernel
+def add_to_map(C: Any, cls: int, chunk: int) -> None:
+    word = chunk // 63
+    C[C[MAPS] + cls * words_of_map(C) + word] |= wide(1) << (chunk % 63)
+    C[HINTS + cls] = min(C[HINTS + cls], word)
+
+
+@kernel
+def take_from_map(C: Any, cls: int, chunk: int) -> None:
+    C[C[MAPS] + cls * words_of_map(C) + chunk // 63] &= ~(wide(1) << (chunk % 63))
+
+
+@kernel
+def is_in_map(C: Any, cls: int, chunk: int) -> bool:
+    return (C[C[MAPS] + cls * words_of_map(C) + chunk // 63] >> (chunk % 63)) & 1 != 0
+
+
+@kernel
+def first_in_map(C: Any, cls: int) -> int:
+    """The first chunk in the class's map; 0: there is none."""
+    n = words_of_map(C)
+    at, word = C[MAPS] + cls * n, C[HINTS + cls]
+    while word < n and C[at + word] == 0:
+        word += 1
+    C[HINTS + cls] = word
+    return 63 * word + lowest(C[at + word]) if word < n else 0
+
+
+# --- blocks
+
+
+@kernel
+def room(C: Any) -> int:
+    """Words that surely fit, whatever blocks they make."""
+    chunks = C[CHUNKS] - C[NEXT_CHUNK] + C[UNUSED] - C[KINDS]  # of each class one may be used in part
+    return (chunks << C[SHIFT]) * (_LEAST_BLOCKS - 1) // _LEAST_BLOCKS
+
+
+@kernel
+def chunk_of(C: Any, o: int) -> int:
+    """Where the chunk of block o lies in C."""
+    return C[TABLE] + CHUNK_WORDS * (o >> C[SHIFT])
+
+
+@kernel
+def class_at(cls: int) -> int:
+    """Where the class lies in C."""
+    return BY_CLASS + CLASS_WORDS * cls
+
+
+@kernel
+def words_of(C: Any, cls: int) -> int:
+    """Of a block of the class."""
+    return C[class_at(cls) + SIZE]
+
+
+@kernel
+def refill(C: Any, cls: int) -> None:
+    """Give the class, whose stash and fresh places are used up, those of the first chunk that has some."""
+    k = class_at(cls)
+    chunk = first_in_map(C, cls)
+    if chunk != 0:
+        take_from_map(C, cls, chunk)
+        c = C[TABLE] + CHUNK_WORDS * chunk
+        C[k + STASH], C[k + STASHED] = C[c + FREE], C[k + CAPACITY] - C[c + USED]
+        C[k + LISTED] -= C[k + STASHED]
+    else:
+        chunk = first_in_map(C, EMPTY)
+        if chunk != 0:
+            take_from_map(C, EMPTY, chunk)
+            C[UNUSED] -= 1
+            if is_in_map(C, IDLE_MAP, chunk):
+                take_from_map(C, IDLE_MAP, chunk)
+                C[IDLE] -= 1
+        else:
+            chunk = C[NEXT_CHUNK]
+            C[NEXT_CHUNK] += 1
+        c = C[TABLE] + CHUNK_WORDS * chunk
+        C[c + CLASS] = cls + 1
+        C[k + FRESH] = chunk << C[SHIFT]
+        C[k + END] = C[k + FRESH] + C[k + CAPACITY] * C[k + SIZE]
+    C[c + USED], C[c + FREE] = C[k + CAPACITY], 0
+
+
+@kernel
+def allocate(M: Any, C: Any, cls: int) -> int:
+    """A block of the class, born now; its contents are whatever was there. `Blocks.require_words` has made sure that there is one."""
+    k = class_at(cls)
+    if C[k + STASH] == 0 and C[k + FRESH] == C[k + END]:
+        refill(C, cls)
+    o = C[k + STASH]
+    if o != 0:
+        C[k + STASH] = M[o]
+        C[k + STASHED] -= 1
+    else:
+        o = C[k + FRESH]
+        C[k + FRESH] = o + C[k + SIZE]
+    C[k + OUT] += 1
+    M[o] = C[VERSION]
+    return o
+
+
+@kernel
+def next_free(C: Any, cls: int) -> int:
+    """The block that the next one of the class will be taken from, if it was in use before; else 0."""
+    return C[class_at(cls) + STASH]
+
+
+@kernel
+def free(M: Any, C: Any, o: int, cls: int) -> None:
+    """Nobody uses block o, of the class, any more: it lies in the stash."""
+    k = class_at(cls)
+    C[k + OUT] -= 1
+    C[k + STASHED] += 1
+    M[o] = C[k + STASH]
+    C[k + STASH] = o
+
+
+@kernel
+def put_back(M: Any, C: Any, cls: int) -> None:
+    """Take blocks out of the stash of the class, each to its chunk's list."""
+    k = class_at(cls)
+    for _ in range(min(C[k + STASHED], _PUT_BACK)):
+        o = C[k + STASH]
+        C[k + STASH] = M[o]
+        C[k + STASHED] -= 1
+        chunk = o >> C[SHIFT]
+        c = C[TABLE] + CHUNK_WORDS * chunk
+        if C[c + FREE] == 0:
+            add_to_map(C, cls, chunk)
+        M[o] = C[c + FREE]
+        C[c + FREE] = o
+        C[c + USED] -= 1
+        C[k + LISTED] += 1
+        if C[c + USED] == 0:
+            C[k + LISTED] -= C[k + CAPACITY]
+            take_from_map(C, cls, chunk)
+            C[c + CLASS] = 0
+            add_to_map(C, EMPTY, chunk)
+            add_to_map(C, IDLE_MAP, chunk)
+            C[UNUSED] += 1
+            C[IDLE] += 1
+
+
+@kernel
+def drop(M: Any, writing: Writing, o: int, cls: int) -> None:
+    """The newest version no longer uses block o, of the class: free it if nobody can have seen it (I1), else retire it."""
+    C, Q = writing.C, writing.Q
+    if M[o] == C[VERSION]:
+        free(M, C, o, cls)
+        return
+    r = C[SPARE]
+    if r != 0:
+        C[SPARE] = Q[3 * r + 2]
+    else:
+        r = C[RECORDS]
+        C[RECORDS] = r + 1
+    Q[3 * r], Q[3 * r + 1], Q[3 * r + 2] = o * CLASSES + cls, C[VERSION], 0
+    if C[QUEUE] == 0:
+        C[QUEUE] = r
+    else:
+        Q[3 * C[LAST] + 2] = r
+    C[LAST] = r
+    C[class_at(cls) + WAITING] += 1
+
+
+@kernel
+def settle(M: Any, writing: Writing, r: int, table: int, pins: Any) -> int:
+    """The version of record r is old enough: free its block, or let it wait with a pin of the table; the record behind it."""
+    C, Q = writing.C, writing.Q
+    o, cls, after = Q[3 * r] // CLASSES, Q[3 * r] % CLASSES, Q[3 * r + 2]
+    i = holder(pins, M[o], Q[3 * r + 1])
+    if i >= 0:
+        Q[3 * r + 2] = C[table + 2 * i + 1]
+        C[table + 2 * i + 1] = r
+    else:
+        C[class_at(cls) + WAITING] -= 1
+        free(M, C, o, cls)
+        Q[3 * r + 2] = C[SPARE]
+        C[SPARE] = r
+    return after
+
+
+@kernel
+def pin_table(C: Any, side: int) -> int:
+    """Where one of the two tables of pins lies in C: pin, and its first record."""
+    return C[PIN_TABLES] + 2 * _PINS * side
+
+
+@kernel("void(int64[::1], Writing, int64, int64[::1])")
+def reclaim(M: Any, writing: Writing, oldest: int, pins: Any) -> None:
+    """Free what no version >= oldest and no pin can see (I2)."""
+    C, Q = writing.C, writing.Q
+    for cls in range(C[KINDS]):
+        k = class_at(cls)
+        most = _SPARE + C[k + OUT] // 64
+        C[k + SPREAD] = C[k + LISTED] > most  # nobody needed them since the last time
+        if C[k + STASHED] > most:
+            put_back(M, C, cls)
+    old, n, table = pin_table(C, C[SIDE]), C[HELD], pin_table(C, 1 - C[SIDE])
+    if n > 0 or len(pins) > 0:
+        for i in range(len(pins)):
+            C[table + 2 * i], C[table + 2 * i + 1] = pins[i], 0
+        C[SIDE], C[HELD] = 1 - C[SIDE], len(pins)
+        i = 0
+        for j in range(n):
+            while i < len(pins) and pins[i] < C[old + 2 * j]:
+                i += 1
+            if i < len(pins) and pins[i] == C[old + 2 * j]:
+                C[table + 2 * i + 1], C[old + 2 * j + 1] = C[old + 2 * j + 1], 0
+        for j in range(n):
+            r = C[old + 2 * j + 1]
+            while r != 0:
+                r = settle(M, writing, r, table, pins)
+    while C[QUEUE] != 0 and Q[3 * C[QUEUE] + 1] <= oldest:
+        C[QUEUE] = settle(M, writing, C[QUEUE], table, pins)
+    for cls in range(C[KINDS]):
+        if C[class_at(cls) + SPREAD] != 0:  # new blocks come to the front
+            put_back(M, C, cls)
+
+
+class Blocks:
+    """The arrays of one store. One thread writes; any number read blocks of pinned versions meanwhile."""
+
+    def __init__(self, sizes: Sequence[int], kept: int = 0, words: int = WORDS) -> None:
+        """`sizes`: words of a block of each class; `kept`: words of C that the trees keep, from KEPT on; `words`: reserved address space in
+        8-byte words (not memory)."""
+        bits = _CHUNK_BITS
+        while bits > _FEWEST and words >> bits < 4 * len(sizes) * _LEAST_BLOCKS:
+            bits -= 1
+        bits = max(bits, (max(sizes) * _LEAST_BLOCKS - 1).bit_length())
+        chunks = max(len(sizes) + 2, words >> bits)
+        size = chunks << bits
+        self.M: np.ndarray = reserve((size + 2 * LANES) * 8, np.int64)[:size]  # the last block is read eight numbers at once
+        self.W: np.ndarray = self.M.view(np.int32)
+        maps = KEPT + kept
+        table = maps + (CLASSES + 2) * ((chunks + 62) // 63)
+        pins = table + CHUNK_WORDS * chunks
+        self.C: np.ndarray = reserve((pins + 4 * _PINS) * 8, np.int64)
+        self.Q: np.ndarray = reserve(3 * 8 * (size // min(sizes) + 2), np.int64)
+        C = self.C
+        C[SHIFT], C[CHUNKS], C[NEXT_CHUNK], C[MAPS], C[TABLE], C[PIN_TABLES], C[RECORDS] = bits, chunks, 1, maps, table, pins, 1
+        C[KINDS], C[HINTS : HINTS + CLASSES + 2] = len(sizes), chunks
+        self.classes: np.ndarray = C[BY_CLASS:HINTS].reshape(CLASSES, CLASS_WORDS)
+        self.classes[: len(sizes), SIZE] = sizes
+        self.classes[: len(sizes), CAPACITY] = [(1 << bits) // words for words in sizes]
+        self.nodes: Any = Nodes(self.M, self.W)  # as the kernels take them; of a class that adds arrays another tuple
+        self.writing: Any = Writing(self.C, self.Q)
+
+    def reclaim(self, oldest: int, pins: np.ndarray) -> None:
+        """See I2; `pins` ascending int64. MemoryError: there are too many."""
+        if len(pins) > _PINS:
+            raise MemoryError(f"{len(pins)} pins hold versions of one structure; {_PINS} may")
+        compiled(reclaim)(self.M, self.writing, oldest, pins)
+        C = self.C
+        if C.item(IDLE) > _IDLE_MOST + (C.item(NEXT_CHUNK) - C.item(UNUSED)) // 8:
+            self._give_back()
+
+    def _give_back(self) -> None:
+        """Let the system have the pages of the chunks without blocks. O(chunks / 63), and a system call for each."""
+        C, bits = self.C, self.C.item(SHIFT)
+        words = -(-C.item(NEXT_CHUNK) // 63)
+        at = C.item(MAPS) + IDLE_MAP * -(-C.item(CHUNKS) // 63)
+        idle = C[at : at + words]
+        for word in np.flatnonzero(idle).tolist():
+            for chunk in (63 * word + bit for bit in range(63) if (idle.item(word) >> bit) & 1):
+                give_back(self.M, chunk << bits, (chunk + 1) << bits)
+        idle[:] = 0
+        C[IDLE] = 0
+
+    @property
+    def room(self) -> int:
+        """Words that surely fit, whatever blocks they make. O(1)."""
+        _, shift, chunks, following, kinds = self.C[: KINDS + 1].tolist()
+        chunks += self.C.item(UNUSED) - following - kinds  # of each class one may be used in part
+        return (chunks << shift) * (_LEAST_BLOCKS - 1) // _LEAST_BLOCKS
+
+    def require_words(self, words: int) -> None:
+        """Raise MemoryError unless the store surely has so many words more."""
+        if words > self.room:
+            raise MemoryError(f"this view's structure has reached the size of its arena ({8 * self.M.size} bytes)")
+
+    def _bytes(self, counts: int) -> int:
+        return 8 * int(self.classes[:, counts] @ self.classes[:, SIZE])
+
+    @property
+    def live_bytes(self) -> int:
+        """Of the newest version's blocks."""
+        return self._bytes(OUT) - self._bytes(WAITING)
+
+    @property
+    def retired_bytes(self) -> int:
+        """Of the blocks that only older versions see."""
+        return self._bytes(WAITING)
+
+    @property
+    def held_bytes(self) -> int:
+        """Of all chunks that have a block, and of the records of retired ones."""
+        C = self.C
+        return 8 * ((C.item(NEXT_CHUNK) - 1 - C.item(UNUSED)) << C.item(SHIFT)) + 24 * C.item(RECORDS)

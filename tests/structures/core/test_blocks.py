@@ -1,0 +1,85 @@
+"""The store of blocks: what is freed is used again, and memory goes back."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from structures.core.blocks import HELD, SHIFT, UNUSED, VERSION, Blocks
+from structures.core.check import check_blocks
+from structures.core.kernel import JIT
+from tests.structures.core.churn import Held
+from tests.structures.core.machine import SIZES, BlocksMachine, lose, make
+from tests.structures.modes import ROOT
+
+
+def test_against_the_twin() -> None:
+    run_state_machine_as_test(BlocksMachine, settings=settings(max_examples=60, stateful_step_count=30))
+
+
+def test_the_front_is_filled_first_and_the_rest_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After many blocks were retired under a pin, and written anew, the store is as large as what is in use."""
+    given: list[int] = []
+    monkeypatch.setattr("structures.core.blocks.give_back", lambda array, first, end: given.append(8 * (end - first)))
+    store = Blocks((200,), 0, 1 << 22)
+    blocks = []
+    for _ in range(4_000):
+        blocks.append(int(make(store.M, store.C, 0)))
+    fresh = store.held_bytes
+    pin = np.array([0], np.int64)
+    for version in range(1, 3):  # every other block is held
+        store.C[VERSION] = version
+        for i in range(version % 2, len(blocks), 2):
+            lose(store.M, store.writing, blocks[i], 0)
+            blocks[i] = int(make(store.M, store.C, 0))
+        store.reclaim(version, pin)
+    assert store.held_bytes > 1.9 * fresh and store.retired_bytes == 1600 * len(blocks) and store.C[HELD] == 1
+    for version in range(3, 7):
+        store.C[VERSION] = version
+        for i in range(version % 3, len(blocks), 3):
+            lose(store.M, store.writing, blocks[i], 0)
+            blocks[i] = int(make(store.M, store.C, 0))
+            if i % 100 == 0:
+                store.reclaim(version, pin[:0])
+        store.reclaim(version, pin[:0])
+    check_blocks(store, dict.fromkeys(blocks, 0))
+    assert store.held_bytes < 1.3 * fresh and store.retired_bytes == 0
+    idle, shift = int(store.C[UNUSED]), int(store.C[SHIFT]) + 3
+    assert sum(given) >= (idle - 64 - (fresh >> shift) // 8) << shift > 0 == sum(given) % mmap.PAGESIZE
+
+
+def test_a_store_that_is_full_says_so_first() -> None:
+    store = Blocks(SIZES, 0, 1 << 12)
+    made = 0
+    while True:
+        try:
+            store.require_words(40)
+        except MemoryError as error:
+            assert "the size of its arena" in str(error)
+            break
+        make(store.M, store.C, 2)
+        made += 1
+    assert made > 20
+
+
+# Bytes in the end, at most, as many times those of a fresh load. A leaf is fuller after a load than after changes; and what has not been
+# written since the pins have gone lies where it was, here and there in chunks that are else free. Of an index that is most: its blocks are
+# small, many to a chunk.
+@pytest.mark.skipif(not JIT, reason="a million entries need compiled kernels; the run with the JIT on has them")
+@pytest.mark.parametrize(("structure", "times"), [("interval", 1.7), ("ij_heap", 1.7), ("index", 4.5)])
+def test_a_million_changes_under_pins(structure: str, times: float) -> None:
+    """In a process of its own, as resident memory is looked at."""
+    command = [sys.executable, "-m", "tests.structures.core.churn", structure]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    fresh, most, last = (Held(*held) for held in json.loads(done.stdout))
+    print(fresh, most, last)
+    assert most.store > 4 * fresh.store and most.resident > 4 * fresh.resident, "the pins held nothing"
+    assert last.store < times * fresh.store and last.resident < 1.2 * times * fresh.resident
