@@ -204,7 +204,7 @@ def test_building_reading_and_saving_much_text(tmp_path: Path, op: str) -> None:
 
 
 def small_tree(*_: object) -> IntervalTree:
-    return IntervalTree("pair", 40_000)
+    return IntervalTree("pair", 60_000)
 
 
 @pytest.mark.parametrize("full", ["tree", "slots", "texts", "codes"])
