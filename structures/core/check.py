@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from structures.core.blocks import (
     CAPACITY,
     CHUNK_WORDS,
@@ -66,8 +68,8 @@ def _maps(store: Blocks) -> dict[int, set[int]]:
     C, n = store.C, -(-store.C.item(CHUNKS) // 63)
     found: dict[int, set[int]] = {}
     for cls in range(EMPTY + 1):
-        words = C[C.item(MAPS) + cls * n :][:n].tolist()
-        found[cls] = {63 * place + bit for place, word in enumerate(words) for bit in range(63) if (word >> bit) & 1}
+        words = C[C.item(MAPS) + cls * n :][:n]
+        found[cls] = {63 * place + bit for place in np.flatnonzero(words).tolist() for bit in range(63) if words.item(place) >> bit & 1}
     return found
 
 
