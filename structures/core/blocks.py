@@ -331,7 +331,7 @@ class Blocks:
         maps = KEPT + kept
         table = maps + (CLASSES + 2) * ((chunks + 62) // 63)
         pins = table + CHUNK_WORDS * chunks
-        self.C: np.ndarray = reserve((pins + 4 * _PINS) * 8, np.int64)
+        self.C: np.ndarray = reserve((pins + 4 * _PINS) * 8, np.int64, large_pages=False)
         self.Q: np.ndarray = reserve(3 * 8 * (size // min(sizes) + 2), np.int64)
         C = self.C
         C[SHIFT], C[CHUNKS], C[NEXT_CHUNK], C[MAPS], C[TABLE], C[PIN_TABLES], C[RECORDS] = bits, chunks, 1, maps, table, pins, 1

@@ -19,17 +19,18 @@ SLOTS = 1 << 30  # of the rows of a relation, or of a structure's entries
 _SMALL = 2 << 20  # what lies below keeps small pages: a little array stays little
 
 
-def reserve(bytes: int, dtype: Any) -> np.ndarray:
+def reserve(bytes: int, dtype: Any, large_pages: bool = True) -> np.ndarray:
     """A writable array of zeros, `bytes` // itemsize long, whose pages come as they are touched.
 
-    `bytes`: at least one item. Raises OSError when the address space is not to be had. O(1).
+    `bytes`: at least one item. `large_pages`: it is filled from the front; else it is touched here and there, and a page should be small.
+    Raises OSError when the address space is not to be had. O(1).
     """
     kind = np.dtype(dtype)
     length = bytes // kind.itemsize
     if length < 1:
         raise ValueError(f"{bytes} bytes hold no {kind}")
     space = mmap.mmap(-1, length * kind.itemsize, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
-    if len(space) > _SMALL and hasattr(mmap, "MADV_HUGEPAGE"):
+    if large_pages and len(space) > _SMALL and hasattr(mmap, "MADV_HUGEPAGE"):
         try:
             space.madvise(mmap.MADV_HUGEPAGE, _SMALL)
         except OSError:  # built without huge pages: slower, not wrong

@@ -34,8 +34,13 @@ class Topics:
         self._producer = Producer(self._settings, logger=quiet)
 
     def make(self, *names: str, partitions: int = 1) -> None:
+        """Returns when the broker tells where each partition is read."""
         for future in self._admin.create_topics([NewTopic(name, partitions) for name in names]).values():
             future.result(30)
+        while True:
+            known = self._admin.list_topics(timeout=30).topics
+            if all(name in known and all(part.leader >= 0 for part in known[name].partitions.values()) for name in names):
+                return
 
     def remove(self, name: str) -> None:
         """Returns when the broker has forgotten it."""

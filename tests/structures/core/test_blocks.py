@@ -6,6 +6,7 @@ import json
 import mmap
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -67,6 +68,23 @@ def test_a_store_that_is_full_says_so_first() -> None:
         make(store.M, store.C, 2)
         made += 1
     assert made > 20
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc")
+def test_a_small_store_takes_little_memory() -> None:
+    """A view of a few rows does. Its pins' tables once took two large pages, four megabytes, and twelve milliseconds."""
+    pages = Path("/proc/self/statm")
+    stores = []
+    before = int(pages.read_text().split()[1])
+    for _ in range(50):
+        store = Blocks((194, 58), 0)
+        for cls in range(2):
+            lose(store.M, store.writing, int(make(store.M, store.C, cls)), cls)
+        store.C[VERSION] = 1
+        store.reclaim(1, np.array([0, 1], np.int64))
+        store.reclaim(1, np.array([1], np.int64))
+        stores.append(store)
+    assert (int(pages.read_text().split()[1]) - before) * mmap.PAGESIZE < 50 * 200_000
 
 
 # Bytes in the end, at most, as many times those of a fresh load. A leaf is fuller after a load than after changes; and what has not been
