@@ -33,7 +33,8 @@ def entries_of(arena: IndexArena, k: int, o: int, top: bool, seen: dict[int, int
     assert (2 if top else max(2, INNER_ROOM[k] // 4)) <= len(items) <= INNER_ROOM[k], f"X3: node {o} has {len(items)} children"
     found: list[Entry] = []
     for c, item in enumerate(items):
-        child, count = item[k + 1 :]
+        number, count = item[k + 1 :]
+        child = BLOCK * number
         assert int(arena.W[2 * child + 3]) == level - 1, f"X2: child {c} of node {o} is of another level"
         below = entries_of(arena, k, child, False, seen)
         assert len(below) == count, f"X2: node {o} says {count} entries below child {c}, there are {len(below)}"

@@ -25,7 +25,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from structures.core.arena import ARENA_WORDS
 from structures.core.blocks import VERSION
 from structures.core.entries import DELETE, INSERT
 from structures.core.kernel import compiled, contiguous
@@ -40,6 +39,7 @@ from structures.index.layout import (
     MOST_ARITY,
     MOST_TREES,
     ROOT,
+    STORE_WORDS,
     TREE_WORDS,
     TREES,
     IndexArena,
@@ -152,7 +152,7 @@ def index_order(entries: Entries, arity: int) -> np.ndarray:
 class OrderedIndexes:
     """See the module's head. One thread writes; any number read roots of pinned versions meanwhile. A root is an int; 0: empty."""
 
-    def __init__(self, words: int = ARENA_WORDS) -> None:
+    def __init__(self, words: int = STORE_WORDS) -> None:
         """`words`: the arena's address space in 8-byte words (not memory)."""
         self.arena = IndexArena(words)
         self._arrays = self.arena.nodes, self.arena.writing

@@ -7,7 +7,8 @@ all blocks are of one size, BLOCK words, whatever lies in them:
     inner   M[o] born | W count, level | k coordinates [INNER_ROOM[k] each] | slot, child, entries below [INNER_ROOM[k] each, int32]
 
 Coordinates and slot of an inner node's item c are its separator: above all entries below child c - 1, and not above those below child c.
-That of item 0 says nothing. A separator is not touched when the entry goes that it was taken from.
+That of item 0 says nothing. A separator is not touched when the entry goes that it was taken from. A child is named by the number of its
+block, its place / BLOCK: all indexes of a service share one store, and 31 bits of places would end at 16 GiB.
 
 A tree is a *holder*, TREE_WORDS words of C: its root, 0 when it is empty; its arity k; its blocks.
 
@@ -20,11 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from structures.core.arena import ARENA_WORDS, B
+from structures.core.arena import B
 from structures.core.blocks import KEPT, VERSION, Blocks, Nodes, Writing, allocate, drop, next_free
 from structures.core.kernel import kernel, prefetch, wide
 
-BLOCK = 64
+BLOCK_BITS = 6
+BLOCK = 1 << BLOCK_BITS
 HEAD = 2
 MOST_ARITY = 8
 _ROOM = 2 * (BLOCK - HEAD)
@@ -36,6 +38,7 @@ DEPTH, MISSING, PATH = KEPT, KEPT + 1, KEPT + 2  # levels of the path at PATH (2
 TREES = PATH + 2 * 64  # the first holder
 ROOT, ARITY, BLOCKS, TREE_WORDS = 0, 1, 2, 3
 MOST_TREES = 1 << 20
+STORE_WORDS = 1 << 35  # 256 GiB of address space
 
 
 @kernel
@@ -70,7 +73,7 @@ def child_at(k: int, o: int, c: int) -> int:
 
 @kernel
 def child_of(W: Any, k: int, o: int, c: int) -> int:
-    return wide(W[child_at(k, o, c)])
+    return wide(W[child_at(k, o, c)]) << BLOCK_BITS
 
 
 @kernel
@@ -186,11 +189,11 @@ def set_separator(nodes: Nodes, k: int, target: int, at: int, source: int, i: in
 def set_child(W: Any, k: int, o: int, c: int, child: int) -> None:
     """Child c of inner node o is this block, with all that is below it."""
     p = child_at(k, o, c)
-    W[p], W[p + INNER_ROOM[k]] = child, size_of(W, k, child)
+    W[p], W[p + INNER_ROOM[k]] = child >> BLOCK_BITS, size_of(W, k, child)
 
 
 class IndexArena(Blocks):
     """The store of all indexes. `words`: reserved address space, not memory."""
 
-    def __init__(self, words: int = ARENA_WORDS) -> None:
+    def __init__(self, words: int = STORE_WORDS) -> None:
         super().__init__((BLOCK,), TREES + TREE_WORDS * MOST_TREES - KEPT, words)

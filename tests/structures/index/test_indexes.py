@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from structures.core.blocks import NEXT_CHUNK, SHIFT
 from structures.core.kernel import JIT
 from structures.index.indexes import NO_ENTRIES, Changes, Entries, OrderedIndexes, index_order
 from structures.index.layout import LEAF_ROOM
@@ -43,6 +44,22 @@ def test_a_pin_keeps_a_removed_index() -> None:
     indexes.reclaim(2, NO_PINS)
     assert indexes.retired_bytes == 0
     indexes.check()
+
+
+def test_blocks_beyond_the_reach_of_32_bits() -> None:
+    """As if 128 GiB were full: the store ended at 16."""
+    indexes = OrderedIndexes()
+    C = indexes.arena.C
+    C[NEXT_CHUNK] = 1 << 34 >> C.item(SHIFT)
+    indexes.begin(1)
+    index = indexes.add(2)
+    given = [(a, b, 100 * a + b) for a in range(90) for b in range(90)]
+    indexes.load(index, packed(given[::2], 2))
+    indexes.begin(2)
+    indexes.apply({index: Changes(packed(given[:40:2], 2), packed(given[1::2], 2))})
+    root = indexes.root(index)
+    assert root > 1 << 34 and read_entries(indexes.entries(index, root)) == sorted([*given[1:40:2], *given[40:]])
+    assert indexes.seek(index, root, (45, 7)) == (45, 7, 4507) and indexes.count(index, root, (45,)) == 90
 
 
 def test_a_removed_index_is_read_by_its_arity_for_good() -> None:
