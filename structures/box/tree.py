@@ -136,7 +136,7 @@ class BoxTree:
         with the new version damaged, and the versions before are what they were.
         """
         arena = self.arena
-        if applies * changes * self._change_words(32) <= arena.room:
+        if arena.has_room(applies * changes * self._change_words(32)):
             return
         n = sum(self.root[1:3])
         levels = max(1, (2 * (n + changes) // CAP).bit_length())

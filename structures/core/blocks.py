@@ -28,7 +28,8 @@ Invariants
     I3  a block of a chunk is reachable from the roots in use, retired, in the stash, fresh, or on the chunk's list, and only one of these
     I4  a chunk with a list is in its class's map, an empty one in the map of these, and no other chunk is in any
 
-Costs: allocate, free, retire O(1), a new chunk O(chunks / 4096); reclaim O(what is due + what the pins hold that have gone + pins).
+Costs: allocate, free, retire O(1), the next chunk O(chunks / 63) at worst; reclaim O((what is due + what the pins held that have gone) *
+log pins + pins + blocks put back). What is given back may keep a part of a large page for a while: that is the system's to decide.
 Source: LMDB's model (docs/design/versions.md); Bonwick's slab allocator.
 """
 
@@ -47,8 +48,8 @@ from structures.core.reserve import give_back, reserve
 CLASSES = 16  # of blocks
 EMPTY, IDLE_MAP = CLASSES, CLASSES + 1  # maps of chunks without blocks, and of those of them whose pages are still ours
 _IDLE_MOST = 64  # chunks without blocks that may keep their pages, and an eighth of the others
-WORDS = 2**31 - 1  # offsets are int32
-_CHUNK_BITS, _FEWEST = 13, 6  # a chunk has 2**13 words, 64 KiB; of a small store fewer
+WORDS = 2**31 - 1  # where trees keep places in 32 bits
+_CHUNK_BITS, _FEWEST = 13, 6  # a chunk has 2**13 words, 64 KiB; of a small store fewer, of one with large blocks more
 _LEAST_BLOCKS = 8  # of a chunk
 _PINS = 1 << 22  # that may hold blocks
 
@@ -58,14 +59,13 @@ VERSION, SHIFT, CHUNKS, NEXT_CHUNK, KINDS, TABLE, MAPS, PIN_TABLES = range(8)  #
 RECORDS, SPARE, QUEUE, LAST, HELD, SIDE, UNUSED, IDLE = range(8, 16)  # UNUSED: chunks without blocks; IDLE: of these with pages
 BY_CLASS, CLASS_WORDS = 16, 16
 # Of a class: words of a block, blocks of a chunk, the stash and how many lie in it, the fresh places; blocks that are in use or retired,
-# those that are retired, those on the lists of chunks;
-# whether too many of these were not needed of late.
+# those that are retired, those on the lists of chunks; whether too many of these were not needed of late.
 SIZE, CAPACITY, STASH, STASHED, FRESH, END, OUT, WAITING, LISTED, SPREAD = range(10)
 HINTS = BY_CLASS + CLASS_WORDS * CLASSES
 KEPT = HINTS + CLASSES + 2
-# A chunk in the table: its class + 1, blocks that are not on its list, the first one on it.
+# A chunk in the table: its class + 1, blocks that are not on its list, the first one on it; a word is spare, so that none spans two lines.
 CLASS, USED, FREE, CHUNK_WORDS = 0, 1, 2, 4
-# Free blocks of a class that may be spare, besides a sixteenth of those in use; blocks of a stash that are put back at once.
+# Free blocks of a class that may be spare, besides one for 64 in use or retired; blocks of a stash that are put back at once.
 _SPARE, _PUT_BACK = 64, 1 << 16
 
 
@@ -113,12 +113,13 @@ def is_in_map(C: Any, cls: int, chunk: int) -> bool:
 @kernel
 def first_in_map(C: Any, cls: int) -> int:
     """The first chunk in the class's map; 0: there is none."""
-    n = words_of_map(C)
-    at, word = C[MAPS] + cls * n, C[HINTS + cls]
-    while word < n and C[at + word] == 0:
+    at, end, word = C[MAPS] + cls * words_of_map(C), (C[NEXT_CHUNK] + 62) // 63, C[HINTS + cls]
+    while word < end and C[at + word] == 0:
         word += 1
+    if word >= end:
+        return 0
     C[HINTS + cls] = word
-    return 63 * word + lowest(C[at + word]) if word < n else 0
+    return 63 * word + lowest(C[at + word])
 
 
 # --- blocks
@@ -126,9 +127,13 @@ def first_in_map(C: Any, cls: int) -> int:
 
 @kernel
 def room(C: Any) -> int:
-    """Words that surely fit, whatever blocks they make."""
-    chunks = C[CHUNKS] - C[NEXT_CHUNK] + C[UNUSED] - C[KINDS]  # of each class one may be used in part
-    return (chunks << C[SHIFT]) * (_LEAST_BLOCKS - 1) // _LEAST_BLOCKS
+    """Words that surely fit, whatever blocks they make: in empty chunks, and in free blocks of the class that has the fewest."""
+    chunks = max(0, C[CHUNKS] - C[NEXT_CHUNK] + C[UNUSED] - C[KINDS])  # of each class one may be used in part
+    least = wide(WORDS)
+    for cls in range(C[KINDS]):
+        k = class_at(cls)
+        least = min(least, (C[k + STASHED] + C[k + LISTED]) * C[k + SIZE] + C[k + END] - C[k + FRESH])
+    return (chunks << C[SHIFT]) * (_LEAST_BLOCKS - 1) // _LEAST_BLOCKS + least
 
 
 @kernel
@@ -301,7 +306,7 @@ def reclaim(M: Any, writing: Writing, oldest: int, pins: Any) -> None:
         for j in range(n):
             while i < len(pins) and pins[i] < C[old + 2 * j]:
                 i += 1
-            if i < len(pins) and pins[i] == C[old + 2 * j]:
+            if i < len(pins) and pins[i] == C[old + 2 * j]:  # each is there once
                 C[table + 2 * i + 1], C[old + 2 * j + 1] = C[old + 2 * j + 1], 0
         for j in range(n):
             r = C[old + 2 * j + 1]
@@ -343,7 +348,7 @@ class Blocks:
         self.writing: Any = Writing(self.C, self.Q)
 
     def reclaim(self, oldest: int, pins: np.ndarray) -> None:
-        """See I2; `pins` ascending int64. MemoryError: there are too many."""
+        """See I2; `pins` ascending int64, each once. MemoryError: there are too many."""
         if len(pins) > _PINS:
             raise MemoryError(f"{len(pins)} pins hold versions of one structure; {_PINS} may")
         compiled(reclaim)(self.M, self.writing, oldest, pins)
@@ -352,27 +357,25 @@ class Blocks:
             self._give_back()
 
     def _give_back(self) -> None:
-        """Let the system have the pages of the chunks without blocks. O(chunks / 63), and a system call for each."""
+        """Let the system have the pages of the chunks without blocks. O(chunks / 63), and a system call for each stretch of such chunks."""
         C, bits = self.C, self.C.item(SHIFT)
         words = -(-C.item(NEXT_CHUNK) // 63)
         at = C.item(MAPS) + IDLE_MAP * -(-C.item(CHUNKS) // 63)
         idle = C[at : at + words]
-        for word in np.flatnonzero(idle).tolist():
-            for chunk in (63 * word + bit for bit in range(63) if (idle.item(word) >> bit) & 1):
-                give_back(self.M, chunk << bits, (chunk + 1) << bits)
+        chunks = np.array([63 * word + bit for word in np.flatnonzero(idle).tolist() for bit in range(63) if idle.item(word) >> bit & 1])
+        for stretch in np.split(chunks, np.flatnonzero(np.diff(chunks) > 1) + 1):
+            give_back(self.M, stretch.item(0) << bits, (stretch.item(-1) + 1) << bits)
         idle[:] = 0
         C[IDLE] = 0
 
-    @property
-    def room(self) -> int:
-        """Words that surely fit, whatever blocks they make. O(1)."""
+    def has_room(self, words: int) -> bool:
+        """Whether so many words more surely fit, whatever blocks they make."""
         _, shift, chunks, following, kinds = self.C[: KINDS + 1].tolist()
-        chunks += self.C.item(UNUSED) - following - kinds  # of each class one may be used in part
-        return (chunks << shift) * (_LEAST_BLOCKS - 1) // _LEAST_BLOCKS
+        return words < (chunks - following - kinds) << (shift - 1) or words <= room(self.C)  # the first is a quick answer
 
     def require_words(self, words: int) -> None:
-        """Raise MemoryError unless the store surely has so many words more."""
-        if words > self.room:
+        """Raise MemoryError unless `has_room` for so many words."""
+        if not self.has_room(words):
             raise MemoryError(f"this view's structure has reached the size of its arena ({8 * self.M.size} bytes)")
 
     def _bytes(self, counts: int) -> int:

@@ -15,7 +15,10 @@ from structures.core.blocks import (
     FREE,
     FRESH,
     HELD,
+    IDLE,
+    IDLE_MAP,
     KINDS,
+    LAST,
     LISTED,
     MAPS,
     NEXT_CHUNK,
@@ -47,8 +50,8 @@ def _list(store: Blocks, o: int) -> list[int]:
     return found
 
 
-def retired_blocks(store: Blocks) -> list[int]:
-    """Those that wait in the queue, or with a pin; every record is in one list."""
+def retired_blocks(store: Blocks) -> list[tuple[int, int]]:
+    """Those that wait in the queue, or with a pin, and their classes; every record is in one list."""
     C, Q = store.C, store.Q
     table = pin_table(C, C.item(SIDE))
     heads = [C.item(QUEUE), *(C.item(table + 2 * i + 1) for i in range(C.item(HELD)))]
@@ -61,30 +64,32 @@ def retired_blocks(store: Blocks) -> list[int]:
         lists.append(records)
     together = [r for records in lists for r in records]
     assert sorted(together) == list(range(1, C.item(RECORDS))), "a record is in no list, or in two"
-    return [Q.item(3 * r) // CLASSES for records in lists[1:] for r in records]
+    assert not lists[1] or lists[1][-1] == C.item(LAST), "the last record of the queue is another one"
+    return [divmod(Q.item(3 * r), CLASSES) for records in lists[1:] for r in records]
 
 
-def _maps(store: Blocks) -> dict[int, set[int]]:
-    C, n = store.C, -(-store.C.item(CHUNKS) // 63)
-    found: dict[int, set[int]] = {}
-    for cls in range(EMPTY + 1):
-        words = C[C.item(MAPS) + cls * n :][:n]
-        found[cls] = {63 * place + bit for place in np.flatnonzero(words).tolist() for bit in range(63) if words.item(place) >> bit & 1}
-    return found
+def _map(store: Blocks, cls: int) -> set[int]:
+    """The chunks in the class's map."""
+    n = -(-store.C.item(CHUNKS) // 63)
+    words = store.C[store.C.item(MAPS) + cls * n :][:n]
+    return {63 * place + bit for place in np.flatnonzero(words).tolist() for bit in range(63) if words.item(place) >> bit & 1}
 
 
 def check_blocks(store: Blocks, seen: dict[int, int]) -> None:
     """Prove I3 and I4; `seen`: the class of every block that a root in use reaches."""
     C, shift, kinds = store.C, store.C.item(SHIFT), store.C.item(KINDS)
-    retired = retired_blocks(store)
-    assert len(set(retired)) == len(retired), "a block is retired twice"
-    used, maps = set(seen) | set(retired), _maps(store)
+    records = retired_blocks(store)
+    retired = dict(records)
+    assert len(retired) == len(records), "a block is retired twice"
+    used, maps = set(seen) | set(retired), {cls: _map(store, cls) for cls in range(EMPTY + 1)}
     free: list[int] = []
+    stashed: dict[int, int] = {}
     fresh: dict[int, int] = {}
     for cls, words in enumerate(store.classes[:kinds].tolist()):
         stash = _list(store, words[STASH])
         assert len(stash) == words[STASHED], f"I3: the stash of class {cls} has {len(stash)} blocks, {words[STASHED]} are said to be in it"
         free += stash
+        stashed |= dict.fromkeys(stash, cls)
         fresh |= dict.fromkeys(range(words[FRESH], words[END], words[SIZE]), cls)
     inside: dict[int, int] = {}
     out, waiting, listed, empty = [0] * kinds, [0] * kinds, [0] * kinds, 0
@@ -109,7 +114,10 @@ def check_blocks(store: Blocks, seen: dict[int, int]) -> None:
     assert not used & set(fresh), "a block in use was never allocated"
     everywhere = [*used, *free, *fresh]
     assert len(everywhere) == len(inside) and set(everywhere) == set(inside), "I3: a block is neither in use nor free"
-    assert all(inside[o] == cls for o, cls in seen.items()), "I3: a block lies in a chunk of another class"
+    for part in (seen, retired, stashed):
+        assert all(inside[o] == cls for o, cls in part.items()), "I3: a block lies in a chunk of another class"
+    idle = _map(store, IDLE_MAP)
+    assert idle <= maps[EMPTY] and len(idle) == C.item(IDLE), "I4: a chunk with blocks is said to be idle"
     for o in used:
         out[inside[o]] += 1
     for o in retired:

@@ -223,7 +223,7 @@ class OrderedIndexes:
         blocks = arena.live_bytes // (8 * BLOCK)
         levels = blocks.bit_length() + 2
         words = BLOCK * min(changes * 2 * levels, ticks * (blocks + 2 * changes + 1))
-        if words > arena.room:
+        if not arena.has_room(words):
             raise MemoryError(f"the ordered indexes have reached the size of their arena ({8 * arena.M.size} bytes)")
 
     def apply(self, changes: Mapping[int, Changes]) -> Batch:

@@ -89,7 +89,7 @@ class BlocksMachine(RuleBasedStateMachine):
         for o, (born, retired) in list(self.lives.items()):
             if retired <= self.oldest and not any(born <= pin < retired for pin in pins):
                 del self.lives[o], self.marks[o]
-        assert set(retired_blocks(self.store)) == set(self.lives)
+        assert {o for o, _ in retired_blocks(self.store)} == set(self.lives)
 
     @invariant()
     def whole(self) -> None:

@@ -16,7 +16,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from structures.core.blocks import HELD, SHIFT, UNUSED, VERSION, Blocks
 from structures.core.check import check_blocks
 from structures.core.kernel import JIT
-from tests.structures.core.churn import Held
+from tests.structures.core.churn import NO_PINS, Held
 from tests.structures.core.machine import SIZES, BlocksMachine, lose, make
 from tests.structures.modes import ROOT
 
@@ -71,6 +71,23 @@ def test_a_store_that_is_full_says_so_first() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc")
+def test_a_store_takes_again_what_was_freed_of_it() -> None:
+    """When its chunks were all in use in part, it refused even what would have freed the rest."""
+    store = Blocks((194,), 0, 1 << 16)
+    blocks = []
+    while store.has_room(194):
+        blocks.append(int(make(store.M, store.C, 0)))
+    assert 194 * len(blocks) > 0.9 * store.M.size - (2 << store.C.item(SHIFT)) and store.has_room(0)
+    store.C[VERSION] = 1
+    for o in blocks[::3]:
+        lose(store.M, store.writing, o, 0)
+    for _ in range(3):
+        assert not store.has_room(194 * (len(blocks[::3]) + 1))
+        store.reclaim(1, NO_PINS)
+        assert store.has_room(194 * len(blocks[::3]))
+    check_blocks(store, dict.fromkeys([o for i, o in enumerate(blocks) if i % 3], 0))
+
+
 def test_a_small_store_takes_little_memory() -> None:
     """A view of a few rows does. Its pins' tables once took two large pages, four megabytes, and twelve milliseconds."""
     pages = Path("/proc/self/statm")
