@@ -32,7 +32,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from structures.core.arena import CONTROL_WORDS, INNER_WORDS, KIND, LEAF_WORDS, B
-from structures.core.blocks import KEPT, VERSION, Blocks, Nodes, Writing, allocate, drop, room
+from structures.core.blocks import KEPT, VERSION, Blocks, Nodes, Writing, allocate, drop, empty_room, room
 from structures.core.kernel import arrays, kernel
 from structures.ordered.summary import PAIR
 
@@ -73,7 +73,7 @@ class BoxRoot(NamedTuple):
 def no_room(C: Any, words: int) -> bool:
     """Whether the arena can't take so many words more, and SPARE for what is being done: the version being written is then damaged
     (FULL), and no more is done."""
-    if words + _SPARE > room(C):
+    if words + _SPARE > empty_room(C) and words + _SPARE > room(C):  # the first is quick
         C[FULL] = 1
     return C[FULL] != 0
 

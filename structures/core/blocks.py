@@ -126,14 +126,20 @@ def first_in_map(C: Any, cls: int) -> int:
 
 
 @kernel
+def empty_room(C: Any) -> int:
+    """Words that surely fit into chunks without blocks, whatever blocks they make."""
+    chunks = max(0, C[CHUNKS] - C[NEXT_CHUNK] + C[UNUSED] - C[KINDS])  # of each class one may be used in part
+    return (chunks << C[SHIFT]) * (_LEAST_BLOCKS - 1) // _LEAST_BLOCKS
+
+
+@kernel
 def room(C: Any) -> int:
     """Words that surely fit, whatever blocks they make: in empty chunks, and in free blocks of the class that has the fewest."""
-    chunks = max(0, C[CHUNKS] - C[NEXT_CHUNK] + C[UNUSED] - C[KINDS])  # of each class one may be used in part
     least = wide(WORDS)
     for cls in range(C[KINDS]):
         k = class_at(cls)
         least = min(least, (C[k + STASHED] + C[k + LISTED]) * C[k + SIZE] + C[k + END] - C[k + FRESH])
-    return (chunks << C[SHIFT]) * (_LEAST_BLOCKS - 1) // _LEAST_BLOCKS + least
+    return empty_room(C) + least
 
 
 @kernel
@@ -182,7 +188,7 @@ def refill(C: Any, cls: int) -> None:
     C[c + USED], C[c + FREE] = C[k + CAPACITY], 0
 
 
-@kernel
+@kernel(forceinline=True)
 def allocate(M: Any, C: Any, cls: int) -> int:
     """A block of the class, born now; its contents are whatever was there. `Blocks.require_words` has made sure that there is one."""
     k = class_at(cls)
@@ -206,7 +212,7 @@ def next_free(C: Any, cls: int) -> int:
     return C[class_at(cls) + STASH]
 
 
-@kernel
+@kernel(forceinline=True)
 def free(M: Any, C: Any, o: int, cls: int) -> None:
     """Nobody uses block o, of the class, any more: it lies in the stash."""
     k = class_at(cls)
