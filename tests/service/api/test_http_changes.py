@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from tests.end_to_end import talk
 from tests.server_process import ServerProcess
 
 NUMBERS = itertools.count(1)
@@ -68,7 +69,7 @@ def test_relations(client: httpx.Client, name: str) -> None:
 def test_a_relation_in_use_stays(client: httpx.Client, name: str) -> None:
     view = f"view_of_{name}"
     definition = {"from": {"a": name, "b": name}, "join": [{"overlaps": ["a.stay", "b.stay"]}]}
-    assert client.put(f"/v1/views/{view}", json=definition).status_code == 201
+    talk.view(client, view, definition)
     assert is_problem(client.delete(f"/v1/relations/{name}"), "relation-in-use", 409)["views"] == [view]
     assert client.delete(f"/v1/views/{view}").status_code == 204
     assert client.delete(f"/v1/relations/{name}").status_code == 204

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.end_to_end import talk
 from tests.server_process import ServerProcess
 
 NUMBERS = itertools.count(1)
@@ -35,7 +36,7 @@ class Followed:
             "join": [{"overlaps": ["a.span", "b.span"]}],
             "select": ["a.id as x", "b.id as y", "a.lo as lo"],
         } | options
-        assert client.put(f"/v1/views/{self.view}", json=definition).status_code == 201
+        talk.view(client, self.view, definition)
 
     @property
     def at(self) -> str:

@@ -14,6 +14,7 @@ import httpx
 import pyarrow as pa
 import pytest
 
+from tests.end_to_end import talk
 from tests.server_process import ServerProcess
 
 SEED = 20261120
@@ -276,7 +277,7 @@ def test_a_page_beyond_what_is_held(shared_server: ServerProcess) -> None:
     changes = [{"relation": "dense", "row": {"id": i, "room": "A", "lo": 0, "hi": None}} for i in range(300)]
     assert client.post("/v1/changes", json={"changes": changes}).status_code == 200
     view = {"from": {"a": "dense", "b": "dense"}, "join": [{"overlaps": ["a.span", "b.span"]}], "select": ["a.id as x", "b.id as y"]}
-    assert client.put("/v1/views/dense_pairs", json=view).status_code == 201
+    talk.view(client, "dense_pairs", view)
     whole = client.get("/v1/views/dense_pairs/rows").content.splitlines()
     assert len(whole) == len(set(whole)) == 90_000
     first = client.get("/v1/views/dense_pairs/rows?limit=70000")
