@@ -16,7 +16,7 @@ settings.register_profile("livejoin", deadline=None, derandomize=True)
 settings.load_profile("livejoin")
 
 
-_A_LONG_FEW = 3
+_FEW = 3  # tests of a file of the pipeline that are long
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -36,8 +36,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _assign_work_unit(self, node: Any) -> None:
             is_first = node is self.nodes[0]
             own = [scope for scope in self.workqueue if scope.startswith("tests/streaming/") == is_first]
-            long = (scope for scope in own if is_first and len(self.workqueue[scope]) <= _A_LONG_FEW)
-            scope = next(long, own[0] if own else None)
+            scope = min(own, key=lambda scope: is_first and len(self.workqueue[scope]) > _FEW, default=None)
             if scope is not None:
                 self.workqueue.move_to_end(scope, last=False)
             super()._assign_work_unit(node)

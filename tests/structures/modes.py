@@ -37,6 +37,9 @@ class Structure(NamedTuple):
     canaries: tuple[Canary, ...]
 
 
+# What a pin holds is used again: each state machine is to notice.
+_PIN_IGNORED = Canary("structures.core.blocks", "holder", "lambda pins, born, retired: -1")
+
 # Those that share kernels (interval and join, clique and ij, view and index) are far apart: the first to run compiles them for both.
 STRUCTURES = {
     "qdag": Structure(
@@ -45,7 +48,7 @@ STRUCTURES = {
         "not tens_of_thousands",
         (
             Canary("structures.quadtree.changes", "own_block", "lambda nodes, writing, h, o, b: o"),
-            Canary("structures.core.blocks", "holder", "lambda pins, born, retired: -1"),
+            _PIN_IGNORED,
             Canary("structures.quadtree.changes", "grow", "lambda nodes, C, h, E, e: True"),
             Canary("structures.quadtree.changes", "gather", "lambda nodes, writing, h, o, b, c, child: o"),
             Canary("structures.quadtree.changes", "is_small", "lambda nodes, C, h, o, c, child: False"),
@@ -84,7 +87,7 @@ STRUCTURES = {
             Canary("structures.ordered.summary", "leaf_live", "lambda nodes, o, kind: False"),
             Canary("structures.ordered.summary", "_across", "lambda nodes, o, n, s, t: False"),
             Canary("structures.ordered.tree", "leaf_summary_without", "lambda nodes, C, o, s, key, right: None"),
-            Canary("structures.core.blocks", "holder", "lambda pins, born, retired: -1"),
+            _PIN_IGNORED,
             Canary("structures.interval.walk", "wholly_before", "lambda nodes, o, c, key, left, code: True"),
             Canary("structures.interval.walk", "runs_across", "lambda nodes, Z, target, t, own, other, n: n"),
             Canary("structures.interval.changes", "without", "lambda slots, lo, hi, slot: hi"),
@@ -107,7 +110,7 @@ STRUCTURES = {
             Canary("structures.box.build", "before", "lambda key, value, tie, key1, value1, tie1: (key, value) < (key1, value1)"),
             Canary("structures.box.search", "push_points", "lambda nodes, Z, single, level, d, o, t: None"),
             Canary("structures.box.walk", "goes_right", "lambda M, o, key, value, tie: key > M[o + 10]"),
-            Canary("structures.core.blocks", "holder", "lambda pins, born, retired: -1"),
+            _PIN_IGNORED,
         ),
     ),
     "clique": Structure(
@@ -123,7 +126,7 @@ STRUCTURES = {
             Canary("structures.clique.walk", "push", "lambda walking, right, slot: None"),
             Canary("structures.clique.covers", "reaches", "lambda nodes, o, key, value: False"),
             Canary("structures.clique.covers", "pick_on", "lambda walking, before, picks: False"),
-            Canary("structures.core.blocks", "holder", "lambda pins, born, retired: -1"),
+            _PIN_IGNORED,
         ),
     ),
     "view": Structure(
@@ -170,7 +173,7 @@ STRUCTURES = {
             Canary("structures.ij_heap.bind", "narrow", "lambda nodes, walking, o, v, level, p, crossing: True"),
             Canary("structures.ij_heap.strip", "widen", "lambda nodes, walking, lower, upper, v, key: None"),
             Canary("structures.multiway.extreme", "cross", "lambda nodes, X, which, f, r: False"),
-            Canary("structures.core.blocks", "holder", "lambda pins, born, retired: -1"),
+            _PIN_IGNORED,
         ),
     ),
     "blocks": Structure(
@@ -178,7 +181,7 @@ STRUCTURES = {
         ("tests/structures/core/test_blocks.py",),
         "not million",
         (
-            Canary("structures.core.blocks", "holder", "lambda pins, born, retired: -1"),
+            _PIN_IGNORED,
             Canary("structures.core.blocks", "free", "lambda M, C, o, cls: None"),
             Canary("structures.core.blocks", "add_to_map", "lambda C, cls, chunk: None"),
             Canary("structures.core.blocks", "take_from_map", "lambda C, cls, chunk: None"),
@@ -194,7 +197,7 @@ STRUCTURES = {
             Canary("structures.index.changes", "neighbour_leaf", "lambda W, C, k, right: 0"),
             Canary("structures.index.changes", "even_out", "lambda nodes, writing, h, o, c: None"),
             Canary("structures.index.changes", "in_common", "lambda nodes, writing, k, o, before, after, X, x: 0"),
-            Canary("structures.core.blocks", "holder", "lambda pins, born, retired: -1"),
+            _PIN_IGNORED,
         ),
     ),
 }

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from structures.core.blocks import CHUNK_WORDS, CLASS, SHIFT, TABLE, VERSION, Blocks, Writing, allocate, drop, words_of
+from structures.core.blocks import VERSION, Blocks, Writing, allocate, drop
 from structures.core.check import check_blocks, retired_blocks
 from structures.core.kernel import kernel
 
@@ -33,7 +33,7 @@ class BlocksMachine(RuleBasedStateMachine):
         self.store.C[VERSION] = 1
         self.live: dict[int, int] = {}  # block, class
         self.lives: dict[int, tuple[int, int]] = {}  # of retired blocks: born, retired
-        self.marks: dict[int, int] = {}  # of all: what their last word says
+        self.marks: dict[int, tuple[int, int]] = {}  # of all: what their last word says, class
         self.pins: dict[int, int] = {}
         self.made = 0
 
@@ -44,7 +44,7 @@ class BlocksMachine(RuleBasedStateMachine):
             assert o not in self.live and o not in self.lives, f"block {o} is in use"
             assert self.store.M[o] == self.version
             self.made += 1
-            self.live[o], self.marks[o] = cls, self.made
+            self.live[o], self.marks[o] = cls, (self.made, cls)
             self.store.M[o + SIZES[cls] - 1] = self.made
 
     @precondition(lambda self: self.live)
@@ -96,11 +96,5 @@ class BlocksMachine(RuleBasedStateMachine):
         if not hasattr(self, "store"):
             return
         check_blocks(self.store, self.live)
-        size = {o: SIZES[cls] for o, cls in self.live.items()}
-        for o, mark in self.marks.items():
-            cls = size.get(o) or self._size(o)
-            assert self.store.M[o + cls - 1] == mark, f"block {o} was written over"
-
-    def _size(self, o: int) -> int:
-        C = self.store.C
-        return int(words_of(C, C[C[TABLE] + CHUNK_WORDS * (o >> int(C[SHIFT])) + CLASS] - 1))
+        for o, (mark, cls) in self.marks.items():
+            assert self.store.M[o + SIZES[cls] - 1] == mark, f"block {o} was written over"
