@@ -59,8 +59,8 @@ VERSION, SHIFT, CHUNKS, NEXT_CHUNK, KINDS, TABLE, MAPS, PIN_TABLES = range(8)  #
 RECORDS, SPARE, QUEUE, LAST, HELD, SIDE, UNUSED, IDLE = range(8, 16)  # UNUSED: chunks without blocks; IDLE: of these with pages
 BY_CLASS, CLASS_WORDS = 16, 16
 # Of a class: words of a block, blocks of a chunk, the stash and how many lie in it, the fresh places; blocks that are in use or retired,
-# those that are retired, those on the lists of chunks; whether too many of these were not needed of late.
-SIZE, CAPACITY, STASH, STASHED, FRESH, END, OUT, WAITING, LISTED, SPREAD = range(10)
+# those that are retired, those on the lists of chunks.
+SIZE, CAPACITY, STASH, STASHED, FRESH, END, OUT, WAITING, LISTED = range(9)
 HINTS = BY_CLASS + CLASS_WORDS * CLASSES
 KEPT = HINTS + CLASSES + 2
 # A chunk in the table: its class + 1, blocks that are not on its list, the first one on it; a word is spare, so that none spans two lines.
@@ -143,9 +143,9 @@ def room(C: Any) -> int:
 
 
 @kernel
-def chunk_of(C: Any, o: int) -> int:
-    """Where the chunk of block o lies in C."""
-    return C[TABLE] + CHUNK_WORDS * (o >> C[SHIFT])
+def chunk_at(C: Any, chunk: int) -> int:
+    """Where the chunk lies in C."""
+    return C[TABLE] + CHUNK_WORDS * chunk
 
 
 @kernel
@@ -167,7 +167,7 @@ def refill(C: Any, cls: int) -> None:
     chunk = first_in_map(C, cls)
     if chunk != 0:
         take_from_map(C, cls, chunk)
-        c = C[TABLE] + CHUNK_WORDS * chunk
+        c = chunk_at(C, chunk)
         C[k + STASH], C[k + STASHED] = C[c + FREE], C[k + CAPACITY] - C[c + USED]
         C[k + LISTED] -= C[k + STASHED]
     else:
@@ -181,7 +181,7 @@ def refill(C: Any, cls: int) -> None:
         else:
             chunk = C[NEXT_CHUNK]
             C[NEXT_CHUNK] += 1
-        c = C[TABLE] + CHUNK_WORDS * chunk
+        c = chunk_at(C, chunk)
         C[c + CLASS] = cls + 1
         C[k + FRESH] = chunk << C[SHIFT]
         C[k + END] = C[k + FRESH] + C[k + CAPACITY] * C[k + SIZE]
@@ -231,7 +231,7 @@ def put_back(M: Any, C: Any, cls: int) -> None:
         C[k + STASH] = M[o]
         C[k + STASHED] -= 1
         chunk = o >> C[SHIFT]
-        c = C[TABLE] + CHUNK_WORDS * chunk
+        c = chunk_at(C, chunk)
         if C[c + FREE] == 0:
             add_to_map(C, cls, chunk)
         M[o] = C[c + FREE]
@@ -296,11 +296,12 @@ def pin_table(C: Any, side: int) -> int:
 @kernel("void(int64[::1], Writing, int64, int64[::1])")
 def reclaim(M: Any, writing: Writing, oldest: int, pins: Any) -> None:
     """Free what no version >= oldest and no pin can see (I2)."""
-    C, Q = writing.C, writing.Q
+    C, Q, spread = writing.C, writing.Q, wide(0)
     for cls in range(C[KINDS]):
         k = class_at(cls)
-        most = _SPARE + C[k + OUT] // 64
-        C[k + SPREAD] = C[k + LISTED] > most  # nobody needed them since the last time
+        most = _SPARE + C[k + OUT] // 64  # of what nobody needed since the last time
+        if C[k + LISTED] > most:
+            spread |= 1 << cls
         if C[k + STASHED] > most:
             put_back(M, C, cls)
     old, n, table = pin_table(C, C[SIDE]), C[HELD], pin_table(C, 1 - C[SIDE])
@@ -321,8 +322,13 @@ def reclaim(M: Any, writing: Writing, oldest: int, pins: Any) -> None:
     while C[QUEUE] != 0 and Q[3 * C[QUEUE] + 1] <= oldest:
         C[QUEUE] = settle(M, writing, C[QUEUE], table, pins)
     for cls in range(C[KINDS]):
-        if C[class_at(cls) + SPREAD] != 0:  # new blocks come to the front
+        if (spread >> cls) & 1 != 0:  # new blocks come to the front
             put_back(M, C, cls)
+
+
+def chunks_in(words: np.ndarray) -> list[int]:
+    """The chunks in a map, ascending."""
+    return [63 * place + bit for place in np.flatnonzero(words).tolist() for bit in range(63) if words.item(place) >> bit & 1]
 
 
 class Blocks:
@@ -364,15 +370,17 @@ class Blocks:
 
     def _give_back(self) -> None:
         """Let the system have the pages of the chunks without blocks. O(chunks / 63), and a system call for each stretch of such chunks."""
-        C, bits = self.C, self.C.item(SHIFT)
-        words = -(-C.item(NEXT_CHUNK) // 63)
-        at = C.item(MAPS) + IDLE_MAP * -(-C.item(CHUNKS) // 63)
-        idle = C[at : at + words]
-        chunks = np.array([63 * word + bit for word in np.flatnonzero(idle).tolist() for bit in range(63) if idle.item(word) >> bit & 1])
+        bits, idle = self.C.item(SHIFT), self.map_of(IDLE_MAP)
+        chunks = np.array(chunks_in(idle))
         for stretch in np.split(chunks, np.flatnonzero(np.diff(chunks) > 1) + 1):
             give_back(self.M, stretch.item(0) << bits, (stretch.item(-1) + 1) << bits)
-        idle[:] = 0
-        C[IDLE] = 0
+        idle[np.flatnonzero(idle)] = 0  # to write the others would take their pages
+        self.C[IDLE] = 0
+
+    def map_of(self, cls: int) -> np.ndarray:
+        """The words of the map of a class, of EMPTY or of IDLE_MAP: see `chunks_in`."""
+        words = int(words_of_map(self.C))
+        return self.C[self.C.item(MAPS) + cls * words :][:words]
 
     def has_room(self, words: int) -> bool:
         """Whether so many words more surely fit, whatever blocks they make."""

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from structures.core.blocks import (
     CAPACITY,
-    CHUNK_WORDS,
-    CHUNKS,
     CLASS,
     CLASSES,
     EMPTY,
@@ -20,7 +16,6 @@ from structures.core.blocks import (
     KINDS,
     LAST,
     LISTED,
-    MAPS,
     NEXT_CHUNK,
     OUT,
     QUEUE,
@@ -31,11 +26,12 @@ from structures.core.blocks import (
     SPARE,
     STASH,
     STASHED,
-    TABLE,
     UNUSED,
     USED,
     WAITING,
     Blocks,
+    chunk_at,
+    chunks_in,
     pin_table,
 )
 
@@ -68,20 +64,13 @@ def retired_blocks(store: Blocks) -> list[tuple[int, int]]:
     return [divmod(Q.item(3 * r), CLASSES) for records in lists[1:] for r in records]
 
 
-def _map(store: Blocks, cls: int) -> set[int]:
-    """The chunks in the class's map."""
-    n = -(-store.C.item(CHUNKS) // 63)
-    words = store.C[store.C.item(MAPS) + cls * n :][:n]
-    return {63 * place + bit for place in np.flatnonzero(words).tolist() for bit in range(63) if words.item(place) >> bit & 1}
-
-
 def check_blocks(store: Blocks, seen: dict[int, int]) -> None:
     """Prove I3 and I4; `seen`: the class of every block that a root in use reaches."""
     C, shift, kinds = store.C, store.C.item(SHIFT), store.C.item(KINDS)
     records = retired_blocks(store)
     retired = dict(records)
     assert len(retired) == len(records), "a block is retired twice"
-    used, maps = set(seen) | set(retired), {cls: _map(store, cls) for cls in range(EMPTY + 1)}
+    used, maps = set(seen) | set(retired), {cls: set(chunks_in(store.map_of(cls))) for cls in range(EMPTY + 1)}
     free: list[int] = []
     stashed: dict[int, int] = {}
     fresh: dict[int, int] = {}
@@ -94,7 +83,7 @@ def check_blocks(store: Blocks, seen: dict[int, int]) -> None:
     inside: dict[int, int] = {}
     out, waiting, listed, empty = [0] * kinds, [0] * kinds, [0] * kinds, 0
     for chunk in range(1, C.item(NEXT_CHUNK)):
-        c = C.item(TABLE) + CHUNK_WORDS * chunk
+        c = chunk_at(C, chunk)
         cls, count, first = C.item(c + CLASS) - 1, C.item(c + USED), chunk << shift
         in_maps = {other for other in maps if chunk in maps[other]}
         if cls < 0:
@@ -116,7 +105,7 @@ def check_blocks(store: Blocks, seen: dict[int, int]) -> None:
     assert len(everywhere) == len(inside) and set(everywhere) == set(inside), "I3: a block is neither in use nor free"
     for part in (seen, retired, stashed):
         assert all(inside[o] == cls for o, cls in part.items()), "I3: a block lies in a chunk of another class"
-    idle = _map(store, IDLE_MAP)
+    idle = set(chunks_in(store.map_of(IDLE_MAP)))
     assert idle <= maps[EMPTY] and len(idle) == C.item(IDLE), "I4: a chunk with blocks is said to be idle"
     for o in used:
         out[inside[o]] += 1
