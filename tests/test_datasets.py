@@ -1,4 +1,5 @@
 """The data are what they say, so that a failure elsewhere is not theirs."""
+
 from __future__ import annotations
 
 import duckdb

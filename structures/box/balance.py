@@ -15,8 +15,6 @@ from structures.box.build import Given, build_trees, sorted_places
 from structures.box.layout import (
     ACTIVE,
     CAP,
-    CHILD0,
-    CHILD1,
     DEEPEST,
     DIMENSIONS,
     FLAGS,
@@ -26,24 +24,25 @@ from structures.box.layout import (
     MOST_DIMENSIONS,
     NODE,
     RECORD_LEVELS,
-    RECORDS,
     RIGHT_TIE,
     ROOM,
-    ROOT_,
     SELF_,
     SEPARATOR,
     STATE,
     TREE_WORDS,
     WEIGHT,
     before,
+    child_of,
     goes_right,
     holder,
+    records_of,
+    root_of,
 )
 from structures.box.records import TAG, Box, code_of, key_of, tag_of
 from structures.core.arena import INNER, LEAF
 from structures.core.blocks import Nodes, Writing, drop
 from structures.core.kernel import kernel
-from structures.ordered.layout import CHILD
+from structures.ordered.layout import child_of as child_of_inner
 
 
 @kernel(allocates=True)
@@ -60,7 +59,7 @@ def drop_flat(nodes: Nodes, writing: Writing, root: int, height: int) -> None:
             drop(nodes.M, writing, o, LEAF)
             continue
         for c in range(W[2 * o + 2]):
-            stack[n, 0], stack[n, 1] = W[2 * o + CHILD + c], h - 1
+            stack[n, 0], stack[n, 1] = child_of_inner(W, o, c), h - 1
             n += 1
         drop(nodes.M, writing, o, INNER)
 
@@ -79,15 +78,15 @@ def drop_nodes(nodes: Nodes, writing: Writing, level: int, node: int) -> None:
             h = holder(o, i)
             if W[h + STATE] & ACTIVE != 0:
                 if k + 2 == C[DIMENSIONS]:
-                    drop_flat(nodes, writing, W[h + ROOT_], W[h + HEIGHT_])
+                    drop_flat(nodes, writing, root_of(W, h), W[h + HEIGHT_])
                 else:
-                    stack[n, 0], stack[n, 1] = k + 1, W[h + ROOT_]
+                    stack[n, 0], stack[n, 1] = k + 1, root_of(W, h)
                     n += 1
         if W[2 * o + FLAGS] & LEAF_NODE != 0:
-            drop(nodes.M, writing, W[2 * o + RECORDS], RECORD_LEVELS + k)
+            drop(nodes.M, writing, records_of(W, o), RECORD_LEVELS + k)
         else:
             for c in range(2):
-                stack[n, 0], stack[n, 1] = k, W[2 * o + CHILD0 + c]
+                stack[n, 0], stack[n, 1] = k, child_of(W, o, c)
                 n += 1
         drop(nodes.M, writing, o, NODE)
 
@@ -97,9 +96,9 @@ def drop_tree(nodes: Nodes, writing: Writing, level: int, h: int) -> None:
     """Drop the tree of the level in holder h, which becomes inactive."""
     W, C = nodes.W, writing.C
     if level + 1 == C[DIMENSIONS]:
-        drop_flat(nodes, writing, W[h + ROOT_], W[h + HEIGHT_])
+        drop_flat(nodes, writing, root_of(W, h), W[h + HEIGHT_])
     else:
-        drop_nodes(nodes, writing, level, W[h + ROOT_])
+        drop_nodes(nodes, writing, level, root_of(W, h))
     for i in range(TREE_WORDS):
         W[h + i] = 0
 
@@ -121,10 +120,10 @@ def gather(nodes: Nodes, C: Any, level: int, top: int, points: int, slab: Any) -
         depth -= 1
         o = stack[depth]
         if W[2 * o + FLAGS] & LEAF_NODE == 0:
-            stack[depth], stack[depth + 1] = W[2 * o + CHILD1], W[2 * o + CHILD0]
+            stack[depth], stack[depth + 1] = child_of(W, o, 1), child_of(W, o, 0)
             depth += 2
             continue
-        r = W[2 * o + RECORDS]
+        r = records_of(W, o)
         for p in range(W[2 * r + 2]):
             tag = M[r + TAG + p]
             code, key, at = code_of(tag), key_of(tag), r + 2 + ROOM + p
@@ -173,10 +172,10 @@ def rebuild(nodes: Nodes, writing: Writing, level: int, top: int, slab: Any) -> 
     W, C = nodes.W, writing.C
     LO, HI, TAGS, refs, here, n = gather(nodes, C, level, top, -1, slab)
     if W[2 * top + FLAGS] & LEAF_NODE != 0:
-        drop(nodes.M, writing, W[2 * top + RECORDS], RECORD_LEVELS + level)
+        drop(nodes.M, writing, records_of(W, top), RECORD_LEVELS + level)
     else:
         for c in range(2):
-            drop_nodes(nodes, writing, level, W[2 * top + CHILD0 + c])
+            drop_nodes(nodes, writing, level, child_of(W, top, c))
     build_trees(nodes, writing, level, 0, top, Given(refs[:n], LO, HI, TAGS), here[:n])
 
 
@@ -185,7 +184,7 @@ def unbalanced(W: Any, o: int) -> bool:
     w = 2 * o
     if W[w + FLAGS] & LEAF_NODE != 0:
         return W[w + WEIGHT] > CAP
-    most = max(W[2 * W[w + CHILD0] + WEIGHT], W[2 * W[w + CHILD1] + WEIGHT])
+    most = max(W[2 * child_of(W, o, 0) + WEIGHT], W[2 * child_of(W, o, 1) + WEIGHT])
     return W[w + WEIGHT] <= CAP // 2 or 4 * most > 3 * W[w + WEIGHT]
 
 
@@ -196,12 +195,12 @@ def repair(nodes: Nodes, writing: Writing, level: int, h: int, key: int, value: 
     if C[FULL] != 0:
         return
     slab = np.array([-1, 0, 0, 2**31, 0, 0])
-    o = W[h + ROOT_]
+    o = root_of(W, h)
     while not unbalanced(W, o):
         if W[2 * o + FLAGS] & LEAF_NODE != 0:
             return
         c = 1 if goes_right(M, o, key, value, tie) else 0
         at = 0 if c == 1 else 3
         slab[at], slab[at + 1], slab[at + 2] = M[o + SEPARATOR + 1], M[o + SEPARATOR], M[o + SEPARATOR + 2]
-        o = W[2 * o + CHILD0 + c]
+        o = child_of(W, o, c)
     rebuild(nodes, writing, level, o, slab)

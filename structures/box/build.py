@@ -16,7 +16,6 @@ import numpy as np
 
 from structures.box.layout import (
     ACTIVE,
-    CHILD0,
     DIMENSIONS,
     FILL,
     FLAGS,
@@ -28,9 +27,7 @@ from structures.box.layout import (
     MEMBERS,
     NODE_WORDS,
     RECORD_LEVELS,
-    RECORDS,
     RIGHT_TIE,
-    ROOT_,
     ROWS,
     SELF_,
     SEPARATOR,
@@ -43,8 +40,13 @@ from structures.box.layout import (
     new_node,
     new_records,
     no_room,
+    records_of,
     refresh,
     refresh_holder,
+    root_of,
+    set_child,
+    set_records,
+    set_root,
 )
 from structures.box.records import code_of, key_of, rows_inside, tag_of, write_record
 from structures.core.arena import COUNT, HEIGHT, INNER_WORDS, LEAF_WORDS, LIVE, ROOT
@@ -59,13 +61,14 @@ from structures.ordered.tree import build, make_empty
 @kernel
 def enter(W: Any, C: Any, h: int) -> None:
     """Make the 1-D tree in holder h the one that the kernels of `ordered.tree` change."""
-    C[ROOT], C[HEIGHT], C[LIVE] = W[h + ROOT_], W[h + HEIGHT_], W[h + STATE] & LIVE_
+    C[ROOT], C[HEIGHT], C[LIVE] = root_of(W, h), W[h + HEIGHT_], W[h + STATE] & LIVE_
     C[COUNT], C[COUNT + 1] = W[h + MEMBERS], W[h + MEMBERS + 1]
 
 
 @kernel
 def leave(W: Any, C: Any, h: int) -> None:
-    W[h + ROOT_], W[h + HEIGHT_], W[h + STATE] = C[ROOT], C[HEIGHT], ACTIVE | C[LIVE]
+    set_root(W, h, C[ROOT])
+    W[h + HEIGHT_], W[h + STATE] = C[HEIGHT], ACTIVE | C[LIVE]
     W[h + MEMBERS], W[h + MEMBERS + 1] = C[COUNT], C[COUNT + 1]
 
 
@@ -196,7 +199,8 @@ def build_leaf(nodes: Nodes, writing: Writing, level: int, o: int, a: int, b: in
         write_record(M, r, d, level, p, tag_of(key, code_of(TAGS[m]) >> 1, refs[j] & 1, here), LO[m * d : m * d + d], HI[m * d : m * d + d])
     W[2 * r + 2] = len(members)
     w = 2 * o
-    W[w + FLAGS], W[w + RECORDS] = LEAF_NODE, r
+    W[w + FLAGS] = LEAF_NODE
+    set_records(W, o, r)
     W[w + ROWS] = rows_inside(nodes, C, r, level, level == 0 and C[SELF_] != 0)
 
 
@@ -263,7 +267,7 @@ def build_below(nodes: Nodes, writing: Writing, level: int, top: int, given: Giv
             M[o + SEPARATOR + 1], M[o + SEPARATOR], M[o + SEPARATOR + 2] = ends[3 * mid], ends[3 * mid + 1], ends[3 * mid + 2]
             for c in range(2):
                 child = new_node(nodes, C, 0, LEAF_NODE)
-                W[2 * o + CHILD0 + c] = child
+                set_child(W, o, c, child)
                 lo, hi = (a, mid) if c == 0 else (mid, b)
                 m, n0, n1 = hand_down(single, lo, hi, members, ranked, next_lists[end:], tree0, tree1)
                 for i in range(2):
@@ -324,7 +328,8 @@ def build_trees(nodes: Nodes, writing: Writing, level: int, h: int, top: int, gi
             top = new_node(nodes, C, 0, LEAF_NODE)
             for i in range(TREE_WORDS):
                 W[h + i] = 0
-            W[h + ROOT_], W[h + STATE] = top, ACTIVE
+            set_root(W, h, top)
+            W[h + STATE] = ACTIVE
             made[used[2]] = ~h
             used[2] += 1
             for r in refs:
@@ -357,8 +362,8 @@ def load(nodes: Nodes, writing: Writing, entries: Entries) -> None:
         s = wide(sets[j])
         refs[j], tags[j] = 2 * j + s, tag_of(wide(keys[j]), wide(slots[j]), s, 3)
         W[TOP + MEMBERS + s] += 1
-    top = W[TOP + ROOT_]
-    drop(nodes.M, writing, W[2 * top + RECORDS], RECORD_LEVELS)
+    top = root_of(W, TOP)
+    drop(nodes.M, writing, records_of(W, top), RECORD_LEVELS)
     build_trees(nodes, writing, 0, 0, top, Given(refs, lefts, rights, tags), np.full(n, 3, np.uint8))
     refresh_holder(W, TOP)
 
@@ -368,5 +373,6 @@ def plant(nodes: Nodes, writing: Writing) -> None:
     """Make the empty tree of level 0."""
     W, C = nodes.W, writing.C
     o = new_node(nodes, C, 0, LEAF_NODE)
-    W[2 * o + RECORDS] = new_records(nodes, C, 0)
-    W[TOP + ROOT_], W[TOP + STATE] = o, ACTIVE
+    set_records(W, o, new_records(nodes, C, 0))
+    set_root(W, TOP, o)
+    W[TOP + STATE] = ACTIVE

@@ -19,9 +19,9 @@ import numpy as np
 
 from structures.box.balance import activate, drop_tree, repair, unbalanced
 from structures.box.build import enter, leave
+from structures.box.compaction import compact_beside, compact_flat
 from structures.box.layout import (
     ACTIVE,
-    CHILD0,
     DEEPEST,
     DIMENSIONS,
     EVERY_CODE,
@@ -31,23 +31,27 @@ from structures.box.layout import (
     LEAF_NODE,
     MEMBERS,
     MOST_DIMENSIONS,
-    RECORDS,
     RIGHT_TIE,
-    ROOT_,
     ROWS,
     SELF_,
     STATE,
     TOP,
     WEIGHT,
     BoxRoot,
+    child_of,
     goes_right,
     holder,
     no_room,
     own_node,
     own_records,
     pointed,
+    records_of,
     refresh,
     refresh_holder,
+    root_of,
+    set_child,
+    set_records,
+    set_root,
     spanned,
 )
 from structures.box.records import TAG, Box, code_of, count_rows, cut_record, find_record, key_of, put_record, tag_of
@@ -70,8 +74,8 @@ def push(S: Any, n: int, what: int, level: int, h: int, s: int) -> int:
 @kernel
 def own_child(nodes: Nodes, writing: Writing, o: int, c: int) -> int:
     W = nodes.W
-    child = own_node(nodes, writing, W[2 * o + CHILD0 + c])
-    W[2 * o + CHILD0 + c] = child
+    child = own_node(nodes, writing, child_of(W, o, c))
+    set_child(W, o, c, child)
     return child
 
 
@@ -109,10 +113,10 @@ def as_spanner(nodes: Nodes, writing: Writing, S: Any, n: int, level: int, o: in
 def in_leaf(nodes: Nodes, writing: Writing, sign: int, level: int, o: int, box: Box, here: int) -> None:
     """Put the box into the records of own leaf o, or take it out."""
     W, C = nodes.W, writing.C
-    r = own_records(nodes, writing, level, W[2 * o + RECORDS])
+    r = own_records(nodes, writing, level, records_of(W, o))
     tag = tag_of(box.key, box.slot, box.set, here)
     single = level == 0 and C[SELF_] != 0
-    W[2 * o + RECORDS] = r
+    set_records(W, o, r)
     W[2 * o + ROWS] += sign * count_rows(nodes, writing, r, level, single, tag, box.lo, box.hi)
     if sign > 0:
         put_record(nodes, C, r, level, tag, box.lo, box.hi)
@@ -126,8 +130,8 @@ def begin(nodes: Nodes, writing: Writing, S: Any, n: int, sign: int, level: int,
     M, W, s, key = nodes.M, nodes.W, box.set, box.key
     code, left, right = 2 * box.slot + s, box.lo[level], box.hi[level]
     W[h + MEMBERS + s] += sign
-    o = own_node(nodes, writing, W[h + ROOT_])
-    W[h + ROOT_] = o
+    o = own_node(nodes, writing, root_of(W, h))
+    set_root(W, h, o)
     while True:
         W[2 * o + WEIGHT] += 2 * sign
         n = as_point(nodes, writing, S, n, level, o, s)
@@ -175,7 +179,7 @@ def finish(nodes: Nodes, writing: Writing, level: int, h: int, box: Box) -> None
     key, code, left, right = box.key, 2 * box.slot + box.set, box.lo[level], box.hi[level]
     seen = np.empty(4 * DEEPEST, np.int64)
     n, fork = 0, 0
-    o = W[h + ROOT_]
+    o = root_of(W, h)
     while True:
         seen[n] = o
         n += 1
@@ -185,24 +189,25 @@ def finish(nodes: Nodes, writing: Writing, level: int, h: int, box: Box) -> None
         if c != e:
             fork = o
             break
-        o = W[2 * o + CHILD0 + c]
+        o = child_of(W, o, c)
     for side in range(2 if fork != 0 else 0):
         value, tie = (left, code) if side == 0 else (right, RIGHT_TIE + code)
-        o = W[2 * fork + CHILD0 + side]
+        o = child_of(W, fork, side)
         seen[n] = o
         n += 1
         while W[2 * o + FLAGS] & LEAF_NODE == 0:
             c = 1 if goes_right(M, o, key, value, tie) else 0
             if c == side:
-                seen[n] = W[2 * o + CHILD0 + 1 - c]
+                seen[n] = child_of(W, o, 1 - c)
                 n += 1
-            o = W[2 * o + CHILD0 + c]
+            o = child_of(W, o, c)
             seen[n] = o
             n += 1
     balanced = True
     for i in range(n - 1, -1, -1):
         refresh(W, seen[i])
         balanced = balanced and not unbalanced(W, seen[i])
+    compact_beside(nodes, writing, level, seen[:n])
     refresh_holder(W, h)
     if not balanced:
         repair(nodes, writing, level, h, key, left, code)
@@ -218,6 +223,7 @@ def change_flat(nodes: Nodes, writing: Writing, sign: int, h: int, s: int, slot:
         put(nodes, writing, s, np.int32(0), left, right, np.int32(slot))
     else:
         cut(nodes, writing, s, np.int32(0), left, np.int32(slot))
+    compact_flat(nodes, writing, left, 2 * slot + s)
     leave(W, C, h)
     if C[FULL] == 0 and W[h + MEMBERS] + W[h + MEMBERS + 1] == 0:
         drop_tree(nodes, writing, C[DIMENSIONS] - 1, h)
@@ -247,10 +253,10 @@ def change_box(nodes: Nodes, writing: Writing, S: Any, sign: int, box: Box) -> N
 def present(nodes: Nodes, box: Box) -> bool:
     """Whether the box is in the structure."""
     M, W = nodes.M, nodes.W
-    key, code, o = box.key, 2 * box.slot + box.set, W[TOP + ROOT_]
+    key, code, o = box.key, 2 * box.slot + box.set, root_of(W, TOP)
     while W[2 * o + FLAGS] & LEAF_NODE == 0:
-        o = W[2 * o + CHILD0 + goes_right(M, o, key, box.lo[0], code)]
-    r = W[2 * o + RECORDS]
+        o = child_of(W, o, goes_right(M, o, key, box.lo[0], code))
+    r = records_of(W, o)
     p = find_record(nodes, r, box.lo[1], code)
     if p == W[2 * r + 2]:
         return False
@@ -305,9 +311,9 @@ def run_box_changes(nodes: Nodes, writing: Writing, sign: int, changes: Changes,
             item[0], item[1], item[2], item[3], item[4] = slot, key, 0 if single else 1 - s, BOTH, 2 * slot + s
             for j in range(d):
                 item[LO_ + j], item[LO_ + d + j] = lo[j], hi[j]
-            ask(Z, W[TOP + ROOT_])
+            ask(Z, root_of(W, TOP))
         if deltas and C[FULL] == 0:
-            n = query_fill(nodes, Z, BoxRoot(W[TOP + ROOT_], single, d), item, out[s], out[1 - s], n, EVERY_CODE)
+            n = query_fill(nodes, Z, BoxRoot(root_of(W, TOP), single, d), item, out[s], out[1 - s], n, EVERY_CODE)
             if Z[QUEUED] > 0:
                 return n
         if sign < 0:

@@ -7,7 +7,6 @@ from typing import NamedTuple
 from structures.box.layout import (
     ACTIVE,
     CAP,
-    CHILD0,
     DIMENSIONS,
     FLAGS,
     HEIGHT_,
@@ -17,10 +16,8 @@ from structures.box.layout import (
     MEMBERS,
     NODE,
     RECORD_LEVELS,
-    RECORDS,
     RIGHT_TIE,
     ROOM,
-    ROOT_,
     ROWS,
     SELF_,
     SEPARATOR,
@@ -29,6 +26,9 @@ from structures.box.layout import (
     TREES,
     WEIGHT,
     BoxArena,
+    child_of,
+    records_of,
+    root_of,
 )
 from structures.core.arena import KIND
 from structures.core.check import check_blocks
@@ -72,7 +72,7 @@ class _Proof:
     def records(self, level: int, node: int) -> list[tuple[Box, int]]:
         """The boxes of a leaf, with the bits that tell which ends are there."""
         M, W = self.arena.M, self.arena.W
-        o = int(W[2 * node + RECORDS])
+        o = int(records_of(W, node))
         self.nodes[o] = RECORD_LEVELS + level
         found = []
         for i in range(int(W[2 * o + 2])):
@@ -109,7 +109,7 @@ class _Proof:
             assert W[w + WEIGHT] <= CAP, f"N2: leaf {node} has {W[w + WEIGHT]} ends"
         else:
             boxes = self.children(level, node, lo, hi)
-            live = live or any(W[2 * int(W[w + CHILD0 + c]) + FLAGS] & LIVE_NODE for c in range(2))
+            live = live or any(W[2 * int(child_of(W, node, c)) + FLAGS] & LIVE_NODE for c in range(2))
         ends = sum((here & 1) + (here >> 1) for here in boxes.values())
         assert ends == W[w + WEIGHT], f"N2: node {node} has weight {W[w + WEIGHT]}, should be {ends}"
         assert bool(W[w + FLAGS] & LIVE_NODE) == live, f"N4: node {node} says {not live}"
@@ -119,7 +119,7 @@ class _Proof:
         """Prove both children of an inner node, and their trees: their spanners are among the node's boxes."""
         M, W = self.arena.M, self.arena.W
         middle = int(M[node + SEPARATOR + 1]), int(M[node + SEPARATOR]), int(M[node + SEPARATOR + 2])
-        children = [int(W[2 * node + CHILD0 + c]) for c in range(2)]
+        children = [int(child_of(W, node, c)) for c in range(2)]
         slabs = (lo, middle), (middle, hi)
         parts = [self.below(level, child, *slab) for child, slab in zip(children, slabs, strict=True)]
         boxes = {box: parts[0].get(box, 0) | parts[1].get(box, 0) for box in (*parts[0], *parts[1])}
@@ -149,7 +149,7 @@ class _Proof:
     def tree(self, level: int, h: int) -> set[Box]:
         """Prove the tree in holder h; its members."""
         W = self.arena.W
-        root, live = int(W[h + ROOT_]), bool(W[h + STATE] & LIVE_)
+        root, live = int(root_of(W, h)), bool(W[h + STATE] & LIVE_)
         if level + 1 == self.dimensions:
             entries = check_below(self.arena, root, int(W[h + HEIGHT_]), True, self.flat)
             assert live == has_row(entries, int(self.arena.C[KIND])), f"N4: live of tree {h} is {live}"

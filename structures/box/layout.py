@@ -32,7 +32,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from structures.core.arena import CONTROL_WORDS, INNER_WORDS, KIND, LEAF_WORDS, B
-from structures.core.blocks import KEPT, VERSION, Blocks, Nodes, Writing, allocate, drop, empty_room, room
+from structures.core.blocks import KEPT, VERSION, Blocks, Nodes, Writing, allocate, block_at, drop, empty_room, name_block, room
 from structures.core.kernel import arrays, kernel
 from structures.ordered.summary import PAIR
 
@@ -70,6 +70,38 @@ class BoxRoot(NamedTuple):
 
 
 @kernel
+def child_of(W: Any, o: int, c: int) -> int:
+    return block_at(W, 2 * o + CHILD0 + c)
+
+
+@kernel
+def set_child(W: Any, o: int, c: int, child: int) -> None:
+    name_block(W, 2 * o + CHILD0 + c, child)
+
+
+@kernel
+def records_of(W: Any, o: int) -> int:
+    """Of a leaf."""
+    return block_at(W, 2 * o + RECORDS)
+
+
+@kernel
+def set_records(W: Any, o: int, records: int) -> None:
+    name_block(W, 2 * o + RECORDS, records)
+
+
+@kernel
+def root_of(W: Any, h: int) -> int:
+    """Of the tree in holder h."""
+    return block_at(W, h + ROOT_)
+
+
+@kernel
+def set_root(W: Any, h: int, o: int) -> None:
+    name_block(W, h + ROOT_, o)
+
+
+@kernel
 def no_room(C: Any, words: int) -> bool:
     """Whether the arena can't take so many words more, and SPARE for what is being done: the version being written is then damaged
     (FULL), and no more is done."""
@@ -92,10 +124,14 @@ def new_node(nodes: Nodes, C: Any, weight: int, flags: int) -> int:
 @kernel
 def own_node(nodes: Nodes, writing: Writing, o: int) -> int:
     """The node itself if this version wrote it, else a copy in its place."""
-    M, C = nodes.M, writing.C
-    if M[o] == C[VERSION]:
-        return o
-    new = allocate(M, C, NODE)
+    return o if nodes.M[o] == writing.C[VERSION] else moved_node(nodes, writing, o)
+
+
+@kernel
+def moved_node(nodes: Nodes, writing: Writing, o: int) -> int:
+    """A copy in place of the node."""
+    M = nodes.M
+    new = allocate(M, writing.C, NODE)
     for i in range(1, NODE_WORDS):
         M[new + i] = M[o + i]
     drop(M, writing, o, NODE)
@@ -112,9 +148,12 @@ def new_records(nodes: Nodes, C: Any, level: int) -> int:
 
 @kernel
 def own_records(nodes: Nodes, writing: Writing, level: int, o: int) -> int:
+    return o if nodes.M[o] == writing.C[VERSION] else moved_records(nodes, writing, level, o)
+
+
+@kernel
+def moved_records(nodes: Nodes, writing: Writing, level: int, o: int) -> int:
     M, W, C = nodes.M, nodes.W, writing.C
-    if M[o] == C[VERSION]:
-        return o
     new = allocate(M, C, RECORD_LEVELS + level)
     M[new + 1] = M[o + 1]
     n = W[2 * o + 2]
@@ -170,14 +209,14 @@ def refresh(W: Any, o: int) -> None:
     if flags & LEAF_NODE != 0:
         live |= W[w + ROWS] > 0
     else:
-        live |= (W[2 * W[w + CHILD0] + FLAGS] | W[2 * W[w + CHILD1] + FLAGS]) & LIVE_NODE
+        live |= (W[2 * child_of(W, o, 0) + FLAGS] | W[2 * child_of(W, o, 1) + FLAGS]) & LIVE_NODE
     W[w + FLAGS] = (flags & ~LIVE_NODE) | live
 
 
 @kernel
 def refresh_holder(W: Any, h: int) -> None:
     """Write the live bit of a tree of nodes from its root."""
-    W[h + STATE] = ACTIVE | (W[2 * W[h + ROOT_] + FLAGS] & LIVE_NODE)
+    W[h + STATE] = ACTIVE | (W[2 * root_of(W, h) + FLAGS] & LIVE_NODE)
 
 
 class BoxArena(Blocks):

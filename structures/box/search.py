@@ -20,24 +20,23 @@ from typing import Any, NamedTuple
 
 from structures.box.layout import (
     ACTIVE,
-    CHILD0,
-    CHILD1,
     DEEPEST,
     EVERY_CODE,
     FLAGS,
     HEIGHT_,
     LEAF_NODE,
     MEMBERS,
-    RECORDS,
     RIGHT_TIE,
     ROOM,
-    ROOT_,
     STATE,
     TREE_WORDS,
     TREES,
     BoxRoot,
     before,
+    child_of,
     goes_right,
+    records_of,
+    root_of,
 )
 from structures.box.records import LEFT1, TAG, beginning_by, code_of, key_of, meets
 from structures.core.arena import B
@@ -88,7 +87,7 @@ def push_tree(nodes: Nodes, Z: Any, level: int, d: int, o: int, i: int, t: int) 
     W = nodes.W
     h = 2 * o + TREES + TREE_WORDS * i
     if W[h + MEMBERS + t] > 0:
-        push_task(Z, FLAT if level + 2 == d else NODES, level + 1, W[h + ROOT_], W[h + HEIGHT_], t)
+        push_task(Z, FLAT if level + 2 == d else NODES, level + 1, root_of(W, h), W[h + HEIGHT_], t)
 
 
 @kernel
@@ -124,18 +123,18 @@ def expand(nodes: Nodes, Z: Any, single: bool, d: int, level: int, root: int, t:
         if fork == 0 and mode != BEFORE and left != goes_right(M, o, key, high, end):
             fork = o
         elif fork != 0 and not left:
-            push_points(nodes, Z, single, level, d, W[2 * o + CHILD1], t)
-        o = W[2 * o + CHILD0 + left]
+            push_points(nodes, Z, single, level, d, child_of(W, o, 1), t)
+        o = child_of(W, o, left)
     if fork == 0:
         return
-    o = W[2 * fork + CHILD1]
+    o = child_of(W, fork, 1)
     while W[2 * o + FLAGS] & LEAF_NODE == 0:
         Z[STEPS] += 1
         if goes_right(M, o, key, high, end):
-            push_points(nodes, Z, single, level, d, W[2 * o + CHILD0], t)
-            o = W[2 * o + CHILD1]
+            push_points(nodes, Z, single, level, d, child_of(W, o, 0), t)
+            o = child_of(W, o, 1)
         else:
-            o = W[2 * o + CHILD0]
+            o = child_of(W, o, 0)
     push_task(Z, RIGHT_LEAF, level, o, 0, t)
 
 
@@ -144,7 +143,7 @@ def scan(nodes: Nodes, Z: Any, tree: BoxRoot, task: Task, item: Any, out: Any, n
     """Report the records of a leaf that are asked for, from out[n] on."""
     M, W, what, level, t = nodes.M, nodes.W, task.what, task.level, task.set
     single, d = tree.single, tree.dimensions
-    o = W[2 * task.node + RECORDS]
+    o = records_of(W, task.node)
     mode = item[MODE] if level == 0 else BOTH
     key = item[KEY_] if level == 0 else 0
     lo, hi = item[LO_ : LO_ + d], item[LO_ + d : LO_ + 2 * d]
@@ -210,8 +209,8 @@ def query_fill(nodes: Nodes, Z: Any, tree: BoxRoot, items: Any, own: Any, other:
                 expand(nodes, Z, single, d, level, o, item[SET_] if level == 0 else t, item)
             elif what == POINTS and W[2 * o + FLAGS] & LEAF_NODE == 0:
                 Z[STEPS] += 1
-                push_points(nodes, Z, single, level, d, W[2 * o + CHILD1], t)
-                push_points(nodes, Z, single, level, d, W[2 * o + CHILD0], t)
+                push_points(nodes, Z, single, level, d, child_of(W, o, 1), t)
+                push_points(nodes, Z, single, level, d, child_of(W, o, 0), t)
             else:
                 m = scan(nodes, Z, tree, task, item, other, n)
         for j in range(n, m):
@@ -238,11 +237,11 @@ def next_box_key(nodes: Nodes, root: int, key: int) -> int:
     while W[2 * o + FLAGS] & LEAF_NODE == 0:
         c = goes_right(M, o, key, 2**63 - 1, 2 * RIGHT_TIE)
         if not c:
-            then = W[2 * o + CHILD1]
-        o = W[2 * o + CHILD0 + c]
+            then = child_of(W, o, 1)
+        o = child_of(W, o, c)
     least = EVERY_CODE
     for _ in range(2):
-        r = W[2 * o + RECORDS]
+        r = records_of(W, o)
         for p in range(W[2 * r + 2]):
             k = key_of(M[r + TAG + p])
             if k > key:
@@ -251,5 +250,5 @@ def next_box_key(nodes: Nodes, root: int, key: int) -> int:
             break
         o = then
         while W[2 * o + FLAGS] & LEAF_NODE == 0:
-            o = W[2 * o + CHILD0]
+            o = child_of(W, o, 0)
     return least

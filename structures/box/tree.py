@@ -54,10 +54,11 @@ from structures.box.layout import (
     TOP,
     TREE_WORDS,
     BoxArena,
+    root_of,
 )
 from structures.box.search import BOTH, query_words
-from structures.core.arena import ARENA_WORDS, INNER_WORDS, LEAF_WORDS
-from structures.core.blocks import VERSION
+from structures.core.arena import INNER_WORDS, LEAF_WORDS
+from structures.core.blocks import STORE_WORDS, VERSION
 from structures.core.entries import Entries, tree_order
 from structures.core.kernel import compiled
 from structures.core.reserve import SLOTS, reserve
@@ -85,7 +86,7 @@ class BoxTree:
     only when no version in use has it.
     """
 
-    def __init__(self, dimensions: int, kind: str, words: int = ARENA_WORDS) -> None:
+    def __init__(self, dimensions: int, kind: str, words: int = STORE_WORDS) -> None:
         """`kind`: "pair" (set 0 with set 1) or "self" (set 0 with itself, each unordered pair once); `words`: the arena's address
         space in 8-byte words (not memory). ValueError: not 2 to 8 dimensions, or another kind."""
         if not 2 <= dimensions <= MOST_DIMENSIONS or kind not in ("pair", "self"):
@@ -104,8 +105,8 @@ class BoxTree:
     @property
     def root(self) -> Root:
         """The newest version, published or not."""
-        offset, _, count0, count1, state, _ = self.arena.W[TOP : TOP + TREE_WORDS].tolist()
-        return Root(offset, count0, count1, bool(state & LIVE_))
+        _, _, count0, count1, state, _ = self.arena.W[TOP : TOP + TREE_WORDS].tolist()
+        return Root(int(root_of(self.arena.W, TOP)), count0, count1, bool(state & LIVE_))
 
     @property
     def update_steps(self) -> int:

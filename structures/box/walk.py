@@ -16,23 +16,23 @@ from __future__ import annotations
 from typing import Any
 
 from structures.box.layout import (
-    CHILD0,
     DEEPEST,
     FLAGS,
     HEIGHT_,
     LEAF_NODE,
     LIVE_,
     LIVE_NODE,
-    RECORDS,
     RIGHT_TIE,
     ROOM,
-    ROOT_,
     ROWS,
     STATE,
     TREE_WORDS,
     TREES,
     BoxRoot,
+    child_of,
     goes_right,
+    records_of,
+    root_of,
 )
 from structures.box.records import TAG, code_of, key_of, next_row
 from structures.core.arena import B
@@ -74,10 +74,10 @@ def enter_node(nodes: Nodes, Z: Any, d: int, level: int, o: int) -> None:
     w, key = 2 * o, Z[ONLY]
     if W[w + FLAGS] & LEAF_NODE != 0:
         if W[w + ROWS] > 0:
-            push_live(Z, RECORDS_, level, W[w + RECORDS], 0)
+            push_live(Z, RECORDS_, level, records_of(W, o), 0)
     else:
         for c in range(2):
-            child = W[w + CHILD0 + c]
+            child = child_of(W, o, c)
             if W[2 * child + FLAGS] & LIVE_NODE == 0:
                 continue
             if level == 0 and key >= 0:
@@ -87,7 +87,7 @@ def enter_node(nodes: Nodes, Z: Any, d: int, level: int, o: int) -> None:
     for i in range(2):
         h = w + TREES + TREE_WORDS * i
         if W[h + STATE] & LIVE_ != 0:
-            push_live(Z, FLAT if level + 2 == d else NODE_, level + 1, W[h + ROOT_], W[h + HEIGHT_])
+            push_live(Z, FLAT if level + 2 == d else NODE_, level + 1, root_of(W, h), W[h + HEIGHT_])
 
 
 @kernel

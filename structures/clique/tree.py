@@ -31,7 +31,8 @@ from structures.clique.changes import run_changes
 from structures.clique.check import check_clique
 from structures.clique.cursors import Cursor
 from structures.clique.state import FULL, STEPS, grown, new_walk
-from structures.core.arena import ARENA_WORDS, HEIGHT, KEY_MAX, ROOT
+from structures.core.arena import HEIGHT, KEY_MAX, ROOT
+from structures.core.blocks import STORE_WORDS
 from structures.core.entries import Entries
 from structures.core.kernel import compiled
 from structures.multiway.base import MultiwayTree, Root
@@ -46,7 +47,7 @@ __all__ = ["CliqueTree", "Cursor", "Entries", "Root"]
 class CliqueTree(MultiwayTree):
     """See the module's head; what is done with the tree is said in `MultiwayTree`. Sets are all 0; the slots of a row come in any order."""
 
-    def __init__(self, members: int, words: int = ARENA_WORDS) -> None:
+    def __init__(self, members: int, words: int = STORE_WORDS) -> None:
         """`members`: of a row, 3 to 8; `words`: the arena's address space in 8-byte words (not memory)."""
         if not 3 <= members <= MOST:
             raise ValueError(f"a clique has 3 to {MOST} members, not {members}")

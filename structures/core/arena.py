@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 
-from structures.core.blocks import KEPT, WORDS, Blocks
+from structures.core.blocks import KEPT, STORE_WORDS, Blocks
+from structures.core.encoding import NEG_INF
 
 B = int(os.environ.get("LIVEJOIN_LEAF", "64"))
 F = int(os.environ.get("LIVEJOIN_FANOUT", "8"))
@@ -17,18 +18,20 @@ if not (2 <= B <= 256 and 3 <= F <= 16):
 
 LEAF, INNER = 0, 1
 LEAF_LEAST = max(1, B // 4)  # entries of a leaf that is not the root
-LEAF_WORDS = 2 + 3 * B  # columns: `ordered/layout.py`
-INNER_WORDS = 2 + 7 * F
+LEAF_WORDS = 2 + 3 * B + B % 2  # columns: `ordered/layout.py`; even: `block_at`
+INNER_WORDS = 2 + 7 * F + F % 2
 
 KEY_MAX = 2**31 - 1
+FIRST_PLACE = -1, NEG_INF, -1  # key, left, code: not after any entry's
 
 # Words of C that a tree keeps: its newest root, then scratch of the writer.
 ROOT, HEIGHT, COUNT, LIVE, KIND = KEPT, KEPT + 1, KEPT + 2, KEPT + 4, KEPT + 5  # COUNT + set
 PATH = KEPT + 6  # 2 words a level: node, child index
 SUM, SUM2 = PATH + 2 * 64, PATH + 2 * 64 + 12  # two summaries of ten fields
-CONTROL_WORDS = SUM2 + 12
-
-ARENA_WORDS = WORDS
+AFTER = SUM2 + 12  # key, left, code: how far compaction has come
+TREE = AFTER + 3  # and in which tree, where there are several
+OLD, NEW = TREE + 1, TREE + 17  # leaves of an inner node that are written anew
+CONTROL_WORDS = NEW + 16
 
 
 def words_anew(entries: int, trees: int) -> int:
@@ -39,8 +42,9 @@ def words_anew(entries: int, trees: int) -> int:
 class Arena(Blocks):
     """The store of one tree. `words`: reserved address space, not memory."""
 
-    def __init__(self, words: int = ARENA_WORDS) -> None:
+    def __init__(self, words: int = STORE_WORDS) -> None:
         super().__init__((LEAF_WORDS, INNER_WORDS), CONTROL_WORDS - KEPT, words)
+        self.C[AFTER : AFTER + 3] = FIRST_PLACE
 
     def require(self, changes: int, times: int = 1) -> None:
         """Raise MemoryError, before anything is touched, unless a version with `changes` changes surely fits: at worst each change copies

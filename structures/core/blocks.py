@@ -20,6 +20,9 @@ block is free, or waits with the oldest pin that holds it, until that goes.
 
     queue   retired 41 -> 42 -> 42 -> 45          held   pin 17: -> -> ->     pin 30: ->
 
+A block that nobody writes stays where it is, and holds its chunk. So when a class has many more free blocks than it needs, its chunks from
+a FRONT on are to be emptied: the trees copy what they have there, a few leaves with each change (`ordered/compaction.py` and others).
+
 Invariants
     I1  a block with born == the version being written was never published: it is changed in place and freed at once; every other block is
         copied and retired
@@ -47,20 +50,26 @@ from structures.core.reserve import give_back, reserve
 
 CLASSES = 16  # of blocks
 EMPTY, IDLE_MAP = CLASSES, CLASSES + 1  # maps of chunks without blocks, and of those of them whose pages are still ours
-_IDLE_MOST = 64  # chunks without blocks that may keep their pages, and an eighth of the others
-WORDS = 2**31 - 1  # where trees keep places in 32 bits
+_IDLE_MOST = 16  # chunks without blocks that may keep their pages, and twice as many as were needed of late
+STORE_WORDS = 2**33  # of a store where nothing is said: as far as `block_at` reaches
 _CHUNK_BITS, _FEWEST = 13, 6  # a chunk has 2**13 words, 64 KiB; of a small store fewer, of one with large blocks more
 _LEAST_BLOCKS = 8  # of a chunk
 _PINS = 1 << 22  # that may hold blocks
+_FEW_RECORDS = 1 << 14  # whose pages are kept
 
 # The control array C: where its parts begin, and counters; then the classes, and where to look first in each map. What the trees keep lies
 # between KEPT and the maps.
 VERSION, SHIFT, CHUNKS, NEXT_CHUNK, KINDS, TABLE, MAPS, PIN_TABLES = range(8)  # KINDS: classes in use
 RECORDS, SPARE, QUEUE, LAST, HELD, SIDE, UNUSED, IDLE = range(8, 16)  # UNUSED: chunks without blocks; IDLE: of these with pages
-BY_CLASS, CLASS_WORDS = 16, 16
+SPARSE, CREDIT, LOOKED = 16, 17, 18  # whether a class has a FRONT; leaves that compaction may look at; blocks that it has looked at
+RECORDS_MOST, RECORDS_NEED = 19, 20  # those whose pages are ours, and those that were in use of late
+BY_CLASS, CLASS_WORDS = 24, 16
 # Of a class: words of a block, blocks of a chunk, the stash and how many lie in it, the fresh places; blocks that are in use or retired,
-# those that are retired, those on the lists of chunks.
-SIZE, CAPACITY, STASH, STASHED, FRESH, END, OUT, WAITING, LISTED = range(9)
+# those that are retired, those on the lists of chunks; the first word of the chunks that are to be emptied, the most blocks that were
+# taken between two reclaims of late, OUT after the last one.
+SIZE, CAPACITY, STASH, STASHED, FRESH, END, OUT, WAITING, LISTED, FRONT, NEED, OUT_BEFORE = range(12)
+LOOKED_AT = 2  # leaves with each change, by compaction
+_NOWHERE = 2**62  # in place of a FRONT
 HINTS = BY_CLASS + CLASS_WORDS * CLASSES
 KEPT = HINTS + CLASSES + 2
 # A chunk in the table: its class + 1, blocks that are not on its list, the first one on it; a word is spare, so that none spans two lines.
@@ -135,7 +144,7 @@ def empty_room(C: Any) -> int:
 @kernel
 def room(C: Any) -> int:
     """Words that surely fit, whatever blocks they make: in empty chunks, and in free blocks of the class that has the fewest."""
-    least = wide(WORDS)
+    least = wide(STORE_WORDS)
     for cls in range(C[KINDS]):
         k = class_at(cls)
         least = min(least, (C[k + STASHED] + C[k + LISTED]) * C[k + SIZE] + C[k + END] - C[k + FRESH])
@@ -204,6 +213,18 @@ def allocate(M: Any, C: Any, cls: int) -> int:
     C[k + OUT] += 1
     M[o] = C[VERSION]
     return o
+
+
+@kernel
+def block_at(W: Any, i: int) -> int:
+    """The block that word i of W names: by half its place, unsigned. Blocks of such trees have even sizes."""
+    return (wide(W[i]) & 0xFFFFFFFF) << 1
+
+
+@kernel
+def name_block(W: Any, i: int, o: int) -> None:
+    """Let word i of W name block o."""
+    W[i] = o >> 1
 
 
 @kernel
@@ -293,12 +314,65 @@ def pin_table(C: Any, side: int) -> int:
     return C[PIN_TABLES] + 2 * _PINS * side
 
 
+# --- compaction
+
+
+@kernel
+def is_behind(C: Any, o: int, cls: int) -> bool:
+    """Whether block o, of the class, lies in a chunk that is to be emptied: a copy of it does not."""
+    return o >= C[class_at(cls) + FRONT]
+
+
+@kernel
+def find_fronts(C: Any) -> None:
+    """Have the last chunks of each class emptied that has a sixteenth more blocks than it needs. O(chunks) then."""
+    for cls in range(C[KINDS]):
+        k = class_at(cls)
+        needed = C[k + OUT] + C[k + NEED]
+        if C[k + LISTED] > C[k + NEED] + C[k + OUT] // 16 + 2 * C[k + CAPACITY]:
+            left = (needed + needed // 32) // C[k + CAPACITY] + 1  # chunks that stay
+            for chunk in range(1, C[NEXT_CHUNK]):
+                left -= C[chunk_at(C, chunk) + CLASS] == cls + 1
+                if left < 0:
+                    C[k + FRONT] = chunk << C[SHIFT]
+                    C[SPARSE] = 1
+                    break
+
+
+@kernel
+def end_compaction(C: Any) -> None:
+    """The trees have nothing more in the chunks that were to be emptied; or enough was looked for."""
+    C[SPARSE], C[CREDIT], C[LOOKED] = 0, 0, 0
+    for cls in range(C[KINDS]):
+        C[class_at(cls) + FRONT] = _NOWHERE
+
+
+@kernel
+def has_looked_at(C: Any, blocks: int) -> None:
+    """Compaction beside changes has looked at so many more: it ends when it has seen as many as there are."""
+    C[LOOKED] += blocks
+    total = wide(0)
+    for cls in range(C[KINDS]):
+        total += C[class_at(cls) + OUT]
+    if C[LOOKED] > total:
+        end_compaction(C)
+
+
+@kernel
+def may_compact(C: Any, words: int) -> bool:
+    """Whether there is something to compact, credit to look for it, and room for copies of so many words."""
+    return C[SPARSE] != 0 and C[CREDIT] > 0 and room(C) >= words
+
+
 @kernel("void(int64[::1], Writing, int64, int64[::1])")
 def reclaim(M: Any, writing: Writing, oldest: int, pins: Any) -> None:
     """Free what no version >= oldest and no pin can see (I2)."""
-    C, Q, spread = writing.C, writing.Q, wide(0)
+    C, Q, spread, waiting = writing.C, writing.Q, wide(0), wide(0)
+    C[RECORDS_MOST] = max(C[RECORDS_MOST], C[RECORDS])
+    C[RECORDS_NEED] = max(C[RECORDS], C[RECORDS_NEED] - C[RECORDS_NEED] // 8)
     for cls in range(C[KINDS]):
         k = class_at(cls)
+        C[k + NEED] = max(C[k + OUT] - C[k + OUT_BEFORE], C[k + NEED] - (C[k + NEED] + 7) // 8)
         most = _SPARE + C[k + OUT] // 64  # of what nobody needed since the last time
         if C[k + LISTED] > most:
             spread |= 1 << cls
@@ -324,6 +398,12 @@ def reclaim(M: Any, writing: Writing, oldest: int, pins: Any) -> None:
     for cls in range(C[KINDS]):
         if (spread >> cls) & 1 != 0:  # new blocks come to the front
             put_back(M, C, cls)
+        C[class_at(cls) + OUT_BEFORE] = C[class_at(cls) + OUT]
+        waiting += C[class_at(cls) + WAITING]
+    if waiting == 0:
+        C[RECORDS], C[SPARE] = 1, 0
+    if C[SPARSE] == 0:
+        find_fronts(C)
 
 
 def chunks_in(words: np.ndarray) -> list[int]:
@@ -334,7 +414,7 @@ def chunks_in(words: np.ndarray) -> list[int]:
 class Blocks:
     """The arrays of one store. One thread writes; any number read blocks of pinned versions meanwhile."""
 
-    def __init__(self, sizes: Sequence[int], kept: int = 0, words: int = WORDS) -> None:
+    def __init__(self, sizes: Sequence[int], kept: int = 0, words: int = STORE_WORDS) -> None:
         """`sizes`: words of a block of each class; `kept`: words of C that the trees keep, from KEPT on; `words`: reserved address space in
         8-byte words (not memory)."""
         bits = _CHUNK_BITS
@@ -356,6 +436,7 @@ class Blocks:
         self.classes: np.ndarray = C[BY_CLASS:HINTS].reshape(CLASSES, CLASS_WORDS)
         self.classes[: len(sizes), SIZE] = sizes
         self.classes[: len(sizes), CAPACITY] = [(1 << bits) // words for words in sizes]
+        self.classes[:, FRONT] = _NOWHERE
         self.nodes: Any = Nodes(self.M, self.W)  # as the kernels take them; of a class that adds arrays another tuple
         self.writing: Any = Writing(self.C, self.Q)
 
@@ -365,8 +446,12 @@ class Blocks:
             raise MemoryError(f"{len(pins)} pins hold versions of one structure; {_PINS} may")
         compiled(reclaim)(self.M, self.writing, oldest, pins)
         C = self.C
-        if C.item(IDLE) > _IDLE_MOST + (C.item(NEXT_CHUNK) - C.item(UNUSED)) // 8:
+        if C.item(IDLE) > _IDLE_MOST and C.item(IDLE) > _IDLE_MOST + (2 * self._bytes(NEED) // 8 >> C.item(SHIFT)):
             self._give_back()
+        most, need = C.item(RECORDS_MOST), C.item(RECORDS_NEED)
+        if C.item(RECORDS) == 1 and most > 2 * need + _FEW_RECORDS:
+            give_back(self.Q, 3 * need, 3 * most)
+            C[RECORDS_MOST] = need
 
     def _give_back(self) -> None:
         """Let the system have the pages of the chunks without blocks. O(chunks / 63), and a system call for each stretch of such chunks."""
@@ -381,6 +466,11 @@ class Blocks:
         """The words of the map of a class, of EMPTY or of IDLE_MAP: see `chunks_in`."""
         words = int(words_of_map(self.C))
         return self.C[self.C.item(MAPS) + cls * words :][:words]
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the trees are to copy blocks out of chunks that hold few."""
+        return self.C.item(SPARSE) != 0
 
     def has_room(self, words: int) -> bool:
         """Whether so many words more surely fit, whatever blocks they make."""
@@ -409,4 +499,4 @@ class Blocks:
     def held_bytes(self) -> int:
         """Of all chunks that have a block, and of the records of retired ones."""
         C = self.C
-        return 8 * ((C.item(NEXT_CHUNK) - 1 - C.item(UNUSED)) << C.item(SHIFT)) + 24 * C.item(RECORDS)
+        return 8 * ((C.item(NEXT_CHUNK) - 1 - C.item(UNUSED)) << C.item(SHIFT)) + 24 * C.item(RECORDS_MOST)

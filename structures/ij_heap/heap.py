@@ -24,7 +24,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from structures.core.arena import ARENA_WORDS, HEIGHT, KEY_MAX, ROOT
+from structures.core.arena import HEIGHT, KEY_MAX, ROOT
+from structures.core.blocks import STORE_WORDS
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import Entries
 from structures.core.kernel import compiled
@@ -48,7 +49,7 @@ _LEVELS = 48  # a tree balanced by height with as many leaves as an arena has ro
 class IJHeap(MultiwayTree):
     """See the module's head; what is done with the tree is said in `MultiwayTree`."""
 
-    def __init__(self, topology: Topology, words: int = ARENA_WORDS) -> None:
+    def __init__(self, topology: Topology, words: int = STORE_WORDS) -> None:
         """`words`: the arena's address space in 8-byte words (not memory)."""
         self.topology = topology
         super().__init__(MultiwayArena(topology.table, summary_words(topology), words), np.zeros(STRIP_SCRATCH, np.int64), topology.t)

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from structures.core.blocks import VERSION, Nodes, Writing
+from structures.core.blocks import Nodes, Writing
 from structures.core.kernel import kernel, wide
 from structures.index.layout import (
     ARITY,
@@ -26,7 +26,6 @@ from structures.index.layout import (
     HEAD,
     INNER_ROOM,
     LEAF_ROOM,
-    MISSING,
     PATH,
     ROOT,
     child_of,
@@ -45,6 +44,8 @@ from structures.index.layout import (
     slot_at,
 )
 from structures.index.search import Items, Place, child_for, position, same
+
+LEAF_FILL = np.maximum(1, LEAF_ROOM * 7 // 8)  # entries of a leaf, by arity, where all are written
 
 
 @kernel
@@ -174,11 +175,12 @@ def least_of(W: Any, o: int, k: int) -> int:
 
 
 @kernel
-def climb(nodes: Nodes, writing: Writing, h: int, child: int, extra: int) -> None:
-    """Bring the path in C[PATH:] up to date: its last child is now `child`, followed by the new block `extra` unless that is 0."""
+def climb(nodes: Nodes, writing: Writing, h: int, depth: int, child: int, extra: int) -> None:
+    """Bring the path in C[PATH:] up to date: what was below its first `depth` blocks is now `child`, followed by the new block `extra`
+    unless that is 0."""
     W, C = nodes.W, writing.C
     k = C[h + ARITY]
-    for d in range(C[DEPTH] - 1, -1, -1):
+    for d in range(depth - 1, -1, -1):
         o, c = own_block(nodes, writing, h, C[PATH + 2 * d]), C[PATH + 2 * d + 1]
         set_child(W, k, o, c, child)
         right = wide(0)
@@ -240,7 +242,7 @@ def put(nodes: Nodes, writing: Writing, h: int, X: Any, x: int, slot: int) -> in
     if count_of(W, o) == LEAF_ROOM[k]:
         extra, into, i = halve(nodes, C, h, o, i)
     write_entry(nodes, k, into, i, X, x, slot)
-    climb(nodes, writing, h, o, extra)
+    climb(nodes, writing, h, C[DEPTH], o, extra)
     return common
 
 
@@ -262,40 +264,11 @@ def cut(nodes: Nodes, writing: Writing, h: int, X: Any, x: int, slot: int) -> in
         return common
     o = own_block(nodes, writing, h, o)
     close_place(nodes, k, o, i, 1)
-    climb(nodes, writing, h, o, 0)
+    climb(nodes, writing, h, C[DEPTH], o, 0)
     return common
 
 
 # --- from Python
-
-
-@kernel("void(Nodes, Writing, int64, int64, Items, int8[::1])")
-def change_all(nodes: Nodes, writing: Writing, h: int, sign: int, items: Items, common: Any) -> None:
-    """Put (sign > 0) or cut entries; common[e] as the one tells it. C[MISSING] counts those that could not be."""
-    C = writing.C
-    X, width, slots = items
-    for e in range(len(slots)):
-        if sign > 0:
-            common[e] = put(nodes, writing, h, X, e * width, wide(slots[e]))
-        else:
-            common[e] = cut(nodes, writing, h, X, e * width, wide(slots[e]))
-        C[MISSING] += common[e] < 0
-
-
-@kernel("void(Nodes, Writing, int64[::1], int8[::1], Items, int64[::1], int8[::1])")
-def change_in_order(nodes: Nodes, writing: Writing, holders: Any, signs: Any, items: Items, after: Any, common: Any) -> None:
-    """As `change_all`, each change of the tree at its holder, and as a version of its own; the root after each."""
-    C = writing.C
-    X, width, slots = items
-    for e in range(len(slots)):
-        h = holders[e]
-        C[VERSION] += 1
-        if signs[e] > 0:
-            common[e] = put(nodes, writing, h, X, e * width, wide(slots[e]))
-        else:
-            common[e] = cut(nodes, writing, h, X, e * width, wide(slots[e]))
-        C[MISSING] += common[e] < 0
-        after[e] = C[h + ROOT]
 
 
 @kernel("void(Nodes, Writing, int64, Items)", allocates=True)
@@ -304,8 +277,7 @@ def build(nodes: Nodes, writing: Writing, h: int, items: Items) -> None:
     M, W, C = nodes.M, nodes.W, writing.C
     X, width, slots = items
     k, n = C[h + ARITY], len(slots)
-    fill = max(1, LEAF_ROOM[k] * 7 // 8)
-    blocks = -(-n // fill)
+    blocks = -(-n // LEAF_FILL[k])
     level = np.empty(blocks, np.int64)
     for b in range(blocks):
         low, high = n * b // blocks, n * (b + 1) // blocks

@@ -29,22 +29,25 @@ from structures.core.blocks import VERSION
 from structures.core.entries import DELETE, INSERT
 from structures.core.kernel import compiled, contiguous
 from structures.core.ticks import Ticks
-from structures.index.changes import build, change_all, change_in_order, drop_all
+from structures.index.changes import build, drop_all
 from structures.index.check import check_indexes
+from structures.index.compaction import STEP_BLOCKS
 from structures.index.layout import (
     ARITY,
     BLOCK,
     BLOCKS,
+    INDEX_WORDS,
     MISSING,
     MOST_ARITY,
     MOST_TREES,
+    ROOMY,
     ROOT,
-    STORE_WORDS,
     TREE_WORDS,
     TREES,
     IndexArena,
     size_of,
 )
+from structures.index.runs import change_all, change_in_order
 from structures.index.search import COPIED, LEAF_, Items, count_prefix, gap, range_fill, seek_place
 
 __all__ = ["NO_ENTRIES", "STEPS", "Batch", "Changes", "Cursor", "Entries", "OrderedIndexes", "Run"]
@@ -152,7 +155,7 @@ def index_order(entries: Entries, arity: int) -> np.ndarray:
 class OrderedIndexes:
     """See the module's head. One thread writes; any number read roots of pinned versions meanwhile. A root is an int; 0: empty."""
 
-    def __init__(self, words: int = STORE_WORDS) -> None:
+    def __init__(self, words: int = INDEX_WORDS) -> None:
         """`words`: the arena's address space in 8-byte words (not memory)."""
         self.arena = IndexArena(words)
         self._arrays = self.arena.nodes, self.arena.writing
@@ -219,19 +222,29 @@ class OrderedIndexes:
 
         A change writes two blocks a level at worst; a tick copies no block twice, and makes two a change at worst.
         """
-        arena = self.arena
-        blocks = arena.live_bytes // (8 * BLOCK)
+        if not self.arena.has_room(self._words(changes, ticks)):
+            raise MemoryError(f"the ordered indexes have reached the size of their arena ({8 * self.arena.M.size} bytes)")
+
+    def _words(self, changes: int, ticks: int) -> int:
+        blocks = self.arena.live_bytes // (8 * BLOCK)
         levels = blocks.bit_length() + 2
-        words = BLOCK * min(changes * 2 * levels, ticks * (blocks + 2 * changes + 1))
-        if not arena.has_room(words):
-            raise MemoryError(f"the ordered indexes have reached the size of their arena ({8 * arena.M.size} bytes)")
+        return BLOCK * min(changes * 2 * levels, ticks * (blocks + 2 * changes + 1))
+
+    def _prepare(self, changes: int, ticks: int) -> None:
+        """Raise MemoryError unless so many changes, in so many ticks, surely fit; if the store is sparse, see whether room is left for
+        compaction beside them: all blocks are moved at worst, by each tick."""
+        self.require(changes, ticks)
+        arena = self.arena
+        if arena.is_sparse:
+            blocks = min(changes * STEP_BLOCKS, arena.live_bytes // (8 * BLOCK) * ticks)
+            arena.C[ROOMY] = arena.has_room(self._words(changes, ticks) + BLOCK * blocks)
 
     def apply(self, changes: Mapping[int, Changes]) -> Batch:
         """Moves, then all deletes, then all inserts, as the version that was begun.
 
         Deleted entries must be there and inserted ones not: KeyError, with all others done. O(log n) a change, and the sort.
         """
-        self.require(sum(len(part.slot) for one in changes.values() for part in one), STEPS)
+        self._prepare(sum(len(part.slot) for one in changes.values() for part in one), STEPS)
         halves: list[dict[int, Half]] = []
         for index, one in changes.items():
             self._change(index, INSERT, one.after)
@@ -253,7 +266,7 @@ class OrderedIndexes:
         """Puts (sign INSERT, 1) and cuts (DELETE, -1) one after another, number i of the index that index[i] (int64) names, as the version
         that was begun. Errors and cost as `apply`."""
         n = len(index)
-        self.require(n, n)
+        self._prepare(n, n)
         run = Run(index, sign, entries, np.empty(n, np.int8), np.empty(n, np.int64))
         compiled(change_in_order)(*self._arrays, TREES + TREE_WORDS * index, sign, items_of(entries), run.after, run.common)
         self._none_missing()

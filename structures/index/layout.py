@@ -35,10 +35,12 @@ INNER_ROOM = np.array([0] + [min(max(3, B), _ROOM // (2 * k + 3)) for k in range
 
 # Words of C.
 DEPTH, MISSING, PATH = KEPT, KEPT + 1, KEPT + 2  # levels of the path at PATH (2 words a level); changes that could not be made
-TREES = PATH + 2 * 64  # the first holder
+ROOMY = PATH + 2 * 64  # whether there is room to compact beside changes
+OLD, NEW = ROOMY + 1, ROOMY + 1 + BLOCK  # leaves of an inner node that are written anew
+TREES = NEW + BLOCK  # the first holder
 ROOT, ARITY, BLOCKS, TREE_WORDS = 0, 1, 2, 3
 MOST_TREES = 1 << 20
-STORE_WORDS = 1 << 35  # 256 GiB of address space
+INDEX_WORDS = 1 << 35  # 256 GiB of address space
 
 
 @kernel
@@ -121,10 +123,14 @@ def drop_block(nodes: Nodes, writing: Writing, h: int, o: int) -> None:
 @kernel
 def own_block(nodes: Nodes, writing: Writing, h: int, o: int) -> int:
     """The block itself if this version wrote it, else a copy in its place."""
-    M, C = nodes.M, writing.C
-    if M[o] == C[VERSION]:
-        return o
-    new = new_block(nodes, C, h, 0)
+    return o if nodes.M[o] == writing.C[VERSION] else moved_block(nodes, writing, h, o)
+
+
+@kernel
+def moved_block(nodes: Nodes, writing: Writing, h: int, o: int) -> int:
+    """A copy in place of the block."""
+    M = nodes.M
+    new = new_block(nodes, writing.C, h, 0)
     source, target = np.uint64(o), np.uint64(new)  # unsigned places need no check of their sign, so that this is vectorised
     for i in range(np.uint64(1), np.uint64(BLOCK)):
         M[target + i] = M[source + i]
@@ -195,5 +201,5 @@ def set_child(W: Any, k: int, o: int, c: int, child: int) -> None:
 class IndexArena(Blocks):
     """The store of all indexes. `words`: reserved address space, not memory."""
 
-    def __init__(self, words: int = STORE_WORDS) -> None:
+    def __init__(self, words: int = INDEX_WORDS) -> None:
         super().__init__((BLOCK,), TREES + TREE_WORDS * MOST_TREES - KEPT, words)

@@ -25,8 +25,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from structures.core.arena import ARENA_WORDS, COUNT, KIND, LIVE, ROOT, Arena
-from structures.core.blocks import VERSION
+from structures.core.arena import COUNT, KIND, LIVE, ROOT, Arena
+from structures.core.blocks import LOOKED_AT, STORE_WORDS, VERSION
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import DELETE, INSERT, Deltas, Entries, tree_order
 from structures.core.kernel import compiled
@@ -34,6 +34,7 @@ from structures.interval.changes import ACTIVE, AT, CHANGES_WORDS, MISSING, REFU
 from structures.interval.cursors import Cursor, GivenCursor, PartnersCursor, Root, SearchCursor, WalkCursor, WindowCursor
 from structures.interval.walk import WHOLE, Stretch
 from structures.ordered.check import check_tree
+from structures.ordered.compaction import compact
 from structures.ordered.search import ITEM, NOTHING_BEFORE, STEPS
 from structures.ordered.summary import LIST, PAIR, SELF
 from structures.ordered.tree import build, make_empty
@@ -53,7 +54,7 @@ Sink = Callable[[int, np.ndarray, np.ndarray], bool]
 class IntervalTree:
     """See the module's head. One thread writes; any number read roots of pinned versions meanwhile."""
 
-    def __init__(self, kind: str, words: int = ARENA_WORDS) -> None:
+    def __init__(self, kind: str, words: int = STORE_WORDS) -> None:
         """`kind`: "pair", "self" or "list"; `words`: the arena's address space in 8-byte words (not memory)."""
         self.arena = Arena(words)
         self._kind = KINDS[kind]
@@ -112,7 +113,13 @@ class IntervalTree:
             if sink is not None and self._kind == LIST and not sink(sign, entries.slot.copy(), _NONE):
                 sink = None
             sink = self._run(sign, entries, sink)
+        self._compact(len(deletes.key) + len(inserts.key))
         return self.root
+
+    def _compact(self, changes: int) -> None:
+        """After so many changes of the version that is being written."""
+        if self.arena.is_sparse:
+            compact(*self._arrays, LOOKED_AT * changes)
 
     def _run(self, sign: int, entries: Entries, sink: Sink | None) -> Sink | None:
         """Apply one sign; the sink, or None once it wants no more."""
@@ -170,6 +177,7 @@ class IntervalTree:
                 self._go_on(changes._replace(order=order[: at + 1]), self._told, False)
                 ends[at] = total
         self._none_missing()
+        self._compact(n)
         starts = np.concatenate((_NO_ROWS, ends))[:n]
         starts[too_large] = ends[too_large]
         if self._kind == LIST and limit is not None:

@@ -24,7 +24,7 @@ from structures.core.bits import lowest
 from structures.core.blocks import Nodes
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.kernel import arrays, kernel
-from structures.ordered.layout import CHILD, KEY, KL, KR, LEFT, ML, MR, RIGHT, SLOT
+from structures.ordered.layout import KEY, KL, KR, LEFT, ML, MR, RIGHT, SLOT, child_of
 from structures.ordered.leaves import position
 from structures.ordered.search import wholly_before
 from structures.ordered.summary import SELF
@@ -122,7 +122,7 @@ def next_source(nodes: Nodes, Z: Any) -> bool:
                 if W[2 * o + KL + s * F + e] != KEY_MAX:
                     Z[NEXT0_KEY + 2 * s], Z[NEXT0 + 2 * s] = W[2 * o + KL + s * F + e], M[o + ML + s * F + e]
                     break
-        child = W[2 * o + CHILD + c]
+        child = child_of(W, o, c)
         if Z[DEPTH] == Z[LEVELS]:
             Z[SOURCE] = child
             return True
@@ -247,7 +247,7 @@ def next_target(nodes: Nodes, Z: Any, t: int) -> int:
             break
         Z[g + 1] = c + 1
         Z[STEPS] += 1
-        child = W[2 * o + CHILD + c]
+        child = child_of(W, o, c)
         if Z[TARGET_DEPTH] == Z[LEVELS]:
             return child
         Z[g + 2], Z[g + 3] = child, 0

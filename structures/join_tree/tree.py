@@ -36,13 +36,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from structures.core.arena import ARENA_WORDS, COUNT, ROOT, B, words_anew
-from structures.core.blocks import VERSION
+from structures.core.arena import COUNT, ROOT, B, words_anew
+from structures.core.blocks import LOOKED_AT, STORE_WORDS, VERSION
 from structures.core.entries import Entries, tree_order
 from structures.core.kernel import compiled
 from structures.core.reserve import SLOTS, reserve
 from structures.join_tree.changes import ACTIVE, AT, CHANGES_WORDS, Singles, run_singles
 from structures.join_tree.check import check_join
+from structures.join_tree.compaction import compact
 from structures.join_tree.cursors import Given, JoinCursor, Scanned, Sought, Start
 from structures.join_tree.layout import MOST, TREE_VERSION, TREE_WORDS, WORDS
 from structures.join_tree.spread import FLIPS, RUN_WORDS, Spreading, change_rows, full_rows, move_rows, shift_rows
@@ -75,7 +76,7 @@ class JoinTree(JoinTables):
     A row is a slot of an alias, below 2**30; `describe` says what it is to the ports before it comes.
     """
 
-    def __init__(self, ports: Sequence[Port], edges: Sequence[tuple[int, int]], words: int = ARENA_WORDS, slots: int = SLOTS) -> None:
+    def __init__(self, ports: Sequence[Port], edges: Sequence[tuple[int, int]], words: int = STORE_WORDS, slots: int = SLOTS) -> None:
         """`edges`: pairs of ports, of the same domain, both with a span or neither; together a tree over the aliases. `words`, `slots`:
         address space (not memory), of the arena and of each array by slot or code."""
         super().__init__(ports, edges, words, slots)
@@ -87,6 +88,7 @@ class JoinTree(JoinTables):
         self._S = self._newest.S
         self._out = np.empty((self.aliases, _CHUNK), np.int32)
         self._version = 0
+        self._needed = 0  # words, by the changes that room was asked for last
 
     @property
     def roots(self) -> Roots:
@@ -101,7 +103,13 @@ class JoinTree(JoinTables):
         for _, _, p, spanned, *_ in self._links.tolist():
             kept[p] += spanned
         entries = sum(count * rows[port.alias] for count, port in zip(kept, self.ports, strict=True))
-        self.arena.require_words(words_anew(entries, len(self._T)))
+        self._needed = words_anew(entries, len(self._T))
+        self.arena.require_words(self._needed)
+
+    def _compact(self, changes: int) -> None:
+        """After so many changes of the version that is being written."""
+        if self.arena.is_sparse:
+            compact(*self._arrays, self._tables, LOOKED_AT * changes, self._needed)
 
     def apply(self, version: int, alias: int, slots: np.ndarray, come: bool, sink: Sink | None) -> bool:
         """Rows of an alias go, or come: rows that were described, there or not. Those of them that never take part are passed over.
@@ -124,6 +132,7 @@ class JoinTree(JoinTables):
                 self._shift(p, self._rows[first:end], come)
         if come and sink is not None:
             wanted = self._tell(alias, slots, True, sink)
+        self._compact(len(slots))
         return wanted
 
     def _begin(self, version: int) -> None:
@@ -195,6 +204,7 @@ class JoinTree(JoinTables):
                 too_large[at] = True
                 compiled(run_singles)(*given, Singles(*(column[: at + 1] for column in singles)), self._out, False)
                 ends[at] = total
+        self._compact(n)
         starts = np.zeros(n, np.int64)
         starts[1:] = ends[:-1]
         starts[too_large] = ends[too_large]

@@ -22,8 +22,8 @@ from structures.core.blocks import Nodes
 from structures.core.encoding import NEG_INF
 from structures.core.kernel import arrays, kernel, prefetch, wide
 from structures.join_tree.layout import FAR, FIRST_PORT, HAS, PORT, SPAN, Tables, code_of, ends_of
-from structures.ordered.layout import CHILD, KL, SLOT
 from structures.ordered.layout import KEY as KEY_
+from structures.ordered.layout import KL, SLOT, child_of
 from structures.ordered.leaves import place as place_of
 from structures.ordered.search import DEPTH as FRAMES_LEFT
 from structures.ordered.search import NOTHING_BEFORE, SEARCH_WORDS, Bounds, search_fill, search_start
@@ -106,7 +106,7 @@ def in_one_leaf(M: Any, W: Any, root: int, height: int, key: int, L: Any, level:
         n = wide(0)
         for c in range(0, F, LANES):
             n += count_bits(below8(W, 2 * o + KL + c, key) & ((1 << (F - c)) - 1))
-        o = W[2 * o + CHILD + max(n - 1, 0)]
+        o = child_of(W, o, max(n - 1, 0))
     for line in range(SLOT // 2, LEAF_WORDS, 8):
         prefetch(M, o + line)
     keys = 2 * o + KEY_
@@ -228,7 +228,7 @@ def scan_fill(M: Any, W: Any, Z: Any, height: int, out: Any) -> int:
             Z[SCAN_DEPTH] -= 1
         else:
             Z[f + 1] = c + 1
-            Z[f + 2], Z[f + 3] = W[2 * o + CHILD + c], 0
+            Z[f + 2], Z[f + 3] = child_of(W, o, c), 0
             Z[SCAN_DEPTH] += 1
     return n
 
@@ -249,6 +249,6 @@ def hold(nodes: Nodes, tables: Tables, root: int, height: int, p: int, slots: An
         left, _ = ends_of(tables, p, slot)
         o = root
         for _ in range(height):
-            o = W[2 * o + CHILD + find_child(nodes, o, key, left, 2 * slot)]
+            o = child_of(W, o, find_child(nodes, o, key, left, 2 * slot))
         at, end = place_of(nodes, o, 0, key, left, slot)
         held[i] = at < end

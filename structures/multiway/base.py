@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from structures.core.blocks import VERSION
+from structures.core.blocks import LOOKED_AT, VERSION
 from structures.core.entries import Entries, Told
 from structures.multiway.changes import ACTIVE, AT, MISSING, REFUSED, Changes, entry_order
+from structures.multiway.compaction import compact
 from structures.multiway.layout import MultiwayArena
 from structures.multiway.topology import SETS
 from structures.multiway.tree import build, make_empty
@@ -80,6 +81,8 @@ class MultiwayTree:
         for sign, entries in ((-1, deletes), (1, inserts)):
             if len(entries.key):
                 sink = self._run(sign, entries, sink)
+        if self.arena.is_sparse:
+            compact(*self._arrays[:2], LOOKED_AT * (len(deletes.key) + len(inserts.key)))
         return self.root
 
     def _run(self, sign: int, entries: Entries, sink: Sink | None) -> Sink | None:

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.arena import ARENA_WORDS, HEIGHT, INNER, LEAF, B
-from structures.core.blocks import KEPT, VERSION, Blocks, Writing, allocate, drop
+from structures.core.arena import FIRST_PLACE, HEIGHT, INNER, LEAF, B
+from structures.core.blocks import KEPT, STORE_WORDS, VERSION, Blocks, Writing, allocate, drop
 from structures.core.kernel import arrays, kernel, wide
 from structures.multiway.topology import ENTRIES, INNER_WORDS_, LEAF_WORDS_, MOST, SPAN, SUBSETS, Topology
 
@@ -37,7 +37,8 @@ SUMMARY = 6
 # Words of C: ROOT and HEIGHT as in `core/arena.py`, then
 COUNTS = HEIGHT + 1  # + set
 PATH = COUNTS + 8  # 2 words a level: node, side
-CONTROL_WORDS = PATH + 2 * 64
+AFTER = PATH + 2 * 64  # key, left, code: how far compaction has come
+CONTROL_WORDS = AFTER + 3
 
 
 def summary_words(topology: Topology) -> int:
@@ -103,10 +104,19 @@ def allocate_block(nodes: MultiwayNodes, C: Any, cls: int) -> int:
 @kernel
 def own(nodes: MultiwayNodes, writing: Writing, o: int) -> int:
     """The block itself if this version wrote it, else a copy in its place."""
+    return o if nodes.M[o] == writing.C[VERSION] else moved(nodes, writing, o)
+
+
+@kernel
+def class_of(W: Any, o: int) -> int:
+    return LEAF if height_of(W, o) == 0 else INNER
+
+
+@kernel
+def moved(nodes: MultiwayNodes, writing: Writing, o: int) -> int:
+    """A copy in place of the block."""
     M, W, T, C = nodes.M, nodes.W, nodes.T, writing.C
-    if M[o] == C[VERSION]:
-        return o
-    cls = LEAF if height_of(W, o) == 0 else INNER
+    cls = class_of(W, o)
     new = allocate_block(nodes, C, cls)
     source, target = np.uint64(o), np.uint64(new)  # unsigned places need no check of their sign, so that this is vectorised
     for i in range(np.uint64(1), np.uint64(T[LEAF_WORDS_ + cls])):
@@ -118,12 +128,13 @@ def own(nodes: MultiwayNodes, writing: Writing, o: int) -> int:
 class MultiwayArena(Blocks):
     """The store of one tree, and the table T (of a topology, or a clique) with the sizes of its blocks."""
 
-    def __init__(self, table: np.ndarray, summary: int, words: int = ARENA_WORDS) -> None:
+    def __init__(self, table: np.ndarray, summary: int, words: int = STORE_WORDS) -> None:
         """`summary`: words of a block's summary; `words`: reserved address space in 8-byte words, not memory."""
         T = table.copy()
         T[ENTRIES] = SUMMARY + summary
         T[INNER_WORDS_], T[LEAF_WORDS_] = T[ENTRIES], T[ENTRIES] + 3 * L
         super().__init__(T[LEAF_WORDS_ : LEAF_WORDS_ + 2].tolist(), CONTROL_WORDS - KEPT, words)
+        self.C[AFTER : AFTER + 3] = FIRST_PLACE
         self.T: np.ndarray = T
         self.nodes = MultiwayNodes(self.M, self.W, T)
 

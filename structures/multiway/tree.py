@@ -309,9 +309,7 @@ def build_inner(nodes: MultiwayNodes, C: Any, X: Any, a: int, b: int) -> int:
 
 
 @kernel("void(MultiwayNodes, Writing, int64[::1], Entries, int64[::1])", allocates=True)
-def build(
-    nodes: MultiwayNodes, writing: Writing, X: Any, entries: Entries, order: Any
-) -> None:
+def build(nodes: MultiwayNodes, writing: Writing, X: Any, entries: Entries, order: Any) -> None:
     """Build an empty tree from entries; `order`: their places by (key, left, code). 2**h places take one or two leaves each, so that all
     heights differ by one at most."""
     W, C = nodes.W, writing.C

@@ -6,7 +6,7 @@ from structures.core.arena import INNER, KEY_MAX, KIND, LEAF, LEAF_LEAST, B, F
 from structures.core.blocks import Blocks
 from structures.core.check import check_blocks
 from structures.core.encoding import NEG_INF, POS_INF
-from structures.ordered.layout import CHILD, FIELDS, FIELDS32, KEY, LEFT, RIGHT, SLOT
+from structures.ordered.layout import FIELDS, FIELDS32, KEY, LEFT, RIGHT, SLOT, child_of
 from structures.ordered.summary import LIST, SELF
 
 Entry = tuple[int, int, int, int, int]  # key, left, slot code, right, set
@@ -19,9 +19,7 @@ def leaf_entries(arena: Blocks, o: int) -> list[Entry]:
     n0, n1 = int(W[2 * o + 2]), int(W[2 * o + 3])
     entries: list[Entry] = []
     for s, places in ((0, range(n0)), (1, range(B - n1, B))):
-        run = [
-            (int(W[2 * o + KEY + i]), int(M[o + LEFT + i]), 2 * int(W[2 * o + SLOT + i]) + s, int(M[o + RIGHT + i]), s) for i in places
-        ]
+        run = [(int(W[2 * o + KEY + i]), int(M[o + LEFT + i]), 2 * int(W[2 * o + SLOT + i]) + s, int(M[o + RIGHT + i]), s) for i in places]
         assert all(a[:3] < b[:3] for a, b in zip(run, run[1:], strict=False)), f"I1: set {s} of leaf {o} is out of order"
         entries += run
     return sorted(entries)
@@ -74,7 +72,7 @@ def check_below(arena: Blocks, o: int, height: int, top: bool, seen: dict[int, i
     assert 2 <= n <= F, f"I3: inner node {o} has {n} children"
     entries = []
     for c in range(n):
-        part = check_below(arena, int(arena.W[2 * o + CHILD + c]), height - 1, False, seen)
+        part = check_below(arena, int(child_of(arena.W, o, c)), height - 1, False, seen)
         wanted, stored = summary_of(part, kind), stored_summary(arena, o, c)
         assert wanted == stored, f"I2: child {c} of {o} has {stored}, should be {wanted}"
         assert not entries or entries[-1][:3] < part[0][:3], f"I1: child {c} of {o} begins before its neighbour ends"

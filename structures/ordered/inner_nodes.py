@@ -51,10 +51,14 @@ def append_children(nodes: Nodes, source: int, lo: int, hi: int, target: int) ->
 @kernel
 def own_inner(nodes: Nodes, writing: Writing, o: int) -> int:
     """The inner node itself if this version wrote it, else a copy in its place."""
-    M, C = nodes.M, writing.C
-    if M[o] == C[VERSION]:
-        return o
-    new = allocate(nodes.M, C, INNER)
+    return o if nodes.M[o] == writing.C[VERSION] else moved_inner(nodes, writing, o)
+
+
+@kernel
+def moved_inner(nodes: Nodes, writing: Writing, o: int) -> int:
+    """A copy in place of the inner node."""
+    M = nodes.M
+    new = allocate(M, writing.C, INNER)
     source, target = np.uint64(o), np.uint64(new)  # unsigned places need no check of their sign, so that this is vectorised
     for i in range(np.uint64(1), np.uint64(INNER_WORDS)):
         M[target + i] = M[source + i]

@@ -14,7 +14,11 @@ and (KEY_MAX, POS_INF), so that loops over the children have constant length.
 
 from __future__ import annotations
 
+from typing import Any
+
 from structures.core.arena import INNER_WORDS, LEAF_WORDS, B, F
+from structures.core.blocks import block_at, name_block
+from structures.core.kernel import kernel
 
 # Columns of a leaf: int64 columns from o, int32 columns from 2 * o.
 LEFT, RIGHT = 2, 2 + B
@@ -29,4 +33,16 @@ KR, KL = FIELDS32, FIELDS32 + 2 * F  # + set * F
 FIRST = FIELDS32 + 4 * F
 CHILD = FIELDS32 + 5 * F
 
-assert (LEFT, FIELDS, 2 * LEAF_WORDS, 2 * INNER_WORDS) == (2, 2, KEY + B, CHILD + F)  # the sizes of the blocks are the arena's
+assert (LEFT, FIELDS, LEAF_WORDS, INNER_WORDS) == (2, 2, (KEY + B) // 2 + B % 2, (CHILD + F) // 2 + F % 2)  # as the arena has them
+
+
+@kernel
+def child_of(W: Any, o: int, c: int) -> int:
+    """The block of child c of inner node o."""
+    return block_at(W, 2 * o + CHILD + c)
+
+
+@kernel
+def set_child(W: Any, o: int, c: int, child: int) -> None:
+    """Only its block: the summary stays."""
+    name_block(W, 2 * o + CHILD + c, child)

@@ -69,10 +69,14 @@ def new_leaf(nodes: Nodes, C: Any, n0: int, n1: int) -> int:
 @kernel
 def own_leaf(nodes: Nodes, writing: Writing, o: int) -> int:
     """The leaf itself if this version wrote it, else a copy in its place."""
-    M, C = nodes.M, writing.C
-    if M[o] == C[VERSION]:
-        return o
-    new = allocate(nodes.M, C, LEAF)
+    return o if nodes.M[o] == writing.C[VERSION] else moved_leaf(nodes, writing, o)
+
+
+@kernel
+def moved_leaf(nodes: Nodes, writing: Writing, o: int) -> int:
+    """A copy in place of the leaf."""
+    M = nodes.M
+    new = allocate(M, writing.C, LEAF)
     source, target = np.uint64(o), np.uint64(new)  # unsigned places need no check of their sign, so that this is vectorised
     for i in range(np.uint64(1), np.uint64(LEAF_WORDS)):
         M[target + i] = M[source + i]

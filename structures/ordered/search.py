@@ -25,7 +25,7 @@ from structures.core.bits import LANES, at_most8, below8, lowest
 from structures.core.blocks import Nodes
 from structures.core.encoding import NEG_INF
 from structures.core.kernel import arrays, kernel, prefetch, wide
-from structures.ordered.layout import CHILD, FIRST, KEY, KL, KR, LEFT, ML, MR, RIGHT, SLOT
+from structures.ordered.layout import FIRST, KEY, KL, KR, LEFT, ML, MR, RIGHT, SLOT, child_of
 from structures.ordered.leaves import position
 
 DEPTH, SET, KEY_, AFTER, AFTER_CODE, MOST, LEAST, TOP, HIGH, STEPS, LAST, GAP = range(12)
@@ -119,7 +119,7 @@ def expect_leaves(nodes: Nodes, o: int, s: int, mask: int) -> None:
     """Ask for the cache lines of set s in the leaves below o that the mask names (of half a leaf each: what a set takes on average)."""
     M, W = nodes.M, nodes.W
     while mask != 0:
-        leaf = W[2 * o + CHILD + lowest(mask)]
+        leaf = child_of(W, o, lowest(mask))
         mask &= mask - 1
         prefetch(M, leaf)
         first = s * (B // 2)
@@ -145,7 +145,7 @@ def search_fill(nodes: Nodes, Z: Any, out: Any, n: int, ends: Any) -> int:
         Z[f + 1] = mask & (mask - 1)
         Z[STEPS] += 1
         # Frame 0 is the virtual parent of the root, so the children of frame d lie at height HIGH - d.
-        child = Z[TOP] if o == 0 else W[2 * o + CHILD + c]
+        child = Z[TOP] if o == 0 else child_of(W, o, c)
         if Z[DEPTH] == Z[HIGH] + 1:
             n = search_leaf(nodes, Z, child, out, n, ends)
         else:
@@ -195,7 +195,7 @@ def next_key(nodes: Nodes, root: int, height: int, key: int) -> int:
             c += 1
         if c == n:
             return KEY_MAX
-        o = W[2 * o + CHILD + c]
+        o = child_of(W, o, c)
     least = KEY_MAX
     for s in range(2):
         if s == 0:

@@ -21,7 +21,7 @@ from structures.core.arena import KEY_MAX, KIND, SUM, B, F
 from structures.core.blocks import Nodes
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.kernel import kernel
-from structures.ordered.layout import CHILD, FIELDS, FIELDS32, FIRST, KEY, KL, KR, LEFT, ML, MR, RIGHT, SLOT
+from structures.ordered.layout import FIELDS, FIELDS32, FIRST, KEY, KL, KR, LEFT, ML, MR, RIGHT, SLOT, set_child
 
 PAIR, SELF, LIST = 0, 1, 2
 
@@ -197,7 +197,7 @@ def _across(nodes: Nodes, o: int, n: int, s: int, t: int) -> bool:
 def write_child(nodes: Nodes, C: Any, o: int, c: int, child: int, base: int) -> bool:
     """Write child c of inner node o with the summary at C[base]; whether the summary changed."""
     M, W = nodes.M, nodes.W
-    W[2 * o + CHILD + c] = child
+    set_child(W, o, c, child)
     changed = False
     for f in range(4):
         i = o + FIELDS + f * F + c
@@ -227,5 +227,5 @@ def clear_child(nodes: Nodes, o: int, c: int) -> None:
         W[2 * o + KR + s * F + c] = -1
         W[2 * o + KL + s * F + c] = KEY_MAX
     W[2 * o + FIRST + c] = 0
-    W[2 * o + CHILD + c] = 0
+    set_child(W, o, c, 0)
     W[2 * o + 3] &= ~(1 << c)

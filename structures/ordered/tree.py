@@ -31,7 +31,7 @@ from structures.core.blocks import Nodes, Writing, drop, next_free
 from structures.core.entries import Entries
 from structures.core.kernel import kernel, prefetch
 from structures.ordered.inner_nodes import concatenate_inners, even_inners, insert_child, new_inner, own_inner, remove_child, split_inner
-from structures.ordered.layout import CHILD, FIRST, KEY, KL, LEFT, ML, RIGHT, SLOT
+from structures.ordered.layout import FIRST, KEY, KL, LEFT, ML, RIGHT, SLOT, child_of, set_child
 from structures.ordered.leaves import concatenate_leaves, cut_from_leaf, cut_leaf, even_leaves, new_leaf, own_leaf, place, put_in_leaf
 from structures.ordered.summary import (
     inner_summary,
@@ -73,7 +73,7 @@ def descend(nodes: Nodes, C: Any, key: int, left: int, code: int) -> int:
     for d in range(C[HEIGHT]):
         c = find_child(nodes, o, key, left, code)
         C[PATH + 2 * d], C[PATH + 2 * d + 1] = o, c
-        o = W[2 * o + CHILD + c]
+        o = child_of(W, o, c)
     return o
 
 
@@ -93,7 +93,7 @@ def rebalance(nodes: Nodes, writing: Writing, o: int, c: int, leaf: bool) -> Non
     """Child c of own node o is too small: join it with a neighbour, or even the two out."""
     W, C = nodes.W, writing.C
     a = c - 1 if c > 0 else 0
-    x, y = W[2 * o + CHILD + a], W[2 * o + CHILD + a + 1]
+    x, y = child_of(W, o, a), child_of(W, o, a + 1)
     if leaf:
         together = W[2 * x + 2] + W[2 * x + 3] + W[2 * y + 2] + W[2 * y + 3] <= B
         if together:
@@ -125,7 +125,7 @@ def swap_up(nodes: Nodes, writing: Writing, d: int, old: int, new: int) -> None:
     while old != new and d >= 0:
         above, c = C[PATH + 2 * d], C[PATH + 2 * d + 1]
         o = own_inner(nodes, writing, above)
-        W[2 * o + CHILD + c] = new
+        set_child(W, o, c, new)
         old, new = above, o
         d -= 1
     if old != new:
@@ -169,7 +169,7 @@ def climb(nodes: Nodes, writing: Writing, child: int, extra: int) -> None:
         inner_summary(nodes, C, root, SUM)
         child = root
     elif not leaf and W[2 * child + 2] == 1:
-        root = W[2 * child + CHILD]
+        root = child_of(W, child, 0)
         C[SUM + 9] = W[2 * child + 3] & 1
         drop(nodes.M, writing, child, INNER)
         C[HEIGHT] -= 1
@@ -250,7 +250,7 @@ def expect(nodes: Nodes, C: Any, key: int, left: int, code: int, height: int) ->
     o = C[ROOT]
     for _ in range(C[HEIGHT] - height):
         expect_block(M, o, INNER_WORDS)
-        o = W[2 * o + CHILD + find_child(nodes, o, key, left, code)]
+        o = child_of(W, o, find_child(nodes, o, key, left, code))
     if height > 0:
         expect_block(M, o, INNER_WORDS)
     else:
@@ -277,7 +277,7 @@ def build(nodes: Nodes, writing: Writing, entries: Entries, order: Any) -> None:
     n = len(order)
     drop(nodes.M, writing, C[ROOT], LEAF)
     leaves = max(1, -(-n // LEAF_FILL))
-    level = np.empty(leaves, np.int32)
+    level = np.empty(leaves, np.int64)
     for b in range(leaves):
         lo, hi = n * b // leaves, n * (b + 1) // leaves
         o = new_leaf(nodes, C, 0, 0)
@@ -302,7 +302,7 @@ def build(nodes: Nodes, writing: Writing, entries: Entries, order: Any) -> None:
     leaf = True
     while len(level) > 1:
         parents = -(-len(level) // INNER_FILL)
-        above = np.empty(parents, np.int32)
+        above = np.empty(parents, np.int64)
         for b in range(parents):
             o = new_inner(nodes, C)
             lo, hi = len(level) * b // parents, len(level) * (b + 1) // parents

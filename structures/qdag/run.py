@@ -174,8 +174,11 @@ class Runs:
     `capacity`: rows, and changes, of a call."""
 
     def __init__(
-        self, join: And, bases: Sequence[Sequence[tuple[int, Sequence[int]]]], base_of: Sequence[int],
-    capacity: int = _CAPACITY,
+        self,
+        join: And,
+        bases: Sequence[Sequence[tuple[int, Sequence[int]]]],
+        base_of: Sequence[int],
+        capacity: int = _CAPACITY,
     ) -> None:
         self._trees = join.trees
         ends = np.cumsum([0, *map(len, bases)])

@@ -12,7 +12,7 @@ are is a subtree of a tree with these first. What is left is an AND over the fre
          values | frames [level, left, level in a cell or of leaves, ref in a cell, a ref an atom]; level >= 0: a joint node, `left` its
          children; JOIN: leaves that are joined, `left` one more than the atom in hand; -1 - t: the rows of atom t in the cell, `left`
          entries or children
-    ref  place << 32 of an inner node; place << 32 | FRESH of a leaf; of a leaf in S which of its entries, as bits
+    ref  place << _AT of an inner node; place << _AT | FRESH of a leaf; of a leaf in S which of its entries, as bits
     S    of each atom the leaf in hand: LINE words, k coordinates (but for given ones, in a cell of these) and the slots [LEAF each, int32].
          On the way down to a frame, and below it, an atom has only one
     P    joint atoms, all atoms, all quadrants, place of the given atom, words an item; an atom: arity, first, place, checks, variables,
@@ -32,7 +32,7 @@ import numpy as np
 
 from structures.core.bits import count_bits, equal16, highest, lowest, with_bit16
 from structures.core.kernel import arrays, kernel, prefetch, wide
-from structures.quadtree.layout import CODE_BITS, LEAF, MOST_ARITY, QuadNodes, Shape
+from structures.quadtree.layout import CODE_BITS, LEAF, MOST_ARITY, QuadNodes, Shape, live_child
 from structures.quadtree.search import child_of, children_of, copy_leaf, ends_at, leads_to_leaf
 
 MOST_VARIABLES = 6  # quadrants are bits of a word
@@ -51,8 +51,9 @@ ARITY, FIRST, PLACE, CHECKS, VARIABLES, MAP, EXT, LATE, SOURCES = 0, 1, 2, 3, 4,
 # coordinate SOURCES >> 4 j.
 JOIN = -100
 NOTHING = -2
-_SUBSET = 2**32 - 1
-FRESH = 2**31
+_AT = 20  # of a ref: where the place begins, behind the bits of a leaf's entries (LEAF at most) and FRESH
+_SUBSET = 2**_AT - 1
+FRESH = 2 ** (_AT - 1)
 
 
 def plan_words(atoms: int) -> int:
@@ -83,7 +84,7 @@ class Walking(NamedTuple):
 @kernel(forceinline=True)
 def enter(W: Any, o: int) -> int:
     """The ref of a place, all of it."""
-    return o << 32 | FRESH if ends_at(W, o) else o << 32
+    return o << _AT | FRESH if ends_at(W, o) else o << _AT
 
 
 @kernel(forceinline=True)
@@ -91,7 +92,7 @@ def enter_child(nodes: QuadNodes, base: int, o: int, k: int, c: int) -> int:
     """The ref of child c of an inner node, all of it; 0: there is none."""
     W = nodes.W
     child = child_of(nodes, base, o, k, c)
-    return child << 32 | FRESH if child != 0 and leads_to_leaf(W, o, c, child) else child << 32
+    return child << _AT | FRESH if child != 0 and leads_to_leaf(W, o, c, child) else child << _AT
 
 
 @kernel(forceinline=True)
@@ -103,7 +104,7 @@ def loaded(nodes: QuadNodes, walking: Walking, t: int, ref: int, b: int) -> int:
     a = ATOM + t * ATOM_WORDS
     f = P[a + FIRST]
     known = f if b < CODE_BITS else 0
-    return (1 << copy_leaf(nodes, R[3 * t + 2], ref >> 32, Shape(P[a + ARITY], f), b, known, S, t * LINE)) - 1
+    return (1 << copy_leaf(nodes, R[3 * t + 2], ref >> _AT, Shape(P[a + ARITY], f), b, known, S, t * LINE)) - 1
 
 
 @kernel(forceinline=True)
@@ -125,7 +126,7 @@ def child_at(nodes: QuadNodes, walking: Walking, t: int, ref: int, b: int, i: in
     a = ATOM + t * ATOM_WORDS
     some, k, c = ref & _SUBSET, P[a + ARITY], P[a + MAP + i]
     if some == 0:
-        return enter_child(nodes, R[3 * t + 2], ref >> 32, k, c)
+        return enter_child(nodes, R[3 * t + 2], ref >> _AT, k, c)
     return of_child(S, t * LINE, k, P[a + FIRST], b, some, c)
 
 
@@ -133,9 +134,9 @@ def child_at(nodes: QuadNodes, walking: Walking, t: int, ref: int, b: int, i: in
 def await_child(W: Any, walking: Walking, t: int, ref: int, b: int, i: int) -> None:
     """Ask for the block of qdag t's child number i of level b, which is there, if it is a live one."""
     P, R = walking.P, walking.R
-    o = ref >> 32
+    o = ref >> _AT
     if b < R[3 * t + 1] and ref & _SUBSET == 0 and o > 0:
-        child = wide(W[2 * o + 4 + P[ATOM + t * ATOM_WORDS + MAP + i]])
+        child = live_child(W, o, P[ATOM + t * ATOM_WORDS + MAP + i])
         if child > 0:
             prefetch(W, 2 * child)
             prefetch(W, 2 * child + 4 + LEAF)
@@ -151,7 +152,7 @@ def quadrants(nodes: QuadNodes, walking: Walking, t: int, ref: int, b: int) -> i
         return P[a + EXT]
     some, k, found = ref & _SUBSET, P[a + ARITY], wide(0)
     if some == 0:
-        mask = children_of(nodes, R[3 * t + 2], ref >> 32, k)
+        mask = children_of(nodes, R[3 * t + 2], ref >> _AT, k)
         while mask != 0:
             found |= P[a + EXT + lowest(mask)]
             mask &= mask - 1
@@ -212,7 +213,7 @@ def bind(nodes: QuadNodes, walking: Walking, t: int, count: int) -> int:
         c = wide(0)
         for j in range(count):
             c = c << 1 | ((items[v + P[a + VARIABLES + j]] >> b) & 1)
-        ref = enter_child(nodes, base, ref >> 32, k, c)
+        ref = enter_child(nodes, base, ref >> _AT, k, c)
         if ref == 0:
             Z[way + 1] = b
             return 0
@@ -266,7 +267,7 @@ def report(nodes: QuadNodes, walking: Walking, t: int, out: Any, n: int) -> int:
         if some == 0 or some & (some - 1) != 0:
             f = FRAMES + Z[DEPTH] * (4 + P[JOINT])
             Z[f], Z[f + 2], Z[f + 3] = -1 - t, Z[LEVEL + t], ref
-            Z[f + 1] = some if some != 0 else children_of(nodes, R[3 * t + 2], ref >> 32, k)
+            Z[f + 1] = some if some != 0 else children_of(nodes, R[3 * t + 2], ref >> _AT, k)
             Z[DEPTH] += 1
             return n
         Z[SLOTS + t] = S[t * LINE + k * LEAF + lowest(some)]
@@ -294,7 +295,7 @@ def next_in_cell(nodes: QuadNodes, walking: Walking, f: int, out: Any, n: int) -
         return report(nodes, walking, t + 1, out, n)
     whole, level = Z[CELL + t], Z[LEVEL + t]
     Z[LEVEL + t] = Z[f + 2] - 1
-    Z[CELL + t] = enter_child(nodes, R[3 * t + 2], ref >> 32, k, i)
+    Z[CELL + t] = enter_child(nodes, R[3 * t + 2], ref >> _AT, k, i)
     n = report(nodes, walking, t, out, n)
     Z[CELL + t], Z[LEVEL + t] = whole, level
     return n

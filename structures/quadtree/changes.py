@@ -35,6 +35,7 @@ from structures.quadtree.layout import (
     drop_block,
     is_leaf,
     level_below,
+    live_child,
     new_block,
     new_inner,
     new_leaf,
@@ -53,7 +54,7 @@ def set_child(W: Any, o: int, c: int, child: int) -> None:
         W[2 * o + 3] |= bit
         if ends_at(W, child):
             W[2 * o + 2] |= bit
-    W[2 * o + 4 + c] = child
+    W[2 * o + 4 + c] = child >> 1 if child > 0 else child
 
 
 @kernel
@@ -110,7 +111,7 @@ def split(nodes: QuadNodes, writing: Writing, o: int, k: int, f: int, b: int) ->
     for i in range(n):
         e = 2 * o + 4 + i
         c = digit(W, e, LEAF, k, f, b)
-        child = wide(W[2 * new + 4 + c])
+        child = live_child(W, new, c)
         if child == 0:
             child = new_leaf(nodes, C, k)
             set_child(W, new, c, child)
@@ -164,7 +165,7 @@ def insert_entry(nodes: QuadNodes, writing: Writing, t: int, E: Any, e: int) -> 
             append(W, o, k, E, e, 1)
             break
         above, c = o, digit(E, e, 1, k, f, b)
-        o = wide(W[2 * o + 4 + c])
+        o = live_child(W, o, c)
         b = level_below(b, C[h + BITS])
     C[h + COUNT] += 1
     return True
@@ -187,7 +188,7 @@ def is_small(nodes: QuadNodes, C: Any, h: int, o: int, c: int, child: int) -> bo
     if (W[2 * o + 3] ^ W[2 * o + 2]) & ~(1 << c) != 0 or (child != 0 and not ends_at(W, child)):
         return False
     for i in range(1 << C[h + ARITY]):
-        one = child if i == c else wide(W[2 * o + 4 + i])
+        one = child if i == c else live_child(W, o, i)
         if one != 0:
             total += size_of(nodes, C[h + BASE], one)
             if total > LOW:
@@ -202,7 +203,7 @@ def gather(nodes: QuadNodes, writing: Writing, h: int, o: int, b: int, c: int, c
     k = C[h + ARITY]
     leaf = new_leaf(nodes, C, k)
     for i in range(1 << k):
-        one = child if i == c else wide(W[2 * o + 4 + i])
+        one = child if i == c else live_child(W, o, i)
         if one != 0:
             if one < 0:
                 one = thaw(nodes, C, h, one, level_below(b, C[h + BITS]))

@@ -18,8 +18,8 @@ the other k - f: so what some given values have to do with is one subtree, where
     inner   M[o] born | W those children that are leaves, children, as bits | child [2**k, int32]
     leaf    M[o] born | W entries, -1              | k coordinates, slot [LEAF each, int32]
 
-A live block is named by its first word's index in M; 0 is NIL. A child may lie in the tree's compact form instead (`compact.py`, whose
-places are below 0): it becomes a live block when it is changed, as if it were one of an older version.
+A live block is known by its first word's index in M, half of which a child's word holds; 0 is NIL. A child may lie in the tree's compact
+form instead (`compact.py`, whose places are below 0): it becomes a live block when it is changed, as if it were one of an older version.
 Invariants, by which `check()` names what broke: I1 to I4 of `core/blocks.py`, and
     Q1  an entry lies where its digits lead; it is there once; every coordinate is below 2**bits
     Q2  a leaf has 1 to LEAF entries; an inner node has more than LOW below it
@@ -54,6 +54,7 @@ PATH = TREE + TREE_WORDS * MOST_TREES
 LEVELS = 3 * CODE_BITS + 2  # the most
 CONTROL_WORDS = PATH + 3 * LEVELS
 LEAF_MARK = -1
+QUAD_WORDS = 2**32  # of a store: what its children's names reach
 
 
 @arrays("int64[::1]", "int32[::1]", "int64[::1]", "uint8[::1]")
@@ -69,6 +70,13 @@ class QuadNodes(NamedTuple):
 @kernel
 def is_leaf(W: Any, o: int) -> bool:
     return W[2 * o + 3] == LEAF_MARK
+
+
+@kernel(forceinline=True)
+def live_child(W: Any, o: int, c: int) -> int:
+    """The place of child c of live inner node o; 0: none."""
+    name = wide(W[2 * o + 4 + c])
+    return name + max(name, 0)
 
 
 @kernel
@@ -155,7 +163,8 @@ class QuadArena(Blocks):
     def __init__(self, shapes: tuple[tuple[int, int], ...], words: int) -> None:
         sizes = []
         for k in range(1, MOST_ARITY + 1):
-            sizes += [2 + ((1 << k) + 1) // 2, 2 + (LEAF * k + 17) // 2]  # columns are written sixteen at once
+            inner, leaf = 2 + ((1 << k) + 1) // 2, 2 + (LEAF * k + 17) // 2  # columns are written sixteen at once
+            sizes += [inner + inner % 2, leaf + leaf % 2]
         super().__init__(sizes, CONTROL_WORDS - KEPT, words)
         for t, shape in enumerate(shapes):
             self.C[TREE + TREE_WORDS * t + ARITY :][:2] = shape

@@ -7,7 +7,7 @@ from typing import Any
 from structures.core.bits import copy16
 from structures.core.kernel import kernel, wide
 from structures.quadtree.compact import compact_child, compact_mask, compact_size, copy_compact
-from structures.quadtree.layout import LEAF, QuadNodes, Shape, is_leaf
+from structures.quadtree.layout import LEAF, QuadNodes, Shape, is_leaf, live_child
 
 
 @kernel(forceinline=True)
@@ -20,7 +20,7 @@ def ends_at(W: Any, o: int) -> bool:
 def child_of(nodes: QuadNodes, base: int, o: int, k: int, c: int) -> int:
     """The place of child c of an inner node; 0: none."""
     W, K = nodes.W, nodes.K
-    return wide(W[2 * o + 4 + c]) if o > 0 else compact_child(K, base, o, k, c)
+    return live_child(W, o, c) if o > 0 else compact_child(K, base, o, k, c)
 
 
 @kernel(forceinline=True)

@@ -34,7 +34,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from structures.core.blocks import SIZE, VERSION, WORDS
+from structures.core.blocks import SIZE, VERSION
 from structures.quadtree.changes import change_entries, collect, morton_keys
 from structures.quadtree.check import check_quads
 from structures.quadtree.compact import CompactForms, compact_place, most_words
@@ -49,6 +49,7 @@ from structures.quadtree.layout import (
     MOST_ARITY,
     MOST_TREES,
     PATH,
+    QUAD_WORDS,
     TREE,
     TREE_WORDS,
     QuadArena,
@@ -59,6 +60,7 @@ from structures.quadtree.layout import (
 __all__ = ["QuadTrees", "Root", "in_order"]
 
 _LEAST = 32 * LEAF  # entries of a tree that gets a compact form
+_FORM_WORDS = 2**30  # of all compact forms
 _RUN = 2048  # changes of a tree that may be versions of their own at most
 _CHANGED = 2  # it gets a new one when 1 in so many of its entries has changed
 
@@ -85,7 +87,7 @@ class QuadTrees:
     Entries are int32[n, k + 1]: k codes in [0, 2**30), a slot in [0, 2**30).
     """
 
-    def __init__(self, shapes: Sequence[tuple[int, int]], words: int = WORDS, least: int = _LEAST) -> None:
+    def __init__(self, shapes: Sequence[tuple[int, int]], words: int = QUAD_WORDS, least: int = _LEAST) -> None:
         """A tree a shape: its attributes, and how many of them come first (0: a plain quadtree). `words`: the arena's address space in
         8-byte words (not memory); `least`: entries of a tree that gets a compact form. ValueError: not 1 to 4 attributes, or none beside
         the first."""
@@ -93,7 +95,7 @@ class QuadTrees:
             raise ValueError(f"no quadtrees of {shapes} attributes")
         self.shapes = tuple(Shape(*shape) for shape in shapes)
         self.arena = QuadArena(self.shapes, words)
-        self.forms = CompactForms(words // 2)
+        self.forms = CompactForms(min(words // 2, _FORM_WORDS))
         cls = 2 * (max(self.shapes)[0] - 1)
         self._largest: list[int] = self.arena.classes[cls : cls + 2, SIZE].tolist()  # words of an inner node, and of a leaf
         self.arrays = QuadNodes(self.arena.M, self.arena.W, self.forms.K, self.forms.B), self.arena.writing

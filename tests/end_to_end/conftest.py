@@ -1,4 +1,5 @@
 """One server a module, on a folder of its own."""
+
 from __future__ import annotations
 
 import itertools

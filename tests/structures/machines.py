@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
+from structures.core.blocks import FRONT, SPARSE, Blocks
 from tests.naive.interval_join import entries
 
 Row = tuple[int, ...]
@@ -104,6 +105,11 @@ class ReadingMachine(RuleBasedStateMachine):
                 pass
 
 
+def empty_all_chunks(store: Blocks) -> None:
+    """Have every block of the store moved by the changes that come."""
+    store.C[SPARSE], store.classes[:, FRONT] = 1, 1
+
+
 class BatchMachine(ReadingMachine):
     """Of a structure over entries that each have a slot: loaded, changed by batches, each delta judged by the twin."""
 
@@ -122,6 +128,10 @@ class BatchMachine(ReadingMachine):
 
     def pinned(self) -> Any:
         return self.root, dict(self.now)
+
+    @rule()
+    def compact(self) -> None:
+        empty_all_chunks(self.tree.arena)
 
     def doomed(self, data: st.DataObject, least: int = 0, more: int = 12) -> list[int]:
         """Slots of some entries, `least` to `least + more` where so many are there."""

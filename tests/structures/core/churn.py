@@ -96,7 +96,7 @@ def churn(name: str) -> tuple[Held, Held, Held]:
             del pins[int(rng.integers(len(pins)))]
         subject.tree.reclaim(version, np.array(pins, np.int64))
         most = Held(max(most.store, subject.arena.held_bytes), max(most.resident, _resident() - before))
-    for _ in range(5):  # seconds in which nothing happens
+    for _ in range(60):  # seconds in which nothing happens
         subject.tree.reclaim(version, NO_PINS)
     return fresh, most, Held(subject.arena.held_bytes, _resident() - before)
 

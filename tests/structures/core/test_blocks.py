@@ -16,7 +16,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from structures.core.blocks import HELD, SHIFT, UNUSED, VERSION, Blocks
 from structures.core.check import check_blocks
 from structures.core.kernel import JIT
-from tests.structures.core.churn import NO_PINS, Held
+from tests.structures.core.churn import NO_PINS, STRUCTURES, Held
 from tests.structures.core.machine import SIZES, BlocksMachine, lose, make
 from tests.structures.modes import ROOT
 
@@ -52,8 +52,10 @@ def test_the_front_is_filled_first_and_the_rest_goes_back(monkeypatch: pytest.Mo
         store.reclaim(version, pin[:0])
     check_blocks(store, dict.fromkeys(blocks, 0))
     assert store.held_bytes < 1.3 * fresh and store.retired_bytes == 0
-    idle, shift = int(store.C[UNUSED]), int(store.C[SHIFT]) + 3
-    assert sum(given) >= (idle - 64 - (fresh >> shift) // 8) << shift > 0 == sum(given) % mmap.PAGESIZE
+    for _ in range(100):  # nothing is needed any more
+        store.reclaim(version, pin[:0])
+    shift = int(store.C[SHIFT]) + 3
+    assert sum(given) >= (int(store.C[UNUSED]) - 16) << shift > 0 == sum(given) % mmap.PAGESIZE
 
 
 def test_a_store_that_is_full_says_so_first() -> None:
@@ -104,17 +106,14 @@ def test_a_small_store_takes_little_memory() -> None:
     assert (int(pages.read_text().split()[1]) - before) * mmap.PAGESIZE < 50 * 200_000
 
 
-# Bytes in the end, at most, as many times those of a fresh load. A leaf is fuller after a load than after changes; and what has not been
-# written since the pins have gone lies where it was, here and there in chunks that are else free. Of an index that is most: its blocks are
-# small, many to a chunk.
 @pytest.mark.skipif(not JIT, reason="a million entries need compiled kernels; the run with the JIT on has them")
-@pytest.mark.parametrize(("structure", "times"), [("interval", 1.7), ("ij_heap", 1.7), ("index", 4.5)])
-def test_a_million_changes_under_pins(structure: str, times: float) -> None:
-    """In a process of its own, as resident memory is looked at."""
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_a_million_changes_under_pins(structure: str) -> None:
+    """What was held for the pins goes back to the system. In a process of its own, as resident memory is looked at."""
     command = [sys.executable, "-m", "tests.structures.core.churn", structure]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     fresh, most, last = (Held(*held) for held in json.loads(done.stdout))
     print(fresh, most, last)
     assert most.store > 4 * fresh.store and most.resident > 4 * fresh.resident, "the pins held nothing"
-    assert last.store < times * fresh.store and last.resident < 1.2 * times * fresh.resident
+    assert last.store < 1.3 * fresh.store and last.resident < 1.5 * fresh.resident

@@ -14,7 +14,7 @@ from structures.core.entries import DELETE, INSERT
 from structures.index.indexes import Changes, Cursor, Entries, OrderedIndexes
 from tests.naive import ordered_index as twin
 from tests.naive.natural_join import Entry
-from tests.structures.machines import Reading, ReadingMachine
+from tests.structures.machines import Reading, ReadingMachine, empty_all_chunks
 
 VALUES = st.one_of(st.integers(0, 3), st.integers(0, 12), st.sampled_from([-(2**63), 2**63 - 1, -1]))
 ENTRIES = st.tuples(st.integers(0, 2), st.tuples(*[VALUES] * 8), st.integers(0, 3))
@@ -83,6 +83,10 @@ class IndexMachine(ReadingMachine):
 
     def _at(self, index: int, root: int) -> list[Entry]:
         return read_entries(self.indexes.entries(index, root), 5)
+
+    @rule()
+    def compact(self) -> None:
+        empty_all_chunks(self.indexes.arena)
 
     @rule(given=st.lists(ENTRIES, max_size=15), data=st.data())
     def batch(self, given: list[tuple[int, Entry, int]], data: st.DataObject) -> None:

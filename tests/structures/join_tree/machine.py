@@ -14,7 +14,7 @@ from structures.join_tree.changes import MOVE
 from structures.join_tree.cursors import Given, Start
 from structures.join_tree.tree import JoinTree, Port
 from tests.naive.tree_join import Rows, Seen, join
-from tests.structures.machines import Reading, ReadingMachine, Row, read_all, transposed
+from tests.structures.machines import Reading, ReadingMachine, Row, empty_all_chunks, read_all, transposed
 
 # Often alike, seldom without a code or with an empty span: most rows are to have partners. (code, left, length)
 SEEN = st.tuples(st.sampled_from([0, 0, 0, 0, 1, 1, 2, -1]), st.integers(0, 6), st.sampled_from([3, 0, 1, 2, 4, 5, 6, -1]))
@@ -125,6 +125,10 @@ class JoinMachine(ReadingMachine):
         roots = self.tree.roots
         assert set(read_all(self.tree.rows(roots, 0, self.tree.all_of(roots, self.shape.of(0)[0])), 3)) == after
         assert self.tree.is_empty(roots) == (not after)
+
+    @rule()
+    def compact(self) -> None:
+        empty_all_chunks(self.tree.arena)
 
     @rule(points=CHANGES, data=st.data(), asked=st.booleans())
     def batch(self, points: list[tuple[int, list[Seen], int]], data: st.DataObject, asked: bool) -> None:

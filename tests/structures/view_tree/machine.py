@@ -15,7 +15,7 @@ from structures.index.indexes import Changes, OrderedIndexes
 from structures.view_tree.tree import Atom, ViewTree
 from tests.naive.natural_join import Entry, join
 from tests.structures.index.machine import packed
-from tests.structures.machines import Reading, ReadingMachine, Row, read_all, transposed
+from tests.structures.machines import Reading, ReadingMachine, Row, empty_all_chunks, read_all, transposed
 
 Relations = dict[int, frozenset[Entry]]  # by index
 VALUES = st.integers(0, 2)
@@ -91,6 +91,10 @@ class ViewMachine(ReadingMachine):
             wanted = view.wanted(self.now)
             assert set(read_all(view.tree.rows(view.tree.root), 3)) == wanted
             assert view.tree.is_empty(view.tree.root) == (not wanted)
+
+    @rule()
+    def compact(self) -> None:
+        empty_all_chunks(self.indexes.arena)
 
     @rule(tuples=st.lists(TUPLES, max_size=10), data=st.data())
     def batch(self, tuples: list[tuple[int, Entry, int]], data: st.DataObject) -> None:

@@ -1,0 +1,91 @@
+"""Compaction of box trees: what lies beside the nodes that a change has written is moved out of chunks that are to be emptied
+(`core/blocks.py`): children, records, roots of trees; and in a 1-D tree that a change has written a path and its leaves.
+
+Costs: O(1) a node that is changed while the store is sparse, besides the copies.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structures.box.layout import (
+    ACTIVE,
+    DIMENSIONS,
+    FLAGS,
+    HEIGHT_,
+    LEAF_NODE,
+    NODE,
+    RECORD_LEVELS,
+    STATE,
+    child_of,
+    holder,
+    moved_node,
+    moved_records,
+    records_of,
+    root_of,
+    set_child,
+    set_records,
+    set_root,
+)
+from structures.core.arena import AFTER, INNER, LEAF
+from structures.core.blocks import SPARSE, VERSION, Nodes, Writing, has_looked_at, is_behind
+from structures.core.kernel import kernel
+from structures.ordered.compaction import compact_next
+from structures.ordered.inner_nodes import moved_inner
+from structures.ordered.leaves import moved_leaf
+
+
+@kernel
+def move_roots(nodes: Nodes, writing: Writing, level: int, o: int) -> None:
+    """Of the trees of own node o."""
+    W, C = nodes.W, writing.C
+    for i in range(2):
+        h = holder(o, i)
+        root = root_of(W, h)
+        if W[h + STATE] & ACTIVE == 0 or nodes.M[root] == C[VERSION]:
+            continue
+        if level + 2 < C[DIMENSIONS]:
+            if is_behind(C, root, NODE):
+                set_root(W, h, moved_node(nodes, writing, root))
+        elif W[h + HEIGHT_] == 0:
+            if is_behind(C, root, LEAF):
+                set_root(W, h, moved_leaf(nodes, writing, root))
+        elif is_behind(C, root, INNER):
+            set_root(W, h, moved_inner(nodes, writing, root))
+
+
+@kernel
+def move_below(nodes: Nodes, writing: Writing, level: int, o: int) -> None:
+    """What hangs on own node o of a tree of the level, but for what belongs to this version already."""
+    M, W, C = nodes.M, nodes.W, writing.C
+    move_roots(nodes, writing, level, o)
+    if W[2 * o + FLAGS] & LEAF_NODE != 0:
+        r = records_of(W, o)
+        if is_behind(C, r, RECORD_LEVELS + level):
+            set_records(W, o, moved_records(nodes, writing, level, r))
+        return
+    for c in range(2):
+        child = child_of(W, o, c)
+        if M[child] != C[VERSION] and is_behind(C, child, NODE):
+            set_child(W, o, c, moved_node(nodes, writing, child))
+
+
+@kernel
+def compact_beside(nodes: Nodes, writing: Writing, level: int, changed: Any) -> None:
+    """Of these own nodes of a tree of the level."""
+    C = writing.C
+    if C[SPARSE] == 0:
+        return
+    for o in changed:
+        move_below(nodes, writing, level, o)
+    has_looked_at(C, len(changed))
+
+
+@kernel
+def compact_flat(nodes: Nodes, writing: Writing, left: int, code: int) -> None:
+    """Of the 1-D tree that is being changed, beside the path to an entry."""
+    C = writing.C
+    if C[SPARSE] != 0:
+        C[AFTER], C[AFTER + 1], C[AFTER + 2] = 0, left, code
+        leaves, _ = compact_next(nodes, writing)
+        has_looked_at(C, leaves)

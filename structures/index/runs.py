@@ -1,0 +1,42 @@
+"""Many changes of ordered indexes, from Python. Costs: as `changes`, and while the store is sparse as `compaction`, each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structures.core.blocks import SPARSE, VERSION, Nodes, Writing
+from structures.core.kernel import kernel, wide
+from structures.index.changes import cut, put
+from structures.index.compaction import compact_beside
+from structures.index.layout import MISSING, ROOMY, ROOT
+from structures.index.search import Items
+
+
+@kernel
+def change(nodes: Nodes, writing: Writing, h: int, sign: int, items: Items, e: int) -> int:
+    """Put (sign > 0) or cut entry number e; what the one tells. C[MISSING] counts those that could not be."""
+    C = writing.C
+    X, x, slot = items.X, e * items.width, wide(items.slots[e])
+    common = put(nodes, writing, h, X, x, slot) if sign > 0 else cut(nodes, writing, h, X, x, slot)
+    if common < 0:
+        C[MISSING] += 1
+    elif C[ROOMY] != 0 and C[SPARSE] != 0:
+        compact_beside(nodes, writing, h, X, x, slot)
+    return common
+
+
+@kernel("void(Nodes, Writing, int64, int64, Items, int8[::1])")
+def change_all(nodes: Nodes, writing: Writing, h: int, sign: int, items: Items, common: Any) -> None:
+    """Change the tree at holder h by all entries; common[e] as `change` tells it."""
+    for e in range(len(items.slots)):
+        common[e] = change(nodes, writing, h, sign, items, e)
+
+
+@kernel("void(Nodes, Writing, int64[::1], int8[::1], Items, int64[::1], int8[::1])")
+def change_in_order(nodes: Nodes, writing: Writing, holders: Any, signs: Any, items: Items, after: Any, common: Any) -> None:
+    """As `change_all`, each change of the tree at its holder, and as a tick of its own; the root after each."""
+    C = writing.C
+    for e in range(len(items.slots)):
+        C[VERSION] += 1
+        common[e] = change(nodes, writing, holders[e], signs[e], items, e)
+        after[e] = C[holders[e] + ROOT]

@@ -1,0 +1,26 @@
+"""Compaction of the trees of a join tree, one after another: `ordered/compaction.py`."""
+
+from __future__ import annotations
+
+from structures.core.arena import TREE
+from structures.core.blocks import CREDIT, Nodes, Writing, end_compaction, may_compact
+from structures.core.kernel import kernel
+from structures.join_tree.layout import Tables, lay_down, take_up
+from structures.ordered.compaction import STEP_WORDS, compact_next
+
+
+@kernel("void(Nodes, Writing, Tables, int64, int64)")
+def compact(nodes: Nodes, writing: Writing, tables: Tables, leaves: int, spare: int) -> None:
+    """Look at so many leaves more, about, as the version that is being written; `spare`: words that its other changes need."""
+    C, T = writing.C, tables.T
+    C[CREDIT] += leaves
+    while may_compact(C, STEP_WORDS + spare):
+        take_up(C, T, C[TREE])
+        looked, last = compact_next(nodes, writing)
+        C[CREDIT] -= looked
+        lay_down(C, T, C[TREE])
+        if last:
+            C[TREE] += 1
+            if C[TREE] == len(T):
+                C[TREE] = 0
+                end_compaction(C)

@@ -1,0 +1,163 @@
+"""Compaction: blocks of the tree are copied out of chunks that are to be emptied (`core/blocks.py`), and thin leaves filled again, inner
+node by inner node in the tree's order, a few with each change. Between two steps only the place in that order is kept: so the tree may
+change as it likes.
+
+Costs: a step O(F + log n) besides the copies, at most F leaves and a path.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structures.core.arena import AFTER, FIRST_PLACE, HEIGHT, INNER, INNER_WORDS, LEAF, LEAF_WORDS, NEW, OLD, PATH, ROOT, SUM, B, F
+from structures.core.blocks import CREDIT, VERSION, Nodes, Writing, drop, end_compaction, is_behind, may_compact
+from structures.core.kernel import kernel, wide
+from structures.ordered.inner_nodes import moved_inner
+from structures.ordered.layout import FIRST, KL, ML, child_of, set_child
+from structures.ordered.leaves import merged_prefix, move_entries, moved_leaf, new_leaf
+from structures.ordered.summary import clear_child, leaf_summary, write_child
+from structures.ordered.tree import LEAF_FILL, descend
+
+STEP_WORDS = 2 * F * LEAF_WORDS + 64 * INNER_WORDS
+
+
+@kernel
+def go_on_after(nodes: Nodes, C: Any, o: int, c: int) -> None:
+    """The next step begins at child c of inner node o."""
+    M, W = nodes.M, nodes.W
+    s = 0
+    if W[2 * o + KL + F + c] < W[2 * o + KL + c] or (W[2 * o + KL + F + c] == W[2 * o + KL + c] and M[o + ML + F + c] < M[o + ML + c]):
+        s = 1
+    C[AFTER], C[AFTER + 1], C[AFTER + 2] = W[2 * o + KL + s * F + c], M[o + ML + s * F + c], W[2 * o + FIRST + c]
+
+
+@kernel
+def is_leaf_behind(nodes: Nodes, C: Any, o: int) -> bool:
+    """Whether a leaf below inner node o is to be moved."""
+    W = nodes.W
+    for c in range(W[2 * o + 2]):
+        if is_behind(C, child_of(W, o, c), LEAF):
+            return True
+    return False
+
+
+@kernel
+def move_path(nodes: Nodes, writing: Writing) -> int:
+    """Copy what is to be moved of the path in C[PATH:]; what is above a copy belongs to this version. The path's last inner node."""
+    M, W, C = nodes.M, nodes.W, writing.C
+    above = 0
+    for d in range(C[HEIGHT]):
+        o = C[PATH + 2 * d]
+        if M[o] != C[VERSION] or is_behind(C, o, INNER):
+            o = moved_inner(nodes, writing, o)
+            C[PATH + 2 * d] = o
+            if d == 0:
+                C[ROOT] = o
+            else:
+                set_child(W, above, C[PATH + 2 * d - 1], o)
+        above = o
+    return above
+
+
+@kernel
+def move_leaves(nodes: Nodes, writing: Writing, o: int) -> None:
+    """Copy what is to be moved of the leaves below own inner node o."""
+    W, C = nodes.W, writing.C
+    for c in range(W[2 * o + 2]):
+        leaf = child_of(W, o, c)
+        if is_behind(C, leaf, LEAF):
+            set_child(W, o, c, moved_leaf(nodes, writing, leaf))
+
+
+@kernel
+def entries_below(W: Any, o: int) -> int:
+    """Of inner node o, whose children are leaves."""
+    total = wide(0)
+    for c in range(W[2 * o + 2]):
+        leaf = child_of(W, o, c)
+        total += W[2 * leaf + 2] + W[2 * leaf + 3]
+    return total
+
+
+@kernel
+def written_leaf(nodes: Nodes, C: Any, n: int, low: int, high: int) -> int:
+    """A new leaf of the entries number low to high - 1 of the n leaves at C[OLD:]."""
+    W = nodes.W
+    new = new_leaf(nodes, C, 0, 0)
+    for copies in range(2):  # how many are of set 0 says where those of set 1 begin
+        at0, at1, start = wide(0), wide(B - W[2 * new + 3]), wide(0)
+        for c in range(n):
+            o = C[OLD + c]
+            n0, n1 = wide(W[2 * o + 2]), wide(W[2 * o + 3])
+            p, q = max(low - start, 0), min(high - start, n0 + n1)
+            if p < q:
+                i, j = merged_prefix(nodes, o, p), merged_prefix(nodes, o, q)
+                if copies == 1:
+                    move_entries(nodes, o, i, j, new, at0)
+                    move_entries(nodes, o, B - n1 + p - i, B - n1 + q - j, new, at1)
+                at0 += j - i
+                at1 += q - j - p + i
+            start += n0 + n1
+        W[2 * new + 2], W[2 * new + 3] = at0, high - low - at0
+    return new
+
+
+@kernel
+def fill_leaves(nodes: Nodes, writing: Writing, o: int, leaves: int) -> None:
+    """Write the entries below own inner node o, which has more leaves, into so many new ones. Its summary stays."""
+    W, C = nodes.W, writing.C
+    n, total = wide(W[2 * o + 2]), entries_below(W, o)
+    for c in range(n):
+        C[OLD + c] = child_of(W, o, c)
+    for b in range(leaves):
+        C[NEW + b] = written_leaf(nodes, C, n, total * b // leaves, total * (b + 1) // leaves)
+    for c in range(n):
+        if c < leaves:
+            leaf_summary(nodes, C, C[NEW + c], SUM)
+            write_child(nodes, C, o, c, C[NEW + c], SUM)
+        else:
+            clear_child(nodes, o, c)
+        drop(nodes.M, writing, C[OLD + c], LEAF)
+    W[2 * o + 2] = leaves
+
+
+@kernel
+def compact_next(nodes: Nodes, writing: Writing) -> tuple[int, bool]:
+    """The next inner node above leaves, and the path to it; how many leaves, and whether it was the last."""
+    W, C = nodes.W, writing.C
+    o, levels = descend(nodes, C, C[AFTER], C[AFTER + 1], C[AFTER + 2]), C[HEIGHT]
+    C[AFTER], C[AFTER + 1], C[AFTER + 2] = FIRST_PLACE
+    if levels == 0:
+        if is_behind(C, o, LEAF):
+            C[ROOT] = moved_leaf(nodes, writing, o)
+        return 1, True
+    parent = C[PATH + 2 * levels - 2]
+    leaves = wide(W[2 * parent + 2])
+    filled = max(2, -(-entries_below(W, parent) // LEAF_FILL))
+    found = filled < leaves or is_leaf_behind(nodes, C, parent)
+    for d in range(levels):
+        found = found or is_behind(C, C[PATH + 2 * d], INNER)
+    if found:
+        parent = move_path(nodes, writing)
+        if filled < leaves:
+            fill_leaves(nodes, writing, parent, filled)
+        else:
+            move_leaves(nodes, writing, parent)
+    for d in range(levels - 2, -1, -1):
+        o, c = C[PATH + 2 * d], C[PATH + 2 * d + 1]
+        if c + 1 < W[2 * o + 2]:
+            go_on_after(nodes, C, o, c + 1)
+            return leaves, False
+    return leaves, True
+
+
+@kernel("void(Nodes, Writing, int64)")
+def compact(nodes: Nodes, writing: Writing, leaves: int) -> None:
+    """Look at so many leaves more, about, as the version that is being written."""
+    C = writing.C
+    C[CREDIT] += leaves
+    while may_compact(C, STEP_WORDS):
+        looked, last = compact_next(nodes, writing)
+        C[CREDIT] -= looked
+        if last:
+            end_compaction(C)
