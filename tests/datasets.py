@@ -1,5 +1,4 @@
 """The real data sets of the repository (tests/data/README.md), as the tests want them."""
-
 from __future__ import annotations
 
 import gzip

@@ -1,5 +1,4 @@
 """A real `livejoin serve` in a process of its own, spoken to over HTTP only."""
-
 from __future__ import annotations
 
 import os

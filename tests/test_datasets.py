@@ -1,5 +1,4 @@
 """The data are what they say, so that a failure elsewhere is not theirs."""
-
 from __future__ import annotations
 
 import duckdb

@@ -50,7 +50,8 @@ from structures.box.layout import (
 )
 from structures.box.records import code_of, key_of, rows_inside, tag_of, write_record
 from structures.core.arena import COUNT, HEIGHT, INNER_WORDS, LEAF_WORDS, LIVE, ROOT
-from structures.core.blocks import Nodes, Writing, drop, words_of
+from structures.core.blocks import Nodes, Writing, drop
+from structures.core.control import words_of
 from structures.core.entries import Entries
 from structures.core.kernel import arrays, kernel, wide
 from structures.ordered.tree import build, make_empty

@@ -28,7 +28,9 @@ from structures.box.layout import (
     set_root,
 )
 from structures.core.arena import AFTER, INNER, LEAF
-from structures.core.blocks import SPARSE, VERSION, Nodes, Writing, has_looked_at, is_behind
+from structures.core.blocks import Nodes, Writing
+from structures.core.compaction import has_looked_at, is_behind
+from structures.core.control import SPARSE, VERSION
 from structures.core.kernel import kernel
 from structures.ordered.compaction import compact_next
 from structures.ordered.inner_nodes import moved_inner

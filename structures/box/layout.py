@@ -32,7 +32,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from structures.core.arena import CONTROL_WORDS, INNER_WORDS, KIND, LEAF_WORDS, B
-from structures.core.blocks import KEPT, VERSION, Blocks, Nodes, Writing, allocate, block_at, drop, empty_room, name_block, room
+from structures.core.blocks import Blocks, Nodes, Writing, allocate, block_at, drop, name_block
+from structures.core.control import KEPT, VERSION, empty_room, room
 from structures.core.kernel import arrays, kernel
 from structures.ordered.summary import PAIR
 

@@ -58,7 +58,7 @@ from structures.box.layout import (
 )
 from structures.box.search import BOTH, query_words
 from structures.core.arena import INNER_WORDS, LEAF_WORDS
-from structures.core.blocks import STORE_WORDS, VERSION
+from structures.core.control import STORE_WORDS, VERSION
 from structures.core.entries import Entries, tree_order
 from structures.core.kernel import compiled
 from structures.core.reserve import SLOTS, reserve

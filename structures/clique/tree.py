@@ -32,7 +32,7 @@ from structures.clique.check import check_clique
 from structures.clique.cursors import Cursor
 from structures.clique.state import FULL, STEPS, grown, new_walk
 from structures.core.arena import HEIGHT, KEY_MAX, ROOT
-from structures.core.blocks import STORE_WORDS
+from structures.core.control import STORE_WORDS
 from structures.core.entries import Entries
 from structures.core.kernel import compiled
 from structures.multiway.base import MultiwayTree, Root

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 
-from structures.core.blocks import KEPT, STORE_WORDS, Blocks
+from structures.core.blocks import Blocks
+from structures.core.control import KEPT, STORE_WORDS
 from structures.core.encoding import NEG_INF
 
 B = int(os.environ.get("LIVEJOIN_LEAF", "64"))

@@ -20,8 +20,7 @@ block is free, or waits with the oldest pin that holds it, until that goes.
 
     queue   retired 41 -> 42 -> 42 -> 45          held   pin 17: -> -> ->     pin 30: ->
 
-A block that nobody writes stays where it is, and holds its chunk. So when a class has many more free blocks than it needs, its chunks from
-a FRONT on are to be emptied: the trees copy what they have there, a few leaves with each change (`ordered/compaction.py` and others).
+What a store holds beyond its need after that, `compaction.py` brings together.
 
 Invariants
     I1  a block with born == the version being written was never published: it is changed in place and freed at once; every other block is
@@ -43,37 +42,72 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.bits import LANES, lowest
+from structures.core.bits import LANES
+from structures.core.compaction import NOWHERE, find_fronts
+from structures.core.control import (
+    BY_CLASS,
+    CAPACITY,
+    CHUNK_WORDS,
+    CHUNKS,
+    CLASS,
+    CLASS_WORDS,
+    CLASSES,
+    EMPTY,
+    END,
+    FREE,
+    FRESH,
+    FRONT,
+    HELD,
+    HINTS,
+    IDLE,
+    IDLE_MAP,
+    KEPT,
+    KINDS,
+    LAST,
+    LEAST_BLOCKS,
+    LISTED,
+    MAPS,
+    NEED,
+    NEXT_CHUNK,
+    OUT,
+    OUT_BEFORE,
+    PIN_TABLES,
+    QUEUE,
+    RECORDS,
+    RECORDS_MOST,
+    RECORDS_NEED,
+    SHIFT,
+    SIDE,
+    SIZE,
+    SPARE,
+    SPARSE,
+    STASH,
+    STASHED,
+    STORE_WORDS,
+    TABLE,
+    UNUSED,
+    USED,
+    VERSION,
+    WAITING,
+    add_to_map,
+    chunk_at,
+    chunks_in,
+    class_at,
+    first_in_map,
+    is_in_map,
+    room,
+    take_from_map,
+    words_of_map,
+)
 from structures.core.kernel import arrays, compiled, kernel, wide
 from structures.core.pins import holder
 from structures.core.reserve import give_back, reserve
 
-CLASSES = 16  # of blocks
-EMPTY, IDLE_MAP = CLASSES, CLASSES + 1  # maps of chunks without blocks, and of those of them whose pages are still ours
 _IDLE_MOST = 16  # chunks without blocks that may keep their pages, and twice as many as were needed of late
-STORE_WORDS = 2**33  # of a store where nothing is said: as far as `block_at` reaches
 _CHUNK_BITS, _FEWEST = 13, 6  # a chunk has 2**13 words, 64 KiB; of a small store fewer, of one with large blocks more
-_LEAST_BLOCKS = 8  # of a chunk
 _PINS = 1 << 22  # that may hold blocks
 _FEW_RECORDS = 1 << 14  # whose pages are kept
 
-# The control array C: where its parts begin, and counters; then the classes, and where to look first in each map. What the trees keep lies
-# between KEPT and the maps.
-VERSION, SHIFT, CHUNKS, NEXT_CHUNK, KINDS, TABLE, MAPS, PIN_TABLES = range(8)  # KINDS: classes in use
-RECORDS, SPARE, QUEUE, LAST, HELD, SIDE, UNUSED, IDLE = range(8, 16)  # UNUSED: chunks without blocks; IDLE: of these with pages
-SPARSE, CREDIT, LOOKED = 16, 17, 18  # whether a class has a FRONT; leaves that compaction may look at; blocks that it has looked at
-RECORDS_MOST, RECORDS_NEED = 19, 20  # those whose pages are ours, and those that were in use of late
-BY_CLASS, CLASS_WORDS = 24, 16
-# Of a class: words of a block, blocks of a chunk, the stash and how many lie in it, the fresh places; blocks that are in use or retired,
-# those that are retired, those on the lists of chunks; the first word of the chunks that are to be emptied, the most blocks that were
-# taken between two reclaims of late, OUT after the last one.
-SIZE, CAPACITY, STASH, STASHED, FRESH, END, OUT, WAITING, LISTED, FRONT, NEED, OUT_BEFORE = range(12)
-LOOKED_AT = 2  # leaves with each change, by compaction
-_NOWHERE = 2**62  # in place of a FRONT
-HINTS = BY_CLASS + CLASS_WORDS * CLASSES
-KEPT = HINTS + CLASSES + 2
-# A chunk in the table: its class + 1, blocks that are not on its list, the first one on it; a word is spare, so that none spans two lines.
-CLASS, USED, FREE, CHUNK_WORDS = 0, 1, 2, 4
 # Free blocks of a class that may be spare, besides one for 64 in use or retired; blocks of a stash that are put back at once.
 _SPARE, _PUT_BACK = 64, 1 << 16
 
@@ -92,81 +126,6 @@ class Writing(NamedTuple):
 
     C: np.ndarray
     Q: np.ndarray
-
-
-# --- maps: a bit a chunk, of each class
-
-
-@kernel
-def words_of_map(C: Any) -> int:
-    return (C[CHUNKS] + 62) // 63  # 63 bits a word: none is its sign
-
-
-@kernel
-def add_to_map(C: Any, cls: int, chunk: int) -> None:
-    word = chunk // 63
-    C[C[MAPS] + cls * words_of_map(C) + word] |= wide(1) << (chunk % 63)
-    C[HINTS + cls] = min(C[HINTS + cls], word)
-
-
-@kernel
-def take_from_map(C: Any, cls: int, chunk: int) -> None:
-    C[C[MAPS] + cls * words_of_map(C) + chunk // 63] &= ~(wide(1) << (chunk % 63))
-
-
-@kernel
-def is_in_map(C: Any, cls: int, chunk: int) -> bool:
-    return (C[C[MAPS] + cls * words_of_map(C) + chunk // 63] >> (chunk % 63)) & 1 != 0
-
-
-@kernel
-def first_in_map(C: Any, cls: int) -> int:
-    """The first chunk in the class's map; 0: there is none."""
-    at, end, word = C[MAPS] + cls * words_of_map(C), (C[NEXT_CHUNK] + 62) // 63, C[HINTS + cls]
-    while word < end and C[at + word] == 0:
-        word += 1
-    if word >= end:
-        return 0
-    C[HINTS + cls] = word
-    return 63 * word + lowest(C[at + word])
-
-
-# --- blocks
-
-
-@kernel
-def empty_room(C: Any) -> int:
-    """Words that surely fit into chunks without blocks, whatever blocks they make."""
-    chunks = max(0, C[CHUNKS] - C[NEXT_CHUNK] + C[UNUSED] - C[KINDS])  # of each class one may be used in part
-    return (chunks << C[SHIFT]) * (_LEAST_BLOCKS - 1) // _LEAST_BLOCKS
-
-
-@kernel
-def room(C: Any) -> int:
-    """Words that surely fit, whatever blocks they make: in empty chunks, and in free blocks of the class that has the fewest."""
-    least = wide(STORE_WORDS)
-    for cls in range(C[KINDS]):
-        k = class_at(cls)
-        least = min(least, (C[k + STASHED] + C[k + LISTED]) * C[k + SIZE] + C[k + END] - C[k + FRESH])
-    return empty_room(C) + least
-
-
-@kernel
-def chunk_at(C: Any, chunk: int) -> int:
-    """Where the chunk lies in C."""
-    return C[TABLE] + CHUNK_WORDS * chunk
-
-
-@kernel
-def class_at(cls: int) -> int:
-    """Where the class lies in C."""
-    return BY_CLASS + CLASS_WORDS * cls
-
-
-@kernel
-def words_of(C: Any, cls: int) -> int:
-    """Of a block of the class."""
-    return C[class_at(cls) + SIZE]
 
 
 @kernel
@@ -314,56 +273,6 @@ def pin_table(C: Any, side: int) -> int:
     return C[PIN_TABLES] + 2 * _PINS * side
 
 
-# --- compaction
-
-
-@kernel
-def is_behind(C: Any, o: int, cls: int) -> bool:
-    """Whether block o, of the class, lies in a chunk that is to be emptied: a copy of it does not."""
-    return o >= C[class_at(cls) + FRONT]
-
-
-@kernel
-def find_fronts(C: Any) -> None:
-    """Have the last chunks of each class emptied that has a sixteenth more blocks than it needs. O(chunks) then."""
-    for cls in range(C[KINDS]):
-        k = class_at(cls)
-        needed = C[k + OUT] + C[k + NEED]
-        if C[k + LISTED] > C[k + NEED] + C[k + OUT] // 16 + 2 * C[k + CAPACITY]:
-            left = (needed + needed // 32) // C[k + CAPACITY] + 1  # chunks that stay
-            for chunk in range(1, C[NEXT_CHUNK]):
-                left -= C[chunk_at(C, chunk) + CLASS] == cls + 1
-                if left < 0:
-                    C[k + FRONT] = chunk << C[SHIFT]
-                    C[SPARSE] = 1
-                    break
-
-
-@kernel
-def end_compaction(C: Any) -> None:
-    """The trees have nothing more in the chunks that were to be emptied; or enough was looked for."""
-    C[SPARSE], C[CREDIT], C[LOOKED] = 0, 0, 0
-    for cls in range(C[KINDS]):
-        C[class_at(cls) + FRONT] = _NOWHERE
-
-
-@kernel
-def has_looked_at(C: Any, blocks: int) -> None:
-    """Compaction beside changes has looked at so many more: it ends when it has seen as many as there are."""
-    C[LOOKED] += blocks
-    total = wide(0)
-    for cls in range(C[KINDS]):
-        total += C[class_at(cls) + OUT]
-    if C[LOOKED] > total:
-        end_compaction(C)
-
-
-@kernel
-def may_compact(C: Any, words: int) -> bool:
-    """Whether there is something to compact, credit to look for it, and room for copies of so many words."""
-    return C[SPARSE] != 0 and C[CREDIT] > 0 and room(C) >= words
-
-
 @kernel("void(int64[::1], Writing, int64, int64[::1])")
 def reclaim(M: Any, writing: Writing, oldest: int, pins: Any) -> None:
     """Free what no version >= oldest and no pin can see (I2)."""
@@ -406,11 +315,6 @@ def reclaim(M: Any, writing: Writing, oldest: int, pins: Any) -> None:
         find_fronts(C)
 
 
-def chunks_in(words: np.ndarray) -> list[int]:
-    """The chunks in a map, ascending."""
-    return [63 * place + bit for place in np.flatnonzero(words).tolist() for bit in range(63) if words.item(place) >> bit & 1]
-
-
 class Blocks:
     """The arrays of one store. One thread writes; any number read blocks of pinned versions meanwhile."""
 
@@ -418,9 +322,9 @@ class Blocks:
         """`sizes`: words of a block of each class; `kept`: words of C that the trees keep, from KEPT on; `words`: reserved address space in
         8-byte words (not memory)."""
         bits = _CHUNK_BITS
-        while bits > _FEWEST and words >> bits < 4 * len(sizes) * _LEAST_BLOCKS:
+        while bits > _FEWEST and words >> bits < 4 * len(sizes) * LEAST_BLOCKS:
             bits -= 1
-        bits = max(bits, (max(sizes) * _LEAST_BLOCKS - 1).bit_length())
+        bits = max(bits, (max(sizes) * LEAST_BLOCKS - 1).bit_length())
         chunks = max(len(sizes) + 2, words >> bits)
         size = chunks << bits
         self.M: np.ndarray = reserve((size + 2 * LANES) * 8, np.int64)[:size]  # the last block is read eight numbers at once
@@ -436,7 +340,7 @@ class Blocks:
         self.classes: np.ndarray = C[BY_CLASS:HINTS].reshape(CLASSES, CLASS_WORDS)
         self.classes[: len(sizes), SIZE] = sizes
         self.classes[: len(sizes), CAPACITY] = [(1 << bits) // words for words in sizes]
-        self.classes[:, FRONT] = _NOWHERE
+        self.classes[:, FRONT] = NOWHERE
         self.nodes: Any = Nodes(self.M, self.W)  # as the kernels take them; of a class that adds arrays another tuple
         self.writing: Any = Writing(self.C, self.Q)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from structures.core.blocks import (
+from structures.core.blocks import Blocks, pin_table
+from structures.core.control import (
     CAPACITY,
     CLASS,
     CLASSES,
@@ -29,10 +30,8 @@ from structures.core.blocks import (
     UNUSED,
     USED,
     WAITING,
-    Blocks,
     chunk_at,
     chunks_in,
-    pin_table,
 )
 
 

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from structures.core.arena import HEIGHT, KEY_MAX, ROOT
-from structures.core.blocks import STORE_WORDS
+from structures.core.control import STORE_WORDS
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import Entries
 from structures.core.kernel import compiled

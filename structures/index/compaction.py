@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from structures.core.blocks import Nodes, Writing, has_looked_at, is_behind
+from structures.core.blocks import Nodes, Writing
+from structures.core.compaction import has_looked_at, is_behind
 from structures.core.kernel import kernel, wide
 from structures.index.changes import LEAF_FILL, climb, descend
 from structures.index.layout import (

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from structures.core.blocks import VERSION
+from structures.core.control import VERSION
 from structures.core.entries import DELETE, INSERT
 from structures.core.kernel import compiled, contiguous
 from structures.core.ticks import Ticks

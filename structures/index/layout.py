@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 
 from structures.core.arena import B
-from structures.core.blocks import KEPT, VERSION, Blocks, Nodes, Writing, allocate, drop, next_free
+from structures.core.blocks import Blocks, Nodes, Writing, allocate, drop, next_free
+from structures.core.control import KEPT, VERSION
 from structures.core.kernel import kernel, prefetch, wide
 
 BLOCK_BITS = 6

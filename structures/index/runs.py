@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from structures.core.blocks import SPARSE, VERSION, Nodes, Writing
+from structures.core.blocks import Nodes, Writing
+from structures.core.control import SPARSE, VERSION
 from structures.core.kernel import kernel, wide
 from structures.index.changes import cut, put
 from structures.index.compaction import compact_beside

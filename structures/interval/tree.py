@@ -26,7 +26,8 @@ from collections.abc import Callable
 import numpy as np
 
 from structures.core.arena import COUNT, KIND, LIVE, ROOT, Arena
-from structures.core.blocks import LOOKED_AT, STORE_WORDS, VERSION
+from structures.core.compaction import LOOKED_AT
+from structures.core.control import STORE_WORDS, VERSION
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import DELETE, INSERT, Deltas, Entries, tree_order
 from structures.core.kernel import compiled

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from structures.core.arena import TREE
-from structures.core.blocks import CREDIT, Nodes, Writing, end_compaction, may_compact
+from structures.core.blocks import Nodes, Writing
+from structures.core.compaction import end_compaction, may_compact
+from structures.core.control import CREDIT
 from structures.core.kernel import kernel
 from structures.join_tree.layout import Tables, lay_down, take_up
 from structures.ordered.compaction import STEP_WORDS, compact_next

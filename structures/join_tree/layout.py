@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from structures.core.arena import ROOT
-from structures.core.blocks import VERSION, Nodes, Writing
+from structures.core.blocks import Nodes, Writing
+from structures.core.control import VERSION
 from structures.core.kernel import arrays, kernel
 from structures.ordered.tree import cut, put
 

@@ -37,7 +37,8 @@ from typing import NamedTuple
 import numpy as np
 
 from structures.core.arena import COUNT, ROOT, B, words_anew
-from structures.core.blocks import LOOKED_AT, STORE_WORDS, VERSION
+from structures.core.compaction import LOOKED_AT
+from structures.core.control import STORE_WORDS, VERSION
 from structures.core.entries import Entries, tree_order
 from structures.core.kernel import compiled
 from structures.core.reserve import SLOTS, reserve

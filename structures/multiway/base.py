@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from structures.core.blocks import LOOKED_AT, VERSION
+from structures.core.compaction import LOOKED_AT
+from structures.core.control import VERSION
 from structures.core.entries import Entries, Told
 from structures.multiway.changes import ACTIVE, AT, MISSING, REFUSED, Changes, entry_order
 from structures.multiway.compaction import compact

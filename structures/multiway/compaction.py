@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from structures.core.arena import FIRST_PLACE, LEAF, ROOT
-from structures.core.blocks import CREDIT, VERSION, Writing, end_compaction, is_behind, may_compact
+from structures.core.blocks import Writing
+from structures.core.compaction import end_compaction, is_behind, may_compact
+from structures.core.control import CREDIT, VERSION
 from structures.core.kernel import kernel
 from structures.multiway.layout import (
     AFTER,

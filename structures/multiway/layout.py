@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from structures.core.arena import FIRST_PLACE, HEIGHT, INNER, LEAF, B
-from structures.core.blocks import KEPT, STORE_WORDS, VERSION, Blocks, Writing, allocate, drop
+from structures.core.blocks import Blocks, Writing, allocate, drop
+from structures.core.control import KEPT, STORE_WORDS, VERSION
 from structures.core.kernel import arrays, kernel, wide
 from structures.multiway.topology import ENTRIES, INNER_WORDS_, LEAF_WORDS_, MOST, SPAN, SUBSETS, Topology
 

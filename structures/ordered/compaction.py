@@ -10,7 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from structures.core.arena import AFTER, FIRST_PLACE, HEIGHT, INNER, INNER_WORDS, LEAF, LEAF_WORDS, NEW, OLD, PATH, ROOT, SUM, B, F
-from structures.core.blocks import CREDIT, VERSION, Nodes, Writing, drop, end_compaction, is_behind, may_compact
+from structures.core.blocks import Nodes, Writing, drop
+from structures.core.compaction import end_compaction, is_behind, may_compact
+from structures.core.control import CREDIT, VERSION
 from structures.core.kernel import kernel, wide
 from structures.ordered.inner_nodes import moved_inner
 from structures.ordered.layout import FIRST, KL, ML, child_of, set_child

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from structures.core.arena import INNER, INNER_WORDS, SUM2, F
-from structures.core.blocks import VERSION, Nodes, Writing, allocate, drop
+from structures.core.blocks import Nodes, Writing, allocate, drop
+from structures.core.control import VERSION
 from structures.core.kernel import kernel
 from structures.ordered.layout import FIELDS, FIELDS32
 from structures.ordered.summary import clear_child, write_child

@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.blocks import VERSION, Writing
+from structures.core.blocks import Writing
+from structures.core.control import VERSION
 from structures.core.kernel import arrays, compiled, kernel, wide
 from structures.qdag.qdag import And
 from structures.qdag.walk import DEPTH, ITEM, ITEMS, MOST_ATOMS, STEPS, Walking, and_steps, line_words, state_words

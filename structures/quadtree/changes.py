@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from structures.core.bits import equal16, highest, lowest
-from structures.core.blocks import VERSION, Writing, free
+from structures.core.blocks import Writing, free
+from structures.core.control import VERSION
 from structures.core.kernel import kernel, wide
 from structures.quadtree.layout import (
     ARITY,

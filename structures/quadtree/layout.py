@@ -37,7 +37,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from structures.core.arena import B
-from structures.core.blocks import KEPT, Blocks, Writing, allocate, drop, next_free, words_of
+from structures.core.blocks import Blocks, Writing, allocate, drop, next_free
+from structures.core.control import KEPT, words_of
 from structures.core.kernel import arrays, kernel, prefetch, wide
 
 LEAF = min(16, max(2, B // 4))

@@ -34,7 +34,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from structures.core.blocks import SIZE, VERSION
+from structures.core.control import SIZE, VERSION
 from structures.quadtree.changes import change_entries, collect, morton_keys
 from structures.quadtree.check import check_quads
 from structures.quadtree.compact import CompactForms, compact_place, most_words

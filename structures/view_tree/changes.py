@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.blocks import SPARSE, Nodes, Writing
+from structures.core.blocks import Nodes, Writing
+from structures.core.control import SPARSE
 from structures.core.entries import Told
 from structures.core.kernel import arrays, kernel, wide
 from structures.index.changes import cut, put

@@ -1,5 +1,4 @@
 """The relations and the view of docs/design/api.md's own examples, fresh for a test."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -75,19 +74,10 @@ class Case:
         """Relations, view, three bookings of room A and one of B, two jobs: three clashes."""
         self.define()
         talk.view(self.client, self.v, self.sql)
-        talk.ok(
-            talk.send(
-                self.client,
-                [
-                    self.booking(1, "A", 1, 5),
-                    self.booking(2, "A", 4, 9),
-                    self.booking(3, "A", 20, None),
-                    self.booking(4, "B", 1, 30),
-                    self.job(7, "A", 4, 6),
-                    self.job(8, "A", 25, 26),
-                ],
-            )
-        )
+        talk.ok(talk.send(self.client, [
+            self.booking(1, "A", 1, 5), self.booking(2, "A", 4, 9), self.booking(3, "A", 20, None), self.booking(4, "B", 1, 30),
+            self.job(7, "A", 4, 6), self.job(8, "A", 25, 26),
+        ]))
         return self
 
     def booking(self, number: int, room: str, start: int, end: int | None, status: str = "confirmed", op: str = "upsert") -> dict[str, Any]:

@@ -1,5 +1,4 @@
 """What a client does with the service: define, send, read, follow; in every media type. Nothing here knows the service's inside."""
-
 from __future__ import annotations
 
 import csv

@@ -1,5 +1,4 @@
 """Every query of the data sets: count and checksum, in every media type, by SQL and by JSON."""
-
 from __future__ import annotations
 
 import itertools

@@ -1,5 +1,4 @@
 """The change logs and Debezium streams of the data sets, with every checkpoint: by reading, and by followers who replay the feed."""
-
 from __future__ import annotations
 
 import gc
@@ -95,12 +94,7 @@ def test_change_log(replay: Replay, client: httpx.Client, name: str, log: str) -
         parameters = {"source": f"{name} {log}", "epoch": number, "run": "one"}
         done = talk.ok(talk.send(client, batch, kind, **parameters))
         assert done == {
-            "version": version + 1,
-            "applied": len(batch),
-            "ignored": 0,
-            "skipped_count": 0,
-            "skipped": [],
-            "duplicate": False,
+            "version": version + 1, "applied": len(batch), "ignored": 0, "skipped_count": 0, "skipped": [], "duplicate": False,
         }
         version += 1
         if number % 10 == 0:

@@ -1,5 +1,4 @@
 """docs/design/api.md, *Changes*: line by line, as a client meets it."""
-
 from __future__ import annotations
 
 import json
@@ -88,22 +87,10 @@ def test_what_is_answered_can_be_read(case: Case) -> None:
 
 def test_in_order_and_the_last_change_of_a_key_wins(case: Case) -> None:
     case.define()
-    talk.ok(
-        talk.send(
-            case.client,
-            [
-                case.booking(1, "A", 1, 2),
-                case.booking(1, "B", 1, 2, op="insert") | {"op": "upsert"},
-                case.delete(2),
-                case.booking(2, "C", 1, 2),
-                case.booking(3, "D", 1, 2),
-                case.delete(3),
-                case.booking(4, "E", 1, 2),
-                case.delete(4),
-                case.booking(4, "F", 1, 2, op="insert"),
-            ],
-        )
-    )
+    talk.ok(talk.send(case.client, [
+        case.booking(1, "A", 1, 2), case.booking(1, "B", 1, 2, op="insert") | {"op": "upsert"}, case.delete(2), case.booking(2, "C", 1, 2),
+        case.booking(3, "D", 1, 2), case.delete(3), case.booking(4, "E", 1, 2), case.delete(4), case.booking(4, "F", 1, 2, op="insert"),
+    ]))
     assert {row["id"]: row["room"] for row in relation_rows(case, case.b)} == {1: "B", 2: "C", 4: "F"}
 
 
@@ -123,19 +110,10 @@ def test_several_relations_at_once_or_not_at_all(case: Case) -> None:
 def test_insert_is_judged_at_its_place(case: Case) -> None:
     case.define()
     talk.ok(talk.send(case.client, [case.booking(1, "A", 1, 5)]))
-    told = talk.problem(
-        talk.send(
-            case.client,
-            [
-                case.booking(1, "A", 1, 5, op="insert"),
-                case.delete(1),
-                case.booking(1, "A", 1, 5, op="insert"),
-                case.booking(1, "A", 1, 5, op="insert"),
-            ],
-        ),
-        422,
-        "bad-rows",
-    )
+    told = talk.problem(talk.send(case.client, [
+        case.booking(1, "A", 1, 5, op="insert"), case.delete(1),
+        case.booking(1, "A", 1, 5, op="insert"), case.booking(1, "A", 1, 5, op="insert"),
+    ]), 422, "bad-rows")
     assert [(error["index"], error["reason"]) for error in told["errors"]] == [(0, "key-exists"), (3, "key-exists")]
 
 
@@ -212,23 +190,11 @@ def test_runs(case: Case) -> None:
     assert talk.ok(send(2, run="one"))["duplicate"]
 
 
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        {"source": "s"},
-        {"epoch": 1},
-        {"source": "s", "epoch": "x"},
-        {"source": "s", "epoch": 2**63},
-        {"source": "s" * 201, "epoch": 1},
-        {"source": "s", "epoch": 1, "run": "r" * 201},
-        {"source": "s", "epoch": 1, "reset": "true"},
-        {"on_error": "ignore"},
-        {"source": "s", "epoch": 1, "run": "r", "reset": "maybe"},
-        {"nonsense": 1},
-        {"source": "s", "epoch": 1.5},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("parameters", [
+    {"source": "s"}, {"epoch": 1}, {"source": "s", "epoch": "x"}, {"source": "s", "epoch": 2**63}, {"source": "s" * 201, "epoch": 1},
+    {"source": "s", "epoch": 1, "run": "r" * 201}, {"source": "s", "epoch": 1, "reset": "true"}, {"on_error": "ignore"},
+    {"source": "s", "epoch": 1, "run": "r", "reset": "maybe"}, {"nonsense": 1}, {"source": "s", "epoch": 1.5},
+], ids=str)
 def test_bad_parameters(case: Case, parameters: dict[str, Any]) -> None:
     case.define()
     before = case.version()
@@ -287,17 +253,10 @@ def test_every_type_in_every_media_type(case: Case, media: str) -> None:
     elif media == JSONL:
         body = (json.dumps(ROW) + "\n" + json.dumps({"k": 2})).encode()  # absent nullable columns are null
     else:
-        schema = pa.schema(
-            {
-                "k": pa.int64(),
-                "i": pa.int64(),
-                "x": pa.float64(),
-                "at": pa.timestamp("us", "UTC"),
-                "day": pa.date32(),
-                "text": pa.dictionary(pa.int32(), pa.utf8()),
-                "yes": pa.bool_(),
-            }
-        )
+        schema = pa.schema({
+            "k": pa.int64(), "i": pa.int64(), "x": pa.float64(), "at": pa.timestamp("us", "UTC"), "day": pa.date32(),
+            "text": pa.dictionary(pa.int32(), pa.utf8()), "yes": pa.bool_(),
+        })
         rows = [{**ROW, "at": 1767268800_000_000, "day": 20454}, NULLS]
         body = talk.encode_table(pa.Table.from_pylist(rows, schema), media)
     assert talk.ok(post(case, media, body, relation))["applied"] == 2
@@ -307,17 +266,12 @@ def test_every_type_in_every_media_type(case: Case, media: str) -> None:
 def test_special_numbers_and_instants(case: Case) -> None:
     relation = everything(case)
     values: list[tuple[dict[str, Any], dict[str, Any]]] = [
-        ({"x": "NaN"}, {"x": "NaN"}),
-        ({"x": "Infinity"}, {"x": "Infinity"}),
-        ({"x": "-Infinity"}, {"x": "-Infinity"}),
+        ({"x": "NaN"}, {"x": "NaN"}), ({"x": "Infinity"}, {"x": "Infinity"}), ({"x": "-Infinity"}, {"x": "-Infinity"}),
         ({"x": 3}, {"x": 3.0}),
         ({"at": "2026-01-01T13:00:00+01:00"}, {"at": "2026-01-01T12:00:00Z"}),
         ({"at": "2026-01-01T12:00:00.25Z"}, {"at": "2026-01-01T12:00:00.250000Z"}),
-        ({"at": 1}, {"at": "1970-01-01T00:00:00.000001Z"}),
-        ({"at": -1}, {"at": "1969-12-31T23:59:59.999999Z"}),
-        ({"day": "1582-10-04"}, {"day": "1582-10-04"}),
-        ({"i": 2**63 - 1}, {"i": 2**63 - 1}),
-        ({"text": ""}, {"text": ""}),
+        ({"at": 1}, {"at": "1970-01-01T00:00:00.000001Z"}), ({"at": -1}, {"at": "1969-12-31T23:59:59.999999Z"}),
+        ({"day": "1582-10-04"}, {"day": "1582-10-04"}), ({"i": 2**63 - 1}, {"i": 2**63 - 1}), ({"text": ""}, {"text": ""}),
     ]
     for given, back in values:
         talk.ok(talk.send(case.client, [{"relation": relation, "op": "upsert", "row": {"k": 1, **given}}]))
@@ -336,15 +290,9 @@ def test_ops_of_one_relation(case: Case, media: str) -> None:
         {"_op": "upsert", "id": 2, "room": "C", "begins": start, "finishes": end},
         {"_op": None, "id": 3, "room": "D", "begins": start, "finishes": end},
     ]
-    schema = pa.schema(
-        {
-            "_op": pa.utf8(),
-            "id": pa.int64(),
-            "room": pa.utf8(),
-            "begins": pa.timestamp("us", "UTC"),
-            "finishes": pa.timestamp("us", "UTC"),
-        }
-    )
+    schema = pa.schema({
+        "_op": pa.utf8(), "id": pa.int64(), "room": pa.utf8(), "begins": pa.timestamp("us", "UTC"), "finishes": pa.timestamp("us", "UTC"),
+    })
     if media == JSONL:
         body = "\n".join(json.dumps({name: value for name, value in row.items() if value is not None}) for row in rows).encode()
     elif media == CSV:
@@ -407,18 +355,11 @@ FLOATS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("row", "column"),
-    [
-        ({"k": "NaN", "a": 1, "b": 2}, "k"),
-        ({"k": 1, "a": "NaN", "b": 2}, "a"),
-        ({"k": 1, "a": 1, "b": "NaN"}, "b"),
-        ({"k": 1, "a": 2, "b": 1}, None),
-        ({"k": "Infinity", "a": 1, "b": 2}, "k"),
-        ({"k": 1, "a": 1, "b": "Infinity"}, "b"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("row", "column"), [
+    ({"k": "NaN", "a": 1, "b": 2}, "k"), ({"k": 1, "a": "NaN", "b": 2}, "a"), ({"k": 1, "a": 1, "b": "NaN"}, "b"),
+    ({"k": 1, "a": 2, "b": 1}, None),
+    ({"k": "Infinity", "a": 1, "b": 2}, "k"), ({"k": 1, "a": 1, "b": "Infinity"}, "b"),
+], ids=str)
 def test_bad_floats(case: Case, row: dict[str, Any], column: str | None) -> None:
     talk.define(case.client, case.b, FLOATS)
     told = talk.problem(talk.send(case.client, [{"relation": case.b, "op": "upsert", "row": row}]), 422, "bad-rows")
@@ -486,16 +427,9 @@ def test_malformed_tells_the_line(case: Case) -> None:
     assert "4" in told["detail"] and relation_rows(case, case.b) == []
 
 
-@pytest.mark.parametrize(
-    ("path", "media"),
-    [
-        ("/v1/changes", CSV),
-        ("/v1/changes", PARQUET),
-        ("/v1/changes", DEBEZIUM),
-        ("{b}", "text/plain"),
-        ("{b}", ""),
-    ],
-)
+@pytest.mark.parametrize(("path", "media"), [
+    ("/v1/changes", CSV), ("/v1/changes", PARQUET), ("/v1/changes", DEBEZIUM), ("{b}", "text/plain"), ("{b}", ""),
+])
 def test_unsupported_media_types(case: Case, path: str, media: str) -> None:
     case.define()
     url = f"/v1/relations/{case.b}/changes" if path == "{b}" else path
@@ -515,21 +449,19 @@ def job(number: int, room: str = "A", **more: Any) -> dict[str, Any]:
 
 def test_debezium_ops(case: Case) -> None:
     case.define()
-    done = talk.ok(
-        debezium(
-            case,
-            {"op": "r", "before": None, "after": job(1)},
-            {"op": "c", "before": None, "after": job(2, colour="added upstream")},
-            {"op": "u", "before": None, "after": job(1, "B")},
-            {"op": "c", "after": job(3)},
-            {"op": "d", "before": {"id": 3, "room": "", "begins": 0, "finishes": 0}, "after": None},
-            None,
-            {"op": "m", "message": {"prefix": "x", "content": "AA=="}},
-            {"key": {"id": 2}, "value": {"op": "d", "before": None, "after": None}},
-            {"key": {"id": 2}, "value": None},
-            {"schema": {}, "payload": {"op": "c", "before": None, "after": job(4, "D")}},
-        )
-    )
+    done = talk.ok(debezium(
+        case,
+        {"op": "r", "before": None, "after": job(1)},
+        {"op": "c", "before": None, "after": job(2, colour="added upstream")},
+        {"op": "u", "before": None, "after": job(1, "B")},
+        {"op": "c", "after": job(3)},
+        {"op": "d", "before": {"id": 3, "room": "", "begins": 0, "finishes": 0}, "after": None},
+        None,
+        {"op": "m", "message": {"prefix": "x", "content": "AA=="}},
+        {"key": {"id": 2}, "value": {"op": "d", "before": None, "after": None}},
+        {"key": {"id": 2}, "value": None},
+        {"schema": {}, "payload": {"op": "c", "before": None, "after": job(4, "D")}},
+    ))
     assert (done["applied"], done["ignored"], done["skipped_count"]) == (7, 3, 0)
     assert {row["id"]: row["room"] for row in relation_rows(case, case.m)} == {1: "B", 4: "D"}
     talk.ok(debezium(case, {"op": "t"}, {"op": "c", "after": job(9)}))
@@ -552,8 +484,7 @@ def test_debezium_the_kafka_key_wins(case: Case) -> None:
 def test_debezium_semantic_types(case: Case) -> None:
     relation = everything(case)
     fields = [
-        {"field": "k", "type": "int64"},
-        {"field": "at", "type": "int64", "name": "io.debezium.time.Timestamp"},
+        {"field": "k", "type": "int64"}, {"field": "at", "type": "int64", "name": "io.debezium.time.Timestamp"},
         {"field": "day", "type": "int32", "name": "io.debezium.time.Date"},
     ]
     schema = {"type": "struct", "fields": [{"field": "after", "type": "struct", "fields": fields}, {"field": "op", "type": "string"}]}

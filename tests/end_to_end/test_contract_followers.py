@@ -1,5 +1,4 @@
 """docs/design/api.md, *Changes of a view*: line by line, as a client meets it."""
-
 from __future__ import annotations
 
 import json
@@ -34,15 +33,11 @@ def test_the_records_of_changes(live: Case) -> None:
     done = talk.ok(talk.send(live.client, [live.delete(1), live.booking(5, "A", 25, 27)]))
     delete, insert, progress = records(live, since=token)
     assert delete == {
-        "version": done["version"],
-        "op": "delete",
-        "key": {"b": {"id": 1}, "m": {"id": 7}},
+        "version": done["version"], "op": "delete", "key": {"b": {"id": 1}, "m": {"id": 7}},
         "row": {"booking": 1, "job": 7, "clash_start": day(4), "clash_end": day(5)},
     }
     assert insert == {
-        "version": done["version"],
-        "op": "insert",
-        "key": {"b": {"id": 5}, "m": {"id": 8}},
+        "version": done["version"], "op": "insert", "key": {"b": {"id": 5}, "m": {"id": 8}},
         "row": {"booking": 5, "job": 8, "clash_start": day(25), "clash_end": day(26)},
     }
     assert set(progress) == {"version", "op", "token"} and progress["version"] == done["version"]

@@ -1,5 +1,4 @@
 """docs/design/api.md, *Errors*, *Operations* and `livejoin serve`: line by line, as a client meets it."""
-
 from __future__ import annotations
 
 import concurrent.futures
@@ -49,31 +48,16 @@ def test_every_problem_has_its_page(client: httpx.Client, status: int, kind: str
 
 def test_what_is_not_there(client: httpx.Client) -> None:
     for path in (
-        "/nothing",
-        "/v1",
-        "/v1/",
-        "/v1/nothing",
-        "/v1/relations/",
-        "/v1/views/nothing",
-        "/problems/nothing",
-        "/v1/views/nothing/rows/x",
+        "/nothing", "/v1", "/v1/", "/v1/nothing", "/v1/relations/", "/v1/views/nothing", "/problems/nothing", "/v1/views/nothing/rows/x",
     ):
         talk.problem(client.get(path), 404, "not-found")
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "allowed"),
-    [
-        ("GET", "/v1/changes", {"POST"}),
-        ("POST", "/v1/relations/x", {"GET", "PUT", "DELETE"}),
-        ("DELETE", "/v1/relations", {"GET"}),
-        ("PATCH", "/v1/views/x", {"GET", "PUT", "DELETE"}),
-        ("GET", "/v1/explain", {"POST"}),
-        ("POST", "/v1/views/x/rows", {"GET", "HEAD"}),
-        ("PUT", "/livez", {"GET"}),
-        ("DELETE", "/metrics", {"GET"}),
-    ],
-)
+@pytest.mark.parametrize(("method", "path", "allowed"), [
+    ("GET", "/v1/changes", {"POST"}), ("POST", "/v1/relations/x", {"GET", "PUT", "DELETE"}), ("DELETE", "/v1/relations", {"GET"}),
+    ("PATCH", "/v1/views/x", {"GET", "PUT", "DELETE"}), ("GET", "/v1/explain", {"POST"}), ("POST", "/v1/views/x/rows", {"GET", "HEAD"}),
+    ("PUT", "/livez", {"GET"}), ("DELETE", "/metrics", {"GET"}),
+])
 def test_methods(client: httpx.Client, method: str, path: str, allowed: set[str]) -> None:
     answer = client.request(method, path)
     talk.problem(answer, 405, "method-not-allowed")
@@ -103,14 +87,9 @@ def test_metrics(live: Case) -> None:
     own = {name: kind for name, kind in types.items() if name.startswith("livejoin_")}
     assert all(name.endswith("_total") or name.endswith("_created") for name, kind in own.items() if kind == "counter"), own
     for word, kind, ending in (
-        ("update", "histogram", "_seconds"),
-        ("delay", "histogram", "_seconds"),
-        ("delay", "histogram", "_steps"),
+        ("update", "histogram", "_seconds"), ("delay", "histogram", "_seconds"), ("delay", "histogram", "_steps"),
         ("batch", "histogram", ""),
-        ("version", "gauge", ""),
-        ("pins", "gauge", ""),
-        ("retired", "gauge", "_bytes"),
-        ("waiting", "gauge", ""),
+        ("version", "gauge", ""), ("pins", "gauge", ""), ("retired", "gauge", "_bytes"), ("waiting", "gauge", ""),
         ("subscribers", "gauge", ""),
     ):
         assert any(word in name and name.endswith(ending) and own[name] == kind for name in own), (word, kind, ending, sorted(own))
@@ -123,22 +102,10 @@ def test_openapi(client: httpx.Client) -> None:
     document = talk.ok(client.get("/openapi.json"))
     paths = {re.sub(r"\{\w+\}", "{}", path): operations for path, operations in document["paths"].items()}
     for path, methods in {
-        "/v1/relations": {"get"},
-        "/v1/relations/{}": {"put", "get", "delete"},
-        "/v1/relations/{}/rows": {"get"},
-        "/v1/relations/{}/changes": {"post"},
-        "/v1/changes": {"post"},
-        "/v1/views": {"get"},
-        "/v1/views/{}": {"put", "get", "delete"},
-        "/v1/views/{}/rows": {"get"},
-        "/v1/views/{}/count": {"get"},
-        "/v1/views/{}/changes": {"get"},
-        "/v1/explain": {"post"},
-        "/v1/status": {"get"},
-        "/livez": {"get"},
-        "/readyz": {"get"},
-        "/metrics": {"get"},
-        "/problems/{}": {"get"},
+        "/v1/relations": {"get"}, "/v1/relations/{}": {"put", "get", "delete"}, "/v1/relations/{}/rows": {"get"},
+        "/v1/relations/{}/changes": {"post"}, "/v1/changes": {"post"}, "/v1/views": {"get"}, "/v1/views/{}": {"put", "get", "delete"},
+        "/v1/views/{}/rows": {"get"}, "/v1/views/{}/count": {"get"}, "/v1/views/{}/changes": {"get"}, "/v1/explain": {"post"},
+        "/v1/status": {"get"}, "/livez": {"get"}, "/readyz": {"get"}, "/metrics": {"get"}, "/problems/{}": {"get"},
     }.items():
         assert methods <= set(paths[path]), path
     for path, operations in document["paths"].items():

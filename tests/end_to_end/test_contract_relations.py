@@ -1,5 +1,4 @@
 """docs/design/api.md, *Relations*: line by line, as a client meets it."""
-
 from __future__ import annotations
 
 import copy
@@ -76,9 +75,7 @@ BAD_DEFINITIONS = {
     "column of none": {"columns": [INT, {"name": "", "type": "string"}], "key": ["id"]},
     "interval over text": bad(intervals={"x": {"start": "room", "end": "room"}}),
     "interval over two types": {
-        "columns": [INT, {"name": "d", "type": "date"}],
-        "key": ["id"],
-        "intervals": {"x": {"start": "id", "end": "d"}},
+        "columns": [INT, {"name": "d", "type": "date"}], "key": ["id"], "intervals": {"x": {"start": "id", "end": "d"}},
     },
     "interval of no column": bad(intervals={"x": {"start": "starts", "end": "nope"}}),
     "interval without end": bad(intervals={"x": {"start": "starts"}}),
@@ -115,9 +112,7 @@ def test_names_that_are_not(case: Case, name: str) -> None:
 
 def test_points_and_nullable_points(case: Case) -> None:
     definition = {
-        "columns": [INT, {"name": "measured_at", "type": "timestamp"}],
-        "key": ["id"],
-        "intervals": {"moment": {"at": "measured_at"}},
+        "columns": [INT, {"name": "measured_at", "type": "timestamp"}], "key": ["id"], "intervals": {"moment": {"at": "measured_at"}},
     }
     assert case.client.put(f"/v1/relations/{case.b}", json=definition).status_code == 201
     assert case.client.put(f"/v1/relations/{case.b}", json=definition).status_code == 200

@@ -1,5 +1,4 @@
 """docs/design/api.md, *Rows*: line by line, as a client meets it."""
-
 from __future__ import annotations
 
 import json
@@ -121,44 +120,22 @@ def test_version_of_a_cursor(live: Case) -> None:
     assert get(live, version=10**9).status_code in (400, 410)
 
 
-@pytest.mark.parametrize(
-    ("window", "expected"),
-    [
-        ("2026-01-05T12:00:00Z,", [(2, 7), (3, 8)]),
-        (",2026-01-04T12:00:00Z", [(1, 7), (2, 7)]),
-        (",", CLASHES),
-        ("2026-01-05T12:00:00Z,2026-01-05T13:00:00Z", [(2, 7)]),
-        ("2026-02-01T00:00:00Z,", []),
-        (",2026-01-03T00:00:00Z", []),
-        ("2026-01-05T00:00:00Z,2026-01-05T00:00:00Z", [(2, 7)]),
-        ("2026-01-04T00:00:00+00:00,2026-01-04T00:00:00Z", [(1, 7), (2, 7)]),
-    ],
-)
+@pytest.mark.parametrize(("window", "expected"), [
+    ("2026-01-05T12:00:00Z,", [(2, 7), (3, 8)]), (",2026-01-04T12:00:00Z", [(1, 7), (2, 7)]), (",", CLASHES),
+    ("2026-01-05T12:00:00Z,2026-01-05T13:00:00Z", [(2, 7)]), ("2026-02-01T00:00:00Z,", []), (",2026-01-03T00:00:00Z", []),
+    ("2026-01-05T00:00:00Z,2026-01-05T00:00:00Z", [(2, 7)]), ("2026-01-04T00:00:00+00:00,2026-01-04T00:00:00Z", [(1, 7), (2, 7)]),
+])
 def test_windows(live: Case, window: str, expected: list[tuple[int, int]]) -> None:
     """Rows whose every interval meets the closed window: stay 1 is [1, 5), slot 7 is [4, 6) …"""
     assert live.rows(overlaps=window) == expected
     assert talk.count(live.client, live.v, overlaps=window) == len(expected)
 
 
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        {"overlaps": "5"},
-        {"overlaps": "a,b"},
-        {"overlaps": "1,2,3"},
-        {"overlaps": "2026-01-05T00:00:00Z,2026-01-01T00:00:00Z"},
-        {"limit": -1},
-        {"limit": "x"},
-        {"version": "x"},
-        {"where.b.nope": 1},
-        {"where.z.id": 1},
-        {"where.b.id": "x"},
-        {"where.b": 1},
-        {"where.b.status": "confirmed"},
-        {"nonsense": 1},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("parameters", [
+    {"overlaps": "5"}, {"overlaps": "a,b"}, {"overlaps": "1,2,3"}, {"overlaps": "2026-01-05T00:00:00Z,2026-01-01T00:00:00Z"}, {"limit": -1},
+    {"limit": "x"}, {"version": "x"}, {"where.b.nope": 1}, {"where.z.id": 1}, {"where.b.id": "x"}, {"where.b": 1},
+    {"where.b.status": "confirmed"}, {"nonsense": 1},
+], ids=str)
 def test_bad_parameters(live: Case, parameters: dict[str, Any]) -> None:
     if "overlaps" in parameters and "2026" in parameters["overlaps"]:
         answer = get(live, **parameters)
@@ -171,13 +148,8 @@ def test_bad_parameters(live: Case, parameters: dict[str, Any]) -> None:
 
 def test_point_look_ups(live: Case) -> None:
     for parameters, expected in (
-        ({"where.b.id": 2}, [(2, 7)]),
-        ({"where.m.id": 7}, [(1, 7), (2, 7)]),
-        ({"where.b.id": 4}, []),
-        ({"where.b.id": 99}, []),
-        ({"where.b.room": "A"}, CLASHES),
-        ({"where.m.room": "B"}, []),
-        ({"where.b.room": "nowhere"}, []),
+        ({"where.b.id": 2}, [(2, 7)]), ({"where.m.id": 7}, [(1, 7), (2, 7)]), ({"where.b.id": 4}, []), ({"where.b.id": 99}, []),
+        ({"where.b.room": "A"}, CLASHES), ({"where.m.room": "B"}, []), ({"where.b.room": "nowhere"}, []),
         ({"where.m.id": 7, "overlaps": "2026-01-05T12:00:00Z,"}, [(2, 7)]),
     ):
         assert live.rows(**parameters) == expected, parameters

@@ -1,5 +1,4 @@
 """docs/design/api.md, *Views*: line by line, as a client meets it."""
-
 from __future__ import annotations
 
 import time
@@ -131,18 +130,9 @@ def test_a_view_of_one_relation(live: Case) -> None:
     assert sorted(tuple(row.values()) for row in rows) == [(1, "A"), (2, "A"), (3, "A")]
 
 
-@pytest.mark.parametrize(
-    ("op", "value", "expected"),
-    [
-        ("=", 2, {2}),
-        ("!=", 2, {1, 3, 4}),
-        ("<", 2, {1}),
-        ("<=", 2, {1, 2}),
-        (">", 3, {4}),
-        (">=", 3, {3, 4}),
-        ("in", [1, 4, 9], {1, 4}),
-    ],
-)
+@pytest.mark.parametrize(("op", "value", "expected"), [
+    ("=", 2, {2}), ("!=", 2, {1, 3, 4}), ("<", 2, {1}), ("<=", 2, {1, 2}), (">", 3, {4}), (">=", 3, {3, 4}), ("in", [1, 4, 9], {1, 4}),
+])
 def test_where_operators(live: Case, op: str, value: Any, expected: set[int]) -> None:
     where = [{"column": "b.id", "op": op, "value": value}]
     talk.view(live.client, f"{live.v}_x", {"from": {"b": live.b}, "where": where, "select": ["b.id as id"]})
@@ -170,9 +160,7 @@ UNSUPPORTED = {
     "expression": f"SELECT b.id + 1 AS n {FROM}",
     "window": f"SELECT row_number() OVER () AS n {FROM}",
     "or": "SELECT b.id FROM {b} b JOIN {m} m ON b.room = m.room OR overlaps(b.stay, m.slot)",
-    "nine relations": "SELECT a.id FROM "
-    + ", ".join(f"{{b}} {x}" for x in "abcdefghi")
-    + " WHERE "
+    "nine relations": "SELECT a.id FROM " + ", ".join(f"{{b}} {x}" for x in "abcdefghi") + " WHERE "
     + " AND ".join(f"overlaps(a.stay, {x}.stay)" for x in "bcdefghi"),
     "a product that nobody asked for": "SELECT b.id FROM {b} b, {m} m",
 }
@@ -266,9 +254,7 @@ def test_infeasible_names_the_theorem(case: Case) -> None:
     """Pairs once by a column that is not the key: the best is not strict, so strict is refused."""
     case.define()
     definition = {
-        "from": {"x": case.b, "y": case.b},
-        "guarantee": "strict",
-        "select": ["x.id as one", "y.id as two"],
+        "from": {"x": case.b, "y": case.b}, "guarantee": "strict", "select": ["x.id as one", "y.id as two"],
         "join": [{"overlaps": ["x.stay", "y.stay"]}, {"less": ["x.room", "y.room"]}],
     }
     told = talk.problem(put(case, definition), 422, "infeasible-view")
@@ -333,20 +319,11 @@ def test_comparing_across_types_of_filters(case: Case) -> None:
     talk.define(case.client, case.b, EVERYTHING)
     rows = [{"k": 1, "x": 0.5, "day": "2026-01-01", "at": day(1), "yes": True, "text": "a"}, {"k": 2, "x": "NaN", "text": None}]
     talk.ok(talk.send(case.client, [{"relation": case.b, "op": "upsert", "row": row} for row in rows]))
-    for place, (condition, expected) in enumerate(
-        [
-            ("x < 1", {1}),
-            ("x <> 0.5", {2}),
-            ("day = '2026-01-01'", {1}),
-            ("yes", {1}),
-            ("at <= TIMESTAMP '2026-01-01 00:00:00+00'", {1}),
-            ("text <> 'b'", {1}),
-            ("text IS NULL", {2}),
-            ("k BETWEEN 2 AND 3", {2}),
-            ("k = NULL", set()),
-            ("text IN ('a', NULL)", {1}),
-        ]
-    ):
+    for place, (condition, expected) in enumerate([
+        ("x < 1", {1}), ("x <> 0.5", {2}), ("day = '2026-01-01'", {1}), ("yes", {1}),
+        ("at <= TIMESTAMP '2026-01-01 00:00:00+00'", {1}),
+        ("text <> 'b'", {1}), ("text IS NULL", {2}), ("k BETWEEN 2 AND 3", {2}), ("k = NULL", set()), ("text IN ('a', NULL)", {1}),
+    ]):
         answer = put(case, f"SELECT k AS k FROM {case.b} t WHERE {condition}", f"{case.v}_{place}")
         assert answer.status_code == 201, f"{condition}: {answer.text}"
         assert {row for (row,) in talk.read(case.client, f"{case.v}_{place}", talk.JSONL, ["k"])} == expected, condition
@@ -355,15 +332,10 @@ def test_comparing_across_types_of_filters(case: Case) -> None:
 def test_a_view_that_takes_long_to_build(case: Case) -> None:
     """200,000 rows: the answer is there within a few seconds, live or building; then rows answer 503 until it is live."""
     case.define()
-    talk.define(
-        case.client,
-        f"{case.b}_n",
-        {
-            "columns": [{"name": name, "type": "int64"} for name in ("k", "a", "b")],
-            "key": ["k"],
-            "intervals": {"x": {"start": "a", "end": "b"}},
-        },
-    )
+    talk.define(case.client, f"{case.b}_n", {
+        "columns": [{"name": name, "type": "int64"} for name in ("k", "a", "b")], "key": ["k"],
+        "intervals": {"x": {"start": "a", "end": "b"}},
+    })
     number = pa.array(range(200_000))
     talk.load(case.client, f"{case.b}_n", pa.table({"k": number, "a": number, "b": pa.array(range(2, 200_002))}), talk.ARROW)
     start = time.monotonic()

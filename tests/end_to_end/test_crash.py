@@ -1,5 +1,4 @@
 """kill -9 at random moments and at every named step: what was acknowledged is there, nothing is there twice, followers are told."""
-
 from __future__ import annotations
 
 import random
@@ -228,7 +227,6 @@ def test_a_clean_end(tmp_path: Path, sign: signal.Signals) -> None:
 
 def test_a_relation_dropped_and_made_again(tmp_path: Path) -> None:
     """The log still has batches of the old one when the server is killed: they are not the new one's."""
-
     def kinds(kind: str) -> dict[str, Any]:
         return {"columns": [{"name": "id", "type": "int64"}, {"name": "value", "type": kind}], "key": ["id"]}
 

@@ -1,5 +1,4 @@
 """The data folder in bad hands: damaged, shared, on a full disk, on one that can't be written."""
-
 from __future__ import annotations
 
 import os
@@ -126,13 +125,7 @@ def lose_a_version(folder: Path) -> Path:
 
 
 DAMAGES = [
-    flip_row_in_the_log,
-    flip_row_in_the_snapshot,
-    tear_the_log,
-    tear_the_database,
-    lose_the_database,
-    lose_the_snapshot,
-    tear_the_snapshot,
+    flip_row_in_the_log, flip_row_in_the_snapshot, tear_the_log, tear_the_database, lose_the_database, lose_the_snapshot, tear_the_snapshot,
     lose_a_version,
 ]
 

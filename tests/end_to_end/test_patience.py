@@ -1,5 +1,4 @@
 """Readers and followers who take their time: what is kept for them, what is not, and how they are told. One impatient server."""
-
 from __future__ import annotations
 
 import json

@@ -98,5 +98,6 @@ def test_it_ends_with_its_parent(tmp_path: Path) -> None:
         fd = os.pidfd_open(child)
         process.kill()
 
+
     assert select.select([fd], [], [], 60)[0]  # readable when the child has ended
     os.close(fd)

@@ -9,7 +9,8 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from structures.core.blocks import FRONT, SPARSE, Blocks
+from structures.core.blocks import Blocks
+from structures.core.control import FRONT, SPARSE
 from tests.naive.interval_join import entries
 
 Row = tuple[int, ...]

@@ -1,5 +1,4 @@
 """The log: what was committed comes back, in order and whole, or the damage is named."""
-
 from __future__ import annotations
 
 import contextlib
@@ -22,16 +21,10 @@ from service.durability.folder import DATABASE, LOCK, MARK, Damaged, FolderInUse
 from service.durability.log import Log
 from service.wire.batch import FewRows
 
-SCHEMA = pa.schema(
-    [
-        pa.field("id", pa.int64(), nullable=False),
-        pa.field("room", pa.utf8()),
-        pa.field("at", pa.timestamp("us", "UTC")),
-        pa.field("day", pa.date32()),
-        pa.field("x", pa.float64()),
-        pa.field("ok", pa.bool_()),
-    ]
-)
+SCHEMA = pa.schema([
+    pa.field("id", pa.int64(), nullable=False), pa.field("room", pa.utf8()),
+    pa.field("at", pa.timestamp("us", "UTC")), pa.field("day", pa.date32()), pa.field("x", pa.float64()), pa.field("ok", pa.bool_()),
+])
 DEFINITION = {"columns": [{"name": "id", "type": "int64"}], "key": ["id"], "intervals": {}}
 
 
@@ -412,7 +405,7 @@ def test_any_flipped_byte_is_found_or_harmless(tmp_path: Path) -> None:
     found = 0
     for _ in range(150):
         at = chance.randrange(len(whole))
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ (1 << chance.randrange(8))]) + whole[at + 1 :])
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ (1 << chance.randrange(8))]) + whole[at + 1:])
         try:
             log = Log(tmp_path)
             try:

@@ -1,5 +1,4 @@
 """Snapshots: whole or not at all, and never silently wrong."""
-
 from __future__ import annotations
 
 import errno
@@ -127,7 +126,7 @@ def test_flipped_bytes_in_a_table(tmp_path: Path) -> None:
     path = tmp_path / "snapshots" / "5" / "1.arrow"
     whole = path.read_bytes()
     for at in range(0, len(whole), 37):
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :])
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1:])
         error = damage(tmp_path)
         assert error.where == path and "checksum" in error.what
 
@@ -137,7 +136,7 @@ def test_flipped_bytes_in_the_manifest(tmp_path: Path) -> None:
     path = tmp_path / "snapshots" / "5" / "manifest.json"
     whole = path.read_bytes()
     for at in range(len(whole)):
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1:])
         try:
             assert ids(tmp_path) == list(range(20)), f"byte {at}"  # white space became other white space
         except Damaged as error:
@@ -209,7 +208,7 @@ def test_inspect_names_what_can_be_kept(tmp_path: Path) -> None:
     whole = database.read_bytes()
 
     at = whole.rfind(b"pms", 0, whole.rfind(b"name 7"))
-    database.write_bytes(whole[:at] + b"x" + whole[at + 1 :])
+    database.write_bytes(whole[:at] + b"x" + whole[at + 1:])
     report = inspect(tmp_path)
     assert [problem.where for problem in report.problems] == [database]
     assert report.recoverable == 6 and report.log == (6, 6) and "version 6 can be rebuilt" in report.keep

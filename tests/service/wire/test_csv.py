@@ -10,6 +10,8 @@ from tests.service.wire.bookings import faults, relation_changes, rows
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 
 
+
+
 def test_empty_fields() -> None:
     batch = relation_changes("text/csv", b'id,room,starts,ends,note\n1,,2026-01-01T12:00:00Z,,\n2,"",1767268800000000,"",""\n')
     assert rows(batch) == [("bookings", "upsert", (1, "", NOON, None, None)), ("bookings", "upsert", (2, "", NOON, None, ""))]

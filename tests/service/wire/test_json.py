@@ -168,9 +168,8 @@ def test_unknown_relations() -> None:
 
 
 @pytest.mark.parametrize(
-    "fields",
-    [{"epoch": "1"}, {"epoch": 1.0}, {"epoch": 2**63}, {"epoch": True}, {"source": 1}, {"source": "x" * 201}, {"run": "x" * 201}]
-    + [{"reset": 1}, {"on_error": "ignore"}, {"on_error": ["skip"]}],
+    "fields", [{"epoch": "1"}, {"epoch": 1.0}, {"epoch": 2**63}, {"epoch": True}, {"source": 1}, {"source": "x" * 201}, {"run": "x" * 201}]
+    + [{"reset": 1}, {"on_error": "ignore"}, {"on_error": ["skip"]}]
 )
 def test_bad_fields(fields: dict[str, Any]) -> None:
     with pytest.raises(BadParameter) as fault:

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from structures.core.blocks import HELD, SHIFT, UNUSED, VERSION, Blocks
+from structures.core.blocks import Blocks
 from structures.core.check import check_blocks
+from structures.core.control import HELD, SHIFT, UNUSED, VERSION
 from structures.core.kernel import JIT
 from tests.structures.core.churn import NO_PINS, STRUCTURES, Held
 from tests.structures.core.machine import SIZES, BlocksMachine, lose, make

@@ -1,0 +1,118 @@
+"""The control array C of a store of blocks (`blocks.py`): its words, and the maps of chunks that lie in it.
+
+    C | counters | classes | hints | what trees keep | maps: a bit a chunk, for each class | table of chunks | two tables of pins |
+
+Costs: O(1), but for `first_in_map`, O(chunks / 63), and `room`, O(classes).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from structures.core.bits import lowest
+from structures.core.kernel import kernel, wide
+
+CLASSES = 16  # of blocks
+EMPTY, IDLE_MAP = CLASSES, CLASSES + 1  # maps of chunks without blocks, and of those of them whose pages are still ours
+_MEMORY = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 8
+STORE_WORDS = min(max(2**31, _MEMORY), 2**33)  # of a store where nothing is said: what it can fill, as far as `block_at` reaches
+LEAST_BLOCKS = 8  # of a chunk
+
+# The control array C: where its parts begin, and counters; then the classes, and where to look first in each map. What the trees keep lies
+# between KEPT and the maps.
+VERSION, SHIFT, CHUNKS, NEXT_CHUNK, KINDS, TABLE, MAPS, PIN_TABLES = range(8)  # KINDS: classes in use
+RECORDS, SPARE, QUEUE, LAST, HELD, SIDE, UNUSED, IDLE = range(8, 16)  # UNUSED: chunks without blocks; IDLE: of these with pages
+SPARSE, CREDIT, LOOKED = 16, 17, 18  # whether a class has a FRONT; leaves that compaction may look at; blocks that it has looked at
+RECORDS_MOST, RECORDS_NEED = 19, 20  # those whose pages are ours, and those that were in use of late
+BY_CLASS, CLASS_WORDS = 24, 16
+# Of a class: words of a block, blocks of a chunk, the stash and how many lie in it, the fresh places; blocks that are in use or retired,
+# those that are retired, those on the lists of chunks; the first word of the chunks that are to be emptied, the most blocks that were
+# taken between two reclaims of late, OUT after the last one.
+SIZE, CAPACITY, STASH, STASHED, FRESH, END, OUT, WAITING, LISTED, FRONT, NEED, OUT_BEFORE = range(12)
+HINTS = BY_CLASS + CLASS_WORDS * CLASSES
+KEPT = HINTS + CLASSES + 2
+# A chunk in the table: its class + 1, blocks that are not on its list, the first one on it; a word is spare, so that none spans two lines.
+CLASS, USED, FREE, CHUNK_WORDS = 0, 1, 2, 4
+
+
+@kernel
+def chunk_at(C: Any, chunk: int) -> int:
+    """Where the chunk lies in C."""
+    return C[TABLE] + CHUNK_WORDS * chunk
+
+
+@kernel
+def class_at(cls: int) -> int:
+    """Where the class lies in C."""
+    return BY_CLASS + CLASS_WORDS * cls
+
+
+@kernel
+def words_of(C: Any, cls: int) -> int:
+    """Of a block of the class."""
+    return C[class_at(cls) + SIZE]
+
+
+# --- maps: a bit a chunk, of each class
+
+
+@kernel
+def words_of_map(C: Any) -> int:
+    return (C[CHUNKS] + 62) // 63  # 63 bits a word: none is its sign
+
+
+@kernel
+def add_to_map(C: Any, cls: int, chunk: int) -> None:
+    word = chunk // 63
+    C[C[MAPS] + cls * words_of_map(C) + word] |= wide(1) << (chunk % 63)
+    C[HINTS + cls] = min(C[HINTS + cls], word)
+
+
+@kernel
+def take_from_map(C: Any, cls: int, chunk: int) -> None:
+    C[C[MAPS] + cls * words_of_map(C) + chunk // 63] &= ~(wide(1) << (chunk % 63))
+
+
+@kernel
+def is_in_map(C: Any, cls: int, chunk: int) -> bool:
+    return (C[C[MAPS] + cls * words_of_map(C) + chunk // 63] >> (chunk % 63)) & 1 != 0
+
+
+@kernel
+def first_in_map(C: Any, cls: int) -> int:
+    """The first chunk in the class's map; 0: there is none."""
+    at, end, word = C[MAPS] + cls * words_of_map(C), (C[NEXT_CHUNK] + 62) // 63, C[HINTS + cls]
+    while word < end and C[at + word] == 0:
+        word += 1
+    if word >= end:
+        return 0
+    C[HINTS + cls] = word
+    return 63 * word + lowest(C[at + word])
+
+
+def chunks_in(words: np.ndarray) -> list[int]:
+    """The chunks in a map, ascending."""
+    return [63 * place + bit for place in np.flatnonzero(words).tolist() for bit in range(63) if words.item(place) >> bit & 1]
+
+
+# --- room
+
+
+@kernel
+def empty_room(C: Any) -> int:
+    """Words that surely fit into chunks without blocks, whatever blocks they make."""
+    chunks = max(0, C[CHUNKS] - C[NEXT_CHUNK] + C[UNUSED] - C[KINDS])  # of each class one may be used in part
+    return (chunks << C[SHIFT]) * (LEAST_BLOCKS - 1) // LEAST_BLOCKS
+
+
+@kernel
+def room(C: Any) -> int:
+    """Words that surely fit, whatever blocks they make: in empty chunks, and in free blocks of the class that has the fewest."""
+    least = wide(STORE_WORDS)
+    for cls in range(C[KINDS]):
+        k = class_at(cls)
+        least = min(least, (C[k + STASHED] + C[k + LISTED]) * C[k + SIZE] + C[k + END] - C[k + FRESH])
+    return empty_room(C) + least
