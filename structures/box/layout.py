@@ -104,8 +104,8 @@ def set_root(W: Any, h: int, o: int) -> None:
 
 @kernel
 def no_room(C: Any, words: int) -> bool:
-    """Whether the arena can't take so many words more, and SPARE for what is being done: the version being written is then damaged
-    (FULL), and no more is done."""
+    """Whether the arena can't take so many words more, and SPARE for what is being done: then no more is done (FULL), and the version
+    that is being written is undone."""
     if words + _SPARE > empty_room(C) and words + _SPARE > room(C):  # the first is quick
         C[FULL] = 1
     return C[FULL] != 0

@@ -99,6 +99,7 @@ class BoxTree:
         self._run_changes = compiled(run_box_changes)
         sets = 1 if self._single else 2
         self._boxes = reserve(sets * SLOTS * 16 * dimensions, np.int64).reshape(sets, SLOTS, 2 * dimensions)  # left[d], right[d]
+        self._before = self._top()  # when the version that is being written began
         self._state = np.zeros(SEARCH + query_words(dimensions), np.int64)
         self._out = np.empty((2, _CHUNK), np.int32)
 
@@ -121,8 +122,7 @@ class BoxTree:
             raise ValueError("bulk_load fills an empty structure only")
         entries = self._checked(entries)
         self.require(len(entries.key), 1)
-        C = self.arena.C
-        C[VERSION] = version
+        self._begin(version)
         if len(entries.key):
             load(*self._arrays, _flat(entries))
             self._boxes[entries.set, entries.slot] = np.hstack((entries.left, entries.right))
@@ -133,8 +133,8 @@ class BoxTree:
         """Raise MemoryError unless so many deletes and inserts, in so many calls of `apply`, fit. O(1).
 
         At worst each change copies a path in every tree that it touches, or all is written anew, at three times its present words
-        a box. Data may go beyond that (a rebuilding that needs trees that were not needed before): then `apply` raises MemoryError
-        with the new version damaged, and the versions before are what they were.
+        a box. Data may go beyond that (a rebuilding that needs trees that were not needed before): then `apply` raises MemoryError, and
+        all that it did is undone.
         """
         arena = self.arena
         if arena.has_room(applies * changes * self._change_words(32)):
@@ -162,20 +162,33 @@ class BoxTree:
         """Words that a change writes when every tree on its way, of so many levels, is to be copied."""
         return (3 * levels) ** (self.dimensions - 1) * (2 * LEAF_WORDS + 3 * INNER_WORDS) + 8 * CAP * self.dimensions
 
+    def _top(self) -> np.ndarray:
+        """A copy of the holder of the tree of level 0."""
+        return self.arena.W[TOP : TOP + TREE_WORDS].copy()
+
+    def _begin(self, version: int) -> None:
+        if self.arena.C.item(VERSION) != version:
+            self._before = self._top()
+            self.arena.C[VERSION] = version
+
     def _whole(self) -> None:
+        """Raise MemoryError, all of the version undone, if it did not fit."""
         if self.arena.C.item(FULL):
-            raise MemoryError("this view's structure outgrew its arena: the version that was being written is damaged")
+            self.arena.undo()
+            self.arena.C[FULL], self.arena.W[TOP : TOP + TREE_WORDS] = 0, self._before
+            raise MemoryError(f"this view's structure has reached the size of its arena ({8 * self.arena.M.size} bytes)")
 
     def apply(self, version: int, deletes: Entries, inserts: Entries, sink: Sink | None) -> Root:
         """All deletes, then all inserts, as `version` (above every version before).
 
         `sink(sign, slots)` gets the delta in chunks: sign -1 or 1, int32[2, rows] of its own (set 0, set 1; "self": each unordered
         pair once). It returns False to get no more (the changes go on). None: no delta is computed. Deleted entries must be there
-        and inserted ones not (KeyError: the structure is then damaged). MemoryError of `require`: nothing was done.
+        and inserted ones not (KeyError: the structure is then damaged). MemoryError: nothing of the version was done, though its delta
+        may have been told in part.
         """
         deletes, inserts = self._checked(deletes), self._checked(inserts)
         self.require(len(deletes.key) + len(inserts.key), 1)
-        self.arena.C[VERSION] = version
+        self._begin(version)
         for sign, entries in ((-1, deletes), (1, inserts)):
             if len(entries.key):
                 sink = self._run(sign, entries, sink)

@@ -80,6 +80,7 @@ from structures.core.control import (
     SIDE,
     SIZE,
     SPARE,
+    SPARE_PAGES,
     SPARSE,
     STASH,
     STASHED,
@@ -277,11 +278,13 @@ def pin_table(C: Any, side: int) -> int:
 def reclaim(M: Any, writing: Writing, oldest: int, pins: Any) -> None:
     """Free what no version >= oldest and no pin can see (I2)."""
     C, Q, spread, waiting = writing.C, writing.Q, wide(0), wide(0)
+    needed = wide(0)
     C[RECORDS_MOST] = max(C[RECORDS_MOST], C[RECORDS])
     C[RECORDS_NEED] = max(C[RECORDS], C[RECORDS_NEED] - C[RECORDS_NEED] // 8)
     for cls in range(C[KINDS]):
         k = class_at(cls)
-        C[k + NEED] = max(C[k + OUT] - C[k + OUT_BEFORE], C[k + NEED] - (C[k + NEED] + 7) // 8)
+        taken = C[k + OUT] - C[k + OUT_BEFORE]  # a need fades by what is done without it, and with the ticks in which nothing is
+        C[k + NEED] = max(taken, C[k + NEED] - (taken // 8 if taken > 0 else (C[k + NEED] + 7) // 8))
         most = _SPARE + C[k + OUT] // 64  # of what nobody needed since the last time
         if C[k + LISTED] > most:
             spread |= 1 << cls
@@ -309,10 +312,62 @@ def reclaim(M: Any, writing: Writing, oldest: int, pins: Any) -> None:
             put_back(M, C, cls)
         C[class_at(cls) + OUT_BEFORE] = C[class_at(cls) + OUT]
         waiting += C[class_at(cls) + WAITING]
+        needed += C[class_at(cls) + NEED] * C[class_at(cls) + SIZE]
+    C[SPARE_PAGES] = C[IDLE] > _IDLE_MOST + (2 * needed >> C[SHIFT])
     if waiting == 0:
         C[RECORDS], C[SPARE] = 1, 0
+        C[SPARE_PAGES] += 2 * (C[RECORDS_MOST] > 2 * C[RECORDS_NEED] + _FEW_RECORDS)
     if C[SPARSE] == 0:
         find_fronts(C)
+
+
+@kernel
+def flip_list(M: Any, o: int) -> None:
+    """Mark the blocks of a list as free, or no more: the complement of the next one's place is below 0, as no version is."""
+    while o != 0:
+        after = max(M[o], ~M[o])
+        M[o] = ~M[o]
+        o = after
+
+
+@kernel
+def flip_free(M: Any, C: Any) -> None:
+    for cls in range(C[KINDS]):
+        flip_list(M, C[class_at(cls) + STASH])
+    for chunk in range(1, C[NEXT_CHUNK]):
+        flip_list(M, C[chunk_at(C, chunk) + FREE])
+
+
+@kernel("void(int64[::1], Writing)")
+def undo(M: Any, writing: Writing) -> None:
+    """Make the version that is being written as if nothing had been: what it retired is in use again, what it made is free. O(blocks)."""
+    C, Q = writing.C, writing.Q
+    last, r = wide(0), C[QUEUE]
+    while r != 0 and Q[3 * r + 1] < C[VERSION]:
+        last, r = r, Q[3 * r + 2]
+    if last != 0:
+        Q[3 * last + 2] = 0
+    else:
+        C[QUEUE] = 0
+    C[LAST] = last
+    while r != 0:
+        after = Q[3 * r + 2]
+        C[class_at(Q[3 * r] % CLASSES) + WAITING] -= 1
+        Q[3 * r + 2], C[SPARE] = C[SPARE], r
+        r = after
+    flip_free(M, C)
+    made = wide(0)
+    for chunk in range(1, C[NEXT_CHUNK]):
+        cls, first = C[chunk_at(C, chunk) + CLASS] - 1, chunk << C[SHIFT]
+        k = class_at(max(cls, 0))
+        for i in range(C[k + CAPACITY] if cls >= 0 else 0):
+            o = first + i * C[k + SIZE]
+            if M[o] == C[VERSION] and not C[k + FRESH] <= o < C[k + END]:
+                M[o], made = made, o
+    flip_free(M, C)
+    while made != 0:
+        o, made = made, M[made]
+        free(M, C, o, C[chunk_at(C, o >> C[SHIFT]) + CLASS] - 1)
 
 
 class Blocks:
@@ -349,13 +404,17 @@ class Blocks:
         if len(pins) > _PINS:
             raise MemoryError(f"{len(pins)} pins hold versions of one structure; {_PINS} may")
         compiled(reclaim)(self.M, self.writing, oldest, pins)
-        C = self.C
-        if C.item(IDLE) > _IDLE_MOST and C.item(IDLE) > _IDLE_MOST + (2 * self._bytes(NEED) // 8 >> C.item(SHIFT)):
+        spare = self.C.item(SPARE_PAGES)
+        if spare & 1:
             self._give_back()
-        most, need = C.item(RECORDS_MOST), C.item(RECORDS_NEED)
-        if C.item(RECORDS) == 1 and most > 2 * need + _FEW_RECORDS:
-            give_back(self.Q, 3 * need, 3 * most)
-            C[RECORDS_MOST] = need
+        if spare & 2:
+            need = self.C.item(RECORDS_NEED)
+            give_back(self.Q, 3 * need, 3 * self.C.item(RECORDS_MOST))
+            self.C[RECORDS_MOST] = need
+
+    def undo(self) -> None:
+        """Forget the version that is being written: the trees take up the roots of the one before. O(blocks)."""
+        compiled(undo)(self.M, self.writing)
 
     def _give_back(self) -> None:
         """Let the system have the pages of the chunks without blocks. O(chunks / 63), and a system call for each stretch of such chunks."""

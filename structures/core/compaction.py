@@ -30,6 +30,7 @@ from structures.core.control import (
 from structures.core.kernel import kernel, wide
 
 LOOKED_AT = 2  # leaves with each change, by compaction
+AT_ONCE = 16  # leaves at least: neighbours share the copies of their path
 NOWHERE = 2**62  # in place of a FRONT
 
 
@@ -72,6 +73,13 @@ def has_looked_at(C: Any, blocks: int) -> None:
         total += C[class_at(cls) + OUT]
     if C[LOOKED] > total:
         end_compaction(C)
+
+
+@kernel
+def earn(C: Any, leaves: int) -> bool:
+    """So many leaves more may be looked at; whether it is time to."""
+    C[CREDIT] += leaves
+    return C[CREDIT] >= AT_ONCE
 
 
 @kernel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from structures.core.arena import TREE
 from structures.core.blocks import Nodes, Writing
-from structures.core.compaction import end_compaction, may_compact
+from structures.core.compaction import earn, end_compaction, may_compact
 from structures.core.control import CREDIT
 from structures.core.kernel import kernel
 from structures.join_tree.layout import Tables, lay_down, take_up
@@ -15,7 +15,8 @@ from structures.ordered.compaction import STEP_WORDS, compact_next
 def compact(nodes: Nodes, writing: Writing, tables: Tables, leaves: int, spare: int) -> None:
     """Look at so many leaves more, about, as the version that is being written; `spare`: words that its other changes need."""
     C, T = writing.C, tables.T
-    C[CREDIT] += leaves
+    if not earn(C, leaves):
+        return
     while may_compact(C, STEP_WORDS + spare):
         take_up(C, T, C[TREE])
         looked, last = compact_next(nodes, writing)

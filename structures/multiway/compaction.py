@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from structures.core.arena import FIRST_PLACE, LEAF, ROOT
 from structures.core.blocks import Writing
-from structures.core.compaction import end_compaction, is_behind, may_compact
+from structures.core.compaction import earn, end_compaction, is_behind, may_compact
 from structures.core.control import CREDIT, VERSION
 from structures.core.kernel import kernel
 from structures.multiway.layout import (
@@ -67,7 +67,8 @@ def compact_next(nodes: MultiwayNodes, writing: Writing) -> bool:
 def compact(nodes: MultiwayNodes, writing: Writing, leaves: int) -> None:
     """Look at so many leaves more, as the version that is being written."""
     T, C = nodes.T, writing.C
-    C[CREDIT] += leaves
+    if not earn(C, leaves):
+        return
     while may_compact(C, T[LEAF_WORDS_] + 64 * T[INNER_WORDS_]):
         if compact_next(nodes, writing):
             end_compaction(C)

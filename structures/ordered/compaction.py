@@ -11,7 +11,7 @@ from typing import Any
 
 from structures.core.arena import AFTER, FIRST_PLACE, HEIGHT, INNER, INNER_WORDS, LEAF, LEAF_WORDS, NEW, OLD, PATH, ROOT, SUM, B, F
 from structures.core.blocks import Nodes, Writing, drop
-from structures.core.compaction import end_compaction, is_behind, may_compact
+from structures.core.compaction import earn, end_compaction, is_behind, may_compact
 from structures.core.control import CREDIT, VERSION
 from structures.core.kernel import kernel, wide
 from structures.ordered.inner_nodes import moved_inner
@@ -157,7 +157,8 @@ def compact_next(nodes: Nodes, writing: Writing) -> tuple[int, bool]:
 def compact(nodes: Nodes, writing: Writing, leaves: int) -> None:
     """Look at so many leaves more, about, as the version that is being written."""
     C = writing.C
-    C[CREDIT] += leaves
+    if not earn(C, leaves):
+        return
     while may_compact(C, STEP_WORDS):
         looked, last = compact_next(nodes, writing)
         C[CREDIT] -= looked

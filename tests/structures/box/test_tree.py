@@ -270,8 +270,8 @@ def test_a_full_arena_refuses_before_it_begins() -> None:
     tree.check(root)
 
 
-def test_an_arena_that_fills_up_midway_leaves_older_versions_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What `require` could not foresee: the version being written is damaged, no memory beyond the arena is touched."""
+def test_an_arena_that_fills_up_midway_is_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `require` could not foresee: the version being written is undone, no memory beyond the arena is touched, and all goes on."""
     monkeypatch.setattr(BoxTree, "require", lambda self, changes, applies: None)
     for seed in range(5 if JIT else 2):
         rng, n = np.random.default_rng(seed), 5_000 if JIT else 900
@@ -280,8 +280,13 @@ def test_an_arena_that_fills_up_midway_leaves_older_versions_alone(monkeypatch: 
         root = tree.bulk_load(1, entries(boxes[:8], 3))
         with pytest.raises(MemoryError):
             tree.apply(2, entries([], 3), entries(boxes[8:], 3), None)
-        assert tree.arena.C[NEXT_CHUNK] <= tree.arena.C[CHUNKS]
+        assert tree.arena.C[NEXT_CHUNK] <= tree.arena.C[CHUNKS] and tree.root == root
+        tree.check(root)
         assert rows_of(tree.rows(root)) == sorted(pairs("pair", boxes[:8]))
+        tree.reclaim(1, NO_PINS)
+        now = tree.apply(3, entries(boxes[:2], 3), entries(boxes[8:20], 3), None)
+        tree.check(now, (root,))
+        assert rows_of(tree.rows(now)) == sorted(pairs("pair", boxes[2:20]))
 
 
 def test_what_the_structure_is_not_for() -> None:

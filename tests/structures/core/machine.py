@@ -36,6 +36,7 @@ class BlocksMachine(RuleBasedStateMachine):
         self.marks: dict[int, tuple[int, int]] = {}  # of all: what their last word says, class
         self.pins: dict[int, int] = {}
         self.made = 0
+        self.published: dict[int, int] = {}  # `live` when the version began
 
     @rule(cls=st.integers(0, 2), count=st.integers(1, 200))
     def make(self, cls: int, count: int) -> None:
@@ -66,6 +67,17 @@ class BlocksMachine(RuleBasedStateMachine):
     def publish(self) -> None:
         self.version += 1
         self.store.C[VERSION] = self.version
+        self.published = dict(self.live)
+
+    @precondition(lambda self: self.oldest < self.version)
+    @rule()
+    def undo(self) -> None:
+        """What the version made is free, what it retired is in use again."""
+        self.store.undo()
+        for o in self.live.keys() - self.published.keys():
+            del self.marks[o]
+        self.live = dict(self.published)
+        self.lives = {o: life for o, life in self.lives.items() if life[1] < self.version}
 
     @rule(back=st.integers(0, 3))
     def pin(self, back: int) -> None:
