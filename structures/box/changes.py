@@ -57,6 +57,7 @@ from structures.box.layout import (
 from structures.box.records import TAG, Box, code_of, count_rows, cut_record, find_record, key_of, put_record, tag_of
 from structures.box.search import BOTH, LO_, QUEUED, ask, query_fill
 from structures.core.blocks import Nodes, Writing
+from structures.core.control import SPARSE
 from structures.core.kernel import arrays, kernel, wide
 from structures.ordered.tree import cut, put
 
@@ -207,7 +208,8 @@ def finish(nodes: Nodes, writing: Writing, level: int, h: int, box: Box) -> None
     for i in range(n - 1, -1, -1):
         refresh(W, seen[i])
         balanced = balanced and not unbalanced(W, seen[i])
-    compact_beside(nodes, writing, level, seen[:n])
+    if writing.C[SPARSE] != 0:
+        compact_beside(nodes, writing, level, seen[:n])
     refresh_holder(W, h)
     if not balanced:
         repair(nodes, writing, level, h, key, left, code)
@@ -223,7 +225,8 @@ def change_flat(nodes: Nodes, writing: Writing, sign: int, h: int, s: int, slot:
         put(nodes, writing, s, np.int32(0), left, right, np.int32(slot))
     else:
         cut(nodes, writing, s, np.int32(0), left, np.int32(slot))
-    compact_flat(nodes, writing, left, 2 * slot + s)
+    if C[SPARSE] != 0:
+        compact_flat(nodes, writing, left, 2 * slot + s)
     leave(W, C, h)
     if C[FULL] == 0 and W[h + MEMBERS] + W[h + MEMBERS + 1] == 0:
         drop_tree(nodes, writing, C[DIMENSIONS] - 1, h)

@@ -30,7 +30,7 @@ from structures.box.layout import (
 from structures.core.arena import AFTER, INNER, LEAF
 from structures.core.blocks import Nodes, Writing
 from structures.core.compaction import has_looked_at, is_behind
-from structures.core.control import SPARSE, VERSION
+from structures.core.control import VERSION
 from structures.core.kernel import kernel
 from structures.ordered.compaction import compact_next
 from structures.ordered.inner_nodes import moved_inner
@@ -75,19 +75,15 @@ def move_below(nodes: Nodes, writing: Writing, level: int, o: int) -> None:
 @kernel
 def compact_beside(nodes: Nodes, writing: Writing, level: int, changed: Any) -> None:
     """Of these own nodes of a tree of the level."""
-    C = writing.C
-    if C[SPARSE] == 0:
-        return
     for o in changed:
         move_below(nodes, writing, level, o)
-    has_looked_at(C, len(changed))
+    has_looked_at(writing.C, len(changed))
 
 
 @kernel
 def compact_flat(nodes: Nodes, writing: Writing, left: int, code: int) -> None:
     """Of the 1-D tree that is being changed, beside the path to an entry."""
     C = writing.C
-    if C[SPARSE] != 0:
-        C[AFTER], C[AFTER + 1], C[AFTER + 2] = 0, left, code
-        leaves, _ = compact_next(nodes, writing)
-        has_looked_at(C, leaves)
+    C[AFTER], C[AFTER + 1], C[AFTER + 2] = 0, left, code
+    leaves, _ = compact_next(nodes, writing)
+    has_looked_at(C, leaves)

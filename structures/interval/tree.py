@@ -114,13 +114,9 @@ class IntervalTree:
             if sink is not None and self._kind == LIST and not sink(sign, entries.slot.copy(), _NONE):
                 sink = None
             sink = self._run(sign, entries, sink)
-        self._compact(len(deletes.key) + len(inserts.key))
-        return self.root
-
-    def _compact(self, changes: int) -> None:
-        """After so many changes of the version that is being written."""
         if self.arena.is_sparse:
-            compact(*self._arrays, LOOKED_AT * changes)
+            compact(*self._arrays, LOOKED_AT * (len(deletes.key) + len(inserts.key)))
+        return self.root
 
     def _run(self, sign: int, entries: Entries, sink: Sink | None) -> Sink | None:
         """Apply one sign; the sink, or None once it wants no more."""
@@ -178,7 +174,8 @@ class IntervalTree:
                 self._go_on(changes._replace(order=order[: at + 1]), self._told, False)
                 ends[at] = total
         self._none_missing()
-        self._compact(n)
+        if self.arena.is_sparse:
+            compact(*self._arrays, LOOKED_AT * n)
         starts = np.concatenate((_NO_ROWS, ends))[:n]
         starts[too_large] = ends[too_large]
         if self._kind == LIST and limit is not None:
