@@ -273,9 +273,9 @@ def test_a_full_arena_refuses_before_it_begins() -> None:
 def test_an_arena_that_fills_up_midway_is_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """What `require` could not foresee: the version being written is undone, no memory beyond the arena is touched, and all goes on."""
     monkeypatch.setattr(BoxTree, "require", lambda self, changes, applies: None)
-    for seed in range(5 if JIT else 2):
-        rng, n = np.random.default_rng(seed), 5_000 if JIT else 900
-        tree = BoxTree(3, "pair", (11 + seed) << 15 if JIT else 100_000 + 2_000 * seed)
+    for seed in range(3 if JIT else 2):
+        rng, n = np.random.default_rng(seed), 20_000 if JIT else 900
+        tree = BoxTree(3, "pair", (11 + seed) << 17 if JIT else 100_000 + 2_000 * seed)
         boxes = [Box(i % 2, 0, *(tuple(side) for side in np.sort(rng.integers(0, 99, (2, 3)), axis=0).tolist()), i) for i in range(n)]
         root = tree.bulk_load(1, entries(boxes[:8], 3))
         with pytest.raises(MemoryError):
