@@ -61,6 +61,7 @@ from structures.core.control import STORE_WORDS, VERSION
 from structures.core.entries import Entries, tree_order
 from structures.core.kernel import compiled
 from structures.core.reserve import SLOTS, reserve
+from structures.core.versioned import Versioned
 from structures.ordered.search import STEPS
 
 __all__ = ["BoxTree", "Cursor", "Entries", "Root"]
@@ -78,7 +79,7 @@ def _flat(entries: Entries) -> Entries:
     return Entries(sets, keys, left.reshape(-1), right.reshape(-1), slots)
 
 
-class BoxTree:
+class BoxTree(Versioned[BoxArena]):
     """See the module's head. One thread writes; any number read roots of pinned versions meanwhile.
 
     Entries are those of `interval.tree`, with left and right int64[n, d], left <= right everywhere; a slot is given to another box
@@ -208,10 +209,6 @@ class BoxTree:
             raise KeyError(f"{X[MISSING]} deleted entries were not in the structure")
         return sink
 
-    def reclaim(self, oldest: int, pins: np.ndarray) -> None:
-        """Make blocks reusable that no version >= `oldest` and no pin (ascending int64) can see."""
-        self.arena.reclaim(oldest, pins)
-
     # --- reading
 
     def is_empty(self, root: Root) -> bool:
@@ -239,15 +236,11 @@ class BoxTree:
         items = items_of(entries.slot, entries.key, 0 if self._single else 1 - s, BOTH, codes, lo, hi)
         return QueryCursor(self.arena, root, items, s == 1)
 
+    @property
     def live_bytes(self) -> int:
         """Bytes of the newest version's blocks and of its boxes' places in the table by slot."""
         root = self.root
         return self.arena.live_bytes + 16 * self.dimensions * (root.count0 + root.count1)
-
-    @property
-    def retired_bytes(self) -> int:
-        """Bytes of blocks that only older versions see."""
-        return self.arena.retired_bytes
 
     def check(self, root: Root, others: tuple[Root, ...] = ()) -> None:
         """Prove the invariants of a version, and that no block is lost (given every root in use); AssertionError names the invariant."""

@@ -29,6 +29,7 @@ from structures.core.control import VERSION
 from structures.core.entries import DELETE, INSERT
 from structures.core.kernel import compiled, contiguous
 from structures.core.ticks import Ticks
+from structures.core.versioned import Versioned
 from structures.index.changes import build, drop_all
 from structures.index.check import check_indexes
 from structures.index.compaction import STEP_BLOCKS
@@ -152,7 +153,7 @@ def index_order(entries: Entries, arity: int) -> np.ndarray:
     return np.argsort(places)
 
 
-class OrderedIndexes:
+class OrderedIndexes(Versioned[IndexArena]):
     """See the module's head. One thread writes; any number read roots of pinned versions meanwhile. A root is an int; 0: empty."""
 
     def __init__(self, words: int = INDEX_WORDS) -> None:
@@ -318,16 +319,6 @@ class OrderedIndexes:
     def bytes(self, index: int) -> int:
         """Of the newest version's blocks."""
         return 8 * BLOCK * int(self.arena.C[self.holder(index) + BLOCKS])
-
-    @property
-    def live_bytes(self) -> int:
-        """Bytes of the newest version's blocks, of all indexes."""
-        return self.arena.live_bytes
-
-    @property
-    def retired_bytes(self) -> int:
-        """Bytes of blocks that only older versions see."""
-        return self.arena.retired_bytes
 
     def check(self, others: Iterable[tuple[int, int]] = ()) -> None:
         """Prove the invariants of the newest version, and that no block is lost (given arity and root of every tree of others in use);

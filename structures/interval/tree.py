@@ -31,6 +31,7 @@ from structures.core.control import STORE_WORDS, VERSION
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import DELETE, INSERT, Deltas, Entries, tree_order
 from structures.core.kernel import compiled
+from structures.core.versioned import Versioned
 from structures.interval.changes import ACTIVE, AT, CHANGES_WORDS, MISSING, REFUSED, Changes, Told, run_changes
 from structures.interval.cursors import Cursor, GivenCursor, PartnersCursor, Root, SearchCursor, WalkCursor, WindowCursor
 from structures.interval.walk import WHOLE, Stretch
@@ -52,7 +53,7 @@ _FEW = {sign: np.full(64, sign, np.int8) for sign in (DELETE, INSERT)}  # not wr
 Sink = Callable[[int, np.ndarray, np.ndarray], bool]
 
 
-class IntervalTree:
+class IntervalTree(Versioned[Arena]):
     """See the module's head. One thread writes; any number read roots of pinned versions meanwhile."""
 
     def __init__(self, kind: str, words: int = STORE_WORDS) -> None:
@@ -185,10 +186,6 @@ class IntervalTree:
         slots0, slots1 = parts[-1] if len(parts) <= 2 else (np.concatenate(part) for part in zip(*parts, strict=True))
         return Deltas(starts, ends, slots0, slots1, too_large)
 
-    def reclaim(self, oldest: int, pins: np.ndarray) -> None:
-        """Make blocks reusable that no version >= `oldest` and no pin (ascending int64) can see."""
-        self.arena.reclaim(oldest, pins)
-
     # --- reading
 
     def is_empty(self, root: Root) -> bool:
@@ -220,15 +217,6 @@ class IntervalTree:
         items[:, 0], items[:, 1], items[:, 2], items[:, 3] = entries.slot, entries.key, NEG_INF, NOTHING_BEFORE
         items[:, 4], items[:, 5] = np.minimum(entries.right, hi), np.maximum(entries.left, lo)
         return PartnersCursor(self.arena, root, int(entries.set[0]), items)
-
-    def live_bytes(self) -> int:
-        """Bytes of the newest version's blocks."""
-        return self.arena.live_bytes
-
-    @property
-    def retired_bytes(self) -> int:
-        """Bytes of blocks that only older versions see."""
-        return self.arena.retired_bytes
 
     def check(self, root: Root, others: tuple[Root, ...] = ()) -> None:
         """Prove the invariants of a version, and that no block is lost (given every root in use); AssertionError names the invariant."""

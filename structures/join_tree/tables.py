@@ -10,6 +10,7 @@ import numpy as np
 from structures.core.arena import KIND, ROOT, Arena
 from structures.core.kernel import compiled
 from structures.core.reserve import reserve
+from structures.core.versioned import Versioned
 from structures.join_tree.layout import (
     ALIAS,
     ALL_TREE,
@@ -60,7 +61,7 @@ class Roots(NamedTuple):
     trees: np.ndarray
 
 
-class JoinTables:
+class JoinTables(Versioned[Arena]):
     """The trees' blocks, the tables of links, ports and aliases, and the rows as `describe` says them to the ports of their alias.
 
     A description stands until the row is described anew: not before no pinned version sees it any more.

@@ -211,10 +211,6 @@ class JoinTree(JoinTables):
         starts[too_large] = ends[too_large]
         return Deltas(starts, ends, parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1), too_large)
 
-    def reclaim(self, oldest: int, pins: np.ndarray) -> None:
-        """Make blocks reusable that no version >= `oldest` and no pin (ascending int64) can see."""
-        self.arena.reclaim(oldest, pins)
-
     # --- reading
 
     def is_empty(self, roots: Roots) -> bool:
@@ -259,17 +255,12 @@ class JoinTree(JoinTables):
         """Let `steps` and `flips` begin at 0."""
         self._Z[STEPS] = self._Z[FLIPS] = self._S[0, WALK_STEPS] = 0
 
-    def live_bytes(self, rows: Sequence[int], codes: Sequence[int]) -> int:
+    def bytes(self, rows: Sequence[int], codes: Sequence[int]) -> int:
         """Bytes of the newest version, given the rows of each alias and the codes in use of each domain."""
         by_slot = sum(4 * int(self._sides[u, WORDS]) * count for u, count in enumerate(rows))
         by_slot += sum(16 * rows[port.alias] for port in self.ports if port.spanned)
         by_code = sum(4 * self.code_words[domain] * count for domain, count in enumerate(codes))
         return self.arena.live_bytes + by_slot + by_code
-
-    @property
-    def retired_bytes(self) -> int:
-        """Bytes of blocks that only older versions see."""
-        return self.arena.retired_bytes
 
     def check(self, rows: Sequence[np.ndarray], others: tuple[Roots, ...] = ()) -> None:
         """Prove the invariants, given the rows of each alias, and that no block is lost, given every version in use."""

@@ -11,6 +11,7 @@ import numpy as np
 from structures.core.compaction import LOOKED_AT
 from structures.core.control import VERSION
 from structures.core.entries import Entries, Told
+from structures.core.versioned import Versioned
 from structures.multiway.changes import ACTIVE, AT, MISSING, REFUSED, Changes, entry_order
 from structures.multiway.compaction import compact
 from structures.multiway.layout import MultiwayArena
@@ -31,7 +32,7 @@ class Root(NamedTuple):
     live: bool
 
 
-class MultiwayTree:
+class MultiwayTree(Versioned[MultiwayArena]):
     """One thread writes; any number read roots of pinned versions meanwhile."""
 
     def __init__(self, arena: MultiwayArena, scratch: np.ndarray, members: int) -> None:
@@ -103,19 +104,6 @@ class MultiwayTree:
             raise KeyError(f"{N[MISSING]} deleted entries were not in the tree")
         return sink
 
-    def reclaim(self, oldest: int, pins: np.ndarray) -> None:
-        """Make blocks reusable that no version >= `oldest` and no pin (ascending int64) can see."""
-        self.arena.reclaim(oldest, pins)
-
     def is_empty(self, root: Root) -> bool:
         """Whether the version has no row. O(1)."""
         return not root.live
-
-    def live_bytes(self) -> int:
-        """Bytes of the newest version's blocks."""
-        return self.arena.live_bytes
-
-    @property
-    def retired_bytes(self) -> int:
-        """Bytes of blocks that only older versions see."""
-        return self.arena.retired_bytes

@@ -35,6 +35,7 @@ from typing import NamedTuple
 import numpy as np
 
 from structures.core.control import SIZE, VERSION
+from structures.core.versioned import Versioned
 from structures.quadtree.changes import change_entries, collect, morton_keys
 from structures.quadtree.check import check_quads
 from structures.quadtree.compact import CompactForms, compact_place, most_words
@@ -81,7 +82,7 @@ def in_order(entries: np.ndarray) -> np.ndarray:
     return entries[np.argsort(keys)]
 
 
-class QuadTrees:
+class QuadTrees(Versioned[QuadArena]):
     """See the module's head. One thread writes; any number read roots of pinned versions meanwhile.
 
     Entries are int32[n, k + 1]: k codes in [0, 2**30), a slot in [0, 2**30).

@@ -113,7 +113,7 @@ def measure_joined(
     for _ in range(effort.repeats):
         heap = make()
         load.append(n / seconds(lambda: heap.bulk_load(1, entries)))  # noqa: B023
-    root, loaded = heap.root, heap.live_bytes() / n
+    root, loaded = heap.root, heap.live_bytes / n
     readings = [whole_view(heap, root) for _ in range(effort.repeats)]
     rows = readings[0].rows
     first = [seconds(lambda: heap.rows(root).fill(1)) for _ in range(20 * effort.repeats)]
@@ -130,7 +130,7 @@ def measure_joined(
     note(f"{workload.name}: in batches, single, by calls {in_turn}; batches without deltas {max(updates) / 1e3:.0f} k/s")
     return Measured(
         n, load, [one.rate for one in singles], [one.rate for one in calls], [one.rate for one in batches], updates,
-        [one.written for one in batches], [one.rate for one in readings], first, readings[0], loaded, heap.live_bytes() / n,
+        [one.written for one in batches], [one.rate for one in readings], first, readings[0], loaded, heap.live_bytes / n,
         singles[0].steps, rows * members / n, effort.batch,
     )  # fmt: skip
 

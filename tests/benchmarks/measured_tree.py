@@ -90,7 +90,7 @@ def measure(workload: Workload, effort: Effort, note: Note, *, loads: int | None
         tree = IntervalTree("pair")
         load.append(n / seconds(lambda: tree.bulk_load(1, entries)))  # noqa: B023
     root = tree.root
-    loaded = tree.live_bytes() / n
+    loaded = tree.live_bytes / n
     note(f"{workload.name}: loaded, {loaded:.1f} bytes an interval")
     whole, rows, gap = whole_view(tree, root, effort.repeats)
     first = first_rows(tree, root, 20 * effort.repeats)
@@ -116,7 +116,7 @@ def measure(workload: Workload, effort: Effort, note: Note, *, loads: int | None
     assert now == rows + delta, f"the view has {now} rows, the deltas say {rows + delta}"
     in_turn = ", ".join(f"{max(samples) / 1e3:.0f} k/s" for samples in (batches, singles, calls))
     note(f"{workload.name}: in batches, single, by calls {in_turn}")
-    return Measured(load, singles, calls, batches, whole, first, rows, gap, loaded, tree.live_bytes() / n, 2 * rows / n, effort.batch)
+    return Measured(load, singles, calls, batches, whole, first, rows, gap, loaded, tree.live_bytes / n, 2 * rows / n, effort.batch)
 
 
 def whole_view(tree: IntervalTree, root: Root, repeats: int) -> tuple[list[float], int, int]:

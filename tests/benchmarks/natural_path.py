@@ -85,7 +85,7 @@ class Live:
     @property
     def bytes(self) -> int:
         """Without the dictionary of codes."""
-        return self.tree.live_bytes(self._rows, self._codes)
+        return self.tree.bytes(self._rows, self._codes)
 
     def rows(self) -> JoinCursor:
         return self.tree.rows(self.tree.roots, MIDDLE, self.tree.all_of(self.tree.roots, 1))

@@ -50,9 +50,9 @@ def gap_at(n: int, note: Note) -> Figure:
     workload = with_hub(uniform(n, 20), min(HUB_MEETS, n // 4))
     tree = IntervalTree("pair")
     root = tree.bulk_load(1, workload.entries)
-    used = (tree.live_bytes(), tree.retired_bytes)
+    used = (tree.live_bytes, tree.retired_bytes)
     _, rows, gap = whole_view(tree, root, 1)
-    assert (tree.live_bytes(), tree.retired_bytes) == used, "a reading has taken blocks"
+    assert (tree.live_bytes, tree.retired_bytes) == used, "a reading has taken blocks"
     note(f"{n:,}: {rows:,} rows, largest gap {gap} steps")
     levels = math.log2(n)
     return Figure(
@@ -142,7 +142,7 @@ def old_pin(workload: Workload, scale: Scale, note: Note) -> list[Figure]:
             deletes, inserts = churn.take(n // 100)
             tree.apply(1 + at, deletes, inserts, None)
             tree.reclaim(1 + at, pins)
-        used = (tree.live_bytes() + tree.retired_bytes) / n
+        used = (tree.live_bytes + tree.retired_bytes) / n
         name = f"one old pin, after {batches} batches of {n // 100:,} changes: bytes an interval, all versions"
         figures.append(Figure(name, used, "B", less=True, parameters={"intervals": n, "batches": batches}))
     note(f"under one old pin: {', '.join(f'{figure.value:.0f}' for figure in figures)} bytes an interval")

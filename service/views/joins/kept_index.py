@@ -70,7 +70,7 @@ class KeptIndex:
 
     @property
     def bytes(self) -> int:
-        return int(self.tree.live_bytes()) + (self.domain.bytes if self.domain is not None else 0)
+        return int(self.tree.live_bytes) + (self.domain.bytes if self.domain is not None else 0)
 
     def check(self) -> None:
         self.tree.check(self.tree.root)

@@ -227,7 +227,7 @@ class OverlapJoin:
 
     @property
     def bytes(self) -> int:
-        return int(self.tree.live_bytes()) + (int(self.domain.bytes) if self.domain is not None else 0)
+        return int(self.tree.live_bytes) + (int(self.domain.bytes) if self.domain is not None else 0)
 
     @property
     def retired_bytes(self) -> int:

@@ -248,7 +248,7 @@ class TreeJoin:
     @property
     def bytes(self) -> int:
         rows = [side.relation.table.rows for side in self.sides]
-        kept = self.tree.live_bytes(rows, [domain.keys for domain in self.domains])
+        kept = self.tree.bytes(rows, [domain.keys for domain in self.domains])
         return kept + sum(domain.bytes for domain in self.domains)
 
     @property

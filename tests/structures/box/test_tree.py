@@ -188,7 +188,7 @@ def test_one_old_pin_does_not_hold_what_came_after_it() -> None:
         root = tree.apply(version, here.take(~keep), news, None)
         here = joined(here.take(keep), news)
         tree.reclaim(version, np.array([1], np.int64))
-        used.append(tree.live_bytes() + tree.retired_bytes)
+        used.append(tree.live_bytes + tree.retired_bytes)
     assert used[-1] < 2.5 * used[0] and used[-1] < 1.2 * used[30]
     assert (read_all(tree.rows(old)) == wanted).all()
     tree.check(root, (old,))
@@ -206,7 +206,7 @@ def test_boxes_of_every_width() -> None:
     here = Entries(rng.integers(0, 2, n).astype(np.uint8), np.zeros(n, np.int32), left, left + sides, np.arange(n, dtype=np.int32))
     tree = BoxTree(2, "pair")
     root = tree.bulk_load(1, here)
-    assert tree.live_bytes() < 1500 * n
+    assert tree.live_bytes < 1500 * n
     count, version = count_pairs(here), 1
     assert len(read_all(tree.rows(root))[0]) == count
     cover = Entries(np.zeros(1, np.uint8), np.zeros(1, np.int32), np.full((1, 2), -5), np.full((1, 2), 2 * 10**9), np.full(1, n, np.int32))

@@ -67,5 +67,5 @@ def test_one_row_among_tens_of_thousands_of_intervals() -> None:
         heap.apply(3, NONE, one, sink)
         assert told == [(-1, 1), (1, 1)]
         assert heap.update_steps - before <= 5 * log2(n), (n, heap.update_steps - before)
-        per_entry.append(heap.live_bytes() / n)
+        per_entry.append(heap.live_bytes / n)
     assert max(per_entry) < 1.2 * min(per_entry), per_entry

@@ -133,7 +133,7 @@ def test_one_old_pin_does_not_hold_what_came_after_it() -> None:
         root = tree.apply(version, here.take(~keep), news, None)
         here = Entries(*(np.concatenate([a[keep], b]) for a, b in zip(here, news, strict=True)))
         tree.reclaim(version, pins)
-        used.append(tree.live_bytes() + tree.retired_bytes)
+        used.append(tree.live_bytes + tree.retired_bytes)
     assert used[-1] < 2.5 * used[0] and used[-1] < 1.2 * used[60]
     again = read_all(tree.rows(old))
     assert all((x == y).all() for x, y in zip(wanted, again, strict=True))

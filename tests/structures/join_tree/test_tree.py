@@ -77,7 +77,7 @@ def test_steps_and_bytes(n: int) -> None:
     rows = read_all(cursor)
     assert len(rows) == len(set(rows)) > 2 * n
     assert cursor.steps <= 4 * len(rows) and cursor.largest_gap <= 60 and cursor.dead_ends == 0
-    assert n < 1000 or tree.live_bytes([n] * 3, [n // 2] * 2) <= 80 * 3 * n
+    assert n < 1000 or tree.bytes([n] * 3, [n // 2] * 2) <= 80 * 3 * n
     some = np.arange(0, n, 7, dtype=np.int32)
     held = some[tree.holds(tree.roots, 2, some)]
     assert set(held.tolist()) == {row[2] for row in rows} & set(some.tolist())

@@ -1,0 +1,31 @@
+"""What the classes over a store of blocks share."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from structures.core.blocks import Blocks
+
+Store = TypeVar("Store", bound=Blocks)
+
+
+class Versioned(Generic[Store]):
+    """A structure whose blocks lie in `arena`. One thread writes; any number read roots of pinned versions meanwhile."""
+
+    arena: Store
+
+    def reclaim(self, oldest: int, pins: np.ndarray) -> None:
+        """Make blocks reusable that no version >= `oldest` and no pin (ascending int64) can see."""
+        self.arena.reclaim(oldest, pins)
+
+    @property
+    def live_bytes(self) -> int:
+        """Bytes of the newest version's blocks."""
+        return self.arena.live_bytes
+
+    @property
+    def retired_bytes(self) -> int:
+        """Bytes of blocks that only older versions see."""
+        return self.arena.retired_bytes
