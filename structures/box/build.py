@@ -40,6 +40,7 @@ from structures.box.layout import (
     new_node,
     new_records,
     no_room,
+    own_node,
     records_of,
     refresh,
     refresh_holder,
@@ -363,7 +364,8 @@ def load(nodes: Nodes, writing: Writing, entries: Entries) -> None:
         s = wide(sets[j])
         refs[j], tags[j] = 2 * j + s, tag_of(wide(keys[j]), wide(slots[j]), s, 3)
         W[TOP + MEMBERS + s] += 1
-    top = root_of(W, TOP)
+    top = own_node(nodes, writing, root_of(W, TOP))
+    set_root(W, TOP, top)
     drop(nodes.M, writing, records_of(W, top), RECORD_LEVELS)
     build_trees(nodes, writing, 0, 0, top, Given(refs, lefts, rights, tags), np.full(n, 3, np.uint8))
     refresh_holder(W, TOP)

@@ -19,7 +19,7 @@ import numpy as np
 
 from structures.box.balance import activate, drop_tree, repair, unbalanced
 from structures.box.build import enter, leave
-from structures.box.compaction import compact_beside, compact_flat
+from structures.box.compaction import compact_beside, compact_flat, has_spare_room
 from structures.box.layout import (
     ACTIVE,
     DEEPEST,
@@ -57,7 +57,6 @@ from structures.box.layout import (
 from structures.box.records import TAG, Box, code_of, count_rows, cut_record, find_record, key_of, put_record, tag_of
 from structures.box.search import BOTH, LO_, QUEUED, ask, query_fill
 from structures.core.blocks import Nodes, Writing
-from structures.core.control import SPARSE
 from structures.core.kernel import arrays, kernel, wide
 from structures.ordered.tree import cut, put
 
@@ -208,7 +207,7 @@ def finish(nodes: Nodes, writing: Writing, level: int, h: int, box: Box) -> None
     for i in range(n - 1, -1, -1):
         refresh(W, seen[i])
         balanced = balanced and not unbalanced(W, seen[i])
-    if writing.C[SPARSE] != 0:
+    if has_spare_room(writing.C):
         compact_beside(nodes, writing, level, seen[:n])
     refresh_holder(W, h)
     if not balanced:
@@ -225,7 +224,7 @@ def change_flat(nodes: Nodes, writing: Writing, sign: int, h: int, s: int, slot:
         put(nodes, writing, s, np.int32(0), left, right, np.int32(slot))
     else:
         cut(nodes, writing, s, np.int32(0), left, np.int32(slot))
-    if C[SPARSE] != 0:
+    if has_spare_room(C):
         compact_flat(nodes, writing, left, 2 * slot + s)
     leave(W, C, h)
     if C[FULL] == 0 and W[h + MEMBERS] + W[h + MEMBERS + 1] == 0:

@@ -30,11 +30,19 @@ from structures.box.layout import (
 from structures.core.arena import AFTER, INNER, LEAF
 from structures.core.blocks import Nodes, Writing
 from structures.core.compaction import has_looked_at, is_behind
-from structures.core.control import VERSION
+from structures.core.control import SPARSE, VERSION, room
 from structures.core.kernel import kernel
 from structures.ordered.compaction import compact_next
 from structures.ordered.inner_nodes import moved_inner
 from structures.ordered.leaves import moved_leaf
+
+_ROOM = 1 << 17  # words: more than what lies beside the nodes of a change
+
+
+@kernel
+def has_spare_room(C: Any) -> bool:
+    """Whether the store is to be compacted, and has room for that."""
+    return C[SPARSE] != 0 and room(C) >= _ROOM
 
 
 @kernel

@@ -38,7 +38,7 @@ from structures.core.kernel import arrays, kernel
 from structures.ordered.summary import PAIR
 
 CAP = max(4 * B, B * B // 8)  # 512 for leaf blocks of 64: half of it costs 70 bytes a box more, and a fifth of the speed
-ROOM = CAP + 2  # a leaf is repaired after the change that overfilled it
+ROOM = CAP + 2 + CAP % 2  # a leaf is repaired after the change that overfilled it
 FILL = CAP * 7 // 8
 
 # Words of W from 2 * o.

@@ -47,8 +47,11 @@ class Arena(Blocks):
         super().__init__((LEAF_WORDS, INNER_WORDS), CONTROL_WORDS - KEPT, words)
         self.C[AFTER : AFTER + 3] = FIRST_PLACE
 
-    def require(self, changes: int, times: int = 1) -> None:
+    def require(self, changes: int, times: int = 1) -> int:
         """Raise MemoryError, before anything is touched, unless a version with `changes` changes surely fits: at worst each change copies
-        a path, or the whole tree is written anew in its thinnest form. `times`: calls that the changes are spread over."""
+        a path, or the whole tree is written anew in its thinnest form. `times`: calls that the changes are spread over. -> the words
+        that this takes at most."""
         entries = self.C.item(COUNT) + self.C.item(COUNT + 1) + changes
-        self.require_words(times * min(changes * (2 * LEAF_WORDS + 64 * INNER_WORDS), words_anew(entries, 1)))
+        words = times * min(changes * (2 * LEAF_WORDS + 64 * INNER_WORDS), words_anew(entries, 1))
+        self.require_words(words)
+        return words

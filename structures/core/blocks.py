@@ -85,6 +85,7 @@ from structures.core.control import (
     STASH,
     STASHED,
     STORE_WORDS,
+    SWEPT,
     TABLE,
     UNUSED,
     USED,
@@ -193,11 +194,35 @@ def next_free(C: Any, cls: int) -> int:
     return C[class_at(cls) + STASH]
 
 
+@kernel
+def put_on_list(M: Any, C: Any, o: int, cls: int) -> None:
+    """Put a block of the class, which is free, on its chunk's list."""
+    k, chunk = class_at(cls), o >> C[SHIFT]
+    c = chunk_at(C, chunk)
+    if C[c + FREE] == 0:
+        add_to_map(C, cls, chunk)
+    M[o] = C[c + FREE]
+    C[c + FREE] = o
+    C[c + USED] -= 1
+    C[k + LISTED] += 1
+    if C[c + USED] == 0:
+        C[k + LISTED] -= C[k + CAPACITY]
+        take_from_map(C, cls, chunk)
+        C[c + CLASS] = 0
+        add_to_map(C, EMPTY, chunk)
+        add_to_map(C, IDLE_MAP, chunk)
+        C[UNUSED] += 1
+        C[IDLE] += 1
+
+
 @kernel(forceinline=True)
 def free(M: Any, C: Any, o: int, cls: int) -> None:
-    """Nobody uses block o, of the class, any more: it lies in the stash."""
+    """Nobody uses block o, of the class, any more: it lies in the stash, or in a chunk that is to be emptied on that one's list."""
     k = class_at(cls)
     C[k + OUT] -= 1
+    if o >= C[k + FRONT]:
+        put_on_list(M, C, o, cls)
+        return
     C[k + STASHED] += 1
     M[o] = C[k + STASH]
     C[k + STASH] = o
@@ -211,22 +236,7 @@ def put_back(M: Any, C: Any, cls: int) -> None:
         o = C[k + STASH]
         C[k + STASH] = M[o]
         C[k + STASHED] -= 1
-        chunk = o >> C[SHIFT]
-        c = chunk_at(C, chunk)
-        if C[c + FREE] == 0:
-            add_to_map(C, cls, chunk)
-        M[o] = C[c + FREE]
-        C[c + FREE] = o
-        C[c + USED] -= 1
-        C[k + LISTED] += 1
-        if C[c + USED] == 0:
-            C[k + LISTED] -= C[k + CAPACITY]
-            take_from_map(C, cls, chunk)
-            C[c + CLASS] = 0
-            add_to_map(C, EMPTY, chunk)
-            add_to_map(C, IDLE_MAP, chunk)
-            C[UNUSED] += 1
-            C[IDLE] += 1
+        put_on_list(M, C, o, cls)
 
 
 @kernel
@@ -285,6 +295,7 @@ def reclaim(M: Any, writing: Writing, oldest: int, pins: Any) -> None:
         k = class_at(cls)
         taken = C[k + OUT] - C[k + OUT_BEFORE]  # a need fades by what is done without it, and with the ticks in which nothing is
         C[k + NEED] = max(taken, C[k + NEED] - (taken // 8 if taken > 0 else (C[k + NEED] + 7) // 8))
+        C[k + SWEPT] = max(0, C[k + SWEPT] - max(0, taken) // 8)
         most = _SPARE + C[k + OUT] // 64  # of what nobody needed since the last time
         if C[k + LISTED] > most:
             spread |= 1 << cls
@@ -323,7 +334,8 @@ def reclaim(M: Any, writing: Writing, oldest: int, pins: Any) -> None:
 
 @kernel
 def flip_list(M: Any, o: int) -> None:
-    """Mark the blocks of a list as free, or no more: the complement of the next one's place is below 0, as no version is."""
+    """Mark the blocks of a list as free, or no more: the complement of the next one's place is below 0, as no version is in a store that
+    is undone."""
     while o != 0:
         after = max(M[o], ~M[o])
         M[o] = ~M[o]

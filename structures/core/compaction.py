@@ -3,7 +3,7 @@
 A block that nobody writes stays where it is, and holds its chunk. So when a class has many more free blocks than it needs, its chunks from
 a FRONT on are to be emptied: the trees copy what they have there, a few leaves with each change (their rooms have a module of this name).
 
-Costs: O(1) but for `find_fronts`, which is called once a sweep, O(chunks).
+Costs: O(1) but for `find_fronts`, O(chunks) where something is to be emptied.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from structures.core.control import (
     OUT,
     SHIFT,
     SPARSE,
+    SWEPT,
     chunk_at,
     class_at,
     room,
@@ -36,17 +37,19 @@ NOWHERE = 2**62  # in place of a FRONT
 
 @kernel
 def is_behind(C: Any, o: int, cls: int) -> bool:
-    """Whether block o, of the class, lies in a chunk that is to be emptied: a copy of it does not."""
+    """Whether block o, of the class, lies in a chunk that is to be emptied. A copy does not, as long as the chunks before have room."""
     return o >= C[class_at(cls) + FRONT]
 
 
 @kernel
 def find_fronts(C: Any) -> None:
-    """Have the last chunks of each class emptied that has a sixteenth more blocks than it needs. O(chunks) then."""
+    """Have the last chunks of each class emptied that has a sixteenth more blocks than it needs, and than compaction could not bring
+    together the last time. O(chunks) then."""
     for cls in range(C[KINDS]):
         k = class_at(cls)
         needed = C[k + OUT] + C[k + NEED]
-        if C[k + LISTED] > C[k + NEED] + C[k + OUT] // 16 + 2 * C[k + CAPACITY]:
+        C[k + SWEPT] = min(C[k + SWEPT], C[k + LISTED])
+        if C[k + LISTED] > max(C[k + NEED], C[k + SWEPT]) + C[k + OUT] // 16 + 2 * C[k + CAPACITY]:
             left = (needed + needed // 32) // C[k + CAPACITY] + 1  # chunks that stay
             for chunk in range(1, C[NEXT_CHUNK]):
                 left -= C[chunk_at(C, chunk) + CLASS] == cls + 1
@@ -61,17 +64,18 @@ def end_compaction(C: Any) -> None:
     """The trees have nothing more in the chunks that were to be emptied; or enough was looked for."""
     C[SPARSE], C[CREDIT], C[LOOKED] = 0, 0, 0
     for cls in range(C[KINDS]):
-        C[class_at(cls) + FRONT] = NOWHERE
+        C[class_at(cls) + FRONT], C[class_at(cls) + SWEPT] = NOWHERE, C[class_at(cls) + LISTED]
 
 
 @kernel
 def has_looked_at(C: Any, blocks: int) -> None:
-    """Compaction beside changes has looked at so many more: it ends when it has seen as many as there are."""
+    """Compaction beside changes has looked at so many more: it ends when it has, some more often than others, looked at four times as many
+    as there are."""
     C[LOOKED] += blocks
     total = wide(0)
     for cls in range(C[KINDS]):
         total += C[class_at(cls) + OUT]
-    if C[LOOKED] > total:
+    if C[LOOKED] > 4 * total:
         end_compaction(C)
 
 
@@ -85,4 +89,9 @@ def earn(C: Any, leaves: int) -> bool:
 @kernel
 def may_compact(C: Any, words: int) -> bool:
     """Whether there is something to compact, credit to look for it, and room for copies of so many words."""
-    return C[SPARSE] != 0 and C[CREDIT] > 0 and room(C) >= words
+    if C[SPARSE] == 0 or C[CREDIT] <= 0:
+        return False
+    if room(C) < words:
+        C[CREDIT] = min(C[CREDIT], AT_ONCE)  # what was not done is not made up for at once
+        return False
+    return True

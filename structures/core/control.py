@@ -31,8 +31,8 @@ SPARE_PAGES = 21  # whether pages of empty chunks are to go back (1), and of rec
 BY_CLASS, CLASS_WORDS = 24, 16
 # Of a class: words of a block, blocks of a chunk, the stash and how many lie in it, the fresh places; blocks that are in use or retired,
 # those that are retired, those on the lists of chunks; the first word of the chunks that are to be emptied, the most blocks that were
-# taken between two reclaims of late, OUT after the last one.
-SIZE, CAPACITY, STASH, STASHED, FRESH, END, OUT, WAITING, LISTED, FRONT, NEED, OUT_BEFORE = range(12)
+# taken between two reclaims of late, OUT after the last one, LISTED when compaction ended.
+SIZE, CAPACITY, STASH, STASHED, FRESH, END, OUT, WAITING, LISTED, FRONT, NEED, OUT_BEFORE, SWEPT = range(13)
 HINTS = BY_CLASS + CLASS_WORDS * CLASSES
 KEPT = HINTS + CLASSES + 2
 # A chunk in the table: its class + 1, blocks that are not on its list, the first one on it; a word is spare, so that none spans two lines.
@@ -112,7 +112,7 @@ def empty_room(C: Any) -> int:
 @kernel
 def room(C: Any) -> int:
     """Words that surely fit, whatever blocks they make: in empty chunks, and in free blocks of the class that has the fewest."""
-    least = wide(STORE_WORDS)
+    least = wide(2**62)
     for cls in range(C[KINDS]):
         k = class_at(cls)
         least = min(least, (C[k + STASHED] + C[k + LISTED]) * C[k + SIZE] + C[k + END] - C[k + FRESH])

@@ -86,9 +86,9 @@ def compact_beside(nodes: Nodes, writing: Writing, h: int, X: Any, x: int, slot:
     descend(nodes, C, h, X, x, slot)
     for d in range(C[DEPTH]):
         move_children(nodes, writing, h, d)
-        has_looked_at(C, count_of(W, C[PATH + 2 * d]))
     if C[DEPTH] > 0:
         o = C[PATH + 2 * C[DEPTH] - 2]
+        has_looked_at(C, count_of(W, o))
         leaves = -(-size_of(W, k, o) // LEAF_FILL[k])
         if leaves + leaves // 8 < count_of(W, o):
             fill_leaves(nodes, writing, h, o, leaves)

@@ -161,6 +161,7 @@ class OrderedIndexes(Versioned[IndexArena]):
         self.arena = IndexArena(words)
         self._arrays = self.arena.nodes, self.arena.writing
         self._made = 0
+        self._promised = 0  # changes, by those that room was asked for last
         self._removed: dict[int, list[int]] = {}  # by arity: a root of a pinned version is read by the arity of its index's number
         self._version, self._ticks = 0, Ticks()
 
@@ -223,6 +224,10 @@ class OrderedIndexes(Versioned[IndexArena]):
 
         A change writes two blocks a level at worst; a tick copies no block twice, and makes two a change at worst.
         """
+        self._promised = changes
+        self._require(changes, ticks)
+
+    def _require(self, changes: int, ticks: int) -> None:
         if not self.arena.has_room(self._words(changes, ticks)):
             raise MemoryError(f"the ordered indexes have reached the size of their arena ({8 * self.arena.M.size} bytes)")
 
@@ -234,8 +239,8 @@ class OrderedIndexes(Versioned[IndexArena]):
     def _prepare(self, changes: int, ticks: int) -> None:
         """Raise MemoryError unless so many changes, in so many ticks, surely fit; if the store is sparse, see whether room is left for
         compaction beside them: all blocks are moved at worst, by each tick."""
-        self.require(changes, ticks)
-        arena = self.arena
+        self._require(changes, ticks)
+        arena, changes = self.arena, max(changes, self._promised)  # those of view trees come behind
         if arena.is_sparse:
             blocks = min(changes * STEP_BLOCKS, arena.live_bytes // (8 * BLOCK) * ticks)
             arena.C[ROOMY] = arena.has_room(self._words(changes, ticks) + BLOCK * blocks)

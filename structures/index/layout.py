@@ -8,7 +8,7 @@ all blocks are of one size, BLOCK words, whatever lies in them:
 
 Coordinates and slot of an inner node's item c are its separator: above all entries below child c - 1, and not above those below child c.
 That of item 0 says nothing. A separator is not touched when the entry goes that it was taken from. A child is named by the number of its
-block, its place / BLOCK: all indexes of a service share one store, and 31 bits of places would end at 16 GiB.
+block, its place / BLOCK: all indexes of a service share one store.
 
 A tree is a *holder*, TREE_WORDS words of C: its root, 0 when it is empty; its arity k; its blocks.
 

@@ -65,6 +65,7 @@ class IntervalTree(Versioned[Arena]):
         self._arrays = self.arena.nodes, self.arena.writing
         make_empty(*self._arrays)
         self._run_changes = compiled(run_changes)
+        self._promised = 0  # words, to the changes that room was asked for last
         self._state = np.zeros(CHANGES_WORDS, np.int64)
         self._out0 = np.empty(_CHUNK, np.int32)
         self._out1 = np.empty(_CHUNK, np.int32)
@@ -96,7 +97,7 @@ class IntervalTree(Versioned[Arena]):
 
     def require(self, changes: int, applies: int) -> None:
         """Raise MemoryError unless so many deletes and inserts, in so many calls of `apply`, surely fit. O(1)."""
-        self.arena.require(changes, applies)
+        self._promised = self.arena.require(changes, applies)
 
     def apply(self, version: int, deletes: Entries, inserts: Entries, sink: Sink | None) -> Root:
         """All deletes, then all inserts, as `version` (above every version before).
@@ -116,7 +117,7 @@ class IntervalTree(Versioned[Arena]):
                 sink = None
             sink = self._run(sign, entries, sink)
         if self.arena.is_sparse:
-            compact(*self._arrays, LOOKED_AT * (len(deletes.key) + len(inserts.key)))
+            compact(*self._arrays, LOOKED_AT * (len(deletes.key) + len(inserts.key)), self._promised)
         return self.root
 
     def _run(self, sign: int, entries: Entries, sink: Sink | None) -> Sink | None:
@@ -176,7 +177,7 @@ class IntervalTree(Versioned[Arena]):
                 ends[at] = total
         self._none_missing()
         if self.arena.is_sparse:
-            compact(*self._arrays, LOOKED_AT * n)
+            compact(*self._arrays, LOOKED_AT * n, self._promised)
         starts = np.concatenate((_NO_ROWS, ends))[:n]
         starts[too_large] = ends[too_large]
         if self._kind == LIST and limit is not None:

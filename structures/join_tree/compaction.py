@@ -13,7 +13,7 @@ from structures.ordered.compaction import STEP_WORDS, compact_next
 
 @kernel("void(Nodes, Writing, Tables, int64, int64)")
 def compact(nodes: Nodes, writing: Writing, tables: Tables, leaves: int, spare: int) -> None:
-    """Look at so many leaves more, about, as the version that is being written; `spare`: words that its other changes need."""
+    """Look at about so many more leaves, writing as the current version; `spare`: words that other changes were promised."""
     C, T = writing.C, tables.T
     if not earn(C, leaves):
         return

@@ -89,7 +89,7 @@ class JoinTree(JoinTables):
         self._S = self._newest.S
         self._out = np.empty((self.aliases, _CHUNK), np.int32)
         self._version = 0
-        self._needed = 0  # words, by the changes that room was asked for last
+        self._promised = 0  # words, to the changes that room was asked for last
 
     @property
     def roots(self) -> Roots:
@@ -104,13 +104,13 @@ class JoinTree(JoinTables):
         for _, _, p, spanned, *_ in self._links.tolist():
             kept[p] += spanned
         entries = sum(count * rows[port.alias] for count, port in zip(kept, self.ports, strict=True))
-        self._needed = words_anew(entries, len(self._T))
-        self.arena.require_words(self._needed)
+        self._promised = words_anew(entries, len(self._T))
+        self.arena.require_words(self._promised)
 
     def _compact(self, changes: int) -> None:
         """After so many changes of the version that is being written."""
         if self.arena.is_sparse:
-            compact(*self._arrays, self._tables, LOOKED_AT * changes, self._needed)
+            compact(*self._arrays, self._tables, LOOKED_AT * changes, self._promised)
 
     def apply(self, version: int, alias: int, slots: np.ndarray, come: bool, sink: Sink | None) -> bool:
         """Rows of an alias go, or come: rows that were described, there or not. Those of them that never take part are passed over.

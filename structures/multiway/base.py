@@ -41,6 +41,7 @@ class MultiwayTree(Versioned[MultiwayArena]):
         self._arrays = arena.nodes, arena.writing, scratch
         make_empty(*self._arrays)
         self._sets = int(arena.T[SETS])
+        self._promised = 0  # words, to the changes that room was asked for last
         self._state = np.zeros(3, np.int64)
         self._out = np.empty((members, CHUNK), np.int32)
         self._told = Told(self._out.reshape(-1), CHUNK)
@@ -67,7 +68,7 @@ class MultiwayTree(Versioned[MultiwayArena]):
 
     def require(self, changes: int, applies: int) -> None:
         """Raise MemoryError unless so many deletes and inserts, in so many calls of `apply`, surely fit. O(1)."""
-        self.arena.require(changes, applies)
+        self._promised = self.arena.require(changes, applies)
 
     def apply(self, version: int, deletes: Entries, inserts: Entries, sink: Sink | None) -> Root:
         """All deletes, then all inserts, as `version` (above every version before).
@@ -84,7 +85,7 @@ class MultiwayTree(Versioned[MultiwayArena]):
             if len(entries.key):
                 sink = self._run(sign, entries, sink)
         if self.arena.is_sparse:
-            compact(*self._arrays[:2], LOOKED_AT * (len(deletes.key) + len(inserts.key)))
+            compact(*self._arrays[:2], LOOKED_AT * (len(deletes.key) + len(inserts.key)), self._promised)
         return self.root
 
     def _run(self, sign: int, entries: Entries, sink: Sink | None) -> Sink | None:

@@ -63,12 +63,12 @@ def compact_next(nodes: MultiwayNodes, writing: Writing) -> bool:
     return last
 
 
-@kernel("void(MultiwayNodes, Writing, int64)")
-def compact(nodes: MultiwayNodes, writing: Writing, leaves: int) -> None:
-    """Look at so many leaves more, as the version that is being written."""
+@kernel("void(MultiwayNodes, Writing, int64, int64)")
+def compact(nodes: MultiwayNodes, writing: Writing, leaves: int, spare: int) -> None:
+    """Look at so many more leaves, writing as the current version; `spare`: words that other changes were promised."""
     T, C = nodes.T, writing.C
     if not earn(C, leaves):
         return
-    while may_compact(C, T[LEAF_WORDS_] + 64 * T[INNER_WORDS_]):
+    while may_compact(C, T[LEAF_WORDS_] + 64 * T[INNER_WORDS_] + spare):
         if compact_next(nodes, writing):
             end_compaction(C)

@@ -139,10 +139,12 @@ class MultiwayArena(Blocks):
         self.T: np.ndarray = T
         self.nodes = MultiwayNodes(self.M, self.W, T)
 
-    def require(self, changes: int, times: int = 1) -> None:
+    def require(self, changes: int, times: int = 1) -> int:
         """As `Arena.require`: a change copies at worst three leaves and, on its path, every node and two beside it."""
         leaf, inner = int(self.T[LEAF_WORDS_]), int(self.T[INNER_WORDS_])
         entries = int(self.C[COUNTS : COUNTS + MOST].sum()) + changes
         paths = changes * (3 * leaf + 64 * inner)
         anew = (entries // LEAF_LEAST + 64) * (leaf + 2 * inner)
-        self.require_words(times * min(paths, anew))
+        words = times * min(paths, anew)
+        self.require_words(words)
+        return words

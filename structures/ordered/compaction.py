@@ -153,13 +153,13 @@ def compact_next(nodes: Nodes, writing: Writing) -> tuple[int, bool]:
     return leaves, True
 
 
-@kernel("void(Nodes, Writing, int64)")
-def compact(nodes: Nodes, writing: Writing, leaves: int) -> None:
-    """Look at so many leaves more, about, as the version that is being written."""
+@kernel("void(Nodes, Writing, int64, int64)")
+def compact(nodes: Nodes, writing: Writing, leaves: int, spare: int) -> None:
+    """Look at about so many more leaves, writing as the current version; `spare`: words that other changes were promised."""
     C = writing.C
     if not earn(C, leaves):
         return
-    while may_compact(C, STEP_WORDS):
+    while may_compact(C, STEP_WORDS + spare):
         looked, last = compact_next(nodes, writing)
         C[CREDIT] -= looked
         if last:

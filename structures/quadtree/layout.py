@@ -18,7 +18,7 @@ the other k - f: so what some given values have to do with is one subtree, where
     inner   M[o] born | W those children that are leaves, children, as bits | child [2**k, int32]
     leaf    M[o] born | W entries, -1              | k coordinates, slot [LEAF each, int32]
 
-A live block is known by its first word's index in M, half of which a child's word holds; 0 is NIL. A child may lie in the tree's compact
+A live block is known by its first word's index in M; a child's word holds half of that; 0 is NIL. A child may lie in the tree's compact
 form instead (`compact.py`, whose places are below 0): it becomes a live block when it is changed, as if it were one of an older version.
 Invariants, by which `check()` names what broke: I1 to I4 of `core/blocks.py`, and
     Q1  an entry lies where its digits lead; it is there once; every coordinate is below 2**bits

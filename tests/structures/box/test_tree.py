@@ -277,6 +277,12 @@ def test_an_arena_that_fills_up_midway_is_as_before(monkeypatch: pytest.MonkeyPa
         rng, n = np.random.default_rng(seed), 20_000 if JIT else 900
         tree = BoxTree(3, "pair", (11 + seed) << 17 if JIT else 100_000 + 2_000 * seed)
         boxes = [Box(i % 2, 0, *(tuple(side) for side in np.sort(rng.integers(0, 99, (2, 3)), axis=0).tolist()), i) for i in range(n)]
+        root = tree.root
+        with pytest.raises(MemoryError):
+            tree.bulk_load(1, entries(boxes, 3))
+        assert tree.root == root
+        tree.check(root)
+        tree.reclaim(0, NO_PINS)
         root = tree.bulk_load(1, entries(boxes[:8], 3))
         with pytest.raises(MemoryError):
             tree.apply(2, entries([], 3), entries(boxes[8:], 3), None)

@@ -10,6 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from structures.core.blocks import VERSION, Blocks, Writing, allocate, drop
 from structures.core.check import check_blocks, retired_blocks
+from structures.core.compaction import end_compaction
+from structures.core.control import FRONT, SHIFT, SPARSE
 from structures.core.kernel import kernel
 
 SIZES = 3, 7, 40
@@ -92,6 +94,14 @@ class BlocksMachine(RuleBasedStateMachine):
         self.pins[version] -= 1
         if not self.pins[version]:
             del self.pins[version]
+
+    @rule(chunk=st.integers(0, 6))
+    def empty_chunks(self, chunk: int) -> None:
+        """What is freed in the chunks from this one on lies on their lists; 0: no more."""
+        if chunk:
+            self.store.C[SPARSE], self.store.classes[:, FRONT] = 1, chunk << self.store.C.item(SHIFT)
+        else:
+            end_compaction(self.store.C)
 
     @rule(behind=st.integers(0, 2))
     def reclaim(self, behind: int) -> None:

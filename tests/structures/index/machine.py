@@ -75,6 +75,8 @@ class IndexMachine(ReadingMachine):
 
     def _next(self) -> None:
         self.version += 1
+        if self.version % 3 == 0:
+            empty_all_chunks(self.indexes.arena)
         self.indexes.begin(self.version)
 
     def _doomed(self, data: st.DataObject, index: int) -> list[Entry]:
@@ -83,10 +85,6 @@ class IndexMachine(ReadingMachine):
 
     def _at(self, index: int, root: int) -> list[Entry]:
         return read_entries(self.indexes.entries(index, root), 5)
-
-    @rule()
-    def compact(self) -> None:
-        empty_all_chunks(self.indexes.arena)
 
     @rule(given=st.lists(ENTRIES, max_size=15), data=st.data())
     def batch(self, given: list[tuple[int, Entry, int]], data: st.DataObject) -> None:

@@ -96,6 +96,8 @@ class JoinMachine(ReadingMachine):
 
     def _batch(self, gone: list[list[int]], come: list[list[int]], asked: bool) -> None:
         self.version += 1
+        if self.version % 3 == 0:
+            empty_all_chunks(self.tree.arena)
         told: dict[bool, list[Row]] = {False: [], True: []}
 
         def sink(sign: bool, rows: np.ndarray) -> bool:
@@ -126,10 +128,6 @@ class JoinMachine(ReadingMachine):
         assert set(read_all(self.tree.rows(roots, 0, self.tree.all_of(roots, self.shape.of(0)[0])), 3)) == after
         assert self.tree.is_empty(roots) == (not after)
 
-    @rule()
-    def compact(self) -> None:
-        empty_all_chunks(self.tree.arena)
-
     @rule(points=CHANGES, data=st.data(), asked=st.booleans())
     def batch(self, points: list[tuple[int, list[Seen], int]], data: st.DataObject, asked: bool) -> None:
         gone = self._gone(data)
@@ -139,6 +137,8 @@ class JoinMachine(ReadingMachine):
     def singles(self, points: list[tuple[int, list[Seen], int]], data: st.DataObject) -> None:
         """In a random order, each a version of the twin's own."""
         self.version += 1
+        if self.version % 3 == 0:
+            empty_all_chunks(self.tree.arena)
         come = self._new(points)
         changes = [(DELETE, alias, slot) for alias, slots in enumerate(self._gone(data)) for slot in slots]
         changes += [(INSERT, alias, slot) for alias, slots in enumerate(come) for slot in slots]
@@ -175,6 +175,8 @@ class JoinMachine(ReadingMachine):
     @rule(data=st.data(), run=st.booleans())
     def move(self, data: st.DataObject, run: bool) -> None:
         self.version += 1
+        if self.version % 3 == 0:
+            empty_all_chunks(self.tree.arena)
         self.described = [{} for _ in self.now]
         for alias, slots in enumerate(self._gone(data)):
             after = list(range(self.slot + 1, self.slot + 1 + len(slots)))

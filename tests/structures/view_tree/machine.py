@@ -92,13 +92,11 @@ class ViewMachine(ReadingMachine):
             assert set(read_all(view.tree.rows(view.tree.root), 3)) == wanted
             assert view.tree.is_empty(view.tree.root) == (not wanted)
 
-    @rule()
-    def compact(self) -> None:
-        empty_all_chunks(self.indexes.arena)
-
     @rule(tuples=st.lists(TUPLES, max_size=10), data=st.data())
     def batch(self, tuples: list[tuple[int, Entry, int]], data: st.DataObject) -> None:
         self.version += 1
+        if self.version % 3 == 0:
+            empty_all_chunks(self.indexes.arena)
         self.indexes.begin(self.version)
         changes, before, between, after = {}, dict(self.now), dict(self.now), dict(self.now)
         for place, index in enumerate(self.made):
@@ -130,6 +128,8 @@ class ViewMachine(ReadingMachine):
     @rule(tuples=st.lists(TUPLES, max_size=5), data=st.data(), limit=st.sampled_from([0, 3, 10**6]), quiet=st.booleans())
     def singles(self, tuples: list[tuple[int, Entry, int]], data: st.DataObject, limit: int, quiet: bool) -> None:
         self.version += 1
+        if self.version % 3 == 0:
+            empty_all_chunks(self.indexes.arena)
         self.indexes.begin(self.version)
         steps: list[tuple[int, int, Entry]] = []
         for place, index in enumerate(self.made):
