@@ -55,7 +55,7 @@ from structures.core.blocks import Nodes, Writing, drop
 from structures.core.control import words_of
 from structures.core.entries import Entries
 from structures.core.kernel import arrays, kernel, wide
-from structures.ordered.tree import build, make_empty
+from structures.ordered.tree import LEAF_FILL, build, make_empty
 
 # --- 1-D trees in holders
 
@@ -89,7 +89,7 @@ def build_flat(nodes: Nodes, writing: Writing, h: int, given: Given) -> None:
     """Build a 1-D tree from members (see `build_trees`) in its order."""
     W, C, refs, LO, HI, TAGS = nodes.W, writing.C, given.refs, given.LO, given.HI, given.TAGS
     n, d = len(refs), C[DIMENSIONS]
-    if no_room(C, (n // 8 + 64) * (LEAF_WORDS + INNER_WORDS)):
+    if no_room(C, (n // LEAF_FILL + 64) * (LEAF_WORDS + INNER_WORDS)):  # no more inner nodes than leaves
         return
     sets, keys = np.empty(n, np.uint8), np.zeros(n, np.int32)
     lefts, rights, slots = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int32)
@@ -255,6 +255,8 @@ def build_below(nodes: Nodes, writing: Writing, level: int, top: int, given: Giv
     while count > 0:
         next_count, end = 0, 0
         for x in range(count):
+            if no_room(C, 2 * NODE_WORDS + words_of(C, RECORD_LEVELS + level)):  # the 1-D trees take theirs meanwhile
+                return
             o, a, b = present[x, 0], present[x, 1], present[x, 2]
             members = lists[present[x, 3] : present[x, 4]]
             W[2 * o + WEIGHT] = b - a
