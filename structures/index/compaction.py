@@ -12,6 +12,7 @@ from typing import Any
 
 from structures.core.blocks import Nodes, Writing
 from structures.core.compaction import has_looked_at, is_behind
+from structures.core.control import SPARSE
 from structures.core.kernel import kernel, wide
 from structures.index.changes import LEAF_FILL, climb, descend
 from structures.index.layout import (
@@ -20,6 +21,7 @@ from structures.index.layout import (
     NEW,
     OLD,
     PATH,
+    ROOMY,
     child_of,
     count_of,
     drop_block,
@@ -32,6 +34,12 @@ from structures.index.layout import (
 )
 
 STEP_BLOCKS = 64 * 24  # that are copied at most: of a path of 64 blocks all children
+
+
+@kernel
+def has_spare_room(C: Any) -> bool:
+    """Whether the store is to be compacted beside changes, and has room for that."""
+    return C[SPARSE] != 0 and C[ROOMY] != 0
 
 
 @kernel

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from structures.core.blocks import Nodes, Writing
-from structures.core.control import SPARSE, VERSION
+from structures.core.control import VERSION
 from structures.core.kernel import kernel, wide
 from structures.index.changes import cut, put
-from structures.index.compaction import compact_beside
-from structures.index.layout import MISSING, ROOMY, ROOT
+from structures.index.compaction import compact_beside, has_spare_room
+from structures.index.layout import MISSING, ROOT
 from structures.index.search import Items
 
 
@@ -21,7 +21,7 @@ def change(nodes: Nodes, writing: Writing, h: int, sign: int, items: Items, e: i
     common = put(nodes, writing, h, X, x, slot) if sign > 0 else cut(nodes, writing, h, X, x, slot)
     if common < 0:
         C[MISSING] += 1
-    elif C[ROOMY] != 0 and C[SPARSE] != 0:
+    elif has_spare_room(C):
         compact_beside(nodes, writing, h, X, x, slot)
     return common
 

@@ -15,12 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from structures.core.blocks import Nodes, Writing
-from structures.core.control import SPARSE
 from structures.core.entries import Told
 from structures.core.kernel import arrays, kernel, wide
 from structures.index.changes import cut, put
-from structures.index.compaction import compact_beside
-from structures.index.layout import HEAD, LEAF_ROOM, ROOMY, ROOT, size_of
+from structures.index.compaction import compact_beside, has_spare_room
+from structures.index.layout import HEAD, LEAF_ROOM, ROOT, size_of
 from structures.index.search import BEFORE, BEHIND, Items, Place, has_prefix, same, seek, seek_near
 from structures.view_tree.shape import ARITY, CHILD, CHILDREN, HOLDER, MEMBER_WORDS, PARENT, PLAN_WORDS, PREFIX
 from structures.view_tree.walk import AT, Walking, forget, walk
@@ -73,7 +72,7 @@ def flip(nodes: Nodes, writing: Writing, view: View, X: Any, x: int, sign: int, 
                 return
         h = T[node + HOLDER]
         common = put(nodes, writing, h, X, x, 0) if sign > 0 else cut(nodes, writing, h, X, x, 0)
-        if C[ROOMY] != 0 and C[SPARSE] != 0:
+        if has_spare_room(C):
             compact_beside(nodes, writing, h, X, x, 0)
         R[v] = C[h + ROOT]
         N[FLIPPED] += 1

@@ -106,9 +106,10 @@ class ReadingMachine(RuleBasedStateMachine):
                 pass
 
 
-def empty_all_chunks(store: Blocks) -> None:
-    """Have every block of the store moved by the changes that come."""
-    store.C[SPARSE], store.classes[:, FRONT] = 1, 1
+def empty_chunks(store: Blocks, version: int) -> None:
+    """Every third version, have all blocks of the store moved by the changes that come."""
+    if version % 3 == 0:
+        store.C[SPARSE], store.classes[:, FRONT] = 1, 1
 
 
 class BatchMachine(ReadingMachine):
@@ -138,8 +139,7 @@ class BatchMachine(ReadingMachine):
     def change(self, doomed: Iterable[int], inserts: list[Any]) -> None:
         """A version on: the delta, what can be reused, the invariants."""
         self.version += 1
-        if self.version % 3 == 0:
-            empty_all_chunks(self.tree.arena)
+        empty_chunks(self.tree.arena, self.version)
         before = self.wanted(self.now.values())
         deletes = [self.now.pop(slot) for slot in doomed]
         between = self.wanted(self.now.values())

@@ -14,7 +14,7 @@ from structures.core.entries import DELETE, INSERT
 from structures.index.indexes import Changes, Cursor, Entries, OrderedIndexes
 from tests.naive import ordered_index as twin
 from tests.naive.natural_join import Entry
-from tests.structures.machines import Reading, ReadingMachine, empty_all_chunks
+from tests.structures.machines import Reading, ReadingMachine, empty_chunks
 
 VALUES = st.one_of(st.integers(0, 3), st.integers(0, 12), st.sampled_from([-(2**63), 2**63 - 1, -1]))
 ENTRIES = st.tuples(st.integers(0, 2), st.tuples(*[VALUES] * 8), st.integers(0, 3))
@@ -75,8 +75,7 @@ class IndexMachine(ReadingMachine):
 
     def _next(self) -> None:
         self.version += 1
-        if self.version % 3 == 0:
-            empty_all_chunks(self.indexes.arena)
+        empty_chunks(self.indexes.arena, self.version)
         self.indexes.begin(self.version)
 
     def _doomed(self, data: st.DataObject, index: int) -> list[Entry]:

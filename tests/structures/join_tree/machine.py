@@ -14,7 +14,7 @@ from structures.join_tree.changes import MOVE
 from structures.join_tree.cursors import Given, Start
 from structures.join_tree.tree import JoinTree, Port
 from tests.naive.tree_join import Rows, Seen, join
-from tests.structures.machines import Reading, ReadingMachine, Row, empty_all_chunks, read_all, transposed
+from tests.structures.machines import Reading, ReadingMachine, Row, empty_chunks, read_all, transposed
 
 # Often alike, seldom without a code or with an empty span: most rows are to have partners. (code, left, length)
 SEEN = st.tuples(st.sampled_from([0, 0, 0, 0, 1, 1, 2, -1]), st.integers(0, 6), st.sampled_from([3, 0, 1, 2, 4, 5, 6, -1]))
@@ -96,8 +96,7 @@ class JoinMachine(ReadingMachine):
 
     def _batch(self, gone: list[list[int]], come: list[list[int]], asked: bool) -> None:
         self.version += 1
-        if self.version % 3 == 0:
-            empty_all_chunks(self.tree.arena)
+        empty_chunks(self.tree.arena, self.version)
         told: dict[bool, list[Row]] = {False: [], True: []}
 
         def sink(sign: bool, rows: np.ndarray) -> bool:
@@ -137,8 +136,7 @@ class JoinMachine(ReadingMachine):
     def singles(self, points: list[tuple[int, list[Seen], int]], data: st.DataObject) -> None:
         """In a random order, each a version of the twin's own."""
         self.version += 1
-        if self.version % 3 == 0:
-            empty_all_chunks(self.tree.arena)
+        empty_chunks(self.tree.arena, self.version)
         come = self._new(points)
         changes = [(DELETE, alias, slot) for alias, slots in enumerate(self._gone(data)) for slot in slots]
         changes += [(INSERT, alias, slot) for alias, slots in enumerate(come) for slot in slots]
@@ -175,8 +173,7 @@ class JoinMachine(ReadingMachine):
     @rule(data=st.data(), run=st.booleans())
     def move(self, data: st.DataObject, run: bool) -> None:
         self.version += 1
-        if self.version % 3 == 0:
-            empty_all_chunks(self.tree.arena)
+        empty_chunks(self.tree.arena, self.version)
         self.described = [{} for _ in self.now]
         for alias, slots in enumerate(self._gone(data)):
             after = list(range(self.slot + 1, self.slot + 1 + len(slots)))

@@ -15,7 +15,7 @@ from structures.index.indexes import Changes, OrderedIndexes
 from structures.view_tree.tree import Atom, ViewTree
 from tests.naive.natural_join import Entry, join
 from tests.structures.index.machine import packed
-from tests.structures.machines import Reading, ReadingMachine, Row, empty_all_chunks, read_all, transposed
+from tests.structures.machines import Reading, ReadingMachine, Row, empty_chunks, read_all, transposed
 
 Relations = dict[int, frozenset[Entry]]  # by index
 VALUES = st.integers(0, 2)
@@ -95,8 +95,7 @@ class ViewMachine(ReadingMachine):
     @rule(tuples=st.lists(TUPLES, max_size=10), data=st.data())
     def batch(self, tuples: list[tuple[int, Entry, int]], data: st.DataObject) -> None:
         self.version += 1
-        if self.version % 3 == 0:
-            empty_all_chunks(self.indexes.arena)
+        empty_chunks(self.indexes.arena, self.version)
         self.indexes.begin(self.version)
         changes, before, between, after = {}, dict(self.now), dict(self.now), dict(self.now)
         for place, index in enumerate(self.made):
@@ -128,8 +127,7 @@ class ViewMachine(ReadingMachine):
     @rule(tuples=st.lists(TUPLES, max_size=5), data=st.data(), limit=st.sampled_from([0, 3, 10**6]), quiet=st.booleans())
     def singles(self, tuples: list[tuple[int, Entry, int]], data: st.DataObject, limit: int, quiet: bool) -> None:
         self.version += 1
-        if self.version % 3 == 0:
-            empty_all_chunks(self.indexes.arena)
+        empty_chunks(self.indexes.arena, self.version)
         self.indexes.begin(self.version)
         steps: list[tuple[int, int, Entry]] = []
         for place, index in enumerate(self.made):
