@@ -147,7 +147,7 @@ class LiveView:
         can be read, so the structures may be at the last one for all of them. Cost: as `apply`, without what each call costs."""
         started = time.perf_counter()
         retain, last = self.view.query.retain, first + count - 1
-        if isinstance(self.join, Running) and self.join.takes_runs:
+        if isinstance(self.join, Running):
             told = self.join.apply_run(last, singles, None if retain is None else most_candidates(retain[0]))
             deltas = list(self._deltas_of(first, singles, told))
             for name, single in singles.items():

@@ -13,7 +13,7 @@ Source: Tao and Yi, section 4.2; docs/design/ij-heap.md (*Theorem 2*).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -57,7 +57,9 @@ from structures.box.layout import (
 from structures.box.records import TAG, Box, code_of, count_rows, cut_record, find_record, key_of, put_record, tag_of
 from structures.box.search import BOTH, LO_, QUEUED, ask, query_fill
 from structures.core.blocks import Nodes, Writing
-from structures.core.kernel import arrays, kernel, wide
+from structures.core.entries import Told, first_refused
+from structures.core.kernel import kernel, wide
+from structures.core.runs import AT, BEGUN, MISSING, REFUSED, RUN_WORDS, Changes, has_delta
 from structures.ordered.tree import cut, put
 
 BEGIN, FINISH = 0, 1
@@ -266,60 +268,56 @@ def present(nodes: Nodes, box: Box) -> bool:
     return code_of(tag) == code and key_of(tag) == key and tag & 2 != 0
 
 
-AT, ASKED, MISSING, ITEM = 0, 1, 2, 3  # words of the state X of a run of changes; then the stack and the state of a search
+ITEM = RUN_WORDS  # words of the writer's state: of the run, what is asked for, the stack, the search
 STACK = ITEM + LO_ + 2 * MOST_DIMENSIONS
 SEARCH = STACK + STACK_WORDS
 
 
-@arrays("uint8[::1]", "int32[::1]", "int64[:,::1]", "int64[:,::1]", "int32[::1]", "int64[::1]")
-class Changes(NamedTuple):
-    """The entries `order[X[AT]:]` are still to be applied."""
+@kernel("int64(Nodes, Writing, int64[::1], int64[:,:,::1], Told, Changes, boolean)")
+def run_changes(nodes: Nodes, writing: Writing, state: Any, boxes: Any, told: Told, changes: Changes, deltas: bool) -> int:
+    """Make the changes from state[AT] on until all are done or there is no room for more rows; the rows told.
 
-    sets: np.ndarray
-    keys: np.ndarray
-    lefts: np.ndarray
-    rights: np.ndarray
-    slots: np.ndarray
-    order: np.ndarray
-
-
-@kernel("int64(Nodes, Writing, int64, Changes, int64[::1], int64[:,:,::1], int32[:,::1], boolean)")
-def run_box_changes(nodes: Nodes, writing: Writing, sign: int, changes: Changes, X: Any, boxes: Any, out: Any, deltas: bool) -> int:
-    """Apply entries `order[X[AT]:]` (deletes if sign < 0) until all are done or `out` is full; the rows written.
-
-    X[MISSING] counts deletes of boxes that were not there (nothing is done for them). Inserted boxes are noted in `boxes`, by set
-    and slot: left[d], right[d].
+    state[MISSING] counts deletes of boxes that were not there (nothing is done for them). REFUSED: nothing was done, as an entry is none.
+    Inserted boxes are noted in `boxes`, by set and slot: left[d], right[d].
     """
     W, C = nodes.W, writing.C
-    sets, keys, lefts, rights, slots, order = changes.sets, changes.keys, changes.lefts, changes.rights, changes.slots, changes.order
+    signs, entries, order, done = changes
     n, d = 0, C[DIMENSIONS]
     single = C[SELF_] != 0
-    item, S, Z = X[ITEM : ITEM + LO_ + 2 * d], X[STACK:SEARCH], X[SEARCH:]
-    while X[AT] < len(order) and C[FULL] == 0:
-        e = order[X[AT]]
-        s, key, slot = wide(sets[e]), wide(keys[e]), wide(slots[e])
-        lo, hi = lefts[e], rights[e]
+    if state[AT] == 0 and state[BEGUN] == 0 and first_refused(entries, 1 if single else 2) >= 0:
+        return REFUSED
+    out0, out1 = told.out[: told.stride], told.out[told.stride :]
+    item, S, Z = state[ITEM : ITEM + LO_ + 2 * d], state[STACK:SEARCH], state[SEARCH:]
+    while state[AT] < len(order) and C[FULL] == 0:
+        e = order[state[AT]]
+        sign, s, key, slot = signs[e], wide(entries.set[e]), wide(entries.key[e]), wide(entries.slot[e])
+        lo, hi = entries.left[e * d : (e + 1) * d], entries.right[e * d : (e + 1) * d]
         box = Box(s, key, slot, lo, hi)
-        if X[ASKED] == 0:
+        there = True
+        if state[BEGUN] == 0:
             if sign > 0:
                 change_box(nodes, writing, S, 1, box)
                 for j in range(d):
                     boxes[s, slot, j], boxes[s, slot, d + j] = lo[j], hi[j]
             elif not present(nodes, box):
-                X[MISSING] += 1
-                X[AT] += 1
-                continue
-            X[ASKED] = 1
+                state[MISSING] += 1
+                there = False
+            state[BEGUN] = 1
             item[0], item[1], item[2], item[3], item[4] = slot, key, 0 if single else 1 - s, BOTH, 2 * slot + s
             for j in range(d):
                 item[LO_ + j], item[LO_ + d + j] = lo[j], hi[j]
             ask(Z, root_of(W, TOP))
-        if deltas and C[FULL] == 0:
-            n = query_fill(nodes, Z, BoxRoot(root_of(W, TOP), single, d), item, out[s], out[1 - s], n, EVERY_CODE)
-            if Z[QUEUED] > 0:
-                return n
-        if sign < 0:
-            change_box(nodes, writing, S, -1, box)
-        X[ASKED] = 0
-        X[AT] += 1
+        if there:
+            if deltas and has_delta(sign) and C[FULL] == 0:
+                own = out0 if s == 0 else out1
+                other = out1 if s == 0 else out0
+                n = query_fill(nodes, Z, BoxRoot(root_of(W, TOP), single, d), item, own, other, n, EVERY_CODE)
+                if Z[QUEUED] > 0:
+                    return n
+            if sign < 0:
+                change_box(nodes, writing, S, -1, box)
+        if len(done) > 0:
+            done[state[AT]] = n
+        state[BEGUN] = 0
+        state[AT] += 1
     return n

@@ -32,6 +32,7 @@ from structures.box.layout import (
 )
 from structures.core.arena import KIND
 from structures.core.check import check_blocks
+from structures.core.entry_tree import Root
 from structures.ordered.check import check_below, has_row
 
 Place = tuple[int, int, int]
@@ -162,13 +163,13 @@ class _Proof:
         return members
 
 
-def check_boxes(arena: BoxArena, root: tuple[int, int, int, bool], others: tuple[tuple[int, int, int, bool], ...]) -> None:
+def check_boxes(arena: BoxArena, root: Root, others: tuple[Root, ...]) -> None:
     """Prove N1 to N4 of the version and of others, and I3 of the arena when all roots in use are given."""
     proof = _Proof(arena)
     boxes: dict[Box, int] = {}
-    for offset, count0, count1, live in (*others, root):
+    for offset, _, wanted, live in (*others, root):
         boxes = proof.below(0, offset, FIRST_PLACE, LAST_PLACE)
         counts = tuple(sum(box.set == s for box in boxes) for s in range(2))
-        assert counts == (count0, count1), f"counts {count0, count1}, should be {counts}"
+        assert counts == wanted, f"counts {wanted}, should be {counts}"
         assert live == bool(arena.W[2 * offset + FLAGS] & LIVE_NODE), f"live is {live}"
     check_blocks(arena, {**proof.flat, **proof.nodes})

@@ -7,7 +7,6 @@ holds its version's pin.
 from __future__ import annotations
 
 import copy
-from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from structures.box.search import BEFORE, ITEM_AT, LO_, QUEUED, WITHIN, next_box
 from structures.box.walk import QUEUED as VIEW_QUEUED
 from structures.box.walk import ROWS_BEYOND, view_fill, view_start, view_words
 from structures.core.arena import B
+from structures.core.entry_tree import Root
 from structures.core.kernel import compiled
 from structures.interval.walk import GAP as WALK_GAP
 from structures.interval.walk import STEPS as WALK_STEPS
@@ -25,15 +25,6 @@ _NOTHING = np.empty((2, 0), np.int32)
 _BUDGET = 1 << 18  # steps of a call that finds nothing: about a millisecond
 _LOOKS = 64  # at parts without rows before a reading is interrupted
 _CHUNK = 256  # boxes of a window that are asked for partners at a time
-
-
-class Root(NamedTuple):
-    """One version of a tree: plain data, good as long as its version is pinned."""
-
-    offset: int
-    count0: int
-    count1: int
-    live: bool
 
 
 class Cursor:

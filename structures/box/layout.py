@@ -31,8 +31,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from structures.core.arena import CONTROL_WORDS, INNER_WORDS, KIND, LEAF_WORDS, B
-from structures.core.blocks import Blocks, Nodes, Writing, allocate, block_at, drop, name_block
+from structures.core.arena import CONTROL_WORDS, INNER_WORDS, KIND, LEAF_WORDS, B, EntryBlocks
+from structures.core.blocks import Nodes, Writing, allocate, block_at, drop, name_block
 from structures.core.control import KEPT, VERSION, empty_room, room
 from structures.core.kernel import arrays, kernel
 from structures.ordered.summary import PAIR
@@ -220,10 +220,35 @@ def refresh_holder(W: Any, h: int) -> None:
     W[h + STATE] = ACTIVE | (W[2 * root_of(W, h) + FLAGS] & LIVE_NODE)
 
 
-class BoxArena(Blocks):
+class BoxArena(EntryBlocks):
     """The store of one box tree: the classes of `Arena`, which the 1-D trees use, then nodes and the records of each level."""
 
     def __init__(self, dimensions: int, single: bool, words: int) -> None:
         records = [2 + (1 + 2 * (dimensions - level)) * ROOM for level in range(dimensions - 1)]
         super().__init__((LEAF_WORDS, INNER_WORDS, NODE_WORDS, *records), FULL + 1 - KEPT, words)
         self.C[KIND], self.C[DIMENSIONS], self.C[SELF_] = PAIR, dimensions, single
+        self._dimensions = dimensions
+
+    def require(self, changes: int, times: int = 1) -> int:
+        """As said there, as far as can be told.
+
+        At worst each change copies a path in every tree that it touches, or all is written anew. What a box takes then can only be
+        estimated: three times what one takes now, and of an empty tree the ends, and 9 words (a leaf's three in leaves a third full) for
+        each tree that has it: a point of one and a spanner of two nodes a level, at up to two levels. Data may go beyond that (a rebuilding
+        that needs trees that were not needed before): then a change is given up, and the version that is being written undone.
+        """
+        if self.has_room(times * changes * self._change_words(32)):
+            return times * changes * self._change_words(32)
+        n = int(self.W[TOP + MEMBERS] + self.W[TOP + MEMBERS + 1])
+        levels = max(1, (2 * (n + changes) // CAP).bit_length())
+        box = 64 + 9 * (3 * levels) ** min(2, self._dimensions - 1)
+        if n:
+            box = min(box, 3 * self.live_bytes // (8 * n) + 64)
+        anew = (n + changes) * box + (1 << 15)
+        words = times * min(changes * self._change_words(levels), anew)
+        self.require_words(words)
+        return words
+
+    def _change_words(self, levels: int) -> int:
+        """Words that a change writes when every tree on its way, of so many levels, is to be copied."""
+        return (3 * levels) ** (self._dimensions - 1) * (2 * LEAF_WORDS + 3 * INNER_WORDS) + 8 * CAP * self._dimensions

@@ -16,7 +16,7 @@ from structures.core.arena import ROOT
 from structures.core.blocks import Writing
 from structures.core.entries import Told, entry_of, first_refused
 from structures.core.kernel import kernel
-from structures.multiway.changes import ACTIVE, AT, MISSING, REFUSED, Changes
+from structures.core.runs import AT, BEGUN, MISSING, REFUSED, Changes, has_delta
 from structures.multiway.layout import MultiwayNodes
 from structures.multiway.topology import SETS
 from structures.multiway.tree import cut, put
@@ -24,31 +24,35 @@ from structures.multiway.tree import cut, put
 _EVER = 2**62  # steps: a delta is interrupted by its rows alone
 
 
-@kernel("int64(MultiwayNodes, Writing, int64[::1], Walking, int64[::1], Changes, Told, boolean)")
+@kernel("int64(MultiwayNodes, Writing, int64[::1], Walking, int64[::1], Told, Changes, boolean)")
 def run_changes(
-    nodes: MultiwayNodes, writing: Writing, X: Any, walking: Walking, N: Any, changes: Changes, told: Told, deltas: bool
+    nodes: MultiwayNodes, writing: Writing, X: Any, walking: Walking, state: Any, told: Told, changes: Changes, deltas: bool
 ) -> int:
-    """Apply the changes from N[AT] on until all are done, there is no room for more rows, or Z[FULL]; the rows written.
+    """Make the changes from state[AT] on until all are done, there is no room for more rows, or Z[FULL]; the rows told.
 
-    N[MISSING] counts deletes of entries that were not there (nothing is done for them). REFUSED: nothing was done, as an entry is none.
+    state[MISSING] counts deletes of entries that were not there (nothing is done for them). REFUSED: nothing was done, as an entry is none.
     """
-    C, Z, entries, order = writing.C, walking.Z, changes.entries, changes.order
+    C, Z = writing.C, walking.Z
+    signs, entries, order, done = changes
     n = 0
-    if N[AT] == 0 and N[ACTIVE] == 0 and first_refused(entries, nodes.T[SETS]) >= 0:
+    if state[AT] == 0 and state[BEGUN] == 0 and first_refused(entries, nodes.T[SETS]) >= 0:
         return REFUSED
-    while N[AT] < len(order):
-        entry = entry_of(entries, order[N[AT]])
-        if deltas:
-            if N[ACTIVE] == 0:
-                start_window(nodes, walking, C[ROOT], Window(entry.key, entry.left, entry.right), entry.slot, changes.sign < 0, entry.right)
-                N[ACTIVE] = 1
+    while state[AT] < len(order):
+        e = order[state[AT]]
+        entry = entry_of(entries, e)
+        if deltas and has_delta(signs[e]):
+            if state[BEGUN] == 0:
+                start_window(nodes, walking, C[ROOT], Window(entry.key, entry.left, entry.right), entry.slot, signs[e] < 0, entry.right)
+                state[BEGUN] = 1
             n = walk(nodes, walking, told, n, told.stride, _EVER)
             if Z[MODE] != DONE:
                 return n
-            N[ACTIVE] = 0
-        if changes.sign > 0:
+        if signs[e] > 0:
             put(nodes, writing, X, entry)
         elif not cut(nodes, writing, X, entry.set, entry.key, entry.left, entry.slot):
-            N[MISSING] += 1
-        N[AT] += 1
+            state[MISSING] += 1
+        if len(done) > 0:
+            done[state[AT]] = n
+        state[BEGUN] = 0
+        state[AT] += 1
     return n

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 
 from structures.core.arena import KEY_MAX
-from structures.multiway.base import Root
+from structures.core.entry_tree import Root
 from structures.multiway.check import Entry, check_nodes
 from structures.multiway.clique_summary import keys_at, top_at
 from structures.multiway.layout import MultiwayArena

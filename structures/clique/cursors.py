@@ -13,8 +13,8 @@ from structures.clique.state import DEAD, DONE, EACH_KEY, FULL, GAP, ITEM, MODE,
 from structures.clique.walk import ANY_KEY, start_reading, walk_fill
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import Entries, Told
+from structures.core.entry_tree import Root
 from structures.core.kernel import compiled
-from structures.multiway.base import Root
 from structures.multiway.layout import MultiwayArena
 from structures.multiway.topology import CLIQUE
 

@@ -25,6 +25,9 @@ section 6.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 
 from structures.clique.changes import run_changes
@@ -34,9 +37,10 @@ from structures.clique.state import FULL, STEPS, grown, new_walk
 from structures.core.arena import HEIGHT, KEY_MAX, ROOT
 from structures.core.control import STORE_WORDS
 from structures.core.entries import Entries
+from structures.core.entry_tree import Root
 from structures.core.kernel import compiled
-from structures.multiway.base import MultiwayTree, Root
-from structures.multiway.changes import Changes
+from structures.core.runs import Changes
+from structures.multiway.base import MultiwayTree
 from structures.multiway.clique_summary import MOST, SCRATCH_WORDS, keys_at, summary_words
 from structures.multiway.layout import COUNTS, MultiwayArena
 from structures.multiway.topology import CLIQUE, SETS
@@ -45,7 +49,7 @@ __all__ = ["CliqueTree", "Cursor", "Entries", "Root"]
 
 
 class CliqueTree(MultiwayTree):
-    """See the module's head; what is done with the tree is said in `MultiwayTree`. Sets are all 0; the slots of a row come in any order."""
+    """See the module's head; how it is changed is said in `EntryTree`. Sets are all 0; the slots of a row come in any order."""
 
     def __init__(self, members: int, words: int = STORE_WORDS) -> None:
         """`members`: of a row, 3 to 8; `words`: the arena's address space in 8-byte words (not memory)."""
@@ -56,7 +60,7 @@ class CliqueTree(MultiwayTree):
         table[SETS], table[CLIQUE] = 1, members
         super().__init__(MultiwayArena(table, summary_words(members), words), np.zeros(SCRATCH_WORDS, np.int64), members)
         self._walking = new_walk()
-        self._run_changes = compiled(run_changes)
+        self._change = self._with_room()
 
     @property
     def root(self) -> Root:
@@ -71,12 +75,17 @@ class CliqueTree(MultiwayTree):
         """Nodes and entries looked at, and rows told, for all deltas so far."""
         return int(self._walking.Z[STEPS])
 
-    def _change(self, state: np.ndarray, changes: Changes, deltas: bool) -> int:
-        n = int(self._run_changes(*self._arrays, self._walking, state, changes, self._told, deltas))
+    def _go_on(self, changes: Changes, deltas: bool) -> int:
+        told = super()._go_on(changes, deltas)
         if self._walking.Z[FULL]:
             self._walking = grown(self._walking)
             self._walking.Z[FULL] = 0
-        return n
+            self._change = self._with_room()
+        return told
+
+    def _with_room(self) -> Callable[[Changes, bool], int]:
+        """The writing kernel, with what its walk has room for now."""
+        return partial(compiled(run_changes), *self._arrays, self._walking, self._state, self._told)
 
     # --- reading
 

@@ -40,7 +40,16 @@ def words_anew(entries: int, trees: int) -> int:
     return (entries // LEAF_LEAST + 64 * trees) * (LEAF_WORDS + INNER_WORDS)
 
 
-class Arena(Blocks):
+class EntryBlocks(Blocks):
+    """A store of trees of entries."""
+
+    def require(self, changes: int, times: int = 1) -> int:
+        """Raise MemoryError, before anything is touched, unless a version with `changes` changes surely fits. `times`: calls that they are
+        spread over. -> the words that this takes at most. O(1)."""
+        raise NotImplementedError
+
+
+class Arena(EntryBlocks):
     """The store of one tree. `words`: reserved address space, not memory."""
 
     def __init__(self, words: int = STORE_WORDS) -> None:
@@ -48,9 +57,7 @@ class Arena(Blocks):
         self.C[AFTER : AFTER + 3] = FIRST_PLACE
 
     def require(self, changes: int, times: int = 1) -> int:
-        """Raise MemoryError, before anything is touched, unless a version with `changes` changes surely fits: at worst each change copies
-        a path, or the whole tree is written anew in its thinnest form. `times`: calls that the changes are spread over. -> the words
-        that this takes at most."""
+        """As said there: at worst each change copies a path, or the whole tree is written anew in its thinnest form."""
         entries = self.C.item(COUNT) + self.C.item(COUNT + 1) + changes
         words = times * min(changes * (2 * LEAF_WORDS + 64 * INNER_WORDS), words_anew(entries, 1))
         self.require_words(words)

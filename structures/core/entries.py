@@ -1,4 +1,4 @@
-"""Intervals as the structures take them: their columns, the signs of changes, the order of a tree, and what changes did."""
+"""Intervals as the structures take them: their columns, the signs of changes, and the order of a tree."""
 
 from __future__ import annotations
 
@@ -66,16 +66,6 @@ class Told(NamedTuple):
 
     out: np.ndarray
     stride: int
-
-
-class Deltas(NamedTuple):
-    """What each of n changes did: of change i the rows starts[i]:ends[i] of the slots (as a sink gets them), or too_large[i] and none."""
-
-    starts: np.ndarray
-    ends: np.ndarray
-    slots0: np.ndarray
-    slots1: np.ndarray
-    too_large: np.ndarray
 
 
 @kernel("int64(Entries, int64)")

@@ -17,9 +17,9 @@ from structures.core.blocks import Writing
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import Told, entry_of, first_refused
 from structures.core.kernel import kernel
+from structures.core.runs import AT, BEGUN, MISSING, REFUSED, Changes, has_delta
 from structures.ij_heap.goals import DEPTH, Walking
 from structures.ij_heap.walk import start_partners, walk
-from structures.multiway.changes import ACTIVE, AT, MISSING, REFUSED, Changes
 from structures.multiway.layout import MultiwayNodes
 from structures.multiway.topology import SETS
 from structures.multiway.tree import cut, put
@@ -27,29 +27,33 @@ from structures.multiway.tree import cut, put
 _EVER = 2**62  # steps: a delta is interrupted by its rows alone
 
 
-@kernel("int64(MultiwayNodes, Writing, Walking, int64[::1], Changes, Told, boolean)")
-def run_changes(nodes: MultiwayNodes, writing: Writing, walking: Walking, N: Any, changes: Changes, told: Told, deltas: bool) -> int:
-    """Apply the changes from N[AT] on until all are done or there is no room for more rows; the rows written.
+@kernel("int64(MultiwayNodes, Writing, Walking, int64[::1], Told, Changes, boolean)")
+def run_changes(nodes: MultiwayNodes, writing: Writing, walking: Walking, state: Any, told: Told, changes: Changes, deltas: bool) -> int:
+    """Make the changes from state[AT] on until all are done or there is no room for more rows; the rows told.
 
-    N[MISSING] counts deletes of entries that were not there (nothing is done for them). REFUSED: nothing was done, as an entry is none.
+    state[MISSING] counts deletes of entries that were not there (nothing is done for them). REFUSED: nothing was done, as an entry is none.
     """
-    C, Z, X, entries, order = writing.C, walking.Z, walking.X, changes.entries, changes.order
+    C, Z, X = writing.C, walking.Z, walking.X
+    signs, entries, order, done = changes
     n = 0
-    if N[AT] == 0 and N[ACTIVE] == 0 and first_refused(entries, nodes.T[SETS]) >= 0:
+    if state[AT] == 0 and state[BEGUN] == 0 and first_refused(entries, nodes.T[SETS]) >= 0:
         return REFUSED
-    while N[AT] < len(order):
-        entry = entry_of(entries, order[N[AT]])
-        if deltas:
-            if N[ACTIVE] == 0:
+    while state[AT] < len(order):
+        e = order[state[AT]]
+        entry = entry_of(entries, e)
+        if deltas and has_delta(signs[e]):
+            if state[BEGUN] == 0:
                 start_partners(nodes, walking, C[ROOT], entry, NEG_INF, POS_INF)
-                N[ACTIVE] = 1
+                state[BEGUN] = 1
             n = walk(nodes, walking, told, n, told.stride, _EVER)
             if Z[DEPTH] > 0:
                 return n
-            N[ACTIVE] = 0
-        if changes.sign > 0:
+        if signs[e] > 0:
             put(nodes, writing, X, entry)
         elif not cut(nodes, writing, X, entry.set, entry.key, entry.left, entry.slot):
-            N[MISSING] += 1
-        N[AT] += 1
+            state[MISSING] += 1
+        if len(done) > 0:
+            done[state[AT]] = n
+        state[BEGUN] = 0
+        state[AT] += 1
     return n

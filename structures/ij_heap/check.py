@@ -6,7 +6,7 @@ The least V-tuple below a node is found from all entries below it, by advancing 
 from __future__ import annotations
 
 from structures.core.arena import KEY_MAX
-from structures.multiway.base import Root
+from structures.core.entry_tree import Root
 from structures.multiway.check import Entry, check_nodes
 from structures.multiway.layout import MultiwayArena, key_at, near_at, slot_at
 from structures.multiway.topology import SPAN, Topology

@@ -10,11 +10,11 @@ import copy
 import numpy as np
 
 from structures.core.entries import Entries, Told
+from structures.core.entry_tree import Root
 from structures.core.kernel import compiled
 from structures.ij_heap.goals import ANY_KEY, DEAD, DEPTH, EACH_KEY, GAP, ITEM, STEPS, Walking, new_walk
 from structures.ij_heap.strip import STRIP_SCRATCH
 from structures.ij_heap.walk import start_all, walk_fill
-from structures.multiway.base import Root
 from structures.multiway.layout import MultiwayArena
 from structures.multiway.topology import SETS
 

@@ -21,6 +21,7 @@ beyond a bounded number. Source: Tao and Yi, *Intersection Joins under Updates*,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -28,14 +29,14 @@ from structures.core.arena import HEIGHT, KEY_MAX, ROOT
 from structures.core.control import STORE_WORDS
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import Entries
+from structures.core.entry_tree import Root
 from structures.core.kernel import compiled
 from structures.ij_heap.changes import run_changes
 from structures.ij_heap.check import check_heap
 from structures.ij_heap.cursors import Cursor
 from structures.ij_heap.goals import STEPS, Walking, new_walk
 from structures.ij_heap.strip import STRIP_SCRATCH
-from structures.multiway.base import MultiwayTree, Root
-from structures.multiway.changes import Changes
+from structures.multiway.base import MultiwayTree
 from structures.multiway.extreme import ANSWER, ASK, LAST_KEY, SCRATCH_WORDS, find_extreme
 from structures.multiway.layout import COUNTS, MultiwayArena, key_at, summary_words
 from structures.multiway.leaves import KEY_, NEAR_, SLOT_
@@ -47,7 +48,7 @@ _LEVELS = 48  # a tree balanced by height with as many leaves as an arena has ro
 
 
 class IJHeap(MultiwayTree):
-    """See the module's head; what is done with the tree is said in `MultiwayTree`."""
+    """See the module's head; how it is changed is said in `EntryTree`."""
 
     def __init__(self, topology: Topology, words: int = STORE_WORDS) -> None:
         """`words`: the arena's address space in 8-byte words (not memory)."""
@@ -55,7 +56,7 @@ class IJHeap(MultiwayTree):
         super().__init__(MultiwayArena(topology.table, summary_words(topology), words), np.zeros(STRIP_SCRATCH, np.int64), topology.t)
         Z = new_walk(self.arena.T, _LEVELS)
         self._walking = Walking(Z, Z.view(np.int32), self._arrays[2])
-        self._run_changes = compiled(run_changes)
+        self._change = partial(compiled(run_changes), *self._arrays[:2], self._walking, self._state, self._told)
 
     @property
     def root(self) -> Root:
@@ -69,9 +70,6 @@ class IJHeap(MultiwayTree):
     def update_steps(self) -> int:
         """Nodes, splits and entries looked at for all deltas so far."""
         return int(self._walking.Z[STEPS])
-
-    def _change(self, state: np.ndarray, changes: Changes, deltas: bool) -> int:
-        return int(self._run_changes(*self._arrays[:2], self._walking, state, changes, self._told, deltas))
 
     # --- reading
 

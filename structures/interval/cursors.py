@@ -13,6 +13,7 @@ import numpy as np
 
 from structures.core.arena import KEY_MAX, KIND, Arena, B
 from structures.core.encoding import NEG_INF, POS_INF
+from structures.core.entry_tree import Root
 from structures.core.kernel import compiled
 from structures.interval.walk import DONE, WALK_WORDS, Stretch, walk_fill, walk_start
 from structures.interval.walk import GAP as WALK_GAP
@@ -43,16 +44,6 @@ _NONE = np.empty(0, np.int32)
 _LOOKS = 256  # at parts without rows (a window has three a key) before a reading is interrupted
 _BUDGET = 1 << 18  # steps of a call that finds nothing: about a millisecond
 _NO_ENDS = np.empty(0, np.int64)
-
-
-class Root(NamedTuple):
-    """One version of a tree: plain data, good as long as its version is pinned."""
-
-    offset: int
-    height: int
-    count0: int
-    count1: int
-    live: bool
 
 
 class Cursor:

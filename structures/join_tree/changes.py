@@ -13,12 +13,13 @@ import numpy as np
 from structures.core.blocks import Nodes, Writing
 from structures.core.entries import DELETE, INSERT
 from structures.core.kernel import arrays, kernel
+from structures.core.runs import AT, BEGUN, RUN_WORDS
 from structures.join_tree.layout import FIRST_PORT, HAS, Tables, shift_row
 from structures.join_tree.spread import END, FIRST_, FLIPS, PLACE, Spreading, change_rows, live_but, move_rows
 from structures.join_tree.walk import DEPTH, START, Walking, begin_walk, walk
 
-AT, ACTIVE = FLIPS + 1, FLIPS + 2
-CHANGES_WORDS = FLIPS + 3
+RUN = FLIPS + 1  # in Z: the state of a run
+CHANGES_WORDS = RUN + RUN_WORDS
 MOVE = 0  # beside DELETE and INSERT
 
 
@@ -38,35 +39,35 @@ class Singles(NamedTuple):
 def run_singles(
     nodes: Nodes, writing: Writing, tables: Tables, walking: Walking, spreading: Spreading, singles: Singles, out: Any, deltas: bool,
 ) -> int:  # fmt: skip
-    """Changes from number Z[AT] on, until all are done or out is full; the delta rows written.
+    """Changes from number state[AT] on, until all are done or out is full; the delta rows written.
 
-    Z[ACTIVE]: its delta is being told; called with `deltas` off then, the rest of it is left out.
+    state[BEGUN]: its delta is being told; called with `deltas` off then, the rest of it is left out.
     """
-    T, LINKS, Z, PATHS, S, L = tables.T, tables.LINKS, spreading.Z, walking.PATHS, walking.S, walking.L
+    T, LINKS, state, PATHS, S, L = tables.T, tables.LINKS, spreading.Z[RUN:], walking.PATHS, walking.S, walking.L
     signs, places, old, new, done = singles.signs, singles.places, singles.old, singles.new, singles.done
     n = 0
-    while Z[AT] < len(signs):
-        i = Z[AT]
+    while state[AT] < len(signs):
+        i = state[AT]
         u, sign = places[i], signs[i]
         if sign == MOVE:
             move_rows(nodes, writing, tables, u, old[i : i + 1], new[i : i + 1])
         else:
             one = new[i : i + 1] if sign == INSERT else old[i : i + 1]
-            if sign == INSERT and Z[ACTIVE] == 0:
+            if sign == INSERT and state[BEGUN] == 0:
                 change_row(nodes, writing, tables, spreading, u, one[0], True)
             if deltas and live_but(tables, u, one[0], -1, -1):
-                if Z[ACTIVE] == 0:
+                if state[BEGUN] == 0:
                     begin_walk(S, u)
-                    Z[ACTIVE] = 1
+                    state[BEGUN] = 1
                 while S[0, DEPTH] > 0 or S[0, START] == 0:
                     if n == out.shape[1]:
                         return n
                     n = walk(nodes, tables, Walking(T, PATHS, LINKS[:0], S, L), one, out, n)
-            Z[ACTIVE] = 0
+            state[BEGUN] = 0
             if sign == DELETE:
                 change_row(nodes, writing, tables, spreading, u, one[0], False)
         done[i] = n
-        Z[AT] += 1
+        state[AT] += 1
     return n
 
 

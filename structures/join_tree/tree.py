@@ -32,7 +32,6 @@ Source: Yannakakis' algorithm, kept live (Idris, Ugarte and Vansummeren, The Dyn
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -42,7 +41,8 @@ from structures.core.control import STORE_WORDS, VERSION
 from structures.core.entries import Entries, tree_order
 from structures.core.kernel import compiled
 from structures.core.reserve import SLOTS, reserve
-from structures.join_tree.changes import ACTIVE, AT, CHANGES_WORDS, Singles, run_singles
+from structures.core.runs import Deltas, gather
+from structures.join_tree.changes import CHANGES_WORDS, RUN, Singles, run_singles
 from structures.join_tree.check import check_join
 from structures.join_tree.compaction import compact
 from structures.join_tree.cursors import Given, JoinCursor, Scanned, Sought, Start
@@ -60,15 +60,6 @@ _CHUNK = 1 << 16
 _NO_WINDOW = np.empty((0, 2), np.int64)
 
 Sink = Callable[[bool, np.ndarray], bool]
-
-
-class Deltas(NamedTuple):
-    """What each of n changes did: of change i the rows [:, starts[i] : ends[i]], or too_large[i] and none."""
-
-    starts: np.ndarray
-    ends: np.ndarray
-    rows: np.ndarray
-    too_large: np.ndarray
 
 
 class JoinTree(JoinTables):
@@ -185,31 +176,16 @@ class JoinTree(JoinTables):
     ) -> Deltas:
         """Single changes of able rows one after another (`run_singles`), as `version`; each tells its delta against what the ones before it
         left. Deltas of more than `limit` rows that fill more than a chunk are given up; None: there are none."""
-        n = len(signs)
         self._begin(version)
-        Z = self._Z
-        Z[AT], Z[ACTIVE] = 0, 0
-        ends, too_large = np.zeros(n, np.int64), np.zeros(n, np.bool_)
-        parts: list[np.ndarray] = []
-        total = 0
+        done = np.zeros(len(signs), np.int64)
         given = (*self._arrays, self._tables, self._newest, self._spreading)
-        singles = Singles(signs, places, old, new, ends)
-        while Z[AT] < n or not parts:
-            first = int(Z[AT])
-            rows = compiled(run_singles)(*given, singles, self._out, limit is not None)
-            parts.append(self._out[:, :rows].copy())
-            at = int(Z[AT])
-            ends[first:at] += total
-            total += rows
-            if at < n and limit is not None and total - (ends[at - 1] if at else 0) > limit:
-                too_large[at] = True
-                compiled(run_singles)(*given, Singles(*(column[: at + 1] for column in singles)), self._out, False)
-                ends[at] = total
-        self._compact(n)
-        starts = np.zeros(n, np.int64)
-        starts[1:] = ends[:-1]
-        starts[too_large] = ends[too_large]
-        return Deltas(starts, ends, parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1), too_large)
+
+        def go_on(end: int, deltas: bool) -> int:
+            return int(compiled(run_singles)(*given, Singles(signs[:end], places, old, new, done), self._out, deltas))
+
+        made = gather(self._Z[RUN:], done, self._out, go_on, limit)
+        self._compact(len(signs))
+        return made
 
     # --- reading
 

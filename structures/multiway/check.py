@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from structures.core.arena import INNER, LEAF
 from structures.core.check import check_blocks
-from structures.multiway.base import Root
+from structures.core.entry_tree import Root
 from structures.multiway.layout import CHILD, HEIGHT_, LEAF_LEAST, SEPARATOR_CODE, SEPARATOR_KEY, SEPARATOR_LEFT, STARTS, L, MultiwayArena
 from structures.multiway.leaves import entry_at
 

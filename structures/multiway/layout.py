@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.arena import FIRST_PLACE, HEIGHT, INNER, LEAF, B
-from structures.core.blocks import Blocks, Writing, allocate, drop
+from structures.core.arena import FIRST_PLACE, HEIGHT, INNER, LEAF, B, EntryBlocks
+from structures.core.blocks import Writing, allocate, drop
 from structures.core.control import KEPT, STORE_WORDS, VERSION
 from structures.core.kernel import arrays, kernel, wide
 from structures.multiway.topology import ENTRIES, INNER_WORDS_, LEAF_WORDS_, MOST, SPAN, SUBSETS, Topology
@@ -126,7 +126,7 @@ def moved(nodes: MultiwayNodes, writing: Writing, o: int) -> int:
     return new
 
 
-class MultiwayArena(Blocks):
+class MultiwayArena(EntryBlocks):
     """The store of one tree, and the table T (of a topology, or a clique) with the sizes of its blocks."""
 
     def __init__(self, table: np.ndarray, summary: int, words: int = STORE_WORDS) -> None:
@@ -140,7 +140,7 @@ class MultiwayArena(Blocks):
         self.nodes = MultiwayNodes(self.M, self.W, T)
 
     def require(self, changes: int, times: int = 1) -> int:
-        """As `Arena.require`: a change copies at worst three leaves and, on its path, every node and two beside it."""
+        """As said there: a change copies at worst three leaves and, on its path, every node and two beside it."""
         leaf, inner = int(self.T[LEAF_WORDS_]), int(self.T[INNER_WORDS_])
         entries = int(self.C[COUNTS : COUNTS + MOST].sum()) + changes
         paths = changes * (3 * leaf + 64 * inner)

@@ -6,6 +6,7 @@ from structures.core.arena import INNER, KEY_MAX, KIND, LEAF, LEAF_LEAST, B, F
 from structures.core.blocks import Blocks
 from structures.core.check import check_blocks
 from structures.core.encoding import NEG_INF, POS_INF
+from structures.core.entry_tree import Root
 from structures.ordered.layout import FIELDS, FIELDS32, KEY, LEFT, RIGHT, SLOT, child_of
 from structures.ordered.summary import LIST, SELF
 
@@ -83,14 +84,14 @@ def check_below(arena: Blocks, o: int, height: int, top: bool, seen: dict[int, i
     return entries
 
 
-def check_tree(arena: Blocks, root: tuple[int, int, int, int, bool], others: tuple[tuple[int, int, int, int, bool], ...]) -> None:
+def check_tree(arena: Blocks, root: Root, others: tuple[Root, ...]) -> None:
     """Prove I1 to I4 of the version, and I3 of the arena when all roots in use are given."""
     kind = int(arena.C[KIND])
     seen: dict[int, int] = {}
-    entries = check_below(arena, root[0], root[1], True, seen)
+    entries = check_below(arena, root.offset, root.height, True, seen)
     counts = tuple(sum(e[4] == s for e in entries) for s in (0, 1))
-    assert counts == (root[2], root[3]), f"counts {root[2:4]}, should be {counts}"
-    assert bool(root[4]) == has_row(entries, kind), f"live is {root[4]}"
+    assert counts == root.counts, f"counts {root.counts}, should be {counts}"
+    assert root.live == has_row(entries, kind), f"live is {root.live}"
     for other in others:
-        check_below(arena, other[0], other[1], True, seen)
+        check_below(arena, other.offset, other.height, True, seen)
     check_blocks(arena, seen)

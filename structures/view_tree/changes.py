@@ -24,9 +24,9 @@ from structures.index.search import BEFORE, BEHIND, Items, Place, has_prefix, sa
 from structures.view_tree.shape import ARITY, CHILD, CHILDREN, HOLDER, MEMBER_WORDS, PARENT, PLAN_WORDS, PREFIX
 from structures.view_tree.walk import AT, Walking, forget, walk
 
-CHANGE, ATOM, BUSY, LOOKED, FLIPPED, STATE = range(6)
-"""The state N: of a run, the change, the atom that is looked at for it, whether its rows are being told; look-ups, and live prefixes that
-came or went, in all changes so far."""
+CHANGE, BUSY, ATOM, LOOKED, FLIPPED, STATE = range(6)
+"""The state N: of a run (`gather`), the change, whether its rows are being told, the atom that is looked at for it; look-ups, and live
+prefixes that came or went, in all changes so far."""
 _EVER = 2**62  # steps: a delta is interrupted by its rows alone
 
 

@@ -39,9 +39,10 @@ import numpy as np
 
 from structures.core.entries import DELETE, INSERT, Told
 from structures.core.kernel import compiled
+from structures.core.runs import Deltas, gather
 from structures.index.indexes import Batch, Entries, OrderedIndexes, Run, items_of
 from structures.index.layout import IndexArena
-from structures.view_tree.changes import BUSY, CHANGE, FLIPPED, LOOKED, STATE, Changes, View, flip_all, follow_run, live_prefixes
+from structures.view_tree.changes import FLIPPED, LOOKED, STATE, Changes, View, flip_all, follow_run, live_prefixes
 from structures.view_tree.shape import HOLDER, PLAN_WORDS, Atom, Shape, path_orders
 from structures.view_tree.walk import AT, DEAD, GAP, STATE_WORDS, STEPS, Walking, view_fill
 
@@ -57,15 +58,6 @@ class Root(NamedTuple):
     """One version: the roots of atoms and nodes. Plain data, good as long as the version is pinned."""
 
     roots: tuple[int, ...]
-
-
-class Deltas(NamedTuple):
-    """What each of n changes did: of change i the rows slots[:, starts[i]:ends[i]], int32[t, rows], or too_large[i] and none."""
-
-    starts: np.ndarray
-    ends: np.ndarray
-    slots: np.ndarray
-    too_large: np.ndarray
 
 
 class Cursor:
@@ -197,27 +189,17 @@ class ViewTree:
         quiet: bool[n], changes whose rows are not wanted. Deltas of more than `limit` rows that fill more than a chunk are given up; None:
         there are none. Cost: as `follow`, and a copy of the deltas.
         """
-        n, Z, N, out = len(run.signs), self._walk, self._state, self._out
-        N[: BUSY + 1] = 0
-        wanted = np.full(n, limit is not None)
-        if quiet is not None:
-            wanted &= ~quiet
-        ends, too_large = np.zeros(n, np.int64), np.zeros(n, np.bool_)
+        n, Z = len(run.signs), self._walk
+        wanted = np.ones(n, np.bool_) if quiet is None else ~quiet
         changes = Changes(self._atoms_of(run.indexes), run.signs, run.common, run.after, wanted)
-        walking, items, told = Walking(self.shape.plans, self._R, Z), items_of(run.entries), Told(out.reshape(-1), _CHUNK)
-        parts, total = [out[:, :0]], 0
-        while N[CHANGE] < n:
-            first = int(N[CHANGE])
-            rows = compiled(follow_run)(*self._arrays, self._view, walking, changes, items, told, ends)
-            parts.append(out[:, :rows].copy())
-            at = int(N[CHANGE])
-            ends[first:at] += total
-            total += rows
-            if at < n and limit is not None and total - (ends[at - 1] if at else 0) > limit:
-                too_large[at], wanted[at], N[BUSY] = True, False, 0
-        starts = np.concatenate((np.zeros(1, np.int64), ends))[:n]
-        starts[too_large] = ends[too_large]
-        return Deltas(starts, ends, np.concatenate(parts, axis=1), too_large)
+        walking, items = Walking(self.shape.plans, self._R, Z), items_of(run.entries)
+        told, done = Told(self._out.reshape(-1), _CHUNK), np.zeros(n, np.int64)
+
+        def go_on(end: int, deltas: bool) -> int:
+            some = changes._replace(signs=run.signs[:end], wanted=wanted if deltas else np.zeros(n, np.bool_))
+            return int(compiled(follow_run)(*self._arrays, self._view, walking, some, items, told, done))
+
+        return gather(self._state, done, self._out, go_on, limit)
 
     def _atoms_of(self, index: np.ndarray) -> np.ndarray:
         """Of each change its atoms, as bits."""

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from structures.box.changes import AT, MISSING, Changes, run_box_changes
+from structures.box.changes import run_changes
+from structures.box.layout import DIMENSIONS
 from structures.core.blocks import VERSION, Nodes, Writing, reclaim
+from structures.core.entries import Told
 from structures.core.kernel import kernel
-from tests.benchmarks.kernels import RECLAIM_EVERY
+from structures.core.runs import AT, MISSING, Changes
+from tests.benchmarks.kernels import RECLAIM_EVERY, one_of
 
 
-@kernel("int64(Nodes, Writing, int64[::1], Changes, int64[::1], int64[:,:,::1], int32[:,::1], int64[::1])")
-def box_singles(nodes: Nodes, writing: Writing, signs: Any, changes: Changes, X: Any, boxes: Any, out: Any, pins: Any) -> int:
-    """Each box a version of its own, `run_box_changes` of one, with its delta, which is written and passed over. `changes.order`: 0, 1, 2 …
-    The rows gained."""
+@kernel("int64(Nodes, Writing, int64[::1], int64[:,:,::1], Told, Changes, int64[::1])")
+def box_singles(nodes: Nodes, writing: Writing, state: Any, boxes: Any, told: Told, changes: Changes, pins: Any) -> int:
+    """Each box a version of its own, `run_changes` of one, with its delta, which is written and passed over. `changes.order`: 0. The rows
+    gained."""
     C = writing.C
-    sets, keys, lefts, rights, slots, order = changes
     rows = 0
-    for i in range(len(signs)):
+    for i in range(len(changes.signs)):
         C[VERSION] += 1
-        X[AT] = 0
-        one = Changes(sets, keys, lefts, rights, slots, order[i : i + 1])
-        while X[AT] == 0:
-            n = run_box_changes(nodes, writing, signs[i], one, X, boxes, out, True)
-            rows += signs[i] * n
-        if X[MISSING] != 0:
+        state[AT] = 0
+        one = one_of(changes, i, C[DIMENSIONS])
+        while state[AT] == 0:
+            n = run_changes(nodes, writing, state, boxes, told, one, True)
+            rows += changes.signs[i] * n
+        if state[MISSING] != 0:
             return rows
         if i % RECLAIM_EVERY == 0:
             reclaim(nodes.M, writing, C[VERSION], pins)

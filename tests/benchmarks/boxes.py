@@ -9,10 +9,12 @@ import time
 
 import numpy as np
 
-from structures.box.changes import AT, ITEM, MISSING, SEARCH
-from structures.box.changes import Changes as BoxChanges
+from structures.box.changes import ITEM, SEARCH
 from structures.box.tree import BoxTree, Entries
 from structures.core.blocks import VERSION
+from structures.core.entries import Told
+from structures.core.runs import AT, MISSING
+from structures.core.runs import Changes as EachChange
 from structures.ordered.search import STEPS
 from tests.benchmarks.box_kernels import box_singles
 from tests.benchmarks.data import LINE, Workload
@@ -62,15 +64,16 @@ def many_singles(tree: BoxTree, changes: Changes, count: int) -> Singles:
     deletes, inserts = changes.take(count)
     total = 2 * len(deletes.key)
     mixed = [np.stack((a, b), 1).reshape(-1, *a.shape[1:]) for a, b in zip(deletes, inserts, strict=True)]
-    signs = np.tile(np.array([-1, 1], np.int64), total // 2)
+    signs = np.tile(np.array([-1, 1], np.int8), total // 2)
     tree.require(total, 1)
     arena, state = tree.arena, tree._state
     query = state[SEARCH:]
     state[:ITEM] = 0
-    out = np.empty((2, CHUNK), np.int32)
+    told = Told(np.empty(2 * CHUNK, np.int32), CHUNK)
+    each = EachChange(signs, tree._columns(Entries(*mixed)), np.zeros(1, np.int64), np.empty(0, np.int64))
     before, steps = int(arena.C[VERSION]), int(query[STEPS])
     start = time.perf_counter()
-    gained = box_singles(*tree._arrays, signs, BoxChanges(*mixed, np.arange(total)), state, tree._boxes, out, NO_PINS)
+    gained = box_singles(*tree._arrays, state, tree._boxes, told, each, NO_PINS)
     elapsed = time.perf_counter() - start
     assert state[MISSING] == 0 and state[AT] == 1, "a box to delete was not there"
     assert int(arena.C[VERSION]) - before == total, "not every change made a version"

@@ -9,8 +9,8 @@ import numpy as np
 from structures.clique.state import STEPS, new_walk
 from structures.clique.tree import CliqueTree
 from structures.core.entries import Entries, Told
-from structures.multiway.changes import MISSING
-from structures.multiway.changes import Changes as EachChange
+from structures.core.runs import MISSING
+from structures.core.runs import Changes as EachChange
 from tests.benchmarks.data import Workload
 from tests.benchmarks.figures import Figure, Scale
 from tests.benchmarks.heap_data import clique, even, nearly
@@ -44,14 +44,14 @@ def many_singles(tree: CliqueTree, changes: Changes, count: int) -> Singles:
     deletes, inserts = changes.take(count)
     total = 2 * len(deletes.key)
     mixed = [np.stack((a, b), 1).reshape(-1) for a, b in zip(deletes, inserts, strict=True)]
-    signs = np.tile(np.array([-1, 1], np.int64), total // 2)
+    signs = np.tile(np.array([-1, 1], np.int8), total // 2)
     tree.arena.require(total)
     state = np.zeros(3, np.int64)
     walking = new_walk()._replace(H=np.empty(_ROOM, np.int64), J=np.empty((3, _ROOM), np.int32))
     told = Told(np.empty(tree.members * CHUNK, np.int32), CHUNK)
-    each = EachChange(0, Entries(*mixed), np.arange(total))
+    each = EachChange(signs, Entries(*mixed), np.zeros(1, np.int64), np.empty(0, np.int64))
     start = time.perf_counter()
-    gained = clique_singles(*tree._arrays, walking, state, signs, each, told, NO_PINS)
+    gained = clique_singles(*tree._arrays, walking, state, each, told, NO_PINS)
     elapsed = time.perf_counter() - start
     assert state[MISSING] == 0, "an interval to delete was not there"
     return Singles(total / elapsed, int(gained), walking.Z[STEPS] / total, 0.0)

@@ -9,45 +9,46 @@ from structures.clique.state import Walking as CliqueWalking
 from structures.core.blocks import VERSION, Writing, reclaim
 from structures.core.entries import Told
 from structures.core.kernel import kernel
+from structures.core.runs import AT, Changes
 from structures.ij_heap.changes import run_changes
 from structures.ij_heap.goals import Walking
-from structures.multiway.changes import AT, Changes
 from structures.multiway.layout import MultiwayNodes
-from tests.benchmarks.kernels import RECLAIM_EVERY
+from tests.benchmarks.kernels import RECLAIM_EVERY, one_of
 
 
-@kernel("int64(MultiwayNodes, Writing, Walking, int64[::1], int64[::1], Changes, Told, int64[::1], boolean)")
+@kernel("int64(MultiwayNodes, Writing, Walking, int64[::1], Changes, Told, int64[::1], boolean)")
 def heap_singles(
-    nodes: MultiwayNodes, writing: Writing, walking: Walking, N: Any, signs: Any, changes: Changes, told: Told, pins: Any, deltas: bool
-) -> int:  # fmt: skip
-    """Each entry a version of its own, `run_changes` of one; its delta (if asked for) is written and passed over. `changes.order`: 0, 1,
-    2 … The rows gained."""
+    nodes: MultiwayNodes, writing: Writing, walking: Walking, N: Any, changes: Changes, told: Told, pins: Any, deltas: bool
+) -> int:
+    """Each entry a version of its own, `run_changes` of one; its delta (if asked for) is written and passed over. `changes.order`: 0.
+    The rows gained."""
     C = writing.C
     rows = 0
+    signs = changes.signs
     for i in range(len(signs)):
         C[VERSION] += 1
         N[AT] = 0
         while N[AT] == 0:
-            n = run_changes(nodes, writing, walking, N, Changes(signs[i], changes.entries, changes.order[i : i + 1]), told, deltas)
+            n = run_changes(nodes, writing, walking, N, told, one_of(changes, i, 1), deltas)
             rows += signs[i] * n
         if i % RECLAIM_EVERY == 0:
             reclaim(nodes.M, writing, C[VERSION], pins)
     return rows
 
 
-@kernel("int64(MultiwayNodes, Writing, int64[::1], CliqueWalking, int64[::1], int64[::1], Changes, Told, int64[::1])")
+@kernel("int64(MultiwayNodes, Writing, int64[::1], CliqueWalking, int64[::1], Changes, Told, int64[::1])")
 def clique_singles(
-    nodes: MultiwayNodes, writing: Writing, X: Any, walking: CliqueWalking, N: Any, signs: Any, changes: Changes, told: Told, pins: Any
-) -> int:  # fmt: skip
+    nodes: MultiwayNodes, writing: Writing, X: Any, walking: CliqueWalking, N: Any, changes: Changes, told: Told, pins: Any
+) -> int:
     """The same in a tree of cliques, with deltas; `walking` has room for all that covers a start."""
     C = writing.C
     rows = 0
+    signs = changes.signs
     for i in range(len(signs)):
         C[VERSION] += 1
         N[AT] = 0
         while N[AT] == 0:
-            one = Changes(signs[i], changes.entries, changes.order[i : i + 1])
-            n = run_clique_changes(nodes, writing, X, walking, N, one, told, True)
+            n = run_clique_changes(nodes, writing, X, walking, N, told, one_of(changes, i, 1), True)
             rows += signs[i] * n
         if i % RECLAIM_EVERY == 0:
             reclaim(nodes.M, writing, C[VERSION], pins)

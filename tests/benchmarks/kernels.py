@@ -11,10 +11,20 @@ from structures.core.blocks import VERSION, Nodes, Writing, reclaim
 from structures.core.encoding import NEG_INF
 from structures.core.entries import Entries
 from structures.core.kernel import kernel
+from structures.core.runs import Changes
 from structures.ordered.search import DEPTH, NOTHING_BEFORE, Bounds, search_fill, search_start
 from structures.ordered.tree import cut, expect, put
 
 RECLAIM_EVERY = 4  # versions: a service reclaims after a group of batches, not after each
+
+
+@kernel
+def one_of(changes: Changes, i: int, d: int) -> Changes:
+    """Change number i alone, of entries in d dimensions; `changes.order`: 0."""
+    sets, keys, lefts, rights, slots = changes.entries
+    ends = slice(i * d, (i + 1) * d)
+    one = Entries(sets[i : i + 1], keys[i : i + 1], lefts[ends], rights[ends], slots[i : i + 1])
+    return Changes(changes.signs[i : i + 1], one, changes.order, changes.done)
 
 
 @kernel("int64(Nodes, Writing, int64[::1], Entries, int64[::1], int32[::1], int32[::1], int64[::1])")

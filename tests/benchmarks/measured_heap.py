@@ -14,10 +14,10 @@ from structures.box.tree import Root as BoxRoot
 from structures.clique.tree import CliqueTree
 from structures.core.blocks import VERSION
 from structures.core.entries import Told
+from structures.core.runs import MISSING
+from structures.core.runs import Changes as EachChange
 from structures.ij_heap.goals import STEPS, Walking, new_walk
 from structures.ij_heap.heap import Entries, IJHeap, Root, Topology
-from structures.multiway.changes import MISSING
-from structures.multiway.changes import Changes as EachChange
 from structures.multiway.extreme import ASKED
 from tests.benchmarks.data import Workload
 from tests.benchmarks.figures import Figure, Rival, sampled, seconds
@@ -182,15 +182,15 @@ def many_singles(heap: IJHeap, changes: Changes, count: int, deltas: bool = True
     deletes, inserts = changes.take(count)
     total = 2 * len(deletes.key)
     mixed = [np.stack((a, b), 1).reshape(-1) for a, b in zip(deletes, inserts, strict=True)]
-    signs = np.tile(np.array([-1, 1], np.int64), total // 2)
+    signs = np.tile(np.array([-1, 1], np.int8), total // 2)
     arena, t = heap.arena, heap.topology.t
     arena.require(total)
     scratch, walk, state = heap._arrays[-1], new_walk(arena.T, _LEVELS), np.zeros(3, np.int64)
     told, asked = Told(np.empty(t * CHUNK, np.int32), CHUNK), int(scratch[ASKED])
-    each = EachChange(0, Entries(*mixed), np.arange(total))
+    each = EachChange(signs, Entries(*mixed), np.zeros(1, np.int64), np.empty(0, np.int64))
     start = time.perf_counter()
     walking = Walking(walk, walk.view(np.int32), scratch)
-    gained = heap_singles(arena.nodes, arena.writing, walking, state, signs, each, told, NO_PINS, deltas)
+    gained = heap_singles(arena.nodes, arena.writing, walking, state, each, told, NO_PINS, deltas)
     elapsed = time.perf_counter() - start
     assert state[MISSING] == 0, "an interval to delete was not there"
     return Singles(total / elapsed, int(gained), walk[STEPS] / total, (int(scratch[ASKED]) - asked) / total)

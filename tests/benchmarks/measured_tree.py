@@ -10,8 +10,8 @@ import numpy as np
 
 from structures.core.blocks import VERSION
 from structures.core.entries import Entries
-from structures.interval.changes import CHANGES_WORDS
 from structures.interval.tree import IntervalTree, Root
+from structures.ordered.search import SEARCH_WORDS
 from tests.benchmarks.data import Workload
 from tests.benchmarks.figures import seconds
 from tests.benchmarks.kernels import RECLAIM_EVERY, single_changes
@@ -143,9 +143,9 @@ def one_batch(tree: IntervalTree, changes: Changes, size: int, pins: np.ndarray 
     version = int(tree.arena.C[VERSION]) + 1
     gained = 0
 
-    def sink(sign: int, slots0: np.ndarray, slots1: np.ndarray) -> bool:
+    def sink(sign: int, slots: np.ndarray) -> bool:
         nonlocal gained
-        gained += sign * len(slots0)
+        gained += sign * slots.shape[1]
         return True
 
     start = time.perf_counter()
@@ -163,7 +163,7 @@ def many_singles(tree: IntervalTree, changes: Changes, count: int) -> tuple[floa
     signs = np.tile(np.array([-1, 1], np.int64), half)
     arena = tree.arena
     arena.require(2 * half)
-    state = np.zeros(CHANGES_WORDS, np.int64)
+    state = np.zeros(SEARCH_WORDS, np.int64)
     out0, out1 = np.empty(CHUNK, np.int32), np.empty(CHUNK, np.int32)
     before = int(arena.C[VERSION])
     start = time.perf_counter()
@@ -183,9 +183,9 @@ def many_calls(tree: IntervalTree, changes: Changes, count: int) -> tuple[float,
     version = int(tree.arena.C[VERSION])
     gained = 0
 
-    def sink(sign: int, slots0: np.ndarray, slots1: np.ndarray) -> bool:
+    def sink(sign: int, slots: np.ndarray) -> bool:
         nonlocal gained
-        gained += sign * len(slots0)
+        gained += sign * slots.shape[1]
         return True
 
     start = time.perf_counter()

@@ -67,7 +67,7 @@ class Live:
             self._begin()
             some = slice(first, first + RUN)
             run = self.indexes.apply_in_order(index[some], signs[some], Entries(entries.coordinates[some], entries.slot[some]))
-            rows += self.view.follow_in_order(run, 1 << 20).slots.shape[1]
+            rows += self.view.follow_in_order(run, 1 << 20).rows.shape[1]
             self.indexes.reclaim(self.version, NO_PINS)
         return rows
 

@@ -92,9 +92,9 @@ def _change(tree: IntervalTree, version: int, deletes: Entries, inserts: Entries
     """Seconds of one version, whose delta is of so many rows."""
     seen = 0
 
-    def sink(sign: int, slots0: np.ndarray, slots1: np.ndarray) -> bool:
+    def sink(sign: int, slots: np.ndarray) -> bool:
         nonlocal seen
-        seen += len(slots0)
+        seen += slots.shape[1]
         return True
 
     elapsed = seconds(lambda: tree.apply(version, deletes, inserts, sink))

@@ -24,6 +24,7 @@ from tests.streaming.stream_job import StreamJob, Topics
 from tests.streaming.test_job import STAYS, create, ids
 
 LOGGING = Path(spark.__file__).with_name("log4j2.properties")
+QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # as `streaming.spark` starts its own
 
 
 class SubmittedJob(StreamJob):
@@ -36,7 +37,8 @@ class SubmittedJob(StreamJob):
     def start(self) -> SubmittedJob:
         home = Path(pyspark.__file__).parent
         command = [str(home / "bin" / "spark-submit"), "--conf", f"spark.pyspark.driver.python={sys.executable}"]
-        command += ["--driver-java-options", f"-Dlog4j2.configurationFile={LOGGING.as_uri()}", *self._submit]
+        command += ["--driver-java-options", f"-Dlog4j2.configurationFile={LOGGING.as_uri()} {QUICK}"]
+        command += ["--conf", f"spark.executor.extraJavaOptions={QUICK}", *self._submit]
         command += [str(streaming.cli.__file__), "--config", str(self.path)]
         self._ended = False
         environment = {**os.environ, "SPARK_HOME": str(home), "PYTHONPATH": str(ROOT)}

@@ -78,18 +78,18 @@ def judge(failure: BaseException) -> Verdict:
     return Verdict(False, "".join(traceback.format_exception(failure)))
 
 
-def verdict(machine: str, canary: Canary, number: int | None = None, examples: int = 2000) -> Verdict:
+def verdict(machine: str, canary: Canary, examples: int = 2000) -> Verdict:
     """Of this process, which keeps the bug."""
     try:
         plant(canary)
-        drive(machine, number, max_examples=examples, stateful_step_count=20)
+        drive(machine, canary.seed, max_examples=examples, stateful_step_count=20)
     except Exception as failure:
         return judge(failure)
     return Verdict(False, "nobody noticed")
 
 
 def serve() -> None:
-    """A verdict a line on what was asked for: machine, canary, and maybe a seed and a number of examples."""
+    """A verdict a line on what was asked for: machine, canary, and maybe a number of examples."""
     for structure in STRUCTURES.values():
         machine_of(structure.machine)
     replies = os.fdopen(os.dup(1), "w")

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
+from structures.core import entry_tree
 from structures.core.blocks import Blocks
 from structures.core.control import FRONT, SPARSE
+from structures.core.entries import DELETE, ENTER, INSERT, LEAVE
+from structures.core.entry_tree import CHUNK, EntryTree
 from tests.naive.interval_join import entries
 
 Row = tuple[int, ...]
@@ -113,9 +117,16 @@ def empty_chunks(store: Blocks, version: int) -> None:
 
 
 class BatchMachine(ReadingMachine):
-    """Of a structure over entries that each have a slot: loaded, changed by batches, each delta judged by the twin."""
+    """Of a structure over entries that each have a slot: loaded, changed by batches and by runs, each delta judged by the twin."""
 
-    def load(self, tree: Any, new: Iterable[Any]) -> None:
+    SPARE = 0  # rows that the writing kernel keeps free
+
+    def __init__(self) -> None:
+        super().__init__()
+        entry_tree.CHUNK = self.SPARE + 7  # for the tree that is made next, so that deltas are told in pieces
+
+    def load(self, tree: EntryTree[Any], new: Iterable[Any]) -> None:
+        entry_tree.CHUNK = CHUNK
         self.tree, self.now = tree, {one.slot: one for one in new}
         self.root = tree.bulk_load(1, self.packed(self.now.values()))
         tree.check(self.root)
@@ -123,6 +134,10 @@ class BatchMachine(ReadingMachine):
     def packed(self, some: Iterable[Any]) -> Any:
         """As the structure takes them: intervals, unless a machine knows better."""
         return entries(some)
+
+    def chunk(self, slots: np.ndarray) -> tuple[np.ndarray, ...]:
+        """A delta's slots as `rows_of` takes them: as they are, unless a machine knows better."""
+        return (slots,)
 
     def wanted(self, some: Iterable[Any]) -> set[Row]:
         """The rows of these entries, by the twin."""
@@ -140,6 +155,15 @@ class BatchMachine(ReadingMachine):
         """A version on: the delta, what can be reused, the invariants."""
         self.version += 1
         empty_chunks(self.tree.arena, self.version)
+        if self.version % 4 == 2:
+            self._change_in_order(doomed, inserts)
+        else:
+            self._change_at_once(doomed, inserts)
+        self.tree.reclaim(self.version, self.pin_array())
+        self.tree.check(self.root, tuple(root for root, _ in self.pins.values()))
+        assert self.tree.is_empty(self.root) == (not self.wanted(self.now.values()))
+
+    def _change_at_once(self, doomed: Iterable[int], inserts: list[Any]) -> None:
         before = self.wanted(self.now.values())
         deletes = [self.now.pop(slot) for slot in doomed]
         between = self.wanted(self.now.values())
@@ -147,13 +171,42 @@ class BatchMachine(ReadingMachine):
         after = self.wanted(self.now.values())
         got: dict[int, list[Row]] = {-1: [], 1: []}
 
-        def sink(sign: int, *chunk: np.ndarray) -> bool:
-            got[sign] += self.rows_of(*chunk)
+        def sink(sign: int, slots: np.ndarray) -> bool:
+            got[sign] += self.rows_of(*self.chunk(slots))
             return True
 
         self.root = self.tree.apply(self.version, self.packed(deletes), self.packed(inserts), sink)
         assert sorted(got[-1]) == sorted(before - between)
         assert sorted(got[1]) == sorted(after - between)
-        self.tree.reclaim(self.version, self.pin_array())
-        self.tree.check(self.root, tuple(root for root, _ in self.pins.values()))
-        assert self.tree.is_empty(self.root) == (not after)
+
+    def _change_in_order(self, doomed: Iterable[int], inserts: list[Any]) -> None:
+        """The first few, one after another, by turns, each insert's slot at last given up for another; every other time nobody asks."""
+        steps: list[tuple[int, Any, set[Row]]] = []  # sign, entry, delta
+
+        def step(sign: int, one: Any) -> None:
+            before = self.wanted(self.now.values())
+            if sign in (DELETE, LEAVE):
+                del self.now[one.slot]
+            else:
+                self.now[one.slot] = one
+            steps.append((sign, one, before ^ self.wanted(self.now.values()) if sign in (DELETE, INSERT) else set()))
+
+        for slot, one in zip_longest(list(doomed)[:3], inserts[:3]):
+            if slot is not None:
+                step(DELETE, self.now[slot])
+            if one is not None:
+                step(INSERT, one)
+                self.slot += 1
+                step(LEAVE, one)
+                step(ENTER, one._replace(slot=self.slot))
+        signs, limit = np.array([sign for sign, _, _ in steps], np.int8), None if self.version % 8 == 6 else 10
+        deltas = self.tree.apply_in_order(self.version, signs, self.packed(one for _, one, _ in steps), limit)
+        self.root = self.tree.root
+        for i, (_, _, delta) in enumerate(steps):
+            found = self.rows_of(*self.chunk(deltas.rows[:, deltas.starts[i] : deltas.ends[i]]))
+            if limit is None:
+                assert not found
+            elif deltas.too_large[i]:
+                assert not found and len(delta) > limit
+            else:
+                assert sorted(found) == sorted(delta)

@@ -21,11 +21,15 @@ CANARY_MODE = "jit-off-3-4"
 
 
 class Canary(NamedTuple):
-    """A mistake that one could make: `bug`, a lambda with the same parameters, in place of the function; `was` is the function itself."""
+    """A mistake that one could make: `bug`, a lambda with the same parameters, in place of the function; `was` is the function itself.
+
+    seed: of examples that show it early, where the usual ones take long.
+    """
 
     module: str
     function: str
     bug: str
+    seed: int | None = None
 
 
 class Structure(NamedTuple):

@@ -114,10 +114,10 @@ class IndexedJoin:
         return IndexedCursor(self._indexed, root, place, Scan(self.sides[place], root.version, key), window)
 
     def surely_empty(self, root: IndexedRoot) -> bool:
-        return self.never or any(one.count0 == 0 for one in root.roots)
+        return self.never or any(one.counts[0] == 0 for one in root.roots)
 
     def entries(self, root: IndexedRoot) -> int:
-        return sum(one.count0 for one in root.roots)
+        return sum(one.counts[0] for one in root.roots)
 
     @property
     def bytes(self) -> int:

@@ -119,10 +119,6 @@ class OverlapJoin:
         if self.domain is not None and len(deletes.slot):
             self.domain.release(deletes.key, version)
 
-    @property
-    def takes_runs(self) -> bool:
-        return isinstance(self.tree, IntervalTree)
-
     def apply_run(self, version: int, singles: Mapping[str, Singles], limit: int | None) -> Iterator[Told]:
         work = _Run()
         for source in self._feeding:
@@ -132,14 +128,14 @@ class OverlapJoin:
         signs, offsets, entries = work.in_order()
         if not len(signs):
             return
-        deltas = self.tree.apply_in_order(version, signs, entries, limit)
+        deltas = self.tree.apply_in_order(version, signs, entries, None if limit is None else limit // self.shape.factor)
         self.root = self.tree.root
         gone = entries.key[signs == DELETE]
         if self.domain is not None and len(gone):
             self.domain.release(gone, version)
 
         def rows(some: slice) -> Combination:
-            return self.shape.combine(deltas.slots0[some], deltas.slots1[some])
+            return self.shape.combine(*deltas.rows[:, some])
 
         yield from told(offsets, signs == INSERT, deltas.starts, deltas.ends, deltas.too_large, rows)
 
@@ -150,10 +146,8 @@ class OverlapJoin:
         work.add(source, DELETE, offsets[gone], old[gone], self._look_up)
         work.add(source, INSERT, offsets[come], new[come], self._acquire)
 
-    def _shaped(self, sink: Sink) -> Callable[..., bool]:
-        """A sink of the structure: `slots` are two arrays of an interval tree, else one int32[t, n]."""
-        if isinstance(self.tree, IntervalTree):
-            return lambda sign, *slots: sink(sign > 0, self.shape.combine(*slots))
+    def _shaped(self, sink: Sink) -> Callable[[int, npt.NDArray[np.int32]], bool]:
+        """A sink of the structure."""
         step = _CHUNK // self.shape.factor  # combinations that come in all orders are many
 
         def in_pieces(sign: int, slots: npt.NDArray[np.int32]) -> bool:
@@ -223,7 +217,7 @@ class OverlapJoin:
         return bool(self.tree.is_empty(root))
 
     def entries(self, root: Any) -> int:
-        return int(sum(root.counts) if isinstance(self.tree, IJHeap | CliqueTree) else root.count0 + root.count1)
+        return int(sum(root.counts))
 
     @property
     def bytes(self) -> int:
@@ -240,7 +234,7 @@ class OverlapJoin:
 
 
 def _structure(plan: Plan, aliases: int) -> Any:
-    """IntervalTree, CliqueTree, BoxTree or IJHeap: their methods are alike, but for the form of slots and windows."""
+    """IntervalTree, CliqueTree, BoxTree or IJHeap: their methods are alike, but for the form of windows."""
     if plan.edges:
         return IJHeap(Topology(aliases, plan.edges))
     if plan.shape.startswith("clique"):

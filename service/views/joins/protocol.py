@@ -102,12 +102,7 @@ class Join(Protocol):
 
 @runtime_checkable
 class Running(Protocol):
-    """A join that may follow a run of single changes together."""
-
-    @property
-    def takes_runs(self) -> bool:
-        """Whether it does."""
-        ...
+    """A join that follows a run of single changes together."""
 
     def apply_run(self, version: int, singles: Mapping[str, Singles], limit: int | None) -> Iterator[Told]:
         """Follow single changes one after another, all as `version`, as no version between them can be read; tell what each did, in their

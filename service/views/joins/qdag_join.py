@@ -44,8 +44,6 @@ class QdagRoot(NamedTuple):
 class QdagJoin:
     """See the module's head; what the methods do is said in `protocol`."""
 
-    takes_runs = True
-
     def __init__(self, sides: Sequence[Side], graph: Hypergraph, shapes: Shapes, never: bool) -> None:
         self.sides, self.never = list(sides), never
         self._base_of, self._orders = shapes.bases, shapes.orders

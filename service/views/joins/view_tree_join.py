@@ -24,8 +24,6 @@ from structures.view_tree.tree import Atom, Root, ViewTree
 class ViewTreeJoin:
     """See the module's head; what the methods do is said in `protocol`."""
 
-    takes_runs = True
-
     def __init__(self, sides: Sequence[Side], paths: Sequence[Path], never: bool, indexes: SharedIndexes, own: bool) -> None:
         """`own`: nobody else has these indexes, nor brings them up to date. OSError, MemoryError: there is no room."""
         self.sides, self.never = list(sides), never
@@ -75,7 +73,7 @@ class ViewTreeJoin:
             return
         run, offsets = applied
         deltas = self._tree.follow_in_order(run, limit, np.isin(offsets, self._unchanged(singles)))
-        rows = deltas.slots
+        rows = deltas.rows
         yield from told(offsets, run.signs == INSERT, deltas.starts, deltas.ends, deltas.too_large, lambda some: tuple(rows[:, some]))
 
     def _unchanged(self, singles: Mapping[str, Singles]) -> Indices:

@@ -9,7 +9,9 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
+from structures.box.layout import ROOM
 from structures.box.tree import BoxTree, Entries
+from structures.core.arena import B
 from structures.core.encoding import NEG_INF, POS_INF
 from tests.naive.box_join import Box, Pair, entries, in_window, pairs
 from tests.structures.machines import BatchMachine, Reading, transposed
@@ -26,6 +28,8 @@ def in_order(kind: str, slots: np.ndarray) -> list[Pair]:
 
 
 class BoxMachine(BatchMachine):
+    SPARE = B + ROOM
+
     @initialize(
         kind=st.sampled_from(["pair", "self"]), dimensions=st.integers(2, 3), shapes=st.lists(SHAPES, max_size=40), keyed=st.booleans()
     )

@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
+from structures.core.arena import B
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.interval.tree import IntervalTree
 from tests.naive.interval_join import Interval, Pair, entries, in_window, pairs
@@ -19,6 +20,8 @@ SHAPES = st.tuples(st.integers(0, 1), st.integers(0, 2), POINTS, POINTS)
 
 
 class IntervalMachine(BatchMachine):
+    SPARE = B
+
     @initialize(kind=st.sampled_from(["pair", "self", "list"]), shapes=st.lists(SHAPES, max_size=40), keyed=st.booleans())
     def begin(self, kind: str, shapes: list[tuple[int, int, int, int]], keyed: bool) -> None:
         self.kind, self.keyed = kind, keyed and kind != "list"
@@ -27,10 +30,13 @@ class IntervalMachine(BatchMachine):
     def wanted(self, some: Iterable[Interval]) -> set[Pair]:
         return pairs(self.kind, some)
 
-    def rows_of(self, slots0: np.ndarray, slots1: np.ndarray) -> list[Pair]:
+    def chunk(self, slots: np.ndarray) -> tuple[np.ndarray, ...]:
+        return tuple(slots)
+
+    def rows_of(self, *slots: np.ndarray) -> list[Pair]:
         if self.kind == "list":
-            return [(slot, -1) for slot in slots0.tolist()]
-        rows = list(zip(slots0.tolist(), slots1.tolist(), strict=True))
+            return [(slot, -1) for slot in slots[0].tolist()]
+        rows = list(zip(*(part.tolist() for part in slots), strict=True))
         return [(min(row), max(row)) for row in rows] if self.kind == "self" else rows
 
     def _new(self, shapes: list[tuple[int, int, int, int]]) -> list[Interval]:

@@ -57,8 +57,8 @@ def test_tens_of_thousands(partners: float) -> None:
         news = random_entries(rng, 3_000, partners, version * 100_000)
         net = [0]
 
-        def sink(sign: int, slots0: np.ndarray, slots1: np.ndarray, net: list[int] = net) -> bool:
-            net[0] += sign * len(slots0)
+        def sink(sign: int, slots: np.ndarray, net: list[int] = net) -> bool:
+            net[0] += sign * slots.shape[1]
             return True
 
         root = tree.apply(version, here.take(~keep), news, sink)
@@ -149,8 +149,8 @@ def test_a_sink_may_stop_the_delta() -> None:
     tree.bulk_load(1, entries(points))
     seen: list[int] = []
 
-    def sink(sign: int, slots0: np.ndarray, slots1: np.ndarray) -> bool:
-        seen.append(len(slots0))
+    def sink(sign: int, slots: np.ndarray) -> bool:
+        seen.append(slots.shape[1])
         return False
 
     root = tree.apply(2, NONE, entries([Interval(1, 0, i, 5000, 10_000 + i) for i in range(100)]), sink)

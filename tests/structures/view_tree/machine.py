@@ -145,7 +145,7 @@ class ViewMachine(ReadingMachine):
             deltas = view.tree.follow_in_order(run, limit, hushed)
             assert not deltas.too_large.any(), "none fills a chunk"
             for i in range(len(steps)):
-                rows = transposed(deltas.slots[:, deltas.starts[i] : deltas.ends[i]])
+                rows = transposed(deltas.rows[:, deltas.starts[i] : deltas.ends[i]])
                 wanted = view.wanted(states[i]) ^ view.wanted(states[i + 1]) if hushed is None or not hushed[i] else set()
                 assert len(rows) == len(wanted) and set(rows) == wanted
         self.now = states[-1]

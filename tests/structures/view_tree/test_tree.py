@@ -115,11 +115,11 @@ def test_a_delta_beyond_the_limit_is_given_up_and_the_rest_told(monkeypatch: pyt
     run = indexes.apply_in_order(np.array([last] * 2, np.int64), np.array([-1, 1], np.int8), packed([(0, 1), (0, 1)], 1))
     deltas = view.follow_in_order(run, n * n)
     assert not deltas.too_large.any() and deltas.ends.tolist() == [n * n, 2 * n * n]
-    assert len(set(map(tuple, deltas.slots[:, n * n :].T.tolist()))) == n * n
+    assert len(set(map(tuple, deltas.rows[:, n * n :].T.tolist()))) == n * n
     indexes.begin(4)
     run = indexes.apply_in_order(np.array([last], np.int64), np.array([-1], np.int8), packed([(0, 1)], 1))
     before = view.update_steps
-    assert view.follow_in_order(run, None).slots.shape == (3, 0) and view.update_steps == before, "(0, 2) has the value as well"
+    assert view.follow_in_order(run, None).rows.shape == (3, 0) and view.update_steps == before, "(0, 2) has the value as well"
 
 
 def test_a_sink_that_wants_no_more() -> None:

@@ -1,0 +1,157 @@
+"""What the classes that keep entries share: how they are loaded and changed, and how their deltas are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from structures.core.arena import EntryBlocks
+from structures.core.control import VERSION
+from structures.core.entries import DELETE, INSERT, Entries, Told
+from structures.core.runs import AT, MISSING, REFUSED, RUN_WORDS, Changes, Deltas, gather
+from structures.core.versioned import Versioned
+
+CHUNK = 1 << 16  # rows of a delta that a sink gets at once
+_NOT_ASKED = np.empty(0, np.int64)
+_FEW = {sign: np.full(64, sign, np.int8) for sign in (DELETE, INSERT)}  # not written to
+
+Sink = Callable[[int, np.ndarray], bool]
+Store = TypeVar("Store", bound=EntryBlocks)
+
+
+class Root(NamedTuple):
+    """One version of a tree, `counts` entries of each set: plain data, good as long as the version is pinned."""
+
+    offset: int
+    height: int  # 0 where readers need none
+    counts: tuple[int, ...]
+    live: bool
+
+
+class EntryTree(Versioned[Store]):
+    """Entries of some sets under change. One thread writes; any number read roots of pinned versions meanwhile.
+
+    `_change(changes, deltas)` of a class is its writing kernel, with all that it needs besides: it goes on with a run (`core/runs.py`)
+    until all is done or `_out` is full, and gives the rows told, or REFUSED.
+    """
+
+    _change: Callable[[Changes, bool], int]
+
+    def __init__(self, arena: Store, sets: int, members: int, state: np.ndarray) -> None:
+        """`members`: the slots of a row; `state`: of the writing kernel, that of a run first."""
+        self.arena = arena
+        self._sets, self._state = sets, state
+        self._promised = 0  # words, to the changes that room was asked for last
+        self._out = np.empty((members, CHUNK), np.int32)
+        self._told = Told(self._out.reshape(-1), CHUNK)
+
+    @property
+    def root(self) -> Root:
+        """The newest version, published or not."""
+        raise NotImplementedError
+
+    def _order(self, entries: Entries) -> np.ndarray:
+        """int64[n]: the places of the entries in the order in which they are best changed."""
+        raise NotImplementedError
+
+    def _load(self, entries: Entries) -> None:
+        """Build the tree, which is empty, of these, at least one."""
+        raise NotImplementedError
+
+    def _compact(self, changes: int) -> None:
+        """Move blocks after so many changes, of a store that is sparse. Those that do so beside each change have nothing to do here."""
+
+    def _columns(self, entries: Entries) -> Entries:
+        """The same as the kernels take them. TypeError, ValueError: the columns are not of this structure."""
+        entries.require_columns()
+        return entries
+
+    def _begin(self, version: int) -> None:
+        self.arena.C[VERSION] = version
+
+    def bulk_load(self, version: int, entries: Entries) -> Root:
+        """Fill an empty tree; the root. O(n log n). Raises ValueError if it is not empty, MemoryError (nothing done) if it cannot fit."""
+        if any(self.root.counts):
+            raise ValueError("bulk_load fills an empty tree only")
+        entries = self._columns(entries)
+        entries.require(self._sets)
+        self.arena.require(len(entries.key))
+        self._begin(version)
+        if len(entries.key):
+            self._load(entries)
+        return self.root
+
+    def is_empty(self, root: Root) -> bool:
+        """Whether the version has no row. O(1)."""
+        return not root.live
+
+    def require(self, changes: int, applies: int) -> None:
+        """Raise MemoryError unless so many deletes and inserts, in so many calls of `apply`, surely fit. O(1)."""
+        self._promised = self.arena.require(changes, applies)
+
+    def apply(self, version: int, deletes: Entries, inserts: Entries, sink: Sink | None) -> Root:
+        """All deletes, then all inserts, as `version` (above every version before); the root.
+
+        `sink(sign, slots)` gets the delta in chunks: sign -1 or 1, slots int32[t, n] of its own. It returns False to get no more (the
+        changes go on). None: no delta is computed. Deleted entries must be there and inserted ones not (KeyError: the tree is then
+        damaged). MemoryError: nothing was done.
+        """
+        deletes, inserts = self._columns(deletes), self._columns(inserts)
+        n = len(deletes.key) + len(inserts.key)
+        if len(deletes.key) and len(inserts.key):
+            inserts.require(self._sets)  # before deletes are written; what else there is the kernel looks at first
+        self.arena.require(n)
+        self._begin(version)
+        for sign, entries in ((DELETE, deletes), (INSERT, inserts)):
+            if len(entries.key):
+                sink = self._run(sign, entries, sink)
+        if self.arena.is_sparse:
+            self._compact(n)
+        return self.root
+
+    def _run(self, sign: int, entries: Entries, sink: Sink | None) -> Sink | None:
+        """Apply one sign; the sink, or None once it wants no more."""
+        state, n = self._state, len(entries.key)
+        state[:RUN_WORDS] = 0
+        signs = _FEW[sign][:n] if n <= 64 else np.full(n, sign, np.int8)
+        changes = Changes(signs, entries, self._order(entries), _NOT_ASKED)
+        while state[AT] < n:
+            told = self._go_on(changes, sink is not None)
+            if told and sink is not None and not sink(sign, self._out[:, :told].copy()):
+                sink = None
+        self._none_missing()
+        return sink
+
+    def _go_on(self, changes: Changes, deltas: bool) -> int:
+        """Go on with a run; the rows told. ValueError, and nothing done: an entry is none."""
+        told = self._change(changes, deltas)
+        if told == REFUSED:
+            changes.entries.require(self._sets)
+        return told
+
+    def _none_missing(self) -> None:
+        if self._state[MISSING]:
+            raise KeyError(f"{self._state[MISSING]} deleted entries were not in the tree")
+
+    def apply_in_order(self, version: int, signs: np.ndarray, entries: Entries, limit: int | None) -> Deltas:
+        """Deletes and inserts one after another, as `version`; each tells its delta against what the ones before it left.
+
+        signs: int8[n], of `core/entries`: DELETE, INSERT; LEAVE, ENTER without a delta. `limit`: as `gather`. Errors as `apply`.
+        Cost: as `apply`, and a copy of the deltas.
+        """
+        entries = self._columns(entries)
+        self.arena.require(len(signs))
+        self._begin(version)
+        done = np.zeros(len(signs), np.int64)
+        order = np.arange(len(signs))
+
+        def go_on(end: int, told: bool) -> int:
+            return self._go_on(Changes(signs, entries, order[:end], done), told)
+
+        deltas = gather(self._state, done, self._out, go_on, limit)
+        self._none_missing()
+        if self.arena.is_sparse:
+            self._compact(len(signs))
+        return deltas

@@ -1,0 +1,72 @@
+"""A run: changes of entries that a kernel makes one after another, each with its delta against what the ones before it left.
+
+A delete tells the rows of its entry, then takes it out; an insert tells its rows and puts it in. So each row of a delta falls to
+exactly one change, and deletes before inserts give a delta with deletes first (docs/design/versions.md, *Applying a batch*).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from structures.core.entries import DELETE, INSERT, Entries
+from structures.core.kernel import arrays, kernel
+
+AT, BEGUN, MISSING, RUN_WORDS = range(4)  # words of a run's state: the next change, whether it has begun; deletes of what was not there
+REFUSED = -1  # in place of rows: an entry is none, and nothing was done
+
+
+@arrays("int8[::1]", Entries, "int64[::1]", "int64[::1]")
+class Changes(NamedTuple):
+    """The entries `order[state[AT]:]` are still to be changed, each by its sign; done[i], unless empty: the rows told when order[i] was
+    done."""
+
+    signs: np.ndarray
+    entries: Entries
+    order: np.ndarray
+    done: np.ndarray
+
+
+class Deltas(NamedTuple):
+    """What each of n changes did: of change i the rows [:, starts[i] : ends[i]] (int32[t, rows]), or too_large[i] and none."""
+
+    starts: np.ndarray
+    ends: np.ndarray
+    rows: np.ndarray
+    too_large: np.ndarray
+
+
+@kernel
+def has_delta(sign: int) -> bool:
+    """LEAVE and ENTER have none."""
+    return sign == DELETE or sign == INSERT
+
+
+def gather(state: np.ndarray, done: np.ndarray, out: np.ndarray, go_on: Callable[[int, bool], int], limit: int | None) -> Deltas:
+    """Make the n changes of a run, whose kernel notes in done (int64[n]) the rows told when each was done; the deltas.
+
+    state: int64[>= RUN_WORDS], of which the kernel has AT where it says, and the others as it likes; all are zero when it begins.
+    `go_on(end, deltas)` makes changes up to number `end` (excluded) until `out` is full; how many rows it told. Deltas of more than `limit`
+    rows that fill more than `out` are given up; None: there are none. Cost: that of the changes, and a copy of their deltas.
+    """
+    n, total = len(done), 0
+    ends, too_large = np.zeros(n, np.int64), np.zeros(n, np.bool_)
+    parts: list[np.ndarray] = []
+    state[:RUN_WORDS] = 0
+    while state[AT] < n or not parts:
+        first = int(state[AT])
+        told = go_on(n, limit is not None)
+        parts.append(out[:, :told].copy())
+        at = int(state[AT])
+        ends[first:at] = done[first:at] + total
+        total += told
+        if at < n and limit is not None and total - (ends[at - 1] if at else 0) > limit:
+            too_large[at] = True
+            go_on(at + 1, False)
+            ends[at] = total
+    starts = np.zeros(n, np.int64)
+    starts[1:] = ends[:-1]
+    starts[too_large] = ends[too_large]
+    return Deltas(starts, ends, parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1), too_large)
