@@ -39,6 +39,7 @@ bits instead of productive lists. Source: Tao and Yi, *Intersection Joins under 
 from __future__ import annotations
 
 from functools import partial
+from typing import NoReturn
 
 import numpy as np
 
@@ -99,7 +100,7 @@ class BoxTree(EntryTree[BoxArena]):
         """The same, the ends of each box in all dimensions one after another."""
         sets, keys, left, right, slots = entries
         n = len(keys)
-        if n and (left.shape != (n, self.dimensions) or right.shape != left.shape):
+        if left.shape != (n, self.dimensions) or right.shape != left.shape:
             raise ValueError(f"boxes have {self.dimensions} left and right ends, not {left.shape} and {right.shape}")
         if n > 1:
             sets, keys, left, right, slots = (np.ascontiguousarray(column) for column in entries)
@@ -110,7 +111,8 @@ class BoxTree(EntryTree[BoxArena]):
 
     def _load(self, entries: Entries) -> None:
         load(*self._arrays, entries)
-        self._whole()
+        if self.arena.C.item(FULL):
+            self._undo()
         ends = (side.reshape(-1, self.dimensions) for side in (entries.left, entries.right))
         self._boxes[entries.set, entries.slot] = np.hstack(tuple(ends))
 
@@ -126,15 +128,15 @@ class BoxTree(EntryTree[BoxArena]):
     def _go_on(self, changes: Changes, deltas: bool) -> int:
         """As said there. MemoryError: nothing of the version was done, though its delta may have been told in part."""
         told = super()._go_on(changes, deltas)
-        self._whole()
+        if self.arena.C.item(FULL):
+            self._undo()
         return told
 
-    def _whole(self) -> None:
-        """Raise MemoryError, all of the version undone, if it did not fit."""
-        if self.arena.C.item(FULL):
-            self.arena.undo()
-            self.arena.C[FULL], self.arena.W[TOP : TOP + TREE_WORDS] = 0, self._before
-            raise MemoryError(f"this view's structure has reached the size of its arena ({8 * self.arena.M.size} bytes)")
+    def _undo(self) -> NoReturn:
+        """Undo all of the version, which did not fit."""
+        self.arena.undo()
+        self.arena.C[FULL], self.arena.W[TOP : TOP + TREE_WORDS] = 0, self._before
+        raise MemoryError(f"this view's structure has reached the size of its arena ({8 * self.arena.M.size} bytes)")
 
     # --- reading
 

@@ -64,7 +64,7 @@ class EntryTree(Versioned[Store]):
         """Move blocks after so many changes, of a store that is sparse. Those that do so beside each change have nothing to do here."""
 
     def _columns(self, entries: Entries) -> Entries:
-        """The same as the kernels take them. TypeError, ValueError: the columns are not of this structure."""
+        """The same, at least one, as the kernels take them. TypeError, ValueError: the columns are not of this structure."""
         entries.require_columns()
         return entries
 
@@ -75,11 +75,13 @@ class EntryTree(Versioned[Store]):
         """Fill an empty tree; the root. O(n log n). Raises ValueError if it is not empty, MemoryError (nothing done) if it cannot fit."""
         if any(self.root.counts):
             raise ValueError("bulk_load fills an empty tree only")
-        entries = self._columns(entries)
-        entries.require(self._sets)
-        self.arena.require(len(entries.key))
+        n = len(entries.key)
+        if n:
+            entries = self._columns(entries)
+            entries.require(self._sets)
+        self.arena.require(n)
         self._begin(version)
-        if len(entries.key):
+        if n:
             self._load(entries)
         return self.root
 
@@ -98,15 +100,20 @@ class EntryTree(Versioned[Store]):
         changes go on). None: no delta is computed. Deleted entries must be there and inserted ones not (KeyError: the tree is then
         damaged). MemoryError: nothing was done.
         """
-        deletes, inserts = self._columns(deletes), self._columns(inserts)
-        n = len(deletes.key) + len(inserts.key)
-        if len(deletes.key) and len(inserts.key):
-            inserts.require(self._sets)  # before deletes are written; what else there is the kernel looks at first
+        gone, come = len(deletes.key), len(inserts.key)
+        n = gone + come
+        if gone:
+            deletes = self._columns(deletes)
+        if come:
+            inserts = self._columns(inserts)
+            if gone:
+                inserts.require(self._sets)  # before deletes are written; what else there is the kernel looks at first
         self.arena.require(n)
         self._begin(version)
-        for sign, entries in ((DELETE, deletes), (INSERT, inserts)):
-            if len(entries.key):
-                sink = self._run(sign, entries, sink)
+        if gone:
+            sink = self._run(DELETE, deletes, sink)
+        if come:
+            sink = self._run(INSERT, inserts, sink)
         if self.arena.is_sparse:
             self._compact(n)
         return self.root
@@ -141,7 +148,8 @@ class EntryTree(Versioned[Store]):
         signs: int8[n], of `core/entries`: DELETE, INSERT; LEAVE, ENTER without a delta. `limit`: as `gather`. Errors as `apply`.
         Cost: as `apply`, and a copy of the deltas.
         """
-        entries = self._columns(entries)
+        if len(signs):
+            entries = self._columns(entries)
         self.arena.require(len(signs))
         self._begin(version)
         done = np.zeros(len(signs), np.int64)

@@ -30,6 +30,7 @@ SUBJECTS = (
     "service_natural",
     "service_requests",
     "service_readers",
+    "service_crowd",
     "service_start",
     "service_stream",
     "pipeline_decode",

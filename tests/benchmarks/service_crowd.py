@@ -1,0 +1,138 @@
+"""Many followers of one view, and many views: how late the last follower has a change, and what a change costs beside views that it does
+not concern."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import subprocess
+import sys
+import time
+
+import httpx
+import numpy as np
+
+from tests.benchmarks.figures import Figure, Scale, middle, sampled
+from tests.benchmarks.measured_tree import Note
+from tests.benchmarks.served import serving
+from tests.server_process import ROOT, ServerProcess
+
+TITLE = "The service: 500 followers of one view; 200 views that a change does not concern"
+RATE = 300  # posts a second
+_HOTEL = {
+    "columns": [{"name": name, "type": kind} for name, kind in (("id", "int64"), ("hotel", "string"), ("s", "int64"), ("e", "int64"))],
+    "key": ["id"],
+    "intervals": {"span": {"start": "s", "end": "e"}},
+}
+
+
+def run(scale: Scale, note: Note) -> list[Figure]:
+    return [*followers(scale, note), *views(scale, note)]
+
+
+class Posts:
+    """Single changes by one connection. `post` gives the milliseconds until the answer."""
+
+    def __init__(self, server: ServerProcess) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        self.version = 0
+
+    def post(self, relation: str, row: dict[str, object]) -> float:
+        body = json.dumps({"changes": [{"relation": relation, "op": "upsert", "row": row}]})
+        start = time.perf_counter()
+        self._connection.request("POST", "/v1/changes", body, {"Content-Type": "application/json"})
+        answer = self._connection.getresponse()
+        text = answer.read()
+        assert answer.status == 200, text
+        self.version = json.loads(text)["version"]
+        return 1e3 * (time.perf_counter() - start)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def followers(scale: Scale, note: Note) -> list[Figure]:
+    """Posts at a steady rate, each a version that changes the view, while a crowd follows it."""
+    crowd, seconds = scale.size(500, 20), scale.size(10, 1)
+    with serving(scale) as server:
+        _define(server, {"stays": _HOTEL, "repairs": _HOTEL})
+        _view(server, "clashes", "SELECT a.id AS x, b.id AS y FROM stays a JOIN repairs b ON overlaps(a.span, b.span)")
+        posts = Posts(server)
+        posts.post("repairs", _row(0, 0, 1 << 40))
+        command = [sys.executable, "-m", "tests.benchmarks.crowd_client", str(server.port), "clashes", str(crowd)]
+        with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as client:
+            assert client.stdin is not None and client.stdout is not None
+            assert client.stdout.readline() == "ready\n"
+            note(f"{crowd} follow")
+            start, taken, first = time.perf_counter(), [], posts.version + 1
+            for number in range(RATE * seconds):
+                time.sleep(max(0.0, start + number / RATE - time.perf_counter()))
+                taken.append(posts.post("stays", _row(number, number, number + 1)))
+            rate = len(taken) / (time.perf_counter() - start)
+            time.sleep(scale.size(3, 1))
+            client.stdin.close()
+            seen = json.loads(client.stdout.readline())
+        posts.close()
+    behind = _behind(seen, first, posts.version)
+    note(f"{rate:.0f} posts/s, the last follower {1e3 * max(behind):.0f} ms behind the first at worst")
+    about = {"followers": crowd}
+    return [
+        Figure(f"posts while {crowd} follow, of {RATE} offered", rate, "posts/s", aim=0.98 * RATE, parameters=about),
+        sampled("a post, answered", taken, "ms", less=True, parameters=about),
+        Figure("the last follower has a version, after the first, at worst", max(behind), "s", aim=1.0, less=True, parameters=about),
+        sampled("the last follower has a version, after the first", behind, "s", less=True, parameters=about),
+    ]
+
+
+def _behind(seen: list[list[tuple[float, int]]], first: int, last: int) -> list[float]:
+    """Seconds between the first and the last follower that had each version whole."""
+    versions = np.arange(first, last + 1)
+    times = []
+    for follower in seen:
+        had = np.array([version for _, version in follower])
+        assert len(had) and had[-1] >= last, f"a follower has {had[-1:]} of {last}"
+        times.append(np.array([moment for moment, _ in follower])[np.searchsorted(had, versions)])
+    every = np.stack(times)
+    return list((every.max(axis=0) - every.min(axis=0)).tolist())
+
+
+def views(scale: Scale, note: Note) -> list[Figure]:
+    """A single change of a relation: alone, with views on others, and with views whose filters exclude the row."""
+    count, posts_each = scale.size(200, 5), scale.size(300, 5)
+    figures = []
+    with serving(scale) as server:
+        _define(server, {"stays": _HOTEL, "repairs": _HOTEL, "others": _HOTEL})
+        _view(server, "mine", "SELECT a.id AS x, b.id AS y FROM stays a JOIN repairs b ON overlaps(a.span, b.span)")
+        posts = Posts(server)
+        alone = [posts.post("stays", _row(number, number, number + 1)) for number in range(posts_each)]
+        for number in range(count):
+            _view(server, f"other{number}", f"SELECT a.id FROM others a WHERE a.hotel = 'h{number}'")
+        unrelated = [posts.post("stays", _row(number, number, number + 2)) for number in range(posts_each)]
+        for number in range(count):
+            _view(server, f"of{number}", f"SELECT a.id AS x, b.id AS y FROM stays a JOIN repairs b ON a.hotel = b.hotel AND "
+                  f"overlaps(a.span, b.span) WHERE a.hotel = 'h{number}'")  # fmt: skip
+        excluded = [posts.post("stays", _row(number, number, number + 3)) for number in range(posts_each)]
+        posts.close()
+    extra = [middle(samples) - middle(alone) for samples in (unrelated, excluded)]
+    note(f"a change {middle(alone):.2f} ms; {count} views of other relations {extra[0]:+.2f} ms; excluded by filters {extra[1]:+.2f} ms")
+    about = {"views": count}
+    figures.append(sampled("a single change, one view", alone, "ms", less=True))
+    figures.append(Figure(f"{count} views of other relations, together", extra[0], "ms", aim=0.05, less=True, parameters=about))
+    figures.append(Figure(f"{count} views whose filters exclude the row, together", extra[1], "ms", aim=0.3, less=True, parameters=about))
+    return figures
+
+
+def _row(number: int, start: int, end: int) -> dict[str, object]:
+    return {"id": number, "hotel": "none", "s": start, "e": end}
+
+
+def _define(server: ServerProcess, relations: dict[str, dict[str, object]]) -> None:
+    for name, definition in relations.items():
+        httpx.put(f"{server.url}/v1/relations/{name}", json=definition).raise_for_status()
+
+
+def _view(server: ServerProcess, name: str, sql: str) -> None:
+    httpx.put(f"{server.url}/v1/views/{name}", json={"sql": sql}).raise_for_status()
+    while (state := httpx.get(f"{server.url}/v1/views/{name}").json()["state"]) != "live":
+        assert state == "building", state
+        time.sleep(0.02)
