@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from service.api.audience import Audiences
 from service.engine.state import Receipt
 from service.errors import Problem
 from service.instance import Instance
@@ -72,6 +73,7 @@ class Context:
         self.workers = ThreadPoolExecutor(4, thread_name_prefix="worker")
         self.readers = ThreadPoolExecutor(READERS, thread_name_prefix="reader")
         self.followers = ThreadPoolExecutor(FOLLOWERS, thread_name_prefix="follower")
+        self.audiences = Audiences(self.followers)
         self.waiters = ThreadPoolExecutor(WAITERS, thread_name_prefix="waiter")
         self.loop: asyncio.AbstractEventLoop
         self.mailbox: Mailbox

@@ -10,11 +10,10 @@ import logging
 from collections.abc import Iterator
 from typing import NamedTuple, cast
 
-import orjson
-import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import Response
 
+from service.api.audience import Audience, Seat
 from service.api.context import Context
 from service.api.http import formats, media, parameters
 from service.api.http.answers import existing
@@ -22,18 +21,17 @@ from service.api.http.bodies import Receive, Scope, Send
 from service.api.http.parameters import Parameter
 from service.api.metrics import RECORDS_SENT
 from service.api.openapi import Endpoint, answer, failures, header_parameter, operation, path_parameter, query_parameters, text_content
+from service.api.records import OFFERED, records
 from service.api.stream import client_gone
 from service.errors import Problem
-from service.following.chunks import Chunk
+from service.following.chunks import CHUNK_ROWS, Chunk
 from service.following.feeds import Feed
 from service.following.subscriptions import Subscription
 from service.views.live_view import LiveView
-from service.wire.rows import encode_rows
 
 log = logging.getLogger("livejoin")
 
 PROGRESS_INTERVAL = 15.0  # seconds between two records at most
-OFFERED = (media.JSONL, media.SSE)
 
 PARAMETERS = (
     Parameter("since", parameters.plain, {"type": "string"}, "the token of the last `progress` that was applied; without it from now on"),
@@ -44,36 +42,51 @@ PARAMETERS = (
 
 
 class Taken(NamedTuple):
-    """What one look at the feed gave."""
+    """What one look at the feed gave; `more`: there may have been more."""
 
     body: bytes
     news: bool
     ended: bool
+    more: bool = False
 
 
 class Follower:
-    """Takes chunks of a subscription and makes records of them. One thread at a time."""
+    """Takes chunks of a subscription and makes records of them, or passes on what an audience was told. One thread at a time."""
 
     def __init__(self, subscription: Subscription, kind: str, limit: int | None) -> None:
         self._subscription = subscription
-        self._sse = kind == media.SSE
+        self._kind = kind
         self._left = limit  # progress records
         self._closed_version = False  # the last record was a progress
 
     def take(self) -> Taken:
         """All that there is now."""
         chunks = self._subscription.next(0.0)
-        records: list[bytes] = []
+        found: list[bytes] = []
         for chunk in chunks:
-            records += self._records(chunk)
+            found += self._records(chunk)
             if chunk.kind == "error" or self._left == 0:
-                return self._taken(records, True)
-        return self._taken(records, False)._replace(news=bool(chunks))
+                return self._taken(found, True)
+        rows = sum([chunk.rows.num_rows for chunk in chunks if chunk.rows is not None])
+        return self._taken(found, False)._replace(news=bool(chunks), more=rows >= CHUNK_ROWS)
+
+    def hear(self, audience: Audience) -> Taken | None:
+        """What the audience was told and this follower does not have yet; None: it is to read for itself."""
+        position = self._subscription.position
+        said = None if position is None else audience.after(position, self._left)
+        if said is None or not said.versions:
+            return said and Taken(b"", False, False)
+        self._subscription.go_on_from(said.version)
+        self._closed_version = True
+        if self._left is not None:
+            self._left -= said.versions
+        RECORDS_SENT.inc(said.records)
+        return Taken(said.body, True, self._left == 0)
 
     def idle(self) -> Taken:
         """A progress because nothing has come for long."""
-        records = list(self._records(self._subscription.idle_progress()))
-        return self._taken(records, self._left == 0)
+        found = list(self._records(self._subscription.idle_progress()))
+        return self._taken(found, self._left == 0)
 
     def last(self) -> bytes:
         """What still has to be said at the end: a progress, unless it was the last word."""
@@ -82,50 +95,15 @@ class Follower:
     def close(self) -> None:
         self._subscription.close()
 
-    def _taken(self, records: list[bytes], ended: bool) -> Taken:
-        RECORDS_SENT.inc(len(records))
-        return Taken(b"".join(records), bool(records), ended)
+    def _taken(self, found: list[bytes], ended: bool) -> Taken:
+        RECORDS_SENT.inc(len(found))
+        return Taken(b"".join(found), bool(found), ended)
 
     def _records(self, chunk: Chunk) -> Iterator[bytes]:
         self._closed_version = chunk.kind == "progress"
-        if chunk.kind == "rows":
-            assert chunk.keys is not None and chunk.rows is not None
-            head = b'{"version":%d,"op":"%b","key":' % (chunk.version, chunk.op.encode())
-            for key, row in zip(key_lines(chunk.keys), _lines(chunk.rows), strict=True):
-                yield self._record(chunk.op, b'%b%b,"row":%b}' % (head, key, row))
-        elif chunk.kind == "progress":
-            if self._left is not None:
-                self._left -= 1
-            data = orjson.dumps({"version": chunk.version, "op": "progress", "token": chunk.token})
-            yield self._record("progress", data, chunk.token)
-        else:
-            problem = None if chunk.problem is None else chunk.problem.to_json()
-            token = {} if chunk.token is None else {"token": chunk.token}  # there is none within a snapshot
-            yield self._record("error", orjson.dumps({"op": "error", "problem": problem, **token}))
-
-    def _record(self, op: str, data: bytes, token: str | None = None) -> bytes:
-        if not self._sse:
-            return data + b"\n"
-        identity = b"" if token is None else b"id: %b\n" % token.encode()
-        return b"event: %b\n%bdata: %b\n\n" % (op.encode(), identity, data)
-
-
-def _lines(rows: pa.RecordBatch) -> list[bytes]:
-    """Each row as one JSON object."""
-    return encode_rows(media.JSONL, rows).split(b"\n")[:-1]
-
-
-def key_lines(keys: pa.RecordBatch) -> Iterator[bytes]:
-    """Each identity as JSON, nested by alias; columns are named `alias.column`."""
-    columns: dict[str, list[int]] = {}
-    for i, name in enumerate(keys.schema.names):
-        columns.setdefault(name.partition(".")[0], []).append(i)
-    parts = []
-    for at in columns.values():
-        names = [keys.schema.names[i].partition(".")[2] for i in at]
-        parts.append(_lines(pa.RecordBatch.from_arrays([keys.column(i) for i in at], names)))
-    template = b"{" + b",".join(b'"%b":%%b' % alias.encode() for alias in columns) + b"}"
-    return (template % row for row in zip(*parts, strict=True))
+        if self._closed_version and self._left is not None:
+            self._left -= 1
+        return records(chunk, self._kind)
 
 
 class Following(Response):
@@ -134,18 +112,18 @@ class Following(Response):
     def __init__(self, context: Context, feed: Feed, follower: Follower, kind: str, wait: float | None) -> None:
         super().__init__(None, 200, {"Cache-Control": "no-cache", "Vary": "Accept"}, formats.content_type_of(kind))
         del self.headers["content-length"]
-        self._context, self._feed, self._follower, self._wait = context, feed, follower, wait
+        self._context, self._feed, self._kind, self._follower, self._wait = context, feed, kind, follower, wait
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         context = self._context
         gone = asyncio.ensure_future(client_gone(receive))
-        bell = Bell(context.loop)
-        listener = self._feed.add_listener(bell.ring)
+        audience, seat = context.audiences.join(self._feed, self._kind, context.loop)
+        gone.add_done_callback(seat.wake)
         context.track()
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             if scope["method"] != "HEAD":
-                await self._follow(send, bell, gone)
+                await self._follow(send, audience, seat, gone)
             if not gone.done():
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         except asyncio.CancelledError:
@@ -155,16 +133,19 @@ class Following(Response):
             log.exception("%s broken off", scope["path"])
         finally:
             gone.cancel()
-            self._feed.remove_listener(listener)
+            context.audiences.leave(audience, seat)
             context.followers.submit(self._follower.close)
 
-    async def _follow(self, send: Send, bell: Bell, gone: asyncio.Future[None]) -> None:
+    async def _follow(self, send: Send, audience: Audience, seat: Seat, gone: asyncio.Future[None]) -> None:
         """Send records until the stream ends by itself or the client is gone."""
         context, follower, wait = self._context, self._follower, self._wait
         news = sent = context.loop.time()
+        up_to_date = False  # it has read for itself all that there was a moment ago
         while not gone.done():
-            bell.clear()
-            taken = await context.loop.run_in_executor(context.followers, follower.take)
+            taken = follower.hear(audience) if up_to_date else None
+            heard = taken is not None
+            if taken is None:
+                taken = await context.loop.run_in_executor(context.followers, follower.take)
             now = context.loop.time()
             if taken.news:
                 news = now
@@ -178,42 +159,14 @@ class Following(Response):
                 sent = context.loop.time()
             if taken.ended:
                 return
-            if not taken.news:
-                until = sent + PROGRESS_INTERVAL if wait is None else min(sent + PROGRESS_INTERVAL, news + wait)
-                await bell.wait(until - now, gone)
+            if heard and not taken.body:
+                await seat.wait(sent + PROGRESS_INTERVAL if wait is None else min(sent + PROGRESS_INTERVAL, news + wait))
+            up_to_date = heard or not taken.more
 
 
 async def _send(send: Send, body: bytes) -> None:
     if body:
         await send({"type": "http.response.body", "body": body, "more_body": True})
-
-
-class Bell:
-    """Rung by the writer, heard in the loop; many rings before it is heard are one."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._event = asyncio.Event()
-        self._rung = False
-
-    def ring(self) -> None:
-        """From any thread; never waits."""
-        if not self._rung:
-            self._rung = True
-            self._loop.call_soon_threadsafe(self._event.set)
-
-    def clear(self) -> None:
-        """Before looking at the feed: a ring afterwards will be heard."""
-        self._event.clear()
-        self._rung = False
-
-    async def wait(self, seconds: float, gone: asyncio.Future[None]) -> None:
-        """Until it rings, the time is up, or the client is gone."""
-        heard = asyncio.ensure_future(self._event.wait())
-        try:
-            await asyncio.wait((heard, gone), timeout=max(seconds, 0.0), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            heard.cancel()
 
 
 async def changes(request: Request) -> Response:

@@ -6,7 +6,8 @@ moves `lost`: a token of an older version has expired. A quiet view loses nothin
 
     lost < kept versions that changed the view < ... <= published
 
-Writer: append (before the version is published), wake (after), housekeep, close. Everything else: any thread.
+Writer: append (before the version is published), wake (after), housekeep, close. Everything else: any thread. Rows are gathered under
+`_settling`, never under `_lock`: so the writer waits for a few assignments at most.
 """
 
 from __future__ import annotations
@@ -59,6 +60,12 @@ class _Segment:
         return self.versions[i], self.keys.slice(start, end - start), self.rows.slice(start, end - start), self.deletes[i]
 
 
+def _segment(settled: list[Delta], keys: pa.RecordBatch, rows: pa.RecordBatch) -> _Segment:
+    row_bytes = (keys.nbytes + rows.nbytes) / keys.num_rows
+    versions, deletes = [delta.version for delta in settled], [len(delta.deletes[0]) for delta in settled]
+    return _Segment(versions, _starts(settled).tolist(), deletes, keys, rows, row_bytes)
+
+
 def _merged(segments: list[_Segment]) -> _Segment:
     starts, deletes, versions = [0], [], []
     for segment in segments:
@@ -86,6 +93,8 @@ class Feed:
         self._gather, self._text_bytes = gather, text_bytes
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
+        self._settling = threading.Lock()  # who holds it settles; taken before `_lock`
+        self._in_hand: int | None = None  # the first of the versions that are being settled
         self._pending: list[Delta] = []
         self._pending_rows = 0
         self._segments: deque[_Segment] = deque()
@@ -125,12 +134,16 @@ class Feed:
 
     def housekeep(self, published: int, everything: bool) -> None:
         """Settle what has grown old, or all there is: unsettled changes hold the slots of their rows, and of all that went since."""
-        if not self._pending:
-            return
         with self._lock:
+            if not self._pending:
+                return
             grown = everything or self._pending_rows > _PENDING_ROWS
-            if grown or (self._pending and published - self._pending[0].version >= _PENDING_VERSIONS):
-                self._settle()
+            old = published - self._pending[0].version >= _PENDING_VERSIONS
+        if (grown or old) and self._settling.acquire(blocking=everything):  # else a follower is at it
+            try:
+                self._settle_all()
+            finally:
+                self._settling.release()
 
     @property
     def has_little_to_settle(self) -> bool:
@@ -140,15 +153,16 @@ class Feed:
     def floor(self) -> int | None:
         """The oldest version whose rows unsettled deltas still read; None if there are none."""
         with self._lock:
-            return self._pending[0].version - 1 if self._pending else None
+            first = self._in_hand if self._in_hand is not None else self._pending[0].version if self._pending else None
+            return None if first is None else first - 1
 
     def close(self, problem: Problem) -> None:
-        """The view is dropped: its followers end with this problem."""
+        """The view is dropped: its followers end with this problem. Waits for a gathering that is under way."""
 
         def gone(*_: object) -> NoReturn:
             raise problem
 
-        with self._lock:
+        with self._settling, self._lock:  # whoever gathers reads slots of the view
             self._closed = problem
             self._cut_at(self.versions.published.number)
             # They hold the view, which holds this feed: its memory is to come back at once, not when Python looks for circles.
@@ -200,9 +214,10 @@ class Feed:
             if timeout > 0 and not self._news(position):
                 self._changed.wait_for(lambda: self._news(position), timeout)
             problem = self._trouble(position)
-            if problem is None:
-                self._settle()
-                problem = self._trouble(position)  # what was settled may be more than is kept
+        if problem is None:
+            self._settle()
+        with self._lock:
+            problem = self._trouble(position)  # what was settled may be more than is kept
             if problem is not None:
                 return [Chunk("error", position, token=self.token(position), problem=problem)]
             found = list(self._after(position))
@@ -230,8 +245,8 @@ class Feed:
             raise Problem("token-expired", "the service was started again since") from None
         if (name, id_) != (self._name, self._id):
             raise Problem("bad-token", f"this is a token of {'another view' if name != self._name else 'an earlier view'} named {name}")
+        self._settle()  # the bound in bytes is known only then
         with self._lock:
-            self._settle()  # the bound in bytes is known only then
             trouble = self._trouble(version)
         if trouble is not None:
             raise Problem("token-expired", f"the changes after version {version} are no longer kept", version=version)
@@ -274,40 +289,58 @@ class Feed:
                 yield segment.change(i)
 
     def _settle(self) -> None:
-        """Turn what is pending and published into segments. What is beyond the bound by its text alone is dropped without a copy of it."""
-        published = self.versions.published.number
-        settled = [delta for delta in self._pending if delta.version <= published]
-        if not settled:
-            return
-        texts = np.add.reduceat(self._text_bytes(_joined(settled)), _starts(settled)[:-1])
-        too_large = np.flatnonzero(texts > min(self._retain_bytes, _LARGEST_TEXT))
-        if len(too_large):
-            self._cut_at(settled[too_large[-1]].version)
-        behind = np.cumsum(texts[::-1])[::-1]  # of each delta and all later ones
-        first = max(int(np.count_nonzero(behind > self._retain_bytes)), int(too_large[-1]) + 1 if len(too_large) else 0)
-        if first:
-            self._drop_up_to(settled[first - 1].version)
-        for part in pieces(texts[first:]):
-            self._settle_at_once(settled[first:][part])
+        with self._settling:
+            self._settle_all()
 
-    def _settle_at_once(self, settled: list[Delta]) -> None:
-        """Turn these, the oldest pending ones, into one segment."""
-        keys, rows = self._gather(_joined(settled))
-        starts = _starts(settled)
-        sizes = np.diff(starts)
-        row_bytes = (keys.nbytes + rows.nbytes) / keys.num_rows
-        versions = [delta.version for delta in settled]
-        self._segments.append(_Segment(versions, starts.tolist(), [len(delta.deletes[0]) for delta in settled], keys, rows, row_bytes))
-        self._small = self._small + 1 if keys.nbytes + rows.nbytes <= _SMALL_BYTES else 0
+    def _settle_all(self) -> None:
+        """Turn what is pending and published into segments. What is beyond the bound by its text alone is dropped without a copy of it."""
+        with self._lock:
+            published = self.versions.published.number
+            settled = [delta for delta in self._pending if delta.version <= published]
+            if not settled or self._closed is not None:
+                return
+            self._in_hand = settled[0].version
+            gather, text_bytes = self._gather, self._text_bytes
+        try:
+            texts = np.add.reduceat(text_bytes(_joined(settled)), _starts(settled)[:-1])
+            too_large = np.flatnonzero(texts > min(self._retain_bytes, _LARGEST_TEXT))
+            behind = np.cumsum(texts[::-1])[::-1]  # of each delta and all later ones
+            first = max(int(np.count_nonzero(behind > self._retain_bytes)), int(too_large[-1]) + 1 if len(too_large) else 0)
+            with self._lock:
+                if len(too_large):
+                    self._cut_at(settled[too_large[-1]].version)
+                if first:
+                    self._drop_up_to(settled[first - 1].version)
+            for part in pieces(texts[first:]):
+                some = settled[first:][part]
+                segment = _segment(some, *gather(_joined(some)))
+                with self._lock:
+                    self._take_in(segment)
+        finally:
+            with self._lock:
+                self._in_hand = None
+
+    def _take_in(self, segment: _Segment) -> None:
+        """The segment stands for the oldest pending deltas, but for those that were dropped meanwhile."""
+        gone = bisect_right(segment.versions, self._lost)
+        if gone == len(segment.versions):
+            return
+        if gone:
+            assert not self._segments, "the oldest go first"
+            self._first = gone
+        rows = segment.starts[-1] - segment.starts[gone]
+        self._segments.append(segment)
+        size = segment.keys.nbytes + segment.rows.nbytes
+        self._small = self._small + 1 if size <= _SMALL_BYTES else 0
         if self._small >= _SMALL_SEGMENTS and len(self._segments) > _SMALL_SEGMENTS:  # the first may be half dropped
             self._merge_small()
-        self._pending = self._pending[len(settled) :]
-        self._pending_rows -= keys.num_rows
-        self._rows += keys.num_rows
-        self._bytes += keys.num_rows * row_bytes
-        too_large = np.flatnonzero(sizes * row_bytes > self._retain_bytes)
+        self._pending = self._pending[len(segment.versions) - gone :]
+        self._pending_rows -= rows
+        self._rows += rows
+        self._bytes += rows * segment.row_bytes
+        too_large = np.flatnonzero(np.diff(segment.starts) * segment.row_bytes > self._retain_bytes)
         if len(too_large):
-            self._cut_at(versions[too_large[-1]])
+            self._cut_at(segment.versions[too_large[-1]])
         self._trim()
 
     def _merge_small(self) -> None:
@@ -324,7 +357,7 @@ class Feed:
     def _cut_at(self, version: int) -> None:
         """Keep nothing up to this version, which can't be followed."""
         self._drop_up_to(version)
-        self._lost = self._cut = version
+        self._lost, self._cut = max(self._lost, version), max(self._cut, version)
 
     def _drop_up_to(self, version: int) -> None:
         while (oldest := self._oldest()) is not None and oldest <= version:

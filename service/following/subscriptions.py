@@ -60,6 +60,15 @@ class Subscription:
                 self.close()
         return chunks
 
+    @property
+    def position(self) -> int | None:
+        """The version of which all was given; None within a snapshot, within a version, and behind the end."""
+        return None if self.ended or self._snapshot is not None or self._backlog else self._position
+
+    def go_on_from(self, version: int) -> None:
+        """Its reader has had all up to this version from elsewhere."""
+        self._position = version
+
     def idle_progress(self) -> Chunk:
         """A `progress` to send when nothing has come: its token is as new as nothing is passed over (None within a snapshot)."""
         if self._snapshot is not None:

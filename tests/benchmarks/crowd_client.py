@@ -11,6 +11,7 @@ import json
 import re
 import sys
 import time
+from typing import cast
 
 import uvloop
 
@@ -24,8 +25,7 @@ class Follower(asyncio.Protocol):
         self.seen: list[tuple[float, int]] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        transport.write(f"GET {self._path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+        cast(asyncio.Transport, transport).write(f"GET {self._path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
 
     def data_received(self, data: bytes) -> None:
         if self._first:

@@ -70,10 +70,11 @@ def followers(scale: Scale, note: Note) -> list[Figure]:
                 taken.append(posts.post("stays", _row(number, number, number + 1)))
             rate = len(taken) / (time.perf_counter() - start)
             time.sleep(scale.size(3, 1))
+            end = time.monotonic()
             client.stdin.close()
             seen = json.loads(client.stdout.readline())
         posts.close()
-    behind = _behind(seen, first, posts.version)
+    behind = _behind(seen, end, first, posts.version)
     note(f"{rate:.0f} posts/s, the last follower {1e3 * max(behind):.0f} ms behind the first at worst")
     about = {"followers": crowd}
     return [
@@ -84,14 +85,13 @@ def followers(scale: Scale, note: Note) -> list[Figure]:
     ]
 
 
-def _behind(seen: list[list[tuple[float, int]]], first: int, last: int) -> list[float]:
+def _behind(seen: list[list[tuple[float, int]]], end: float, first: int, last: int) -> list[float]:
     """Seconds between the first and the last follower that had each version whole."""
     versions = np.arange(first, last + 1)
     times = []
     for follower in seen:
-        had = np.array([version for _, version in follower])
-        assert len(had) and had[-1] >= last, f"a follower has {had[-1:]} of {last}"
-        times.append(np.array([moment for moment, _ in follower])[np.searchsorted(had, versions)])
+        had = np.array([version for _, version in [*follower, (end, last)]])  # who lacks some at the end is as late as that at least
+        times.append(np.array([moment for moment, _ in [*follower, (end, last)]])[np.searchsorted(had, versions)])
     every = np.stack(times)
     return list((every.max(axis=0) - every.min(axis=0)).tolist())
 

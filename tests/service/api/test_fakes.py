@@ -36,6 +36,10 @@ class Subscription:
         said, self.said = self.said, []
         return said
 
+    @property
+    def position(self) -> int | None:
+        return None if self.said else 9
+
     def idle_progress(self) -> Chunk:
         return Chunk("progress", 9, token="idle")
 
@@ -50,6 +54,9 @@ class Feed:
 
     def subscribe(self, since: str | None, snapshot: bool) -> Subscription:
         return self.subscription
+
+    def changes(self, position: int, timeout: float) -> list[Chunk]:
+        return []
 
     def add_listener(self, listener: Any) -> int:
         self.listeners += 1

@@ -284,3 +284,57 @@ def test_a_value_that_stays_nan_is_no_change(tmp_path: Path) -> None:
     assert [sorted(map(repr, values)) for values in put(3, nan, nan, -0.0)] == [["0.0", "None"], ["-0.0", "nan"]]
     assert put(3, nan, nan, -0.0) == []
     engine.close()
+
+
+def test_nobody_waits_while_rows_are_gathered(engine: Instance) -> None:
+    """Changes come, are dropped and are asked for while those before them are being gathered."""
+    engine.apply(batch(("upsert", "b", rows_of(0, 1))))
+    found = feed(engine)
+    subscription = found.subscribe()
+    begun, go_on = threading.Event(), threading.Event()
+    gather = found._gather
+
+    def slow(slots: Any) -> Any:
+        begun.set()
+        assert go_on.wait(60)
+        return gather(slots)
+
+    found._gather = slow
+    engine.apply(batch(("upsert", "a", rows_of(0, 3))))
+    told: list[Chunk] = []
+    reader = threading.Thread(target=lambda: told.extend(all_of(subscription)))
+    reader.start()
+    assert begun.wait(60)
+    first = engine.published.number
+    assert found.floor() == first - 1
+    for start in (3, 6, 9):
+        engine.apply(batch(("upsert", "a", rows_of(start, 3))))
+    assert found.quiet_until(first) == first and found.floor() == first - 1
+    go_on.set()
+    reader.join(60)
+    assert [chunk.version for chunk in told if chunk.kind == "progress"] == list(range(first, first + 4))
+    assert len(replayed(told, set())) == 12
+    assert found.floor() is None
+
+
+@pytest.mark.parametrize("kept", [0, 2])
+def test_what_is_dropped_while_it_is_gathered_stays_dropped(engine: Instance, kept: int) -> None:
+    engine.apply(batch(("upsert", "b", rows_of(0, 1))))
+    found = feed(engine)
+    start = engine.published.number
+    subscription = found.subscribe()
+    for at in range(4):
+        engine.apply(batch(("upsert", "a", rows_of(3 * at, 3))))
+    gather = found._gather
+
+    def meanwhile(slots: Any) -> Any:
+        with found._lock:
+            found._drop_up_to(start + 4 - kept)
+        return gather(slots)
+
+    found._gather = meanwhile
+    chunks = subscription.next()
+    assert [chunk.kind for chunk in chunks] == ["error"] and chunks[0].problem is not None and chunks[0].problem.type == "reader-too-slow"
+    later = found.subscribe(found.token(start + 4 - kept))
+    assert [chunk.version for chunk in all_of(later) if chunk.kind == "progress"] == list(range(start + 5 - kept, start + 5))
+    assert found._rows == 3 * kept and found._pending_rows == 0

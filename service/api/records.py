@@ -1,0 +1,55 @@
+"""Records of changes, as followers get them: what a feed's chunks are in JSON lines or server-sent events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import orjson
+import pyarrow as pa
+
+from service.api.http import media
+from service.following.chunks import Chunk
+from service.wire.rows import encode_rows
+
+OFFERED = (media.JSONL, media.SSE)
+
+
+def records(chunk: Chunk, kind: str) -> Iterator[bytes]:
+    """The records of a chunk in one of the formats `OFFERED`: one a row, one of a progress or an error."""
+    if chunk.kind == "rows":
+        assert chunk.keys is not None and chunk.rows is not None
+        head = b'{"version":%d,"op":"%b","key":' % (chunk.version, chunk.op.encode())
+        for key, row in zip(key_lines(chunk.keys), _lines(chunk.rows), strict=True):
+            yield _record(kind, chunk.op, b'%b%b,"row":%b}' % (head, key, row))
+    elif chunk.kind == "progress":
+        data = orjson.dumps({"version": chunk.version, "op": "progress", "token": chunk.token})
+        yield _record(kind, "progress", data, chunk.token)
+    else:
+        problem = None if chunk.problem is None else chunk.problem.to_json()
+        token = {} if chunk.token is None else {"token": chunk.token}  # there is none within a snapshot
+        yield _record(kind, "error", orjson.dumps({"op": "error", "problem": problem, **token}))
+
+
+def _record(kind: str, op: str, data: bytes, token: str | None = None) -> bytes:
+    if kind != media.SSE:
+        return data + b"\n"
+    identity = b"" if token is None else b"id: %b\n" % token.encode()
+    return b"event: %b\n%bdata: %b\n\n" % (op.encode(), identity, data)
+
+
+def _lines(rows: pa.RecordBatch) -> list[bytes]:
+    """Each row as one JSON object."""
+    return encode_rows(media.JSONL, rows).split(b"\n")[:-1]
+
+
+def key_lines(keys: pa.RecordBatch) -> Iterator[bytes]:
+    """Each identity as JSON, nested by alias; columns are named `alias.column`."""
+    columns: dict[str, list[int]] = {}
+    for i, name in enumerate(keys.schema.names):
+        columns.setdefault(name.partition(".")[0], []).append(i)
+    parts = []
+    for at in columns.values():
+        names = [keys.schema.names[i].partition(".")[2] for i in at]
+        parts.append(_lines(pa.RecordBatch.from_arrays([keys.column(i) for i in at], names)))
+    template = b"{" + b",".join(b'"%b":%%b' % alias.encode() for alias in columns) + b"}"
+    return (template % row for row in zip(*parts, strict=True))

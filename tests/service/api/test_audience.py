@@ -1,0 +1,180 @@
+"""A crowd that follows one view: everybody is sent each version once and in order, and it is taken and encoded once for all."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from service.api import audience as audiences
+from service.api.audience import Audiences
+from service.api.followers import Follower
+from service.api.http import media
+from service.errors import Problem
+from service.following.chunks import CHUNK_ROWS, Chunk
+from service.following.subscriptions import Subscription
+
+TURNS = 150
+
+
+class Feed:
+    """Version number v brings `rows_of(v)` rows. Those up to `lost` are not kept."""
+
+    def __init__(self, rows_of: Callable[[int], int] = lambda version: 1) -> None:
+        self.rows_of, self.version, self.lost, self.asked = rows_of, 0, 0, 0
+        self.listeners: dict[int, Callable[[], None]] = {}
+
+    def changes(self, position: int, timeout: float) -> list[Chunk]:
+        self.asked += 1
+        if position < self.lost:
+            return [Chunk("error", position, token=str(position), problem=Problem("reader-too-slow", "gone"))]
+        found = []
+        for version in range(position + 1, min(self.version, position + 20) + 1):
+            for start in range(0, self.rows_of(version), CHUNK_ROWS):
+                numbers = pa.array(range(start, min(start + CHUNK_ROWS, self.rows_of(version))))
+                rows = pa.RecordBatch.from_arrays([numbers], ["n"])
+                found.append(Chunk("rows", version, "insert", rows.rename_columns(["a.n"]), rows))
+            found.append(Chunk("progress", version, token=str(version)))
+        return found
+
+    def quiet_until(self, position: int) -> int:
+        return position
+
+    def token(self, version: int) -> str:
+        return str(version)
+
+    def forget(self, subscription: Subscription) -> None:
+        pass
+
+    def add_listener(self, listener: Callable[[], None]) -> int:
+        self.listeners[len(self.listeners)] = listener
+        return len(self.listeners) - 1
+
+    def remove_listener(self, number: int) -> None:
+        del self.listeners[number]
+
+    def publish(self, versions: int = 1) -> None:
+        self.version += versions
+        for listener in list(self.listeners.values()):
+            listener()
+
+
+class Reader:
+    """A follower as the interface drives it; now and then it takes nothing for a while."""
+
+    def __init__(self, feed: Feed, crowd: Audiences, chance: random.Random, limit: int | None = None) -> None:
+        self.feed, self.crowd, self.chance = feed, crowd, chance
+        self.begun = feed.version
+        self.follower = Follower(Subscription(feed, feed.version), media.JSONL, limit)
+        self.lines: list[dict[str, Any]] = []
+        self.heard, self.seen = 0, feed.version
+
+    async def read(self, pool: ThreadPoolExecutor, until: int) -> None:
+        loop = asyncio.get_running_loop()
+        audience, seat = self.crowd.join(self.feed, media.JSONL, loop)
+        up_to_date = ended = False
+        try:
+            while not ended and self.seen < until:
+                taken = self.follower.hear(audience) if up_to_date else None
+                heard = taken is not None
+                if taken is None:
+                    taken = await loop.run_in_executor(pool, self.follower.take)
+                self.heard += heard and taken.news
+                self.lines += map(json.loads, taken.body.splitlines())
+                self.seen = self.lines[-1]["version"] if self.lines and self.lines[-1]["op"] == "progress" else self.seen
+                ended = taken.ended
+                if self.chance.random() < 0.1:
+                    await asyncio.sleep(0.01)
+                if heard and not taken.body:
+                    await seat.wait(loop.time() + 60)
+                up_to_date = heard or not taken.more
+        finally:
+            self.crowd.leave(audience, seat)
+
+    def judge(self, until: int) -> None:
+        wanted = []
+        for version in range(self.begun + 1, until + 1):
+            wanted += [("insert", version, n) for n in range(self.feed.rows_of(version))] + [("progress", version, str(version))]
+        assert [(line["op"], line["version"], line["row"]["n"] if "row" in line else line["token"]) for line in self.lines] == wanted
+
+
+def drive(work: Callable[[ThreadPoolExecutor, Audiences], Any]) -> None:
+    async def run() -> None:
+        with ThreadPoolExecutor(4) as pool:
+            crowd = Audiences(pool)
+            await work(pool, crowd)
+            assert not crowd._found, "nobody is left, and yet it is listened"
+
+    asyncio.run(asyncio.wait_for(run(), 120))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_everybody_has_everything_once(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    monkeypatch.setattr(audiences, "_KEPT_BYTES", 1500)  # so that who sleeps may fall behind what is kept
+    monkeypatch.setattr(audiences, "_PAUSE", 0.01)
+    chance = random.Random(seed)
+    feed = Feed(lambda version: version % 3)
+
+    async def work(pool: ThreadPoolExecutor, crowd: Audiences) -> None:
+        readers, tasks = [], []
+        for _ in range(TURNS):
+            if len(readers) < 30:
+                readers.append(Reader(feed, crowd, chance))
+                tasks.append(asyncio.create_task(readers[-1].read(pool, TURNS)))
+            feed.publish()
+            await asyncio.sleep(chance.choice((0, 0.005, 0.01)))
+        await asyncio.gather(*tasks)
+        for reader in readers:
+            reader.judge(TURNS)
+        assert sum(reader.heard for reader in readers) > 10 * TURNS, "hardly anything was shared"
+
+    drive(work)
+
+
+def test_it_is_taken_once_for_all() -> None:
+    feed, chance = Feed(), random.Random(0)
+
+    async def work(pool: ThreadPoolExecutor, crowd: Audiences) -> None:
+        readers = [Reader(feed, crowd, chance) for _ in range(50)]
+        tasks = [asyncio.create_task(reader.read(pool, 20)) for reader in readers]
+        while any(reader.follower._subscription.position != 0 for reader in readers) or feed.asked < 51:
+            await asyncio.sleep(0.01)
+        before = feed.asked
+        for _ in range(20):
+            feed.publish()
+            await asyncio.sleep(0.01)
+        await asyncio.gather(*tasks)
+        assert feed.asked - before <= 60, "a look or two a version, not fifty"
+        for reader in readers:
+            reader.judge(20)
+
+    drive(work)
+
+
+def test_a_limit_a_large_version_and_a_loss() -> None:
+    """Who wants two versions has two; very many rows are read by each for itself; what is lost is told to each, with its own token."""
+    feed, chance = Feed(lambda version: CHUNK_ROWS + 5 if version == 3 else 1), random.Random(0)
+
+    async def work(pool: ThreadPoolExecutor, crowd: Audiences) -> None:
+        short, long = Reader(feed, crowd, chance, 2), Reader(feed, crowd, chance)
+        tasks = [asyncio.create_task(one.read(pool, 9)) for one in (short, long)]
+        for _ in range(5):
+            feed.publish()
+            await asyncio.sleep(0.02)
+        await tasks[0]
+        short.judge(2)
+        while long.seen < 5:
+            await asyncio.sleep(0.01)
+        long.judge(5)
+        feed.lost = 8
+        feed.publish(4)
+        await tasks[1]
+        assert long.lines[-1]["op"] == "error" and long.lines[-1]["token"] == "5"
+
+    drive(work)
