@@ -184,6 +184,7 @@ class Engine(ABC):
                 relation = Relation(id_, name, definition)
             self._log.put_relation(id_, name, definition.to_json())
             self._state.relations = {**self._state.relations, name: relation}
+            self._state.forget_derived()
             self.versions.publish(self._state.version())
             return "created"
 
@@ -199,6 +200,7 @@ class Engine(ABC):
                 raise Problem("relation-in-use", f"the relation {name} is used by {', '.join(users)}", views=users)
             self._log.drop_relation(name)
             self._state.relations = {other: relation for other, relation in self._state.relations.items() if other != name}
+            self._state.forget_derived()
             self.versions.publish(self._state.version())
 
         self._writer.call(drop).result()
@@ -229,6 +231,7 @@ class Engine(ABC):
             self._log.drop_view(name)
             view.let_go()
             self._state.views = {other: kept for other, kept in self._state.views.items() if other != name}
+            self._state.forget_derived()
             self.versions.publish(self._state.version())
             if view.feed is not None:
                 view.feed.close(Problem("not-found", f"the view {name} was dropped"))
@@ -290,10 +293,7 @@ class Engine(ABC):
         if self._aged or self._grown or self._log.checkpoint_due or self._snapshots.under_way:
             return False
         name = batch.changes[0].relation
-        for view in self._state.views.values():
-            if name in view.relations and not view.is_prompt:
-                return False
-        return True
+        return all(view.is_prompt for view in self._state.interest.using(name))
 
     def _definitions(self) -> dict[str, RelationDefinition]:
         return {name: relation.definition for name, relation in self._state.relations.items()}
@@ -317,6 +317,7 @@ class Engine(ABC):
 
     def _add_view(self, view: LiveView) -> None:
         self._state.views = {**self._state.views, view.name: view}
+        self._state.forget_derived()
 
     def _build(self, view: LiveView, report: Callable[[float], None]) -> None:
         """Build at the newest version, which is published. A failure is the view's own."""

@@ -16,6 +16,7 @@ from service.engine.versions import Version
 from service.errors import Problem
 from service.tables.changes import Change, Singles
 from service.tables.indexes import SharedIndexes
+from service.tables.interest import Interest, Taken, Touched
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Indices, Resolved, resolve
 from service.tables.store import Numbers
@@ -54,6 +55,16 @@ class Run(NamedTuple):
 
     batches: Sequence[Batch]
     resolved: list[tuple[Resolved, Indices]]
+    touched: Touched
+
+
+class Judged(NamedTuple):
+    """What a batch comes to, the first bad rows and how many there are."""
+
+    resolved: list[Resolved]
+    errors: list[RowError]
+    error_count: int
+    touched: Touched
 
 
 def is_single(batch: Batch) -> bool:
@@ -66,16 +77,43 @@ class State:
 
     def __init__(self) -> None:
         self.relations: dict[str, Relation] = {}
-        self.views: dict[str, LiveView] = {}
+        self.views: dict[str, LiveView] = {}  # replaced, never changed
         self.indexes = SharedIndexes()
         self.sources: dict[str, tuple[str | None, int]] = {}
         self.newest = 0
         self.rows_changed = 0  # since the last `reclaim`
+        self._interest: Interest[LiveView] | None = None
+        self._published: Version | None = None  # the last, while it differs from the next one by the changed relations alone
+        self._changed: set[str] = set()  # relations, since then
+
+    @property
+    def interest(self) -> Interest[LiveView]:
+        """The views, whatever their state."""
+        if self._interest is None:
+            takes = ((view, [Taken(side.relation.name, side.filters) for side in view.sides]) for view in self.views.values())
+            self._interest = Interest(takes)
+        return self._interest
+
+    def forget_derived(self) -> None:
+        """A relation or a view has come or gone, or is in another state."""
+        self._published = self._interest = None
 
     def version(self, built: LiveView | None = None) -> Version:
-        """What there is to publish, with the root of a view that is about to be live."""
-        roots = {view.id: view.root for view in self.views.values() if view.state == "live" or view is built}
-        return Version(self.newest, roots, {name: relation.table.rows for name, relation in self.relations.items()})
+        """What there is to publish, with the root of a view that is about to be live. O(1) a view of the relations that have changed."""
+        before = self._published
+        if before is None or built is not None:
+            roots = {view.id: view.root for view in self.views.values() if view.state == "live" or view is built}
+            counts = {name: relation.table.rows for name, relation in self.relations.items()}
+        else:
+            roots, counts = {**before.roots}, {**before.counts}
+            for name in self._changed:
+                counts[name] = self.relations[name].table.rows
+                for view in self.interest.using(name):
+                    if view.state == "live":
+                        roots[view.id] = view.root
+        self._changed.clear()
+        self._published = Version(self.newest, roots, counts)
+        return self._published
 
     def is_duplicate(self, batch: Batch) -> bool:
         """Whether a batch of its source with this epoch or a higher one was applied. Problem `source-reset`."""
@@ -90,8 +128,8 @@ class State:
         assert batch.epoch is not None
         return batch.epoch <= epoch
 
-    def judge(self, batch: Batch) -> tuple[list[Resolved], list[RowError], int]:
-        """What the batch comes to, the first bad rows and how many there are. Changes nothing.
+    def judge(self, batch: Batch) -> Judged:
+        """What the batch comes to. Changes nothing.
 
         Problems `unknown-relation`, `bad-rows`, `no-room`.
         """
@@ -116,35 +154,38 @@ class State:
                 listed = [error._asdict() for error in errors]
                 said = f"{count} of {batch.sent} changes {'is' if count == 1 else 'are'} bad; nothing was applied"
                 raise Problem("bad-rows", said, error_count=count, errors=listed)
-        self._require_room(resolved)
-        return resolved, errors, count
+        return Judged(resolved, errors, count, self._require_room(resolved))
 
-    def _require_room(self, resolved: list[Resolved], singly: bool = False) -> None:
+    def _require_room(self, resolved: list[Resolved], singly: bool = False) -> Touched:
         """Problem `no-room` while nothing has been touched: an array that is full later on ends the service."""
+        touched = Touched(resolved)
         named = {one.relation.name: one for one in resolved}
         try:
             for one in resolved:
                 one.relation.table.require(one.inserts)
-            self.indexes.require(named, singly)
-            for view in self.views.values():
-                if view.state == "live" and not named.keys().isdisjoint(view.relations):
-                    _require(view, named)
+            self.indexes.require(named, touched, singly)
+            for view in self.interest.concerned(touched):
+                if view.state == "live":
+                    self._require(view, named)
         except MemoryError as error:
             raise Problem("no-room", f"{error}; nothing of the batch was applied") from None
+        return touched
 
-    def apply(self, batch: Batch, resolved: list[Resolved], skipped: list[RowError], skipped_count: int) -> Applied:
+    def apply(self, batch: Batch, judged: Judged) -> Applied:
         """Make the next version of a judged batch. If it raises, the state is broken; a view that can't follow has failed, alone."""
         version = self.newest + 1
+        resolved, skipped, skipped_count, touched = judged
         changes: dict[str, Change] = {}
         for one in resolved:
             if len(one.deletes) or one.inserts.num_rows:
                 changes[one.relation.name] = _enter(version, one)
                 self.rows_changed += len(one.deletes) + one.inserts.num_rows
-        self.indexes.apply(version, changes)
+        self.indexes.apply(version, changes, touched)
+        self._changed.update(changes)
         deltas = []
-        for view in self.views.values():
-            if changes and not changes.keys().isdisjoint(view.relations) and view.state == "live":
-                delta = _unless_it_fails(view, partial(view.apply, version, changes), None)
+        for view in self.interest.concerned(touched) if changes else ():
+            if view.state == "live":
+                delta = self._unless_it_fails(view, partial(view.apply, version, changes), None)
                 if delta is not None:
                     deltas.append((view, delta))
         payload = _payload(resolved)
@@ -172,10 +213,10 @@ class State:
                 return None
             resolved.append((one, np.array(mine)))
         try:
-            self._require_room([one for one, _ in resolved], True)
+            touched = self._require_room([one for one, _ in resolved], True)
         except Problem:
             return None
-        return Run(batches, resolved)
+        return Run(batches, resolved, touched)
 
     def apply_run(self, run: Run) -> list[Applied]:
         """Make a version of each; the last one's payload is that of all, as they are on disk together or not at all. If it raises, the
@@ -191,12 +232,13 @@ class State:
             old[deleting] = one.deletes[np.count_nonzero(one.previous >= 0) :]
             singles[one.relation.name] = Singles(offsets, old, new)
         self.rows_changed += count
-        self.indexes.apply_run(self.newest + count, singles)
+        self.indexes.apply_run(self.newest + count, singles, run.touched)
+        self._changed.update(singles)
         deltas: dict[int, list[tuple[LiveView, Delta]]] = {}
-        for view in self.views.values():
-            if view.state == "live" and not singles.keys().isdisjoint(view.relations):
+        for view in self.interest.concerned(run.touched):
+            if view.state == "live":
                 mine = {name: one for name, one in singles.items() if name in view.relations}
-                for delta in _unless_it_fails(view, partial(view.apply_run, first, count, mine), list[Delta]()):
+                for delta in self._unless_it_fails(view, partial(view.apply_run, first, count, mine), list[Delta]()):
                     deltas.setdefault(delta.version, []).append((view, delta))
         applied = []
         for version, batch in enumerate(run.batches, first):
@@ -221,10 +263,31 @@ class State:
                 if floor is not None:
                     for name in view.relations:
                         floors[name] = min(floor, floors.get(name, floor))
-            _unless_it_fails(view, partial(view.reclaim, published, pins), None)
+            self._unless_it_fails(view, partial(view.reclaim, published, pins), None)
         self.indexes.reclaim(published, pins)
         for name, relation in self.relations.items():
             relation.table.reclaim(min(published, floors.get(name, published)), pins)
+
+    def _require(self, view: LiveView, resolved: dict[str, Resolved]) -> None:
+        """MemoryError unless it has room; any other error is the view's own."""
+        try:
+            view.require(resolved)
+        except MemoryError:
+            raise
+        except Exception as error:
+            self._fail(view, error)
+
+    def _unless_it_fails(self, view: LiveView, work: Callable[[], T], nothing: T) -> T:
+        """What it gives; `nothing` of a view that fails by it, alone."""
+        try:
+            return work()
+        except Exception as error:
+            self._fail(view, error)
+            return nothing
+
+    def _fail(self, view: LiveView, error: Exception) -> None:
+        view.fail(error)
+        self.forget_derived()
 
     @property
     def retired_bytes(self) -> int:
@@ -243,25 +306,6 @@ def _enter(version: int, resolved: Resolved) -> Change:
     else:
         slots = table.insert(version, resolved.inserts) if resolved.inserts.num_rows else NO_SLOTS
     return Change(resolved.deletes, resolved.previous, slots)
-
-
-def _require(view: LiveView, resolved: dict[str, Resolved]) -> None:
-    """MemoryError unless it has room; any other error is the view's own."""
-    try:
-        view.require(resolved)
-    except MemoryError:
-        raise
-    except Exception as error:
-        view.fail(error)
-
-
-def _unless_it_fails(view: LiveView, work: Callable[[], T], nothing: T) -> T:
-    """What it gives; `nothing` of a view that fails by it, alone."""
-    try:
-        return work()
-    except Exception as error:
-        view.fail(error)
-        return nothing
 
 
 def _payload(resolved: Sequence[Resolved]) -> bytes:

@@ -314,7 +314,7 @@ class Writer:
             return Problem("internal", "the batch could not be applied")
         started = time.perf_counter()
         try:
-            applied = self._state.apply(batch, *judged)
+            applied = self._state.apply(batch, judged)
         except BaseException:
             log.critical("applying a batch of %d changes failed (source %r, epoch %r)", batch.sent, batch.source, batch.epoch)
             raise

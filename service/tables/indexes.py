@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from service.tables.arrow import null_mask, reader
 from service.tables.changes import Change, Singles, parted
+from service.tables.interest import Interest, Taken, Touched
 from service.tables.resolution import Indices, Resolved, Slots
 from service.tables.sides import Side
 from service.tables.store import Domain, Numbers
@@ -55,6 +56,7 @@ class SharedIndex:
         self.number, self.order, self._texts = number, order, texts
         self._side, self.relation = side, side.relation
         self.users: list[tuple[object, Side]] = []
+        self.taken = Taken(side.relation.name, side.filters)
         self._names = list(dict.fromkeys((*order.columns, *(name for _, name in order.same))))
         self.text_columns = [j for j, name in enumerate(order.columns) if self.relation.schema.field(name).type == _TEXT]
 
@@ -126,6 +128,7 @@ class SharedIndexes:
     def __init__(self) -> None:
         self._structure: OrderedIndexes | None = None
         self._kept: Mapping[Any, SharedIndex] = {}  # replaced, never changed: figures are asked for by any thread
+        self._known: Interest[SharedIndex] | None = None
         self._trees: list[tuple[object, ViewTree]] = []
         self._leaving: list[tuple[int, SharedIndex | ViewTree]] = []  # and the newest version then
         self._newest = 0
@@ -158,7 +161,7 @@ class SharedIndexes:
         self.structure.begin(version)
         one = SharedIndex(self.structure.add(len(order.columns)), side, order, self._texts)
         one.users = [(owner, side)]
-        self._kept = {**self._kept, key: one}
+        self._kept, self._known = {**self._kept, key: one}, None
         self._load(version, one)
         return one
 
@@ -184,48 +187,52 @@ class SharedIndexes:
         for one in self._kept.values():
             one.users = [(other, side) for other, side in one.users if other is not owner]
         gone += [one for one in self._kept.values() if not one.users]
-        self._kept = {key: one for key, one in self._kept.items() if one.users}
+        self._kept, self._known = {key: one for key, one in self._kept.items() if one.users}, None
         self._leaving += [(self._newest, one) for one in gone]
 
     # batches
 
-    def require(self, resolved: Mapping[str, Resolved], singly: bool) -> None:
+    @property
+    def _interest(self) -> Interest[SharedIndex]:
+        if self._known is None:
+            self._known = Interest((one, [one.taken]) for one in self._kept.values())
+        return self._known
+
+    def require(self, resolved: Mapping[str, Resolved], touched: Touched, singly: bool) -> None:
         """MemoryError, before anything is touched, unless `apply` (or, `singly`, `apply_run`) surely has room."""
         counts, texts, text_bytes = {}, 0, 0
-        for one in self._kept.values():
-            changed = resolved.get(one.relation.name)
-            if changed is not None:
-                counts[one.number] = len(changed.deletes) + changed.inserts.num_rows
-                texts += len(one.text_columns) * changed.inserts.num_rows
-                text_bytes += changed.inserts.get_total_buffer_size() if one.text_columns else 0
+        for one in self._interest.concerned(touched):
+            changed = resolved[one.relation.name]
+            counts[one.number] = len(changed.deletes) + changed.inserts.num_rows
+            texts += len(one.text_columns) * changed.inserts.num_rows
+            text_bytes += changed.inserts.get_total_buffer_size() if one.text_columns else 0
         if counts:
             changes = sum(counts.values()) + sum(tree.flips(counts) for _, tree in self._trees)
             self.structure.require(changes, changes if singly else STEPS)
             self._texts.require(texts, text_bytes)
 
-    def apply(self, version: int, changes: Mapping[str, Change]) -> None:
+    def apply(self, version: int, changes: Mapping[str, Change], touched: Touched) -> None:
         """Bring all indexes to `version`. Does not raise: what goes wrong is told to the views that follow."""
         self._newest, self._batch, self._applied, self._failure = version, {}, None, None
-        touched = [one for one in self._kept.values() if one.relation.name in changes]
-        if not touched:
+        concerned = [one for one in self._interest.concerned(touched) if one.relation.name in changes]
+        if not concerned:
             return
         try:
             self.structure.begin(version)
-            work = {one.number: one.changes(changes[one.relation.name]) for one in touched}
+            work = {one.number: one.changes(changes[one.relation.name]) for one in concerned}
             self._batch = self.structure.apply(work)
-            for one in touched:
+            for one in concerned:
                 self._texts.release(one.text_codes(work[one.number].deletes), version)
         except Exception as error:
             self._failure = error
 
-    def apply_run(self, version: int, singles: Mapping[str, Singles]) -> None:
+    def apply_run(self, version: int, singles: Mapping[str, Singles], touched: Touched) -> None:
         """The same for single changes one after another, all as `version`."""
         self._newest, self._batch, self._applied, self._failure = version, {}, None, None
         work = _InOrder()
         try:
-            for one in self._kept.values():
-                if one.relation.name in singles:
-                    work.add(one, singles[one.relation.name])
+            for one in self._interest.concerned(touched):
+                work.add(one, singles[one.relation.name])
             if work.parts:
                 self.structure.begin(version)
                 offsets, index, signs, entries = work.in_order()

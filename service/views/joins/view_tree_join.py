@@ -10,6 +10,7 @@ import pyarrow as pa
 from service.planning.plans.plan import Path
 from service.tables.changes import Change, Singles
 from service.tables.indexes import Order, SharedIndex, SharedIndexes
+from service.tables.interest import Touched
 from service.tables.resolution import NO_SLOTS, Indices, Resolved, Slots
 from service.tables.sides import Side
 from service.tables.store import Numbers
@@ -30,6 +31,7 @@ class ViewTreeJoin:
         self.indexes, self._own, self._paths = indexes, own, paths
         self._taken: list[SharedIndex] = []
         self._tree: ViewTree | None = None
+        self._touched = Touched(())  # of what room was asked for last
         if not never:
             indexes.make_room()
 
@@ -58,11 +60,12 @@ class ViewTreeJoin:
 
     def require(self, resolved: Mapping[str, Resolved]) -> None:
         if self._own:
-            self.indexes.require(resolved, True)
+            self._touched = Touched(resolved.values())
+            self.indexes.require(resolved, self._touched, True)
 
     def apply(self, version: int, changes: Mapping[str, Change], sink: Sink | None) -> None:
         if self._own:
-            self.indexes.apply(version, changes)
+            self.indexes.apply(version, changes, self._touched)
         if self._tree is not None:
             told = None if sink is None else lambda sign, slots: sink(sign == INSERT, tuple(slots))
             self._tree.follow(self.indexes.batch, told)

@@ -281,8 +281,7 @@ class Written:
         else:
             applied = []
             for batch in batches:
-                resolved, errors, count = self.state.judge(batch)
-                applied.append(self.state.apply(batch, resolved, errors, count))
+                applied.append(self.state.apply(batch, self.state.judge(batch)))
         for batch, one in zip(batches, applied, strict=True):
             self.folder.log.append(one.receipt.version, batch.source, batch.run, batch.epoch, one.payload)
         self.folder.log.commit()

@@ -13,6 +13,7 @@ import pytest
 from service.engine.state import State
 from service.errors import Problem
 from service.tables.indexes import Order, SharedIndex, SharedIndexes
+from service.tables.interest import Touched
 from service.tables.relations import Relation
 from service.tables.sides import Side
 from service.wire.batch import DELETE, UPSERT, Batch, Changes, FewRows
@@ -83,8 +84,7 @@ class Case:
     def apply(self, *changes: tuple[str, int, int, Row]) -> int:
         """All in one batch."""
         batch = self.batch(*changes)
-        resolved, errors, count = self.state.judge(batch)
-        self.state.apply(batch, resolved, errors, count)
+        self.state.apply(batch, self.state.judge(batch))
         self.note(changes)
         assert self.indexes.applied is None and isinstance(self.indexes.batch, dict), "nothing has gone wrong"
         return self.state.newest
@@ -291,7 +291,7 @@ def test_what_nobody_has_goes_once_no_reader_can_know_it(case: Case) -> None:
 
 def test_nothing_without_room_and_without_views() -> None:
     indexes = SharedIndexes()
-    indexes.apply(1, {})
+    indexes.apply(1, {}, Touched([]))
     indexes.reclaim(1, NO_PINS)
     indexes.forget("v")
     indexes.check()
