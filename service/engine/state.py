@@ -84,7 +84,7 @@ class State:
         self.rows_changed = 0  # since the last `reclaim`
         self._interest: Interest[LiveView] | None = None
         self._published: Version | None = None  # the last, while it differs from the next one by the changed relations alone
-        self._changed: set[str] = set()  # relations, since then
+        self._changed: tuple[set[str], set[LiveView]] = set(), set()  # relations, and views that were asked, since then
 
     @property
     def interest(self) -> Interest[LiveView]:
@@ -99,19 +99,17 @@ class State:
         self._published = self._interest = None
 
     def version(self, built: LiveView | None = None) -> Version:
-        """What there is to publish, with the root of a view that is about to be live. O(1) a view of the relations that have changed."""
-        before = self._published
+        """What there is to publish, with the root of a view that is about to be live. O(1) a view that was asked, besides two copies."""
+        before, (relations, asked) = self._published, self._changed
         if before is None or built is not None:
             roots = {view.id: view.root for view in self.views.values() if view.state == "live" or view is built}
             counts = {name: relation.table.rows for name, relation in self.relations.items()}
         else:
             roots, counts = {**before.roots}, {**before.counts}
-            for name in self._changed:
-                counts[name] = self.relations[name].table.rows
-                for view in self.interest.using(name):
-                    if view.state == "live":
-                        roots[view.id] = view.root
-        self._changed.clear()
+            counts.update((name, self.relations[name].table.rows) for name in relations)
+            roots.update((view.id, view.root) for view in asked)
+        relations.clear()
+        asked.clear()
         self._published = Version(self.newest, roots, counts)
         return self._published
 
@@ -181,10 +179,11 @@ class State:
                 changes[one.relation.name] = _enter(version, one)
                 self.rows_changed += len(one.deletes) + one.inserts.num_rows
         self.indexes.apply(version, changes, touched)
-        self._changed.update(changes)
+        self._changed[0].update(changes)
         deltas = []
         for view in self.interest.concerned(touched) if changes else ():
             if view.state == "live":
+                self._changed[1].add(view)
                 delta = self._unless_it_fails(view, partial(view.apply, version, changes), None)
                 if delta is not None:
                     deltas.append((view, delta))
@@ -233,10 +232,11 @@ class State:
             singles[one.relation.name] = Singles(offsets, old, new)
         self.rows_changed += count
         self.indexes.apply_run(self.newest + count, singles, run.touched)
-        self._changed.update(singles)
+        self._changed[0].update(singles)
         deltas: dict[int, list[tuple[LiveView, Delta]]] = {}
         for view in self.interest.concerned(run.touched):
             if view.state == "live":
+                self._changed[1].add(view)
                 mine = {name: one for name, one in singles.items() if name in view.relations}
                 for delta in self._unless_it_fails(view, partial(view.apply_run, first, count, mine), list[Delta]()):
                     deltas.setdefault(delta.version, []).append((view, delta))

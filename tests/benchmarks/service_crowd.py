@@ -97,29 +97,40 @@ def _behind(seen: list[list[tuple[float, int]]], end: float, first: int, last: i
 
 
 def views(scale: Scale, note: Note) -> list[Figure]:
-    """A single change of a relation: alone, with views on others, and with views whose filters exclude the row."""
-    count, posts_each = scale.size(200, 5), scale.size(300, 5)
-    figures = []
-    with serving(scale) as server:
-        _define(server, {"stays": _HOTEL, "repairs": _HOTEL, "others": _HOTEL})
-        _view(server, "mine", "SELECT a.id AS x, b.id AS y FROM stays a JOIN repairs b ON overlaps(a.span, b.span)")
-        posts = Posts(server)
-        alone = [posts.post("stays", _row(number, number, number + 1)) for number in range(posts_each)]
+    """A single change, by turns of a service with one view and of one with many more: on other relations, then such as exclude the row."""
+    count, posts_each = scale.size(200, 5), scale.size(400, 5)
+    with serving(scale) as plain, serving(scale) as full:
+        for server in (plain, full):
+            _define(server, {"stays": _HOTEL, "repairs": _HOTEL, "others": _HOTEL})
+            _view(server, "mine", "SELECT a.id AS x, b.id AS y FROM stays a JOIN repairs b ON overlaps(a.span, b.span)")
+        both = [Posts(plain), Posts(full)]
+        _by_turns(both, posts_each, 0)
         for number in range(count):
-            _view(server, f"other{number}", f"SELECT a.id FROM others a WHERE a.hotel = 'h{number}'")
-        unrelated = [posts.post("stays", _row(number, number, number + 2)) for number in range(posts_each)]
+            _view(full, f"other{number}", f"SELECT a.id FROM others a WHERE a.hotel = 'h{number}'")
+        alone, unrelated = _by_turns(both, posts_each, 1)
         for number in range(count):
-            _view(server, f"of{number}", f"SELECT a.id AS x, b.id AS y FROM stays a JOIN repairs b ON a.hotel = b.hotel AND "
+            _view(full, f"of{number}", f"SELECT a.id AS x, b.id AS y FROM stays a JOIN repairs b ON a.hotel = b.hotel AND "
                   f"overlaps(a.span, b.span) WHERE a.hotel = 'h{number}'")  # fmt: skip
-        excluded = [posts.post("stays", _row(number, number, number + 3)) for number in range(posts_each)]
-        posts.close()
-    extra = [middle(samples) - middle(alone) for samples in (unrelated, excluded)]
-    note(f"a change {middle(alone):.2f} ms; {count} views of other relations {extra[0]:+.2f} ms; excluded by filters {extra[1]:+.2f} ms")
+        again, excluded = _by_turns(both, posts_each, 2)
+        for posts in both:
+            posts.close()
+    extra = [middle(unrelated) - middle(alone), middle(excluded) - middle(again)]
+    note(f"a change {middle(alone):.2f} ms; {count} views of other relations {extra[0]:+.3f} ms, excluded by filters {extra[1]:+.3f} ms")
     about = {"views": count}
-    figures.append(sampled("a single change, one view", alone, "ms", less=True))
-    figures.append(Figure(f"{count} views of other relations, together", extra[0], "ms", aim=0.05, less=True, parameters=about))
-    figures.append(Figure(f"{count} views whose filters exclude the row, together", extra[1], "ms", aim=0.3, less=True, parameters=about))
-    return figures
+    return [
+        sampled("a single change, one view", alone, "ms", less=True),
+        Figure(f"{count} views of other relations, together", extra[0], "ms", aim=0.05, less=True, parameters=about),
+        Figure(f"{count} more whose filters exclude the row, together", extra[1], "ms", aim=0.3, less=True, parameters=about),
+    ]
+
+
+def _by_turns(both: list[Posts], count: int, turn: int) -> list[list[float]]:
+    """Milliseconds of single changes, of each service."""
+    samples: list[list[float]] = [[], []]
+    for number in range(count):
+        for posts, taken in zip(both, samples, strict=True):
+            taken.append(posts.post("stays", _row(number, number, number + 1 + turn)))
+    return samples
 
 
 def _row(number: int, start: int, end: int) -> dict[str, object]:
