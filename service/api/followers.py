@@ -142,9 +142,10 @@ class Following(Response):
         news = sent = context.loop.time()
         up_to_date = False  # it has read for itself all that there was a moment ago
         while not gone.done():
+            due = sent + PROGRESS_INTERVAL if wait is None else min(sent + PROGRESS_INTERVAL, news + wait)
             taken = follower.hear(audience) if up_to_date else None
-            heard = taken is not None
-            if taken is None:
+            heard = taken is not None and (taken.news or context.loop.time() < due)
+            if taken is None or not heard:  # that nothing has come the feed alone knows: the audience may not have been told yet
                 taken = await context.loop.run_in_executor(context.followers, follower.take)
             now = context.loop.time()
             if taken.news:
@@ -160,7 +161,7 @@ class Following(Response):
             if taken.ended:
                 return
             if heard and not taken.body:
-                await seat.wait(sent + PROGRESS_INTERVAL if wait is None else min(sent + PROGRESS_INTERVAL, news + wait))
+                await seat.wait(due)
             up_to_date = heard or not taken.more
 
 
