@@ -33,7 +33,7 @@ def _turns() -> Iterator[Any]:
             yield pytest.param(name, mode, id=f"{name}-{mode}", marks=[] if mode == TINY_MODES[i % 2] else pytest.mark.soak)
 
 
-@pytest.mark.parametrize(("structure", "mode"), _turns())
+@pytest.mark.parametrize(("structure", "mode"), list(_turns()))
 def test_mode(structure: str, mode: str) -> None:
     _, suites, small, _ = STRUCTURES[structure]
     done = run(["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", small, *suites], mode)
