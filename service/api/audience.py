@@ -51,14 +51,14 @@ class Seat:
         self._loop = loop
         self._waiting: asyncio.Future[None] | None = None
         self._woken = False  # since the last wait
-        self._due = 0.0
+        self._due = self._rings = 0.0  # when it is to be woken, and when the timer rings
         self._timer: asyncio.TimerHandle | None = None
 
     async def wait(self, due: float) -> None:
         """Until it is woken, if it was not since the last time, or until `due`, by the loop's clock."""
         if not self._woken and self._loop.time() < due:
             self._due = due
-            if self._timer is None or self._timer.when() > due:
+            if self._timer is None or self._rings > due:
                 self._set_timer()
             self._waiting = self._loop.create_future()
             await self._waiting
@@ -76,6 +76,7 @@ class Seat:
     def _set_timer(self) -> None:
         # One timer for many waits: a follower of a busy view waits a hundred times a second, each time until something comes.
         self.close()
+        self._rings = self._due  # not asked of the timer: uvloop's has no time if it is close
         self._timer = self._loop.call_at(self._due, self._tick)
 
     def _tick(self) -> None:
@@ -94,13 +95,14 @@ class Audience:
         self._loop, self._pool = loop, pool
         self._seats: set[Seat] = set()
         self._said: list[Said] = []  # a version each
-        self._joined: dict[int, Said] = {}  # of `_said`, from this place on
+        self._joined: tuple[int, Said] | None = None  # all of `_said` from this place on: most stand at the same
         self._base = self._head = -1  # what was said after the first, up to the second; none yet
         self._untold = -1  # what comes next after this version each follower reads for itself: a problem, or very many rows
         self._news = asyncio.Event()
         self._rung = False
 
         self._telling = loop.create_task(self._tell())
+        self._telling.add_done_callback(self._told_no_more)
         self._listener = feed.add_listener(self.ring)
 
     def join(self) -> Seat:
@@ -136,29 +138,44 @@ class Audience:
         if position < self._base:
             return None
         first = bisect_right(self._said, position, key=lambda said: said.version)
+        if first == len(self._said):
+            return Said(b"", position, 0, 0)
         if versions is not None:
-            return _together(self._said[first : first + versions], position)
-        if first not in self._joined:
-            self._joined[first] = _together(self._said[first:], position)
-        return self._joined[first] if first < len(self._said) else Said(b"", position, 0, 0)
+            return _together(self._said[first : first + versions])
+        if self._joined is None or self._joined[0] != first:
+            self._joined = first, _together(self._said[first:])
+        return self._joined[1]
 
     async def _tell(self) -> None:
         while True:
             await self._news.wait()
             self._news.clear()
             self._rung = False
+            if self._base < 0:  # each reads for itself
+                self._wake()
             while self._base >= 0:
                 new = await self._loop.run_in_executor(self._pool, self._take, self._head)
                 if new is not None and not new:
                     break
                 self._keep(new)
                 begun = self._loop.time()
-                for seat in self._seats:
-                    seat.wake()
+                self._wake()
                 await asyncio.sleep(0)  # they go on,
                 await asyncio.sleep(0)  # and have sent what there is
                 # A crowd takes a quarter of the loop's time: what comes meanwhile is one message more to each, not many.
                 await asyncio.sleep(min(_PAUSE, 3 * (self._loop.time() - begun)))
+
+    def _told_no_more(self, telling: asyncio.Task[None]) -> None:
+        """Nobody is left; or it broke, and each reads for itself."""
+        if not telling.cancelled():
+            log.error("an audience is told nothing any more", exc_info=telling.exception())
+            self._untold = 1 << 62
+            self._forget()
+            self._wake()
+
+    def _wake(self) -> None:
+        for seat in self._seats:
+            seat.wake()
 
     def _take(self, position: int) -> list[Said] | None:
         """Whole versions after `position`, encoded; None: there is a problem, or more than is to be kept."""
@@ -186,7 +203,7 @@ class Audience:
         return found
 
     def _keep(self, new: list[Said] | None) -> None:
-        self._joined.clear()
+        self._joined = None
         if new is None:
             self._untold = self._head
             self._forget()
@@ -202,13 +219,10 @@ class Audience:
 
     def _forget(self) -> None:
         self._said.clear()
-        self._joined.clear()
         self._base = self._head = -1
 
 
-def _together(said: list[Said], position: int) -> Said:
-    if not said:
-        return Said(b"", position, 0, 0)
+def _together(said: list[Said]) -> Said:
     return Said(b"".join([one.body for one in said]), said[-1].version, len(said), sum([one.records for one in said]))
 
 

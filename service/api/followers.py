@@ -160,7 +160,7 @@ class Following(Response):
                 sent = context.loop.time()
             if taken.ended:
                 return
-            if heard and not taken.body:
+            if up_to_date and not taken.body:
                 await seat.wait(due)
             up_to_date = heard or not taken.more
 

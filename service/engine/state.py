@@ -181,7 +181,7 @@ class State:
         self.indexes.apply(version, changes, touched)
         self._changed[0].update(changes)
         deltas = []
-        for view in self.interest.concerned(touched) if changes else ():
+        for view in self.interest.concerned(touched):
             if view.state == "live":
                 self._changed[1].add(view)
                 delta = self._unless_it_fails(view, partial(view.apply, version, changes), None)

@@ -7,7 +7,7 @@ moves `lost`: a token of an older version has expired. A quiet view loses nothin
     lost < kept versions that changed the view < ... <= published
 
 Writer: append (before the version is published), wake (after), housekeep, close. Everything else: any thread. Rows are gathered under
-`_settling`, never under `_lock`: so the writer waits for a few assignments at most.
+`_settling`, never under `_lock`: so the writer waits for a few assignments, but when it closes the feed.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class Feed:
                 return
             grown = everything or self._pending_rows > _PENDING_ROWS
             old = published - self._pending[0].version >= _PENDING_VERSIONS
-        if (grown or old) and self._settling.acquire(blocking=everything):  # else a follower is at it
+        if (grown or old) and self._settling.acquire(blocking=False):  # else a follower is at it
             try:
                 self._settle_all()
             finally:
@@ -147,7 +147,7 @@ class Feed:
 
     @property
     def has_little_to_settle(self) -> bool:
-        """Whether its lock is held shortly only."""
+        """Whether little is gathered when the writer next looks after it."""
         return self._pending_rows <= _PENDING_ROWS
 
     def floor(self) -> int | None:

@@ -46,6 +46,8 @@ class Subscription:
             return self._read_snapshot(self._snapshot)
         if not self._backlog:
             self._backlog.extend(self._feed.changes(self._position, timeout))
+            if not self._backlog:
+                self._position = self._feed.quiet_until(self._position)
         chunks: list[Chunk] = []
         rows = bytes = 0
         while self._backlog and rows < CHUNK_ROWS and bytes < CHUNK_BYTES:
@@ -66,7 +68,8 @@ class Subscription:
         return None if self.ended or self._snapshot is not None or self._backlog else self._position
 
     def go_on_from(self, version: int) -> None:
-        """Its reader has had all up to this version from elsewhere."""
+        """Its reader, who had all up to its position, has had all up to this version from elsewhere."""
+        assert self.position is not None
         self._position = version
 
     def idle_progress(self) -> Chunk:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +33,7 @@ def look_up(
     `at_rest`: the caller is the writer's thread between two groups, and the version the newest; then a key is found in O(1), else
     it is looked for among all rows of its relation.
     """
-    root = version.roots[view.id]
+    root = _at(version.roots[view.id], version.number)
     bounds = _bounds(view, window)
     if point is None:
         return ViewReading(view, root, view.join.rows(root, bounds), delays)
@@ -48,6 +49,14 @@ def look_up(
     if side.equal and set(side.equal) != set(side.relation.key):
         may.append(f"the join key ({', '.join(side.equal)})")
     raise Problem("bad-parameter", f"where: a look-up by {side.alias} takes {' or '.join(may)}, whole, not {', '.join(sorted(given))}")
+
+
+def _at(root: Any, version: int) -> Any:
+    """A root that is still the newest at this version, to be read there: what it scans are the tables as they are pinned, not as they were
+    when the view was last asked."""
+    if hasattr(root, "version"):
+        return root._replace(version=version)
+    return tuple(_at(one, version) for one in root) if type(root) is tuple else root  # of a product: its parts'
 
 
 def _search(side: Side, version: int, keys: pa.RecordBatch) -> Slots:

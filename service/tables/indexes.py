@@ -214,7 +214,7 @@ class SharedIndexes:
     def apply(self, version: int, changes: Mapping[str, Change], touched: Touched) -> None:
         """Bring all indexes to `version`. Does not raise: what goes wrong is told to the views that follow."""
         self._newest, self._batch, self._applied, self._failure = version, {}, None, None
-        concerned = [one for one in self._interest.concerned(touched) if one.relation.name in changes]
+        concerned = [one for one in self._interest.concerned(touched) if one.relation.name in changes]  # a product tells them in parts
         if not concerned:
             return
         try:

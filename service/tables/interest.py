@@ -6,19 +6,21 @@ cost nothing. Who has no such filter is concerned by every change of its relatio
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.query.model import Filter
 from service.tables.endpoints import numbers
+from service.tables.masks import valid
 from service.tables.resolution import Resolved
 from service.wire.batch import FewRows
 
 T = TypeVar("T")
-_MANY = 1000  # rows of which the different values are looked for first
+_MANY = 1000  # rows, of which only the values of interest become Python's
 _AS_THEY_ARE = (pa.utf8(), pa.bool_())
 
 
@@ -33,27 +35,35 @@ class Touched:
     """The rows that a batch takes and brings, by their values. Good until the batch is applied."""
 
     def __init__(self, resolved: Iterable[Resolved]) -> None:
-        self._resolved = {one.relation.name: one for one in resolved}
+        self._resolved = {one.relation.name: one for one in resolved if len(one.deletes) or one.inserts.num_rows}
         self._values: dict[tuple[str, str], set[Any]] = {}
 
     @property
     def relations(self) -> Iterable[str]:
         return self._resolved.keys()
 
-    def values(self, relation: str, column: str) -> set[Any]:
-        """The values, in physical form, that the rows have in this column. O(rows), once."""
+    def values(self, relation: str, column: str, of_interest: Collection[Any]) -> set[Any]:
+        """Those of these values, in physical form, that the rows have in this column. O(rows), once if they are few."""
+        one = self._resolved[relation]
+        if len(one.deletes) + one.inserts.num_rows > _MANY:
+            return {value for rows in self._rows(one, column) for value in _among(rows, column, of_interest) if value in of_interest}
         found = self._values.get((relation, column))
         if found is None:
-            one = self._resolved[relation]
-            found = set(_values(one.inserts, column)) if one.inserts.num_rows else set()
-            if len(one.deletes):
-                for _, rows in one.relation.table.take_pieces([column], one.deletes):
-                    found.update(_values(rows, column))
-            self._values[relation, column] = found
-        return found
+            found = self._values[relation, column] = {value for rows in self._rows(one, column) for value in _values(rows, column)}
+        return found.intersection(of_interest)
+
+    @staticmethod
+    def _rows(one: Resolved, column: str) -> Iterator[pa.RecordBatch | FewRows]:
+        if one.inserts.num_rows:
+            yield one.inserts
+        if len(one.deletes):
+            for _, rows in one.relation.table.take_pieces([column], one.deletes):
+                yield rows
 
 
 class _OfRelation:
+    """Places of things: all, those without an equality, the others by column and value. An alias may come twice: sets, in order."""
+
     def __init__(self) -> None:
         self.every: dict[int, None] = {}
         self.always: dict[int, None] = {}
@@ -93,7 +103,7 @@ class Interest(Generic[T]):
                 continue
             found.update(of.always)
             for column, by_value in of.by_value.items():
-                for value in touched.values(relation, column) & by_value.keys():
+                for value in touched.values(relation, column, by_value.keys()):
                     found.update(by_value[value])
         return [self._things[place] for place in sorted(found)]
 
@@ -105,6 +115,16 @@ def _values(rows: pa.RecordBatch | FewRows, column: str) -> list[Any]:
     values = rows.column(column)
     if values.null_count:  # they meet no such filter
         values = values.drop_null()
-    if len(values) > _MANY:
-        values = pc.unique(values)
     return list(values.to_pylist() if values.type in _AS_THEY_ARE else numbers(values).tolist())
+
+
+def _among(rows: pa.RecordBatch | FewRows, column: str, of_interest: Collection[Any]) -> list[Any]:
+    """The same, those of interest alone, without a Python value for each row."""
+    if isinstance(rows, FewRows):
+        return _values(rows, column)
+    values = rows.column(column)
+    if values.type in _AS_THEY_ARE:
+        met = values.filter(pc.is_in(values, value_set=pa.array(list(of_interest), values.type)))
+        return list(pc.unique(met).to_pylist())
+    found = numbers(values)[valid(values)]
+    return list(np.unique(found[np.isin(found, np.array(list(of_interest), found.dtype))]).tolist())

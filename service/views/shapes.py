@@ -43,7 +43,7 @@ class Shape:
         self.drops = bool(plan.residual) or plan.shape == "self_less"  # what is enumerated may be no row
 
     def combine(self, *slots: Slots) -> Combination:
-        """The view's rows among what was enumerated, an array an alias (of a list: the second is empty)."""
+        """The view's rows among what was enumerated, an array an alias (of a list the first alone)."""
         if self.kind == "list":
             return slots[:1]
         if self.kind == "self_not_equal":
@@ -55,11 +55,16 @@ class Shape:
         if self._less is not None and len(slots[0]):
             return self._oriented(self._less, *slots)
         if self._residual and len(slots[0]):
-            holds = self._holds(slots)
+            holds = self.holds(slots)
             return tuple(part[holds] for part in slots)
         return slots
 
-    def _holds(self, pairs: Combination) -> Mask:
+    @property
+    def is_filtered(self) -> bool:
+        """Whether comparisons are left that the structure does not know."""
+        return bool(self._residual)
+
+    def holds(self, pairs: Sequence[Slots]) -> Mask:
         """bool[n]: the combinations that meet the residual comparisons."""
         read = [
             (side.alias, side.relation.table, names, slots)

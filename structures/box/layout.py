@@ -230,7 +230,7 @@ class BoxArena(EntryBlocks):
         self._dimensions = dimensions
 
     def require(self, changes: int, times: int = 1) -> int:
-        """As said there, as far as can be told.
+        """As `EntryBlocks.require`, as far as can be told.
 
         At worst each change copies a path in every tree that it touches, or all is written anew. What a box takes then can only be
         estimated: three times what one takes now, and of an empty tree the ends, and 9 words (a leaf's three in leaves a third full) for

@@ -126,7 +126,7 @@ class BoxTree(EntryTree[BoxArena]):
             self.arena.C[VERSION] = version
 
     def _go_on(self, changes: Changes, deltas: bool) -> int:
-        """As said there. MemoryError: nothing of the version was done, though its delta may have been told in part."""
+        """As `EntryTree._go_on`. MemoryError: nothing of the version was done, though its delta may have been told in part."""
         told = super()._go_on(changes, deltas)
         if self.arena.C.item(FULL):
             self._undo()

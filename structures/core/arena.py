@@ -57,7 +57,7 @@ class Arena(EntryBlocks):
         self.C[AFTER : AFTER + 3] = FIRST_PLACE
 
     def require(self, changes: int, times: int = 1) -> int:
-        """As said there: at worst each change copies a path, or the whole tree is written anew in its thinnest form."""
+        """As `EntryBlocks.require`: at worst each change copies a path, or the whole tree is written anew in its thinnest form."""
         entries = self.C.item(COUNT) + self.C.item(COUNT + 1) + changes
         words = times * min(changes * (2 * LEAF_WORDS + 64 * INNER_WORDS), words_anew(entries, 1))
         self.require_words(words)

@@ -10,12 +10,13 @@ import numpy as np
 from structures.core.arena import EntryBlocks
 from structures.core.control import VERSION
 from structures.core.entries import DELETE, INSERT, Entries, Told
-from structures.core.runs import AT, MISSING, REFUSED, RUN_WORDS, Changes, Deltas, gather
+from structures.core.runs import AT, MISSING, REFUSED, RUN_WORDS, Changes, Deltas, Keep, gather
 from structures.core.versioned import Versioned
 
 CHUNK = 1 << 16  # rows of a delta that a sink gets at once
 _NOT_ASKED = np.empty(0, np.int64)
-_FEW = {sign: np.full(64, sign, np.int8) for sign in (DELETE, INSERT)}  # not written to
+_FEWEST = 64
+_FEW = {sign: np.full(_FEWEST, sign, np.int8) for sign in (DELETE, INSERT)}  # not written to
 
 Sink = Callable[[int, np.ndarray], bool]
 Store = TypeVar("Store", bound=EntryBlocks)
@@ -122,7 +123,7 @@ class EntryTree(Versioned[Store]):
         """Apply one sign; the sink, or None once it wants no more."""
         state, n = self._state, len(entries.key)
         state[:RUN_WORDS] = 0
-        signs = _FEW[sign][:n] if n <= 64 else np.full(n, sign, np.int8)
+        signs = _FEW[sign][:n] if n <= _FEWEST else np.full(n, sign, np.int8)
         changes = Changes(signs, entries, self._order(entries), _NOT_ASKED)
         while state[AT] < n:
             told = self._go_on(changes, sink is not None)
@@ -142,10 +143,10 @@ class EntryTree(Versioned[Store]):
         if self._state[MISSING]:
             raise KeyError(f"{self._state[MISSING]} deleted entries were not in the tree")
 
-    def apply_in_order(self, version: int, signs: np.ndarray, entries: Entries, limit: int | None) -> Deltas:
+    def apply_in_order(self, version: int, signs: np.ndarray, entries: Entries, limit: int | None, keep: Keep | None = None) -> Deltas:
         """Deletes and inserts one after another, as `version`; each tells its delta against what the ones before it left.
 
-        signs: int8[n], of `core/entries`: DELETE, INSERT; LEAVE, ENTER without a delta. `limit`: as `gather`. Errors as `apply`.
+        signs: int8[n], of `core/entries`: DELETE, INSERT; LEAVE, ENTER without a delta. `limit`, `keep`: as `gather`. Errors as `apply`.
         Cost: as `apply`, and a copy of the deltas.
         """
         if len(signs):
@@ -158,7 +159,7 @@ class EntryTree(Versioned[Store]):
         def go_on(end: int, told: bool) -> int:
             return self._go_on(Changes(signs, entries, order[:end], done), told)
 
-        deltas = gather(self._state, done, self._out, go_on, limit)
+        deltas = gather(self._state, done, self._out, go_on, limit, keep)
         self._none_missing()
         if self.arena.is_sparse:
             self._compact(len(signs))

@@ -38,28 +38,38 @@ class Deltas(NamedTuple):
     too_large: np.ndarray
 
 
+Keep = Callable[[np.ndarray], np.ndarray]
+
+
 @kernel
 def has_delta(sign: int) -> bool:
     """LEAVE and ENTER have none."""
     return sign == DELETE or sign == INSERT
 
 
-def gather(state: np.ndarray, done: np.ndarray, out: np.ndarray, go_on: Callable[[int, bool], int], limit: int | None) -> Deltas:
+def gather(
+    state: np.ndarray, done: np.ndarray, out: np.ndarray, go_on: Callable[[int, bool], int], limit: int | None, keep: Keep | None = None
+) -> Deltas:
     """Make the n changes of a run, whose kernel notes in done (int64[n]) the rows told when each was done; the deltas.
 
     state: int64[>= RUN_WORDS], of which the kernel has AT where it says, and the others as it likes; all are zero when it begins.
     `go_on(end, deltas)` makes changes up to number `end` (excluded) until `out` is full; how many rows it told. Deltas of more than `limit`
-    rows that fill more than `out` are given up; None: there are none. Cost: that of the changes, and a copy of their deltas.
+    rows that fill more than `out` are given up; None: there are none. `keep(rows)`: bool[n], the rows that count as such. Cost: that of the
+    changes, and a copy of their deltas.
     """
     n, total = len(done), 0
     ends, too_large = np.zeros(n, np.int64), np.zeros(n, np.bool_)
-    parts: list[np.ndarray] = []
+    parts = [out[:, :0]]
     state[:RUN_WORDS] = 0
-    while state[AT] < n or not parts:
+    while state[AT] < n:
         first = int(state[AT])
         told = go_on(n, limit is not None)
-        parts.append(out[:, :told].copy())
-        at = int(state[AT])
+        at, part = int(state[AT]), out[:, :told]
+        if keep is not None and told:
+            kept = keep(part)
+            before = np.concatenate((np.zeros(1, np.int64), np.cumsum(kept)))
+            part, done[first:at], told = part[:, kept], before[done[first:at]], int(before[-1])
+        parts.append(part.copy())
         ends[first:at] = done[first:at] + total
         total += told
         if at < n and limit is not None and total - (ends[at - 1] if at else 0) > limit:
@@ -69,4 +79,4 @@ def gather(state: np.ndarray, done: np.ndarray, out: np.ndarray, go_on: Callable
     starts = np.zeros(n, np.int64)
     starts[1:] = ends[:-1]
     starts[too_large] = ends[too_large]
-    return Deltas(starts, ends, parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1), too_large)
+    return Deltas(starts, ends, parts[-1] if len(parts) <= 2 else np.concatenate(parts, axis=1), too_large)

@@ -140,7 +140,7 @@ class MultiwayArena(EntryBlocks):
         self.nodes = MultiwayNodes(self.M, self.W, T)
 
     def require(self, changes: int, times: int = 1) -> int:
-        """As said there: a change copies at worst three leaves and, on its path, every node and two beside it."""
+        """As `EntryBlocks.require`: a change copies at worst three leaves and, on its path, every node and two beside it."""
         leaf, inner = int(self.T[LEAF_WORDS_]), int(self.T[INNER_WORDS_])
         entries = int(self.C[COUNTS : COUNTS + MOST].sum()) + changes
         paths = changes * (3 * leaf + 64 * inner)

@@ -94,6 +94,7 @@ STRUCTURES = {
             _PIN_IGNORED,
             Canary("structures.interval.walk", "wholly_before", "lambda nodes, o, c, key, left, code: True"),
             Canary("structures.interval.walk", "runs_across", "lambda nodes, Z, target, t, own, other, n: n", 1),
+            Canary("structures.interval.changes", "has_delta", "lambda sign: True"),
             Canary("structures.interval.changes", "without", "lambda slots, lo, hi, slot: hi"),
             Canary("structures.ordered.compaction", "set_child", "lambda W, o, c, child: None"),
             Canary("structures.ordered.leaves", "merged_prefix", "lambda nodes, o, m: min(m, nodes.W[2 * o + 2])"),
@@ -106,6 +107,7 @@ STRUCTURES = {
         (
             Canary("structures.box.changes", "own_node", "lambda nodes, writing, o: o"),
             Canary("structures.box.changes", "own_records", "lambda nodes, writing, level, o: o"),
+            Canary("structures.box.changes", "has_delta", "lambda sign: True"),
             Canary("structures.box.changes", "refresh", "lambda W, o: None"),
             Canary("structures.box.changes", "repair", "lambda nodes, writing, level, h, key, value, tie: None"),
             Canary("structures.box.changes", "activate", "lambda nodes, writing, level, node, i, box: None", 2),
@@ -126,6 +128,7 @@ STRUCTURES = {
         (
             Canary("structures.multiway.tree", "own", "lambda nodes, writing, o: o"),
             Canary("structures.multiway.summary", "summarise_clique", "lambda nodes, X, o: False"),
+            Canary("structures.clique.changes", "has_delta", "lambda sign: True"),
             Canary("structures.clique.walk", "forget", "lambda walking, right: None"),
             Canary("structures.clique.walk", "pass_over", "lambda nodes, walking, o: None"),
             Canary("structures.clique.walk", "has_centre", "lambda nodes, walking, o: True"),
@@ -174,6 +177,7 @@ STRUCTURES = {
             Canary("structures.multiway.tree", "balance", "lambda nodes, writing, X, o: None"),
             Canary("structures.multiway.compaction", "moved", "lambda nodes, writing, o: (was(nodes, writing, o), o)[1]"),
             Canary("structures.multiway.summary", "touches", "lambda nodes, which, o, v, entry, sign: (sign > 0, sign > 0)", 1),
+            Canary("structures.ij_heap.changes", "has_delta", "lambda sign: True"),
             Canary("structures.ij_heap.walk", "has_tuple", "lambda nodes, walking, g, o, v: False"),
             Canary("structures.ij_heap.walk", "crosses", "lambda nodes, walking, o, g, r: -1"),
             Canary("structures.ij_heap.walk", "at_least", "lambda nodes, o, i, key, bound: False"),

@@ -128,7 +128,8 @@ class OverlapJoin:
         signs, offsets, entries = work.in_order()
         if not len(signs):
             return
-        deltas = self.tree.apply_in_order(version, signs, entries, None if limit is None else limit // self.shape.factor)
+        keep = self.shape.holds if self.shape.is_filtered else None  # the limit is of rows
+        deltas = self.tree.apply_in_order(version, signs, entries, None if limit is None else limit // self.shape.factor, keep)
         self.root = self.tree.root
         gone = entries.key[signs == DELETE]
         if self.domain is not None and len(gone):

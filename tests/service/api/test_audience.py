@@ -11,9 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import uvloop
 
 from service.api import audience as audiences
-from service.api.audience import Audiences
+from service.api.audience import Audiences, Seat
 from service.api.followers import Follower
 from service.api.http import media
 from service.errors import Problem
@@ -24,9 +25,9 @@ TURNS = 150
 
 
 class Feed:
-    """Version number v brings `rows_of(v)` rows. Those up to `lost` are not kept."""
+    """Version number v brings `rows_of(v)` rows; None: it does not change the view. Those up to `lost` are not kept."""
 
-    def __init__(self, rows_of: Callable[[int], int] = lambda version: 1) -> None:
+    def __init__(self, rows_of: Callable[[int], int | None] = lambda version: 1) -> None:
         self.rows_of, self.version, self.lost, self.asked = rows_of, 0, 0, 0
         self.listeners: dict[int, Callable[[], None]] = {}
 
@@ -36,15 +37,19 @@ class Feed:
             return [Chunk("error", position, token=str(position), problem=Problem("reader-too-slow", "gone"))]
         found = []
         for version in range(position + 1, min(self.version, position + 20) + 1):
-            for start in range(0, self.rows_of(version), CHUNK_ROWS):
-                numbers = pa.array(range(start, min(start + CHUNK_ROWS, self.rows_of(version))))
+            count = self.rows_of(version)
+            if count is None:
+                continue
+            for start in range(0, count, CHUNK_ROWS):
+                numbers = pa.array(range(start, min(start + CHUNK_ROWS, count)))
                 rows = pa.RecordBatch.from_arrays([numbers], ["n"])
                 found.append(Chunk("rows", version, "insert", rows.rename_columns(["a.n"]), rows))
             found.append(Chunk("progress", version, token=str(version)))
         return found
 
     def quiet_until(self, position: int) -> int:
-        return position
+        silent = all(self.rows_of(version) is None for version in range(position + 1, self.version + 1))
+        return self.version if silent else position
 
     def token(self, version: int) -> str:
         return str(version)
@@ -68,12 +73,12 @@ class Feed:
 class Reader:
     """A follower as the interface drives it; now and then it takes nothing for a while."""
 
-    def __init__(self, feed: Feed, crowd: Audiences, chance: random.Random, limit: int | None = None) -> None:
+    def __init__(self, feed: Feed, crowd: Audiences, chance: random.Random, limit: int | None = None, begun: int | None = None) -> None:
         self.feed, self.crowd, self.chance = feed, crowd, chance
-        self.begun = feed.version
-        self.follower = Follower(Subscription(feed, feed.version), media.JSONL, limit)
+        self.begun = feed.version if begun is None else begun
+        self.follower = Follower(Subscription(feed, self.begun), media.JSONL, limit)
         self.lines: list[dict[str, Any]] = []
-        self.heard, self.seen = 0, feed.version
+        self.heard, self.looks, self.seen = 0, 0, self.begun
 
     async def read(self, pool: ThreadPoolExecutor, until: int) -> None:
         loop = asyncio.get_running_loop()
@@ -83,6 +88,7 @@ class Reader:
             while not ended and self.seen < until:
                 taken = self.follower.hear(audience) if up_to_date else None
                 heard = taken is not None
+                self.looks += 1
                 if taken is None:
                     taken = await loop.run_in_executor(pool, self.follower.take)
                 self.heard += heard and taken.news
@@ -91,7 +97,7 @@ class Reader:
                 ended = taken.ended
                 if self.chance.random() < 0.1:
                     await asyncio.sleep(0.01)
-                if heard and not taken.body:
+                if up_to_date and not taken.body:
                     await seat.wait(loop.time() + 60)
                 up_to_date = heard or not taken.more
         finally:
@@ -100,7 +106,8 @@ class Reader:
     def judge(self, until: int) -> None:
         wanted = []
         for version in range(self.begun + 1, until + 1):
-            wanted += [("insert", version, n) for n in range(self.feed.rows_of(version))] + [("progress", version, str(version))]
+            if (count := self.feed.rows_of(version)) is not None:
+                wanted += [("insert", version, n) for n in range(count)] + [("progress", version, str(version))]
         assert [(line["op"], line["version"], line["row"]["n"] if "row" in line else line["token"]) for line in self.lines] == wanted
 
 
@@ -178,3 +185,45 @@ def test_a_limit_a_large_version_and_a_loss() -> None:
         assert long.lines[-1]["op"] == "error" and long.lines[-1]["token"] == "5"
 
     drive(work)
+
+
+def test_who_begins_in_a_silence_waits_like_the_others() -> None:
+    """Those who begin at different versions between which the view did not change; then, at last, it does."""
+    feed, chance = Feed(lambda version: 1 if version == 101 else None), random.Random(0)
+    feed.version = 100
+
+    async def work(pool: ThreadPoolExecutor, crowd: Audiences) -> None:
+        readers = [Reader(feed, crowd, chance, begun=begun) for begun in (100, 50, 0, 99)]
+        tasks = []
+        for reader in readers:
+            tasks.append(asyncio.create_task(reader.read(pool, 101)))
+            await asyncio.sleep(0.05)
+        looks = [reader.looks for reader in readers]
+        await asyncio.sleep(0.3)
+        assert [reader.looks for reader in readers] == looks and max(looks) < 10, "nobody looks again and again"
+        feed.publish()
+        await asyncio.gather(*tasks)
+        for reader in readers:
+            reader.judge(101)
+
+    drive(work)
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_a_seat_waits_its_time_however_short(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    """Woken before its timer rings, in the past, and in times that a loop takes for none."""
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        seat = Seat(loop)
+        for seconds in (-1.0, 0.0, 1e-4, 4e-4, 0.02):
+            due = loop.time() + seconds
+            await asyncio.wait_for(seat.wait(due), 30)
+            assert loop.time() >= due
+        for seconds in (1e-4, 3e-4, 60.0, 4e-4, 60.0, 0.02):  # woken long before, and sits down again at once
+            loop.call_soon(seat.wake)
+            await seat.wait(loop.time() + seconds)
+        seat.close()
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(run())

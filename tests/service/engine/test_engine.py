@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from service.errors import Problem
@@ -18,7 +19,7 @@ from service.planning.planner import alternatives
 from service.reading.cursors import RowReader, open_relation_rows, open_rows
 from service.views.parse import parse_view
 from service.wire.batch import DELETE, UPSERT
-from tests.service.running import HeldWriter, check, counted, is_empty
+from tests.service.running import PAIR, HeldWriter, batch, check, counted, is_empty, running
 from tests.service.twin import DEFINITIONS, KEYS, MANY, VIEWS, Row, Source, Twin, TwinView, of_different_rows, plain, to_batch, values
 
 
@@ -274,4 +275,29 @@ def test_rows_that_nothing_meets_hold_no_key(tmp_path: Path, algorithm: str) -> 
     engine.apply(to_batch([("a", DELETE, {"id": 1})]))
     engine.at_rest(lambda: engine.views["v"].reclaim(engine.published.number, np.empty(0, np.int64)))
     assert engine.views["v"].statistics()["bytes"] == before
+    engine.close()
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["alone", "together"])
+def test_a_delta_is_too_large_by_its_rows_not_by_what_is_looked_at(tmp_path: Path, together: bool) -> None:
+    """A comparison that the structure does not know leaves a few rows of many candidates, alone and in a run."""
+    join = [{"overlaps": ["a.x", "b.x"]}, {"less": ["a.tag", "b.tag"]}]
+    view = {**PAIR, "join": join, "changes": {"retain_rows": 10, "retain_bytes": 1 << 20}}
+    engine = running(tmp_path, view)
+    count = 120_000
+    rows = {"id": pa.array(range(count)), "s": pa.array([0] * count), "e": pa.array([9] * count),
+            "tag": pa.array(["c"] * 5 + ["a"] * (count - 5))}  # fmt: skip
+    schema = pa.schema([("id", pa.int64()), ("s", pa.int64()), ("e", pa.int64()), ("tag", pa.utf8())])
+    engine.apply(batch(("upsert", "b", pa.RecordBatch.from_pydict(rows, schema))))
+    feed = engine.views["v"].feed
+    assert feed is not None
+    subscription = feed.subscribe()
+    held = HeldWriter(engine)
+    for id_ in range(2 if together else 1):
+        row = pa.RecordBatch.from_pylist([{"id": id_, "s": 0, "e": 9, "tag": "b"}], schema)
+        held.submit(batch(("upsert", "a", row)))
+    held.release()
+    engine.at_rest(lambda: None)
+    kinds = [chunk.kind for chunk in subscription.next(10)]
+    assert "error" not in kinds and kinds.count("progress") == (2 if together else 1)
     engine.close()
