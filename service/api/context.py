@@ -71,6 +71,7 @@ class Context:
         self._requests: Collection[object] = ()  # under way, streams too
         self._streams: set[asyncio.Task[None]] = set()
         self.workers = ThreadPoolExecutor(4, thread_name_prefix="worker")
+        self.lookers = ThreadPoolExecutor(1, thread_name_prefix="looker")
         self.readers = ThreadPoolExecutor(READERS, thread_name_prefix="reader")
         self.followers = ThreadPoolExecutor(FOLLOWERS, thread_name_prefix="follower")
         self.audiences = Audiences(self.followers)
@@ -113,12 +114,16 @@ class Context:
         """Run something that takes milliseconds in a worker thread."""
         return await self.loop.run_in_executor(self.workers, function, *arguments)
 
+    async def look(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Run what tells operators how things are: it waits for no work, however long."""
+        return await self.loop.run_in_executor(self.lookers, function, *arguments)
+
     async def wait(self, function: Callable[..., T], *arguments: Any) -> T:
         """Run something that waits for the writer."""
         return await self.loop.run_in_executor(self.waiters, function, *arguments)
 
     def release_threads(self) -> None:
-        for pool in (self.workers, self.readers, self.followers, self.waiters):
+        for pool in (self.workers, self.lookers, self.readers, self.followers, self.waiters):
             pool.shutdown(wait=False, cancel_futures=True)
 
     def track(self) -> asyncio.Task[None]:

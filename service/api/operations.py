@@ -39,13 +39,13 @@ async def readyz(request: Request) -> Response:
 
 async def metrics(request: Request) -> Response:
     context: Context = request.app.state.context
-    return Response(await context.work(exposition, context), headers={"Content-Type": CONTENT_TYPE_LATEST})
+    return Response(await context.look(exposition, context), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
 async def status(request: Request) -> Response:
     context: Context = request.app.state.context
     no_parameters(request)
-    return json_answer(await context.work(_status, context))
+    return json_answer(await context.look(_status, context))
 
 
 def _status(context: Context) -> dict[str, Any]:

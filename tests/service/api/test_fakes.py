@@ -192,3 +192,20 @@ def test_look_ups_that_wait_for_the_writer_hold_no_reader_up(monkeypatch: pytest
 def test_an_error_within_a_snapshot_has_no_token() -> None:
     said = Chunk("error", 4, problem=Problem("snapshot-expired", "gone"))
     assert "token" not in json.loads(get(Feed(Subscription(said)), "?snapshot=true").text)
+
+
+def test_figures_wait_for_no_work() -> None:
+    """All workers are at long work: bodies that are decoded, plans that are made."""
+    done = threading.Event()
+    context = Context(Settings())
+
+    async def run() -> list[int]:
+        async with client(context) as asked:
+            busy = [asyncio.ensure_future(context.work(done.wait, 60)) for _ in range(16)]
+            try:
+                return [(await asyncio.wait_for(asked.get(path), 30)).status_code for path in ("/livez", "/metrics", "/v1/status")]
+            finally:
+                done.set()
+                await asyncio.gather(*busy)
+
+    assert asyncio.run(run()) == [200, 200, 503]
