@@ -75,7 +75,7 @@ def test_a_signal_ends_it_with_status_0_and_breaks_streams_off(server: ServerPro
 
 
 def test_an_answer_whose_version_is_gone_is_broken_off(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path / "data", environment={"LIVEJOIN_PIN_IDLE": "0.2"}) as server:
+    with ServerProcess(tmp_path / "data", environment={"LIVEJOIN_PIN_IDLE": "5"}) as server:
         client = server.client()
         load(client)
         cursor = client.get("/v1/views/pairs/rows?limit=1", headers={"Accept": "application/json"}).json()["next"]
