@@ -51,7 +51,12 @@ def define(client: httpx.Client, name: str, definition: dict[str, Any]) -> None:
 def view(client: httpx.Client, name: str, definition: dict[str, Any] | str, limit: float = 60) -> dict[str, Any]:
     """Register a view (text is SQL) and wait until it is live."""
     body = {"sql": definition} if isinstance(definition, str) else definition
-    made = ok(client.put(f"/v1/views/{name}", json=body), 200, 201, 202)
+    return live(client.put(f"/v1/views/{name}", json=body), client, name, limit)
+
+
+def live(answer: httpx.Response, client: httpx.Client, name: str, limit: float = 60) -> dict[str, Any]:
+    """The view of a registration's answer, once it is live. On a busy machine even a small one may take the second until `202`."""
+    made = ok(answer, 200, 201, 202)
     end = time.monotonic() + limit
     while made["state"] == "building" and time.monotonic() < end:
         time.sleep(0.02)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streaming.kafka_broker import Broker
-from tests.streaming.stream_job import Topics
+from tests.streaming.shared_spark import SharedSpark
+from tests.streaming.stream_job import Jobs, StreamJob, Topics
 
 
 @pytest.fixture(scope="session")
@@ -19,3 +22,20 @@ def broker(quick_java: None) -> Iterator[Broker]:
 @pytest.fixture(scope="session")
 def topics(broker: Broker) -> Topics:
     return Topics(broker)
+
+
+@pytest.fixture(scope="session")
+def shared_spark(quick_java: None) -> Iterator[SharedSpark]:
+    """For one job at a time. Those of which Java's own end is told have a Spark of their own."""
+    with SharedSpark() as spark:
+        yield spark
+
+
+@pytest.fixture
+def job_of(broker: Broker, shared_spark: SharedSpark, tmp_path: Path) -> Jobs:
+    """`job_of(url, topics, …)`: a job on the broker and in the Spark of all tests, in the test's folder or in one within it."""
+
+    def make(url: str, *topics: tuple[str, ...], folder: str = ".", **keys: Any) -> StreamJob:
+        return StreamJob(tmp_path / folder, url, broker.address, topics, spark=shared_spark, **keys)
+
+    return make

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import socket
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import threading
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -21,6 +22,7 @@ from confluent_kafka.admin import NewTopic
 
 from streaming.kafka_broker import Broker
 from streaming.kafka_client import quiet, quiet_admin
+from tests.streaming.shared_spark import SharedSpark
 
 LIMIT = 180.0  # seconds that anything may take
 
@@ -89,11 +91,19 @@ def as_bytes(data: Any) -> bytes | None:
 class StreamJob:
     """The command on a file of its own in `folder`. `with StreamJob(…) as job:` starts it and kills it at the end.
 
-    topics: (topic, relation) or (topic, relation, format); java: keys of [kafka.java]; other keywords go into [stream].
+    topics: (topic, relation) or (topic, relation, format); java: keys of [kafka.java]; spark: where it runs, else in a Spark of its
+    own; other keywords go into [stream].
     """
 
     def __init__(
-        self, folder: Path, url: str, brokers: str, topics: Sequence[tuple[str, ...]], java: dict[str, Any] | None = None, **stream: Any
+        self,
+        folder: Path,
+        url: str,
+        brokers: str,
+        topics: Sequence[tuple[str, ...]],
+        java: dict[str, Any] | None = None,
+        spark: SharedSpark | None = None,
+        **stream: Any,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.name = f"test-{zlib.crc32(bytes(folder)):08x}"  # unlike others that share the service
@@ -107,6 +117,7 @@ class StreamJob:
         self.path = folder / "stream.toml"
         self.path.write_text("\n".join(lines))
         self._folder = folder
+        self._spark = spark
         self.arguments: list[str] = []  # of the command, beside the file
         self._process: subprocess.Popen[str] | None = None
         self._said: list[str] = []
@@ -116,8 +127,12 @@ class StreamJob:
 
     def start(self) -> StreamJob:
         command = [sys.executable, "-m", "service.cli", "stream", "--config", str(self.path), *self.arguments]
+        environment = os.environ
+        if self._spark:
+            self._spark.clear()
+            environment = {**environment, **self._spark.environment}
         self._ended = False
-        self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
         threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
         return self
 
@@ -185,3 +200,10 @@ class StreamJob:
         self.process.wait()
         if error is not None:
             print(f"--- the job said:\n{self.said}")
+        if self._spark:
+            self._spark.clear()
+            if error is not None:
+                print(f"--- Spark said:\n{self._spark.said()[-4000:]}")
+
+
+Jobs = Callable[..., StreamJob]  # the fixture `job_of`

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from tests import datasets
 from tests.end_to_end import talk
-from tests.streaming.kill_stage import PARTS, Kill, Stage, dice
+from tests.streaming.kill_stage import Kill, Stage, dice
+from tests.streaming.shared_spark import SharedSpark
 
-KINDS = [set(), {"driver"}, {"JVM"}, {"service"}, {"broker"}, set(PARTS)]  # one a checkpoint
+# One a checkpoint; Java dies in test_kills.
+KINDS = [set(), {"driver"}, {"service"}, {"broker"}, {"service", "broker"}, {"driver", "service", "broker"}]
 
 
 class Congress:
@@ -77,12 +78,11 @@ def _with_schemas(table: str, key: Any, value: Any) -> tuple[Any, Any]:
     return {"schema": keys, "payload": key}, None if value is None else {"schema": envelope, "payload": value}
 
 
-@pytest.mark.usefixtures("quick_java")
-def test_every_log_and_checkpoint_with_kills(tmp_path: Path) -> None:
+def test_every_log_and_checkpoint_with_kills(tmp_path: Path, shared_spark: SharedSpark) -> None:
     chance = dice()
     logs = [Congress("cdc"), Congress("cdc_default_identity"), Congress("cdc_redelivered"), Congress("cdc", schemas=True)]
     topics = [topic for log in logs for topic in log.topics.items()]
-    with Stage(tmp_path, chance, topics, max_offsets=400) as stage:
+    with Stage(tmp_path, chance, topics, max_offsets=400, spark=shared_spark) as stage:
         stage.topics.make(*(name for name, _ in topics))
         for log in logs:
             log.define(stage.server.client())

@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 from streaming.kafka_broker import Broker
 from tests.end_to_end import talk
 from tests.server_process import ServerProcess
-from tests.streaming.stream_job import LIMIT, StreamJob, Topics
+from tests.streaming.stream_job import LIMIT, Jobs, StreamJob, Topics
 
 STAYS = {
     "columns": [
@@ -64,9 +64,9 @@ def ids(server: ServerProcess) -> list[int]:
     return sorted(row for (row,) in talk.decode(answer.content, talk.JSONL, ["id"]))
 
 
-def test_available_now_ends_by_itself(stays: ServerProcess, broker: Broker, topics: Topics, topic: str, tmp_path: Path) -> None:
+def test_available_now_ends_by_itself(stays: ServerProcess, topics: Topics, topic: str, job_of: Jobs) -> None:
     topics.put(topic, [create(number) for number in range(25)])
-    with StreamJob(tmp_path, stays.url, broker.address, [(topic, "stays")], trigger="available-now", max_offsets=10) as job:
+    with job_of(stays.url, (topic, "stays"), trigger="available-now", max_offsets=10) as job:
         assert job.end() == 0
     assert ids(stays) == list(range(25))
     assert list(job.batches.values()) == [10, 10, 5]
@@ -76,16 +76,16 @@ def test_available_now_ends_by_itself(stays: ServerProcess, broker: Broker, topi
     assert ids(stays) == [number for number in range(26) if number != 3]
 
 
-def test_json_rows(stays: ServerProcess, broker: Broker, topics: Topics, topic: str, tmp_path: Path) -> None:
+def test_json_rows(stays: ServerProcess, topics: Topics, topic: str, job_of: Jobs) -> None:
     row = {"id": 1, "room": "A", "starts": 0, "ends": None}
     values = [row, {**row, "id": 2, "_op": "insert"}, {**row, "_op": "insert"}, {"_op": "delete", "id": 2}, {**row, "id": 3}]
     topics.put(topic, [(None, value) for value in values])
-    with StreamJob(tmp_path, stays.url, broker.address, [(topic, "stays", "json")], trigger="available-now") as job:
+    with job_of(stays.url, (topic, "stays", "json"), trigger="available-now") as job:
         assert job.end() == 0
     assert ids(stays) == [1, 3]
 
 
-def test_aborted_records_are_not_read(stays: ServerProcess, broker: Broker, topics: Topics, topic: str, tmp_path: Path) -> None:
+def test_aborted_records_are_not_read(stays: ServerProcess, broker: Broker, topics: Topics, topic: str, job_of: Jobs) -> None:
     producer = Producer({"bootstrap.servers": broker.address, "transactional.id": topic})
     producer.init_transactions(60)
     for number, end in ((1, producer.commit_transaction), (2, producer.abort_transaction), (3, producer.commit_transaction)):
@@ -94,25 +94,25 @@ def test_aborted_records_are_not_read(stays: ServerProcess, broker: Broker, topi
         producer.produce(topic, talk.json.dumps(value), talk.json.dumps(key))
         producer.flush(60)
         end(60)
-    with StreamJob(tmp_path, stays.url, broker.address, [(topic, "stays")], trigger="available-now") as job:
+    with job_of(stays.url, (topic, "stays"), trigger="available-now") as job:
         assert job.end() == 0
     assert ids(stays) == [1, 3]
 
 
-def test_a_bad_record_stops_the_job(stays: ServerProcess, broker: Broker, topics: Topics, topic: str, tmp_path: Path) -> None:
+def test_a_bad_record_stops_the_job(stays: ServerProcess, topics: Topics, topic: str, job_of: Jobs) -> None:
     topics.put(topic, [create(1), create(2, starts="soon"), create(3)])
-    with StreamJob(tmp_path, stays.url, broker.address, [(topic, "stays")]) as job:
+    with job_of(stays.url, (topic, "stays")) as job:
         assert job.end() == 1
     assert f"topic {topic}, partition 0, offset 1: starts: " in job.said
     assert "dead_letters" in job.said
     assert ids(stays) == []
 
 
-def test_dead_letters(stays: ServerProcess, broker: Broker, topics: Topics, topic: str, tmp_path: Path) -> None:
+def test_dead_letters(stays: ServerProcess, topics: Topics, topic: str, job_of: Jobs) -> None:
     dead = f"{topic}.dead"
     topics.make(dead)
     topics.put(topic, [create(1), (b"\xffkey", b"not json"), create(3, starts=9, ends=2), create(4)])
-    with StreamJob(tmp_path, stays.url, broker.address, [(topic, "stays")], trigger="available-now", dead_letters=dead) as job:
+    with job_of(stays.url, (topic, "stays"), trigger="available-now", dead_letters=dead) as job:
         assert job.end() == 0
     assert ids(stays) == [1, 4]
     assert "4 records, 2 changes, 2 dead letters" in job.said
@@ -126,12 +126,12 @@ def test_dead_letters(stays: ServerProcess, broker: Broker, topics: Topics, topi
     assert b"JSON" in headers[0]["livejoin.error"] and b"empty" in headers[1]["livejoin.error"]
 
 
-def test_a_dead_letter_too_large(stays: ServerProcess, broker: Broker, topics: Topics, topic: str, tmp_path: Path) -> None:
+def test_a_dead_letter_too_large(stays: ServerProcess, topics: Topics, topic: str, job_of: Jobs) -> None:
     """As large as the topic takes; the headers make it larger."""
     dead = f"{topic}-dead"
     topics.make(dead)
     topics.put(topic, [(None, b"x" * 999_800)])
-    with StreamJob(tmp_path, stays.url, broker.address, [(topic, "stays")], trigger="available-now", dead_letters=dead) as job:
+    with job_of(stays.url, (topic, "stays"), trigger="available-now", dead_letters=dead) as job:
         assert job.end() == 1
     assert f"the dead letters' topic {dead} refuses a record" in job.said and 'raise "message.max.bytes"' in job.said
     job.path.write_text(job.path.read_text().replace("[stream]", '[kafka.librdkafka]\n"message.max.bytes" = 2000000\n[stream]'))
@@ -140,41 +140,41 @@ def test_a_dead_letter_too_large(stays: ServerProcess, broker: Broker, topics: T
     assert topics.read(dead, 1)[0].value() == b"x" * 999_800
 
 
-def test_too_many_dead_letters(stays: ServerProcess, broker: Broker, topics: Topics, topic: str, tmp_path: Path) -> None:
+def test_too_many_dead_letters(stays: ServerProcess, topics: Topics, topic: str, job_of: Jobs) -> None:
     """More than a Batch lists (100), so that the count does not rest on the list."""
     dead = f"{topic}.dead"
     topics.make(dead)
     topics.put(topic, [create(1), *(create(number, starts="soon") for number in range(2, 252))])
     stream = {"trigger": "available-now", "dead_letters": dead}
-    with StreamJob(tmp_path, stays.url, broker.address, [(topic, "stays")], max_dead_letters=249, **stream) as job:
+    with job_of(stays.url, (topic, "stays"), max_dead_letters=249, **stream) as job:
         assert job.end() == 1
     assert "more than 249 bad records" in job.said and "250 times: starts: " in job.said
     assert ids(stays) == []
-    with StreamJob(tmp_path, stays.url, broker.address, [(topic, "stays")], max_dead_letters=250, **stream) as job:
+    with job_of(stays.url, (topic, "stays"), max_dead_letters=250, **stream) as job:
         assert job.end() == 0
     assert ids(stays) == [1]
     assert len(topics.read(dead, 250)) == 250
 
 
-def test_a_new_checkpoint_is_a_new_source(stays: ServerProcess, broker: Broker, topics: Topics, topic: str, tmp_path: Path) -> None:
+def test_a_new_checkpoint_is_a_new_source(stays: ServerProcess, topics: Topics, topic: str, job_of: Jobs) -> None:
     topics.put(topic, [create(1)])
-    there = (stays.url, broker.address, [(topic, "stays")])
-    with StreamJob(tmp_path / "one", *there, name=topic, trigger="available-now") as job:
+    there = (stays.url, (topic, "stays"))
+    with job_of(*there, folder="one", name=topic, trigger="available-now") as job:
         assert job.end() == 0
     topics.put(topic, [create(2)])
-    with StreamJob(tmp_path / "two", *there, name=topic, trigger="available-now") as job:
+    with job_of(*there, folder="two", name=topic, trigger="available-now") as job:
         assert job.end() == 1
     assert "another checkpoint" in job.said and "reset = true" in job.said
     assert ids(stays) == [1]
-    with StreamJob(tmp_path / "two", *there, name=topic, trigger="available-now", reset=True) as job:
+    with job_of(*there, folder="two", name=topic, trigger="available-now", reset=True) as job:
         assert job.end() == 0
     assert ids(stays) == [1, 2]
 
 
-def test_the_service_goes_and_comes_back(mortal_stays: ServerProcess, broker: Broker, topics: Topics, topic: str, tmp_path: Path) -> None:
+def test_the_service_goes_and_comes_back(mortal_stays: ServerProcess, topics: Topics, topic: str, job_of: Jobs) -> None:
     mortal_stays.kill()
     topics.put(topic, [create(1)])
-    with StreamJob(tmp_path, mortal_stays.url, broker.address, [(topic, "stays")]) as job:
+    with job_of(mortal_stays.url, (topic, "stays")) as job:
         job.wait_for("is not there")
         mortal_stays.start()
         job.wait_for_records(1)
@@ -227,9 +227,9 @@ def test_the_broker_goes_and_comes_back(stays: ServerProcess, tmp_path: Path) ->
     assert ids(stays) == [1, 2, 3, 4]
 
 
-def test_a_topic_made_anew(stays: ServerProcess, broker: Broker, topics: Topics, topic: str, tmp_path: Path) -> None:
+def test_a_topic_made_anew(stays: ServerProcess, topics: Topics, topic: str, job_of: Jobs) -> None:
     topics.put(topic, [create(number) for number in range(5)])
-    with StreamJob(tmp_path, stays.url, broker.address, [(topic, "stays")], trigger="available-now") as job:
+    with job_of(stays.url, (topic, "stays"), trigger="available-now") as job:
         assert job.end() == 0
     topics.remove(topic)
     with job:
@@ -242,17 +242,17 @@ def test_a_topic_made_anew(stays: ServerProcess, broker: Broker, topics: Topics,
     assert f"the topic {topic} was deleted and made anew" in job.said and "new checkpoint" in job.said
 
 
-def test_a_topic_removed_under_way(stays: ServerProcess, broker: Broker, topics: Topics, topic: str, tmp_path: Path) -> None:
+def test_a_topic_removed_under_way(stays: ServerProcess, topics: Topics, topic: str, job_of: Jobs) -> None:
     topics.put(topic, [create(1)])
-    with StreamJob(tmp_path, stays.url, broker.address, [(topic, "stays")]) as job:
+    with job_of(stays.url, (topic, "stays")) as job:
         job.wait_for_records(1)
         topics.remove(topic)
         assert job.end() == 1
     assert re.search("topic.* was deleted", job.said.splitlines()[-1])
 
 
-def test_a_relation_that_is_not_there(shared_server: ServerProcess, broker: Broker, topic: str, tmp_path: Path) -> None:
-    with StreamJob(tmp_path, shared_server.url, broker.address, [(topic, "nobody")]) as job:
+def test_a_relation_that_is_not_there(shared_server: ServerProcess, topic: str, job_of: Jobs) -> None:
+    with job_of(shared_server.url, (topic, "nobody")) as job:
         assert job.end() == 1
     assert "no relation nobody" in job.said
 

@@ -21,7 +21,7 @@ from streaming.patience import Patience
 from tests.end_to_end import talk
 from tests.server_process import ServerProcess
 from tests.streaming.out_job import Believer
-from tests.streaming.stream_job import LIMIT, StreamJob, Topics, free_port
+from tests.streaming.stream_job import LIMIT, Jobs, StreamJob, Topics, free_port
 from tests.streaming.test_job import STAYS, create
 
 PAIRS = "SELECT a.id AS one, b.id AS other FROM stays a JOIN stays b ON a.room = b.room AND overlaps(a.stay, b.stay) WHERE a.id < b.id"
@@ -39,17 +39,16 @@ def names(shared_server: ServerProcess, topics: Topics) -> Iterator[tuple[str, s
     talk.drop(client, ["pairs"], ["stays"])
 
 
-def job_of(folder: Path, server: ServerProcess, broker: Broker, topic: str, view: str, out: str) -> StreamJob:
-    job = StreamJob(folder, server.url, broker.address, [(topic, "stays")])
+def with_out(job: StreamJob, view: str, out: str) -> StreamJob:
     with job.path.open("a") as file:
         file.write(f'\n[[out]]\nview = "{view}"\ntopic = "{out}"\n')
     return job
 
 
-def test_in_and_out(shared_server: ServerProcess, broker: Broker, topics: Topics, names: tuple[str, str], tmp_path: Path) -> None:
+def test_in_and_out(shared_server: ServerProcess, broker: Broker, topics: Topics, names: tuple[str, str], job_of: Jobs) -> None:
     topic, out = names
     port = free_port()
-    job = job_of(tmp_path, shared_server, broker, topic, "pairs", out)
+    job = with_out(job_of(shared_server.url, (topic, "stays")), "pairs", out)
     job.arguments = ["--metrics-port", str(port)]
     topics.put(topic, [create(number) for number in range(4)])
     with job:
@@ -64,13 +63,13 @@ def test_in_and_out(shared_server: ServerProcess, broker: Broker, topics: Topics
 
 
 def test_what_there_is_now_is_published_before_the_end(
-    shared_server: ServerProcess, broker: Broker, topics: Topics, names: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shared_server: ServerProcess, broker: Broker, topics: Topics, names: tuple[str, str], job_of: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The topics are done with their last batch before an out has so much as begun."""
     topic, out = names
     outs = [out, f"{out}-2"]
     topics.make(outs[1])
-    job = job_of(tmp_path, shared_server, broker, topic, "pairs", out)
+    job = with_out(job_of(shared_server.url, (topic, "stays")), "pairs", out)
     with job.path.open("a") as file:
         file.write(f'[[out]]\nview = "pairs"\ntopic = "{outs[1]}"\n')
     there = shared_server.client()
@@ -91,11 +90,9 @@ def test_what_there_is_now_is_published_before_the_end(
         believer.close()
 
 
-def test_an_out_that_fails_ends_the_topics(
-    shared_server: ServerProcess, broker: Broker, topics: Topics, names: tuple[str, str], tmp_path: Path
-) -> None:
+def test_an_out_that_fails_ends_the_topics(shared_server: ServerProcess, names: tuple[str, str], job_of: Jobs) -> None:
     topic, out = names
-    with job_of(tmp_path, shared_server, broker, topic, "nobody", out) as job:
+    with with_out(job_of(shared_server.url, (topic, "stays")), "nobody", out) as job:
         assert job.end() == 1
     assert "nobody" in job.said.splitlines()[-1]
 

@@ -24,7 +24,7 @@ from streaming.kafka_client import quiet_admin
 from tests.end_to_end import talk
 from tests.server_process import ServerProcess
 from tests.streaming.out_job import OutJob
-from tests.streaming.stream_job import StreamJob, Topics
+from tests.streaming.stream_job import Jobs, StreamJob, Topics
 from tests.streaming.test_job import STAYS, create
 
 PAIRS = "SELECT a.id AS a, b.id AS b FROM stays a JOIN stays b ON a.room = b.room AND overlaps(a.stay, b.stay) AND a.id < b.id"
@@ -169,13 +169,13 @@ def test_a_mistake_in_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert said.out == "" and "stream.trigger" in said.err
 
 
-def test_the_checkpoint(server: ServerProcess, broker: Broker, topics: Topics, name: str, tmp_path: Path, look: Any) -> None:
+def test_the_checkpoint(server: ServerProcess, broker: Broker, topics: Topics, name: str, tmp_path: Path, look: Any, job_of: Jobs) -> None:
     """One that a real job has made: it goes on; under another name, with other topics, on another service it does not."""
     talk.define(server.client(), "stays", STAYS)
     topics.make(name, f"{name}.more")
     topics.put(name, [create(1), create(2)])
     there = (server.url, broker.address, [(name, "stays")])
-    with StreamJob(tmp_path, *there, name=name, trigger="available-now") as job:
+    with job_of(server.url, (name, "stays"), name=name, trigger="available-now") as job:
         assert job.end() == 0
     status, lines = look(job)
     assert status == 0
