@@ -31,6 +31,7 @@ from streaming.java import find_java
 from streaming.kafka_client import quiet_admin
 
 HOST = "127.0.0.1"
+_PORTS = range(15_000, 30_000)  # below those of outgoing connections, on Linux and elsewhere
 _START_SECONDS = 60
 _STOP_SECONDS = 20
 # Small and quick to start; what the broker has to say goes to broker.log.
@@ -78,7 +79,7 @@ class Broker:
     def __init__(self, data: Path | None = None, port: int | None = None) -> None:
         self._own_folder = data is None
         self.data = Path(tempfile.mkdtemp(prefix="livejoin-kafka-")) if data is None else data.absolute()
-        self.port = _free_port() if port is None else port
+        self.port = free_port() if port is None else port
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -135,7 +136,7 @@ class Broker:
         return lock
 
     def _write_properties(self) -> None:
-        text = _PROPERTIES.format(host=HOST, port=self.port, controller=_free_port(), logs=self.data / "logs")
+        text = _PROPERTIES.format(host=HOST, port=self.port, controller=free_port(), logs=self.data / "logs")
         (self.data / "server.properties").write_text(text)
 
     def _wait_until_ready(self, log: Path) -> None:
@@ -188,10 +189,11 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+def free_port() -> int:
+    """One that the kernel gives to no outgoing connection until its owner listens, which takes Java seconds."""
+    while not _is_free(port := secrets.choice(_PORTS)):
+        pass
+    return port
 
 
 def _reason(log: Path) -> str:

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,7 +12,11 @@ from types import TracebackType
 
 import httpx
 
+from streaming.kafka_broker import free_port
+from tests.forked_server import ForkedServer
+
 ROOT = Path(__file__).resolve().parent.parent
+_READ_AT_IMPORT = {"LIVEJOIN_FAILPOINT", "LIVEJOIN_JIT", "LIVEJOIN_CACHE"}  # by the service, of variables that tests set
 START_LIMIT = 300.0  # seconds; a cold cache of kernels compiles first, on a busy machine
 
 
@@ -30,6 +33,7 @@ class ServerProcess:
 
     `environment` is added to the tests' own (LIVEJOIN_… variables), `arguments` to the command; `before` runs in the child
     before the command (limits of resources); `log` takes its output (else a file beside the folder). `port`: else a free one.
+    `fresh`: by the command, as everybody starts it; else forked from a process that has imported the service.
     """
 
     def __init__(
@@ -41,23 +45,29 @@ class ServerProcess:
         before: Callable[[], None] | None = None,
         log: Path | None = None,
         port: int | None = None,
+        fresh: bool = False,
     ) -> None:
         self.data = data
-        self.port = _free_port() if port is None else port
+        self.port = free_port() if port is None else port
         self.url = f"http://127.0.0.1:{self.port}"
         self._environment = {**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})}
-        self._command = [sys.executable, "-m", "service.cli", "serve", "--data", str(data), "--port", str(self.port), *arguments]
+        self._arguments = ["serve", "--data", str(data), "--port", str(self.port), *arguments]
         self._before = before
-        self._process: subprocess.Popen[bytes] | None = None
+        self._fresh = fresh or not _READ_AT_IMPORT.isdisjoint(environment or {})
+        self._process: subprocess.Popen[bytes] | ForkedServer | None = None
         self.log_path = log or data.with_name(f"{data.name}.{self.port}.log")
         self._clients: list[httpx.Client] = []
 
     def start(self, wait: bool = True) -> ServerProcess:
         """Start it; with `wait`, until it is ready. Raises NotStarted."""
         with open(self.log_path, "wb") as log:
-            self._process = subprocess.Popen(
-                self._command, cwd=ROOT, env=self._environment, stdout=log, stderr=log, preexec_fn=self._before, start_new_session=True
-            )
+            if self._fresh:
+                command = [sys.executable, "-m", "service.cli", *self._arguments]
+                self._process = subprocess.Popen(
+                    command, cwd=ROOT, env=self._environment, stdout=log, stderr=log, preexec_fn=self._before, start_new_session=True
+                )
+            else:
+                self._process = ForkedServer(self._arguments, self._environment, self.log_path, self._before)
         if wait:
             try:
                 self.wait_ready()
@@ -81,7 +91,7 @@ class ServerProcess:
         raise TimeoutError(f"not ready after {limit} s:\n{self.output()}")
 
     @property
-    def process(self) -> subprocess.Popen[bytes]:
+    def process(self) -> subprocess.Popen[bytes] | ForkedServer:
         assert self._process is not None, "not started"
         return self._process
 
@@ -123,10 +133,3 @@ class ServerProcess:
         self.close()
         if error is not None and self._process is not None:
             print(f"--- output of the server on {self.data}:\n{self.output()[-4000:]}")
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port

@@ -12,27 +12,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from bisect import bisect_right
-from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from service.api.records import records
-from service.following.chunks import CHUNK_BYTES, CHUNK_ROWS, Chunk
+from service.following.chunks import CHUNK_BYTES, CHUNK_ROWS
+from service.following.feeds import Feed
 
 log = logging.getLogger("livejoin")
 
 _KEPT_BYTES = 8 << 20  # of records that were sent of late
 _PAUSE = 0.25  # seconds at most between two rounds
-
-
-class Heard(Protocol):
-    """What an audience asks of a feed."""
-
-    def changes(self, position: int, timeout: float) -> list[Chunk]: ...
-
-    def add_listener(self, listener: Callable[[], None]) -> int: ...
-
-    def remove_listener(self, number: int) -> None: ...
 
 
 class Said(NamedTuple):
@@ -90,7 +80,7 @@ class Seat:
 class Audience:
     """Those who follow a feed in one format."""
 
-    def __init__(self, feed: Heard, kind: str, loop: asyncio.AbstractEventLoop, pool: Executor) -> None:
+    def __init__(self, feed: Feed, kind: str, loop: asyncio.AbstractEventLoop, pool: Executor) -> None:
         self.feed, self.kind = feed, kind
         self._loop, self._pool = loop, pool
         self._seats: set[Seat] = set()
@@ -100,7 +90,6 @@ class Audience:
         self._untold = -1  # what comes next after this version each follower reads for itself: a problem, or very many rows
         self._news = asyncio.Event()
         self._rung = False
-
         self._telling = loop.create_task(self._tell())
         self._telling.add_done_callback(self._told_no_more)
         self._listener = feed.add_listener(self.ring)
@@ -231,9 +220,9 @@ class Audiences:
 
     def __init__(self, pool: Executor) -> None:
         self._pool = pool
-        self._found: dict[tuple[Heard, str], Audience] = {}
+        self._found: dict[tuple[Feed, str], Audience] = {}
 
-    def join(self, feed: Heard, kind: str, loop: asyncio.AbstractEventLoop) -> tuple[Audience, Seat]:
+    def join(self, feed: Feed, kind: str, loop: asyncio.AbstractEventLoop) -> tuple[Audience, Seat]:
         audience = self._found.get((feed, kind))
         if audience is None:
             audience = self._found[feed, kind] = Audience(feed, kind, loop, self._pool)

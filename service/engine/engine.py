@@ -184,7 +184,6 @@ class Engine(ABC):
                 relation = Relation(id_, name, definition)
             self._log.put_relation(id_, name, definition.to_json())
             self._state.relations = {**self._state.relations, name: relation}
-            self._state.forget_derived()
             self.versions.publish(self._state.version())
             return "created"
 
@@ -200,7 +199,6 @@ class Engine(ABC):
                 raise Problem("relation-in-use", f"the relation {name} is used by {', '.join(users)}", views=users)
             self._log.drop_relation(name)
             self._state.relations = {other: relation for other, relation in self._state.relations.items() if other != name}
-            self._state.forget_derived()
             self.versions.publish(self._state.version())
 
         self._writer.call(drop).result()
@@ -231,7 +229,6 @@ class Engine(ABC):
             self._log.drop_view(name)
             view.let_go()
             self._state.views = {other: kept for other, kept in self._state.views.items() if other != name}
-            self._state.forget_derived()
             self.versions.publish(self._state.version())
             if view.feed is not None:
                 view.feed.close(Problem("not-found", f"the view {name} was dropped"))
@@ -317,7 +314,6 @@ class Engine(ABC):
 
     def _add_view(self, view: LiveView) -> None:
         self._state.views = {**self._state.views, view.name: view}
-        self._state.forget_derived()
 
     def _build(self, view: LiveView, report: Callable[[float], None]) -> None:
         """Build at the newest version, which is published. A failure is the view's own."""

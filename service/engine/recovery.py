@@ -23,9 +23,9 @@ def recover_relations(state: State, log: Log, folder: Path, progress: Progress) 
 
     Cost: the snapshot's rows once, the log's changes once.
     """
-    for id_, name, definition in log.catalog()[0]:
-        state.relations[name] = Relation(id_, name, parse_relation(definition))
-    by_id = {relation.id: relation for relation in state.relations.values()}
+    relations = [Relation(id_, name, parse_relation(definition)) for id_, name, definition in log.catalog()[0]]
+    state.relations = {relation.name: relation for relation in relations}
+    by_id = {relation.id: relation for relation in relations}
     snapshot = newest_snapshot(folder)
     start = snapshot.version if snapshot is not None else 0
     if snapshot is not None:

@@ -16,7 +16,7 @@ from service.engine.versions import Version
 from service.errors import Problem
 from service.tables.changes import Change, Singles
 from service.tables.indexes import SharedIndexes
-from service.tables.interest import Interest, Taken, Touched
+from service.tables.interest import Interest, Selection, Touched
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Indices, Resolved, resolve
 from service.tables.store import Numbers
@@ -76,42 +76,63 @@ class State:
     """Relations and views by name, sources by name as (run, epoch), and the number of the newest applied version."""
 
     def __init__(self) -> None:
-        self.relations: dict[str, Relation] = {}
-        self.views: dict[str, LiveView] = {}  # replaced, never changed
+        self._relations: dict[str, Relation] = {}
+        self._views: dict[str, LiveView] = {}
         self.indexes = SharedIndexes()
         self.sources: dict[str, tuple[str | None, int]] = {}
         self.newest = 0
         self.rows_changed = 0  # since the last `reclaim`
         self._interest: Interest[LiveView] | None = None
         self._published: Version | None = None  # the last, while it differs from the next one by the changed relations alone
-        self._changed: tuple[set[str], set[LiveView]] = set(), set()  # relations, and views that were asked, since then
+        self._changed: set[str] = set()  # relations, since then
+        self._asked: set[LiveView] = set()  # since then
+
+    @property
+    def relations(self) -> dict[str, Relation]:
+        """Replaced, never changed."""
+        return self._relations
+
+    @relations.setter
+    def relations(self, relations: dict[str, Relation]) -> None:
+        self._relations = relations
+        self._forget_derived()
+
+    @property
+    def views(self) -> dict[str, LiveView]:
+        """Replaced, never changed."""
+        return self._views
+
+    @views.setter
+    def views(self, views: dict[str, LiveView]) -> None:
+        self._views = views
+        self._forget_derived()
 
     @property
     def interest(self) -> Interest[LiveView]:
         """The views, whatever their state."""
         if self._interest is None:
-            takes = ((view, [Taken(side.relation.name, side.filters) for side in view.sides]) for view in self.views.values())
+            takes = ((view, [Selection(side.relation.name, side.filters) for side in view.sides]) for view in self.views.values())
             self._interest = Interest(takes)
         return self._interest
 
-    def forget_derived(self) -> None:
-        """A relation or a view has come or gone, or is in another state."""
-        self._published = self._interest = None
-
     def version(self, built: LiveView | None = None) -> Version:
         """What there is to publish, with the root of a view that is about to be live. O(1) a view that was asked, besides two copies."""
-        before, (relations, asked) = self._published, self._changed
+        before = self._published
         if before is None or built is not None:
             roots = {view.id: view.root for view in self.views.values() if view.state == "live" or view is built}
             counts = {name: relation.table.rows for name, relation in self.relations.items()}
         else:
             roots, counts = {**before.roots}, {**before.counts}
-            counts.update((name, self.relations[name].table.rows) for name in relations)
-            roots.update((view.id, view.root) for view in asked)
-        relations.clear()
-        asked.clear()
+            counts.update((name, self.relations[name].table.rows) for name in self._changed)
+            roots.update((view.id, view.root) for view in self._asked)
+        self._changed.clear()
+        self._asked.clear()
         self._published = Version(self.newest, roots, counts)
         return self._published
+
+    def _forget_derived(self) -> None:
+        """A relation or a view has come or gone, or has failed."""
+        self._published = self._interest = None
 
     def is_duplicate(self, batch: Batch) -> bool:
         """Whether a batch of its source with this epoch or a higher one was applied. Problem `source-reset`."""
@@ -179,11 +200,11 @@ class State:
                 changes[one.relation.name] = _enter(version, one)
                 self.rows_changed += len(one.deletes) + one.inserts.num_rows
         self.indexes.apply(version, changes, touched)
-        self._changed[0].update(changes)
+        self._changed.update(changes)
         deltas = []
         for view in self.interest.concerned(touched):
             if view.state == "live":
-                self._changed[1].add(view)
+                self._asked.add(view)
                 delta = self._unless_it_fails(view, partial(view.apply, version, changes), None)
                 if delta is not None:
                     deltas.append((view, delta))
@@ -232,11 +253,11 @@ class State:
             singles[one.relation.name] = Singles(offsets, old, new)
         self.rows_changed += count
         self.indexes.apply_run(self.newest + count, singles, run.touched)
-        self._changed[0].update(singles)
+        self._changed.update(singles)
         deltas: dict[int, list[tuple[LiveView, Delta]]] = {}
         for view in self.interest.concerned(run.touched):
             if view.state == "live":
-                self._changed[1].add(view)
+                self._asked.add(view)
                 mine = {name: one for name, one in singles.items() if name in view.relations}
                 for delta in self._unless_it_fails(view, partial(view.apply_run, first, count, mine), list[Delta]()):
                     deltas.setdefault(delta.version, []).append((view, delta))
@@ -287,7 +308,7 @@ class State:
 
     def _fail(self, view: LiveView, error: Exception) -> None:
         view.fail(error)
-        self.forget_derived()
+        self._forget_derived()
 
     @property
     def retired_bytes(self) -> int:

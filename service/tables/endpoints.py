@@ -92,7 +92,7 @@ def _values(column: pa.Array) -> Ends:
 
 
 def numbers(column: pa.Array) -> npt.NDArray[np.generic]:
-    """The column's values without a copy, anything where it is null. Fixed-width types but bool."""
+    """The column's values without a copy, anything where it is null. Types other than TEXT_OR_BOOL."""
     dtype = _DTYPES.get(column.type.id, _INT64)
     length = len(column)
     data = column.buffers()[1]
@@ -100,6 +100,8 @@ def numbers(column: pa.Array) -> npt.NDArray[np.generic]:
         return np.zeros(length, dtype)
     return np.frombuffer(data, dtype, length, column.offset * dtype.itemsize)
 
+
+TEXT_OR_BOOL = (pa.utf8(), pa.bool_())  # columns that numpy cannot look into
 
 _INT64 = np.dtype(np.int64)
 _FLOAT64 = pa.float64().id

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from service.tables.arrow import null_mask, reader
 from service.tables.changes import Change, Singles, parted
-from service.tables.interest import Interest, Taken, Touched
+from service.tables.interest import Interest, Selection, Touched
 from service.tables.resolution import Indices, Resolved, Slots
 from service.tables.sides import Side
 from service.tables.store import Domain, Numbers
@@ -56,7 +56,7 @@ class SharedIndex:
         self.number, self.order, self._texts = number, order, texts
         self._side, self.relation = side, side.relation
         self.users: list[tuple[object, Side]] = []
-        self.taken = Taken(side.relation.name, side.filters)
+        self.taken = Selection(side.relation.name, side.filters)
         self._names = list(dict.fromkeys((*order.columns, *(name for _, name in order.same))))
         self.text_columns = [j for j, name in enumerate(order.columns) if self.relation.schema.field(name).type == _TEXT]
 

@@ -9,22 +9,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.query.model import Filter
-from service.tables.endpoints import numbers
-from service.tables.masks import valid
+from service.query.model import ColumnRef, Filter
+from service.tables.endpoints import TEXT_OR_BOOL, numbers
+from service.tables.masks import select_mask
 from service.tables.resolution import Resolved
 from service.wire.batch import FewRows
 
 T = TypeVar("T")
 _MANY = 1000  # rows, of which only the values of interest become Python's
-_AS_THEY_ARE = (pa.utf8(), pa.bool_())
 
 
-class Taken(NamedTuple):
+class Selection(NamedTuple):
     """Rows of a relation that meet all these filters."""
 
     relation: str
@@ -37,6 +35,7 @@ class Touched:
     def __init__(self, resolved: Iterable[Resolved]) -> None:
         self._resolved = {one.relation.name: one for one in resolved if len(one.deletes) or one.inserts.num_rows}
         self._values: dict[tuple[str, str], set[Any]] = {}
+        self.concerned: dict[Interest[Any], list[Any]] = {}  # as `Interest` has found: it is asked twice, to judge and to apply
 
     @property
     def relations(self) -> Iterable[str]:
@@ -46,7 +45,7 @@ class Touched:
         """Those of these values, in physical form, that the rows have in this column. O(rows), once if they are few."""
         one = self._resolved[relation]
         if len(one.deletes) + one.inserts.num_rows > _MANY:
-            return {value for rows in self._rows(one, column) for value in _among(rows, column, of_interest) if value in of_interest}
+            return {value for rows in self._rows(one, column) for value in _among(rows, column, of_interest)}
         found = self._values.get((relation, column))
         if found is None:
             found = self._values[relation, column] = {value for rows in self._rows(one, column) for value in _values(rows, column)}
@@ -73,7 +72,7 @@ class _OfRelation:
 class Interest(Generic[T]):
     """Things, each with all the rows that it takes."""
 
-    def __init__(self, things: Iterable[tuple[T, Sequence[Taken]]]) -> None:
+    def __init__(self, things: Iterable[tuple[T, Sequence[Selection]]]) -> None:
         self._things: list[T] = []
         self._of: dict[str, _OfRelation] = {}
         for place, (thing, takes) in enumerate(things):
@@ -96,6 +95,12 @@ class Interest(Generic[T]):
 
     def concerned(self, touched: Touched) -> list[T]:
         """Those to which the rows may matter, in order. O(1) a value, and what is found."""
+        known = touched.concerned.get(self)
+        if known is None:
+            known = touched.concerned[self] = self._find(touched)
+        return known
+
+    def _find(self, touched: Touched) -> list[T]:
         found: set[int] = set()
         for relation in touched.relations:
             of = self._of.get(relation)
@@ -115,16 +120,11 @@ def _values(rows: pa.RecordBatch | FewRows, column: str) -> list[Any]:
     values = rows.column(column)
     if values.null_count:  # they meet no such filter
         values = values.drop_null()
-    return list(values.to_pylist() if values.type in _AS_THEY_ARE else numbers(values).tolist())
+    return list(values.to_pylist() if values.type in TEXT_OR_BOOL else numbers(values).tolist())
 
 
 def _among(rows: pa.RecordBatch | FewRows, column: str, of_interest: Collection[Any]) -> list[Any]:
-    """The same, those of interest alone, without a Python value for each row."""
-    if isinstance(rows, FewRows):
-        return _values(rows, column)
-    values = rows.column(column)
-    if values.type in _AS_THEY_ARE:
-        met = values.filter(pc.is_in(values, value_set=pa.array(list(of_interest), values.type)))
-        return list(pc.unique(met).to_pylist())
-    found = numbers(values)[valid(values)]
-    return list(np.unique(found[np.isin(found, np.array(list(of_interest), found.dtype))]).tolist())
+    """The same, each once, those of interest alone, without a Python value for each row."""
+    batch = (rows.to_arrow() if isinstance(rows, FewRows) else rows).select([column])
+    met = batch.filter(pa.array(select_mask([Filter(ColumnRef("", column), "in", tuple(of_interest))], batch)))
+    return _values(pa.RecordBatch.from_arrays([pc.unique(met.column(0))], [column]), column)

@@ -15,13 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.query.model import ColumnRef, Comparison, Filter
-from service.tables.endpoints import numbers
+from service.tables.endpoints import TEXT_OR_BOOL, numbers
 
 Mask = npt.NDArray[np.bool_]
 Values = npt.NDArray[Any]
 
 _ARROW = {"=": pc.equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
-_TEXT_OR_BOOL = (pa.utf8(), pa.bool_())
 
 
 def select_mask(filters: Sequence[Filter], rows: pa.RecordBatch) -> Mask:
@@ -54,7 +53,7 @@ def compare(op: str, left: pa.Array, right: pa.Array) -> Mask:
         return _and_valid(_and_valid(~compare("<", right, left), left), right)
     if op == "=":
         return _and_valid(_and_valid(~compare("<>", left, right), left), right)
-    if left.type in _TEXT_OR_BOOL:
+    if left.type in TEXT_OR_BOOL:
         return _truth(pc.less(left, right) if op == "<" else pc.not_equal(left, right))
     x: Values = numbers(left)
     y: Values = numbers(right)
@@ -80,7 +79,7 @@ def _meets(condition: Filter, column: pa.Array) -> Mask:
         return ~valid(column)
     if op == "in":
         return _truth(pc.is_in(column, value_set=_constants(column.type, value)))
-    if column.type in _TEXT_OR_BOOL:
+    if column.type in TEXT_OR_BOOL:
         return _truth(_ARROW[op](column, _constant(column.type, value)))
     return _and_valid(_numbers(op, numbers(column), value), column)
 

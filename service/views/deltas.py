@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from service.errors import Problem
 from service.tables.changes import Moved
-from service.tables.endpoints import numbers
+from service.tables.endpoints import TEXT_OR_BOOL, numbers
 from service.tables.resolution import NO_SLOTS, Indices, Slots
 from service.tables.store import pieces
 
@@ -22,7 +22,6 @@ Combination = tuple[Slots, ...]
 _FLOOR = 100_000
 _SMALL = 64
 _NO_INDICES: Indices = np.empty(0, np.int64)
-_TEXT_OR_BOOL = (pa.utf8(), pa.bool_())
 
 
 class Delta(NamedTuple):
@@ -177,7 +176,7 @@ def equal_rows(left: pa.RecordBatch, right: pa.RecordBatch) -> npt.NDArray[np.bo
     """bool[n]: rows that look alike in every column; null equals null, NaN the same NaN, 0.0 not -0.0."""
     equal = np.ones(left.num_rows, np.bool_)
     for x, y in zip(left.columns, right.columns, strict=True):
-        if x.type in _TEXT_OR_BOOL:
+        if x.type in TEXT_OR_BOOL:
             same = np.asarray(pc.fill_null(pc.equal(x, y), False))
         else:
             same = _bits(x) == _bits(y)

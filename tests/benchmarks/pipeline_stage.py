@@ -78,7 +78,7 @@ def stage(partitions: int = 1) -> Iterator[Stage]:
 @contextmanager
 def serving_view(folder: Path) -> Iterator[ServerProcess]:
     """A service whose relations and view are there and empty."""
-    with ServerProcess(folder / "data") as server, httpx.Client(base_url=server.url, timeout=60) as client:
+    with ServerProcess(folder / "data", fresh=True) as server, httpx.Client(base_url=server.url, timeout=60) as client:
         for relation in RELATIONS:
             client.put(f"/v1/relations/{relation}", json=definition(relation)).raise_for_status()
         client.put(f"/v1/views/{VIEW}", json={"sql": SQL}).raise_for_status()

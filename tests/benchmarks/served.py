@@ -87,7 +87,7 @@ def serving(scale: Scale, environment: Mapping[str, str] | None = None) -> Itera
     """A server on a fresh folder of the disk that temporary files are on, with the log on. It has come to rest (but not in a quick run):
     the kernels that it loads behind its first requests are part of its start."""
     with tempfile.TemporaryDirectory(prefix="livejoin-bench-") as folder:
-        with ServerProcess(Path(folder) / "data", environment=environment) as server:
+        with ServerProcess(Path(folder) / "data", environment=environment, fresh=True) as server:
             process = psutil.Process(server.process.pid)
             while not scale.quick and process.cpu_percent(1.0) > 2:
                 pass

@@ -9,12 +9,12 @@ import subprocess
 import sys
 import time
 
-import httpx
 import numpy as np
 
 from tests.benchmarks.figures import Figure, Scale, middle, sampled
 from tests.benchmarks.measured_tree import Note
 from tests.benchmarks.served import serving
+from tests.end_to_end import talk
 from tests.server_process import ROOT, ServerProcess
 
 TITLE = "The service: 500 followers of one view; 200 views that a change does not concern"
@@ -55,14 +55,16 @@ def followers(scale: Scale, note: Note) -> list[Figure]:
     """Posts at a steady rate, each a version that changes the view, while a crowd follows it."""
     crowd, seconds = scale.size(500, 20), scale.size(10, 1)
     with serving(scale) as server:
-        _define(server, {"stays": _HOTEL, "repairs": _HOTEL})
-        _view(server, "clashes", "SELECT a.id AS x, b.id AS y FROM stays a JOIN repairs b ON overlaps(a.span, b.span)")
+        client = server.client()
+        for relation in ("stays", "repairs"):
+            talk.define(client, relation, _HOTEL)
+        talk.view(client, "clashes", "SELECT a.id AS x, b.id AS y FROM stays a JOIN repairs b ON overlaps(a.span, b.span)")
         posts = Posts(server)
         posts.post("repairs", _row(0, 0, 1 << 40))
         command = [sys.executable, "-m", "tests.benchmarks.crowd_client", str(server.port), "clashes", str(crowd)]
-        with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as client:
-            assert client.stdin is not None and client.stdout is not None
-            assert client.stdout.readline() == "ready\n"
+        with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as many:
+            assert many.stdin is not None and many.stdout is not None
+            assert many.stdout.readline() == "ready\n"
             note(f"{crowd} follow")
             start, taken, first = time.perf_counter(), [], posts.version + 1
             for number in range(RATE * seconds):
@@ -71,8 +73,8 @@ def followers(scale: Scale, note: Note) -> list[Figure]:
             rate = len(taken) / (time.perf_counter() - start)
             time.sleep(scale.size(3, 1))
             end = time.monotonic()
-            client.stdin.close()
-            seen = json.loads(client.stdout.readline())
+            many.stdin.close()
+            seen = json.loads(many.stdout.readline())
         posts.close()
     behind = _behind(seen, end, first, posts.version)
     note(f"{rate:.0f} posts/s, the last follower {1e3 * max(behind):.0f} ms behind the first at worst")
@@ -100,16 +102,18 @@ def views(scale: Scale, note: Note) -> list[Figure]:
     """A single change, by turns of a service with one view and of one with many more: on other relations, then such as exclude the row."""
     count, posts_each = scale.size(200, 5), scale.size(400, 5)
     with serving(scale) as plain, serving(scale) as full:
-        for server in (plain, full):
-            _define(server, {"stays": _HOTEL, "repairs": _HOTEL, "others": _HOTEL})
-            _view(server, "mine", "SELECT a.id AS x, b.id AS y FROM stays a JOIN repairs b ON overlaps(a.span, b.span)")
+        clients = [plain.client(), full.client()]
+        for client in clients:
+            for relation in ("stays", "repairs", "others"):
+                talk.define(client, relation, _HOTEL)
+            talk.view(client, "mine", "SELECT a.id AS x, b.id AS y FROM stays a JOIN repairs b ON overlaps(a.span, b.span)")
         both = [Posts(plain), Posts(full)]
         _by_turns(both, posts_each, 0)
         for number in range(count):
-            _view(full, f"other{number}", f"SELECT a.id FROM others a WHERE a.hotel = 'h{number}'")
+            talk.view(clients[1], f"other{number}", f"SELECT a.id FROM others a WHERE a.hotel = 'h{number}'")
         alone, unrelated = _by_turns(both, posts_each, 1)
         for number in range(count):
-            _view(full, f"of{number}", f"SELECT a.id AS x, b.id AS y FROM stays a JOIN repairs b ON a.hotel = b.hotel AND "
+            talk.view(clients[1], f"of{number}", f"SELECT a.id AS x, b.id AS y FROM stays a JOIN repairs b ON a.hotel = b.hotel AND "
                   f"overlaps(a.span, b.span) WHERE a.hotel = 'h{number}'")  # fmt: skip
         again, excluded = _by_turns(both, posts_each, 2)
         for posts in both:
@@ -135,15 +139,3 @@ def _by_turns(both: list[Posts], count: int, turn: int) -> list[list[float]]:
 
 def _row(number: int, start: int, end: int) -> dict[str, object]:
     return {"id": number, "hotel": "none", "s": start, "e": end}
-
-
-def _define(server: ServerProcess, relations: dict[str, dict[str, object]]) -> None:
-    for name, definition in relations.items():
-        httpx.put(f"{server.url}/v1/relations/{name}", json=definition).raise_for_status()
-
-
-def _view(server: ServerProcess, name: str, sql: str) -> None:
-    httpx.put(f"{server.url}/v1/views/{name}", json={"sql": sql}).raise_for_status()
-    while (state := httpx.get(f"{server.url}/v1/views/{name}").json()["state"]) != "live":
-        assert state == "building", state
-        time.sleep(0.02)

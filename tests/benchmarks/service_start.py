@@ -35,13 +35,13 @@ def run(scale: Scale, note: Note) -> list[Figure]:
 
 def starts(data: Path, pair: Pair, workload: Workload, repeats: int) -> list[float]:
     """Seconds of each start. Raises AssertionError if the view is not the same afterwards."""
-    with ServerProcess(data) as server:
+    with ServerProcess(data, fresh=True) as server:
         load(server, pair, workload.entries)
         rows = count(server, pair)
         assert server.stop() == 0
     samples = []
     for _ in range(repeats):
-        server = ServerProcess(data)
+        server = ServerProcess(data, fresh=True)
         begun = time.perf_counter()
         with server:
             samples.append(time.perf_counter() - begun)

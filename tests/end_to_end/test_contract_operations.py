@@ -177,7 +177,7 @@ def test_too_busy(tmp_path: Path) -> None:
 
 def test_while_it_starts(tmp_path: Path) -> None:
     """Alive at once; everything else says `recovering` with progress until it is ready."""
-    server = ServerProcess(tmp_path / "data").start(wait=False)
+    server = ServerProcess(tmp_path / "data", fresh=True).start(wait=False)
     try:
         with httpx.Client(base_url=server.url) as client:
             seen = set()
@@ -218,7 +218,7 @@ def test_a_port_that_is_taken(server: ServerProcess, tmp_path: Path) -> None:
 
 def test_interrupted_while_it_starts(tmp_path: Path) -> None:
     """Ctrl-C before it is ready ends it with status 0 and leaves a folder that serves."""
-    server = ServerProcess(tmp_path / "data").start(wait=False)
+    server = ServerProcess(tmp_path / "data", fresh=True).start(wait=False)
     try:
         end = time.monotonic() + 60
         while time.monotonic() < end:

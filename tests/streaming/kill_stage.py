@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import re
-import socket
 import time
 from collections.abc import Callable, Sequence, Set
 from contextlib import ExitStack
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 import psutil
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 
-from streaming.kafka_broker import Broker
+from streaming.kafka_broker import Broker, free_port
 from streaming.kafka_client import quiet
 from tests.end_to_end import talk
 from tests.server_process import ServerProcess
@@ -53,9 +52,9 @@ class Stage:
 
     def __init__(self, folder: Path, dice: random.Random, topics: Sequence[tuple[str, ...]], **stream: Any) -> None:
         self._dice = dice
-        self.broker = Broker(folder / "kafka", _lasting_port())
+        self.broker = Broker(folder / "kafka", free_port())
         self._data = folder / "data"
-        self._port = _lasting_port()
+        self._port = free_port()
         self.server = self._service()
         self.job = StreamJob(folder / "job", self.server.url, self.broker.address, topics, **stream)
         # Idempotent: Kafka's order within a partition is what the truth rests on, through the broker's deaths too; it never gives up.
@@ -163,18 +162,6 @@ class Stage:
                     break
         consumer.close()
         return messages
-
-
-def _lasting_port() -> int:
-    """A free port that the kernel gives to no outgoing connection while its owner is dead."""
-    while True:
-        port = random.SystemRandom().randrange(15_000, 30_000)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        return port
 
 
 def dice() -> random.Random:

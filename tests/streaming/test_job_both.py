@@ -15,13 +15,13 @@ import pytest
 
 from streaming import cli
 from streaming.config import read_config
-from streaming.kafka_broker import Broker
+from streaming.kafka_broker import Broker, free_port
 from streaming.metrics import Metrics
 from streaming.patience import Patience
 from tests.end_to_end import talk
 from tests.server_process import ServerProcess
 from tests.streaming.out_job import Believer
-from tests.streaming.stream_job import LIMIT, Jobs, StreamJob, Topics, free_port
+from tests.streaming.stream_job import LIMIT, Jobs, StreamJob, Topics
 from tests.streaming.test_job import STAYS, create
 
 PAIRS = "SELECT a.id AS one, b.id AS other FROM stays a JOIN stays b ON a.room = b.room AND overlaps(a.stay, b.stay) WHERE a.id < b.id"

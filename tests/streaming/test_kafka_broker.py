@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 
 from streaming.errors import StreamError
-from streaming.kafka_broker import Broker
+from streaming.kafka_broker import Broker, free_port
 from streaming.kafka_client import quiet_admin
 
 
@@ -43,13 +43,6 @@ def test_records_survive_a_stop_and_a_kill(tmp_path: Path) -> None:
     assert (tmp_path / "kafka").exists()
 
 
-def test_its_own_folder_goes_with_it() -> None:
-    with Broker() as broker:
-        data = broker.data
-        assert data.exists()
-    assert not data.exists()
-
-
 def test_a_taken_port_is_said() -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
@@ -59,24 +52,24 @@ def test_a_taken_port_is_said() -> None:
             pass
 
 
-def test_a_folder_in_use_is_said(tmp_path: Path) -> None:
-    with Broker(tmp_path) as first, pytest.raises(StreamError, match="is in use by another broker"), Broker(first.data):
+def test_a_folder_in_use_is_said_and_its_own_goes_with_it() -> None:
+    with Broker() as first, pytest.raises(StreamError, match="is in use by another broker"), Broker(first.data):
         pass
+    assert not first.data.exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_in_the_foreground(tmp_path: Path, number: int) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+def test_in_the_foreground(tmp_path: Path) -> None:
+    """Ended by each signal; then the folder and the port are free again."""
+    port = free_port()
     environment = {**os.environ, "KAFKA_PORT": str(port), "KAFKA_DATA": str(tmp_path / "data")}
     command = [sys.executable, "-m", "streaming.kafka_broker"]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert f"127.0.0.1:{port}" in process.stdout.readline()
-        process.send_signal(number)
-        assert process.wait(60) == 0
-    with Broker(tmp_path / "data", port):  # the folder and the port are free again
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert f"127.0.0.1:{port}" in process.stdout.readline()
+            process.send_signal(number)
+            assert process.wait(60) == 0
+    with Broker(tmp_path / "data", port):
         pass
 
 
@@ -90,7 +83,7 @@ def test_a_bad_port_is_wrong_use() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only the Linux kernel ends a child with its parent")
 def test_it_ends_with_its_parent(tmp_path: Path) -> None:
-    code = "import sys, time; from pathlib import Path; from streaming.kafka_broker import Broker\n"
+    code = "import sys, time; from pathlib import Path; from streaming.kafka_broker import Broker, free_port\n"
     code += "b = Broker(Path(sys.argv[1])); b.start(); print(b.process.pid, flush=True); time.sleep(600)"
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

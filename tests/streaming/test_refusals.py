@@ -9,12 +9,12 @@ import pytest
 
 from streaming.config import Kafka, Out
 from streaming.errors import StreamError
-from streaming.kafka_broker import Broker
+from streaming.kafka_broker import Broker, free_port
 from streaming.kafka_client import wait_for_topics
 from streaming.metrics import Metrics
 from streaming.publishing.own_topic import OwnTopic
 from streaming.publishing.transactions import Transactions
-from tests.streaming.stream_job import Topics, free_port
+from tests.streaming.stream_job import Topics
 
 _MAP = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SASL_PLAINTEXT"
 _MORE = f"""

@@ -84,7 +84,7 @@ STRUCTURES = {
             "tests/service/tables/test_store_twin.py",
             "tests/service/tables/test_store.py",
         ),
-        "not tens_of_thousands and not delay and not pin",
+        "not tens_of_thousands and not delay and not pin and not sink_may_stop",
         (
             Canary("structures.ordered.tree", "own_leaf", "lambda nodes, writing, o: o"),
             Canary("structures.ordered.tree", "own_inner", "lambda nodes, writing, o: o"),
@@ -103,7 +103,7 @@ STRUCTURES = {
     "box": Structure(
         "box.machine.BoxMachine",
         ("tests/structures/box/test_tree.py",),
-        "not tens_of_thousands and not delay and not pin and not width and not left_ends and not world",
+        "not tens_of_thousands and not delay and not pin and not width and not left_ends and not world and not ties",
         (
             Canary("structures.box.changes", "own_node", "lambda nodes, writing, o: o"),
             Canary("structures.box.changes", "own_records", "lambda nodes, writing, level, o: o"),
@@ -124,7 +124,7 @@ STRUCTURES = {
     "clique": Structure(
         "clique.machine.CliqueMachine",
         ("tests/structures/clique/test_tree.py",),
-        "not tens_of_thousands",
+        "not tens_of_thousands and not one_point",
         (
             Canary("structures.multiway.tree", "own", "lambda nodes, writing, o: o"),
             Canary("structures.multiway.summary", "summarise_clique", "lambda nodes, X, o: False"),
@@ -155,7 +155,7 @@ STRUCTURES = {
     "join": Structure(
         "join_tree.machine.JoinMachine",
         ("tests/structures/join_tree/test_tree.py",),
-        "not steps_and_bytes",
+        "not steps_and_bytes and not costs_no_look",
         (
             Canary("structures.join_tree.walk", "equals", "lambda array, p, end, value: (p, end - 1)"),
             Canary("structures.join_tree.spread", "live_but", "lambda tables, u, slot, one, other: True"),
@@ -202,7 +202,7 @@ STRUCTURES = {
     "index": Structure(
         "index.machine.IndexMachine",
         ("tests/structures/index/test_indexes.py",),
-        "not tens_of_thousands",
+        "not tens_of_thousands and not beyond_the_reach",
         (
             Canary("structures.index.changes", "own_block", "lambda nodes, writing, h, o: o"),
             Canary("structures.index.compaction", "drop_block", "lambda nodes, writing, h, o: None"),

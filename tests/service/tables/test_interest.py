@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from service.query.model import ColumnRef, Filter
-from service.tables.interest import Interest, Taken, Touched
+from service.tables.interest import Interest, Selection, Touched
 from service.tables.masks import select_mask
 from service.tables.relations import Relation
 from service.tables.resolution import Resolved
@@ -55,7 +55,7 @@ def test_against_the_filters(seed: int, few: bool) -> None:
         values = [chance.choice(values) for _, values in COLUMNS.values()]
         return (next(numbers), *values[1:])
 
-    things = [[Taken("r", [random_filter(chance) for _ in range(chance.randrange(3))]) for _ in range(chance.choice((1, 1, 2)))]
+    things = [[Selection("r", [random_filter(chance) for _ in range(chance.randrange(3))]) for _ in range(chance.choice((1, 1, 2)))]
               for _ in range(60)]  # fmt: skip
     interest = Interest((number, takes) for number, takes in enumerate(things))
     assert interest.using("r") == list(range(60)) and interest.using("s") == []
@@ -76,6 +76,6 @@ def test_against_the_filters(seed: int, few: bool) -> None:
 
 
 def test_of_several_relations() -> None:
-    interest = Interest([("both", [Taken("r", []), Taken("s", [])]), ("s", [Taken("s", [])])])
+    interest = Interest([("both", [Selection("r", []), Selection("s", [])]), ("s", [Selection("s", [])])])
     assert interest.using("r") == ["both"] and interest.using("s") == ["both", "s"]
     assert interest.concerned(Touched(())) == []
