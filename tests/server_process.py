@@ -13,7 +13,7 @@ from types import TracebackType
 import httpx
 
 from streaming.kafka_broker import free_port
-from tests.forked_server import ForkedServer
+from tests.forked import Forked
 
 ROOT = Path(__file__).resolve().parent.parent
 _READ_AT_IMPORT = {"LIVEJOIN_FAILPOINT", "LIVEJOIN_JIT", "LIVEJOIN_CACHE"}  # by the service, of variables that tests set
@@ -54,7 +54,7 @@ class ServerProcess:
         self._arguments = ["serve", "--data", str(data), "--port", str(self.port), *arguments]
         self._before = before
         self._fresh = fresh or not _READ_AT_IMPORT.isdisjoint(environment or {})
-        self._process: subprocess.Popen[bytes] | ForkedServer | None = None
+        self._process: subprocess.Popen[bytes] | Forked | None = None
         self.log_path = log or data.with_name(f"{data.name}.{self.port}.log")
         self._clients: list[httpx.Client] = []
 
@@ -67,7 +67,7 @@ class ServerProcess:
                     command, cwd=ROOT, env=self._environment, stdout=log, stderr=log, preexec_fn=self._before, start_new_session=True
                 )
             else:
-                self._process = ForkedServer(self._arguments, self._environment, self.log_path, self._before)
+                self._process = Forked(self._arguments, self._environment, self.log_path, self._before)
         if wait:
             try:
                 self.wait_ready()
@@ -91,7 +91,7 @@ class ServerProcess:
         raise TimeoutError(f"not ready after {limit} s:\n{self.output()}")
 
     @property
-    def process(self) -> subprocess.Popen[bytes] | ForkedServer:
+    def process(self) -> subprocess.Popen[bytes] | Forked:
         assert self._process is not None, "not started"
         return self._process
 

@@ -7,10 +7,9 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -21,6 +20,7 @@ from confluent_kafka.admin import NewTopic
 
 from streaming.kafka_broker import Broker
 from streaming.kafka_client import quiet, quiet_admin
+from tests.forked import Forked
 from tests.streaming.shared_spark import SharedSpark
 
 LIMIT = 180.0  # seconds that anything may take
@@ -112,24 +112,23 @@ class StreamJob:
         self._folder = folder
         self._spark = spark
         self.arguments: list[str] = []  # of the command, beside the file
-        self._process: subprocess.Popen[str] | None = None
+        self._process: Forked | subprocess.Popen[str] | None = None
         self._said: list[str] = []
         self._news = threading.Condition()
         self._ended = False
         self.batches: dict[int, int] = {}  # records of each batch that was done, by its id
 
     def start(self) -> StreamJob:
-        command = [sys.executable, "-m", "service.cli", "stream", "--config", str(self.path), *self.arguments]
-        environment = os.environ
+        environment: Mapping[str, str] = os.environ
         if self._spark:
             self._spark.clear()
             environment = {**environment, **self._spark.environment}
         self._ended = False
-        self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+        self._process = Forked(["stream", "--config", str(self.path), *self.arguments], environment)
         threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
         return self
 
-    def _listen(self, process: subprocess.Popen[str]) -> None:
+    def _listen(self, process: Forked | subprocess.Popen[str]) -> None:
         assert process.stderr is not None
         for line in process.stderr:
             with self._news:
@@ -146,7 +145,7 @@ class StreamJob:
         return "\n".join(self._said)
 
     @property
-    def process(self) -> subprocess.Popen[str]:
+    def process(self) -> Forked | subprocess.Popen[str]:
         assert self._process is not None
         return self._process
 

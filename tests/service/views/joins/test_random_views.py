@@ -37,7 +37,7 @@ def drawn(rng: random.Random, style: str, most: int, keys: int) -> RandomView:
             pass
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("style", STYLES)
 def test_all_algorithms(tmp_path: Path, style: str, seed: int) -> None:
     """By the engine's twin: every version, followers, look-ups, windows, held readers, runs of single changes, restarts."""
@@ -86,7 +86,7 @@ def closed(bounds: str) -> Callable[[Row], tuple[float, float]]:
     return ends
 
 
-@pytest.mark.parametrize("most", [6, 7, 8])
+@pytest.mark.parametrize("most", [6, 7, pytest.param(8, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("style", ["heap", "mixed", "product"])
 def test_many_aliases(tmp_path: Path, style: str, most: int) -> None:
     """After each batch: the rows by every algorithm, and the invariants; deltas by followers."""

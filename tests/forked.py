@@ -1,0 +1,68 @@
+"""Commands of livejoin forked from a process that has imported it: imports are most of what a start costs."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TextIO
+
+from service import cli
+
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["service.server", "streaming.cli"])
+
+
+class Forked:
+    """A command, as far as tests ask it of a `subprocess.Popen`. `output`: the file that takes what it writes; without it, `stderr` tells
+    what it writes there. `before` runs in the child."""
+
+    def __init__(
+        self, arguments: Sequence[str], environment: Mapping[str, str], output: Path | None = None, before: Callable[[], None] | None = None
+    ) -> None:
+        ours, theirs = _FORKS.Pipe(duplex=False)
+        self._process = _FORKS.Process(target=_run, args=(list(arguments), dict(environment), output or theirs, before), daemon=True)
+        self._process.start()
+        theirs.close()
+        self.stderr: TextIO = os.fdopen(os.dup(ours.fileno()))
+        ours.close()
+        assert self._process.pid is not None
+        self.pid: int = self._process.pid
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self, timeout: float | None = None) -> int:
+        self._process.join(timeout)
+        if self._process.exitcode is None:
+            raise subprocess.TimeoutExpired("livejoin", timeout or 0)
+        return self._process.exitcode
+
+    def send_signal(self, number: signal.Signals) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+def _run(arguments: list[str], environment: dict[str, str], output: Path | Connection, before: Callable[[], None] | None) -> None:
+    os.setsid()
+    if isinstance(output, Path):
+        file = os.open(output, os.O_WRONLY | os.O_APPEND)
+        os.dup2(file, 1)
+        os.dup2(file, 2)
+        os.close(file)
+    else:
+        os.dup2(output.fileno(), 2)
+        output.close()
+    os.environ.clear()
+    os.environ.update(environment)
+    if before:
+        before()
+    sys.exit(cli.main(arguments))
