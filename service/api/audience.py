@@ -119,7 +119,7 @@ class Audience:
 
         Whoever asks was up to date a moment ago: the first is where the audience begins.
         """
-        if position <= self._untold:
+        if position <= self._untold or self._is_alone:
             return None
         if self._base < 0:
             self._base = self._head = position
@@ -140,6 +140,8 @@ class Audience:
             await self._news.wait()
             self._news.clear()
             self._rung = False
+            if self._is_alone:
+                self._forget()
             if self._base < 0:  # each reads for itself
                 self._wake()
             while self._base >= 0:
@@ -153,6 +155,11 @@ class Audience:
                 await asyncio.sleep(0)  # and have sent what there is
                 # A crowd takes a quarter of the loop's time: what comes meanwhile is one message more to each, not many.
                 await asyncio.sleep(min(_PAUSE, 3 * (self._loop.time() - begun)))
+
+    @property
+    def _is_alone(self) -> bool:
+        """One follower reads for itself: going by way of the audience is a fifth more work for one."""
+        return len(self._seats) == 1
 
     def _told_no_more(self, telling: asyncio.Task[None]) -> None:
         """Nobody is left; or it broke, and each reads for itself."""

@@ -6,7 +6,7 @@ that it does not give is left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import accumulate
 
@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 
 from service.api.context import Context
 from service.histogram import Histogram as Buckets
+from service.views.live_view import LiveView
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each counter, of no use here
 REGISTRY = CollectorRegistry()
@@ -54,11 +55,13 @@ COUNTERS = {
     "batches": ("livejoin_batches", "Batches that made a version."),
     "changes": ("livejoin_changes", "Changes in those batches."),
 }
+SECONDS = range(-20, 9, 2)  # buckets up to 2 ** e seconds: 1 µs to 256 s
+NUMBERS = range(0, 25, 2)  # up to 2 ** e: 1 to 16,777,216
 HISTOGRAMS = {
-    "update_seconds": ("livejoin_update_seconds", "Time to bring the views to the next version."),
-    "batch_changes": ("livejoin_batch_changes", "Changes in a batch."),
-    "delay_steps": ("livejoin_delay_steps", "Largest number of steps of the structure between two rows of a chunk."),
-    "delay_seconds": ("livejoin_delay_seconds", "Time between two rows of a chunk, on average."),
+    "update_seconds": ("livejoin_update_seconds", "Time to bring the views to the next version.", SECONDS),
+    "batch_changes": ("livejoin_batch_changes", "Changes in a batch.", NUMBERS),
+    "delay_steps": ("livejoin_delay_steps", "Largest number of steps of the structure between two rows of a chunk.", NUMBERS),
+    "delay_seconds": ("livejoin_delay_seconds", "Time between two rows of a chunk, on average.", SECONDS),
 }
 
 
@@ -80,26 +83,34 @@ class EngineCollector(Collector):
         for name, (family, text) in COUNTERS.items():
             if name in found:
                 yield CounterMetricFamily(family, text, value=found[name])
-        for name, (family, text) in HISTOGRAMS.items():
+        for name, (family, text, exponents) in HISTOGRAMS.items():
             if name in found:
-                yield _histogram(family, text, found[name])
+                histogram = HistogramMetricFamily(family, text)
+                histogram.add_metric([], _buckets(found[name], exponents), found[name].sum)
+                yield histogram
         rows = GaugeMetricFamily("livejoin_relation_rows", "Rows of a relation.", labels=["relation"])
         for name, count in engine.published.counts.items():
             rows.add_metric([name], count)
-        held = GaugeMetricFamily("livejoin_view_bytes", "Memory of a view's structures at the newest version.", labels=["view"])
-        for name, view in engine.views.items():
-            held.add_metric([name], view.statistics()["bytes"])
         yield rows
-        yield held
+        yield from _of_views(engine.views)
 
 
-def _histogram(family: str, text: str, values: Buckets) -> HistogramMetricFamily:
-    """Prometheus's cumulative form, with the buckets that have something in them."""
-    counts = list(values.counts)
-    buckets = [
-        (f"{bound:.6g}", float(total)) for bound, count, total in zip(values.bounds, counts, accumulate(counts), strict=True) if count
-    ]
-    return HistogramMetricFamily(family, text, buckets=[*buckets, ("+Inf", float(sum(counts)))], sum_value=values.sum)
+def _of_views(views: Mapping[str, LiveView]) -> Iterator[Metric]:
+    held = GaugeMetricFamily("livejoin_view_bytes", "Memory of a view's structures at the newest version.", labels=["view"])
+    followers = GaugeMetricFamily("livejoin_view_subscribers", "Followers of a view.", labels=["view"])
+    updates = HistogramMetricFamily("livejoin_view_update_seconds", "Time to bring a view to the next version.", labels=["view"])
+    for name, view in views.items():
+        held.add_metric([name], view.bytes)
+        if view.feed is not None:
+            followers.add_metric([name], view.feed.subscribers)
+        updates.add_metric([name], _buckets(view.update_seconds, SECONDS), view.update_seconds.sum)
+    yield from (held, followers, updates)
+
+
+def _buckets(values: Buckets, exponents: range) -> list[tuple[str, float]]:
+    """Prometheus's cumulative form: the same buckets whatever was met."""
+    totals = dict(zip(values.bounds, accumulate(values.counts), strict=True))
+    return [*((f"{2.0**e:.6g}", float(totals[2.0**e])) for e in exponents), ("+Inf", float(values.count))]
 
 
 def exposition(context: Context) -> bytes:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import time
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future, wait
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
@@ -35,11 +36,13 @@ from service.api.steps import TURN, Steps, finish
 from service.api.stream import Stream
 from service.errors import Problem
 from service.reading.cursors import RowReader, open_relation_rows, open_rows
+from service.views.deltas import Combination
 
 JSON_PAGE = 1000  # rows of a JSON page without `limit`
 FIRST_CHUNK, LARGEST_CHUNK = 512, 65_536  # rows
+_LONG = LARGEST_CHUNK // 4  # rows of a chunk: from here on it is worth a second thread
 CHUNK_TIME = 0.010  # seconds; a chunk leaves when it is full or after this time
-HELD, HELD_BYTES = 65_536, 16 << 20  # a page up to here is read whole before it leaves, for its Link header
+HELD_BYTES = 32 << 20  # of slots: a page up to here is enumerated before it leaves, for its Link header
 
 _HOST = re.compile(r"[A-Za-z0-9.\-]+(:\d+)?|\[[0-9a-f:.]+\](:\d+)?")
 
@@ -102,13 +105,16 @@ def filters(values: dict[str, Any]) -> dict[str, Any]:
 
 
 class Rows:
-    """The chunks of one answer. Every method takes milliseconds: call them in threads."""
+    """The chunks of one answer. Every method takes milliseconds: call them in threads. A long answer is walked ahead by one of `walkers`, a
+    chunk, while the columns of the one before are gathered and encoded."""
 
-    def __init__(self, reader: RowReader, kind: str, limit: int | None) -> None:
+    def __init__(self, reader: RowReader, kind: str, limit: int | None, walkers: Executor) -> None:
         self.reader = reader
+        self._walkers = walkers
+        self._ahead: Future[Combination | None] | None = None
         self._format = formats.make(kind, reader.version, reader.schema)
         self._left = limit
-        self._held: list[pa.RecordBatch] = []
+        self._found: deque[Combination] = deque()  # of a page, before its rows leave
         self._size = FIRST_CHUNK
         self._begun = False
         self.empty = True
@@ -121,18 +127,18 @@ class Rows:
         self.empty = empty
         if not self._left:
             return
-        held = held_bytes = 0
-        while self._left and held < HELD and held_bytes < HELD_BYTES:
-            rows = self.reader.read(min(self._left, HELD - held))
-            if rows is None:
+        held = 0
+        while self._left and held < HELD_BYTES:
+            found = self.reader.find(min(self._left, LARGEST_CHUNK))
+            if found is None:
                 self._left = 0
                 return
-            if rows.num_rows:
-                self._held.append(rows)
-                self._left -= rows.num_rows
-                held, held_bytes = held + rows.num_rows, held_bytes + rows.nbytes
+            if len(found[0]):
+                self._found.append(found)
+                self._left -= len(found[0])
+                held += sum(slots.nbytes for slots in found)
             yield
-        # The Link goes out before the rows. What the page has beyond those held another reader passes over.
+        # The Link goes out before the rows. What the page has beyond those found another reader passes over.
         scout = self.reader.twin()
         try:
             self.following = yield from _after(scout, self._left)
@@ -154,24 +160,33 @@ class Rows:
 
     def _next_rows(self) -> pa.RecordBatch | None:
         """Perhaps none yet; None at the end."""
-        if self._held:
-            return self._held.pop(0)
+        if self._found:
+            return self.reader.rows(self._found.popleft())
         if self._left == 0:
             return None
         begun = time.perf_counter()
-        rows = None
-        seconds = 0.0
-        while seconds < TURN:
-            rows = self.reader.read(self._size if self._left is None else min(self._size, self._left))
-            seconds = time.perf_counter() - begun
-            if rows is None:
-                return None
-            if rows.num_rows:
-                self._adapt(seconds)
-                break
-        if self._left is not None and rows is not None:
-            self._left -= rows.num_rows
+        while (found := self._walk()) is not None and len(found[0]) == 0 and time.perf_counter() < begun + TURN:
+            pass
+        if found is None:
+            return None
+        if self._left is not None:
+            self._left -= len(found[0])
+        if self._size >= _LONG and self._left != 0:
+            self._ahead = self._walkers.submit(self.reader.find, self._most())
+        rows = self.reader.rows(found)
+        if rows.num_rows:
+            self._adapt(time.perf_counter() - begun)
         return rows
+
+    def _walk(self) -> Combination | None:
+        """The next rows, perhaps none yet; None at the end."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is None or ahead.cancel():  # what no walker has come to yet is done here
+            return self.reader.find(self._most())
+        return ahead.result()
+
+    def _most(self) -> int:
+        return self._size if self._left is None else min(self._size, self._left)
 
     def _adapt(self, seconds: float) -> None:
         """Chunks grow while they are fast to make."""
@@ -182,6 +197,8 @@ class Rows:
             self._size = max(self._size // 2, FIRST_CHUNK)
 
     def close(self) -> None:
+        if self._ahead is not None and not self._ahead.cancel():
+            wait((self._ahead,))
         self.reader.close()
 
 
@@ -198,11 +215,11 @@ def _after(reader: RowReader, rows: int) -> Steps[str | None]:
     return None if ended else reader.token()
 
 
-def _begin(opened: Opened, kind: str, limit: int | None) -> Steps[tuple[Rows, tuple[bytes, bool]]]:
+def _begin(opened: Opened, kind: str, limit: int | None, walkers: Executor) -> Steps[tuple[Rows, tuple[bytes, bool]]]:
     """The rows, prepared, and their first chunk."""
     reader = opened()
     try:
-        rows = Rows(reader, kind, limit)
+        rows = Rows(reader, kind, limit, walkers)
         yield from rows.prepare()
         return rows, rows.step()
     except BaseException:
@@ -211,7 +228,7 @@ def _begin(opened: Opened, kind: str, limit: int | None) -> Steps[tuple[Rows, tu
 
 
 def _pool(context: Context, asked: dict[str, Any]) -> Executor:
-    """A look-up at the newest version waits for the writer, which may be building a view: not in a reader's thread."""
+    """A look-up of a row that has just changed waits for the writer, which may be building a view: not in a reader's thread."""
     waits = asked["point"] is not None and asked["version"] is None and asked.get("cursor") is None
     return context.waiters if waits else context.readers
 
@@ -224,7 +241,7 @@ async def answer_rows(request: Request, opened: Opened, limit: int | None, pool:
         limit = JSON_PAGE
     if request.method == "HEAD":
         limit = 0
-    rows, first = await finish(context, pool, request.receive, _begin(opened, kind, limit))
+    rows, first = await finish(context, pool, request.receive, _begin(opened, kind, limit, context.walkers))
     headers = {
         "Livejoin-Version": str(rows.reader.version),
         "Livejoin-Empty": "true" if rows.empty else "false",

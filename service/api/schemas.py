@@ -216,7 +216,10 @@ SCHEMAS: dict[str, Schema] = {
             "name": NAME,
             "state": {"enum": ["building", "live", "failed"]},
             "version": _COUNT,
-            "empty": {"type": ["boolean", "null"], "description": "null while not live, and where it takes over a second to find out"},
+            "empty": {
+                "type": ["boolean", "null"],
+                "description": "null while not live, where it takes over a second to find out, and in a list where only the rows tell",
+            },
             "definition": _ref("ViewDefinition"),
             "plan": _ref("Plan"),
             "statistics": _STATISTICS,

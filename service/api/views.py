@@ -16,6 +16,7 @@ from service.api.openapi import Endpoint, answer, failures, json_content, operat
 from service.api.relations import checked_name
 from service.api.schemas import OTHER_PLAN, PLAN, VIEW, VIEW_JSON, VIEW_SQL
 from service.api.steps import Steps, finish
+from service.engine.versions import Version
 from service.errors import Problem
 from service.instance import Instance
 from service.planning.natural import natural_json
@@ -26,15 +27,15 @@ from service.views.live_view import LiveView
 from service.views.parse import parse_view
 
 BUILD_WAIT = 1.0  # seconds; a view that takes longer is answered 202
-EMPTY_WAIT = 1.0  # seconds a request; emptiness that takes longer to find out is not told
+EMPTY_WAIT = 1.0  # seconds; emptiness that takes longer to find out is not told
 
 
-def view_json(engine: Instance, view: LiveView, until: float) -> Steps[dict[str, Any]]:
-    """A view as the interface shows it; its emptiness is looked for until then (`time.monotonic`)."""
+def view_json(view: LiveView, version: Version) -> dict[str, Any]:
+    """A view as the interface shows it at a pinned version. `empty` is null where only its rows tell."""
     shown: dict[str, Any] = {
         "name": view.name,
         "state": view.state,
-        "version": engine.published.number,
+        "version": version.number,
         "empty": None,
         "definition": view.view.definition,
         "plan": view.view.plan.to_json(),
@@ -45,13 +46,31 @@ def view_json(engine: Instance, view: LiveView, until: float) -> Steps[dict[str,
     elif view.state == "failed":
         problem = view.problem or Problem("view-failed", "the structures of this view failed")
         shown["problem"] = problem.to_json()
-    else:
-        shown["version"], shown["empty"] = yield from _emptiness(engine, view.name, until)
+    elif view.id in version.roots:
+        shown["empty"] = view.join.is_empty(version.roots[view.id])
     return shown
 
 
-def _emptiness(engine: Instance, name: str, until: float) -> Steps[tuple[int, bool | None]]:
+def _one_json(engine: Instance, view: LiveView) -> Steps[dict[str, Any]]:
+    """The same at the newest version; rows are looked for where only they tell."""
+    (shown,) = _all_json(engine, [view])
+    if shown["state"] == "live" and shown["empty"] is None:
+        shown["version"], shown["empty"] = yield from _emptiness(engine, view.name)
+    return shown
+
+
+def _all_json(engine: Instance, views: list[LiveView]) -> list[dict[str, Any]]:
+    pin = engine.versions.pin()
+    try:
+        with engine.versions.reading(pin) as version:
+            return [view_json(view, version) for view in views]
+    finally:
+        engine.versions.release(pin)
+
+
+def _emptiness(engine: Instance, name: str) -> Steps[tuple[int, bool | None]]:
     """Version and emptiness; None if there are many candidates that a comparison drops, and no row yet."""
+    until = time.monotonic() + EMPTY_WAIT
     reader = open_rows(engine.readers, name)
     try:
         while (empty := reader.empty()) is None and time.monotonic() < until:
@@ -69,8 +88,7 @@ async def put_view(request: Request) -> Response:
     data = await read_json(request.scope, request.receive, context.settings.max_body)
     view, outcome = await context.wait(engine.put_view, name, data, BUILD_WAIT)
     status = {"created": 201, "same": 200, "building": 202}[outcome]
-    steps = view_json(engine, view, time.monotonic() + EMPTY_WAIT)
-    return json_answer(await finish(context, context.readers, request.receive, steps), status)
+    return json_answer(await finish(context, context.readers, request.receive, _one_json(engine, view)), status)
 
 
 async def get_view(request: Request) -> Response:
@@ -79,8 +97,7 @@ async def get_view(request: Request) -> Response:
     no_parameters(request)
     views = engine.views
     view = views[existing(views, request, "view")]
-    steps = view_json(engine, view, time.monotonic() + EMPTY_WAIT)
-    return json_answer(await finish(context, context.readers, request.receive, steps))
+    return json_answer(await finish(context, context.readers, request.receive, _one_json(engine, view)))
 
 
 async def list_views(request: Request) -> Response:
@@ -88,20 +105,7 @@ async def list_views(request: Request) -> Response:
     engine = context.engine
     no_parameters(request)
     views = [view for _, view in sorted(engine.views.items())]
-    return json_answer({"views": await finish(context, context.readers, request.receive, _all_json(engine, views))})
-
-
-def _all_json(engine: Instance, views: list[LiveView]) -> Steps[list[dict[str, Any]]]:
-    shown = []
-    until = time.monotonic() + EMPTY_WAIT
-    for view in views:
-        try:
-            shown.append((yield from view_json(engine, view, until)))
-        except Problem as problem:
-            if problem.type != "not-found":  # dropped meanwhile
-                raise
-        yield
-    return shown
+    return json_answer({"views": await context.look(_all_json, engine, views)})
 
 
 async def delete_view(request: Request) -> Response:

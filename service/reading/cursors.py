@@ -10,6 +10,7 @@ import itertools
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -98,9 +99,8 @@ class RowReader:
     def empty(self) -> bool | None:
         """Whether there is no row at all, before the first one was read; None: not known yet, ask again."""
         if self._empty is None:
-            if self._reading.surely_empty():
-                self._empty = True
-            else:
+            self._empty = self._reading.is_empty()
+            if self._empty is None:
                 self.ended()
         return self._empty
 
@@ -117,6 +117,16 @@ class RowReader:
             slots = self._next(max_rows)
             return None if slots is None else self._reading.rows(slots)
 
+    def find(self, max_rows: int) -> Combination | None:
+        """As `read`, but where the rows are stored. Cost: their enumeration, without their columns."""
+        with self._cursors.versions.reading(self._pin):
+            return self._next(max_rows)
+
+    def rows(self, found: Combination) -> pa.RecordBatch:
+        """Rows that `find` gave."""
+        with self._cursors.versions.reading(self._pin):
+            return self._reading.rows(found)
+
     def read_with_keys(self, max_rows: int) -> tuple[pa.RecordBatch, pa.RecordBatch] | None:
         """As `read`, of a view: (keys, rows)."""
         assert isinstance(self._reading, ViewReading)
@@ -125,10 +135,9 @@ class RowReader:
             return None if slots is None else self._reading.view.rows_with_keys(slots)
 
     def skip(self, max_rows: int) -> int | None:
-        """As `read`, but only how many rows. Cost: their enumeration, without their columns."""
-        with self._cursors.versions.reading(self._pin):
-            slots = self._next(max_rows)
-            return None if slots is None else len(slots[0])
+        """As `find`, but only how many rows."""
+        found = self.find(max_rows)
+        return None if found is None else len(found[0])
 
     def token(self) -> str:
         """A cursor to go on from here."""
@@ -204,17 +213,18 @@ def open_rows(
     if view.state != "live":
         raise Problem("view-building", f"the view {view_name} is being built", progress=view.progress)
 
-    at_rest = point is not None and version is None
-
-    def open_at(pin: Pin) -> RowReader:
+    def open_at(pin: Pin, search: bool) -> RowReader | None:
         if view.id not in pin.version.roots:
             raise expired(pin.version.number)
-        reading = look_up(view, pin.version, window, point, readers.delays, at_rest)
-        return RowReader(readers.cursors, owner, pin, reading, asked)
+        reading = look_up(view, pin.version, window, point, readers.delays, search)
+        return None if reading is None else RowReader(readers.cursors, owner, pin, reading, asked)
 
-    if at_rest:  # the key table is the writer's, and knows the newest applied version only
-        return readers.published.at_rest(lambda: _with_pin(readers.published.versions, None, open_at))
-    return _with_pin(readers.published.versions, version, open_at)
+    versions = readers.published.versions
+    reader = _with_pin(versions, version, partial(open_at, search=version is not None))
+    if reader is None:  # the row has changed, and that is not published yet
+        reader = readers.published.at_rest(lambda: _with_pin(versions, None, partial(open_at, search=True)))
+    assert reader is not None
+    return reader
 
 
 def open_relation_rows(readers: Readers, name: str, *, cursor: str | None = None) -> RowReader:
@@ -228,17 +238,21 @@ def open_relation_rows(readers: Readers, name: str, *, cursor: str | None = None
         reading = TableReading(relation, pin.version.number, pin.version.counts.get(name, 0))
         return RowReader(readers.cursors, owner, pin, reading, (None, None))
 
-    return _with_pin(readers.published.versions, None, open_at)
+    reader = _with_pin(readers.published.versions, None, open_at)
+    assert reader is not None
+    return reader
 
 
-def _with_pin(versions: Pins, number: int | None, open_at: Callable[[Pin], RowReader]) -> RowReader:
+def _with_pin(versions: Pins, number: int | None, open_at: Callable[[Pin], RowReader | None]) -> RowReader | None:
     pin = versions.pin(number)
+    reader = None
     try:
         with versions.reading(pin):
-            return open_at(pin)
-    except BaseException:
-        versions.release(pin)
-        raise
+            reader = open_at(pin)
+        return reader
+    finally:
+        if reader is None:
+            versions.release(pin)
 
 
 def _resume(cursors: Cursors, owner: str, text: str, version: int | None, asked: Any) -> RowReader:

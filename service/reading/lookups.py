@@ -26,25 +26,28 @@ Point = tuple[str, Mapping[str, str]]
 
 
 def look_up(
-    view: LiveView, version: Version, window: Window | None, point: Point | None, delays: Delays, at_rest: bool
-) -> ViewReading:
+    view: LiveView, version: Version, window: Window | None, point: Point | None, delays: Delays, search: bool
+) -> ViewReading | None:
     """The enumeration asked for, at a pinned version. Problem `bad-parameter`.
 
-    `at_rest`: the caller is the writer's thread between two groups, and the version the newest; then a key is found in O(1), else
-    it is looked for among all rows of its relation.
+    A key is found in O(1), unless its row has changed since the version: then it is looked for among all rows of its relation if `search`,
+    else None is given.
     """
     root = _at(version.roots[view.id], version.number)
     bounds = _bounds(view, window)
     if point is None:
-        return ViewReading(view, root, view.join.rows(root, bounds), delays)
+        return ViewReading(view, root, view.join.rows(root, bounds), bounds is None, delays)
     side = _side(view, point[0])
     given = point[1]
     if set(given) == set(side.relation.key):
         keys = _parsed(side, side.relation.key, given)
-        slots = side.relation.table.find(keys) if at_rest else _search(side, version.number, keys)
-        return ViewReading(view, root, view.join.partners(root, side.place, slots[slots >= 0], bounds), delays)
+        slots = side.relation.table.find_at(version.number, keys)
+        if slots is None and not search:
+            return None
+        slots = _search(side, version.number, keys) if slots is None else slots
+        return ViewReading(view, root, view.join.partners(root, side.place, slots, bounds), False, delays)
     if side.equal and set(given) == set(side.equal):
-        return ViewReading(view, root, view.join.of_key(root, side.place, _parsed(side, side.equal, given), bounds), delays)
+        return ViewReading(view, root, view.join.of_key(root, side.place, _parsed(side, side.equal, given), bounds), False, delays)
     may = [f"the key ({', '.join(side.relation.key)})"]
     if side.equal and set(side.equal) != set(side.relation.key):
         may.append(f"the join key ({', '.join(side.equal)})")

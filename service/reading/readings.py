@@ -37,7 +37,9 @@ class Reading(Protocol):
 
     def clone(self) -> Reading: ...
 
-    def surely_empty(self) -> bool: ...
+    def is_empty(self) -> bool | None:
+        """Whether there was no row at the beginning, in O(1); None: only `fill` tells."""
+        ...
 
 
 class Delays:
@@ -49,12 +51,14 @@ class Delays:
 
 
 class ViewReading:
-    """The rows that `cursor` enumerates at `root`."""
+    """The rows that `cursor` enumerates at `root`: the `whole` view, or some of it."""
 
-    def __init__(self, view: LiveView, root: Any, cursor: Enumeration, delays: Delays) -> None:
+    def __init__(self, view: LiveView, root: Any, cursor: Enumeration, whole: bool, delays: Delays) -> None:
         self.view = view
         self.schema = view.projection.schema
-        self._join, self._root, self._cursor, self._delays = view.join, root, cursor, delays
+        self._cursor, self._delays = cursor, delays
+        empty = view.join.is_empty(root)
+        self._empty = empty if empty or whole else None
         self._steps = self._dead_ends = 0  # of the cursor, as far as they are counted
 
     @property
@@ -88,8 +92,8 @@ class ViewReading:
         other._cursor = self._cursor.clone()
         return other
 
-    def surely_empty(self) -> bool:
-        return self._join.surely_empty(self._root)
+    def is_empty(self) -> bool | None:
+        return self._empty
 
 
 class TableReading:
@@ -117,7 +121,7 @@ class TableReading:
     def clone(self) -> TableReading:
         return copy.copy(self)
 
-    def surely_empty(self) -> bool:
+    def is_empty(self) -> bool:
         return self._rows == 0
 
 

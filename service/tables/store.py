@@ -58,7 +58,7 @@ def _writable(values: Array, dtype: type) -> Array:
 class Table:
     """The rows of one relation.
 
-    `find`, `insert` (both in steps: `given`, `find_given`, `enter`), `delete`, `reclaim` are for the writer; `take`, `scan` and
+    `find`, `insert` (both in steps: `given`, `find_given`, `enter`), `delete`, `reclaim` are for the writer; `find_at`, `take`, `scan` and
     what follows them for any thread that holds a pin on the version it reads, meanwhile; they give up the GIL. Costs: O(1) expected a
     row, and its bytes of text.
     """
@@ -76,6 +76,8 @@ class Table:
         self._key_kinds = self._rows.kinds[positions]
         self._key_key = np.arange(len(key), dtype=np.int64)
         self._retired_text = 0
+        self._lock = Lock()  # on the key table
+        self._changed = 0  # the newest version that has changed it
         self._projections: dict[tuple[str, ...], tuple[Array, pa.Schema]] = {}
 
     def find(self, keys: pa.RecordBatch | FewRows) -> Array:
@@ -85,6 +87,16 @@ class Table:
         if isinstance(keys, FewRows):
             return self._rows.find(few_to_row_set(keys.values, self._key_kinds, self._key_key, len(self._key_key)))
         return self._rows.find(to_row_set(keys.columns, self._key_readers, self._key_kinds, self._key_key, len(self._key_key)))
+
+    def find_at(self, version: int, key: pa.RecordBatch) -> Array | None:
+        """int32[0 or 1]: the slot of the row with this key (one) that a pinned version sees; None: the key table cannot tell, which knows
+        the newest rows only. Waits while a batch is entered."""
+        with self._lock:
+            slots, changed = self.find(key), self._changed
+        slots = slots[slots >= 0]
+        if len(slots) and self._rows.sees(version, int(slots[0])):
+            return slots
+        return _NO_SLOTS if changed <= version else None
 
     def insert(self, version: int, rows: pa.RecordBatch | FewRows) -> Array:
         """int32[n]: the slots of these rows, whose keys must not be present. Reclaimed slots come first.
@@ -107,7 +119,9 @@ class Table:
 
     def enter(self, version: int, given: RowSet) -> Array:
         """As `insert`."""
-        slots, stored = self._rows.enter(version, given)
+        with self._lock:
+            self._changed = version
+            slots, stored = self._rows.enter(version, given)
         assert stored == len(slots), "a key that is present was inserted"
         return slots
 
@@ -116,7 +130,9 @@ class Table:
         if len(slots):
             gone = np.array(slots, np.int32)
             self._retired_text += self._rows.all_text(gone)
-            self._rows.unlink(gone)
+            with self._lock:
+                self._changed = version
+                self._rows.unlink(gone)
             self._rows.retire(version, gone)
 
     def reclaim(self, oldest_needed: int, pins: Array) -> None:

@@ -202,17 +202,23 @@ class LiveView:
         columns = [parts[side.alias].column(name) for side in self.sides for name in side.relation.key]
         return pa.RecordBatch.from_arrays(columns, names), self.projection.rows(parts)
 
+    @property
+    def bytes(self) -> int:
+        """What its structures hold at the newest version."""
+        return self._join.bytes if self._join is not None else 0
+
     def statistics(self) -> dict[str, Any]:
         """As in `GET /v1/views/{name}`."""
         join = self._join
+        held = self.bytes
         flips: int | None = getattr(join, "flips", None)  # of those that keep what is live
         bits: float | None = getattr(join, "bits_per_tuple", None)  # of those that have a compact form
         rows = sum(relation.table.rows for relation in self.relations.values())
         return {
             "intervals": join.entries(join.root) if join is not None else 0,
-            "bytes": join.bytes if join is not None else 0,
+            "bytes": held,
             "update_seconds": {"p50": self.update_seconds.quantile(0.5), "p99": self.update_seconds.quantile(0.99)},
-            "bytes_per_row": join.bytes / rows if join is not None and rows else None,
+            "bytes_per_row": held / rows if join is not None and rows else None,
             "bits_per_tuple": bits,
             "steps_per_update": join.update_steps / self.changed_rows if join is not None and self.changed_rows else None,
             "flips_per_update": flips / self.changed_rows if flips is not None and self.changed_rows else None,

@@ -326,6 +326,10 @@ class Rows:
         count, following = _scan(self.born, self.died, version, start, used, out)
         return out[:count], int(following) if following < used else -1
 
+    def sees(self, version: int, slot: int) -> bool:
+        """Whether `version` sees the row at this slot."""
+        return bool(self.born[slot] <= version < self.died[slot])
+
     def same(self, columns: np.ndarray, slots: np.ndarray, others: np.ndarray) -> np.ndarray:
         """bool[n]: whether these columns look alike at both slots: bit by bit, null like null."""
         out = np.empty(len(slots), np.bool_)

@@ -113,8 +113,8 @@ class IndexedJoin:
     def of_key(self, root: IndexedRoot, place: int, key: pa.RecordBatch, window: Bounds | None) -> IndexedCursor:
         return IndexedCursor(self._indexed, root, place, Scan(self.sides[place], root.version, key), window)
 
-    def surely_empty(self, root: IndexedRoot) -> bool:
-        return self.never or any(one.counts[0] == 0 for one in root.roots)
+    def is_empty(self, root: IndexedRoot) -> bool | None:
+        return True if self.never or any(one.counts[0] == 0 for one in root.roots) else None
 
     def entries(self, root: IndexedRoot) -> int:
         return sum(one.counts[0] for one in root.roots)

@@ -214,8 +214,8 @@ class OverlapJoin:
         ends = [window.get(span, (NEG_INF, POS_INF)) for span in self._boxes[0]]
         return np.array([low for low, _ in ends]), np.array([high for _, high in ends])
 
-    def surely_empty(self, root: Any) -> bool:
-        return bool(self.tree.is_empty(root))
+    def is_empty(self, root: Any) -> bool | None:
+        return True if self.tree.is_empty(root) else None if self.shape.drops else False
 
     def entries(self, root: Any) -> int:
         return int(sum(root.counts))

@@ -222,7 +222,7 @@ class ProductJoin:
     def _sink_of(self, factor: Factor, told: _Told) -> Sink | None:
         """Multiplies what the part tells with the current rows of the others; None if nobody asks, or there are none."""
         others = [other for other in self.factors if other is not factor]
-        if told.sink is None or any(other.join.surely_empty(other.join.root) for other in others):
+        if told.sink is None or any(other.join.is_empty(other.join.root) for other in others):
             return None
 
         def multiplied(come: bool, rows: Combination) -> bool:
@@ -261,12 +261,13 @@ class ProductJoin:
         """The rows that `first` reads of part `number`, with all that meet the window of the others."""
         others = [(factor, its) for at, (factor, its) in enumerate(zip(self.factors, root, strict=True)) if at != number]
         places = [self.factors[number].places, *(factor.places for factor, _ in others)]
-        if self.surely_empty(root):
+        if self.is_empty(root):
             first = These((NO_SLOTS,) * len(places[0]))
         return ProductCursor(first, [partial(factor.join.rows, its, factor.within(window)) for factor, its in others], places)
 
-    def surely_empty(self, root: tuple[Any, ...]) -> bool:
-        return any(factor.join.surely_empty(its) for factor, its in zip(self.factors, root, strict=True))
+    def is_empty(self, root: tuple[Any, ...]) -> bool | None:
+        known = {factor.join.is_empty(its) for factor, its in zip(self.factors, root, strict=True)}
+        return True if True in known else None if None in known else False
 
     def entries(self, root: tuple[Any, ...]) -> int:
         return sum(factor.join.entries(its) for factor, its in zip(self.factors, root, strict=True))

@@ -83,7 +83,9 @@ class Join(Protocol):
         """The rows whose alias number `place` has these values (one row) in the columns that join it."""
         ...
 
-    def surely_empty(self, root: Any) -> bool: ...
+    def is_empty(self, root: Any) -> bool | None:
+        """Whether the version has no row, in O(1); None: only its rows tell."""
+        ...
 
     def entries(self, root: Any) -> int:
         """Entries in the structures."""

@@ -231,8 +231,8 @@ class QdagJoin:
     def _nothing(self, root: QdagRoot) -> Cursor:
         return self._and.partners(self._versions(root), 0, np.empty((0, len(self._variables[0]) + 1), np.int32))
 
-    def surely_empty(self, root: QdagRoot) -> bool:
-        return self.never or any(root.roots[tree].count == 0 for tree in self._plain)
+    def is_empty(self, root: QdagRoot) -> bool | None:
+        return True if self.never or any(root.roots[tree].count == 0 for tree in self._plain) else None
 
     def entries(self, root: QdagRoot) -> int:
         return sum(root.roots[tree].count for tree in self._plain)

@@ -237,7 +237,7 @@ class TreeJoin:
         scan = Given(NO_SLOTS) if self.never else Scan(self.sides[place], root.version, key)
         return self._cursor(root, place, Alive(self.tree, root, place, scan), window)
 
-    def surely_empty(self, root: Roots) -> bool:
+    def is_empty(self, root: Roots) -> bool:
         return self.tree.is_empty(root)
 
     def entries(self, root: Roots) -> int:

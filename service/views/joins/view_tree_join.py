@@ -112,7 +112,7 @@ class ViewTreeJoin:
     def _nothing(self) -> These:
         return These((NO_SLOTS,) * len(self.sides))
 
-    def surely_empty(self, root: Root | None) -> bool:
+    def is_empty(self, root: Root | None) -> bool:
         return self._tree is None or root is None or self._tree.is_empty(root)
 
     def entries(self, root: Root | None) -> int:

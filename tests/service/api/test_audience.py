@@ -13,7 +13,7 @@ import pytest
 import uvloop
 
 from service.api import audience as audiences
-from service.api.audience import Seat
+from service.api.audience import Audience, Seat
 from service.api.context import Context
 from service.api.followers import Follower, Following
 from service.api.http import media
@@ -75,7 +75,7 @@ class Reader:
     """A follower, as the server drives its answer; now and then its connection takes nothing for a while."""
 
     def __init__(self, context: Context, feed: Feed, chance: random.Random, limit: int | None = None, begun: int | None = None) -> None:
-        self.chance = chance
+        self.chance, self.limit = chance, limit
         self.begun = self.seen = feed.version if begun is None else begun
         self.subscription = Subscription(feed, self.begun)
         # `Following` asks nothing of a feed but what the class above has.
@@ -128,15 +128,16 @@ def test_everybody_has_everything_once(monkeypatch: pytest.MonkeyPatch, seed: in
 
     async def work(context: Context) -> None:
         readers, tasks = [], []
-        for _ in range(TURNS):
-            if len(readers) < 30:
-                readers.append(Reader(context, feed, chance))
+        for turn in range(TURNS):
+            if turn == 0 or len(readers) < 30 and chance.random() < 0.4:
+                limit = chance.choice((None, chance.randint(1, 30)))  # who has enough leaves: some of the time one is alone
+                readers.append(Reader(context, feed, chance, limit))
                 tasks.append(asyncio.create_task(readers[-1].read(TURNS)))
             feed.publish()
             await asyncio.sleep(chance.choice((0, 0.005, 0.01)))
         await asyncio.gather(*tasks)
         for reader in readers:
-            reader.judge(TURNS)
+            reader.judge(TURNS if reader.limit is None else min(TURNS, reader.begun + reader.limit))
 
     drive(work)
 
@@ -157,6 +158,38 @@ def test_it_is_taken_once_for_all() -> None:
         assert feed.asked - before <= 60, "a look or two a version, not fifty"
         for reader in readers:
             reader.judge(20)
+
+    drive(work)
+
+
+def test_one_alone_reads_for_itself() -> None:
+    """Nothing is encoded for an audience of one, before a second comes and after it has gone."""
+    feed, chance = Feed(), random.Random(0)
+
+    async def work(context: Context) -> None:
+        first = Reader(context, feed, chance)
+        task = asyncio.create_task(first.read(30))
+
+        async def publish(count: int) -> Audience:
+            for _ in range(count):
+                feed.publish()
+                while first.seen < feed.version:
+                    await asyncio.sleep(0.001)
+            (audience,) = context.audiences._found.values()
+            return audience
+
+        assert (await publish(10))._head == -1
+        second = Reader(context, feed, chance, 5)
+        joined = asyncio.create_task(second.read(30))
+        while len((await publish(0))._seats) < 2 or second.subscription.position is None:
+            await asyncio.sleep(0.001)
+        assert (await publish(5))._head > 10
+        await joined
+        assert (await publish(14))._head == -1
+        feed.publish()
+        await task
+        first.judge(30)
+        second.judge(15)
 
     drive(work)
 

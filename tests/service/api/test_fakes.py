@@ -14,7 +14,7 @@ import pytest
 
 from service.api import followers, rows
 from service.api.context import READERS, Context
-from service.engine.versions import Version
+from service.engine.versions import Pins, Version
 from service.errors import Problem
 from service.following.chunks import Chunk
 from service.settings import Settings
@@ -75,6 +75,7 @@ class Instance:
         definition = SimpleNamespace(definition={"from": {}}, plan=PLAN)
         self.view = SimpleNamespace(name="v", state=state, progress=0.25, problem=problem, feed=feed, view=definition, statistics=dict)
         self.views = {"v": self.view}
+        self.versions = Pins()
         self.relations = {"a": SimpleNamespace(definition=DEFINITION)}
 
     def apply_at_once(self, batch: Any, later: object) -> None:

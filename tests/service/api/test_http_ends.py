@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -160,8 +161,14 @@ def test_what_is_not_http(shared_server: ServerProcess) -> None:
 
 def test_metrics(server: ServerProcess) -> None:
     client = server.client()
+
+    def buckets() -> list[str]:
+        return re.findall(r"^(livejoin_\w+_bucket\{.*\}) ", client.get("/metrics").text, re.M)
+
     load(client)
+    before = buckets()
     client.get("/v1/views/pairs/rows?limit=70000")
+    assert buckets() == before and len(before) > 80, "the same series at each scrape, whatever was met"
     response = client.get("/metrics")
     assert response.headers["content-type"].startswith("text/plain")
     for family in (
@@ -171,6 +178,8 @@ def test_metrics(server: ServerProcess) -> None:
         "livejoin_ready 1.0",
         'livejoin_relation_rows{relation="points"} 1500.0',
         'livejoin_view_bytes{view="pairs"}',
+        'livejoin_view_subscribers{view="pairs"} 0.0',
+        'livejoin_view_update_seconds_bucket{le="256",view="pairs"}',
         'livejoin_requests_total{method="PUT",status="201"}',
     ):
         assert family in response.text

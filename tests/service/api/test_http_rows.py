@@ -110,6 +110,7 @@ def test_explain(loaded: Loaded) -> None:
     explained = loaded.client.post("/v1/explain", json=loaded.definition).json()
     assert explained["plan"]["algorithm"] == "interval-tree"
     assert all(set(plan) == set(explained["plan"]) for plan in explained["alternatives"])
+    loaded.client.get(f"/v1/views/{loaded.view}/rows")
     shown = loaded.client.get(f"/v1/views/{loaded.view}").json()["statistics"]
     assert explained["measured"][loaded.view].keys() == shown.keys() and shown["steps_per_row"] > 0
     other = loaded.client.post("/v1/explain", json=loaded.definition | {"algorithm": "nested-loop"}).json()

@@ -1,10 +1,14 @@
-"""What is asked of a view: windows by interval, rows of a row, rows of a join key; at rest and at older versions."""
+"""What is asked of a view: windows by interval, rows of a row, rows of a join key; at the newest version
+beside the writer, and at older ones."""
 
 from __future__ import annotations
 
 import datetime
 import random
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +19,12 @@ import pytest
 from service.errors import Problem
 from service.instance import Instance
 from service.reading import lookups
+from service.reading.cursors import open_rows
 from service.reading.lookups import Point, Window, look_up
+from service.tables.store import Table
 from service.wire.batch import DELETE, UPSERT, Batch, Changes
 from tests.service.definitions import relation as definition
-from tests.service.running import DEFINITION, batch, opened, rows_of
+from tests.service.running import DEFINITION, HeldWriter, batch, ids, of_ops, opened, rows_of, running
 
 Row = dict[str, Any]
 Pair = tuple[int, int]
@@ -72,22 +78,20 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
 
 
 def found(
-    engine: Instance, name: str, window: Window | None = None, point: Point | None = None, at_rest: bool = False, version: int | None = None
+    engine: Instance, name: str, window: Window | None = None, point: Point | None = None, search: bool = False, version: int | None = None
 ) -> list[Pair]:
-    """All rows of the look-up at a version, sorted."""
+    """All rows of the look-up at a version, sorted; `search`: as if the key table could not tell."""
     view, pin = engine.view(name), engine.versions.pin(version)
-
-    def look() -> list[Pair]:
-        reading = look_up(view, pin.version, window, point, engine.readers.delays, at_rest)
-        pairs: list[Pair] = []
-        while not reading.done:
-            pairs += [(row["i"], row["j"]) for row in reading.rows(reading.fill(50)).to_pylist()]
-        return sorted(pairs)
-
-    try:
-        return engine.at_rest(look) if at_rest else look()
-    finally:
-        engine.versions.release(pin)
+    with pytest.MonkeyPatch.context() as patch:
+        if search:
+            patch.setattr(Table, "find_at", lambda *_: None)
+        reading = look_up(view, pin.version, window, point, engine.readers.delays, search or version is not None)
+    assert reading is not None
+    pairs: list[Pair] = []
+    while not reading.done:
+        pairs += [(row["i"], row["j"]) for row in reading.rows(reading.fill(50)).to_pylist()]
+    engine.versions.release(pin)
+    return sorted(pairs)
 
 
 def refused(engine: Instance, name: str, window: Window | None = None, point: Point | None = None) -> str:
@@ -171,33 +175,33 @@ def where(row: Row) -> dict[str, str]:
     return {"id": str(row["id"]), "site": row["site"]}
 
 
-@pytest.mark.parametrize("at_rest", [True, False])
-def test_rows_of_a_row(engine: Instance, at_rest: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("search", [True, False])
+def test_rows_of_a_row(engine: Instance, search: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the row is looked for in pieces."""
     monkeypatch.setattr(lookups, "PIECE_ROWS", 5)
     for name in VIEWS:
         every = wanted(name)
         for row in ROWS[::5]:
             for place, alias in enumerate("xy"):
-                assert found(engine, name, None, (alias, where(row)), at_rest) == [pair for pair in every if pair[place] == row["id"]] != []
+                assert found(engine, name, None, (alias, where(row)), search) == [pair for pair in every if pair[place] == row["id"]] != []
     for strange in ({"id": "99", "site": "a"}, {"id": "0", "site": "b"}, {"id": "0", "site": " a"}, {"id": "0", "site": "A"}):
         for name in VIEWS:
-            assert found(engine, name, None, ("x", strange), at_rest) == [], name
+            assert found(engine, name, None, ("x", strange), search) == [], name
     point = ("y", {"site": ROWS[6]["site"], "id": " +6 "})
     window: Window = {"number": ("8", "12")}
-    assert found(engine, "keyed", window, point, at_rest) == [pair for pair in wanted("keyed", within(8, 12)) if pair[1] == 6]
+    assert found(engine, "keyed", window, point, search) == [pair for pair in wanted("keyed", within(8, 12)) if pair[1] == 6]
 
 
-@pytest.mark.parametrize("at_rest", [True, False])
-def test_rows_of_a_join_key(engine: Instance, at_rest: bool) -> None:
+@pytest.mark.parametrize("search", [True, False])
+def test_rows_of_a_join_key(engine: Instance, search: bool) -> None:
     for site in "ab ä":
         for alias in "xy":
             of_site = lambda x: x["site"] == site  # noqa: B023, E731
-            assert found(engine, "keyed", None, (alias, {"site": site}), at_rest) == wanted("keyed", of_site) != []
+            assert found(engine, "keyed", None, (alias, {"site": site}), search) == wanted("keyed", of_site) != []
             among = wanted("keyed", lambda x: x["site"] == site and within(5, 9)(x))  # noqa: B023
-            assert found(engine, "keyed", {"": ("5", "9")}, (alias, {"site": site}), at_rest) == among
+            assert found(engine, "keyed", {"": ("5", "9")}, (alias, {"site": site}), search) == among
     for site in ("", "c", "a ", "A"):
-        assert found(engine, "keyed", None, ("x", {"site": site}), at_rest) == []
+        assert found(engine, "keyed", None, ("x", {"site": site}), search) == []
 
 
 def test_wrong_look_ups_say_what_they_take(engine: Instance) -> None:
@@ -225,7 +229,7 @@ TYPES: dict[str, tuple[str, list[tuple[str, Any]], list[str]]] = {
 
 @pytest.mark.parametrize("type_", TYPES)
 def test_keys_of_every_type(tmp_path: Path, type_: str) -> None:
-    """At rest and by looking through the rows, of a key that is the join key too."""
+    """By the key table and by looking through the rows, of a key that is the join key too."""
     declared, known, wrong = TYPES[type_]
     engine = opened(tmp_path)
     one = definition(f"k:{declared}, id:int64, s:int64, e:int64", {"span": {"start": "s", "end": "e"}}, "k")
@@ -235,8 +239,8 @@ def test_keys_of_every_type(tmp_path: Path, type_: str) -> None:
     for number, (text, value) in enumerate(known):
         rows = pa.RecordBatch.from_pylist([{"k": value, "id": number, "s": 0, "e": 9}], schema=one.arrow_schema())
         engine.apply(Batch([Changes("r", one, np.array([UPSERT], np.uint8), rows, np.arange(1))], 1, 0, [], 0))
-        for at_rest in (True, False):
-            assert found(engine, "v", None, ("x", {"k": text}), at_rest) == [(number, number)], (text, at_rest)
+        for search in (True, False):
+            assert found(engine, "v", None, ("x", {"k": text}), search) == [(number, number)], (text, search)
     for text in ["+5881580-07-11", "-5877641-06-23"] * (type_ == "date"):
         assert found(engine, "v", None, ("x", {"k": text}), True) == found(engine, "v", None, ("x", {"k": text})) == [], "the last days"
     for text in wrong:
@@ -246,7 +250,7 @@ def test_keys_of_every_type(tmp_path: Path, type_: str) -> None:
 
 
 def test_at_an_older_version(engine: Instance) -> None:
-    """Rows that moved, came and went since; what is newest at rest."""
+    """Rows that moved, came and went since."""
     held = engine.versions.pin()
     before = held.version.number
     moved = {**ROWS[4], "n": 0, "m": 99}
@@ -259,7 +263,7 @@ def test_at_an_older_version(engine: Instance) -> None:
             new = [pair for pair in wanted(name, rows=now) if pair[0] == row["id"]]
             point = ("x", where(row))
             assert found(engine, name, None, point, version=before) == old
-            assert found(engine, name, None, point) == found(engine, name, None, point, at_rest=True) == new
+            assert found(engine, name, None, point) == found(engine, name, None, point, search=True) == new
     assert found(engine, "keyed", {"": ("5", "9")}, ("y", {"site": "a"}), version=before) == wanted(
         "keyed", lambda x: x["site"] == "a" and within(5, 9)(x)
     )
@@ -278,11 +282,73 @@ def test_rows_that_a_filter_drops_and_views_without_intervals(tmp_path: Path) ->
     engine.put_view("some", {**pair, "join": [{"overlaps": ["a.x", "b.x"]}], "where": filtered}, wait=60)
     engine.put_view("equal", {**pair, "join": [{"equal": ["a.id", "b.id"]}], "algorithm": "nested-loop"}, wait=60)
     engine.apply(batch(("upsert", "a", rows_of(0, 5)), ("upsert", "b", rows_of(2, 2))))
-    for at_rest in (True, False):
-        assert found(engine, "some", None, ("a", {"id": "2"}), at_rest) == [(2, 2), (2, 3)]
-        assert found(engine, "some", None, ("a", {"id": "4"}), at_rest) == [], "the row is there, the view has it not"
-        assert found(engine, "some", None, ("b", {"id": "3"}), at_rest) == [(0, 3), (1, 3), (2, 3)]
-        assert found(engine, "equal", None, ("b", {"id": "3"}), at_rest) == [(3, 3)]
+    for search in (True, False):
+        assert found(engine, "some", None, ("a", {"id": "2"}), search) == [(2, 2), (2, 3)]
+        assert found(engine, "some", None, ("a", {"id": "4"}), search) == [], "the row is there, the view has it not"
+        assert found(engine, "some", None, ("b", {"id": "3"}), search) == [(0, 3), (1, 3), (2, 3)]
+        assert found(engine, "equal", None, ("b", {"id": "3"}), search) == [(3, 3)]
     for window in ({"": ("1", "2")}, {"x": (None, None)}, {"": (None, None)}):
         assert refused(engine, "equal", window) == "overlaps: this view joins no intervals"
+    engine.close()
+
+
+def test_a_look_up_does_not_wait_for_the_writer(tmp_path: Path) -> None:
+    engine = running(tmp_path)
+    engine.apply(batch(("upsert", "a", rows_of(0, 3)), ("upsert", "b", rows_of(0, 2))))
+    held = HeldWriter(engine)
+    assert ids(open_rows(engine.readers, "v", point=("a", {"id": "1"}))) == [(1, 0), (1, 1)]
+    assert ids(open_rows(engine.readers, "v", point=("a", {"id": "9"}))) == []
+    held.release()
+    engine.close()
+
+
+def test_what_the_key_table_cannot_tell(tmp_path: Path) -> None:
+    """A row that is no more, or another one, and a key that came since: of these it knows the newest only."""
+    engine = running(tmp_path)
+    engine.apply(batch(("upsert", "a", rows_of(0, 3))))
+    table, pin = engine.relation("a").table, engine.versions.pin()
+
+    def find(id_: int, version: int) -> list[int] | None:
+        slots = table.find_at(version, pa.RecordBatch.from_pydict({"id": [id_]}))
+        return None if slots is None else slots.tolist()
+
+    assert [find(id_, 1) for id_ in (0, 2, 9)] == [[0], [2], []]
+    engine.apply(batch(("upsert", "a", rows_of(1, 1, start=5))))
+    engine.apply(of_ops("a", ("delete", 2), ("upsert", 9)))
+    assert [find(id_, 1) for id_ in (0, 1, 2, 9)] == [[0], None, None, None], "the version is older"
+    newest = [find(id_, 3) for id_ in (0, 1, 2, 9)]
+    assert newest[0] == [0] and newest[2] == [] and None not in newest and newest[1] and newest[3]
+    engine.versions.release(pin)
+    engine.close()
+
+
+def test_look_ups_beside_the_writer(tmp_path: Path) -> None:
+    """Each sees the rows of its version, while keys come, go and move."""
+    engine = running(tmp_path)
+    engine.apply(batch(("upsert", "b", rows_of(0, 2))))
+    chance, history, done = random.Random(4), {engine.published.number: frozenset[int]()}, threading.Event()
+
+    def look() -> int:
+        looks, own = 0, random.Random(threading.get_ident())
+        while not done.is_set():
+            id_ = own.randrange(8)
+            reader = open_rows(engine.readers, "v", point=("a", {"id": str(id_)}))
+            version, rows = reader.version, ids(reader)
+            while version not in history:
+                time.sleep(0)
+            assert rows == [(id_, 0), (id_, 1)] * (id_ in history[version]), (version, id_)
+            looks += 1
+        return looks
+
+    with ThreadPoolExecutor(3) as pool:
+        looking = [pool.submit(look) for _ in range(3)]
+        here: set[int] = set()
+        for _ in range(400):
+            id_ = chance.randrange(8)
+            gone = id_ in here and chance.random() < 0.6
+            here ^= {id_} if gone or id_ not in here else set()
+            change = of_ops("a", ("delete", id_)) if gone else of_ops("a", ("upsert", id_))
+            history[engine.apply(change).version] = frozenset(here)
+        done.set()
+        assert min(one.result() for one in looking) > 10
     engine.close()
