@@ -23,7 +23,6 @@ Answer = asyncio.Future[Receipt]
 
 # Readers and followers hold a thread only while a chunk of theirs is made.
 READERS = 32
-WALKERS = 2  # ahead of readers of long answers, as far as a core is free
 FOLLOWERS = 32
 # Those who wait for the writer (a look-up of a row just changed does), which may build a view for minutes: they must not hold up the rest.
 WAITERS = 64
@@ -75,7 +74,6 @@ class Context:
         self.workers = ThreadPoolExecutor(4, thread_name_prefix="worker")
         self.lookers = ThreadPoolExecutor(1, thread_name_prefix="looker")
         self.readers = ThreadPoolExecutor(READERS, thread_name_prefix="reader")
-        self.walkers = ThreadPoolExecutor(WALKERS, thread_name_prefix="walker")
         self.followers = ThreadPoolExecutor(FOLLOWERS, thread_name_prefix="follower")
         self.audiences = Audiences(self.followers)
         self.waiters = ThreadPoolExecutor(WAITERS, thread_name_prefix="waiter")
@@ -126,7 +124,7 @@ class Context:
         return await self.loop.run_in_executor(self.waiters, function, *arguments)
 
     def release_threads(self) -> None:
-        for pool in (self.workers, self.lookers, self.readers, self.walkers, self.followers, self.waiters):
+        for pool in (self.workers, self.lookers, self.readers, self.followers, self.waiters):
             pool.shutdown(wait=False, cancel_futures=True)
 
     def track(self) -> asyncio.Task[None]:

@@ -6,7 +6,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor, Future, wait
+from concurrent.futures import Executor
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
@@ -40,7 +40,6 @@ from service.views.deltas import Combination
 
 JSON_PAGE = 1000  # rows of a JSON page without `limit`
 FIRST_CHUNK, LARGEST_CHUNK = 512, 65_536  # rows
-_LONG = LARGEST_CHUNK // 4  # rows of a chunk: from here on it is worth a second thread
 CHUNK_TIME = 0.010  # seconds; a chunk leaves when it is full or after this time
 HELD_BYTES = 32 << 20  # of slots: a page up to here is enumerated before it leaves, for its Link header
 
@@ -105,13 +104,10 @@ def filters(values: dict[str, Any]) -> dict[str, Any]:
 
 
 class Rows:
-    """The chunks of one answer. Every method takes milliseconds: call them in threads. A long answer is walked ahead by one of `walkers`, a
-    chunk, while the columns of the one before are gathered and encoded."""
+    """The chunks of one answer. Every method takes milliseconds: call them in threads."""
 
-    def __init__(self, reader: RowReader, kind: str, limit: int | None, walkers: Executor) -> None:
+    def __init__(self, reader: RowReader, kind: str, limit: int | None) -> None:
         self.reader = reader
-        self._walkers = walkers
-        self._ahead: Future[Combination | None] | None = None
         self._format = formats.make(kind, reader.version, reader.schema)
         self._left = limit
         self._found: deque[Combination] = deque()  # of a page, before its rows leave
@@ -165,28 +161,19 @@ class Rows:
         if self._left == 0:
             return None
         begun = time.perf_counter()
-        while (found := self._walk()) is not None and len(found[0]) == 0 and time.perf_counter() < begun + TURN:
-            pass
-        if found is None:
-            return None
-        if self._left is not None:
-            self._left -= len(found[0])
-        if self._size >= _LONG and self._left != 0:
-            self._ahead = self._walkers.submit(self.reader.find, self._most())
-        rows = self.reader.rows(found)
-        if rows.num_rows:
-            self._adapt(time.perf_counter() - begun)
+        rows = None
+        seconds = 0.0
+        while seconds < TURN:
+            rows = self.reader.read(self._size if self._left is None else min(self._size, self._left))
+            seconds = time.perf_counter() - begun
+            if rows is None:
+                return None
+            if rows.num_rows:
+                self._adapt(seconds)
+                break
+        if self._left is not None and rows is not None:
+            self._left -= rows.num_rows
         return rows
-
-    def _walk(self) -> Combination | None:
-        """The next rows, perhaps none yet; None at the end."""
-        ahead, self._ahead = self._ahead, None
-        if ahead is None or ahead.cancel():  # what no walker has come to yet is done here
-            return self.reader.find(self._most())
-        return ahead.result()
-
-    def _most(self) -> int:
-        return self._size if self._left is None else min(self._size, self._left)
 
     def _adapt(self, seconds: float) -> None:
         """Chunks grow while they are fast to make."""
@@ -197,8 +184,6 @@ class Rows:
             self._size = max(self._size // 2, FIRST_CHUNK)
 
     def close(self) -> None:
-        if self._ahead is not None and not self._ahead.cancel():
-            wait((self._ahead,))
         self.reader.close()
 
 
@@ -215,11 +200,11 @@ def _after(reader: RowReader, rows: int) -> Steps[str | None]:
     return None if ended else reader.token()
 
 
-def _begin(opened: Opened, kind: str, limit: int | None, walkers: Executor) -> Steps[tuple[Rows, tuple[bytes, bool]]]:
+def _begin(opened: Opened, kind: str, limit: int | None) -> Steps[tuple[Rows, tuple[bytes, bool]]]:
     """The rows, prepared, and their first chunk."""
     reader = opened()
     try:
-        rows = Rows(reader, kind, limit, walkers)
+        rows = Rows(reader, kind, limit)
         yield from rows.prepare()
         return rows, rows.step()
     except BaseException:
@@ -241,7 +226,7 @@ async def answer_rows(request: Request, opened: Opened, limit: int | None, pool:
         limit = JSON_PAGE
     if request.method == "HEAD":
         limit = 0
-    rows, first = await finish(context, pool, request.receive, _begin(opened, kind, limit, context.walkers))
+    rows, first = await finish(context, pool, request.receive, _begin(opened, kind, limit))
     headers = {
         "Livejoin-Version": str(rows.reader.version),
         "Livejoin-Empty": "true" if rows.empty else "false",
