@@ -123,8 +123,10 @@ class State:
             counts = {name: relation.table.rows for name, relation in self.relations.items()}
         else:
             roots, counts = {**before.roots}, {**before.counts}
-            counts.update((name, self.relations[name].table.rows) for name in self._changed)
-            roots.update((view.id, view.root) for view in self._asked)
+            for name in self._changed:
+                counts[name] = self._relations[name].table.rows
+            for view in self._asked:
+                roots[view.id] = view.root
         self._changed.clear()
         self._asked.clear()
         self._published = Version(self.newest, roots, counts)
@@ -154,7 +156,7 @@ class State:
         """
         resolved = []
         for changes in batch.changes:
-            relation = self.relations.get(changes.relation)
+            relation = self._relations.get(changes.relation)
             if relation is None:
                 raise Problem("unknown-relation", f"there is no relation {changes.relation}: it was dropped meanwhile")
             if not _same(changes.definition, relation.definition):
@@ -223,7 +225,7 @@ class State:
         resolved = []
         for name, mine in offsets.items():
             parts = [batches[offset].changes[0] for offset in mine]
-            relation = self.relations.get(name)
+            relation = self._relations.get(name)
             if relation is None or not all(_same(part.definition, relation.definition) for part in parts):
                 return None
             ops = np.concatenate([part.ops for part in parts])

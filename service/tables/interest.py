@@ -33,17 +33,13 @@ class Touched:
     """The rows that a batch takes and brings, by their values. Good until the batch is applied."""
 
     def __init__(self, resolved: Iterable[Resolved]) -> None:
-        self._resolved = {one.relation.name: one for one in resolved if len(one.deletes) or one.inserts.num_rows}
+        self.relations = {one.relation.name: one for one in resolved if len(one.deletes) or one.inserts.num_rows}
         self._values: dict[tuple[str, str], set[Any]] = {}
         self.concerned: dict[Interest[Any], list[Any]] = {}  # as `Interest` has found: it is asked twice, to judge and to apply
 
-    @property
-    def relations(self) -> Iterable[str]:
-        return self._resolved.keys()
-
     def values(self, relation: str, column: str, of_interest: Collection[Any]) -> set[Any]:
         """Those of these values, in physical form, that the rows have in this column. O(rows), once if they are few."""
-        one = self._resolved[relation]
+        one = self.relations[relation]
         if len(one.deletes) + one.inserts.num_rows > _MANY:
             return {value for rows in self._rows(one, column) for value in _among(rows, column, of_interest)}
         found = self._values.get((relation, column))
@@ -60,12 +56,12 @@ class Touched:
                 yield rows
 
 
-class _OfRelation:
-    """Places of things: all, those without an equality, the others by column and value. An alias may come twice: sets, in order."""
+class _OfRelation(Generic[T]):
+    """The things that take rows of a relation, in order; places of those without an equality, and of the others by column and value."""
 
     def __init__(self) -> None:
-        self.every: dict[int, None] = {}
-        self.always: dict[int, None] = {}
+        self.users: list[T] = []
+        self.always: set[int] = set()
         self.by_value: dict[str, dict[Any, list[int]]] = {}
 
 
@@ -74,15 +70,16 @@ class Interest(Generic[T]):
 
     def __init__(self, things: Iterable[tuple[T, Sequence[Selection]]]) -> None:
         self._things: list[T] = []
-        self._of: dict[str, _OfRelation] = {}
+        self._of: dict[str, _OfRelation[T]] = {}
         for place, (thing, takes) in enumerate(things):
             self._things.append(thing)
             for relation, filters in takes:
                 of = self._of.setdefault(relation, _OfRelation())
-                of.every[place] = None
+                if not of.users or of.users[-1] is not thing:  # under two aliases it is one
+                    of.users.append(thing)
                 chosen = next((f for op in ("=", "in") for f in filters if f.op == op), None)
                 if chosen is None:
-                    of.always[place] = None
+                    of.always.add(place)
                     continue
                 by_value = of.by_value.setdefault(chosen.column.column, {})
                 for value in chosen.value if chosen.op == "in" else (chosen.value,):
@@ -91,21 +88,25 @@ class Interest(Generic[T]):
     def using(self, relation: str) -> list[T]:
         """Those that take rows of the relation at all, in order."""
         of = self._of.get(relation)
-        return [] if of is None else [self._things[place] for place in of.every]
+        return [] if of is None else of.users
 
     def concerned(self, touched: Touched) -> list[T]:
         """Those to which the rows may matter, in order. O(1) a value, and what is found."""
+        if not self._of:
+            return []
         known = touched.concerned.get(self)
         if known is None:
             known = touched.concerned[self] = self._find(touched)
         return known
 
     def _find(self, touched: Touched) -> list[T]:
+        asked = [(relation, self._of[relation]) for relation in touched.relations if relation in self._of]
+        if not asked:
+            return []
+        if len(asked) == 1 and not asked[0][1].by_value:
+            return asked[0][1].users
         found: set[int] = set()
-        for relation in touched.relations:
-            of = self._of.get(relation)
-            if of is None:
-                continue
+        for relation, of in asked:
             found.update(of.always)
             for column, by_value in of.by_value.items():
                 for value in touched.values(relation, column, by_value.keys()):

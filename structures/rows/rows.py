@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.kernel import arrays, fence, kernel, wide
+from structures.core.kernel import arrays, compiled, fence, kernel, wide
 from structures.core.reserve import SLOTS, reserve
 from structures.rows.key_table import (
     ALL_BITS,
@@ -247,6 +247,7 @@ class Rows:
         self._free_count = 0
         self._text_columns = np.flatnonzero(self.kinds == TEXT)
         self._texts = self._new_texts()
+        self._stored = Stored(self.kinds, self.key, self.cells, *self._texts)
         self._heap_used = 0
         self._garbage = 0
         self.used = 0
@@ -258,13 +259,10 @@ class Rows:
             return Texts(reserve(SLOTS * 8, np.int64), reserve(HEAP_BYTES, np.uint8))
         return Texts(np.zeros(1, np.int64), np.zeros(1, np.uint8))
 
-    def _stored(self) -> Stored:
-        return Stored(self.kinds, self.key, self.cells, *self._texts)
-
     def find(self, given: RowSet) -> np.ndarray:
         """int32[n]: the linked slot with each row's key, or -1."""
         out = np.empty(len(given.cells), np.int32)
-        find_rows(self._table.entries, self._table.hash_mask, self._stored(), given, out)
+        compiled(find_rows)(self._table.entries, self._table.hash_mask, self._stored, given, out)
         return out
 
     def require(self, more: int, text_bytes: int) -> None:
@@ -284,7 +282,8 @@ class Rows:
         out = np.empty(len(given.cells), np.int32)
         slots = Slots(self.born, self.died, self._free, self._free_count, self.used)
         table = self._table
-        stored, self._heap_used = _enter(table.entries, table.hash_mask, self._stored(), given, slots, version, self._heap_used, out)
+        enter = compiled(_enter)
+        stored, self._heap_used = enter(table.entries, table.hash_mask, self._stored, given, slots, version, self._heap_used, out)
         reused = min(stored, self._free_count)
         self._free_count -= reused
         self.used += stored - reused
@@ -293,7 +292,7 @@ class Rows:
 
     def unlink(self, slots: np.ndarray) -> None:
         """Take the keys of these linked slots out of the key table."""
-        removed = remove_rows(self._table.entries, self._table.hash_mask, self._stored(), slots)
+        removed = compiled(remove_rows)(self._table.entries, self._table.hash_mask, self._stored, slots)
         self._table.count -= removed
         assert removed == len(slots), "a slot that is not in the key table"
 
@@ -318,6 +317,7 @@ class Rows:
                 self._heap_used = _rewrite(self.kinds, self.cells, self.born, self.used, *self._texts, *texts)
                 self._garbage = 0
                 self._texts = texts
+                self._stored = Stored(self.kinds, self.key, self.cells, *texts)
 
     def scan(self, version: int, start: int, limit: int) -> tuple[np.ndarray, int]:
         """Up to `limit` slots visible at `version` from slot `start` on, and the slot to go on from, or -1."""
