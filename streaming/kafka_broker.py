@@ -136,7 +136,9 @@ class Broker:
         return lock
 
     def _write_properties(self) -> None:
-        text = _PROPERTIES.format(host=HOST, port=self.port, controller=free_port(), logs=self.data / "logs")
+        while (controller := free_port()) == self.port:
+            pass
+        text = _PROPERTIES.format(host=HOST, port=self.port, controller=controller, logs=self.data / "logs")
         (self.data / "server.properties").write_text(text)
 
     def _wait_until_ready(self, log: Path) -> None:

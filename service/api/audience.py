@@ -124,6 +124,7 @@ class Audience:
         if self._base < 0:
             self._base = self._head = position
             self._news.set()  # what came meanwhile was told to nobody
+            self._wake()  # who sleeps since an earlier version would not hear of what is before this one
         if position < self._base:
             return None
         first = bisect_right(self._said, position, key=lambda said: said.version)

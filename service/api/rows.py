@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
+import numpy as np
 import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import Response
@@ -42,6 +43,7 @@ JSON_PAGE = 1000  # rows of a JSON page without `limit`
 FIRST_CHUNK, LARGEST_CHUNK = 512, 65_536  # rows
 CHUNK_TIME = 0.010  # seconds; a chunk leaves when it is full or after this time
 HELD_BYTES = 32 << 20  # of slots: a page up to here is enumerated before it leaves, for its Link header
+_FOUND_BYTES = 512  # of Python objects, each time that some are found
 
 _HOST = re.compile(r"[A-Za-z0-9.\-]+(:\d+)?|\[[0-9a-f:.]+\](:\d+)?")
 
@@ -130,9 +132,10 @@ class Rows:
                 self._left = 0
                 return
             if len(found[0]):
+                found = tuple([np.array(slots) for slots in found])  # what a cursor gives may be a little of a large array
                 self._found.append(found)
                 self._left -= len(found[0])
-                held += sum(slots.nbytes for slots in found)
+                held += _FOUND_BYTES + sum([slots.nbytes for slots in found])
             yield
         # The Link goes out before the rows. What the page has beyond those found another reader passes over.
         scout = self.reader.twin()

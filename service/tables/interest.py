@@ -45,7 +45,7 @@ class Touched:
         found = self._values.get((relation, column))
         if found is None:
             found = self._values[relation, column] = {value for rows in self._rows(one, column) for value in _values(rows, column)}
-        return found.intersection(of_interest)
+        return {value for value in found if value in of_interest}
 
     @staticmethod
     def _rows(one: Resolved, column: str) -> Iterator[pa.RecordBatch | FewRows]:

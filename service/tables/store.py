@@ -91,8 +91,9 @@ class Table:
     def find_at(self, version: int, key: pa.RecordBatch) -> Array | None:
         """int32[0 or 1]: the slot of the row with this key (one) that a pinned version sees; None: the key table cannot tell, which knows
         the newest rows only. Waits while a batch is entered."""
+        given = to_row_set(key.columns, self._key_readers, self._key_kinds, self._key_key, len(self._key_key))
         with self._lock:
-            slots, changed = self.find(key), self._changed
+            slots, changed = self._rows.find(given), self._changed
         slots = slots[slots >= 0]
         if len(slots) and self._rows.sees(version, int(slots[0])):
             return slots

@@ -179,7 +179,8 @@ class LiveView:
 
     @property
     def retired_bytes(self) -> int:
-        return self._join.retired_bytes if self._join is not None else 0
+        join = self._join
+        return join.retired_bytes if join is not None else 0
 
     # reading: any thread, slots that a pinned version (or an unsettled delta) keeps
 
@@ -205,12 +206,13 @@ class LiveView:
     @property
     def bytes(self) -> int:
         """What its structures hold at the newest version."""
-        return self._join.bytes if self._join is not None else 0
+        join = self._join  # the writer may take it away meanwhile
+        return join.bytes if join is not None else 0
 
     def statistics(self) -> dict[str, Any]:
         """As in `GET /v1/views/{name}`."""
         join = self._join
-        held = self.bytes
+        held = join.bytes if join is not None else 0
         flips: int | None = getattr(join, "flips", None)  # of those that keep what is live
         bits: float | None = getattr(join, "bits_per_tuple", None)  # of those that have a compact form
         rows = sum(relation.table.rows for relation in self.relations.values())

@@ -75,6 +75,7 @@ class OverlapJoin:
         self._acquire = self.domain.acquire if self.domain is not None else None
         self._look_up = self.domain.look_up if self.domain is not None else None
         self.shape = Shape(query, plan, sides)
+        self._exact = plan.guarantee == "strict"  # all that is enumerated is a row
         self.root: Any = self.tree.root  # of what was applied last; any thread asks for it, but the writer alone looks at its tree
 
     @staticmethod
@@ -215,7 +216,7 @@ class OverlapJoin:
         return np.array([low for low, _ in ends]), np.array([high for _, high in ends])
 
     def is_empty(self, root: Any) -> bool | None:
-        return True if self.tree.is_empty(root) else None if self.shape.drops else False
+        return True if self.tree.is_empty(root) else False if self._exact else None
 
     def entries(self, root: Any) -> int:
         return int(sum(root.counts))

@@ -194,6 +194,23 @@ def test_one_alone_reads_for_itself() -> None:
     drive(work)
 
 
+def test_who_sleeps_when_an_audience_begins_is_woken() -> None:
+    """One who was alone sleeps behind the version where it begins, of which the ring is used up."""
+
+    async def work(context: Context) -> None:
+        feed = Feed()
+        audience, sleeper = context.audiences.join(cast(Any, feed), media.JSONL, context.loop)
+        asleep = asyncio.create_task(sleeper.wait(context.loop.time() + 600))
+        await asyncio.sleep(0)
+        other = audience.join()
+        assert audience.after(8, None) is not None
+        await asleep
+        for seat in (sleeper, other):
+            context.audiences.leave(audience, seat)
+
+    drive(work)
+
+
 def test_a_limit_a_large_version_and_a_loss() -> None:
     """Who wants two versions has two; very many rows are read by each for itself; what is lost is told to each, with its own token."""
     feed, chance = Feed(lambda version: CHUNK_ROWS + 5 if version == 3 else 1), random.Random(0)

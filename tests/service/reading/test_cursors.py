@@ -305,3 +305,23 @@ def test_figures_that_are_asked_for_while_a_run_is_applied_leave_the_root_alone(
     assert engine.published.roots[view.id] == tree.root
     assert ids(open_rows(engine.readers, "v")) == [(1, 3), (1, 4), (2, 3), (2, 4)]
     engine.close()
+
+
+@pytest.mark.parametrize(
+    "less",
+    [
+        [["x.tag", "y.tag"], ["y.tag", "z.tag"]],  # by intervals in one set, in order of a column that is not the key
+        [["x.tag", "y.tag"], ["x.tag", "z.tag"]],
+    ],
+)
+def test_a_live_structure_of_no_rows(tmp_path: Path, less: list[list[str]]) -> None:
+    """Combinations that a comparison drops are no rows, though the structure has them."""
+    overlaps = [{"overlaps": [f"{one}.x", f"{other}.x"]} for one, other in ("xy", "yz", "xz")]
+    join = [*overlaps, *({"less": pair} for pair in less)]
+    engine = running(tmp_path, {"from": dict.fromkeys("xyz", "a"), "join": join, "select": ["x.id as i", "y.id as j", "z.id as k"]})
+    engine.apply(batch(("upsert", "a", rows_of(0, 3, tag="t"))))
+    assert is_empty(open_rows(engine.readers, "v"))
+    engine.apply(batch(("upsert", "a", rows_of(3, 1, tag="u"))))
+    engine.apply(batch(("upsert", "a", rows_of(4, 1, tag="v"))))
+    assert not is_empty(open_rows(engine.readers, "v"))
+    engine.close()
