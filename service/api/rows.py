@@ -40,7 +40,7 @@ from service.reading.cursors import RowReader, open_relation_rows, open_rows
 from service.views.deltas import Combination
 
 JSON_PAGE = 1000  # rows of a JSON page without `limit`
-FIRST_CHUNK, LARGEST_CHUNK = 512, 65_536  # rows
+FIRST_CHUNK, LARGEST_CHUNK = 64, 65_536  # rows: the first leave at once
 CHUNK_TIME = 0.010  # seconds; a chunk leaves when it is full or after this time
 HELD_BYTES = 32 << 20  # of slots: a page up to here is enumerated before it leaves, for its Link header
 _FOUND_BYTES = 512  # of Python objects, each time that some are found
