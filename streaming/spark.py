@@ -45,17 +45,21 @@ _LIGHT = {
 }
 
 
+def prepare_own() -> dict[str, str]:
+    """What a Spark of our own wants: the environment, set, and its settings. Raises StreamError: no Java, no connector."""
+    os.environ["JAVA_HOME"] = str(find_java().resolve().parent.parent)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # Not as spark.jars, which copies them to a temporary folder that a kill leaves behind.
+    return {**_LIGHT, "spark.driver.extraClassPath": os.pathsep.join(map(str, jars("spark")))}
+
+
 def start_spark(name: str) -> SparkSession:
     """Starts Spark, in 3 to 10 s. Raises StreamError: no Java, no connector, no start."""
     settings = {"spark.app.name": f"livejoin {name}", "spark.sql.streaming.stopTimeout": "2s"}
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if not submitted:
-        java = find_java()
-        os.environ["JAVA_HOME"] = str(java.resolve().parent.parent)
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        # Not as spark.jars, which copies them to a temporary folder that a kill leaves behind.
-        settings |= {**_LIGHT, "spark.driver.extraClassPath": os.pathsep.join(map(str, jars("spark")))}
+        settings |= prepare_own()
     conf = SparkConf()
     for key, value in settings.items():
         conf.setIfMissing(key, value)

@@ -101,8 +101,6 @@ class Interest(Generic[T]):
 
     def _find(self, touched: Touched) -> list[T]:
         asked = [(relation, self._of[relation]) for relation in touched.relations if relation in self._of]
-        if not asked:
-            return []
         if len(asked) == 1 and not asked[0][1].by_value:
             return asked[0][1].users
         found: set[int] = set()

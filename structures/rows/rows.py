@@ -246,8 +246,7 @@ class Rows:
         self._free = reserve(SLOTS * 4, np.int32)
         self._free_count = 0
         self._text_columns = np.flatnonzero(self.kinds == TEXT)
-        self._texts = self._new_texts()
-        self._stored = Stored(self.kinds, self.key, self.cells, *self._texts)
+        self._use(self._new_texts())
         self._heap_used = 0
         self._garbage = 0
         self.used = 0
@@ -258,6 +257,10 @@ class Rows:
         if len(self._text_columns):
             return Texts(reserve(SLOTS * 8, np.int64), reserve(HEAP_BYTES, np.uint8))
         return Texts(np.zeros(1, np.int64), np.zeros(1, np.uint8))
+
+    def _use(self, texts: Texts) -> None:
+        self._texts = texts
+        self._stored = Stored(self.kinds, self.key, self.cells, *texts)
 
     def find(self, given: RowSet) -> np.ndarray:
         """int32[n]: the linked slot with each row's key, or -1."""
@@ -316,8 +319,7 @@ class Rows:
                 texts = self._new_texts()
                 self._heap_used = _rewrite(self.kinds, self.cells, self.born, self.used, *self._texts, *texts)
                 self._garbage = 0
-                self._texts = texts
-                self._stored = Stored(self.kinds, self.key, self.cells, *texts)
+                self._use(texts)
 
     def scan(self, version: int, start: int, limit: int) -> tuple[np.ndarray, int]:
         """Up to `limit` slots visible at `version` from slot `start` on, and the slot to go on from, or -1."""

@@ -15,11 +15,17 @@ def put(case: Case, definition: dict[str, Any] | str, name: str | None = None) -
     return case.client.put(f"/v1/views/{name or case.v}", json={"sql": definition} if isinstance(definition, str) else definition)
 
 
+def created(case: Case, definition: dict[str, Any] | str, name: str | None = None) -> dict[str, Any]:
+    """A view that was not there, once it is live: `201` with it, or `202` where that takes over a second."""
+    made = put(case, definition, name)
+    assert made.status_code in (201, 202), f"{definition}: {made.text}"
+    assert made.json()["state"] == ("live" if made.status_code == 201 else "building")
+    return talk.live(made, case.client, name or case.v)
+
+
 def test_created_same_different(case: Case) -> None:
     case.define()
-    made = put(case, case.json)
-    assert made.status_code in (201, 202) and made.status_code == (201 if made.json()["state"] == "live" else 202), made.text
-    body = talk.live(made, case.client, case.v)
+    body = created(case, case.json)
     assert body["name"] == case.v and body["state"] == "live" and body["empty"] is True and body["version"] == case.version()
     assert put(case, case.json).status_code == 200
     talk.problem(put(case, {**case.json, "where": []}), 409, "definition-differs")
@@ -28,7 +34,7 @@ def test_created_same_different(case: Case) -> None:
 
 def test_sql_again_is_the_same(case: Case) -> None:
     case.define()
-    talk.live(put(case, case.sql), case.client, case.v)
+    created(case, case.sql)
     assert put(case, case.sql).status_code == 200
 
 
@@ -324,7 +330,7 @@ def test_comparing_across_types_of_filters(case: Case) -> None:
         ("at <= TIMESTAMP '2026-01-01 00:00:00+00'", {1}),
         ("text <> 'b'", {1}), ("text IS NULL", {2}), ("k BETWEEN 2 AND 3", {2}), ("k = NULL", set()), ("text IN ('a', NULL)", {1}),
     ]):
-        talk.view(case.client, f"{case.v}_{place}", f"SELECT k AS k FROM {case.b} t WHERE {condition}")
+        created(case, f"SELECT k AS k FROM {case.b} t WHERE {condition}", f"{case.v}_{place}")
         assert {row for (row,) in talk.read(case.client, f"{case.v}_{place}", talk.JSONL, ["k"])} == expected, condition
 
 

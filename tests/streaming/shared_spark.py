@@ -5,25 +5,20 @@ A job that finds such a process in its environment runs in it, as under spark-su
 
 from __future__ import annotations
 
-import os
 import tempfile
 from types import TracebackType
 
 from pyspark import SparkConf
 from pyspark.java_gateway import launch_gateway
 
-from streaming import spark
-from streaming.jars import jars
-from streaming.java import find_java
+from streaming.spark import prepare_own
 
 
 class SharedSpark:
     """`with SharedSpark() as spark:` starts it. `environment` is for the jobs."""
 
     def __enter__(self) -> SharedSpark:
-        os.environ["JAVA_HOME"] = str(find_java().resolve().parent.parent)
-        conf = SparkConf(loadDefaults=False)
-        conf.setAll([*spark._LIGHT.items(), ("spark.driver.extraClassPath", os.pathsep.join(map(str, jars("spark"))))])
+        conf = SparkConf(loadDefaults=False).setAll(list(prepare_own().items()))
         self._log = tempfile.TemporaryFile()
         self._gateway = launch_gateway(conf, {"stderr": self._log})
         there = self._gateway.gateway_parameters

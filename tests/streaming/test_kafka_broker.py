@@ -53,8 +53,10 @@ def test_a_taken_port_is_said() -> None:
 
 
 def test_a_folder_in_use_is_said_and_its_own_goes_with_it() -> None:
-    with Broker() as first, pytest.raises(StreamError, match="is in use by another broker"), Broker(first.data):
-        pass
+    with Broker() as first:
+        assert first.data.exists()
+        with pytest.raises(StreamError, match="is in use by another broker"), Broker(first.data):
+            pass
     assert not first.data.exists()
 
 
@@ -83,7 +85,7 @@ def test_a_bad_port_is_wrong_use() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only the Linux kernel ends a child with its parent")
 def test_it_ends_with_its_parent(tmp_path: Path) -> None:
-    code = "import sys, time; from pathlib import Path; from streaming.kafka_broker import Broker, free_port\n"
+    code = "import sys, time; from pathlib import Path; from streaming.kafka_broker import Broker\n"
     code += "b = Broker(Path(sys.argv[1])); b.start(); print(b.process.pid, flush=True); time.sleep(600)"
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
