@@ -79,7 +79,7 @@ def _table(engine: Instance, name: str) -> pa.RecordBatch:
     relation.table.check()
     with closing(open_relation_rows(engine.readers, name)) as reader:
         parts = list(iter(partial(reader.read, ROWS), None))
-    return pa.concat_batches(parts) if parts else relation.no_rows
+    return pa.concat_batches(parts) if parts else relation.no_rows.arrow
 
 
 def _agrees(engine: Instance, name: str, tables: Mapping[str, pa.RecordBatch]) -> bool:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import orjson
 import pyarrow as pa
 
-from service.wire.batch import FewRows
+from service.wire.batch import RowBlock
 
 _HEADER = struct.Struct("<iIQQ")
 _TRUNCATE, _JSON = 1, 2
@@ -29,8 +29,8 @@ class Effect(NamedTuple):
 
     relation_id: int
     truncate: bool
-    deletes: pa.RecordBatch | FewRows  # key columns only, in the order of the key
-    inserts: pa.RecordBatch | FewRows  # whole rows
+    deletes: RowBlock  # key columns only, in the order of the key
+    inserts: RowBlock  # whole rows
 
 
 def encode_effects(effects: Iterable[Effect]) -> bytes:
@@ -45,9 +45,9 @@ def encode_effects(effects: Iterable[Effect]) -> bytes:
     return b"".join(parts)
 
 
-def _fits_json(rows: pa.RecordBatch | FewRows) -> bool:
+def _fits_json(rows: RowBlock) -> bool:
     """No rows, or few, of values that come back as they are: JSON knows no number that is not finite."""
-    if not isinstance(rows, FewRows):
+    if rows.values is None:
         return bool(rows.num_rows == 0)
     for row in rows.values:
         for value in row:
@@ -56,14 +56,10 @@ def _fits_json(rows: pa.RecordBatch | FewRows) -> bool:
     return True
 
 
-def _written(rows: pa.RecordBatch | FewRows, as_json: bool) -> bytes | pa.Buffer:
+def _written(rows: RowBlock, as_json: bool) -> bytes | pa.Buffer:
     if rows.num_rows == 0:
         return b""
-    if isinstance(rows, FewRows):
-        if as_json:
-            return orjson.dumps(rows.values)
-        rows = rows.to_arrow()
-    return rows.serialize()
+    return orjson.dumps(rows.values) if as_json else rows.arrow.serialize()
 
 
 def decode_effects(payload: bytes, schemas: Mapping[int, pa.Schema], keys: Mapping[int, Sequence[str]]) -> list[Effect]:
@@ -89,9 +85,9 @@ def decode_effects(payload: bytes, schemas: Mapping[int, pa.Schema], keys: Mappi
     return effects
 
 
-def _read(buffer: pa.Buffer, at: int, size: int, schema: pa.Schema, as_json: bool) -> pa.RecordBatch | FewRows:
+def _read(buffer: pa.Buffer, at: int, size: int, schema: pa.Schema, as_json: bool) -> RowBlock:
     if size == 0:
-        return pa.RecordBatch.from_pylist([], schema=schema)
+        return RowBlock.few([], pa.struct(schema))
     if as_json:
-        return FewRows([tuple(row) for row in orjson.loads(memoryview(buffer.slice(at, size)))], pa.struct(schema))
-    return pa.ipc.read_record_batch(buffer.slice(at, size), schema)
+        return RowBlock.few([tuple(row) for row in orjson.loads(memoryview(buffer.slice(at, size)))], pa.struct(schema))
+    return RowBlock(pa.ipc.read_record_batch(buffer.slice(at, size), schema))

@@ -12,6 +12,7 @@ from service.durability.log import Log
 from service.durability.snapshots import newest_snapshot
 from service.engine.state import State
 from service.tables.relations import Relation
+from service.wire.batch import RowBlock
 from service.wire.schema import parse_relation
 
 Progress = Callable[[str, float], None]
@@ -33,7 +34,7 @@ def recover_relations(state: State, log: Log, folder: Path, progress: Progress) 
         done = 0
         for relation in by_id.values():
             for rows in snapshot.batches(relation.id):
-                relation.table.insert(start, rows)
+                relation.table.insert(start, RowBlock(rows))
                 done += rows.num_rows
                 progress("loading the snapshot", done / total)
     schemas = {id_: relation.schema for id_, relation in by_id.items()}

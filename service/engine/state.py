@@ -14,7 +14,7 @@ import numpy as np
 from service.durability.effects import Effect, encode_effects
 from service.engine.versions import Version
 from service.errors import Problem
-from service.tables.changes import Change, Singles
+from service.tables.changes import Run, batch_run
 from service.tables.indexes import SharedIndexes
 from service.tables.interest import Interest, Selection, Touched
 from service.tables.relations import Relation
@@ -22,7 +22,7 @@ from service.tables.resolution import NO_SLOTS, Indices, Resolved, resolve
 from service.tables.store import Numbers
 from service.views.deltas import Delta
 from service.views.live_view import LiveView
-from service.wire.batch import DELETE, MAX_ERRORS, TRUNCATE, Batch, Changes, rows_together
+from service.wire.batch import DELETE, MAX_ERRORS, TRUNCATE, Batch, concatenated
 from service.wire.errors import RowError
 from service.wire.schema import RelationDefinition
 
@@ -50,25 +50,19 @@ class Applied(NamedTuple):
     deltas: list[tuple[LiveView, Delta]]
 
 
-class Run(NamedTuple):
-    """Single changes judged together: of each relation what they come to, and their numbers among the batches (int64, ascending)."""
+class Judged(NamedTuple):
+    """What a run of batches comes to, relation by relation: its net effect, and the offsets of the changes as sent (None: all of one
+    version); then the first bad rows and how many there are."""
 
     batches: Sequence[Batch]
-    resolved: list[tuple[Resolved, Indices]]
-    touched: Touched
-
-
-class Judged(NamedTuple):
-    """What a batch comes to, the first bad rows and how many there are."""
-
-    resolved: list[Resolved]
+    resolved: list[tuple[Resolved, Indices | None]]
     errors: list[RowError]
     error_count: int
     touched: Touched
 
 
 def is_single(batch: Batch) -> bool:
-    """Whether the batch is one row's change, with nothing else to it: such ones may be applied many at a time (`judge_run`)."""
+    """Whether the batch is one row's change, with nothing else to it: such ones may be applied many at a time."""
     return batch.sent == 1 and len(batch.changes) == 1 and len(batch.changes[0].ops) == 1 and batch.changes[0].ops[0] != TRUNCATE
 
 
@@ -175,7 +169,29 @@ class State:
                 listed = [error._asdict() for error in errors]
                 said = f"{count} of {batch.sent} changes {'is' if count == 1 else 'are'} bad; nothing was applied"
                 raise Problem("bad-rows", said, error_count=count, errors=listed)
-        return Judged(resolved, errors, count, self._require_room(resolved))
+        return Judged([batch], [(one, None) for one in resolved], errors, count, self._require_room(resolved))
+
+    def judge_together(self, batches: Sequence[Batch]) -> Judged | None:
+        """What single changes (`is_single`) come to that follow one another; None if each is to be judged for itself: something is wrong
+        with one of them, or two meet at one row. Changes nothing. Cost: as `judge`, once a relation."""
+        offsets: dict[str, list[int]] = {}
+        for offset, batch in enumerate(batches):
+            offsets.setdefault(batch.changes[0].relation, []).append(offset)
+        resolved: list[tuple[Resolved, Indices | None]] = []
+        for name, mine in offsets.items():
+            parts = [batches[offset].changes[0] for offset in mine]
+            relation = self._relations.get(name)
+            if relation is None or not all(_same(part.definition, relation.definition) for part in parts):
+                return None
+            one = resolve(relation, concatenated(parts), self.newest)
+            if one.inserts.num_rows + one.delete_keys.num_rows < len(mine):
+                return None
+            resolved.append((one, np.array(mine)))
+        try:
+            touched = self._require_room([one for one, _ in resolved], True)
+        except Problem:
+            return None
+        return Judged(batches, resolved, [], 0, touched)
 
     def _require_room(self, resolved: list[Resolved], singly: bool = False) -> Touched:
         """Problem `no-room` while nothing has been touched: an array that is full later on ends the service."""
@@ -192,82 +208,33 @@ class State:
             raise Problem("no-room", f"{error}; nothing of the batch was applied") from None
         return touched
 
-    def apply(self, batch: Batch, judged: Judged) -> Applied:
-        """Make the next version of a judged batch. If it raises, the state is broken; a view that can't follow has failed, alone."""
-        version = self.newest + 1
-        resolved, skipped, skipped_count, touched = judged
-        changes: dict[str, Change] = {}
-        for one in resolved:
+    def apply(self, judged: Judged) -> list[Applied]:
+        """Make a version of each judged batch. The last one's payload is that of all, as they are on disk together or not at all. If it
+        raises, the state is broken; a view that can't follow has failed, alone."""
+        batches, first = judged.batches, self.newest + 1
+        last = first + len(batches) - 1
+        runs: dict[str, Run] = {}
+        for one, offsets in judged.resolved:
             if len(one.deletes) or one.inserts.num_rows:
-                changes[one.relation.name] = _enter(version, one)
+                runs[one.relation.name] = _enter(last, one, offsets, judged)
                 self.rows_changed += len(one.deletes) + one.inserts.num_rows
-        self.indexes.apply(version, changes, touched)
-        self._changed.update(changes)
-        deltas = []
-        for view in self.interest.concerned(touched):
-            if view.state == "live":
-                self._asked.add(view)
-                delta = self._unless_it_fails(view, partial(view.apply, version, changes), None)
-                if delta is not None:
-                    deltas.append((view, delta))
-        payload = _payload(resolved)
-        self._count(version, batch)
-        ignored = batch.ignored + sum(one.ignored for one in resolved)
-        receipt = Receipt(version, batch.sent - ignored - skipped_count, ignored, skipped_count, skipped, False)
-        return Applied(receipt, payload, deltas)
-
-    def judge_run(self, batches: Sequence[Batch]) -> Run | None:
-        """What single changes (`is_single`) come to that follow one another, judged together; None if each is to be judged for itself:
-        something is wrong with one of them, or two meet at one row. Changes nothing. Cost: as `judge`, once a relation."""
-        offsets: dict[str, list[int]] = {}
-        for offset, batch in enumerate(batches):
-            offsets.setdefault(batch.changes[0].relation, []).append(offset)
-        resolved = []
-        for name, mine in offsets.items():
-            parts = [batches[offset].changes[0] for offset in mine]
-            relation = self._relations.get(name)
-            if relation is None or not all(_same(part.definition, relation.definition) for part in parts):
-                return None
-            ops = np.concatenate([part.ops for part in parts])
-            rows = rows_together(parts)
-            one = resolve(relation, Changes(name, relation.definition, ops, rows, np.arange(len(mine))), self.newest)
-            if one.inserts.num_rows + one.delete_keys.num_rows < len(mine):
-                return None
-            resolved.append((one, np.array(mine)))
-        try:
-            touched = self._require_room([one for one, _ in resolved], True)
-        except Problem:
-            return None
-        return Run(batches, resolved, touched)
-
-    def apply_run(self, run: Run) -> list[Applied]:
-        """Make a version of each; the last one's payload is that of all, as they are on disk together or not at all. If it raises, the
-        state is broken."""
-        first, count = self.newest + 1, len(run.batches)
-        singles = {}
-        for one, offsets in run.resolved:
-            slots = _enter(self.newest + count, one).new_slots
-            deleting = np.array([run.batches[offset].changes[0].ops[0] == DELETE for offset in offsets])
-            old, new = np.full(len(offsets), -1, np.int32), np.full(len(offsets), -1, np.int32)
-            new[~deleting] = slots
-            old[~deleting] = one.previous
-            old[deleting] = one.deletes[np.count_nonzero(one.previous >= 0) :]
-            singles[one.relation.name] = Singles(offsets, old, new)
-        self.rows_changed += count
-        self.indexes.apply_run(self.newest + count, singles, run.touched)
-        self._changed.update(singles)
+        self.indexes.apply(last, runs, judged.touched)
+        self._changed.update(runs)
         deltas: dict[int, list[tuple[LiveView, Delta]]] = {}
-        for view in self.interest.concerned(run.touched):
+        for view in self.interest.concerned(judged.touched):
             if view.state == "live":
                 self._asked.add(view)
-                mine = {name: one for name, one in singles.items() if name in view.relations}
-                for delta in self._unless_it_fails(view, partial(view.apply_run, first, count, mine), list[Delta]()):
+                for delta in self._unless_it_fails(view, partial(view.apply, first, len(batches), runs), list[Delta]()):
                     deltas.setdefault(delta.version, []).append((view, delta))
+        payload = _payload([one for one, _ in judged.resolved])
+        ignored = sum(one.ignored for one, _ in judged.resolved)  # of a batch that stands alone
         applied = []
-        for version, batch in enumerate(run.batches, first):
+        for version, batch in enumerate(batches, first):
             self._count(version, batch)
-            payload = b"" if version < first + count - 1 else _payload([one for one, _ in run.resolved])
-            applied.append(Applied(Receipt(version, 1, 0, 0, [], False), payload, deltas.get(version, [])))
+            passed_over = batch.ignored + ignored
+            taken = batch.sent - passed_over - judged.error_count
+            receipt = Receipt(version, taken, passed_over, judged.error_count, judged.errors, False)
+            applied.append(Applied(receipt, payload if version == last else b"", deltas.get(version, [])))
         return applied
 
     def _count(self, version: int, batch: Batch) -> None:
@@ -319,16 +286,22 @@ class State:
         return tables + self.indexes.retired_bytes + sum(view.retired_bytes for view in self.views.values())
 
 
-def _enter(version: int, resolved: Resolved) -> Change:
+def _enter(version: int, resolved: Resolved, offsets: Indices | None, judged: Judged) -> Run:
     """Put it into the table."""
-    table = resolved.relation.table
-    if len(resolved.deletes):
-        table.delete(version, resolved.deletes)
+    table, previous, deletes = resolved.relation.table, resolved.previous, resolved.deletes
+    if len(deletes):
+        table.delete(version, deletes)
     if resolved.given is not None:
         slots = table.enter(version, resolved.given)
     else:
         slots = table.insert(version, resolved.inserts) if resolved.inserts.num_rows else NO_SLOTS
-    return Change(resolved.deletes, resolved.previous, slots)
+    run = batch_run(previous, deletes[np.count_nonzero(previous >= 0) :], slots)
+    if offsets is None:
+        return run
+    deleting = np.array([judged.batches[offset].changes[0].ops[0] == DELETE for offset in offsets.tolist()])
+    of = np.concatenate((offsets[~deleting], offsets[deleting]))
+    order = np.argsort(of)
+    return Run(len(judged.batches), of[order], run.old[order], run.new[order])
 
 
 def _payload(resolved: Sequence[Resolved]) -> bytes:

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from service.durability.failpoints import reach
 from service.durability.log import Log, LogRow
-from service.engine.state import Applied, Receipt, State, is_single
+from service.engine.state import Applied, Judged, Receipt, State, is_single
 from service.engine.versions import Pins
 from service.errors import Problem
 from service.histogram import Histogram
@@ -263,7 +263,7 @@ class Writer:
         answers: list[Receipt | Problem] = []
         deltas: list[tuple[LiveView, Delta]] = []
         for run in _runs(batches) if len(batches) > 1 else [batches]:
-            answers += self._apply_all(run, deltas)
+            answers += self._apply(run, deltas)
         newest = self._state.newest
         fresh = newest > self._versions.published.number
         if fresh:
@@ -277,50 +277,48 @@ class Writer:
                 answers[number] = answer._replace(version=newest)
         return _Made(answers, fresh, deltas)
 
-    def _apply_all(self, batches: list[Batch], deltas: list[tuple[LiveView, Delta]]) -> list[Receipt | Problem]:
-        """Apply batches that may be one run, as one if they are."""
-        run = None
-        if len(batches) > 1:
-            try:
-                if not any(self._state.is_duplicate(batch) for batch in batches):
-                    run = self._state.judge_run(batches)
-            except Exception:  # of one of them: it will be told, or logged; nothing is touched yet
-                pass
-        if run is None or not self._has_room(batches):
-            return [self._apply(batch, deltas) for batch in batches]
+    def _apply(self, batches: list[Batch], deltas: list[tuple[LiveView, Delta]]) -> list[Receipt | Problem]:
+        """Apply batches, together if they can be, and append them to the log. What is raised here leaves the state broken."""
+        judged = self._judge_together(batches) if len(batches) > 1 else self._judge(batches[0])
+        if judged is None:
+            return [answer for batch in batches for answer in self._apply([batch], deltas)]
+        if not isinstance(judged, Judged):
+            return [judged]
         started = time.perf_counter()
         try:
-            applied = self._state.apply_run(run)
+            applied = self._state.apply(judged)
         except BaseException:
-            log.critical("applying %d single changes failed", len(batches))
+            what, first = "applying %d batches failed, the first of %d changes (source %r, epoch %r)", batches[0]
+            log.critical(what, len(batches), first.sent, first.source, first.epoch)
             raise
         self._append(batches, applied, time.perf_counter() - started)
         for one in applied:
             deltas += one.deltas
         return [one.receipt for one in applied]
 
-    def _apply(self, batch: Batch, deltas: list[tuple[LiveView, Delta]]) -> Receipt | Problem:
-        """Apply one batch and append it to the log. What is raised here leaves the state broken."""
+    def _judge_together(self, batches: list[Batch]) -> Judged | None:
+        """None: each is to be judged for itself."""
+        try:
+            if any(self._state.is_duplicate(batch) for batch in batches):
+                return None
+            judged = self._state.judge_together(batches)
+        except Exception:  # of one of them: it will be told, or logged; nothing is touched yet
+            return None
+        return judged if judged is not None and self._has_room(batches) else None
+
+    def _judge(self, batch: Batch) -> Judged | Receipt | Problem:
+        """What is to be applied; or the answer to a batch of which nothing is."""
         try:
             if self._state.is_duplicate(batch):
                 return Receipt(0, 0, 0, 0, [], True)
             if not self._has_room([batch]):
                 return Problem("disk-full", "the disk of the data folder has no room for this batch; nothing of it was applied")
-            judged = self._state.judge(batch)
+            return self._state.judge(batch)
         except Problem as problem:
             return problem
         except Exception:
             log.exception("a batch could not be judged; nothing of it was applied")
             return Problem("internal", "the batch could not be applied")
-        started = time.perf_counter()
-        try:
-            applied = self._state.apply(batch, judged)
-        except BaseException:
-            log.critical("applying a batch of %d changes failed (source %r, epoch %r)", batch.sent, batch.source, batch.epoch)
-            raise
-        self._append([batch], [applied], time.perf_counter() - started)
-        deltas += applied.deltas
-        return applied.receipt
 
     def _append(self, batches: list[Batch], applied: list[Applied], seconds: float) -> None:
         """Log these, applied together in so many seconds."""

@@ -1,27 +1,106 @@
-"""What a batch did to one relation, as a view takes it: rows that go, rows that come, and rows that only move to another slot."""
+"""What a run of versions changes in one relation, as views take it.
+
+A batch is a run of one version; single changes that the writer applies together are a run of one version each.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from service.tables.relations import Relation
-from service.tables.resolution import NO_SLOTS, Slots
+from service.tables.resolution import NO_SLOTS, Indices, Slots
+from structures.core import entries
 
-_NO_INDICES, _FIRST = np.empty(0, np.int64), np.zeros(1, np.int64)
+# The order in which a structure takes the entries of one version.
+LEAVE, ENTER, DELETE, INSERT = range(4)
+SIGNS = np.array([entries.LEAVE, entries.ENTER, entries.DELETE, entries.INSERT], np.int8)  # of each kind, in the structures' words
+
+_NO_INDICES: Indices = np.empty(0, np.int64)
+_FIRST: Indices = np.zeros(1, np.int64)  # not written to
+_FIRST_VERSION: Indices = np.zeros(64, np.int64)  # not written to
 
 
 class Moved(NamedTuple):
-    """Of one alias: rows that were replaced, as pairs of old and new slots."""
+    """Replaced rows, as pairs of the old and the new slot."""
 
     old: Slots
     new: Slots
 
 
 NOTHING_MOVED = Moved(NO_SLOTS, NO_SLOTS)
+
+
+class Run:
+    """Changed rows of a relation, in its table by now, over `versions` consecutive versions.
+
+    old, new   int32[n]: change i removes the row at old[i] and adds the one at new[i]; -1 for none. All of different keys
+    offsets    int64[n], ascending, from 0 to versions - 1: the version of each change
+    """
+
+    __slots__ = ("versions", "offsets", "old", "new")
+
+    def __init__(self, versions: int, offsets: Indices, old: Slots, new: Slots) -> None:
+        self.versions, self.offsets, self.old, self.new = versions, offsets, old, new
+
+    def moved(self, offset: int) -> Moved:
+        """The rows that version number `offset` replaces."""
+        old, new = self.old, self.new
+        if self.versions > 1:
+            first, end = np.searchsorted(self.offsets, (offset, offset + 1)).tolist()
+            old, new = old[first:end], new[first:end]
+        if len(old) == 1:
+            return Moved(old, new) if old[0] >= 0 and new[0] >= 0 else NOTHING_MOVED
+        both = (old >= 0) & (new >= 0)
+        return Moved(old[both], new[both])
+
+
+def batch_run(previous: Slots, gone: Slots, come: Slots) -> Run:
+    """A run of one version: the rows at `come`, which replace those at `previous` (int32[come]; -1: none), and the rows at `gone`, which
+    nothing replaces."""
+    if not len(gone):
+        old, new = previous, come
+    elif not len(come):
+        old, new = gone, np.full(len(gone), -1, np.int32)
+    else:
+        old, new = np.concatenate((previous, gone)), np.concatenate((come, np.full(len(gone), -1, np.int32)))
+    n = len(old)
+    return Run(1, _FIRST_VERSION[:n] if n <= len(_FIRST_VERSION) else np.zeros(n, np.int64), old, new)
+
+
+Runs = Mapping[str, Run]
+"""By relation; all over the same versions."""
+
+
+def versions_of(runs: Runs) -> int:
+    return next((run.versions for run in runs.values()), 1)
+
+
+def by_version(runs: Runs) -> Iterator[tuple[int, Runs]]:
+    """Each version that changes something, as a run of its own: its number in `runs`, and the changes."""
+    if versions_of(runs) == 1:
+        yield 0, runs
+        return
+    changes = [(offset, name, at) for name, run in runs.items() for at, offset in enumerate(run.offsets.tolist())]
+    for offset, name, at in sorted(changes):  # a version of several has one change
+        run = runs[name]
+        yield offset, {name: Run(1, _FIRST, run.old[at : at + 1], run.new[at : at + 1])}
+
+
+class Half(Run):
+    """Of a run of one version the rows that go and those that only move, or the rows that come: for joins that take one before the other.
+
+    `followed` as in `parted`, for both halves alike.
+    """
+
+    __slots__ = ("come", "followed")
+
+    def __init__(self, run: Run, come: bool, followed: bool) -> None:
+        super().__init__(run.versions, run.offsets, run.old, run.new)
+        self.come, self.followed = come, followed
 
 
 class Watched(Protocol):
@@ -34,111 +113,65 @@ class Watched(Protocol):
     def varying(self) -> list[str]: ...
 
 
-class Change:
-    """Slots of a relation's rows that go (`deletes`, the replaced ones first, in the order of their inserts) and come, in its table by now.
+class Part(NamedTuple):
+    """Rows that one alias takes alike: the offset of each one's version, and its slots before and after (where it has them)."""
 
-    `previous`: of each inserted row the slot of the one that it replaces, or -1; `replacing`: the indices of those inserts that replace a
-    row; `moved`: the slots of these rows, before and after.
-    """
-
-    def __init__(self, deletes: Slots, previous: Slots, new_slots: Slots) -> None:
-        self.deletes, self.new_slots = deletes, new_slots
-        self.replacing, self.moved = _NO_INDICES, NOTHING_MOVED
-        if len(deletes) == len(previous) == 1 and previous[0] >= 0:
-            self.replacing, self.moved = _FIRST, Moved(deletes, new_slots)
-        elif len(deletes):
-            self.replacing = np.flatnonzero(previous >= 0)
-            self.moved = Moved(deletes[: len(self.replacing)], new_slots[self.replacing])
-
-
-class Half(Change):
-    """What goes of a change, and what only moves; or what comes: for joins that are told the one before the other.
-
-    `followed` as in `parted`, for both halves alike.
-    """
-
-    def __init__(self, change: Change, come: bool, followed: bool) -> None:
-        self.deletes, self.new_slots = change.deletes, change.new_slots
-        self.replacing, self.moved = change.replacing, change.moved
-        self.come, self.followed = come, followed
-
-
-class Singles(NamedTuple):
-    """Changes of one relation, each a version of its own: number offsets[i] of a run takes the row at old[i] away and puts the one at
-    new[i], already in the table; -1 for none. All of different keys; offsets ascend."""
-
-    offsets: npt.NDArray[np.int64]
+    offsets: Indices
     old: Slots
     new: Slots
-
-    def moved(self, offset: int) -> Moved:
-        """The row that change number `offset` replaced, if it did."""
-        at = int(np.searchsorted(self.offsets, offset))
-        if at == len(self.offsets) or self.offsets[at] != offset or self.old[at] < 0 or self.new[at] < 0:
-            return NOTHING_MOVED
-        return Moved(self.old[at : at + 1], self.new[at : at + 1])
-
-
-def one_by_one(singles: Mapping[str, Singles]) -> Iterator[tuple[int, dict[str, Change]]]:
-    """The same changes in their order, each for itself."""
-    rows = [(offset, name, old, new) for name, single in singles.items() for offset, old, new in zip(*single, strict=True)]
-    for offset, name, old, new in sorted(rows):
-        gone, come = (np.array([slot] if slot >= 0 else [], np.int32) for slot in (old, new))
-        yield int(offset), {name: Change(gone, np.array([old], np.int32)[: len(come)], come)}
 
 
 class Parted(NamedTuple):
-    """A change as one alias takes it: slots that go, slots that come, and pairs of slots of a row that stays what it is."""
+    """A run as one alias takes it: rows that go, rows that come, and rows that stay what they are and only move to another slot."""
 
-    old: Slots
-    new: Slots
-    before: Slots
-    after: Slots
-
-
-class PartedSingles(NamedTuple):
-    """The same of single changes: which of them take a row away, put one, or only move a row that stays what it is."""
-
-    gone: npt.NDArray[np.int64]
-    come: npt.NDArray[np.int64]
-    moved: npt.NDArray[np.int64]
+    gone: Part
+    come: Part
+    moved: Part
 
 
-def parted_singles(side: Watched, single: Singles, followed: bool) -> PartedSingles:
-    """`followed` as in `parted`."""
-    _, old, new = single
-    had, came = old >= 0, new >= 0
-    both = np.flatnonzero(had & came) if followed else _NO_INDICES
-    if len(both):
-        both = both[side.relation.table.same(side.varying, old[both], new[both])]
-        had[both] = came[both] = False
-    return PartedSingles(np.flatnonzero(had), np.flatnonzero(came), both)
+_NOTHING = Part(_NO_INDICES, NO_SLOTS, NO_SLOTS)
 
 
-def parted(side: Watched, change: Change, followed: bool) -> Parted:
+def parted(side: Watched, run: Run, followed: bool) -> Parted:
     """`followed`: rows replaced by one that is equal in all that the view uses are told apart; else they go and come like others."""
-    if isinstance(change, Half):
-        part = _parted(side, change, change.followed)
-        return Parted(NO_SLOTS, part.new, NO_SLOTS, NO_SLOTS) if change.come else part._replace(new=NO_SLOTS)
-    return _parted(side, change, followed)
+    if isinstance(run, Half):
+        both = _parted(side, run, run.followed)
+        return Parted(_NOTHING, both.come, _NOTHING) if run.come else both._replace(come=_NOTHING)
+    return _parted(side, run, followed)
 
 
-def _parted(side: Watched, change: Change, followed: bool) -> Parted:
-    old, new = change.deletes, change.new_slots
-    same = _unchanged(side, change) if followed and len(old) else None
-    if same is None:
-        return Parted(old, new, NO_SLOTS, NO_SLOTS)
-    old_indices, new_indices = same
-    return Parted(np.delete(old, old_indices), np.delete(new, new_indices), old[old_indices], new[new_indices])
+def _parted(side: Watched, run: Run, followed: bool) -> Parted:
+    whole = Part(run.offsets, run.old, run.new)
+    if len(run.old) == 1:
+        had, came = run.old[0] >= 0, run.new[0] >= 0
+        if had and came and followed and side.relation.table.same(side.varying, run.old, run.new)[0]:
+            return Parted(_NOTHING, _NOTHING, whole)
+        return Parted(whole if had else _NOTHING, whole if came else _NOTHING, _NOTHING)
+    had, came = run.old >= 0, run.new >= 0
+    moved = np.flatnonzero(had & came) if followed else _NO_INDICES
+    if len(moved):
+        moved = moved[side.relation.table.same(side.varying, run.old[moved], run.new[moved])]
+        had[moved] = came[moved] = False
+    return Parted(_part(whole, had), _part(whole, came), _part(whole, moved) if len(moved) else _NOTHING)
 
 
-def _unchanged(side: Watched, change: Change) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
-    """Indices, in the deletes and in the inserts, of the rows that were replaced by one equal in all that the view uses."""
-    moved = change.moved
-    if len(moved.old) == 0:
-        return None
-    equal = side.relation.table.same(side.varying, moved.old, moved.new)
-    if not equal.any():
-        return None
-    same = np.flatnonzero(equal)
-    return same, change.replacing[same]
+def _part(whole: Part, chosen: npt.NDArray[np.bool_] | Indices) -> Part:
+    return Part(whole.offsets[chosen], whole.old[chosen], whole.new[chosen])
+
+
+class InOrder(NamedTuple):
+    """n entries in order: their kinds (LEAVE, ENTER, DELETE, INSERT), the offsets of their versions, and their places among the parts."""
+
+    kinds: Indices
+    offsets: Indices
+    order: Indices
+
+
+def in_order(parts: Sequence[tuple[int, Indices]]) -> InOrder:
+    """The entries of these parts, (kind, offset of each), one part after another, in the order in which a structure takes them: version by
+    version, kind by kind, and then as they are."""
+    lengths = np.array([len(offsets) for _, offsets in parts], np.int64)
+    kinds = np.repeat(np.array([kind for kind, _ in parts], np.int64), lengths)
+    offsets = np.concatenate([_NO_INDICES, *(offsets for _, offsets in parts)])
+    order = np.lexsort((kinds, offsets))
+    return InOrder(kinds[order], offsets[order], order)

@@ -20,14 +20,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.tables.arrow import null_mask, reader
-from service.tables.changes import Change, Singles, parted
+from service.tables.changes import DELETE, INSERT, SIGNS, InOrder, Run, Runs, in_order, parted, versions_of
 from service.tables.interest import Interest, Selection, Touched
 from service.tables.resolution import Indices, Resolved, Slots
 from service.tables.sides import Side
 from service.tables.store import Domain, Numbers
 from structures.core.encoding import encode_floats
-from structures.core.entries import DELETE, INSERT
-from structures.index.indexes import NO_ENTRIES, STEPS, Batch, Changes, Entries, OrderedIndexes, Run
+from structures.index.indexes import NO_ENTRIES, STEPS, Batch, Changes, Entries, OrderedIndexes
+from structures.index.indexes import Run as IndexRun
 from structures.view_tree.tree import Atom, ViewTree
 
 _CHUNK = 1 << 16  # rows in a step of building
@@ -43,10 +43,10 @@ class Order(NamedTuple):
 
 
 class Applied(NamedTuple):
-    """Single changes in all indexes: what became of each, and the number of the change that each belongs to."""
+    """A run of several versions in all indexes: what became of each entry, and the order of the entries."""
 
-    run: Run
-    offsets: Indices
+    run: IndexRun
+    order: InOrder
 
 
 class SharedIndex:
@@ -110,11 +110,12 @@ class SharedIndex:
         coordinates, indices = self._coordinates(row.select(self._names), False)
         return coordinates[0].tolist() if len(indices) else None
 
-    def changes(self, change: Change) -> Changes:
-        part = parted(self, change, True)
-        after, indices = self.entries(part.after, False)
-        before = after._replace(slot=part.before[indices])
-        return Changes(self.entries(part.old, False)[0], self.entries(part.new, True)[0], before, after)
+    def changes(self, run: Run) -> Changes:
+        """Of a run of one version."""
+        gone, come, moved = parted(self, run, True)
+        after, indices = self.entries(moved.new, False)
+        before = after._replace(slot=moved.old[indices])
+        return Changes(self.entries(gone.old, False)[0], self.entries(come.new, True)[0], before, after)
 
     def text_codes(self, entries: Entries) -> Slots:
         """int32[n texts]: of all the texts of these entries."""
@@ -199,48 +200,58 @@ class SharedIndexes:
         return self._known
 
     def require(self, resolved: Mapping[str, Resolved], touched: Touched, singly: bool) -> None:
-        """MemoryError, before anything is touched, unless `apply` (or, `singly`, `apply_run`) surely has room."""
+        """MemoryError, before anything is touched, unless `apply` surely has room, of many versions if `singly`."""
         counts, texts, text_bytes = {}, 0, 0
         for one in self._interest.concerned(touched):
             changed = resolved[one.relation.name]
             counts[one.number] = len(changed.deletes) + changed.inserts.num_rows
             texts += len(one.text_columns) * changed.inserts.num_rows
-            text_bytes += changed.inserts.get_total_buffer_size() if one.text_columns else 0
+            text_bytes += changed.inserts.bytes if one.text_columns else 0
         if counts:
             changes = sum(counts.values()) + sum(tree.flips(counts) for _, tree in self._trees)
             self.structure.require(changes, changes if singly else STEPS)
             self._texts.require(texts, text_bytes)
 
-    def apply(self, version: int, changes: Mapping[str, Change], touched: Touched) -> None:
-        """Bring all indexes to `version`. Does not raise: what goes wrong is told to the views that follow."""
+    def apply(self, version: int, runs: Runs, touched: Touched) -> None:
+        """Bring all indexes to `version`, the last of the runs. Does not raise: what goes wrong is told to the views that follow."""
         self._newest, self._batch, self._applied, self._failure = version, {}, None, None
-        concerned = [one for one in self._interest.concerned(touched) if one.relation.name in changes]  # a product tells them in parts
+        concerned = [one for one in self._interest.concerned(touched) if one.relation.name in runs]  # a product tells them in parts
         if not concerned:
             return
         try:
             self.structure.begin(version)
-            work = {one.number: one.changes(changes[one.relation.name]) for one in concerned}
-            self._batch = self.structure.apply(work)
-            for one in concerned:
-                self._texts.release(one.text_codes(work[one.number].deletes), version)
+            gone = (self._apply_batch if versions_of(runs) == 1 else self._apply_run)(concerned, runs)
+            for one, entries in gone:
+                self._texts.release(one.text_codes(entries), version)
         except Exception as error:
             self._failure = error
 
-    def apply_run(self, version: int, singles: Mapping[str, Singles], touched: Touched) -> None:
-        """The same for single changes one after another, all as `version`."""
-        self._newest, self._batch, self._applied, self._failure = version, {}, None, None
-        work = _InOrder()
-        try:
-            for one in self._interest.concerned(touched):
-                work.add(one, singles[one.relation.name])
-            if work.parts:
-                self.structure.begin(version)
-                offsets, index, signs, entries = work.in_order()
-                self._applied = Applied(self.structure.apply_in_order(index, signs, entries), offsets)
-                for one, gone in work.gone:
-                    self._texts.release(one.text_codes(gone), version)
-        except Exception as error:
-            self._failure = error
+    def _apply_batch(self, concerned: Sequence[SharedIndex], runs: Runs) -> list[tuple[SharedIndex, Entries]]:
+        """Apply the changes of one version; gives the entries that go."""
+        work = {one.number: one.changes(runs[one.relation.name]) for one in concerned}
+        self._batch = self.structure.apply(work)
+        return [(one, work[one.number].deletes) for one in concerned]
+
+    def _apply_run(self, concerned: Sequence[SharedIndex], runs: Runs) -> list[tuple[SharedIndex, Entries]]:
+        """The same for the changes of several versions. A row that stays what it is goes and comes like others."""
+        parts: list[tuple[int, Indices]] = []
+        numbers, entries, gone = [], [], []
+        for one in concerned:
+            run = runs[one.relation.name]
+            for kind, slots in ((DELETE, run.old), (INSERT, run.new)):
+                there = np.flatnonzero(slots >= 0)
+                found, kept = one.entries(slots[there], kind == INSERT)
+                parts.append((kind, run.offsets[there[kept]]))
+                numbers.append(np.full(len(kept), one.number))
+                entries.append(found)
+                if kind == DELETE:
+                    gone.append((one, found))
+        order = in_order(parts)
+        applied = self.structure.apply_in_order(
+            np.concatenate(numbers)[order.order], SIGNS[order.kinds], joined(entries).take(order.order)
+        )
+        self._applied = Applied(applied, order)
+        return gone
 
     @property
     def batch(self) -> Batch:
@@ -315,31 +326,6 @@ class SharedIndexes:
             while not cursor.done:
                 found.append(cursor.fill(_CHUNK))
             assert _rows(wanted) == _rows(joined(found)), f"the index of {one.relation.name} by {one.order} is not its rows"
-
-
-class _InOrder:
-    """Entries of single changes, put in order: of a change first what goes, then what comes."""
-
-    def __init__(self) -> None:
-        self.parts: list[tuple[int, int, Indices, Entries]] = []  # index, sign, numbers of the changes
-        self.gone: list[tuple[SharedIndex, Entries]] = []
-
-    def add(self, one: SharedIndex, singles: Singles) -> None:
-        for sign, slots in ((DELETE, singles.old), (INSERT, singles.new)):
-            there = np.flatnonzero(slots >= 0)
-            entries, kept = one.entries(slots[there], sign == INSERT)
-            self.parts.append((one.number, sign, singles.offsets[there[kept]], entries))
-            if sign == DELETE:
-                self.gone.append((one, entries))
-
-    def in_order(self) -> tuple[Indices, npt.NDArray[np.int64], npt.NDArray[np.int8], Entries]:
-        """Numbers of changes, ascending; indexes, signs and entries."""
-        lengths = [len(offsets) for _, _, offsets, _ in self.parts]
-        index = np.repeat(np.array([number for number, _, _, _ in self.parts], np.int64), lengths)
-        signs = np.repeat(np.array([sign for _, sign, _, _ in self.parts], np.int8), lengths)
-        offsets = np.concatenate([offsets for _, _, offsets, _ in self.parts])
-        order = np.lexsort((signs, offsets))
-        return offsets[order], index[order], signs[order], joined([entries for _, _, _, entries in self.parts]).take(order)
 
 
 def joined(parts: Sequence[Entries]) -> Entries:

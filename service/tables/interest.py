@@ -16,7 +16,7 @@ from service.query.model import ColumnRef, Filter
 from service.tables.endpoints import TEXT_OR_BOOL, numbers
 from service.tables.masks import select_mask
 from service.tables.resolution import Resolved
-from service.wire.batch import FewRows
+from service.wire.batch import RowBlock
 
 T = TypeVar("T")
 _MANY = 1000  # rows, of which only the values of interest become Python's
@@ -48,12 +48,12 @@ class Touched:
         return {value for value in found if value in of_interest}
 
     @staticmethod
-    def _rows(one: Resolved, column: str) -> Iterator[pa.RecordBatch | FewRows]:
+    def _rows(one: Resolved, column: str) -> Iterator[RowBlock]:
         if one.inserts.num_rows:
             yield one.inserts
         if len(one.deletes):
             for _, rows in one.relation.table.take_pieces([column], one.deletes):
-                yield rows
+                yield RowBlock(rows)
 
 
 class _OfRelation(Generic[T]):
@@ -112,18 +112,21 @@ class Interest(Generic[T]):
         return [self._things[place] for place in sorted(found)]
 
 
-def _values(rows: pa.RecordBatch | FewRows, column: str) -> list[Any]:
-    if isinstance(rows, FewRows):
+def _values(rows: RowBlock, column: str) -> list[Any]:
+    if rows.values is not None:
         at = rows.struct.get_field_index(column)
         return [row[at] for row in rows.values]
-    values = rows.column(column)
+    return _values_of(rows.arrow.column(column))
+
+
+def _values_of(values: pa.Array) -> list[Any]:
     if values.null_count:  # they meet no such filter
         values = values.drop_null()
     return list(values.to_pylist() if values.type in TEXT_OR_BOOL else numbers(values).tolist())
 
 
-def _among(rows: pa.RecordBatch | FewRows, column: str, of_interest: Collection[Any]) -> list[Any]:
+def _among(rows: RowBlock, column: str, of_interest: Collection[Any]) -> list[Any]:
     """The same, each once, those of interest alone, without a Python value for each row."""
-    batch = (rows.to_arrow() if isinstance(rows, FewRows) else rows).select([column])
+    batch = rows.arrow.select([column])
     met = batch.filter(pa.array(select_mask([Filter(ColumnRef("", column), "in", tuple(of_interest))], batch)))
-    return _values(pa.RecordBatch.from_arrays([pc.unique(met.column(0))], [column]), column)
+    return _values_of(pc.unique(met.column(0)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from service.tables.store import Table
-from service.wire.batch import FewRows
+from service.wire.batch import RowBlock
 from service.wire.schema import RelationDefinition
 
 
@@ -20,12 +20,13 @@ class Relation:
         self.key = list(definition.key)
         nullable = {column.name: column.nullable for column in definition.columns}
         self.table = Table(pa.schema([field.with_nullable(nullable[field.name]) for field in self.schema]), self.key)
-        self.no_rows = pa.RecordBatch.from_pylist([], schema=self.schema)
-        self.no_keys = self.no_rows.select(self.key)
-        self._key_ordinals, self._key_struct = definition.rules.key_ordinals, pa.struct(self.no_keys.schema)
+        self._key_ordinals = definition.rules.key_ordinals
+        self._key_struct = pa.struct([self.schema.field(name) for name in self.key])
+        self.no_rows = RowBlock.few([], pa.struct(self.schema))
+        self.no_keys = RowBlock.few([], self._key_struct)
 
-    def keys_of(self, rows: pa.RecordBatch | FewRows) -> pa.RecordBatch | FewRows:
+    def keys_of(self, rows: RowBlock) -> RowBlock:
         """The key columns, in the order of the key."""
-        if isinstance(rows, FewRows):
-            return FewRows([tuple([row[ordinal] for ordinal in self._key_ordinals]) for row in rows.values], self._key_struct)
-        return rows.select(self.key)
+        if rows.values is None:
+            return RowBlock(rows.arrow.select(self.key))
+        return RowBlock.few([tuple([row[ordinal] for ordinal in self._key_ordinals]) for row in rows.values], self._key_struct)

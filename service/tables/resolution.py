@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.tables.relations import Relation
-from service.wire.batch import DELETE, INSERT, TRUNCATE, Changes, FewRows
+from service.wire.batch import DELETE, INSERT, TRUNCATE, Changes, RowBlock
 from structures.rows.key_table import RowSet
 
 Slots = npt.NDArray[np.int32]
@@ -40,10 +40,10 @@ class Resolved:
 
     relation: Relation
     truncate: bool
-    inserts: pa.RecordBatch | FewRows
+    inserts: RowBlock
     previous: Slots
     deletes: Slots
-    delete_keys: pa.RecordBatch | FewRows
+    delete_keys: RowBlock
     ignored: int
     bad: Indices
     given: RowSet | None = None
@@ -53,27 +53,27 @@ def resolve(relation: Relation, changes: Changes, version: int) -> Resolved:
     """Judge and fold; `version` is the newest applied one. Changes nothing. Cost: a sort of the keys if any comes twice."""
     ops = changes.ops
     if len(ops) == 1 and ops[0] != TRUNCATE:
-        return _resolve_one(relation, int(ops[0]), changes.rows_as_sent, changes.index)
-    rows = changes.rows
+        return _resolve_one(relation, int(ops[0]), changes.rows, changes.index)
+    rows = changes.rows.arrow
     keys = rows.select(relation.key)
     cuts = np.flatnonzero(ops == TRUNCATE)
     if len(cuts) == 0:
-        known = relation.table.find(keys)
+        known = relation.table.find(RowBlock(keys))
         judged = _judge(keys, ops, known)
         return _fold(relation, changes, judged, known)
     ignored, bad = 0, []
     start = 0
     for cut in cuts.tolist():
         part = keys.slice(start, cut - start)
-        known = relation.table.find(part) if start == 0 else np.full(len(part), -1, np.int32)
+        known = relation.table.find(RowBlock(part)) if start == 0 else np.full(len(part), -1, np.int32)
         judged = _judge(part, ops[start:cut], known)
         ignored += judged.ignored
         bad.append(changes.index[start:cut][judged.bad])
         start = cut + 1
-    rest = Changes(changes.relation, changes.definition, ops[start:], rows.slice(start), changes.index[start:])
+    rest = Changes(changes.relation, changes.definition, ops[start:], RowBlock(rows.slice(start)), changes.index[start:])
     part = keys.slice(start)
     judged = _judge(part, rest.ops, np.full(len(part), -1, np.int32))
-    result = _fold(relation, rest, judged, relation.table.find(part))
+    result = _fold(relation, rest, judged, relation.table.find(RowBlock(part)))
     result.truncate = True
     result.delete_keys = relation.no_keys
     everything, _ = relation.table.scan(version, 0, relation.table.rows)
@@ -136,14 +136,15 @@ def _fold(relation: Relation, changes: Changes, judged: _Judged, known: Slots) -
     gone = last[deleting]
     gone = gone[known[gone] >= 0]
     come = last[~deleting]
-    rows = changes.rows if len(come) == changes.rows.num_rows else changes.rows.take(pa.array(come))
+    rows = changes.rows.arrow
+    inserts = RowBlock(rows if len(come) == rows.num_rows else rows.take(pa.array(come)))
     previous = known[come]
-    keys = changes.rows.select(relation.key).take(pa.array(gone)) if len(gone) else relation.no_keys
+    keys = RowBlock(rows.select(relation.key).take(pa.array(gone))) if len(gone) else relation.no_keys
     deletes = np.concatenate((previous[previous >= 0], known[gone]))
-    return Resolved(relation, False, rows, previous, deletes, keys, judged.ignored, changes.index[judged.bad])
+    return Resolved(relation, False, inserts, previous, deletes, keys, judged.ignored, changes.index[judged.bad])
 
 
-def _resolve_one(relation: Relation, op: int, rows: pa.RecordBatch | FewRows, index: Indices) -> Resolved:
+def _resolve_one(relation: Relation, op: int, rows: RowBlock, index: Indices) -> Resolved:
     if op == DELETE:
         keys = relation.keys_of(rows)
         known = relation.table.find(keys)

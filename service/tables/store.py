@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from service.tables.arrow import few_to_row_set, from_rows, kind, null_mask, reader, to_row_set
-from service.wire.batch import FewRows
+from service.wire.batch import RowBlock
 from structures.core.reserve import SLOTS
 from structures.rows.key_counts import KeyCounts
 from structures.rows.key_table import ALL_BITS, RowSet
@@ -80,13 +80,13 @@ class Table:
         self._changed = 0  # the newest version that has changed it
         self._projections: dict[tuple[str, ...], tuple[Array, pa.Schema]] = {}
 
-    def find(self, keys: pa.RecordBatch | FewRows) -> Array:
+    def find(self, keys: RowBlock) -> Array:
         """int32[n]: the slot of the newest row with each key (the columns of `keys`, in key order), or -1."""
         if not keys.num_rows:
             return _NO_SLOTS
-        if isinstance(keys, FewRows):
+        if keys.values is not None:
             return self._rows.find(few_to_row_set(keys.values, self._key_kinds, self._key_key, len(self._key_key)))
-        return self._rows.find(to_row_set(keys.columns, self._key_readers, self._key_kinds, self._key_key, len(self._key_key)))
+        return self._rows.find(to_row_set(keys.arrow.columns, self._key_readers, self._key_kinds, self._key_key, len(self._key_key)))
 
     def find_at(self, version: int, key: pa.RecordBatch) -> Array | None:
         """int32[0 or 1]: the slot of the row with this key (one) that a pinned version sees; None: the key table cannot tell, which knows
@@ -99,7 +99,7 @@ class Table:
             return slots
         return _NO_SLOTS if changed <= version else None
 
-    def insert(self, version: int, rows: pa.RecordBatch | FewRows) -> Array:
+    def insert(self, version: int, rows: RowBlock) -> Array:
         """int32[n]: the slots of these rows, whose keys must not be present. Reclaimed slots come first.
 
         Raises MemoryError, with nothing changed, when there is no room, and ValueError for a null in a table without
@@ -107,12 +107,12 @@ class Table:
         """
         return self.enter(version, self.given(rows)) if rows.num_rows else _NO_SLOTS
 
-    def given(self, rows: pa.RecordBatch | FewRows) -> RowSet:
+    def given(self, rows: RowBlock) -> RowSet:
         """Rows, at least one, as the table takes them. Raises as `insert`."""
         store = self._rows
-        if isinstance(rows, FewRows):
+        if rows.values is not None:
             return few_to_row_set(rows.values, store.kinds, store.key, store.width)
-        return to_row_set(rows.columns, self._readers, store.kinds, store.key, store.width)
+        return to_row_set(rows.arrow.columns, self._readers, store.kinds, store.key, store.width)
 
     def find_given(self, given: RowSet) -> Array:
         """As `find`, of whole rows."""
@@ -144,9 +144,9 @@ class Table:
             self._retired_text -= self._rows.all_text(freed)
             self._rows.free(freed)
 
-    def require(self, rows: pa.RecordBatch | FewRows) -> None:
+    def require(self, rows: RowBlock) -> None:
         """Raise MemoryError, before anything is touched, unless `insert` surely has room for these."""
-        self._rows.require(rows.num_rows, rows.get_total_buffer_size())
+        self._rows.require(rows.num_rows, rows.bytes)
 
     def prepare(self, rows: int) -> None:
         """Let the key table grow, if it must for so many more rows, before one of them waits for it. O(all rows) then."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -11,10 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.errors import Problem
-from service.tables.changes import Moved
+from service.tables.changes import INSERT, InOrder, Moved
 from service.tables.endpoints import TEXT_OR_BOOL, numbers
 from service.tables.resolution import NO_SLOTS, Indices, Slots
 from service.tables.store import pieces
+from structures.core.runs import Deltas
 
 Combination = tuple[Slots, ...]
 """Rows of a view as slots: one array an alias, equally long."""
@@ -69,29 +70,46 @@ def most_candidates(retain_rows: int) -> int:
     return max(2 * retain_rows, _FLOOR)
 
 
-class Collector:
-    """A join's sink: gathers delta rows up to a bound, each sign by itself."""
+class Collected:
+    """The delta rows of one version of a run, before they cancel; none once they are too many."""
 
-    def __init__(self, retain_rows: int) -> None:
-        self._limit = most_candidates(retain_rows)
-        self._parts: tuple[list[Combination], list[Combination]] = ([], [])  # that go, that come
-        self._counts = [0, 0]
+    __slots__ = ("parts", "counts", "too_large")
+
+    def __init__(self) -> None:
+        self.parts: tuple[list[Combination], list[Combination]] = ([], [])  # deleted, inserted
+        self.counts = [0, 0]
         self.too_large = False
 
-    def __call__(self, inserted: bool, part: Combination) -> bool:
-        self._counts[inserted] += len(part[0])
-        if self._counts[inserted] > self._limit:
-            self.too_large = True
-            return False
-        if len(part[0]):
-            self._parts[inserted].append(part)
-        return True
-
     def rows(self, inserted: bool, aliases: int) -> Combination:
-        parts = self._parts[inserted]
+        parts = self.parts[inserted]
         if not parts:
             return (NO_SLOTS,) * aliases
         return parts[0] if len(parts) == 1 else tuple(np.concatenate(slots) for slots in zip(*parts, strict=True))
+
+
+class Collector:
+    """A join's sink: gathers the delta rows of a run, version by version, each sign up to a bound."""
+
+    def __init__(self, retain_rows: int) -> None:
+        self.limit = most_candidates(retain_rows)
+        self.collected: dict[int, Collected] = {}  # by offset
+
+    def __call__(self, offset: int, inserted: bool, part: Combination) -> bool:
+        rows = len(part[0])
+        if not rows:
+            return True
+        mine = self.collected.get(offset)
+        if mine is None:
+            mine = self.collected[offset] = Collected()
+        mine.counts[inserted] += rows
+        if mine.too_large or mine.counts[inserted] > self.limit:
+            mine.too_large = True
+            return False
+        mine.parts[inserted].append(part)
+        return True
+
+    def exceeded(self, offset: int) -> None:
+        self.collected.setdefault(offset, Collected()).too_large = True
 
 
 def cancel(
@@ -194,22 +212,25 @@ def _bits(column: pa.Array) -> npt.NDArray[np.generic]:
     return values.view(np.int64) if values.dtype == np.float64 else values
 
 
-class Told(NamedTuple):
-    """Rows that come (or go) by change number `offset` of a run; or too many, and none here."""
+class Sink(Protocol):
+    """Takes the rows that a run deletes or inserts, version by version; of one version deleted ones first."""
 
-    offset: int
-    inserted: bool
-    rows: Combination
-    too_large: bool
+    limit: int
+    """Rows of one change: of more, none need be told (`exceeded`)."""
+
+    def __call__(self, offset: int, inserted: bool, rows: Combination, /) -> bool:
+        """Take some rows of version number `offset`. False: no more of this version are wanted."""
+
+    def exceeded(self, offset: int, /) -> None:
+        """Version number `offset` has more than `limit` rows."""
 
 
-def told(
-    offsets: npt.NDArray[np.int64], inserted: npt.NDArray[np.bool_], starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64],
-    too_large: npt.NDArray[np.bool_], rows: Callable[[slice], Combination],
-) -> Iterator[Told]:  # fmt: skip
-    """What a structure tells of a run, of each change that made a difference: change number offsets[i] brought (or took) the rows of
-    slice(starts[i], ends[i]), or too many."""
-    some = np.flatnonzero((ends > starts) | too_large)
-    columns = (offsets, inserted, starts, ends, too_large)
-    for offset, come, start, end, much in zip(*(column[some].tolist() for column in columns), strict=True):
-        yield Told(offset, come, rows(slice(start, end)), much)
+def tell(sink: Sink, entries: InOrder, deltas: Deltas, rows: Callable[[slice], Combination]) -> None:
+    """Tell what a structure reports of the entries of a run; `rows(part)`: the rows of a part of `deltas.rows`."""
+    some = np.flatnonzero((deltas.ends > deltas.starts) | deltas.too_large)
+    columns = (entries.offsets, entries.kinds == INSERT, deltas.starts, deltas.ends, deltas.too_large)
+    for offset, inserted, start, end, too_large in zip(*(column[some].tolist() for column in columns), strict=True):
+        if too_large:
+            sink.exceeded(offset)
+        else:
+            sink(offset, inserted, rows(slice(start, end)))

@@ -8,10 +8,8 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from itertools import groupby
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -20,15 +18,15 @@ import pyarrow as pa
 
 from service.errors import Problem
 from service.histogram import Histogram
-from service.tables.changes import NOTHING_MOVED, Change, Moved, Singles, one_by_one
+from service.tables.changes import NOTHING_MOVED, Moved, Runs
 from service.tables.indexes import SharedIndexes
 from service.tables.projection import Projection
 from service.tables.relations import Relation
-from service.tables.resolution import NO_SLOTS, Resolved
+from service.tables.resolution import Resolved
 from service.tables.sides import Side
-from service.views.deltas import Collector, Combination, Delta, DeltaSink, Told, cancel, most_candidates
+from service.views.deltas import Collected, Collector, Combination, Delta, DeltaSink, cancel
 from service.views.joins.making import join_of
-from service.views.joins.protocol import Join, Running
+from service.views.joins.protocol import Join
 from service.views.parse import View
 from service.views.read_counts import ReadCounts
 
@@ -103,36 +101,30 @@ class LiveView:
         """Raise MemoryError, before anything is touched, unless `apply` surely has room for these changes."""
         self.join.require(resolved)
 
-    def apply(self, version: int, changes: Mapping[str, Change]) -> Delta | None:
-        """Follow the changed relations to `version`; the delta if somebody may follow and there is one.
-
-        Cost: as the plan says.
-        """
-        return self._apply(version, version, changes)
-
-    def _apply(self, version: int, told_as: int, changes: Mapping[str, Change]) -> Delta | None:
-        """The structures come to `version`; the delta is one of `told_as`, which nobody will read."""
+    def apply(self, first: int, versions: int, runs: Runs) -> list[Delta]:
+        """Follow the changed relations over so many versions from `first` on; the deltas, if somebody may follow. No version but the last
+        can be read, so the structures come to the last one at once. Cost: as the plan says."""
         started = time.perf_counter()
+        mine = {name: run for name, run in runs.items() if name in self.relations}
         retain = self.view.query.retain
-        delta = None
-        if retain is None:
-            self.join.apply(version, changes, None)
-        else:
-            collector = Collector(retain[0])
-            self.join.apply(version, changes, collector)
-            if collector.too_large:
-                delta = Delta(told_as, (), (), True)
-            else:
-                gone, come = collector.rows(False, len(self.sides)), collector.rows(True, len(self.sides))
-                delta = self._delta(told_as, gone, come, lambda name: changes[name].moved if name in changes else NOTHING_MOVED)
-        for name, change in changes.items():
-            if name in self.relations:
-                self.changed_rows += len(change.deletes) + len(change.new_slots)
-        self.update_seconds.observe(time.perf_counter() - started)
-        return delta
+        collector = Collector(retain[0]) if retain is not None else None
+        self.join.apply(first + versions - 1, mine, collector)
+        deltas = []
+        for offset, collected in collector.collected.items() if collector is not None else ():
+            delta = self._delta(first + offset, collected, partial(_moved, mine, offset))
+            if delta is not None:
+                deltas.append(delta)
+        for run in mine.values():
+            self.changed_rows += int(np.count_nonzero(run.old >= 0) + np.count_nonzero(run.new >= 0))
+        changes = 1 if versions == 1 else sum(len(run.offsets) for run in mine.values())
+        self.update_seconds.observe((time.perf_counter() - started) / changes, changes)
+        return deltas
 
-    def _delta(self, version: int, gone: Combination, come: Combination, moved: Callable[[str], Moved]) -> Delta | None:
+    def _delta(self, version: int, collected: Collected, moved: Callable[[str], Moved]) -> Delta | None:
         """These rows without what cancels; None if that is all. `moved`: the replaced rows of a relation."""
+        if collected.too_large:
+            return Delta(version, (), (), True)
+        gone, come = collected.rows(False, len(self.sides)), collected.rows(True, len(self.sides))
         if len(gone[0]) and len(come[0]):
             gone, come = cancel(gone, come, [moved(side.relation.name) for side in self.sides], self.rows, self.text_bytes)
         delta = Delta(version, gone, come)
@@ -141,37 +133,6 @@ class LiveView:
         if delta.rows > retain[0]:
             return Delta(version, (), (), True)
         return delta if delta.rows else None
-
-    def apply_run(self, first: int, count: int, singles: Mapping[str, Singles]) -> list[Delta]:
-        """Follow `count` single changes, one a version from `first` on, all in the tables already; their deltas. No version but the last
-        can be read, so the structures may be at the last one for all of them. Cost: as `apply`, without what each call costs."""
-        started = time.perf_counter()
-        retain, last = self.view.query.retain, first + count - 1
-        if isinstance(self.join, Running):
-            told = self.join.apply_run(last, singles, None if retain is None else most_candidates(retain[0]))
-            deltas = list(self._deltas_of(first, singles, told))
-            for name, single in singles.items():
-                if name in self.relations:
-                    self.changed_rows += int(np.count_nonzero(single.old >= 0) + np.count_nonzero(single.new >= 0))
-            self.update_seconds.observe(time.perf_counter() - started)
-            return deltas
-        applied = [self._apply(last, first + offset, changes) for offset, changes in one_by_one(singles)]
-        return [delta for delta in applied if delta is not None]
-
-    def _deltas_of(self, first: int, singles: Mapping[str, Singles], told: Iterable[Told]) -> Iterator[Delta]:
-        """Deltas of the changes that did something, by version."""
-        nothing: Combination = (NO_SLOTS,) * len(self.sides)
-        for offset, parts in groupby(told, itemgetter(0)):
-            rows = {False: nothing, True: nothing}
-            too_large = False
-            for _, inserted, part, part_too_large in parts:
-                too_large |= part_too_large
-                before = rows[inserted]
-                rows[inserted] = part if before is nothing else tuple(map(np.concatenate, zip(before, part, strict=True)))
-            if too_large:
-                yield Delta(first + offset, (), (), True)
-            elif (delta := self._delta(first + offset, rows[False], rows[True], partial(_moved, singles, offset))) is not None:
-                yield delta
 
     def reclaim(self, oldest_needed: int, pins: npt.NDArray[np.int64]) -> None:
         if self._join is not None:
@@ -228,5 +189,5 @@ class LiveView:
         }
 
 
-def _moved(singles: Mapping[str, Singles], offset: int, name: str) -> Moved:
-    return singles[name].moved(offset) if name in singles else NOTHING_MOVED
+def _moved(runs: Runs, offset: int, name: str) -> Moved:
+    return runs[name].moved(offset) if name in runs else NOTHING_MOVED

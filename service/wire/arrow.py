@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from service.wire.batch import RELATION_METADATA, Batch, Changes
+from service.wire.batch import RELATION_METADATA, Batch, concatenated
 from service.wire.columns import mask_of
 from service.wire.errors import MalformedBody
 from service.wire.json import Definitions
@@ -159,15 +158,8 @@ def _joined(parts: list[Judged]) -> Judged:
     """What several streams say about one relation, in order."""
     if len(parts) == 1:
         return parts[0]
-    changes = [part.changes for part in parts]
     return Judged(
-        Changes(
-            changes[0].relation,
-            changes[0].definition,
-            np.concatenate([one.ops for one in changes]),
-            pa.concat_batches([one.rows for one in changes]),
-            np.concatenate([one.index for one in changes]),
-        ),
+        concatenated([part.changes for part in parts]),
         [error for part in parts for error in part.errors],
         sum(part.error_count for part in parts),
     )

@@ -24,20 +24,39 @@ END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 MAX_ERRORS = 100
 
 
-class FewRows:
-    """Rows as physical Python values, which counts like a `pa.RecordBatch`: calls into Arrow take longer than the work on one row.
-    Of many such, one array is made (`rows_together`)."""
+class RowBlock:
+    """Rows of the same columns: an Arrow record batch or, if they are few, tuples of physical Python values, because calls into Arrow
+    take longer than the work on a single row.
 
-    __slots__ = ("values", "struct", "num_rows")
+    values, struct   the tuples and the type of one; None if the rows came as a record batch
+    """
 
-    def __init__(self, values: list[tuple[Any, ...]], struct: pa.StructType) -> None:
-        self.values, self.struct, self.num_rows = values, struct, len(values)
+    __slots__ = ("values", "struct", "num_rows", "_batch")
 
-    def to_arrow(self) -> pa.RecordBatch:
-        return pa.RecordBatch.from_struct_array(pa.array(self.values, self.struct))
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self.values: list[tuple[Any, ...]] | None = None
+        self.struct: pa.StructType = None
+        self._batch, self.num_rows = batch, batch.num_rows
 
-    def get_total_buffer_size(self) -> int:
-        """At least the bytes of the values."""
+    @classmethod
+    def few(cls, values: list[tuple[Any, ...]], struct: pa.StructType) -> RowBlock:
+        """Tuples of physical values in the order of the struct's fields."""
+        block = cls.__new__(cls)
+        block.values, block.struct, block._batch, block.num_rows = values, struct, None, len(values)
+        return block
+
+    @property
+    def arrow(self) -> pa.RecordBatch:
+        """Made once."""
+        if self._batch is None:
+            self._batch = pa.RecordBatch.from_struct_array(pa.array(self.values, self.struct))
+        return self._batch
+
+    @property
+    def bytes(self) -> int:
+        """At least the bytes of the values; Arrow buffers are counted whole."""
+        if self.values is None:
+            return int(self.arrow.get_total_buffer_size())
         size = 0
         for row in self.values:
             for value in row:
@@ -53,39 +72,27 @@ class Changes:
     rows                    exactly the relation's columns in canonical types; deletes are null outside the key, truncates everywhere
     """
 
-    __slots__ = ("relation", "definition", "ops", "index", "_rows")
+    __slots__ = ("relation", "definition", "ops", "index", "rows")
 
     def __init__(
-        self, relation: str, definition: RelationDefinition, ops: npt.NDArray[np.uint8], rows: pa.RecordBatch | FewRows,
-        index: npt.NDArray[np.int64],
-    ) -> None:  # fmt: skip
+        self, relation: str, definition: RelationDefinition, ops: npt.NDArray[np.uint8], rows: RowBlock, index: npt.NDArray[np.int64]
+    ) -> None:
         self.relation, self.definition = relation, definition
-        self.ops, self.index = ops, index
-        self._rows = rows
-
-    @property
-    def rows(self) -> pa.RecordBatch:
-        if isinstance(self._rows, FewRows):
-            self._rows = self._rows.to_arrow()
-        return self._rows
-
-    @property
-    def rows_as_sent(self) -> pa.RecordBatch | FewRows:
-        """The rows in the form that they have."""
-        return self._rows
-
-    @property
-    def bytes(self) -> int:
-        """Of the rows in memory; buffers are counted whole."""
-        return int(self._rows.get_total_buffer_size())
+        self.ops, self.rows, self.index = ops, rows, index
 
 
-def rows_together(parts: Sequence[Changes]) -> pa.RecordBatch:
-    """The rows of changes of one relation (judged by one definition), one after another."""
-    few = [part._rows for part in parts if isinstance(part._rows, FewRows)]
+def concatenated(parts: Sequence[Changes]) -> Changes:
+    """Changes of one relation, judged by one definition, one part after another; at least one part."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    few = [part.rows.values for part in parts if part.rows.values is not None]
     if len(few) < len(parts):
-        return pa.concat_batches([part.rows for part in parts])
-    return FewRows([row for rows in few for row in rows.values], few[0].struct).to_arrow()
+        rows = RowBlock(pa.concat_batches([part.rows.arrow for part in parts]))
+    else:
+        rows = RowBlock.few([row for values in few for row in values], first.rows.struct)
+    ops, index = (np.concatenate(columns) for columns in zip(*((part.ops, part.index) for part in parts), strict=True))
+    return Changes(first.relation, first.definition, ops, rows, index)
 
 
 @dataclass(slots=True)
@@ -105,7 +112,7 @@ class Batch:
 
     @property
     def bytes(self) -> int:
-        return sum([changes.bytes for changes in self.changes])
+        return sum([changes.rows.bytes for changes in self.changes])
 
 
 def batch_to_arrow(batch: Batch) -> bytes:
@@ -113,7 +120,7 @@ def batch_to_arrow(batch: Batch) -> bytes:
     names = pa.array(OP_NAMES, pa.utf8())
     parts: list[bytes] = []
     for changes in batch.changes:
-        rows = changes.rows.append_column(OP_COLUMN, names.take(pa.array(changes.ops)))
+        rows = changes.rows.arrow.append_column(OP_COLUMN, names.take(pa.array(changes.ops)))
         rows = rows.replace_schema_metadata({RELATION_METADATA: changes.relation.encode()})
         parts += (rows.schema.serialize().to_pybytes(), rows.serialize().to_pybytes(), END_OF_STREAM)
     return b"".join(parts)

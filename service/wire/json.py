@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from service.wire.batch import DELETE, ONE_INDEX, ONE_OP, OPS, TRUNCATE, UPSERT, Batch, Changes, FewRows
+from service.wire.batch import DELETE, ONE_INDEX, ONE_OP, OPS, TRUNCATE, UPSERT, Batch, Changes, RowBlock
 from service.wire.columns import FEW, from_values, mask_of, one_by_one
 from service.wire.errors import BadParameter, MalformedBody, RowError, UnknownRelation, check_utf8
 from service.wire.grammar import INT64_MAX, INT64_MIN, JSON_READERS, Reader, shown
@@ -107,10 +107,11 @@ def judge_rows(
     ops_array, index_array = np.array(ops, np.uint8), np.array(index, np.int64)
     if few:
         # One array of structs: the fixed cost of pa.array once instead of once a column.
-        whole = FewRows(list(zip(*columns, strict=True)), rules.struct)
-        if not findings.checks and plainly_good(rules, ops, whole.values):
+        tuples = list(zip(*columns, strict=True))
+        whole = RowBlock.few(tuples, rules.struct)
+        if not findings.checks and plainly_good(rules, ops, tuples):
             return Judged(Changes(relation, rules.definition, ops_array, whole, index_array), [], 0)
-        columns = whole.to_arrow().columns
+        columns = whole.arrow.columns
     return judge(rules, relation, ops_array, index_array, columns, findings, lambda row, column: column not in rows[row])
 
 
@@ -219,7 +220,7 @@ def _one_good(change: Any, definitions: Definitions) -> Changes | None:
     code = OPS[op]
     if not plainly_good(rules, (code,), rows):
         return None
-    return Changes(relation, definition, ONE_OP[code], FewRows(rows, rules.struct), ONE_INDEX)
+    return Changes(relation, definition, ONE_OP[code], RowBlock.few(rows, rules.struct), ONE_INDEX)
 
 
 def decode_jsonl(body: bytes, definitions: Definitions) -> Batch:

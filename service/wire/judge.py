@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from service.wire.batch import DELETE, MAX_ERRORS, TRUNCATE, UPSERT, Batch, Changes
+from service.wire.batch import DELETE, MAX_ERRORS, TRUNCATE, UPSERT, Batch, Changes, RowBlock
 from service.wire.errors import RowError
 from service.wire.grammar import INT64_MAX, INT64_MIN, NOT_FINITE, date_texts, shown, timestamp_texts
 from service.wire.schema import Interval, RowRules
@@ -97,10 +97,10 @@ def judge(
             _check_interval(rules, rank, name, (start, end), interval, arrays, checked, findings)
     rows = pa.RecordBatch.from_arrays(arrays, schema=rules.schema)
     if not findings.checks:
-        return Judged(Changes(relation, rules.definition, ops, rows, index), [], 0)
+        return Judged(Changes(relation, rules.definition, ops, RowBlock(rows), index), [], 0)
     bad = findings.bad_rows(len(ops))
     good = ~bad
-    changes = Changes(relation, rules.definition, ops[good], rows.filter(pa.array(good)), index[good])
+    changes = Changes(relation, rules.definition, ops[good], RowBlock(rows.filter(pa.array(good))), index[good])
     return Judged(changes, findings.errors(bad, index), int(bad.sum()))
 
 

@@ -267,7 +267,7 @@ def _check_records(report: Report, config: Config, topic: Topic, seen: Seen | No
 
 def _never_set(decoded: Decoded, definition: RelationDefinition) -> str:
     """Names the columns that no record has: right, or a column of another name."""
-    rows = [changes.rows.filter(pa.array(changes.ops == UPSERT)) for changes in decoded.changes]
+    rows = [changes.rows.arrow.filter(pa.array(changes.ops == UPSERT)) for changes in decoded.changes]
     rows = [part for part in rows if part.num_rows]
     empty = [column.name for column in definition.columns if all(part[column.name].null_count == part.num_rows for part in rows)]
     return f"; null in all of them: {', '.join(empty)}" if rows and empty else ""

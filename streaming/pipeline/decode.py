@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.wire.batch import INSERT, TRUNCATE, UPSERT, Batch, Changes
+from service.wire.batch import INSERT, TRUNCATE, UPSERT, Batch, Changes, concatenated
 from service.wire.debezium import DebeziumDecoder
 from service.wire.errors import RowError
 from service.wire.json import JsonDecoder
@@ -122,10 +122,9 @@ def _joined(parts: list[Changes]) -> list[Changes]:
     """The parts of one relation as one."""
     if not parts:
         return []
-    ops = np.concatenate([part.ops for part in parts])
-    ops[ops == INSERT] = UPSERT
-    rows = pa.concat_batches([part.rows for part in parts])
-    return [Changes(parts[0].relation, parts[0].definition, ops, rows, np.concatenate([part.index for part in parts]))]
+    changes = concatenated(parts)
+    changes.ops = np.where(changes.ops == INSERT, UPSERT, changes.ops)
+    return [changes]
 
 
 def _all_errors(decoder: Decoder, batch: Batch, keys: Bytes, values: Bytes, most: int) -> list[RowError]:

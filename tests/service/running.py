@@ -15,7 +15,7 @@ from service.errors import Problem
 from service.instance import Instance
 from service.reading.cursors import RowReader
 from service.settings import Settings
-from service.wire.batch import DELETE, INSERT, TRUNCATE, UPSERT, Batch, Changes
+from service.wire.batch import DELETE, INSERT, TRUNCATE, UPSERT, Batch, Changes, RowBlock
 from service.wire.schema import parse_relation
 
 DEFINITION = parse_relation(
@@ -77,7 +77,7 @@ def batch(*changes: tuple[str, str, pa.RecordBatch], **fields: Any) -> Batch:
     parts, sent = [], 0
     for op, relation, rows in changes:
         index = np.arange(sent, sent + rows.num_rows)
-        parts.append(Changes(relation, DEFINITION, np.full(rows.num_rows, ORDER[op], np.uint8), rows, index))
+        parts.append(Changes(relation, DEFINITION, np.full(rows.num_rows, ORDER[op], np.uint8), RowBlock(rows), index))
         sent += rows.num_rows
     return Batch(parts, sent, 0, [], 0, **fields)
 
@@ -89,7 +89,7 @@ def of_ops(relation: str, *changes: tuple[str, int], **fields: Any) -> Batch:
         schema=DEFINITION.arrow_schema(),
     )
     ops = np.array([ORDER[op] for op, _ in changes], np.uint8)
-    return Batch([Changes(relation, DEFINITION, ops, rows, np.arange(len(changes)))], len(changes), 0, [], 0, **fields)
+    return Batch([Changes(relation, DEFINITION, ops, RowBlock(rows), np.arange(len(changes)))], len(changes), 0, [], 0, **fields)
 
 
 def ids(reader: RowReader) -> list[tuple[Any, ...]]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from service.wire.batch import DELETE, INSERT, TRUNCATE, UPSERT, Batch, Changes
+from service.wire.batch import DELETE, INSERT, TRUNCATE, UPSERT, Batch, Changes, RowBlock
 from service.wire.schema import RelationDefinition, parse_relation
 
 Row = dict[str, Any]
@@ -390,7 +390,7 @@ def to_batch(changes: list[tuple[str, int, Row]], **fields: Any) -> Batch:
         rows = [{field.name: changes[i][2].get(field.name) for field in schema} for i in index]
         batch = pa.RecordBatch.from_pylist(rows, schema=schema)
         ops = np.array([changes[i][1] for i in index], np.uint8)
-        parts.append(Changes(name, DEFINITIONS[name], ops, batch, np.array(index, np.int64)))
+        parts.append(Changes(name, DEFINITIONS[name], ops, RowBlock(batch), np.array(index, np.int64)))
     return Batch(parts, len(changes), 0, [], 0, **fields)
 
 

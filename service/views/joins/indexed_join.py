@@ -16,13 +16,14 @@ from collections.abc import Callable, Mapping, Sequence
 import pyarrow as pa
 
 from service.planning.binding import Binding, Index
-from service.tables.changes import Change, Parted, parted
+from service.tables.changes import Parted, Runs, by_version, parted
 from service.tables.resolution import Resolved, Slots
 from service.tables.sides import Side
 from service.tables.store import Numbers
+from service.views.deltas import Sink
 from service.views.joins.indexed_cursor import Found, Indexed, IndexedCursor, IndexedRoot, Scan
 from service.views.joins.kept_index import KeptIndex
-from service.views.joins.protocol import Bounds, Sink
+from service.views.joins.protocol import Bounds
 from structures.join_tree.cursors import Given, Start
 
 _CHUNK = 1 << 16  # rows in a step of a delta
@@ -59,32 +60,35 @@ class IndexedJoin:
         for index in self.indexes:
             one = resolved.get(index.source.side.relation.name)
             if one is not None:
-                index.require(len(one.deletes) + one.inserts.num_rows, one.inserts.num_rows, one.inserts.get_total_buffer_size())
+                index.require(len(one.deletes) + one.inserts.num_rows, one.inserts.num_rows, one.inserts.bytes)
 
-    def apply(self, version: int, changes: Mapping[str, Change], sink: Sink | None) -> None:
+    def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
         self._version = version
-        if self.never:
-            return
+        for offset, changes in by_version({} if self.never else runs):
+            self._apply_one(version, offset, changes, sink)
+
+    def _apply_one(self, version: int, offset: int, runs: Runs, sink: Sink | None) -> None:
+        """The changes of one version."""
         parts: dict[int, Parted] = {}
         for side in self.sides:
-            change = changes.get(side.relation.name)
-            if change is not None:
-                parts[side.place] = part = parted(side, change, sink is not None)
-                if len(part.before):
+            run = runs.get(side.relation.name)
+            if run is not None:
+                parts[side.place] = part = parted(side, run, sink is not None)
+                if len(part.moved.new):
                     for index in self._of_place[side.place]:
-                        index.move(version, part.before, part.after)
+                        index.move(version, part.moved.old, part.moved.new)
         for place, part in parts.items():
-            if len(slots := self.sides[place].chosen(part.old)):
-                sink = self._tell(sink, False, place, slots)
+            if len(slots := self.sides[place].chosen(part.gone.old)):
+                sink = self._tell(sink, offset, False, place, slots)
                 for index in self._of_place[place]:
                     index.delete(version, slots)
         for place, part in parts.items():
-            if len(slots := self.sides[place].chosen(part.new)):
+            if len(slots := self.sides[place].chosen(part.come.new)):
                 for index in self._of_place[place]:
                     index.insert(version, slots)
-                sink = self._tell(sink, True, place, slots)
+                sink = self._tell(sink, offset, True, place, slots)
 
-    def _tell(self, sink: Sink | None, come: bool, place: int, slots: Slots) -> Sink | None:
+    def _tell(self, sink: Sink | None, offset: int, come: bool, place: int, slots: Slots) -> Sink | None:
         """The rows of these changed ones, as the indexes stand; None once the sink wants no more."""
         if sink is None:
             return None
@@ -92,7 +96,7 @@ class IndexedJoin:
         wanted = True
         while wanted and not cursor.done:
             rows = cursor.fill(_CHUNK)
-            wanted = len(rows[0]) == 0 or sink(come, rows)
+            wanted = len(rows[0]) == 0 or sink(offset, come, rows)
         self.update_steps += cursor.steps
         return sink if wanted else None
 

@@ -3,8 +3,8 @@ shaped (`shapes`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,18 +12,18 @@ import pyarrow as pa
 
 from service.planning.plans.plan import Plan
 from service.query.model import Query
-from service.tables.changes import Change, Parted, Singles, parted, parted_singles
+from service.tables.changes import DELETE, ENTER, INSERT, LEAVE, SIGNS, Parted, Runs, in_order, parted, versions_of
 from service.tables.resolution import NO_SLOTS, Resolved, Slots
-from service.tables.sides import NO_ENTRIES, BoxSource, Codes, Side, Source, joined
+from service.tables.sides import BoxSource, Side, Source, joined
 from service.tables.store import Domain, Numbers
-from service.views.deltas import Combination, Told, told
-from service.views.joins.protocol import Bounds, Sink
+from service.views.deltas import Combination, Sink, tell
+from service.views.joins.protocol import Bounds
 from service.views.joins.slots_cursor import SlotsCursor, Slotted
 from service.views.shapes import Shape
 from structures.box.tree import BoxTree
 from structures.clique.tree import CliqueTree
 from structures.core.encoding import NEG_INF, POS_INF
-from structures.core.entries import DELETE, ENTER, INSERT, LEAVE, Entries
+from structures.core.entries import Entries
 from structures.ij_heap.heap import IJHeap, Topology
 from structures.interval.tree import IntervalTree
 
@@ -107,83 +107,74 @@ class OverlapJoin:
         inserts = sum([one.inserts.num_rows for one in ours])
         self.tree.require(inserts + sum([len(one.deletes) for one in ours]), 2)
         if self.domain is not None:
-            self.domain.require(inserts, sum([one.inserts.get_total_buffer_size() for one in ours]))
+            self.domain.require(inserts, sum([one.inserts.bytes for one in ours]))
 
-    def apply(self, version: int, changes: Mapping[str, Change], sink: Sink | None) -> None:
+    def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
         """Cost: O(log n) a changed row, and its rows."""
-        work = self._work(changes, sink is not None)
-        deletes, inserts = joined(work.deletes), joined(work.inserts)
-        if work.moved_from:
-            self.root = self.tree.apply(version, joined(work.moved_from), joined(work.moved_to), None)
-        if len(deletes.slot) or len(inserts.slot):
-            self.root = self.tree.apply(version, deletes, inserts, None if sink is None else self._shaped(sink))
-        if self.domain is not None and len(deletes.slot):
-            self.domain.release(deletes.key, version)
-
-    def apply_run(self, version: int, singles: Mapping[str, Singles], limit: int | None) -> Iterator[Told]:
-        work = _Run()
+        work: list[_Work] = []
         for source in self._feeding:
-            single = singles.get(source.side.relation.name)
-            if single is not None:
-                self._collect_run(source, single, work, limit is not None)
-        signs, offsets, entries = work.in_order()
-        if not len(signs):
-            return
-        keep = self.shape.holds if self.shape.is_filtered else None  # the limit is of rows
-        deltas = self.tree.apply_in_order(version, signs, entries, None if limit is None else limit // self.shape.factor, keep)
-        self.root = self.tree.root
-        gone = entries.key[signs == DELETE]
+            run = runs.get(source.side.relation.name)
+            if run is not None:
+                self._collect(source, parted(source.side, run, sink is not None), work)
+        gone = (self._apply_batch if versions_of(runs) == 1 else self._apply_run)(version, work, sink)
         if self.domain is not None and len(gone):
             self.domain.release(gone, version)
 
-        def rows(some: slice) -> Combination:
-            return self.shape.combine(*deltas.rows[:, some])
+    def _apply_batch(self, version: int, work: list[_Work], sink: Sink | None) -> npt.NDArray[np.int32]:
+        """Apply entries of one version; gives the keys of those that go."""
+        kinds = (LEAVE, ENTER, DELETE, INSERT)
+        left, entered, deletes, inserts = (joined([one.entries for one in work if one.kind == kind]) for kind in kinds)
+        if len(left.slot):
+            self.root = self.tree.apply(version, left, entered, None)
+        if len(deletes.slot) or len(inserts.slot):
+            self.root = self.tree.apply(version, deletes, inserts, None if sink is None else self._shaped(sink))
+        return deletes.key
 
-        yield from told(offsets, signs == INSERT, deltas.starts, deltas.ends, deltas.too_large, rows)
+    def _apply_run(self, version: int, work: list[_Work], sink: Sink | None) -> npt.NDArray[np.int32]:
+        """The same for entries of several versions."""
+        found = in_order([(one.kind, one.offsets) for one in work])
+        if not len(found.order):
+            return NO_SLOTS
+        entries = joined([one.entries for one in work]).take(found.order)
+        keep = self.shape.holds if self.shape.is_filtered else None  # the limit is of rows
+        limit = None if sink is None else sink.limit // self.shape.factor
+        deltas = self.tree.apply_in_order(version, SIGNS[found.kinds], entries, limit, keep)
+        self.root = self.tree.root
+        if sink is not None:
+            tell(sink, found, deltas, lambda part: self.shape.combine(*deltas.rows[:, part]))
+        gone: npt.NDArray[np.int32] = entries.key[found.kinds == DELETE]
+        return gone
 
-    def _collect_run(self, source: Source, single: Singles, work: _Run, followed: bool) -> None:
-        offsets, old, new = single
-        gone, come, moved = parted_singles(source.side, single, followed)
-        work.add(source, ENTER, offsets[moved], new[moved], self._look_up, old[moved])
-        work.add(source, DELETE, offsets[gone], old[gone], self._look_up)
-        work.add(source, INSERT, offsets[come], new[come], self._acquire)
+    def _collect(self, source: Source, part: Parted, work: list[_Work]) -> None:
+        """The entries of one alias that leave a slot for another, that go, that come."""
+        (gone_at, gone, _), (come_at, _, come), (moved_at, before, after) = part
+        if len(after):
+            entries, chosen = source.entries(after, self._look_up)
+            if chosen is not None:
+                moved_at, before = moved_at[chosen], before[chosen]
+            work += _Work(LEAVE, moved_at, entries._replace(slot=before)), _Work(ENTER, moved_at, entries)
+        if self.domain is None and len(gone) and len(come):  # in one reading
+            entries, chosen = source.entries(np.concatenate((gone, come)), None)
+            offsets = np.concatenate((gone_at, come_at))
+            cut = len(gone) if chosen is None else int(np.searchsorted(chosen, len(gone)))
+            offsets = offsets if chosen is None else offsets[chosen]
+            work.append(_Work(DELETE, offsets[:cut], Entries(*[column[:cut] for column in entries])))
+            work.append(_Work(INSERT, offsets[cut:], Entries(*[column[cut:] for column in entries])))
+            return
+        for kind, offsets, slots, codes in ((DELETE, gone_at, gone, self._look_up), (INSERT, come_at, come, self._acquire)):
+            if len(slots):
+                entries, chosen = source.entries(slots, codes)
+                work.append(_Work(kind, offsets if chosen is None else offsets[chosen], entries))
 
     def _shaped(self, sink: Sink) -> Callable[[int, npt.NDArray[np.int32]], bool]:
-        """A sink of the structure."""
+        """A sink of the structure, for one version."""
         step = _CHUNK // self.shape.factor  # combinations that come in all orders are many
 
         def in_pieces(sign: int, slots: npt.NDArray[np.int32]) -> bool:
             some = range(0, slots.shape[1], step)
-            return all(sink(sign > 0, self.shape.combine(*slots[:, first : first + step])) for first in some)
+            return all(sink(0, sign > 0, self.shape.combine(*slots[:, first : first + step])) for first in some)
 
         return in_pieces
-
-    def _work(self, changes: Mapping[str, Change], followed: bool) -> Work:
-        """All entries that the changes bring; `followed` as `parted` has it."""
-        work = Work()
-        for source in self._feeding:
-            change = changes.get(source.side.relation.name)
-            if change is not None:
-                self._collect(source, parted(source.side, change, followed), work)
-        return work
-
-    def _collect(self, source: Source, part: Parted, work: Work) -> None:
-        """The entries that go, come, or only point to another slot, of one alias."""
-        if len(part.before):
-            chosen = source.entries(part.after, self._look_up)
-            work.moved_to.append(chosen.entries)
-            before = part.before if chosen.indices is None else part.before[chosen.indices]
-            work.moved_from.append(chosen.entries._replace(slot=before))
-        if self.domain is None and len(part.new) and len(part.old):  # in one reading
-            entries, indices = source.entries(np.concatenate((part.new, part.old)), None)
-            cut = len(part.new) if indices is None else int(np.searchsorted(indices, len(part.new)))
-            work.inserts.append(Entries(*[column[:cut] for column in entries]))
-            work.deletes.append(Entries(*[column[cut:] for column in entries]))
-            return
-        if len(part.new):
-            work.inserts.append(source.entries(part.new, self._acquire).entries)
-        if len(part.old):
-            work.deletes.append(source.entries(part.old, self._look_up).entries)
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> None:
         self.tree.reclaim(oldest_needed, pins)
@@ -245,45 +236,9 @@ def _structure(plan: Plan, aliases: int) -> Any:
     return BoxTree(len(plan.boxes[0]), kind) if plan.boxes else IntervalTree(kind)
 
 
-class _Run:
-    """Entries of single changes, to be put in order: of a change first those that leave a slot for another, deletes, inserts."""
+class _Work(NamedTuple):
+    """Entries of one kind (`tables.changes`), and the offsets of their versions."""
 
-    def __init__(self) -> None:
-        self._parts: list[tuple[int, npt.NDArray[np.int64], Entries]] = []
-
-    def add(
-        self, source: Source, sign: int, offsets: npt.NDArray[np.int64], slots: Slots, codes: Codes | None, old: Slots = NO_SLOTS
-    ) -> None:
-        """Those of the rows at these slots that take part. ENTER: they stood at `old` before."""
-        if not len(slots):
-            return
-        entries, chosen = source.entries(slots, codes)
-        if chosen is not None:
-            offsets, old = offsets[chosen], old[chosen] if len(old) else old
-        if sign == ENTER:
-            self._parts.append((LEAVE, offsets, entries._replace(slot=old)))
-        self._parts.append((sign, offsets, entries))
-
-    def in_order(self) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int64], Entries]:
-        if not self._parts:
-            return np.empty(0, np.int8), np.empty(0, np.int64), NO_ENTRIES
-        lengths = [len(offsets) for _, offsets, _ in self._parts]
-        signs = np.repeat(np.array([sign for sign, _, _ in self._parts], np.int8), lengths)
-        offsets = np.concatenate([offsets for _, offsets, _ in self._parts])
-        order = np.lexsort((_PHASE[signs], offsets))
-        return signs[order], offsets[order], joined([entries for _, _, entries in self._parts]).take(order)
-
-
-_PHASE = np.array([-1, 3, 1, 0, 2])  # by sign, as Python counts from the end: LEAVE 0, ENTER 1, DELETE 2, INSERT 3
-
-
-class Work:
-    """Entries that go, that come, and that leave a slot for another."""
-
-    __slots__ = ("deletes", "inserts", "moved_from", "moved_to")
-
-    def __init__(self) -> None:
-        self.deletes: list[Entries] = []
-        self.inserts: list[Entries] = []
-        self.moved_from: list[Entries] = []
-        self.moved_to: list[Entries] = []
+    kind: int
+    offsets: npt.NDArray[np.int64]
+    entries: Entries

@@ -16,19 +16,18 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from service.tables.changes import Change, Half
+from service.tables.changes import Half, Runs, by_version
 from service.tables.resolution import NO_SLOTS, Resolved, Slots
 from service.tables.sides import Side
 from service.tables.store import Numbers
-from service.views.deltas import Combination
-from service.views.joins.protocol import Bounds, Enumeration, Join, Sink
+from service.views.deltas import Combination, Sink
+from service.views.joins.protocol import Bounds, Enumeration, Join
 
 _BLOCK = 4096  # rows of the first part that stand with one reading of the second
 _PIECE = 1 << 16  # rows of a delta at a time
@@ -211,30 +210,24 @@ class ProductJoin:
         for factor in self.factors:
             factor.join.require(resolved)
 
-    def apply(self, version: int, changes: Mapping[str, Change], sink: Sink | None) -> None:
-        told = _Told(sink)
-        touched = [factor for factor in self.factors if any(side.relation.name in changes for side in factor.sides)]
-        for come in (False, True):
-            halves = {name: Half(change, come, sink is not None) for name, change in changes.items()}
-            for factor in touched:
-                factor.join.apply(version, halves, self._sink_of(factor, told))
+    def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
+        for offset, changes in by_version(runs):
+            touched = [factor for factor in self.factors if any(side.relation.name in changes for side in factor.sides)]
+            wanted = sink
+            for come in (False, True):
+                halves = {name: Half(run, come, sink is not None) for name, run in changes.items()}
+                for factor in touched:
+                    multiplied = self._sink_of(factor, offset, wanted)
+                    factor.join.apply(version, halves, multiplied)
+                    if multiplied is not None:
+                        wanted = multiplied.sink
 
-    def _sink_of(self, factor: Factor, told: _Told) -> Sink | None:
-        """Multiplies what the part tells with the current rows of the others; None if nobody asks, or there are none."""
+    def _sink_of(self, factor: Factor, offset: int, sink: Sink | None) -> _Multiplied | None:
+        """None if nobody asks, or one of the other parts has no rows."""
         others = [other for other in self.factors if other is not factor]
-        if told.sink is None or any(other.join.is_empty(other.join.root) for other in others):
+        if sink is None or any(other.join.is_empty(other.join.root) for other in others):
             return None
-
-        def multiplied(come: bool, rows: Combination) -> bool:
-            begins = [partial(other.join.rows, other.join.root, None) for other in others]
-            cursor = ProductCursor(These(rows), begins, [factor.places, *(other.places for other in others)])
-            while told.sink is not None and not cursor.done:
-                found = cursor.fill(_PIECE)
-                if len(found[0]) and not told.sink(come, found):
-                    told.sink = None
-            return told.sink is not None
-
-        return multiplied
+        return _Multiplied(factor, others, offset, sink)
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> None:
         for factor in self.factors:
@@ -285,8 +278,26 @@ class ProductJoin:
             factor.join.check()
 
 
-@dataclass
-class _Told:
-    """Who asks for the delta; None once he wants no more."""
+class _Multiplied:
+    """Multiplies the rows that one part tells by the current rows of the others. `sink` is None once no more are wanted."""
 
-    sink: Sink | None
+    def __init__(self, factor: Factor, others: Sequence[Factor], offset: int, sink: Sink) -> None:
+        self._others, self._offset = others, offset
+        self._places = [factor.places, *(other.places for other in others)]
+        self.sink: Sink | None = sink
+        self.limit = sink.limit
+
+    def __call__(self, offset: int, come: bool, rows: Combination) -> bool:
+        """`offset` is 0: the part is told of one version at a time."""
+        begins = [partial(other.join.rows, other.join.root, None) for other in self._others]
+        cursor = ProductCursor(These(rows), begins, self._places)
+        while self.sink is not None and not cursor.done:
+            found = cursor.fill(_PIECE)
+            if len(found[0]) and not self.sink(self._offset, come, found):
+                self.sink = None
+        return self.sink is not None
+
+    def exceeded(self, offset: int) -> None:
+        if self.sink is not None:
+            self.sink.exceeded(self._offset)
+            self.sink = None

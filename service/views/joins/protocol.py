@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from service.query.model import Span
-from service.tables.changes import Change, Singles
+from service.tables.changes import Runs
 from service.tables.resolution import Resolved, Slots
 from service.tables.store import Numbers
-from service.views.deltas import Combination, Told
-
-Sink = Callable[[bool, Combination], bool]
-"""Takes rows that come (True) or go, in pieces; False: it wants no more."""
+from service.views.deltas import Combination, Sink
 
 Bounds = dict[Span, tuple[int, int]]
 """Closed, encoded windows of joined intervals."""
@@ -67,8 +64,9 @@ class Join(Protocol):
         """MemoryError, before anything is touched, unless `apply` surely has room."""
         ...
 
-    def apply(self, version: int, changes: Mapping[str, Change], sink: Sink | None) -> None:
-        """Follow the changed relations; tell the rows that go and come: each in one change, some that go and come alike."""
+    def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
+        """Follow the changed relations to `version`, the last of the runs (nobody can read one before it); tell the rows that each version
+        deletes and inserts, some of them both ways."""
         ...
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> None: ...
@@ -99,14 +97,4 @@ class Join(Protocol):
 
     def check(self) -> None:
         """Prove the invariants, for tests and `livejoin check`."""
-        ...
-
-
-@runtime_checkable
-class Running(Protocol):
-    """A join that follows a run of single changes together."""
-
-    def apply_run(self, version: int, singles: Mapping[str, Singles], limit: int | None) -> Iterator[Told]:
-        """Follow single changes one after another, all as `version`, as no version between them can be read; tell what each did, in their
-        order. `limit`: of rows a change; None: nobody asks. Cost: as `apply`."""
         ...

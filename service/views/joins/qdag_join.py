@@ -8,7 +8,7 @@ each row of the delta is told by exactly one alias.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,17 +16,17 @@ import pyarrow as pa
 
 from service.planning.hypergraph import Hypergraph
 from service.planning.quadtree_shapes import Shapes
-from service.tables.changes import Change, Singles, parted
+from service.tables.changes import Parted, Runs, parted, versions_of
 from service.tables.resolution import Resolved, Slots
 from service.tables.sides import Side
 from service.tables.store import Domain, Numbers
-from service.views.deltas import Told
-from service.views.joins.protocol import Bounds, Sink
+from service.views.deltas import Sink
+from service.views.joins.protocol import Bounds
 from service.views.joins.qdag_trees import Base, Entries, RunSteps
 from service.views.joins.slots_cursor import SlotsCursor
 from structures.core.ticks import Ticks
 from structures.qdag.qdag import And, Atom, Cursor
-from structures.qdag.run import Runs
+from structures.qdag.run import Runs as QdagRuns
 from structures.quadtree.trees import QuadTrees, Root, in_order
 
 _CHUNK = 1 << 16  # rows in a step of building, or of a delta
@@ -65,7 +65,7 @@ class QdagJoin:
         self.trees = QuadTrees([(len(first) + len(rest), len(first)) for _, first, rest in self._orders])
         self._variables = [[one.variable for one in atom] for atom in atoms]
         self._and = And(self.trees, graph.dimension, [self._atom(place) for place in range(len(atoms))])
-        self._runs = Runs(self._and, self._trees, shapes.bases)
+        self._runs = QdagRuns(self._and, self._trees, shapes.bases)
         self._told_steps = 0
         self._version = self._tick = 0
         self._ticks = Ticks()
@@ -107,54 +107,57 @@ class QdagJoin:
             if one is not None:
                 changes += len(own) * (len(one.deletes) + one.inserts.num_rows)
                 for domain in base.domains:
-                    domain.require(one.inserts.num_rows, one.inserts.get_total_buffer_size())
+                    domain.require(one.inserts.num_rows, one.inserts.bytes)
         if changes:
             self.trees.require(changes, _STEPS)
 
-    def apply(self, version: int, changes: Mapping[str, Change], sink: Sink | None) -> None:
+    def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
         if self.never:
             self._version = version
             return
         self._begin(version)
-        gone: dict[int, Entries] = {}
-        come: dict[int, Entries] = {}
+        parts: dict[int, Parted] = {}
         for number, base in enumerate(self._bases):
-            change = changes.get(base.side.relation.name)
-            if change is None:
-                continue
-            part = parted(base.side, change, sink is not None)
-            if len(part.before):
-                self._move(number, part.before, part.after)
-            if len(part.old):
-                gone[number] = base.entries(part.old, version, False)[0]
-            if len(part.new):
-                come[number] = base.entries(part.new, version, True)[0]
-        sink = self._step(gone, False, sink)
-        self._step(come, True, sink)
+            run = runs.get(base.side.relation.name)
+            if run is not None:
+                parts[number] = parted(base.side, run, sink is not None)
+        gone = (self._apply_batch if versions_of(runs) == 1 else self._apply_run)(version, parts, sink)
         for number, entries in gone.items():
             self._bases[number].release(entries, version)
         self.trees.merge(self._tick)
         self._end()
 
-    def apply_run(self, version: int, singles: Mapping[str, Singles], limit: int | None) -> Iterator[Told]:
-        if self.never:
-            self._version = version
-            return
-        self._begin(version)
-        run = RunSteps(limit is not None)
-        for number, base in enumerate(self._bases):
-            single = singles.get(base.side.relation.name)
-            if single is not None:
-                run.add(number, base, single, version)
+    def _apply_batch(self, version: int, parts: Mapping[int, Parted], sink: Sink | None) -> dict[int, Entries]:
+        """Apply the changes of one version; gives the entries that go, by base."""
+        gone: dict[int, Entries] = {}
+        come: dict[int, Entries] = {}
+        for number, part in parts.items():
+            base = self._bases[number]
+            if len(part.moved.new):
+                self._move(number, part.moved.old, part.moved.new)
+            if len(part.gone.old):
+                gone[number] = base.entries(part.gone.old, version, False)[0]
+            if len(part.come.new):
+                come[number] = base.entries(part.come.new, version, True)[0]
+        sink = self._step(gone, False, sink)
+        self._step(come, True, sink)
+        return gone
+
+    def _apply_run(self, version: int, parts: Mapping[int, Parted], sink: Sink | None) -> dict[int, Entries]:
+        """The same for the changes of several versions."""
+        run = RunSteps()
+        gone = {number: run.add(number, self._bases[number], part, version) for number, part in parts.items()}
         steps, entries = run.in_order()
         if len(steps):
-            for told in self._runs.follow(self._tick, steps, entries, limit):
-                yield Told(told.change, told.inserted, tuple(told.rows), told.too_large)
+            for told in self._runs.follow(self._tick, steps, entries, None if sink is None else sink.limit):
+                if sink is None:
+                    continue
+                if told.too_large:
+                    sink.exceeded(told.change)
+                else:
+                    sink(told.change, told.inserted, tuple(told.rows))
             self._tick = self.trees.version
-        for number, gone in run.gone:
-            self._bases[number].release(gone, version)
-        self.trees.merge(self._tick)
-        self._end()
+        return gone
 
     def _begin(self, version: int) -> None:
         self._version = version
@@ -198,7 +201,7 @@ class QdagJoin:
         while wanted and not cursor.done:
             rows = cursor.fill(limit)
             limit = min(4 * limit, _CHUNK)
-            wanted = rows.shape[1] == 0 or sink(come, tuple(rows))
+            wanted = rows.shape[1] == 0 or sink(0, come, tuple(rows))
         self._told_steps += cursor.steps
         return wanted
 

@@ -15,13 +15,15 @@ import pyarrow as pa
 
 from service.planning.hypergraph import Attribute
 from service.tables.arrow import null_mask
-from service.tables.changes import Singles, parted_singles
+from service.tables.changes import DELETE, ENTER, INSERT, LEAVE, Parted, in_order
 from service.tables.resolution import Slots
 from service.tables.sides import Side
 from service.tables.store import Domain
 from structures.qdag.run import STEP_DELETE, STEP_ENTER, STEP_INSERT, STEP_LEAVE
 
 Entries = npt.NDArray[np.int32]
+
+_STEPS = np.array([STEP_LEAVE, STEP_ENTER, STEP_DELETE, STEP_INSERT])  # by kind of change
 
 
 class Base:
@@ -87,47 +89,46 @@ def _named(rows: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
 
 
 class RunSteps:
-    """Single changes as steps of `structures.qdag.run`. `followed`: rows that keep all that the view uses are told apart."""
+    """Changes of several versions as steps of `structures.qdag.run`."""
 
-    def __init__(self, followed: bool) -> None:
-        self._followed = followed
-        self._steps: list[npt.NDArray[np.int64]] = []
-        self._entries: list[npt.NDArray[np.int32]] = []
+    def __init__(self) -> None:
+        self._parts: list[tuple[int, npt.NDArray[np.int64]]] = []  # kinds, offsets of the versions
+        self._places: list[npt.NDArray[np.int64]] = []  # int64[n, 2]: the base of each entry, and where it begins
+        self._entries: list[Entries] = []
         self._words = 0
-        self.gone: list[tuple[int, Entries]] = []  # bases, and entries that give their codes back
 
-    def add(self, number: int, base: Base, single: Singles, version: int) -> None:
-        offsets, old, new = single
-        gone, come, moved = parted_singles(base.side, single, self._followed)
-        if len(moved):
-            entries, kept = self._put(number, STEP_ENTER, base, offsets[moved], new[moved], version)
-            before = entries.copy()
-            before[:, -1] = old[moved][kept]
-            self._add(number, STEP_LEAVE, offsets[moved][kept], before)
-        left, _ = self._put(number, STEP_DELETE, base, offsets[gone], old[gone], version)
-        self.gone.append((number, left))
-        self._put(number, STEP_INSERT, base, offsets[come], new[come], version)
+    def add(self, number: int, base: Base, part: Parted, version: int) -> Entries:
+        """The steps of one base; gives the entries that go."""
+        offsets, before, after = part.moved
+        entries, kept = self._take(base, after, version, False)
+        old = entries.copy()
+        old[:, -1] = before[kept]
+        self._put(number, LEAVE, offsets[kept], old)
+        self._put(number, ENTER, offsets[kept], entries)
+        gone, kept = self._take(base, part.gone.old, version, False)
+        self._put(number, DELETE, part.gone.offsets[kept], gone)
+        entries, kept = self._take(base, part.come.new, version, True)
+        self._put(number, INSERT, part.come.offsets[kept], entries)
+        return gone
 
-    def _put(
-        self, number: int, sign: int, base: Base, offsets: npt.NDArray[np.int64], slots: Slots, version: int
-    ) -> tuple[Entries, npt.NDArray[np.int64]]:
+    @staticmethod
+    def _take(base: Base, slots: Slots, version: int, come: bool) -> tuple[Entries, npt.NDArray[np.int64]]:
         if not len(slots):
             return np.empty((0, len(base.domains) + 1), np.int32), np.empty(0, np.int64)
-        entries, kept = base.entries(slots, version, sign == STEP_INSERT)
-        self._add(number, sign, offsets[kept], entries)
-        return entries, kept
+        return base.entries(slots, version, come)
 
-    def _add(self, number: int, sign: int, offsets: npt.NDArray[np.int64], entries: Entries) -> None:
+    def _put(self, number: int, kind: int, offsets: npt.NDArray[np.int64], entries: Entries) -> None:
         n, width = entries.shape
-        steps = np.empty((n, 4), np.int64)
-        steps[:, 0], steps[:, 1], steps[:, 2], steps[:, 3] = offsets, sign, number, self._words + width * np.arange(n)
-        self._steps.append(steps)
+        self._parts.append((kind, offsets))
+        self._places.append(np.column_stack((np.full(n, number), self._words + width * np.arange(n))))
         self._entries.append(entries.reshape(-1))
         self._words += n * width
 
     def in_order(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
         """The steps, and their entries."""
-        if not self._steps:
+        if not self._parts:
             return np.empty((0, 4), np.int64), np.empty(0, np.int32)
-        steps = np.concatenate(self._steps)
-        return steps[np.lexsort((steps[:, 1], steps[:, 0]))], np.concatenate(self._entries).astype(np.int32, copy=False)
+        found = in_order(self._parts)
+        steps = np.column_stack((found.offsets, _STEPS[found.kinds], np.concatenate(self._places)[found.order]))
+        return np.ascontiguousarray(steps, np.int64), np.concatenate(self._entries).astype(np.int32, copy=False)
+

@@ -7,7 +7,7 @@ of its parts. Columns that edges set equal have one domain of codes; a row that 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -15,21 +15,22 @@ import pyarrow as pa
 
 from service.planning.binding import Index
 from service.planning.tree_shape import Edge, outward
-from service.tables.changes import Change, Parted, Singles, parted, parted_singles
+from service.tables.changes import DELETE, ENTER, INSERT, SIGNS, Part, Parted, Runs, in_order, parted, versions_of
 from service.tables.resolution import NO_SLOTS, Resolved, Slots
 from service.tables.sides import Side, ends_of, read
 from service.tables.store import Domain, Numbers
-from service.views.deltas import Told, told
+from service.views.deltas import Sink, tell
 from service.views.joins.indexed_cursor import Scan
-from service.views.joins.protocol import Bounds, Sink
+from service.views.joins.protocol import Bounds
 from service.views.joins.slots_cursor import SlotsCursor
 from structures.core.encoding import NEG_INF, POS_INF
-from structures.core.entries import DELETE, INSERT
 from structures.join_tree.changes import MOVE
 from structures.join_tree.cursors import Given, Start
 from structures.join_tree.tree import JoinTree, Port, Roots
 
 _NO_WINDOW = np.empty((0, 2), np.int64)
+_SIGNS = SIGNS.copy()
+_SIGNS[ENTER] = MOVE
 
 
 class Alive:
@@ -138,73 +139,64 @@ class TreeJoin:
         for p, port in enumerate(self.tree.ports):
             one, domain = named[port.alias], self._domain(p)
             if one is not None and domain is not None:
-                domain.require(one.inserts.num_rows, one.inserts.get_total_buffer_size())
+                domain.require(one.inserts.num_rows, one.inserts.bytes)
 
-    def apply(self, version: int, changes: Mapping[str, Change], sink: Sink | None) -> None:
+    def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
         self._version = version
-        if self.never:
-            return
         parts: dict[int, Parted] = {}
-        for side in self.sides:
-            change = changes.get(side.relation.name)
-            if change is not None:
-                parts[side.place] = part = parted(side, change, sink is not None)
-                self._move(version, side, part.before, part.after)
+        for side in [] if self.never else self.sides:
+            run = runs.get(side.relation.name)
+            if run is not None:
+                parts[side.place] = self._selected(side, parted(side, run, sink is not None))
+        for place, part in parts.items():
+            _, before, after = part.moved
+            if len(after):
+                self._describe_moved(self.sides[place], before, after)
+        (self._apply_batch if versions_of(runs) == 1 else self._apply_run)(version, parts, sink)
+
+    def _selected(self, side: Side, part: Parted) -> Parted:
+        """Without the rows that the filters exclude."""
+        gone, come, moved = part
+        return Parted(_only(gone, side.selected(gone.old)), _only(come, side.selected(come.new)), _only(moved, side.selected(moved.new)))
+
+    def _apply_batch(self, version: int, parts: Mapping[int, Parted], sink: Sink | None) -> None:
         wanted = sink is not None
 
         def told(come: bool, rows: npt.NDArray[np.int32]) -> bool:
-            return sink is not None and sink(come, tuple(rows))
+            return sink is not None and sink(0, come, tuple(rows))
 
         for place, part in parts.items():
-            side = self.sides[place]
-            if len(slots := side.chosen(part.old)):
-                wanted = self.tree.apply(version, place, slots, False, told if wanted else None)
-                self._release(version, side, slots)
+            if len(part.moved.new):
+                self.tree.move(version, place, part.moved.old, part.moved.new)
         for place, part in parts.items():
-            side = self.sides[place]
-            if len(slots := side.chosen(part.new)):
-                self._describe(side, slots)
+            if len(slots := part.gone.old):
+                wanted = self.tree.apply(version, place, slots, False, told if wanted else None)
+                self._release(version, self.sides[place], slots)
+        for place, part in parts.items():
+            if len(slots := part.come.new):
+                self._describe(self.sides[place], slots)
                 wanted = self.tree.apply(version, place, slots, True, told if wanted else None)
 
-    def _move(self, version: int, side: Side, before: Slots, after: Slots) -> None:
-        indices = side.selected(after) if len(after) else None
-        if indices is not None:
-            before, after = before[indices], after[indices]
-        if len(after):
-            self._describe_moved(side, before, after)
-            self.tree.move(version, side.place, before, after)
-
-    def apply_run(self, version: int, singles: Mapping[str, Singles], limit: int | None) -> Iterator[Told]:
-        self._version = version
-        run = _Run()
-        for side in [] if self.never else self.sides:
-            single = singles.get(side.relation.name)
-            if single is not None:
-                self._collect(version, side, single, run, limit is not None)
-        signs, numbers, places, old, new = run.in_order()
-        if len(signs) == 0:
+    def _apply_run(self, version: int, parts: Mapping[int, Parted], sink: Sink | None) -> None:
+        work: list[tuple[int, int, Part]] = []
+        for place, part in parts.items():
+            side = self.sides[place]
+            if len(part.gone.old):  # nobody else gets a code before `reclaim`
+                self._release(version, side, part.gone.old)
+            if len(part.come.new):
+                self._describe(side, part.come.new)
+            for kind, some in ((ENTER, part.moved), (DELETE, part.gone), (INSERT, part.come)):
+                able = self.tree.able(place, some.old if kind == DELETE else some.new)
+                work.append((kind, place, _only(some, np.flatnonzero(able))))
+        found = in_order([(kind, some.offsets) for kind, _, some in work])
+        if not len(found.order):
             return
-        deltas = self.tree.apply_in_order(version, signs, places, old, new, limit)
-        rows = deltas.rows
-        yield from told(numbers, signs == INSERT, deltas.starts, deltas.ends, deltas.too_large, lambda some: tuple(rows[:, some]))
-
-    def _collect(self, version: int, side: Side, single: Singles, run: _Run, followed: bool) -> None:
-        numbers, old, new = single
-        gone, come, moved = parted_singles(side, single, followed)
-        for sign, some in ((MOVE, moved), (DELETE, gone), (INSERT, come)):
-            chosen = side.selected((old if sign == DELETE else new)[some]) if len(some) else None
-            if chosen is not None:
-                some = some[chosen]
-            if len(some) == 0:
-                continue
-            if sign == MOVE:
-                self._describe_moved(side, old[some], new[some])
-            elif sign == INSERT:
-                self._describe(side, new[some])
-            elif sign == DELETE:  # nobody else gets a code before `reclaim`
-                self._release(version, side, old[some])
-            some = some[self.tree.able(side.place, (old if sign == DELETE else new)[some])]
-            run.add(sign, numbers[some], side.place, old[some], new[some])
+        places = np.repeat(np.array([place for _, place, _ in work]), [len(some.offsets) for _, _, some in work])
+        old, new = np.concatenate([some.old for _, _, some in work]), np.concatenate([some.new for _, _, some in work])
+        order, limit = found.order, None if sink is None else sink.limit
+        deltas = self.tree.apply_in_order(version, _SIGNS[found.kinds], places[order], old[order], new[order], limit)
+        if sink is not None:
+            tell(sink, found, deltas, lambda part: tuple(deltas.rows[:, part]))
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> None:
         self.tree.reclaim(oldest_needed, pins)
@@ -286,21 +278,8 @@ def domains_of(tree: Sequence[Edge]) -> dict[tuple[int, tuple[str, ...]], int]:
     return {end: classes.index(frozenset(found[end])) for end in ends}
 
 
-class _Run:
-    """Single changes, to be put in order: of a change first rows that only move, then deletes, then inserts."""
-
-    def __init__(self) -> None:
-        self._parts: list[tuple[npt.NDArray[np.int64], ...]] = []
-
-    def add(self, sign: int, numbers: Numbers, place: int, old: Slots, new: Slots) -> None:
-        self._parts.append((np.full(len(old), sign), numbers, np.full(len(old), place), old.astype(np.int64), new.astype(np.int64)))
-
-    def in_order(self) -> tuple[npt.NDArray[np.int8], Numbers, Numbers, Slots, Slots]:
-        """signs, numbers of the changes, aliases, slots before and after."""
-        empty = tuple(np.empty(0, np.int64) for _ in range(5))
-        signs, numbers, places, old, new = (np.concatenate(columns) for columns in zip(empty, *self._parts, strict=True))
-        order = np.lexsort((places, _PHASE[signs], numbers))
-        return signs[order].astype(np.int8), numbers[order], places[order], old[order].astype(np.int32), new[order].astype(np.int32)
+def _only(part: Part, indices: npt.NDArray[np.int64] | None) -> Part:
+    """The rows with these indices; None: all of them."""
+    return part if indices is None else Part(part.offsets[indices], part.old[indices], part.new[indices])
 
 
-_PHASE = np.array([0, 2, 1])  # by sign, as Python counts from the end: MOVE, INSERT, DELETE

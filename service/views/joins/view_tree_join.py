@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from service.planning.plans.plan import Path
-from service.tables.changes import Change, Singles
+from service.tables.changes import Runs, versions_of
 from service.tables.indexes import Order, SharedIndex, SharedIndexes
 from service.tables.interest import Touched
 from service.tables.resolution import NO_SLOTS, Indices, Resolved, Slots
 from service.tables.sides import Side
 from service.tables.store import Numbers
-from service.views.deltas import Told, told
+from service.views.deltas import Sink, tell
 from service.views.joins.product_join import These
-from service.views.joins.protocol import Bounds, Enumeration, Sink
+from service.views.joins.protocol import Bounds, Enumeration
 from service.views.joins.slots_cursor import SlotsCursor
-from structures.core.entries import INSERT
 from structures.view_tree.tree import Atom, Root, ViewTree
 
 
@@ -63,32 +62,30 @@ class ViewTreeJoin:
             self._touched = Touched(resolved.values())
             self.indexes.require(resolved, self._touched, True)
 
-    def apply(self, version: int, changes: Mapping[str, Change], sink: Sink | None) -> None:
+    def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
+        """Once the indexes have followed."""
         if self._own:
-            self.indexes.apply(version, changes, self._touched)
-        if self._tree is not None:
-            told = None if sink is None else lambda sign, slots: sink(sign == INSERT, tuple(slots))
-            self._tree.follow(self.indexes.batch, told)
-
-    def apply_run(self, version: int, singles: Mapping[str, Singles], limit: int | None) -> Iterator[Told]:
-        """Once the indexes have followed the run."""
-        if self._tree is None or (applied := self.indexes.applied) is None:
+            self.indexes.apply(version, runs, self._touched)
+        if self._tree is None:
             return
-        run, offsets = applied
-        deltas = self._tree.follow_in_order(run, limit, np.isin(offsets, self._unchanged(singles)))
-        rows = deltas.rows
-        yield from told(offsets, run.signs == INSERT, deltas.starts, deltas.ends, deltas.too_large, lambda some: tuple(rows[:, some]))
+        if versions_of(runs) == 1:
+            self._tree.follow(self.indexes.batch, None if sink is None else lambda sign, slots: sink(0, sign > 0, tuple(slots)))
+        elif (applied := self.indexes.applied) is not None:
+            limit = None if sink is None else sink.limit
+            deltas = self._tree.follow_in_order(applied.run, limit, np.isin(applied.order.offsets, self._unchanged(runs)))
+            if sink is not None:
+                tell(sink, applied.order, deltas, lambda part: tuple(deltas.rows[:, part]))
 
-    def _unchanged(self, singles: Mapping[str, Singles]) -> Indices:
-        """The numbers of the changes that leave all that the view uses as it was."""
+    def _unchanged(self, runs: Runs) -> Indices:
+        """The offsets of the versions that leave all that the view uses as it was."""
         found = [np.empty(0, np.int64)]
-        for name, (offsets, old, new) in singles.items():
-            both = np.flatnonzero((old >= 0) & (new >= 0))
+        for name, run in runs.items():
+            both = np.flatnonzero((run.old >= 0) & (run.new >= 0))
             varying = list(dict.fromkeys(column for side in self.sides if side.relation.name == name for column in side.varying))
             if len(both) and varying:
                 table = next(side.relation.table for side in self.sides if side.relation.name == name)
-                both = both[table.same(varying, old[both], new[both])]
-            found.append(offsets[both])
+                both = both[table.same(varying, run.old[both], run.new[both])]
+            found.append(run.offsets[both])
         return np.concatenate(found)
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from service.durability.effects import Effect, decode_effects, encode_effects
 from service.durability.folder import DATABASE, Damaged
 from service.durability.log import Log, replay
-from service.wire.batch import FewRows
+from service.wire.batch import RowBlock
 
 SCHEMA = pa.schema([
     ("id", pa.int64()), ("t", pa.utf8()), ("at", pa.timestamp("us", "UTC")), ("day", pa.date32()), ("x", pa.float64()), ("ok", pa.bool_()),
@@ -31,33 +31,32 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=9) | st.sample
 VALUES = dict(zip(SCHEMA.names, (INT, TEXT, TIME, DATE, st.floats(), st.booleans()), strict=True))
 ROW = st.tuples(*(st.none() | values for values in VALUES.values()))
 PHYSICAL = {pa.timestamp("us", "UTC"): pa.int64(), pa.date32(): pa.int32()}
-Rows = pa.RecordBatch | FewRows
 
 
 def schema_of(names: list[str]) -> pa.Schema:
     return pa.schema([SCHEMA.field(name) for name in names])
 
 
-def few(values: list[tuple[Any, ...]], names: list[str] = SCHEMA.names) -> FewRows:
-    return FewRows(values, pa.struct(schema_of(names)))
+def few(values: list[tuple[Any, ...]], names: list[str] = SCHEMA.names) -> RowBlock:
+    return RowBlock.few(values, pa.struct(schema_of(names)))
 
 
-def arrow(values: list[tuple[Any, ...]], names: list[str] = SCHEMA.names, before: int = 0) -> pa.RecordBatch:
+def arrow(values: list[tuple[Any, ...]], names: list[str] = SCHEMA.names, before: int = 0) -> RowBlock:
     """As a slice, if something lies before it."""
-    return few([tuple([None] * len(names))] * before + values, names).to_arrow().slice(before)
+    return RowBlock(few([tuple([None] * len(names))] * before + values, names).arrow.slice(before))
 
 
-def told(rows: Rows) -> str:
+def told(rows: RowBlock) -> str:
     """The physical values: NaN is like NaN, -0.0 is not 0.0."""
-    if isinstance(rows, FewRows):
+    if rows.values is not None:
         return repr(rows.values)
-    rows.validate(full=True)
-    columns = [column.cast(PHYSICAL.get(column.type, column.type)).to_pylist() for column in rows.columns]
+    rows.arrow.validate(full=True)
+    columns = [column.cast(PHYSICAL.get(column.type, column.type)).to_pylist() for column in rows.arrow.columns]
     return repr(list(zip(*columns, strict=True)))
 
 
-def schema_in(rows: Rows) -> pa.Schema:
-    return pa.schema(list(rows.struct)) if isinstance(rows, FewRows) else rows.schema
+def schema_in(rows: RowBlock) -> pa.Schema:
+    return rows.arrow.schema
 
 
 def come_back(effects: list[Effect]) -> list[Effect]:
@@ -105,7 +104,7 @@ def test_every_type_at_its_edges(name: str, form: Any) -> None:
         row = tuple(value if i == place else None for i in range(len(SCHEMA)))
         (one,) = come_back([Effect(3, False, form([(1,)], ["id"]), form([row]))])
         in_json = form is few and not (isinstance(value, float) and not math.isfinite(value))
-        assert isinstance(one.inserts, FewRows) == isinstance(one.deletes, FewRows) == in_json
+        assert (one.inserts.values is not None) == (one.deletes.values is not None) == in_json
         if in_json:
             assert [type(found) for found in one.inserts.values[0]] == [type(given) for given in row]
     come_back([Effect(3, False, form([(i,) for i in range(9)], ["id"]), form([(i, None, i, None, i / 7, None) for i in range(99)]))])
@@ -119,14 +118,14 @@ def test_a_row_that_is_alone_takes_few_bytes() -> None:
 
 @pytest.mark.parametrize("nothing", [few([]), arrow([])])
 @pytest.mark.parametrize("no_keys", [few([], ["id"]), arrow([], ["id"])])
-def test_no_rows_take_no_bytes_and_any_form(nothing: Rows, no_keys: Rows) -> None:
+def test_no_rows_take_no_bytes_and_any_form(nothing: RowBlock, no_keys: RowBlock) -> None:
     for truncate in (False, True):
         (one,) = come_back([Effect(3, truncate, no_keys, nothing)])
         assert len(encode_effects([one])) == 24 and one.inserts.num_rows == one.deletes.num_rows == 0
     (one,) = come_back([Effect(3, True, no_keys, few([(1, "a", None, None, None, None)]))])
-    assert isinstance(one.inserts, FewRows)
+    assert one.inserts.values is not None
     (one,) = come_back([Effect(3, True, no_keys, arrow([(1, "a", None, None, None, None)]))])
-    assert isinstance(one.inserts, pa.RecordBatch)
+    assert one.inserts.values is None
 
 
 def test_several_relations_in_their_order() -> None:

@@ -19,6 +19,7 @@ from service.durability.effects import Effect, encode_effects
 from service.durability.folder import DATABASE, MARK, Damaged, FolderInUse
 from service.durability.log import Log
 from service.durability.snapshots import newest_snapshot, write_snapshot
+from service.wire.batch import RowBlock
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.utf8()), pa.field("at", pa.timestamp("us", "UTC"))])
 
@@ -166,7 +167,7 @@ def folder_with_snapshot(folder: Path) -> None:
     log.put_relation(1, "stays", {"columns": []})
     log.put_view("clashes", {"sql": ""})
     for version in range(1, 10):
-        effect = Effect(1, False, batch(0, 0).select(["id"]), batch(version, version + 1))
+        effect = Effect(1, False, RowBlock(batch(0, 0).select(["id"])), RowBlock(batch(version, version + 1)))
         log.append(version, "pms", "r", version, encode_effects([effect]))
         log.commit()
         if version == 5:

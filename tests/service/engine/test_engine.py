@@ -217,9 +217,9 @@ def run(folder: Path, seed: int, batches: int, size: Callable[[Source], int], ke
 
 def grouped(engine: Instance, twin: Twin, changes: list[tuple[str, int, Row]], runs: list[int]) -> None:
     """Each a batch of its own, all of which the writer takes at once; `runs` gets the lengths of those that it applied together."""
-    apply_run = engine._state.apply_run
+    apply = engine._state.apply
     held = HeldWriter(engine)
-    engine._state.apply_run = lambda run: (runs.append(len(run.batches)), apply_run(run))[1]  # type: ignore[method-assign]
+    engine._state.apply = lambda judged: (runs.append(len(judged.batches)), apply(judged))[1]  # type: ignore[method-assign]
     expected = []
     for number, change in enumerate(changes):
         outcome = twin.apply([change], "reject")
@@ -227,7 +227,7 @@ def grouped(engine: Instance, twin: Twin, changes: list[tuple[str, int, Row]], r
         held.submit(to_batch([change], **({"source": f"of {twin.version}", "epoch": number} if number % 3 == 0 else {})))
     held.release()
     engine.at_rest(lambda: None)
-    engine._state.apply_run = apply_run  # type: ignore[method-assign]
+    engine._state.apply = apply  # type: ignore[method-assign]
     for answer, wanted in zip(held.answers, expected, strict=True):
         assert isinstance(answer, Problem) if wanted is None else (answer.version, answer.applied) == wanted, answer
 

@@ -20,7 +20,7 @@ from service.engine.state import State
 from service.instance import Instance
 from service.settings import Settings
 from service.tables.relations import Relation
-from service.wire.batch import DELETE, INSERT, TRUNCATE, UPSERT, Batch, Changes, FewRows
+from service.wire.batch import DELETE, INSERT, TRUNCATE, UPSERT, Batch, Changes, RowBlock
 from service.wire.schema import RelationDefinition
 from tests.service.definitions import relation as definition
 
@@ -30,13 +30,13 @@ KEYED = definition("nr:int64, v:int64?, site:string", {}, "site,nr")
 TRUNCATED = True
 
 
-def few(definition: RelationDefinition, rows: list[Row]) -> FewRows:
-    return FewRows(rows, pa.struct(definition.arrow_schema()))
+def few(definition: RelationDefinition, rows: list[Row]) -> RowBlock:
+    return RowBlock.few(rows, pa.struct(definition.arrow_schema()))
 
 
-def keys(definition: RelationDefinition, values: list[Row]) -> FewRows:
+def keys(definition: RelationDefinition, values: list[Row]) -> RowBlock:
     schema = definition.arrow_schema()
-    return FewRows(values, pa.struct([schema.field(name) for name in definition.key]))
+    return RowBlock.few(values, pa.struct([schema.field(name) for name in definition.key]))
 
 
 class Folder:
@@ -60,7 +60,7 @@ class Folder:
         one = self.definitions[id_]
         deletes, inserts = keys(one, gone), few(one, rows)
         if arrow:
-            return Effect(id_, all_, deletes.to_arrow(), inserts.to_arrow())
+            return Effect(id_, all_, RowBlock(deletes.arrow), RowBlock(inserts.arrow))
         return Effect(id_, all_, deletes, inserts)
 
     def write(self, *effects: Effect, source: str | None = None, run: str | None = None, epoch: int | None = None) -> int:
@@ -73,7 +73,7 @@ class Folder:
         """Of each relation some pieces."""
         ids = [self.ids[name] for name in rows]
         schemas = [self.definitions[id_].arrow_schema() for id_ in ids]
-        pieces = [[few(self.definitions[id_], some).to_arrow() for some in parts] for id_, parts in zip(ids, rows.values(), strict=True)]
+        pieces = [[few(self.definitions[id_], some).arrow for some in parts] for id_, parts in zip(ids, rows.values(), strict=True)]
         write_snapshot(self.path, version, zip(ids, schemas, pieces, strict=True))
 
     def recovered(self) -> tuple[State, int, list[tuple[str, float]]]:
@@ -267,21 +267,21 @@ class Written:
             one = self.state.relations[name].definition
             rows = few(one, [self.row(name, op) for op in ops])
             index = np.arange(sent, sent + count)
-            parts.append(Changes(name, one, np.array(ops, np.uint8), rows if self.chance.random() < 0.5 else rows.to_arrow(), index))
+            parts.append(Changes(name, one, np.array(ops, np.uint8), rows if self.chance.random() < 0.5 else RowBlock(rows.arrow), index))
             sent += count
         return Batch(parts, sent, 0, [], 0, "pms", self.state.newest, "r", on_error="skip")
 
     def step(self) -> None:
         """One batch, or a run of single changes if they go together."""
         batches = [self.batch(True) for _ in range(self.chance.randint(1, 4))] if self.chance.random() < 0.5 else [self.batch(False)]
-        run = self.state.judge_run(batches) if len(batches) > 1 else None
+        run = self.state.judge_together(batches) if len(batches) > 1 else None
         if run is not None:
             self.runs += 1
-            applied = self.state.apply_run(run)
+            applied = self.state.apply(run)
         else:
             applied = []
             for batch in batches:
-                applied.append(self.state.apply(batch, self.state.judge(batch)))
+                applied += self.state.apply(self.state.judge(batch))
         for batch, one in zip(batches, applied, strict=True):
             self.folder.log.append(one.receipt.version, batch.source, batch.run, batch.epoch, one.payload)
         self.folder.log.commit()

@@ -22,7 +22,7 @@ from service.reading import lookups
 from service.reading.cursors import open_rows
 from service.reading.lookups import Point, Window, look_up
 from service.tables.store import Table
-from service.wire.batch import DELETE, UPSERT, Batch, Changes
+from service.wire.batch import DELETE, UPSERT, Batch, Changes, RowBlock
 from tests.service.definitions import relation as definition
 from tests.service.running import DEFINITION, HeldWriter, batch, ids, of_ops, opened, rows_of, running
 
@@ -62,7 +62,7 @@ ROWS = rows()
 
 def plan(op: int, rows: list[Row]) -> Batch:
     arrow = pa.RecordBatch.from_pylist(rows, schema=PLAN.arrow_schema())
-    return Batch([Changes("plan", PLAN, np.full(len(rows), op, np.uint8), arrow, np.arange(len(rows)))], len(rows), 0, [], 0)
+    return Batch([Changes("plan", PLAN, np.full(len(rows), op, np.uint8), RowBlock(arrow), np.arange(len(rows)))], len(rows), 0, [], 0)
 
 
 @pytest.fixture(scope="module")
@@ -238,7 +238,7 @@ def test_keys_of_every_type(tmp_path: Path, type_: str) -> None:
     engine.put_view("v", {"from": {"x": "r", "y": "r"}, "join": join, "select": ["x.id as i", "y.id as j"]}, wait=60)
     for number, (text, value) in enumerate(known):
         rows = pa.RecordBatch.from_pylist([{"k": value, "id": number, "s": 0, "e": 9}], schema=one.arrow_schema())
-        engine.apply(Batch([Changes("r", one, np.array([UPSERT], np.uint8), rows, np.arange(1))], 1, 0, [], 0))
+        engine.apply(Batch([Changes("r", one, np.array([UPSERT], np.uint8), RowBlock(rows), np.arange(1))], 1, 0, [], 0))
         for search in (True, False):
             assert found(engine, "v", None, ("x", {"k": text}), search) == [(number, number)], (text, search)
     for text in ["+5881580-07-11", "-5877641-06-23"] * (type_ == "date"):

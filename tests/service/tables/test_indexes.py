@@ -16,7 +16,7 @@ from service.tables.indexes import Order, SharedIndex, SharedIndexes
 from service.tables.interest import Touched
 from service.tables.relations import Relation
 from service.tables.sides import Side
-from service.wire.batch import DELETE, UPSERT, Batch, Changes, FewRows
+from service.wire.batch import DELETE, UPSERT, Batch, Changes, RowBlock
 from structures.core.encoding import decode_floats
 from structures.index.indexes import Cursor, OrderedIndexes
 from tests.service.definitions import relation as definition
@@ -71,7 +71,7 @@ class Case:
             mine = [(at, op, {"id": id_, **row}) for at, (relation, op, id_, row) in enumerate(changes) if relation == name]
             values = [tuple(row.get(column) for column in DEFINITION.arrow_schema().names) for _, _, row in mine]
             ops, index = np.array([op for _, op, _ in mine], np.uint8), np.array([at for at, _, _ in mine])
-            parts.append(Changes(name, DEFINITION, ops, FewRows(values, pa.struct(DEFINITION.arrow_schema())), index))
+            parts.append(Changes(name, DEFINITION, ops, RowBlock.few(values, pa.struct(DEFINITION.arrow_schema())), index))
         return Batch(parts, len(changes), 0, [], 0)
 
     def note(self, changes: tuple[tuple[str, int, int, Row], ...]) -> None:
@@ -84,19 +84,19 @@ class Case:
     def apply(self, *changes: tuple[str, int, int, Row]) -> int:
         """All in one batch."""
         batch = self.batch(*changes)
-        self.state.apply(batch, self.state.judge(batch))
+        self.state.apply(self.state.judge(batch))
         self.note(changes)
         assert self.indexes.applied is None and isinstance(self.indexes.batch, dict), "nothing has gone wrong"
         return self.state.newest
 
     def run(self, *changes: tuple[str, int, int, Row]) -> int:
         """Each a version of its own, together if they can be."""
-        run = self.state.judge_run([self.batch(one) for one in changes])
+        run = self.state.judge_together([self.batch(one) for one in changes])
         if run is None:
             for one in changes:
                 self.apply(one)
             return self.state.newest
-        self.state.apply_run(run)
+        self.state.apply(run)
         self.note(changes)
         assert self.indexes.batch == {}
         self.in_order(changes)
@@ -106,7 +106,7 @@ class Case:
         """What a run did is told change by change, of each first what goes, with the entry of its own row."""
         if self.indexes.applied is None:
             return
-        run, offsets = self.indexes.applied
+        run, offsets = self.indexes.applied.run, self.indexes.applied.order.offsets
         order = list(zip(offsets.tolist(), run.signs.tolist(), strict=True))
         assert order == sorted(order)
         relations = {one.number: one.relation for one in self.indexes._kept.values()}
@@ -324,7 +324,7 @@ def test_what_goes_wrong_is_told_to_those_who_follow(case: Case, name: str, monk
 
     monkeypatch.setattr(case.indexes.structure, name, broken)
     with pytest.raises(KeyError, match="broken"):
-        case.apply(("r", UPSERT, 1, {"n": 1})) if name == "apply" else case.run(("r", UPSERT, 1, {"n": 1}))
+        (case.apply if name == "apply" else case.run)(("r", UPSERT, 1, {"n": 1}), ("r", UPSERT, 2, {"n": 1}))
     for told in ("batch", "applied"):
         with pytest.raises(KeyError, match="broken"):
             getattr(case.indexes, told)

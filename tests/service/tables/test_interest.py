@@ -16,7 +16,7 @@ from service.tables.interest import Interest, Selection, Touched
 from service.tables.masks import select_mask
 from service.tables.relations import Relation
 from service.tables.resolution import Resolved
-from service.wire.batch import FewRows
+from service.wire.batch import RowBlock
 from service.wire.schema import parse_relation
 
 COLUMNS = {
@@ -39,9 +39,9 @@ def random_filter(chance: random.Random) -> Filter:
     return Filter(ColumnRef("a", column), op, value)
 
 
-def rows_of(relation: Relation, rows: list[tuple[Any, ...]], few: bool) -> pa.RecordBatch | FewRows:
-    made = FewRows(rows, pa.struct(relation.schema))
-    return made if few else made.to_arrow()
+def rows_of(relation: Relation, rows: list[tuple[Any, ...]], few: bool) -> RowBlock:
+    made = RowBlock.few(rows, pa.struct(relation.schema))
+    return made if few else RowBlock(made.arrow)
 
 
 @pytest.mark.parametrize("few", [True, False], ids=["as values", "as Arrow"])
@@ -68,7 +68,7 @@ def test_against_the_filters(seed: int, few: bool) -> None:
         assert concerned == sorted(set(concerned))
         both = rows_of(relation, old + new, False) if old or new else None
         for number, takes in enumerate(things):
-            met = both is not None and any(select_mask(taken.filters, both).any() for taken in takes)
+            met = both is not None and any(select_mask(taken.filters, both.arrow).any() for taken in takes)
             assert not met or number in concerned, f"{takes} are met"
             alone = [taken for taken in takes if len(taken.filters) == 1 and taken.filters[0].op in ("=", "in")]
             if len(alone) == len(takes):

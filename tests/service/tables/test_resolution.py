@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from service.tables.relations import Relation
 from service.tables.resolution import Resolved, resolve
-from service.wire.batch import DELETE, INSERT, TRUNCATE, UPSERT, Changes, FewRows
+from service.wire.batch import DELETE, INSERT, TRUNCATE, UPSERT, Changes, RowBlock
 from tests.service.definitions import relation as definition
 
 Key = tuple[Any, ...]
@@ -88,13 +88,13 @@ class Case:
         row = dict(zip(self.relation.key, key, strict=True))
         return row if op == DELETE else row | {"v": say, "note": None if say % 2 else f"note {say}"}
 
-    def rows(self, changes: list[Change], few: bool, before: int = 0) -> pa.RecordBatch | FewRows:
+    def rows(self, changes: list[Change], few: bool, before: int = 0) -> RowBlock:
         """In one of the two forms; Arrow's as a slice behind so many rows."""
         values = [tuple(self.values(change).get(name) for name in self.relation.schema.names) for change in changes]
-        rows = FewRows(values, pa.struct(self.relation.schema))
+        rows = RowBlock.few(values, pa.struct(self.relation.schema))
         if few:
             return rows
-        return FewRows([(None,) * len(self.relation.schema)] * before + values, rows.struct).to_arrow().slice(before)
+        return RowBlock(RowBlock.few([(None,) * len(self.relation.schema)] * before + values, rows.struct).arrow.slice(before))
 
     def resolve(self, changes: list[Change], few: bool, before: int = 0) -> Resolved:
         """Number i of the changes stands at place 3 i + 7 of what was sent."""
@@ -103,11 +103,11 @@ class Case:
         return resolve(self.relation, given, 5)
 
 
-def told(rows: pa.RecordBatch | FewRows) -> list[tuple[Any, ...]]:
+def told(rows: RowBlock) -> list[tuple[Any, ...]]:
     """The physical values."""
-    if isinstance(rows, FewRows):
+    if rows.values is not None:
         return rows.values
-    columns = [column.cast(PHYSICAL.get(column.type, column.type)).to_pylist() for column in rows.columns]
+    columns = [column.cast(PHYSICAL.get(column.type, column.type)).to_pylist() for column in rows.arrow.columns]
     return list(zip(*columns, strict=True))
 
 
@@ -127,7 +127,7 @@ def compare(case: Case, changes: list[Change], found: Resolved) -> None:
     assert found.deletes.tolist() == first + rest
     assert told(found.delete_keys) == ([] if twin.truncate else gone)
     assert found.deletes.dtype == found.previous.dtype == np.int32
-    assert isinstance(found.delete_keys, FewRows) or found.delete_keys.schema == case.relation.no_keys.schema
+    assert found.delete_keys.values is not None or found.delete_keys.arrow.schema == case.relation.no_keys.arrow.schema
     if found.given is not None:
         assert table.find_given(found.given).tolist() == found.previous.tolist()
     assert table.rows == len(case.known) and table.scan(5, 0, 99)[0].tolist() == sorted(case.slots.values()), "nothing was changed"
@@ -142,7 +142,7 @@ def put(case: Case, changes: list[Change], found: Resolved) -> None:
     else:
         table.insert(6, found.inserts)
     table.check()
-    rows = told(table.take(case.relation.schema.names, table.scan(6, 0, 99)[0]))
+    rows = told(RowBlock(table.take(case.relation.schema.names, table.scan(6, 0, 99)[0])))
     now = Twin().walk(case.known, changes).now
     wanted = [(UPSERT, key, 1000) if at is None else changes[at] for key, at in now.items()]
     assert sorted(map(repr, rows)) == sorted(map(repr, told(case.rows(wanted, True))))
@@ -179,7 +179,7 @@ def test_one_change_alone(kind: str, few: bool) -> None:
             found = case.resolve(changes, few, 5)
             compare(case, changes, found)
             if few and op in (INSERT, UPSERT) and found.inserts.num_rows:
-                assert isinstance(found.inserts, FewRows) and found.given is not None
+                assert found.inserts.values is not None and found.given is not None
             put(case, changes, found)
 
 
@@ -228,17 +228,18 @@ def test_many_rows() -> None:
     numbers = np.arange(n)
     sites, nrs = [f"s{i % 50}" for i in numbers], numbers // 50
     rows = pa.RecordBatch.from_arrays([pa.array(nrs), pa.array(numbers), pa.array(sites), pa.nulls(n, pa.utf8())], schema=relation.schema)
-    slots = relation.table.insert(1, rows.slice(0, 1000))
+    slots = relation.table.insert(1, RowBlock(rows.slice(0, 1000)))
 
     def judged(rows: pa.RecordBatch, op: int) -> Resolved:
-        return resolve(relation, Changes("r", relation.definition, np.full(rows.num_rows, op, np.uint8), rows, np.arange(rows.num_rows)), 1)
+        n = rows.num_rows
+        return resolve(relation, Changes("r", relation.definition, np.full(n, op, np.uint8), RowBlock(rows), np.arange(n)), 1)
 
     found = judged(rows, INSERT)
-    assert found.bad.tolist() == list(range(1000)) and found.inserts.column(1).to_pylist() == list(range(1000, n))
+    assert found.bad.tolist() == list(range(1000)) and found.inserts.arrow.column(1).to_pylist() == list(range(1000, n))
     twice = pa.concat_batches([rows, rows.slice(500, 1000)])
     found = judged(twice, UPSERT)
     left = [*range(500), *range(1500, n), *range(500, 1500)]
-    assert found.inserts.column(1).to_pylist() == left and found.previous.tolist() == [slots[i] if i < 1000 else -1 for i in left]
+    assert found.inserts.arrow.column(1).to_pylist() == left and found.previous.tolist() == [slots[i] if i < 1000 else -1 for i in left]
     assert found.deletes.tolist() == [slots[i] for i in left if i < 1000]
     found = judged(twice, DELETE)
     assert found.ignored == 2000 + 1000 and found.delete_keys.num_rows == 1000 and sorted(found.deletes.tolist()) == sorted(slots.tolist())

@@ -10,7 +10,7 @@ import pytest
 
 from service.tables.store import Domain, Table
 from service.views.deltas import equal_rows
-from service.wire.batch import FewRows
+from service.wire.batch import RowBlock
 from structures.core.kernel import JIT, _listed
 from structures.rows import rows
 
@@ -44,7 +44,7 @@ def test_values_come_back(type, values, offset):
     padded = pa.array([values[0]] * offset + values, type)
     whole = pa.RecordBatch.from_arrays([pa.array(range(len(padded))), padded], schema=schema)
     given = whole.slice(offset)
-    slots = table.insert(1, given)
+    slots = table.insert(1, RowBlock(given))
     taken = table.take(["k", "v"], slots)
     taken.validate(full=True)
     assert taken.equals(given) and taken.schema == schema
@@ -59,8 +59,8 @@ def test_every_type_as_a_key(type, values):
     schema = pa.schema([pa.field("v", type, False)])
     table = Table(schema, ["v"])
     given = pa.RecordBatch.from_arrays([pa.array(present, type)], schema=schema)
-    slots = table.insert(1, given)
-    assert table.find(given).tolist() == slots.tolist() == list(range(len(present)))
+    slots = table.insert(1, RowBlock(given))
+    assert table.find(RowBlock(given)).tolist() == slots.tolist() == list(range(len(present)))
     domain = Domain([type])
     columns = pa.RecordBatch.from_arrays([pa.array(values, type)], names=["v"])
     codes = domain.acquire(columns).tolist()
@@ -72,7 +72,7 @@ def few(rows):
     """The same rows as physical values."""
     numbers = {pa.timestamp("us", "UTC"): pa.int64(), pa.date32(): pa.int32()}
     columns = [column.cast(numbers.get(column.type, column.type)).to_pylist() for column in rows.columns]
-    return FewRows(list(zip(*columns, strict=True)), pa.struct(rows.schema))
+    return RowBlock.few(list(zip(*columns, strict=True)), pa.struct(rows.schema))
 
 
 def test_few_rows_are_what_arrow_makes_of_them():
@@ -83,11 +83,11 @@ def test_few_rows_are_what_arrow_makes_of_them():
         columns = [[values[rng.integers(len(values))] for _ in range(count)] for _, values in EDGES * 6]
         arrow = pa.RecordBatch.from_arrays([pa.array(values, type) for values, type in zip(columns, types, strict=True)], schema=schema)
         table = Table(schema, ["c0", "c5"])
-        for x, y in zip(table.given(arrow), table.given(few(arrow)), strict=True):
+        for x, y in zip(table.given(RowBlock(arrow)), table.given(few(arrow)), strict=True):
             assert np.array_equal(x, y) and x.dtype == y.dtype
-        assert few(arrow).to_arrow().equals(arrow) and few(arrow).get_total_buffer_size() >= arrow.nbytes / 8
+        assert few(arrow).arrow.equals(arrow) and few(arrow).bytes >= arrow.nbytes / 8
     with pytest.raises(ValueError):
-        Table(pa.schema([pa.field("v", pa.int64(), False)]), ["v"]).given(FewRows([(None,)], pa.struct(schema)))
+        Table(pa.schema([pa.field("v", pa.int64(), False)]), ["v"]).given(RowBlock.few([(None,)], pa.struct(schema)))
 
 
 def test_more_columns_than_null_bits_in_a_cell():
@@ -95,12 +95,12 @@ def test_more_columns_than_null_bits_in_a_cell():
     schema = pa.schema([pa.field("k", pa.int64(), False)] + [pa.field(name, pa.int64()) for name in names])
     table = Table(schema, ["k"])
     given = pa.RecordBatch.from_pylist([{"k": r} | {n: None if (i * r) % 3 else i for i, n in enumerate(names)} for r in range(5)], schema)
-    assert table.take(schema.names, table.insert(1, given)).equals(given)
+    assert table.take(schema.names, table.insert(1, RowBlock(given))).equals(given)
 
 
 def test_nothing_in_nothing_out():
     table, domain = Table(SCHEMA, ["k"]), Domain([pa.int64()])
-    assert table.insert(1, make([])).tolist() == table.find(keys()).tolist() == []
+    assert table.insert(1, RowBlock(make([]))).tolist() == table.find(RowBlock(keys())).tolist() == []
     table.delete(1, np.empty(0, np.int32))
     table.reclaim(1, NO_PINS)
     assert table.scan(1, 0, 10)[1] == -1
@@ -117,13 +117,13 @@ def test_texts_without_bytes_or_under_a_null():
     """Arrow may keep bytes under a null."""
     table = Table(SCHEMA, ["k"])
     empty = pa.Array.from_buffers(pa.utf8(), 2, [None, pa.py_buffer(np.zeros(3, np.int32)), pa.py_buffer(b"")])
-    table.insert(1, pa.RecordBatch.from_arrays([pa.array([1, 2]), empty, pa.nulls(2, pa.int64())], schema=SCHEMA))
+    table.insert(1, RowBlock(pa.RecordBatch.from_arrays([pa.array([1, 2]), empty, pa.nulls(2, pa.int64())], schema=SCHEMA)))
     schema = pa.schema([pa.field("k", pa.int64(), False), pa.field("v", pa.utf8())])
     hidden = pa.Array.from_buffers(
         pa.utf8(), 2, [pa.py_buffer(b"\x02"), pa.py_buffer(np.array([0, 3, 5], np.int32)), pa.py_buffer(b"secok")]
     )
     other = Table(schema, ["k"])
-    slots = other.insert(1, pa.RecordBatch.from_arrays([pa.array([1, 2]), hidden], schema=schema))
+    slots = other.insert(1, RowBlock(pa.RecordBatch.from_arrays([pa.array([1, 2]), hidden], schema=schema)))
     taken = other.take(["v"], slots).column(0)
     assert taken.to_pylist() == [None, "ok"] and taken.buffers()[2].size == 2
     for checked in (table, other):
@@ -132,9 +132,9 @@ def test_texts_without_bytes_or_under_a_null():
 
 def test_misuse_is_noticed():
     table, domain = Table(SCHEMA, ["k"]), Domain([pa.int64()])
-    slots = table.insert(1, make([1, 2]))
+    slots = table.insert(1, RowBlock(make([1, 2])))
     with pytest.raises(AssertionError):
-        table.insert(2, make([2]))
+        table.insert(2, RowBlock(make([2])))
     table.delete(2, slots[:1])
     with pytest.raises(AssertionError):
         table.delete(2, slots[:1])
@@ -144,27 +144,27 @@ def test_misuse_is_noticed():
         domain.release(codes, 2)
     strict = Table(pa.schema([pa.field("k", pa.int64(), False)]), ["k"])
     with pytest.raises(ValueError):
-        strict.insert(1, keys(None))
+        strict.insert(1, RowBlock(keys(None)))
     with pytest.raises(KeyError):
         Table(pa.schema([pa.field("k", pa.int32(), False)]), ["k"])
 
 
 def test_reclaimed_slots_come_first_and_old_pins_stay_right():
     table = Table(SCHEMA, ["k"])
-    slots = table.insert(1, make(range(4)))
+    slots = table.insert(1, RowBlock(make(range(4))))
     table.delete(2, slots[:2])
     table.reclaim(2, np.array([1]))
-    assert table.insert(3, make([10])).tolist() == [4]
+    assert table.insert(3, RowBlock(make([10]))).tolist() == [4]
     table.reclaim(3, NO_PINS)
-    assert sorted(table.insert(4, make([11, 12, 13])).tolist()) == [0, 1, 5]
+    assert sorted(table.insert(4, RowBlock(make([11, 12, 13]))).tolist()) == [0, 1, 5]
     assert [table.scan(v, 0, 100)[0].tolist() for v in (2, 3, 4)] == [[2, 3], [2, 3, 4], [0, 1, 2, 3, 4, 5]]
 
 
 def test_a_key_deleted_and_inserted_in_one_version():
     table = Table(SCHEMA, ["k"])
-    slots = table.insert(1, make([1]))
+    slots = table.insert(1, RowBlock(make([1])))
     table.delete(2, slots)
-    again = table.insert(2, make([1], "new {}"))
+    again = table.insert(2, RowBlock(make([1], "new {}")))
     assert again.tolist() == [1] and table.rows == 1
     assert [table.take(["t"], table.scan(v, 0, 9)[0]).to_pydict()["t"] for v in (1, 2)] == [["text 1"], ["new 1"]]
     table.check()
@@ -172,9 +172,9 @@ def test_a_key_deleted_and_inserted_in_one_version():
 
 def test_bytes_go_down_again():
     table = Table(SCHEMA, ["k"])
-    table.insert(1, make([1000]))
+    table.insert(1, RowBlock(make([1000])))
     before = table.bytes
-    slots = table.insert(2, make(range(40)))
+    slots = table.insert(2, RowBlock(make(range(40))))
     assert table.bytes > before
     table.delete(3, slots)
     table.reclaim(3, NO_PINS)
@@ -204,7 +204,7 @@ def test_readers_beside_the_writer(monkeypatch):
     table = Table(SCHEMA, ["k"])
     n, batches = (2000, 150) if JIT else (60, 25)
     published = {1: make(range(n))}
-    table.insert(1, published[1])
+    table.insert(1, RowBlock(published[1]))
     pins = {1: 0}
     lock, done, wrong, longest = threading.Lock(), threading.Event(), [], 0
 
@@ -228,9 +228,9 @@ def test_readers_beside_the_writer(monkeypatch):
     try:
         for version in range(2, batches):
             chosen = np.unique(random.integers(0, n, n // 3))
-            table.delete(version, table.find(keys(*chosen.tolist())))
+            table.delete(version, table.find(RowBlock(keys(*chosen.tolist()))))
             fresh = make(chosen, f"{'v' * (version % 40)}{version} {{}}")
-            table.insert(version, fresh)
+            table.insert(version, RowBlock(fresh))
             text = published[version - 1].column(1).to_pylist()
             for key, value in zip(chosen, fresh.column(1).to_pylist(), strict=True):
                 text[key] = value
@@ -260,7 +260,7 @@ def test_same_and_numbers_agree_with_arrow(seed: int):
     columns = [pa.array([some[i] for i in rng.integers(0, len(some), n)], t) for some, t in zip(choices, types, strict=True)]
     schema = pa.schema([pa.field("id", pa.int64(), False), *(pa.field(f"c{i}", t) for i, t in enumerate(types))])
     table = Table(schema, ["id"])
-    table.insert(1, pa.RecordBatch.from_arrays([pa.array(np.arange(n)), *columns], schema=schema))
+    table.insert(1, RowBlock(pa.RecordBatch.from_arrays([pa.array(np.arange(n)), *columns], schema=schema)))
     for _ in range(40):
         names = [name for name in schema.names[1:] if rng.integers(2)]
         slots, others = rng.integers(0, n, (2, int(rng.integers(1, 60)))).astype(np.int32)
@@ -293,8 +293,8 @@ def test_kernels_are_compiled_for_one_signature_whatever_arrow_hands_in():
     loaded = pa.ipc.open_stream(sink.getvalue().to_pybytes()).read_next_batch()
     for given in (made, loaded):
         table = Table(schema, ["t", "k"])
-        slots = table.insert(1, given)
-        assert table.find(given.select(["t", "k"])).tolist() == [0, 1]
+        slots = table.insert(1, RowBlock(given))
+        assert table.find(RowBlock(given.select(["t", "k"]))).tolist() == [0, 1]
         assert table.find(few(given.select(["t", "k"]))).tolist() == [0, 1]
         assert Table(schema, ["t", "k"]).insert(1, few(given)).tolist() == [0, 1]
         frozen = slots.astype(np.int64)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 
 from service.tables.store import Domain, Table
+from service.wire.batch import RowBlock
 from structures.rows.key_table import ALL_BITS
 
 UTC = datetime.UTC
@@ -85,7 +86,7 @@ class TableMachine(RuleBasedStateMachine):
         rows = [
             {"note": note, "k": k, "at": at, "t": t, "day": day, "yes": yes, "x": x} for (t, k), (note, at, day, yes, x) in inserts.items()
         ]
-        slots = self.table.insert(self.version, batch(rows, SCHEMA, before)).tolist()
+        slots = self.table.insert(self.version, RowBlock(batch(rows, SCHEMA, before))).tolist()
         taken = {life.slot for life in self.lives}
         assert len(set(slots)) == len(rows) and not taken & set(slots)
         self.lives += [Life(row, slot, self.version) for row, slot in zip(rows, slots, strict=True)]
@@ -126,7 +127,7 @@ class TableMachine(RuleBasedStateMachine):
     def find(self, keys, before):
         schema = pa.schema([SCHEMA.field(name) for name in KEY])
         living = self.living()
-        found = self.table.find(batch([{"t": t, "k": k} for t, k in keys], schema, before))
+        found = self.table.find(RowBlock(batch([{"t": t, "k": k} for t, k in keys], schema, before)))
         assert found.dtype == np.int32
         assert found.tolist() == [living[key].slot if key in living else -1 for key in keys]
 

@@ -55,7 +55,7 @@ def rows(batch: Batch) -> list[tuple[str, str, tuple[Any, ...]]]:
     return [
         (part.relation, OP_NAMES[op], tuple(row.values()))
         for part in batch.changes
-        for op, row in zip(part.ops.tolist(), part.rows.to_pylist(), strict=True)
+        for op, row in zip(part.ops.tolist(), part.rows.arrow.to_pylist(), strict=True)
     ]
 
 

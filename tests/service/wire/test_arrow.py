@@ -45,8 +45,8 @@ def test_streams_one_after_the_other_keep_their_order() -> None:
         ("bookings", [0, 1, 3], [1, 1, 2]),
         ("values", [2], [1]),
     ]
-    assert batch.changes[0].rows.column("id").to_pylist() == [1, 2, 3]
-    assert batch.changes[0].rows.column("room").to_pylist() == ["A", "B", None]
+    assert batch.changes[0].rows.arrow.column("id").to_pylist() == [1, 2, 3]
+    assert batch.changes[0].rows.arrow.column("room").to_pylist() == ["A", "B", None]
     assert (batch.sent, faults(batch)) == (5, [(4, "id")])
 
 
@@ -73,7 +73,7 @@ def test_types_that_lose_nothing(column: dict[str, pa.Array]) -> None:
     expected = [("bookings", "upsert", (1, "A", NOON, None, None)), ("bookings", "upsert", (2, "B", NOON, None, None))]
     batch = changes(ARROW, stream(table(**column)))
     assert rows(batch) == expected
-    assert batch.changes[0].rows.schema == BOOKINGS.arrow_schema()
+    assert batch.changes[0].rows.arrow.schema == BOOKINGS.arrow_schema()
     if "string_view" not in str(column):
         assert rows(relation_changes(PARQUET, parquet(table(**column)))) == expected
     deletes = changes(ARROW, stream(table(**{**column, "_op": pa.array(["delete", "upsert"])})))

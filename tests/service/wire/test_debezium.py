@@ -411,7 +411,7 @@ def test_a_whole_stream_leaves_the_rows_that_it_should(variant: str) -> None:
         assert batch.ignored == sum(record["value"] is None for record in own)
         live: dict[int, Any] = {}
         for part in batch.changes:
-            for op, row in zip(part.ops.tolist(), part.rows.to_pylist(), strict=True):
+            for op, row in zip(part.ops.tolist(), part.rows.arrow.to_pylist(), strict=True):
                 if OP_NAMES[op] == "delete":
                     live.pop(row["id"], None)
                 else:

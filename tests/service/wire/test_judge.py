@@ -84,9 +84,9 @@ def physical(batch: Batch) -> list[Any]:
     """The good rows as (index, op, physical values)."""
     result = []
     for part in batch.changes:
-        part.rows.validate(full=True)
+        part.rows.arrow.validate(full=True)
         columns = []
-        for column in part.rows.columns:
+        for column in part.rows.arrow.columns:
             if pa.types.is_timestamp(column.type):
                 column = column.cast(pa.int64())
             elif pa.types.is_date32(column.type):
@@ -110,7 +110,7 @@ def check(batch: Batch, definition: RelationDefinition, sent: list[tuple[str, di
     assert batch.sent == len(sent)
     assert same(physical(batch), good)
     for part in batch.changes:
-        assert part.rows.schema == definition.arrow_schema()
+        assert part.rows.arrow.schema == definition.arrow_schema()
 
 
 @given(st.data())

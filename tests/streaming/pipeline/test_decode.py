@@ -67,7 +67,7 @@ def told(decoded: Decoded) -> list[tuple[str, tuple[Any, ...]]]:
     """The changes as (op, values); timestamps as numbers, for Python has no year 10000."""
     changes: list[tuple[str, tuple[Any, ...]]] = []
     for part in decoded.changes:
-        columns = [column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in part.rows.columns]
+        columns = [column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in part.rows.arrow.columns]
         rows = zip(*(column.to_pylist() for column in columns), strict=True)
         changes += zip((OP_NAMES[op] for op in part.ops.tolist()), rows, strict=True)
     return changes

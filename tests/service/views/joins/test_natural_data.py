@@ -15,7 +15,7 @@ from service.instance import Instance
 from service.planning.planner import alternatives
 from service.reading.cursors import open_rows
 from service.views.parse import parse_view
-from service.wire.batch import DELETE, INSERT, Batch, Changes
+from service.wire.batch import DELETE, INSERT, Batch, Changes, RowBlock
 from service.wire.schema import parse_relation
 from tests import datasets
 from tests.service.engine.test_engine import opened, read_all
@@ -47,7 +47,7 @@ def batch_of(changes: list[tuple[str, int, dict[str, Any]]]) -> Batch:
         mine = [i for i, (relation, _, _) in enumerate(changes) if relation == name]
         definition = definitions()[name]
         rows = pa.RecordBatch.from_pylist([changes[i][2] for i in mine], schema=definition.arrow_schema())
-        parts.append(Changes(name, definition, np.array([changes[i][1] for i in mine], np.uint8), rows, np.array(mine)))
+        parts.append(Changes(name, definition, np.array([changes[i][1] for i in mine], np.uint8), RowBlock(rows), np.array(mine)))
     return Batch(parts, len(changes), 0, [], 0)
 
 
@@ -126,7 +126,7 @@ def test_all_rows(tmp_path: Path, algorithm: str) -> None:
     for name, definition in definitions().items():
         rows = datasets.table(DATA, name).combine_chunks().cast(definition.arrow_schema()).to_batches()[0]
         ops, index = np.full(len(rows), INSERT, np.uint8), np.arange(len(rows))
-        engine.apply(Batch([Changes(name, definition, ops, rows, index)], len(rows), 0, [], 0))
+        engine.apply(Batch([Changes(name, definition, ops, RowBlock(rows), index)], len(rows), 0, [], 0))
     for one in queries:
         engine.put_view("again", {"sql": one["sql"], "algorithm": algorithm}, wait=60)
         for name in (one["name"], "again"):

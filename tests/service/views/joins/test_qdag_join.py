@@ -14,7 +14,7 @@ from service.planning.hypergraph import hypergraph
 from service.reading.cursors import open_rows
 from service.views.joins.qdag_join import QdagJoin
 from service.views.parse import parse_view
-from service.wire.batch import UPSERT, Batch, Changes
+from service.wire.batch import UPSERT, Batch, Changes, RowBlock
 from service.wire.schema import parse_relation
 from tests import datasets
 from tests.service.definitions import RELATIONS, refused, sql
@@ -118,7 +118,7 @@ def test_the_data_sets_views(tmp_path: Path) -> None:
         engine.put_relation(name, definition)
         rows = datasets.table("openflights", name).combine_chunks().cast(definition.arrow_schema()).to_batches()[0]
         ops, index = np.full(len(rows), UPSERT, np.uint8), np.arange(len(rows))
-        engine.apply(Batch([Changes(name, definition, ops, rows, index)], len(rows), 0, [], 0))
+        engine.apply(Batch([Changes(name, definition, ops, RowBlock(rows), index)], len(rows), 0, [], 0))
     for one in NATURAL:
         engine.put_view(one["name"], {"sql": one["sql"]} | QDAG, wait=120)
         found = read_all(open_rows(engine.readers, one["name"]), 50_000)

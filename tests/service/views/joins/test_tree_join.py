@@ -14,7 +14,7 @@ from service.instance import Instance
 from service.planning.planner import alternatives
 from service.reading.cursors import open_rows
 from service.views.parse import parse_view
-from service.wire.batch import DELETE, INSERT, Batch, Changes
+from service.wire.batch import DELETE, INSERT, Batch, Changes, RowBlock
 from service.wire.schema import parse_relation
 from tests import datasets
 from tests.service.definitions import RELATIONS, refused, sql
@@ -251,7 +251,7 @@ def test_data_sets(tmp_path: Path, name: str, view: str) -> None:
         for table, definition in definitions.items():
             rows = datasets.table(name, table).combine_chunks().cast(definition.arrow_schema()).to_batches()[0]
             rows = rows.take(np.arange(rows.num_rows)[some])
-            changes = Changes(table, definition, np.full(len(rows), op, np.uint8), rows, np.arange(len(rows)))
+            changes = Changes(table, definition, np.full(len(rows), op, np.uint8), RowBlock(rows), np.arange(len(rows)))
             engine.apply(Batch([changes], len(rows), 0, [], 0))
 
     send(INSERT, slice(0, None, 2))
