@@ -216,8 +216,8 @@ class State:
         runs: dict[str, Run] = {}
         for one, offsets in judged.resolved:
             if len(one.deletes) or one.inserts.num_rows:
-                runs[one.relation.name] = _enter(last, one, offsets, judged)
-                self.rows_changed += len(one.deletes) + one.inserts.num_rows
+                runs[one.relation.name] = run = _enter(last, one, offsets, judged)
+                self.rows_changed += run.rows
         self.indexes.apply(last, runs, judged.touched)
         self._changed.update(runs)
         deltas: dict[int, list[tuple[LiveView, Delta]]] = {}
@@ -295,13 +295,13 @@ def _enter(version: int, resolved: Resolved, offsets: Indices | None, judged: Ju
         slots = table.enter(version, resolved.given)
     else:
         slots = table.insert(version, resolved.inserts) if resolved.inserts.num_rows else NO_SLOTS
-    run = batch_run(previous, deletes[np.count_nonzero(previous >= 0) :], slots)
+    run = batch_run(previous, deletes, slots)
     if offsets is None:
         return run
     deleting = np.array([judged.batches[offset].changes[0].ops[0] == DELETE for offset in offsets.tolist()])
     of = np.concatenate((offsets[~deleting], offsets[deleting]))
     order = np.argsort(of)
-    return Run(len(judged.batches), of[order], run.old[order], run.new[order])
+    return Run(len(judged.batches), of[order], run.old[order], run.new[order], run.rows)
 
 
 def _payload(resolved: Sequence[Resolved]) -> bytes:

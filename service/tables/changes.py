@@ -21,7 +21,6 @@ SIGNS = np.array([entries.LEAVE, entries.ENTER, entries.DELETE, entries.INSERT],
 
 _NO_INDICES: Indices = np.empty(0, np.int64)
 _FIRST: Indices = np.zeros(1, np.int64)  # not written to
-_FIRST_VERSION: Indices = np.zeros(64, np.int64)  # not written to
 
 
 class Moved(NamedTuple):
@@ -41,10 +40,11 @@ class Run:
     offsets    int64[n], ascending, from 0 to versions - 1: the version of each change
     """
 
-    __slots__ = ("versions", "offsets", "old", "new")
+    __slots__ = ("versions", "offsets", "old", "new", "rows")
 
-    def __init__(self, versions: int, offsets: Indices, old: Slots, new: Slots) -> None:
-        self.versions, self.offsets, self.old, self.new = versions, offsets, old, new
+    def __init__(self, versions: int, offsets: Indices, old: Slots, new: Slots, rows: int) -> None:
+        """`rows`: how many are removed and added."""
+        self.versions, self.offsets, self.old, self.new, self.rows = versions, offsets, old, new, rows
 
     def moved(self, offset: int) -> Moved:
         """The rows that version number `offset` replaces."""
@@ -58,9 +58,13 @@ class Run:
         return Moved(old[both], new[both])
 
 
-def batch_run(previous: Slots, gone: Slots, come: Slots) -> Run:
-    """A run of one version: the rows at `come`, which replace those at `previous` (int32[come]; -1: none), and the rows at `gone`, which
-    nothing replaces."""
+def batch_run(previous: Slots, deletes: Slots, come: Slots) -> Run:
+    """A run of one version: the rows at `come`, which replace those at `previous` (int32[come]; -1: none), and of `deletes` those after the
+    replaced ones."""
+    gone = deletes
+    if len(deletes):
+        replaced = int(previous[0] >= 0) if len(previous) == 1 else np.count_nonzero(previous >= 0)
+        gone = deletes[replaced:]
     if not len(gone):
         old, new = previous, come
     elif not len(come):
@@ -68,7 +72,8 @@ def batch_run(previous: Slots, gone: Slots, come: Slots) -> Run:
     else:
         old, new = np.concatenate((previous, gone)), np.concatenate((come, np.full(len(gone), -1, np.int32)))
     n = len(old)
-    return Run(1, _FIRST_VERSION[:n] if n <= len(_FIRST_VERSION) else np.zeros(n, np.int64), old, new)
+    offsets = _FIRST if n == 1 else np.zeros(n, np.int64)
+    return Run(1, offsets, old, new, len(deletes) + len(come))
 
 
 Runs = Mapping[str, Run]
@@ -87,7 +92,8 @@ def by_version(runs: Runs) -> Iterator[tuple[int, Runs]]:
     changes = [(offset, name, at) for name, run in runs.items() for at, offset in enumerate(run.offsets.tolist())]
     for offset, name, at in sorted(changes):  # a version of several has one change
         run = runs[name]
-        yield offset, {name: Run(1, _FIRST, run.old[at : at + 1], run.new[at : at + 1])}
+        old, new = run.old[at : at + 1], run.new[at : at + 1]
+        yield offset, {name: Run(1, _FIRST, old, new, int(old[0] >= 0) + int(new[0] >= 0))}
 
 
 class Half(Run):
@@ -99,7 +105,7 @@ class Half(Run):
     __slots__ = ("come", "followed")
 
     def __init__(self, run: Run, come: bool, followed: bool) -> None:
-        super().__init__(run.versions, run.offsets, run.old, run.new)
+        super().__init__(run.versions, run.offsets, run.old, run.new, run.rows)
         self.come, self.followed = come, followed
 
 

@@ -115,7 +115,7 @@ class LiveView:
             if delta is not None:
                 deltas.append(delta)
         for run in mine.values():
-            self.changed_rows += int(np.count_nonzero(run.old >= 0) + np.count_nonzero(run.new >= 0))
+            self.changed_rows += run.rows
         changes = 1 if versions == 1 else sum(len(run.offsets) for run in mine.values())
         self.update_seconds.observe((time.perf_counter() - started) / changes, changes)
         return deltas

@@ -14,7 +14,7 @@ from service.planning.plans.plan import Plan
 from service.query.model import Query
 from service.tables.changes import DELETE, ENTER, INSERT, LEAVE, SIGNS, Parted, Runs, in_order, parted, versions_of
 from service.tables.resolution import NO_SLOTS, Resolved, Slots
-from service.tables.sides import BoxSource, Side, Source, joined
+from service.tables.sides import NO_ENTRIES, BoxSource, Side, Source, joined
 from service.tables.store import Domain, Numbers
 from service.views.deltas import Combination, Sink, tell
 from service.views.joins.protocol import Bounds
@@ -122,8 +122,10 @@ class OverlapJoin:
 
     def _apply_batch(self, version: int, work: list[_Work], sink: Sink | None) -> npt.NDArray[np.int32]:
         """Apply entries of one version; gives the keys of those that go."""
-        kinds = (LEAVE, ENTER, DELETE, INSERT)
-        left, entered, deletes, inserts = (joined([one.entries for one in work if one.kind == kind]) for kind in kinds)
+        found: tuple[list[Entries], ...] = ([], [], [], [])  # by kind
+        for one in work:
+            found[one.kind].append(one.entries)
+        left, entered, deletes, inserts = (joined(parts) if parts else NO_ENTRIES for parts in found)
         if len(left.slot):
             self.root = self.tree.apply(version, left, entered, None)
         if len(deletes.slot) or len(inserts.slot):
@@ -155,11 +157,12 @@ class OverlapJoin:
             work += _Work(LEAVE, moved_at, entries._replace(slot=before)), _Work(ENTER, moved_at, entries)
         if self.domain is None and len(gone) and len(come):  # in one reading
             entries, chosen = source.entries(np.concatenate((gone, come)), None)
-            offsets = np.concatenate((gone_at, come_at))
-            cut = len(gone) if chosen is None else int(np.searchsorted(chosen, len(gone)))
-            offsets = offsets if chosen is None else offsets[chosen]
-            work.append(_Work(DELETE, offsets[:cut], Entries(*[column[:cut] for column in entries])))
-            work.append(_Work(INSERT, offsets[cut:], Entries(*[column[cut:] for column in entries])))
+            cut = len(gone)
+            if chosen is not None:
+                cut = int(np.searchsorted(chosen, len(gone)))
+                gone_at, come_at = gone_at[chosen[:cut]], come_at[chosen[cut:] - len(gone)]
+            work.append(_Work(DELETE, gone_at, Entries(*[column[:cut] for column in entries])))
+            work.append(_Work(INSERT, come_at, Entries(*[column[cut:] for column in entries])))
             return
         for kind, offsets, slots, codes in ((DELETE, gone_at, gone, self._look_up), (INSERT, come_at, come, self._acquire)):
             if len(slots):
