@@ -78,7 +78,8 @@ def replay(client: httpx.Client, request: pytest.FixtureRequest) -> Iterator[Rep
 
 @pytest.mark.parametrize(
     ("replay", "name", "log"),
-    [(case, *case) for case in datasets.LOGS],
+    # That of the flights takes as long as all others, and shows nothing that they do not.
+    [pytest.param(case, *case, marks=pytest.mark.soak if case[0] == "openflights" else ()) for case in datasets.LOGS],
     indirect=["replay"],
 )
 def test_change_log(replay: Replay, client: httpx.Client, name: str, log: str) -> None:

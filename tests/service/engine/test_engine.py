@@ -23,6 +23,9 @@ from tests.service.running import PAIR, HeldWriter, batch, check, counted, is_em
 from tests.service.twin import DEFINITIONS, KEYS, MANY, VIEWS, Row, Source, Twin, TwinView, of_different_rows, plain, to_batch, values
 
 
+SEEDS = [0, pytest.param(1, marks=pytest.mark.soak), pytest.param(2, marks=pytest.mark.soak)]
+
+
 def opened(folder: Path) -> Instance:
     engine = Instance(folder)
     engine.recover()
@@ -232,17 +235,17 @@ def grouped(engine: Instance, twin: Twin, changes: list[tuple[str, int, Row]], r
         assert isinstance(answer, Problem) if wanted is None else (answer.version, answer.applied) == wanted, answer
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_small_batches(tmp_path: Path, seed: int) -> None:
     run(tmp_path, seed, 60, lambda source: source.random.randrange(4), 12)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", SEEDS[:2])
 def test_large_batches(tmp_path: Path, seed: int) -> None:
     run(tmp_path, 100 + seed, 25, lambda source: source.random.randrange(60), 40)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_joins_of_many(tmp_path: Path, seed: int) -> None:
     run(tmp_path, 200 + seed, 40, lambda source: source.random.randrange(8), 9, MANY)
 

@@ -86,7 +86,7 @@ def closed(bounds: str) -> Callable[[Row], tuple[float, float]]:
     return ends
 
 
-@pytest.mark.parametrize("most", [6, 7, pytest.param(8, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("most", [6, *(pytest.param(most, marks=pytest.mark.soak) for most in (7, 8))])
 @pytest.mark.parametrize("style", ["heap", "mixed", "product"])
 def test_many_aliases(tmp_path: Path, style: str, most: int) -> None:
     """After each batch: the rows by every algorithm, and the invariants; deltas by followers."""
@@ -99,7 +99,7 @@ def test_many_aliases(tmp_path: Path, style: str, most: int) -> None:
     run(tmp_path, 800 + most, 16, lambda source: source.random.randrange(9), 7, by_all_algorithms(view, "v"))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (1, 2))])
 def test_no_dead_ends(tmp_path: Path, seed: int) -> None:
     """Of what promises a delay: no row that is bound leads nowhere; an IJ-heap enters a constant number of nodes, and one a row, for
     nothing (`ij_cursors`), a tree of cliques the leaf where a look-up begins: whole views and look-ups."""
