@@ -16,11 +16,11 @@ from service.wire.schema import OP_COLUMN, RelationDefinition
 INSERT, UPSERT, DELETE, TRUNCATE = 0, 1, 2, 3
 OP_NAMES = ("insert", "upsert", "delete", "truncate")
 OPS = {name: code for code, name in enumerate(OP_NAMES)}
+OP_DICTIONARY = pa.array(OP_NAMES, pa.utf8())  # of a column of ops as Arrow carries it: its indices are the codes
 ONE_OP = tuple(np.array([code], np.uint8) for code in OPS.values())  # of a single change, not written to
 ONE_INDEX = np.zeros(1, np.int64)
 
 RELATION_METADATA = b"livejoin.relation"
-END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 MAX_ERRORS = 100
 
 
@@ -116,11 +116,11 @@ class Batch:
 
 
 def batch_to_arrow(batch: Batch) -> bytes:
-    """The good rows as a body for `POST /v1/changes`: one IPC stream a relation, each with a text column `_op`."""
-    names = pa.array(OP_NAMES, pa.utf8())
-    parts: list[bytes] = []
+    """The good rows as a body for `POST /v1/changes`: one IPC stream a relation, each with a column `_op` over `OP_DICTIONARY`."""
+    body = pa.BufferOutputStream()
     for changes in batch.changes:
-        rows = changes.rows.arrow.append_column(OP_COLUMN, names.take(pa.array(changes.ops)))
+        rows = changes.rows.arrow.append_column(OP_COLUMN, pa.DictionaryArray.from_arrays(changes.ops, OP_DICTIONARY))
         rows = rows.replace_schema_metadata({RELATION_METADATA: changes.relation.encode()})
-        parts += (rows.schema.serialize().to_pybytes(), rows.serialize().to_pybytes(), END_OF_STREAM)
-    return b"".join(parts)
+        with pa.ipc.new_stream(body, rows.schema) as stream:
+            stream.write_batch(rows)
+    return bytes(body.getvalue())

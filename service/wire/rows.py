@@ -17,12 +17,12 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.wire.batch import END_OF_STREAM
 from service.wire.errors import UnsupportedMediaType
 from service.wire.grammar import date_texts, timestamp_texts
 
 # A join must stay below Arrow's 2 GiB of text in one array; an escaped text is at most six times as long.
 _MAX_BYTES = 2**28
+_END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 _CSV_QUOTED = re.compile('[",\r\n]')
 
 Texts = Callable[[pa.Array], pa.Array]
@@ -174,7 +174,7 @@ class ArrowRows:
 
     def end(self) -> bytes:
         """The bytes that close the stream."""
-        return self._take_head() + END_OF_STREAM
+        return self._take_head() + _END_OF_STREAM
 
     def _take_head(self) -> bytes:
         head, self._head = self._head, b""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.wire.batch import OP_NAMES, UPSERT
+from service.wire.batch import OP_DICTIONARY, UPSERT
 from service.wire.errors import MalformedBody
 from service.wire.grammar import shown
 from service.wire.judge import Checked, Findings, Judged, Mask, judge
@@ -18,8 +18,6 @@ from service.wire.schema import OP_COLUMN, RowRules
 
 # (ordinal, the column as sent with null where it is not read, findings) → the canonical column
 Convert = Callable[[int, pa.Array, Findings], pa.Array]
-
-_NAMES = pa.array(OP_NAMES, pa.utf8())
 
 
 def judge_table(rules: RowRules, relation: str, table: pa.RecordBatch, first: int, convert: Convert) -> Judged:
@@ -62,13 +60,15 @@ def _ops(table: pa.RecordBatch, findings: Findings) -> npt.NDArray[np.uint8]:
     if OP_COLUMN not in table.schema.names:
         return np.full(table.num_rows, UPSERT, np.uint8)
     given = table.column(OP_COLUMN)
+    if pa.types.is_dictionary(given.type) and not given.null_count and given.dictionary.equals(OP_DICTIONARY):
+        return given.indices.to_numpy(zero_copy_only=False).astype(np.uint8)
     try:
         texts = given.cast(pa.utf8())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         texts = None
     if texts is None or not (pa.types.is_null(given.type) or is_text(given.type)):
         raise MalformedBody(f"the column {OP_COLUMN!r} is {given.type}, not text")
-    codes: npt.NDArray[Any] = pc.fill_null(pc.index_in(texts, _NAMES), -1).to_numpy(zero_copy_only=False)
+    codes: npt.NDArray[Any] = pc.fill_null(pc.index_in(texts, OP_DICTIONARY), -1).to_numpy(zero_copy_only=False)
     unknown = codes < 0
     if not unknown.any():
         return codes.astype(np.uint8)

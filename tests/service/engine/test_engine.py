@@ -22,7 +22,6 @@ from service.wire.batch import DELETE, UPSERT
 from tests.service.running import PAIR, HeldWriter, batch, check, counted, is_empty, running
 from tests.service.twin import DEFINITIONS, KEYS, MANY, VIEWS, Row, Source, Twin, TwinView, of_different_rows, plain, to_batch, values
 
-
 SEEDS = [0, pytest.param(1, marks=pytest.mark.soak), pytest.param(2, marks=pytest.mark.soak)]
 
 

@@ -189,3 +189,16 @@ def test_a_batch_travels_on_as_arrow() -> None:
     assert len(rows(batch)) == 4
     sliced = changes("application/jsonl", b"\n".join(lines[:1] + [b'{"relation": "bookings", "row": {}}'] + lines[2:]))
     assert rows(changes(ARROW, batch_to_arrow(sliced))) == rows(sliced)
+
+
+@pytest.mark.parametrize("names", [["insert", "upsert", "delete", "truncate"], ["delete", "upsert"], ["upsert", "delete", "nonsense"]])
+def test_ops_over_any_dictionary(names: list[str]) -> None:
+    """The codes of a dictionary are ours only if the whole dictionary is."""
+    rows_of = table(id=pa.array([1, 2, 3]), room=pa.array(["A", "B", "C"]), starts=pa.array([NOON] * 3, STAMP))
+    for ops in (["upsert", "delete", None], ["upsert", "delete", "upsert"]):
+        indices = pa.array([None if op is None else names.index(op) for op in ops], pa.int8())
+        coded = rows_of.append_column("_op", pa.DictionaryArray.from_arrays(indices, pa.array(names)))
+        assert rows(changes(ARROW, stream(coded))) == rows(changes(ARROW, stream(rows_of.append_column("_op", pa.array(ops)))))
+    if "nonsense" in names:
+        coded = rows_of.append_column("_op", pa.array(["upsert", "nonsense", "delete"]).dictionary_encode())
+        assert faults(changes(ARROW, stream(coded))) == [(1, "_op")]
