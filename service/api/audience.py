@@ -16,12 +16,12 @@ from concurrent.futures import Executor
 from typing import NamedTuple
 
 from service.api.records import records
-from service.following.chunks import CHUNK_BYTES, CHUNK_ROWS
 from service.following.feeds import Feed
 
 log = logging.getLogger("livejoin")
 
-_KEPT_BYTES = 8 << 20  # of records that were sent of late
+_KEPT_BYTES = 8 << 20  # of records that were sent of late, besides the newest version
+_LARGEST_BYTES = 32 << 20  # of the rows and keys of one version, in Arrow
 _PAUSE = 0.25  # seconds at most between two rounds
 
 
@@ -87,7 +87,7 @@ class Audience:
         self._said: list[Said] = []  # a version each
         self._joined: tuple[int, Said] | None = None  # all of `_said` from this place on: most stand at the same
         self._base = self._head = -1  # what was said after the first, up to the second; none yet
-        self._untold = -1  # what comes next after this version each follower reads for itself: a problem, or very many rows
+        self._untold = -1  # what comes next after this version each follower reads for itself: a problem, or a very large version
         self._news = asyncio.Event()
         self._rung = False
         self._telling = loop.create_task(self._tell())
@@ -185,18 +185,18 @@ class Audience:
     def _encoded(self, position: int) -> list[Said] | None:
         found: list[Said] = []
         parts: list[bytes] = []
-        rows = size = 0
+        size = 0
         for chunk in self.feed.changes(position, 0.0):
             if chunk.kind == "error":
                 return None
             if chunk.rows is not None:
-                rows, size = rows + chunk.rows.num_rows, size + chunk.rows.nbytes
-                if rows > CHUNK_ROWS or size > CHUNK_BYTES:
+                size += chunk.rows.nbytes + (0 if chunk.keys is None else chunk.keys.nbytes)
+                if size > _LARGEST_BYTES:
                     return found or None
             parts += records(chunk, self.kind)
             if chunk.kind == "progress":
                 found.append(Said(b"".join(parts), chunk.version, 1, len(parts)))
-                parts, rows, size = [], 0, 0
+                parts, size = [], 0
         return found
 
     def _keep(self, new: list[Said] | None) -> None:
@@ -207,7 +207,7 @@ class Audience:
             return
         self._said += new
         self._head = new[-1].version
-        held, first = 0, len(self._said)
+        held, first = 0, len(self._said) - 1
         while first > 0 and (held := held + len(self._said[first - 1].body)) <= _KEPT_BYTES:
             first -= 1
         if first:

@@ -211,8 +211,31 @@ def test_who_sleeps_when_an_audience_begins_is_woken() -> None:
     drive(work)
 
 
-def test_a_limit_a_large_version_and_a_loss() -> None:
-    """Who wants two versions has two; very many rows are read by each for itself; what is lost is told to each, with its own token."""
+def test_a_version_of_very_many_rows_is_encoded_once() -> None:
+    """Those who have it stay with the audience; what is said before it is no longer kept."""
+    feed, chance = Feed(lambda version: 8 * CHUNK_ROWS if version == 3 else 1), random.Random(0)
+
+    async def work(context: Context) -> None:
+        readers = [Reader(context, feed, chance) for _ in range(12)]
+        tasks = [asyncio.create_task(reader.read(5)) for reader in readers]
+        while any(reader.subscription.position != 0 for reader in readers) or feed.asked < 13:
+            await asyncio.sleep(0.01)
+        before = feed.asked
+        for version in range(1, 6):
+            feed.publish()
+            while any(reader.seen < version for reader in readers):
+                await asyncio.sleep(0.01)
+        await asyncio.gather(*tasks)
+        assert feed.asked - before <= 15, "a look or two a version, not twelve"
+        for reader in readers:
+            reader.judge(5)
+
+    drive(work)
+
+
+def test_a_limit_a_large_version_and_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who wants two versions has two; a very large one is read by each for itself; what is lost is told to each, with its own token."""
+    monkeypatch.setattr(audiences, "_LARGEST_BYTES", 8 * CHUNK_ROWS)
     feed, chance = Feed(lambda version: CHUNK_ROWS + 5 if version == 3 else 1), random.Random(0)
 
     async def work(context: Context) -> None:
