@@ -73,7 +73,7 @@ def test_debezium_records_say_what_rest_says() -> None:
     batch = decoder.decode([key for key, _ in records], [value for _, value in records])
     (decoded,) = batch.changes
     assert batch.error_count == 0 and len(decoded.ops) == len(changes) + 1
-    for change, row in zip(changes, decoded.rows.to_pylist(), strict=False):
+    for change, row in zip(changes, decoded.rows.arrow.to_pylist(), strict=False):
         sent = change.to_rest()["row"]
         assert sent | {"start_date": date.fromisoformat(sent["start_date"])} == row | {
             "end_date": row["end_date"] and row["end_date"].isoformat()
