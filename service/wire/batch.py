@@ -1,4 +1,4 @@
-"""A batch of changes: what every decoder gives, and how it travels on as Arrow."""
+"""A batch of changes: the result of every decoder, and its form as Arrow."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ MAX_ERRORS = 100
 
 
 class FewRows:
-    """Rows as physical Python values, which counts like a `pa.RecordBatch`: calls into Arrow take longer than the work on one row.
-    Of many such, one array is made (`rows_together`)."""
+    """Rows as physical Python values, with the size interface of a `pa.RecordBatch`: calls into Arrow take longer than the work on one row.
+    Several of them are combined into one array (`rows_together`)."""
 
     __slots__ = ("values", "struct", "num_rows")
 
@@ -46,9 +46,9 @@ class FewRows:
 
 
 class Changes:
-    """Changes of one relation, in order, judged for form: good rows only.
+    """Changes of one relation, in order, validated: valid rows only.
 
-    relation, definition    which they were judged by: the relation may be another by the time they are applied
+    relation, definition    used for validation: the relation may have been replaced by the time they are applied
     ops, index              uint8[n]; int64[n], position in the batch as sent
     rows                    exactly the relation's columns in canonical types; deletes are null outside the key, truncates everywhere
     """
@@ -71,17 +71,17 @@ class Changes:
 
     @property
     def rows_as_sent(self) -> pa.RecordBatch | FewRows:
-        """The rows in the form that they have."""
+        """The rows in their current form."""
         return self._rows
 
     @property
     def bytes(self) -> int:
-        """Of the rows in memory; buffers are counted whole."""
+        """The size of the rows in memory; buffers are counted in full."""
         return int(self._rows.get_total_buffer_size())
 
 
 def rows_together(parts: Sequence[Changes]) -> pa.RecordBatch:
-    """The rows of changes of one relation (judged by one definition), one after another."""
+    """The rows of several changes of one relation (with one definition), concatenated."""
     few = [part._rows for part in parts if isinstance(part._rows, FewRows)]
     if len(few) < len(parts):
         return pa.concat_batches([part.rows for part in parts])
@@ -109,7 +109,7 @@ class Batch:
 
 
 def batch_to_arrow(batch: Batch) -> bytes:
-    """The good rows as a body for `POST /v1/changes`: one IPC stream a relation, each with a text column `_op`."""
+    """The valid rows as a body for `POST /v1/changes`: one IPC stream per relation, each with a text column `_op`."""
     names = pa.array(OP_NAMES, pa.utf8())
     parts: list[bytes] = []
     for changes in batch.changes:
