@@ -1,14 +1,14 @@
-# livejoin. From nothing but Python 3.11, make, Java 17 and a network of packages:
+# livejoin. Needs Python 3.11, make, Java 17 and network access for packages:
 #   make demo     a live view over real data          make test     everything that CI checks
 #   make kafka    one Kafka broker in the foreground (KAFKA_PORT, KAFKA_DATA)
-#   make setup    what both need; quick when nothing changed
+#   make setup    installs what the others need; fast when nothing has changed
 #   make lint     make bench     make soak     make lock
 
 PYTHON ?= python3
 BIN := .venv/bin
 DONE := .venv/.done
 
-# Where Python is told to keep no bytecode, each of the tests' hundred services would compile ours anew.
+# Without bytecode files, each of the hundred services that the tests start would compile our sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: setup python java lint test demo kafka bench soak lock
@@ -29,9 +29,9 @@ $(DONE)/project: $(DONE)/packages pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-# Only the Kafka parts need Java: without it the set-up warns and goes on.
+# Only the Kafka parts need Java: without it, the setup prints a warning and continues.
 $(DONE)/jars: $(DONE)/project streaming/jars.lock
-	@if $(BIN)/python -m streaming.jars; then touch $@; else echo "livejoin: going on without Kafka and Spark; all else works" >&2; fi
+	@if $(BIN)/python -m streaming.jars; then touch $@; else echo "livejoin: continuing without Kafka and Spark; everything else works" >&2; fi
 
 $(DONE)/kernels: $(DONE)/project $(shell find structures -name '*.py')
 	@$(BIN)/python -m service.warming
@@ -60,6 +60,6 @@ bench: setup
 soak: setup java
 	$(BIN)/pytest -m soak $(ARGS)
 
-# The newest versions that pyproject.toml allows. It names no registry.
+# Updates the lock file to the newest versions that pyproject.toml allows. The file names no registry.
 lock: $(DONE)/packages
 	$(BIN)/uv pip compile --upgrade --universal --generate-hashes --no-header --python-version 3.11 --extra dev pyproject.toml -o requirements.lock

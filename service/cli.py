@@ -1,6 +1,6 @@
-"""`livejoin`: one command a module in `service.commands`; here is how they are found and how they fail.
+"""`livejoin`: finds and runs the commands, one module each in `service.commands`, and reports their failures.
 
-Exit status: 0 done, 1 a failure, 2 wrong use, 130 interrupted. Whatever goes wrong is one line on standard error that
+Exit status: 0 success, 1 failure, 2 wrong usage, 130 interrupted. Any error is one line on standard error that
 says what to do, never a traceback.
 """
 
@@ -16,13 +16,13 @@ from service.terminal import Failure, say
 
 COMMANDS = {
     "serve": "run the service",
-    "demo": "serve real data, replay its history, print what to try",
+    "demo": "serve a real data set, replay its history, suggest commands to try",
     "load": "load files into a relation (Parquet, Arrow, CSV, JSON lines)",
     "view": "register a view",
-    "explain": "show how a view would be kept, without registering it",
+    "explain": "show the plan of a view without registering it",
     "rows": "print the rows of a view",
     "watch": "follow the changes of a view",
-    "stream": "run the pipelines of a stream.toml: from Kafka through Spark into the service",
+    "stream": "run the Kafka job of a stream.toml: topics into relations, views to topics",
     "check": "verify a data folder and recompute its views by brute force",
     "bench": "run the benchmarks",
 }
@@ -43,20 +43,20 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader has enough. Python would complain once more when it flushes at exit.
+        # The reader has closed the pipe. Python would report this again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
         say(f"{error.filename}: {error.strerror}" if error.filename else _one_line(error))
         return 1
     except Exception as error:
-        say(f"an error of our own, please report it: {type(error).__name__}: {_one_line(error)}")
+        say(f"internal error, please report it: {type(error).__name__}: {_one_line(error)}")
         return 1
 
 
 def _run(argv: list[str]) -> int:
     if not argv:
-        raise Failure("which command? `livejoin --help` lists them", 2)
+        raise Failure("no command given: `livejoin --help` lists the commands", 2)
     name = argv[0]
     if name in ("-h", "--help"):
         print(_overview())
@@ -65,7 +65,7 @@ def _run(argv: list[str]) -> int:
         print(f"livejoin {_version()}")
         return 0
     if name not in COMMANDS:
-        raise Failure(f"there is no command {name!r}: one of {', '.join(COMMANDS)} (see `livejoin --help`)", 2)
+        raise Failure(f"unknown command {name!r}: use one of {', '.join(COMMANDS)} (see `livejoin --help`)", 2)
     status: int = import_module(f"service.commands.{name}").main(argv[1:])
     return status
 
@@ -73,8 +73,8 @@ def _run(argv: list[str]) -> int:
 def _overview() -> str:
     width = max(map(len, COMMANDS))
     listed = "\n".join(f"  {name:{width}}  {summary}" for name, summary in COMMANDS.items())
-    what = "Keeps joins live: by overlaps, equalities, comparisons."
-    return f"usage: livejoin COMMAND …\n\n{what}\n\n{listed}\n\n`livejoin COMMAND --help` tells the rest."
+    what = "Keeps the results of joins up to date while their tables change."
+    return f"usage: livejoin COMMAND …\n\n{what}\n\n{listed}\n\nSee `livejoin COMMAND --help` for the options of a command."
 
 
 def _version() -> str:

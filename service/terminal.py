@@ -1,4 +1,4 @@
-"""What the commands share: how they fail, what they say, and how rows look to a person."""
+"""Shared by the commands: failures, messages, and rows as text."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def connect(args: argparse.Namespace) -> Client:
 
 
 def say(text: str) -> None:
-    """A word to the person, aside from the output."""
+    """Prints a message to the user, on standard error."""
     print(f"livejoin: {text}", file=sys.stderr, flush=True)
 
 
@@ -57,7 +57,7 @@ def colours(stream: TextIO) -> bool:
 
 
 class Columns:
-    """Rows in aligned columns, printed as they come: widths grow with what they meet, and never wait for the end."""
+    """Rows in aligned columns, printed as they arrive: widths grow with the values and never wait for the end."""
 
     def __init__(self, names: Sequence[str], *, margin: str = "", widest: int = WIDEST) -> None:
         self.names = list(names)

@@ -91,5 +91,5 @@ if __name__ == "__main__":
     if sys.argv[1:] == [_FROM_THE_END]:
         _warm_from_the_end()
     else:
-        words = "compiling kernels, which takes about a minute, once"
+        words = "compiling kernels (once, about a minute)"
         warm(lambda done, total: print(f"\r{words}: {done} of {total}", end="" if done < total else "\n", flush=True))

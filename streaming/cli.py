@@ -1,4 +1,4 @@
-"""`livejoin stream`: runs the job of a file until it is asked to end.
+"""`livejoin stream`: runs the job of a file until it is told to stop.
 
     python -m streaming.cli --config stream.toml                       the same
     spark-submit --jars LIST streaming/cli.py --config stream.toml     on another Spark; LIST: the `spark` archives of jars.lock
@@ -35,26 +35,26 @@ from streaming.spark import start_spark
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Adds the arguments of the command."""
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--config", type=Path, metavar="FILE", help="run the pipelines of this stream.toml")
-    what.add_argument("--check", type=Path, metavar="FILE", help="look at all that its pipelines need, change nothing")
-    parser.add_argument("--metrics-port", type=_port, metavar="N", help="answer Prometheus at http://127.0.0.1:N/metrics")
+    what.add_argument("--config", type=Path, metavar="FILE", help="run the job of this stream.toml")
+    what.add_argument("--check", type=Path, metavar="FILE", help="check that everything the job needs is there; changes nothing")
+    parser.add_argument("--metrics-port", type=_port, metavar="N", help="serve Prometheus metrics at http://127.0.0.1:N/metrics")
 
 
 def command(args: argparse.Namespace) -> int:
-    """Does what the arguments say; the exit status."""
+    """Runs the command; returns the exit status."""
     return check(args.check) if args.check else run(args.config, args.metrics_port)
 
 
 def _port(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 0 < int(text) < 65536):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port: give a number from 1 to 65535")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a valid port: use a number from 1 to 65535")
     return int(text)
 
 
 def run(path: Path, metrics_port: int | None = None) -> int:
-    """Runs the job of a file. Status 0 when it was asked to end or, with trigger "available-now", is done; 1 failure, 2 bad file."""
+    """Runs the job of a file. Status 0 when it was told to stop or, with trigger "available-now", is done; 1 failure, 2 bad file."""
     stop = threading.Event()
     try:
         config = read_config(path)
@@ -68,7 +68,7 @@ def run(path: Path, metrics_port: int | None = None) -> int:
             metrics.serve(metrics_port)
         _run(config, stop, metrics)
     except Stopped:
-        say("ended; what was not applied is read again at the next start")
+        say("stopped; records that were not applied are read again at the next start")
     except StreamError as error:
         say(str(error))
         return 1
@@ -79,26 +79,26 @@ def run(path: Path, metrics_port: int | None = None) -> int:
 
 
 def _unforeseen(error: Exception) -> str:
-    """One line on a failure that nobody has a sentence for, with the calls that led to it, the last one first."""
+    """One line on an unexpected failure, with the calls that led to it, the last one first."""
     calls = " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(extract_tb(error.__traceback__)))
-    return f"this should not happen, please report it: {type(error).__name__}: {' '.join(str(error).split())} ({calls})"
+    return f"internal error, please report it: {type(error).__name__}: {' '.join(str(error).split())} ({calls})"
 
 
 def _listen(stop: threading.Event) -> None:
-    """SIGTERM and Ctrl-C ask the job to end; a second one ends it at once."""
+    """SIGTERM and Ctrl-C stop the job; a second one ends it at once."""
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         for each in (signal.SIGTERM, signal.SIGINT):
             signal.signal(each, signal.SIG_DFL)
         stop.set()
-        os.write(2, b"livejoin: finishing the batch\n")  # whoever is interrupted may be in the midst of a line of his own
+        os.write(2, b"livejoin: finishing the current batch\n")  # the interrupted code may be writing a line itself
 
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, on_signal)
 
 
 def _run(config: Config, stop: threading.Event, metrics: Metrics) -> None:
-    """Runs the topics and the outs side by side. The first failure ends them all, in order, and is raised; others are told.
+    """Runs the topics and the outs concurrently. The first failure stops all of them, in order, and is raised; others are logged.
 
     With trigger "available-now" the outs end after the topics, when they have published what these brought.
     """
@@ -120,7 +120,7 @@ def _run(config: Config, stop: threading.Event, metrics: Metrics) -> None:
         stop.set()
     for thread in threads:
         thread.join()
-    # A Stopped only says that another one had failed, or that the job was asked to end.
+    # A Stopped only means that another one had failed, or that the job was told to stop.
     told = [failure for failure in failures if not isinstance(failure, Stopped)] or failures[:1]
     for other in told[1:]:
         say(str(other))
@@ -131,21 +131,21 @@ def _run(config: Config, stop: threading.Event, metrics: Metrics) -> None:
 @contextmanager
 def _spark(name: str, stop: threading.Event) -> Iterator[SparkSession]:
     """A session that ends with the job."""
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # a batch that fails is told by us, in one sentence
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # we report a failed batch ourselves, in one sentence
     logging.getLogger().addFilter(lambda record: record.module != "java_gateway")  # py4j, again: a JVM that was killed
     spark = start_spark(name)
     _listen(stop)  # Spark's own handler of Ctrl-C would cancel the batch
     try:
         yield spark
     finally:
-        with suppress(Py4JError, PySparkException, OSError):  # what is done is committed: trouble while it ends changes nothing
+        with suppress(Py4JError, PySparkException, OSError):  # completed batches are committed: errors while it stops do not matter
             spark.stop()
 
 
 def _publish(
     config: Config, out: Out, stop: threading.Event, enough: threading.Event, metrics: Metrics, failures: list[BaseException]
 ) -> None:
-    """The thread of an out: until the job ends or it has published enough; a failure ends the job."""
+    """The thread of an out: publishes until the job ends or it has published enough; a failure ends the job."""
     service = ServiceClient(config.service.url, stop, metrics)
     try:
         Publisher(config.kafka, service, out, stop, enough, metrics).run()
@@ -157,7 +157,7 @@ def _publish(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Kafka through Spark into livejoin, and its views to Kafka")
+    parser = argparse.ArgumentParser(description="Load Kafka topics into livejoin through Spark, and publish views to Kafka topics")
     add_arguments(parser)
     return command(parser.parse_args())
 

@@ -1,6 +1,6 @@
-"""The file of `livejoin stream`, read and checked whole before anything is started.
+"""The file of `livejoin stream`, read and checked completely before anything is started.
 
-A checkpoint folder that is not absolute is taken from the current directory.
+A relative checkpoint folder is resolved from the current directory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from service.wire.wording import wording
 TopicName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]{1,249}$")]
 Name = Annotated[str, StringConstraints(pattern=f"^{NAME.pattern}$")]
 _UNITS = r"(millisecond|second|minute|hour|day)s?"
-# What exactly-once rests on; both clients get these from us.
+# Exactly-once processing depends on these; livejoin sets them for both clients.
 _OURS = {
     "bootstrap.servers", "enable.auto.commit", "enable.auto.offset.store", "auto.offset.reset", "isolation.level", "group.id",
     "key.deserializer", "value.deserializer", "key.serializer", "value.serializer", "interceptor.classes", "enable.idempotence", "acks",
@@ -37,7 +37,7 @@ class _Section(BaseModel):
 
 
 class Service(_Section):
-    """Where the service listens, without a slash at the end."""
+    """The URL of the service, without a trailing slash."""
 
     url: str
 
@@ -45,7 +45,7 @@ class Service(_Section):
     @classmethod
     def _is_address(cls, url: str) -> str:
         if not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", url) or not _has_good_port(url):
-            raise _mistake('is not an address such as "http://127.0.0.1:8080"')
+            raise _mistake('is not a URL such as "http://127.0.0.1:8080"')
         return url.rstrip("/")
 
 
@@ -58,7 +58,7 @@ def _has_good_port(url: str) -> bool:
 
 
 class Kafka(_Section):
-    """The brokers and the keys for the clients: `java` for Spark's, `librdkafka` for confluent-kafka's."""
+    """The brokers and the settings for the clients: `java` for Spark, `librdkafka` for confluent-kafka."""
 
     brokers: str = Field(min_length=1)
     java: dict[str, str]
@@ -67,7 +67,7 @@ class Kafka(_Section):
     @model_validator(mode="before")
     @classmethod
     def _spread(cls, data: Any) -> Any:
-        """Keys of [kafka] itself go to both clients; those of a client's own table win there."""
+        """Keys of [kafka] itself go to both clients; those of a client's own table take precedence."""
         if not isinstance(data, dict):
             return data
         common = {key: value for key, value in data.items() if key not in ("brokers", "java", "librdkafka")}
@@ -81,16 +81,16 @@ class Kafka(_Section):
 
 
 def _client_value(key: str, value: Any) -> str:
-    """A client's setting as text, as both clients take it."""
+    """A client's setting as text, as both clients expect it."""
     if key in _OURS:
         other = ': write "brokers"' if key == "bootstrap.servers" else ""
-        raise _mistake(f'"{key}" is set by livejoin itself and cannot be changed{other}')
+        raise _mistake(f'"{key}" is set by livejoin and cannot be changed{other}')
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict):
         raise _mistake(f'"{key}" is a table: a key with dots needs quotes, as in "security.protocol" = "SSL"')
     if not isinstance(value, str | int | float):
-        raise _mistake(f'"{key}" is neither text nor a number')
+        raise _mistake(f'"{key}" must be a string or a number')
     return str(value)
 
 
@@ -132,7 +132,7 @@ class Out(_Section):
 
     @property
     def token_topic(self) -> str:
-        """The small topic that holds the out's token."""
+        """The small topic for the out's token."""
         return f"{self.topic}.livejoin"
 
 
@@ -149,24 +149,24 @@ class Config(_Section):
     @classmethod
     def _as_tuple(cls, tables: Any) -> Any:
         if isinstance(tables, dict):
-            raise _mistake("is one table: write its head in double brackets, as in [[topic]]")
+            raise _mistake("must be an array of tables: use double brackets, as in [[topic]]")
         return tuple(tables) if isinstance(tables, list) else tables
 
     @model_validator(mode="after")
     def _fits_together(self) -> Config:
         if not self.topics and not self.outs:
-            raise _mistake("topic: there is no [[topic]] and no [[out]], so nothing to do")
+            raise _mistake("topic: the file has neither [[topic]] nor [[out]], so there is nothing to do")
         if self.topics and self.stream is None:
-            raise _mistake("stream: a file with a [[topic]] needs [stream] with name and checkpoint")
+            raise _mistake("stream: a file with [[topic]] requires [stream] with name and checkpoint")
         names = [topic.name for topic in self.topics]
         if twice := _first_twice(names):
-            raise _mistake(f'topic.name: "{twice}" is there twice; a topic feeds one relation')
+            raise _mistake(f'topic.name: "{twice}" appears twice; a topic can feed only one relation')
         outs = [out.topic for out in self.outs]
         if twice := _first_twice(outs):
-            raise _mistake(f'out.topic: "{twice}" is there twice; a topic takes the changes of one view')
+            raise _mistake(f'out.topic: "{twice}" appears twice; a topic can take the changes of only one view')
         others = {*names, *outs, *([self.stream.dead_letters] if self.stream else [])}
         if taken := next((out.token_topic for out in self.outs if out.token_topic in others), None):
-            raise _mistake(f'out.topic: "{taken}" is the topic of a token, which livejoin makes for itself: name the other one otherwise')
+            raise _mistake(f'out.topic: "{taken}" is reserved for the token of an [[out]]: rename the other topic')
         if fed_back := next((name for name in outs if name in names), None):
             raise _mistake(f'out.topic: "{fed_back}" is a [[topic]] that is read')
         if self.stream and self.stream.dead_letters in outs:
@@ -199,13 +199,13 @@ def read_config(path: Path) -> Config:
 
 
 def _sentence(error: ErrorDetails) -> str:
-    """A mistake as `key: what is wrong`, the key as it stands in the file: `stream.trigger`, `topic[2].format` (counted from 1)."""
+    """An error as `key: what is wrong`, with the key as in the file: `stream.trigger`, `topic[2].format` (counted from 1)."""
     key = ""
     for part in error["loc"]:
         key += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if key else part
     words = {
-        "extra_forbidden": "is not a key of this file",
-        "string_pattern_mismatch": f"{error['input']!r} is not a name that is allowed here",
+        "extra_forbidden": "is not a known key",
+        "string_pattern_mismatch": f"{error['input']!r} is not a valid name",
     }
     sentence = words.get(error["type"]) or wording(error)
     return f"{key}: {sentence}" if key else sentence

@@ -1,4 +1,4 @@
-"""Failures that a person is told in one sentence, with what to do."""
+"""Failures that are reported to the user in one sentence, with what to do."""
 
 
 class StreamError(Exception):

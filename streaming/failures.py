@@ -1,11 +1,11 @@
-"""What Spark's and Kafka's failures mean to the job: wait and go on, or end with a sentence that says what to do."""
+"""The meaning of Spark's and Kafka's failures for the job: wait and retry, or end with a sentence that says what to do."""
 
 from __future__ import annotations
 
 import re
 
-AFRESH = 'start on a new checkpoint with reset = true in [stream], and with start = "earliest" to read again what is there'
-# Words of their exceptions: they come as text, through Java, Spark and Python. Of time-outs only Kafka's: a checkpoint's may be away too.
+AFRESH = 'start with a new checkpoint and reset = true in [stream], and with start = "earliest" to read all existing records again'
+# Patterns in their exceptions, which arrive as text through Java, Spark and Python. Only Kafka's time-outs: a checkpoint's can occur too.
 _AWAY = re.compile(
     r"org\.apache\.kafka\.common\.errors\.(Timeout|Disconnect|BrokerNotAvailable|Network|CoordinatorNotAvailable)Exception"
     "|Cannot fetch record for offset"  # the connector's own, in a TimeoutException of Java's
@@ -19,17 +19,17 @@ _DAMAGED = ("Failed to read log file", "Current State: INITIALIZING", 'Expected 
 
 
 def made_anew(topic: str) -> str:
-    """The sentence for a topic that has another id than before."""
-    return f"the topic {topic} was deleted and made anew since this checkpoint began: {AFRESH}"
+    """The message for a topic whose id has changed."""
+    return f"the topic {topic} was deleted and recreated since this checkpoint was started: {AFRESH}"
 
 
 def registered_anew(relation: str) -> str:
-    """The sentence for a relation that has another definition than before."""
-    return f"the relation {relation} was registered anew with another definition since this checkpoint began: {AFRESH}"
+    """The message for a relation whose definition has changed."""
+    return f"the relation {relation} was registered again with a different definition since this checkpoint was started: {AFRESH}"
 
 
 def whole_text(failure: BaseException) -> str:
-    """What a failure and its causes say, stack traces of Spark's included."""
+    """The text of a failure and its causes, including Spark's stack traces."""
     parts = []
     cause: BaseException | None = failure
     while cause is not None:
@@ -39,33 +39,33 @@ def whole_text(failure: BaseException) -> str:
 
 
 def is_away(text: str) -> bool:
-    """Whether the query ended because Kafka did not answer: another one may go on."""
+    """Whether the query ended because Kafka did not answer: another query may continue."""
     return _GONE not in text and not any(words in text for words in _LOST) and _AWAY.search(text) is not None
 
 
 def too_large(checkpoint: str, whose: str, remedy: str) -> str:
-    """The sentence for a batch that is too large. Its offsets are planned in the checkpoint, so max_offsets alone does not help."""
+    """The message for a batch that is too large. Its offsets are recorded in the checkpoint, so max_offsets alone does not help."""
     return (
         f"a batch was too large for {whose}: lower max_offsets in [stream] and delete the newest file in {checkpoint}/offsets, "
-        f"in which this batch is planned with its size, or {remedy}; then start again"
+        f"which fixes the size of this batch, or {remedy}; then start again"
     )
 
 
 def explain(text: str, checkpoint: str) -> str:
-    """One sentence, with what to do, for a query that ended by itself."""
+    """One sentence, with what to do, for a query that ended unexpectedly."""
     if any(words in text for words in _TOO_LARGE):
         return too_large(checkpoint, "Spark's driver", "give the driver more memory by spark-submit")
     if any(words in text for words in _TWO_JOBS):
-        return f"another job runs on the checkpoint {checkpoint}: end it, or give this one a checkpoint and a name of its own"
+        return f"the checkpoint {checkpoint} is in use by another job: stop it, or give this job its own checkpoint and name"
     if _GONE in text:
         return f"a topic of this job was deleted; create it again, then {AFRESH}"
     if any(words in text for words in _LOST):
         reason = re.search(r"Reason: (.*)", text)
-        why = reason[1].strip() if reason else "a topic made anew, or its retention too short"
-        return f"Kafka no longer has records that this checkpoint was to read ({why}): {AFRESH}"
+        why = reason[1].strip() if reason else "a topic was recreated, or its retention is too short"
+        return f"Kafka no longer has the next records of this checkpoint ({why}): {AFRESH}"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith("Caused by: ")]
-    told = (causes or lines or ["without a word"])[-1 if causes else 0]
+    told = (causes or lines or ["no message"])[-1 if causes else 0]
     if any(words in text for words in _DAMAGED):
         return f"the checkpoint {checkpoint} is damaged ({told}): {AFRESH}"
     return f"Spark's query failed: {told}"

@@ -1,13 +1,13 @@
 """The Java archives of Kafka's broker and of Spark's Kafka connector, locked and cached.
 
 `jars.lock` names each file once, by line: group (`broker` or `spark`), Maven coordinates, SHA-256. Files that are missing
-from the cache folder (LIVEJOIN_JARS, by default `livejoin/jars` in the user's cache folder) are fetched by `mvn`
-where there is one, else by the Ivy that pyspark carries; both know by themselves where archives come from. What is in the
-cache is checked on every use and needs no network.
+from the cache folder (LIVEJOIN_JARS, by default `livejoin/jars` in the user's cache folder) are downloaded by `mvn`
+if it is installed, else by the Ivy that comes with pyspark; both use their own configuration of repositories. The cache
+is verified on every use and needs no network.
 
-    python -m streaming.jars            fetches what is missing
-    python -m streaming.jars --spark    fetches the connector alone and prints its files, as spark-submit's --jars takes them
-    python -m streaming.jars --lock     writes jars.lock anew from ROOTS (needs mvn)
+    python -m streaming.jars            downloads what is missing
+    python -m streaming.jars --spark    downloads the connector only and prints its files, for spark-submit's --jars
+    python -m streaming.jars --lock     writes jars.lock from ROOTS (needs mvn)
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from streaming.errors import StreamError
 from streaming.java import find_java
 
 LOCK = Path(__file__).with_name("jars.lock")
-# What is wanted: the broker with all that it needs, the connector without what Spark has already.
+# The broker with all its dependencies, the connector without those that Spark has already.
 ROOTS = {
     "broker": ["org.apache.kafka:kafka_2.13:4.3.1", "org.slf4j:slf4j-simple:1.7.36"],
     "spark": [
@@ -54,9 +54,9 @@ class Jar(NamedTuple):
 
 
 def jars(group: str) -> list[Path]:
-    """The checked files of a group ("broker" or "spark"), fetched first where the cache lacks them.
+    """The verified files of a group ("broker" or "spark"), downloaded first if the cache lacks them.
 
-    Raises StreamError when they cannot be fetched or are not the locked ones. About 0.1 s when they are there.
+    Raises StreamError when they cannot be downloaded or are not the locked ones. About 0.1 s when they are cached.
     """
     folder = cache_folder()
     if missing := lacking(group):
@@ -65,13 +65,13 @@ def jars(group: str) -> list[Path]:
 
 
 def lacking(group: str) -> list[Jar]:
-    """Those of a group that the cache does not have as they are locked."""
+    """The archives of a group that the cache does not have in the locked version."""
     folder = cache_folder()
     return [jar for jar in read_lock()[group] if not _is_whole(folder / jar.file, jar)]
 
 
 def cache_folder() -> Path:
-    """Where the archives are kept."""
+    """The folder of the archives."""
     if own := os.environ.get("LIVEJOIN_JARS"):
         return Path(own)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "livejoin" / "jars"
@@ -96,7 +96,7 @@ def _sha256(path: Path) -> str:
 
 
 def _fetch(missing: Sequence[Jar], folder: Path) -> None:
-    """Fetches, checks, and only then moves each file to its place: the cache never holds half a file."""
+    """Downloads, verifies, and only then moves each file to its place: the cache never has an incomplete file."""
     java = find_java()
     print(f"livejoin: fetching {len(missing)} Java archives into {folder}", file=sys.stderr, flush=True)
     folder.mkdir(parents=True, exist_ok=True)
@@ -109,9 +109,9 @@ def _fetch(missing: Sequence[Jar], folder: Path) -> None:
         for jar in missing:
             got = work / "jars" / jar.file
             if not got.is_file():
-                raise StreamError(f"{jar.coordinates} was not fetched; try again with a network")
+                raise StreamError(f"{jar.coordinates} could not be downloaded; check the network connection and try again")
             if _sha256(got) != jar.sha256:
-                raise StreamError(f"{jar.coordinates} as fetched is not the file that {LOCK.name} knows (SHA-256 differs): do not use it")
+                raise StreamError(f"{jar.coordinates} does not match {LOCK.name} (SHA-256 differs): do not use it")
             got.replace(folder / jar.file)
 
 

@@ -1,4 +1,4 @@
-"""Finds Java: Kafka's broker and Spark run on it, nothing else of livejoin does."""
+"""Finds Java, which Kafka's broker and Spark need, but nothing else in livejoin."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OLDEST = 17
 
 
 class NoJava(StreamError):
-    """No Java that is new enough."""
+    """There is no Java that is new enough."""
 
 
 def find_java() -> Path:
@@ -25,11 +25,11 @@ def find_java() -> Path:
         version = _major_version(path)
         if version >= OLDEST:
             return path
-        seen.append(f"{path} is {f'Java {version}' if version else 'no working Java'}")
+        seen.append(f"{path} is {f'Java {version}' if version else 'not a working Java'}")
     found = f" ({'; '.join(seen)})" if seen else ""
     raise NoJava(
         f"Kafka and Spark need Java {OLDEST} or newer{found}: install it (Debian and Ubuntu: "
-        f"apt install openjdk-{OLDEST}-jre-headless; macOS: brew install openjdk) and put it in PATH or set JAVA_HOME"
+        f"apt install openjdk-{OLDEST}-jre-headless; macOS: brew install openjdk) and add it to PATH or set JAVA_HOME"
     )
 
 

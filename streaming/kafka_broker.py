@@ -34,13 +34,13 @@ HOST = "127.0.0.1"
 _PORTS = range(15_000, 30_000)  # below those of outgoing connections, on Linux and elsewhere
 _START_SECONDS = 60
 _STOP_SECONDS = 20
-# Small and quick to start; what the broker has to say goes to broker.log.
+# Small and quick to start; the broker logs to broker.log.
 _JVM = (
     "-Xms128m -Xmx384m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto -XX:MaxDirectMemorySize=256m "
     "-Djava.net.preferIPv4Stack=true -Dorg.slf4j.simpleLogger.logFile=System.err -Dorg.slf4j.simpleLogger.defaultLogLevel=warn "
     "-Dorg.slf4j.simpleLogger.showDateTime=true"
 ).split()
-# One node: nothing to replicate to. The short time-outs make a restart take seconds (12 s with Kafka's own).
+# One node, so no replication. With the short time-outs a restart takes seconds (12 s with Kafka's defaults).
 _PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
@@ -72,7 +72,7 @@ class Broker:
     """A broker process. `with Broker() as broker:` starts it and waits until it answers at `broker.address`.
 
     data: its folder, kept; without one a temporary folder, removed by `close`.
-    port: where it listens; without one a free port, the same over restarts.
+    port: its port; by default a free one, which stays the same across restarts.
     Start it from the main thread: the process ends with the thread that started it. Starts in about 3 s, stops in 0.5 s.
     """
 
@@ -101,7 +101,7 @@ class Broker:
         """Starts the process and returns when it answers. Raises StreamError: no Java, port taken, folder in use, broken start."""
         java, classpath = str(find_java()), os.pathsep.join(map(str, jars("broker")))
         if not _is_free(self.port):
-            raise StreamError(f"port {self.port} on {HOST} is taken: set KAFKA_PORT to another one, or end the program that listens there")
+            raise StreamError(f"port {self.port} on {HOST} is in use: set KAFKA_PORT to another port, or stop the program that uses it")
         self._make_folder()
         log = self.data / "broker.log"
         with self._lock() as lock, log.open("wb") as output:
@@ -123,7 +123,7 @@ class Broker:
             raise StreamError(f"the broker's data folder {self.data} cannot be written: {error.strerror}") from error
 
     def _lock(self) -> IO[bytes]:
-        """Takes the folder. The broker inherits the open file, so the lock lasts as long as it lives, whatever becomes of us.
+        """Locks the folder. The broker inherits the open file, so the lock lasts as long as the broker, even if this process ends.
 
         Kafka has a lock of its own, but reads its logs before it looks.
         """
@@ -132,7 +132,7 @@ class Broker:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             lock.close()
-            raise StreamError(f"the broker's data folder {self.data} is in use by another broker: give KAFKA_DATA another one") from None
+            raise StreamError(f"the broker's data folder {self.data} is in use by another broker: change KAFKA_DATA") from None
         return lock
 
     def _write_properties(self) -> None:
@@ -147,7 +147,7 @@ class Broker:
         until = time.monotonic() + _START_SECONDS
         while time.monotonic() < until:
             if self.process.poll() is not None:
-                raise StreamError(f"the Kafka broker ended while it started: {_reason(log)}")
+                raise StreamError(f"the Kafka broker stopped during startup: {_reason(log)}")
             try:
                 if client.list_topics(timeout=1).brokers:
                     return
@@ -192,7 +192,7 @@ def _is_free(port: int) -> bool:
 
 
 def free_port() -> int:
-    """One that the kernel gives to no outgoing connection until its owner listens, which takes Java seconds."""
+    """A port that the kernel does not use for outgoing connections until its owner listens, which takes Java seconds."""
     while not _is_free(port := secrets.choice(_PORTS)):
         pass
     return port
@@ -202,24 +202,24 @@ def _reason(log: Path) -> str:
     """The last error in the broker's log, else its last line."""
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip() and not line.startswith(("\tat ", "    at "))]
     errors = [line for line in lines if "ERROR" in line or "Exception" in line]
-    return (errors or lines or ["it said nothing"])[-1].strip() + f" (all of it: {log})"
+    return (errors or lines or ["no output"])[-1].strip() + f" (full log: {log})"
 
 
 def main() -> int:
     """Runs a broker in the foreground until SIGINT or SIGTERM; status 0 then, 1 for a failure, 2 for a bad KAFKA_PORT."""
     text, folder = os.environ.get("KAFKA_PORT") or "9092", os.environ.get("KAFKA_DATA")
     if not (text.isascii() and text.isdigit() and 0 < int(text) < 65536):
-        print(f"livejoin: KAFKA_PORT is {text!r}: give a number from 1 to 65535", file=sys.stderr)
+        print(f"livejoin: KAFKA_PORT is {text!r}: use a number from 1 to 65535", file=sys.stderr)
         return 2
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _leave)
     broker = Broker(Path(folder) if folder else None, int(text))
     try:
         broker.start()
-        print(f"Kafka listens at {broker.address}, its data is in {broker.data}; Ctrl-C ends it", flush=True)
+        print(f"Kafka listens at {broker.address}, with data in {broker.data}; press Ctrl-C to stop", flush=True)
         assert broker.process is not None
         status = broker.process.wait()
-        print(f"livejoin: the Kafka broker ended by itself with status {status}: {_reason(broker.data / 'broker.log')}", file=sys.stderr)
+        print(f"livejoin: the Kafka broker stopped with status {status}: {_reason(broker.data / 'broker.log')}", file=sys.stderr)
         return 1
     except StreamError as error:
         print(f"livejoin: {error}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""confluent-kafka's side of the job: is the broker there, are the topics."""
+"""The job's use of confluent-kafka: whether the broker and the topics exist."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ from streaming.patience import Patience, Stopped
 _ANSWER_SECONDS = 5
 _SILENT_SECONDS = 20.0
 _AT_ONCE = 4096
-# librdkafka's own lines about lost connections: what matters comes as an exception too.
+# librdkafka logs lost connections here; everything that matters is raised as an exception too.
 quiet = logging.getLogger("livejoin.kafka.quiet")
 quiet.addHandler(logging.NullHandler())
 quiet.propagate = False
 
 
-_ALLOW = "allow it to the user in [kafka]"
-_CREDENTIALS = "are user, password and mechanism in [kafka] those that the broker wants?"
-_NEWER = "the broker is too old for livejoin: take a newer one"
-# What another try does not mend, and what to do.
+_ALLOW = "grant the user in [kafka] this permission"
+_CREDENTIALS = "check the user, password and mechanism in [kafka]"
+_NEWER = "the broker is too old for livejoin: upgrade it"
+# Errors that a retry does not fix, and what to do.
 _REMEDIES = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: _ALLOW,
     KafkaError.GROUP_AUTHORIZATION_FAILED: _ALLOW,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: _ALLOW,
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "allow it to write in transactions to the user in [kafka]",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "grant the user in [kafka] permission to write in transactions",
     KafkaError.SASL_AUTHENTICATION_FAILED: _CREDENTIALS,
     KafkaError.UNSUPPORTED_SASL_MECHANISM: _CREDENTIALS,
     KafkaError._AUTHENTICATION: _CREDENTIALS,
     KafkaError.MSG_SIZE_TOO_LARGE: 'raise "message.max.bytes" in [kafka.librdkafka] and max.message.bytes of the topic, '
-    "by some more than what the record itself takes",
-    KafkaError.INVALID_TRANSACTION_TIMEOUT: "the broker allows only shorter transactions: "
+    "to somewhat more than the size of the record",
+    KafkaError.INVALID_TRANSACTION_TIMEOUT: "the broker does not allow transactions this long: "
     'set "transaction.timeout.ms" in [kafka.librdkafka] to its transaction.max.timeout.ms',
-    KafkaError.POLICY_VIOLATION: "a policy of the broker refuses it: see the broker's log",
-    KafkaError.INVALID_RECORD: "the broker refuses the record: see its log (a compacted topic takes none without a key)",
+    KafkaError.POLICY_VIOLATION: "rejected by a policy of the broker: see the broker's log",
+    KafkaError.INVALID_RECORD: "the broker rejected the record: see its log (a compacted topic requires keys)",
     KafkaError.INVALID_CONFIG: "see the broker's log",
     KafkaError.UNSUPPORTED_VERSION: _NEWER,
     KafkaError._UNSUPPORTED_FEATURE: _NEWER,
@@ -61,18 +61,18 @@ _REMEDIES = {
 
 
 class KafkaAway(Exception):
-    """The broker does not answer, or not yet as it should: another try may help."""
+    """The broker does not answer, or is not ready: a retry may help."""
 
 
 def meaning(error: KafkaError, what: str) -> KafkaAway | StreamError:
-    """What a failure means: a StreamError, as `what` (why): what to do, where another try does not help, else a KafkaAway."""
+    """The exception for a failure: if a retry does not help, a StreamError with `what` (why): what to do; else a KafkaAway."""
     remedy = _REMEDIES.get(error.code())
     return StreamError(f"{what} ({error.str()}): {remedy}") if remedy else KafkaAway(error.str())
 
 
 @contextmanager
 def understood(what: str) -> Iterator[None]:
-    """Raises what a KafkaException within means (`meaning`)."""
+    """Converts a KafkaException of the block (`meaning`)."""
     try:
         yield
     except KafkaException as error:
@@ -80,8 +80,8 @@ def understood(what: str) -> Iterator[None]:
 
 
 def refused_settings(error: KafkaException) -> StreamError:
-    """The sentence for settings that librdkafka does not take."""
-    return StreamError(f"Kafka's client refuses the settings in [kafka]: {error.args[0].str()}")
+    """The message for settings that librdkafka rejects."""
+    return StreamError(f"the Kafka client rejects the settings in [kafka]: {error.args[0].str()}")
 
 
 class Admin(AdminClient):
@@ -94,7 +94,7 @@ class Admin(AdminClient):
 
     @contextmanager
     def understood(self, what: str) -> Iterator[None]:
-        """Raises what a KafkaException within means (`meaning`). A wrong password shows only in the last troubles of connections."""
+        """Converts a KafkaException of the block (`meaning`). A wrong password shows only in the last connection errors."""
         try:
             yield
         except KafkaException as error:
@@ -113,7 +113,7 @@ def quiet_admin(settings: dict[str, str]) -> Admin:
 
 
 def admin_of(kafka: Kafka) -> Admin:
-    """An AdminClient for the file's brokers. Raises StreamError for settings that it refuses."""
+    """An AdminClient for the file's brokers. Raises StreamError for settings that it rejects."""
     try:
         return quiet_admin(settings_of(kafka))
     except KafkaException as error:
@@ -121,19 +121,19 @@ def admin_of(kafka: Kafka) -> Admin:
 
 
 def settings_of(kafka: Kafka) -> dict[str, str]:
-    """The settings of [kafka] as librdkafka takes them."""
+    """The settings of [kafka] for librdkafka."""
     return {**kafka.librdkafka, "bootstrap.servers": kafka.brokers}
 
 
 class FoundTopic(NamedTuple):
-    """A topic's id, which one made anew under its name does not have, and how many partitions it has."""
+    """A topic's id, which changes when the topic is recreated, and its number of partitions."""
 
     id: str
     partitions: int
 
 
 def find_topics(admin: Admin, topics: Collection[str], seconds: float = _ANSWER_SECONDS) -> dict[str, FoundTopic]:
-    """Those that the broker has. Raises KafkaAway when it does not answer within `seconds`, StreamError when it refuses.
+    """The topics that the broker has. Raises KafkaAway when it does not answer within `seconds`, StreamError when it refuses.
 
     One round to the broker, 3 ms.
     """
@@ -153,20 +153,20 @@ def find_topics(admin: Admin, topics: Collection[str], seconds: float = _ANSWER_
 def offsets_of(admin: Admin, at: Collection[Partition], which: OffsetSpec, seconds: float) -> dict[Partition, int]:
     """An offset of each of these partitions: the earliest, or the latest (behind what is committed). Raises KafkaAway, StreamError."""
     asked = {TopicPartition(*partition): which for partition in at}
-    with admin.understood("the offsets of the topics cannot be asked for"):
+    with admin.understood("the offsets of the topics cannot be read"):
         answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=seconds)
         return {(partition.topic, partition.partition): answer.result().offset for partition, answer in answers.items()}
 
 
 def missing_topics(kafka: Kafka, topics: Collection[str]) -> StreamError:
-    """The sentence for topics that are not there."""
+    """The message for topics that do not exist."""
     return StreamError(f"Kafka at {kafka.brokers} has no topic {', '.join(topics)}: create it, then start again")
 
 
 def wait_for_topics(kafka: Kafka, topics: Collection[str], stop: threading.Event, metrics: Metrics) -> dict[str, FoundTopic]:
     """The topics, when the broker answers; waits for the broker, raises StreamError for a missing topic or a refusal, Stopped.
 
-    Spark asked for a broker that is away stays silent for ever, hence this first.
+    Spark waits for an unavailable broker silently and forever, hence this check first.
     """
     admin = admin_of(kafka)
     patience = Patience(stop, metrics, "kafka")
@@ -182,7 +182,7 @@ def wait_for_topics(kafka: Kafka, topics: Collection[str], stop: threading.Event
 
 
 def reader_of(kafka: Kafka, group: str, more: Mapping[str, Any]) -> Consumer:
-    """A consumer of what is committed that stands where it is put. `group`: asked for by librdkafka; nobody joins it."""
+    """A consumer of committed records at assigned positions. `group` is required by librdkafka; nobody joins it."""
     ours = {"group.id": group, "enable.auto.commit": False, "enable.partition.eof": True, "isolation.level": "read_committed", **more}
     try:
         return Consumer({"log_level": 0, **settings_of(kafka), **ours}, logger=quiet)
@@ -206,14 +206,14 @@ def read_on(consumer: Consumer, starts: Mapping[Partition, int], stop: threading
             if messages:
                 until = time.monotonic() + _SILENT_SECONDS
             elif time.monotonic() > until:
-                raise KafkaAway(f"nothing came of {', '.join(sorted({topic for topic, _ in left}))} for {_SILENT_SECONDS:g} s")
+                raise KafkaAway(f"no records received from {', '.join(sorted({topic for topic, _ in left}))} for {_SILENT_SECONDS:g} s")
             for message in messages:
                 error = message.error()
                 if error is None:
                     yield message
                 elif error.code() == KafkaError._PARTITION_EOF:
                     left.discard((message.topic() or "", message.partition() or 0))
-                elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:  # who joins no group needs no right to
+                elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:  # without joining a group, no permission for it is needed
                     raise meaning(error, f"the topic {message.topic() or next(iter(left))[0]} cannot be read")
     finally:
         consumer.unassign()

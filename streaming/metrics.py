@@ -1,4 +1,4 @@
-"""What the job has done, counted: for the line of each batch, and for Prometheus.
+"""Counters of the job: for the log line of each batch, and for Prometheus.
 
     livejoin stream --config stream.toml --metrics-port 9400     →  http://127.0.0.1:9400/metrics
 """
@@ -22,7 +22,7 @@ Partition = tuple[str, int]  # topic, number
 
 @dataclass(slots=True)
 class BatchReport:
-    """What became of one batch. The tallies are by topic; `ignored` are deletes of rows that the service did not have."""
+    """The result of one batch. The tallies are by topic; `ignored` counts deletes of rows that the service did not have."""
 
     records: Tally[str] = field(default_factory=Tally)
     changes: Tally[str] = field(default_factory=Tally)
@@ -51,7 +51,7 @@ class BatchReport:
         if self.ignored:
             told += f", {self.ignored} deletes of unknown rows"
         if self.version is not None:
-            told += f", version {self.version}" + (", applied before" if self.duplicate else "")
+            told += f", version {self.version}" + (", a duplicate" if self.duplicate else "")
         parts = ", ".join(f"{name} {seconds:.2f}" for name, seconds in self.seconds.items())
         return f"{told}, {sum(self.seconds.values()):.2f} s ({parts})"
 
@@ -70,20 +70,20 @@ class Metrics:
             return Gauge(f"livejoin_stream_{name}", help, labels, registry=self.registry)
 
         self._records = counter("records", "Records read", "topic")
-        self._changes = counter("changes", "Changes that records became", "topic")
-        self._skipped = counter("skipped_records", "Records that are no change: tombstones, messages, markers", "topic")
-        self._dead_letters = counter("dead_letters", "Bad records set aside", "topic")
+        self._changes = counter("changes", "Changes that records resulted in", "topic")
+        self._skipped = counter("skipped_records", "Records that contain no change: tombstones, messages, markers", "topic")
+        self._dead_letters = counter("dead_letters", "Bad records written to the dead-letter topic", "topic")
         self._ignored = counter("ignored_deletes", "Deletes of rows that the service did not have")
-        self._batches = counter("batches", "Batches done")
-        self._duplicates = counter("duplicate_batches", "Batches that the service had already")
+        self._batches = counter("batches", "Batches completed")
+        self._duplicates = counter("duplicate_batches", "Batches that the service recognized as duplicates")
         self._version = gauge("version", "The service's version after the last batch")
-        lag = "Offsets not applied yet, of partitions that were read before; marks of transactions count"
+        lag = "Offsets not applied yet, of partitions that have been read; transaction markers count"
         self._lag = gauge("lag_offsets", lag, "topic", "partition")
-        self._waits = counter("waits", "Tries that found it away or busy", "at")
+        self._waits = counter("waits", "Attempts that found the service or Kafka unavailable or busy", "at")
         self._published = counter("published_records", "Records published", "topic")
-        self._transactions = counter("published_transactions", "Transactions published, each a version or more", "topic")
-        self._at = gauge("published_version", "The version published last", "topic")
-        help = "Parts of a batch: fetch (Spark, Kafka), sort, decode, dead_letters, post (the service applies)"
+        self._transactions = counter("published_transactions", "Transactions published, each with one or more versions", "topic")
+        self._at = gauge("published_version", "The last published version", "topic")
+        help = "Time by part of a batch: fetch (Spark, Kafka), sort, decode, dead_letters, post (applied by the service)"
         self._seconds = Histogram("livejoin_stream_batch_seconds", help, ("part",), buckets=_SECONDS, registry=self.registry)
 
     def batch_done(self, report: BatchReport) -> None:
@@ -109,7 +109,7 @@ class Metrics:
             self._lag.labels(topic, str(partition)).set(offsets)
 
     def waited(self, at: str) -> None:
-        """A try found `at` ("service" or "kafka") away or busy."""
+        """An attempt found `at` ("service" or "kafka") unavailable or busy."""
         self._waits.labels(at).inc()
 
     def published(self, topic: str, records: int, version: int) -> None:
@@ -119,8 +119,8 @@ class Metrics:
         self._at.labels(topic).set(version)
 
     def serve(self, port: int) -> None:
-        """Answers Prometheus on the loopback address until the process ends; raises StreamError when the port is taken."""
+        """Serves Prometheus on the loopback address until the process ends; raises StreamError when the port is in use."""
         try:
             start_http_server(port, HOST, self.registry)
         except OSError as error:
-            raise StreamError(f"port {port} on {HOST} cannot be had ({error.strerror}): give --metrics-port another one") from error
+            raise StreamError(f"cannot listen on port {port} of {HOST} ({error.strerror}): use another --metrics-port") from error

@@ -1,4 +1,4 @@
-"""Waiting for something that is away, until it is back or the job is to end."""
+"""Waiting for an unavailable system, until it is back or the job is to stop."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from streaming.log import say
 from streaming.metrics import Metrics
 
 _FIRST, _LONGEST = 0.1, 5.0
-_TOLD = 8  # tries that are told each; later ones once in _SECONDS: a night of absence is 500 lines
+_TOLD = 8  # attempts that are logged each; later ones once in _SECONDS: a night is 500 lines
 _SECONDS = 60.0
 
 
 class Stopped(Exception):
-    """The job was asked to end while it waited; nothing was done halfway."""
+    """The job was told to stop while it waited; nothing is half done."""
 
 
 class Patience:
-    """One wait for one thing, from its first failed try: pauses of 0.1, 0.2, 0.4 … 5, 5, 5 … seconds."""
+    """One wait for one system, from its first failed attempt: pauses of 0.1, 0.2, 0.4 … 5, 5, 5 … seconds."""
 
     def __init__(self, stop: threading.Event, metrics: Metrics, at: Literal["service", "kafka"]) -> None:
         self._stop = stop
@@ -30,7 +30,7 @@ class Patience:
         self._told = 0.0
 
     def wait(self, reason: str, at_least: float = 0.0) -> None:
-        """Says why and waits; raises Stopped as soon as the job is to end."""
+        """Logs the reason and waits; raises Stopped as soon as the job is to stop."""
         seconds = max(self._pause, at_least)
         self._pause = min(2 * self._pause, _LONGEST)
         self._metrics.waited(self._at)
@@ -38,6 +38,6 @@ class Patience:
         now = time.monotonic()
         if self._tries <= _TOLD or now - self._told >= _SECONDS:
             self._told = now
-            say(f"{reason}; trying again in {seconds:g} s" + (", told once a minute from now on" if self._tries == _TOLD else ""))
+            say(f"{reason}; retrying in {seconds:g} s" + (", logged once a minute from now on" if self._tries == _TOLD else ""))
         if self._stop.wait(seconds):
             raise Stopped

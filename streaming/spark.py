@@ -1,7 +1,7 @@
-"""A Spark session: one of our own, light enough to live beside the service on one machine, or the one that spark-submit begins.
+"""A Spark session: our own, small enough to run next to the service on one machine, or that of spark-submit.
 
-Executors run nothing of ours: Kafka's connector reads there, and `toArrow` brings a micro-batch to the driver. So they need
-the connector's archives, which `--jars` sends them, and neither Python nor livejoin.
+Executors run none of our code: Kafka's connector reads there, and `toArrow` collects a micro-batch on the driver. So they need
+the connector's archives, which `--jars` distributes, but neither Python nor livejoin.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _JVM = (
 _LIGHT = {
     "spark.master": "local[2]",
     "spark.driver.memory": "1g",
-    # A batch is in the heap twice while it goes to Python: beyond this Spark ends the batch in order, else the heap would.
+    # A batch is in the heap twice while it goes to Python: above this limit Spark fails the batch cleanly, before the heap overflows.
     "spark.driver.maxResultSize": "400m",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -69,5 +69,5 @@ def start_spark(name: str) -> SparkSession:
         raise StreamError(f"Spark did not start: {getattr(error, 'java_exception', error)}") from error
     if submitted and not spark._jvm.org.apache.spark.util.Utils.classIsLoadable(_CONNECTOR):
         spark.stop()
-        raise StreamError('this Spark lacks its connector to Kafka: add --jars "$(python -m streaming.jars --spark)" to spark-submit')
+        raise StreamError('the Kafka connector for Spark is missing: add --jars "$(python -m streaming.jars --spark)" to spark-submit')
     return spark

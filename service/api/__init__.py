@@ -1,1 +1,1 @@
-"""HTTP, one noun a module: what each path takes and answers. `app` puts them behind one gate; `context` is what they share."""
+"""HTTP, one module per resource: the parameters and responses of each path. `app` puts them behind one gate; `context` is shared by all."""

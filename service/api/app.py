@@ -30,7 +30,7 @@ ENDPOINTS = [
 
 
 def create_app(context: Context) -> Gate:
-    """The application of one service. Handlers are plain functions of a request: what they take is judged by our own code."""
+    """The application of one service. Handlers are plain functions of a request; our own code validates their parameters."""
     api = FastAPI(title="livejoin", version=operations.software_version(), docs_url=None, redoc_url=None, openapi_url="/openapi.json")
     api.router.redirect_slashes = False
     api.state.context = context
@@ -50,7 +50,7 @@ def create_app(context: Context) -> Gate:
 
 
 def _guarded(handler: Handler) -> Handler:
-    """Every exception of a handler is a problem here, before the framework sees it and answers in words of its own."""
+    """Converts every exception of a handler to a problem before the framework sees it."""
 
     async def guarded(request: Request) -> Response:
         try:
@@ -66,7 +66,7 @@ async def _in_front(request: Request) -> Response:
 
 
 class Gate:
-    """Refuses what comes from other web pages, answers the hot path itself, turns what nobody caught into a problem, and counts."""
+    """Refuses requests of foreign web pages, answers the hot path itself, converts uncaught exceptions to problems, and counts requests."""
 
     def __init__(self, context: Context, api: FastAPI) -> None:
         self.context = context

@@ -1,10 +1,10 @@
-"""All who follow one view in one format, where they are up to date: what is new is taken and encoded once, and every one of them is
+"""The up-to-date followers of one view in one format: new changes are taken and encoded once, and all of them are
 sent the same bytes.
 
     writer -- rings --> audience: takes what is new in a thread -> `_said`, the newest versions' records -> wakes the seats
     follower at position p, base <= p: the records after p, already encoded; else it reads for itself, until it is up to date
 
-Everything here lives in the event loop, but for `ring` and what `_take` does in a thread.
+Everything here runs in the event loop, except `ring` and the work that `_take` does in a thread.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PAUSE = 0.25  # seconds at most between two rounds
 
 
 class Said(NamedTuple):
-    """Records of whole versions, each closed by a progress: the last of the versions, how many, and how many records."""
+    """Records of whole versions, each ended by a progress: the last version, the number of versions and of records."""
 
     body: bytes
     version: int
@@ -35,7 +35,7 @@ class Said(NamedTuple):
 
 
 class Seat:
-    """Where one follower waits."""
+    """The place where one follower waits."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -45,7 +45,7 @@ class Seat:
         self._timer: asyncio.TimerHandle | None = None
 
     async def wait(self, due: float) -> None:
-        """Until it is woken, if it was not since the last time, or until `due`, by the loop's clock."""
+        """Waits until it is woken, unless it has been since the last wait, or until `due` on the loop's clock."""
         if not self._woken and self._loop.time() < due:
             self._due = due
             if self._timer is None or self._rings > due:
@@ -100,7 +100,7 @@ class Audience:
         return seat
 
     def leave(self, seat: Seat) -> bool:
-        """Whether somebody is left; if not, it is told nothing any more."""
+        """Returns whether any follower is left; if not, the audience stops encoding."""
         seat.close()
         self._seats.discard(seat)
         if not self._seats:
@@ -109,22 +109,22 @@ class Audience:
         return bool(self._seats)
 
     def ring(self) -> None:
-        """There is something new. From any thread; never waits; many rings before they are heard are one."""
+        """Signals new changes. From any thread; never waits; several calls before the next round count as one."""
         if not self._rung:
             self._rung = True
             self._loop.call_soon_threadsafe(self._news.set)
 
     def after(self, position: int, versions: int | None) -> Said | None:
-        """What was said after `position`, of so many versions at most; None: to be read by the follower itself.
+        """The records after `position`, of at most this many versions; None: the follower must read by itself.
 
-        Whoever asks was up to date a moment ago: the first is where the audience begins.
+        The caller was up to date a moment ago; the first caller determines where the audience begins.
         """
         if position <= self._untold or self._is_alone:
             return None
         if self._base < 0:
             self._base = self._head = position
-            self._news.set()  # what came meanwhile was told to nobody
-            self._wake()  # who sleeps since an earlier version would not hear of what is before this one
+            self._news.set()  # nothing that came meanwhile was encoded
+            self._wake()  # a follower that sleeps at an earlier version would miss what is before this one
         if position < self._base:
             return None
         first = bisect_right(self._said, position, key=lambda said: said.version)
@@ -154,18 +154,18 @@ class Audience:
                 self._wake()
                 await asyncio.sleep(0)  # they go on,
                 await asyncio.sleep(0)  # and have sent what there is
-                # A crowd takes a quarter of the loop's time: what comes meanwhile is one message more to each, not many.
+                # A crowd gets a quarter of the loop's time: changes that arrive meanwhile are one more message to each, not many.
                 await asyncio.sleep(min(_PAUSE, 3 * (self._loop.time() - begun)))
 
     @property
     def _is_alone(self) -> bool:
-        """One follower reads for itself: going by way of the audience is a fifth more work for one."""
+        """A single follower reads by itself: going through the audience costs a fifth more for one."""
         return len(self._seats) == 1
 
     def _told_no_more(self, telling: asyncio.Task[None]) -> None:
-        """Nobody is left; or it broke, and each reads for itself."""
+        """No follower is left; or encoding has failed, and each reads by itself."""
         if not telling.cancelled():
-            log.error("an audience is told nothing any more", exc_info=telling.exception())
+            log.error("shared encoding for followers has failed; each follower now reads for itself", exc_info=telling.exception())
             self._untold = 1 << 62
             self._forget()
             self._wake()
@@ -175,12 +175,12 @@ class Audience:
             seat.wake()
 
     def _take(self, position: int) -> list[Said] | None:
-        """Whole versions after `position`, encoded; None: there is a problem, or more than is to be kept."""
+        """Whole versions after `position`, encoded; None if there is a problem or too much to keep."""
         try:
             return self._encoded(position)
         except Exception:
             log.exception("changes after version %d could not be encoded", position)
-            return None  # each follower will be told for itself
+            return None  # each follower will get the error by itself
 
     def _encoded(self, position: int) -> list[Said] | None:
         found: list[Said] = []
@@ -224,7 +224,7 @@ def _together(said: list[Said]) -> Said:
 
 
 class Audiences:
-    """Of every feed and format that is followed."""
+    """The audiences of every feed and format that is followed."""
 
     def __init__(self, pool: Executor) -> None:
         self._pool = pool

@@ -43,35 +43,35 @@ PARAMETERS = (
         "source",
         parameters.short_text,
         {"type": "string", "maxLength": TEXT_LIMIT},
-        "who sends; with `epoch`, makes a repeated batch a duplicate",
+        "the sender; together with `epoch`, repeated batches are recognized as duplicates",
         "pms",
     ),
     Parameter(
         "epoch",
         parameters.integer(INT64_MIN),
         {"type": "integer", "format": "int64"},
-        "the number of this batch, growing within its source; comes with `source` or not at all",
+        "the number of this batch, which increases within its source; requires `source`",
         17,
     ),
     Parameter(
         "run",
         parameters.short_text,
         {"type": "string", "maxLength": TEXT_LIMIT},
-        "who numbers the epochs; another one under an old source is `source-reset`",
+        "the run that numbers the epochs; a different run of a known source is refused with `source-reset`",
         "3f0c",
     ),
     Parameter(
         "reset",
         parameters.boolean,
         {"type": "boolean", "default": False},
-        "let a new `run` take the source over",
+        "allow a new `run` to take over the source",
         False,
     ),
     Parameter(
         "on_error",
         parameters.one_of("reject", "skip"),
         {"type": "string", "enum": ["reject", "skip"], "default": "reject"},
-        "what bad rows do: reject the whole batch, or be left out and told",
+        "reject a batch with invalid rows, or skip these rows and return them",
         "reject",
     ),
 )
@@ -93,7 +93,7 @@ def definition_of(engine: Instance, name: str) -> RelationDefinition:
 
 
 async def post_changes(context: Context, relation: str | None, scope: Scope, receive: Receive, send: Send) -> None:
-    """Apply one batch: of any relations, or of the one in the path. Answers when it is on disk and, for all who ask then, published."""
+    """Apply a batch, of any relations or of the one in the path. Answers when it is on disk and published for all later requests."""
     engine = context.engine
     query = scope["query_string"]
     given = parameters.read(query, PARAMETERS) if query else None
@@ -127,7 +127,7 @@ async def post_changes(context: Context, relation: str | None, scope: Scope, rec
 
 
 async def _repeated(context: Context, error: UnknownRelation, given: dict[str, Any] | None) -> Receipt | None:
-    """A repeated batch is a duplicate even when its relation was dropped since: its sender could never go on otherwise."""
+    """A repeated batch is a duplicate even if its relation has been dropped since: otherwise its sender could never continue."""
     batch = Batch([], 0, 0, [], 0, **error.fields)
     settle(batch, given)
     return None if batch.source is None else await context.wait(context.engine.repeated, batch)
@@ -155,7 +155,7 @@ def render(receipt: Receipt) -> bytes:
 
 
 def settle(batch: Batch, given: dict[str, Any] | None) -> None:
-    """Bring the query parameters and the fields of a JSON body together in the batch. Problem `bad-parameter` where they differ."""
+    """Merge the query parameters and the fields of a JSON body into the batch. Problem `bad-parameter` where they differ."""
     for name, value in (given or {}).items():
         field = getattr(batch, name)
         if field not in (None, False, "reject") and field != value:
@@ -184,7 +184,7 @@ _REFUSALS = (
     "bad-rows",
     "unknown-relation",
 )
-_RECEIPT = answer(200, "applied, on disk and published", json_content("Receipt", RECEIPT, RECEIPT_SKIPPED))
+_RECEIPT = answer(200, "the batch is applied, on disk and published", json_content("Receipt", RECEIPT, RECEIPT_SKIPPED))
 
 ENDPOINTS = [
     Endpoint(
@@ -193,15 +193,15 @@ ENDPOINTS = [
         None,
         operation(
             "postChanges",
-            "Apply one batch of changes of any relations",
+            "Apply a batch of changes to any relations",
             tag="changes",
-            description="The batch is applied whole or not at all, and makes one version, on disk and published when the answer comes.",
+            description="The batch is applied atomically and makes one version, which is on disk and published when the response arrives.",
             parameters=query_parameters(PARAMETERS),
             body={
                 **json_content("Changes", CHANGES),
                 **text_content(media.JSONL, _BATCH),
                 **text_content(media.NDJSON, _BATCH),
-                **binary_content(media.ARROW, "Arrow IPC streams, each with its relation in the schema's metadata `livejoin.relation`"),
+                **binary_content(media.ARROW, "Arrow IPC streams, each with its relation in the schema metadata `livejoin.relation`"),
             },
             responses={**_RECEIPT, **failures(*_REFUSALS)},
         ),
@@ -212,9 +212,9 @@ ENDPOINTS = [
         None,
         operation(
             "postRelationChanges",
-            "Apply one batch of changes of one relation",
+            "Apply a batch of changes to one relation",
             tag="changes",
-            description="Each row is a change; a text column `_op` (insert, upsert, delete, truncate) says which, `upsert` without it.",
+            description="Each row is a change. The text column `_op` contains insert, upsert, delete or truncate; the default is `upsert`.",
             parameters=[path_parameter("name", "the relation", "bookings"), *query_parameters(PARAMETERS)],
             body={
                 **text_content(media.JSONL, _ROWS),

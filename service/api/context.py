@@ -24,12 +24,12 @@ Answer = asyncio.Future[Receipt]
 # Readers and followers hold a thread only while a chunk of theirs is made.
 READERS = 32
 FOLLOWERS = 32
-# Those who wait for the writer (a look-up of a row just changed does), which may build a view for minutes: they must not hold up the rest.
+# Requests that wait for the writer (as a look-up of a row just changed), which may build a view for minutes: they must not block others.
 WAITERS = 64
 
 
 class Mailbox:
-    """Takes results from the writer's thread to the event loop, and wakes the loop once for many of them.
+    """Passes results from the writer's thread to the event loop, and wakes the loop once for many of them.
 
     Cost: one wake-up (a byte through a pipe) per group instead of one per batch.
     """
@@ -50,7 +50,7 @@ class Mailbox:
         self._armed = False
         while self._waiting:
             answer, result = self._waiting.popleft()
-            if answer.done():  # the client has gone
+            if answer.done():  # the client has disconnected
                 continue
             if isinstance(result, Problem):
                 answer.set_exception(result)
@@ -59,7 +59,7 @@ class Mailbox:
 
 
 class Context:
-    """One running service, as the handlers see it."""
+    """One running service, for the handlers."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -81,12 +81,12 @@ class Context:
         self.mailbox: Mailbox
 
     def attach(self, loop: asyncio.AbstractEventLoop, requests: Collection[object]) -> None:
-        """Called once, in the loop, before the first request. `requests`: those under way, as the server keeps them."""
+        """Called once, in the loop, before the first request. `requests`: the server's set of current requests."""
         self.loop, self._requests = loop, requests
         self.mailbox = Mailbox(loop)
 
     def report(self, stage: str, progress: float) -> None:
-        """How far the start has come: `stage` in a word, `progress` from 0 to 1 of that stage; from any thread."""
+        """Report the progress of the start: `stage` in a word, `progress` of that stage from 0 to 1; from any thread."""
         self.stage, self.progress = stage, progress
 
     def open(self, engine: Instance) -> None:
@@ -108,7 +108,7 @@ class Context:
 
     @property
     def alone(self) -> bool:
-        """Whether no other request is under way but streams: several share a commit, and one thread works while another is spoken to."""
+        """Whether no other request except streams is being processed: several requests are better served by a shared commit."""
         return len(self._requests) - len(self._streams) <= 1
 
     async def work(self, function: Callable[..., T], *arguments: Any) -> T:
@@ -116,7 +116,7 @@ class Context:
         return await self.loop.run_in_executor(self.workers, function, *arguments)
 
     async def look(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Run what tells operators how things are: it waits for no work, however long."""
+        """Run a query for operators, which must not wait for other work."""
         return await self.loop.run_in_executor(self.lookers, function, *arguments)
 
     async def wait(self, function: Callable[..., T], *arguments: Any) -> T:
@@ -138,7 +138,7 @@ class Context:
         return task
 
     def break_streams(self) -> None:
-        """The shutdown has begun: end every open stream as one that cannot be finished."""
+        """At shutdown: abort every open stream."""
         self.closing = True
         for task in list(self._streams):
             task.cancel()

@@ -1,6 +1,6 @@
-"""`GET /v1/views/{name}/changes`: the changes of a view, version by version, to whoever follows it.
+"""`GET /v1/views/{name}/changes`: the changes of a view, version by version, for its followers.
 
-A follower holds no thread while it waits: the feed's listener wakes it, and a thread then takes and encodes what there is.
+A follower holds no thread while it waits: the feed's listener wakes it, and a thread then takes and encodes the new changes.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ log = logging.getLogger("livejoin")
 PROGRESS_INTERVAL = 15.0  # seconds between two records at most
 
 PARAMETERS = (
-    Parameter("since", parameters.plain, {"type": "string"}, "the token of the last `progress` that was applied; without it from now on"),
-    Parameter("snapshot", parameters.boolean, {"type": "boolean", "default": False}, "first every row, as an insert at one version", True),
-    Parameter("limit", parameters.integer(1), {"type": "integer", "minimum": 1}, "end after so many `progress` records", 1),
-    Parameter("wait", parameters.seconds, {"type": "number", "minimum": 0}, "end when nothing new has come for so many seconds", 0),
+    Parameter("since", parameters.plain, {"type": "string"}, "the token of the last applied `progress`; by default, only new changes"),
+    Parameter("snapshot", parameters.boolean, {"type": "boolean", "default": False}, "first every row, as an insert", True),
+    Parameter("limit", parameters.integer(1), {"type": "integer", "minimum": 1}, "end after this number of `progress` records", 1),
+    Parameter("wait", parameters.seconds, {"type": "number", "minimum": 0}, "end after this many seconds without changes", 0),
 )
 
 
@@ -51,7 +51,7 @@ class Taken(NamedTuple):
 
 
 class Follower:
-    """Takes chunks of a subscription and makes records of them, or passes on what an audience was told. One thread at a time."""
+    """Makes records of the chunks of a subscription, or passes on the records of an audience. One thread at a time."""
 
     def __init__(self, subscription: Subscription, kind: str, limit: int | None) -> None:
         self._subscription = subscription
@@ -60,7 +60,7 @@ class Follower:
         self._closed_version = False  # the last record was a progress
 
     def take(self) -> Taken:
-        """All that there is now."""
+        """Everything that is available now."""
         chunks = self._subscription.next(0.0)
         found: list[bytes] = []
         for chunk in chunks:
@@ -71,7 +71,7 @@ class Follower:
         return self._taken(found, False)._replace(news=bool(chunks), more=rows >= CHUNK_ROWS)
 
     def hear(self, audience: Audience) -> Taken | None:
-        """What the audience was told and this follower does not have yet; None: it is to read for itself."""
+        """The audience's records that this follower does not have yet; None: it must read by itself."""
         position = self._subscription.position
         said = None if position is None else audience.after(position, self._left)
         if said is None or not said.versions:
@@ -84,12 +84,12 @@ class Follower:
         return Taken(said.body, True, self._left == 0)
 
     def idle(self) -> Taken:
-        """A progress because nothing has come for long."""
+        """A progress record after a long time without changes."""
         found = list(self._records(self._subscription.idle_progress()))
         return self._taken(found, self._left == 0)
 
     def last(self) -> bytes:
-        """What still has to be said at the end: a progress, unless it was the last word."""
+        """The last record: a progress, unless the previous record was one."""
         return b"" if self._closed_version else self.idle().body
 
     def close(self) -> None:
@@ -107,7 +107,7 @@ class Follower:
 
 
 class Following(Response):
-    """The answer: records as they come, until the limit, the wait, an error, or the end of either side."""
+    """The response: records as they arrive, until the limit, the wait, an error, or the end of either side."""
 
     def __init__(self, context: Context, feed: Feed, follower: Follower, kind: str, wait: float | None) -> None:
         super().__init__(None, 200, {"Cache-Control": "no-cache", "Vary": "Accept"}, formats.content_type_of(kind))
@@ -130,14 +130,14 @@ class Following(Response):
             if not context.closing:
                 raise
         except Exception:
-            log.exception("%s broken off", scope["path"])
+            log.exception("%s aborted", scope["path"])
         finally:
             gone.cancel()
             context.audiences.leave(audience, seat)
             context.followers.submit(self._follower.close)
 
     async def _follow(self, send: Send, audience: Audience, seat: Seat, gone: asyncio.Future[None]) -> None:
-        """Send records until the stream ends by itself or the client is gone."""
+        """Send records until the stream ends or the client disconnects."""
         context, follower, wait = self._context, self._follower, self._wait
         news = sent = context.loop.time()
         up_to_date = False  # it has read for itself all that there was a moment ago
@@ -145,7 +145,7 @@ class Following(Response):
             due = sent + PROGRESS_INTERVAL if wait is None else min(sent + PROGRESS_INTERVAL, news + wait)
             taken = follower.hear(audience) if up_to_date else None
             heard = taken is not None and (taken.news or context.loop.time() < due)
-            if taken is None or not heard:  # that nothing has come the feed alone knows: the audience may not have been told yet
+            if taken is None or not heard:  # only the feed knows that there is nothing new: the audience may be behind it
                 taken = await context.loop.run_in_executor(context.followers, follower.take)
             now = context.loop.time()
             if taken.news:
@@ -180,7 +180,7 @@ async def changes(request: Request) -> Response:
     if resumed:
         since, snapshot = resumed, False
     elif since is not None and snapshot:
-        raise Problem("bad-parameter", "since and snapshot=true: either go on from a token, or begin with every row")
+        raise Problem("bad-parameter", "since and snapshot=true cannot be combined: resume from a token, or start with every row")
     views = engine.views
     feed = _feed(views[existing(views, request, "view")])
     subscription = await context.loop.run_in_executor(context.followers, feed.subscribe, since, snapshot)
@@ -193,7 +193,7 @@ def _feed(view: LiveView) -> Feed:
     if view.state == "building":
         raise Problem("view-building", f"the view {name} is being built", progress=view.progress)
     if view.state == "failed":
-        raise Problem("view-failed", f"the view {name} has failed; GET /v1/views/{name} tells why")
+        raise Problem("view-failed", f"the view {name} has failed; GET /v1/views/{name} shows the problem")
     if view.feed is None:
         raise Problem("not-followed", f'the view {name} was defined with "changes": false')
     return cast(Feed, view.feed)  # `Instance` makes no other sink
@@ -215,12 +215,12 @@ ENDPOINTS = [
             "viewChanges",
             "Follow the changes of a view",
             tag="followers",
-            description="Within a version deletes come before inserts; `progress` closes each version that changed the view and carries "
-            "the token to go on from. `Last-Event-ID` wins over `since` and `snapshot`.",
+            description="Within a version, deletes precede inserts. A `progress` record ends each version that changed the view, with "
+            "the token to resume from. `Last-Event-ID` takes precedence over `since` and `snapshot`.",
             parameters=[
                 path_parameter("name", "the view", "clashes"),
                 *query_parameters(PARAMETERS),
-                header_parameter("Last-Event-ID", "the token to go on from, as browsers send it", "eyJ2IjogNDN9"),
+                header_parameter("Last-Event-ID", "the token to resume from, as sent by browsers", "eyJ2IjogNDN9"),
             ],
             responses={
                 **answer(200, "the records", _CONTENT),

@@ -1,4 +1,4 @@
-"""`/metrics`: what the handlers count themselves, and what the engine tells when it is scraped.
+"""`/metrics`: what the handlers count themselves, and what the engine reports when scraped.
 
 The engine's part is `engine.metrics()`, a flat dictionary: numbers by the names in the tables below, and `Histogram`s. A name
 that it does not give is left out.
@@ -22,9 +22,9 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series fo
 REGISTRY = CollectorRegistry()
 
 METHODS = frozenset({"GET", "HEAD", "PUT", "POST", "DELETE"})  # others are counted as one: a label's values are bounded
-REQUESTS = Counter("livejoin_requests", "Answers, by method and status.", ["method", "status"], registry=REGISTRY)
-ROWS_SENT = Counter("livejoin_rows_sent", "Rows of views and relations that have left.", registry=REGISTRY)
-RECORDS_SENT = Counter("livejoin_changes_sent", "Records of changes that have left to followers.", registry=REGISTRY)
+REQUESTS = Counter("livejoin_requests", "Responses, by method and status.", ["method", "status"], registry=REGISTRY)
+ROWS_SENT = Counter("livejoin_rows_sent", "Rows of views and relations sent.", registry=REGISTRY)
+RECORDS_SENT = Counter("livejoin_changes_sent", "Change records sent to followers.", registry=REGISTRY)
 CHUNK_SECONDS = Histogram(
     "livejoin_chunk_seconds",
     "Time to read one chunk of rows.",
@@ -39,16 +39,16 @@ def _counter(method: str, status: int) -> Counter:
 
 
 def count_request(method: str, status: int) -> None:
-    """One answer; status 0: the client was gone before it."""
+    """One response; status 0: the client disconnected before it."""
     _counter(method if method in METHODS else "other", status).inc()
 
 
 # name in engine.metrics() -> family (Prometheus appends _total to counters), help
 GAUGES = {
     "version": ("livejoin_version", "The newest published version."),
-    "pins": ("livejoin_pins", "Pins that readers hold."),
-    "retired_bytes": ("livejoin_retired_bytes", "Memory of the structures that only old versions still need."),
-    "waiting_batches": ("livejoin_waiting_batches", "Batches that wait for the writer."),
+    "pins": ("livejoin_pins", "Versions pinned by readers."),
+    "retired_bytes": ("livejoin_retired_bytes", "Memory of the structures that is needed only by old versions."),
+    "waiting_batches": ("livejoin_waiting_batches", "Batches waiting to be applied."),
     "subscribers": ("livejoin_subscribers", "Followers of views."),
 }
 COUNTERS = {
@@ -58,21 +58,21 @@ COUNTERS = {
 SECONDS = range(-20, 9, 2)  # buckets up to 2 ** e seconds: 1 µs to 256 s
 NUMBERS = range(0, 25, 2)  # up to 2 ** e: 1 to 16,777,216
 HISTOGRAMS = {
-    "update_seconds": ("livejoin_update_seconds", "Time to bring the views to the next version.", SECONDS),
+    "update_seconds": ("livejoin_update_seconds", "Time to update the views to the next version.", SECONDS),
     "batch_changes": ("livejoin_batch_changes", "Changes in a batch.", NUMBERS),
-    "delay_steps": ("livejoin_delay_steps", "Largest number of steps of the structure between two rows of a chunk.", NUMBERS),
-    "delay_seconds": ("livejoin_delay_seconds", "Time between two rows of a chunk, on average.", SECONDS),
+    "delay_steps": ("livejoin_delay_steps", "Largest number of steps between two rows of a chunk.", NUMBERS),
+    "delay_seconds": ("livejoin_delay_seconds", "Average time between two rows of a chunk.", SECONDS),
 }
 
 
 class EngineCollector(Collector):
-    """Asks the engine when it is scraped."""
+    """Queries the engine when scraped."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
 
     def collect(self) -> Iterator[Metric]:
-        yield GaugeMetricFamily("livejoin_ready", "1 once requests are answered.", value=float(self._context.ready))
+        yield GaugeMetricFamily("livejoin_ready", "1 if the service answers requests.", value=float(self._context.ready))
         if not self._context.ready:
             return
         engine = self._context.engine
@@ -98,7 +98,7 @@ class EngineCollector(Collector):
 def _of_views(views: Mapping[str, LiveView]) -> Iterator[Metric]:
     held = GaugeMetricFamily("livejoin_view_bytes", "Memory of a view's structures at the newest version.", labels=["view"])
     followers = GaugeMetricFamily("livejoin_view_subscribers", "Followers of a view.", labels=["view"])
-    updates = HistogramMetricFamily("livejoin_view_update_seconds", "Time to bring a view to the next version.", labels=["view"])
+    updates = HistogramMetricFamily("livejoin_view_update_seconds", "Time to update a view to the next version.", labels=["view"])
     for name, view in views.items():
         held.add_metric([name], view.bytes)
         if view.feed is not None:
@@ -108,7 +108,7 @@ def _of_views(views: Mapping[str, LiveView]) -> Iterator[Metric]:
 
 
 def _buckets(values: Buckets, exponents: range) -> list[tuple[str, float]]:
-    """Prometheus's cumulative form: the same buckets whatever was met."""
+    """Prometheus's cumulative form; the buckets do not depend on the values."""
     totals = dict(zip(values.bounds, accumulate(values.counts), strict=True))
     return [*((f"{2.0**e:.6g}", float(totals[2.0**e])) for e in exponents), ("+Inf", float(values.count))]
 

@@ -1,4 +1,4 @@
-"""Health, figures and state, for those who run the service."""
+"""Health, metrics and state, for operators."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _status(context: Context) -> dict[str, Any]:
 
 
 async def dashboard(request: Request) -> Response:
-    raise Problem("not-yet", "the dashboard comes later; see /docs and /v1/status")
+    raise Problem("not-yet", "the dashboard is not implemented yet; see /docs and /v1/status")
 
 
 _STATUS = {
@@ -95,7 +95,7 @@ ENDPOINTS = [
             "livez",
             "Is the process alive?",
             tag="operations",
-            responses={**answer(200, "it is", json_content("Health", {"status": "alive"})), **failures()},
+            responses={**answer(200, "the process is alive", json_content("Health", {"status": "alive"})), **failures()},
         ),
     ),
     Endpoint(
@@ -104,10 +104,10 @@ ENDPOINTS = [
         readyz,
         operation(
             "readyz",
-            "Are requests answered?",
+            "Is the service ready for requests?",
             tag="operations",
             responses={
-                **answer(200, "they are", json_content("Health", {"status": "ready", "stage": "ready", "progress": 1.0})),
+                **answer(200, "the service is ready", json_content("Health", {"status": "ready", "stage": "ready", "progress": 1.0})),
                 **failures(),
             },
         ),
@@ -118,9 +118,9 @@ ENDPOINTS = [
         metrics,
         operation(
             "metrics",
-            "Figures for Prometheus",
+            "Metrics for Prometheus",
             tag="operations",
-            responses={**answer(200, "the figures", text_content(media.TEXT, _METRICS)), **failures()},
+            responses={**answer(200, "the metrics", text_content(media.TEXT, _METRICS)), **failures()},
         ),
     ),
     Endpoint(
@@ -129,7 +129,7 @@ ENDPOINTS = [
         status,
         operation(
             "status",
-            "Versions, relations, views, pins, batches, folder",
+            "State of the service: version, relations, views, figures",
             tag="operations",
             responses={**answer(200, "the state", json_content("Status", _STATUS)), **failures("bad-parameter")},
         ),
@@ -138,6 +138,6 @@ ENDPOINTS = [
         "GET",
         "/",
         dashboard,
-        operation("dashboard", "The dashboard (later)", tag="operations", responses=failures("not-yet")),
+        operation("dashboard", "The dashboard (not implemented yet)", tag="operations", responses=failures("not-yet")),
     ),
 ]

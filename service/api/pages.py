@@ -1,4 +1,4 @@
-"""Pages for people: plain HTML that needs nothing from elsewhere, so that it is whole where there is no network."""
+"""HTML pages without external resources, so that they work without a network."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def describe(document: dict[str, Any]) -> str:
     """The page of an OpenAPI document: each operation with its parameters, bodies and answers, and their examples."""
     info = document["info"]
     parts = [f"<h1>{html.escape(info['title'])} {html.escape(info['version'])}</h1><p>{inline(info['summary'])}. "]
-    parts.append('The same for machines: <a href="/openapi.json"><code>/openapi.json</code></a>.</p>')
+    parts.append('In machine-readable form: <a href="/openapi.json"><code>/openapi.json</code></a>.</p>')
     for tag in document["tags"]:
         parts.append(f"<section><h2>{html.escape(tag['name'])}</h2><p>{inline(tag['description'])}</p>")
         for path, methods in document["paths"].items():
@@ -38,7 +38,7 @@ def describe(document: dict[str, Any]) -> str:
                 if tag["name"] in operation["tags"]:
                     parts += _operation(method.upper(), path, operation)
         parts.append("</section>")
-    return page(f"{info['title']}: the interface", "".join(parts))
+    return page(f"{info['title']}: HTTP interface", "".join(parts))
 
 
 def _operation(method: str, path: str, operation: dict[str, Any]) -> Iterator[str]:

@@ -22,7 +22,7 @@ log = logging.getLogger("livejoin")
 
 
 def problem_of(error: WireError) -> Problem:
-    """The problem that an error of the wire is."""
+    """The problem for an error of the wire format."""
     match error:
         case BadDefinition():
             return Problem("bad-definition", error.detail)
@@ -40,7 +40,7 @@ def problem_of(error: WireError) -> Problem:
 
 
 def of_exception(error: Exception) -> Problem:
-    """The problem that any exception of a handler is; one that nobody foresaw is logged under the request id that is told."""
+    """The problem for any exception of a handler; an unexpected one is logged under the request id that is returned."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, WireError):
@@ -54,10 +54,10 @@ def of_exception(error: Exception) -> Problem:
 
 def _of_framework(error: HTTPException) -> Problem:
     if error.status_code == 405:
-        problem = Problem("method-not-allowed", "this path does not take this method")
+        problem = Problem("method-not-allowed", "the path does not support this method")
         problem.headers.update(error.headers or {})
         return problem
-    return Problem("not-found", "there is nothing at this path; all paths are in /docs")
+    return Problem("not-found", "the path does not exist; all paths are in /docs")
 
 
 def render(problem: Problem) -> Response:
@@ -65,16 +65,16 @@ def render(problem: Problem) -> Response:
 
 
 async def handle(request: Request, error: Exception) -> Response:
-    """The answer to an exception of a handler or of the router; ClientGone is for the gate."""
+    """The response to an exception of a handler or of the router; ClientGone is left to the gate."""
     if isinstance(error, ClientGone):
         raise error
     problem = of_exception(error)
     if problem.type == "method-not-allowed":
         allowed = _methods(request)
         problem.headers["Allow"] = ", ".join(allowed)
-        problem.detail = f"{request.url.path} takes {', '.join(allowed)}, not {request.method}"
+        problem.detail = f"{request.url.path} does not support {request.method}; allowed: {', '.join(allowed)}"
     elif problem.type == "not-found" and isinstance(error, HTTPException):
-        problem.detail = f"there is nothing at {request.url.path}; all paths are in /docs"
+        problem.detail = f"{request.url.path} does not exist; all paths are in /docs"
     return render(problem)
 
 
@@ -105,7 +105,7 @@ async def get_problem(request: Request) -> Response:
 
 
 _PAGE: dict[str, Any] = {
-    media.TEXT: {"schema": {"type": "string"}, "example": "too-busy (429): Too many batches are waiting\n\nWhat it means\n…"},
+    media.TEXT: {"schema": {"type": "string"}, "example": "too-busy (429): Too many waiting batches\n\nWhat it means\n…"},
     media.HTML: {"schema": {"type": "string"}, "example": '<!doctype html><html lang="en">…</html>'},
 }
 
@@ -116,7 +116,7 @@ ENDPOINTS = [
         get_problem,
         operation(
             "problem",
-            "What a type of problem means and what to do",
+            "What a problem type means, and what to do",
             tag="operations",
             parameters=[path_parameter("type", "the last part of a problem's `type`", "too-busy")],
             responses={**answer(200, "the page", content=_PAGE), **failures("bad-parameter", "not-found", "not-acceptable")},

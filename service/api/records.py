@@ -1,4 +1,4 @@
-"""Records of changes, as followers get them: what a feed's chunks are in JSON lines or server-sent events."""
+"""Change records for followers: a feed's chunks as JSON lines or server-sent events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OFFERED = (media.JSONL, media.SSE)
 
 
 def records(chunk: Chunk, kind: str) -> Iterator[bytes]:
-    """The records of a chunk in one of the formats `OFFERED`: one a row, one of a progress or an error."""
+    """The records of a chunk in one of the formats `OFFERED`: one per row, or one for a progress or an error."""
     if chunk.kind == "rows":
         assert chunk.keys is not None and chunk.rows is not None
         head = b'{"version":%d,"op":"%b","key":' % (chunk.version, chunk.op.encode())

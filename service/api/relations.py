@@ -27,7 +27,7 @@ def checked_name(request: Request, what: str) -> str:
     """The name in the path, fit to be registered; else Problem `bad-definition`."""
     name: str = request.path_params["name"]
     if not NAME.fullmatch(name):
-        raise Problem("bad-definition", f"a {what} cannot be called {name!r}: names match {NAME.pattern}")
+        raise Problem("bad-definition", f"invalid {what} name {name!r}: names must match {NAME.pattern}")
     return name
 
 
@@ -73,7 +73,7 @@ ENDPOINTS = [
         list_relations,
         operation(
             "listRelations",
-            "All relations",
+            "List the relations",
             tag="relations",
             responses={**answer(200, "the relations", json_content("Relations", {"relations": [RELATION]})), **failures("bad-parameter")},
         ),
@@ -84,7 +84,7 @@ ENDPOINTS = [
         get_relation,
         operation(
             "getRelation",
-            "One relation",
+            "Get a relation",
             tag="relations",
             parameters=[_NAME],
             responses={**answer(200, "the relation", json_content("Relation", RELATION)), **failures("bad-parameter", "not-found")},
@@ -102,7 +102,7 @@ ENDPOINTS = [
             body=json_content("RelationDefinition", RELATION_DEFINITION),
             responses={
                 **answer(201, "created", json_content("Relation", RELATION)),
-                **answer(200, "the same definition again", json_content("Relation", RELATION)),
+                **answer(200, "already registered with this definition", json_content("Relation", RELATION)),
                 **failures(
                     "bad-parameter",
                     "malformed-body",
@@ -122,7 +122,7 @@ ENDPOINTS = [
         delete_relation,
         operation(
             "deleteRelation",
-            "Drop a relation that no view uses, with its rows",
+            "Drop a relation and its rows; refused if a view uses it",
             tag="relations",
             parameters=[_NAME],
             responses={**answer(204, "dropped"), **failures("bad-parameter", "not-found", "relation-in-use", "disk-full")},

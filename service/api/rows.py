@@ -1,4 +1,4 @@
-"""`GET …/rows` and `…/count`: what a view or a relation holds at one version, as a stream or in pages."""
+"""`GET …/rows` and `…/count`: the rows of a view or a relation at one version, as a stream or in pages."""
 
 from __future__ import annotations
 
@@ -59,22 +59,22 @@ def window(text: str) -> tuple[str | None, str | None]:
 
 
 _LIMIT = Parameter(
-    "limit", parameters.integer(0), {"type": "integer", "minimum": 0}, "at most so many rows; 0 tells version and emptiness only", 1000
+    "limit", parameters.integer(0), {"type": "integer", "minimum": 0}, "maximum number of rows; 0 for version and emptiness only", 1000
 )
-_CURSOR = Parameter("cursor", parameters.plain, {"type": "string"}, "go on where the page that gave it ended, at its version")
-_VERSION = Parameter("version", parameters.integer(0), {"type": "integer", "minimum": 0}, "a version that a cursor still keeps")
+_CURSOR = Parameter("cursor", parameters.plain, {"type": "string"}, "continue after the page that returned it, at its version")
+_VERSION = Parameter("version", parameters.integer(0), {"type": "integer", "minimum": 0}, "a version that is pinned by a cursor")
 _OVERLAPS = Parameter(
-    "overlaps", window, {"type": "string", "pattern": "^[^,]*,[^,]*$"}, "only rows all of whose joined intervals meet this window"
+    "overlaps", window, {"type": "string", "pattern": "^[^,]*,[^,]*$"}, "only rows whose joined intervals all overlap this window"
 )
 _BOX = Parameter(
-    "overlaps.*", window, {"type": "string"}, "`overlaps.<interval>=lo,hi`: a window for this interval and those that it is joined with",
+    "overlaps.*", window, {"type": "string"}, "`overlaps.<interval>=lo,hi`: a window for this interval and the intervals joined with it",
     {"overlaps.stay": "2026-01-01T00:00:00Z,"},
 )
 _WHERE = Parameter(
     "where.*",
     parameters.plain,
     {"type": "string"},
-    "`where.<alias>.<column>=value`: the key columns of one alias, or the join key",
+    "`where.<alias>.<column>=value`: a look-up by the key columns of one alias, or by its join columns",
     {"where.b.id": "1"},
 )
 _FILTERS = (_VERSION, _OVERLAPS, _BOX, _WHERE)
@@ -83,7 +83,7 @@ RELATION_ROWS = (_LIMIT, _CURSOR)
 
 
 def filters(values: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of `open_rows` that these parameters are."""
+    """These parameters as arguments of `open_rows`."""
     columns: dict[str, str] = {}
     aliases: set[str] = set()
     windows = {}
@@ -97,7 +97,7 @@ def filters(values: dict[str, Any]) -> dict[str, Any]:
             aliases.add(alias)
             columns[column[0]] = value
     if len(aliases) > 1:
-        raise Problem("bad-parameter", f"where: names columns of {' and '.join(sorted(aliases))}; a look-up is by the columns of one alias")
+        raise Problem("bad-parameter", f"where: a look-up uses the columns of one alias, not of {' and '.join(sorted(aliases))}")
     return {
         "version": values.get("version"),
         "window": windows or None,
@@ -106,7 +106,7 @@ def filters(values: dict[str, Any]) -> dict[str, Any]:
 
 
 class Rows:
-    """The chunks of one answer. Every method takes milliseconds: call them in threads."""
+    """The chunks of one response. Every method takes milliseconds: call them in threads."""
 
     def __init__(self, reader: RowReader, kind: str, limit: int | None) -> None:
         self.reader = reader
@@ -119,7 +119,7 @@ class Rows:
         self.following: str | None = None
 
     def prepare(self) -> Steps[None]:
-        """Find out what the head of the answer tells: emptiness and, for a page, what follows it. Problems of the reader come out here."""
+        """Determine what the header needs: emptiness and, for a page, what follows it. Raises the problems of the reader."""
         while (empty := self.reader.empty()) is None:
             yield
         self.empty = empty
@@ -137,7 +137,7 @@ class Rows:
                 self._left -= len(found[0])
                 held += _FOUND_BYTES + sum([slots.nbytes for slots in found])
             yield
-        # The Link goes out before the rows. What the page has beyond those found another reader passes over.
+        # The Link is sent before the rows. Another reader skips the rows of the page beyond those found.
         scout = self.reader.twin()
         try:
             self.following = yield from _after(scout, self._left)
@@ -158,7 +158,7 @@ class Rows:
         return b"".join(parts), rows is not None
 
     def _next_rows(self) -> pa.RecordBatch | None:
-        """Perhaps none yet; None at the end."""
+        """The next rows, perhaps none yet; None at the end."""
         if self._found:
             return self.reader.rows(self._found.popleft())
         if self._left == 0:
@@ -191,7 +191,7 @@ class Rows:
 
 
 def _after(reader: RowReader, rows: int) -> Steps[str | None]:
-    """Pass over so many rows; the cursor to go on from there, None (and no pin) at the end."""
+    """Skip this many rows; returns the cursor to continue from there, None (and no pin) at the end."""
     while rows:
         passed = reader.skip(min(rows, LARGEST_CHUNK))
         if passed is None:
@@ -216,13 +216,13 @@ def _begin(opened: Opened, kind: str, limit: int | None) -> Steps[tuple[Rows, tu
 
 
 def _pool(context: Context, asked: dict[str, Any]) -> Executor:
-    """A look-up of a row that has just changed waits for the writer, which may be building a view: not in a reader's thread."""
+    """A look-up of a row that has just changed waits for the writer, which may be building a view, so it must not use a reader's thread."""
     waits = asked["point"] is not None and asked["version"] is None and asked.get("cursor") is None
     return context.waiters if waits else context.readers
 
 
 async def answer_rows(request: Request, opened: Opened, limit: int | None, pool: Executor) -> Response:
-    """The answer to `…/rows`: negotiate, open in threads, and stream; HEAD and limit=0 open only."""
+    """The response to `…/rows`: negotiate, open in threads, and stream; HEAD and limit=0 only open."""
     context: Context = request.app.state.context
     kind = media.negotiate(request.headers.get("accept"), formats.OFFERED)
     if limit is None and kind == media.JSON:
@@ -242,7 +242,7 @@ async def answer_rows(request: Request, opened: Opened, limit: int | None, pool:
 
 
 def _following(request: Request, token: str) -> str:
-    """The address of the next page: this one with another cursor; absolute where the client said how it reaches us."""
+    """The URL of the next page: this one with another cursor; absolute if the client's headers tell how it reaches the service."""
     pairs = [pair for pair in parameters.pairs_of(request.scope["query_string"]) if pair[0] not in ("cursor", "version")]
     path = f"{request.url.path}?{urlencode([*pairs, ('cursor', token)])}"
     host = request.headers.get("host", "")
@@ -317,9 +317,9 @@ ENDPOINTS = [
         view_rows,
         operation(
             "viewRows",
-            "The rows of a view at one version",
+            "Read the rows of a view at one version",
             tag="rows",
-            description="The first row leaves at once. An answer that cannot be finished is broken off, never ended as if whole.",
+            description="Rows are sent as they are found. A response that cannot be completed is aborted, never ended as if complete.",
             parameters=[_VIEW, *query_parameters(VIEW_ROWS)],
             responses={**answer(200, "the rows", _CONTENT, _HEADERS), **_VIEW_FAILURES},
         ),
@@ -330,10 +330,10 @@ ENDPOINTS = [
         None,
         operation(
             "viewVersion",
-            "Version and emptiness of a view, without enumerating",
+            "Get the version of a view and whether it has rows",
             tag="rows",
             parameters=[_VIEW, *query_parameters(VIEW_ROWS)],
-            responses={**answer(200, "there is such a view", None, _HEAD_HEADERS), **_VIEW_FAILURES},
+            responses={**answer(200, "the view exists", None, _HEAD_HEADERS), **_VIEW_FAILURES},
         ),
     ),
     Endpoint(
@@ -342,7 +342,7 @@ ENDPOINTS = [
         count,
         operation(
             "viewCount",
-            "How many rows a view has, counted without sending them",
+            "Count the rows of a view",
             tag="rows",
             parameters=[_VIEW, *query_parameters(_FILTERS)],
             responses={
@@ -357,7 +357,7 @@ ENDPOINTS = [
         relation_rows,
         operation(
             "relationRows",
-            "The rows of a relation at one version",
+            "Read the rows of a relation at one version",
             tag="rows",
             parameters=[_RELATION, *query_parameters(RELATION_ROWS)],
             responses={**answer(200, "the rows", _CONTENT, _HEADERS), **_ROW_FAILURES},

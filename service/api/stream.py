@@ -1,6 +1,6 @@
-"""Answers that are made while they leave: chunks come from a thread, one ahead of the socket.
+"""Responses that are produced while they are sent: a thread makes chunks, one ahead of the socket.
 
-An answer that cannot be finished is broken off: the ASGI application returns without its last message, upon which
+A response that cannot be completed is aborted: the ASGI application returns without its last message, upon which
 uvicorn closes the connection and leaves the chunked encoding open (a client sees an incomplete body, never a short one).
 """
 
@@ -29,12 +29,12 @@ class Source(Closable, Protocol):
     """Makes the chunks, one call at a time, in any thread."""
 
     def step(self) -> tuple[bytes, bool]:
-        """The next bytes (maybe none yet), and whether more will follow. A Problem breaks the answer off."""
+        """The next bytes (maybe none yet), and whether more will follow. A Problem aborts the response."""
         ...
 
 
 class Stream(Response):
-    """The answer of a source whose first chunk is there already (so what is wrong at once is a proper problem)."""
+    """The response of a source whose first chunk has been made already, so that an immediate error is still a proper problem."""
 
     def __init__(
         self, context: Context, pool: Executor, source: Source, first: tuple[bytes, bool], kind: str, headers: Mapping[str, str]
@@ -65,16 +65,16 @@ class Stream(Response):
             if not self._context.closing:
                 raise
         except Problem as problem:
-            log.info("%s broken off: %s", scope["path"], problem)
+            log.info("%s aborted: %s", scope["path"], problem)
         except Exception:
-            log.exception("%s broken off", scope["path"])
+            log.exception("%s aborted", scope["path"])
         finally:
             gone.cancel()
             release(self._pool, job, self._source)
 
 
 def release(pool: Executor, job: asyncio.Future[Any], source: Closable) -> None:
-    """Close the source in a thread once its step under way, if any, has ended."""
+    """Close the source in a thread once its current step, if any, has ended."""
     job.add_done_callback(lambda ended: (ended.cancelled() or ended.exception(), pool.submit(source.close)))
 
 

@@ -27,11 +27,11 @@ from service.views.live_view import LiveView
 from service.views.parse import parse_view
 
 BUILD_WAIT = 1.0  # seconds; a view that takes longer is answered 202
-EMPTY_WAIT = 1.0  # seconds; emptiness that takes longer to find out is not told
+EMPTY_WAIT = 1.0  # seconds; emptiness that takes longer to determine is not reported
 
 
 def view_json(view: LiveView, version: Version) -> dict[str, Any]:
-    """A view as the interface shows it at a pinned version. `empty` is null where only its rows tell."""
+    """A view as the interface shows it at a pinned version. `empty` is null if rows must be read to know."""
     shown: dict[str, Any] = {
         "name": view.name,
         "state": view.state,
@@ -52,7 +52,7 @@ def view_json(view: LiveView, version: Version) -> dict[str, Any]:
 
 
 def _one_json(engine: Instance, view: LiveView) -> Steps[dict[str, Any]]:
-    """The same at the newest version; rows are looked for where only they tell."""
+    """The same at the newest version; reads rows if that is needed for `empty`."""
     (shown,) = _all_json(engine, [view])
     if shown["state"] == "live" and shown["empty"] is None:
         shown["version"], shown["empty"] = yield from _emptiness(engine, view.name)
@@ -69,7 +69,7 @@ def _all_json(engine: Instance, views: list[LiveView]) -> list[dict[str, Any]]:
 
 
 def _emptiness(engine: Instance, name: str) -> Steps[tuple[int, bool | None]]:
-    """Version and emptiness; None if there are many candidates that a comparison drops, and no row yet."""
+    """Version and emptiness; None if a comparison drops many candidates and no row has been found yet."""
     until = time.monotonic() + EMPTY_WAIT
     reader = open_rows(engine.readers, name)
     try:
@@ -126,7 +126,7 @@ async def explain(request: Request) -> Response:
 
 
 def _explain(engine: Instance, data: dict[str, Any]) -> dict[str, Any]:
-    """The plans; of a natural join `natural`; and `measured`, by name: the statistics of the live views that have just this definition."""
+    """The plans; `natural` for a natural join; and `measured`, by name: the statistics of live views with exactly this definition."""
     tables = engine.relations
     relations = {name: relation.definition for name, relation in tables.items()}
     pin = engine.versions.pin()
@@ -171,7 +171,7 @@ ENDPOINTS = [
         list_views,
         operation(
             "listViews",
-            "All views",
+            "List the views",
             tag="views",
             responses={**answer(200, "the views", json_content("Views", {"views": [VIEW]})), **failures("bad-parameter")},
         ),
@@ -182,7 +182,7 @@ ENDPOINTS = [
         get_view,
         operation(
             "getView",
-            "One view: its state, plan and figures",
+            "Get a view: its state, plan and statistics",
             tag="views",
             parameters=[_NAME],
             responses={**answer(200, "the view", _VIEW), **failures("bad-parameter", "not-found")},
@@ -200,8 +200,8 @@ ENDPOINTS = [
             body=_BODY,
             responses={
                 **answer(201, "created", _VIEW),
-                **answer(200, "the same definition again", _VIEW),
-                **answer(202, "still being built", json_content("View", VIEW | {"state": "building", "empty": None, "progress": 0.4})),
+                **answer(200, "already registered with this definition", _VIEW),
+                **answer(202, "being built", json_content("View", VIEW | {"state": "building", "empty": None, "progress": 0.4})),
                 **failures(*_REFUSALS, "definition-differs", "disk-full", "no-room"),
             },
         ),
@@ -224,7 +224,7 @@ ENDPOINTS = [
         explain,
         operation(
             "explain",
-            "The plan of a definition, the other algorithms that are correct, what a natural join is, what was measured on live views",
+            "Show the plan of a definition, the alternatives, properties of a natural join, and measurements of live views",
             tag="views",
             body=_BODY,
             responses={

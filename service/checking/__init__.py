@@ -1,1 +1,1 @@
-"""What `livejoin check` knows: whether a folder is what was written, and a view's rows by brute force."""
+"""The checks of `livejoin check`: verification of a folder, and a view's rows by brute force."""

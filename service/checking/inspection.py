@@ -1,4 +1,4 @@
-"""What a data folder holds, and whether it is what was written: the ground of `livejoin check`. Changes nothing."""
+"""Verification of a data folder for `livejoin check`. Changes nothing."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -41,14 +41,15 @@ class Report:
     def keep(self) -> str:
         """One sentence on what can be kept."""
         if not self.problems:
-            return f"all of it: version {self.last_version}"
+            return f"everything can be recovered: version {self.last_version}"
         if self.recoverable is None:
-            return "no whole version can be rebuilt from this folder"
-        return f"version {self.recoverable} can be rebuilt" + ("" if self.last_version is None else f", out of {self.last_version}")
+            return "no version can be recovered from this folder"
+        of = "" if self.last_version is None else f" of {self.last_version}"
+        return f"version {self.recoverable}{of} can be recovered"
 
 
 def inspect(folder: Path) -> Report:
-    """Verify every checksum of `folder`, and say what is there. Raises FolderInUse while a server runs, OSError if there is no such folder.
+    """Verify every checksum of `folder`; report its contents. Raises FolderInUse while a server runs, OSError if there is no such folder.
 
     Cost: everything is read once.
     """

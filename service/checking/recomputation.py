@@ -1,4 +1,4 @@
-"""A view's rows by brute force, from whole tables: what `livejoin check` compares the structures with.
+"""A view's rows by brute force, from whole tables; `livejoin check` compares the structures with them.
 
 Alias after alias, by sort and search, no tree: per key, an interval's partners are those that begin within it, and those within
 which it begins; the rest is checked pair by pair. Rows are compared as a multiset by count and checksum, over identity and values.
@@ -112,7 +112,7 @@ def _pairs(
     begin1, end1 = at(codes1[known1], left1[known1]), at(codes1[known1], right1[known1])
     for mine, theirs in _beginning_within(begin0, end0, begin1, "left"):
         yield known0[mine], known1[theirs]
-    for mine, theirs in _beginning_within(begin1, end1, begin0, "right"):  # not those that begin together: they are told
+    for mine, theirs in _beginning_within(begin1, end1, begin0, "right"):  # not those that begin together, which have been reported
         yield known0[theirs], known1[mine]
 
 

@@ -1,1 +1,1 @@
-"""One command of `livejoin` a module: `main(arguments) -> int` reads its arguments and does it."""
+"""One command of `livejoin` per module: `main(arguments) -> int` parses its arguments and runs it."""

@@ -1,4 +1,4 @@
-"""`livejoin check`: is a data folder what was written, and do its views hold the rows that brute force finds?
+"""`livejoin check`: verifies a data folder, and compares its views with a recomputation by brute force.
 
 The folder stays as it is: a service is recovered from a copy (snapshots by links), and the folder's lock is held meanwhile.
 """
@@ -26,7 +26,7 @@ ROWS = 65_536  # rows read at a time
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser("check", "Verify a data folder, without changing it, and recompute its views by brute force. No service may run on it.")
+    parser = Parser("check", "Verify a data folder and recompute its views by brute force, without changing it. It must not be in use.")
     parser.add_argument("folder", metavar="DIR", type=Path, help="the data folder")
     args = parser.parse_args(arguments)
     folder: Path = args.folder
@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
 
 
 def describe(report: Report) -> list[str]:
-    """What is in the folder, a thing a line."""
+    """The contents of the folder, one item per line."""
     lines = [f"folder     {report.folder}, version {report.last_version}"]
     lines += [f"relation   {name}" for _, name in report.relations]
     lines += [f"view       {name}" for name in report.views]
@@ -54,13 +54,13 @@ def describe(report: Report) -> list[str]:
     lines += [f"snapshot   version {found.version}, {sum(found.rows.values()):,} rows, {found.bytes:,} bytes" for found in report.snapshots]
     if report.log:
         lines.append(f"log        versions {report.log[0]} to {report.log[1]}, {report.log_bytes:,} bytes")
-    lines += [f"unfinished {path.name} (a crash left it; it never counted)" for path in report.unfinished]
+    lines += [f"unfinished {path.name} (left by a crash, not used)" for path in report.unfinished]
     lines += [f"damage     {problem.what} in {problem.where}" for problem in report.problems]
-    return lines if report.problems else [*lines, "checksums  all right"]
+    return lines if report.problems else [*lines, "checksums  ok"]
 
 
 def _recompute(folder: Path) -> int:
-    """Every view's rows in its structure against those of brute force. Status 1 where they differ."""
+    """Compares every view's rows with those found by brute force. Status 1 if they differ."""
     engine = Instance(folder, Settings.read({"data": folder}, {}))
     try:
         engine.recover()
@@ -69,7 +69,7 @@ def _recompute(folder: Path) -> int:
     finally:
         engine.close()
     if wrong:
-        raise Failure("a view differs from brute force: a bug, please report it with the folder; drop the view and register it again")
+        raise Failure("a view differs from brute force: please report this bug with the folder; to repair it, drop and register the view")
     return 0
 
 
@@ -83,14 +83,14 @@ def _table(engine: Instance, name: str) -> pa.RecordBatch:
 
 
 def _agrees(engine: Instance, name: str, tables: Mapping[str, pa.RecordBatch]) -> bool:
-    """Compares one view, and says so."""
+    """Compares one view, and prints the result."""
     view = engine.views[name]
     view.join.check()
     with closing(open_rows(engine.readers, name)) as reader:
         told = total(beside(*part) for part in iter(partial(reader.read_with_keys, ROWS), None))
     found = total(recompute(view.view.query, view.definitions, tables))
     if told == found:
-        print(f"view       {name}: {told.rows:,} row{'s' if told.rows != 1 else ''}, as brute force finds them", flush=True)
+        print(f"view       {name}: {told.rows:,} row{'s' if told.rows != 1 else ''}, confirmed by brute force", flush=True)
     else:
         by_force = f"brute force {found.rows:,} (checksum {found.checksum})"
         print(f"damage     view {name}: {told.rows:,} rows (checksum {told.checksum}), {by_force}", flush=True)

@@ -10,17 +10,17 @@ PORT = 8080
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser("demo", "Serve terms of office in the United States, replay their history since 1789, print what to try.")
-    parser.add_argument("--port", type=int, help=f"where the service listens ({PORT}, or a free port if that is taken)")
-    parser.add_argument("--pace", type=float, default=0.6, help="years of history a second from 1989 on (0.6); before, 20 times as many")
-    parser.add_argument("--no-kafka", action="store_true", help="send all changes by REST, start no Kafka and no Spark")
+    parser = Parser("demo", "Serve terms of office in the United States, replay their history since 1789, and suggest commands to try.")
+    parser.add_argument("--port", type=int, help=f"the port of the service ({PORT}, or a free port if it is in use)")
+    parser.add_argument("--pace", type=float, default=0.6, help="years of history per second from 1989 on (0.6); 20 times as many before")
+    parser.add_argument("--no-kafka", action="store_true", help="send all changes by REST, without Kafka and Spark")
     args = parser.parse_args(arguments)
     if not args.pace > 0:
-        raise Failure("--pace must be above 0", 2)
+        raise Failure("--pace must be greater than 0", 2)
     port = args.port or PORT
     if not is_free(port):
         if args.port:
-            raise Failure(f"port {port} is taken: give another one, or leave --port out")
+            raise Failure(f"port {port} is in use: choose another port, or omit --port")
         port = free_port()
-        say(f"port {PORT} is taken, so the service listens on {port}")
+        say(f"port {PORT} is in use; the service listens on {port} instead")
     return play(port, args.pace, not args.no_kafka)

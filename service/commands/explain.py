@@ -12,7 +12,7 @@ from service.terminal import Parser, add_url, connect
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser("explain", "Show how a view would be kept and what is promised: text on a terminal, JSON in a pipe.")
+    parser = Parser("explain", "Show the plan and the guarantee of a view without registering it: text on a terminal, JSON in a pipe.")
     add_definition(parser)
     add_url(parser)
     args = parser.parse_args(arguments)
@@ -22,7 +22,7 @@ def main(arguments: list[str]) -> int:
     if sys.stdout.isatty():
         print("\n".join(plan_lines(answer["plan"])))
         if others := [f"{other['algorithm']} ({other['guarantee']})" for other in answer["alternatives"]]:
-            print(f"{'instead':<10} {' or '.join(others)}, if the definition asks for it")
+            print(f"{'others':<10} {', '.join(others)}; to use one, name it as \"algorithm\" in the definition")
         if "natural" in answer:
             print("\n".join(natural_lines(answer["natural"])))
         for name, statistics in answer.get("measured", {}).items():
@@ -33,13 +33,13 @@ def main(arguments: list[str]) -> int:
 
 
 def measured_words(statistics: dict[str, Any]) -> str:
-    """What was measured on a live view; what was not is left out."""
+    """The measurements of a live view; those that were not taken are left out."""
     averages = [
-        ("steps_per_row", "steps a row"),
-        ("steps_per_update", "steps a changed row"),
-        ("flips_per_update", "flips a changed row"),
-        ("bytes_per_row", "bytes a row"),
-        ("bits_per_tuple", "bits a tuple (compact)"),
+        ("steps_per_row", "steps per row"),
+        ("steps_per_update", "steps per changed row"),
+        ("flips_per_update", "flips per changed row"),
+        ("bytes_per_row", "bytes per row"),
+        ("bits_per_tuple", "bits per tuple (compact)"),
     ]
     counts = [("dead_ends", "dead ends"), ("rows_read", "rows read")]
     told = [f"{statistics[name]:.4g} {words}" for name, words in averages if statistics[name] is not None]
@@ -48,7 +48,7 @@ def measured_words(statistics: dict[str, Any]) -> str:
 
 
 def natural_lines(natural: dict[str, Any]) -> list[str]:
-    """What is known of a natural join, a fact a line."""
+    """Properties of a natural join, one per line."""
     agm = natural["agm"]
     cover = " ".join(f"|{alias}|^{weight:.4g}" for alias, weight in agm["cover"].items() if weight)
     rows = f" = {agm['rows']:,.0f}" if "rows" in agm else ""
@@ -56,13 +56,13 @@ def natural_lines(natural: dict[str, Any]) -> list[str]:
     facts = [
         ("variables", "; ".join(" = ".join(columns) for columns in natural["variables"].values())),
         ("join tree", "; ".join(tree)),
-        ("at most", f"{cover}{rows} rows (AGM; n^{agm['exponent']:.4g} of n rows each)"),
+        ("bound", f"{cover}{rows} rows (AGM; n^{agm['exponent']:.4g} for n rows in each relation)"),
     ]
     return [f"{what:<10} {text}" for what, text in facts if text]
 
 
 def plan_lines(plan: dict[str, Any]) -> list[str]:
-    """A plan for people, a fact a line."""
+    """A plan as text, one property per line."""
     theorem = f" ({plan['theorem']})" if plan.get("theorem") else ""
     facts = [
         ("class", plan["class"]),

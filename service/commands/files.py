@@ -1,7 +1,7 @@
 """Files of rows, cut into bodies for POST: CSV and JSON lines as they stand, Parquet and Arrow as Arrow streams.
 
-Text goes to the service untouched, so that one set of rules, the service's, reads it. A body knows how to lead the
-index of a rejected row back to its place in the file.
+Text is sent to the service unchanged, so that only the service's rules apply. A body can map the
+index of a rejected row back to its position in the file.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ class File(NamedTuple):
 
 
 def open_file(path: Path) -> File:
-    """Raises Failure when the name does not tell the kind, OSError when there is no such file."""
+    """Raises Failure when the name does not indicate the type, OSError when there is no such file."""
     packed = path.suffix == ".gz"
     kind = KINDS.get(path.with_suffix("").suffix if packed else path.suffix)
     if kind is None or (packed and kind not in ("csv", "jsonl")):
         endings = ", ".join([*KINDS, ".csv.gz", ".jsonl.gz"])
-        raise Failure(f"{path}: cannot tell what this file holds: its name should end in one of {endings}", 2)
+        raise Failure(f"{path}: unknown file type: the name must end in one of {endings}", 2)
     size = path.stat().st_size
     if kind == "parquet":
         size = _readable(path, lambda: pq.ParquetFile(path).metadata.num_rows)
@@ -197,7 +197,7 @@ def to_types(path: Path, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordB
             columns.append(column.cast(wanted))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             reason = re.sub(r"\s+", " ", str(error))
-            raise Failure(f"{path}: column {field.name!r} is {field.type}, the relation wants {wanted}: {reason}") from error
+            raise Failure(f"{path}: column {field.name!r} is {field.type}, but the relation has {wanted}: {reason}") from error
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
@@ -231,4 +231,4 @@ def _readable(path: Path, read: Callable[[], T]) -> T:
     try:
         return read()
     except (pa.ArrowInvalid, EOFError, gzip.BadGzipFile) as error:
-        raise Failure(f"{path}: the file is damaged or not what its name says: {error}") from error
+        raise Failure(f"{path}: the file is damaged, or is not of the type that its name indicates: {error}") from error

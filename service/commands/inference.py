@@ -53,16 +53,16 @@ def infer(files: list[File]) -> list[dict[str, Any]]:
         for name in before.symmetric_difference(names) if place else ():
             guesses[name].nullable = True
     if guesses and not any(guess.seen for guess in guesses.values()):
-        raise Failure(f"{files[0].path}: there are no values in it to tell the types by: register the relation yourself")
+        raise Failure(f"{files[0].path}: types cannot be inferred without values: register the relation first")
     columns = []
     for name, guess in guesses.items():
         if not guess.possible:
-            raise Failure(f"column {name!r} holds values of several types: register the relation yourself, or mend the file")
+            raise Failure(f"column {name!r} has values of several types: fix the file, or register the relation first")
         kind = guess.possible[0] if guess.seen else "string"
         nullable = guess.nullable or (guess.blank and kind != "string")
         columns.append({"name": name, "type": kind} | ({"nullable": True} if nullable else {}))
     if not columns:
-        raise Failure(f"{files[0].path}: there are no columns in it")
+        raise Failure(f"{files[0].path}: the file has no columns")
     return columns
 
 
@@ -122,7 +122,7 @@ def _from_jsonl(file: File, guesses: dict[str, Guess]) -> set[str]:
             except orjson.JSONDecodeError as error:
                 raise Failure(f"{file.path}: line {number} is not JSON: {error}") from error
             if not isinstance(row, dict):
-                raise Failure(f"{file.path}: line {number} is not an object: each line should be one row")
+                raise Failure(f"{file.path}: line {number} is not an object: each line must be one row")
             if row.pop(OP_COLUMN, "upsert") in ("delete", "truncate"):
                 continue
             rows += 1
@@ -147,7 +147,7 @@ def _narrow_value(guess: Guess, value: Any, where: str) -> None:
     elif isinstance(value, str):
         guess.only(["string", *(kind for kind in TEXTUAL if kind in guess.possible and _reads(kind, value))])
     else:
-        raise Failure(f"{where}: a list or an object is not a value of a relation")
+        raise Failure(f"{where}: lists and objects are not supported as values")
 
 
 def _reads(kind: str, text: str) -> bool:
@@ -187,4 +187,4 @@ def _arrow_type(file: File, column: pa.Field) -> str:
     ):
         if matches(kind):
             return name
-    raise Failure(f"{file.path}: column {column.name!r} is {column.type}, which a relation cannot hold: cast it or leave it out")
+    raise Failure(f"{file.path}: column {column.name!r} is {column.type}, which relations do not support: convert or remove it")

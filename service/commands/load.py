@@ -28,19 +28,19 @@ class Rejected(NamedTuple):
 
 def main(arguments: list[str]) -> int:
     parser = Parser("load", "Load files into a relation: rows are upserts, unless a column _op says otherwise.")
-    parser.add_argument("relation", metavar="RELATION", help="registered from the files if it is new; then --key is needed")
-    parser.add_argument("files", metavar="FILE", nargs="+", type=Path, help="Parquet, Arrow, CSV or JSON lines, told by the name's ending")
+    parser.add_argument("relation", metavar="RELATION", help="the relation; registered from the files if it is new (needs --key)")
+    parser.add_argument("files", metavar="FILE", nargs="+", type=Path, help="Parquet, Arrow, CSV or JSON lines, by file name extension")
     parser.add_argument("--key", metavar="A,B", help="primary key of a new relation")
     parser.add_argument(
         "--interval",
         action="append",
         default=[],
         metavar="NAME=START,END[,BOUNDS]",
-        help="an interval of a new relation; NAME=COLUMN a point",
+        help="an interval of a new relation; NAME=COLUMN for a point",
     )
     bounds = ("[)", "[]", "(]", "()")
     parser.add_argument(
-        "--bounds", choices=bounds, default="[)", metavar="BOUNDS", help=f"of intervals that name none: {' '.join(bounds)} (default [))"
+        "--bounds", choices=bounds, default="[)", metavar="BOUNDS", help=f"bounds of intervals: one of {' '.join(bounds)} (default [))"
     )
     add_url(parser)
     args = parser.parse_args(arguments)
@@ -64,16 +64,16 @@ def _interval(text: str, bounds: str) -> tuple[str, dict[str, Any]]:
 
 
 def _definition(client: Client, name: str, files: list[File], key: list[str], intervals: dict[str, Any]) -> dict[str, Any]:
-    """The relation as it is, else as the files and the arguments say: then it is registered."""
+    """The existing relation, else a new one, registered from the files and the arguments."""
     known = client.relation(name)
     if known is not None:
         if key and key != known["key"]:
-            raise Failure(f"{name} exists with the key {','.join(known['key'])}: leave --key out, or load under another name", 2)
+            raise Failure(f"{name} exists with the key {','.join(known['key'])}: omit --key, or use another name", 2)
         if intervals and any(known["intervals"].get(interval) != value for interval, value in intervals.items()):
-            raise Failure(f"{name} exists with other intervals: leave --interval out, or load under another name", 2)
+            raise Failure(f"{name} exists with other intervals: omit --interval, or use another name", 2)
         return known
     if not key:
-        raise Failure(f"{name} is a new relation: say which columns are its key, for example --key id", 2)
+        raise Failure(f"{name} is a new relation: name its key columns, for example --key id", 2)
     definition: dict[str, Any] = {"columns": infer(files), "key": key, "intervals": intervals}
     client.put_relation(name, definition)
     listed = ", ".join(f"{c['name']} {c['type']}{' or null' if c.get('nullable') else ''}" for c in definition["columns"])
@@ -113,24 +113,24 @@ def _post(client: Client, relation: str, files: list[File], schema: pa.Schema) -
     finally:
         if watched:  # else an empty line comes
             shown.stop()
-    passed_over = f", {ignored:,} passed over" if ignored else ""
+    passed_over = f", {ignored:,} ignored" if ignored else ""
     reached = f", version {version}" if version else ""
     print(f"{relation}: {applied:,} row{'s' if applied != 1 else ''} loaded{passed_over}{reached}")
     if bad:
         _show(rejected, bad)
         were = "row was" if bad == 1 else "rows were"
-        others = ", the others are in" if applied or ignored else ""
-        raise Failure(f"{bad:,} {were} rejected{others}: mend what is rejected and load the file again")
+        others = ", the others were loaded" if applied or ignored else ""
+        raise Failure(f"{bad:,} {were} rejected{others}: fix the file and load it again")
     return 0
 
 
 def _posted(client: Client, relation: str, file: File, body: Body, applied: int) -> dict[str, Any]:
-    """The receipt. Raises Failure, which names the file and says what is in already."""
+    """The receipt. Raises Failure, which names the file and says what has been loaded already."""
     try:
         return client.post_rows(relation, body.media_type, body.content)
     except ClientError as error:
         part = f", from {file.unit} {body.first} on" if applied else ""
-        before = f"; what comes before is in, {applied:,} row{'s' if applied != 1 else ''}" if applied else ""
+        before = f"; already loaded: {applied:,} row{'s' if applied != 1 else ''}" if applied else ""
         raise Failure(f"{file.path}{part}: {error}{before}") from error
 
 

@@ -17,14 +17,14 @@ SCREENFUL = 50  # rows shown on a terminal when no limit is given
 def main(arguments: list[str]) -> int:
     parser = Parser("rows", "Print the rows of a view at one version: a table on a terminal, JSON lines in a pipe.")
     parser.add_argument("view", metavar="VIEW")
-    parser.add_argument("--limit", type=int, metavar="N", help=f"at most N rows (on a terminal {SCREENFUL} if not given)")
-    parser.add_argument("--overlaps", metavar="LO,HI", help="only rows all of whose joined intervals meet [LO, HI]; a side may be empty")
+    parser.add_argument("--limit", type=int, metavar="N", help=f"at most N rows (default on a terminal: {SCREENFUL})")
+    parser.add_argument("--overlaps", metavar="LO,HI", help="only rows whose joined intervals all overlap [LO, HI]; a side may be empty")
     parser.add_argument(
         "--where",
         action="append",
         default=[],
         metavar="ALIAS.COLUMN=VALUE",
-        help="look up by the key of one alias, or by the columns that it joins by; once for each column",
+        help="look up by the key of one alias, or by the columns it is joined on; repeat for each column",
     )
     add_url(parser)
     args = parser.parse_args(arguments)
@@ -51,7 +51,7 @@ def row_params(limit: int | None, overlaps: str | None, where: list[str]) -> dic
         params["limit"] = str(limit)
     if overlaps is not None:
         if overlaps.count(",") != 1:
-            raise Failure(f"--overlaps takes LO,HI (a side may be empty), not {overlaps!r}", 2)
+            raise Failure(f"--overlaps takes LO,HI (either side may be empty), not {overlaps!r}", 2)
         params["overlaps"] = overlaps
     for condition in where:
         column, equals, value = condition.partition("=")
@@ -75,7 +75,7 @@ def _table(response: httpx.Response) -> None:
             for row in rows:
                 print(columns.line(row))
                 count += 1
-        more = ", and there are more: --limit N shows more, a pipe all" if "next" in response.links else ""
+        more = "; there are more: use --limit N, or a pipe for all rows" if "next" in response.links else ""
         say(f"{count} row{'s' if count != 1 else ''} at version {response.headers.get('Livejoin-Version')}{more}")
     else:
         none = "none of the rows" if response.headers.get("Livejoin-Empty") == "false" else "no rows"  # --limit 0

@@ -1,4 +1,4 @@
-"""`livejoin serve`: the service, until it is told to stop."""
+"""`livejoin serve`: runs the service until it is told to stop."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from service.terminal import Failure, Parser
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser("serve", "Run the service until Ctrl-C or SIGTERM. Each option can also be given as the variable behind it.")
+    parser = Parser("serve", "Run the service until Ctrl-C or SIGTERM. Options can also be set by the variables in parentheses.")
     for name, field in Settings.model_fields.items():
         default = size_text(field.default) if name in ("max_body", "pin_bytes") else field.default
         parser.add_argument(f"--{name.replace('_', '-')}", dest=name, help=f"{field.description} ({variable(name)}, {default})")

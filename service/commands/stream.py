@@ -8,7 +8,7 @@ from service.terminal import Failure, Parser
 
 
 def main(arguments: list[str]) -> int:
-    # By name: `streaming` stands above `service`, and comes with livejoin[stream].
+    # By name: `streaming` is a layer above `service`, and is installed with livejoin[stream].
     try:
         room = import_module("streaming.cli")
     except ModuleNotFoundError as error:

@@ -15,8 +15,8 @@ LOOK_AGAIN = 0.5  # seconds between two looks at a view that is being built
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser("view", "Register a view and wait until it is live. The same definition again changes nothing.")
-    parser.add_argument("name", metavar="NAME", help="what the view is called from now on")
+    parser = Parser("view", "Register a view and wait until it is live. Registering the same definition again has no effect.")
+    parser.add_argument("name", metavar="NAME", help="the name of the view")
     add_definition(parser)
     add_url(parser)
     args = parser.parse_args(arguments)
@@ -65,5 +65,5 @@ def live(client: Client, view: dict[str, Any]) -> dict[str, Any]:
         view = looked
     if view["state"] != "live":
         problem = view.get("problem") or {}
-        raise Failure(f"{name} could not be built: {problem.get('detail', 'the log of the service says why')}")
+        raise Failure(f"{name} could not be built: {problem.get('detail', 'see the log of the service')}")
     return view

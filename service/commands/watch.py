@@ -26,12 +26,12 @@ PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0)  # seconds before the next attempt to connect
 def main(arguments: list[str]) -> int:
     parser = Parser("watch", "Follow the changes of a view: a table on a terminal (+ and −), JSON lines in a pipe.")
     parser.add_argument("view", metavar="VIEW")
-    parser.add_argument("--snapshot", action="store_true", help="first every row there is, then the changes after it")
-    parser.add_argument("--since", metavar="TOKEN", help="go on from the token of an earlier progress record")
+    parser.add_argument("--snapshot", action="store_true", help="print all rows first, then the changes after them")
+    parser.add_argument("--since", metavar="TOKEN", help="resume from the token of an earlier progress record")
     add_url(parser)
     args = parser.parse_args(arguments)
     if args.snapshot and args.since:
-        raise Failure("give --snapshot or --since, not both: a token goes on from where a snapshot ended", 2)
+        raise Failure("--snapshot and --since cannot be combined: a token resumes where a snapshot ended", 2)
     show = _Table() if sys.stdout.isatty() else _Pipe()
     with connect(args) as client:
         for version in follow(client, args.view, since=args.since, snapshot=args.snapshot):
@@ -52,7 +52,7 @@ def follow(client: Client, view: str, *, since: str | None, snapshot: bool) -> I
             with tempfile.SpooledTemporaryFile(IN_MEMORY) as held:
                 for line in client.changes(view, {"since": token} if token else start):
                     if attempt:
-                        say("connected again")
+                        say("reconnected")
                         attempt = 0
                     record = orjson.loads(line) if b'"progress"' in line or b'"error"' in line else None
                     held.write(line + b"\n")
@@ -69,13 +69,13 @@ def follow(client: Client, view: str, *, since: str | None, snapshot: bool) -> I
             if token is None and attempt == 0:
                 raise
             if attempt == 0:
-                say(f"{error}; connecting again and going on from the last token")
+                say(f"{error}; reconnecting, and resuming from the last token")
             time.sleep(PAUSES[min(attempt, len(PAUSES) - 1)])
             attempt += 1
         except Refused as refused:
             if token is None:
                 raise
-            raise Failure(f"cannot go on from the last token: {refused}; begin again with --snapshot") from refused
+            raise Failure(f"cannot resume from the last token: {refused}; start again with --snapshot") from refused
 
 
 def _after_error(record: dict[str, Any], token: str | None) -> str:
@@ -85,7 +85,7 @@ def _after_error(record: dict[str, Any], token: str | None) -> str:
     say(f"the service ended the stream: {kind}: {problem.get('detail', '')}")
     resume = record.get("token") or token
     if kind == "delta-too-large" or resume is None:
-        raise Failure("the changes cannot be followed without a gap: begin again with --snapshot")
+        raise Failure("the changes cannot be followed without a gap: start again with --snapshot")
     return str(resume)
 
 

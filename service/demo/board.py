@@ -1,4 +1,4 @@
-"""What has arrived: counts and last changes of each view, told by its followers and nobody else."""
+"""What has arrived: counts and recent changes of each view, reported by its followers only."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ RELATIONS: dict[str, dict[str, Any]] = {
 
 
 class DemoView(NamedTuple):
-    """`words` says what is asked; `identity` are the columns that the known checksum is over, in its order."""
+    """`words` describes the view; `identity` are the columns of the known checksum, in its order."""
 
     words: str
     sql: str
@@ -134,7 +134,7 @@ def expected(folder: Path = FOLDER) -> dict[str, tuple[int, str]]:
 
 
 def checksum(rows: Iterable[Mapping[str, Any]], columns: tuple[str, ...]) -> tuple[int, str]:
-    """Rows and their checksum in no order: the sum of 64 bits of SHA-256 of each row's values, joined by tabs."""
+    """Number of rows and order-independent checksum: the sum of 64 bits of SHA-256 of each row's values, joined by tabs."""
     count = total = 0
     for row in rows:
         text = "\t".join(str(row[column]) for column in columns)

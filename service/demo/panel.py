@@ -1,4 +1,4 @@
-"""How the demo looks: a live panel on a terminal, a line now and then in a pipe."""
+"""The display of the demo: a live panel on a terminal, occasional lines in a pipe."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EVERY = 4.0  # seconds between two lines in a pipe
 
 
 class Scene(NamedTuple):
-    """Where the replay stands: the date in history, its share of all changes, how they travel."""
+    """The state of the replay: the date in history, the share of all changes, and how they are sent."""
 
     day: date
     share: float
@@ -51,7 +51,7 @@ class Terminal:
         head.add_row(Text(scene.day.isoformat(), "bold"), ProgressBar(1.0, scene.share, width=30), Text(scene.road, "dim"))
         views = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
         for name, side in (("view", "left"), ("rows", "right"), ("+", "right"), ("−", "right"), ("", "left")):
-            least = 5 if side == "right" else 25 if name else None  # the description alone gives way
+            least = 5 if side == "right" else 25 if name else None  # only the description is shortened
             views.add_column(name, justify="right" if side == "right" else "left", no_wrap=True, min_width=least)
         changes = Text(no_wrap=True, overflow="ellipsis")
         with self._board.lock:

@@ -1,4 +1,4 @@
-"""How the changes of history reach the service: by REST, or as Debezium records through Kafka and Spark."""
+"""The ways of changes to the service: by REST, or as Debezium records through Kafka and Spark."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GRACE = 15.0  # seconds for a child to end by itself
 
 
 class Children:
-    """The processes of the demo, each with its log in the folder. Ended in the opposite order of their start."""
+    """The processes of the demo, each with its log in the folder. Stopped in reverse order."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -30,7 +30,7 @@ class Children:
         self._start: Any = import_module("streaming.children").start
 
     def start(self, name: str, command: Sequence[str]) -> subprocess.Popen[bytes]:
-        """From the main thread only: on Linux a child ends with the thread that started it."""
+        """Call this from the main thread: on Linux a child ends with the thread that started it."""
         log = self.log(name).open("wb")
         process: subprocess.Popen[bytes] = self._start(command, HOME, log)
         self._running.append((process, log))
@@ -42,10 +42,10 @@ class Children:
     def last_words(self, name: str) -> str:
         """The last line that a child has written."""
         lines = [line for line in self.log(name).read_text(errors="replace").splitlines() if line.strip()]
-        return lines[-1].strip().removeprefix("livejoin: ") if lines else "it said nothing"
+        return lines[-1].strip().removeprefix("livejoin: ") if lines else "no output"
 
     def close(self) -> None:
-        """SIGTERM, then SIGKILL where that does not help."""
+        """Sends SIGTERM, then SIGKILL if that does not help."""
         for process, log in reversed(self._running):
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
@@ -92,7 +92,7 @@ class Kafka:
 
     @staticmethod
     def missing() -> str | None:
-        """Why this road cannot be taken on this machine; None if it can."""
+        """Why Kafka cannot be used on this machine; None if it can."""
         for module in ("confluent_kafka", "pyspark"):
             if find_spec(module) is None:
                 return f"{module} is not installed (pip install 'livejoin[stream]')"
@@ -103,7 +103,7 @@ class Kafka:
         return None
 
     def step(self) -> None:
-        """One step on the way up. Raises RoadClosed when a child has ended."""
+        """One step of the startup. Raises RoadClosed when a child has ended."""
         if self._broker.poll() is not None:
             raise RoadClosed(f"Kafka ended: {self._children.last_words('kafka')}")
         if self._stream is not None:
@@ -127,17 +127,17 @@ class Kafka:
         self.open = True
 
     def send(self, changes: Sequence[Change]) -> None:
-        """Returns when the broker has all of them. Raises RoadClosed when it does not take them."""
+        """Returns when the broker has all of them. Raises RoadClosed when it does not accept them."""
         for change in changes:
             self._position += 1
             key, value = change.to_debezium(self._position)
             self._producer.produce(PREFIX + change.relation, value, key)
         if self._producer.flush(20):
-            raise RoadClosed("Kafka does not take the records")
+            raise RoadClosed("Kafka does not accept the records")
 
 
 class RoadClosed(Exception):
-    """Kafka or Spark is gone; the text says why."""
+    """Kafka or Spark has failed; the text says why."""
 
 
 def stream_toml(url: str, brokers: str, checkpoint: Path) -> str:

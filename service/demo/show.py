@@ -1,7 +1,7 @@
-"""The play: a service with its views, two centuries of history into them, and then it serves until Ctrl-C.
+"""The demo: starts a service with views, replays two centuries of history into them, and keeps serving until Ctrl-C.
 
-The first two centuries, in which little changes, go by REST while Kafka and Spark start; from 1989 on the changes take
-the road through Kafka and Spark, if there is one.
+The first two centuries, in which little changes, are sent by REST while Kafka and Spark start; from 1989 on the changes go
+through Kafka and Spark, if they are available.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from service.demo.panel import Lines, Scene, Terminal, panel
 from service.demo.roads import HOME, HOST, Children, Kafka, Rest, RoadClosed
 from service.terminal import Failure
 
-SWITCH = date(1989, 1, 1)  # from here on there is much to see
-EARLY = 20.0  # how much faster the time before goes
+SWITCH = date(1989, 1, 1)  # from here on there are many changes
+EARLY = 20.0  # how much faster the time before is replayed
 TICK = 0.2  # seconds between two steps
-PATIENCE = 300.0  # seconds for the service to start (compiling), for the last changes to arrive
+PATIENCE = 300.0  # seconds for the service to start (compiling), and for the last changes to arrive
 YEAR = 365.2425
 
 
 class Ended(Exception):
-    """Ctrl-C or SIGTERM came."""
+    """Ctrl-C or SIGTERM was received."""
 
 
 class Ending:
-    """Notes the signals, and tells of them at a pause only: so no start of a child is ever cut in half."""
+    """Records signals and reports them only at a pause, so that the start of a child is never interrupted."""
 
     def __init__(self) -> None:
         self._came = False
@@ -67,7 +67,7 @@ def play(port: int, pace: float, kafka: bool) -> int:
         try:
             _Play(folder, children, ending, stop, f"http://{HOST}:{port}", pace, kafka).run()
         except Ended:
-            print("\nEnding all that was started …", flush=True)
+            print("\nStopping …", flush=True)
         finally:
             stop.set()
             children.close()
@@ -83,7 +83,7 @@ class _Play:
         self._client = Client(url)
         self._rest = Rest(self._client)
         self._kafka: Kafka | None = None
-        self._kafka_from = 0  # the first change that took Kafka's road
+        self._kafka_from = 0  # the first change that was sent through Kafka
         self._wanted = kafka
 
     def run(self) -> None:
@@ -97,7 +97,7 @@ class _Play:
             self._client.put_view(name, {"sql": view.sql})
         print(what_to_try(self._url), flush=True)
         if missing is not None:
-            print(f"Without Kafka and Spark ({missing}): all changes come by REST.\n", flush=True)
+            print(f"Running without Kafka and Spark ({missing}): all changes are sent by REST.\n", flush=True)
         board = Board({name: Tally() for name in VIEWS})
         for name in VIEWS:
             follow(board, self._url, name, self._stop)
@@ -105,10 +105,10 @@ class _Play:
             self._replay(shown)
             self._arrive(shown, service)
         print(self._verdict(), flush=True)
-        print("It goes on serving. Ctrl-C ends it and removes what it has written.", flush=True)
+        print("The service keeps running. Press Ctrl-C to stop it and delete its data.", flush=True)
         while service.poll() is None:
             self._pause(TICK)
-        raise Failure(f"the service has ended: {self._children.last_words('service')}")
+        raise Failure(f"the service has stopped: {self._children.last_words('service')}")
 
     def _start_service(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "service.cli", "serve", "--data", str(self._folder / "data"), "--host", HOST]
@@ -127,12 +127,12 @@ class _Play:
             if waited > PATIENCE:
                 raise Failure(f"the service is not ready after {PATIENCE:.0f} s: {self._children.last_words('service')}")
             if waited > 5.0 and not told:
-                print("The service starts. The very first start compiles its kernels, which takes about a minute …", flush=True)
+                print("The service is starting. The first start compiles its kernels, which takes about a minute …", flush=True)
                 told = True
             self._pause(0.1)
 
     def _replay(self, shown: Terminal | Lines) -> None:
-        """All changes, each at its time."""
+        """Sends all changes, each at its time."""
         day, clock, running = float(self._changes[0].day.toordinal()), time.monotonic(), False
         while self._sent < len(self._changes):
             now = time.monotonic()
@@ -155,13 +155,13 @@ class _Play:
             self._pause(TICK)
 
     def _leave_kafka(self, shown: Terminal | Lines, closed: RoadClosed) -> None:
-        """What may be lost on that road is sent again by REST: these are upserts, so nothing is there twice."""
-        shown.note(f"{closed}. The changes since {SWITCH.year} come by REST.")
+        """Sends everything that may be lost in Kafka again by REST: upserts, so nothing is duplicated."""
+        shown.note(f"{closed}. The changes since {SWITCH.year} are sent by REST.")
         self._kafka = None
         self._sent = self._kafka_from or self._sent
 
     def _first_batch(self, kafka: Kafka) -> bool:
-        """Sends the first changes through Kafka, and tells whether Spark has brought them."""
+        """Sends the first changes through Kafka, and returns whether they have arrived through Spark."""
         if not self._kafka_from:
             self._kafka_from = self._sent
             self._before = self._version()
@@ -201,7 +201,7 @@ class _Play:
         while time.monotonic() < until and service.poll() is None:
             shown.show(self._scene(self._changes[-1].day, False, True))
             if all(self._client.count(name)[1] == rows for name, rows in counts.items()):
-                self._pause(2 * TICK)  # for the followers, so that the last picture is the whole one
+                self._pause(2 * TICK)  # for the followers, so that the last panel is complete
                 shown.show(self._scene(self._changes[-1].day, False, True))
                 return
             try:
@@ -213,25 +213,25 @@ class _Play:
             self._pause(TICK)
 
     def _verdict(self) -> str:
-        """Compares all rows of all views with what is known. Raises Failure where they differ."""
+        """Compares all rows of all views with the known results. Raises Failure if they differ."""
         told = []
         for name, answer in expected().items():
             with self._client.rows(name, {}) as response:
                 found = checksum((orjson.loads(line) for line in lines(response)), VIEWS[name].identity)
             if found != answer:
-                raise Failure(f"{name} has {found[0]} rows (checksum {found[1]}), but {answer[0]} (checksum {answer[1]}) are right: a bug")
+                raise Failure(f"{name} has {found[0]} rows (checksum {found[1]}), expected {answer[0]} (checksum {answer[1]}): a bug")
             told.append(f"{name} {found[0]:,}")
-        return f"\nAll of history has arrived. Compared with the known answers, count and checksum: {', '.join(told)} rows. All right."
+        return f"\nAll changes have arrived. Row counts and checksums match the known results: {', '.join(told)} rows."
 
 
 def _seconds(first: date, day: date) -> float:
-    """How long the replay takes from one day to another, at a pace of one day a second from SWITCH on."""
+    """The duration of the replay from one day to another, at a pace of one day per second from SWITCH on."""
     early, late = (min(day, SWITCH) - first).days, max(0, (day - SWITCH).days)
     return early / EARLY + late
 
 
 def what_to_try(url: str) -> str:
-    """Commands for another terminal, as they can be pasted."""
+    """Commands to paste into another terminal."""
     script = Path(sys.executable).parent / "livejoin"
     if script.exists():
         setup = f'export PATH={shlex.quote(str(script.parent))}:"$PATH" LIVEJOIN_URL={url}'
@@ -240,7 +240,7 @@ def what_to_try(url: str) -> str:
         setup = f'export LIVEJOIN_URL={url}; livejoin() {{ ({run} "$@"); }}'
     sql = "SELECT * FROM senator_terms s JOIN rep_terms r ON s.state = r.state AND overlaps(s.term, r.term)"
     return f"""
-livejoin serves at {url}. Try, in another terminal:
+livejoin is listening on {url}. In another terminal, try:
 
   {setup}
   livejoin watch delegation

@@ -1,1 +1,1 @@
-"""What is on disk: the log, snapshots, the folder that they lie in, and how damage is noticed."""
+"""Data on disk: the log, snapshots, their folder, and the detection of damage."""

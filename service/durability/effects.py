@@ -5,7 +5,7 @@
     deletes, inserts := an Arrow IPC record-batch message, or (flag 2) physical values as JSON, a list a row; padded to 8 bytes;
                         nothing when there are no rows
 
-The schemas are not in the payload: the catalogue knows them, and a definition never changes under its id.
+The schemas are not in the payload: the catalogue has them, and the definition of an id never changes.
 """
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ class _Armed:
     def __init__(self, setting: str) -> None:
         step, _, times = setting.partition(":")
         if step not in STEPS or not (times or "1").isdigit() or int(times or "1") < 1:
-            raise ValueError(f"LIVEJOIN_FAILPOINT={setting!r}: give one of {', '.join(STEPS)}, and perhaps ':n' for the n-th time")
+            raise ValueError(f"LIVEJOIN_FAILPOINT={setting!r}: use one of {', '.join(STEPS)}, and optionally ':n' for the n-th time")
         self.step = step
         self._left = int(times or "1")
         self._lock = threading.Lock()

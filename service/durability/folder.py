@@ -1,9 +1,9 @@
-"""The data folder: who owns it, how far it is known to reach, and the words for damage.
+"""The data folder: its lock, the newest commit known, and the exceptions for damage.
 
     livejoin.lock     held (flock) by the one process that uses the folder; its process id, for people
     livejoin.db       SQLite: catalogue, sources, log (log.py)
     livejoin.mark     the newest version and catalogue that were committed (`Mark`)
-    snapshots/        the relations at some version (snapshots.py)
+    snapshots/        the relations at a version (snapshots.py)
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class FolderInUse(Exception):
 
     def __init__(self, folder: Path, owner: str) -> None:
         who = f"process {owner}" if owner else "another process"
-        super().__init__(f"{who} already uses the data folder {folder}: stop it first, or give this one another folder")
+        super().__init__(f"the data folder {folder} is in use by {who}: stop it first, or use another folder")
         self.folder = folder
 
 
@@ -31,15 +31,15 @@ class Damaged(Exception):
 
     def __init__(self, what: str, where: Path, remedy: str = "") -> None:
         self.what, self.where = what, where
-        self.remedy = remedy or "`livejoin check` says what can be kept; else put the folder back from a copy"
+        self.remedy = remedy or "`livejoin check` shows what can be recovered; otherwise restore the folder from a copy"
         super().__init__(f"{what} in {where}: {self.remedy}")
 
 
 class FolderLock:
     """The lock on a data folder, from construction to `release`. Raises FolderInUse; OSError on a disk that can't be written.
 
-    The lock is the kernel's: it goes with the process, however that ends. `read_only` takes it without writing
-    anything, and takes none where no server has ever been.
+    The lock is the kernel's: it is released when the process ends, however that happens. `read_only` takes it without writing
+    anything, and takes none if no server has ever used the folder.
     """
 
     def __init__(self, folder: Path, read_only: bool = False) -> None:
@@ -69,7 +69,7 @@ class FolderLock:
 
 
 class Reach(NamedTuple):
-    """How far a folder is known to reach: its newest committed version, and the number of changes of the catalogue."""
+    """The newest commit known of a folder: its version, and the number of changes of the catalogue."""
 
     version: int
     catalog: int
@@ -78,9 +78,9 @@ class Reach(NamedTuple):
 class Mark:
     """The file that remembers the newest commit outside the database.
 
-    SQLite takes a damaged WAL for one that was never written to its end, and drops what follows without a word.
-    So each commit is noted here as well, after it, without a sync: a database that reaches less far has lost something
-    that was acknowledged. Under synchronous=normal a power cut may rightly take the last commits: such a mark counts
+    SQLite takes a damaged WAL for an incomplete one, and silently drops what follows.
+    So each commit is also recorded here, after it, without a sync: a database that is behind it has lost something
+    that was acknowledged. Under synchronous=normal a power failure may legitimately lose the last commits: such a mark counts
     only while the machine has not been started again.
     """
 
@@ -93,7 +93,7 @@ class Mark:
         self._file = os.open(folder / MARK, os.O_RDWR | os.O_CREAT, 0o600)
 
     def set(self, reach: Reach) -> None:
-        """Note a commit. An error is passed over: an old mark is right too, only weaker."""
+        """Record a commit. An error is ignored: an old mark is correct too, only weaker."""
         data = self._FORM.pack(self._MAGIC, reach.version, reach.catalog, self._full, self._boot)
         try:
             os.pwrite(self._file, data + zlib.crc32(data).to_bytes(4, "little"), 0)
@@ -108,7 +108,7 @@ class Mark:
 
     @classmethod
     def read(cls, folder: Path) -> Reach | None:
-        """What the database must reach at least; None where nothing is known. Raises Damaged."""
+        """The least that the database must have; None if nothing is known. Raises Damaged."""
         path = folder / MARK
         if not path.exists() or path.stat().st_size == 0:
             return None
@@ -122,7 +122,7 @@ class Mark:
 
 
 def _boot_id() -> bytes:
-    """Which start of the machine this is; zeros where it does not say."""
+    """An id of the current boot of the machine; zeros if it is not available."""
     try:
         return bytes.fromhex(Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", ""))
     except OSError:

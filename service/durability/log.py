@@ -1,7 +1,7 @@
 """The log: each batch, the catalogue and the sources, in SQLite.
 
 A batch is on disk when `commit` returns; batches appended since the last commit share one transaction, so they are
-there together or not at all, each with its source's epoch. What is read back is what was written, or `Damaged` is raised:
+there together or not at all, each with its source's epoch. Reading returns what was written, or raises `Damaged`:
 every row has a CRC-32, versions follow one another without a gap, and the database reaches as far as the mark.
 
 Cost: append and commit of a small batch about 15 µs (synchronous=normal), an fsync more with full.
@@ -64,7 +64,7 @@ class Log:
 
     `append` and `commit` are called by one thread at a time, the rest by any. `folder_id` names the folder for good, `secret`
     signs what only this folder may have given out. Raises FolderInUse, Damaged, and OSError or sqlite3.OperationalError for a
-    disk that is full, read-only or broken: then everything appended since the last commit is taken back.
+    disk that is full, read-only or broken: then everything appended since the last commit is undone.
     """
 
     def __init__(self, folder: Path, synchronous: Literal["full", "normal"] = "full") -> None:
@@ -98,7 +98,7 @@ class Log:
 
     @property
     def free_bytes(self) -> int:
-        """What the disk of the folder still takes."""
+        """The free space on the disk of the folder."""
         found = os.statvfs(self._folder)
         return found.f_bavail * found.f_frsize
 
@@ -113,7 +113,7 @@ class Log:
         return self._next_relation_id
 
     def append(self, version: int, source: str | None, run: str | None, epoch: int | None, payload: bytes) -> None:
-        """Take a batch, and its source's epoch, into the next commit. `version` must follow the last one."""
+        """Add a batch, and its source's epoch, to the next commit. `version` must follow the last one."""
         self.append_all([LogRow(version, source, run, epoch, payload)])
 
     def append_all(self, rows: Sequence[LogRow]) -> None:
@@ -238,7 +238,7 @@ class Log:
             self._count_catalog_change(db)
 
     def drop_relation(self, name: str) -> None:
-        """Remove a relation; its rows in the log stay until they are forgotten. Durable on return."""
+        """Remove a relation; its rows in the log stay until `forget`. Durable on return."""
         with self._transaction() as db:
             db.execute("DELETE FROM relations WHERE name = ?", (name,))
             self._count_catalog_change(db)
@@ -264,7 +264,7 @@ class Log:
         yield from replay(self._db, self._path, after_version, self._forgotten, self._state.reach.version)
 
     def forget(self, up_to_version: int) -> None:
-        """Remove the batches up to and with a version that a snapshot holds; in steps, so that appending can go on between them."""
+        """Remove the batches up to and including a version that a snapshot holds; in steps, so that appending can continue between them."""
         while True:
             with self._transaction() as db:
                 last, removed = self._forget_some(db, min(up_to_version, self._committed.reach.version))
@@ -292,7 +292,7 @@ class Log:
         return last, size
 
     def close(self) -> None:
-        """Close the database and let go of the folder. What is appended and not committed is lost."""
+        """Close the database and release the folder. What is appended and not committed is lost."""
         with self._guard:
             self._roll_back()
             try:
@@ -308,7 +308,7 @@ class _State(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a sound database says of itself."""
+    """The state of a sound database."""
 
     folder_id: str
     secret: bytes
@@ -374,7 +374,7 @@ def verify(folder: Path, trust_mark: bool = True) -> Found:
             meta[name] = value
         _require(meta.keys() >= {"format", "folder_id", "secret", *_COUNTERS}, "missing entries", path)
         if meta["format"] != _FORMAT:
-            raise Damaged(f"unknown format {meta['format']}", path, "it was written by another version of livejoin: use that one")
+            raise Damaged(f"unknown format {meta['format']}", path, "written by another version of livejoin: use that version")
         for table, columns in (("relations", "id, name, definition"), ("views", "name, definition"), ("sources", "source, run, epoch")):
             for *values, crc in db.execute(f"SELECT {columns}, crc FROM {table}"):
                 _require(crc == _crc(*values), f"wrong checksum of an entry of {table} ({values[0]!r})", path)
@@ -388,7 +388,7 @@ def verify(folder: Path, trust_mark: bool = True) -> Found:
 def _require_reach(known: Reach, mark: Reach | None, folder: Path) -> None:
     if mark is None:
         return
-    remedy = f"put the folder back from a copy; or remove {folder / MARK} to go on with what there is, without what came later"
+    remedy = f"restore the folder from a copy, or remove {folder / MARK} to continue without the lost versions"
     if known.version < mark.version:
         raise Damaged(f"the log ends at version {known.version}, but version {mark.version} was committed", folder / DATABASE, remedy)
     if known.catalog < mark.catalog:
@@ -418,7 +418,7 @@ def replay(db: sqlite3.Connection, path: Path, after: int, forgotten: int, last:
 
 
 def _is_new(folder: Path) -> bool:
-    """Nothing was ever committed here: no database, or one whose making was cut off before its mark was written."""
+    """Whether nothing was ever committed here: no database, or one whose creation was interrupted before its mark was written."""
     if (folder / MARK).exists():
         return False
     if not (folder / DATABASE).exists():
@@ -428,7 +428,7 @@ def _is_new(folder: Path) -> bool:
 
 
 def _create(folder: Path) -> None:
-    """Make the database of a new folder: in one transaction, out of the WAL, on disk; then its mark."""
+    """Create the database of a new folder: in one transaction, checkpointed, on disk; then its mark."""
     path = folder / DATABASE
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     with contextlib.closing(_open(path, "full")) as db:
@@ -487,7 +487,7 @@ def _require(condition: bool, what: str, path: Path) -> None:
 
 @contextlib.contextmanager
 def _damage(path: Path) -> Iterator[None]:
-    """What SQLite finds damaged becomes Damaged."""
+    """Converts SQLite's errors about damage to Damaged."""
     try:
         yield
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:

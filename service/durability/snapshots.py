@@ -3,10 +3,10 @@
     snapshots/1042/              a whole snapshot of version 1042
         manifest.json            version, and rows, bytes and CRC-32 of each file; its own CRC-32 beside them
         7.arrow                  relation 7: an Arrow IPC stream, uncompressed
-    snapshots/1100.tmp/          one that was being written; it never counted
+    snapshots/1100.tmp/          an unfinished one, which is not used
 
-A snapshot gets its name by one rename, after all of it and its folder are on disk, and older ones go only after that: so
-there is a whole one at every moment. Cost: the disk's; about 20 ms for 1,000,000 rows of 4 columns besides.
+A snapshot gets its name by one rename, after all of it and its folder are on disk, and older ones are removed only after that: so
+there is always a complete one. Cost: that of the disk, and about 20 ms for 1,000,000 rows of 4 columns.
 """
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Snapshot:
         self.path, self.version, self.tables = path, version, tables
 
     def batches(self, relation_id: int) -> Iterator[pa.RecordBatch]:
-        """The rows of a relation, none if it was not there yet. The file is verified before the first row; raises Damaged."""
+        """The rows of a relation, none if it did not exist yet. The file is verified before the first row; raises Damaged."""
         table = self.tables.get(relation_id)
         if table is None or table.rows == 0:
             return
@@ -93,7 +93,7 @@ def write_snapshot(
 
 
 def newest_snapshot(folder: Path) -> Snapshot | None:
-    """The newest whole snapshot, its files there in their full length (`batches` verifies what is in them). Raises Damaged.
+    """The newest complete snapshot, with files of the right length (`batches` verifies their contents). Raises Damaged.
 
     Removes what a crash left unfinished.
     """
@@ -116,7 +116,7 @@ def read_snapshot(path: Path) -> Snapshot:
     if crc != _manifest_crc(manifest):
         raise Damaged("wrong checksum", manifest_path)
     if manifest["format"] != _FORMAT:
-        raise Damaged(f"unknown format {manifest['format']}", manifest_path, "it was written by another version of livejoin: use that one")
+        raise Damaged(f"unknown format {manifest['format']}", manifest_path, "written by another version of livejoin: use that version")
     if str(manifest["version"]) != path.name:
         raise Damaged(f"the manifest is of version {manifest['version']}", manifest_path)
     tables = {int(relation_id): TableFile(**table) for relation_id, table in manifest["tables"].items()}
@@ -139,7 +139,7 @@ def snapshot_paths(folder: Path) -> tuple[list[Path], list[Path]]:
 class _Sink:
     """What Arrow writes to a file, counted and summed."""
 
-    closed = False  # asked for by pa.PythonFile
+    closed = False  # required by pa.PythonFile
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -155,7 +155,7 @@ class _Sink:
         self._file.flush()
 
     def close(self) -> None:
-        """The file is closed by who opened it."""
+        """The file is closed by whoever opened it."""
 
 
 def _write_table(folder: Path, relation_id: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> TableFile:

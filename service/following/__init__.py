@@ -1,1 +1,1 @@
-"""Followers of a view: its feed keeps the changes of late, a subscription stands at a version of it. Begin with `feeds`."""
+"""Followers of a view: its feed keeps the recent changes, a subscription is at a version of it. Start with `feeds`."""

@@ -1,4 +1,4 @@
-"""What a follower gets, one thing at a time."""
+"""Chunks of changes for followers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Chunk(NamedTuple):
 
 
 def cut_up(version: int, op: str, keys: pa.RecordBatch, rows: pa.RecordBatch) -> Iterator[Chunk]:
-    """Chunks of a bounded number of rows, and of about as many bytes as may be, without copying."""
+    """Splits into chunks of a bounded number of rows and about a maximum number of bytes, without copying."""
     count = keys.num_rows
     step = max(1, min(CHUNK_ROWS, CHUNK_BYTES * count // max(1, rows.nbytes)))
     for start in range(0, count, step):

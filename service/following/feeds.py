@@ -1,4 +1,4 @@
-"""A view's feed: its changes of late, and the followers who read them.
+"""A view's feed: its recent changes, and the followers who read them.
 
 A delta is two sets of slots until it is settled: turned into Arrow, many versions by one gather. Unsettled deltas keep their
 slots (`floor`); settled ones keep themselves, in segments, up to the view's bound in rows and bytes. What is dropped
@@ -93,7 +93,7 @@ class Feed:
         self._gather, self._text_bytes = gather, text_bytes
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
-        self._settling = threading.Lock()  # who holds it settles; taken before `_lock`
+        self._settling = threading.Lock()  # its holder settles; taken before `_lock`
         self._in_hand: int | None = None  # the first of the versions that are being settled
         self._pending: list[Delta] = []
         self._pending_rows = 0
@@ -129,11 +129,11 @@ class Feed:
         for listener in listeners:
             try:
                 listener()
-            except Exception:  # the follower's own trouble: its event loop is gone
+            except Exception:  # the follower's own problem: its event loop is closed
                 log.exception("a follower of the view %s could not be woken", self._name)
 
     def housekeep(self, published: int, everything: bool) -> None:
-        """Settle what has grown old, or all there is: unsettled changes hold the slots of their rows, and of all that went since."""
+        """Settle old changes, or all: unsettled changes hold the slots of their rows, and of all rows retired since."""
         with self._lock:
             if not self._pending:
                 return
@@ -147,7 +147,7 @@ class Feed:
 
     @property
     def has_little_to_settle(self) -> bool:
-        """Whether little is gathered when the writer next looks after it."""
+        """Whether the next `housekeep` has little to gather."""
         return self._pending_rows <= _PENDING_ROWS
 
     def floor(self) -> int | None:
@@ -157,12 +157,12 @@ class Feed:
             return None if first is None else first - 1
 
     def close(self, problem: Problem) -> None:
-        """The view is dropped: its followers end with this problem. Waits for a gathering that is under way."""
+        """The view is dropped: its followers end with this problem. Waits for a gathering in progress."""
 
         def gone(*_: object) -> NoReturn:
             raise problem
 
-        with self._settling, self._lock:  # whoever gathers reads slots of the view
+        with self._settling, self._lock:  # a gathering reads slots of the view
             self._closed = problem
             self._cut_at(self.versions.published.number)
             # They hold the view, which holds this feed: its memory is to come back at once, not when Python looks for circles.
@@ -172,7 +172,7 @@ class Feed:
     # followers
 
     def subscribe(self, since: str | None = None, snapshot: bool = False) -> Subscription:
-        """Follow from a token on, from a whole reading of the view on (then `since` is not looked at), or from now on.
+        """Follow from a token, from a snapshot of the whole view (then `since` is ignored), or from now on.
 
         Problems: `bad-token`, `token-expired`; `view-building`; `not-found` once the view is dropped.
         """
@@ -195,7 +195,7 @@ class Feed:
         return len(self._subscriptions)
 
     def add_listener(self, listener: Callable[[], None]) -> int:
-        """Have `listener` called (by the writer; it must not wait) whenever there is something new; gives its number."""
+        """Have `listener` called (by the writer; it must not wait) whenever there are new changes; returns its number."""
         with self._lock:
             number = max(self._listeners, default=0) + 1
             self._listeners[number] = listener
@@ -209,7 +209,7 @@ class Feed:
         return self._signer.seal("token", self._name, self._id, version)
 
     def changes(self, position: int, timeout: float) -> list[Chunk]:
-        """What follows `position`, whole versions of some thousand rows in all; waits for it up to `timeout` seconds."""
+        """The changes after `position`, whole versions of some thousand rows in all; waits for them up to `timeout` seconds."""
         with self._lock:
             if timeout > 0 and not self._news(position):
                 self._changed.wait_for(lambda: self._news(position), timeout)
@@ -238,13 +238,13 @@ class Feed:
         try:
             name, id_, version = self._signer.open("token", since)
         except Forged:
-            raise Problem("bad-token", "this is not a token of this service") from None
+            raise Problem("bad-token", "the token was not issued by this service") from None
         except FromBefore as error:
             if error.args[0][0] != self._name:
-                raise Problem("bad-token", f"this is a token of the view {error.args[0][0]}") from None
-            raise Problem("token-expired", "the service was started again since") from None
+                raise Problem("bad-token", f"the token belongs to the view {error.args[0][0]}") from None
+            raise Problem("token-expired", "the service has been restarted since the token was issued") from None
         if (name, id_) != (self._name, self._id):
-            raise Problem("bad-token", f"this is a token of {'another view' if name != self._name else 'an earlier view'} named {name}")
+            raise Problem("bad-token", f"the token belongs to {'another view' if name != self._name else 'an earlier view'} named {name}")
         self._settle()  # the bound in bytes is known only then
         with self._lock:
             trouble = self._trouble(version)
@@ -253,11 +253,11 @@ class Feed:
         return int(version)
 
     def _trouble(self, position: int) -> Problem | None:
-        """Why the changes after `position` can't be had."""
+        """Why the changes after `position` are not available."""
         if self._closed is not None:
             return self._closed
         if position < self._cut:
-            return Problem("delta-too-large", f"version {self._cut} changed more rows than the view keeps changes", version=self._cut)
+            return Problem("delta-too-large", f"the changes of version {self._cut} exceed what the view keeps", version=self._cut)
         if position < self._lost:
             return Problem("reader-too-slow", f"the changes after version {position} are no longer kept", version=position)
         return None

@@ -1,4 +1,4 @@
-"""One follower of a view: where it stands, and what it gets next."""
+"""One follower of a view: its position, and the changes it gets next."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from service.reading.cursors import RowReader
 
 
 class Followed(Protocol):
-    """What a follower asks of a feed."""
+    """The part of a feed that a follower needs."""
 
     def changes(self, position: int, timeout: float) -> list[Chunk]: ...
 
@@ -25,7 +25,7 @@ class Followed(Protocol):
 class Subscription:
     """Reads a feed from `position` (a version of which it has everything) on; with a snapshot the whole view first.
 
-    Used by one thread at a time. After an `error` chunk nothing comes any more.
+    Used by one thread at a time. An `error` chunk is the last one.
     """
 
     def __init__(self, feed: Followed, position: int, snapshot: RowReader | None = None) -> None:
@@ -36,7 +36,7 @@ class Subscription:
         self.ended = False
 
     def next(self, timeout: float = 0.0) -> list[Chunk]:
-        """What there is now, about 16,000 rows and 32 MiB at most; waits for it up to `timeout` seconds; [] if nothing has come.
+        """The available changes, about 16,000 rows and 32 MiB at most; waits up to `timeout` seconds; [] if there are none.
 
         Each version is whole and closed by a `progress` before the next begins, though perhaps not within one call.
         """
@@ -64,16 +64,16 @@ class Subscription:
 
     @property
     def position(self) -> int | None:
-        """The version of which all was given; None within a snapshot, within a version, and behind the end."""
+        """The last version that was given completely; None within a snapshot, within a version, and after the end."""
         return None if self.ended or self._snapshot is not None or self._backlog else self._position
 
     def go_on_from(self, version: int) -> None:
-        """Its reader, who had all up to its position, has had all up to this version from elsewhere."""
+        """Move on: its reader has got everything up to this version from elsewhere."""
         assert self.position is not None
         self._position = version
 
     def idle_progress(self) -> Chunk:
-        """A `progress` to send when nothing has come: its token is as new as nothing is passed over (None within a snapshot)."""
+        """A `progress` to send when nothing has come: its token is as new as possible without skipping changes (None within a snapshot)."""
         if self._snapshot is not None:
             return Chunk("progress", self._position)
         if not self._backlog:
@@ -81,7 +81,7 @@ class Subscription:
         return Chunk("progress", self._position, token=self._feed.token(self._position))
 
     def close(self) -> None:
-        """Follow no more; a second time does nothing."""
+        """Stop following; calling it again does nothing."""
         self.ended = True
         self._backlog.clear()
         if self._snapshot is not None:

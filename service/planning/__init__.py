@@ -1,1 +1,1 @@
-"""From a query to the plan by which it is kept: class, algorithm, promise. Begin with `planner`."""
+"""From a query to its plan: class, algorithm, guarantee. Start with `planner`."""

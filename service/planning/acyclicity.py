@@ -1,9 +1,9 @@
-"""Classes of natural joins: what the hypergraph of one is, whose vertices are its variables and whose edges are its atoms' variables.
+"""Classes of natural joins, by their hypergraph, whose vertices are the variables and whose edges are the variables of the atoms.
 
     hierarchical  ⊂  beta-acyclic  ⊂  acyclic (alpha-acyclic)
 
-A variable of one atom alone changes none of them, so only join variables are looked at. A join here is full: nothing is projected away.
-Edges may be empty and may come twice. Costs are in the number of edges and variables, eight and a few.
+A variable of a single atom does not affect the class, so only join variables are considered. Joins are full: nothing is projected away.
+Edges may be empty and may be repeated. Costs are in the number of edges and variables, at most eight and a few.
 """
 
 from __future__ import annotations

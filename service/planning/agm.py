@@ -1,4 +1,4 @@
-"""The AGM bound of a natural join: how many rows it can have, by how many its relations have.
+"""The AGM bound of a natural join: the maximum number of its rows, given the numbers of rows of its relations.
 
 Source: Atserias, Grohe and Marx, Size Bounds and Query Plans for Relational Joins.
 """

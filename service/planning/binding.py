@@ -1,9 +1,9 @@
-"""In which order the aliases of a join are bound, and by which indexes: what `indexed_join` goes by.
+"""The order in which the aliases of a join are bound, and the indexes used: the input of `indexed_join`.
 
 From each alias there is an order that begins with it: a changed row is bound first, and the rest is looked up; all conditions between an
-alias and what is bound, but those that its index knows, are checked row by row.
+alias and the bound ones that its index does not cover are checked row by row.
 
-With counts, an order is one in which the fewest rows are bound and looked at: the best over all orders, if conditions are independent.
+With counts, the order is the one with the fewest bound and visited rows, assuming that conditions are independent.
 Without (a relation is empty yet) the next alias is the one with the best index on what is bound already: equalities that cover its key,
 then any equality, then an overlap or a distance, then a ray.
 Source: dynamic programming over sets of relations, Selinger and others, Access Path Selection in a Relational Database Management System.
@@ -48,7 +48,7 @@ class Binding:
 
 
 class Counts(Protocol):
-    """What is known of the rows."""
+    """Statistics of the rows."""
 
     def rows(self, place: int) -> float:
         """Rows of the alias that meet its filters."""
@@ -64,7 +64,7 @@ class Counts(Protocol):
 
 
 def bind(query: Query, relations: Relations, counts: Counts | None) -> Binding:
-    """Orders and indexes for a query that hangs together, by conditions or products. O(aliases³), by counts O(aliases² 2^aliases)."""
+    """Orders and indexes for a query that is connected by conditions or products. O(aliases³), by counts O(aliases² 2^aliases)."""
     binder = _Binder(query, relations, counts)
     places = range(len(query.aliases))
     if counts is not None:
@@ -79,7 +79,7 @@ def bind(query: Query, relations: Relations, counts: Counts | None) -> Binding:
 
 
 def equal_classes(query: Query) -> list[list[ColumnRef]]:
-    """The columns that all have one value in a row, in classes of two and more, each in the order of the aliases."""
+    """The classes of two or more columns that are equal in every row, each in the order of the aliases."""
     classes: list[set[ColumnRef]] = []
     for pair in query.equal:
         touched = [one for one in classes if not one.isdisjoint(pair)]
@@ -98,13 +98,13 @@ class _Binder:
         self._classes = equal_classes(query)
         self._meets = meets_of(query, relations)
         self._residual = residual_of(query, relations)
-        # Two columns of one alias that have to be equal: a key tells it of one of them only.
+        # Two columns of one alias that must be equal: a key checks only one of them.
         twice = [one for one in self._classes if len({ref.alias for ref in one}) < len(one)]
         self._doubtful = [Comparison(x, "=", y) for x, y in query.equal if any(x in one for one in twice)]
         self._place = {alias: place for place, alias in enumerate(self._aliases)}
 
     def order(self, start: int) -> tuple[tuple[int, ...], list[int]]:
-        """The order from one alias on by rules, and how good each step's index is."""
+        """The order starting with one alias, by rules, and the quality of each step's index."""
         bound, quality = [start], []
         while len(bound) < len(self._aliases):
             left = [place for place in range(len(self._aliases)) if place not in bound]
@@ -115,9 +115,9 @@ class _Binder:
         return tuple(bound), quality
 
     def cheapest(self, start: int, counts: Counts) -> tuple[float, tuple[int, ...]]:
-        """The order from one row of an alias on by counts, and how many look-ups and candidates it takes.
+        """The order starting with one row of an alias, by counts, and its number of look-ups and candidates.
 
-        Of each set of bound aliases the cheapest order is kept, with the rows that it comes to; of equally cheap ones the first by number.
+        For each set of bound aliases, the cheapest order is kept with its number of rows; of equally cheap ones the first by number.
         """
         best: dict[int, tuple[float, float, tuple[int, ...]]] = {1 << start: (0.0, 1.0, (start,))}
         for _ in range(len(self._aliases) - 1):
@@ -160,7 +160,7 @@ class _Binder:
         return 0
 
     def _key(self, place: int, bound: list[int]) -> list[tuple[str, tuple[int, str]]]:
-        """This alias's columns whose values are known, and where from."""
+        """The columns of this alias whose values are known, and their sources."""
         found = []
         for one in self._classes:
             known = [(self._place[ref.alias], ref.column) for ref in one if self._place[ref.alias] in bound]
@@ -169,7 +169,7 @@ class _Binder:
         return sorted(found)
 
     def _meeting(self, place: int, bound: list[int]) -> list[Meet]:
-        """The conditions of intervals with what is bound, the most selective first: by counts, else by kind."""
+        """The interval conditions with bound aliases, the most selective first: by counts, else by kind."""
         alias, others = self._aliases[place], {self._aliases[other] for other in bound}
         found = [meet for meet in self._meets if alias in (ends := {meet.left.alias, meet.right.alias}) and ends & others]
         if self._counts is not None:

@@ -1,7 +1,7 @@
-"""A natural join as a hypergraph: its variables, and which columns of each alias stand for them; `acyclicity` says of what class it is.
+"""A natural join as a hypergraph: its variables, and the columns of each alias for them; `acyclicity` determines the class.
 
-A variable is what conditions make equal. Classes of equal columns that exactly the same aliases have are one variable, with a composite
-value: together they say what each says, in fewer dimensions.
+A variable is a class of columns that conditions make equal. Classes that exactly the same aliases have are one variable, with a composite
+value: the meaning is the same, with fewer dimensions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from service.query.model import Query
 
 
 class Attribute(NamedTuple):
-    """An alias's columns for a variable; `same`: further choices of columns, which have to give the same value."""
+    """An alias's columns for a variable; `same`: alternative columns, which must have the same value."""
 
     variable: int
     columns: tuple[str, ...]
@@ -29,7 +29,7 @@ class Hypergraph(NamedTuple):
 
     @property
     def arity(self) -> int:
-        """Of the widest atom."""
+        """The number of attributes of the widest atom."""
         return max(map(len, self.atoms))
 
     @property
@@ -47,7 +47,7 @@ class Hypergraph(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Its class: the smallest that it is of, and its treewidth."""
+        """The smallest class that it belongs to, and its treewidth."""
         kind = "cyclic"
         if self.acyclic:
             beta = nested_elimination_order(self.edges) is not None

@@ -1,5 +1,5 @@
 """Conditions between aliases as spans that share a point (`docs/design/data-model.md`): an overlap of declared intervals, a comparison as
-two rays, a distance as a widened point. What cannot be put so (texts, bools, floats that may be NaN, `<>`) is checked row by row."""
+two rays, a distance as a widened point. Other conditions (texts, bools, floats that may be NaN, `<>`) are checked row by row."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def span_of(ref: IntervalRef, definition: RelationDefinition) -> Span:
 
 
 def meets_of(query: Query, relations: Relations) -> list[Meet]:
-    """All conditions of intervals: those of `overlaps_of` first, then comparisons of columns that can be endpoints."""
+    """All interval conditions: those of `overlaps_of` first, then comparisons of columns that can be endpoints."""
     by_alias = {alias: relations[name] for alias, name in query.aliases}
     return overlaps_of(query, relations) + [_rays(comparison) for comparison in query.comparisons if is_meet(comparison, by_alias)]
 
@@ -38,13 +38,13 @@ def overlaps_of(query: Query, relations: Relations) -> list[Meet]:
 
 
 def residual_of(query: Query, relations: Relations) -> tuple[Comparison, ...]:
-    """The comparisons that are no spans."""
+    """The comparisons that are not spans."""
     by_alias = {alias: relations[name] for alias, name in query.aliases}
     return tuple(comparison for comparison in query.comparisons if not is_meet(comparison, by_alias))
 
 
 def is_natural(query: Query, relations: Relations) -> bool:
-    """Whether it joins, and by equality alone."""
+    """Whether it is a join on equality only."""
     return len(query.aliases) > 1 and not meets_of(query, relations) and not residual_of(query, relations)
 
 

@@ -1,4 +1,4 @@
-"""What `explain` says of a natural join, whatever keeps it: its variables and class, a join tree, how many rows it can have."""
+"""What `explain` reports for a natural join, whatever its algorithm: variables and class, a join tree, the maximum number of rows."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from service.query.model import Query
 
 
 def natural_json(query: Query, relations: Relations, counts: Counts | None) -> dict[str, Any] | None:
-    """None if it is no natural join.
+    """None if it is not a natural join.
 
     class              as in the plans
-    variables          by name, the columns of each; several that stand side by side are compared together
+    variables          by name, the columns of each; several in one entry are compared together
     elimination_order  of the variables, a nested one; None: not beta-acyclic
     join_tree          its edges: two aliases and the variables that both have; None: cyclic, or a product
     agm                as `agm_json`
@@ -38,7 +38,7 @@ def natural_json(query: Query, relations: Relations, counts: Counts | None) -> d
 
 
 def _variables(query: Query, graph: Hypergraph) -> dict[str, list[str]]:
-    """A variable is called like its first column."""
+    """A variable is named after its first column."""
     columns: list[list[str]] = [[] for _ in range(graph.dimension)]
     for (alias, _), atom in zip(query.aliases, graph.atoms, strict=True):
         for one in atom:

@@ -1,4 +1,4 @@
-"""From a query to its class, the algorithm that keeps it, and what is promised: the best of what the modules of `plans` offer."""
+"""From a query to its class, its algorithm and its guarantee: chooses the best plan of the modules of `plans`."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ Maker = Callable[[Query, Relations], Plan | None]
 Counted = Callable[[Query], Counts | None]
 
 class Algorithm(NamedTuple):
-    """What it keeps, in words, and the modules of `plans` that plan for it."""
+    """The joins that it supports, in words, and the modules of `plans` that plan for it."""
 
     words: str
     makers: tuple[Maker, ...]
 
 
-# Of equal promises the first is taken. A definition may name what ALGORITHMS of `query.model` lists: these, and those of `plans.later`.
+# Of equal guarantees the first is taken. A definition may name any of ALGORITHMS of `query.model`: these, and those of `plans.later`.
 BUILT: dict[str, Algorithm] = {
     "interval-tree": Algorithm(
-        "joins of two relations by one overlap, and of one relation with itself, all its aliases overlapping",
+        "joins of two relations on one overlap, and self-joins whose aliases all overlap",
         (selection.make, pair.make, clique.make),
     ),
     "ij-heap": Algorithm(heap.WORDS, (heap.make,)),
-    "box-tree": Algorithm("joins of two relations by two conditions of intervals and more", (boxes.make,)),
+    "box-tree": Algorithm("joins of two relations on two or more interval conditions", (boxes.make,)),
     "view-tree": Algorithm(view_tree.WORDS, (view_tree.make,)),
-    "join-tree": Algorithm("joins in the shape of a tree, each edge by equalities and at most one condition of intervals", (tree.make,)),
+    "join-tree": Algorithm("joins whose conditions form a tree, with equalities and at most one interval condition per edge", (tree.make,)),
     "qdag": Algorithm(qdag.WORDS, (qdag.make,)),
-    "nested-loop": Algorithm("joins of two relations and more", (indexed.make,)),
+    "nested-loop": Algorithm("joins of two or more relations", (indexed.make,)),
 }
 assert {*BUILT, *LATER} == {*ALGORITHMS}
 
 
 def plan(query: Query, relations: Relations, counted: Counted | None = None) -> Plan:
-    """The best plan; `counted`: what is known of the rows, for orders. Raises `infeasible-view` where the query's algorithm or guarantee
-    cannot be had, `not-yet` where only not yet."""
+    """The best plan; `counted`: statistics of the rows, for orders. Raises `infeasible-view` if the query's algorithm or guarantee
+    is not possible, `not-yet` if it is not implemented yet."""
     best = _best(query, relations)
     return best if counted is None else _by_counts(Part((), query, best), relations, counted)
 
@@ -62,14 +62,14 @@ def _best(query: Query, relations: Relations) -> Plan:
 
 
 def alternatives(query: Query, relations: Relations, counted: Counted | None = None) -> list[Plan]:
-    """The plans of the other algorithms that are correct for the query and built."""
+    """The plans of the other implemented algorithms that are correct for the query."""
     best = _best(query, relations)
     others = [one for one in _plans(query, relations) if one.algorithm != best.algorithm]
     return others if counted is None else [_by_counts(Part((), query, one), relations, counted) for one in others]
 
 
 def _by_counts(part: Part, relations: Relations, counted: Counted) -> Plan:
-    """The same plan, what is bound alias after alias in an order by counts."""
+    """The same plan, with the binding order of indexed joins chosen by counts."""
     if part.plan.parts:
         return product.of_parts([replace(one, plan=_by_counts(one, relations, counted)) for one in part.plan.parts])
     if part.plan.binding is None:
@@ -80,7 +80,7 @@ def _by_counts(part: Part, relations: Relations, counted: Counted) -> Plan:
 
 
 def _plans(query: Query, relations: Relations) -> list[Plan]:
-    """One an algorithm, the best first."""
+    """One per algorithm, the best first."""
     found = product.make(query, relations, _plans)
     found += [one for algorithm in BUILT.values() for make in algorithm.makers if (one := make(query, relations)) is not None]
     found.sort(key=lambda one: GUARANTEES.index(one.guarantee), reverse=True)
@@ -96,22 +96,22 @@ def _no_such_plan(query: Query, relations: Relations, found: list[Plan]) -> Prob
     instead = f'write "algorithm": {better} or "auto"'
     joins = [part for part in product.parts(query) if len(part.aliases) > 1]
     if algorithm in LATER and joins and all(is_natural(one, relations) and LATER[algorithm].keeps(hypergraph(one)) for one in joins):
-        return Problem("not-yet", f"the algorithm {algorithm} comes with a later version; {instead}")
+        return Problem("not-yet", f"the algorithm {algorithm} is not implemented yet; {instead}")
     keeps = LATER[algorithm].words if algorithm in LATER else BUILT[algorithm].words
-    reason = f"{algorithm} keeps {keeps}, and this view {_in_words(query, relations)}"
+    reason = f"{algorithm} supports {keeps}, but this view {_in_words(query, relations)}"
     return Problem("infeasible-view", f"{reason}; {instead}", theorem=reason)
 
 
 def _in_words(query: Query, relations: Relations) -> str:
-    """What the view does."""
+    """Describes the view."""
     count = len(query.aliases)
     if count == 1:
         return "selects from one relation"
     words = [f"joins {count} relations"]
     if conditions := [one.words for one in meets_of(query, relations)] + [str(one) for one in residual_of(query, relations)]:
-        words.append(f"by {', '.join(conditions)}")
+        words.append(f"on {', '.join(conditions)}")
     elif query.equal:
-        words.append(f"by equality alone ({hypergraph(query).words})")
+        words.append(f"on equality only ({hypergraph(query).words})")
     if query.cross:
         words.append("with a product")
     return " ".join(words)
@@ -131,12 +131,12 @@ def _no_such_promise(query: Query, relations: Relations, best: Plan, found: list
 
 def _reasons(query: Query, relations: Relations, best: Plan) -> tuple[str, ...]:
     if is_natural(query, relations) and not best.parts and not hypergraph(query).acyclic:
-        return ("the equalities form a cycle, for which nothing here bounds the time from row to row",)
+        return ("the equalities form a cycle, for which no algorithm bounds the delay between rows",)
     return best.notes
 
 
 def _in_the_way(query: Query, relations: Relations) -> str:
-    """What forbids the promise that was asked for: of a product, in the part that promises least."""
+    """The reason why the requested guarantee is impossible; for a product, that of the part with the weakest guarantee."""
     parts = product.make(query, relations, _plans)
     if parts:
         least = min(parts[0].parts, key=lambda part: GUARANTEES.index(part.plan.guarantee))
@@ -144,11 +144,11 @@ def _in_the_way(query: Query, relations: Relations) -> str:
     if is_natural(query, relations):
         relations_joined = [relation for _, relation in query.aliases]
         itself = len(set(relations_joined)) < len(relations_joined)
-        return THEOREM_NATURAL + ("; of a relation joined with itself it says nothing, and nothing better is built here" if itself else "")
+        return THEOREM_NATURAL + ("; it does not cover self-joins, but no better algorithm is implemented for them" if itself else "")
     if len(query.aliases) > 2 and dimensions(query, relations) > 1:
         return THEOREM_3
     leaves_out = " AND ".join(map(str, query.comparisons))
     if len(query.aliases) == 2 and leaves_out:
-        return f"{THEOREM_1}: two sets and one overlap; the rows that {leaves_out} leaves out are met on the way"
-    both = f"{THEOREM_1}: two sets and one overlap, and {THEOREM_4}: one interval an alias"
-    return f"{both}; a join tree promises the delay, an indexed join nothing"
+        return f"{THEOREM_1}: two sets and one overlap; rows that {leaves_out} excludes are visited too"
+    both = f"{THEOREM_1}: two sets and one overlap, and {THEOREM_4}: one interval per alias"
+    return f"{both}; a join tree guarantees the delay, an indexed join nothing"

@@ -1,4 +1,4 @@
-"""The tree of a join: which aliases are joined directly, and by what; what `tree_join` goes by.
+"""The tree of a join: which aliases are joined directly, and by which conditions; the input of `tree_join`.
 
 Aliases are vertices. An edge carries one equality for each class of equal columns that both aliases have, and at most one condition
 of intervals: so one keyed index answers it. A class may span more aliases than two; in a tree it holds iff the aliases that have it
@@ -22,7 +22,7 @@ from service.query.model import ColumnRef, Meet, Query, Span
 
 
 class Edge(NamedTuple):
-    """From the rows of alias number `near` to their partners in `far`: columns that are equal pairwise, spans that meet (None: neither)."""
+    """From the rows of alias number `near` to their partners in `far`: columns that are pairwise equal, spans that meet (None: neither)."""
 
     near: int
     far: int
@@ -37,7 +37,7 @@ class Edge(NamedTuple):
 
 
 def join_tree(query: Query, relations: Relations) -> tuple[Edge, ...] | None:
-    """Both directions of each edge; None if the conditions make no tree, or some are not what an index answers. O(aliases² conditions)."""
+    """Both directions of each edge; None if the conditions do not form a tree or an index cannot answer one. O(aliases² conditions)."""
     if len(query.aliases) < 2 or query.cross or residual_of(query, relations):
         return None
     aliases = [alias for alias, _ in query.aliases]
@@ -83,7 +83,7 @@ def _edge(aliases: Sequence[str], pair: tuple[int, int], classes: list[list[Colu
 
 
 def outward(edges: Sequence[Edge]) -> tuple[int, ...]:
-    """The aliases as the whole view binds them: first one that has most edges, as what lies beyond each is found once a row."""
+    """The order in which the whole view binds the aliases: first one with the most edges, as each edge is looked up once per row."""
     neighbours = {edge.near: [other.far for other in edges if other.near == edge.near] for edge in edges}
     order = [max(sorted(neighbours), key=lambda place: len(neighbours[place]))]
     for place in order:  # grows meanwhile: breadth first

@@ -1,9 +1,9 @@
-"""From what SQL and JSON alike were read into (a `Draft`) to a `Query`: which conditions these are, and what is refused.
+"""From a `Draft`, into which both SQL and JSON are read, to a `Query`: classifies the conditions and refuses what is unsupported.
 
 Two inequalities over declared intervals, with the strictness of their bounds, become an overlap: for
 x of alias a and y of alias b, `a.x_start ? b.y_end` and `b.y_start ? a.x_end`, each `<` exactly when
 one of its two ends is open and `<=` otherwise. Columns compared plainly get a `not_null` filter,
-because in a comparison null matches nothing, while an overlap takes a null end as unbounded.
+because null matches nothing in a comparison, while an overlap takes a null end as unbounded.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Inequality(NamedTuple):
 
 
 class Options(NamedTuple):
-    """What a definition says beside its join."""
+    """The options of a definition."""
 
     algorithm: str
     guarantee: str
@@ -47,7 +47,7 @@ class Options(NamedTuple):
 
 @dataclass
 class Draft:
-    """A definition with its names resolved, its conditions not yet judged."""
+    """A definition with its names resolved and its conditions not yet checked."""
 
     scope: Scope
     equal: list[tuple[ColumnRef, ColumnRef]] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Draft:
     never: bool = False
 
     def restrict(self, ref: ColumnRef, op: str, values: Sequence[Physical]) -> None:
-        """Add the filter `ref op value`, `in` with several. None left once nulls are taken out: nothing matches."""
+        """Add the filter `ref op value`, `in` with several. With no values (nulls are removed before), nothing matches."""
         if not values:
             self.never = True
         elif op == "in":
@@ -71,7 +71,7 @@ class Draft:
 
 
 def unsupported(part: str, instead: str) -> Problem:
-    """The refusal of a part of a definition, with what to write instead."""
+    """The problem for an unsupported part of a definition, with what to write instead."""
     return Problem("unsupported-query", f"{part} is not supported: {instead}")
 
 
@@ -88,7 +88,7 @@ def computed_outputs(function: str, intervals: tuple[IntervalRef, ...], name: st
 
 
 def assemble(draft: Draft, options: Options) -> Query:
-    """Judge the conditions. Raises `unsupported-query` for what is not maintained, `bad-definition` for output names."""
+    """Check and classify the conditions. Raises `unsupported-query` for unsupported ones, `bad-definition` for output names."""
     scope = draft.scope
     if len(scope.aliases) > MAX_ALIASES:
         raise unsupported(f"a join of {len(scope.aliases)} relations", f"a view joins at most {MAX_ALIASES}")
@@ -127,19 +127,19 @@ def assemble(draft: Draft, options: Options) -> Query:
 
 
 def _refuse_single_alias(draft: Draft) -> None:
-    """Conditions between two columns of one alias are not kept; the overlap of a row with itself is none at all."""
+    """Refuses conditions between two columns, or two intervals, of one alias."""
     within = ((one.left, one.right) for one in draft.within)
     for left, right in [*draft.equal, *draft.not_equal, *within, *((i.low, i.high) for i in draft.inequalities)]:
         if left.alias == right.alias:
             raise unsupported(
                 f"a comparison of columns of one alias ({left} with {right})",
-                "filters compare a column with a constant; keep the outcome in a bool column of its own",
+                "filters compare a column with a constant; store the result in a bool column",
             )
     for x, y in draft.overlaps:
         if x.alias == y.alias:
             raise unsupported(
                 f"an overlap of intervals of one alias ({x} and {y})",
-                "give the relation a second alias, or keep the outcome in a bool column",
+                "give the relation a second alias, or store the result in a bool column",
             )
 
 
@@ -155,7 +155,7 @@ def _forwards(scope: Scope, within: Within) -> Within:
 
 
 def _match(draft: Draft) -> tuple[list[tuple[IntervalRef, IntervalRef]], list[Filter], list[Inequality]]:
-    """All overlaps, the filters that come with those written as inequalities, and the inequalities that are left."""
+    """All overlaps, the filters implied by those written as inequalities, and the remaining inequalities."""
     scope = draft.scope
     overlaps, filters = list(draft.overlaps), []
     left = list(dict.fromkeys(draft.inequalities))
@@ -189,7 +189,7 @@ def _not_null(scope: Scope, inequality: Inequality) -> list[Filter]:
 
 
 def _inequalities(draft: Draft, left: list[Inequality]) -> tuple[list[tuple[ColumnRef, ColumnRef]], list[tuple[ColumnRef, ColumnRef]]]:
-    """`<` and `<=` of what is part of no overlap. One that takes a null as unbounded is refused: by itself it is no comparison."""
+    """`<` and `<=` that are not part of an overlap. Refuses one that takes null as unbounded, which is not a comparison."""
     for inequality in left:
         if inequality.low_unbounded or inequality.high_unbounded:
             raise _no_overlap(draft.scope, left, inequality)
@@ -206,7 +206,7 @@ def _no_overlap(scope: Scope, left: list[Inequality], inequality: Inequality) ->
             first, second = (("<" if strict else "<=") for strict in _strictness(scope, x, y))
             return unsupported(
                 f"{p} AND {q}",
-                "this is not the strictness of the intervals' bounds "
+                "the strictness does not match the bounds of the intervals "
                 f"({x} is {scope.declared(x).bounds}, {y} is {scope.declared(y).bounds}): "
                 f"write {p.low} {first} {p.high} AND {q.low} {second} {q.high}, or overlaps({x}, {y})",
             )
@@ -215,9 +215,9 @@ def _no_overlap(scope: Scope, left: list[Inequality], inequality: Inequality) ->
             missing = [pair for pair in ((p.low, q.high), (q.low, p.high)) if not any(scope.intervals_over(*pair))]
             wanted = " and ".join(f"{_to_declare(start, end)} of {scope.aliases[start.alias]}" for start, end in missing)
             if wanted:
-                return unsupported(f"{p} AND {q}", f"these inequalities are no overlap of declared intervals: declare {wanted}")
+                return unsupported(f"{p} AND {q}", f"these inequalities are not an overlap of declared intervals: declare {wanted}")
     return unsupported(
-        f"{inequality}, nulls taken as unbounded,", "that is understood for the ends of overlapping intervals: write overlaps(x, y)"
+        f"{inequality} with nulls as unbounded", "nulls are unbounded only at the ends of overlapping intervals: write overlaps(x, y)"
     )
 
 
@@ -231,19 +231,19 @@ def _check_types(scope: Scope, pairs: list[tuple[ColumnRef, ColumnRef]], overlap
     for left, right in pairs:
         types = scope.describe(left).type, scope.describe(right).type
         if types[0] != types[1]:
-            raise unsupported(f"comparing {left} with {right}", f"the types differ, {types[0]} and {types[1]}: keep them in one type")
+            raise unsupported(f"comparing {left} with {right}", f"the types differ, {types[0]} and {types[1]}: use the same type for both")
     for x, y in overlaps:
         ends = scope.endpoint_type(x), scope.endpoint_type(y)
         if ends[0] != ends[1]:
             raise unsupported(
-                f"overlaps({x}, {y})", f"the endpoints' types differ, {ends[0]} and {ends[1]}: keep both intervals in one type"
+                f"overlaps({x}, {y})", f"the endpoints' types differ, {ends[0]} and {ends[1]}: use the same type for both"
             )
 
 
 def _products(
     draft: Draft, pairs: list[tuple[ColumnRef, ColumnRef]], overlaps: list[tuple[IntervalRef, IntervalRef]]
 ) -> tuple[tuple[str, str], ...]:
-    """The products that were asked for and that no condition makes needless. Refuses one that nobody asked for."""
+    """The requested products that no condition makes unnecessary. Refuses a product that was not requested."""
     aliases = list(draft.scope.aliases)
     part_of = {alias: alias for alias in aliases}
 
@@ -262,16 +262,16 @@ def _products(
     if apart:
         one, other = aliases[0], apart[0]
         raise unsupported(
-            f"a join in which nothing connects {one} with {other}",
-            f"add a condition between them, such as {one}.column = {other}.column or overlaps({one}.interval, {other}.interval), "
-            "as <> alone is none, "
-            f'or ask for their product: CROSS JOIN in SQL, {{"cross": ["{one}", "{other}"]}} in JSON',
+            f"a join without a condition between {one} and {other}",
+            f"add one, such as {one}.column = {other}.column or overlaps({one}.interval, {other}.interval) "
+            "(<> alone is not sufficient), "
+            f'or request the product: CROSS JOIN in SQL, {{"cross": ["{one}", "{other}"]}} in JSON',
         )
     return needed
 
 
 def _met(scope: Scope, pair: tuple[IntervalRef, IntervalRef]) -> frozenset[tuple[str, str, str, str]]:
-    """What an overlap says, whatever its intervals are called: two may be declared over the same columns."""
+    """The meaning of an overlap regardless of interval names: two intervals may be declared over the same columns."""
     declared = [(ref.alias, scope.declared(ref)) for ref in pair]
     return frozenset((alias, interval.start_column, interval.end_column, interval.bounds) for alias, interval in declared)
 
@@ -281,25 +281,25 @@ def _check_outputs(scope: Scope, outputs: list[Output], overlaps: list[tuple[Int
     met = {_met(scope, pair) for pair in overlaps}
     for output in outputs:
         if output.name in seen:
-            raise Problem("bad-definition", f"two columns of the view are called {output.name}: name one of them otherwise with AS")
+            raise Problem("bad-definition", f"the view has two columns named {output.name}: rename one of them with AS")
         seen.add(output.name)
         if output.kind != "column":
             for x, y in combinations(dict.fromkeys(output.intervals), 2):
                 ends = scope.endpoint_type(x), scope.endpoint_type(y)
                 if ends[0] != ends[1]:
-                    differ = f"their endpoints' types differ, {ends[0]} and {ends[1]}: keep both intervals in one type"
+                    differ = f"their endpoints' types differ, {ends[0]} and {ends[1]}: use the same type for both"
                     raise unsupported(f"the common interval of {x} and {y}", differ)
                 if _met(scope, (x, y)) not in met:
-                    raise unsupported(f"the common interval of {x} and {y}", f"the view must say that they overlap: add overlaps({x}, {y})")
+                    raise unsupported(f"the common interval of {x} and {y}", f"the view does not join on it: add overlaps({x}, {y})")
 
 
 def check_output_name(name: Any) -> str:
-    """A name given with AS: as a column's of a relation. Problem `bad-definition`."""
+    """Checks a name given with AS, by the rules for columns of relations. Problem `bad-definition`."""
     if not isinstance(name, str):
-        raise Problem("bad-definition", "the name of a column is a text")
+        raise Problem("bad-definition", "the name of a column must be a string")
     if not 1 <= len(name) <= MAX_NAME or any(ord(c) < 32 or ord(c) == 127 or c in '".' for c in name):
         limits = f"1 to {MAX_NAME} characters without dot, double quote and control characters"
-        raise Problem("bad-definition", f"{name!r} is no name for a column: {limits}")
+        raise Problem("bad-definition", f"{name!r} is not a valid column name: use {limits}")
     if name == OP_COLUMN:
-        raise Problem("bad-definition", f"{OP_COLUMN} is no name for a column: it says what a change does")
+        raise Problem("bad-definition", f"{OP_COLUMN} is not a valid column name: it is reserved for the operation of a change")
     return name

@@ -1,4 +1,4 @@
-"""The JSON form of a view's definition, and the options that stand beside either form."""
+"""The JSON form of a view's definition, and the options of both forms."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def read_options(data: Mapping[str, Any]) -> Options:
     """`algorithm`, `guarantee` and `changes`, or their defaults."""
     algorithm, guarantee = data.get("algorithm", "auto"), data.get("guarantee", "best-effort")
     if algorithm != "auto" and (not isinstance(algorithm, str) or algorithm not in ALGORITHMS):
-        raise bad(f'there is no algorithm {as_json(algorithm)}; "auto", or one of {", ".join(ALGORITHMS)}')
+        raise bad(f'unknown algorithm {as_json(algorithm)}: use "auto" or one of {", ".join(ALGORITHMS)}')
     if guarantee not in GUARANTEES:
-        raise bad(f"there is no guarantee {as_json(guarantee)}; one of {', '.join(GUARANTEES)}")
+        raise bad(f"unknown guarantee {as_json(guarantee)}: use one of {', '.join(GUARANTEES)}")
     return Options(algorithm, guarantee, _read_retain(data.get("changes", {})))
 
 
@@ -54,19 +54,19 @@ def _read_retain(changes: Any) -> tuple[int, int] | None:
     if changes is False:
         return None
     if not isinstance(changes, dict):
-        raise bad('changes is false, or an object with "retain_rows" and "retain_bytes"')
+        raise bad('changes must be false or an object with "retain_rows" and "retain_bytes"')
     check_fields(changes, ("retain_rows", "retain_bytes"), "changes")
     bounds = changes.get("retain_rows", RETAIN[0]), changes.get("retain_bytes", RETAIN[1])
     if not all(type(bound) is int and 0 < bound < 2**63 for bound in bounds):
-        raise bad('retain_rows and retain_bytes are whole numbers above zero; to keep nothing write "changes": false')
+        raise bad('retain_rows and retain_bytes must be positive integers; to keep no changes, write "changes": false')
     return bounds
 
 
 def read_json(data: Mapping[str, Any], relations: Mapping[str, RelationDefinition]) -> Draft:
-    """The draft of `{"from", "join", "where", "select"}`. Form first, then names, then what is not maintained."""
+    """The draft of `{"from", "join", "where", "select"}`. Checks the form first, then names, then unsupported parts."""
     for later in ("union", "except"):
         if later in data:
-            raise unsupported(f'"{later}"', "it comes with a later version, write a view for each part")
+            raise unsupported(f'"{later}"', "it is not implemented yet; register a view for each part")
     check_fields(data, _FIELDS, "a view's definition")
     draft = Draft(Scope(_read_from(data.get("from")), relations))
     for entry in _list(data, "join"):
@@ -77,13 +77,13 @@ def read_json(data: Mapping[str, Any], relations: Mapping[str, RelationDefinitio
         for entry in _list(data, "select"):
             draft.outputs += _read_output(draft.scope, entry)
         if not draft.outputs:
-            raise bad("select names no column; leave it out for all columns")
+            raise bad("select is empty; omit it to select all columns")
     return draft
 
 
 def _read_from(aliases: Any) -> dict[str, str]:
     if not isinstance(aliases, dict) or not aliases:
-        raise bad('"from" is an object of aliases and relations, as {"b": "bookings"}')
+        raise bad('"from" must be an object that maps aliases to relations, such as {"b": "bookings"}')
     if len(aliases) > MAX_ALIASES:
         raise bad(f"a view joins at most {MAX_ALIASES} relations")
     for alias, relation in aliases.items():
@@ -102,9 +102,9 @@ def _list(data: Mapping[str, Any], field: str) -> list[Any]:
 
 
 def _split(text: Any, what: str) -> tuple[str, str]:
-    """`alias.name`; a column's name has no dot, so the first one parts them."""
+    """Splits `alias.name` at the first dot; a column name has no dot."""
     if not isinstance(text, str) or "." not in text:
-        raise bad(f'{as_json(text)} names no alias: write "alias.{what}"')
+        raise bad(f'{as_json(text)} has no alias: write "alias.{what}"')
     alias, name = text.split(".", 1)
     return alias, name
 
@@ -120,12 +120,12 @@ def _interval(scope: Scope, text: Any) -> IntervalRef:
 def _read_condition(draft: Draft, entry: Any) -> None:
     """One entry of `join` into the draft."""
     if not isinstance(entry, dict) or len(kinds := [kind for kind in entry if kind in _CONDITIONS]) != 1:
-        raise bad(f"an entry of join has one of {', '.join(_CONDITIONS)}; this one is {as_json(entry)}")
+        raise bad(f"an entry of join must have one of {', '.join(_CONDITIONS)}; this one is {as_json(entry)}")
     kind = kinds[0]
     check_fields(entry, (kind, "distance") if kind == "within" else (kind,), f'the entry "{kind}" of join')
     sides = entry[kind]
     if not isinstance(sides, list) or len(sides) != 2:
-        raise bad(f'"{kind}" is a list of two, as {{"{kind}": [x, y]}}')
+        raise bad(f'"{kind}" must be a list of two, such as {{"{kind}": [x, y]}}')
     _CONDITIONS[kind](draft, entry, *sides)
 
 
@@ -151,7 +151,7 @@ def _not_equal(draft: Draft, entry: Any, x: Any, y: Any) -> None:
 
 def _within(draft: Draft, entry: Any, x: Any, y: Any) -> None:
     if "distance" not in entry:
-        raise bad('"within" has a "distance" beside it')
+        raise bad('"within" requires a "distance"')
     left, right = _column(draft.scope, x), _column(draft.scope, y)
     try:
         distance = distance_from_json(draft.scope.describe(left).type, entry["distance"])
@@ -163,7 +163,7 @@ def _within(draft: Draft, entry: Any, x: Any, y: Any) -> None:
 def _cross(draft: Draft, entry: Any, x: Any, y: Any) -> None:
     for alias in (x, y):
         if not isinstance(alias, str):
-            raise bad('"cross" is a list of two aliases')
+            raise bad('"cross" must be a list of two aliases')
         draft.scope.definition(alias)
     if x == y:
         raise bad(f'"cross" of {x} with itself: give the relation a second alias')
@@ -182,13 +182,13 @@ _CONDITIONS: dict[str, Callable[[Draft, Any, Any, Any], None]] = {
 
 
 def _read_filter(draft: Draft, entry: Any) -> None:
-    """One entry of `where`. A comparison with null can match nothing, as in SQL."""
+    """One entry of `where`. A comparison with null never matches, as in SQL."""
     if not isinstance(entry, dict):
-        raise bad('an entry of where is an object with "column", "op" and "value"')
+        raise bad('an entry of where must be an object with "column", "op" and "value"')
     check_fields(entry, ("column", "op", "value"), "an entry of where")
     op = entry.get("op")
     if not isinstance(op, str) or op not in _OPERATORS:
-        raise bad(f"there is no operator {as_json(op)} in where; one of {' '.join(_OPERATORS)}")
+        raise bad(f"unknown operator {as_json(op)} in where: use one of {' '.join(_OPERATORS)}")
     ref = _column(draft.scope, entry.get("column"))
     if op in ("is_null", "not_null"):
         if entry.get("value") is not None:
@@ -199,7 +199,7 @@ def _read_filter(draft: Draft, entry: Any) -> None:
         raise bad(f'the operator {op} needs a "value"')
     value = entry["value"]
     if op == "in" and not isinstance(value, list):
-        raise bad("in takes a list of values")
+        raise bad("the operator in takes a list of values")
     type_ = draft.scope.describe(ref).type
     try:
         values = [from_json(type_, one) for one in (value if op == "in" else [value]) if one is not None]
@@ -214,11 +214,11 @@ def _read_output(scope: Scope, entry: Any) -> list[Output]:
     functions = [f for f in ("intersection", "duration") if isinstance(entry, dict) and f in entry]
     if len(functions) != 1:
         forms = '"alias.column", "alias.column as name", or has "intersection" or "duration"'
-        raise bad(f"an entry of select is {forms}; this one is {as_json(entry)}")
+        raise bad(f"an entry of select must be {forms}; this one is {as_json(entry)}")
     function = functions[0]
     check_fields(entry, (function, "as"), f'the entry "{function}" of select')
     if not isinstance(entry[function], list) or not entry[function]:
-        raise bad(f'"{function}" is a list of intervals, as {{"{function}": ["b.stay", "m.slot"], "as": "clash"}}')
+        raise bad(f'"{function}" must be a list of intervals, such as {{"{function}": ["b.stay", "m.slot"], "as": "clash"}}')
     intervals = tuple(_interval(scope, text) for text in entry[function])
     name = entry.get("as", function)
     return computed_outputs(function, intervals, check_output_name(name))

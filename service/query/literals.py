@@ -26,11 +26,11 @@ Physical = int | float | str | bool
 
 
 class BadLiteral(ValueError):
-    """The constant is none of the column's type."""
+    """The constant is not a value of the column's type."""
 
 
 def from_json(type_: str, value: Any) -> Physical:
-    """A JSON value as the wire format has it: timestamps as ISO 8601 with offset or integer microseconds."""
+    """A JSON value in the wire format: timestamps as ISO 8601 with offset or integer microseconds."""
     try:
         read: Physical = JSON_READERS[type_](value)
     except OverflowError:
@@ -43,14 +43,14 @@ def from_json(type_: str, value: Any) -> Physical:
 def from_number(type_: str, text: str) -> Physical:
     """A number in SQL: `3`, `-1.5e3`."""
     if type_ not in ("int64", "float64") or (type_ == "int64" and not _INT.fullmatch(text)):
-        raise BadLiteral(f"the number {text} is no {type_}")
+        raise BadLiteral(f"the number {text} is not a valid {type_}")
     return from_text(type_, text)
 
 
 def from_text(type_: str, text: str) -> Physical:
-    """A quoted constant, which takes the type of the column beside it, as PostgreSQL has it.
+    """A quoted constant, which takes the type of the column it is compared with, as in PostgreSQL.
 
-    A timestamp without an offset is UTC, a date alone is its midnight, a whole number are microseconds.
+    A timestamp without an offset is UTC, a date alone is its midnight, an integer is microseconds.
     """
     trimmed = text.strip()
     if type_ == "string":
@@ -75,13 +75,13 @@ def distance_from_json(type_: str, value: Any) -> int | float:
         return _duration(value)
     if type_ == "float64":
         if type(value) not in (int, float) or not 0 <= value < math.inf:
-            raise BadLiteral(f"{value!r} is no number from 0 on")
+            raise BadLiteral(f"{value!r} is not a non-negative number")
         return float(value)
     if type_ not in ("int64", "timestamp", "date"):
-        raise BadLiteral(f"there are no distances between columns of type {type_}; of int64, float64, timestamp and date there are")
+        raise BadLiteral(f"a distance needs columns of type int64, float64, timestamp or date, not {type_}")
     if type(value) is not int or not 0 <= value < 2**63:
         unit = {"timestamp": "microseconds or an ISO 8601 duration such as PT15M", "date": "days"}.get(type_, "the column's unit")
-        raise BadLiteral(f"{value!r} is no whole number from 0 on ({unit})")
+        raise BadLiteral(f"{value!r} is not a non-negative integer ({unit})")
     return value
 
 
@@ -92,9 +92,9 @@ def distance_from_text(type_: str, number: str, unit: str) -> int | float:
         return distance_from_json(type_, int(number) if whole else _float(number))
     name = unit.lower().rstrip("s")
     if (calendar := next((word for word in ("month", "quarter", "year") if word in name), None)) is not None:
-        raise BadLiteral(f"a {calendar} has no fixed length: write the days that you mean, as INTERVAL '30 days'")
+        raise BadLiteral(f"a {calendar} has no fixed length: write a number of days, such as INTERVAL '30 days'")
     if name not in _UNIT_MICROS or type_ not in ("timestamp", "date"):
-        raise BadLiteral(f"INTERVAL '{number} {unit}' is no distance between columns of type {type_}")
+        raise BadLiteral(f"INTERVAL '{number} {unit}' is not a distance between columns of type {type_}")
     micros = round(_float(number) * _UNIT_MICROS[name])
     if type_ == "date" and micros % DAY:
         raise BadLiteral("a distance between dates is a whole number of days")
@@ -104,7 +104,7 @@ def distance_from_text(type_: str, number: str, unit: str) -> int | float:
 def _duration(text: str) -> int:
     found = _DURATION.fullmatch(text.strip())
     if found is None or not any(found.groups()):
-        raise BadLiteral(f"{text!r} is no ISO 8601 duration of weeks, days, hours, minutes and seconds, such as PT15M or P1DT12H")
+        raise BadLiteral(f"{text!r} is not an ISO 8601 duration of weeks, days, hours, minutes and seconds, such as PT15M or P1DT12H")
     seconds = sum(float(part) * size for part, size in zip(found.groups("0"), (604_800, 86_400, 3_600, 60), strict=False))
     micros = round(seconds * 1_000_000) + round(float(found[5] or 0) * 1_000_000)
     return int(distance_from_json("timestamp", micros))
@@ -118,7 +118,7 @@ def convert(value: Physical, given: str, wanted: str) -> Physical:
         return int(value) * DAY
     if (given, wanted) == ("int64", "float64"):
         return float(value)
-    raise BadLiteral(f"a constant of type {given} beside a column of type {wanted}: write a {wanted}")
+    raise BadLiteral(f"a constant of type {given} compared with a column of type {wanted}: write a {wanted}")
 
 
 def _float(text: str) -> float:
@@ -133,7 +133,7 @@ def _float(text: str) -> float:
 
 def _comparable(value: Physical) -> Physical:
     if isinstance(value, float) and math.isnan(value):
-        raise BadLiteral("NaN is no value to compare with")
+        raise BadLiteral("NaN cannot be used in a comparison")
     return value
 
 

@@ -1,6 +1,6 @@
-"""The words of a view's definition, names resolved and values typed: what `views.parse` makes and all else reads.
+"""A view's definition with names resolved and values typed: made by `views.parse`, used everywhere else.
 
-Plain immutable data. Two definitions ask for the same view iff their `Query` values are equal: the
+Plain immutable data. Two definitions define the same view iff their `Query` values are equal: the
 order of conditions, the spelling of an overlap and SQL against JSON make no difference.
 """
 
@@ -86,7 +86,7 @@ class Within(NamedTuple):
 
 
 class Span(NamedTuple):
-    """What an alias brings to a condition of intervals: from one of its columns to another, an open end left out, both moved out by
+    """The interval of an alias in an interval condition: from one of its columns to another, without an open end, both widened by
     `widen` (in the columns' unit). Without a column it is unbounded there. `declared`: it is a relation's interval, so none
     is empty, and a null is unbounded; else nothing meets a null."""
 
@@ -107,7 +107,7 @@ class Span(NamedTuple):
 
 
 class Meet(NamedTuple):
-    """Two spans that share a point; `words` is the condition as it was asked for."""
+    """The condition that two spans share a point; `words` is the condition as written."""
 
     left: Span
     right: Span
@@ -119,7 +119,7 @@ class Meet(NamedTuple):
 
 @dataclass(frozen=True)
 class Query:
-    """What a view asks for. Hashable; equal queries are the same view.
+    """The definition of a view. Hashable; equal queries are the same view.
 
     aliases     (alias, relation) in the order given
     equal       each in the order of the aliases; sorted
@@ -128,9 +128,9 @@ class Query:
     at_most     `<=` likewise
     not_equal   in the order of the aliases
     within      distances, likewise
-    cross       pairs of aliases whose product is asked for
-    retain      (rows, bytes) of the feed, None when nobody may follow
-    never       some condition can match nothing (x = NULL): the view is empty for ever
+    cross       pairs of aliases whose product is requested
+    retain      (rows, bytes) of the feed, None if the view cannot be followed
+    never       some condition is never true (x = NULL): the view is always empty
     """
 
     aliases: tuple[tuple[str, str], ...]

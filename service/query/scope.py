@@ -1,6 +1,6 @@
 """The names of a definition: its aliases, and the columns and intervals that their relations declare.
 
-Every look-up raises `unknown-column` (or `unknown-relation`) with what there is instead.
+Every look-up raises `unknown-column` (or `unknown-relation`), naming what exists instead.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class Scope:
 
     def definition(self, alias: str) -> RelationDefinition:
         if alias not in self._definitions:
-            raise Problem("unknown-column", f"there is no alias {alias} here; the aliases are {', '.join(self.aliases)}")
+            raise Problem("unknown-column", f"there is no alias {alias}; the aliases are {', '.join(self.aliases)}")
         return self._definitions[alias]
 
     def column(self, alias: str, name: str) -> ColumnRef:
         definition = self.definition(alias)
         if name in definition.intervals:
             raise Problem(
-                "unknown-column", f"{alias}.{name} is an interval, not a column: intervals go into overlaps, intersection, duration"
+                "unknown-column", f"{alias}.{name} is an interval, not a column: use intervals in overlaps, intersection and duration"
             )
         names = [column.name for column in definition.columns]
         if name not in names:
@@ -51,7 +51,7 @@ class Scope:
         found = [ColumnRef(alias, name) for alias, d in self._definitions.items() if any(c.name == name for c in d.columns)]
         if not found:
             names = [c.name for d in self._definitions.values() for c in d.columns]
-            raise Problem("unknown-column", f"no relation here has a column {name}{_instead(name, names)}")
+            raise Problem("unknown-column", f"no relation of the view has a column {name}{_instead(name, names)}")
         return found
 
     def find_interval(self, name: str) -> list[IntervalRef]:
@@ -59,7 +59,7 @@ class Scope:
         found = [IntervalRef(alias, name) for alias, d in self._definitions.items() if name in d.intervals]
         if not found:
             names = [interval for d in self._definitions.values() for interval in d.intervals]
-            raise Problem("unknown-column", f"no relation here has an interval {name}{_instead(name, names)}")
+            raise Problem("unknown-column", f"no relation of the view has an interval {name}{_instead(name, names)}")
         return found
 
     def intervals_over(self, start: ColumnRef, end: ColumnRef) -> Iterator[IntervalRef]:

@@ -1,6 +1,6 @@
 """The SQL form of a view's definition: one SELECT in PostgreSQL's dialect, with `overlaps(x, y)`, `intersection(...)`, `duration(...)`.
 
-This page reads the text, FROM and SELECT; `sql_conditions` reads ON and WHERE. Names are judged before anything is refused.
+This module reads the text, FROM and SELECT; `sql_conditions` reads ON and WHERE. Names are checked before anything is refused.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ MAX_TEXT = 100_000
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # its warnings quote the query; what it cannot read is refused here
 
 _CLAUSES = {
-    "with_": ("WITH", "write the view over the relations themselves"),
-    "distinct": ("DISTINCT", "leave it out; a row of a view is a combination of rows, and comes once for each"),
-    "group": ("GROUP BY", "leave it out, follow the view's changes and add up there"),
-    "having": ("HAVING", "leave it out, follow the view's changes and add up there"),
-    "order": ("ORDER BY", "rows come in no promised order; sort where they are read"),
-    "limit": ("LIMIT", "a view is whole; write ?limit= when its rows are read"),
-    "offset": ("OFFSET", "a view is whole; write ?limit= and ?cursor= when its rows are read"),
+    "with_": ("WITH", "define the view on the relations directly"),
+    "distinct": ("DISTINCT", "omit it; a view has one row for each combination of rows"),
+    "group": ("GROUP BY", "omit it, and aggregate where the view's changes are read"),
+    "having": ("HAVING", "omit it, and aggregate where the view's changes are read"),
+    "order": ("ORDER BY", "rows have no defined order; sort them where they are read"),
+    "limit": ("LIMIT", "a view has all rows; use ?limit= when reading them"),
+    "offset": ("OFFSET", "a view has all rows; use ?limit= and ?cursor= when reading them"),
     "windows": ("WINDOW", "compute it where the rows are read"),
     "laterals": ("LATERAL", "write JOIN … ON overlaps(x, y)"),
-    "locks": ("FOR UPDATE", "a view locks nothing; leave it out"),
-    "into": ("INTO", "a view has its name from its address; leave it out"),
+    "locks": ("FOR UPDATE", "omit it; a view does not lock rows"),
+    "into": ("INTO", "omit it; the name of the view is in the URL"),
 }
-_AGGREGATE = "leave it out, follow the view's changes and add up there"
+_AGGREGATE = "omit it, and aggregate where the view's changes are read"
 
 
-_TOKEN = re.compile(r",? but got <Token.*>", re.DOTALL)  # the parser's own words for where it stands
+_TOKEN = re.compile(r",? but got <Token.*>", re.DOTALL)  # the parser's description of its position
 
 
 class _Parser(PostgresParser):
@@ -58,20 +58,20 @@ class Dialect(Postgres):
 
 
 def read_sql(text: Any, relations: Mapping[str, RelationDefinition]) -> Draft:
-    """The draft of a SELECT. Raises `bad-query` with `position` for what is no SQL or names nothing clearly."""
+    """The draft of a SELECT. Raises `bad-query` with `position` for syntax errors and ambiguous names."""
     if not isinstance(text, str):
-        raise Problem("bad-definition", '"sql" is a text')
+        raise Problem("bad-definition", '"sql" must be a string')
     try:
         tree = _parse(text)
         if not isinstance(tree, exp.Query):
-            raise unsupported(f"{tree.key.upper()}", "a view is one SELECT … FROM … WHERE …")
+            raise unsupported(f"{tree.key.upper()}", "a view is defined by one SELECT … FROM … WHERE …")
         _check_relations(tree, relations)
         if isinstance(tree, exp.SetOperation):
             for branch in _branches(tree):
                 _check_names(branch, text, relations)
-            raise unsupported(_keyword(tree), "it comes with a later version, write a view for each part")
+            raise unsupported(_keyword(tree), "it is not implemented yet; register a view for each part")
         if not isinstance(tree, exp.Select):
-            raise unsupported(f"{tree.key.upper()}", "a view is one SELECT … FROM … WHERE …")
+            raise unsupported(f"{tree.key.upper()}", "a view is defined by one SELECT … FROM … WHERE …")
         return _read_select(tree, text, relations)
     except RecursionError:
         raise bad_query("the query is nested too deeply", 1, 1) from None
@@ -91,14 +91,14 @@ def _parse(text: str) -> exp.Expr:
         raise bad_query(f"{what} at {first['highlight'] or 'the end'!r}", first["line"], column) from None
     except TokenError as error:
         found = re.match(r"Missing (.+) from \d+:(\d+)", str(error.__context__))  # the second number counts from the text's beginning
-        what, offset = (f"a {found[1]} is not closed", int(found[2])) if found else ("the text ends too early", len(text))
+        what, offset = (f"a {found[1]} is not closed", int(found[2])) if found else ("unexpected end of the text", len(text))
         raise bad_query(what, *line_and_column(text, offset)) from None
     if not statements:
         raise bad_query("the query is empty", 1, 1)
     if len(statements) > 1:
-        raise bad_query(f"{len(statements)} statements: a view is one SELECT", 1, 1)
-    if isinstance(statements[0], exp.Command | exp.Condition | exp.Alias):  # sqlglot reads expressions and what it does not know, too
-        raise bad_query("this is no SELECT", 1, 1)
+        raise bad_query(f"{len(statements)} statements: a view is defined by one SELECT", 1, 1)
+    if isinstance(statements[0], exp.Command | exp.Condition | exp.Alias):  # sqlglot also parses expressions and unknown commands
+        raise bad_query("this is not a SELECT", 1, 1)
     return statements[0].unnest()
 
 
@@ -136,7 +136,7 @@ def _is_plain(table: exp.Expr) -> bool:
 
 
 def _check_names(select: exp.Select, text: str, relations: Mapping[str, RelationDefinition]) -> Names | None:
-    """The names of a SELECT's aliases, every column and interval in it known; None if it reads from more than relations."""
+    """The aliases of a SELECT, after checking every column and interval in it; None if it reads from anything but relations."""
     tables = _tables(select)
     if not tables or not all(_is_plain(table) and fold(table.this) in relations for table in tables):
         return None
@@ -147,7 +147,7 @@ def _check_names(select: exp.Select, text: str, relations: Mapping[str, Relation
         if not NAME.fullmatch(alias):
             raise bad_query(f"the alias {alias!r} does not match {NAME.pattern}", *Names.position(table, text))
         if alias in aliases:
-            raise bad_query(f"the alias {alias} is there twice: name one of the two otherwise", *Names.position(table, text))
+            raise bad_query(f"the alias {alias} is used twice: rename one of them", *Names.position(table, text))
         aliases[alias] = fold(table.this)
     names = Names(Scope(aliases, relations), text)
     for part in (*select.expressions, *(select.args.get("joins") or []), *filter(None, [select.args.get("where")])):
@@ -169,7 +169,7 @@ def _read_select(select: exp.Select, text: str, relations: Mapping[str, Relation
     if not select.args.get("from_"):
         raise unsupported("a SELECT without FROM", "a view reads relations, write FROM …")
     if names is None:
-        raise unsupported("a subquery or a function in FROM", "write FROM a JOIN b ON …, over relations by their names")
+        raise unsupported("a subquery or a function in FROM", "write FROM a JOIN b ON … with the names of relations")
     for table in _tables(select):
         _refuse_table(table)
     draft = Draft(names.scope)
@@ -184,12 +184,12 @@ def _read_select(select: exp.Select, text: str, relations: Mapping[str, Relation
     if "where" in select.args and select.args["where"]:
         conditions.add(select.args["where"].this)
     if not select.expressions:
-        raise bad_query("SELECT names no column", 1, 1)
+        raise bad_query("SELECT has no columns", 1, 1)
     seen = set()
     for expression in select.expressions:
         for output in _read_output(expression, names):
             if output.name in seen:
-                raise names.bad(expression, f"two columns of the view are called {output.name}: name one of them otherwise with AS")
+                raise names.bad(expression, f"the view has two columns named {output.name}: rename one of them with AS")
             seen.add(output.name)
             draft.outputs.append(output)
     return draft
@@ -209,13 +209,13 @@ def _refuse_clauses(select: exp.Select, names: Names | None) -> None:
 
 
 def _refuse_natural(scope: Scope, place: int) -> None:
-    """Which columns join would change with the relations."""
+    """Refuses NATURAL JOIN, whose columns would change with the relations."""
     alias, before = list(scope.aliases)[place], list(scope.aliases)[:place]
     known = {column.name for other in before for column in scope.definition(other).columns}
     shared = [column.name for column in scope.definition(alias).columns if column.name in known]
     table = alias if alias == scope.aliases[alias] else f"{scope.aliases[alias]} {alias}"
     instead = f"JOIN {table} USING ({', '.join(shared)})" if shared else f"CROSS JOIN {table}"
-    raise unsupported("NATURAL JOIN", f"say which columns join, those that both sides have now: write {instead}")
+    raise unsupported("NATURAL JOIN", f"name the join columns: write {instead}")
 
 
 def _refuse_join(join: exp.Join) -> None:
@@ -232,7 +232,7 @@ def _refuse_join(join: exp.Join) -> None:
 def _refuse_table(table: exp.Expr) -> None:
     for name, value in table.args.items():
         if value and name in ("db", "catalog"):
-            raise unsupported(f"the schema of {table.sql(Dialect)}", f"relations have none, write {table.name}")
+            raise unsupported(f"the schema of {table.sql(Dialect)}", f"relations have no schema: write {table.name}")
         if value and (name not in ("this", "alias") or (name == "alias" and value.args.get("columns"))):
             raise unsupported(f"{table.sql(Dialect)} in FROM", f"write {table.name} alone, or with an alias")
 
@@ -242,7 +242,7 @@ def _refuse_expression(part: exp.Expr) -> None:
         if isinstance(node, exp.Window):
             raise unsupported("a window function", "compute it where the rows are read")
         if isinstance(node, exp.Query):
-            raise unsupported("a subquery in SELECT", "write its relation into FROM")
+            raise unsupported("a subquery in SELECT", "put its relation into FROM")
         if isinstance(node, exp.AggFunc):
             raise unsupported(f"{node.sql(Dialect)}", _AGGREGATE)
 
@@ -255,7 +255,7 @@ def _read_using(join: exp.Join, before: list[str], alias: str, draft: Draft, nam
         having = [other for other in before if any(column.name == name for column in draft.scope.definition(other).columns)]
         left = draft.scope.column(having[0] if having else before[0], name)
         if names.is_ambiguous(name, having):
-            raise names.bad(identifier, f"USING ({name}) is ambiguous: write ON {alias}.{name} = {left}, or another's {name}")
+            raise names.bad(identifier, f"USING ({name}) is ambiguous: write ON {alias}.{name} = {left}, or use another alias")
         draft.equal.append((left, right))
         names.merge(left, right)
 
@@ -278,7 +278,7 @@ def _read_output(expression: exp.Expr, names: Names) -> list[Output]:
     function = expression.name.lower() if isinstance(expression, exp.Anonymous) else ""
     if function in ("intersection", "duration"):
         if not expression.expressions:
-            raise unsupported(expression.sql(Dialect), f"{function} takes intervals, as {function}(b.stay, m.slot)")
+            raise unsupported(expression.sql(Dialect), f"{function} takes intervals, as in {function}(b.stay, m.slot)")
         return computed_outputs(function, tuple(names.interval(argument) for argument in expression.expressions), name)
     raise unsupported(
         f"the expression {expression.sql(Dialect)} in SELECT",

@@ -1,7 +1,7 @@
 """ON and WHERE: conditions joined by AND, into a draft.
 
-NOT is pushed inwards (`NOT (a OR b)` is two conditions). OR stands only where it takes a null end as unbounded:
-`b.e IS NULL OR a.s < b.e`; `COALESCE(b.e, 'infinity')` says the same.
+NOT is pushed inwards (`NOT (a OR b)` is two conditions). OR is supported only to take a null end as unbounded:
+`b.e IS NULL OR a.s < b.e`; `COALESCE(b.e, 'infinity')` means the same.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _INFINITIES = {
     **_WHOLE_INFINITIES,
 }
 _NOT_MAINTAINED: dict[type[exp.Expr], str] = {
-    exp.Like: "write = or IN with the values meant",
-    exp.ILike: "write = or IN with the values meant",
+    exp.Like: "write = or IN with the values",
+    exp.ILike: "write = or IN with the values",
     exp.NullSafeEQ: "write = and, for nulls, IS NULL",
     exp.NullSafeNEQ: "write <> and, for nulls, IS NOT NULL",
 }
 
 
 class _Side(NamedTuple):
-    """A column in a comparison; `infinity` "low" or "high" if COALESCE puts one in the place of null."""
+    """A column in a comparison; `infinity` is "low" or "high" if COALESCE replaces null by it."""
 
     ref: ColumnRef
     infinity: str | None = None
@@ -58,7 +58,7 @@ class Conditions:
         self._names = names
 
     def add(self, node: exp.Expr) -> None:
-        """A condition that must hold."""
+        """Adds a condition that must hold."""
         pending = [(node, False)]
         while pending:
             node, negated = pending.pop()
@@ -92,7 +92,7 @@ class Conditions:
             self._filter(self._names.column(node), "=", [not negated], node)
         elif isinstance(node, exp.Exists):
             part = "NOT EXISTS" if negated else "EXISTS"
-            raise unsupported(part, "it comes with a later version" if negated else "write JOIN …")
+            raise unsupported(part, "it is not implemented yet" if negated else "write JOIN …")
         else:
             part = ("NOT " if negated else "") + _sql(node)
             raise unsupported(
@@ -101,7 +101,7 @@ class Conditions:
 
     def _overlaps(self, node: exp.Expr, negated: bool) -> None:
         if negated:
-            raise unsupported(f"NOT {_sql(node)}", "write overlaps(x, y); what does not overlap is not kept")
+            raise unsupported(f"NOT {_sql(node)}", "write overlaps(x, y); joins on intervals that do not overlap are not available")
         sides = [node.left, node.right] if isinstance(node, exp.Overlaps) else node.expressions
         if len(sides) != 2:
             raise self._names.bad(node, "overlaps takes two intervals")
@@ -109,7 +109,7 @@ class Conditions:
 
     def _between(self, node: exp.Between, negated: bool) -> None:
         if negated:
-            raise unsupported(f"NOT {_sql(node)}", "outside a range is an OR of two conditions: write a view for each")
+            raise unsupported(f"NOT {_sql(node)}", "a value outside a range is an OR of two conditions: register a view for each")
         if node.args.get("symmetric"):
             raise unsupported("BETWEEN SYMMETRIC", "write BETWEEN with the smaller end first")
         if self._around(node):
@@ -118,7 +118,7 @@ class Conditions:
         self._compare("<=", node.this, node.args["high"])
 
     def _around(self, node: exp.Between) -> bool:
-        """`b.t BETWEEN a.t - c AND a.t + c`: whether it was this."""
+        """`b.t BETWEEN a.t - c AND a.t + c`: returns whether the condition has this form."""
         point, low, high = (part.unnest() for part in (node.this, node.args["low"], node.args["high"]))
         if not (isinstance(point, exp.Column) and isinstance(low, exp.Sub) and isinstance(high, exp.Add)):
             return False
@@ -126,12 +126,12 @@ class Conditions:
         if not isinstance(center, exp.Column) or center != high.left.unnest():
             return False
         if low.right.unnest() != high.right.unnest():
-            raise unsupported(_sql(node), "a distance is the same on both sides: write BETWEEN a.t - c AND a.t + c")
+            raise unsupported(_sql(node), "the distance must be the same on both sides: write BETWEEN a.t - c AND a.t + c")
         self._distance(center, point, low.right.unnest(), node)
         return True
 
     def _apart(self, op: str, left: exp.Expr, right: exp.Expr) -> bool:
-        """`abs(a.t - b.t) <= c`: whether it was this."""
+        """`abs(a.t - b.t) <= c`: returns whether the condition has this form."""
         inner = left.this.unnest() if isinstance(left, exp.Abs) else None
         if not isinstance(inner, exp.Sub):
             return False
@@ -139,7 +139,7 @@ class Conditions:
         if not isinstance(x, exp.Column) or not isinstance(y, exp.Column):
             return False
         if op != "<=":
-            raise unsupported(f"{_sql(left)} {op} {_sql(right)}", "a distance is kept with <=: write abs(a.t - b.t) <= c")
+            raise unsupported(f"{_sql(left)} {op} {_sql(right)}", "a distance is compared with <=: write abs(a.t - b.t) <= c")
         self._distance(x, y, right, left)
         return True
 
@@ -191,7 +191,7 @@ class Conditions:
             if op in ("=", "!="):
                 if x.infinity or y.infinity:
                     raise unsupported(
-                        f"{_sql(left)} {op} {_sql(right)}", "COALESCE with an infinity stands around the ends of an interval in < and <="
+                        f"{_sql(left)} {op} {_sql(right)}", "use COALESCE with an infinity around the ends of an interval in < and <="
                     )
                 (self._draft.equal if op == "=" else self._draft.not_equal).append((x.ref, y.ref))
             else:
@@ -218,7 +218,7 @@ class Conditions:
 
     def _either(self, node: exp.Expr, negated: bool) -> None:
         """`end IS NULL OR start < end`: the comparison, null ends taken as unbounded."""
-        instead = "conditions are joined by AND: write IN (…) for several values of a column, or a view for each branch"
+        instead = "conditions are combined with AND: write IN (…) for several values of a column, or register a view for each branch"
         guards: list[ColumnRef] = []
         comparisons: list[tuple[str, exp.Expr]] = []
         pending = [(node, negated)]
@@ -248,10 +248,10 @@ class Conditions:
         self._draft.inequalities.append(self._guarded(self._inequality(op, x, y), guards, node))
 
     def _guarded(self, bare: Inequality, guards: list[ColumnRef], node: exp.Expr) -> Inequality:
-        """A null in a guard's column lets every other value pass, so a null of the other side would have to, too."""
+        """A null in a guard's column matches every value, so a null on the other side would have to match as well."""
         scope = self._draft.scope
         if not set(guards) <= {bare.low, bare.high}:
-            raise unsupported(f"OR in {_sql(node)}", f"IS NULL may stand beside {bare} only for {bare.low} or {bare.high}")
+            raise unsupported(f"OR in {_sql(node)}", f"IS NULL can be combined with {bare} only for {bare.low} or {bare.high}")
         guarded = bare._replace(
             low_unbounded=bare.low_unbounded or bare.low in guards, high_unbounded=bare.high_unbounded or bare.high in guards
         )
@@ -266,8 +266,8 @@ class Conditions:
     def _constant(self, op: str, side: _Side, column: exp.Expr, constant: exp.Expr) -> None:
         if side.infinity:
             raise unsupported(
-                f"{_sql(column)} beside the constant {_sql(constant)}",
-                f"write {side.ref} alone; it may be null: IS NULL is a view of its own",
+                f"comparing {_sql(column)} with the constant {_sql(constant)}",
+                f"write {side.ref} without COALESCE; for nulls, register another view with IS NULL",
             )
         value = self._value(side.ref, constant)
         self._draft.restrict(side.ref, op, [] if value is None else [value])
@@ -276,7 +276,7 @@ class Conditions:
         """A condition that is a bool column alone, or IS TRUE."""
         type_ = self._draft.scope.describe(ref).type
         if type_ != "bool":
-            raise self._names.bad(node, f"{ref} is a {type_}, and no condition by itself")
+            raise self._names.bad(node, f"{ref} is a {type_}, not a condition")
         self._draft.restrict(ref, op, values)
 
     def _side(self, node: exp.Expr) -> _Side | None:
@@ -295,9 +295,9 @@ class Conditions:
         if _is_constant(node):
             return None
         if isinstance(node, exp.Query | exp.Any | exp.All):
-            raise unsupported("a subquery in a condition", "write its relation into FROM, and the condition into WHERE")
+            raise unsupported("a subquery in a condition", "put its relation into FROM and its condition into WHERE")
         if isinstance(node, exp.AggFunc | exp.Window):
-            raise unsupported(_sql(node), "compare columns; aggregates and window functions belong where the rows are read")
+            raise unsupported(_sql(node), "compare columns; compute aggregates and window functions where the rows are read")
         if isinstance(node, exp.Tuple):
             raise unsupported(f"the comparison of {_sql(node)}", "compare column by column, joined by AND")
         if not any(True for _ in node.find_all(exp.Column)):
@@ -310,11 +310,11 @@ class Conditions:
     def _value(self, ref: ColumnRef, node: exp.Expr) -> Physical | None:
         """A constant in the physical form of the column's type; None for NULL."""
         if not _is_constant(node.unnest()):
-            raise unsupported(_sql(node), f"write constants beside {ref}")
+            raise unsupported(_sql(node), f"compare {ref} with constants")
         try:
             return _read(node.unnest(), self._draft.scope.describe(ref).type)
         except BadLiteral as error:
-            raise self._names.bad(node, f"beside {ref}: {error}") from None
+            raise self._names.bad(node, f"{ref}: {error}") from None
 
 
 def _is_constant(node: exp.Expr) -> bool:
@@ -336,7 +336,7 @@ def _read(node: exp.Expr, type_: str) -> Physical | None:
         return None if value is None else convert(value, _CASTS[name], type_)
     if isinstance(node, exp.Boolean):
         if type_ != "bool":
-            raise BadLiteral(f"{node.sql()} is no {type_}")
+            raise BadLiteral(f"{node.sql()} is not a {type_}")
         return bool(node.this)
     text = _text(node)
     return from_text(type_, text) if isinstance(node, exp.Literal) and node.is_string else from_number(type_, text)

@@ -1,4 +1,4 @@
-"""Identifiers in SQL: folded to lower case unless quoted, resolved to columns and intervals; and where in the text they stand."""
+"""Identifiers in SQL: folded to lower case unless quoted, resolved to columns and intervals; and their positions in the text."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ def bad_query(detail: str, line: int, column: int) -> Problem:
 
 
 def line_and_column(text: str, offset: int) -> tuple[int, int]:
-    """Where the character number `offset` (from 0) stands, both counted from 1."""
+    """The line and column of the character at `offset` (from 0), both counted from 1."""
     before = text[:offset]
     return before.count("\n") + 1, len(before) - before.rfind("\n")
 
 
 def fold(identifier: exp.Expr) -> str:
-    """An identifier's name as PostgreSQL takes it."""
+    """An identifier's name by PostgreSQL's rules."""
     name: str = identifier.name
     return name if identifier.args.get("quoted") else name.lower()
 
 
 class Names:
-    """What names mean within one SELECT."""
+    """Resolves names within one SELECT."""
 
     def __init__(self, scope: Scope, text: str) -> None:
         self.scope = scope
@@ -38,11 +38,11 @@ class Names:
         self._merged: dict[str, set[ColumnRef]] = {}  # by name, the columns that USING makes one
 
     def merge(self, left: ColumnRef, right: ColumnRef) -> None:
-        """From now on the column needs no alias before it."""
+        """Merges two columns joined by USING: the name then needs no alias."""
         self._merged.setdefault(left.column, set()).update((left, right))
 
     def is_ambiguous(self, name: str, aliases: Iterable[str]) -> bool:
-        """Whether it may be several columns of these aliases, which have it."""
+        """Whether the name may refer to several columns of these aliases."""
         found = {ColumnRef(alias, name) for alias in aliases}
         return len(found) > 1 and not found <= self._merged.get(name, set())
 
@@ -56,7 +56,7 @@ class Names:
         return bad_query(detail, *self.position(node, self._text))
 
     def check(self, column: exp.Column) -> None:
-        """A column or an interval by that name must be there."""
+        """Checks that a column or an interval of that name exists."""
         alias, name = self._parts(column)
         if alias is None:
             if not any(name in self.scope.definition(a).intervals for a in self.scope.aliases):
@@ -80,7 +80,7 @@ class Names:
             return self._over_columns(node)
         if not isinstance(node, exp.Column):
             raise unsupported(
-                f"{node.sql('postgres')} in the place of an interval", "write alias.interval, of an interval that the relation declares"
+                f"{node.sql('postgres')} as an interval", "write alias.interval with an interval that the relation declares"
             )
         alias, name = self._parts(node)
         if alias is not None:
@@ -93,7 +93,7 @@ class Names:
     def _over_columns(self, node: exp.Tuple) -> IntervalRef:
         ends = [end.unnest() for end in node.expressions]
         if len(ends) != 2 or not all(isinstance(end, exp.Column) for end in ends):
-            raise unsupported(f"{node.sql('postgres')} in the place of an interval", "write (start, end), two columns of one relation")
+            raise unsupported(f"{node.sql('postgres')} as an interval", "write (start, end), two columns of one relation")
         start, end = (self.column(end) for end in ends)
         found = list(self.scope.intervals_over(start, end))
         if len(found) > 1:  # SQL's OVERLAPS means half-open periods

@@ -1,7 +1,7 @@
-"""Readers: one version of a view or a relation, row by row, with cursors to go on from.
+"""Readers: one version of a view or a relation, row by row, with cursors to resume from.
 
-A cursor is an opaque text; what it stands for (the enumeration's state and a pin on its version) lies here, under a number, for
-as long as the pin is young. It can be used more than once: whoever uses it gets a copy of the state.
+A cursor is an opaque text. What it refers to (the enumeration's state and a pin on its version) is kept here, under a number, for
+as long as the pin is young. It can be used more than once: each use gets a copy of the state.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Kept:
 
 
 class Cursors:
-    """All cursors that were given out and whose versions are kept. Any thread."""
+    """All issued cursors whose versions are kept. Any thread."""
 
     def __init__(self, versions: Pins, signer: Signer) -> None:
         self.versions = versions
@@ -50,7 +50,7 @@ class Cursors:
         self._lock = threading.Lock()
 
     def keep(self, owner: str, kept: _Kept) -> str:
-        """The cursor of this state; `owner` says whose rows it goes through."""
+        """A cursor for this state; `owner` identifies the view or relation."""
         with self._lock:
             number = next(self._numbers)
             self._kept[number] = kept
@@ -61,17 +61,17 @@ class Cursors:
         try:
             whose, number = self._signer.open("cursor", text)
         except Forged:
-            raise Problem("bad-cursor", "this is not a cursor of this service") from None
+            raise Problem("bad-cursor", "the cursor was not issued by this service") from None
         except FromBefore as error:
             if _name(error.args[0][0]) != _name(owner):
-                raise Problem("bad-cursor", "this cursor is for other rows") from None
-            raise Problem("snapshot-expired", "the service was started again since") from None
+                raise Problem("bad-cursor", "the cursor belongs to another view or relation") from None
+            raise Problem("snapshot-expired", "the service has been restarted since the cursor was issued") from None
         if whose != owner:
-            raise Problem("bad-cursor", "this cursor is for other rows")
+            raise Problem("bad-cursor", "the cursor belongs to another view or relation")
         with self._lock:
             kept = self._kept.get(number)
         if kept is None or not self.versions.is_held(kept.pin):
-            raise Problem("snapshot-expired", "this cursor was not used for too long")
+            raise Problem("snapshot-expired", "the cursor was idle for too long")
         return kept
 
     def sweep(self) -> None:
@@ -84,8 +84,8 @@ class Cursors:
 class RowReader:
     """Rows of one version in chunks; used by one thread at a time. Problem `snapshot-expired` from any call once its pin is gone.
 
-    A call takes milliseconds, though the next row may be hours away (behind a comparison that hardly any pair passes): whoever calls can
-    stop in between, and is told whether there is more to come.
+    A call takes milliseconds, even if the next row is hours away (behind a comparison that hardly any pair passes): the caller can
+    stop in between, and knows whether there is more to come.
     """
 
     def __init__(self, cursors: Cursors, owner: str, pin: Pin, reading: Reading, asked: Any, held: Combination | None = None) -> None:
@@ -97,7 +97,7 @@ class RowReader:
         self.schema = reading.schema
 
     def empty(self) -> bool | None:
-        """Whether there is no row at all, before the first one was read; None: not known yet, ask again."""
+        """Whether there is no row at all, before the first one was read; None: not known yet, call again."""
         if self._empty is None:
             self._empty = self._reading.is_empty()
             if self._empty is None:
@@ -105,14 +105,14 @@ class RowReader:
         return self._empty
 
     def ended(self) -> bool | None:
-        """Whether no row is left; None: not known yet, ask again."""
+        """Whether no row is left; None: not known yet, call again."""
         with self._cursors.versions.reading(self._pin):
             if not self._look(_PEEK):
                 return True
             return None if self._held is None or len(self._held[0]) == 0 else False
 
     def read(self, max_rows: int) -> pa.RecordBatch | None:
-        """Up to `max_rows` >= 1 rows; none of them does not mean the end, None does."""
+        """Up to `max_rows` >= 1 rows; an empty batch does not mean the end, None does."""
         with self._cursors.versions.reading(self._pin):
             slots = self._next(max_rows)
             return None if slots is None else self._reading.rows(slots)
@@ -140,19 +140,19 @@ class RowReader:
         return None if found is None else len(found[0])
 
     def token(self) -> str:
-        """A cursor to go on from here."""
+        """A cursor to resume from here."""
         kept = _Kept(self._cursors.versions.again(self._pin), self._reading.clone(), self._held, self._empty, self._asked)
         return self._cursors.keep(self._owner, kept)
 
     def twin(self) -> RowReader:
-        """Another reader at this place, with a pin of its own."""
+        """Another reader at this position, with its own pin."""
         pin = self._cursors.versions.again(self._pin)
         other = RowReader(self._cursors, self._owner, pin, self._reading.clone(), self._asked, self._held)
         other._empty = self._empty
         return other
 
     def close(self) -> None:
-        """Let go of the version; a second time does nothing."""
+        """Release the version; calling it again does nothing."""
         self._cursors.versions.release(self._pin)
 
     def _next(self, limit: int) -> Combination | None:
@@ -183,7 +183,7 @@ class RowReader:
 
 
 class Readers:
-    """What reading needs: the published versions, the cursors that were given out, and what readers have met."""
+    """What reading needs: the published versions, the issued cursors, and the measurements of readers."""
 
     def __init__(self, published: Published, signer: Signer) -> None:
         self.published = published
@@ -258,9 +258,9 @@ def _with_pin(versions: Pins, number: int | None, open_at: Callable[[Pin], RowRe
 def _resume(cursors: Cursors, owner: str, text: str, version: int | None, asked: Any) -> RowReader:
     kept = cursors.find(owner, text)
     if version not in (None, kept.pin.version.number):
-        raise Problem("bad-parameter", f"version: this cursor is of version {kept.pin.version.number}")
+        raise Problem("bad-parameter", f"version: the cursor belongs to version {kept.pin.version.number}")
     if asked not in ((None, None), kept.asked):
-        raise Problem("bad-parameter", "cursor: its page was asked for with other filters")
+        raise Problem("bad-parameter", "cursor: the previous page was requested with other filters")
     with cursors.versions.reading(kept.pin):
         pin = cursors.versions.again(kept.pin)
         reader = RowReader(cursors, owner, pin, kept.reading.clone(), kept.asked, kept.held)

@@ -1,4 +1,4 @@
-"""What a reader asks of a view: everything, a window, the rows of one row of an alias, or those of a join key."""
+"""Enumerations of a view: everything, a window, the rows of one row of an alias, or those of a join key."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ Point = tuple[str, Mapping[str, str]]
 def look_up(
     view: LiveView, version: Version, window: Window | None, point: Point | None, delays: Delays, search: bool
 ) -> ViewReading | None:
-    """The enumeration asked for, at a pinned version. Problem `bad-parameter`.
+    """The requested enumeration, at a pinned version. Problem `bad-parameter`.
 
-    A key is found in O(1), unless its row has changed since the version: then it is looked for among all rows of its relation if `search`,
-    else None is given.
+    A key is found in O(1), unless its row has changed since the version: then it is searched among all rows of its relation if `search`,
+    else None is returned.
     """
     root = _at(version.roots[view.id], version.number)
     bounds = _bounds(view, window)
@@ -51,7 +51,7 @@ def look_up(
     may = [f"the key ({', '.join(side.relation.key)})"]
     if side.equal and set(side.equal) != set(side.relation.key):
         may.append(f"the join key ({', '.join(side.equal)})")
-    raise Problem("bad-parameter", f"where: a look-up by {side.alias} takes {' or '.join(may)}, whole, not {', '.join(sorted(given))}")
+    raise Problem("bad-parameter", f"where: a look-up by {side.alias} needs all of {' or '.join(may)}, not {', '.join(sorted(given))}")
 
 
 def _at(root: Any, version: int) -> Any:
@@ -112,20 +112,20 @@ def _bounds(view: LiveView, window: Window | None) -> Bounds | None:
         met = [other for other in dimensions if not other.isdisjoint(one)]
         dimensions = [other for other in dimensions if other not in met] + [set().union(*met)]
     if not dimensions:
-        raise Problem("bad-parameter", "overlaps: this view joins no intervals")
+        raise Problem("bad-parameter", "overlaps: the view does not join on intervals")
     bounds: Bounds = {}
     for name, ends in window.items():
         named = [one for one in dimensions if not name or any(ref.interval == name for ref in one)]
         if not named:
             there = ", ".join(sorted({ref.interval for one in dimensions for ref in one}))
-            raise Problem("bad-parameter", f"overlaps.{name}: the view joins no interval {name}, only {there}")
+            raise Problem("bad-parameter", f"overlaps.{name}: the view does not join on an interval {name}, only on {there}")
         for ref in set().union(*named):
             side = sides[ref.alias]
             span = side.spans[ref.interval]
             assert span.start is not None
             if span in bounds:
                 joined = " and ".join(sorted({other.interval for other in set().union(*named)}))
-                raise Problem("bad-parameter", f"overlaps: there is one window for {joined}, which are joined, and it is given twice")
+                raise Problem("bad-parameter", f"overlaps: one window is allowed for {joined}, but two are given")
             try:
                 bounds[span] = _window(ends, side.relation.definition.column(span.start).type)
             except Problem as problem:
@@ -133,7 +133,7 @@ def _bounds(view: LiveView, window: Window | None) -> Bounds | None:
                     raise
                 each = ", ".join(sorted(f"overlaps.{min(ref.interval for ref in one)}=lo,hi" for one in named))
                 raise Problem(
-                    "bad-parameter", f"{problem.detail}; the view joins several kinds of intervals, each has a window: {each}"
+                    "bad-parameter", f"{problem.detail}; the view joins several kinds of intervals; give a window for each: {each}"
                 ) from None
     return None if all(ends == (NEG_INF, POS_INF) for ends in bounds.values()) else bounds
 

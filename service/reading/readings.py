@@ -43,7 +43,7 @@ class Reading(Protocol):
 
 
 class Delays:
-    """What readers have met between two rows: steps of the structure, and seconds a row of each chunk."""
+    """Delays that readers have measured: steps between two rows, and seconds per row of each chunk."""
 
     def __init__(self) -> None:
         self.steps = Histogram()

@@ -1,4 +1,4 @@
-"""Opaque texts that only this data folder can have given out: cursors of readers and tokens of followers.
+"""Opaque texts that only this data folder can have issued: cursors of readers and tokens of followers.
 
     text := base64url(mac, payload);  payload := JSON of [kind, boot, field, ...]
     mac := HMAC-SHA-256 over the folder's id and the payload, cut to 16 bytes
@@ -17,11 +17,11 @@ _MAC = 16
 
 
 class Forged(ValueError):
-    """The text is not ours, or of another kind."""
+    """The text was not issued here, or is of another kind."""
 
 
 class FromBefore(ValueError):
-    """The text is ours, from before the service was started."""
+    """The text was issued here, before the last start of the service."""
 
 
 class Signer:

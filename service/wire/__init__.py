@@ -1,1 +1,1 @@
-"""The wire format: bytes → changes, rows → bytes, and what a relation is. Imports nothing else of livejoin."""
+"""The wire format: bytes → changes, rows → bytes, and definitions of relations. Imports nothing else of livejoin."""

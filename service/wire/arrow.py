@@ -1,7 +1,7 @@
-"""Changes as Arrow IPC streams and as Parquet: columns are read as the relation's types where nothing can be lost.
+"""Changes as Arrow IPC streams and as Parquet: columns are converted to the relation's types if nothing is lost.
 
 A column whose type cannot be read is a malformed body; a value that does not fit (a number of 64 unsigned bits, nanoseconds
-that are no whole microsecond) makes its row bad.
+that are not a whole microsecond) makes its row bad.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _READABLE: dict[str, Callable[[pa.DataType], bool]] = {
 
 
 def decode_arrow(body: bytes, definitions: Definitions) -> Batch:
-    """The body of `POST /v1/changes`: IPC streams one after the other, each of the relation in its schema's metadata."""
+    """The body of `POST /v1/changes`: concatenated IPC streams, each with its relation in the schema metadata."""
     parts: dict[str, list[Judged]] = {}
     sent = 0
     for number, table in enumerate(_streams(body), 1):
         name = (table.schema.metadata or {}).get(RELATION_METADATA)
         if name is None:
-            raise MalformedBody(f"stream {number} does not say its relation: its schema needs the metadata {RELATION_METADATA.decode()}")
+            raise MalformedBody(f"stream {number} does not name its relation: add the schema metadata {RELATION_METADATA.decode()}")
         relation = name.decode(errors="replace")
         rules = definitions(relation).rules
         parts.setdefault(relation, []).append(_judge(rules, relation, table, sent))
@@ -52,7 +52,7 @@ def decode_arrow(body: bytes, definitions: Definitions) -> Batch:
 
 
 def decode_relation_arrow(body: bytes, relation: str, definitions: Definitions) -> Batch:
-    """One relation's changes as IPC streams; what their metadata say is not looked at."""
+    """One relation's changes as IPC streams; their metadata are ignored."""
     rules = definitions(relation).rules
     parts: list[Judged] = []
     sent = 0
@@ -74,7 +74,7 @@ def decode_parquet(body: bytes, relation: str, definitions: Definitions) -> Batc
 
 
 def _streams(body: bytes) -> Iterator[pa.RecordBatch]:
-    """Each stream's rows as one record batch. What comes from outside is validated in full: a wrong offset would be a wild read."""
+    """Each stream's rows as one record batch. External data is validated completely: a wrong offset would be an invalid memory access."""
     source = pa.BufferReader(body)
     while source.tell() < len(body):
         start = source.tell()
@@ -84,7 +84,7 @@ def _streams(body: bytes) -> Iterator[pa.RecordBatch]:
             table.validate(full=True)
             whole = _one_batch(table)
         except (pa.ArrowException, OSError) as error:
-            raise MalformedBody(f"no Arrow IPC stream at byte {start}: {error}") from None
+            raise MalformedBody(f"invalid Arrow IPC stream at byte {start}: {error}") from None
         yield whole
 
 
@@ -118,8 +118,8 @@ def _canonical(rules: RowRules, ordinal: int, array: pa.Array, findings: Finding
         return pa.nulls(len(array), wanted)
     if not _READABLE[column.type](array.type):
         naive = pa.types.is_timestamp(array.type) and column.type == "timestamp"
-        why = " (without a time zone: which instants are meant?)" if naive else ""
-        raise MalformedBody(f"the column {column.name!r} is {array.type}{why}; it must be readable as {wanted}")
+        why = " (without a time zone)" if naive else ""
+        raise MalformedBody(f"the column {column.name!r} is {array.type}{why}; it must be convertible to {wanted}")
     if column.type == "float64":
         return array.cast(wanted, safe=False)  # a whole number beyond 2**53 becomes the nearest float64, as in JSON
     try:
@@ -130,19 +130,19 @@ def _canonical(rules: RowRules, ordinal: int, array: pa.Array, findings: Finding
         ordinal,
         mask_of(bad, len(array)),
         column.name,
-        lambda row: f"the value {_number(array, row)} of type {array.type} does not fit, want {wanted}",
+        lambda row: f"the value {_number(array, row)} of type {array.type} does not fit, expected {wanted}",
     )
     return pa.concat_arrays(parts)
 
 
 def _number(array: pa.Array, row: int) -> str:
-    """The physical number of a value: a time zone may be one that nobody knows."""
+    """The physical number of a value, whose time zone may be unknown."""
     one = array[row : row + 1]
     return str((one if pa.types.is_integer(one.type) else one.view(pa.int64()))[0])
 
 
 def _cast_all_but_bad(array: pa.Array, wanted: pa.DataType, first: int) -> tuple[list[pa.Array], list[int]]:
-    """Cast by halves: null, and listed, what cannot be cast. O(b log n) casts for b bad values."""
+    """Casts by halves: values that cannot be cast become null and are listed. O(b log n) casts for b bad values."""
     try:
         return [array.cast(wanted)], []
     except pa.ArrowInvalid:
@@ -155,7 +155,7 @@ def _cast_all_but_bad(array: pa.Array, wanted: pa.DataType, first: int) -> tuple
 
 
 def _joined(parts: list[Judged]) -> Judged:
-    """What several streams say about one relation, in order."""
+    """The changes of several streams for one relation, in order."""
     if len(parts) == 1:
         return parts[0]
     return Judged(

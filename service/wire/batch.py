@@ -1,4 +1,4 @@
-"""A batch of changes: what every decoder gives, and how it travels on as Arrow."""
+"""A batch of changes: the result of every decoder, and its form as Arrow."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ class RowBlock:
 
 
 class Changes:
-    """Changes of one relation, in order, judged for form: good rows only.
+    """Changes of one relation, in order, validated: valid rows only.
 
-    relation, definition    which they were judged by: the relation may be another by the time they are applied
+    relation, definition    used for validation: the relation may have been replaced by the time they are applied
     ops, index              uint8[n]; int64[n], position in the batch as sent
     rows                    exactly the relation's columns in canonical types; deletes are null outside the key, truncates everywhere
     """

@@ -1,7 +1,7 @@
-"""Whole columns of values as they came (Python objects of JSON, texts of CSV) → canonical Arrow columns.
+"""Whole columns of received values (Python objects of JSON, texts of CSV) → canonical Arrow columns.
 
-Each column is taken at once where its values are all of the expected kind; only a column with a stranger in it is walked
-value by value with the readers of `grammar`, which also say what is wrong.
+A column is converted at once if all its values are of the expected kind; only a column with another value is processed
+value by value with the readers of `grammar`, which also report what is wrong.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ def from_values(
         if kind in _DATED and kinds == {str}:
             return pa.array(values, pa.utf8()).cast(ARROW_TYPES[kind])
     except (pa.ArrowInvalid, OverflowError):
-        pass  # some value is out of range or no date: find out which
+        pass  # some value is out of range or not a date: find out which
     return pa.array(one_by_one(rules, ordinal, values, findings, readers), ARROW_TYPES[kind])
 
 
 def from_texts(rules: RowRules, ordinal: int, texts: pa.Array, findings: Findings) -> pa.Array:
-    """A column of CSV fields. An empty text is null but in string columns."""
+    """A column of CSV fields. An empty text is null, except in string columns."""
     kind = rules.columns[ordinal].type
     if kind == "string":
         return texts

@@ -20,7 +20,7 @@ from service.wire.table import judge_table
 
 
 def decode_csv(body: bytes, relation: str, definitions: Definitions) -> Batch:
-    """One relation's changes as text/csv. A field too many or too few in a row is a malformed body."""
+    """One relation's changes as text/csv. Too many or too few fields in a row make a malformed body."""
     rules = definitions(relation).rules
     table = _read(body, rules)
 
@@ -43,7 +43,7 @@ def _read(body: bytes, rules: RowRules) -> pa.RecordBatch:
     try:
         table = csv.read_csv(
             pa.BufferReader(body),
-            # One block: a row is never cut, and its number in an error is the one in the body.
+            # One block: a row is never split, and its number in an error is the one in the body.
             csv.ReadOptions(use_threads=False, block_size=len(body) + 1),
             csv.ParseOptions(newlines_in_values=True),
             csv.ConvertOptions(
@@ -61,7 +61,7 @@ def _read(body: bytes, rules: RowRules) -> pa.RecordBatch:
     columns = [column.combine_chunks() for column in table.columns]
     for at, name in enumerate(names):
         if name in names[:at]:
-            raise MalformedBody(f"the column {name!r} is there twice", 1)
+            raise MalformedBody(f"the column {name!r} appears twice", 1)
         if name in empty_texts:
             columns[at] = columns[at].fill_null("")
     return pa.RecordBatch.from_arrays(columns, names=names)

@@ -1,11 +1,11 @@
 """Debezium's envelopes: JSON with or without schemas → changes.
 
 `c`, `r`, `u` are upserts of `after`; `d` deletes by the Kafka key where it is known, else by the key columns of `before` (only
-these are real under REPLICA IDENTITY DEFAULT); `t` empties the relation. A key that is no struct (ExtractField) does
-not say which column it is, so it is not known. Passed over: tombstones, messages (`m`), transaction markers, heartbeats,
-and columns that the relation lacks. Where a schema is there, values follow its semantic types (`semantics`), else numbers
-for timestamps and dates are microseconds and days. All else is a bad record: rows unwrapped by ExtractNewRecordState
-(their deletes could not be told), schema changes, MongoDB's documents.
+these are reliable under REPLICA IDENTITY DEFAULT); `t` empties the relation. A key that is not a struct (ExtractField) does
+not say which column it is, so it is unknown. Ignored: tombstones, messages (`m`), transaction markers, heartbeats,
+and columns that the relation lacks. With a schema, values follow its semantic types (`semantics`), otherwise numbers
+for timestamps and dates are microseconds and days. Everything else is a bad record: rows unwrapped by ExtractNewRecordState
+(their deletes could not be recognized), schema changes, MongoDB's documents.
 
 Source: Debezium's documents, "Change event values" and "Data type mappings" of the PostgreSQL and MySQL connectors.
 """
@@ -29,7 +29,7 @@ from service.wire.semantics import NO_SEMANTICS, Semantics, Settler, semantics_o
 _UPSERTS = ("c", "u", "r")
 _MESSAGE = "m"
 _NO_STRUCTS: Mapping[str, Semantics] = {}
-# What Debezium sends in place of a large value that an update did not touch.
+# Sent by Debezium instead of a large value that an update did not change.
 _UNAVAILABLE = "__debezium_unavailable_value"
 _NOT_SENT = Unreadable("the value was not sent (an unchanged large value): give the table REPLICA IDENTITY FULL")
 
@@ -39,7 +39,7 @@ Meaning = TypeVar("Meaning")
 class DebeziumDecoder:
     """Kafka records of one table → changes of one relation.
 
-    Nothing in a record raises: what cannot be read is a bad row, with a reason.
+    No record raises: one that cannot be read is a bad row, with a reason.
     """
 
     def __init__(self, relation: str, definition: RelationDefinition) -> None:
@@ -68,13 +68,13 @@ class DebeziumDecoder:
 def decode_debezium(body: bytes, relation: str, definitions: Definitions) -> Batch:
     """One relation's changes as application/vnd.debezium+jsonl.
 
-    A line is an envelope, bare or wrapped, or `{"key": …, "value": …}`, or null. A line that is no object is a malformed body.
+    A line is an envelope, bare or wrapped, or `{"key": …, "value": …}`, or null. Any other line makes a malformed body.
     """
     envelopes = _Envelopes(relation, definitions(relation).rules, _Wrapping(semantics_of, NO_SEMANTICS))
     index = -1
     for index, (line, data) in enumerate(lines(body)):
         if data is not None and type(data) is not dict:
-            raise MalformedBody(f"line {line} holds {shown(data)}, not an envelope", line)
+            raise MalformedBody(f"line {line} is {shown(data)}, not an envelope", line)
         key = None
         if data is not None and "value" in data and "op" not in data and "payload" not in data:
             key, data = data.get("key"), data["value"]
@@ -83,7 +83,7 @@ def decode_debezium(body: bytes, relation: str, definitions: Definitions) -> Bat
 
 
 class _Envelopes:
-    """Envelopes of one relation, as they come in."""
+    """Envelopes of one relation, in the order of arrival."""
 
     def __init__(self, relation: str, rules: RowRules, keys: _Wrapping[Semantics]) -> None:
         self.rows = Rows(relation, rules)
@@ -99,7 +99,7 @@ class _Envelopes:
             self._add_other(index, key, payload, structs)
 
     def _add_other(self, index: int, key: Any, payload: Any, structs: Mapping[str, Semantics]) -> None:
-        """All but a good upsert."""
+        """Adds anything but a valid upsert."""
         if payload is None:
             self.ignored += 1
         elif type(payload) is not dict:
@@ -117,10 +117,10 @@ class _Envelopes:
             self.ignored += 1
         elif op in _UPSERTS:
             after = payload.get("after")
-            hint = " (a document of MongoDB? only rows of tables are read)" if type(after) is str else ""
+            hint = " (documents, as of MongoDB, are not supported)" if type(after) is str else ""
             self.rows.refuse(index, None, f'"after" is {shown(after)}, not a row{hint}')
         else:
-            self.rows.refuse(index, "op", f"got {shown(op)}, want one of Debezium's c, r, u, d, t, m")
+            self.rows.refuse(index, "op", f"got {shown(op)}, expected one of Debezium's c, r, u, d, t, m")
 
     def _take(self, index: int, op: int, row: dict[str, Any], semantics: Semantics) -> None:
         self.rows.add(index, op, row)
@@ -148,7 +148,7 @@ class _Envelopes:
             return None, NO_SEMANTICS
 
     def _key_columns(self, data: Any) -> dict[str, Any] | None:
-        """The key columns of a struct; None if one of them is not there."""
+        """The key columns of a struct; None if one of them is missing."""
         if type(data) is not dict:
             return None
         row = {name: data.get(name) for name in self.rows.rules.key}
@@ -194,24 +194,24 @@ def _is_marker(payload: dict[str, Any]) -> bool:
 
 
 def _no_envelope(payload: dict[str, Any]) -> str:
-    """What a value without "op" may be, and what to do."""
+    """Why a value has no "op", and what to do."""
     if "ddl" in payload and "databaseName" in payload:
-        return "a schema change of the source's database, not a change of a row: leave the topic of schema changes out of the file"
-    return 'no Debezium envelope: it has no "op" (a row unwrapped by ExtractNewRecordState? take that transformation off the connector)'
+        return "a schema change of the source database, not a row change: remove the topic of schema changes from the file"
+    return 'not a Debezium envelope: "op" is missing (if the connector uses the transformation ExtractNewRecordState, remove it)'
 
 
 def _unwrapped(data: Any, meaning: Callable[[Any], Meaning], none: Meaning) -> tuple[Any, Meaning]:
-    """Payload and meaning of the schema, of what may be wrapped."""
+    """Payload and meaning of the schema of a possibly wrapped value."""
     return (data["payload"], meaning(data["schema"])) if _is_wrapped(data) else (data, none)
 
 
 def _is_wrapped(data: Any) -> bool:
-    """Whether it has a `schema` and a `payload`; a row with columns of these names has no object there."""
+    """Whether it has a `schema` and a `payload` that are objects; columns of these names in a row are not."""
     return type(data) is dict and "payload" in data and "schema" in data and type(data["schema"]) in (dict, type(None))
 
 
 class _Wrapping(Generic[Meaning]):
-    """The `{"schema":…,"payload":` that keys or values of one table have in common, so that it is read once and not a record.
+    """The `{"schema":…,"payload":` that keys or values of one table have in common, so that it is read once and not for every record.
 
     What starts with a known wrapping W and has a whole JSON value between it and a closing brace is the object that W begins.
     """
@@ -232,7 +232,7 @@ class _Wrapping(Generic[Meaning]):
             try:
                 return orjson.loads(memoryview(value)[len(self._last) : -1]), self._meaning
             except orjson.JSONDecodeError:
-                pass  # read as a whole it says what is wrong
+                pass  # parsing the whole reports what is wrong
         data = orjson.loads(value)
         if _is_wrapped(data):
             self._learn(value, data)

@@ -50,5 +50,5 @@ def _pick(decoders: dict[str, _Decoder], media_type: str) -> _Decoder:
     """Parameters of a media type (a charset) are passed over: all bodies are UTF-8 or binary."""
     decoder = decoders.get(media_type.partition(";")[0].strip().lower())
     if decoder is None:
-        raise UnsupportedMediaType(f"{media_type or 'a body without a media type'} is not read here; {', '.join(decoders)} are")
+        raise UnsupportedMediaType(f"{media_type or 'a body without a media type'} is not supported; use one of {', '.join(decoders)}")
     return decoder

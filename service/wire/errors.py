@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 class RowError(NamedTuple):
     """One bad row: its position in the batch as sent (from 0), the column to blame if there is one, and why."""
 
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not needed
     column: str | None
     reason: str
 
@@ -57,4 +57,4 @@ def check_utf8(body: bytes, first_line: int = 1) -> None:
     except UnicodeDecodeError as error:
         line = first_line + body.count(b"\n", 0, error.start)
         byte = error.start - body.rfind(b"\n", 0, error.start)
-        raise MalformedBody(f"line {line} is not UTF-8: look at byte {byte} of it", line) from None
+        raise MalformedBody(f"line {line} is not valid UTF-8 at byte {byte}", line) from None

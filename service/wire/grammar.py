@@ -32,9 +32,9 @@ _FLOAT_FORM = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 NOT_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 WANTED = {
-    "int64": "a whole number within 64 bits",
+    "int64": "a 64-bit integer",
     "float64": 'a number, "NaN", "Infinity" or "-Infinity"',
-    "timestamp": "a timestamp with its offset, such as 2026-01-01T12:00:00Z, or whole microseconds since 1970 UTC",
+    "timestamp": "a timestamp with an offset, such as 2026-01-01T12:00:00Z, or an integer of microseconds since 1970 UTC",
     "date": "a date such as 2026-01-01",
     "string": "text",
     "bool": "true or false",
@@ -54,7 +54,7 @@ def refusal(kind: str, value: object, why: str = "") -> ValueError:
     """The error for a value that is no `kind`."""
     if isinstance(value, Unreadable):
         return ValueError(value.reason)
-    return ValueError(f"got {shown(value)}{why}, want {WANTED[kind]}")
+    return ValueError(f"got {shown(value)}{why}, expected {WANTED[kind]}")
 
 
 def shown(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Changes as JSON: one body, or one change a line.
+"""Changes as JSON: one body, or one change per line.
 
 A change is `{"relation": …, "op": …, "row": {…}}` or, for a delete, `"key": {…}` (a whole `row` does as well: only its key
 columns are read); among one relation's changes it is the row itself with an optional `_op`.
@@ -27,7 +27,7 @@ _FIELDS = frozenset({"changes", "source", "epoch", "run", "reset", "on_error"})
 
 
 class Rows:
-    """One relation's changes as they come in: what is left to judge, and what was refused at once."""
+    """One relation's changes as they arrive: those still to be validated, and those refused at once."""
 
     __slots__ = ("rules", "relation", "ops", "rows", "index", "refused")
 
@@ -53,11 +53,11 @@ class Rows:
             return UPSERT
         op = OPS.get(given) if type(given) is str else None
         if op is None:
-            self.refuse(index, OP_COLUMN, f"got {shown(given)}, want insert, upsert, delete or truncate")
+            self.refuse(index, OP_COLUMN, f"got {shown(given)}, expected insert, upsert, delete or truncate")
         return op
 
     def judged(self) -> Judged:
-        """Judge what came in. Unknown columns are faults, but in truncates, which read nothing."""
+        """Validate the changes. Unknown columns are errors, except in truncates, which read nothing."""
         rules, findings = self.rules, Findings()
         self._find_unknown(findings)
         rows = self.rows
@@ -116,7 +116,7 @@ def judge_rows(
 
 
 class _Changes:
-    """Changes of any relations, told apart."""
+    """Changes of any relations, grouped by relation."""
 
     def __init__(self, definitions: Definitions) -> None:
         self.definitions = definitions
@@ -127,7 +127,7 @@ class _Changes:
             raise MalformedBody(f"change {index} is {shown(change)}, not an object", line)
         relation = change.get("relation")
         if type(relation) is not str:
-            raise MalformedBody(f"change {index} names no relation", line)
+            raise MalformedBody(f"change {index} has no relation", line)
         group = self.groups.get(relation)
         if group is None:
             group = self.groups[relation] = Rows(relation, self.definitions(relation).rules)
@@ -137,7 +137,7 @@ class _Changes:
         if "op" not in change and not _MEMBERS.issuperset(change):
             # Change logs carry numbers and dates beside; but what is no op may be one misspelt, and would become an upsert.
             stranger = next(name for name in change if name not in _MEMBERS)
-            group.refuse(index, None, f"the change has no op but the unknown member {shown(stranger)}; there are relation, op, row and key")
+            group.refuse(index, None, f"no op, but an unknown member {shown(stranger)}; the members are relation, op, row and key")
         elif op == TRUNCATE:
             group.add(index, op, {})
         elif "key" in change and (fault := _fault_of_key(group.rules, change["key"], change.get("row"))) is not None:
@@ -158,7 +158,7 @@ class _Changes:
 
 
 def _fault_of_key(rules: RowRules, key: Any, row: Any) -> tuple[str | None, str] | None:
-    """Column and reason if the `key` of a change is none, or says another thing than its `row`."""
+    """Column and reason if the `key` of a change is invalid or differs from its `row`."""
     if key is None:
         return None
     if type(key) is not dict:
@@ -171,7 +171,7 @@ def _fault_of_key(rules: RowRules, key: Any, row: Any) -> tuple[str | None, str]
         return None, f'"row" is {shown(row)}, not an object'
     for name, value in key.items():
         if name in row and row[name] != value:
-            return name, f'"key" says {shown(value)} and "row" says {shown(row[name])}'
+            return name, f'"key" has {shown(value)}, but "row" has {shown(row[name])}'
     return None
 
 
@@ -179,10 +179,10 @@ def decode_json(body: bytes, definitions: Definitions) -> Batch:
     """The body of `POST /v1/changes` as application/json."""
     data = _load(body)
     if type(data) is not dict or type(data.get("changes")) is not list:
-        raise MalformedBody('the body is no object with a list "changes"')
+        raise MalformedBody('the body must be an object with a list "changes"')
     if not _FIELDS.issuperset(data):
         stranger = next(name for name in data if name not in _FIELDS)
-        raise MalformedBody(f'the body has an unknown field "{stranger}"; there are {", ".join(sorted(_FIELDS))}')
+        raise MalformedBody(f'the body has an unknown field "{stranger}"; the fields are {", ".join(sorted(_FIELDS))}')
     fields = _read_fields(data) if len(data) > 1 else {}
     changes = _Changes(definitions)
     try:
@@ -196,9 +196,9 @@ def decode_json(body: bytes, definitions: Definitions) -> Batch:
 
 
 def _one_good(change: Any, definitions: Definitions) -> Changes | None:
-    """The only change of a body, if it is a row that is good beyond doubt; None: it is to be looked at closely.
+    """The only change of a body, if it is certainly valid; None: it needs full validation.
 
-    Exists because what serves any number of changes takes three times as long for one.
+    Exists because the code for any number of changes takes three times as long for one.
     """
     if type(change) is not dict or len(change) != 3:
         return None
@@ -224,7 +224,7 @@ def _one_good(change: Any, definitions: Definitions) -> Changes | None:
 
 
 def decode_jsonl(body: bytes, definitions: Definitions) -> Batch:
-    """The body of `POST /v1/changes` as JSON lines. Empty lines are passed over and not counted."""
+    """The body of `POST /v1/changes` as JSON lines. Empty lines are ignored and not counted."""
     changes = _Changes(definitions)
     index = -1
     for index, (line, change) in enumerate(lines(body)):
@@ -238,7 +238,7 @@ def decode_relation_jsonl(body: bytes, relation: str, definitions: Definitions) 
     index = -1
     for index, (line, row) in enumerate(lines(body)):
         if type(row) is not dict:
-            raise MalformedBody(f"line {line} holds {shown(row)}, not an object", line)
+            raise MalformedBody(f"line {line} is {shown(row)}, not an object", line)
         _add_row(rows, index, row)
     return assemble(index + 1, 0, [rows.judged()], rows.refused)
 
@@ -247,7 +247,7 @@ class JsonDecoder:
     """One relation's changes from Kafka records: each value a row with an optional `_op`.
 
     Nothing in a record raises: a value that cannot be read is a bad row. Keys are not looked at, and a null value (a
-    tombstone) is passed over: a delete is a row with `"_op": "delete"`.
+    tombstone) is ignored: a delete is a row with `"_op": "delete"`.
     """
 
     def __init__(self, relation: str, definition: RelationDefinition) -> None:
@@ -275,7 +275,7 @@ class JsonDecoder:
 
 def no_json(value: bytes | None, error: orjson.JSONDecodeError) -> str:
     """The reason against a Kafka record's value that cannot be read. A schema registry's serializers begin with a zero byte."""
-    hint = " (Avro or Protobuf with a schema registry? let the connector write JSON)" if value and value[0] == 0 else ""
+    hint = " (Avro and Protobuf are not supported: configure the connector to write JSON)" if value and value[0] == 0 else ""
     return f"the value is not JSON: {error}{hint}"
 
 
@@ -310,12 +310,12 @@ def _read_fields(data: dict[str, Any]) -> dict[str, Any]:
     for name in ("source", "run"):
         value = fields.get(name, "")
         if type(value) is not str or len(value) > MAX_TEXT:
-            raise BadParameter(f'"{name}" is text of up to {MAX_TEXT} characters, not {shown(value)}')
+            raise BadParameter(f'"{name}" must be a string of up to {MAX_TEXT} characters, not {shown(value)}')
     epoch = fields.get("epoch", 0)
     if type(epoch) is not int or not INT64_MIN <= epoch <= INT64_MAX:
-        raise BadParameter(f'"epoch" is a whole number within 64 bits, not {shown(epoch)}')
+        raise BadParameter(f'"epoch" must be a 64-bit integer, not {shown(epoch)}')
     if type(fields.get("reset", False)) is not bool:
-        raise BadParameter(f'"reset" is true or false, not {shown(fields["reset"])}')
+        raise BadParameter(f'"reset" must be true or false, not {shown(fields["reset"])}')
     if fields.get("on_error", "reject") not in ("reject", "skip"):
-        raise BadParameter(f'"on_error" is "reject" or "skip", not {shown(fields["on_error"])}')
+        raise BadParameter(f'"on_error" must be "reject" or "skip", not {shown(fields["on_error"])}')
     return fields

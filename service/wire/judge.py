@@ -1,4 +1,4 @@
-"""Judging rows: from columns in canonical types to good changes and reasons for the bad ones.
+"""Validation of rows: from columns in canonical types to valid changes and reasons for the invalid ones.
 
 All sources (JSON, CSV, Arrow, Debezium) bring their rows here as columns, so there is one set of rules. A check is a mask
 over the rows; its reasons are worked out only for the rows that are reported. A row is named once, by its first fault:
@@ -27,7 +27,7 @@ _PHYSICAL: dict[str, type[np.generic]] = {"int64": np.int64, "timestamp": np.int
 
 
 class Checked:
-    """Which rows must have what, from their ops. None stands for all rows."""
+    """Which columns must be present in which rows, from their ops. None stands for all rows."""
 
     def __init__(self, ops: npt.NDArray[np.uint8]) -> None:
         self.whole: Mask | None = None  # inserts and upserts: all columns are read
@@ -105,9 +105,9 @@ def judge(
 
 
 def plainly_good(rules: RowRules, ops: Sequence[int], rows: Sequence[Sequence[Any]]) -> bool:
-    """Whether a few rows of physical Python values are good beyond doubt; if not, `judge` looks closely.
+    """Whether a few rows of physical Python values are certainly valid; if not, `judge` validates them.
 
-    Exists because NumPy takes longer to begin than this takes for one row.
+    Exists because the overhead of NumPy exceeds the whole cost for one row.
     """
     if rules.finite:
         return False
@@ -153,8 +153,8 @@ def _check_finite(rules: RowRules, ordinal: int, array: pa.Array, findings: Find
     if array.null_count:
         mask &= ~_nulls(array)
     if mask.any():
-        what = "a key" if rules.is_key[ordinal] else "an interval (for an open side write null)"
-        findings.add(ordinal, mask, rules.names[ordinal], lambda row: f"{_name_of(float(values[row]))} is no value for {what}")
+        what = "a key" if rules.is_key[ordinal] else "an interval (write null for an unbounded side)"
+        findings.add(ordinal, mask, rules.names[ordinal], lambda row: f"{_name_of(float(values[row]))} is not allowed in {what}")
     if not rules.is_key[ordinal] or not ((values == 0) & np.signbit(values)).any():
         return array
     return pa.array(values + 0.0, mask=_nulls(array))
@@ -234,7 +234,7 @@ def _check_edges(
 
 
 def _edge_reason(numbers: npt.NDArray[Any]) -> Reason:
-    return lambda row: f"{int(numbers[row])} is too near the edge of 64 bits for an endpoint (for an open side write null)"
+    return lambda row: f"{int(numbers[row])} is too close to the 64-bit limits for an endpoint (write null for an unbounded side)"
 
 
 def _nulls(array: pa.Array) -> Mask:

@@ -2,7 +2,7 @@
 
 Text is put together by column: every column becomes a column of its texts, and one join of columns and constants writes all
 rows at once. Timestamps leave as `2026-01-01T12:00:00Z`, with six decimals when the fraction is not zero, dates as
-`2026-01-01`; NaN and infinities in JSON as "NaN", "Infinity", "-Infinity". In CSV null is an empty field and the empty text `""`.
+`2026-01-01`; NaN and infinities are "NaN", "Infinity", "-Infinity" in JSON. In CSV null is an empty field and the empty text `""`.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def encode_rows(media_type: str, batch: pa.RecordBatch) -> bytes:
     """Rows as JSON lines, CSV without a header, or server-sent events named `row`."""
     form = _FORMS.get(media_type)
     if form is None:
-        raise UnsupportedMediaType(f"rows are not written as {media_type or 'no media type'}; {', '.join(_FORMS)} are")
+        raise UnsupportedMediaType(f"rows are not available as {media_type or 'no media type'}; use one of {', '.join(_FORMS)}")
     if batch.num_rows == 0:
         return b""
     if batch.nbytes > _MAX_BYTES and batch.num_rows > 1:
@@ -159,9 +159,9 @@ def csv_header(schema: pa.Schema) -> bytes:
 
 
 class ArrowRows:
-    """One Arrow IPC stream in pieces: the schema leaves with the first chunk, the end-of-stream marker in `end` only.
+    """One Arrow IPC stream in pieces: the schema is sent with the first chunk, the end-of-stream marker only in `end`.
 
-    A stream that was broken off so never looks whole.
+    An aborted stream therefore never looks complete.
     """
 
     def __init__(self, schema: pa.Schema) -> None:

@@ -48,12 +48,12 @@ class Column(BaseModel):
     @field_validator("name")
     @classmethod
     def _check_name(cls, name: str) -> str:
-        _require(1 <= len(name) <= 63, f"a column's name has 1 to 63 characters, not {len(name)}")
-        _require(name != OP_COLUMN, f"{OP_COLUMN!r} is not a column's name: it says what a change does")
+        _require(1 <= len(name) <= 63, f"a column name must have 1 to 63 characters, not {len(name)}")
+        _require(name != OP_COLUMN, f"{OP_COLUMN!r} is not a valid column name: it is reserved for the operation of a change")
         for character in name:
             _require(
                 character not in '."' and unicodedata.category(character) not in ("Cc", "Cs"),
-                f"the column's name {name!r} holds {character!r}: no dot, double quote or control character",
+                f"the column name {name!r} contains {character!r}; dots, double quotes and control characters are not allowed",
             )
         return name
 
@@ -77,10 +77,10 @@ class Interval(BaseModel):
     @model_validator(mode="after")
     def _check_form(self) -> Interval:
         if self.at is not None:
-            _require(self.start is None and self.end is None, '"at" stands alone, without "start" and "end"')
-            _require(self.bounds == "[]", 'a point ("at") has the bounds "[]"')
+            _require(self.start is None and self.end is None, '"at" cannot be combined with "start" and "end"')
+            _require(self.bounds == "[]", 'a point ("at") must have the bounds "[]"')
         else:
-            _require(self.start is not None and self.end is not None, 'an interval has "start" and "end", or "at" alone')
+            _require(self.start is not None and self.end is not None, 'an interval must have "start" and "end", or "at"')
             if self.start == self.end:
                 _require(self.bounds == "[]", f'from {self.start!r} to itself, "{self.bounds}" is always empty: write {{"at": …}}')
         return self
@@ -112,7 +112,7 @@ class Interval(BaseModel):
 
 
 class RelationDefinition(BaseModel):
-    """What a relation is. Build it with `parse_relation`, which raises `BadDefinition`; it never changes afterwards."""
+    """The definition of a relation. Immutable; made by `parse_relation`, which raises `BadDefinition`."""
 
     model_config = _STRICT
     columns: list[Column]
@@ -121,40 +121,40 @@ class RelationDefinition(BaseModel):
 
     @cached_property
     def rules(self) -> RowRules:
-        """How rows are judged by it, compiled at its first use."""
+        """The validation rules for its rows, compiled at first use."""
         return RowRules(self)
 
     @model_validator(mode="after")
     def _check(self) -> RelationDefinition:
-        _require(bool(self.columns), "a relation has at least one column")
+        _require(bool(self.columns), "a relation must have at least one column")
         names = [column.name for column in self.columns]
         for name in names:
-            _require(names.count(name) == 1, f"the column {name!r} is there twice")
+            _require(names.count(name) == 1, f"the column {name!r} appears twice")
         self._check_key()
         for name, interval in self.intervals.items():
             self._check_interval(name, interval)
         return self
 
     def _check_key(self) -> None:
-        _require(bool(self.key), "a relation has a key of at least one column")
+        _require(bool(self.key), "a relation must have a key of at least one column")
         for name in self.key:
-            _require(self.key.count(name) == 1, f"the key names {name!r} twice")
-            _require(name in self._by_name, f"the key names {name!r}, which is not a column")
+            _require(self.key.count(name) == 1, f"the key contains {name!r} twice")
+            _require(name in self._by_name, f"the key contains {name!r}, which is not a column")
             _require(not self._by_name[name].nullable, f"the key column {name!r} cannot be nullable")
 
     def _check_interval(self, name: str, interval: Interval) -> None:
         _require(NAME.fullmatch(name) is not None, f"the interval's name {name!r} does not match {NAME.pattern}")
-        _require(name not in self._by_name, f"the interval {name!r} carries a column's name")
+        _require(name not in self._by_name, f"the interval {name!r} has the name of a column")
         for column in (interval.start_column, interval.end_column):
             _require(column in self._by_name, f"the interval {name!r} names {column!r}, which is not a column")
         start, end = self._by_name[interval.start_column], self._by_name[interval.end_column]
         _require(
             start.type in ENDPOINT_TYPES,
-            f"the interval {name!r}: {start.name!r} is a {start.type}; endpoints are {', '.join(ENDPOINT_TYPES)}",
+            f"the interval {name!r}: {start.name!r} is a {start.type}; endpoints must be {', '.join(ENDPOINT_TYPES)}",
         )
         _require(
             start.type == end.type,
-            f"the interval {name!r} starts as {start.type} and ends as {end.type}: both must have one type",
+            f"the interval {name!r} starts as {start.type} and ends as {end.type}: both must have the same type",
         )
 
     @cached_property
@@ -179,7 +179,7 @@ class RelationDefinition(BaseModel):
 
 
 class RowRules:
-    """What judging needs of a definition, looked up once."""
+    """The parts of a definition that validation needs, looked up once."""
 
     def __init__(self, definition: RelationDefinition) -> None:
         self.definition = definition
@@ -207,7 +207,7 @@ class RowRules:
 
 
 def parse_relation(data: Any) -> RelationDefinition:
-    """A definition from JSON data; raises BadDefinition with one sentence that says where and what."""
+    """A definition from JSON data; raises BadDefinition with one sentence that says what is wrong and where."""
     if not isinstance(data, dict):
         raise BadDefinition("a relation's definition is a JSON object with columns, key and intervals")
     try:

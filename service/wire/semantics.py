@@ -1,7 +1,7 @@
 """Semantic types: what a number or text of a Debezium record means, by the schema that comes with it.
 
-Settlers turn a value as it came into one that the readers of `grammar` take (null stays null), or into an `Unreadable`.
-They are exact or they refuse: nothing is rounded but a Decimal in a float64 column, to the nearest.
+Settlers convert a received value into one that the readers of `grammar` accept (null stays null), or into an `Unreadable`.
+They are exact or refuse the value: only a Decimal in a float64 column is rounded, to the nearest value.
 
 Source: Debezium's documents, "Data type mappings" of the connectors for PostgreSQL, MySQL, SQL Server and Oracle.
 """
@@ -42,7 +42,7 @@ _UNITS = {
 _NANO = _TIME + "NanoTimestamp"
 _TEXTS = (_TIME + "IsoDate", _TIME + "IsoTimestamp", _TIME + "ZonedTimestamp")
 _DECIMALS = (_CONNECT + "Decimal", "io.debezium.data.VariableScaleDecimal")
-_MOST_DIGITS = 1_000  # of a Decimal: a scale from outside must not make us write a billion zeros
+_MOST_DIGITS = 1_000  # of a Decimal: an external scale must not make us write a billion zeros
 
 
 def structs_of(schema: Any) -> Mapping[str, Semantics]:
@@ -94,7 +94,7 @@ def settler(kind: str, semantic: Semantic | None) -> Settler | None:
         return _date_of_text if kind == "date" else None
     if name.startswith(_TIME) or name == _CONNECT + "Time":
         # A time of day, a duration, a year: as a number it would pass for microseconds or days.
-        refusal = Unreadable(f"got a {name}, want a {kind}")
+        refusal = Unreadable(f"got a {name}, expected a {kind}")
         return lambda value: None if value is None else refusal
     return None
 
@@ -105,11 +105,11 @@ def _scaled(value: Any, kind: str, times: int, by: int) -> Any:
         return value
     micros, rest = divmod(value * times, by)
     if rest:
-        return Unreadable(f"{value} nanoseconds are no whole number of microseconds")
+        return Unreadable(f"{value} nanoseconds are not a whole number of microseconds")
     if kind == "timestamp":
         return micros
     days, rest = divmod(micros, DAY)
-    return Unreadable(f"{value} is not the midnight of a day") if rest else days
+    return Unreadable(f"{value} is not midnight") if rest else days
 
 
 def _date_of_text(value: Any) -> Any:
@@ -141,8 +141,8 @@ def _settle_decimal(value: Any, kind: str, scale: Any) -> Any:
     if kind == "string":
         return format(number, "f")
     if kind == "int64":
-        return int(number) if number == number.to_integral_value() else Unreadable(f"got {number:.9g}, want a whole number within 64 bits")
-    return Unreadable(f"got the number {number:.9g}, want a {kind}")
+        return int(number) if number == number.to_integral_value() else Unreadable(f"got {number:.9g}, expected a 64-bit integer")
+    return Unreadable(f"got the number {number:.9g}, expected a {kind}")
 
 
 def _decimal(text: str, scale: Any) -> Decimal | None:

@@ -28,7 +28,7 @@ def judge_table(rules: RowRules, relation: str, table: pa.RecordBatch, first: in
     names = table.schema.names
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise MalformedBody(f"the column {twice!r} is there twice")
+        raise MalformedBody(f"the column {twice!r} appears twice")
     findings = Findings()
     ops = _ops(table, findings)
     checked = Checked(ops)
@@ -76,7 +76,7 @@ def _ops(table: pa.RecordBatch, findings: Findings) -> npt.NDArray[np.uint8]:
     unknown &= texts.is_valid().to_numpy(zero_copy_only=False)
     if unknown.any():
         findings.add(
-            -2, unknown, OP_COLUMN, lambda row: f"got {shown(texts[row].as_py())}, want insert, upsert, delete or truncate"
+            -2, unknown, OP_COLUMN, lambda row: f"got {shown(texts[row].as_py())}, expected insert, upsert, delete or truncate"
         )
     return ops
 

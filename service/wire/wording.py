@@ -1,4 +1,4 @@
-"""What is wrong with data that pydantic has refused, in the words of those who wrote the data."""
+"""Error messages of pydantic, in terms of the data."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pydantic_core import ErrorDetails
 
 _WORDS = {
     "missing": "is missing",
-    "extra_forbidden": "is not known here",
-    "string_type": "must be text",
-    "int_type": "must be a whole number",
-    "int_parsing": "must be a whole number",
-    "int_from_float": "must be a whole number",
+    "extra_forbidden": "is unknown",
+    "string_type": "must be a string",
+    "int_type": "must be an integer",
+    "int_parsing": "must be an integer",
+    "int_from_float": "must be an integer",
     "float_type": "must be a number",
     "float_parsing": "must be a number",
     "bool_type": "must be true or false",
@@ -27,7 +27,7 @@ _WORDS = {
 
 
 def wording(fault: ErrorDetails) -> str:
-    """`must be …`, `is missing`; of our own checks, their sentence."""
+    """`must be …`, `is missing`; for our own checks, their message."""
     words = _WORDS.get(fault["type"])
     if words is None:
         return fault["msg"].removeprefix("Value error, ")

@@ -1,1 +1,1 @@
-"""`livejoin stream --check`: would this file run?"""
+"""`livejoin stream --check`: checks whether a file would run."""

@@ -1,7 +1,7 @@
-"""`livejoin stream --check FILE`: would this file run? Looks at everything that the job needs, and changes nothing.
+"""`livejoin stream --check FILE`: checks everything that the job of the file needs, and changes nothing.
 
-Each thing looked at is a line on standard output: `ok`, `bad`, or `--` where another fault is in the way of looking. What
-is away is not waited for.
+Each check prints a line on standard output: `ok`, `bad`, or `--` if another error prevents the check. Unavailable
+systems are not waited for.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Report:
 
 
 def check(path: Path) -> int:
-    """Looks at all that the job of this file needs. Status 0 when all is well, 1 when something is bad, 2 for a mistake in the file."""
+    """Checks everything that the job of this file needs. Status 0 if all is well, 1 if something is bad, 2 for an error in the file."""
     try:
         config = read_config(path)
     except BadConfig as error:
@@ -90,14 +90,14 @@ def _count(number: int, noun: str) -> str:
 
 
 class Seen(NamedTuple):
-    """A topic that is there: its id, and what its partitions hold."""
+    """An existing topic: its id, and the offsets of its partitions."""
 
     id: str
     ends: Ends
 
 
 def _check_kafka(report: Report, config: Config) -> dict[str, Seen]:
-    """The broker and all topics; those that are there."""
+    """Checks the broker and all topics; returns the existing topics."""
     names = [topic.name for topic in config.topics] + [out.topic for out in config.outs]
     if config.stream and config.stream.dead_letters:
         names.append(config.stream.dead_letters)
@@ -108,10 +108,10 @@ def _check_kafka(report: Report, config: Config) -> dict[str, Seen]:
         found = find_topics(admin, [*names, *tokens], _SECONDS)
     except (KafkaAway, StreamError) as error:
         text = str(error) if isinstance(error, StreamError) else f"does not answer ({error})"
-        report.bad("broker", f"{brokers}: {text}: is the address right, and are the settings in [kafka] those that it wants?")
-        report.unseen("topic", f"{', '.join(names)}: not looked at without the broker")
+        report.bad("broker", f"{brokers}: {text}: check the address and the settings in [kafka]")
+        report.unseen("topic", f"{', '.join(names)}: not checked without the broker")
         return {}
-    report.ok("broker", f"{brokers}: answers")
+    report.ok("broker", f"{brokers}: reachable")
     seen = {name: topic for name in names if (topic := _see_topic(report, admin, name, found.get(name)))}
     for out, tokens_name in zip(config.outs, tokens, strict=True):
         if out.topic in seen:
@@ -122,12 +122,12 @@ def _check_kafka(report: Report, config: Config) -> dict[str, Seen]:
 
 def _see_topic(report: Report, admin: Admin, name: str, found: FoundTopic | None) -> Seen | None:
     if found is None:
-        report.bad("topic", f"{name}: not there: create it")
+        report.bad("topic", f"{name}: does not exist: create it")
         return None
     try:
         ends = ends_of(admin, name, range(found.partitions), _SECONDS)
     except (KafkaAway, StreamError) as error:
-        report.bad("topic", f"{name}: its offsets cannot be had: {error}")
+        report.bad("topic", f"{name}: the offsets cannot be read: {error}")
         return None
     offsets = sum(end - first for first, end in ends.values())
     report.ok("topic", f"{name}: {_count(len(ends), 'partition')}, {_count(offsets, 'offset')}")
@@ -139,33 +139,33 @@ def _check_out_topic(report: Report, admin: Admin, out: Out, ends: Ends) -> None
     try:
         settings = _settings_of_topic(admin, out.topic)
     except KafkaException as error:
-        report.unseen("out", f"{out.topic}: its settings cannot be asked for: {error.args[0].str()}")
+        report.unseen("out", f"{out.topic}: the settings cannot be read: {error.args[0].str()}")
         return
     policy = settings["cleanup.policy"]
     limits = [f"{name} = {settings[name]}" for name in ("retention.ms", "retention.bytes") if settings[name] != "-1"]
-    why = "so the job could not read it back once its token has expired"
+    why = "so the job cannot read it back when its token has expired"
     remedy = f"{why}: set cleanup.policy to compact, or retention.ms and retention.bytes to -1"
     if "delete" in policy and limits:
-        report.bad("out", f"{out.topic}: drops old records ({', '.join(limits)}), {remedy}")
+        report.bad("out", f"{out.topic}: deletes old records ({', '.join(limits)}), {remedy}")
     elif policy != "compact" and any(first > 0 for first, _ in ends.values()):
-        report.bad("out", f"{out.topic}: does not reach back to its beginning, {remedy}, and make it anew")
+        report.bad("out", f"{out.topic}: no longer has its first records, {remedy}, and recreate it")
     else:
         report.ok("out", f"{out.topic}: keeps {'the last record of each row' if 'compact' in policy else 'all records'}")
 
 
 def _check_token_topic(report: Report, admin: Admin, name: str, is_there: bool) -> None:
     if not is_there:
-        report.ok("out", f"{name}: not there yet, the job makes it at its start; it holds the job's token")
+        report.ok("out", f"{name}: will be created by the job for its token")
         return
     try:
         policy = _settings_of_topic(admin, name)["cleanup.policy"]
     except KafkaException as error:
-        report.unseen("out", f"{name}: its settings cannot be asked for: {error.args[0].str()}")
+        report.unseen("out", f"{name}: the settings cannot be read: {error.args[0].str()}")
         return
     if policy == "compact":
-        report.ok("out", f"{name}: there, compacted; it holds the job's token")
+        report.ok("out", f"{name}: compacted; holds the job's token")
     else:
-        report.bad("out", f"{name}: cleanup.policy is {policy}, so the job's token may be dropped: set it to compact")
+        report.bad("out", f"{name}: cleanup.policy is {policy}, so the job's token may be deleted: set it to compact")
 
 
 def _settings_of_topic(admin: Admin, name: str) -> dict[str, str]:
@@ -178,16 +178,16 @@ def _settings_of_topic(admin: Admin, name: str) -> dict[str, str]:
 
 
 def _check_service(report: Report, service: httpx.Client) -> bool:
-    """Whether it can be asked for more."""
+    """Checks the service; returns whether it can be queried."""
     try:
         answer = service.get("/readyz")
     except httpx.TransportError as error:
-        report.bad("service", f"{service.base_url}: not there ({str(error) or type(error).__name__})")
-        report.unseen("relation", "relations and views: not looked at without the service")
+        report.bad("service", f"{service.base_url}: not reachable ({str(error) or type(error).__name__})")
+        report.unseen("relation", "relations and views: not checked without the service")
         return False
     if answer.is_success and "status" not in problem_of(answer):
         report.bad("service", stranger(str(service.base_url)))
-        report.unseen("relation", "relations and views: not looked at without the service")
+        report.unseen("relation", "relations and views: not checked without the service")
         return False
     if answer.is_success:
         report.ok("service", f"{service.base_url}: ready")
@@ -213,20 +213,20 @@ def _check_view(report: Report, service: httpx.Client, out: Out) -> None:
     if data["state"] == "failed":
         report.bad("view", f"{out.view}: failed: {data.get('problem')}")
     elif data["definition"].get("changes") is False:
-        report.bad("view", f'{out.view}: defined with "changes": false, so nobody can follow it: define another one without that')
+        report.bad("view", f'{out.view}: defined with "changes": false, so it cannot be followed: register a view without this option')
     else:
-        report.ok("view", f"{out.view}: {data['state']}, goes to {out.topic}")
+        report.ok("view", f"{out.view}: {data['state']}, published to {out.topic}")
 
 
 def _ask(report: Report, service: httpx.Client, noun: str, nouns: str, name: str) -> dict[str, Any] | None:
-    """What the service has under this name; None, told, when it cannot be had."""
+    """The service's object of this name; None, and reported, if it is not available."""
     try:
         answer = service.get(f"/v1/{nouns}/{name}")
     except httpx.TransportError as error:
         report.bad(noun, f"{name}: the service did not answer ({str(error) or type(error).__name__})")
         return None
     if answer.status_code == 404:
-        report.bad(noun, f"{name}: the service has none of this name: register it (PUT /v1/{nouns}/{name})")
+        report.bad(noun, f"{name}: does not exist in the service: register it (PUT /v1/{nouns}/{name})")
         return None
     if not answer.is_success:
         report.bad(noun, f"{name}: {describe(answer)}")
@@ -241,7 +241,7 @@ def _ask(report: Report, service: httpx.Client, noun: str, nouns: str, name: str
 def _check_records(report: Report, config: Config, topic: Topic, seen: Seen | None, definition: RelationDefinition | None) -> None:
     """The last records of a topic, through the job's own decoder."""
     if seen is None or definition is None:
-        report.unseen("records", f"{topic.name}: not looked at without {'the topic' if seen is None else f'the relation {topic.relation}'}")
+        report.unseen("records", f"{topic.name}: not checked without {'the topic' if seen is None else f'the relation {topic.relation}'}")
         return
     try:
         records = last_records(config.kafka, topic.name, seen.ends)
@@ -253,24 +253,24 @@ def _check_records(report: Report, config: Config, topic: Topic, seen: Seen | No
     judged = f"{good:,} good, {decoded.skipped:,} skipped, {len(decoded.bad):,} bad"
     text = f"{topic.name}: of the last {records.num_rows:,}: {judged}"
     if records.num_rows == 0 and any(first < end for first, end in seen.ends.values()):
-        report.unseen("records", f"{topic.name}: nothing came of it in time")
+        report.unseen("records", f"{topic.name}: no records received in time")
     elif decoded.bad:
         first = decoded.bad[0]
         report.bad("records", f"{text}; the first: partition {first.partition}, offset {first.offset}: {first.error}")
     elif KeyPlaces().is_disordered(records):
-        report.bad("records", f"{text}; a key is in more than one partition, so Kafka gives its changes no order")
+        report.bad("records", f"{text}; a key is in more than one partition, so its changes have no defined order")
     else:
         if decoded.keyless and len(seen.ends) > 1:
-            text += "; without keys in several partitions, so changes of one row have no order"
+            text += "; records without keys in several partitions, so the changes of a row have no defined order"
         report.ok("records", text + _never_set(decoded, definition))
 
 
 def _never_set(decoded: Decoded, definition: RelationDefinition) -> str:
-    """Names the columns that no record has: right, or a column of another name."""
+    """Names the columns that no record has: possibly correct, possibly named differently in the records."""
     rows = [changes.rows.arrow.filter(pa.array(changes.ops == UPSERT)) for changes in decoded.changes]
     rows = [part for part in rows if part.num_rows]
     empty = [column.name for column in definition.columns if all(part[column.name].null_count == part.num_rows for part in rows)]
-    return f"; null in all of them: {', '.join(empty)}" if rows and empty else ""
+    return f"; null in all records: {', '.join(empty)}" if rows and empty else ""
 
 
 # Spark
@@ -279,21 +279,21 @@ def _never_set(decoded: Decoded, definition: RelationDefinition) -> str:
 def _check_checkpoint(
     report: Report, config: Config, stream: Stream, seen: Mapping[str, Seen], definitions: Mapping[str, RelationDefinition | None]
 ) -> tuple[Checkpoint | None, Identity | None]:
-    """The folder, whose it is, and whether Kafka still has what comes next; what it says, if it can be read."""
+    """Checks the folder, its owner, and whether Kafka still has the next records; returns its contents, if readable."""
     folder = local_folder(stream.checkpoint)
     if folder is None:
-        report.unseen("checkpoint", f"{stream.checkpoint}: only Spark can look there")
+        report.unseen("checkpoint", f"{stream.checkpoint}: can be checked only by Spark")
         return None, None
     found, begun = None, None
     try:
         found, begun = read_checkpoint(folder), read_identity(LocalFiles(folder))
         if begun is not None:
-            # A topic or relation that is not there is told already, and stands here as it was.
+            # A missing topic or relation has been reported already, so it counts as unchanged here.
             ids = {topic.name: seen[topic.name].id if topic.name in seen else begun.topics.get(topic.name, "") for topic in config.topics}
             relations = {name: definition.to_json() for name, definition in definitions.items() if definition}
             compare(begun, Identity(stream.name, ids, relations), folder)
     except UnreadableCheckpoint as error:
-        report.bad("checkpoint", f"{folder}: {error}: name another folder")
+        report.bad("checkpoint", f"{folder}: {error}: use another folder")
     except OSError as error:
         report.bad("checkpoint", f"{folder}: cannot be read ({error.strerror})")
     except StreamError as error:
@@ -305,33 +305,33 @@ def _check_checkpoint(
 
 def _check_beginning(report: Report, stream: Stream, folder: Path, found: Checkpoint | None, seen: Mapping[str, Seen]) -> None:
     if not is_writable(folder):
-        report.bad("checkpoint", f"{folder}: this user cannot write there")
+        report.bad("checkpoint", f"{folder}: not writable for this user")
     elif found is None or found.batch is None:
-        report.ok("checkpoint", f"{folder}: no batch is done yet; begins with the {stream.start} records")
+        report.ok("checkpoint", f"{folder}: no batch completed yet; starts with the {stream.start} records")
     elif lost := _lost(found, seen):
         report.bad("checkpoint", f"{folder}: {'; '.join(lost)}: {AFRESH}")
     else:
-        report.ok("checkpoint", f"{folder}: goes on after batch {found.batch}")
+        report.ok("checkpoint", f"{folder}: continues after batch {found.batch}")
 
 
 def _lost(checkpoint: Checkpoint, seen: Mapping[str, Seen]) -> list[str]:
-    """What the checkpoint would read next and is no longer there."""
+    """The records that the checkpoint would read next but that no longer exist."""
     lost = []
     for topic, offsets in checkpoint.offsets.items():
         for number, offset in offsets.items():
             first, end = seen[topic].ends.get(number, (0, 0)) if topic in seen else (offset, offset)
             if end < offset:
-                lost.append(f"topic {topic}, partition {number} was made anew (it ends at {end}, and {offset} comes next)")
+                lost.append(f"topic {topic}, partition {number} was recreated (it ends at {end}, the next offset is {offset})")
             elif first > offset:
-                lost.append(f"topic {topic}, partition {number} has dropped records unread (it begins at {first}, and {offset} comes next)")
+                lost.append(f"topic {topic}, partition {number} lost unread records (it begins at {first}, the next offset is {offset})")
     return lost
 
 
 def _check_source(report: Report, stream: Stream, checkpoint: Checkpoint | None, posted: bool, service: httpx.Client) -> None:
-    """Whose the stream's name is. posted: this checkpoint has had it.
+    """Checks the owner of the stream's name. posted: this checkpoint has used it.
 
-    The question is a batch for a relation that cannot be: as the oldest of epochs it is called a duplicate where the source is
-    known, else it is refused whole. It never has an effect. A checkpoint that is not begun asks under a name of no query's.
+    It posts a batch for an impossible relation: with the lowest epoch, it is a duplicate if the source is
+    known, otherwise it is rejected. It never has an effect. A checkpoint that has not been started uses a run that no query has.
     """
     batch = checkpoint.batch if checkpoint else None
     question = {"source": stream.name, "run": checkpoint.run if checkpoint else "--check", "epoch": str(-(1 << 63))}
@@ -340,21 +340,21 @@ def _check_source(report: Report, stream: Stream, checkpoint: Checkpoint | None,
     except httpx.TransportError as error:
         report.bad("source", f"{stream.name}: the service did not answer ({str(error) or type(error).__name__})")
         return
-    theirs = "the service knows it by another checkpoint"
+    theirs = "the service knows it from another checkpoint"
     if answer.status_code == 409 and posted:
-        remedy = "start on a new one with reset = true, or use another name"
+        remedy = "start with a new one and reset = true, or use another name"
         report.bad("source", f"{stream.name}: another checkpoint has taken it over: {remedy}")
     elif answer.status_code == 409 and not stream.reset:
-        report.bad("source", f"{stream.name}: {theirs}: set reset = true in [stream] if this one shall take over")
+        report.bad("source", f"{stream.name}: {theirs}: set reset = true in [stream] if this one is to take over")
     elif answer.status_code == 409:
         report.ok("source", f"{stream.name}: {theirs}; reset = true lets this one take over")
     elif answer.is_success:
-        report.ok("source", f"{stream.name}: the service knows it by this checkpoint")
+        report.ok("source", f"{stream.name}: the service knows it from this checkpoint")
     elif answer.status_code != 422:
         report.bad("source", f"{stream.name}: {describe(answer)}")
     elif batch is not None:
-        done = f"the checkpoint has done {_count(batch + 1, 'batch')}, and the service has had none of them"
-        report.bad("source", f"{stream.name}: {done}: is it the service, and the data folder, that this checkpoint belongs to?")
+        done = f"the checkpoint has completed {_count(batch + 1, 'batch')}, but the service knows none of them"
+        report.bad("source", f"{stream.name}: {done}: check that the service and its data folder belong to this checkpoint")
     else:
         report.ok("source", f"{stream.name}: new to the service")
 
@@ -366,6 +366,6 @@ def _check_spark(report: Report) -> None:
         report.bad("java", str(error))
     if missing := lacking("spark"):
         names = ", ".join(jar.file for jar in missing)
-        report.bad("jars", f"{cache_folder()} lacks {names}: fetch them with `python -m streaming.jars`")
+        report.bad("jars", f"{cache_folder()} lacks {names}: download them with `python -m streaming.jars`")
     else:
         report.ok("jars", str(cache_folder()))

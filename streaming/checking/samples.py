@@ -1,4 +1,4 @@
-"""The last records of topics, looked at and left as they are: no group is joined, no offset is committed."""
+"""The last records of topics, read without side effects: no group is joined, no offset is committed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Ends = dict[int, tuple[int, int]]  # partition → first offset that is there, o
 
 
 def ends_of(admin: Admin, topic: str, partitions: Iterable[int], seconds: float) -> Ends:
-    """What each of these partitions holds. Raises KafkaAway, StreamError."""
+    """The offsets of each of these partitions. Raises KafkaAway, StreamError."""
     asked = [(topic, number) for number in partitions]
     firsts = offsets_of(admin, asked, OffsetSpec.earliest(), seconds)  # type: ignore[no-untyped-call]
     lasts = offsets_of(admin, asked, OffsetSpec.latest(), seconds)  # type: ignore[no-untyped-call]
@@ -31,7 +31,7 @@ def ends_of(admin: Admin, topic: str, partitions: Iterable[int], seconds: float)
 def last_records(kafka: Kafka, topic: str, ends: Ends) -> pa.Table:
     """The last hundred records of each partition (partition, offset, key, value), fewer where there are many partitions.
 
-    Committed ones only. Ends after 32 MiB or 10 s with what there is by then. Raises KafkaAway, StreamError.
+    Committed ones only. Stops after 32 MiB or 10 s. Raises KafkaAway, StreamError.
     """
     each = min(_EACH, max(1, _MOST // len(ends)))
     start = {number: max(first, end - each) for number, (first, end) in ends.items() if first < end}
@@ -68,6 +68,6 @@ def _read(consumer: Consumer, open_partitions: set[int]) -> list[Message]:
             size += len(message.key() or b"") + len(message.value() or b"")
         elif error.code() == KafkaError._PARTITION_EOF:
             open_partitions.discard(message.partition())
-        elif message.topic() is not None:  # others are of a connection, and mend or end in a time-out
+        elif message.topic() is not None:  # others concern a connection, and recover or end in a time-out
             raise meaning(error, f"the topic {message.topic()} cannot be read")
     return messages

@@ -1,1 +1,1 @@
-"""The road in: records of Kafka's topics, by one Spark query, judged and posted as batches. Begin with `pipeline`."""
+"""Inbound: records of Kafka topics, read by one Spark query, validated and posted as batches. Start with `pipeline`."""

@@ -1,9 +1,9 @@
-"""What a checkpoint folder of Spark's says, read without Spark.
+"""The contents of a Spark checkpoint folder, read without Spark.
 
     metadata      {"id": "<the query's id>"}
     offsets/7     a head, the batch's settings, then for the one source of ours {"<topic>": {"<partition>": <offset>}}
-    commits/7     batch 7 is done: what comes next begins at its offsets
-    livejoin.json ours: whose the checkpoint is (streaming.pipeline.identity)
+    commits/7     batch 7 is done: the next one starts at its offsets
+    livejoin.json ours: the owner of the checkpoint (streaming.pipeline.identity)
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Offsets = dict[str, dict[int, int]]  # by topic and partition
 
 
 class UnreadableCheckpoint(Exception):
-    """It is not as Spark writes it."""
+    """The folder is not a valid Spark checkpoint."""
 
 
 class Checkpoint(NamedTuple):
-    """The query's id, the last batch that is done (None: none yet), and where each partition goes on after it."""
+    """The query's id, the last completed batch (None: none yet), and the next offset of each partition."""
 
     run: str
     batch: int | None
@@ -40,18 +40,18 @@ def local_folder(address: str) -> Path | None:
 
 
 def spark_address(address: str) -> str:
-    """The address as Spark is to be told: it would take a plain path for one on the cluster's file system."""
+    """The address for Spark, which would take a plain path for one on the cluster's file system."""
     folder = local_folder(address)
     return address if folder is None else f"file:{folder.absolute()}"
 
 
 def read_checkpoint(folder: Path) -> Checkpoint | None:
-    """What is there; None when no query has begun on the folder. Raises UnreadableCheckpoint."""
+    """The checkpoint; None if no query has started on the folder. Raises UnreadableCheckpoint."""
     try:
         if not (folder / "metadata").exists():
-            # Names with a dot are drafts, as one leaves who is killed before he has named his first file.
+            # Names with a dot are temporary files, which remain after a kill before the first rename.
             if folder.exists() and any(not path.name.startswith(".") and path.name not in _NOT_SPARKS for path in folder.iterdir()):
-                raise UnreadableCheckpoint("it holds files, but no checkpoint of Spark's")
+                raise UnreadableCheckpoint("it contains files, but no Spark checkpoint")
             return None
         run = json.loads((folder / "metadata").read_text())["id"]
         done = _last_number(folder / "commits")

@@ -1,4 +1,4 @@
-"""The files of ours beside Spark's in a checkpoint: on this machine's disk, or where only Spark can read and write."""
+"""Our own files in a checkpoint, next to Spark's: on this machine's disk, or where only Spark can read and write."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ class CheckpointFiles(Protocol):
     """A checkpoint; its address as text. `read` and `write` raise OSError."""
 
     def state(self) -> Checkpoint | None:
-        """What Spark has noted there, as far as it can be seen. Makes the folder. Raises UnreadableCheckpoint, OSError."""
+        """Spark's state, as far as it is readable. Creates the folder. Raises UnreadableCheckpoint, OSError."""
 
     def read(self, name: str) -> str | None:
         """A file of ours; None when there is none."""
 
     def write(self, name: str, text: str) -> None:
-        """Puts the file there whole or not at all: on the disk when it returns."""
+        """Writes the file atomically; it is on disk on return."""
 
 
 class LocalFiles:
-    """Of a checkpoint in a folder of this machine."""
+    """For a checkpoint in a folder of this machine."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -52,7 +52,7 @@ class LocalFiles:
 
 
 class SparkFiles:
-    """Of a checkpoint at an address that Spark's Hadoop knows (`hdfs://…`, `s3a://…`), through Spark's own way to write there."""
+    """For a checkpoint at an address that Spark's Hadoop supports (`hdfs://…`, `s3a://…`), written as Spark writes there."""
 
     def __init__(self, spark: SparkSession, address: str) -> None:
         self._address = address
@@ -101,6 +101,6 @@ def _as_os_error(error: Py4JJavaError) -> OSError:
 
 
 def files_of(address: str) -> LocalFiles | None:
-    """Of a checkpoint on this machine; None for one that only Spark can reach."""
+    """The files of a checkpoint on this machine; None for one that only Spark can reach."""
     folder = local_folder(address)
     return None if folder is None else LocalFiles(folder)

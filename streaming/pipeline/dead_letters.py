@@ -61,7 +61,7 @@ class DeadLetters:
                 raise Stopped
         for error in failures:
             self._producer = None
-            raise meaning(error, f"the dead letters' topic {self._topic} refuses a record")
+            raise meaning(error, f"the dead-letter topic {self._topic} rejects a record")
 
     def _new_producer(self) -> Producer:
         settings = {"log_level": 0, "message.timeout.ms": _DELIVERY_MS, **settings_of(self._kafka), "enable.idempotence": True}

@@ -1,7 +1,7 @@
 """Whose a checkpoint is: the stream's name, its topics' ids and its relations, in a file of ours beside Spark's.
 
-A topic that was deleted and made anew under its name looks, by its offsets, like one that has grown: only its id tells. A
-relation that was registered anew lacks what was applied to the old one.
+By its offsets, a topic that was deleted and recreated looks like one that has grown: only its id differs. A
+relation that was registered again lacks what was applied to the old one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # of a broker older than ids
 
 
 class Identity(NamedTuple):
-    """The stream's name, by topic its id, by relation its definition as JSON; `posted`: the service has taken a batch of it."""
+    """The stream's name, the ids of topics, the definitions of relations as JSON; `posted`: the service has taken a batch of it."""
 
     stream: str
     topics: Mapping[str, str]
@@ -30,7 +30,7 @@ class Identity(NamedTuple):
 
 
 class Claim:
-    """A checkpoint that is the job's own. `reached`: where each partition goes on, as far as it can be seen."""
+    """A checkpoint that belongs to the job. `reached`: the next offset of each partition, as far as known."""
 
     def __init__(self, files: CheckpointFiles, identity: Identity, reached: Mapping[Partition, int]) -> None:
         self.reached = reached
@@ -50,9 +50,9 @@ class Claim:
 
 
 def claim(files: CheckpointFiles, now: Identity) -> Claim:
-    """Compares with what the checkpoint was begun with, and writes it down there. Raises StreamError where they differ.
+    """Compares with the identity that the checkpoint was started with, and records it there. Raises StreamError if they differ.
 
-    A topic that the file has beside those of before joins: Spark reads it from its beginning.
+    A topic added to the file is accepted: Spark reads it from its beginning.
     """
     with _told(files):
         state, before = files.state(), read_identity(files)
@@ -67,13 +67,13 @@ def claim(files: CheckpointFiles, now: Identity) -> Claim:
 
 @contextmanager
 def _told(files: CheckpointFiles) -> Iterator[None]:
-    """Says what is the matter with the checkpoint in one sentence."""
+    """Converts errors of the checkpoint to one sentence."""
     try:
         yield
     except UnreadableCheckpoint as error:
-        raise StreamError(f"the checkpoint {files} is no good: {error}; name another folder, or {AFRESH}") from error
+        raise StreamError(f"the checkpoint {files} cannot be used: {error}; use another folder, or {AFRESH}") from error
     except OSError as error:
-        raise StreamError(f"the checkpoint {files} cannot be written ({error.strerror}): name one that this user may write") from error
+        raise StreamError(f"the checkpoint {files} cannot be written ({error.strerror}): use a writable folder") from error
 
 
 def read_identity(files: CheckpointFiles) -> Identity | None:
@@ -86,18 +86,18 @@ def read_identity(files: CheckpointFiles) -> Identity | None:
         return Identity(str(data["stream"]), dict(data["topics"]), dict(data["relations"]), bool(data["posted"]))
     except (ValueError, LookupError, TypeError) as error:
         raise StreamError(
-            f"{files}/{IDENTITY} is damaged ({type(error).__name__}: {error}): delete it to go on; topics and relations that were made "
-            "anew since the last start are not noticed then"
+            f"{files}/{IDENTITY} is damaged ({type(error).__name__}: {error}): delete it to continue; topics and relations recreated "
+            "since the last start are then not detected"
         ) from error
 
 
 def compare(before: Identity, now: Identity, place: object) -> None:
-    """Raises StreamError when records may be missed or applied twice. `place`: the checkpoint, as it is called."""
+    """Raises StreamError when records could be missed or applied twice. `place`: the name of the checkpoint."""
     if before.stream != now.stream:
-        raise StreamError(f'the checkpoint {place} is of the stream "{before.stream}": give "{now.stream}" a folder of its own')
+        raise StreamError(f'the checkpoint {place} belongs to the stream "{before.stream}": use another folder for "{now.stream}"')
     for topic, known in before.topics.items():
         if topic not in now.topics:
-            raise StreamError(f"the checkpoint {place} reads the topic {topic}, which the file does not name: put it back, or {AFRESH}")
+            raise StreamError(f"the checkpoint {place} reads the topic {topic}, which is not in the file: add it again, or {AFRESH}")
         if differs(known, now.topics[topic]):
             raise StreamError(made_anew(topic))
     for relation, definition in before.relations.items():

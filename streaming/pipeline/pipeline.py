@@ -1,10 +1,10 @@
-"""The road in: Kafka topics → Spark Structured Streaming → the service. One query over all topics.
+"""Inbound: Kafka topics → Spark Structured Streaming → the service. One query over all topics.
 
     Kafka ──► micro-batch ──► Arrow ──► decode, judge ──► dead letters ──► POST /v1/changes ──► Spark commits the batch
 
 Exactly once in effect: `source` is the stream's name, `run` the query's id (it lives in the checkpoint), `epoch` the batch's
-id. A batch that was killed runs again with the same offsets and the same id, and the service passes it over when it
-has it already. One batch is one body, so one version: a version never splits a batch.
+id. An interrupted batch runs again with the same offsets and the same id, and the service recognizes it as a duplicate if it
+has it already. One batch is one body, hence one version: a version never splits a batch.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _WORST = 3  # partitions that the line of a batch names
 
 
 class Job(NamedTuple):
-    """What the batches of a job share, over all its queries. definitions: by relation."""
+    """Shared by all batches and queries of a job. definitions: by relation."""
 
     config: Config
     stream: Stream
@@ -51,7 +51,7 @@ class Job(NamedTuple):
 
 
 class Pipeline:
-    """What is done with each micro-batch, over all queries of a job. What it keeps from one batch to the next only saves work and words.
+    """Processes each micro-batch, over all queries of a job. The state it keeps between batches only saves work and messages.
 
     Of the query at hand: `failure` is what it raised (Spark hands on only its text), `busy` whether it is at a batch, `done` how many
     it did.
@@ -126,9 +126,9 @@ class Pipeline:
         return {topic: in_order(records.filter(pc.equal(records["topic"], topic))) for topic in self._decoders}
 
     def _post(self, batch: Batch, epoch: int, run: str) -> dict[str, Any]:
-        """The service's receipt. A relation that is no longer the one that its records were judged by ends the job."""
+        """The service's receipt. A change of the definition that the records were validated by ends the job."""
         job = self._job
-        # Until it has acted: another job that takes the name over later is not robbed of it.
+        # Only until it has taken effect: a job that takes the name over later keeps it.
         reset = job.stream.reset and not job.checkpoint.posted
         try:
             receipt = job.service.post(batch_to_arrow(batch), job.stream.name, epoch, run, reset)
@@ -145,23 +145,23 @@ class Pipeline:
         return receipt
 
     def _compare_relations(self) -> None:
-        """One request a batch, 2 ms: one that has gained a column takes what is posted, without the column."""
+        """One request per batch, 2 ms: a relation that has gained a column would accept the rows without the column."""
         for relation, now in self._job.service.definitions(self._job.definitions).items():
             if now.to_json() != self._job.definitions[relation].to_json():
                 raise StreamError(registered_anew(relation))
 
     def _warn_of_disorder(self, topic: str, records: pa.Table, decoded: Decoded) -> None:
-        """Says once of each topic where Kafka gives changes no order."""
+        """Warns once per topic if the order of changes is undefined."""
         if self._places[topic].is_disordered(records):
-            self._warn(topic, "keys", f"a key of topic {topic} is in more than one partition, so Kafka gives its changes no order")
+            self._warn(topic, "keys", f"a key of topic {topic} is in more than one partition, so its changes have no defined order")
         several = self._job.watch.partitions[topic] > 1
         if decoded.keyless and several:
-            told = f"topic {topic} has records without a key in several partitions: Kafka gives the changes of one row no order"
+            told = f"topic {topic} has records without a key in several partitions, so the changes of a row have no defined order"
             self._warn(topic, "keyless", told)
         if decoded.truncates and (several or topic in self._shared):
             which = "partitions" if several else "topics"
-            told = f"a truncate came in topic {topic}, but the relation's changes come in several {which}"
-            self._warn(topic, "truncate", f"{told}: which of them it follows is by chance")
+            told = f"topic {topic} has a truncate, but the changes of its relation come from several {which}"
+            self._warn(topic, "truncate", f"{told}: its order relative to them is undefined")
 
     def _warn(self, topic: str, kind: str, told: str) -> None:
         if (topic, kind) not in self._warned:
@@ -174,36 +174,36 @@ class Pipeline:
         if self._dead_letters is None:
             raise StreamError(
                 f"a bad record in topic {first.topic}, partition {first.partition}, offset {first.offset}: {first.error} "
-                "(set dead_letters in [stream] to set such records aside and go on)"
+                "(set dead_letters in [stream] to write such records to a topic and continue)"
             )
         if len(bad) > self._job.stream.max_dead_letters:
             reason, count = Counter(record.error for record in bad).most_common(1)[0]
             raise StreamError(
-                f"more than {self._job.stream.max_dead_letters} bad records in one batch, as when the source's schema has changed; "
-                f"the commonest reason, {count} times: {reason} "
-                f"(first: topic {first.topic}, partition {first.partition}, offset {first.offset}); nothing of the batch was applied: "
-                "mend the source or the relation, or raise max_dead_letters"
+                f"more than {self._job.stream.max_dead_letters} bad records in one batch, perhaps because the source's schema has changed; "
+                f"most common error, {count} times: {reason} "
+                f"(first: topic {first.topic}, partition {first.partition}, offset {first.offset}); nothing was applied: "
+                "fix the source or the relation, or raise max_dead_letters"
             )
         self._dead_letters.write(bad)
 
 
 def _lag(behind: Mapping[Partition, int]) -> str:
-    """How far the job is behind, and in which partitions most; nothing if it is not."""
+    """The lag of the job, and the partitions with the largest lag; empty if there is none."""
     worst = sorted(((count, at) for at, count in behind.items() if count), reverse=True)
     told = ", ".join(f"{topic}/{number} {count}" for count, (topic, number) in worst[:_WORST])
     return f", {sum(behind.values())} behind ({told}{', …' if len(worst) > _WORST else ''})" if worst else ""
 
 
 def _taken(stream: Stream, posted: bool) -> str:
-    """The sentence for a name that the service knows from another checkpoint. posted: this one has had the name before."""
+    """The message for a name that the service knows from another checkpoint. posted: this one has used the name before."""
     if posted:
         return (
-            f'another checkpoint has taken over the source "{stream.name}" in the service: end one of the two jobs; '
-            "this one can go on under another name, or on a new checkpoint with reset = true in [stream]"
+            f'another checkpoint has taken over the source "{stream.name}" in the service: stop one of the two jobs; '
+            "this one can continue under another name, or with a new checkpoint and reset = true in [stream]"
         )
     return (
-        f'the service knows the source "{stream.name}" from another checkpoint, whose batches a new one would repeat: '
-        "set reset = true in [stream] if this checkpoint shall take over, or use another name"
+        f'the service knows the source "{stream.name}" from another checkpoint, and a new checkpoint would repeat its batches: '
+        "set reset = true in [stream] if this checkpoint is to take over, or use another name"
     )
 
 

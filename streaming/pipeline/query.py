@@ -1,4 +1,4 @@
-"""The road in, run: Spark with the one query, started again as often as Kafka goes away, until the job is asked to end."""
+"""Inbound: runs Spark with one query, restarted whenever Kafka has been unavailable, until the job is told to stop."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _COMMIT_SECONDS = 5.0
 def run_stream(
     config: Config, stream: Stream, spark: AbstractContextManager[SparkSession], stop: threading.Event, metrics: Metrics
 ) -> None:
-    """Returns when the job was asked to end or, with trigger "available-now", is done; raises StreamError, Stopped.
+    """Returns when the job was told to stop or, with trigger "available-now", is done; raises StreamError, Stopped.
 
-    `spark` is entered when all that it is to work with was found.
+    `spark` is entered after everything it needs has been found.
     """
     with contextlib.closing(ServiceClient(config.service.url, stop, metrics)) as service:
         found = _wait_for_topics(config, stream, stop, metrics)
@@ -49,13 +49,13 @@ def run_stream(
                 watch = TopicWatch(admin_of(config.kafka), topics, claimed.reached, metrics)
                 _run_queries(Job(config, stream, definitions, service, claimed, watch, stop, metrics), session)
         except (Py4JError, ConnectionError) as error:
-            if stop.is_set():  # whoever ends us may end all our processes
+            if stop.is_set():  # what stops us may stop all our processes
                 return
             stop.set()  # a batch that waits for the service must not keep us
             said = str(error).partition("\n")[0]  # a whole stack trace may follow
             raise StreamError(
-                f"Spark ended by itself ({said}); start again, what was not applied is read again. If it ends so at the same batch each "
-                "time, that is too large: start with more memory by spark-submit, and lower max_offsets in [stream] for the batches to come"
+                f"Spark stopped unexpectedly ({said}); start the job again. If this happens at the same batch each "
+                "time, the batch is too large: use spark-submit with more memory, and lower max_offsets in [stream] for later batches"
             ) from error
 
 
@@ -65,7 +65,7 @@ def _wait_for_topics(config: Config, stream: Stream, stop: threading.Event, metr
 
 
 def _run_queries(job: Job, spark: SparkSession) -> None:
-    """One query after another on the same checkpoint, as often as Kafka goes away."""
+    """One query after another on the same checkpoint, whenever Kafka has been unavailable."""
     patience = Patience(job.stop, job.metrics, "kafka")
     pipeline = Pipeline(job)
     while not job.stop.is_set():
@@ -76,12 +76,12 @@ def _run_queries(job: Job, spark: SparkSession) -> None:
             return
         if pipeline.done:
             patience = Patience(job.stop, job.metrics, "kafka")
-        patience.wait("Kafka went away; the query starts again when it is back")
+        patience.wait("Kafka is unavailable; the query is restarted when it is back")
         _wait_for_topics(job.config, job.stream, job.stop, job.metrics)
 
 
 def _run_query(query: StreamingQuery, pipeline: Pipeline, job: Job) -> bool:
-    """Runs a query to its end: True when the job is done, False when Kafka was away and the query is to be started again."""
+    """Runs a query to its end: True when the job is done, False when Kafka was unavailable and the query must be restarted."""
     while query.isActive:
         if job.watch.failure:
             job.stop.set()  # a batch that waits for the service must not keep us
@@ -101,7 +101,7 @@ def _run_query(query: StreamingQuery, pipeline: Pipeline, job: Job) -> bool:
 
 
 def _end_query(query: StreamingQuery, pipeline: Pipeline) -> None:
-    """Lets the batch at hand finish and be committed, and ends the query. A next batch ends it too: the pipeline refuses it."""
+    """Lets the current batch finish and be committed, and ends the query. A further batch ends it too: the pipeline refuses it."""
     patience = _COMMIT_SECONDS
     while query.isActive and (pipeline.busy or query.status["isTriggerActive"]) and patience > 0:
         time.sleep(_LOOK_SECONDS)

@@ -1,4 +1,4 @@
-"""The topics as the broker has them while the job runs: are they still those of before, and how far is the job behind them."""
+"""Watches the topics while the job runs: whether they are still the same, and how far the job lags behind."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _ANSWER_SECONDS = 5.0
 
 
 class TopicWatch:
-    """Asks the broker once a second, in a thread of its own: two small requests. It says when the broker is away: Spark would not for
-    minutes.
+    """Polls the broker once a second, in a separate thread, with two small requests. Logs when the broker is unavailable, which Spark
+    would not do for minutes.
 
     Use it in a `with` as long as a query runs, as often as one does.
     known: the topics when the job began; reached: by partition, the offset that comes next.
-    `failure` is what ends the job: Spark goes on silently in a topic that was made anew and has more records than the old one. A batch
-    asks too, before it is applied (`compare`): a second is long enough to read some of them.
+    `failure` ends the job: Spark silently continues in a topic that was recreated and has more records than the old one. A batch
+    checks too, before it is applied (`compare`): a second is long enough to read some of them.
     """
 
     def __init__(self, admin: Admin, known: Mapping[str, FoundTopic], reached: Mapping[Partition, int], metrics: Metrics) -> None:
@@ -64,7 +64,7 @@ class TopicWatch:
             self._reach((topic, partition), offset + 1)
 
     def note(self, progress: StreamingQueryProgress | None) -> None:
-        """What Spark has committed: beside the records the marks of transactions, which no batch shows."""
+        """What Spark has committed, including transaction markers, which are in no batch."""
         for source in progress.sources if progress else ():
             for topic, offsets in json.loads(source.endOffset or "{}").items():
                 for partition, offset in offsets.items():
@@ -74,11 +74,11 @@ class TopicWatch:
         self._reached[at] = max(offset, self._reached.get(at, 0))
 
     def behind(self) -> dict[Partition, int]:
-        """How many offsets each partition has that are not applied yet, by the broker's last answer. Left out: where none was read yet."""
+        """The offsets of each partition not applied yet, by the broker's last answer; without partitions that have not been read yet."""
         return {at: max(0, end - self._reached[at]) for at, end in self._ends.copy().items() if at in self._reached}
 
     def last_look(self) -> None:
-        """Raises the failure that has come to light, now or before."""
+        """Raises a failure found now or before."""
         if self.failure is None:
             with contextlib.suppress(KafkaAway, StreamError):
                 self.look()
@@ -86,7 +86,7 @@ class TopicWatch:
             raise self.failure
 
     def compare(self) -> list[Partition]:
-        """The partitions that there are. Raises the failure of a topic made anew, KafkaAway when the broker does not answer."""
+        """The existing partitions. Raises the failure of a recreated topic, KafkaAway when the broker does not answer."""
         partitions: list[Partition] = []
         for topic, found in find_topics(self._admin, self._ids, _ANSWER_SECONDS).items():
             if differs(self._ids[topic], found.id):
@@ -94,13 +94,13 @@ class TopicWatch:
                 raise self.failure
             if found.partitions > self.partitions[topic]:
                 self.partitions[topic] = found.partitions
-                moved = "a key whose records go to another one now has changes in two, to which Kafka gives no order"
+                moved = "the changes of a key that moves to another partition have no defined order"
                 say(f"warning: topic {topic} now has {found.partitions} partitions: {moved}")
             partitions += [(topic, number) for number in range(found.partitions)]
         return partitions
 
     def look(self) -> None:
-        """Asks once. Raises as `compare`."""
+        """Polls once. Raises as `compare`."""
         partitions = self.compare()
         newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         self._ends.update(offsets_of(self._admin, partitions, newest, _ANSWER_SECONDS))

@@ -1,1 +1,1 @@
-"""The road out: a view's changes into a Kafka topic, each once. Begin with `publisher`."""
+"""Outbound: a view's changes to a Kafka topic, each once. Start with `publisher`."""

@@ -1,6 +1,6 @@
 """The changes of a view as the service streams them: GET /v1/views/{view}/changes.
 
-A version comes as its changes, deletes first, and is closed by `progress`, which alone carries a token to go on from.
+A version arrives as its changes, deletes first, and is ended by `progress`, the only record with a token to resume from.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import orjson
 from streaming.errors import StreamError
 from streaming.service_client import ServiceClient, describe, problem_of
 
-# Problems after which the changes cannot be had without a gap; bad-token: the service has another data folder, or the view is another one.
+# Problems after which the changes have a gap; bad-token: the service has another data folder, or the view was registered again.
 _LOST = ("token-expired", "bad-token", "delta-too-large", "reader-too-slow")
 _AGAIN = ("snapshot-expired", "view-building", "view-failed")
-IDLE_SECONDS = 1  # the service ends a quiet stream after this: so a job that is to end waits no longer
+IDLE_SECONDS = 1  # the service ends a quiet stream after this, so a job that is to stop waits no longer
 
 
 class Change(NamedTuple):
-    """A row that came into the view or (`deleted`) left it; key and row as compact JSON."""
+    """A row added to the view or (`deleted`) removed from it; key and row as compact JSON."""
 
     version: int
     deleted: bool
@@ -31,24 +31,24 @@ class Change(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """The version is whole; the token goes on from it."""
+    """The version is complete; the token resumes after it."""
 
     version: int
     token: str
 
 
 class Lost(Exception):
-    """The changes after the token are no longer to be had: begin again with every row. The text says why."""
+    """The changes after the token are no longer available: start again with every row. The text says why."""
 
 
 class BrokenOff(Exception):
-    """No changes, or not to the end of a version: the connection ended, or the view is not ready. Go on from the last token."""
+    """No changes, or an incomplete version: the connection ended, or the view is not ready. Resume from the last token."""
 
 
 class Feed:
     """One connection to the changes of a view, for use in a `with`.
 
-    since: the token to go on from, until nothing new has come for `wait` seconds; None: every row first, as changes of one version.
+    since: the token to resume from, until there were no new changes for `wait` seconds; None: every row first, as changes of one version.
     Waits for a service that is away (Stopped).
     Raises Lost; StreamError when there is no such view to follow.
     """
@@ -64,9 +64,9 @@ class Feed:
         self._answer.close()
 
     def __iter__(self) -> Iterator[list[Change | Progress]]:
-        """What comes, piece by piece as it comes: a piece ends with a Progress or is within one version.
+        """The records in pieces, as they arrive: a piece ends with a Progress or is within one version.
 
-        Ends, when nothing new has come for long enough, with a Progress. Raises Lost, BrokenOff; StreamError when the view is dropped.
+        Ends with a Progress when nothing new has come for long enough. Raises Lost, BrokenOff; StreamError when the view is dropped.
         """
         rest, whole = b"", False
         try:
@@ -83,21 +83,21 @@ class Feed:
         except httpx.TransportError as error:
             raise BrokenOff(str(error) or type(error).__name__) from error
         if not whole:
-            raise BrokenOff("it ended in the midst of a version")
+            raise BrokenOff("it ended in the middle of a version")
 
     @property
     def more(self) -> bool:
-        """Whether something has come already that was not handed out yet. May miss what the HTTP client holds in its own memory."""
+        """Whether more has arrived already. May miss what the HTTP client has buffered."""
         return bool(self._answer.extensions["network_stream"].get_extra_info("is_readable"))
 
 
 def _record(view: str, line: bytes) -> Change | Progress | None:
-    """A line of a stream; None for one that says nothing. Raises as Feed."""
+    """A line of a stream; None for a line without content. Raises as Feed."""
     try:
         data = orjson.loads(line)
         op = data["op"]
         if op == "progress":
-            # Within a snapshot it has no token and only says that the service is still there.
+            # Within a snapshot it has no token and only shows that the service is alive.
             return None if data["token"] is None else Progress(data["version"], data["token"])
         if op != "error":
             return Change(data["version"], op == "delete", orjson.dumps(data["key"]), orjson.dumps(data["row"]))
@@ -105,7 +105,7 @@ def _record(view: str, line: bytes) -> Change | Progress | None:
         failure = _failure(view, problem, f"{problem['title']}: {problem['detail']}")
     except (orjson.JSONDecodeError, LookupError, TypeError) as error:
         said = line[:100].decode(errors="replace")
-        raise StreamError(f"the service's changes of the view {view} are not as livejoin's are: {said!r}") from error
+        raise StreamError(f"unexpected record among the changes of the view {view}: {said!r}") from error
     raise failure
 
 
@@ -118,7 +118,7 @@ def token_of_now(service: ServiceClient, view: str) -> Progress:
             if isinstance(last, Progress):
                 return last
             raise BrokenOff("it did not end with a token")
-        except httpx.TransportError:  # the next try waits until it is back
+        except httpx.TransportError:  # the next attempt waits until it is back
             pass
         finally:
             answer.close()
@@ -132,7 +132,7 @@ def _open(service: ServiceClient, view: str, parameters: dict[str, str]) -> http
 
 
 def _failure(view: str, problem: dict[str, Any], told: str) -> Exception:
-    """What a problem with a view's changes means to the job."""
+    """The exception for a problem with a view's changes."""
     kind = str(problem.get("type", "")).rpartition("/")[2]
     detail = problem.get("detail") or told
     if kind in _LOST:
@@ -140,7 +140,7 @@ def _failure(view: str, problem: dict[str, Any], told: str) -> Exception:
     if kind == "not-found":
         return StreamError(f"the service has no view {view}: register it (PUT /v1/views/{view}), then start again")
     if kind == "not-followed":
-        return StreamError(f'the view {view} keeps no changes ("changes": false): register it with changes, then start again')
+        return StreamError(f'the view {view} does not keep changes ("changes": false): register it with changes, then start again')
     if kind in _AGAIN:
         return BrokenOff(detail)
-    return StreamError(f"the service does not give the changes of the view {view}: {told}")
+    return StreamError(f"the service refuses the changes of the view {view}: {told}")

@@ -1,7 +1,7 @@
-"""An out topic as it stands, read back: what it is, its last token, and which rows it holds by now.
+"""An out topic, read back: its identity, its last token, and the rows that it contains.
 
-Only what is committed is read, up to where it is committed now. Transactions of earlier producers must have ended
-(`Transactions` sees to it), else their records, and those behind them, would not be seen.
+Only committed records are read, up to the current end. Transactions of earlier producers must have ended
+(`Transactions` ensures this), else their records, and those after them, would not be visible.
 """
 
 from __future__ import annotations
@@ -74,13 +74,13 @@ class OwnTopic:
             failure = error.args[0]
             if failure.code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 return
-            refused = meaning(failure, f"the topic {self.token_topic}, which holds the token of {self._topic}, cannot be made")
+            refused = meaning(failure, f"the topic {self.token_topic}, which holds the token of {self._topic}, cannot be created")
             if isinstance(refused, StreamError):
-                refused = StreamError(f"{refused}; or make it yourself, with one partition and cleanup.policy=compact")
+                refused = StreamError(f"{refused}; or create it yourself, with one partition and cleanup.policy=compact")
             raise refused from error
 
     def last_token(self) -> Token | None:
-        """The last token; None when there is none yet. It is looked for from the end: a topic not yet compacted costs no more."""
+        """The last token; None when there is none yet. The search starts at the end, so a topic that is not compacted yet costs no more."""
         low, end = self._bounds(self.token_topic, 0)
         reach = _TAIL
         while True:
@@ -97,8 +97,8 @@ class OwnTopic:
             token = Token(**orjson.loads(message.value() or b""))
         except (orjson.JSONDecodeError, TypeError) as error:
             raise StreamError(
-                f"the topic {self.token_topic} holds something else than a token of livejoin's (offset {message.offset()}): delete it; the "
-                f"topic {self._topic} is then read back"
+                f"the topic {self.token_topic} contains a record that is not a token (offset {message.offset()}): delete the topic; "
+                f"{self._topic} is then read back"
             ) from error
         return token
 
@@ -107,9 +107,9 @@ class OwnTopic:
         return all(self._bounds(self._topic, partition)[1] == 0 for partition in range(self.identity().partitions))
 
     def states(self) -> dict[bytes, Place]:
-        """The rows that the topic holds by now: digest of the key → where its last record is, with a digest of the row.
+        """The rows that the topic contains: digest of the key → position of its last record, with a digest of the row.
 
-        Reads the whole topic (about 150,000 records/s) and takes about 200 bytes a row. StreamError when its beginning is no longer there.
+        Reads the whole topic (about 150,000 records/s) and takes about 200 bytes per row. StreamError when its beginning is missing.
         """
         starts = self._starts()
         states: dict[bytes, Place] = {}
@@ -136,10 +136,10 @@ class OwnTopic:
                 if left == 0:
                     return
         if left:
-            raise StreamError(f"{left} records of the topic {self._topic} went away while they were read: see what deletes them")
+            raise StreamError(f"{left} records of the topic {self._topic} were deleted while being read: find out what deletes them")
 
     def row(self, message: Message) -> bytes | None:
-        """The row that is there after this record, as compact JSON; None when it is gone. StreamError for a record that is not ours."""
+        """The row that exists after this record, as compact JSON; None if it is deleted. StreamError for a foreign record."""
         value = message.value()
         if value is None:
             return None
@@ -153,20 +153,20 @@ class OwnTopic:
         except (orjson.JSONDecodeError, KeyError, TypeError):
             pass
         raise StreamError(
-            f"the topic {self._topic} holds a record that is no change of a view (partition {message.partition()}, "
-            f"offset {message.offset()}): give the view {self._out.view} a topic of its own"
+            f"the topic {self._topic} contains a record that is not a change of a view (partition {message.partition()}, "
+            f"offset {message.offset()}): use a separate topic for the view {self._out.view}"
         )
 
     def _starts(self) -> dict[int, int]:
-        """Where each partition begins. StreamError when what was there before is lost: then the topic's rows cannot be told."""
+        """The first offset of each partition. StreamError when earlier records are lost: then the rows of the topic are unknown."""
         starts = {partition: self._bounds(self._topic, partition)[0] for partition in range(self.identity().partitions)}
         cut = [partition for partition, low in starts.items() if low > 0]
         # Compaction alone keeps the last record of each key.
         if cut and self._cleanup_policy() != "compact":
             raise StreamError(
-                f"the topic {self._topic} no longer reaches back to its beginning (partition {cut[0]} begins at offset {starts[cut[0]]}), "
-                "so nobody can tell which rows its readers hold: delete it, make it anew with cleanup.policy=compact (or retention.ms=-1 "
-                "and retention.bytes=-1), and start again; it then begins with every row"
+                f"the topic {self._topic} no longer has its first records (partition {cut[0]} begins at offset {starts[cut[0]]}), "
+                "so the rows that its readers have are unknown: delete it, recreate it with cleanup.policy=compact (or retention.ms=-1 "
+                "and retention.bytes=-1), and start again; it then starts with every row"
             )
         return starts
 
@@ -177,7 +177,7 @@ class OwnTopic:
         return str(settings["cleanup.policy"].value)
 
     def _bounds(self, topic: str, partition: int) -> tuple[int, int]:
-        """The first offset that is there and the one behind the last committed one."""
+        """The first existing offset and the one after the last committed one."""
         with understood(f"the topic {topic} cannot be read"):
             low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), _ANSWER_SECONDS, cached=False)
         return low, high

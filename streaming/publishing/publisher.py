@@ -1,10 +1,10 @@
-"""The road out: a view's changes to a Kafka topic, each once for a `read_committed` reader, over any number of restarts.
+"""Outbound: a view's changes to a Kafka topic, each once for a `read_committed` reader, across any number of restarts.
 
-    GET /v1/views/{view}/changes ──► one transaction: the records of whole versions, and the token that goes on from there
+    GET /v1/views/{view}/changes ──► one transaction: the records of whole versions, and the token to resume from
 
-At a start, first `init_transactions` (what a former publisher left open ends, unseen), then the last token is read: so it is
-that of the last transaction that counts. When a token no longer serves (after a restart of the service none does), the topic
-is read back whole, which tells the rows that its readers hold, and compared with the view; the difference and the new token
+At a start, first `init_transactions` aborts what a former publisher left open, then the last token is read: so it is
+that of the last committed transaction. When a token has expired (after a restart of the service all have), the topic
+is read back, which gives the rows that its readers have, and compared with the view; the difference and the new token
 are one transaction.
 """
 
@@ -32,9 +32,9 @@ _HELD_BYTES = 64 << 20  # changed rows held in memory during a comparison; beyon
 
 
 class Publisher:
-    """One `[[out]]`. A version never spans two transactions: however large, 64 MiB of it wait here and the rest is with the broker.
+    """One `[[out]]`. A version never spans two transactions: at most 64 MiB of it are buffered here, the rest is at the broker.
 
-    `stop` ends it at once, `enough` when the topic has all that there is in the view by then.
+    `stop` ends it at once, `enough` as soon as the topic has everything that is in the view by then.
     """
 
     def __init__(
@@ -51,9 +51,9 @@ class Publisher:
         self._own: OwnTopic
 
     def run(self) -> None:
-        """Publishes until `stop` is set, and what is not committed then is aborted, or `enough`. Raises StreamError.
+        """Publishes until `stop` is set (what is not committed then is aborted) or `enough`. Raises StreamError.
 
-        Waits for a service or a broker that is away. A transaction that was lost is repeated whole, by a new producer.
+        Waits for an unavailable service or broker. A lost transaction is repeated completely, by a new producer.
         """
         try:
             while True:
@@ -69,7 +69,7 @@ class Publisher:
         self._waits.setdefault(at, Patience(self._stop, self._metrics, at)).wait(reason)
 
     def _publish(self) -> None:
-        """Publishes with one producer, until that fails or it is enough."""
+        """Publishes with one producer, until it fails or has published enough."""
         wait_for_topics(self._kafka, [self._out.topic], self._stop, self._metrics)
         with (
             Transactions(self._kafka, self._out.topic, self._stop, self._metrics) as self._transactions,
@@ -90,48 +90,48 @@ class Publisher:
                 except Lost as lost:
                     self._transactions.abort()
                     self._since = None
-                    say(f"the token of the topic {self._out.topic} has expired ({lost}): the topic is read back to publish what differs")
+                    say(f"the token of the topic {self._out.topic} has expired ({lost}): reading the topic back to publish the difference")
                     if not self._followed:
-                        more = 'larger "changes" of the view may help'
+                        more = 'a larger "changes" limit of the view may help'
                         self._wait("service", f"the changes of {self._out.view} expire before they can be followed: {more}")
                     self._followed = False
                 except BrokenOff as error:
                     self._transactions.abort()
-                    self._wait("service", f"the stream of the changes of {self._out.view} broke off ({error})")
+                    self._wait("service", f"the stream of the changes of {self._out.view} was interrupted ({error})")
 
     def _resume(self) -> None:
-        """Where the topic stands."""
+        """Finds the position of the topic."""
         view, topic = self._out.view, self._out.topic
         last = self._own.last_token()
         topic_id, partitions = self._identity
         if last is not None and last.topic != topic_id:
-            say(f"the topic {topic} was made anew: it begins again")
+            say(f"the topic {topic} was recreated: starting with every row")
             last = None
         if last is None:
             self._since = None
-            # With records in it, nobody knows any more since when: it gets all that it lacks.
+            # With records in it, its position is unknown: it gets all rows that it lacks.
             if not self._out.snapshot and self._own.is_empty():
                 now = token_of_now(self._service, view)
                 self._commit(now)
-                say(f"the topic {topic} begins after version {now.version} of the view {view}")
+                say(f"the topic {topic} starts after version {now.version} of the view {view}")
             return
         if last.view != view:
-            raise StreamError(f"the topic {topic} holds the changes of the view {last.view}: give the view {view} a topic of its own")
+            raise StreamError(f"the topic {topic} has the changes of the view {last.view}: use a separate topic for the view {view}")
         if last.partitions != partitions:
             raise StreamError(
-                f"the topic {topic} had {last.partitions} partitions and now has {partitions}, so a key's changes would lie in two, "
-                "without order: delete it, make it anew with as many as it shall have, and start again; it then begins with every row"
+                f"the topic {topic} had {last.partitions} partitions and now has {partitions}, so the changes of a key would have "
+                "no defined order: delete it, recreate it with the desired number, and start again; it then starts with every row"
             )
         self._since = last.token
-        say(f"the topic {topic} goes on after version {last.version} of the view {view}")
+        say(f"the topic {topic} continues after version {last.version} of the view {view}")
 
     def _follow(self, since: str) -> bool:
-        """Publishes what comes after a token, until nothing new has come for a second; once it is enough, what there is. Whether
+        """Publishes the changes after a token, until there were none for a second; with `enough`, those that exist. Returns whether
         that was all of it.
 
         A transaction ends with a version: the first after which it holds 1000 records or nothing more has come yet.
         """
-        last = self._enough.is_set()  # before it connects: what was applied by then comes
+        last = self._enough.is_set()  # before it connects: everything applied by then is included
         with Feed(self._service, self._out.view, since, IDLE_SECONDS if not last else 0) as feed:
             at = None
             for piece in feed:
@@ -142,14 +142,14 @@ class Publisher:
                 at = piece[-1]
                 if isinstance(at, Progress) and not (self._transactions.records < _SHARED and feed.more):
                     self._arrive(at)
-                    if self._enough.is_set() and not last:  # a view that never rests must not keep us
+                    if self._enough.is_set() and not last:  # a view that keeps changing must not keep us
                         break
             if isinstance(at, Progress):
                 self._arrive(at)
         return last
 
     def _arrive(self, at: Progress) -> None:
-        """The topic is brought to a version that was whole. Also when nothing is new: then a look at the topic is all."""
+        """Completes a version in the topic. If nothing is new, this only checks the topic."""
         self._check_topic()
         if self._transactions.records:
             self._commit(at)
@@ -158,7 +158,7 @@ class Publisher:
         self._waits.clear()
 
     def _commit(self, at: Progress) -> None:
-        """Commits what was put, with the token. Raises KafkaAway when the topic is no longer the one that it was put to."""
+        """Commits the records, with the token. Raises KafkaAway when the topic has been replaced since."""
         self._check_topic()
         records = self._transactions.records
         token = Token(self._out.view, at.version, at.token, *self._identity)
@@ -168,10 +168,10 @@ class Publisher:
         self._metrics.published(self._out.topic, records, at.version)
 
     def _check_topic(self) -> None:
-        """One request a second at most: one made anew, or with other partitions, begins again."""
+        """At most one request per second; a topic that was recreated or has other partitions starts again."""
         if time.monotonic() - self._looked > _LOOK_SECONDS:
             if self._own.identity() != self._identity:
-                raise KafkaAway("it was made anew, or has other partitions now")
+                raise KafkaAway("it was recreated, or its number of partitions has changed")
             self._looked = time.monotonic()
 
     def _put(self, version: int, op: bytes, key: bytes, row: bytes) -> None:
@@ -181,9 +181,9 @@ class Publisher:
             self._transactions.put(self._out.topic, key, None)
 
     def _compare(self) -> None:
-        """Brings the topic, whatever it holds, to the view as it is: an empty one gets every row.
+        """Brings the topic, whatever it contains, to the current state of the view: an empty topic gets every row.
 
-        Reads the topic whole, twice when a row is gone or changed. Memory follows the number of rows that the topic holds.
+        Reads the whole topic, twice if a row was deleted or changed. Memory grows with the number of rows in the topic.
         """
         states = self._own.states()
         held = len(states)
@@ -199,13 +199,13 @@ class Publisher:
         self._commit(at)
         topic, view = self._out.topic, self._out.view
         if held:
-            told = f"of its {held} rows {len(states) - again} were gone and {again} had changed, {new} were new"
+            told = f"of {held} rows, {len(states) - again} were deleted and {again} changed; {new} were added"
         else:
             told = f"{new} rows"
         say(f"the topic {topic} holds the view {view} at version {at.version}: {told}")
 
     def _put_new(self, states: dict[bytes, Place], changed: IO[bytes]) -> tuple[Progress, int]:
-        """Publishes the rows of the view that the topic has not, and how many; leaves in `states` those that are gone or differ, and
+        """Publishes the rows of the view that the topic lacks, returns their number; leaves in `states` those that differ or are gone, and
         in `changed` key and row of what they are now, a line each."""
         new = 0
         with Feed(self._service, self._out.view, None) as feed:
@@ -223,7 +223,7 @@ class Publisher:
                         del states[name]
                     else:
                         changed.write(record.key + b"\n" + record.row + b"\n")
-        raise BrokenOff("it ended in the midst of its rows")
+        raise BrokenOff("it ended in the middle of its rows")
 
     def _check_stop(self) -> None:
         if self._stop.is_set():

@@ -1,6 +1,6 @@
-"""Records to Kafka in transactions: a `read_committed` reader sees each transaction whole or not at all.
+"""Records to Kafka in transactions: a `read_committed` reader sees each transaction completely or not at all.
 
-    init_transactions ends what an earlier producer of the same id left open, and fences it: only one goes on.
+    init_transactions aborts what an earlier producer of the same id left open, and fences it: only one can continue.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from streaming.kafka_client import KafkaAway, meaning, quiet, refused_settings, 
 from streaming.metrics import Metrics
 from streaming.patience import Patience, Stopped
 
-# The longest that a broker allows, unless its transaction.max.timeout.ms says otherwise: tens of millions of records.
+# The default maximum of a broker (transaction.max.timeout.ms): tens of millions of records.
 _LONGEST_MS = 900_000
 _BY_KEY = -1  # the partitioner decides
 _QUEUE_KBYTES = 64 << 10  # records that wait for the broker
@@ -30,10 +30,10 @@ _FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PR
 
 
 class Transactions:
-    """The transactional producer of one out topic, for use in a `with`, from one thread; leaving it aborts what is open.
+    """The transactional producer of one out topic, for use in a `with`, from one thread; leaving it aborts an open transaction.
 
-    Starts in about 0.1 s and waits for a broker that is away (Stopped). Any method raises KafkaAway when the transaction is
-    lost: nothing of it will be seen, and a new producer may repeat it; StreamError when that would not help.
+    Starts in about 0.1 s and waits for an unavailable broker (Stopped). Any method raises KafkaAway when the transaction is
+    lost: nothing of it becomes visible, and a new producer may repeat it; StreamError when that would not help.
     """
 
     def __init__(self, kafka: Kafka, topic: str, stop: threading.Event, metrics: Metrics) -> None:
@@ -55,13 +55,13 @@ class Transactions:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Readers need not wait for the transaction's end by time; when the broker is away, it ends by the next start."""
+        """Readers need not wait for the transaction's time-out; if the broker is unavailable, the next start aborts it."""
         if self._open:
             with contextlib.suppress(KafkaException):
                 self._producer.abort_transaction(_ANSWER_SECONDS)
 
     def put(self, topic: str, key: bytes, value: bytes | None, partition: int = _BY_KEY) -> None:
-        """Adds a record to the transaction, which begins with its first. Waits while 64 MiB of records are not yet with the broker."""
+        """Adds a record to the transaction, which begins with the first one. Waits while 64 MiB of records are still to be sent."""
         full, patience = 0, Patience(self._stop, self._metrics, "kafka")
         while True:
             try:
@@ -74,7 +74,7 @@ class Transactions:
                 self._producer.poll(0)
                 full += 1
                 if full > _TOLD_AFTER:
-                    patience.wait(f"Kafka at {self._kafka.brokers} takes no records")
+                    patience.wait(f"Kafka at {self._kafka.brokers} does not accept records")
                 elif self._stop.wait(_ROOM_SECONDS):
                     raise Stopped from None
             except KafkaException as error:
@@ -82,20 +82,20 @@ class Transactions:
         self.records += 1
 
     def commit(self) -> None:
-        """Returns when the transaction is committed. About 3 ms; waits for a broker that is away."""
+        """Returns when the transaction is committed. About 3 ms; waits for an unavailable broker."""
         self._call(self._producer.commit_transaction)
         self._open = False
         self.records = 0
 
     def abort(self) -> None:
-        """Nothing that was put since the last commit will be seen."""
+        """Discards the records since the last commit."""
         if self._open:
             self._call(self._producer.abort_transaction)
             self._open = False
             self.records = 0
 
     def _call(self, step: Callable[[float], None]) -> None:
-        """Does a step that may be gone on with when it had no answer in time."""
+        """Runs a step that can be repeated if it timed out."""
         patience = Patience(self._stop, self._metrics, "kafka")
         while True:
             try:
@@ -107,16 +107,16 @@ class Transactions:
                 patience.wait(f"Kafka at {self._kafka.brokers} does not answer ({failure.str()})")
 
     def _fail(self, failure: KafkaError) -> None:
-        """Raises what the failure means. Aborts first: so another job that took over is noticed, and not fenced in turn."""
+        """Raises the exception for the failure. Aborts first, so that another job that took over is detected, and not fenced in turn."""
         if self._open and not failure.fatal():
             self._open = False
             self._call(self._producer.abort_transaction)
         if failure.fatal() and failure.code() in _FENCED:
-            # A broker that ends a transaction because it lasted too long says the same.
+            # A broker that aborts a transaction because of its time-out reports the same.
             if time.monotonic() - self._began >= self._longest:
                 limits = 'transaction.max.timeout.ms of the broker and "transaction.timeout.ms" in [kafka.librdkafka]'
                 raise KafkaAway(f"a transaction took longer than {self._longest:g} s: raise {limits}")
-            raise StreamError(f"another job has begun to publish to the topic {self._topic}: let one alone do it")
+            raise StreamError(f"another job has started to publish to the topic {self._topic}: run only one")
         causes = [cause for cause in (self._failure, failure) if cause is not None]
         meant = [meaning(cause, f"the topic {self._topic} cannot be published to") for cause in causes]
         raise next((each for each in meant if isinstance(each, StreamError)), meant[0])

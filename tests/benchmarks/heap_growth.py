@@ -15,7 +15,7 @@ from tests.benchmarks.measured_heap import many_singles, whole_view
 from tests.benchmarks.measured_tree import Changes, Note
 
 TITLE = "The IJ-heap: how cost grows, n from 10^3 to 10^6 (10^7 with --large)"
-KINDS = {"update": "steps of an update", "delta": "steps of a delta", "row": "steps a row", "delay": "largest gap between two rows"}
+KINDS = {"update": "steps of an update", "delta": "steps of a delta", "row": "steps per row", "delay": "largest gap between two rows"}
 FITTED = ("update", "delta", "delay")
 LOOKED_AT = 400  # intervals whose rows are read one by one, for the delay
 

@@ -239,7 +239,7 @@ def figures_of(name: str, measured: Measured, aims: Aims = NO_AIMS, rivals: Riva
         count("bytes of an entry, loaded", measured.bytes_loaded, "B", aims.bytes),
         count("bytes of an entry, after the changes", measured.bytes_changed, "B", aims.bytes),
         count("steps of a delta", measured.steps, "steps", note=f"{measured.delta:.1f} rows each"),
-        count("steps a row", reading.steps / rows, "steps"),
+        count("steps per row", reading.steps / rows, "steps"),
         count("largest gap between two rows", reading.gap, "steps", note=f"{reading.gap / math.log2(n):.1f} log2 n"),
         *dead_ends,
     ]

@@ -18,7 +18,7 @@ TITLE = "Natural joins: how cost grows, n from 10^3 to 10^6"
 KINDS = {
     "update": "steps of a change and its delta",
     "whole": "steps of the whole view",
-    "row": "steps a row",
+    "row": "steps per row",
     "delay": "largest gap between two rows",
 }
 FITTED = ("update", "whole", "delay")

@@ -1,4 +1,4 @@
-"""The README is true word for word: its tour is run as it stands, its files and its table are read."""
+"""README.md and docs/ are true word for word: the tour and the examples that continue it are run, files and tables are read."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from tests.server_process import ROOT, ServerProcess
 
 README = (ROOT / "README.md").read_text()
 TOUR = README.partition("## A tour")[2].partition("\n## ")[0]
+SQL_PAGE = (ROOT / "docs" / "sql.md").read_text()  # continues the tour
 WATCH = "livejoin watch clashes"
 
 
@@ -33,9 +34,9 @@ def blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
-def steps() -> list[Step]:
+def steps(text: str) -> list[Step]:
     found = []
-    for block in blocks(TOUR, "console"):
+    for block in blocks(text, "console"):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             lines = part.splitlines()
             length = 1
@@ -93,9 +94,9 @@ def followed(server: ServerProcess, tmp_path: Path, environment: dict[str, str])
 def test_the_tour(server: ServerProcess, tmp_path: Path, environment: dict[str, str], followed: list[Terminal]) -> None:
     (files,) = [block for block in blocks(TOUR, "sh") if "cat >" in block]
     subprocess.run(["bash", "-c", files], cwd=tmp_path, check=True)
-    tour = steps()
-    assert len(tour) == 10
-    for step in tour:
+    tour, examples = steps(TOUR), steps(SQL_PAGE)
+    assert len(tour) == 8 and len(examples) == 3
+    for step in tour + examples:
         if step.command == WATCH:
             assert followed[0].read(len(step.output.splitlines())) == step.output
             continue
@@ -116,17 +117,19 @@ def wait_for_follower(server: ServerProcess) -> None:
             pass
 
 
-def test_the_stream_s_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", ["README.md", "docs/kafka.md"])
+def test_the_stream_s_file(page: str, tmp_path: Path) -> None:
     from streaming.config import read_config
 
-    (text,) = blocks(README, "toml")
+    (text,) = blocks((ROOT / page).read_text(), "toml")
     (tmp_path / "stream.toml").write_text(text)
     config = read_config(tmp_path / "stream.toml")
     assert config.topics[0].relation == "bookings" and config.outs[0].view == "clashes"
 
 
 def test_every_setting_is_in_the_table() -> None:
-    table = README.partition("## Configuration")[2].partition("\n## ")[0]
+    page = (ROOT / "docs" / "operations.md").read_text()
+    table = page.partition("## Configuration")[2].partition("\n## ")[0]
     rows = {row[0]: row[1:] for row in re.findall(r"^\| `(--[\w-]+)` \| `(\w+)` \| `([^`]+)` \|", table, re.MULTILINE)}
     assert set(rows) == {f"--{name.replace('_', '-')}" for name in Settings.model_fields}
     for name, field in Settings.model_fields.items():

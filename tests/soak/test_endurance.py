@@ -57,7 +57,7 @@ def test_the_broker_is_away_for_long(tmp_path: Path) -> None:
         hotel.stage.broker.kill()
         hotel.feed(1000)
         _idle(hotel)
-        while "Kafka went away" not in hotel.stage.job.said:
+        while "Kafka is unavailable" not in hotel.stage.job.said:
             assert hotel.stage.job.process.poll() is None
             time.sleep(1)
         _idle(hotel)

@@ -32,7 +32,7 @@ def test_a_signal_in_the_midst_of_a_line(monkeypatch: pytest.MonkeyPatch, capfd:
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
-    assert stop.is_set() and capfd.readouterr().err == "livejoin: finishing the batch\n"
+    assert stop.is_set() and capfd.readouterr().err == "livejoin: finishing the current batch\n"
 
 
 def test_every_failure_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -59,4 +59,4 @@ def test_what_nobody_has_thought_of(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     monkeypatch.setattr(cli, "_run", fail)
     assert cli.run(OutJob(tmp_path, *NOWHERE, "v", "t").path) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"livejoin: this should not happen, please report it: KeyError: 'what\\nelse' ({Path(__file__).name}:")
+    assert line.startswith(f"livejoin: internal error, please report it: KeyError: 'what\\nelse' ({Path(__file__).name}:")

@@ -118,7 +118,7 @@ def test_outs_alone_need_no_stream(tmp_path: Path) -> None:
         ('checkpoint = "c"', 'checkpoint = "c"\nmax_dead_letters = -1', "stream.max_dead_letters"),
         ('checkpoint = "c"', 'checkpoint = "c"\nreset = 1', "stream.reset"),
         ('checkpoint = "c"', 'checkpoint = "c"\ndead_letters = "t"', "stream.dead_letters"),
-        ('checkpoint = "c"', 'checkpoint = "c"\ndead_leters = "d"', "stream.dead_leters: is not a key"),
+        ('checkpoint = "c"', 'checkpoint = "c"\ndead_leters = "d"', "stream.dead_leters: is not a known key"),
         ('name = "t"', 'name = "a,b"', "topic[1].name"),
         ('relation = "r"', 'relation = "R"', "topic[1].relation"),
         ('relation = "r"', "", "topic[1].relation: is missing"),
@@ -129,11 +129,11 @@ def test_outs_alone_need_no_stream(tmp_path: Path) -> None:
         ('format = "debezium"', 'format = "json"\n[[out]]\nview = "v"\ntopic = "o"\n[[out]]\nview = "w"\ntopic = "o"', "out.topic"),
         ('format = "debezium"', 'format = "json"\n[[out]]\nview = "v"\ntopic = "t"', 'out.topic: "t" is a [[topic]] that is read'),
         ('checkpoint = "c"', 'checkpoint = "c"\ndead_letters = "o"\n[[out]]\nview = "v"\ntopic = "o"', "stream.dead_letters"),
-        ('checkpoint = "c"', f'checkpoint = "c"\ndead_letters = "o.livejoin"\n{OUT}', '"o.livejoin" is the topic of a token'),
-        ('format = "debezium"', f'format = "json"\n{OUT}\n[[out]]\nview = "w"\ntopic = "o.livejoin"', "is the topic of a token"),
-        ('name = "t"', f'name = "t"\nrelation = "r"\nformat = "json"\n{OUT}\n[[topic]]\nname = "o.livejoin"', "is the topic of a token"),
-        ("[[topic]]", "[topic]", "topic: is one table"),
-        ("[stream]", "[streams]", "streams: is not a key"),
+        ('checkpoint = "c"', f'checkpoint = "c"\ndead_letters = "o.livejoin"\n{OUT}', '"o.livejoin" is reserved for the token'),
+        ('format = "debezium"', f'format = "json"\n{OUT}\n[[out]]\nview = "w"\ntopic = "o.livejoin"', "is reserved for the token"),
+        ('name = "t"', f'name = "t"\nrelation = "r"\nformat = "json"\n{OUT}\n[[topic]]\nname = "o.livejoin"', "is reserved for the token"),
+        ("[[topic]]", "[topic]", "topic: must be an array of tables"),
+        ("[stream]", "[streams]", "streams: is not a known key"),
     ],
 )
 def test_a_mistake_is_named(tmp_path: Path, old: str, new: str, named: str) -> None:
@@ -145,7 +145,7 @@ def test_a_mistake_is_named(tmp_path: Path, old: str, new: str, named: str) -> N
 
 
 def test_nothing_to_do(tmp_path: Path) -> None:
-    with pytest.raises(BadConfig, match="topic: there is no"):
+    with pytest.raises(BadConfig, match="topic: the file has neither"):
         read(tmp_path, LEAST[: LEAST.index("[[topic]]")])
 
 

@@ -40,18 +40,18 @@ DAMAGED = "Failed to read log file file:/c/offsets/1. Incomplete log file"
 SAID = {
     f"{IN_BATCH}\nCaused by: org.apache.spark.sql.kafka010.KafkaIllegalStateException: {LOST}\nReason: {RANGE}\n"
     "Caused by: org.apache.kafka.clients.consumer.OffsetOutOfRangeException: Fetch position FetchPosition{offset=2} is out of range": (
-        f"Kafka no longer has records that this checkpoint was to read ({RANGE}): {AFRESH}"
+        f"Kafka no longer has the next records of this checkpoint ({RANGE}): {AFRESH}"
     ),
-    f"{LOST}\nReason: {ADDED}\n{QUERY}": f"Kafka no longer has records that this checkpoint was to read ({ADDED}): {AFRESH}",
+    f"{LOST}\nReason: {ADDED}\n{QUERY}": f"Kafka no longer has the next records of this checkpoint ({ADDED}): {AFRESH}",
     f"{NODE}\nCaused by: org.apache.kafka.common.errors.UnknownTopicOrPartitionException: This server does not host this topic": (
         f"a topic of this job was deleted; create it again, then {AFRESH}"
     ),
     f"{IN_BATCH}\n{STAGE}: Total size of serialized results of 1 tasks (1572 KiB) is bigger than spark.driver.maxResultSize (1024 KiB)": (
         "a batch was too large for Spark's driver: lower max_offsets in [stream] and delete the newest file in c/offsets, "
-        "in which this batch is planned with its size, or give the driver more memory by spark-submit; then start again"
+        "which fixes the size of this batch, or give the driver more memory by spark-submit; then start again"
     ),
     "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. Multiple streaming jobs detected for 1.": (
-        "another job runs on the checkpoint c: end it, or give this one a checkpoint and a name of its own"
+        "the checkpoint c is in use by another job: stop it, or give this job its own checkpoint and name"
     ),
     f"{DAMAGED}\n{QUERY}": f"the checkpoint c is damaged ({DAMAGED}): {AFRESH}",
 }

@@ -133,7 +133,7 @@ def test_a_dead_letter_too_large(stays: ServerProcess, topics: Topics, topic: st
     topics.put(topic, [(None, b"x" * 999_800)])
     with job_of(stays.url, (topic, "stays"), trigger="available-now", dead_letters=dead) as job:
         assert job.end() == 1
-    assert f"the dead letters' topic {dead} refuses a record" in job.said and 'raise "message.max.bytes"' in job.said
+    assert f"the dead-letter topic {dead} rejects a record" in job.said and 'raise "message.max.bytes"' in job.said
     job.path.write_text(job.path.read_text().replace("[stream]", '[kafka.librdkafka]\n"message.max.bytes" = 2000000\n[stream]'))
     with job:
         assert job.end() == 0
@@ -213,7 +213,7 @@ def test_the_broker_goes_and_comes_back(stays: ServerProcess, tmp_path: Path) ->
             job.wait_for_records(2)
             broker.stop()
             job.wait_for("Kafka does not answer")
-            job.wait_for("Kafka went away")
+            job.wait_for("Kafka is unavailable")
             broker.start()
             topics.put("stays", [create(3)])
             job.wait_for_records(3)
@@ -239,7 +239,7 @@ def test_a_topic_made_anew(stays: ServerProcess, topics: Topics, topic: str, job
     topics.put(topic, [create(9)])
     with job:
         assert job.end() == 1
-    assert f"the topic {topic} was deleted and made anew" in job.said and "new checkpoint" in job.said
+    assert f"the topic {topic} was deleted and recreated" in job.said and "new checkpoint" in job.said
 
 
 def test_a_topic_removed_under_way(stays: ServerProcess, topics: Topics, topic: str, job_of: Jobs) -> None:
@@ -264,7 +264,7 @@ def test_spark_killed_under_the_job(mortal_stays: ServerProcess, broker: Broker,
         job.wait_for_records(1)
         kill_jvm(job)
         assert job.end() == 1
-        assert "Spark ended by itself" in job.said
+        assert "Spark stopped unexpectedly" in job.said
     with job:
         topics.put(topic, [create(2)])
         job.wait_for_records(2)

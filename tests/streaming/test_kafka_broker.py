@@ -48,7 +48,7 @@ def test_a_taken_port_is_said() -> None:
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        with pytest.raises(StreamError, match=f"port {port} on 127.0.0.1 is taken"), Broker(port=port):
+        with pytest.raises(StreamError, match=f"port {port} on 127.0.0.1 is in use"), Broker(port=port):
             pass
 
 

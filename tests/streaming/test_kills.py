@@ -22,5 +22,5 @@ def test_killed_in_every_way(tmp_path: Path) -> None:
         for kill in chance.sample([*kills, WORST], len(kills) + 1):
             hotel.suffer(kill)
         hotel.check()
-        assert "applied before" in hotel.stage.job.said
+        assert ", a duplicate" in hotel.stage.job.said
         hotel.end()

@@ -1,1 +1,1 @@
-"""What the handlers need of HTTP itself: bodies, media types, query parameters, answers, and who may call (`origin`)."""
+"""HTTP for the handlers: bodies, media types, query parameters, responses, and access control (`origin`)."""

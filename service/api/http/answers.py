@@ -1,4 +1,4 @@
-"""Small helps for handlers: JSON out, names in paths."""
+"""Helpers for handlers: JSON responses, names in paths."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def json_answer(value: Any, status: int = 200) -> Response:
 
 
 def existing(names: Container[str], request: Request, what: str) -> str:
-    """The name in the path, if there is such a thing; else Problem `not-found`."""
+    """The name in the path if it exists, else Problem `not-found`."""
     name: str = request.path_params["name"]
     if name not in names:
         raise Problem("not-found", f"there is no {what} {name!r}")

@@ -1,4 +1,4 @@
-"""Reading the body of a request, never more of it than is allowed."""
+"""Reading the body of a request, up to the maximum size."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class ClientGone(Exception):
-    """The client closed the connection before its request was whole: there is nobody to answer."""
+    """The client closed the connection before its request was complete; no response can be sent."""
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
@@ -65,15 +65,15 @@ async def read_json(scope: Scope, receive: Receive, limit: int) -> dict[str, Any
         check_utf8(body)
         raise Problem("malformed-body", f"not JSON: {error.msg} (line {error.lineno}, column {error.colno})", line=error.lineno) from None
     if not isinstance(value, dict):
-        raise Problem("bad-definition", "a definition is a JSON object")
-    with contextlib.suppress(RecursionError):  # what is nested that deep is refused for it
+        raise Problem("bad-definition", "a definition must be a JSON object")
+    with contextlib.suppress(RecursionError):  # deeply nested JSON is refused later for that
         json.loads(body, object_pairs_hook=_refuse_twice, parse_int=len, parse_float=len)
     return value
 
 
 def _refuse_twice(pairs: list[tuple[str, Any]]) -> None:
-    """Problem `bad-definition` for a field that an object has twice, of which the parser would take the last."""
+    """Problem `bad-definition` for a duplicate field of an object, of which the parser would use the last."""
     names = [name for name, _ in pairs]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise Problem("bad-definition", f"{orjson.dumps(twice).decode()} stands twice in one object: give it once")
+        raise Problem("bad-definition", f"{orjson.dumps(twice).decode()} appears twice in one object")

@@ -1,4 +1,4 @@
-"""Rows as an answer's bytes: what goes before them, between them and after them, by media type."""
+"""Rows as the bytes of a response, by media type: what comes before, between and after them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from service.wire.rows import ArrowRows, csv_header, encode_rows
 
 
 class Format(Protocol):
-    """Bytes of one answer, in order: head, any number of chunks, end."""
+    """The bytes of one response, in order: head, any number of chunks, end."""
 
     def head(self) -> bytes: ...
     def chunk(self, rows: pa.RecordBatch) -> bytes: ...

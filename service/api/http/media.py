@@ -1,4 +1,4 @@
-"""Media types: what a client accepts, and what it says that it sends (RFC 9110, sections 8.3 and 12.5.1)."""
+"""Media types: those that a client accepts, and that of its body (RFC 9110, sections 8.3 and 12.5.1)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def header(headers: Headers, name: bytes) -> str | None:
 
 @lru_cache(256)
 def _ranges(accept: str) -> tuple[tuple[str, str, float], ...]:
-    """The media ranges of an Accept header: (type, subtype, q). Parts that cannot be read are passed over."""
+    """The media ranges of an Accept header: (type, subtype, q). Invalid parts are ignored."""
     ranges = []
     for part in accept.split(","):
         media, *parameters = (piece.strip() for piece in part.split(";"))
@@ -64,13 +64,13 @@ def _quality(media: str, ranges: Sequence[tuple[str, str, float]]) -> float:
 
 
 def negotiate(accept: str | None, offered: Sequence[str]) -> str:
-    """The offered media type that the client likes best; the earlier one of equals. Problem `not-acceptable` with the list."""
+    """The offered media type that the client prefers; the first one of equals. Problem `not-acceptable` with the list."""
     if accept is None or not accept.strip():
         return offered[0]
     ranges = _ranges(accept)
     best = max(offered, key=lambda media: _quality(media, ranges))  # max takes the first of equals
     if _quality(best, ranges) <= 0.0:
-        raise Problem("not-acceptable", f"none of {', '.join(offered)} is accepted by {accept!r}", available=list(offered))
+        raise Problem("not-acceptable", f"Accept: {accept} matches none of {', '.join(offered)}", available=list(offered))
     return best
 
 
@@ -83,7 +83,7 @@ def content_type(headers: Headers, supported: Sequence[str]) -> str:
         elif name == b"content-encoding":
             encoding = value
     if encoding is not None and encoding.strip().lower() != b"identity":
-        raise _unsupported(f"Content-Encoding {encoding.decode('latin-1')!r} is not read here; send the body as it is", supported)
+        raise _unsupported(f"Content-Encoding {encoding.decode('latin-1')!r} is not supported; send the body without it", supported)
     if given is None:
         raise _unsupported("the request has no Content-Type", supported)
     media = given.decode("latin-1")
@@ -91,11 +91,11 @@ def content_type(headers: Headers, supported: Sequence[str]) -> str:
         return media
     kind, *parameters = (piece.strip().lower() for piece in media.split(";"))
     if kind not in supported:
-        raise _unsupported(f"Content-Type {kind!r} is not read here", supported)
+        raise _unsupported(f"Content-Type {kind!r} is not supported", supported)
     for parameter in parameters:
         name_, _, value_ = parameter.partition("=")
         if name_.strip() == "charset" and value_.strip().strip('"') not in ("utf-8", "utf8", "us-ascii"):
-            raise _unsupported(f"text is read as UTF-8, not as {value_.strip()!r}", supported)
+            raise _unsupported(f"the charset must be utf-8, not {value_.strip()!r}", supported)
     return kind
 
 

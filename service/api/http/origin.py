@@ -1,8 +1,8 @@
-"""Where a request comes from, and whom it asks: `Origin` and `Host`. For as long as there are no tokens, whoever reaches the service
-may do everything, and a browser on this machine reaches it for any web page: by DNS rebinding under a name of the page's own (`Host`),
-else from the page's origin (`Origin`). Either is refused.
+"""Access control by `Origin` and `Host`. As long as there are no access tokens, any client that reaches the service
+may do everything, and any web page in a browser on this machine can reach it: by DNS rebinding under a name of its own (`Host`),
+or from its own origin (`Origin`). Both are refused.
 
-Cost: one look into a cache for a Host that was seen before. What is refused is never cached, so foreign names don't push ours out.
+Cost: one cache look-up for a known Host. Refused names are never cached, so they cannot displace valid ones.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ FOREIGN_HOST = (
     "a proxy in front of the service must set Host to such a name"
 )
 FOREIGN_ORIGIN = (
-    "the Origin header is not the origin of this service: pages from elsewhere may not call it from a browser; "
-    "use a page of the service itself, or a client that is not a browser"
+    "the Origin header is not the origin of this service: other web pages may not access it; "
+    "use the service's own pages, or a client other than a browser"
 )
 
 
 class Authority(NamedTuple):
-    """A loopback host in its one spelling, and the port if one was named."""
+    """A loopback host in its normal form, and the port if there is one."""
 
     host: str
     port: int | None
@@ -75,7 +75,7 @@ def _is_of(origin: bytes, asked: Authority) -> bool:
 
 
 def _authority(host: str, port: str | None) -> Authority | None:
-    """In lower case; None unless it is loopback beyond doubt, and the port one that there can be."""
+    """From lower case; None unless it is certainly loopback and the port is valid."""
     name = _loopback(host)
     number = None if port is None else int(port)
     return None if name is None or (number or 0) > 65535 else Authority(name, number)

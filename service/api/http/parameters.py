@@ -1,4 +1,4 @@
-"""Query parameters, judged strictly: what is not known here is refused by name, never passed over."""
+"""Query parameters, validated strictly: an unknown one is refused by name, never ignored."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TEXT_LIMIT = 200
 
 
 class Parameter(NamedTuple):
-    """One query parameter: how its text is read, and what the OpenAPI document says of it."""
+    """One query parameter: how its text is parsed, and its part of the OpenAPI document."""
 
     name: str  # with a trailing ".*": every name that begins so
     read: Callable[[str], Any]  # raises ValueError with what it must be
@@ -36,7 +36,7 @@ def pairs_of(query: bytes) -> list[tuple[str, str]]:
 
 
 def read(query: bytes, known: Sequence[Parameter]) -> dict[str, Any]:
-    """The values of a query string by name; what is absent is not in it.
+    """The values of a query string by name; absent parameters are not in it.
 
     Problem `bad-parameter`, naming the first parameter that is unknown, given twice, or out of its range.
     """
@@ -47,7 +47,7 @@ def read(query: bytes, known: Sequence[Parameter]) -> dict[str, Any]:
         parameter = _find(name, known)
         if parameter is None:
             names = ", ".join(p.name for p in known) or "none"
-            raise bad(name, f"there is no such parameter here (known: {names})")
+            raise bad(name, f"unknown parameter (known: {names})")
         if name in values:
             raise bad(name, "is given twice")
         try:
@@ -65,12 +65,12 @@ def _find(name: str, known: Sequence[Parameter]) -> Parameter | None:
 
 
 def integer(low: int, high: int = INT64_MAX) -> Callable[[str], int]:
-    """A whole number in plain decimal digits, between low and high."""
+    """An integer in plain decimal digits, between low and high."""
 
     def read_integer(text: str) -> int:
         digits = text[1:] if text[:1] == "-" else text
         if not (digits.isascii() and digits.isdigit()):
-            raise ValueError("must be a whole number")
+            raise ValueError("must be an integer")
         value = int(text) if len(digits) < 30 else INT64_MAX + 1
         if not low <= value <= high:
             raise ValueError(f"must be at least {low}" if value < low else f"must be at most {high}")
@@ -80,13 +80,13 @@ def integer(low: int, high: int = INT64_MAX) -> Callable[[str], int]:
 
 
 def seconds(text: str) -> float:
-    """A finite number of seconds from 0 on."""
+    """A finite, non-negative number of seconds."""
     try:
         value = float(text)
     except ValueError:
         raise ValueError("must be a number of seconds") from None
     if not math.isfinite(value) or value < 0:
-        raise ValueError("must be a number of seconds from 0 on")
+        raise ValueError("must be a non-negative number of seconds")
     return value
 
 
@@ -112,5 +112,5 @@ def one_of(*choices: str) -> Callable[[str], str]:
 
 
 def plain(text: str) -> str:
-    """Text that somebody else judges."""
+    """Text that is validated elsewhere."""
     return text

@@ -1,4 +1,4 @@
-"""How each class of joins is kept, a module a class: what a query has to be, what is promised, what the structure is given.
+"""The plans, one module per class of joins: the requirements on a query, the guarantee, the input of the structure.
 
 Classes, the best first
     selection   one relation, filtered: a tree of one set
@@ -6,11 +6,11 @@ Classes, the best first
     clique      three and more interchangeable aliases of one relation that all overlap, each combination once or in all orders
     heap        two to six sets, each with one interval in all its overlaps, any connected topology, one common key or none (Theorem 4)
     boxes       two sets whose rows meet in two to eight dimensions: overlaps, distances, comparisons (Theorem 2)
-    tree        two and more that hang together as a tree, each edge by equalities and one condition of intervals at most (`join_tree`)
+    tree        two or more that form a tree, each edge with equalities and at most one interval condition (`join_tree`)
     view_tree   hierarchical natural joins, over shared ordered indexes
     qdag        natural joins, cyclic ones above all: quadtrees (`hypergraph`)
-    indexed     everything else: alias after alias, by indexes (`binding`)
-    product     what no condition connects: each part by its own class
+    indexed     everything else: one alias after another, by indexes (`binding`)
+    product     parts that no condition connects: each part by its own class
 
-Each module's `make` gives a Plan, or None where the query is not of its class. `plan` has what they share.
+Each module's `make` returns a Plan, or None if the query is not of its class. `plan` has the shared parts.
 """

@@ -1,4 +1,4 @@
-"""Two aliases whose rows meet in two to eight dimensions: a box tree. Shapes and residual comparisons as of a `pair`.
+"""Two aliases whose rows meet in two to eight dimensions: a box tree. Shapes and residual comparisons as for a `pair`.
 
 Source: Tao and Yi, Theorem 2.
 """

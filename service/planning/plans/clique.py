@@ -1,6 +1,6 @@
-"""Three to eight interchangeable aliases of one relation that all overlap, told apart by one column: one set in a tree of cliques.
+"""Three to eight interchangeable aliases of one relation that all overlap, distinguished by one column: one set in a tree of cliques.
 
-    clique_less       `a.c < b.c`, `b.c < d.c` …: each combination once, in the order of c; equal values are passed over
+    clique_less       `a.c < b.c`, `b.c < d.c` …: each combination once, in the order of c; equal values are skipped
     clique_not_equal  `<>` between all, of a column that tells any two rows of one key apart: each combination in every order
 
 Intervals of a line that overlap pairwise have a common point (Helly), so a combination is found where its last-starting interval begins:
@@ -45,12 +45,12 @@ def make(query: Query, relations: Relations) -> Plan | None:
     if not exact:
         guarantee, bounds = "best-effort", candidates()
         column = first.column
-        note = f"combinations with equal {column} are passed over"
-        notes.append(f"{note}: {column} is not the key, nor do it and the equality columns make one")
+        note = f"combinations with equal {column} are skipped"
+        notes.append(f"{note}: {column} is not the key, and does not form one with the equality columns")
     if shape == "clique_less":
-        notes.append("a look-up of a row as one alias passes over its combinations as another")
+        notes.append("a look-up of a row as one alias visits and skips its combinations as another")
     if classes:
-        notes.append("a window without a key goes through the keys that have rows, one by one: that is not strict")
+        notes.append("a window without a key visits the keys one by one, which is not strict")
     spans = {span.alias: span for meet in overlaps_of(query, relations) for span in (meet.left, meet.right)}
     return Plan(
         f"interval self-join, 1-D, {count} relations, clique, {kind}{suffix(query, ())}", "interval-tree", THEOREM_4, guarantee, bounds,

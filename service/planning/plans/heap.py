@@ -1,4 +1,4 @@
-"""Two to six aliases that hang together by overlaps of one interval each, with one common key or none: an IJ-heap.
+"""Two to six aliases connected by overlaps of one interval each, with one common key or none: an IJ-heap.
 
 Comparisons are checked row by row. Source: Tao and Yi, Theorem 4; docs/design/ij-heap.md (*One interval an alias*).
 """
@@ -25,7 +25,7 @@ from service.planning.plans.plan import (
 from service.query.model import Query, Span
 from structures.multiway.topology import MOST
 
-WORDS = f"joins of two to {MOST} relations, each by one interval, with a key common to all or none"
+WORDS = f"joins of two to {MOST} relations with one interval each, and with one key common to all or none"
 
 
 def make(query: Query, relations: Relations) -> Plan | None:

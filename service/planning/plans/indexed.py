@@ -1,5 +1,5 @@
-"""Any two aliases and more: alias after alias is bound, by indexes (`binding`), in an order by counts where there are some. Nothing is
-promised but right answers."""
+"""Any two or more aliases: one alias after another is bound, by indexes (`binding`), in an order by counts if there are rows. Nothing is
+guaranteed except correct answers."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from service.query.model import Query
 
 
 def make(query: Query, relations: Relations, counts: Counts | None = None) -> Plan | None:
-    """`counts`: of the rows that there are; without, the order is by rules."""
+    """`counts`: statistics of the rows; without them, the order is chosen by rules."""
     if len(query.aliases) < 2:
         return None
     count, most = len(query.aliases), dimensions(query, relations)
     binding = bind(query, relations, counts)
     order = tuple(names(query)[place] for place in binding.orders[binding.first])
-    reason = "by the rows that there are when it is built" if counts is not None else "by rules, no rows being counted"
-    found = f"rows are found by look-ups in {len(binding.indexes)} indexes, bound in the order {', '.join(order)} ({reason})"
-    notes = [*first_notes(query, relations), f"{found}: a bound row may find no partner further on"]
+    reason = "chosen by row counts when the view is built" if counts is not None else "chosen by rules, without row counts"
+    found = f"rows are found by look-ups in {len(binding.indexes)} indexes, in the order {', '.join(order)} ({reason})"
+    notes = [*first_notes(query, relations), f"{found}; a row that is found may have no partner in the next relation"]
     if count > 2 and most > 1:
         notes.append(THEOREM_3)
     bounds = {

@@ -1,4 +1,4 @@
-"""The algorithms for natural joins that are not built yet, and which joins each will be correct for.
+"""The algorithms for natural joins that are not implemented yet, and the joins that each will be correct for.
 
 Source: docs/design/natural-joins.md (*Planned*).
 """
@@ -12,7 +12,7 @@ from service.planning.hypergraph import Hypergraph
 
 
 class Later(NamedTuple):
-    """What it will keep, in words, and whether it will keep this one, which hangs together."""
+    """The joins that it will support, in words, and whether it will support this (connected) one."""
 
     words: str
     keeps: Callable[[Hypergraph], bool]

@@ -48,8 +48,8 @@ def make(query: Query, relations: Relations) -> Plan | None:
             kind, shape = "interval self-join, 1-D, each pair once", "self_less"
             if not exact:
                 guarantee, bounds = "best-effort", candidates()
-                note = f"pairs that are equal in {one.left.column} are passed over"
-                notes += (f"{note}: {one.left.column} is not the key, nor do it and the equality columns make one",)
+                note = f"pairs with equal {one.left.column} are skipped"
+                notes += (f"{note}: {one.left.column} is not the key, and does not form one with the equality columns",)
     residual = tuple(comparisons) if shape == "pair" else ()
     if residual:
         guarantee, bounds = "best-effort", candidates()

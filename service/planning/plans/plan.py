@@ -108,7 +108,7 @@ def keys_of_two(query: Query) -> tuple[tuple[str, ...], ...]:
 
 
 def checked_row_by_row(residual: Sequence[Comparison], otherwise: str) -> str:
-    return f"{', '.join(map(str, residual))} is checked row by row: rows that {otherwise} without it are passed over"
+    return f"{', '.join(map(str, residual))} is checked row by row; rows that only {otherwise} are skipped"
 
 
 def candidates(power: str = "log n") -> dict[str, str]:
@@ -166,7 +166,7 @@ def first_notes(query: Query, relations: Relations) -> tuple[str, ...]:
 
 
 def _never(query: Query) -> tuple[str, ...]:
-    return ("a condition can match nothing (a comparison with NULL, or FALSE): the view is empty",) if query.never else ()
+    return ("a condition is never true (a comparison with NULL, or FALSE): the view is empty",) if query.never else ()
 
 
 def _open_ends(query: Query, relations: Relations) -> tuple[str, ...]:
@@ -175,5 +175,5 @@ def _open_ends(query: Query, relations: Relations) -> tuple[str, ...]:
     for pair in query.overlaps:
         x, y = (relations[by_alias[ref.alias]].intervals[ref.interval] for ref in pair)
         if (x.start_open and y.end_open) or (y.start_open and x.end_open):
-            return ("an open start against an open end: the intervals overlap when a value of their type lies in both",)
+            return ("an open start meets an open end: the intervals overlap if a value of their type lies in both",)
     return ()

@@ -1,8 +1,8 @@
-"""What no condition connects: the product of joins, each kept by its own class.
+"""The product of joins that no condition connects, each maintained by its own class.
 
-A part promises what its class does; the product as much as the least of its parts. A change's delta is that of its part with the current
-rows of the others: rows of the product all. A part without rows stops all others at once where it knows that it has none (all structures
-do; look-ups through indexes, which promise nothing, may not).
+A part has the guarantee of its class; the product the weakest one of its parts. A change's delta is that of its part with the current
+rows of the others: all rows of the product. A part without rows stops all others at once if it knows that it has none (all structures
+do; look-ups through indexes, which guarantee nothing, may not).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def make(query: Query, relations: Relations, plans: Plans) -> list[Plan]:
 
 
 def parts(query: Query) -> list[Query]:
-    """The joins that it is a product of, in the order of `components`; itself alone if conditions connect all aliases."""
+    """The joins of which it is a product, in the order of `components`; only itself if conditions connect all aliases."""
     places = components(query)
     return [_part(query, one) for one in places] if len(places) > 1 else [query]
 
@@ -57,7 +57,7 @@ def components(query: Query) -> list[tuple[int, ...]]:
 
 
 def _named(offered: list[Plan], algorithm: str) -> Plan | None:
-    """A part of one alias is kept in one way, whatever the others are kept by."""
+    """A part of one alias is always maintained in the same way, whatever the others use."""
     if offered[0].shape == "list":
         return offered[0]
     return next((one for one in offered if one.algorithm == algorithm), None)
@@ -91,10 +91,10 @@ def of_parts(parts: Sequence[Part]) -> Plan:
     plans = [part.plan for part in parts]
     joins = [one for one in plans if one.shape != "list"] or plans
     least = min(plans, key=lambda one: GUARANTEES.index(one.guarantee))
-    # Of several algorithms the one that promises least gives its name.
+    # The algorithm with the weakest guarantee gives the name.
     named = min(joins, key=lambda one: GUARANTEES.index(one.guarantee))
     by = ", ".join(f"({', '.join(names(part.query))}) by {part.plan.algorithm}" for part in parts)
-    notes = (f"the product of {len(parts)} parts, each kept by itself: {by}", *dict.fromkeys(note for one in plans for note in one.notes))
+    notes = (f"the product of {len(parts)} separately maintained parts: {by}", *dict.fromkeys(note for one in plans for note in one.notes))
     kinds = " x ".join(one.cls for one in plans)
     return Plan(
         f"product, {sum(len(part.places) for part in parts)} relations: {kinds}", named.algorithm, named.theorem, least.guarantee,

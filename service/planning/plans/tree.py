@@ -1,6 +1,6 @@
-"""Two to eight aliases that hang together as a tree, each edge by what one index answers: a join tree.
+"""Two to eight aliases that form a tree, each edge answered by one index: a join tree.
 
-Source: Yannakakis' algorithm, kept live; docs/design/ij-heap.md (*Overlaps together with equality*).
+Source: Yannakakis' algorithm under updates; docs/design/ij-heap.md (*Overlaps together with equality*).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from service.planning.plans.plan import Plan, dimensions, first_notes, names, to
 from service.planning.tree_shape import join_tree, outward
 from service.query.model import Query
 
-YANNAKAKIS = "Yannakakis' algorithm, kept live (Idris, Ugarte and Vansummeren, The Dynamic Yannakakis Algorithm)"
+YANNAKAKIS = "Yannakakis' algorithm under updates (Idris, Ugarte and Vansummeren, The Dynamic Yannakakis Algorithm)"
 
 
 def make(query: Query, relations: Relations) -> Plan | None:
@@ -24,12 +24,12 @@ def make(query: Query, relations: Relations) -> Plan | None:
     words = f"interval join, {most}-D, {count} relations{shape}{keyed}"
     cls = words if most else f"natural join, {count} relations, {hypergraph(query).words}"
     notes = first_notes(query, relations)
-    guarantee, of = "strict", "row that comes or goes"  # of two aliases: a changed row's partners are its delta
+    guarantee, of = "strict", "row added or removed"  # of two aliases: a changed row's partners are its delta
     if count > 2:
         guarantee, of = "delay", "partner of the changed row"
-        notes += ("a change looks at its row's partners, and at those of the rows that it brings to life or kills",)
+        notes += ("a change visits the partners of its row, and those of the rows that become live or cease to be live",)
     if query.overlaps:
-        notes += ("a window is checked alias by alias, on the way",)
+        notes += ("a window is checked alias by alias during the walk",)
     bounds = {"space": "O(n)", "update": f"O(log n) per {of}", "delay": "O(log n)"}
     order = tuple(names(query)[place] for place in outward(tree))
     return Plan(cls, "join-tree", None if most else YANNAKAKIS, guarantee, bounds, notes, "join_tree", order, tree=tree)

@@ -1,6 +1,6 @@
 """Hierarchical natural joins of two to eight aliases: a view tree over shared ordered indexes.
 
-Each class of equal columns is a variable of its own, so that an index goes by plain columns and others may want the same.
+Each class of equal columns is a separate variable, so that an index is on plain columns and can be shared.
 Source: Berkholz, Keppeler and Schweikardt; docs/design/natural-joins.md (*view-tree*).
 """
 
@@ -17,7 +17,7 @@ from structures.index.layout import MOST_ARITY
 from structures.view_tree.tree import path_orders
 
 THEOREM = "Berkholz, Keppeler and Schweikardt, Answering Conjunctive Queries under Updates: hierarchical natural joins"
-WORDS = f"hierarchical natural joins (the relations of any two variables are nested or disjoint), up to {MOST_ARITY} variables in one"
+WORDS = f"hierarchical natural joins (the relations of any two variables are nested or disjoint), up to {MOST_ARITY} variables per relation"
 
 
 def make(query: Query, relations: Relations) -> Plan | None:
@@ -36,7 +36,7 @@ def make(query: Query, relations: Relations) -> Plan | None:
         "delay": "O(1) look-ups of O(log n)",
     }
     told = ", ".join(f"{alias} ({', '.join(path.columns)})" for alias, path in zip(names(query), paths, strict=True))
-    notes = (*first_notes(query, relations), f"indexes, shared with other views that want the same: {told}")
+    notes = (*first_notes(query, relations), f"indexes, shared with other views that use the same: {told}")
     cls = f"natural join, {len(query.aliases)} relations, {hypergraph(query).words}"
     return Plan(cls, "view-tree", THEOREM, "strict", bounds, notes, "view_tree", names(query), paths=paths)
 

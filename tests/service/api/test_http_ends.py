@@ -127,7 +127,7 @@ def test_a_data_folder_that_is_none(tmp_path: Path) -> None:
 
 def test_settings_that_cannot_be() -> None:
     done = serve("--port", "x")
-    assert done.returncode == 2 and "--port (LIVEJOIN_PORT): must be a whole number, not 'x'" in done.stderr
+    assert done.returncode == 2 and "--port (LIVEJOIN_PORT): must be an integer, not 'x'" in done.stderr
 
 
 def test_one_owner_of_a_folder(shared_server: ServerProcess) -> None:

@@ -70,13 +70,13 @@ def on_terminal(*arguments: str, url: str) -> str:
     ("arguments", "words"),
     [
         ([], "livejoin --help"),
-        (["fly"], "there is no command 'fly'"),
+        (["fly"], "unknown command 'fly'"),
         (["rows"], "VIEW"),
         (["rows", "v", "--limit", "many"], "--limit"),
         (["rows", "v", "--limit", "-1"], "--limit"),
         (["rows", "v", "--overlaps", "1"], "--overlaps"),
         (["rows", "v", "--where", "id=1"], "--where"),
-        (["watch", "v", "--snapshot", "--since", "x"], "not both"),
+        (["watch", "v", "--snapshot", "--since", "x"], "cannot be combined"),
         (["view", "v"], "--sql"),
         (["view", "v", "--sql", " "], "empty"),
         (["explain", "--sql", "SELECT 1", "--file", "x"], "not allowed"),
@@ -135,7 +135,7 @@ def test_an_error_of_our_own_is_no_traceback(monkeypatch: pytest.MonkeyPatch, ca
 
     monkeypatch.setattr("service.commands.bench.main", broken)
     assert main(["bench"]) == 1
-    assert capsys.readouterr().err == "livejoin: an error of our own, please report it: ZeroDivisionError: oh no\n"
+    assert capsys.readouterr().err == "livejoin: internal error, please report it: ZeroDivisionError: oh no\n"
 
 
 def test_a_reader_that_has_enough(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_watch_prints_each_version_once_over_broken_connections(capsys: pytest.C
     assert [request.params for request in asked] == [{"snapshot": "true"}, {"since": "t3"}, {"since": "t4"}]
     assert "token-expired" in error and "--snapshot" in error
     told = capsys.readouterr().err
-    assert told.count("going on from the last token") == 2 and told.count("connected again") == 1
+    assert told.count("resuming from the last token") == 2 and told.count("reconnected") == 1
 
 
 def test_watch_from_now_on_has_a_token_at_once() -> None:
@@ -314,7 +314,7 @@ def test_explain_on_a_terminal_and_in_a_pipe() -> None:
         text = on_terminal("explain", "--sql", "SELECT 1", url=url)
         done = livejoin("explain", "--sql", "SELECT 1", url=url)
     assert "algorithm  interval-tree (Theorem 1)\nguarantee  strict\nspace      O(n)\norder      a, b\n" in text
-    averages_told = "1.414 steps a row, 72 bytes a row, 18.25 bits a tuple (compact)"
+    averages_told = "1.414 steps per row, 72 bytes per row, 18.25 bits per tuple (compact)"
     assert f"measured   clashes: {averages_told}, 4,000,000 rows read, at most 21 steps between two rows" in text
     assert orjson.loads(done.stdout) == {"plan": PLAN, "alternatives": []}
 
@@ -329,7 +329,7 @@ def test_explain_tells_of_a_natural_join() -> None:
     with scripted(Answer(orjson.dumps({"plan": PLAN, "alternatives": [], "natural": natural}))) as (url, _):
         text = on_terminal("explain", "--sql", "SELECT 1", url=url)
     assert "variables  x.dst = y.src; x.src = z.dst\njoin tree  x - y by x.dst\n" in text
-    assert "at most    |x|^0.5 |y|^0.5 = 1,000 rows (AGM; n^1.5 of n rows each)" in text
+    assert "bound      |x|^0.5 |y|^0.5 = 1,000 rows (AGM; n^1.5 for n rows in each relation)" in text
 
 
 # -- load
@@ -371,7 +371,7 @@ def test_load_shows_rejected_rows_by_their_lines(tmp_path: Path, capsys: pytest.
         assert main(["load", "r", str(tmp_path / "r.csv"), "--url", url]) == 1
     told = capsys.readouterr().err.splitlines()
     assert [line.split() for line in told if "not an int64" in line] == [["r.csv", "5", "id", "not", "an", "int64"]]
-    assert "1 row was rejected, the others are in" in told[-1]
+    assert "1 row was rejected, the others were loaded" in told[-1]
 
 
 def test_load_of_nothing_good(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -380,7 +380,7 @@ def test_load_of_nothing_good(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     nothing = {"version": 5, "applied": 0, "ignored": 0, "skipped_count": 1, "skipped": [{"index": 0, "column": "id", "reason": "bad"}]}
     with scripted(Answer(orjson.dumps(RELATION)), Answer(orjson.dumps(nothing))) as (url, _):
         assert main(["load", "r", str(tmp_path / "bad.csv"), "--url", url]) == 1
-    assert "1 row was rejected: mend" in capsys.readouterr().err
+    assert "1 row was rejected: fix" in capsys.readouterr().err
     with scripted(Answer(orjson.dumps(RELATION))) as (url, _):
         assert main(["load", "r", str(tmp_path / "empty.csv"), "--url", url]) == 0
     assert capsys.readouterr().out == "r: 0 rows loaded\n"
@@ -397,7 +397,7 @@ def test_load_that_ends_early_names_the_file_and_what_is_in(
     assert "r.csv: malformed-body: because\n" in capsys.readouterr().err
     with scripted(Answer(orjson.dumps(RELATION)), receipt(1), problem("disk-full", 503)) as (url, _):
         assert main([*arguments, url]) == 1
-    assert "r.csv, from line 3 on: disk-full: because; what comes before is in, 1 row\n" in capsys.readouterr().err
+    assert "r.csv, from line 3 on: disk-full: because; already loaded: 1 row\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("arguments", "words"), [(["--key", "x"], "key id"), (["--interval", "a=id"], "other intervals")])

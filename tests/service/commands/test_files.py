@@ -114,7 +114,7 @@ def test_arrow_and_parquet_come_in_the_relation_s_types(tmp_path: Path, small: N
 
 def test_a_value_that_would_change_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1.5]}), tmp_path / "a.parquet")
-    with pytest.raises(Failure, match="column 'id' is double, the relation wants int64"):
+    with pytest.raises(Failure, match="column 'id' is double, but the relation has int64"):
         list(open_file(tmp_path / "a.parquet").bodies(TYPES))
 
 
@@ -128,7 +128,7 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str, content: bytes) -> N
 
 
 def test_a_name_that_tells_nothing(tmp_path: Path) -> None:
-    with pytest.raises(Failure, match="cannot tell") as caught:
+    with pytest.raises(Failure, match="unknown file type") as caught:
         open_file(write(tmp_path / "rows.xlsx", b""))
     assert caught.value.status == 2
 
@@ -188,7 +188,7 @@ def test_jsonl_columns(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "content"), [("a.csv", b"a,b\n"), ("a.csv", b"a,b\n,\n"), ("a.jsonl", b'{"a": null}\n')])
 def test_types_are_not_made_up(tmp_path: Path, name: str, content: bytes) -> None:
-    with pytest.raises(Failure, match="no values"):
+    with pytest.raises(Failure, match="without values"):
         types(tmp_path / name, content)
 
 
@@ -197,7 +197,7 @@ def test_types_are_not_made_up(tmp_path: Path, name: str, content: bytes) -> Non
     [
         (b'{"a": 1}\nno\n', "line 2"),
         (b"[1]\n", "line 1"),
-        (b'{"a": {"b": 1}}\n', "a list or an object"),
+        (b'{"a": {"b": 1}}\n', "lists and objects"),
         (b'{"a": 1}\n{"a": "x"}\n', "'a'"),
     ],
 )
@@ -216,7 +216,7 @@ def test_arrow_columns(tmp_path: Path) -> None:
         {"name": "s", "type": "string"},
     ]
     pq.write_table(pa.table({"id": [[1]]}), tmp_path / "b.parquet")
-    with pytest.raises(Failure, match="cannot hold"):
+    with pytest.raises(Failure, match="do not support"):
         infer([open_file(tmp_path / "b.parquet")])
 
 

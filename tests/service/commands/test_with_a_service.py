@@ -139,11 +139,11 @@ def test_watch_over_a_restart_of_the_service(server: ServerProcess, client: Clie
             told = [orjson.loads(watch.stdout.readline()) for _ in range(2)]
             assert [record["op"] for record in told] == ["insert", "progress"] and told[0]["row"] == {"a": 1, "b": 2}
             server.kill()
-            assert b"going on from the last token" in watch.stderr.readline()
+            assert b"resuming from the last token" in watch.stderr.readline()
             server.start()
             client.post_changes([upsert(3, 8, 9)])
             said = next(line for line in iter(watch.stderr.readline, b"") if b"waiting" not in line)  # it may still be compiling
-            if b"connected again" in said:
+            if b"reconnected" in said:
                 while (record := orjson.loads(watch.stdout.readline()))["op"] == "progress":
                     pass
                 rows = [record, orjson.loads(watch.stdout.readline())]
@@ -170,12 +170,12 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def test_check_of_a_sound_folder_changes_nothing(server: ServerProcess, client: Client, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(server.data)]) == 1
-    assert "already uses" in capfd.readouterr().err
+    assert "is in use by" in capfd.readouterr().err
     folder = stopped(server, client)
     before = contents(folder)
     assert main(["check", str(folder)]) == 0
     told = capfd.readouterr().out
-    assert "rows, as brute force finds them" in told and "view       long: 40 rows" in told
+    assert "rows, confirmed by brute force" in told and "view       long: 40 rows" in told
     assert contents(folder) == before
 
 

@@ -27,8 +27,8 @@ from service.wire.debezium import DebeziumDecoder
 from service.wire.schema import parse_relation
 from tests.server_process import ROOT
 
-ALL_RIGHT = "All of history has arrived. Compared with the known answers, count and checksum: " + (
-    "presidents_with_vices 62, senators_under_presidents 608, delegation 2,879, same_state_senators 159 rows. All right."
+ALL_RIGHT = "All changes have arrived. Row counts and checksums match the known results: " + (
+    "presidents_with_vices 62, senators_under_presidents 608, delegation 2,879, same_state_senators 159 rows."
 )
 
 
@@ -135,15 +135,15 @@ def end(process: subprocess.Popen[str], output: IO[str], tmp_path: Path, number:
 
 def commands(text: str) -> list[str]:
     """The lines to be pasted, the set-up first."""
-    return re.findall(r"^  (\S.*)$", text.partition("another terminal:")[2], re.MULTILINE)
+    return re.findall(r"^  (\S.*)$", text.partition("terminal, try:")[2], re.MULTILINE)
 
 
 def test_by_rest_and_what_it_prints_works(tmp_path: Path) -> None:
     with demo(tmp_path, "--no-kafka", "--pace", "100") as (process, output):
-        text = read_until(output, "It goes on serving")
-        assert ALL_RIGHT in text and "Without Kafka and Spark (--no-kafka)" in text
+        text = read_until(output, "The service keeps running")
+        assert ALL_RIGHT in text and "Running without Kafka and Spark (--no-kafka)" in text
         assert "  + " in text and "presidents_with_vices" in text
-        setup, *lines = commands(text.partition("Without Kafka")[0])
+        setup, *lines = commands(text.partition("Running without Kafka")[0])
         assert len(lines) == 7
         for line in lines:
             if line.startswith("curl") and shutil.which("curl") is None:
@@ -175,7 +175,7 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
         taken.listen()
         command = [sys.executable, "-m", "service.cli", "demo", "--port", str(taken.getsockname()[1])]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1 and "is taken" in done.stderr and done.stderr.count("\n") == 1
+    assert done.returncode == 1 and "is in use" in done.stderr and done.stderr.count("\n") == 1
 
 
 kafka = pytest.mark.skipif(Kafka.missing() is not None, reason=f"no Kafka and Spark here: {Kafka.missing()}")
@@ -185,8 +185,8 @@ kafka = pytest.mark.skipif(Kafka.missing() is not None, reason=f"no Kafka and Sp
 @pytest.mark.usefixtures("quick_java")
 def test_through_kafka_and_spark(tmp_path: Path) -> None:
     with demo(tmp_path, "--pace", "50") as (process, output):
-        text = read_until(output, "It goes on serving")
-        assert ALL_RIGHT in text and "Without Kafka" not in text and "by REST." not in text
+        text = read_until(output, "The service keeps running")
+        assert ALL_RIGHT in text and "Running without Kafka" not in text and "by REST." not in text
         end(process, output, tmp_path)
 
 
@@ -197,8 +197,8 @@ def test_goes_on_by_rest_when_the_stream_breaks(tmp_path: Path) -> None:
         read_until(output, "(through Kafka and Spark)")
         (stream,) = [child for child in psutil.Process(process.pid).children() if "stream" in child.cmdline()]
         stream.kill()
-        text = read_until(output, "It goes on serving")
-        assert "livejoin stream ended" in text and "come by REST" in text and ALL_RIGHT in text
+        text = read_until(output, "The service keeps running")
+        assert "livejoin stream ended" in text and "are sent by REST" in text and ALL_RIGHT in text
         end(process, output, tmp_path)
 
 

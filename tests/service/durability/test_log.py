@@ -218,7 +218,7 @@ def test_large_payloads_are_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_second_owner_is_refused(tmp_path: Path) -> None:
     log = Log(tmp_path)
-    with pytest.raises(FolderInUse, match=rf"process {os.getpid()} already uses"):
+    with pytest.raises(FolderInUse, match=rf"is in use by process {os.getpid()}"):
         Log(tmp_path)
     assert die(tmp_path, "") == 1
     log.close()

@@ -181,7 +181,7 @@ def test_inspect_a_sound_folder(tmp_path: Path) -> None:
     (tmp_path / "snapshots" / "8.tmp").mkdir()
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     report = inspect(tmp_path)
-    assert report.problems == [] and report.keep == "all of it: version 9"
+    assert report.problems == [] and report.keep == "everything can be recovered: version 9"
     assert report.relations == [(1, "stays")] and report.views == ["clashes"] and report.sources == {"pms": ("r", 9)}
     assert report.log == (6, 9) and report.last_version == report.recoverable == 9
     assert [(found.version, found.rows) for found in report.snapshots] == [(5, {1: 20, 7: 0})]
@@ -212,7 +212,7 @@ def test_inspect_names_what_can_be_kept(tmp_path: Path) -> None:
     database.write_bytes(whole[:at] + b"x" + whole[at + 1:])
     report = inspect(tmp_path)
     assert [problem.where for problem in report.problems] == [database]
-    assert report.recoverable == 6 and report.log == (6, 6) and "version 6 can be rebuilt" in report.keep
+    assert report.recoverable == 6 and report.log == (6, 6) and "version 6 of 9 can be recovered" in report.keep
 
     database.write_bytes(whole[:5000])
     report = inspect(tmp_path)
@@ -224,7 +224,7 @@ def test_inspect_names_what_can_be_kept(tmp_path: Path) -> None:
     manifest.write_text(json.dumps(data | {"version": 4}))
     report = inspect(tmp_path)
     assert [problem.where for problem in report.problems] == [manifest, database]
-    assert report.recoverable is None and report.relations == [(1, "stays")] and "no whole version" in report.keep
+    assert report.recoverable is None and report.relations == [(1, "stays")] and "no version can be recovered" in report.keep
 
 
 def test_inspect_with_a_log_behind_its_mark(tmp_path: Path) -> None:
@@ -254,4 +254,4 @@ def test_inspect_refuses_what_it_must(tmp_path: Path) -> None:
     with pytest.raises(FolderInUse):
         inspect(tmp_path)
     log.close()
-    assert inspect(tmp_path).keep == "all of it: version 0"
+    assert inspect(tmp_path).keep == "everything can be recovered: version 0"

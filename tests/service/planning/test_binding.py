@@ -97,7 +97,7 @@ def test_the_order_follows_the_rows(tmp_path: Path) -> None:
     view = engine.put_view("v", TRIANGLE | {"algorithm": "nested-loop"}, wait=60)[0]
     by_counts = binding(engine)
     assert by_counts.orders[0] == (0, 1, 2) and by_counts.orders[2] == (2, 1, 0)
-    assert "by the rows" in view.view.plan.notes[-1]
+    assert "by row counts" in view.view.plan.notes[-1]
     assert [view.view.query.aliases[place][0] for place in by_counts.orders[by_counts.first]] == list(view.view.plan.order)
     engine.drop_view("v")
     engine.put_view("v", TRIANGLE | {"algorithm": "nested-loop"}, wait=60)

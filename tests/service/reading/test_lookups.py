@@ -154,12 +154,12 @@ def test_windows_of_floats_and_times(engine: Instance) -> None:
 
 
 def test_wrong_windows_say_which(engine: Instance) -> None:
-    assert refused(engine, "box", {"size": ("1", "2")}) == "overlaps.size: the view joins no interval size, only date, number"
-    assert refused(engine, "keyed", {"reach": ("1", "2")}) == "overlaps.reach: the view joins no interval reach, only number"
-    twice = "overlaps: there is one window for number and reach, which are joined, and it is given twice"
+    assert refused(engine, "box", {"size": ("1", "2")}) == "overlaps.size: the view does not join on an interval size, only on date, number"
+    assert refused(engine, "keyed", {"reach": ("1", "2")}) == "overlaps.reach: the view does not join on an interval reach, only on number"
+    twice = "overlaps: one window is allowed for number and reach, but two are given"
     assert refused(engine, "mixed", {"number": ("1", "2"), "reach": ("1", "2")}) == twice
-    assert refused(engine, "keyed", {"": ("1", "2"), "number": (None, None)}).endswith("given twice")
-    assert "given twice" in refused(engine, "box", {"date": ("2026-01-01", None), "": (None, None)})
+    assert refused(engine, "keyed", {"": ("1", "2"), "number": (None, None)}).endswith("two are given")
+    assert "two are given" in refused(engine, "box", {"date": ("2026-01-01", None), "": (None, None)})
     for low, high in (("9", "3"), ("1.5", None), (None, "x"), ("", None), ("9" * 30, None), ("1e3", None), ("NaN", None)):
         said = refused(engine, "keyed", {"": (low, high)})
         assert said.startswith("overlaps: ") and (low or high or "") in said
@@ -168,7 +168,7 @@ def test_wrong_windows_say_which(engine: Instance) -> None:
         assert refused(engine, "ends", {"": (text, None)}).startswith("overlaps: ")
     for text in ("1", "2026-02-30", "99999-01-01", "+5881580-07-12", "infinity", "2026-01-01T00:00:00Z"):
         assert refused(engine, "box", {"date": (text, None)}).startswith("overlaps")
-    assert refused(engine, "box", {"": ("1", None)}).endswith("each has a window: overlaps.date=lo,hi, overlaps.number=lo,hi")
+    assert refused(engine, "box", {"": ("1", None)}).endswith("give a window for each: overlaps.date=lo,hi, overlaps.number=lo,hi")
 
 
 def where(row: Row) -> dict[str, str]:
@@ -206,10 +206,10 @@ def test_rows_of_a_join_key(engine: Instance, search: bool) -> None:
 
 def test_wrong_look_ups_say_what_they_take(engine: Instance) -> None:
     assert refused(engine, "keyed", None, ("z", {"id": "1"})) == "where: the view has no alias z, only x, y"
-    takes = "where: a look-up by x takes the key (site, id) or the join key (site), whole, not "
+    takes = "where: a look-up by x needs all of the key (site, id) or the join key (site), not "
     for given, named in (({"n": "1"}, "n"), ({"id": "1"}, "id"), ({"site": "a", "n": "1", "id": "1"}, "id, n, site"), ({}, "")):
         assert refused(engine, "keyed", None, ("x", given)) == takes + named
-    assert refused(engine, "box", None, ("y", {"site": "a"})) == "where: a look-up by y takes the key (site, id), whole, not site"
+    assert refused(engine, "box", None, ("y", {"site": "a"})) == "where: a look-up by y needs all of the key (site, id), not site"
     for text in ("one", "1.5", "", "9" * 30, str(2**63), "0x1"):
         assert refused(engine, "keyed", None, ("x", {"site": "a", "id": text})).startswith("where.x.id: ")
     assert refused(engine, "box", {"number": ("2", "1")}, ("x", where(ROWS[0]))).startswith("overlaps: "), "both are looked at"
@@ -245,7 +245,7 @@ def test_keys_of_every_type(tmp_path: Path, type_: str) -> None:
         assert found(engine, "v", None, ("x", {"k": text}), True) == found(engine, "v", None, ("x", {"k": text})) == [], "the last days"
     for text in wrong:
         assert refused(engine, "v", None, ("y", {"k": text})).startswith("where.y.k: ")
-    assert refused(engine, "v", None, ("y", {"id": "1"})) == "where: a look-up by y takes the key (k), whole, not id"
+    assert refused(engine, "v", None, ("y", {"id": "1"})) == "where: a look-up by y needs all of the key (k), not id"
     engine.close()
 
 
@@ -288,7 +288,7 @@ def test_rows_that_a_filter_drops_and_views_without_intervals(tmp_path: Path) ->
         assert found(engine, "some", None, ("b", {"id": "3"}), search) == [(0, 3), (1, 3), (2, 3)]
         assert found(engine, "equal", None, ("b", {"id": "3"}), search) == [(3, 3)]
     for window in ({"": ("1", "2")}, {"x": (None, None)}, {"": (None, None)}):
-        assert refused(engine, "equal", window) == "overlaps: this view joins no intervals"
+        assert refused(engine, "equal", window) == "overlaps: the view does not join on intervals"
     engine.close()
 
 

@@ -201,18 +201,18 @@ def test_semantics_of_keys_are_the_keys_own() -> None:
 @pytest.mark.parametrize(
     ("value", "column", "says"),
     [
-        (wrapped(1_001, "io.debezium.time.NanoTimestamp"), "at", "no whole number of microseconds"),
-        (wrapped(None, None, 1, "io.debezium.time.Timestamp"), "day", "not the midnight"),
+        (wrapped(1_001, "io.debezium.time.NanoTimestamp"), "at", "not a whole number of microseconds"),
+        (wrapped(None, None, 1, "io.debezium.time.Timestamp"), "day", "not midnight"),
         (wrapped(None, None, 2**40, "io.debezium.time.Date"), "day", "out of range"),
-        (wrapped(2**62, "io.debezium.time.Timestamp"), "at", "want a timestamp"),
+        (wrapped(2**62, "io.debezium.time.Timestamp"), "at", "expected a timestamp"),
         (wrapped(None, None, price="A+g="), "price", "decimal.handling.mode"),
-        (envelope("c", after={**ROW, "price": "A+g="}), "price", "want a number"),
+        (envelope("c", after={**ROW, "price": "A+g="}), "price", "expected a number"),
         (envelope("u", after={**ROW, "name": "__debezium_unavailable_value"}), "name", "REPLICA IDENTITY FULL"),
-        (envelope("c", after={**ROW, "id": "1"}), "id", "want a whole number"),
+        (envelope("c", after={**ROW, "id": "1"}), "id", "expected a 64-bit integer"),
         (envelope("c"), None, '"after" is null'),
-        (envelope("x", after=ROW), "op", "want one of Debezium's"),
-        (envelope("m")["source"], None, "no Debezium envelope"),
-        (ROW, None, "no Debezium envelope"),
+        (envelope("x", after=ROW), "op", "expected one of Debezium's"),
+        (envelope("m")["source"], None, "not a Debezium envelope"),
+        (ROW, None, "not a Debezium envelope"),
     ],
 )
 def test_bad_records(value: Any, column: str | None, says: str) -> None:
@@ -285,7 +285,7 @@ def test_decimals_in_whole_numbers() -> None:
     batch = both(*((None, decimals({"n": value}, scale)) for value, scale in sent), relation=NUMBERS)
     assert [row[2] for _, _, row in rows(batch)] == [123, -7, 5, 5]
     assert faults(batch) == [(4, "n"), (5, "n"), (6, "n")]
-    assert "got 123.45, want a whole number" in batch.errors[1].reason
+    assert "got 123.45, expected a 64-bit integer" in batch.errors[1].reason
 
 
 @pytest.mark.parametrize(
@@ -297,11 +297,11 @@ def test_decimals_in_whole_numbers() -> None:
         ({"x": "no base64"}, "2", "decimal.handling.mode"),
         ({"x": ""}, "2", "decimal.handling.mode"),
         ({"x": "A" * 2_000}, "2", "decimal.handling.mode"),
-        ({"x": {"scale": 2}}, "2", "want a number"),
+        ({"x": {"scale": 2}}, "2", "expected a number"),
         ({"x": {"scale": 10**6, "value": "AQ=="}}, None, "decimal.handling.mode"),
         ({"x": {"scale": -400, "value": "AQ=="}}, None, "got 1e+400, which float64 cannot hold"),
-        ({"x": []}, "2", "want a number"),
-        ({"ok": "AQ=="}, "0", "want a bool"),
+        ({"x": []}, "2", "expected a number"),
+        ({"ok": "AQ=="}, "0", "expected a bool"),
     ],
 )
 def test_decimals_that_are_none(values: dict[str, Any], scale: str | None, says: str) -> None:
@@ -316,7 +316,7 @@ def test_a_time_of_day_is_no_timestamp_and_no_date(name: str) -> None:
         nulls = [(None, wrapped(None, semantic, None, semantic))] * around
         batch = both(*nulls, (None, wrapped(1, semantic)), (None, wrapped(None, None, 1, semantic)))
         assert faults(batch) == [(around, "at"), (around + 1, "day")]
-        assert f"got a {semantic}, want a timestamp" in batch.errors[0].reason
+        assert f"got a {semantic}, expected a timestamp" in batch.errors[0].reason
 
 
 @pytest.mark.parametrize(

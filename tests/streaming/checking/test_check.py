@@ -99,7 +99,7 @@ def test_all_is_well(server: ServerProcess, broker: Broker, topics: Topics, name
     assert state_of(broker, server, tmp_path) == before
     assert status == 0 and {word for word, _, _ in lines} == {"ok"}, lines
     assert told(lines, "records", f"{name}:")[1].endswith("of the last 141: 140 good, 1 skipped, 0 bad")
-    assert told(lines, "records", rows)[1].endswith("of the last 1: 1 good, 0 skipped, 0 bad; null in all of them: ends")
+    assert told(lines, "records", rows)[1].endswith("of the last 1: 1 good, 0 skipped, 0 bad; null in all records: ends")
     assert told(lines, "topic", f"{name}:")[1].endswith("3 partitions, 291 offsets")
     assert "not there yet" in told(lines, "out", f"{out}.livejoin")[1]
     assert told(lines, "source") == ("ok", f"{job.name}: new to the service")
@@ -127,10 +127,10 @@ def test_each_fault_is_told(server: ServerProcess, broker: Broker, topics: Topic
     word, text = told(lines, "records", f"{name}:")
     assert word == "bad" and "2 good, 0 skipped, 2 bad; the first: partition 0, offset 1: starts: " in text
     assert told(lines, "records", moved)[0] == "bad" and "more than one partition" in told(lines, "records", moved)[1]
-    assert told(lines, "records", orphan) == ("--", f"{orphan}: not looked at without the relation nobody")
-    assert told(lines, "records", f"{name}.gone") == ("--", f"{name}.gone: not looked at without the topic")
+    assert told(lines, "records", orphan) == ("--", f"{orphan}: not checked without the relation nobody")
+    assert told(lines, "records", f"{name}.gone") == ("--", f"{name}.gone: not checked without the topic")
     for missing in (f"{name}.gone", f"{name}.dead", f"{name}.nowhere"):
-        assert told(lines, "topic", missing) == ("bad", f"{missing}: not there: create it")
+        assert told(lines, "topic", missing) == ("bad", f"{missing}: does not exist: create it")
     word, text = told(lines, "out", f"{out}:")
     assert word == "bad" and "retention.ms = 60000" in text and "cleanup.policy" in text
     assert told(lines, "relation", "nobody")[0] == "bad"
@@ -179,7 +179,7 @@ def test_the_checkpoint(server: ServerProcess, broker: Broker, topics: Topics, n
         assert job.end() == 0
     status, lines = look(job)
     assert status == 0
-    assert "goes on after batch 0" in told(lines, "checkpoint")[1] and "by this checkpoint" in told(lines, "source")[1]
+    assert "continues after batch 0" in told(lines, "checkpoint")[1] and "from this checkpoint" in told(lines, "source")[1]
 
     status, lines = look(StreamJob(tmp_path / "new", *there, name=name))
     assert status == 1 and told(lines, "source")[0] == "bad" and "reset = true" in told(lines, "source")[1]
@@ -189,22 +189,22 @@ def test_the_checkpoint(server: ServerProcess, broker: Broker, topics: Topics, n
     old = str(tmp_path / "checkpoint")
     more = [(f"{name}.more", "stays")]
     status, lines = look(StreamJob(tmp_path / "other", server.url, broker.address, more, name=name, checkpoint=old))
-    assert status == 1 and f"reads the topic {name}, which the file does not name" in told(lines, "checkpoint")[1]
+    assert status == 1 and f"reads the topic {name}, which is not in the file" in told(lines, "checkpoint")[1]
     with ServerProcess(tmp_path / "empty") as empty:
         talk.define(empty.client(), "stays", STAYS)
         status, lines = look(StreamJob(tmp_path / "other", empty.url, broker.address, [(name, "stays")], name=name, checkpoint=old))
-        assert status == 1 and "has had none" in told(lines, "source")[1]
+        assert status == 1 and "knows none of them" in told(lines, "source")[1]
 
     topics.put(name, [create(3)])
     admin = quiet_admin({"bootstrap.servers": broker.address})
     (cut,) = admin.delete_records([TopicPartition(name, 0, 3)]).values()
     cut.result(30)
     status, lines = look(job)
-    assert status == 1 and "dropped records unread (it begins at 3, and 2 comes next)" in told(lines, "checkpoint")[1]
+    assert status == 1 and "lost unread records (it begins at 3, the next offset is 2)" in told(lines, "checkpoint")[1]
     topics.remove(name)
     topics.make(name)
     status, lines = look(job)
-    assert status == 1 and told(lines, "checkpoint")[0] == "bad" and "made anew" in told(lines, "checkpoint")[1]
+    assert status == 1 and told(lines, "checkpoint")[0] == "bad" and "was recreated" in told(lines, "checkpoint")[1]
     (tmp_path / "checkpoint" / "metadata").write_text(json.dumps("?"))
     status, lines = look(job)
     assert status == 1 and "cannot be read" in told(lines, "checkpoint")[1]

@@ -34,7 +34,7 @@ def test_a_start_that_was_killed_leaves_a_new_checkpoint(tmp_path: Path) -> None
     assert claim(LocalFiles(tmp_path), NOW).reached == {}
     assert read_checkpoint(tmp_path) is None
     (tmp_path / "letters").write_text("")
-    with pytest.raises(UnreadableCheckpoint, match="no checkpoint of Spark's"):
+    with pytest.raises(UnreadableCheckpoint, match="no Spark checkpoint"):
         read_checkpoint(tmp_path)
 
 
@@ -50,11 +50,11 @@ def test_what_was_begun_is_compared(tmp_path: Path) -> None:
     files = LocalFiles(tmp_path / "new")
     claim(files, NOW)
     assert not claim(files, NOW).posted
-    with pytest.raises(StreamError, match='is of the stream "pms"'):
+    with pytest.raises(StreamError, match='belongs to the stream "pms"'):
         claim(files, NOW._replace(stream="other"))
-    with pytest.raises(StreamError, match="the topic t was deleted and made anew"):
+    with pytest.raises(StreamError, match="the topic t was deleted and recreated"):
         claim(files, NOW._replace(topics={"t": "another"}))
-    with pytest.raises(StreamError, match="the relation stays was registered anew with another definition"):
+    with pytest.raises(StreamError, match="the relation stays was registered again with a different definition"):
         claim(files, NOW._replace(relations={"stays": {**RELATIONS["stays"], "key": []}}))
     claim(files, NOW._replace(topics={**TOPICS, "u": "id-of-u"}, relations={**RELATIONS, "more": {}}))
     with pytest.raises(StreamError, match="reads the topic u"):
@@ -78,7 +78,7 @@ def test_that_something_was_posted_is_remembered(tmp_path: Path) -> None:
 def test_a_damaged_file_of_ours_is_named(tmp_path: Path, damage: str) -> None:
     spark_was_here(tmp_path, batch=3)
     (tmp_path / IDENTITY).write_text(damage)
-    with pytest.raises(StreamError, match=f"{tmp_path}/{IDENTITY} is damaged .*: delete it to go on"):
+    with pytest.raises(StreamError, match=f"{tmp_path}/{IDENTITY} is damaged .*: delete it to continue"):
         claim(LocalFiles(tmp_path), NOW)
     (tmp_path / IDENTITY).unlink()
     assert claim(LocalFiles(tmp_path), NOW).reached == {("t", 0): 5}

@@ -240,14 +240,14 @@ def test_what_is_no_change_of_a_row_is_skipped_or_named(wrap: Any) -> None:
     }
     named = {
         "ExtractNewRecordState": row(1),
-        'it has no "op"': {**row(1), "__deleted": "false"},
-        "leave the topic of schema changes out": ddl,
+        '"op" is missing': {**row(1), "__deleted": "false"},
+        "remove the topic of schema changes": ddl,
         "MongoDB": envelope("c", after='{"_id": {"$oid": "1"}}'),
         '"after" is null': envelope("u"),
-        "want one of Debezium's": envelope("z", after=row(1)),
+        "expected one of Debezium's": envelope("z", after=row(1)),
         "no-key": envelope("d", before={"room": "A"}),
         "the value is a list, not an object": [1],
-        "no Debezium envelope": {"status": "BEGIN", "id": 1},
+        "not a Debezium envelope": {"status": "BEGIN", "id": 1},
     }
     decoded = decode(table([(None, wrap(value)) for value in named.values()]))
     assert (told(decoded), decoded.skipped) == ([], 0)
@@ -258,7 +258,7 @@ def test_what_is_no_change_of_a_row_is_skipped_or_named(wrap: Any) -> None:
 def test_avro_is_named() -> None:
     for form in ("debezium", "json"):
         (bad,) = decode(table([(None, b"\x00\x00\x00\x00\x07\x02\x06abc")]), form=form).bad  # type: ignore[arg-type]
-        assert "not JSON" in bad.error and "let the connector write JSON" in bad.error
+        assert "not JSON" in bad.error and "configure the connector to write JSON" in bad.error
 
 
 def test_the_samples_of_the_documents() -> None:
@@ -370,7 +370,7 @@ def test_bad_records_are_named_where_they_lie() -> None:
     assert decoded.bad == [
         BadRecord("t", partitions[at], records["offset"][at].as_py(), *map(as_bytes, sent[at]), "id", decoded.bad[0].reason) for at in wrong
     ]
-    assert decoded.bad[0].error == 'id: got the text "x", want a whole number within 64 bits'
+    assert decoded.bad[0].error == 'id: got the text "x", expected a 64-bit integer'
     for most in (0, 5, 150):
         few = decode(records, most_bad=most).bad
         assert most < len(few) < len(wrong) and few == decoded.bad[: len(few)]

@@ -150,7 +150,7 @@ def test_from_now_on(stage: Stage, topics: Topics, believers: Any) -> None:
     stage.post(stage.right(7, 0, 100), stage.left(1, 5, 9))
     reader = believers(stage.topic)
     with stage.job(snapshot=False) as job:
-        job.wait_for("begins after version")
+        job.wait_for("starts after version")
         assert job.stop() == 0
     stage.post(stage.left(2, 6, 9))  # from now on means from the first start on
     with job:
@@ -162,7 +162,7 @@ def test_from_now_on(stage: Stage, topics: Topics, believers: Any) -> None:
     topics.remove(f"{stage.topic}.livejoin")
     with job:
         reader.believe_until(stage.rows)
-        job.wait_for("of its 1 rows 0 were gone and 0 had changed, 1 were new")
+        job.wait_for("of 1 rows, 0 were deleted and 0 changed; 1 were added")
         assert job.stop() == 0
     # So it does when the token has expired.
     drop_and_define(stage)
@@ -184,7 +184,7 @@ def test_a_service_that_started_again(broker: Broker, server: ServerProcess, top
         server.start()
         stage.client = server.client()
         stage.post(stage.left(99, 1, 5))
-        job.wait_for("of its 60 rows 0 were gone and 0 had changed, 1 were new")
+        job.wait_for("of 60 rows, 0 were deleted and 0 changed; 1 were added")
         reader.believe_until(stage.rows)
         job.process.kill()
     stage.post(*map(stage.gone, range(1, 11)), *(stage.left(id, id + 1, id + 5) for id in range(11, 31)), stage.left(100, 1, 5))
@@ -192,7 +192,7 @@ def test_a_service_that_started_again(broker: Broker, server: ServerProcess, top
     server.start()
     stage.client = server.client()
     with job:
-        job.wait_for("of its 61 rows 10 were gone and 20 had changed, 1 were new")
+        job.wait_for("of 61 rows, 10 were deleted and 20 changed; 1 were added")
         reader.believe_until(stage.rows)
         stage.post(stage.left(1, 1, 5))
         reader.believe_until(stage.rows)
@@ -205,7 +205,7 @@ def test_a_service_that_started_again(broker: Broker, server: ServerProcess, top
         stage.define()
         stage.post(stage.right(7, 0, 1000), stage.left(1, 1, 5), stage.left(2, 2, 5))
         with stage.job() as job:
-            job.wait_for("of its 53 rows 52 were gone and 0 had changed, 1 were new")
+            job.wait_for("of 53 rows, 52 were deleted and 0 changed; 1 were added")
             reader.believe_until(stage.rows)
 
 
@@ -219,7 +219,7 @@ def test_a_version_too_large_to_follow(
     with stage.job() as job:
         reader.believe_until(stage.rows)
         stage.post(stage.left(2, 2, 9), *(stage.left(id, id, id + 5) for id in range(3, 110_000)))
-        job.wait_for("of its 1 rows 0 were gone and 0 had changed, 109998 were new")
+        job.wait_for("of 1 rows, 0 were deleted and 0 changed; 109998 were added")
         reader.believe_until(stage.rows)
         stage.post(stage.gone(1))
         reader.believe_until(stage.rows)
@@ -242,14 +242,14 @@ def test_a_topic_that_was_cut(stage: Stage, believers: Any) -> None:
         assert job.end() == 1
     assert "register it" in job.said.split("\n")[-1]
     said = refused(job)
-    assert "no longer reaches back to its beginning (partition 0 begins at offset 2)" in said and "cleanup.policy=compact" in said
+    assert "no longer has its first records (partition 0 begins at offset 2)" in said and "cleanup.policy=compact" in said
 
     resource = ConfigResource(ResourceType.TOPIC, stage.topic)
     compact = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
     resource.add_incremental_config(compact)
     admin.incremental_alter_configs([resource])[resource].result(30)
     with job:  # as compaction would leave it: of each key the last record is there
-        job.wait_for("of its 1 rows 0 were gone and 0 had changed, 0 were new")
+        job.wait_for("of 1 rows, 0 were deleted and 0 changed; 0 were added")
 
 
 def drop_and_define(stage: Stage) -> None:
@@ -266,10 +266,10 @@ def test_the_second_job_takes_over(stage: Stage, believers: Any, tmp_path: Path)
         with OutJob(tmp_path / "other", stage.server.url, stage.broker.address, stage.view, stage.topic) as job:
             stage.post(stage.left(2, 5, 9))
             reader.believe_until(stage.rows)
-            job.wait_for("goes on after version")
+            job.wait_for("continues after version")
             stage.post(stage.left(3, 5, 9))
             assert zombie.end() == 1
-            assert f"another job has begun to publish to the topic {stage.topic}" in zombie.said
+            assert f"another job has started to publish to the topic {stage.topic}" in zombie.said
             reader.believe_until(stage.rows)
             stage.post(stage.left(4, 5, 9))
             reader.believe_until(stage.rows)
@@ -283,7 +283,7 @@ def test_a_topic_made_anew(stage: Stage, topics: Topics, believers: Any) -> None
     assert f"has no topic {stage.topic}: create it" in refused(job)
     topics.make(stage.topic)
     with job:
-        job.wait_for("was made anew")
+        job.wait_for("was recreated")
         believers(stage.topic).believe_until(stage.rows)
 
     admin = quiet_admin({"bootstrap.servers": stage.broker.address})
@@ -299,7 +299,7 @@ def test_a_topic_made_anew_under_way(stage: Stage, topics: Topics, believers: An
         topics.remove(stage.topic)
         topics.make(stage.topic)
         stage.post(stage.left(2, 5, 9))
-        job.wait_for("was made anew: it begins again")
+        job.wait_for("was recreated: starting with every row")
         believers(stage.topic).believe_until(stage.rows)
 
 
@@ -402,14 +402,14 @@ def test_a_broker_that_is_away_is_no_mistake(monkeypatch: pytest.MonkeyPatch) ->
 def test_what_cannot_be_published(stage: Stage, topics: Topics) -> None:
     assert "has no view nothing: register it (PUT /v1/views/nothing)" in refused(stage.job(view="nothing"))
     talk.view(stage.client, f"{stage.view}q", {**stage.definition, "changes": False})
-    assert "keeps no changes" in refused(stage.job(view=f"{stage.view}q"))
+    assert "does not keep changes" in refused(stage.job(view=f"{stage.view}q"))
 
     topics.put(stage.topic, [({"id": 1}, {"before": None, "after": None, "op": "u"})])
     said = refused(stage.job())
-    assert "no change of a view (partition 0, offset 0)" in said and "a topic of its own" in said
+    assert "is not a change of a view (partition 0, offset 0)" in said and "use a separate topic" in said
     topics.put(f"{stage.topic}.livejoin", [(b"k", {"what": "is this"})])
     said = refused(stage.job())
-    assert "something else than a token of livejoin's (offset 0)" in said and "delete it" in said
+    assert "a record that is not a token (offset 0)" in said and "delete the topic" in said
 
     topics.make(own := f"{stage.topic}-own")
     stage.post(stage.right(7, 0, 100), stage.left(1, 5, 9))
@@ -421,4 +421,4 @@ def test_what_cannot_be_published(stage: Stage, topics: Topics) -> None:
     other = f"{stage.view}o"
     talk.view(stage.client, other, stage.definition)
     said = refused(stage.job(view=other, topic=own))
-    assert f"holds the changes of the view {stage.view}: give the view {other} a topic of its own" in said
+    assert f"has the changes of the view {stage.view}: use a separate topic for the view {other}" in said

@@ -53,7 +53,7 @@ def test_another_job_or_a_transaction_that_took_too_long(monkeypatch: pytest.Mon
     """The broker's word is the same."""
     lost = transactions(threading.Event(), monkeypatch)
     fenced = KafkaError(KafkaError._FENCED, "fenced", True)
-    with pytest.raises(StreamError, match="another job has begun to publish to the topic t"):
+    with pytest.raises(StreamError, match="another job has started to publish to the topic t"):
         lost._fail(fenced)
     lost._began = time.monotonic() - 901
     with pytest.raises(KafkaAway, match="took longer than 900 s: raise transaction.max.timeout.ms"):
