@@ -61,7 +61,8 @@ def _ops(table: pa.RecordBatch, findings: Findings) -> npt.NDArray[np.uint8]:
         return np.full(table.num_rows, UPSERT, np.uint8)
     given = table.column(OP_COLUMN)
     if pa.types.is_dictionary(given.type) and not given.null_count and given.dictionary.equals(OP_DICTIONARY):
-        return given.indices.to_numpy(zero_copy_only=False).astype(np.uint8)
+        ours: npt.NDArray[np.uint8] = given.indices.to_numpy(zero_copy_only=False).astype(np.uint8)
+        return ours
     try:
         texts = given.cast(pa.utf8())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
