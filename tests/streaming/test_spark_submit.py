@@ -82,7 +82,7 @@ def test_on_another_cluster(stays: ServerProcess, broker: Broker, topics: Topics
         job.wait_for("batch")
         job.driver().terminate()
         assert job.end() == 0
-        assert "finishing the batch" in job.said
+        assert "finishing the current batch" in job.said
     assert ids(stays) == list(range(8))
 
 
