@@ -17,13 +17,12 @@ from service.tables.projection import needed_columns
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Slots
 from service.tables.store import Table, pieces
-from structures.core.entries import Entries
+from structures.core.entries import NO_ENTRIES, Entries
 
 Codes = Callable[[pa.RecordBatch], Slots]
 Mask = npt.NDArray[np.bool_]
 _FEW_KEYS = np.zeros(2, np.int32)  # not written to
 _CHUNK = 1 << 16  # rows of a piece
-NO_ENTRIES = Entries(np.empty(0, np.uint8), NO_SLOTS, np.empty(0, np.int64), np.empty(0, np.int64), NO_SLOTS)
 
 
 class Chosen(NamedTuple):

@@ -57,9 +57,9 @@ from structures.box.layout import (
 from structures.box.records import TAG, Box, code_of, count_rows, cut_record, find_record, key_of, put_record, tag_of
 from structures.box.search import BOTH, LO_, QUEUED, ask, query_fill
 from structures.core.blocks import Nodes, Writing
-from structures.core.entries import Told, first_refused
+from structures.core.entries import Told
 from structures.core.kernel import kernel, wide
-from structures.core.runs import AT, BEGUN, MISSING, REFUSED, RUN_WORDS, Changes, has_delta
+from structures.core.runs import AT, BEGUN, REFUSED, RUN_WORDS, Changes, end_change, has_delta, refuses
 from structures.ordered.tree import cut, put
 
 BEGIN, FINISH = 0, 1
@@ -284,7 +284,7 @@ def run_changes(nodes: Nodes, writing: Writing, state: Any, boxes: Any, told: To
     signs, entries, order, done = changes
     n, d = 0, C[DIMENSIONS]
     single = C[SELF_] != 0
-    if state[AT] == 0 and state[BEGUN] == 0 and first_refused(entries, 1 if single else 2) >= 0:
+    if refuses(state, entries, 1 if single else 2):
         return REFUSED
     out0, out1 = told.out[: told.stride], told.out[told.stride :]
     item, S, Z = state[ITEM : ITEM + LO_ + 2 * d], state[STACK:SEARCH], state[SEARCH:]
@@ -299,9 +299,8 @@ def run_changes(nodes: Nodes, writing: Writing, state: Any, boxes: Any, told: To
                 change_box(nodes, writing, S, 1, box)
                 for j in range(d):
                     boxes[s, slot, j], boxes[s, slot, d + j] = lo[j], hi[j]
-            elif not present(nodes, box):
-                state[MISSING] += 1
-                there = False
+            else:
+                there = present(nodes, box)
             state[BEGUN] = 1
             item[0], item[1], item[2], item[3], item[4] = slot, key, 0 if single else 1 - s, BOTH, 2 * slot + s
             for j in range(d):
@@ -316,8 +315,5 @@ def run_changes(nodes: Nodes, writing: Writing, state: Any, boxes: Any, told: To
                     return n
             if sign < 0:
                 change_box(nodes, writing, S, -1, box)
-        if len(done) > 0:
-            done[state[AT]] = n
-        state[BEGUN] = 0
-        state[AT] += 1
+        end_change(state, done, n, not there)
     return n

@@ -46,10 +46,11 @@ import numpy as np
 from structures.box.build import load, plant
 from structures.box.changes import SEARCH, run_changes
 from structures.box.check import check_boxes
-from structures.box.cursors import Cursor, QueryCursor, ViewCursor, WindowCursor, items_of
+from structures.box.cursors import QueryCursor, ViewCursor, WindowCursor, items_of
 from structures.box.layout import FULL, LIVE_, MOST_DIMENSIONS, TOP, TREE_WORDS, BoxArena
 from structures.box.search import BOTH, query_words
 from structures.core.control import STORE_WORDS, VERSION
+from structures.core.cursor import Cursor
 from structures.core.entries import Entries, tree_order
 from structures.core.entry_tree import EntryTree, Root
 from structures.core.kernel import compiled
@@ -59,6 +60,7 @@ from structures.ordered.search import STEPS
 
 __all__ = ["BoxTree", "Cursor", "Entries", "Root"]
 
+_FEWEST_SLOTS, _GROWTH = 1 << 18, 4  # of the table of boxes: slots at first, and how much longer it gets
 Window = tuple[np.ndarray, np.ndarray]
 
 
@@ -79,9 +81,9 @@ class BoxTree(EntryTree[BoxArena]):
         super().__init__(BoxArena(dimensions, self._single, words), sets, 2, np.zeros(SEARCH + query_words(dimensions), np.int64))
         self._arrays = self.arena.nodes, self.arena.writing
         plant(*self._arrays)
-        self._boxes = reserve(sets * SLOTS * 16 * dimensions, np.int64).reshape(sets, SLOTS, 2 * dimensions)  # left[d], right[d]
+        self._boxes, self._slots = np.empty((sets, 0, 2 * dimensions), np.int64), 0  # by slot: left[d], right[d]
+        self._reach(0)
         self._before = self._top()  # when the version that is being written began
-        self._change = partial(compiled(run_changes), *self._arrays, self._state, self._boxes, self._told)
 
     @property
     def root(self) -> Root:
@@ -96,14 +98,39 @@ class BoxTree(EntryTree[BoxArena]):
 
     # --- writing
 
+    def _reach(self, slot: int) -> None:
+        """Make the table of boxes several times as long, in a copy, so that it has the slot: amortised, O(1) is copied a slot.
+
+        Readers keep the one that they have: of their versions it has every box. What was never written is not copied, as that would take
+        memory.
+        """
+        if slot >= SLOTS:
+            return  # the kernel refuses it
+        sets, slots, words = self._boxes.shape
+        longer = min(SLOTS, max(_FEWEST_SLOTS, _GROWTH * slots, 1 << slot.bit_length()))
+        try:
+            boxes = reserve(8 * sets * longer * words, np.int64).reshape(sets, longer, words)
+        except OSError as error:
+            raise MemoryError(f"no address space for a table of {longer} boxes: {error}") from None
+        for s in range(sets):
+            for first in range(0, slots, _FEWEST_SLOTS):
+                part = self._boxes[s, first : first + _FEWEST_SLOTS]
+                if part.any():
+                    boxes[s, first : first + len(part)] = part
+        self._boxes, self._slots = boxes, longer
+        self._change = partial(compiled(run_changes), *self._arrays, self._state, boxes, self._told)
+
     def _columns(self, entries: Entries) -> Entries:
-        """The same, the ends of each box in all dimensions one after another."""
+        """The same, the ends of each box in all dimensions one after another; there is room for their slots."""
         sets, keys, left, right, slots = entries
         n = len(keys)
         if left.shape != (n, self.dimensions) or right.shape != left.shape:
             raise ValueError(f"boxes have {self.dimensions} left and right ends, not {left.shape} and {right.shape}")
         if n > 1:
             sets, keys, left, right, slots = (np.ascontiguousarray(column) for column in entries)
+        slot = slots.item(0) if n == 1 else int(slots.max())
+        if slot >= self._slots:
+            self._reach(slot)
         return Entries(sets, keys, left.reshape(-1), right.reshape(-1), slots)
 
     def _order(self, entries: Entries) -> np.ndarray:
@@ -146,7 +173,7 @@ class BoxTree(EntryTree[BoxArena]):
         if window is None:
             return ViewCursor(self.arena, root, key)
         lo, hi = (np.asarray(side, np.int64) for side in window)
-        return WindowCursor(self.arena, root, self._boxes, key, lo, hi)
+        return WindowCursor(self.arena, root, self._boxes, key, (lo, hi))
 
     def partners(self, root: Root, entries: Entries, window: Window | None = None) -> Cursor:
         """Rows in which the given entries (of one set, in this version) take part; "self": the given one first. With a window, those

@@ -14,9 +14,9 @@ from structures.clique.state import DONE, MODE, Walking
 from structures.clique.walk import Window, start_window, walk
 from structures.core.arena import ROOT
 from structures.core.blocks import Writing
-from structures.core.entries import Told, entry_of, first_refused
+from structures.core.entries import Told, entry_of
 from structures.core.kernel import kernel
-from structures.core.runs import AT, BEGUN, MISSING, REFUSED, Changes, has_delta
+from structures.core.runs import AT, BEGUN, REFUSED, Changes, end_change, has_delta, refuses
 from structures.multiway.layout import MultiwayNodes
 from structures.multiway.topology import SETS
 from structures.multiway.tree import cut, put
@@ -35,7 +35,7 @@ def run_changes(
     C, Z = writing.C, walking.Z
     signs, entries, order, done = changes
     n = 0
-    if state[AT] == 0 and state[BEGUN] == 0 and first_refused(entries, nodes.T[SETS]) >= 0:
+    if refuses(state, entries, nodes.T[SETS]):
         return REFUSED
     while state[AT] < len(order):
         e = order[state[AT]]
@@ -49,10 +49,8 @@ def run_changes(
                 return n
         if signs[e] > 0:
             put(nodes, writing, X, entry)
-        elif not cut(nodes, writing, X, entry.set, entry.key, entry.left, entry.slot):
-            state[MISSING] += 1
-        if len(done) > 0:
-            done[state[AT]] = n
-        state[BEGUN] = 0
-        state[AT] += 1
+            missing = False
+        else:
+            missing = not cut(nodes, writing, X, entry.set, entry.key, entry.left, entry.slot)
+        end_change(state, done, n, missing)
     return n

@@ -45,6 +45,9 @@ class Entries(NamedTuple):
         return Entries(*(column[places] for column in self))
 
 
+NO_ENTRIES = Entries(*(np.empty(0, kind) for kind in (np.uint8, np.int32, np.int64, np.int64, np.int32)))
+
+
 class Entry(NamedTuple):
     """One of them, its numbers widened."""
 

@@ -7,11 +7,11 @@ exactly one change, and deletes before inserts give a delta with deletes first (
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.entries import DELETE, INSERT, Entries
+from structures.core.entries import DELETE, INSERT, Entries, first_refused
 from structures.core.kernel import arrays, kernel
 
 AT, BEGUN, MISSING, RUN_WORDS = range(4)  # words of a run's state: the next change, whether it has begun; deletes of what was not there
@@ -39,6 +39,22 @@ class Deltas(NamedTuple):
 
 
 Keep = Callable[[np.ndarray], np.ndarray]
+
+
+@kernel
+def refuses(state: Any, entries: Entries, sets: int) -> bool:
+    """Whether a run that begins now has an entry that is none."""
+    return state[AT] == 0 and state[BEGUN] == 0 and first_refused(entries, sets) >= 0
+
+
+@kernel
+def end_change(state: Any, done: Any, told: int, missing: bool) -> None:
+    """The change at state[AT] is made, with so many rows told by now; `missing`: it was a delete of what was not there."""
+    if len(done) > 0:
+        done[state[AT]] = told
+    state[MISSING] += missing
+    state[BEGUN] = 0
+    state[AT] += 1
 
 
 @kernel

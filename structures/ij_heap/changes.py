@@ -15,9 +15,9 @@ from typing import Any
 from structures.core.arena import ROOT
 from structures.core.blocks import Writing
 from structures.core.encoding import NEG_INF, POS_INF
-from structures.core.entries import Told, entry_of, first_refused
+from structures.core.entries import Told, entry_of
 from structures.core.kernel import kernel
-from structures.core.runs import AT, BEGUN, MISSING, REFUSED, Changes, has_delta
+from structures.core.runs import AT, BEGUN, REFUSED, Changes, end_change, has_delta, refuses
 from structures.ij_heap.goals import DEPTH, Walking
 from structures.ij_heap.walk import start_partners, walk
 from structures.multiway.layout import MultiwayNodes
@@ -36,7 +36,7 @@ def run_changes(nodes: MultiwayNodes, writing: Writing, walking: Walking, state:
     C, Z, X = writing.C, walking.Z, walking.X
     signs, entries, order, done = changes
     n = 0
-    if state[AT] == 0 and state[BEGUN] == 0 and first_refused(entries, nodes.T[SETS]) >= 0:
+    if refuses(state, entries, nodes.T[SETS]):
         return REFUSED
     while state[AT] < len(order):
         e = order[state[AT]]
@@ -50,10 +50,8 @@ def run_changes(nodes: MultiwayNodes, writing: Writing, walking: Walking, state:
                 return n
         if signs[e] > 0:
             put(nodes, writing, X, entry)
-        elif not cut(nodes, writing, X, entry.set, entry.key, entry.left, entry.slot):
-            state[MISSING] += 1
-        if len(done) > 0:
-            done[state[AT]] = n
-        state[BEGUN] = 0
-        state[AT] += 1
+            missing = False
+        else:
+            missing = not cut(nodes, writing, X, entry.set, entry.key, entry.left, entry.slot)
+        end_change(state, done, n, missing)
     return n

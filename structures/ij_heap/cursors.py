@@ -5,73 +5,51 @@ A cursor is plain data beside the tree: its state belongs to the kernels of `wal
 
 from __future__ import annotations
 
-import copy
+from typing import Self
 
 import numpy as np
 
-from structures.core.entries import Entries, Told
+from structures.core import cursor
+from structures.core.entries import NO_ENTRIES, Entries, Told
 from structures.core.entry_tree import Root
 from structures.core.kernel import compiled
-from structures.ij_heap.goals import ANY_KEY, DEAD, DEPTH, EACH_KEY, GAP, ITEM, STEPS, Walking, new_walk
+from structures.ij_heap import goals
+from structures.ij_heap.goals import Walking
 from structures.ij_heap.strip import STRIP_SCRATCH
 from structures.ij_heap.walk import start_all, walk_fill
 from structures.multiway.layout import MultiwayArena
 from structures.multiway.topology import SETS
 
 _MOST_ROWS = 1 << 17  # of one call
-_STEPS_A_CALL = 1 << 15
-_NO_ENTRIES = Entries(*(np.empty(0, kind) for kind in (np.uint8, np.int32, np.int64, np.int64, np.int32)))
 
 
-class Cursor:
+class Cursor(cursor.Cursor):
     """A reading of one version: rows of all, of one key, or of given entries, one after the other; all intervals meeting the window.
 
-    `fill` releases the GIL in its kernel.
+    `fill` gives at most 2**17 rows. Dead ends are nodes entered for nothing: at most `FUEL_MOST` + rows + the height times the sets (for
+    each given entry, or key).
     """
 
+    _STEPS, _GAP, _DEAD = goals.STEPS, goals.GAP, goals.DEAD
+    _BUDGET = 1 << 15
+
     def __init__(self, blocks: MultiwayArena, root: Root, key: int | None, window: tuple[int, int], given: Entries | None) -> None:
-        self._t = int(blocks.T[SETS])
-        self._entries, self._window = given or _NO_ENTRIES, window
-        Z = new_walk(blocks.T, root.height)
-        walking = Walking(Z, Z.view(np.int32), np.zeros(STRIP_SCRATCH, np.int64))
+        super().__init__(int(blocks.T[SETS]), goals.new_walk(blocks.T, root.height))
+        self._entries, self._window = given or NO_ENTRIES, window
+        self._walking = Walking(self._Z, self._Z.view(np.int32), np.zeros(STRIP_SCRATCH, np.int64))
         if given is None:
-            compiled(start_all)(blocks.T, walking, root.offset, ANY_KEY if key is None else key, *window)
-        self._walking = walking
+            compiled(start_all)(blocks.T, self._walking, root.offset, goals.ANY_KEY if key is None else key, *window)
         self._nodes, self._offset = blocks.nodes, root.offset
-        self.done = False
 
-    def fill(self, limit: int) -> np.ndarray:
-        """Up to `limit` >= 1 further rows, int32[t, n], and at most 2**17. A call takes milliseconds, and may find none before `done`."""
-        limit = min(limit, _MOST_ROWS)
-        out = np.empty((self._t, limit), np.int32)
-        Z = self._Z
-        told = Told(out.reshape(-1), limit)
-        n = compiled(walk_fill)(self._nodes, self._walking, self._offset, self._entries, *self._window, told, _STEPS_A_CALL)
-        self.done = bool(Z[DEPTH] == 0 and Z[EACH_KEY] == 0 and Z[ITEM] == len(self._entries.key))
-        return out if n == limit else out[:, :n].copy()
+    def _more(self, want: int) -> np.ndarray:
+        Z, want = self._Z, min(want, _MOST_ROWS)
+        out = np.empty((len(self._nothing), want), np.int32)
+        told = Told(out.reshape(-1), want)
+        n = compiled(walk_fill)(self._nodes, self._walking, self._offset, self._entries, *self._window, told, self._BUDGET)
+        self._ended = bool(Z[goals.DEPTH] == 0 and Z[goals.EACH_KEY] == 0 and Z[goals.ITEM] == len(self._entries.key))
+        return out if n == want else out[:, :n].copy()
 
-    def clone(self) -> Cursor:
-        """An independent cursor at the same place."""
-        other = copy.copy(self)
-        Z, X = self._Z.copy(), self._walking.X.copy()
-        other._walking = Walking(Z, Z.view(np.int32), X)
+    def clone(self) -> Self:
+        other = super().clone()
+        other._walking = Walking(other._Z, other._Z.view(np.int32), self._walking.X.copy())
         return other
-
-    @property
-    def _Z(self) -> np.ndarray:
-        return self._walking.Z
-
-    @property
-    def steps(self) -> int:
-        """Nodes, splits and entries looked at so far."""
-        return int(self._Z[STEPS])
-
-    @property
-    def largest_gap(self) -> int:
-        """The most steps between two rows so far."""
-        return int(self._Z[GAP])
-
-    @property
-    def dead_ends(self) -> int:
-        """Nodes entered for nothing so far: at most `FUEL_MOST` + rows + the height times the sets (for each given entry, or key)."""
-        return int(self._Z[DEAD])

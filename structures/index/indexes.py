@@ -19,13 +19,13 @@ Source: B+-trees; docs/design/natural-joins.md (*Common ground*).
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from structures.core.control import VERSION
+from structures.core.cursor import Resumable
 from structures.core.entries import DELETE, INSERT
 from structures.core.kernel import compiled, contiguous
 from structures.core.ticks import Ticks
@@ -109,7 +109,7 @@ class Run(NamedTuple):
     after: np.ndarray
 
 
-class Cursor:
+class Cursor(Resumable):
     """A reading of the entries from a place on that have its first `common` coordinates; plain data. `fill` releases the GIL."""
 
     def __init__(self, arena: IndexArena, arity: int, root: int, place: Sequence[int], common: int) -> None:
@@ -127,12 +127,6 @@ class Cursor:
     @property
     def done(self) -> bool:
         return self._Z.item(LEAF_) == 0
-
-    def clone(self) -> Cursor:
-        """An independent cursor at the same place."""
-        other = copy.copy(self)
-        other._Z = self._Z.copy()
-        return other
 
 
 def index_order(entries: Entries, arity: int) -> np.ndarray:

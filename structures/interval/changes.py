@@ -14,9 +14,9 @@ from typing import Any
 from structures.core.arena import HEIGHT, KIND, ROOT
 from structures.core.blocks import Nodes, Writing
 from structures.core.encoding import NEG_INF
-from structures.core.entries import Told, first_refused
+from structures.core.entries import Told
 from structures.core.kernel import kernel, wide
-from structures.core.runs import AT, BEGUN, MISSING, REFUSED, RUN_WORDS, Changes, has_delta
+from structures.core.runs import AT, BEGUN, REFUSED, RUN_WORDS, Changes, end_change, has_delta, refuses
 from structures.ordered.search import DEPTH, NOTHING_BEFORE, Bounds, search_fill, search_start
 from structures.ordered.summary import LIST, PAIR, SELF
 from structures.ordered.tree import cut, expect, put
@@ -36,7 +36,7 @@ def run_changes(nodes: Nodes, writing: Writing, state: Any, told: Told, changes:
     sets, keys, lefts, rights, slots = entries
     out0, out1 = told.out[: told.stride], told.out[told.stride :]
     n, kind = 0, C[KIND]
-    if state[AT] == 0 and state[BEGUN] == 0 and first_refused(entries, 2 if kind == PAIR else 1) >= 0:
+    if refuses(state, entries, 2 if kind == PAIR else 1):
         return REFUSED
     ends = lefts[:0]
     while state[AT] < len(order):
@@ -70,12 +70,10 @@ def run_changes(nodes: Nodes, writing: Writing, state: Any, told: Told, changes:
                     return n
         if signs[e] > 0:
             put(nodes, writing, s, key, left, right, slot)
-        elif not cut(nodes, writing, s, key, left, slot):
-            state[MISSING] += 1
-        if len(done) > 0:
-            done[state[AT]] = n
-        state[BEGUN] = 0
-        state[AT] += 1
+            missing = False
+        else:
+            missing = not cut(nodes, writing, s, key, left, slot)
+        end_change(state, done, n, missing)
     return n
 
 

@@ -6,18 +6,16 @@ Whoever holds one holds its version's pin. Costs: as its kernel says; a window g
 
 from __future__ import annotations
 
-import copy
 from typing import NamedTuple
 
 import numpy as np
 
 from structures.core.arena import KEY_MAX, KIND, Arena, B
+from structures.core.cursor import Cursor, PartedCursor
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entry_tree import Root
 from structures.core.kernel import compiled
-from structures.interval.walk import DONE, WALK_WORDS, Stretch, walk_fill, walk_start
-from structures.interval.walk import GAP as WALK_GAP
-from structures.interval.walk import STEPS as WALK_STEPS
+from structures.interval import walk
 from structures.ordered.search import (
     DEPTH,
     EVERY_CODE,
@@ -40,149 +38,69 @@ from structures.ordered.search import (
 )
 from structures.ordered.summary import SELF
 
-_NONE = np.empty(0, np.int32)
-_LOOKS = 256  # at parts without rows (a window has three a key) before a reading is interrupted
-_BUDGET = 1 << 18  # steps of a call that finds nothing: about a millisecond
 _NO_ENDS = np.empty(0, np.int64)
-
-
-class Cursor:
-    """A reading of one version; plain data beside the tree. `fill` releases the GIL in its kernels."""
-
-    _STEPS, _GAP = STEPS, GAP  # where Z counts
-
-    def __init__(self) -> None:
-        self._held: tuple[np.ndarray, np.ndarray] = (_NONE, _NONE)
-        self._ended = False
-        self._Z = np.zeros(SEARCH_WORDS, np.int64)
-
-    def fill(self, limit: int) -> tuple[np.ndarray, np.ndarray]:
-        """Up to `limit` >= 1 further rows as (slots0, slots1), int32 ("list": slots1 always empty).
-
-        Both may be empty before the end (`done`), so that a call takes milliseconds at most.
-        """
-        a, b = self._held
-        start = self.steps
-        for _ in range(_LOOKS):
-            if len(a) or self._ended or self.steps - start > _BUDGET:
-                break
-            a, b = self._more(limit)
-        self._held = a[limit:], b[limit:]
-        return a[:limit], b[:limit]
-
-    @property
-    def done(self) -> bool:
-        return self._ended and len(self._held[0]) == 0
-
-    def clone(self) -> Cursor:
-        """An independent cursor at the same place."""
-        other = copy.copy(self)
-        other._Z = self._Z.copy()
-        return other
-
-    @property
-    def steps(self) -> int:
-        """Nodes and entries looked at so far."""
-        return int(self._Z[self._STEPS])
-
-    @property
-    def largest_gap(self) -> int:
-        """The most steps between two rows so far."""
-        return int(self._Z[self._GAP])
-
-    def _more(self, want: int) -> tuple[np.ndarray, np.ndarray]:
-        raise NotImplementedError
-
-
-class PartedCursor(Cursor):
-    """A reading of parts, one after the other; Z counts what is done beside them and in those that have ended."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._part: Cursor | None = None
-
-    def _end_part(self) -> None:
-        self._Z[STEPS], self._Z[GAP] = self.steps, self.largest_gap
-        self._Z[LAST] = self._Z[STEPS]
-        self._part = None
-
-    @property
-    def steps(self) -> int:
-        return super().steps + (self._part.steps if self._part is not None else 0)
-
-    @property
-    def largest_gap(self) -> int:
-        return max(super().largest_gap, self._part.largest_gap if self._part is not None else 0)
-
-    def clone(self) -> Cursor:
-        other = copy.copy(self)
-        other._Z = self._Z.copy()
-        if self._part is not None:
-            other._part = self._part.clone()
-        return other
 
 
 class WalkCursor(Cursor):
     """Rows of the entries in a stretch of the order (`walk`)."""
 
-    _STEPS, _GAP = WALK_STEPS, WALK_GAP
+    _STEPS, _GAP = walk.STEPS, walk.GAP
 
-    def __init__(self, arena: Arena, root: Root, stretch: Stretch) -> None:
-        super().__init__()
+    def __init__(self, arena: Arena, root: Root, stretch: walk.Stretch) -> None:
+        super().__init__(2, np.zeros(walk.WALK_WORDS, np.int64))
         self._nodes = arena.nodes
-        self._Z = np.zeros(WALK_WORDS, np.int64)
-        compiled(walk_start)(self._nodes, self._Z, root.offset, root.height, int(arena.C[KIND]), stretch)
+        compiled(walk.walk_start)(self._nodes, self._Z, root.offset, root.height, int(arena.C[KIND]), stretch)
 
-    def _more(self, want: int) -> tuple[np.ndarray, np.ndarray]:
-        out0, out1 = np.empty(want + B * B, np.int32), np.empty(want + B * B, np.int32)
-        n = compiled(walk_fill)(self._nodes, self._Z, out0, out1, want)
-        self._ended = bool(self._Z[DONE])
-        return out0[:n], out1[:n]
+    def _more(self, want: int) -> np.ndarray:
+        out = np.empty((2, want + B * B), np.int32)
+        n = compiled(walk.walk_fill)(self._nodes, self._Z, out[0], out[1], want)
+        self._ended = bool(self._Z[walk.DONE])
+        return out[:, :n]
 
 
 class SearchCursor(Cursor):
     """The entries of a "list" (`ordered.search`)."""
 
+    _STEPS, _GAP = STEPS, GAP
+
     def __init__(self, arena: Arena, root: Root) -> None:
-        super().__init__()
+        super().__init__(1, np.zeros(SEARCH_WORDS, np.int64))
         self._nodes = arena.nodes
         compiled(search_start)(self._Z, root.offset, root.height, 0, 0, Bounds(NEG_INF, NOTHING_BEFORE, POS_INF, NEG_INF))
 
-    def _more(self, want: int) -> tuple[np.ndarray, np.ndarray]:
-        out = np.empty(want + B, np.int32)
-        n = compiled(search_fill)(self._nodes, self._Z, out, 0, _NO_ENDS)
-        self._ended = self._Z[DEPTH] == 0
-        return out[:n], _NONE
+    def _more(self, want: int) -> np.ndarray:
+        out = np.empty((1, want + B), np.int32)
+        n = compiled(search_fill)(self._nodes, self._Z, out[0], 0, _NO_ENDS)
+        self._ended = bool(self._Z[DEPTH] == 0)
+        return out[:, :n]
 
 
 class GivenCursor(Cursor):
-    """The given slots of a "list", or nothing."""
+    """These rows, which are looked up nowhere."""
 
-    def __init__(self, slots: np.ndarray) -> None:
-        super().__init__()
-        self._held = (slots, _NONE)
-        self._ended = True
+    _STEPS, _GAP = 0, 1
+
+    def __init__(self, rows: np.ndarray) -> None:
+        super().__init__(len(rows), np.zeros(2, np.int64))
+        self._held, self._ended = rows, True
 
 
 class PartnersCursor(Cursor):
     """Rows of the given items (`ordered.search.ITEM`), which are of set s."""
 
+    _STEPS, _GAP = STEPS, GAP
+
     def __init__(self, arena: Arena, root: Root, s: int, items: np.ndarray) -> None:
-        super().__init__()
+        super().__init__(2, np.zeros(PARTNERS_WORDS, np.int64))
         self._arena, self._set, self._items = arena, s, items.reshape(-1)
-        self._Z = np.zeros(PARTNERS_WORDS, np.int64)
         self._Z[SET], self._Z[TOP], self._Z[HIGH] = 0 if arena.C[KIND] == SELF else 1 - s, root.offset, root.height
 
-    def _more(self, want: int) -> tuple[np.ndarray, np.ndarray]:
-        arena = self._arena
-        own, other = np.empty(want + B, np.int32), np.empty(want + B, np.int32)
-        n = compiled(partners_fill)(arena.nodes, self._Z, self._items, own, other, _BUDGET)
-        self._ended = ITEM * self._Z[ITEM_AT] >= len(self._items)
-        own, other = own[:n], other[:n]
-        if arena.C[KIND] == SELF:
-            apart = own != other
-            return own[apart], other[apart]
-        return (own, other) if self._set == 0 else (other, own)
+    def _more(self, want: int) -> np.ndarray:
+        s, out = self._set, np.empty((2, want + B), np.int32)
+        n = compiled(partners_fill)(self._arena.nodes, self._Z, self._items, out[s], out[1 - s], self._BUDGET)
+        self._ended = bool(ITEM * self._Z[ITEM_AT] >= len(self._items))
+        rows = out[:, :n]
+        return rows.take(np.flatnonzero(rows[0] != rows[1]), axis=1) if self._arena.C[KIND] == SELF else rows
 
 
 class Wanted(NamedTuple):
@@ -197,19 +115,16 @@ class StabCursor(PartedCursor):
     """Rows of the intervals of set s, of one key, that contain `lo` and reach `least`, with those of their partners that `wanted` says: the
     outer search is resumed in small chunks."""
 
+    _STEPS, _LAST, _GAP = STEPS, LAST, GAP
+
     def __init__(self, arena: Arena, root: Root, s: int, key: int, lo: int, least: int, wanted: Wanted) -> None:
-        super().__init__()
+        super().__init__(2, np.zeros(SEARCH_WORDS, np.int64))
         self._arena, self._root, self._set, self._key, self._wanted = arena, root, s, key, wanted
         compiled(search_start)(self._Z, root.offset, root.height, s, key, Bounds(NEG_INF, NOTHING_BEFORE, lo, least))
 
-    def _more(self, want: int) -> tuple[np.ndarray, np.ndarray]:
-        if self._part is None or self._part.done:
-            self._end_part()
-            if self._Z[DEPTH] == 0:
-                self._ended = True
-                return _NONE, _NONE
-            self._part = PartnersCursor(self._arena, self._root, self._set, self._next_items())
-        return self._part.fill(want)
+    def _next_part(self) -> Cursor | None:
+        self._ended = bool(self._Z[DEPTH] == 0)
+        return None if self._ended else PartnersCursor(self._arena, self._root, self._set, self._next_items())
 
     def _next_items(self) -> np.ndarray:
         out, ends = np.empty(4 * B, np.int32), np.empty(8 * B, np.int64)
@@ -234,27 +149,18 @@ class WindowCursor(PartedCursor):
     """
 
     def __init__(self, arena: Arena, root: Root, key: int | None, window: tuple[int, int]) -> None:
-        super().__init__()
+        super().__init__(2)
         self._arena, self._root, self._window = arena, root, window
         self._one = key is not None
         self._key = key if key is not None else compiled(next_key)(arena.nodes, root.offset, root.height, -1)
         self._phase = 0
 
-    def _more(self, want: int) -> tuple[np.ndarray, np.ndarray]:
-        if self._part is not None:
-            rows = self._part.fill(want)
-            if len(rows[0]) or not self._part.done:
-                return rows
-        self._end_part()
-        if self._key == KEY_MAX:
-            self._ended = True
-        else:
-            self._part = self._next_part()
-        return _NONE, _NONE
-
     def _next_part(self) -> Cursor | None:
-        """The cursor of the current phase, None if it surely has no row; the phase moves on."""
+        """The cursor of the current phase; the phase moves on."""
         arena, root, key, (lo, hi) = self._arena, self._root, self._key, self._window
+        if key == KEY_MAX:
+            self._ended = True
+            return None
         phase, self._phase = self._phase, self._phase + 1
         before = (NEG_INF, NOTHING_BEFORE)
         if phase == 0:
@@ -265,12 +171,9 @@ class WindowCursor(PartedCursor):
         if phase == 1:
             least = None if arena.C[KIND] == SELF else self._first(0, hi, (lo, EVERY_CODE), NEG_INF)
             return None if least is None else StabCursor(arena, root, 1, key, lo, least, Wanted((lo, EVERY_CODE), hi, NEG_INF))
-        if self._one:
-            self._key = KEY_MAX
-        else:
-            self._key = compiled(next_key)(arena.nodes, root.offset, root.height, key)
+        self._key = KEY_MAX if self._one else compiled(next_key)(arena.nodes, root.offset, root.height, key)
         self._phase = 0
-        return WalkCursor(arena, root, Stretch(key, lo + 1, key, hi)) if lo < hi else None
+        return WalkCursor(arena, root, walk.Stretch(key, lo + 1, key, hi)) if lo < hi else None
 
     def _first(self, s: int, most: int, after: tuple[int, int], least: int) -> int | None:
         """The smallest left endpoint of the search's hits, None if there is none."""

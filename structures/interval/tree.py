@@ -28,13 +28,14 @@ import numpy as np
 from structures.core.arena import KIND, LIVE, ROOT, Arena
 from structures.core.compaction import LOOKED_AT
 from structures.core.control import STORE_WORDS
+from structures.core.cursor import Cursor
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import Entries, tree_order
 from structures.core.entry_tree import EntryTree, Root
 from structures.core.kernel import compiled
 from structures.core.runs import RUN_WORDS
 from structures.interval.changes import run_changes
-from structures.interval.cursors import Cursor, GivenCursor, PartnersCursor, SearchCursor, WalkCursor, WindowCursor
+from structures.interval.cursors import GivenCursor, PartnersCursor, SearchCursor, WalkCursor, WindowCursor
 from structures.interval.walk import WHOLE, Stretch
 from structures.ordered.check import check_tree
 from structures.ordered.compaction import compact
@@ -98,14 +99,14 @@ class IntervalTree(EntryTree[Arena]):
 
     def partners(self, root: Root, entries: Entries, window: tuple[int, int] | None = None) -> Cursor:
         """Rows in which the given entries (of one set, in this version) take part; "self": the given one first, "list": the entries."""
-        if self._kind == LIST or len(entries.key) == 0:
-            return GivenCursor(entries.slot)
+        if self._kind == LIST:
+            return GivenCursor(entries.slot.reshape(1, -1))
         lo, hi = window or (NEG_INF, POS_INF)
         if window is not None:
             entries = entries.take((entries.left <= hi) & (entries.right >= lo))
-            if len(entries.key) == 0:
-                return GivenCursor(entries.slot)
         n = len(entries.key)
+        if n == 0:
+            return GivenCursor(np.empty((2, 0), np.int32))
         items = np.empty((n, ITEM), np.int64)
         items[:, 0], items[:, 1], items[:, 2], items[:, 3] = entries.slot, entries.key, NEG_INF, NOTHING_BEFORE
         items[:, 4], items[:, 5] = np.minimum(entries.right, hi), np.maximum(entries.left, lo)

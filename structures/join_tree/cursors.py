@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 
 from structures.core.arena import Arena, B
+from structures.core.cursor import Cursor, Resumable
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.kernel import compiled
 from structures.join_tree.tables import JoinTables
@@ -63,7 +64,7 @@ class Given:
         return copy.copy(self)
 
 
-class Scanned:
+class Scanned(Resumable):
     """All entries of a tree, in its order."""
 
     def __init__(self, arena: Arena, root: tuple[int, int]) -> None:
@@ -78,13 +79,8 @@ class Scanned:
         out = np.empty(limit + B, np.int32)
         return out[: scan_fill(self._arena.M, self._arena.W, self._Z, self._height, out)]
 
-    def clone(self) -> Scanned:
-        other = copy.copy(self)
-        other._Z = self._Z.copy()
-        return other
 
-
-class Sought:
+class Sought(Resumable):
     """The entries of one code."""
 
     def __init__(self, arena: Arena, root: tuple[int, int], code: int) -> None:
@@ -99,18 +95,19 @@ class Sought:
         out = np.empty(limit + B, np.int32)
         return out[: compiled(search_fill)(self._arena.nodes, self._Z, out, 0, _NO_ENDS)]
 
-    def clone(self) -> Sought:
-        other = copy.copy(self)
-        other._Z = self._Z.copy()
-        return other
 
+class JoinCursor(Cursor):
+    """Rows of a version that begin with what `start` gives of alias number `place`: rows that take part in some there.
 
-class JoinCursor:
-    """Rows of a version that begin with what `start` gives of alias number `place`: rows that take part in some there."""
+    Dead ends are rows of single aliases that did not meet the window.
+    """
+
+    _STEPS, _GAP, _DEAD = STEPS, GAP, DEAD
 
     def __init__(self, tree: JoinTables, roots: np.ndarray, place: int, start: Start, bounds: np.ndarray) -> None:
         self._tree, self._start, self._starts = tree, start, _NONE
         self._walking = tree.walking(roots, bounds)
+        super().__init__(tree.aliases, self._S[0])
         compiled(begin_walk)(self._S, place)
 
     @property
@@ -124,19 +121,6 @@ class JoinCursor:
     @property
     def done(self) -> bool:
         return self._idle and self._start.done
-
-    @property
-    def steps(self) -> int:
-        return int(self._S[0, STEPS])
-
-    @property
-    def largest_gap(self) -> int:
-        return int(self._S[0, GAP])
-
-    @property
-    def dead_ends(self) -> int:
-        """Rows of single aliases that did not meet the window."""
-        return int(self._S[0, DEAD])
 
     def fill(self, limit: int) -> np.ndarray:
         """int32[t, <= limit] slots by alias. None at the end (`done`), and where milliseconds have found none."""
@@ -152,8 +136,9 @@ class JoinCursor:
             looks += n == found
         return out[:, :n]
 
-    def clone(self) -> JoinCursor:
-        other = copy.copy(self)
+    def clone(self) -> Self:
+        other = super().clone()
         other._start = self._start.clone()
         other._walking = self._walking._replace(S=self._S.copy(), L=self._walking.L.copy())
+        other._Z = other._S[0]
         return other

@@ -31,12 +31,12 @@ Source: Navarro, Reutter and Rojas-Ledesma, *Optimal Joins using Compact Data St
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
+from structures.core import cursor
 from structures.core.kernel import compiled
 from structures.qdag.scan import NO_SLOT, SCANNED, SCANNED_AT_ONCE, read_items, scan_of
 from structures.qdag.walk import (
@@ -74,7 +74,6 @@ from structures.quadtree.trees import QuadTrees, Root
 
 __all__ = ["And", "Atom", "Cursor", "extend"]
 
-_BUDGET = 1 << 18  # steps of a call: milliseconds
 Roots = tuple[Root, ...]
 
 
@@ -98,52 +97,36 @@ class _Plan(NamedTuple):
     trees: list[tuple[int, int]]  # of each atom read, its place and its tree's number
 
 
-class Cursor:
-    """A reading; plain data beside the trees. `fill` releases the GIL."""
+class Cursor(cursor.Cursor):
+    """A reading. Its steps are joint nodes visited, entries of leaves tried, rows of cells gone through; its dead ends joint nodes visited
+    that had no children, and items and entries tried that joined nothing."""
+
+    _STEPS, _GAP, _DEAD = STEPS, GAP, DEAD
 
     def __init__(self, trees: QuadTrees, plans: Sequence[np.ndarray], items: np.ndarray, scan: np.ndarray | None, lines: int) -> None:
         """`plans`: P, R, A, Q of `scan.py`; `items` are what is read, or, with a scan, have room for it."""
+        super().__init__(lines, np.zeros(state_words(lines), np.int64))
         self._nodes, self._plans = trees.arrays[0], plans
-        self._lines = lines
-        self._items, self._scan = items, np.zeros(1, np.int64) if scan is None else scan
-        self._state = np.zeros(state_words(lines), np.int64)  # of `_walking`, as are the items and the leaves
-        self._state[ITEMS] = len(items) // plans[0].item(WIDTH) if scan is None else 0
-        self._leaves = np.empty(line_words(lines), np.int32)
-        self._walking = Walking(plans[0], plans[1], self._items, self._leaves, self._state)
+        self._scan = np.zeros(1, np.int64) if scan is None else scan
+        self._Z[ITEMS] = len(items) // plans[0].item(WIDTH) if scan is None else 0
+        self._walking = Walking(plans[0], plans[1], items, np.empty(line_words(lines), np.int32), self._Z)
+        self._ended = self._is_over()
 
-    def fill(self, limit: int) -> np.ndarray:
-        """Up to `limit` >= 1 further rows, int32[atoms, rows]: their slots. May have none before the end (`done`)."""
-        out = np.empty((self._lines, limit), np.int32)
-        n = compiled(read_items)(self._nodes, self._walking, *self._plans[2:], self._scan, out, _BUDGET)
-        return out if n == limit else out[:, :n]
+    def _is_over(self) -> bool:
+        Z = self._Z
+        return Z.item(DEPTH) == 0 and Z.item(ITEM) == Z.item(ITEMS) and self._scan.item(SCANNED) == 0
 
-    @property
-    def done(self) -> bool:
-        state = self._state
-        return state.item(DEPTH) == 0 and state.item(ITEM) == state.item(ITEMS) and self._scan.item(SCANNED) == 0
+    def _more(self, want: int) -> np.ndarray:
+        out = np.empty((len(self._nothing), want), np.int32)
+        n = compiled(read_items)(self._nodes, self._walking, *self._plans[2:], self._scan, out, self._BUDGET)
+        self._ended = self._is_over()
+        return out[:, :n]
 
-    def clone(self) -> Cursor:
-        """An independent cursor at the same place."""
-        other = copy.copy(self)
-        other._state, other._leaves = self._state.copy(), self._leaves.copy()
-        other._items, other._scan = self._items.copy(), self._scan.copy()
-        other._walking = self._walking._replace(items=other._items, S=other._leaves, Z=other._state)
+    def clone(self) -> Self:
+        other, walking = super().clone(), self._walking
+        other._scan = self._scan.copy()
+        other._walking = walking._replace(items=walking.items.copy(), S=walking.S.copy(), Z=other._Z)
         return other
-
-    @property
-    def steps(self) -> int:
-        """Joint nodes visited, entries of leaves tried, rows of cells gone through."""
-        return int(self._state[STEPS])
-
-    @property
-    def largest_gap(self) -> int:
-        """The most steps between two rows so far."""
-        return int(self._state[GAP])
-
-    @property
-    def dead_ends(self) -> int:
-        """Joint nodes visited that had no children, and items and entries tried that joined nothing."""
-        return int(self._state[DEAD])
 
 
 class And:

@@ -31,12 +31,12 @@ Source: Berkholz, Keppeler and Schweikardt, *Answering Conjunctive Queries under
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
+from structures.core import cursor
 from structures.core.entries import DELETE, INSERT, Told
 from structures.core.kernel import compiled
 from structures.core.runs import Deltas, gather
@@ -49,7 +49,6 @@ from structures.view_tree.walk import AT, DEAD, GAP, STATE_WORDS, STEPS, Walking
 __all__ = ["Atom", "Cursor", "Deltas", "Root", "ViewTree", "path_orders"]
 
 _CHUNK = 1 << 16
-_BUDGET = 1 << 18  # steps of a call: milliseconds
 
 Sink = Callable[[int, np.ndarray], bool]
 
@@ -60,44 +59,28 @@ class Root(NamedTuple):
     roots: tuple[int, ...]
 
 
-class Cursor:
-    """A reading; plain data beside the indexes. `fill` releases the GIL."""
+class Cursor(cursor.Cursor):
+    """A reading. Its steps are look-ups, steps of loops, and rows; its dead ends given entries that had no rows."""
+
+    _STEPS, _GAP, _DEAD = STEPS, GAP, DEAD
 
     def __init__(self, arena: IndexArena, shape: Shape, plan: int, roots: Sequence[int], items: Entries) -> None:
-        self._arena, self._t = arena, shape.t
-        self._first, self._items = plan * PLAN_WORDS, items_of(items)
-        self._walking = Walking(shape.plans, np.array(roots, np.int64), np.zeros(STATE_WORDS, np.int64))
+        super().__init__(shape.t, np.zeros(STATE_WORDS, np.int64))
+        self._arena, self._first, self._items = arena, plan * PLAN_WORDS, items_of(items)
+        self._walking = Walking(shape.plans, np.array(roots, np.int64), self._Z)
+        self._ended = len(items.slot) == 0
 
-    def fill(self, limit: int) -> np.ndarray:
-        """Up to `limit` >= 1 further rows, int32[t, rows]: their slots. May have none before the end (`done`)."""
-        out = np.empty((self._t, limit), np.int32)
-        n = compiled(view_fill)(self._arena.nodes, self._walking, self._first, self._items, Told(out.reshape(-1), limit), _BUDGET)
-        return out if n == limit else out[:, :n]
+    def _more(self, want: int) -> np.ndarray:
+        out = np.empty((len(self._nothing), want), np.int32)
+        told = Told(out.reshape(-1), want)
+        n = compiled(view_fill)(self._arena.nodes, self._walking, self._first, self._items, told, self._BUDGET)
+        self._ended = self._Z.item(AT) == len(self._items.slots)
+        return out[:, :n]
 
-    @property
-    def done(self) -> bool:
-        return self._walking.Z.item(AT) == len(self._items.slots)
-
-    def clone(self) -> Cursor:
-        """An independent cursor at the same place."""
-        other = copy.copy(self)
-        other._walking = self._walking._replace(Z=self._walking.Z.copy())
+    def clone(self) -> Self:
+        other = super().clone()
+        other._walking = self._walking._replace(Z=other._Z)
         return other
-
-    @property
-    def steps(self) -> int:
-        """Look-ups, steps of loops, and rows."""
-        return int(self._walking.Z[STEPS])
-
-    @property
-    def largest_gap(self) -> int:
-        """The most steps between two rows so far."""
-        return int(self._walking.Z[GAP])
-
-    @property
-    def dead_ends(self) -> int:
-        """Given entries that had no rows."""
-        return int(self._walking.Z[DEAD])
 
 
 class ViewTree:

@@ -135,10 +135,6 @@ class BatchMachine(ReadingMachine):
         """As the structure takes them: intervals, unless a machine knows better."""
         return entries(some)
 
-    def chunk(self, slots: np.ndarray) -> tuple[np.ndarray, ...]:
-        """A delta's slots as `rows_of` takes them: as they are, unless a machine knows better."""
-        return (slots,)
-
     def wanted(self, some: Iterable[Any]) -> set[Row]:
         """The rows of these entries, by the twin."""
         raise NotImplementedError
@@ -172,7 +168,7 @@ class BatchMachine(ReadingMachine):
         got: dict[int, list[Row]] = {-1: [], 1: []}
 
         def sink(sign: int, slots: np.ndarray) -> bool:
-            got[sign] += self.rows_of(*self.chunk(slots))
+            got[sign] += self.rows_of(slots)
             return True
 
         self.root = self.tree.apply(self.version, self.packed(deletes), self.packed(inserts), sink)
@@ -203,7 +199,7 @@ class BatchMachine(ReadingMachine):
         deltas = self.tree.apply_in_order(self.version, signs, self.packed(one for _, one, _ in steps), limit)
         self.root = self.tree.root
         for i, (_, _, delta) in enumerate(steps):
-            found = self.rows_of(*self.chunk(deltas.rows[:, deltas.starts[i] : deltas.ends[i]]))
+            found = self.rows_of(deltas.rows[:, deltas.starts[i] : deltas.ends[i]])
             if limit is None:
                 assert not found
             elif deltas.too_large[i]:

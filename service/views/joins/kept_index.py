@@ -8,10 +8,10 @@ import numpy as np
 
 from service.planning.binding import Index
 from service.tables.resolution import Slots
-from service.tables.sides import NO_ENTRIES, Side, Source, joined
+from service.tables.sides import Side, Source, joined
 from service.tables.store import Domain, Numbers
 from structures.core.encoding import NEG_INF, POS_INF
-from structures.core.entries import Entries
+from structures.core.entries import NO_ENTRIES, Entries
 from structures.interval.tree import Cursor, IntervalTree, Root
 
 _CALLS = 3  # of a tree's `apply` a version: moves, deletes, inserts

@@ -14,7 +14,7 @@ from service.planning.plans.plan import Plan
 from service.query.model import Query
 from service.tables.changes import DELETE, ENTER, INSERT, LEAVE, SIGNS, Parted, Runs, in_order, parted, versions_of
 from service.tables.resolution import NO_SLOTS, Resolved, Slots
-from service.tables.sides import NO_ENTRIES, BoxSource, Side, Source, joined
+from service.tables.sides import BoxSource, Side, Source, joined
 from service.tables.store import Domain, Numbers
 from service.views.deltas import Combination, Sink, tell
 from service.views.joins.protocol import Bounds
@@ -23,7 +23,7 @@ from service.views.shapes import Shape
 from structures.box.tree import BoxTree
 from structures.clique.tree import CliqueTree
 from structures.core.encoding import NEG_INF, POS_INF
-from structures.core.entries import Entries
+from structures.core.entries import NO_ENTRIES, Entries
 from structures.ij_heap.heap import IJHeap, Topology
 from structures.interval.tree import IntervalTree
 

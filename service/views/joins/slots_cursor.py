@@ -22,6 +22,9 @@ class Slotted(Protocol):
     @property
     def largest_gap(self) -> int: ...
 
+    @property
+    def dead_ends(self) -> int | None: ...
+
     def fill(self, limit: int) -> Any: ...
 
     def clone(self) -> Slotted: ...
@@ -48,8 +51,7 @@ class SlotsCursor:
     @property
     def dead_ends(self) -> int | None:
         """None: the structure's cursor counts none."""
-        own = getattr(self._cursor, "dead_ends", None)
-        return None if own is None else int(own)
+        return self._cursor.dead_ends
 
     def fill(self, limit: int) -> Combination:
         return tuple(self._cursor.fill(min(limit, _CHUNK)))

@@ -5,6 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +25,7 @@ from tests.structures.box.machine import BoxMachine, in_order
 
 NO_PINS = np.empty(0, np.int64)
 WORLD = "rects_world"
+ROOT = Path(__file__).parents[3]
 
 
 def test_against_the_twin() -> None:
@@ -293,6 +297,43 @@ def test_an_arena_that_fills_up_midway_is_as_before(monkeypatch: pytest.MonkeyPa
         now = tree.apply(3, entries(boxes[:2], 3), entries(boxes[8:20], 3), None)
         tree.check(now, (root,))
         assert rows_of(tree.rows(now)) == sorted(pairs("pair", boxes[2:20]))
+
+
+TWENTY = """
+import resource
+import numpy as np
+from structures.box.tree import BoxTree
+from tests.naive.box_join import Box, entries
+resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))
+trees = [BoxTree(2, "pair", 1 << 24) for _ in range(20)]
+for slot, tree in enumerate(trees):
+    root = tree.bulk_load(1, entries([Box(0, 0, (0, 0), (9, 9), slot), Box(1, 0, (5, 5), (6, 6), slot)], 2))
+    cursor = tree.rows(root, None, (np.array([4, 4]), np.array([7, 7])))
+    assert cursor.fill(10).tolist() == [[slot], [slot]], slot
+print("open")
+"""
+
+
+def test_twenty_pairs_open_in_little_address_space() -> None:
+    """The address space of one follows from its arena and the slots that it has seen, not from those that there can be."""
+    done = subprocess.run([sys.executable, "-c", TWENTY], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and done.stdout == "open\n", done.stderr
+
+
+def test_slots_that_the_table_of_boxes_did_not_reach() -> None:
+    """It grows under a reading, which goes on; nothing is lost, and nothing is taken for slots that were skipped."""
+    tree = BoxTree(2, "pair", 1 << 22)
+    boxes = [Box(i % 2, 0, (i, 0), (i + 5, 9), i) for i in range(40)]
+    root, window = tree.bulk_load(1, entries(boxes, 2)), (np.array([10, 0]), np.array([30, 9]))
+    reading, wanted = tree.rows(root, None, window), sorted(pairs("pair", in_window(boxes, (10, 0), (30, 9))))
+    begun, later = reading.fill(3), []
+    for version, slot in enumerate((2**18, 2**18 + 1, 2**22 + 7), 2):
+        later.append(Box(slot % 2, 0, (20, 1), (21, 2), slot))
+        root = tree.apply(version, entries([], 2), entries(later[-1:], 2), None)
+        found = rows_of(tree.rows(root, None, window))
+        assert found == sorted(pairs("pair", in_window(boxes + later, (10, 0), (30, 9))))
+    assert tree._boxes.shape[1] < 2**25 and len(tree._boxes[0]) > 2**22
+    assert sorted(in_order("pair", np.concatenate((begun, read_all(reading)), axis=1))) == wanted
 
 
 def test_what_the_structure_is_not_for() -> None:

@@ -13,7 +13,7 @@ from structures.core.arena import B
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.interval.tree import IntervalTree
 from tests.naive.interval_join import Interval, Pair, entries, in_window, pairs
-from tests.structures.machines import BatchMachine, Reading
+from tests.structures.machines import BatchMachine, Reading, transposed
 
 POINTS = st.one_of(st.integers(0, 30), st.sampled_from([NEG_INF, POS_INF, 0, 0, 7]))
 SHAPES = st.tuples(st.integers(0, 1), st.integers(0, 2), POINTS, POINTS)
@@ -30,13 +30,10 @@ class IntervalMachine(BatchMachine):
     def wanted(self, some: Iterable[Interval]) -> set[Pair]:
         return pairs(self.kind, some)
 
-    def chunk(self, slots: np.ndarray) -> tuple[np.ndarray, ...]:
-        return tuple(slots)
-
-    def rows_of(self, *slots: np.ndarray) -> list[Pair]:
+    def rows_of(self, slots: np.ndarray) -> list[Pair]:
         if self.kind == "list":
             return [(slot, -1) for slot in slots[0].tolist()]
-        rows = list(zip(*(part.tolist() for part in slots), strict=True))
+        rows = transposed(slots)
         return [(min(row), max(row)) for row in rows] if self.kind == "self" else rows
 
     def _new(self, shapes: list[tuple[int, int, int, int]]) -> list[Interval]:

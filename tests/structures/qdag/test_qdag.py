@@ -148,7 +148,7 @@ def test_a_call_ends_after_its_budget_within_leaves_too(ends: list[tuple[int, ..
     of = Trees(Shape((2, 2), ((0, (0, 1)), (0, (1, 2)), (0, (2, 3)), (1, (3, 0)))))
     of.load(1, 0, [(0, 0, slot) for slot in range(LEAF)])
     of.load(1, 1, with_slots(ends))
-    monkeypatch.setattr(qdag, "_BUDGET", LEAF)
+    monkeypatch.setattr(qdag.Cursor, "_BUDGET", LEAF)
     cursor, rows, most = of.join.rows([of.trees.roots] * 4, [-1] * 4), list[Row](), 0
     while not cursor.done:
         before = cursor.steps

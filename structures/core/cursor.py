@@ -1,0 +1,138 @@
+"""What the cursors of all structures share: readings of one version, resumable between two chunks of rows.
+
+A cursor is plain data beside its structure: arrays that belong to the reading kernels of its room. Whoever holds one holds its version's
+pin. A clone costs a copy of these arrays.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Self
+
+import numpy as np
+
+
+class Resumable:
+    """What goes on from a state `_Z` that its kernels change."""
+
+    _Z: np.ndarray
+
+    def clone(self) -> Self:
+        """An independent cursor at the same place."""
+        other = copy.copy(self)
+        other._Z = self._Z.copy()
+        return other
+
+
+class Cursor(Resumable):
+    """A reading of one version. Its class reads on in `_more`, sets `_ended`, and says in which words of Z its kernels count."""
+
+    _STEPS: int
+    _GAP: int
+    _DEAD: int | None = None
+    _BUDGET = 1 << 18  # steps of a call that finds nothing: about a millisecond
+    _LOOKS = 256  # at parts without rows (a window has three a key) before a reading is interrupted
+
+    def __init__(self, members: int, Z: np.ndarray) -> None:
+        """`members`: the slots of a row."""
+        self._nothing = np.empty((members, 0), np.int32)
+        self._held = self._nothing  # rows that a kernel told beyond the limit
+        self._ended = False
+        self._Z = Z
+
+    def fill(self, limit: int) -> np.ndarray:
+        """Up to `limit` >= 1 further rows, int32[members, rows]: their slots.
+
+        A call takes milliseconds, with the GIL released in its kernels, and may find no rows before the end (`done`).
+        """
+        rows = self._held
+        if not (rows.shape[1] or self._ended):
+            rows = self._more(limit)
+            if not (rows.shape[1] or self._ended):
+                rows = self._look_on(limit)
+        if rows.shape[1] <= limit:
+            self._held = self._nothing
+            return rows
+        self._held = rows[:, limit:]
+        return rows[:, :limit]
+
+    def _look_on(self, want: int) -> np.ndarray:
+        """The next rows, after looks without any; none where the budget does not reach them."""
+        rows, start = self._nothing, self.steps
+        for _ in range(self._LOOKS):
+            if rows.shape[1] or self._ended or self.steps - start >= self._BUDGET:
+                break
+            rows = self._more(want)
+        return rows
+
+    def _more(self, want: int) -> np.ndarray:
+        """Further rows, some more than wanted, or none yet."""
+        raise NotImplementedError
+
+    @property
+    def done(self) -> bool:
+        return self._ended and self._held.shape[1] == 0
+
+    @property
+    def steps(self) -> int:
+        """Nodes, entries and whatever else was looked at so far."""
+        return int(self._Z[self._STEPS])
+
+    @property
+    def largest_gap(self) -> int:
+        """The most steps between two rows so far."""
+        return int(self._Z[self._GAP])
+
+    @property
+    def dead_ends(self) -> int | None:
+        """What was looked at for nothing so far, as the class says; None: it is not counted."""
+        return None if self._DEAD is None else int(self._Z[self._DEAD])
+
+
+class PartedCursor(Cursor):
+    """A reading in parts, one after another. Z counts what was done beside them and in those that have ended."""
+
+    _STEPS, _LAST, _GAP = range(3)  # LAST: the steps at the last row
+
+    def __init__(self, members: int, Z: np.ndarray | None = None) -> None:
+        """`Z`: of kernels that are called beside the parts."""
+        super().__init__(members, np.zeros(3, np.int64) if Z is None else Z)
+        self._part: Cursor | None = None
+        self._has_told = False  # the part
+
+    def _next_part(self) -> Cursor | None:
+        """The next part; None if it surely has no rows, or if none is left: then `_ended` is set."""
+        raise NotImplementedError
+
+    def _more(self, want: int) -> np.ndarray:
+        if self._part is None:
+            self._part = self._next_part()
+            if self._part is None:
+                return self._nothing
+        rows = self._part.fill(want)
+        self._has_told = self._has_told or rows.shape[1] > 0
+        if self._part.done:
+            self._end_part(self._part)
+        return rows
+
+    def _end_part(self, part: Cursor) -> None:
+        Z, before = self._Z, self._Z[self._STEPS]
+        Z[self._STEPS] += part.steps
+        if self._has_told:
+            Z[self._GAP] = max(Z[self._GAP], part.largest_gap, before - Z[self._LAST])
+            Z[self._LAST] = Z[self._STEPS]
+        self._part, self._has_told = None, False
+
+    @property
+    def steps(self) -> int:
+        return super().steps + (self._part.steps if self._part is not None else 0)
+
+    @property
+    def largest_gap(self) -> int:
+        return max(super().largest_gap, self._part.largest_gap if self._part is not None else 0)
+
+    def clone(self) -> Self:
+        other = super().clone()
+        if self._part is not None:
+            other._part = self._part.clone()
+        return other
