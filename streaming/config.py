@@ -1,12 +1,15 @@
 """The file of `livejoin stream`, read and checked whole before anything is started.
 
+Each key is declared once, as a field with its type, range, default and purpose; the table in deploy/stream.md is made from that.
 A checkpoint folder that is not absolute is taken from the current directory.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -32,6 +35,11 @@ class BadConfig(Exception):
     """A mistake in the file: one sentence that names the key."""
 
 
+def _accepts(words: str) -> dict[str, Any]:
+    """For the table, where type and bounds do not say enough."""
+    return {"accepts": words}
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -39,7 +47,10 @@ class _Section(BaseModel):
 class Service(_Section):
     """Where the service listens, without a slash at the end."""
 
-    url: str
+    url: str = Field(
+        description="where the service listens; its token, if any, comes from `LIVEJOIN_TOKEN`",
+        json_schema_extra=_accepts("an address such as `http://127.0.0.1:8080`"),
+    )
 
     @field_validator("url")
     @classmethod
@@ -60,9 +71,18 @@ def _has_good_port(url: str) -> bool:
 class Kafka(_Section):
     """The brokers and the keys for the clients: `java` for Spark's, `librdkafka` for confluent-kafka's."""
 
-    brokers: str = Field(min_length=1)
-    java: dict[str, str]
-    librdkafka: dict[str, str]
+    brokers: str = Field(
+        min_length=1,
+        description="the bootstrap servers; with executors on other machines, an address that works there too",
+        json_schema_extra=_accepts("`host:port`, several separated by commas"),
+    )
+    java: dict[str, str] = Field(
+        description="keys for Java's client alone, with which Spark reads the topics", json_schema_extra=_accepts("a table of its keys")
+    )
+    librdkafka: dict[str, str] = Field(
+        description="keys for librdkafka alone, which dead letters, out topics and `--check` use",
+        json_schema_extra=_accepts("a table of its keys"),
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -97,14 +117,29 @@ def _client_value(key: str, value: Any) -> str:
 class Stream(_Section):
     """How the topics are read."""
 
-    name: str = Field(min_length=1, max_length=200)
-    checkpoint: str = Field(min_length=1)
-    trigger: str = "1 second"
-    start: Literal["earliest", "latest"] = "earliest"
-    max_offsets: int = Field(100_000, ge=1)
-    dead_letters: TopicName | None = None
-    max_dead_letters: int = Field(1000, ge=0)
-    reset: bool = False
+    name: str = Field(min_length=1, max_length=200, description="the source's name in the service; each job has one of its own")
+    checkpoint: str = Field(
+        min_length=1,
+        description="Spark's checkpoint. Keep it as long as the job; back it up only together with the service's data",
+        json_schema_extra=_accepts("a folder of this machine (a relative one from where the job is started), or an address that Spark knows (`hdfs://…`)"),
+    )
+    trigger: str = Field(
+        "1 second",
+        description='how often a batch begins; `"0 seconds"`: one after another; `"available-now"`: the job reads what there is now, '
+        "publishes what it changes in the views of the outs, and ends with status 0",
+        json_schema_extra=_accepts('a time such as `"200 milliseconds"`, or `"available-now"`'),
+    )
+    start: Literal["earliest", "latest"] = Field("earliest", description="where a new checkpoint begins")
+    max_offsets: int = Field(100_000, ge=1, description="the most offsets in a batch, over all topics")
+    dead_letters: TopicName | None = Field(
+        None,
+        description="the topic for bad records; without it a bad record stops the job",
+        json_schema_extra=_accepts("the name of a topic"),
+    )
+    max_dead_letters: int = Field(
+        1000, ge=0, description="more bad records in one batch stop the job before anything is applied: the schema has changed"
+    )
+    reset: bool = Field(False, description="`true`: a new checkpoint may take over the name, once")
 
     @field_validator("trigger")
     @classmethod
@@ -117,18 +152,29 @@ class Stream(_Section):
 class Topic(_Section):
     """A topic and the relation that it feeds."""
 
-    name: TopicName
-    relation: Name
-    format: Literal["debezium", "json"]
+    name: TopicName = Field(description="the topic", json_schema_extra=_accepts("the name of a topic"))
+    relation: Name = Field(
+        description="the relation that it feeds; several topics may feed one relation", json_schema_extra=_accepts("the name of a relation")
+    )
+    format: Literal["debezium", "json"] = Field(
+        description="what a record's value is; `json`: a row with an optional `_op` (`upsert`, `delete`, `truncate`; none means `upsert`, "
+        "and `insert` counts as one)"
+    )
 
 
 class Out(_Section):
     """A view whose changes go to a topic."""
 
-    view: Name
-    topic: TopicName
-    snapshot: bool = True
-    tombstones: bool = False
+    view: Name = Field(description="the view", json_schema_extra=_accepts("the name of a view"))
+    topic: TopicName = Field(description="a topic of its own for the view's changes", json_schema_extra=_accepts("the name of a topic"))
+    snapshot: bool = Field(
+        True,
+        description="`true`: the rows that there are come first; `false`: an empty topic begins with the changes from now on (see "
+        "*When the token has expired*)",
+    )
+    tombstones: bool = Field(
+        False, description="`true`: after each `d` also a record with the key and null, so that compaction forgets the row"
+    )
 
     @property
     def token_topic(self) -> str:
@@ -209,3 +255,24 @@ def _sentence(error: ErrorDetails) -> str:
     }
     sentence = words.get(error["type"]) or wording(error)
     return f"{key}: {sentence}" if key else sentence
+
+
+def reference() -> str:
+    """The table of all keys, in Markdown."""
+    rows = ["| key | default | accepts | |", "|---|---|---|---|"]
+    sections: dict[str, type[_Section]] = {"service": Service, "kafka": Kafka, "stream": Stream, "topic": Topic, "out": Out}
+    for section, model in sections.items():
+        for key, schema in model.model_json_schema()["properties"].items():
+            default = "" if schema.get("default") is None else f"`{json.dumps(schema['default'])}`"
+            rows.append(f"| `{section}.{key}` | {default} | {_accepted(schema)} | {schema['description']} |")
+    return "\n".join(rows)
+
+
+def _accepted(schema: Mapping[str, Any]) -> str:
+    if "accepts" in schema:
+        return str(schema["accepts"])
+    if "enum" in schema:
+        return " or ".join(f"`{json.dumps(choice)}`" for choice in schema["enum"])
+    if "minimum" in schema:
+        return f"a whole number, at least {schema['minimum']}"
+    return f"a text of up to {schema['maxLength']} characters" if "maxLength" in schema else "`true` or `false`"

@@ -61,7 +61,7 @@ def describe(report: Report) -> list[str]:
 
 def _recompute(folder: Path) -> int:
     """Every view's rows in its structure against those of brute force. Status 1 where they differ."""
-    engine = Instance(folder, Settings.read({"data": folder}, {}))
+    engine = Instance(folder, Settings.model_validate({"data": folder}))
     try:
         engine.recover()
         tables = {name: _table(engine, name) for name in engine.relations}
