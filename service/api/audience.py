@@ -19,7 +19,7 @@ from service.api.records import records
 from service.following.chunks import CHUNK_BYTES, CHUNK_ROWS
 from service.following.feeds import Feed
 
-log = logging.getLogger("livejoin")
+log = logging.getLogger("livejoin.api")
 
 _KEPT_BYTES = 8 << 20  # of records that were sent of late
 _PAUSE = 0.25  # seconds at most between two rounds

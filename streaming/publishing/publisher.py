@@ -10,6 +10,7 @@ are one transaction.
 
 from __future__ import annotations
 
+import logging
 import tempfile
 import threading
 import time
@@ -18,7 +19,6 @@ from typing import IO, Literal
 from streaming.config import Kafka, Out
 from streaming.errors import StreamError
 from streaming.kafka_client import FoundTopic, KafkaAway, wait_for_topics
-from streaming.log import say
 from streaming.metrics import Metrics
 from streaming.patience import Patience, Stopped
 from streaming.publishing.feed import IDLE_SECONDS, BrokenOff, Change, Feed, Lost, Progress, token_of_now
@@ -29,6 +29,8 @@ from streaming.service_client import ServiceClient
 _LOOK_SECONDS = 1.0  # between two looks whether the topic is still the same
 _SHARED = 1000  # records; a transaction with fewer takes along the versions that have come already
 _HELD_BYTES = 64 << 20  # changed rows held in memory during a comparison; beyond this in a temporary file
+
+log = logging.getLogger("livejoin.publisher")
 
 
 class Publisher:
@@ -90,7 +92,8 @@ class Publisher:
                 except Lost as lost:
                     self._transactions.abort()
                     self._since = None
-                    say(f"the token of the topic {self._out.topic} has expired ({lost}): the topic is read back to publish what differs")
+                    told = "the token of the topic %s has expired (%s): the topic is read back to publish what differs"
+                    log.warning(told, self._out.topic, lost)
                     if not self._followed:
                         more = 'larger "changes" of the view may help'
                         self._wait("service", f"the changes of {self._out.view} expire before they can be followed: {more}")
@@ -105,7 +108,7 @@ class Publisher:
         last = self._own.last_token()
         topic_id, partitions = self._identity
         if last is not None and last.topic != topic_id:
-            say(f"the topic {topic} was made anew: it begins again")
+            log.warning("the topic %s was made anew: it begins again", topic)
             last = None
         if last is None:
             self._since = None
@@ -113,7 +116,7 @@ class Publisher:
             if not self._out.snapshot and self._own.is_empty():
                 now = token_of_now(self._service, view)
                 self._commit(now)
-                say(f"the topic {topic} begins after version {now.version} of the view {view}")
+                log.info("the topic %s begins after version %d of the view %s", topic, now.version, view)
             return
         if last.view != view:
             raise StreamError(f"the topic {topic} holds the changes of the view {last.view}: give the view {view} a topic of its own")
@@ -123,7 +126,7 @@ class Publisher:
                 "without order: delete it, make it anew with as many as it shall have, and start again; it then begins with every row"
             )
         self._since = last.token
-        say(f"the topic {topic} goes on after version {last.version} of the view {view}")
+        log.info("the topic %s goes on after version %d of the view %s", topic, last.version, view)
 
     def _follow(self, since: str) -> bool:
         """Publishes what comes after a token, until nothing new has come for a second; once it is enough, what there is. Whether
@@ -202,7 +205,7 @@ class Publisher:
             told = f"of its {held} rows {len(states) - again} were gone and {again} had changed, {new} were new"
         else:
             told = f"{new} rows"
-        say(f"the topic {topic} holds the view {view} at version {at.version}: {told}")
+        log.info("the topic %s holds the view %s at version %d: %s", topic, view, at.version, told)
 
     def _put_new(self, states: dict[bytes, Place], changed: IO[bytes]) -> tuple[Progress, int]:
         """Publishes the rows of the view that the topic has not, and how many; leaves in `states` those that are gone or differ, and
