@@ -30,13 +30,14 @@ from service.errors import Problem
 from service.instance import Instance
 from service.settings import Settings, is_loopback
 from service.warming import Loading, warm
+from service.wire.log_lines import start_log
 
 BACKLOG = 2048
 PATIENCE = 4  # seconds for answers under way, once the end has begun
 DEADLINE = 9.0  # seconds from the signal to the end of the process, whatever happens
 KEEP_ALIVE = 75  # seconds an idle connection is kept
 
-log = logging.getLogger("livejoin")
+log = logging.getLogger("livejoin.server")
 
 
 class Joined:
@@ -155,7 +156,7 @@ class Starter(threading.Thread):
             gc.collect()
             gc.freeze()  # what the start has made stays: nobody is to wait while Python looks for circles in it
             context.open(self.engine)
-            print(f"livejoin is ready after {context.ready_after:.1f} s", file=sys.stderr, flush=True)
+            log.info("livejoin is ready after %.1f s", context.ready_after)
             self.loading.start()
 
 
@@ -169,7 +170,9 @@ def serve(settings: Settings) -> int:
     except OSError as error:
         complain(f"cannot listen on {settings.host}:{settings.port} ({error.strerror}): choose another --port, or 0 for any")
         return 1
-    _log_to_stderr()
+    start_log()
+    # uvicorn's word about answers that we break off on purpose is left out.
+    logging.getLogger("uvicorn.error").addFilter(lambda record: "without completing response" not in record.getMessage())
     context = Context(settings)
     config = uvicorn.Config(
         create_app(context),
@@ -185,7 +188,7 @@ def serve(settings: Settings) -> int:
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=PATIENCE,
     )
-    server = Server(config, context, lambda: print(f"livejoin serves on {_address(listener)}", file=sys.stderr, flush=True))
+    server = Server(config, context, lambda: log.info("livejoin serves on %s", _address(listener)))
     starter = Starter(context, lambda: setattr(server, "should_exit", True))
     starter.start()
     server.run(sockets=[listener])
@@ -198,8 +201,7 @@ def serve(settings: Settings) -> int:
 def _end(context: Context, starter: Starter) -> int:
     """Finish the waiting batches and close the folder; the process is left to end."""
     if starter.failure is not None:
-        complain(_reason(starter.failure, context.settings))
-        log.debug("the start failed", exc_info=starter.failure)
+        log.error("%s", _reason(starter.failure, context.settings))
         return 1
     if starter.is_alive():  # in the middle of recovering or compiling: nothing was taken in, so nothing is lost
         _exit(0)
@@ -247,9 +249,3 @@ def _address(listener: socket.socket) -> str:
 
 def complain(sentence: str) -> None:
     print(f"livejoin: {sentence}", file=sys.stderr, flush=True)
-
-
-def _log_to_stderr() -> None:
-    """Warnings of all, our own notes too; uvicorn's word about answers that we break off on purpose is left out."""
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("uvicorn.error").addFilter(lambda record: "without completing response" not in record.getMessage())

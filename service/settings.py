@@ -1,24 +1,25 @@
-"""What `livejoin serve` can be told, by option or by `LIVEJOIN_…` variable."""
+"""The settings of the service. Each is declared once, as a field of `Settings`, with its type, unit, range, default and purpose; its flag
+of `livejoin serve`, its `LIVEJOIN_…` variable, the help text and the table in README.md are made from that declaration."""
 
 from __future__ import annotations
 
 import ipaddress
-import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from service.wire.wording import wording
 
-_UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+PREFIX = "LIVEJOIN_"
+_BYTES = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 _SIZE = re.compile(r"\s*(\d+)\s*([A-Za-z]*)\s*")
 
 
 class BadSetting(ValueError):
-    """A setting that cannot be; the text names it and says what it may be."""
+    """A setting has a value that it cannot have; the text names the setting and the value, and says what is accepted."""
 
 
 def _size(value: Any) -> Any:
@@ -26,18 +27,30 @@ def _size(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     match = _SIZE.fullmatch(value)
-    if match is None or match[2].upper() not in _UNITS:
+    if match is None or match[2].upper() not in _BYTES:
         raise ValueError("must be a number of bytes, such as 268435456 or 256MiB")
-    return int(match[1]) * _UNITS[match[2].upper()]
+    return int(match[1]) * _BYTES[match[2].upper()]
 
 
-def size_text(size: int) -> str:
+def _size_text(size: int) -> str:
     """A size as it would be written: `1GiB`."""
-    unit = next(unit for unit in ("GiB", "MiB", "KiB", "B") if size % _UNITS[unit.upper()] == 0)
-    return f"{size // _UNITS[unit.upper()]}{unit}"
+    unit = next(unit for unit in ("GiB", "MiB", "KiB", "B") if size % _BYTES[unit.upper()] == 0)
+    return f"{size // _BYTES[unit.upper()]}{unit}"
 
 
-Size = Annotated[int, BeforeValidator(_size), Field(gt=0)]
+def _shown(unit: str, metavar: str) -> dict[str, Any]:
+    """What a value is, in words, and what stands for it in the usage line."""
+    return {"unit": unit, "metavar": metavar}
+
+
+Folder = Annotated[Path, Field(json_schema_extra=_shown("a path", "DIR"))]
+Address = Annotated[str, Field(json_schema_extra=_shown("a loopback address", "ADDRESS"))]
+Port = Annotated[int, Field(ge=0, le=65535, json_schema_extra=_shown("a whole number", "N"))]
+Count = Annotated[int, Field(gt=0, json_schema_extra=_shown("a whole number", "N"))]
+Seconds = Annotated[float, Field(gt=0, json_schema_extra=_shown("a number of seconds", "SECONDS"))]
+Size = Annotated[
+    int, BeforeValidator(_size), Field(gt=0, json_schema_extra=_shown("a number of bytes, such as 268435456 or 256MiB", "SIZE"))
+]
 
 
 class Settings(BaseModel):
@@ -45,34 +58,81 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    data: Path = Field(Path("livejoin-data"), description="the data folder")
-    host: str = Field("127.0.0.1", description="the address to listen on; loopback only, as there are no tokens yet")
-    port: int = Field(8080, ge=0, le=65535, description="the port to listen on; 0 lets the system choose")
-    synchronous: Literal["full", "normal"] = Field("full", description="full: a batch survives a power cut; normal: a killed process")
-    max_body: Size = Field(256 << 20, description="the largest body of a request")
-    max_waiting: int = Field(1024, gt=0, description="batches that may wait for the writer; more are answered 429")
-    pin_idle: float = Field(60.0, gt=0, description="seconds that a version is kept for a reader that takes nothing")
-    pin_bytes: Size = Field(1 << 30, description="retired memory that the oldest pin may hold back")
-
-    @classmethod
-    def read(cls, options: Mapping[str, Any] | None = None, environment: Mapping[str, str] = os.environ) -> Settings:
-        """Options that are not None, else `LIVEJOIN_…` variables, else the defaults.
-
-        Raises BadSetting, naming the first setting that is wrong.
-        """
-        given = {name: environment[variable(name)] for name in cls.model_fields if environment.get(variable(name))}
-        given |= {name: value for name, value in (options or {}).items() if value is not None}
-        try:
-            return cls.model_validate(given)
-        except ValidationError as error:
-            first = error.errors()[0]
-            name = str(first["loc"][0])
-            raise BadSetting(f"--{name.replace('_', '-')} ({variable(name)}): {wording(first)}, not {first['input']!r}") from None
+    data: Folder = Field(Path("livejoin-data"), description="the data folder; used by one service at a time")
+    host: Address = Field("127.0.0.1", description="the address to listen on; loopback only, because there is no authentication yet")
+    port: Port = Field(8080, description="the port to listen on; 0 lets the system choose")
+    synchronous: Literal["full", "normal"] = Field(
+        "full", description="whether an acknowledged batch survives a power failure (full) or only a crash of the process (normal)"
+    )
+    max_body: Size = Field(256 << 20, description="the maximum size of a request body; a larger one is answered with 413")
+    max_waiting: Count = Field(
+        1024, description="the maximum number of batches that wait to be applied; further ones are answered with 429"
+    )
+    pin_idle: Seconds = Field(60.0, description="how long a version is kept for a reader that reads nothing")
+    pin_bytes: Size = Field(1 << 30, description="how much memory the oldest reader may keep from being reused")
 
 
-def variable(name: str) -> str:
-    """The environment variable of a setting."""
-    return f"LIVEJOIN_{name.upper()}"
+class Setting(NamedTuple):
+    """One setting, as help and README.md show it."""
+
+    name: str
+    flag: str
+    variable: str
+    default: str
+    accepts: str
+    metavar: str
+    purpose: str
+
+
+def settings() -> Iterator[Setting]:
+    """All settings in the order of their declaration."""
+    for name, schema in Settings.model_json_schema()["properties"].items():
+        metavar = schema.get("metavar") or f"{{{','.join(schema['enum'])}}}"
+        default = schema["default"]
+        written = _size_text(default) if metavar == "SIZE" else f"{default:g}" if isinstance(default, float) else str(default)
+        yield Setting(name, _flag(name), _variable(name), written, _accepts(schema), metavar, schema["description"])
+
+
+def reference() -> str:
+    """The table of all settings, in Markdown."""
+    rows = [f"| `{one.flag}` | `{one.variable}` | `{one.default}` | {one.accepts} | {one.purpose} |" for one in settings()]
+    return "\n".join(["| option | variable | default | accepts | |", "|---|---|---|---|---|", *rows])
+
+
+def read_settings(flags: Mapping[str, Any]) -> Settings:
+    """`flags` by name, else `LIVEJOIN_…` variables that are not empty, else the defaults.
+
+    Raises BadSetting for the first setting with a value that it cannot have. pydantic-settings is imported here, because only
+    `serve` needs it: 35 ms.
+    """
+    from pydantic_settings import BaseSettings, SettingsConfigDict
+
+    class Given(Settings, BaseSettings):
+        model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True)
+
+    try:
+        return Given(**flags)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0])
+        raise BadSetting(f"{_flag(name)} ({_variable(name)}): {wording(first)}, not {first['input']!r}") from None
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _variable(name: str) -> str:
+    return f"{PREFIX}{name.upper()}"
+
+
+def _accepts(schema: Mapping[str, Any]) -> str:
+    """The values that a setting can have, in words."""
+    if "enum" in schema:
+        return " or ".join(f"`{choice}`" for choice in schema["enum"])
+    if "maximum" in schema:
+        return f"{schema['unit']} from {schema['minimum']} to {schema['maximum']}"
+    return f"{schema['unit']}, more than {schema['exclusiveMinimum']}" if "exclusiveMinimum" in schema else str(schema["unit"])
 
 
 def is_loopback(host: str) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import signal
 import sys
 import threading
@@ -22,16 +21,18 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from service.wire.log_lines import start_log
 from streaming.checking.check import check
 from streaming.config import BadConfig, Config, Out, read_config
 from streaming.errors import StreamError
-from streaming.log import say
 from streaming.metrics import Metrics
 from streaming.patience import Stopped
 from streaming.pipeline.query import run_stream
 from streaming.publishing.publisher import Publisher
 from streaming.service_client import ServiceClient
 from streaming.spark import start_spark
+
+log = logging.getLogger("livejoin.stream")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +45,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def command(args: argparse.Namespace) -> int:
     """Runs the command; returns the exit status."""
-    return check(args.check) if args.check else run(args.config, args.metrics_port)
+    try:
+        return check(args.check) if args.check else run(args.config, args.metrics_port)
+    except BadConfig as error:
+        print(f"livejoin: {error}", file=sys.stderr)
+        return 2
 
 
 def _port(text: str) -> int:
@@ -54,13 +59,10 @@ def _port(text: str) -> int:
 
 
 def run(path: Path, metrics_port: int | None = None) -> int:
-    """Runs the job of a file. Status 0 when it was told to stop or, with trigger "available-now", is done; 1 failure, 2 bad file."""
+    """Runs the job of a file. Status 0 when it was told to stop or, with trigger "available-now", is done; 1 failure. Raises BadConfig."""
+    config = read_config(path)
+    start_log()
     stop = threading.Event()
-    try:
-        config = read_config(path)
-    except BadConfig as error:
-        say(str(error))
-        return 2
     _listen(stop)
     metrics = Metrics()
     try:
@@ -68,12 +70,12 @@ def run(path: Path, metrics_port: int | None = None) -> int:
             metrics.serve(metrics_port)
         _run(config, stop, metrics)
     except Stopped:
-        say("stopped; records that were not applied are read again at the next start")
+        log.info("stopped; records that were not applied are read again at the next start")
     except StreamError as error:
-        say(str(error))
+        log.error("%s", error)
         return 1
     except Exception as error:
-        say(_unforeseen(error))
+        log.error("%s", _unforeseen(error))
         return 1
     return 0
 
@@ -91,7 +93,7 @@ def _listen(stop: threading.Event) -> None:
         for each in (signal.SIGTERM, signal.SIGINT):
             signal.signal(each, signal.SIG_DFL)
         stop.set()
-        os.write(2, b"livejoin: finishing the current batch\n")  # the interrupted code may be writing a line itself
+        log.info("finishing the current batch")
 
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, on_signal)
@@ -123,7 +125,7 @@ def _run(config: Config, stop: threading.Event, metrics: Metrics) -> None:
     # A Stopped only means that another one had failed, or that the job was told to stop.
     told = [failure for failure in failures if not isinstance(failure, Stopped)] or failures[:1]
     for other in told[1:]:
-        say(str(other))
+        log.error("%s", other)
     if told:
         raise told[0]
 

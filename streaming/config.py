@@ -1,12 +1,15 @@
 """The file of `livejoin stream`, read and checked completely before anything is started.
 
+Each key is declared once, as a field with its type, range, default and purpose; the table in deploy/stream.md is made from that.
 A relative checkpoint folder is resolved from the current directory.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -32,6 +35,11 @@ class BadConfig(Exception):
     """A mistake in the file: one sentence that names the key."""
 
 
+def _accepts(words: str) -> dict[str, Any]:
+    """For the table, where type and bounds do not say enough."""
+    return {"accepts": words}
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -39,7 +47,10 @@ class _Section(BaseModel):
 class Service(_Section):
     """The URL of the service, without a trailing slash."""
 
-    url: str
+    url: str = Field(
+        description="the URL of the service; its access token, if any, comes from `LIVEJOIN_TOKEN`",
+        json_schema_extra=_accepts("an address such as `http://127.0.0.1:8080`"),
+    )
 
     @field_validator("url")
     @classmethod
@@ -60,9 +71,18 @@ def _has_good_port(url: str) -> bool:
 class Kafka(_Section):
     """The brokers and the settings for the clients: `java` for Spark, `librdkafka` for confluent-kafka."""
 
-    brokers: str = Field(min_length=1)
-    java: dict[str, str]
-    librdkafka: dict[str, str]
+    brokers: str = Field(
+        min_length=1,
+        description="the bootstrap servers; with executors on other machines, addresses that are valid there too",
+        json_schema_extra=_accepts("`host:port`, several separated by commas"),
+    )
+    java: dict[str, str] = Field(
+        description="keys only for the Java client, with which Spark reads the topics", json_schema_extra=_accepts("a table of its keys")
+    )
+    librdkafka: dict[str, str] = Field(
+        description="keys only for librdkafka, which dead letters, published topics and `--check` use",
+        json_schema_extra=_accepts("a table of its keys"),
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -97,14 +117,33 @@ def _client_value(key: str, value: Any) -> str:
 class Stream(_Section):
     """How the topics are read."""
 
-    name: str = Field(min_length=1, max_length=200)
-    checkpoint: str = Field(min_length=1)
-    trigger: str = "1 second"
-    start: Literal["earliest", "latest"] = "earliest"
-    max_offsets: int = Field(100_000, ge=1)
-    dead_letters: TopicName | None = None
-    max_dead_letters: int = Field(1000, ge=0)
-    reset: bool = False
+    name: str = Field(min_length=1, max_length=200, description="the name of the source in the service, unique for each job")
+    checkpoint: str = Field(
+        min_length=1,
+        description="Spark's checkpoint. Keep it as long as the job; back it up only together with the service's data",
+        json_schema_extra=_accepts(
+            "a folder on this machine (a relative path is resolved from the working directory), or a URI that Spark supports (`hdfs://…`)"
+        ),
+    )
+    trigger: str = Field(
+        "1 second",
+        description='how often a batch starts; `"0 seconds"`: one after another; `"available-now"`: process what exists now, publish '
+        "the resulting changes of the views, then end with status 0",
+        json_schema_extra=_accepts('a time such as `"200 milliseconds"`, or `"available-now"`'),
+    )
+    start: Literal["earliest", "latest"] = Field("earliest", description="where a new checkpoint starts")
+    max_offsets: int = Field(100_000, ge=1, description="maximum number of offsets in a batch, over all topics")
+    dead_letters: TopicName | None = Field(
+        None,
+        description="the topic for bad records; without it, a bad record stops the job",
+        json_schema_extra=_accepts("the name of a topic"),
+    )
+    max_dead_letters: int = Field(
+        1000,
+        ge=0,
+        description="more bad records in one batch stop the job before anything is applied, because the schema has probably changed",
+    )
+    reset: bool = Field(False, description="`true`: a new checkpoint may take over the name, once")
 
     @field_validator("trigger")
     @classmethod
@@ -117,18 +156,30 @@ class Stream(_Section):
 class Topic(_Section):
     """A topic and the relation that it feeds."""
 
-    name: TopicName
-    relation: Name
-    format: Literal["debezium", "json"]
+    name: TopicName = Field(description="the topic", json_schema_extra=_accepts("the name of a topic"))
+    relation: Name = Field(
+        description="the relation it is loaded into; several topics may feed one relation",
+        json_schema_extra=_accepts("the name of a relation"),
+    )
+    format: Literal["debezium", "json"] = Field(
+        description="the form of a record's value; `json`: a row with an optional `_op` (`upsert`, `delete`, `truncate`; default `upsert`; "
+        "`insert` is treated as `upsert`)"
+    )
 
 
 class Out(_Section):
     """A view whose changes go to a topic."""
 
-    view: Name
-    topic: TopicName
-    snapshot: bool = True
-    tombstones: bool = False
+    view: Name = Field(description="the view", json_schema_extra=_accepts("the name of a view"))
+    topic: TopicName = Field(description="a separate topic for the view's changes", json_schema_extra=_accepts("the name of a topic"))
+    snapshot: bool = Field(
+        True,
+        description="`true`: publish the existing rows first; `false`: an empty topic starts with the changes from now on (see "
+        "*When the token has expired*)",
+    )
+    tombstones: bool = Field(
+        False, description="`true`: after each `d`, also publish a record with the key and a null value, so that compaction removes the row"
+    )
 
     @property
     def token_topic(self) -> str:
@@ -209,3 +260,24 @@ def _sentence(error: ErrorDetails) -> str:
     }
     sentence = words.get(error["type"]) or wording(error)
     return f"{key}: {sentence}" if key else sentence
+
+
+def reference() -> str:
+    """The table of all keys, in Markdown."""
+    rows = ["| key | default | accepts | |", "|---|---|---|---|"]
+    sections: dict[str, type[_Section]] = {"service": Service, "kafka": Kafka, "stream": Stream, "topic": Topic, "out": Out}
+    for section, model in sections.items():
+        for key, schema in model.model_json_schema()["properties"].items():
+            default = "" if schema.get("default") is None else f"`{json.dumps(schema['default'])}`"
+            rows.append(f"| `{section}.{key}` | {default} | {_accepted(schema)} | {schema['description']} |")
+    return "\n".join(rows)
+
+
+def _accepted(schema: Mapping[str, Any]) -> str:
+    if "accepts" in schema:
+        return str(schema["accepts"])
+    if "enum" in schema:
+        return " or ".join(f"`{json.dumps(choice)}`" for choice in schema["enum"])
+    if "minimum" in schema:
+        return f"a whole number, at least {schema['minimum']}"
+    return f"a text of up to {schema['maxLength']} characters" if "maxLength" in schema else "`true` or `false`"

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from typing import Literal
 
-from streaming.log import say
 from streaming.metrics import Metrics
 
 _FIRST, _LONGEST = 0.1, 5.0
 _TOLD = 8  # attempts that are logged each; later ones once in _SECONDS: a night is 500 lines
 _SECONDS = 60.0
+
+log = logging.getLogger("livejoin.stream")
 
 
 class Stopped(Exception):
@@ -38,6 +40,7 @@ class Patience:
         now = time.monotonic()
         if self._tries <= _TOLD or now - self._told >= _SECONDS:
             self._told = now
-            say(f"{reason}; retrying in {seconds:g} s" + (", logged once a minute from now on" if self._tries == _TOLD else ""))
+            more = ", logged once a minute from now on" if self._tries == _TOLD else ""
+            log.warning("%s; retrying in %g s%s", reason, seconds, more)
         if self._stop.wait(seconds):
             raise Stopped

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from service.api.records import records
 from service.following.feeds import Feed
 
-log = logging.getLogger("livejoin")
+log = logging.getLogger("livejoin.api")
 
 _KEPT_BYTES = 8 << 20  # of records that were sent of late, besides the newest version
 _LARGEST_BYTES = 32 << 20  # of the rows and keys of one version, in Arrow

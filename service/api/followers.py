@@ -29,7 +29,7 @@ from service.following.feeds import Feed
 from service.following.subscriptions import Subscription
 from service.views.live_view import LiveView
 
-log = logging.getLogger("livejoin")
+log = logging.getLogger("livejoin.api")
 
 PROGRESS_INTERVAL = 15.0  # seconds between two records at most
 

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from service.api.http import media
 from service.api.http.parameters import Parameter
-from service.api.schemas import PROBLEM_EXTENSIONS, SCHEMAS
+from service.api.schemas import PROBLEM_EXTENSIONS, schemas
 from service.errors import CATALOGUE, Problem
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -142,5 +142,5 @@ def document(endpoints: Iterable[Endpoint], version: str) -> dict[str, Any]:
         },
         "tags": TAGS,
         "paths": paths,
-        "components": {"schemas": SCHEMAS},
+        "components": {"schemas": schemas()},
     }

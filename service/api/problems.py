@@ -18,7 +18,7 @@ from service.api.openapi import Endpoint, answer, failures, operation, path_para
 from service.errors import CATALOGUE, Problem
 from service.wire.errors import BadDefinition, BadParameter, MalformedBody, UnknownRelation, UnsupportedMediaType, WireError
 
-log = logging.getLogger("livejoin")
+log = logging.getLogger("livejoin.api")
 
 
 def problem_of(error: WireError) -> Problem:

@@ -18,7 +18,7 @@ from service.api.context import Context
 from service.api.http.bodies import Receive, Scope, Send
 from service.errors import Problem
 
-log = logging.getLogger("livejoin")
+log = logging.getLogger("livejoin.api")
 
 
 class Closable(Protocol):

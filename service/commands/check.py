@@ -61,7 +61,7 @@ def describe(report: Report) -> list[str]:
 
 def _recompute(folder: Path) -> int:
     """Compares every view's rows with those found by brute force. Status 1 if they differ."""
-    engine = Instance(folder, Settings.read({"data": folder}, {}))
+    engine = Instance(folder, Settings.model_validate({"data": folder}))
     try:
         engine.recover()
         tables = {name: _table(engine, name) for name in engine.relations}

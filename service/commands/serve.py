@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from service.settings import BadSetting, Settings, size_text, variable
+from service.settings import BadSetting, read_settings, settings
 from service.terminal import Failure, Parser
 
 
 def main(arguments: list[str]) -> int:
     parser = Parser("serve", "Run the service until Ctrl-C or SIGTERM. Options can also be set by the variables in parentheses.")
-    for name, field in Settings.model_fields.items():
-        default = size_text(field.default) if name in ("max_body", "pin_bytes") else field.default
-        parser.add_argument(f"--{name.replace('_', '-')}", dest=name, help=f"{field.description} ({variable(name)}, {default})")
-    args = parser.parse_args(arguments)
+    for one in settings():
+        text = f"{one.purpose} ({one.variable}; default: {one.default})"
+        parser.add_argument(one.flag, dest=one.name, metavar=one.metavar, help=text)
+    given = {name: value for name, value in vars(parser.parse_args(arguments)).items() if value is not None}
     try:
-        settings = Settings.read(vars(args))
+        chosen = read_settings(given)
     except BadSetting as error:
         raise Failure(str(error), 2) from error
     from service.server import serve  # takes a second to import
 
-    status: int = serve(settings)
+    status: int = serve(chosen)
     return status

@@ -14,6 +14,7 @@ from typing import IO, Any
 
 from service.client import Client
 from service.demo.history import RELATIONS, Change
+from service.wire.log_lines import message_of
 
 HOST = "127.0.0.1"
 HOME = Path(__file__).resolve().parents[2]  # where `service` and `streaming` can be imported from
@@ -42,7 +43,7 @@ class Children:
     def last_words(self, name: str) -> str:
         """The last line that a child has written."""
         lines = [line for line in self.log(name).read_text(errors="replace").splitlines() if line.strip()]
-        return lines[-1].strip().removeprefix("livejoin: ") if lines else "no output"
+        return message_of(lines[-1].strip()).removeprefix("livejoin: ") if lines else "no output"
 
     def close(self) -> None:
         """Sends SIGTERM, then SIGKILL if that does not help."""

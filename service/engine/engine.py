@@ -37,7 +37,7 @@ from service.views.parse import View, parse_view
 from service.wire.batch import Batch
 from service.wire.schema import RelationDefinition
 
-log = logging.getLogger("livejoin")
+log = logging.getLogger("livejoin.engine")
 
 T = TypeVar("T")
 _RATE = 1.0  # seconds between two looks at pins

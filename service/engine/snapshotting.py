@@ -18,7 +18,7 @@ from service.engine.versions import Pin, Pins
 from service.tables.relations import Relation
 from service.tables.store import PIECE_ROWS
 
-log = logging.getLogger("livejoin")
+log = logging.getLogger("livejoin.snapshots")
 
 _LOG_BYTES = 256 << 20  # a log longer than this is worth a snapshot
 _LOG_FACTOR = 4  # and so is one that is so many times the last snapshot ...

@@ -32,7 +32,7 @@ from service.views.deltas import Delta
 from service.views.live_view import LiveView
 from service.wire.batch import Batch
 
-log = logging.getLogger("livejoin")
+log = logging.getLogger("livejoin.writer")
 
 Done = Callable[[Receipt | Problem], None]
 Later = Callable[[Callable[[], None]], object]

@@ -34,7 +34,7 @@ from service.reading.tokens import Forged, FromBefore, Signer
 from service.tables.store import pieces
 from service.views.deltas import Combination, Delta
 
-log = logging.getLogger("livejoin")
+log = logging.getLogger("livejoin.feeds")
 
 _PENDING_ROWS, _PENDING_VERSIONS = 4096, 256
 _SMALL_BYTES, _SMALL_SEGMENTS = 16 << 10, 64

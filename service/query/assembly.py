@@ -15,12 +15,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from service.errors import Problem
 from service.query.literals import Physical
-from service.query.model import ColumnRef, Filter, IntervalRef, Output, Query, Within
+from service.query.model import MAX_ALIASES, ColumnRef, Filter, IntervalRef, Output, Query, Within
 from service.query.scope import Scope
-from service.wire.schema import OP_COLUMN
+from service.wire.schema import MAX_NAME, OP_COLUMN
 
-MAX_ALIASES = 8
-MAX_NAME = 63
 Ref = TypeVar("Ref", ColumnRef, IntervalRef)
 
 

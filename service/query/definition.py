@@ -1,203 +1,129 @@
-"""The JSON form of a view's definition, and the options of both forms."""
+"""The JSON form of a view's definition (`forms.py`) as a draft, with names resolved and values typed, and the options of both forms."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import orjson
-
-from service.errors import Problem
-from service.query.assembly import MAX_ALIASES, Draft, Inequality, Options, check_output_name, column_output, computed_outputs, unsupported
+from service.query.assembly import Draft, Inequality, Options, check_output_name, column_output, computed_outputs, unsupported
+from service.query.forms import (
+    AtMost,
+    Condition,
+    Cross,
+    Duration,
+    Equal,
+    Intersection,
+    JsonView,
+    Less,
+    NotEqual,
+    Overlaps,
+    Selected,
+    SqlView,
+    Where,
+    Within,
+    as_json,
+    bad,
+    check_form,
+)
 from service.query.literals import BadLiteral, distance_from_json, from_json
-from service.query.model import ALGORITHMS, GUARANTEES, RETAIN, ColumnRef, Filter, IntervalRef, Output, Within
+from service.query.model import ColumnRef, Filter, IntervalRef, Output
+from service.query.model import Within as Distance
 from service.query.scope import Scope
-from service.wire.schema import NAME, RelationDefinition
+from service.wire.schema import RelationDefinition
 
-OPTIONS = ("algorithm", "guarantee", "changes")
-_FIELDS = ("from", "join", "where", "select", *OPTIONS)
-_OPERATORS = ("=", "!=", "<", "<=", ">", ">=", "in", "is_null", "not_null")
 _AS = re.compile(r"\s(?:as)\s+(?=\S)", re.IGNORECASE)
 
 
-def bad(detail: str) -> Problem:
-    return Problem("bad-definition", detail)
-
-
-def as_json(value: Any) -> str:
-    """A part of a definition as its author wrote it, shortened."""
-    try:
-        text = orjson.dumps(value).decode()
-    except TypeError:  # nested too deeply to be written
-        return "…"
-    return text if len(text) <= 200 else text[:200] + "…"
-
-
-def check_fields(data: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
-    unknown = [str(field) for field in data if field not in known]
-    if unknown:
-        raise bad(f"{where} has no field {', '.join(unknown)}; its fields are {', '.join(known)}")
-
-
-def read_options(data: Mapping[str, Any]) -> Options:
-    """`algorithm`, `guarantee` and `changes`, or their defaults."""
-    algorithm, guarantee = data.get("algorithm", "auto"), data.get("guarantee", "best-effort")
-    if algorithm != "auto" and (not isinstance(algorithm, str) or algorithm not in ALGORITHMS):
-        raise bad(f'unknown algorithm {as_json(algorithm)}: use "auto" or one of {", ".join(ALGORITHMS)}')
-    if guarantee not in GUARANTEES:
-        raise bad(f"unknown guarantee {as_json(guarantee)}: use one of {', '.join(GUARANTEES)}")
-    return Options(algorithm, guarantee, _read_retain(data.get("changes", {})))
-
-
-def _read_retain(changes: Any) -> tuple[int, int] | None:
-    if changes is False:
-        return None
-    if not isinstance(changes, dict):
-        raise bad('changes must be false or an object with "retain_rows" and "retain_bytes"')
-    check_fields(changes, ("retain_rows", "retain_bytes"), "changes")
-    bounds = changes.get("retain_rows", RETAIN[0]), changes.get("retain_bytes", RETAIN[1])
-    if not all(type(bound) is int and 0 < bound < 2**63 for bound in bounds):
-        raise bad('retain_rows and retain_bytes must be positive integers; to keep no changes, write "changes": false')
-    return bounds
-
-
-def read_json(data: Mapping[str, Any], relations: Mapping[str, RelationDefinition]) -> Draft:
-    """The draft of `{"from", "join", "where", "select"}`. Checks the form first, then names, then unsupported parts."""
+def read_form(data: dict[str, Any]) -> SqlView | JsonView:
+    """The definition in its form. Problem `bad-definition`, or `unsupported-query` for a form that is not implemented yet."""
     for later in ("union", "except"):
-        if later in data:
+        if later in data and "sql" not in data:
             raise unsupported(f'"{later}"', "it is not implemented yet; register a view for each part")
-    check_fields(data, _FIELDS, "a view's definition")
-    draft = Draft(Scope(_read_from(data.get("from")), relations))
-    for entry in _list(data, "join"):
-        _read_condition(draft, entry)
-    for entry in _list(data, "where"):
+    return check_form(data)
+
+
+def options_of(form: SqlView | JsonView) -> Options:
+    retain = (form.changes.retain_rows, form.changes.retain_bytes) if form.changes else None
+    return Options(form.algorithm, form.guarantee, retain)
+
+
+def read_json(form: JsonView, relations: Mapping[str, RelationDefinition]) -> Draft:
+    """The draft of `{"from", "join", "where", "select"}`: checks names first, then unsupported parts."""
+    draft = Draft(Scope(form.aliases, relations))
+    for condition in form.join:
+        _read_condition(draft, condition)
+    for entry in form.where:
         _read_filter(draft, entry)
-    if "select" in data:
-        for entry in _list(data, "select"):
-            draft.outputs += _read_output(draft.scope, entry)
-        if not draft.outputs:
-            raise bad("select is empty; omit it to select all columns")
+    for selected in form.select:
+        draft.outputs += _read_output(draft.scope, selected)
     return draft
 
 
-def _read_from(aliases: Any) -> dict[str, str]:
-    if not isinstance(aliases, dict) or not aliases:
-        raise bad('"from" must be an object that maps aliases to relations, such as {"b": "bookings"}')
-    if len(aliases) > MAX_ALIASES:
-        raise bad(f"a view joins at most {MAX_ALIASES} relations")
-    for alias, relation in aliases.items():
-        if not NAME.fullmatch(alias):
-            raise bad(f"the alias {as_json(alias)} does not match {NAME.pattern}")
-        if not isinstance(relation, str):
-            raise bad(f"from.{alias} is not the name of a relation")
-    return aliases
-
-
-def _list(data: Mapping[str, Any], field: str) -> list[Any]:
-    entries = data.get(field, [])
-    if not isinstance(entries, list):
-        raise bad(f'"{field}" is a list')
-    return entries
-
-
-def _split(text: Any, what: str) -> tuple[str, str]:
+def _split(text: str, what: str) -> tuple[str, str]:
     """Splits `alias.name` at the first dot; a column name has no dot."""
-    if not isinstance(text, str) or "." not in text:
+    if "." not in text:
         raise bad(f'{as_json(text)} has no alias: write "alias.{what}"')
     alias, name = text.split(".", 1)
     return alias, name
 
 
-def _column(scope: Scope, text: Any) -> ColumnRef:
-    return scope.column(*_split(text, "column"))
+def _columns(scope: Scope, pair: list[str]) -> tuple[ColumnRef, ColumnRef]:
+    left, right = (scope.column(*_split(text, "column")) for text in pair)
+    return left, right
 
 
-def _interval(scope: Scope, text: Any) -> IntervalRef:
+def _interval(scope: Scope, text: str) -> IntervalRef:
     return scope.interval(*_split(text, "interval"))
 
 
-def _read_condition(draft: Draft, entry: Any) -> None:
+def _read_condition(draft: Draft, entry: Condition) -> None:
     """One entry of `join` into the draft."""
-    if not isinstance(entry, dict) or len(kinds := [kind for kind in entry if kind in _CONDITIONS]) != 1:
-        raise bad(f"an entry of join must have one of {', '.join(_CONDITIONS)}; this one is {as_json(entry)}")
-    kind = kinds[0]
-    check_fields(entry, (kind, "distance") if kind == "within" else (kind,), f'the entry "{kind}" of join')
-    sides = entry[kind]
-    if not isinstance(sides, list) or len(sides) != 2:
-        raise bad(f'"{kind}" must be a list of two, such as {{"{kind}": [x, y]}}')
-    _CONDITIONS[kind](draft, entry, *sides)
+    scope = draft.scope
+    match entry:
+        case Equal(equal=pair):
+            draft.equal.append(_columns(scope, pair))
+        case Overlaps(overlaps=[x, y]):
+            draft.overlaps.append((_interval(scope, x), _interval(scope, y)))
+        case AtMost(at_most=pair):
+            draft.inequalities.append(Inequality(*_columns(scope, pair), False))
+        case Less(less=pair):
+            draft.inequalities.append(Inequality(*_columns(scope, pair), True))
+        case NotEqual(not_equal=pair):
+            draft.not_equal.append(_columns(scope, pair))
+        case Within(within=pair):
+            _read_within(draft, *_columns(scope, pair), entry.distance)
+        case Cross(cross=[x, y]):
+            _read_cross(draft, x, y)
 
 
-def _equal(draft: Draft, entry: Any, x: Any, y: Any) -> None:
-    draft.equal.append((_column(draft.scope, x), _column(draft.scope, y)))
-
-
-def _overlaps(draft: Draft, entry: Any, x: Any, y: Any) -> None:
-    draft.overlaps.append((_interval(draft.scope, x), _interval(draft.scope, y)))
-
-
-def _at_most(draft: Draft, entry: Any, x: Any, y: Any) -> None:
-    draft.inequalities.append(Inequality(_column(draft.scope, x), _column(draft.scope, y), False))
-
-
-def _less(draft: Draft, entry: Any, x: Any, y: Any) -> None:
-    draft.inequalities.append(Inequality(_column(draft.scope, x), _column(draft.scope, y), True))
-
-
-def _not_equal(draft: Draft, entry: Any, x: Any, y: Any) -> None:
-    draft.not_equal.append((_column(draft.scope, x), _column(draft.scope, y)))
-
-
-def _within(draft: Draft, entry: Any, x: Any, y: Any) -> None:
-    if "distance" not in entry:
-        raise bad('"within" requires a "distance"')
-    left, right = _column(draft.scope, x), _column(draft.scope, y)
+def _read_within(draft: Draft, left: ColumnRef, right: ColumnRef, distance: Any) -> None:
     try:
-        distance = distance_from_json(draft.scope.describe(left).type, entry["distance"])
+        read = distance_from_json(draft.scope.describe(left).type, distance)
     except BadLiteral as error:
         raise bad(f"the distance of {left} and {right}: {error}") from None
-    draft.within.append(Within(left, right, distance))
+    draft.within.append(Distance(left, right, read))
 
 
-def _cross(draft: Draft, entry: Any, x: Any, y: Any) -> None:
+def _read_cross(draft: Draft, x: str, y: str) -> None:
     for alias in (x, y):
-        if not isinstance(alias, str):
-            raise bad('"cross" must be a list of two aliases')
         draft.scope.definition(alias)
     if x == y:
         raise bad(f'"cross" of {x} with itself: give the relation a second alias')
     draft.cross.append((x, y))
 
 
-_CONDITIONS: dict[str, Callable[[Draft, Any, Any, Any], None]] = {
-    "equal": _equal,
-    "overlaps": _overlaps,
-    "at_most": _at_most,
-    "less": _less,
-    "not_equal": _not_equal,
-    "within": _within,
-    "cross": _cross,
-}
-
-
-def _read_filter(draft: Draft, entry: Any) -> None:
+def _read_filter(draft: Draft, entry: Where) -> None:
     """One entry of `where`. A comparison with null never matches, as in SQL."""
-    if not isinstance(entry, dict):
-        raise bad('an entry of where must be an object with "column", "op" and "value"')
-    check_fields(entry, ("column", "op", "value"), "an entry of where")
-    op = entry.get("op")
-    if not isinstance(op, str) or op not in _OPERATORS:
-        raise bad(f"unknown operator {as_json(op)} in where: use one of {' '.join(_OPERATORS)}")
-    ref = _column(draft.scope, entry.get("column"))
+    op, value = entry.op, entry.value
+    ref = draft.scope.column(*_split(entry.column, "column"))
     if op in ("is_null", "not_null"):
-        if entry.get("value") is not None:
+        if value is not None:
             raise bad(f"{op} takes no value")
         draft.filters.append(Filter(ref, op, None))
         return
-    if "value" not in entry:
+    if "value" not in entry.model_fields_set:
         raise bad(f'the operator {op} needs a "value"')
-    value = entry["value"]
     if op == "in" and not isinstance(value, list):
         raise bad("the operator in takes a list of values")
     type_ = draft.scope.describe(ref).type
@@ -208,20 +134,15 @@ def _read_filter(draft: Draft, entry: Any) -> None:
     draft.restrict(ref, op, values)
 
 
-def _read_output(scope: Scope, entry: Any) -> list[Output]:
-    if isinstance(entry, str):
-        return [_read_column_output(scope, entry)]
-    functions = [f for f in ("intersection", "duration") if isinstance(entry, dict) and f in entry]
-    if len(functions) != 1:
-        forms = '"alias.column", "alias.column as name", or has "intersection" or "duration"'
-        raise bad(f"an entry of select must be {forms}; this one is {as_json(entry)}")
-    function = functions[0]
-    check_fields(entry, (function, "as"), f'the entry "{function}" of select')
-    if not isinstance(entry[function], list) or not entry[function]:
-        raise bad(f'"{function}" must be a list of intervals, such as {{"{function}": ["b.stay", "m.slot"], "as": "clash"}}')
-    intervals = tuple(_interval(scope, text) for text in entry[function])
-    name = entry.get("as", function)
-    return computed_outputs(function, intervals, check_output_name(name))
+def _read_output(scope: Scope, entry: Selected) -> list[Output]:
+    match entry:
+        case Intersection(intersection=texts):
+            function = "intersection"
+        case Duration(duration=texts):
+            function = "duration"
+        case str():
+            return [_read_column_output(scope, entry)]
+    return computed_outputs(function, tuple(_interval(scope, text) for text in texts), check_output_name(entry.name))
 
 
 def _read_column_output(scope: Scope, text: str) -> Output:

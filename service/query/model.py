@@ -7,16 +7,21 @@ order of conditions, the spelling of an overlap and SQL against JSON make no dif
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
-GUARANTEES = ("best-effort", "delay", "strict")
+Guarantee = Literal["best-effort", "delay", "strict"]
+GUARANTEES: tuple[Guarantee, ...] = get_args(Guarantee)
 """Each implies those before it."""
 
-ALGORITHMS = (
+Algorithm = Literal[
     "interval-tree", "ij-heap", "box-tree", "view-tree", "join-tree", "qdag", "nested-loop",
     "tree-tracker", "minesweeper", "intersect", "bow-tie", "elimination", "lqdag",
-)  # fmt: skip
+]  # fmt: skip
+ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
 """What a definition may name; the planner says what each keeps, and which are to come."""
+
+MAX_ALIASES = 8
+MAX_SQL = 100_000  # characters
 
 RETAIN = (1_000_000, 268_435_456)
 """What a view's feed keeps unless it says otherwise: rows, bytes."""

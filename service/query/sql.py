@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import sqlglot
 from sqlglot import exp
@@ -19,13 +18,12 @@ from sqlglot.tokenizer_core import TokenType
 
 from service.errors import Problem
 from service.query.assembly import Draft, check_output_name, column_output, computed_outputs, unsupported
-from service.query.model import ColumnRef, Output
+from service.query.model import MAX_SQL, ColumnRef, Output
 from service.query.scope import Scope, check_relation
 from service.query.sql_conditions import Conditions
 from service.query.sql_names import Names, bad_query, fold, line_and_column
 from service.wire.schema import NAME, RelationDefinition
 
-MAX_TEXT = 100_000
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # its warnings quote the query; what it cannot read is refused here
 
 _CLAUSES = {
@@ -57,10 +55,8 @@ class Dialect(Postgres):
     Parser = _Parser
 
 
-def read_sql(text: Any, relations: Mapping[str, RelationDefinition]) -> Draft:
+def read_sql(text: str, relations: Mapping[str, RelationDefinition]) -> Draft:
     """The draft of a SELECT. Raises `bad-query` with `position` for syntax errors and ambiguous names."""
-    if not isinstance(text, str):
-        raise Problem("bad-definition", '"sql" must be a string')
     try:
         tree = _parse(text)
         if not isinstance(tree, exp.Query):
@@ -79,8 +75,8 @@ def read_sql(text: Any, relations: Mapping[str, RelationDefinition]) -> Draft:
 
 def _parse(text: str) -> exp.Expr:
     """The one statement."""
-    if len(text) > MAX_TEXT:
-        raise bad_query(f"the query is longer than {MAX_TEXT} characters", 1, MAX_TEXT + 1)
+    if len(text) > MAX_SQL:
+        raise bad_query(f"the query is longer than {MAX_SQL} characters", 1, MAX_SQL + 1)
     try:
         statements = [statement for statement in sqlglot.parse(text, read=Dialect) if statement is not None]
     except ParseError as error:

@@ -30,7 +30,7 @@ from service.views.joins.protocol import Join
 from service.views.parse import View
 from service.views.read_counts import ReadCounts
 
-log = logging.getLogger("livejoin")
+log = logging.getLogger("livejoin.views")
 
 
 class LiveView:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from functools import cached_property
 from typing import Any, Literal
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from service.wire.errors import BadDefinition
 from service.wire.wording import wording
 
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 OP_COLUMN = "_op"
+MAX_NAME = 63  # characters of a column's name
+_FORBIDDEN = r'."\x00-\x1f\x7f-\x9f'  # in a column's name: dot, double quote, control characters
 
 ColumnType = Literal["int64", "float64", "timestamp", "date", "string", "bool"]
 Bounds = Literal["[)", "[]", "(]", "()"]
@@ -27,6 +28,7 @@ ARROW_TYPES: dict[str, pa.DataType] = {
     "string": pa.utf8(),
     "bool": pa.bool_(),
 }
+POINT: Bounds = "[]"
 ENDPOINT_TYPES = ("int64", "float64", "timestamp", "date")
 
 _STRICT = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -38,30 +40,42 @@ def _require(condition: bool, message: str) -> None:
 
 
 class Column(BaseModel):
-    """One column. Its name is any text of 1 to 63 characters without dot, double quote and control characters."""
+    """One column. Its name is any text of 1 to 63 characters without dot, double quote and control characters, but not `_op`."""
 
     model_config = _STRICT
-    name: str
+    name: str = Field(
+        json_schema_extra={"minLength": 1, "maxLength": MAX_NAME, "pattern": f"^[^{_FORBIDDEN}]*$", "not": {"const": OP_COLUMN}}
+    )
     type: ColumnType
     nullable: bool = False
 
     @field_validator("name")
     @classmethod
     def _check_name(cls, name: str) -> str:
-        _require(1 <= len(name) <= 63, f"a column name must have 1 to 63 characters, not {len(name)}")
+        _require(1 <= len(name) <= MAX_NAME, f"a column name must have 1 to {MAX_NAME} characters, not {len(name)}")
         _require(name != OP_COLUMN, f"{OP_COLUMN!r} is not a valid column name: it is reserved for the operation of a change")
-        for character in name:
-            _require(
-                character not in '."' and unicodedata.category(character) not in ("Cc", "Cs"),
-                f"the column name {name!r} contains {character!r}; dots, double quotes and control characters are not allowed",
-            )
+        # Half a surrogate pair cannot come in JSON, so the schema need not exclude it.
+        found = re.search(rf"[{_FORBIDDEN}\ud800-\udfff]", name)
+        said = f"the column name {name!r} contains {found and found[0]!r}; dots, double quotes and control characters are not allowed"
+        _require(found is None, said)
         return name
+
+
+def _in_two_forms(schema: dict[str, Any]) -> None:
+    """As JSON schema: what `Interval._check_form` accepts, of which a point may say its bounds too."""
+    fields = schema.pop("properties")
+    end = {"type": "string"}
+    schema["oneOf"] = [
+        {"properties": {"start": end, "end": end, "bounds": fields["bounds"]}, "required": ["start", "end"], "additionalProperties": False},
+        {"properties": {"at": end, "bounds": {"const": POINT}}, "required": ["at"], "additionalProperties": False},
+    ]
+    del schema["additionalProperties"]
 
 
 class Interval(BaseModel):
     """An interval over two columns, or a point over one (`at`: start = end, closed)."""
 
-    model_config = _STRICT
+    model_config = ConfigDict(**_STRICT, json_schema_extra=_in_two_forms)
     start: str | None = None
     end: str | None = None
     bounds: Bounds = "[)"
@@ -71,18 +85,18 @@ class Interval(BaseModel):
     @classmethod
     def _close_points(cls, data: Any) -> Any:
         if isinstance(data, dict) and data.get("at") is not None:
-            return {"bounds": "[]", **data}
+            return {"bounds": POINT, **data}
         return data
 
     @model_validator(mode="after")
     def _check_form(self) -> Interval:
         if self.at is not None:
             _require(self.start is None and self.end is None, '"at" cannot be combined with "start" and "end"')
-            _require(self.bounds == "[]", 'a point ("at") must have the bounds "[]"')
+            _require(self.bounds == POINT, f'a point ("at") must have the bounds "{POINT}"')
         else:
             _require(self.start is not None and self.end is not None, 'an interval must have "start" and "end", or "at"')
             if self.start == self.end:
-                _require(self.bounds == "[]", f'from {self.start!r} to itself, "{self.bounds}" is always empty: write {{"at": …}}')
+                _require(self.bounds == POINT, f'from {self.start!r} to itself, "{self.bounds}" is always empty: write {{"at": …}}')
         return self
 
     @property
@@ -114,10 +128,11 @@ class Interval(BaseModel):
 class RelationDefinition(BaseModel):
     """The definition of a relation. Immutable; made by `parse_relation`, which raises `BadDefinition`."""
 
+    # Built by `parse_relation`, which raises BadDefinition; it never changes afterwards.
     model_config = _STRICT
-    columns: list[Column]
-    key: list[str]
-    intervals: dict[str, Interval] = {}
+    columns: list[Column] = Field(min_length=1)
+    key: list[str] = Field(min_length=1)
+    intervals: dict[str, Interval] = Field({}, json_schema_extra={"propertyNames": {"pattern": f"^{NAME.pattern}$"}})
 
     @cached_property
     def rules(self) -> RowRules:
@@ -126,7 +141,6 @@ class RelationDefinition(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> RelationDefinition:
-        _require(bool(self.columns), "a relation must have at least one column")
         names = [column.name for column in self.columns]
         for name in names:
             _require(names.count(name) == 1, f"the column {name!r} appears twice")
@@ -136,7 +150,6 @@ class RelationDefinition(BaseModel):
         return self
 
     def _check_key(self) -> None:
-        _require(bool(self.key), "a relation must have a key of at least one column")
         for name in self.key:
             _require(self.key.count(name) == 1, f"the key contains {name!r} twice")
             _require(name in self._by_name, f"the key contains {name!r}, which is not a column")

@@ -18,13 +18,12 @@ from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[a
 from service.wire.batch import UPSERT
 from service.wire.schema import RelationDefinition
 from streaming.checking.samples import Ends, ends_of, last_records
-from streaming.config import BadConfig, Config, Out, Stream, Topic, read_config
+from streaming.config import Config, Out, Stream, Topic, read_config
 from streaming.errors import StreamError
 from streaming.failures import AFRESH
 from streaming.jars import cache_folder, lacking
 from streaming.java import find_java
 from streaming.kafka_client import Admin, FoundTopic, KafkaAway, admin_of, find_topics
-from streaming.log import say
 from streaming.pipeline.checkpoint import Checkpoint, UnreadableCheckpoint, is_writable, local_folder, read_checkpoint
 from streaming.pipeline.checkpoint_files import LocalFiles
 from streaming.pipeline.decode import Decoded, KeyPlaces, decode_topic, decoder_for, in_order
@@ -55,12 +54,8 @@ class Report:
 
 
 def check(path: Path) -> int:
-    """Checks everything that the job of this file needs. Status 0 if all is well, 1 if something is bad, 2 for an error in the file."""
-    try:
-        config = read_config(path)
-    except BadConfig as error:
-        say(str(error))
-        return 2
+    """Checks everything that the job of this file needs. Status 0 if all is well, 1 if something is bad. Raises BadConfig."""
+    config = read_config(path)
     report = Report()
     report.ok("file", f"{path}: {_count(len(config.topics), 'topic')} in, {_count(len(config.outs), 'view')} out")
     seen = _check_kafka(report, config)

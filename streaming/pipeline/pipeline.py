@@ -9,6 +9,7 @@ has it already. One batch is one body, hence one version: a version never splits
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import Counter
 from collections.abc import Mapping
@@ -24,7 +25,6 @@ from service.wire.schema import RelationDefinition
 from streaming.config import Config, Stream
 from streaming.errors import StreamError
 from streaming.failures import registered_anew, too_large
-from streaming.log import say
 from streaming.metrics import BatchReport, Metrics, Partition
 from streaming.patience import Stopped
 from streaming.pipeline.checkpoint import spark_address
@@ -35,6 +35,8 @@ from streaming.pipeline.topic_watch import TopicWatch
 from streaming.service_client import ServiceClient, SourceTaken, TooLarge
 
 _WORST = 3  # partitions that the line of a batch names
+
+log = logging.getLogger("livejoin.pipeline")
 
 
 class Job(NamedTuple):
@@ -80,7 +82,7 @@ class Pipeline:
             report = self._process(frame, epoch, run)
             self._job.metrics.batch_done(report)
             self.done += 1
-            say(f"batch {epoch}: {report}{_lag(self._job.watch.behind())}")
+            log.info("batch %d: %s%s", epoch, report, _lag(self._job.watch.behind()))
         except BaseException as failure:
             self.failure = failure
             raise
@@ -166,7 +168,7 @@ class Pipeline:
     def _warn(self, topic: str, kind: str, told: str) -> None:
         if (topic, kind) not in self._warned:
             self._warned.add((topic, kind))
-            say(f"warning: {told}")
+            log.warning("%s", told)
 
     def _set_aside(self, bad: list[BadRecord]) -> None:
         """Writes the dead letters, or stops the job before anything is posted."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import threading
 from collections import Counter
 from collections.abc import Mapping
@@ -16,13 +17,14 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from streaming.errors import StreamError
 from streaming.failures import made_anew
 from streaming.kafka_client import Admin, FoundTopic, KafkaAway, find_topics, offsets_of
-from streaming.log import say
 from streaming.metrics import Metrics, Partition
 from streaming.patience import Patience, Stopped
 from streaming.pipeline.identity import differs
 
 _LOOK_SECONDS = 1.0
 _ANSWER_SECONDS = 5.0
+
+log = logging.getLogger("livejoin.pipeline")
 
 
 class TopicWatch:
@@ -95,7 +97,7 @@ class TopicWatch:
             if found.partitions > self.partitions[topic]:
                 self.partitions[topic] = found.partitions
                 moved = "the changes of a key that moves to another partition have no defined order"
-                say(f"warning: topic {topic} now has {found.partitions} partitions: {moved}")
+                log.warning("topic %s now has %d partitions: %s", topic, found.partitions, moved)
             partitions += [(topic, number) for number in range(found.partitions)]
         return partitions
 

@@ -10,6 +10,7 @@ are one transaction.
 
 from __future__ import annotations
 
+import logging
 import tempfile
 import threading
 import time
@@ -18,7 +19,6 @@ from typing import IO, Literal
 from streaming.config import Kafka, Out
 from streaming.errors import StreamError
 from streaming.kafka_client import FoundTopic, KafkaAway, wait_for_topics
-from streaming.log import say
 from streaming.metrics import Metrics
 from streaming.patience import Patience, Stopped
 from streaming.publishing.feed import IDLE_SECONDS, BrokenOff, Change, Feed, Lost, Progress, token_of_now
@@ -29,6 +29,8 @@ from streaming.service_client import ServiceClient
 _LOOK_SECONDS = 1.0  # between two looks whether the topic is still the same
 _SHARED = 1000  # records; a transaction with fewer takes along the versions that have come already
 _HELD_BYTES = 64 << 20  # changed rows held in memory during a comparison; beyond this in a temporary file
+
+log = logging.getLogger("livejoin.publisher")
 
 
 class Publisher:
@@ -90,7 +92,8 @@ class Publisher:
                 except Lost as lost:
                     self._transactions.abort()
                     self._since = None
-                    say(f"the token of the topic {self._out.topic} has expired ({lost}): reading the topic back to publish the difference")
+                    told = "the token of the topic %s has expired (%s): reading the topic back to publish the difference"
+                    log.warning(told, self._out.topic, lost)
                     if not self._followed:
                         more = 'a larger "changes" limit of the view may help'
                         self._wait("service", f"the changes of {self._out.view} expire before they can be followed: {more}")
@@ -105,7 +108,7 @@ class Publisher:
         last = self._own.last_token()
         topic_id, partitions = self._identity
         if last is not None and last.topic != topic_id:
-            say(f"the topic {topic} was recreated: starting with every row")
+            log.warning("the topic %s was recreated: starting with every row", topic)
             last = None
         if last is None:
             self._since = None
@@ -113,7 +116,7 @@ class Publisher:
             if not self._out.snapshot and self._own.is_empty():
                 now = token_of_now(self._service, view)
                 self._commit(now)
-                say(f"the topic {topic} starts after version {now.version} of the view {view}")
+                log.info("the topic %s starts after version %d of the view %s", topic, now.version, view)
             return
         if last.view != view:
             raise StreamError(f"the topic {topic} has the changes of the view {last.view}: use a separate topic for the view {view}")
@@ -123,7 +126,7 @@ class Publisher:
                 "no defined order: delete it, recreate it with the desired number, and start again; it then starts with every row"
             )
         self._since = last.token
-        say(f"the topic {topic} continues after version {last.version} of the view {view}")
+        log.info("the topic %s continues after version %d of the view %s", topic, last.version, view)
 
     def _follow(self, since: str) -> bool:
         """Publishes the changes after a token, until there were none for a second; with `enough`, those that exist. Returns whether
@@ -202,7 +205,7 @@ class Publisher:
             told = f"of {held} rows, {len(states) - again} were deleted and {again} changed; {new} were added"
         else:
             told = f"{new} rows"
-        say(f"the topic {topic} holds the view {view} at version {at.version}: {told}")
+        log.info("the topic %s holds the view %s at version %d: %s", topic, view, at.version, told)
 
     def _put_new(self, states: dict[bytes, Place], changed: IO[bytes]) -> tuple[Progress, int]:
         """Publishes the rows of the view that the topic lacks, returns their number; leaves in `states` those that differ or are gone, and

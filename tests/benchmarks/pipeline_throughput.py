@@ -91,7 +91,7 @@ def watch(on: Stage, job: StreamJob, started: float, records: int) -> Passage:
 def parts_of(job: StreamJob) -> dict[str, float]:
     """Seconds by part, from what the job says of each batch but the first."""
     parts = dict.fromkeys(PARTS, 0.0)
-    told = re.findall(r"^livejoin: batch (\d+): .* s \((.*?)\)", job.said, re.MULTILINE)
+    told = re.findall(r" livejoin\.pipeline: batch (\d+): .* s \((.*?)\)", job.said)
     assert len(told) == len(job.batches), job.said
     for batch, seconds_of in told:
         if int(batch):

@@ -141,8 +141,8 @@ class Stage:
         """Returns when the job has consumed all that was fed; proves that a batch ran again as it was, and the service took each once."""
         assert self._producer.flush(60) == 0
         self.job.wait_for_records(self.fed)
-        assert len(set(re.findall(r"^livejoin: batch (\d+): (\d+) records", self.job.said, re.MULTILINE))) == len(self.job.batches)
-        posted = set(re.findall(r"^livejoin: batch (\d+): .*\bversion \d", self.job.said, re.MULTILINE))
+        assert len(set(re.findall(r" livejoin\.pipeline: batch (\d+): (\d+) records", self.job.said))) == len(self.job.batches)
+        posted = set(re.findall(r" livejoin\.pipeline: batch (\d+): .*\bversion \d", self.job.said))
         assert talk.ok(self.server.client().get("/v1/status"))["version"] == len(posted)
 
     def whole(self, topic: str) -> list[Message]:

@@ -133,7 +133,7 @@ class StreamJob:
         for line in process.stderr:
             with self._news:
                 self._said.append(line.rstrip())
-                if found := re.match(r"livejoin: batch (\d+): (\d+) records", line):
+                if found := re.search(r" livejoin\.pipeline: batch (\d+): (\d+) records", line):
                     self.batches[int(found[1])] = int(found[2])
                 self._news.notify_all()
         with self._news:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from service.wire.log_lines import message_of, start_log
 from streaming import cli
 from streaming.config import read_config
 from streaming.errors import StreamError
@@ -17,25 +18,33 @@ from tests.streaming.out_job import OutJob
 NOWHERE = ("http://127.0.0.1:1", "127.0.0.1:1")
 
 
-def test_a_signal_in_the_midst_of_a_line(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    """Where Python would write to standard error a second time."""
+class Interrupted:
+    """A word of a line, at which a signal comes: the first time that it is written, as a second signal would end the process."""
 
-    def reentrant(line: str) -> None:
-        raise RuntimeError("reentrant call")
+    def __init__(self, stop: threading.Event) -> None:
+        self._stop = stop
 
-    monkeypatch.setattr(cli, "say", reentrant)
+    def __str__(self) -> str:
+        if not self._stop.is_set():
+            signal.raise_signal(signal.SIGTERM)
+        return "word"
+
+
+def test_a_signal_in_the_midst_of_a_line(capfd: pytest.CaptureFixture[str]) -> None:
+    start_log()
     before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
     stop = threading.Event()
     try:
         cli._listen(stop)
-        signal.raise_signal(signal.SIGTERM)
+        cli.log.info("a %s", Interrupted(stop))
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
-    assert stop.is_set() and capfd.readouterr().err == "livejoin: finishing the current batch\n"
+    assert stop.is_set()
+    assert sorted(map(message_of, capfd.readouterr().err.splitlines())) == ["a word", "finishing the current batch"]
 
 
-def test_every_failure_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_every_failure_is_told(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     job = OutJob(tmp_path, *NOWHERE, "v", "one")
     with job.path.open("a") as file:
         file.write('\n[[out]]\nview = "v"\ntopic = "two"\n')
@@ -48,15 +57,17 @@ def test_every_failure_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     monkeypatch.setattr(cli.Publisher, "run", fail)
     with pytest.raises(StreamError) as first:
         cli._run(read_config(job.path), threading.Event(), Metrics())
-    assert {f"livejoin: {first.value}\n", capsys.readouterr().err} == {"livejoin: one is refused\n", "livejoin: two is refused\n"}
+    assert sorted([str(first.value), *caplog.messages]) == ["one is refused", "two is refused"]
 
 
-def test_what_nobody_has_thought_of(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_what_nobody_has_thought_of(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     def fail(*arguments: object) -> None:
         raise KeyError("what\nelse")
 
     monkeypatch.setattr(cli, "_listen", lambda stop: None)
     monkeypatch.setattr(cli, "_run", fail)
     assert cli.run(OutJob(tmp_path, *NOWHERE, "v", "t").path) == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"livejoin: internal error, please report it: KeyError: 'what\\nelse' ({Path(__file__).name}:")
+    (line,) = capfd.readouterr().err.splitlines()
+    assert " ERROR livejoin.stream: " in line
+    told = f"internal error, please report it: KeyError: 'what\\nelse' ({Path(__file__).name}:"
+    assert message_of(line).startswith(told)

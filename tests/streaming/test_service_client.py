@@ -94,7 +94,7 @@ def client_of(script: Script, pauses: Pauses, metrics: Metrics) -> ServiceClient
     return ServiceClient(script.url, pauses, metrics)
 
 
-def test_busy_and_not_ready_are_waited_out(pauses: Pauses, metrics: Metrics, capsys: pytest.CaptureFixture[str]) -> None:
+def test_busy_and_not_ready_are_waited_out(pauses: Pauses, metrics: Metrics, caplog: pytest.LogCaptureFixture) -> None:
     """With pauses that grow, or as long as the service asks for; the same body each time."""
     busy = problem(429, "too-busy", Retry_After="2")
     starting = [problem(503, "recovering")] * 7
@@ -103,8 +103,7 @@ def test_busy_and_not_ready_are_waited_out(pauses: Pauses, metrics: Metrics, cap
     assert pauses.seconds == [2, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5, 30]
     assert len(set(script.asked)) == 1 and script.asked[0][1] == b"batch"
     assert metrics.registry.get_sample_value("livejoin_stream_waits_total", {"at": "service"}) == 9
-    said = capsys.readouterr().err
-    assert "429 too-busy: so it is" in said and "retrying in 2 s" in said
+    assert "429 too-busy: so it is" in caplog.text and "retrying in 2 s" in caplog.text
 
 
 def test_an_end_is_not_waited_for(pauses: Pauses, metrics: Metrics) -> None:

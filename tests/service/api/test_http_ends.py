@@ -17,6 +17,7 @@ import pytest
 
 from service import server as serving
 from service.settings import Settings
+from service.wire.log_lines import message_of
 from tests.server_process import ROOT, ServerProcess
 
 DEFINITION: dict[str, Any] = {
@@ -143,9 +144,9 @@ def test_port_0_tells_the_port(tmp_path: Path) -> None:
     try:
         assert process.stderr is not None
         line = process.stderr.readline()
-        assert line.startswith("livejoin serves on http://127.0.0.1:")
+        assert message_of(line).startswith("livejoin serves on http://127.0.0.1:")
         assert httpx.get(line.split()[-1] + "/livez").status_code == 200
-        assert process.stderr.readline().startswith("livejoin is ready after ")
+        assert message_of(process.stderr.readline()).startswith("livejoin is ready after ")
         assert httpx.get(line.split()[-1] + "/readyz").status_code == 200
     finally:
         process.kill()

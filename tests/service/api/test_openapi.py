@@ -10,12 +10,13 @@ import pytest
 
 from service.api.app import ENDPOINTS
 from service.api.openapi import document
-from service.api.schemas import SCHEMAS
+from service.api.schemas import schemas
 from service.planning.natural import natural_json
 from service.planning.planner import alternatives
 from tests.service.definitions import RELATIONS, sql
 
 DOCUMENT = document(ENDPOINTS, "0")
+SCHEMAS = schemas()
 
 
 def operations() -> Iterator[tuple[str, dict[str, Any]]]:

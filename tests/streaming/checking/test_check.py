@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import secrets
 import threading
@@ -15,9 +16,11 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
+from service.wire.log_lines import message_of
 from service.wire.schema import parse_relation
 from streaming.checking import check as check_module
 from streaming.checking.check import check
+from streaming.cli import command
 from streaming.config import read_config
 from streaming.kafka_broker import Broker
 from streaming.kafka_client import quiet_admin
@@ -164,7 +167,7 @@ def test_nobody_is_there(tmp_path: Path, look: Any, monkeypatch: pytest.MonkeyPa
 
 def test_a_mistake_in_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     job = StreamJob(tmp_path, "http://127.0.0.1:1", "127.0.0.1:1", [("t", "r")], trigger="soon")
-    assert check(job.path) == 2
+    assert command(argparse.Namespace(check=job.path, config=None)) == 2
     said = capsys.readouterr()
     assert said.out == "" and "stream.trigger" in said.err
 
@@ -246,7 +249,7 @@ def test_another_server_at_the_address(broker: Broker, topics: Topics, name: str
             for each in (job, out):
                 with each:
                     assert each.end() == 1
-                assert each.said.splitlines()[-1] == f"livejoin: what answers at {url} is not livejoin: is service.url right?"
+                assert message_of(each.said.splitlines()[-1]) == f"what answers at {url} is not livejoin: is service.url right?"
         finally:
             server.shutdown()
             thread.join()

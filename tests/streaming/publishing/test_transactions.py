@@ -60,11 +60,11 @@ def test_another_job_or_a_transaction_that_took_too_long(monkeypatch: pytest.Mon
         lost._fail(fenced)
 
 
-def test_pauses_grow_while_the_broker_takes_no_records(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pauses_grow_while_the_broker_takes_no_records(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     stop = Pauses(1000)
     full = transactions(stop, monkeypatch)
     with pytest.raises(Stopped):
         full.put("t", b"k", b"v")
     short = [seconds for seconds in stop.seconds if seconds == 0.05]
     assert len(short) == 100 and stop.seconds[100:107] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5] and set(stop.seconds[107:]) == {5}
-    assert len(capsys.readouterr().err.splitlines()) == 8
+    assert len(caplog.messages) == 8

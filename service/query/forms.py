@@ -1,0 +1,222 @@
+"""The form of a view's definition in JSON: fields, types, bounds and choices, each said once. `definition.py` reads what has passed; the
+OpenAPI document shows the schemas of the same models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, Literal
+
+import orjson
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from service.errors import Problem
+from service.query.model import MAX_ALIASES, MAX_SQL, RETAIN, Algorithm, Guarantee
+from service.wire.schema import NAME
+from service.wire.wording import wording
+
+Operator = Literal["=", "!=", "<", "<=", ">", ">=", "in", "is_null", "not_null"]
+
+
+def bad(detail: str) -> Problem:
+    return Problem("bad-definition", detail)
+
+
+def as_json(value: Any) -> str:
+    """A part of a definition as its author wrote it, shortened."""
+    try:
+        text = orjson.dumps(value).decode()
+    except TypeError:  # nested too deeply to be written
+        return "…"
+    return text if len(text) <= 200 else text[:200] + "…"
+
+
+class Form(BaseModel):
+    """An object with these fields and no others; `what` names it where it is refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    what: ClassVar[str]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_fields(cls, data: Any) -> Any:
+        known = [field.alias or name for name, field in cls.model_fields.items()]
+        unknown = [field for field in data if field not in known] if isinstance(data, dict) else []
+        if unknown:
+            text = f"{cls.what} has no field {', '.join(unknown)}; its fields are {', '.join(known)}"
+            raise PydanticCustomError("fields", "{text}", {"text": text})
+        return data
+
+
+def one_of(choose: Callable[[Any], str | None], expected: str) -> Discriminator:
+    """Which form an object has, by `choose`; None: none of them, and the refusal says what was expected."""
+    return Discriminator(choose, custom_error_type="form", custom_error_message="{expected}", custom_error_context={"expected": expected})
+
+
+def by_field(*names: str) -> Callable[[Any], str | None]:
+    """Chooses by the one field of these that an object has."""
+
+    def choose(data: Any) -> str | None:
+        found = [name for name in names if name in data] if isinstance(data, dict) else []
+        return found[0] if len(found) == 1 else None
+
+    return choose
+
+
+Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
+
+
+class Equal(Form):
+    what = 'the entry "equal" of join'
+    equal: Pair
+
+
+class Overlaps(Form):
+    what = 'the entry "overlaps" of join'
+    overlaps: Pair
+
+
+class AtMost(Form):
+    what = 'the entry "at_most" of join'
+    at_most: Pair
+
+
+class Less(Form):
+    what = 'the entry "less" of join'
+    less: Pair
+
+
+class NotEqual(Form):
+    what = 'the entry "not_equal" of join'
+    not_equal: Pair
+
+
+class Within(Form):
+    what = 'the entry "within" of join'
+    within: Pair
+    distance: Annotated[Any, Field(json_schema_extra={"type": ["number", "string"]})]  # judged by the columns' type
+
+
+class Cross(Form):
+    what = 'the entry "cross" of join'
+    cross: Pair
+
+
+_KINDS = ("equal", "overlaps", "at_most", "less", "not_equal", "within", "cross")
+Condition = Annotated[
+    Annotated[Equal, Tag("equal")]
+    | Annotated[Overlaps, Tag("overlaps")]
+    | Annotated[AtMost, Tag("at_most")]
+    | Annotated[Less, Tag("less")]
+    | Annotated[NotEqual, Tag("not_equal")]
+    | Annotated[Within, Tag("within")]
+    | Annotated[Cross, Tag("cross")],
+    one_of(by_field(*_KINDS), f"an entry of join has one of {', '.join(_KINDS)}"),
+]
+
+
+class Where(Form):
+    """A filter. `is_null` and `not_null` take no value, the others do, which is judged by the column's type."""
+
+    what = "an entry of where"
+    column: str
+    op: Operator
+    value: Any = None
+
+
+class Intersection(Form):
+    what = 'the entry "intersection" of select'
+    intersection: Annotated[list[str], Field(min_length=1)]
+    name: str = Field("intersection", alias="as")
+
+
+class Duration(Form):
+    what = 'the entry "duration" of select'
+    duration: Annotated[list[str], Field(min_length=1)]
+    name: str = Field("duration", alias="as")
+
+
+def _selected(data: Any) -> str | None:
+    return "column" if isinstance(data, str) else by_field("intersection", "duration")(data)
+
+
+Selected = Annotated[
+    Annotated[str, Tag("column")] | Annotated[Intersection, Tag("intersection")] | Annotated[Duration, Tag("duration")],
+    one_of(_selected, 'an entry of select is "alias.column", "alias.column as name", or has "intersection" or "duration"'),
+]
+
+_Bound = Annotated[int, Field(gt=0, lt=2**63)]
+
+
+class Retain(Form):
+    """How much of a view's changes its feed keeps."""
+
+    what = "changes"
+    retain_rows: _Bound = RETAIN[0]
+    retain_bytes: _Bound = RETAIN[1]
+
+
+def _kept(data: Any) -> str | None:
+    return "none" if data is False else "changes" if isinstance(data, dict) else None
+
+
+class _Options(Form):
+    algorithm: Literal["auto", Algorithm] = "auto"
+    guarantee: Guarantee = "best-effort"
+    changes: Annotated[
+        Annotated[Literal[False], Tag("none")] | Annotated[Retain, Tag("changes")],
+        one_of(_kept, 'changes is false, or an object with "retain_rows" and "retain_bytes"'),
+    ] = Retain()
+
+
+class SqlView(_Options):
+    what = "a view's definition in SQL"
+    sql: str = Field(json_schema_extra={"maxLength": MAX_SQL})  # a longer one is refused as SQL, with its position
+
+
+def _alias(name: str) -> str:
+    if not NAME.fullmatch(name):
+        raise ValueError(f"the alias {as_json(name)} does not match {NAME.pattern}")
+    return name
+
+
+class JsonView(_Options):
+    what = "a view's definition"
+    aliases: dict[Annotated[str, AfterValidator(_alias)], str] = Field(
+        alias="from", min_length=1, max_length=MAX_ALIASES, json_schema_extra={"propertyNames": {"pattern": f"^{NAME.pattern}$"}}
+    )
+    join: list[Condition] = []
+    where: list[Where] = []
+    select: list[Selected] = Field(default_factory=list, min_length=1)  # absent: all columns
+
+
+_HINTS = {
+    "from": 'an object of aliases and relations, as {"b": "bookings"}',
+    "select": "leave it out for all columns",
+    **{kind: f'"{kind}" is a list of two, as {{"{kind}": [x, y]}}' for kind in _KINDS},
+    **{kind: f'a list of intervals, as {{"{kind}": ["b.stay", "m.slot"], "as": "clash"}}' for kind in ("intersection", "duration")},
+    **dict.fromkeys(("retain_rows", "retain_bytes"), 'to keep nothing write "changes": false'),
+}
+
+
+def check_form(data: dict[str, Any]) -> SqlView | JsonView:
+    """The definition in its form. Problem `bad-definition`, for the first fault: where it is, what is wrong, what stands there."""
+    try:
+        return SqlView.model_validate(data) if "sql" in data else JsonView.model_validate(data)
+    except ValidationError as error:
+        raise bad(_sentence(error.errors(include_url=False)[0])) from None
+
+
+def _sentence(fault: ErrorDetails) -> str:
+    kind, given = fault["type"], as_json(fault["input"])
+    path = [str(part) for part in fault["loc"]]
+    path = [part for part, before in zip(path, ["", *path], strict=False) if part != before]  # a tag repeats the field it is taken from
+    where = ".".join(path)
+    if kind in ("fields", "value_error"):
+        return wording(fault)
+    if kind == "form":
+        return f"{where}: {fault['msg']}; this one is {given}"
+    tells_all = kind == "missing" or fault["input"] in ([], {})
+    words = wording(fault) if tells_all else f"{wording(fault)}, not {given}"
+    hint = _HINTS.get(path[-1]) if path else None
+    return f"{where}: {words}; {hint}" if hint else f"{where}: {words}"

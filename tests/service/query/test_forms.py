@@ -1,0 +1,167 @@
+"""The document and the checks agree about definitions: both come from the models, but for what these say in JSON schema by hand."""
+
+from __future__ import annotations
+
+import copy
+from functools import cache
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from service.api.schemas import schemas
+from service.errors import Problem
+from service.query.definition import read_form
+from service.query.forms import SqlView
+from service.query.model import ALGORITHMS, GUARANTEES, MAX_ALIASES, RETAIN
+from service.views.parse import parse_view
+from service.wire.errors import BadDefinition
+from service.wire.schema import parse_relation
+from tests.service.definitions import RELATIONS
+
+SCHEMAS = schemas()
+VIEW: dict[str, Any] = {
+    "from": {"b": "bookings", "m": "maintenance"},
+    "join": [
+        {"equal": ["b.room", "m.room"]}, {"overlaps": ["b.stay", "m.slot"]}, {"at_most": ["b.floor", "m.floor"]},
+        {"less": ["b.id", "m.id"]}, {"not_equal": ["b.id", "m.code"]}, {"cross": ["b", "m"]},
+        {"within": ["b.checkin", "m.s"], "distance": "PT15M"},
+    ],
+    "where": [{"column": "b.guest", "op": "=", "value": "Ann"}, {"column": "b.price", "op": "is_null"}],
+    "select": ["b.id as booking", {"intersection": ["b.stay", "m.slot"], "as": "clash"}, {"duration": ["b.stay"]}],
+    "algorithm": "nested-loop",
+    "guarantee": "best-effort",
+    "changes": {"retain_rows": 7, "retain_bytes": 8},
+}  # fmt: skip
+SQL: dict[str, Any] = {"sql": "SELECT b.id FROM bookings b", "algorithm": "auto", "guarantee": "delay", "changes": False}
+RELATION: dict[str, Any] = {
+    "columns": [{"name": "id", "type": "int64"}, {"name": "s", "type": "date", "nullable": True}, {"name": "e", "type": "date"}],
+    "key": ["id"],
+    "intervals": {"stay": {"start": "s", "end": "e", "bounds": "[]"}, "at": {"at": "s", "bounds": "[]"}},
+}
+VALUES = st.sampled_from(
+    [True, False, 0, 1, -1, 1.5, 2**63, "", "x", "b.id", "b.stay", "_op", "a\nb", "x" * 64, "B", "[)", "sql", [], ["b.id"], {}, {"b": 1}]
+)
+FIELDS = st.sampled_from(["distance", "as", "value", "bounds", "at", "nope", "B", "sql", "where"])
+
+
+@cache
+def validator(name: str) -> Any:
+    return jsonschema_rs.Draft202012Validator({"$ref": f"#/components/schemas/{name}", "components": {"schemas": SCHEMAS}})
+
+
+def fits(name: str, value: Any) -> bool:
+    return bool(validator(name).is_valid(value))
+
+
+@st.composite
+def changed(draw: st.DrawFn, *originals: dict[str, Any]) -> dict[str, Any]:
+    """One of the originals with up to three changes: a value replaced, a field or an entry left out, one added."""
+    whole = copy.deepcopy(draw(st.sampled_from(originals)))
+    for _ in range(draw(st.integers(1, 3))):
+        part: Any = whole
+        while True:
+            keys = list(part) if isinstance(part, dict) else range(len(part))
+            key = draw(st.sampled_from(keys)) if keys else None
+            if key is None or not isinstance(part[key], dict | list) or draw(st.integers(0, 3)) == 0:
+                break
+            part = part[key]
+        what = draw(st.sampled_from(["replace", "remove", "add"]))
+        if what == "add" or key is None:
+            if isinstance(part, dict):
+                part[draw(FIELDS)] = copy.deepcopy(draw(VALUES))
+            else:
+                part.append(copy.deepcopy(draw(VALUES)))
+        elif what == "replace":
+            part[key] = copy.deepcopy(draw(VALUES))
+        else:
+            del part[key]
+    return whole
+
+
+@settings(max_examples=400)
+@given(changed(VIEW, SQL))
+@example(VIEW | {"from": {"B": "bookings"}})
+@example(VIEW | {"from": {f"a{number}": "bookings" for number in range(9)}})
+@example(VIEW | {"changes": {"retain_rows": 0}})
+@example(VIEW | {"changes": {"retain_bytes": 2**63}})
+@example(VIEW | {"select": []})
+@example(SQL | {"select": []})
+def test_views(definition: dict[str, Any]) -> None:
+    """What the schema takes has a form, and what it does not take is refused."""
+    if fits("ViewDefinition", definition):
+        read_form(definition)
+    else:
+        with pytest.raises(Problem):
+            parse_view("v", definition, RELATIONS)
+
+
+@settings(max_examples=400)
+@given(changed(RELATION))
+def test_relations(definition: dict[str, Any]) -> None:
+    try:
+        parse_relation(definition)
+    except BadDefinition:
+        return
+    assert fits("RelationDefinition", definition)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"columns": [{"name": name, "type": "int64"}]} for name in ("", "_op", "a.b", 'a"b', "a\nb", "a\x85b", "x" * 64)),
+        {"columns": [{"name": "id", "type": "int32"}]},
+        {"columns": []},
+        {"key": []},
+        *({"intervals": {"stay": interval}} for interval in ({}, {"start": "s"}, {"at": "s", "end": "e"}, {"at": "s", "bounds": "[)"})),
+        {"intervals": {"Stay": {"at": "s"}}},
+    ],
+    ids=str,
+)
+def test_the_document_refuses_what_needs_no_names(change: dict[str, Any]) -> None:
+    assert not fits("RelationDefinition", RELATION | change)
+    with pytest.raises(BadDefinition):
+        parse_relation(RELATION | change)
+
+
+def test_the_examples_fit_and_are_taken() -> None:
+    for definition in (VIEW, SQL):
+        assert fits("ViewDefinition", definition)
+        read_form(definition)
+    assert fits("RelationDefinition", RELATION) and parse_relation(RELATION)
+
+
+def test_defaults() -> None:
+    form = read_form({"sql": "SELECT"})
+    assert isinstance(form, SqlView) and (form.algorithm, form.guarantee) == ("auto", "best-effort")
+    assert form.changes and (form.changes.retain_rows, form.changes.retain_bytes) == RETAIN
+
+
+def test_the_document_says_choices_and_bounds() -> None:
+    view = SCHEMAS["JsonView"]["properties"]
+    assert view["algorithm"]["enum"] == ["auto", *ALGORITHMS] and view["guarantee"]["enum"] == list(GUARANTEES)
+    assert view["from"]["maxProperties"] == MAX_ALIASES
+    assert SCHEMAS["Column"]["properties"]["name"]["maxLength"] == 63
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"join": [{"overlaps": ["b.stay"]}]}, 'join.0.overlaps: must have at least 2 entries, not ["b.stay"]; "overlaps" is a list'),
+        ({"join": [3]}, "join.0: an entry of join has one of equal, overlaps, at_most, less, not_equal, within, cross; this one is 3"),
+        ({"where": [{"column": "b.id", "op": "like", "value": 1}]}, 'where.0.op: must be "=", "!=", "<", "<=", ">", ">=", "in", '),
+        ({"where": [{"op": "="}]}, "where.0.column: is missing"),
+        ({"select": [{"duration": ["b.stay"], "is": 1}]}, 'the entry "duration" of select has no field is; its fields are duration, as'),
+        ({"changes": {"retain_rows": 0}}, 'changes.retain_rows: must be more than 0, not 0; to keep nothing write "changes": false'),
+        ({"changes": 0}, 'changes: changes is false, or an object with "retain_rows" and "retain_bytes"; this one is 0'),
+        ({"from": {}}, 'from: must not be empty; an object of aliases and relations, as {"b": "bookings"}'),
+        ({"from": {"B": "bookings"}}, 'the alias "B" does not match [a-z_][a-z0-9_]{0,62}'),
+        ({"algorithm": "magic"}, 'algorithm: must be "auto", "interval-tree"'),
+    ],
+)
+def test_refusals_say_where_what_and_what_instead(change: dict[str, Any], says: str) -> None:
+    with pytest.raises(Problem) as caught:
+        read_form(VIEW | change)
+    assert caught.value.type == "bad-definition" and str(caught.value.detail).startswith(says)

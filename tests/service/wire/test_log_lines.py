@@ -1,0 +1,77 @@
+"""The log: one form for all components and libraries, lines of several threads whole."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime
+
+from service.wire.log_lines import message_of
+from tests.server_process import ROOT
+
+LINE = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})Z ([A-Z]+) ([\w.]+): (.*)")
+
+
+def logged(code: str) -> list[str]:
+    """The lines that a process writes on standard error, in a time zone far from UTC."""
+    source = f"import logging\nfrom service.wire.log_lines import start_log\nstart_log()\n{code}"
+    done = subprocess.run([sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, check=True, env={"TZ": "Asia/Tokyo"})
+    assert done.stdout == ""
+    return done.stderr.splitlines()
+
+
+def test_time_level_component_message() -> None:
+    before = datetime.now(UTC)
+    (line,) = logged('logging.getLogger("livejoin.writer").info("batch %d", 3)')
+    found = LINE.fullmatch(line)
+    assert found is not None and found.groups()[1:] == ("INFO", "livejoin.writer", "batch 3") and message_of(line) == "batch 3"
+    told = datetime.fromisoformat(f"{found[1]}+00:00")
+    assert before.replace(microsecond=0) <= told <= datetime.now(UTC)
+
+
+def test_libraries_say_only_what_is_wrong() -> None:
+    levels = "log.debug('d'); log.info('i'); log.warning('w')"
+    lines = logged(f"for name in ('livejoin.api', 'uvicorn.error', 'py4j.clientserver'):\n log = logging.getLogger(name); {levels}")
+    told = [LINE.fullmatch(line) for line in lines]
+    assert [(each[2], each[3], each[4]) for each in told if each] == [
+        ("INFO", "livejoin.api", "i"), ("WARNING", "livejoin.api", "w"),
+        ("WARNING", "uvicorn.error", "w"), ("WARNING", "py4j.clientserver", "w"),
+    ]  # fmt: skip
+
+
+def test_a_second_start_doubles_nothing() -> None:
+    assert len(logged("start_log()\nlogging.getLogger('livejoin').warning('once')")) == 1
+
+
+def test_lines_of_threads_are_whole() -> None:
+    code = """
+import threading
+def talk(name):
+    for number in range(500): logging.getLogger("livejoin." + name).info("%s %d %s", name, number, name * 40)
+threads = [threading.Thread(target=talk, args=(name,)) for name in "abcd"]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+    lines = logged(code)
+    assert sorted(map(message_of, lines)) == sorted(f"{name} {number} {name * 40}" for name in "abcd" for number in range(500))
+
+
+def test_a_traceback_follows_its_line() -> None:
+    first, *rest, last = logged("try: 1 / 0\nexcept ZeroDivisionError: logging.getLogger('livejoin.api').exception('broken off')")
+    assert message_of(first) == "broken off" and rest[0].startswith("Traceback") and last == "ZeroDivisionError: division by zero"
+
+
+def test_what_is_no_line_of_the_log_is_left_as_it_is() -> None:
+    assert message_of("livejoin: --port 8080 is taken") == "livejoin: --port 8080 is taken"
+
+
+def test_every_component_has_a_name_of_its_own() -> None:
+    """No logger is called plainly `livejoin`, and none is outside of it."""
+    named = {
+        name
+        for package in ("service", "streaming", "structures")
+        for path in (ROOT / package).rglob("*.py")
+        for name in re.findall(r"^\w+ = logging\.getLogger\((.*)\)", path.read_text(), re.MULTILINE)
+    }
+    assert len(named) >= 8 and all(re.fullmatch(r'"livejoin\.[a-z.]+"', name) for name in named), named
