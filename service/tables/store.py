@@ -221,6 +221,11 @@ class Table:
         return self._rows.bytes
 
     @property
+    def held(self) -> dict[str, int]:
+        """The same by what holds them, what is free for reuse included."""
+        return self._rows.held
+
+    @property
     def retired_bytes(self) -> int:
         """Bytes of the rows that only older versions see."""
         return (self._rows.kept - self._rows.linked) * self._rows.row_bytes + self._retired_text

@@ -384,6 +384,22 @@ class Rows:
         return self.kept * self.row_bytes + self._heap_used - self._garbage + self._table.entries.nbytes
 
     @property
+    def held(self) -> dict[str, int]:
+        """Bytes of memory by what holds them: what the slots that are not free hold, the key table, and what is kept for reuse."""
+        nulls = self.width - len(self.kinds)
+        texts = len(self._text_columns) > 0
+        free = self.used - self.kept
+        return {
+            "columns": self.kept * len(self.kinds) * 8,
+            "null bits": self.kept * nulls * 8,
+            "texts": self._heap_used - self._garbage + (self.kept * 8 if texts else 0),
+            "life": self.kept * 16,
+            "key table": self._table.entries.nbytes,
+            "free slots": free * (self.row_bytes + 4),
+            "garbage of texts": self._garbage,
+        }
+
+    @property
     def kept(self) -> int:
         """Slots that are not free."""
         return self.used - self._free_count
