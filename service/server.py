@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
@@ -29,6 +30,7 @@ from service.api.context import Context
 from service.errors import Problem
 from service.instance import Instance
 from service.settings import Settings, is_loopback
+from service.trimming import Leftovers, give_back, use_one_allocator
 from service.warming import Loading, warm
 
 BACKLOG = 2048
@@ -89,6 +91,7 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._context = context
         self._listening = listening
+        self._leftovers = Leftovers()
         self.deadline = threading.Timer(DEADLINE, _exit, [0])
         self.deadline.daemon = True
 
@@ -100,6 +103,8 @@ class Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second. An engine that has failed (its disk, say) must not go on as if."""
         context = self._context
+        if context.ready and self._leftovers.are_due(context.engine.published, time.monotonic()):
+            context.loop.run_in_executor(context.workers, give_back)
         return await super().on_tick(counter) or (context.ready and context.engine.state == "failed")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -153,6 +158,7 @@ class Starter(threading.Thread):
             self._fail()
         else:
             gc.collect()
+            give_back()  # what recovery has freed
             gc.freeze()  # what the start has made stays: nobody is to wait while Python looks for circles in it
             context.open(self.engine)
             print(f"livejoin is ready after {context.ready_after:.1f} s", file=sys.stderr, flush=True)
@@ -170,6 +176,7 @@ def serve(settings: Settings) -> int:
         complain(f"cannot listen on {settings.host}:{settings.port} ({error.strerror}): choose another --port, or 0 for any")
         return 1
     _log_to_stderr()
+    use_one_allocator()
     context = Context(settings)
     config = uvicorn.Config(
         create_app(context),
