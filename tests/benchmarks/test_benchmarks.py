@@ -49,6 +49,8 @@ from tests.benchmarks.rivals import DuckDb, PythonTrees, ncls_whole, sort_and_sw
 from tests.benchmarks.table import number, render
 from tests.naive.interval_join import sweep_count
 
+RESULTS = Path(__file__).parent / "results"
+
 compiled = pytest.mark.skipif(not JIT, reason="the loops of the benchmarks are compiled")
 
 
@@ -186,6 +188,12 @@ def test_memory_by_holder() -> None:
         assert whole.aim == 150 and sum(part.value for part in parts) == pytest.approx(whole.value)
         held = {part.name.partition(": ")[2]: part.value for part in parts}
         assert held["columns"] == 40 and 20 < held["texts"] < 22 and held["key table"] >= 8 and held["structure and join keys"] > 24
+
+
+def test_the_page_on_memory_shows_what_is_kept() -> None:
+    kept = json.loads((RESULTS / "service_memory.json").read_text())
+    text = (RESULTS.parents[2] / service_memory.PAGE).read_text()
+    assert service_memory.page([Figure.from_json(figure) for figure in kept["figures"]], text) == text
 
 
 @compiled
