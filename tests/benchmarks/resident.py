@@ -10,8 +10,8 @@ from typing import NamedTuple
 class Resident(NamedTuple):
     """Bytes (proportional set size: shared pages are divided among those that share them).
 
-    reserved   the arrays of `structures/core/reserve.py`
-    anonymous  all other memory that is no file's: the allocators of C, NumPy, Arrow, SQLite and Python, stacks
+    reserved   the arrays of `structures/core/reserve.py`, without the first 2 MiB of each, which have small pages
+    anonymous  those, and all other memory that is no file's: the allocators of C, NumPy, Arrow, SQLite and Python, stacks
     files      code, libraries
     """
 
@@ -30,7 +30,7 @@ def resident(pid: int) -> Resident:
     for name, size, flags in _mappings(Path(f"/proc/{pid}/smaps")):
         if name.startswith("/"):
             files += size
-        elif {"nr", "hg"} <= flags:  # not reserved in advance, in large pages: nobody else maps memory so
+        elif {"nr", "hg"} <= flags:  # not reserved in advance, in large pages: else only Arrow's allocator maps some memory so
             reserved += size
         else:
             anonymous += size

@@ -125,7 +125,7 @@ def test_memory_that_is_not_there_changes_nothing(monkeypatch):
 
 def test_rows_that_have_not_died_take_no_memory_for_it():
     """Pages of `died` are written when a row dies, and not before."""
-    n = 1 << 16
+    n = 1 << 16 if JIT else 1 << 12
     store = Rows([PLAIN], [0], False)
     written = store.died
     store.enter(1, RowSet(store.kinds, store.key, np.arange(n).reshape(n, 1), np.zeros(1, np.int64), np.frombuffer(b"?", np.uint8)))
