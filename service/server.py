@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
@@ -29,6 +30,7 @@ from service.api.context import Context
 from service.errors import Problem
 from service.instance import Instance
 from service.settings import Settings, is_loopback
+from service.trimming import Leftovers, give_back, use_one_allocator
 from service.warming import Loading, warm
 from service.wire.log_lines import start_log
 
@@ -90,6 +92,7 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._context = context
         self._listening = listening
+        self._leftovers = Leftovers()
         self.deadline = threading.Timer(DEADLINE, _exit, [0])
         self.deadline.daemon = True
 
@@ -101,6 +104,8 @@ class Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second. An engine that has failed (its disk, say) must not go on as if."""
         context = self._context
+        if context.ready and self._leftovers.are_due(context.engine.published, time.monotonic()):
+            context.loop.run_in_executor(context.workers, give_back)
         return await super().on_tick(counter) or (context.ready and context.engine.state == "failed")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -154,6 +159,7 @@ class Starter(threading.Thread):
             self._fail()
         else:
             gc.collect()
+            give_back()  # what recovery has freed
             gc.freeze()  # what the start has made stays: nobody is to wait while Python looks for circles in it
             context.open(self.engine)
             log.info("livejoin is ready after %.1f s", context.ready_after)
@@ -173,6 +179,7 @@ def serve(settings: Settings) -> int:
     start_log()
     # uvicorn's word about answers that we break off on purpose is left out.
     logging.getLogger("uvicorn.error").addFilter(lambda record: "without completing response" not in record.getMessage())
+    use_one_allocator()
     context = Context(settings)
     config = uvicorn.Config(
         create_app(context),

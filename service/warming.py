@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 
 import structures
+from service.trimming import give_back
 from structures.core import kernel
 
 _FROM_THE_END = "from-the-end"
@@ -63,6 +64,7 @@ class Loading(threading.Thread):
             pause = _PAUSE
             kernel.load(dispatcher, signature)
         gc.freeze()  # as after a start: nobody is to wait while Python looks for circles in what stays
+        give_back()
 
     def end(self) -> None:
         """Stop after the kernel in hand, and wait for that for a second at most: the process should not end inside a compiler."""

@@ -92,19 +92,26 @@ class EngineCollector(Collector):
         for name, count in engine.published.counts.items():
             rows.add_metric([name], count)
         yield rows
+        held = GaugeMetricFamily("livejoin_relation_bytes", "Memory of a relation's rows, by what holds it.", labels=["relation", "holder"])
+        for name, relation in engine.relations.items():
+            for holder, size in relation.table.held.items():
+                held.add_metric([name, holder], size)
+        yield held
         yield from _of_views(engine.views)
 
 
 def _of_views(views: Mapping[str, LiveView]) -> Iterator[Metric]:
     held = GaugeMetricFamily("livejoin_view_bytes", "Memory of a view's structures at the newest version.", labels=["view"])
+    kept = GaugeMetricFamily("livejoin_view_changes_bytes", "Memory of the changes that a view keeps for followers.", labels=["view"])
     followers = GaugeMetricFamily("livejoin_view_subscribers", "Followers of a view.", labels=["view"])
     updates = HistogramMetricFamily("livejoin_view_update_seconds", "Time to update a view to the next version.", labels=["view"])
     for name, view in views.items():
         held.add_metric([name], view.bytes)
         if view.feed is not None:
+            kept.add_metric([name], view.feed.bytes)
             followers.add_metric([name], view.feed.subscribers)
         updates.add_metric([name], _buckets(view.update_seconds, SECONDS), view.update_seconds.sum)
-    yield from (held, followers, updates)
+    yield from (held, kept, followers, updates)
 
 
 def _buckets(values: Buckets, exponents: range) -> list[tuple[str, float]]:

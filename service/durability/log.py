@@ -456,7 +456,7 @@ def _open(path: Path, synchronous: str) -> sqlite3.Connection:
         "journal_mode = WAL",
         f"synchronous = {synchronous.upper()}",
         "wal_autocheckpoint = 0",  # an fsync in the middle of a commit: see `checkpoint_if_due`
-        "cache_size = -16384",  # KiB
+        "cache_size = -512",  # KiB: the log is written and read once, in order; a larger cache is filled and of no use
     ):
         db.execute(f"PRAGMA {pragma}").fetchall()
     db.execute("SELECT 1 FROM sqlite_schema").fetchall()  # opens the WAL

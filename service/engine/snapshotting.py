@@ -17,6 +17,7 @@ from service.engine.state import State
 from service.engine.versions import Pin, Pins
 from service.tables.relations import Relation
 from service.tables.store import PIECE_ROWS
+from service.trimming import give_back
 
 log = logging.getLogger("livejoin.snapshots")
 
@@ -45,7 +46,7 @@ class Snapshotting:
         if not due or time.monotonic() < self._not_before or self.under_way:
             return
         pin, relations = self._versions.pin(), list(self._state.relations.values())
-        self._thread = threading.Thread(target=self._try, args=(pin, relations), name="snapshot", daemon=True)
+        self._thread = threading.Thread(target=self._try_behind, args=(pin, relations), name="snapshot", daemon=True)
         self._thread.start()
 
     @property
@@ -62,6 +63,10 @@ class Snapshotting:
         """Wait for one under way."""
         if self._thread is not None:
             self._thread.join()
+
+    def _try_behind(self, pin: Pin, relations: list[Relation]) -> None:
+        self._try(pin, relations)
+        give_back()
 
     def _try(self, pin: Pin, relations: list[Relation]) -> None:
         try:

@@ -194,6 +194,11 @@ class Feed:
     def subscribers(self) -> int:
         return len(self._subscriptions)
 
+    @property
+    def bytes(self) -> int:
+        """Of the kept rows that are settled."""
+        return int(self._bytes)
+
     def add_listener(self, listener: Callable[[], None]) -> int:
         """Have `listener` called (by the writer; it must not wait) whenever there are new changes; returns its number."""
         with self._lock:

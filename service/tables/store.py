@@ -76,6 +76,7 @@ class Table:
         self._key_kinds = self._rows.kinds[positions]
         self._key_key = np.arange(len(key), dtype=np.int64)
         self._retired_text = 0
+        self._mortal = 0  # slots that there were when a row died last: of those behind them `died` was never written
         self._lock = Lock()  # on the key table
         self._changed = 0  # the newest version that has changed it
         self._projections: dict[tuple[str, ...], tuple[Array, pa.Schema]] = {}
@@ -135,6 +136,7 @@ class Table:
                 self._changed = version
                 self._rows.unlink(gone)
             self._rows.retire(version, gone)
+            self._mortal = self._rows.used
 
     def reclaim(self, oldest_needed: int, pins: Array) -> None:
         """Slots of rows that died at or before `oldest_needed` (the published version), and that no pinned version
@@ -219,6 +221,13 @@ class Table:
     def bytes(self) -> int:
         """Bytes that the rows hold, the retired ones and the key table included; not what is only reserved."""
         return self._rows.bytes
+
+    @property
+    def held(self) -> dict[str, int]:
+        """The same by what holds them, what is free for reuse included; but not the ends of lives that no row has had yet."""
+        held = self._rows.held
+        held["life"] -= 8 * max(0, self._rows.kept - self._mortal)
+        return held
 
     @property
     def retired_bytes(self) -> int:

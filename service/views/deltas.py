@@ -61,6 +61,10 @@ class DeltaSink(Protocol):
     @property
     def subscribers(self) -> int: ...
 
+    @property
+    def bytes(self) -> int:
+        """Memory of the rows that are kept and settled."""
+
     def close(self, problem: Problem) -> None:
         """No more comes: the followers end with this problem."""
 

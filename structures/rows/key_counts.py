@@ -8,14 +8,15 @@ import numpy as np
 
 from structures.core.kernel import kernel
 from structures.core.reserve import reserve
-from structures.rows.retired import NEVER
+from structures.rows.retired import LIVING
 
 
 @kernel("void(int64[::1], int64[::1], int32[::1])")
 def _count_up(counts: Any, died: Any, codes: Any) -> None:
     for code in codes:
         counts[code] += 1
-        died[code] = NEVER
+        if died[code] != LIVING:
+            died[code] = LIVING
 
 
 @kernel("int64(int64[::1], int32[::1], int32[::1])")

@@ -22,7 +22,8 @@ import numpy as np
 from structures.core.kernel import kernel
 from structures.core.pins import holder
 
-NEVER = 2**63 - 1  # `died` of the living, `born` of the free
+LIVING = 0  # `died` of the living, and of all slots in pages that were never written
+NEVER = 2**63 - 1  # `born` of the free
 
 
 @kernel("int64(int32[::1], int64[::1], int64[::1], int64[::1], int64[::1], int32[::1], int64[::1])")

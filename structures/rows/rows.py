@@ -3,7 +3,8 @@
     cells   [slot, w]   one int64 a column, side by side, then null bits: a row is found with one cache miss,
                         and one set of kernels serves every schema (`key_table.py` says the layout)
     texts   (places, heap)   each row's texts, back to back; replaced as a pair when half of it is garbage
-    life    born, died  visible at version v iff born <= v < died; free: born = NEVER
+    life    born, died  visible at version v iff born <= v < died, or died = LIVING; free: born = NEVER. Where nothing has
+                        died `died` is never written, and takes no memory
 
 Arrays are reserved (`core/reserve.py`) and never move. A reader takes the pair `texts` once and uses only slots that its
 pinned version sees; those are in the pair that it holds, whichever it is, because a rewrite copies all that anybody
@@ -41,7 +42,7 @@ from structures.rows.key_table import (
     tag_of,
     text_start,
 )
-from structures.rows.retired import NEVER, Retired
+from structures.rows.retired import LIVING, NEVER, Retired
 
 HEAP_BYTES = 1 << 37
 NULLS_A_CELL = 32
@@ -109,7 +110,8 @@ def _enter(
                 heap_used += length
             born[slot] = version
             fence()  # see _scan
-            died[slot] = NEVER
+            if died[slot] != LIVING:
+                died[slot] = LIVING
             entries[at] = entry_of(tag, slot)
             stored += 1
         out[row] = slot
@@ -121,7 +123,7 @@ def _end(born: Any, died: Any, slots: Any, version: int) -> int:
     """These slots die at `version`; -> how many were not living."""
     wrong = 0
     for slot in slots:
-        if died[slot] != NEVER or born[slot] == NEVER:
+        if died[slot] != LIVING or born[slot] == NEVER:
             wrong += 1
         died[slot] = version
     return wrong
@@ -162,7 +164,8 @@ def _scan(born: Any, died: Any, version: int, start: int, used: int, out: Any) -
         first = count
         for _ in range(min(used - slot, len(out) - count)):
             out[count] = slot
-            count += version < died[slot]
+            end = died[slot]
+            count += (end == LIVING) | (version < end)
             slot += 1
         fence()
         living = out[first:count]
@@ -330,7 +333,8 @@ class Rows:
 
     def sees(self, version: int, slot: int) -> bool:
         """Whether `version` sees the row at this slot."""
-        return bool(self.born[slot] <= version < self.died[slot])
+        died = self.died[slot]
+        return bool(self.born[slot] <= version and (died == LIVING or version < died))
 
     def same(self, columns: np.ndarray, slots: np.ndarray, others: np.ndarray) -> np.ndarray:
         """bool[n]: whether these columns look alike at both slots: bit by bit, null like null."""
@@ -384,6 +388,22 @@ class Rows:
         return self.kept * self.row_bytes + self._heap_used - self._garbage + self._table.entries.nbytes
 
     @property
+    def held(self) -> dict[str, int]:
+        """Bytes of memory by what holds them: what the slots that are not free hold, the key table, and what is kept for reuse."""
+        nulls = self.width - len(self.kinds)
+        texts = len(self._text_columns) > 0
+        free = self.used - self.kept
+        return {
+            "columns": self.kept * len(self.kinds) * 8,
+            "null bits": self.kept * nulls * 8,
+            "texts": self._heap_used - self._garbage + (self.kept * 8 if texts else 0),
+            "life": self.kept * 16,
+            "key table": self._table.entries.nbytes,
+            "free slots": free * (self.row_bytes + 4),
+            "garbage of texts": self._garbage,
+        }
+
+    @property
     def kept(self) -> int:
         """Slots that are not free."""
         return self.used - self._free_count
@@ -397,11 +417,11 @@ class Rows:
         """Prove the invariants. -> slots that are living, retired, linked (int32, sorted). O(n log n)."""
         born, died = self.born[: self.used], self.died[: self.used]
         free = self._free[: self._free_count]
-        living = np.flatnonzero((died == NEVER) & (born != NEVER)).astype(np.int32)
+        living = np.flatnonzero((died == LIVING) & (born != NEVER)).astype(np.int32)
         retired = self._retired.slots()
         kept = np.union1d(living, retired)
         assert (born[free] == NEVER).all(), "I1: a free slot that can be seen"
-        assert (born[retired] <= died[retired]).all() and (died[retired] != NEVER).all(), "I1: the life of a retired slot"
+        assert (born[retired] <= died[retired]).all() and (died[retired] != LIVING).all(), "I1: the life of a retired slot"
         assert np.array_equal(np.sort(np.concatenate([living, retired, free])), np.arange(self.used)), "I1: partition"
         if len(self._text_columns):
             lengths = self.cells[kept][:, self._text_columns].sum(axis=1)

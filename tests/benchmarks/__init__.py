@@ -3,7 +3,8 @@
     python -m tests.benchmarks [name…] [--quick] [--large]
 
 One module a subject (`SUBJECTS`), each with `TITLE` and `run(scale, note) -> list[Figure]`, some with `plot(figures) -> str`, an SVG. A
-full run keeps its figures as data in `results/<subject>.json`, of which `RESULTS.md` is made, and the plot beside it. Nothing here is a
+full run keeps its figures as data in `results/<subject>.json`, of which `RESULTS.md` is made, and the plot beside it; the table on a
+subject's page (`PAGE`) is made of them, too. Nothing here is a
 test: no figure fails a build.
 """
 
@@ -32,6 +33,7 @@ SUBJECTS = (
     "service_readers",
     "service_crowd",
     "service_start",
+    "service_memory",
     "service_stream",
     "pipeline_decode",
     "pipeline_throughput",

@@ -46,6 +46,14 @@ def run_subject(name: str, scale: Scale) -> dict[str, Any]:
     }
 
 
+def put_on_page(name: str, result: dict[str, Any]) -> None:
+    """A subject may have a page of its own, with a table of its figures."""
+    subject = import_module(f"tests.benchmarks.{name}")
+    if hasattr(subject, "page"):
+        path = HERE.parents[1] / subject.PAGE
+        path.write_text(subject.page([Figure.from_json(figure) for figure in result["figures"]], path.read_text()))
+
+
 def chosen(names: list[str], large: bool) -> list[str]:
     """The subjects whose names begin with one of `names`; without names all, the large ones only if asked for. Raises ValueError."""
     if not names:
@@ -81,6 +89,8 @@ def main(arguments: list[str]) -> int:
                 (folder / result["plot"]).write_text(plot([Figure.from_json(figure) for figure in result["figures"]]))
             (folder / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
             (folder.parent / "RESULTS.md").write_text(render(read_results(folder)))
+            if given.results is None:
+                put_on_page(name, result)
     return 0
 
 

@@ -7,7 +7,7 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import psutil
@@ -102,7 +102,7 @@ def _connect(port: int) -> socket.socket:
     return connection
 
 
-def post_all(port: int, bodies: list[bytes], connections: int, path: str = "/v1/changes", kind: str = ARROW) -> float:
+def post_all(port: int, bodies: Iterable[bytes], connections: int, path: str = "/v1/changes", kind: str = ARROW) -> float:
     """Large bodies, by a thread a connection; seconds. Raises what the first failure was."""
     left, lock, failures = iter(bodies), threading.Lock(), []
 

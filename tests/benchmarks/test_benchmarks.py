@@ -30,6 +30,7 @@ from tests.benchmarks import (
     pipeline_latency,
     pipeline_throughput,
     service_many,
+    service_memory,
     service_natural,
 )
 from tests.benchmarks.__main__ import chosen, main
@@ -47,6 +48,8 @@ from tests.benchmarks.pipeline_stage import stage, view_count
 from tests.benchmarks.rivals import DuckDb, PythonTrees, ncls_whole, sort_and_sweep
 from tests.benchmarks.table import number, render
 from tests.naive.interval_join import sweep_count
+
+RESULTS = Path(__file__).parent / "results"
 
 compiled = pytest.mark.skipif(not JIT, reason="the loops of the benchmarks are compiled")
 
@@ -173,6 +176,24 @@ def test_natural_joins_through_the_service() -> None:
     assert [figure.unit for figure in figures] == ["changes/s", "changes/s", "changes/s", "ms", "rows/s"] * 3
     assert all(figure.value > 0 and figure.rivals for figure in figures)
     assert [figure.name.partition(":")[0] for figure in figures[::5]] == ["star by view-tree", "path by join-tree", "triangle by qdag"]
+
+
+@compiled
+def test_memory_by_holder() -> None:
+    """The parts, counted by the service and by the system, come to the whole."""
+    figures = service_memory.run(Scale(quick=True), lambda line: None)
+    assert {figure.unit for figure in figures} == {"B"} and len(figures) % 3 == 0
+    for at in range(0, len(figures), len(figures) // 3):
+        whole, *parts = figures[at : at + len(figures) // 3]
+        assert whole.aim == 150 and sum(part.value for part in parts) == pytest.approx(whole.value)
+        held = {part.name.partition(": ")[2]: part.value for part in parts}
+        assert held["columns"] == 40 and 20 < held["texts"] < 22 and held["key table"] >= 8 and held["structure and join keys"] > 24
+
+
+def test_the_page_on_memory_shows_what_is_kept() -> None:
+    kept = json.loads((RESULTS / "service_memory.json").read_text())
+    text = (RESULTS.parents[2] / service_memory.PAGE).read_text()
+    assert service_memory.page([Figure.from_json(figure) for figure in kept["figures"]], text) == text
 
 
 @compiled

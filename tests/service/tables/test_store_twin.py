@@ -135,6 +135,11 @@ class TableMachine(RuleBasedStateMachine):
     def sound(self):
         self.table.check()
         assert self.table.rows == len(self.living())
+        held = dict(self.table.held)
+        free, garbage = held.pop("free slots"), held.pop("garbage of texts")
+        assert min(free, garbage, *held.values()) >= 0
+        assert sum(held.values()) <= self.table.bytes <= sum(held.values()) + 8 * len(self.lives)
+        assert held["columns"] == len(self.lives) * len(SCHEMA) * 8
 
 
 class CollidingTableMachine(TableMachine):

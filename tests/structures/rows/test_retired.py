@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from structures.rows import retired
-from structures.rows.retired import NEVER, Retired
+from structures.rows.retired import LIVING, NEVER, Retired
 
 NO_PINS = np.empty(0, np.int64)
 
@@ -56,7 +56,7 @@ def test_an_old_pin_does_not_make_every_call_look_at_what_it_holds(monkeypatch):
 
 
 def test_what_came_to_life_again_is_passed_over():
-    born, died = np.array([1, 1]), np.array([2, NEVER])
+    born, died = np.array([1, 1]), np.array([2, LIVING])
     kept = Retired(born, died)
     kept.add(2, np.array([0, 1], np.int32))
     assert kept.reclaim(2, NO_PINS).tolist() == [0]

@@ -121,3 +121,32 @@ def test_memory_that_is_not_there_changes_nothing(monkeypatch):
         store.enter(2, row_set(store, [[2, b""]]))
     store.check()
     assert store.linked == 1
+
+
+def test_rows_that_have_not_died_take_no_memory_for_it():
+    """Pages of `died` are written when a row dies, and not before."""
+    n = 1 << 16 if JIT else 1 << 12
+    store = Rows([PLAIN], [0], False)
+    written = store.died
+    store.enter(1, RowSet(store.kinds, store.key, np.arange(n).reshape(n, 1), np.zeros(1, np.int64), np.frombuffer(b"?", np.uint8)))
+    assert pages(written) == 0 and store.sees(1, n - 1) and not store.sees(0, n - 1)
+    assert len(store.scan(1, 0, n)[0]) == n and pages(written) == 0, "reading takes none either"
+    gone = np.array([5], np.int32)
+    store.unlink(gone)
+    store.retire(2, gone)
+    assert 0 < pages(written) <= 512 and not store.sees(2, 5) and store.sees(1, 5)
+    assert len(store.scan(2, 0, n)[0]) == n - 1
+    store.check()
+
+
+def pages(array: np.ndarray) -> int:
+    """Pages of memory that have been written."""
+    first = array.ctypes.data
+    for line in open("/proc/self/smaps"):
+        head, _, rest = line.partition(" ")
+        if "-" in head and not head.endswith(":"):
+            low, high = (int(end, 16) for end in head.split("-"))
+            inside = low <= first < high
+        elif inside and head == "Anonymous:":
+            return int(rest.split()[0]) // 4
+    raise LookupError("no mapping has it")

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from service.trimming import _LONGEST, _QUIET, Leftovers
+from tests.server_process import ROOT
+
+# What lies between blocks in use does not go back by itself: every hundredth block is kept.
+_PROGRAM = """
+import numpy as np, psutil
+from service.trimming import give_back, use_one_allocator
+use_one_allocator()
+blocks = [np.ones(100_000, np.uint8) for _ in range(2_000)]
+kept = blocks[::100]
+del blocks
+before = psutil.Process().memory_info().rss
+give_back()
+print(before - psutil.Process().memory_info().rss)
+"""
+
+
+def test_what_is_free_goes_back() -> None:
+    found = subprocess.run([sys.executable, "-c", _PROGRAM], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert int(found.stdout) > 150e6
+
+
+def test_it_is_time_once_work_has_ended() -> None:
+    leftovers, first, second = Leftovers(), object(), object()
+    assert not leftovers.are_due(first, 100.0)
+    assert not leftovers.are_due(first, 100.0 + _QUIET / 2)
+    assert not leftovers.are_due(second, 100.0 + _QUIET)
+    assert leftovers.are_due(second, 100.0 + 2 * _QUIET)
+    assert not leftovers.are_due(second, 1e6), "once"
+    assert not leftovers.are_due(first, 1e6)
+    assert leftovers.are_due(first, 1e6 + _QUIET)
+
+
+def test_it_is_time_though_work_goes_on() -> None:
+    leftovers, step = Leftovers(), _QUIET / 2
+    due = [number * step for number in range(int(4 * _LONGEST)) if leftovers.are_due(object(), number * step)]
+    assert len(due) >= 1 and due[0] >= _LONGEST and all(later - sooner >= _LONGEST for sooner, later in zip(due, due[1:], strict=False))
