@@ -1,5 +1,5 @@
-"""Keeping box trees in balance: dropping what is below a node and building it anew from its records, and the tree of a node from
-its points when the first spanner comes.
+"""Keeping box trees balanced: dropping the subtree of a node and rebuilding it from its records, and building the tree of a node from
+its points when the first spanner arrives.
 
 Costs: O(w log w) for w endpoints below with the last dimension next, times O(log w) for each dimension more; each amortised over as
 many changes below that node. Source: Tao and Yi, section 4.2 and partial rebuilding (section 2.3.2).

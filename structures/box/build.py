@@ -76,7 +76,7 @@ def leave(W: Any, C: Any, h: int) -> None:
 
 @arrays("int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]")
 class Given(NamedTuple):
-    """Boxes to be built upon: refs to them, and by ref their lower and upper ends and their tags."""
+    """The boxes to build from: refs to them, and by ref their lower and upper ends and their tags."""
 
     refs: np.ndarray
     LO: np.ndarray

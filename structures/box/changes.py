@@ -1,10 +1,10 @@
-"""The writer of the box tree: one box put or cut at every level, each change with its delta.
+"""The writer of the box tree: inserts or deletes one box at every level, and reports the delta of each change.
 
 A box of a tree of level k has its two ends in leaves. It is a point of each node on the way to its left end and a spanner
 of the O(log n) nodes that hang between the two ways: a change goes on in the trees of these nodes that are active, and ends
-there, from the last to the first, by mending live bits and balance. Tasks wait on a stack: they never go deeper than d trees.
+there, from the last to the first, by repairing live bits and balance. Tasks wait on a stack: they never go deeper than d trees.
 
-An insert is put in before it is asked for partners, a delete asked before it is taken out: so a box that asks is always
+An inserted box is added before its partners are searched, a deleted box is removed after that: so a box that searches is always
 a member, and the trees of the nodes that it spans are active.
 
 Costs: O(log n) 1-D changes to the power of d - 1, amortised over rebuilding; O(CAP) in leaves.

@@ -1,4 +1,4 @@
-"""Compaction of box trees: what lies beside the nodes that a change has written is moved out of chunks that are to be emptied
+"""Compaction of box trees: blocks next to the nodes that a change has written are moved out of chunks that should become empty
 (`core/blocks.py`): children, records, roots of trees; and in a 1-D tree that a change has written a path and its leaves.
 
 Costs: O(1) a node that is changed while the store is sparse, besides the copies.

@@ -1,4 +1,4 @@
-"""Cursors: readings of one version of a box tree, resumable and cloned at no cost.
+"""Cursors: enumerations of one version of a box tree, resumable and cloned at no cost.
 
 A cursor is plain data beside the tree: its state Z belongs to the kernels of `search` and `walk`. Whoever holds one
 holds its version's pin.

@@ -20,7 +20,7 @@ HERE = 3  # of a tag: the two bits that tell which ends are here
 
 
 class Box(NamedTuple):
-    """A box as a member of a tree: its set there, its key (below level 0 none has one: 0), its slot, and its ends by dimension."""
+    """A box as a member of a tree: its set there, its key (0 below level 0), its slot, and its ends by dimension."""
 
     set: int
     key: int

@@ -1,10 +1,10 @@
-"""Two sets of boxes, their overlapping pairs kept live in d dimensions: the structure of Theorem 2.
+"""The overlapping pairs of two sets of boxes in d dimensions, maintained under updates: the structure of Theorem 2.
 
-Problem: under inserts and deletes of closed boxes [left, right] of d >= 2 dimensions with an int32 key, tell the pairs (one of
+Problem: under inserts and deletes of closed boxes [left, right] of d >= 2 dimensions with an int32 key, report the pairs (one of
 each set, equal keys) that share a point: all of them, those that meet a window, those of given boxes, and the exact change that
-an update makes; at any version that is still pinned.
+an update causes; at any version that is still pinned.
 
-In each dimension one of two boxes that meet starts later, and its left end lies in the other's side. Dimensions 0 to d - 2 are
+In each dimension, one of two overlapping boxes starts later, and its left end lies within the other. Dimensions 0 to d - 2 are
 handled by a hierarchy of slabs each, the last one by the 1-D trees of Theorem 1:
 
     level 0   [------------ slab of dimension 0 ------------]      the spanner s covers the slab (but not its parent's),
@@ -65,7 +65,7 @@ Window = tuple[np.ndarray, np.ndarray]
 
 
 class BoxTree(EntryTree[BoxArena]):
-    """See the module's head; how it is changed is said in `EntryTree`. Rows are pairs in order of the sets ("self": in any order).
+    """See the module's head; `EntryTree` describes changes. Rows are pairs in order of the sets ("self": in any order).
 
     Entries are those of `interval.tree`, with left and right int64[n, d], left <= right everywhere; a slot is given to another box
     only when no version in use has it.

@@ -1,4 +1,4 @@
-"""Proof of a clique tree's invariants, for tests: slow, plain Python, independent of the composition step.
+"""Checks of a clique tree's invariants, for tests: slow, plain Python, independent of the composition step.
 
 I1 to I3 are those of `multiway.tree`; what a node says (I2) is found from all entries below it.
 """

@@ -1,8 +1,8 @@
-"""What covers a start, and the rows that it makes.
+"""The intervals that cover a start, and the rows that they form.
 
 Problem: of the entries of one key that come before a place of the order, find those whose right endpoint reaches `START`: covers. Any
-so many of them make a row with the interval that starts there. Rows are told as covers are found: the newest with each choice of those
-before it. So no row is told twice, and each cover after the first few makes at least one.
+fixed number of them form a row with the interval that starts there. Rows are reported as covers are found: the newest with each
+choice of those before it. So no row is reported twice, and each cover after the first few makes at least one.
 
 They are searched in the tree once, and kept in a heap by right endpoint: at a later start they are what the heap has from its top down
 to the first that ends too early. The walk puts every entry that it passes into the heap, and forgets it when it passes over a subtree.

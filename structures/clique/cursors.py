@@ -1,4 +1,4 @@
-"""Cursors of a clique's tree: readings of one version, resumable and cloned at the cost of what covers one start.
+"""Cursors of a clique tree: enumerations of one version, resumable and cloned at the cost of the intervals that cover one start.
 
 A cursor is plain data beside the tree: its state belongs to the kernels of `walk`. Whoever holds one holds its version's pin.
 """

@@ -1,11 +1,11 @@
-"""Cliques of one interval set, kept live: every t of its intervals that share a point, t = 3 to 8, each combination once.
+"""Cliques of one interval set, maintained under updates: all groups of t intervals that share a point, t = 3 to 8, each once.
 
-Problem: under inserts and deletes of closed intervals [left, right] with an int32 key, tell the sets of t intervals of one key that
+Problem: under inserts and deletes of closed intervals [left, right] with an int32 key, report the sets of t intervals of one key that
 overlap pairwise (so all of them share a point: Helly in one dimension): all, those that meet a window, those of given intervals, and the
-exact change that an update makes; at any version that is still pinned.
+exact change that an update causes; at any version that is still pinned.
 
-    a ====================           the start of c lies in a and in b: with t = 3 the row {a, b, c} is told at c
-    b     ===========                the start of b lies in a alone: with t = 3 nothing is told there
+    a ====================           the start of c lies in a and in b: with t = 3 the row {a, b, c} is found at c
+    b     ===========                the start of b lies in a alone: with t = 3 nothing is found there
     c         ==================
 
 One entry an interval, in the tree of `multiway/tree.py`, ordered by (key, left, slot): of intervals that start together the one with the
@@ -49,7 +49,7 @@ __all__ = ["CliqueTree", "Cursor", "Entries", "Root"]
 
 
 class CliqueTree(MultiwayTree):
-    """See the module's head; how it is changed is said in `EntryTree`. Sets are all 0; the slots of a row come in any order."""
+    """See the module's head; `EntryTree` describes changes. Sets are all 0; the slots of a row come in any order."""
 
     def __init__(self, members: int, words: int = STORE_WORDS) -> None:
         """`members`: of a row, 3 to 8; `words`: the arena's address space in 8-byte words (not memory)."""

@@ -1,5 +1,5 @@
-"""The arena of the ordered trees: two classes of blocks, LEAF and INNER, in a store of blocks (`blocks.py`), and what a tree keeps beside
-it in the control array. What lies in a block: `ordered/layout.py`.
+"""The arena of the ordered trees: two classes of blocks, LEAF and INNER, in a store of blocks (`blocks.py`), and what a tree keeps
+in the control array. The layout of a block is in `ordered/layout.py`.
 
 Source: docs/design/ij-heap.md (*Blocks*).
 """

@@ -9,8 +9,8 @@ ones, without locks and without moving anything; and give memory back when it is
     block   M[o] born: the version that wrote it | what else lies in it is its tree's matter; a free one: M[o] the next free one
     class   stash: free -> free -> … -> NIL, whatever their chunks      fresh: the places of a chunk that were never used
 
-What was freed last is taken first, as it may still lie in the processor's caches: free blocks are stacked in the class's stash. What was
-not taken from there from one reclaim to the next goes to the lists of the chunks. When stash and fresh places are used up, the list of the
+The block freed last is used first, because it may still be in the processor's caches: free blocks are stacked in the class's stash. Blocks
+not taken from there between two reclaims go to the lists of the chunks. When stash and fresh places are used up, the list of the
 first chunk of the class that has one becomes the stash, else the first empty chunk's places are the fresh ones. While much lies on these
 lists, all that is freed goes there: so what is written anew moves to the front, and the chunks behind it become empty. Their pages go back
 to the system.
@@ -20,7 +20,7 @@ block is free, or waits with the oldest pin that holds it, until that goes.
 
     queue   retired 41 -> 42 -> 42 -> 45          held   pin 17: -> -> ->     pin 30: ->
 
-What a store holds beyond its need after that, `compaction.py` brings together.
+`compaction.py` reduces what a store still holds beyond its need.
 
 Invariants
     I1  a block with born == the version being written was never published: it is changed in place and freed at once; every other block is

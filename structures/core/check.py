@@ -1,4 +1,4 @@
-"""Proof that a store loses no block, for tests: slow, plain Python."""
+"""Checks that a store loses no block, for tests: slow, plain Python."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Compaction of a store of blocks: which chunks are to be emptied, and whether there is something to do (`blocks.py`).
+"""Compaction of a store of blocks: which chunks should become empty, and whether there is anything to do (`blocks.py`).
 
-A block that nobody writes stays where it is, and holds its chunk. So when a class has many more free blocks than it needs, its chunks from
+A block that is never written stays in place and keeps its chunk. So when a class has many more free blocks than it needs, its chunks from
 a FRONT on are to be emptied: the trees copy what they have there, a few leaves with each change (their rooms have a module of this name).
 
 Costs: O(1) but for `find_fronts`, O(chunks) where something is to be emptied.

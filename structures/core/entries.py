@@ -1,4 +1,4 @@
-"""Intervals as the structures take them: their columns, the signs of changes, and the order of a tree."""
+"""Intervals as input of the structures: their columns, the signs of changes, and the order of a tree."""
 
 from __future__ import annotations
 

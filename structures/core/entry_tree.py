@@ -1,4 +1,4 @@
-"""What the classes that keep entries share: how they are loaded and changed, and how their deltas are told."""
+"""The base of the classes that keep entries: loading, changing, and the reporting of deltas."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""Compiled helpers: typed and translated once for their callers, and made into machine code only there.
+"""Compiled helpers: typed and lowered once for their callers, and compiled to machine code only in them.
 
-Numba optimizes every function that it compiles and emits machine code for it, together with all that it calls. Our helpers are part of
-other kernels, which link and optimize them again: half of the time of a cold start went into code that nobody ran. `HelperCompiler`
+Numba optimizes every function that it compiles and emits machine code for it and everything it calls. Our helpers are part of
+other kernels, which link and optimize them again: half of the time of a cold start went into code that was never run. `HelperCompiler`
 stops when a helper can be linked.
 
 A call of a helper from Python, by a check or a class that reads a word or two, runs its source. So a helper has no defaults, as Numba would
 hand over its own objects for them, and one that uses an intrinsic cannot be called so. It has no environment, either: it cannot print, or
 raise exceptions with values from run time.
 
-It rests on Numba's compiler pipeline (`pipeline_class`) and on two of its classes, `NativeLowering` and `JITCodeLibrary`;
+It depends on Numba's compiler pipeline (`pipeline_class`) and on two of its classes, `NativeLowering` and `JITCodeLibrary`;
 `tests/structures/core/test_kernel.py` shows what must hold.
 """
 

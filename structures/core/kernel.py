@@ -1,4 +1,4 @@
-"""The one decorator for compiled code, and where its cache lives.
+"""The decorator for compiled code, and its cache.
 
 `@kernel` compiles a plain module-level function with Numba: GIL released, cached on disk. With a
 signature the function is also listed for `warm()`, which compiles (or loads) all of them; a service
@@ -9,7 +9,7 @@ compiled at import.
 Environment
     LIVEJOIN_JIT=off      kernels run as plain Python (coverage, tiny tests)
     LIVEJOIN_LEAF, LIVEJOIN_FANOUT   capacities of the trees' blocks (`arena.py`); tests shrink them
-    LIVEJOIN_CACHE        where compiled code lies; default: `.cache` in the virtual environment
+    LIVEJOIN_CACHE        folder of compiled code; default: `.cache` in the virtual environment
     NUMBA_BOUNDSCHECK=1   Numba's own switch for checked indexing
 
 Each room (`sources.py`) has a cache folder of its own, named by a hash of these settings, of its sources, and of those of all rooms

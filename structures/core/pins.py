@@ -1,7 +1,7 @@
-"""Who still sees what has gone: the rule by which blocks of trees and slots of rows are used again.
+"""The rule for reusing blocks of trees and slots of rows: which pins still see them.
 
-What lived in [born, retired) may be reused when `retired` is at most the oldest version that can still be pinned, and no pin p has
-born <= p < retired. Whoever reuses asks here.
+A block or slot that lived in [born, retired) may be reused when `retired` is at most the oldest version that can still be
+pinned, and no pin p has born <= p < retired. All code that reuses them checks it here.
 """
 
 from __future__ import annotations

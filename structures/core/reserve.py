@@ -1,8 +1,8 @@
 """Reserved address space: arrays that never move.
 
 An array made here spans far more than it holds. The kernel of the operating system gives a page when it is
-first touched (zeroed), so a writer can append while readers hold the very same array: nothing is ever copied
-to grow. The memory goes back when the last array that views it is gone.
+first touched (zeroed), so a writer can append while readers hold the same array: nothing is ever copied
+to grow. The memory is returned when the last array that views it is freed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A run: changes of entries that a kernel makes one after another, each with its delta against what the ones before it left.
+"""A run: changes of entries that a kernel applies one after another, each with its delta against the state left by the previous ones.
 
-A delete tells the rows of its entry, then takes it out; an insert tells its rows and puts it in. So each row of a delta falls to
+A delete reports the rows of its entry, then removes it; an insert reports its rows and adds it. So each row of a delta is reported by
 exactly one change, and deletes before inserts give a delta with deletes first (docs/design/versions.md, *Applying a batch*).
 """
 

@@ -1,4 +1,4 @@
-"""Which sources a room's compiled code comes from, and their hash.
+"""The sources of a room's compiled code, and their hash.
 
 A compiled kernel contains the helpers that it calls and the constants that it reads. They are of its own room, or of one that this room
 imports, directly or not. A change of any other room does not concern it.

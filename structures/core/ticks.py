@@ -1,4 +1,4 @@
-"""A structure's own clock beside the service's versions.
+"""A structure's own clock, in addition to the service's versions.
 
 A structure that needs several states in one version (before its deletes, after them, after its inserts) counts *ticks*: its blocks are
 born and retired at ticks. What somebody pins is a version. So of each version that can still be read the last tick is kept.

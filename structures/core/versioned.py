@@ -1,4 +1,4 @@
-"""What the classes over a store of blocks share."""
+"""The base of the classes over a store of blocks."""
 
 from __future__ import annotations
 

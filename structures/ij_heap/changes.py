@@ -1,7 +1,7 @@
 """The writer of the IJ-heap: changes in tree order, each with its delta.
 
-Each change sees the tree as the changes before it left it: a delete reports the rows of the interval, then takes it out; an insert
-reports its rows, then puts it in. So each row of the delta falls to exactly one change (docs/design/versions.md, *Applying a batch*). The
+Each change sees the tree as left by the changes before it: a delete reports the rows of the interval, then removes it; an insert
+reports its rows, then adds it. So exactly one change reports each row of the delta (docs/design/versions.md, *Applying a batch*). The
 rows of an interval of set i are the product of the components of the topology without i: no copies (the paper's Appendix B keeps t of
 them).
 

@@ -1,4 +1,4 @@
-"""Proof of the IJ-heap's invariants, for tests: slow, plain Python, independent of the composition step.
+"""Checks of the IJ-heap's invariants, for tests: slow, plain Python, independent of the composition step.
 
 The least V-tuple below a node is found from all entries below it, by advancing whatever ends before a neighbour begins.
 """

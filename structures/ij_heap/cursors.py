@@ -1,4 +1,4 @@
-"""Cursors of the IJ-heap: readings of one version, resumable and cloned at no cost.
+"""Cursors of the IJ-heap: enumerations of one version, resumable and cloned at no cost.
 
 A cursor is plain data beside the tree: its state belongs to the kernels of `walk`. Whoever holds one holds its version's pin.
 """

@@ -1,8 +1,9 @@
-"""Any connected topology of 2 to 6 interval sets in one dimension, its join kept live: the structure of Theorem 4, in linear space.
+"""The join of 2 to 6 interval sets with any connected topology, in one dimension, maintained under updates in linear space: the
+structure of Theorem 4.
 
-Problem: under inserts and deletes of closed intervals [left, right] with an int32 key, tell the tuples (one interval of each set, equal
+Problem: under inserts and deletes of closed intervals [left, right] with an int32 key, report the tuples (one interval of each set, equal
 keys) in which neighbours of the topology share a point: all of them, those that meet a window, those of given intervals, the least or
-greatest under any bounds, and the exact change that an update makes; at any version that is still pinned.
+greatest under any bounds, and the exact change that an update causes; at any version that is still pinned.
 
 One balanced tree holds all sets, ordered by (key, left, slot, set); a node keeps, for each connected subset V of the sets, the least
 and the greatest V-tuple below it (`multiway/summary.py`). From these all queries are answered (`multiway/extreme.py`, `walk.py`).
@@ -48,7 +49,7 @@ _LEVELS = 48  # a tree balanced by height with as many leaves as an arena has ro
 
 
 class IJHeap(MultiwayTree):
-    """See the module's head; how it is changed is said in `EntryTree`."""
+    """See the module's head; `EntryTree` describes changes."""
 
     def __init__(self, topology: Topology, words: int = STORE_WORDS) -> None:
         """`words`: the arena's address space in 8-byte words (not memory)."""

@@ -1,2 +1,2 @@
-"""Sets of tuples in lexicographic order, shared by all that read them, at every pinned version: B+-trees, copied on write. Start with
+"""Sets of tuples in lexicographic order, shared by all readers, at every pinned version: copy-on-write B+-trees. Start with
 `indexes.OrderedIndexes`."""

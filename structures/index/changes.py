@@ -1,10 +1,10 @@
-r"""The trees of ordered indexes: an entry put or cut, its neighbours, bulk build.
+r"""The trees of ordered indexes: inserting and deleting entries, neighbours, bulk build.
 
     inner         [ - | s1 | s2 ]        s1, s2: separators (`layout.py`); beside each child the number of entries below it
                   /     |      \
     leaves     [....] [....] [....]      all at one depth
 
-Invariants, by which `check()` names what broke: I1 to I4 of `core/blocks.py`, and
+Invariants, named by `check()` when violated: I1 to I4 of `core/blocks.py`, and
     X1  entries ascend along the leaves; separators are between the children they separate
     X2  a child's level is one below its parent's; the stored numbers of entries are right
     X3  an inner node has at least a quarter of its room, and 2; a leaf a quarter, and 1; the root at least 2 children or 1 entry

@@ -1,4 +1,4 @@
-"""Proof of the ordered indexes' invariants (`changes.py`), for tests: slow, plain Python, independent of the writing code."""
+"""Checks of the ordered indexes' invariants (`changes.py`), for tests: slow, plain Python, independent of the writing code."""
 
 from __future__ import annotations
 

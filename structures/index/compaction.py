@@ -1,7 +1,7 @@
-"""Compaction of ordered indexes: blocks are moved out of chunks that are to be emptied (`core/blocks.py`), and thin leaves filled again.
+"""Compaction of ordered indexes: blocks are moved out of chunks that should become empty (`core/blocks.py`), and thin leaves are refilled.
 
-A view tree keeps the roots of the indexes that it reads, and hears of new ones by their changes. So only below blocks that a change has
-written anyway something is moved: the neighbours of its path.
+A view tree keeps the roots of the indexes that it reads, and learns of new ones from their changes. So blocks are moved only
+below those that a change has written anyway: the neighbours of its path.
 
 Costs: O(room log n) a change while a store is sparse, besides the copies.
 """

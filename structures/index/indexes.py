@@ -1,4 +1,4 @@
-"""Ordered indexes: sets of tuples with slots in lexicographic order, shared by all that read them, at every version that is still pinned.
+"""Ordered indexes: sets of tuples with slots in lexicographic order, shared by all readers, at every version that is still pinned.
 
 Problem: under inserts and deletes of entries (1 to 8 int64 coordinates, a slot), answer `find_gap`, `seek`, whether a prefix is there, how
 many entries begin with it, and which, at any pinned version. It is the cost model of Minesweeper and of adaptive intersection, and what

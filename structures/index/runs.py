@@ -1,4 +1,4 @@
-"""Many changes of ordered indexes, from Python. Costs: as `changes`, and while the store is sparse as `compaction`, each."""
+"""Runs of changes of ordered indexes, for Python. Costs per change: as `changes`, and while the store is sparse as `compaction`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The writer of the interval tree: changes in a given order (best the tree's), each with its delta.
+"""The writer of the interval tree: changes in a given order (preferably the tree's), each with its delta.
 
-Each change sees the tree as the changes before it left it: a delete reports the partners of the interval,
-then takes it out; an insert reports its partners, then puts it in. So each row of the delta falls to exactly
+Each change sees the tree as left by the changes before it: a delete reports the partners of the interval,
+then removes it; an insert reports its partners, then adds it. So each row of the delta is reported by exactly
 one change, and deletes before inserts give a delta with deletes first (docs/design/versions.md, *Applying a batch*).
 
 Costs: a change O(log n) besides its delta. Source: Tao and Yi, Theorem 1; docs/design/ij-heap.md (*Update*).

@@ -1,4 +1,4 @@
-"""Cursors: readings of one version of an interval tree, resumable and cloned at no cost.
+"""Cursors: enumerations of one version of an interval tree, resumable and cloned at no cost.
 
 A cursor is plain data beside the tree: its state Z belongs to the kernels of `ordered.search` and `walk`.
 Whoever holds one holds its version's pin. Costs: as its kernel says; a window goes key by key.

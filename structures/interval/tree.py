@@ -1,8 +1,8 @@
-"""Two sets of intervals, their overlapping pairs kept live: the structure of Theorem 1.
+"""The overlapping pairs of two sets of intervals, maintained under updates: the structure of Theorem 1.
 
-Problem: under inserts and deletes of closed intervals [left, right] with an int32 key, tell the pairs (one
+Problem: under inserts and deletes of closed intervals [left, right] with an int32 key, report the pairs (one
 of each set, equal keys) that share a point: all of them, those that meet a window, those of one interval,
-and the exact change that an update makes; at any version that is still pinned.
+and the exact change that an update causes; at any version that is still pinned.
 
 It is an interval tree, pilot values and productive list in one: the ordered tree of `ordered/tree.py` whose
 nodes hold the extremes of `ordered/summary.py`. Kinds: "pair" (set 0 with set 1), "self" (set 0 with itself, each
@@ -15,7 +15,7 @@ Costs (n entries, r rows reported)
     is_empty        O(1)
     memory          about 27 to 40 bytes an entry; blocks of old versions as long as a pin sees them
 Differences from the paper: pairs are reported where the later-starting interval is stabbed by the earlier
-one, so two cases suffice instead of four and nothing is reported twice; O(log n) worst-case delay instead
+one, so two cases suffice instead of four and no row is reported twice; O(log n) worst-case delay instead
 of O(1), measured at about one step a row. Source: Tao and Yi, *Intersection Joins under Updates*, section 4.1.
 """
 
@@ -49,7 +49,7 @@ KINDS = {"pair": PAIR, "self": SELF, "list": LIST}
 
 
 class IntervalTree(EntryTree[Arena]):
-    """See the module's head; how it is changed is said in `EntryTree`. Rows are pairs in order of the sets ("self": in any order), of a
+    """See the module's head; `EntryTree` describes changes. Rows are pairs in order of the sets ("self": in any order), of a
     "list" entries."""
 
     def __init__(self, kind: str, words: int = STORE_WORDS) -> None:

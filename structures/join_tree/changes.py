@@ -1,6 +1,7 @@
 """Single changes of a join tree, one after another, each with its delta.
 
-A row that goes tells its rows before, one that comes after; only rows that take part in any are walked from. Costs: as `spread`, and
+A deleted row reports its rows before it is removed, an inserted one after it is added; only rows that are in the
+join are visited. Costs: as `spread`, and
 the delta's rows.
 """
 

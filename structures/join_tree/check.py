@@ -1,4 +1,4 @@
-"""Proof of a join tree's invariants, for tests: liveness anew from the descriptions of all rows, row by row."""
+"""Checks of a join tree's invariants, for tests: recomputes liveness from the descriptions of all rows, row by row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a join tree lies in arrays: its links, ports and sides, and what it keeps by slot and by code (`tree.py` says what they are).
+"""The arrays of a join tree: its links, ports and sides, and what it keeps by slot and by code (`tree.py` defines them).
 
     LINKS  int64[l, 8]   a directed edge: its aliases, the port that it ends in, where its supports lie; link e's opposite is e ^ 1
     PORTS  int64[p, 8]   one alias's rows as an edge sees them: where their codes, groups and ends lie

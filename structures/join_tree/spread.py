@@ -1,9 +1,9 @@
-"""The writer of the join tree: rows come and go, and what that brings to life or kills is found, outward (`tree.py`, J1 to J4).
+"""The writer of the join tree: inserts and deletes rows, and finds the rows that become live or die, outward (`tree.py`, J1 to J4).
 
 A run is rows of one alias whose bit for one link turned: (alias, link, first, end) in RUNS, its slots in OUT[first:end]. The first run, of
 link -1, are the changed rows themselves. As aliases make a tree, each is reached by one run at most, and the other bits of its rows stand
 still meanwhile. An edge answers two questions: which rows of the other side turn when these become live or die (`turned`), and has a row a
-live partner (`has_partner`). By equality alone the rows of a key share their fate: a count of supports a key says it for all.
+live partner (`has_partner`). With equality only, all rows of a key are live or none: one support count per key decides.
 
 Costs: a row that becomes live or dies: by equality alone O(1), and its key's rows if it is the key's first or last live one; else O(log n),
 and its partners.

@@ -1,4 +1,4 @@
-"""The arrays of a join tree, which its writer, its cursors and its proof share, and what its rows are to the ports."""
+"""The arrays of a join tree, shared by its writer, cursors and checks, and the descriptions of its rows for the ports."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Roots(NamedTuple):
 class JoinTables(Versioned[Arena]):
     """The trees' blocks, the tables of links, ports and aliases, and the rows as `describe` says them to the ports of their alias.
 
-    A description stands until the row is described anew: not before no pinned version sees it any more.
+    A description is valid until the row is described again, which must not happen while a pinned version sees it.
     """
 
     def __init__(self, ports: Sequence[Port], edges: Sequence[tuple[int, int]], words: int, slots: int) -> None:

@@ -1,31 +1,31 @@
-r"""A join whose aliases hang together as a tree, kept without dead ends: Yannakakis' algorithm, alive.
+r"""A join whose aliases form a tree, maintained without dead ends: Yannakakis' algorithm under updates.
 
-Problem: under rows that come and go, tell the rows of a join of 2 to 8 aliases: all of them, those of given rows, and the exact change that
-an update makes; at any version that is still pinned. Each edge of the tree is one condition: equal codes, overlapping spans, or both.
+Problem: under inserts and deletes, report the rows of a join of 2 to 8 aliases: all of them, those of given rows, and the exact change that
+an update causes; at any version that is still pinned. Each edge of the tree is one condition: equal codes, overlapping spans, or both.
 
       u ------ w ------ z       a row of w is *live away from u*  iff  it has a partner in z, live away from w, and one in y
                 \------ y       it is *full*  iff  it has live partners along all links: then it takes part in rows of the join
 
 A *link* is a directed edge; a *port* is one alias's rows as an edge sees them, by (code, left, right): alike for edges that see them alike.
-An edge answers two questions: has this row a live partner, and which rows of the other side turn when this one becomes live, or dies. By
-equality alone a count of the live rows of each code answers the first, and only a code's first and last live row turn others: then all rows
-of its group. With spans a tree of the live rows answers it, a bit a row remembers that, and a tree of all rows has the partners.
+An edge answers two questions: whether a row has a live partner, and which rows of the other side change when this one becomes live or dies.
+By equality alone a count of the live rows of each code answers the first, and only a code's first and last live row change others: then
+all rows of its group. With spans a tree of the live rows answers it, a bit a row remembers that, and a tree of all rows has the partners.
 
-Full rows stand in persistent trees, one a port. They are all that is read: from a full row each step to a partner that is full ends in
-rows. What is counted, grouped, or in bits, is of the newest version only; rows without a part in the join are in no persistent tree.
+Full rows are in persistent trees, one per port. Readers use only these: from a full row, each step to a full partner leads to
+rows. Counts, groups and bits are kept for the newest version only; rows that are not in the join are in no persistent tree.
 
 Invariants of the newest version, by which `check()` names what broke
     J1  bit e of a row is set iff the tree of link e's live rows has a partner of it (links with spans)
     J2  the support of a code along a link is the number of its live rows there; with spans: the live tree has just these rows
     J3  the tree of a port holds the full rows of its alias
     J4  the groups of a port, or with a span its tree of all rows, hold all rows of its alias
-What is live away from w does not depend on w's own rows: so a changed row's rows are told before it goes, and after it has come, and what
-it turns lies outward, each alias reached once.
+What is live away from w does not depend on w's own rows: so the rows of a changed row are reported before it is deleted or after it is
+inserted, and what it changes lies outward, each alias reached once.
 
 Costs (n rows): space O(n); a change O(log n) a row that becomes full or no longer is (each is one of the delta's) and, by equality alone,
 O(1) a row of the codes that had no live row before, or have none left; with spans O(log n) a partner of the changed row and of the rows
 whose liveness it turned. Rows of a version: O(log n) between two.
-Source: Yannakakis' algorithm, kept live (Idris, Ugarte and Vansummeren, The Dynamic Yannakakis Algorithm); docs/design/ij-heap.md
+Source: Yannakakis' algorithm under updates (Idris, Ugarte and Vansummeren, The Dynamic Yannakakis Algorithm); docs/design/ij-heap.md
 (*Overlaps together with equality*) for the other edges.
 """
 
@@ -65,7 +65,7 @@ Sink = Callable[[bool, np.ndarray], bool]
 class JoinTree(JoinTables):
     """See the module's head. One thread writes; any number read roots of pinned versions meanwhile.
 
-    A row is a slot of an alias, below 2**30; `describe` says what it is to the ports before it comes.
+    A row is a slot of an alias, below 2**30; `describe` gives its description for the ports before it is inserted.
     """
 
     def __init__(self, ports: Sequence[Port], edges: Sequence[tuple[int, int]], words: int = STORE_WORDS, slots: int = SLOTS) -> None:

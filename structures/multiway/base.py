@@ -1,5 +1,5 @@
-"""What `IJHeap` and `CliqueTree` share: the tree of `tree.py`, how it is loaded, changed and reclaimed; they differ in what a node says
-of the entries below it, and so in what a change tells."""
+"""The base of `IJHeap` and `CliqueTree`: loading, changing and reclaiming the tree of `tree.py`; they differ in what a node records
+about the entries below it, and so in what a change reports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from structures.multiway.tree import build, make_empty
 
 
 class MultiwayTree(EntryTree[MultiwayArena]):
-    """How it is changed is said in `EntryTree`."""
+    """`EntryTree` describes changes."""
 
     def __init__(self, arena: MultiwayArena, scratch: np.ndarray, members: int) -> None:
         """`scratch`: int64, for the summaries; `members`: the slots of a row."""

@@ -1,4 +1,4 @@
-"""Proof of the invariants that both trees share, for tests: slow, plain Python."""
+"""Checks of the invariants that both trees share, for tests: slow, plain Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node says of cliques below it: where its intervals end, and where so many of them first share a point.
+"""A node's summary of the cliques below it: where its intervals end, and where so many of them first share a point.
 
 For j, k = 1..t (t members make a row)
     top[j]  the j-th largest right endpoint among the entries of the node's last key: only these can reach what lies to the right

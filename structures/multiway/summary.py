@@ -1,4 +1,4 @@
-"""What a node says of the intervals below it: computed from its entries or its children, and kept true under single changes.
+"""A node's summary of the intervals below it: computed from its entries or its children, and maintained under single changes.
 
 A summary holds, for every connected V, the least and the greatest V-tuple (`layout.py`). Of several tuples with the same near
 endpoints any may be stored; each stored one is a real V-tuple of entries below.

@@ -6,7 +6,7 @@ r"""The persistent tree of the IJ-heap, and of cliques of one set: binary, balan
         /             \\
     [ leaf ]        [ leaf ]
 
-Invariants, by which `check()` names what broke
+Invariants, named by `check()` when violated
     I1  entries ascend by (key, left, code), code = 8 * slot + set; each run ascends; separators divide
     I2  a stored summary is that of the entries below
     I3  the heights of two children differ by one at most; a leaf that is not the root has max(1, L // 4)..L entries

@@ -1,4 +1,4 @@
-"""Proof of the trees' invariants, for tests: slow, plain Python, independent of the climbing code."""
+"""Checks of the trees' invariants, for tests: slow, plain Python, independent of the climbing code."""
 
 from __future__ import annotations
 

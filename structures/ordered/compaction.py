@@ -1,4 +1,4 @@
-"""Compaction: blocks of the tree are copied out of chunks that are to be emptied (`core/blocks.py`), and thin leaves filled again, inner
+"""Compaction: blocks of the tree are copied out of chunks that should become empty (`core/blocks.py`), and thin leaves refilled, inner
 node by inner node in the tree's order, a few with each change. Between two steps only the place in that order is kept: so the tree may
 change as it likes.
 

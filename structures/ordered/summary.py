@@ -1,4 +1,4 @@
-"""What a node says of the intervals below it, for Theorem 1: the four extremes and the live bit.
+"""A node's summary of the intervals below it, for Theorem 1: the four extremes and the live bit.
 
 A summary is ten fields in C from `base`: mr0 mr1 ml0 ml1 (values), kr0 kr1 kl0 kl1 (their keys), first,
 live; the order of the fields of a child in an inner node (`layout.py`). `live`: a row lies wholly below.

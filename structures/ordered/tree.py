@@ -1,13 +1,13 @@
-r"""The persistent ordered tree with leaf blocks that the structures are made of.
+r"""The persistent ordered tree with leaf blocks on which the structures are built.
 
 Problem: keep entries (set, key, left, right, slot) in the order of (key, left, slot code), under single
-puts and cuts, every version whole and readable while the next is written. Slot code = 2 * slot + set.
+inserts and deletes, with every version complete and readable while the next is written. Slot code = 2 * slot + set.
 
             [ c0 | c1 | c2 ]            inner nodes hold F children with their summaries; the separator of
             /     |       \             a child is its smallest (key, left) and `first`
         [....]  [....]  [....]          leaves hold up to B entries of both sets; all at one depth
 
-Invariants, by which `check()` names what broke
+Invariants, named by `check()` when violated
     I1  entries ascend by (key, left, slot code) along the leaves, in each set within a leaf
     I2  a stored summary equals the one computed from the child
     I3  all leaves lie at depth HEIGHT; an inner node has 2..F children (the root too), a leaf

@@ -1,4 +1,4 @@
-"""How entries come to quadtrees and go: one at a time on a path, or all of a tree at once.
+"""Inserting and deleting entries of quadtrees: one at a time on a path, or all of a tree at once.
 
 A place that is to be changed becomes a block of this version first: an older block is copied, and so is what lies in the compact form.
 Costs: insert, delete O(2^k) words copied a level, log n / k levels for n points that are spread; collect O(n).

@@ -1,4 +1,4 @@
-"""Proof of the quadtrees' invariants (`layout.py`), for tests: slow, plain Python, independent of the writing code."""
+"""Checks of the quadtrees' invariants (`layout.py`), for tests: slow, plain Python, independent of the writing code."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ the other k - f: so what some given values have to do with is one subtree, where
 
 A live block is known by its first word's index in M; a child's word holds half of that; 0 is NIL. A child may lie in the tree's compact
 form instead (`compact.py`, whose places are below 0): it becomes a live block when it is changed, as if it were one of an older version.
-Invariants, by which `check()` names what broke: I1 to I4 of `core/blocks.py`, and
+Invariants, named by `check()` when violated: I1 to I4 of `core/blocks.py`, and
     Q1  an entry lies where its digits lead; it is there once; every coordinate is below 2**bits
     Q2  a leaf has 1 to LEAF entries; an inner node has more than LOW below it
     Q3  the bits of children are exactly those that are not NIL; the bits of leaves those that are leaves: a reader need not look

@@ -1,4 +1,4 @@
-"""What a reader sees of a quadtree, live and compact parts alike: places (`compact.py`), their children, the entries of leaves."""
+"""A reader's view of a quadtree, for live and compact parts alike: places (`compact.py`), their children, the entries of leaves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quadtrees: relations as sets of points in a grid of codes, kept under inserts and deletes, readable at every pinned version.
+"""Quadtrees: relations as sets of points in a grid of codes, under inserts and deletes, readable at every pinned version.
 
 Problem: hold relations of 1 to 4 attributes, whose values are codes below 2**30, so that their joins can be found by dividing the space of
 all attributes (`qdag/qdag.py`). `layout.py` has the layout and the invariants, `compact.py` the compact form.
@@ -6,8 +6,8 @@ all attributes (`qdag/qdag.py`). `layout.py` has the layout and the invariants, 
 Several trees share one arena: those of a join, which are read together, at roots that may be of different versions.
 
 Decisions, with their reasons
-    - An entry is a tuple and the slot of a row that has it. Rows of one tuple are told apart by further levels over their slots: no list
-      beside the tree, and the same copy-on-write for all.
+    - An entry is a tuple and the slot of a row that has it. Rows of one tuple are distinguished by further levels over their slots: no list
+      next to the tree, and the same copy-on-write for all.
     - Up to LEAF entries lie together. The plain quadtree has a path of single children for each tuple, log l nodes long.
     - What is loaded in bulk is compact. A change makes the blocks on its path live, as it copies those of an older version; so a tree is
       one tree to a reader, live where it was changed. Two small live trees beside it (added, removed) would take less after a few changes,
@@ -15,7 +15,7 @@ Decisions, with their reasons
       live throughout, and never more memory than that and the compact form together.
     - A merge makes a tree compact again, at once, when half as many entries as it has have changed since: 0.25 microseconds an entry,
       for 100,000 entries 25 ms a tree, during which the writer does nothing else.
-    - A plain tree's root grows by a level a bit as codes grow. A tree in two parts would have to grow in every cell: it is made anew.
+    - A plain tree's root grows by a level a bit as codes grow. A tree in two parts would have to grow in every cell: it is rebuilt.
     - Trees in two parts beside the plain one: a row of a quadtree's grid meets sqrt(n) of its nodes (1,400 steps for a changed edge of a
       triangle over 100,000), a tree in which the given attributes come first a path. They are a further copy of the entries each.
 

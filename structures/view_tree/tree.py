@@ -1,11 +1,11 @@
-r"""View trees: full hierarchical natural joins kept live.
+r"""View trees: full hierarchical natural joins, maintained under updates.
 
-Problem: tell the rows of a natural join (a row is a slot an atom) in which the atoms of any two variables are nested or disjoint; all of
-them, those of given entries or of a given key of an atom, and the exact change that a batch or each of many single changes makes; at any
-version that is still pinned.
+Problem: report the rows of a natural join (a row is one slot per atom) in which the atoms of any two variables are nested or disjoint; all
+of them, those of given entries or of a given key of an atom, and the exact change that a batch or each of many single changes causes; at
+any version that is still pinned.
 
 The variables then form a tree, and each atom's are a path from its root. An atom is an ordered index, of the variables in path order,
-which somebody else writes and other views may read too (`index/indexes.py`). A node, wherever paths part or an atom ends, keeps an
+which is written elsewhere and may be shared by other views (`index/indexes.py`). A node, wherever paths part or an atom ends, keeps an
 index of its own: its *live prefixes*, those that all its children have, atoms or nodes. That is the productive list: from its first entry
 on, every step leads to a row.
 
@@ -15,7 +15,7 @@ on, every step leads to a row.
                                        / \
                                       S   T
 
-Invariants, by which `check()` names what broke
+Invariants, named by `check()` when violated
     V1  a node's live prefixes are those that all of its children have
     V2  the roots of the atoms are those of their indexes
 
@@ -25,7 +25,7 @@ Costs (t atoms, n entries, r rows)
     rows            first row and between rows O(t) look-ups; O(1) amortised a row in order
     is_empty        O(1)
     memory          8 k + 4 bytes a live prefix of k coordinates, besides the indexes
-Differences from the paper: a prefix's count of supports is not kept, as the trees tell whether there is another entry below it.
+Differences from the paper: no support count is kept for a prefix, because the trees show whether there is another entry below it.
 Source: Berkholz, Keppeler and Schweikardt, *Answering Conjunctive Queries under Updates*; docs/design/natural-joins.md (*view-tree*).
 """
 

@@ -1,9 +1,9 @@
-"""Rows of a view tree: its plan as nested loops that stop and go on anywhere.
+"""Rows of a view tree: its plan as nested loops that can be suspended and resumed anywhere.
 
 Items are given, each with coordinates (and a slot); of each, the rows are the product of what the plan's positions have. A position's
 prefix is surely there if its parent is a node, as nodes hold live prefixes only; so an item is found empty by its first entries, and after
 that every step gives rows. A position that goes on looks at or just after where it stood (`seek_near`): in the leaf at hand, most often.
-While an item is told, the leaves of the next one are on their way from memory.
+While the rows of an item are reported, the leaves of the next one are prefetched.
 
 State Z, plain data, which is also the cursor: counters, then of each position the entry that it is at and the end of its group in that
 leaf, and both at the group's beginning; then their leaves for the next item. All stand at the next row, if ACTIVE.

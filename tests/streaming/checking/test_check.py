@@ -207,7 +207,7 @@ def test_the_checkpoint(server: ServerProcess, broker: Broker, topics: Topics, n
     topics.remove(name)
     topics.make(name)
     status, lines = look(job)
-    assert status == 1 and told(lines, "checkpoint")[0] == "bad" and "was recreated" in told(lines, "checkpoint")[1]
+    assert status == 1 and told(lines, "checkpoint")[0] == "bad" and "recreated" in told(lines, "checkpoint")[1]
     (tmp_path / "checkpoint" / "metadata").write_text(json.dumps("?"))
     status, lines = look(job)
     assert status == 1 and "cannot be read" in told(lines, "checkpoint")[1]
