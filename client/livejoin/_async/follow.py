@@ -1,0 +1,164 @@
+"""A view followed: whole versions, each once, over broken connections.
+
+The service sends the changes of a version and closes it with a `progress` record, which carries a token; after a broken connection an
+unfinished version is sent again from its beginning. So records are held back until their `progress`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from math import inf
+from pathlib import Path
+from time import monotonic
+from types import TracebackType
+from typing import Any, Self
+
+import orjson
+
+from livejoin._async.changes import AsyncChanges
+from livejoin._async.http import AsyncHttp
+from livejoin.problems import ReaderTooSlow, SnapshotExpired, TokenExpired, Unreachable, ViewBuilding, problem_from
+from livejoin.retries import pauses
+from livejoin.versions import TokenFile, Version
+
+log = logging.getLogger("livejoin.client")
+
+
+class AsyncFollow:
+    """The versions of a view as they come: see `View.follow`. `token` is that of the last version whose body was finished."""
+
+    def __init__(
+        self,
+        http: AsyncHttp,
+        path: str,
+        snapshot: bool,
+        since: str | None,
+        store: str | Path | None,
+        restart: str | None,
+        wait: float | None,
+        idle: bool,
+    ) -> None:
+        if restart not in (None, "snapshot"):
+            raise ValueError(f'restart is "snapshot" or None, not {restart!r}')
+        self._http, self._path, self._restart, self._wait, self._idle = http, path, restart, wait, idle
+        self._store = TokenFile(store) if store is not None else None
+        self.token = (self._store.read() if self._store else None) or since
+        self._since = self.token  # up to here versions were yielded
+        self._snapshot = snapshot and self.token is None
+        self._now: Version | None = None  # the one that it began at, without changes
+        self._body: Version | None = None  # the one that the body has
+        self._versions: AsyncGenerator[Version] | None = None
+        self._is_lost = False  # the connection broke, and no record has come since
+
+    async def __aenter__(self) -> Self:
+        await self._begin()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Let the connection go."""
+        if self._versions is not None:
+            await self._versions.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Version:
+        self._finish_body()
+        if self._versions is None:
+            await self._begin()
+            self._versions = self._follow()
+        self._body = await self._versions.__anext__()
+        return self._body
+
+    def _finish_body(self) -> None:
+        body, self._body = self._body, None
+        if body is not None:
+            self._keep(body.token)
+
+    def _keep(self, token: str) -> None:
+        self.token = token
+        if self._store:
+            self._store.write(token)
+
+    async def _begin(self) -> None:
+        """Without a place to begin at, that is now: get its token."""
+        if self._since is not None or self._snapshot:
+            return
+        async with AsyncChanges(self._http, self._path, wait=0) as changes:
+            async for lines in changes.lines():
+                line = lines[:-1].rpartition(b"\n")[2] + b"\n"
+                record = orjson.loads(line)
+                if record["op"] == "error":
+                    raise problem_from(record["problem"], self._http.url)
+                self._now = Version()
+                self._now.close(record, line)
+        if self._now is None:
+            raise Unreachable(f"the service at {self._http.url} ended the stream without a token", "the stream ended", sent=True)
+        self._since = self._now.token
+        self._keep(self._since)
+
+    async def _follow(self) -> AsyncGenerator[Version]:
+        """The versions of one connection after the other."""
+        waits, until = pauses(), monotonic() + self._http.patience
+        if self._now is not None and self._idle:
+            yield self._now
+        while True:
+            try:
+                async with aclosing(self._connection()) as versions:
+                    async for version in versions:
+                        waits, until = pauses(), monotonic() + self._http.patience
+                        if version.size or version.snapshot or self._idle:
+                            yield version
+                        else:
+                            self._keep(version.token)
+                if self._wait is not None:
+                    return
+            except TokenExpired as error:
+                if not self._restart or self._since is None:
+                    raise
+                log.warning("%s; beginning again with every row", error)
+                self._since, until = None, monotonic() + self._http.patience
+                continue
+            except (Unreachable, ReaderTooSlow, SnapshotExpired, ViewBuilding) as error:
+                if not self._is_endless and monotonic() > until:
+                    raise
+                if not self._is_lost:
+                    log.warning("%s; going on from the last token", error)
+                self._is_lost = True
+            await asyncio.sleep(next(waits))
+
+    @property
+    def _is_endless(self) -> bool:
+        return self._since is not None and self._wait is None
+
+    async def _connection(self) -> AsyncGenerator[Version]:
+        """The whole versions of one connection. Raises Unreachable when it breaks, the problem that the service ends it with."""
+        snapshot = self._since is None
+        patience = inf if self._is_endless else None
+        version = Version()
+        async with AsyncChanges(self._http, self._path, self._since, snapshot, self._wait, patience=patience) as changes:
+            async for lines in changes.lines():
+                if self._is_lost:
+                    self._is_lost = False
+                    log.info("connected again")
+                for line in lines.splitlines(keepends=True):
+                    record: dict[str, Any] = orjson.loads(line) if b'"progress"' in line or b'"error"' in line else {"op": None}
+                    if record["op"] == "error":
+                        self._since = record.get("token") or self._since
+                        raise problem_from(record["problem"], self._http.url)
+                    if record["op"] != "progress":
+                        version.add(line)
+                    elif record["token"] is not None:  # within a snapshot it only says that the service is still there
+                        version.close(record, line)
+                        version.snapshot, snapshot = snapshot, False
+                        self._since = version.token
+                        yield version
+                        version = Version()
+        if version.size:
+            raise Unreachable(f"the service at {self._http.url} ended the stream within a version", "the stream ended", sent=True)
