@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import random
 import socket
@@ -145,6 +146,29 @@ def test_versions_are_kept_by_whoever_keeps_them(monkeypatch: pytest.MonkeyPatch
         first, second = islice(lj.view("v").follow(since="t"), 2)
     assert [one.row["id"] for one in first.changes] == list(range(100)) == [one.row["id"] for one in first.changes]
     assert list(second.changes) == [livejoin.Change("delete", {"a": {"id": 7}}, {"id": 7})]
+
+
+@pytest.mark.parametrize("read", ["follow", "rows"])
+def test_who_is_dropped_is_gone_without_the_garbage_collector(read: str) -> None:
+    """That may run while the pool of connections is locked; closing a connection there would wait for the lock for ever."""
+    records = [change(3, "insert", 1), progress(3), progress(4)]
+    gc.disable()
+    try:
+        with scripted(jsonl(*records)) as (url, _), livejoin.connect(url) as lj:
+            view = lj.view("v")
+            reading = iter(view.follow(since="t") if read == "follow" else view.rows())
+            next(reading)
+            assert len(pool_of(lj)) == 1
+            del reading
+            assert pool_of(lj) == []
+    finally:
+        gc.enable()
+
+
+def pool_of(lj: livejoin.Client) -> list[Any]:
+    """The connections of a client."""
+    connections: list[Any] = lj._http._http._transport._pool.connections  # type: ignore[attr-defined]
+    return connections
 
 
 # -- the real service

@@ -146,8 +146,10 @@ def test_no_service_there(monkeypatch: pytest.MonkeyPatch) -> None:
         closed.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
         monkeypatch.setenv("LIVEJOIN_URL", url)
-        with livejoin.connect() as lj, pytest.raises(livejoin.Unreachable, match="livejoin serve"):
-            lj.view("v").count()
+        with livejoin.connect() as lj:
+            for ask in (lj.view("v").count, lambda: next(lj.view("v").follow()), lambda: next(lj.view("v").follow(snapshot=True))):
+                with pytest.raises(livejoin.Unreachable, match="livejoin serve"):
+                    ask()
     for address in ("nowhere", "ftp://h", "http://", "127.0.0.1:8080"):
         with pytest.raises(livejoin.BadAddress, match="http://127.0.0.1:8080"):
             livejoin.connect(address)

@@ -41,6 +41,10 @@ class AsyncChanges:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self._opening.__aexit__(kind, error, trace)
 
+    async def aclose(self) -> None:
+        """For use without a `with`."""
+        await self.__aexit__(None, None, None)
+
     async def lines(self) -> AsyncIterator[bytes]:
         """Records as they come, several whole lines at a time. A line that has no end is not handed out."""
         lines = Lines()

@@ -28,7 +28,7 @@ class AsyncHttp:
     def __init__(self, url: str, token: str | None, patience: float, timeout: float) -> None:
         self.url = url.rstrip("/")
         self.patience = patience
-        self._was_there = False
+        self.was_there = False  # whether anything has ever answered
         headers = {"Accept-Encoding": "identity", "User-Agent": "livejoin-client"}
         if token:
             headers["Authorization"] = f"Bearer {token}"
@@ -126,7 +126,7 @@ class AsyncHttp:
                 yield block
 
     def _require_success(self, response: httpx.Response) -> None:
-        self._was_there = True
+        self.was_there = True
         if not response.is_success:
             retry_after = response.headers.get("Retry-After")
             raise problem_of_answer(response.status_code, response.reason_phrase, response.content, retry_after, self.url)
@@ -138,7 +138,7 @@ class AsyncHttp:
             try:
                 return await once()
             except LivejoinError as error:
-                seconds = pause_after(error, pause, repeatable, self._was_there)
+                seconds = pause_after(error, pause, repeatable, self.was_there)
                 if seconds is None or monotonic() + seconds > until:
                     raise
                 if not told:

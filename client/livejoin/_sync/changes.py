@@ -42,6 +42,10 @@ class Changes:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._opening.__exit__(kind, error, trace)
 
+    def close(self) -> None:
+        """For use without a `with`."""
+        self.__exit__(None, None, None)
+
     def lines(self) -> Iterator[bytes]:
         """Records as they come, several whole lines at a time. A line that has no end is not handed out."""
         lines = Lines()

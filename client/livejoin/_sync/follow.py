@@ -44,15 +44,13 @@ class Follow:
     ) -> None:
         if restart not in (None, "snapshot"):
             raise ValueError(f'restart is "snapshot" or None, not {restart!r}')
-        self._http, self._path, self._restart, self._wait, self._idle = http, path, restart, wait, idle
         self._store = TokenFile(store) if store is not None else None
         self.token = (self._store.read() if self._store else None) or since
-        self._since = self.token  # up to here versions were yielded
-        self._snapshot = snapshot and self.token is None
-        self._now: Version | None = None  # the one that it began at, without changes
+        self._idle = idle
+        self._source = Versions(http, path, self.token, restart is not None, wait)
+        self._from_now = self.token is None and not snapshot
         self._body: Version | None = None  # the one that the body has
         self._versions: Generator[Version] | None = None
-        self._is_lost = False  # the connection broke, and no record has come since
 
     def __enter__(self) -> Self:
         self._begin()
@@ -70,12 +68,19 @@ class Follow:
         return self
 
     def __next__(self) -> Version:
-        self._finish_body()
+        versions = self._begin()
+        while True:
+            self._finish_body()
+            version = self._body = versions.__next__()
+            if version.size or version.snapshot or self._idle:
+                return version
+
+    def _begin(self) -> Generator[Version]:
         if self._versions is None:
-            self._begin()
-            self._versions = self._follow()
-        self._body = self._versions.__next__()
-        return self._body
+            if self._from_now:
+                self._keep(self._source.begin_now())
+            self._versions = self._source.all()
+        return self._versions
 
     def _finish_body(self) -> None:
         body, self._body = self._body, None
@@ -87,10 +92,21 @@ class Follow:
         if self._store:
             self._store.write(token)
 
-    def _begin(self) -> None:
-        """Without a place to begin at, that is now: get its token."""
-        if self._since is not None or self._snapshot:
-            return
+
+class Versions:
+    """The versions of a view, connection after connection, also those in which nothing changed.
+
+    It knows nothing of the `Follow` that reads it: so this one, dropped, is gone at once, and its connection with it. A cycle would
+    leave that to the garbage collector, which may run while the pool of connections is locked, and would wait for that lock.
+    """
+
+    def __init__(self, http: Http, path: str, since: str | None, restart: bool, wait: float | None) -> None:
+        self._http, self._path, self._since, self._restart, self._wait = http, path, since, restart, wait
+        self._now: Version | None = None  # the one that it began at
+        self._is_lost = False  # the connection broke, and no record has come since
+
+    def begin_now(self) -> str:
+        """Take the newest version as the one to go on from; its token."""
         with Changes(self._http, self._path, wait=0) as changes:
             for lines in changes.lines():
                 line = lines[:-1].rpartition(b"\n")[2] + b"\n"
@@ -102,36 +118,33 @@ class Follow:
         if self._now is None:
             raise Unreachable(f"the service at {self._http.url} ended the stream without a token", "the stream ended", sent=True)
         self._since = self._now.token
-        self._keep(self._since)
+        return self._now.token
 
-    def _follow(self) -> Generator[Version]:
-        """The versions of one connection after the other."""
-        waits, until = pauses(), monotonic() + self._http.patience
-        if self._now is not None and self._idle:
+    def all(self) -> Generator[Version]:
+        """Raises as `View.follow`."""
+        waits, until = pauses(), 0.0  # until when a broken connection is tried again, where that is not without end
+        if self._now is not None:
             yield self._now
         while True:
             try:
                 with closing(self._connection()) as versions:
                     for version in versions:
-                        waits, until = pauses(), monotonic() + self._http.patience
-                        if version.size or version.snapshot or self._idle:
-                            yield version
-                        else:
-                            self._keep(version.token)
+                        waits = pauses()
+                        yield version
                 if self._wait is not None:
                     return
             except TokenExpired as error:
-                if not self._restart or self._since is None:
+                if not self._restart:
                     raise
                 log.warning("%s; beginning again with every row", error)
-                self._since, until = None, monotonic() + self._http.patience
-                continue
+                self._since = None
             except (Unreachable, ReaderTooSlow, SnapshotExpired, ViewBuilding) as error:
-                if not self._is_endless and monotonic() > until:
+                first, self._is_lost = not self._is_lost, True
+                until = monotonic() + self._http.patience if first else until
+                if not self._http.was_there or (not self._is_endless and monotonic() >= until):
                     raise
-                if not self._is_lost:
-                    log.warning("%s; going on from the last token", error)
-                self._is_lost = True
+                if first:
+                    log.warning("%s; %s", error, "going on from the last token" if self._since else "beginning again")
             time.sleep(next(waits))
 
     @property
@@ -151,7 +164,8 @@ class Follow:
                 for line in lines.splitlines(keepends=True):
                     record: dict[str, Any] = orjson.loads(line) if b'"progress"' in line or b'"error"' in line else {"op": None}
                     if record["op"] == "error":
-                        self._since = record.get("token") or self._since
+                        if not snapshot:
+                            self._since = record.get("token") or self._since
                         raise problem_from(record["problem"], self._http.url)
                     if record["op"] != "progress":
                         version.add(line)
