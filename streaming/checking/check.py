@@ -6,15 +6,15 @@ is away is not waited for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import httpx
 import pyarrow as pa
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
+import livejoin
 from service.wire.batch import UPSERT
 from service.wire.schema import RelationDefinition
 from streaming.checking.samples import Ends, ends_of, last_records
@@ -29,8 +29,9 @@ from streaming.pipeline.checkpoint import Checkpoint, UnreadableCheckpoint, is_w
 from streaming.pipeline.checkpoint_files import LocalFiles
 from streaming.pipeline.decode import Decoded, KeyPlaces, decode_topic, decoder_for, in_order
 from streaming.pipeline.identity import Identity, compare, read_identity
-from streaming.service_client import definition_in, describe, http_client, problem_of, stranger
+from streaming.service import definition_in, describe, stranger
 
+_QUESTION = b'{"changes": [{"relation": "?", "op": "truncate"}]}'
 _SECONDS = 5.0  # for an answer of the broker or of the service
 
 
@@ -64,7 +65,7 @@ def check(path: Path) -> int:
     report = Report()
     report.ok("file", f"{path}: {_count(len(config.topics), 'topic')} in, {_count(len(config.outs), 'view')} out")
     seen = _check_kafka(report, config)
-    with http_client(config.service.url, httpx.Timeout(_SECONDS)) as service:
+    with livejoin.connect(config.service.url, patience=0, timeout=_SECONDS) as service:
         if alive := _check_service(report, service):
             relations = dict.fromkeys(topic.relation for topic in config.topics)
             definitions = {name: _check_relation(report, service, name) for name in relations}
@@ -177,27 +178,24 @@ def _settings_of_topic(admin: Admin, name: str) -> dict[str, str]:
 # The service
 
 
-def _check_service(report: Report, service: httpx.Client) -> bool:
+def _check_service(report: Report, service: livejoin.Client) -> bool:
     """Whether it can be asked for more."""
     try:
-        answer = service.get("/readyz")
-    except httpx.TransportError as error:
-        report.bad("service", f"{service.base_url}: not there ({str(error) or type(error).__name__})")
+        service.readiness()
+    except livejoin.Problem as problem:
+        report.bad("service", f"{service.url}: {describe(problem)}")
+        return True
+    except livejoin.LivejoinError as error:
+        gone = f"{service.url}: not there ({error.reason})" if isinstance(error, livejoin.Unreachable) else stranger(service.url)
+        report.bad("service", gone)
         report.unseen("relation", "relations and views: not looked at without the service")
         return False
-    if answer.is_success and "status" not in problem_of(answer):
-        report.bad("service", stranger(str(service.base_url)))
-        report.unseen("relation", "relations and views: not looked at without the service")
-        return False
-    if answer.is_success:
-        report.ok("service", f"{service.base_url}: ready")
-    else:
-        report.bad("service", f"{service.base_url}: {describe(answer)}")
+    report.ok("service", f"{service.url}: ready")
     return True
 
 
-def _check_relation(report: Report, service: httpx.Client, name: str) -> RelationDefinition | None:
-    data = _ask(report, service, "relation", "relations", name)
+def _check_relation(report: Report, service: livejoin.Client, name: str) -> RelationDefinition | None:
+    data = _ask(report, "relation", name, service.relation(name).get)
     if data is None:
         return None
     definition = definition_in(data)
@@ -206,8 +204,8 @@ def _check_relation(report: Report, service: httpx.Client, name: str) -> Relatio
     return definition
 
 
-def _check_view(report: Report, service: httpx.Client, out: Out) -> None:
-    data = _ask(report, service, "view", "views", out.view)
+def _check_view(report: Report, service: livejoin.Client, out: Out) -> None:
+    data = _ask(report, "view", out.view, service.view(out.view).get)
     if data is None:
         return
     if data["state"] == "failed":
@@ -218,21 +216,21 @@ def _check_view(report: Report, service: httpx.Client, out: Out) -> None:
         report.ok("view", f"{out.view}: {data['state']}, goes to {out.topic}")
 
 
-def _ask(report: Report, service: httpx.Client, noun: str, nouns: str, name: str) -> dict[str, Any] | None:
+def _ask(report: Report, noun: str, name: str, get: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
     """What the service has under this name; None, told, when it cannot be had."""
     try:
-        answer = service.get(f"/v1/{nouns}/{name}")
-    except httpx.TransportError as error:
-        report.bad(noun, f"{name}: the service did not answer ({str(error) or type(error).__name__})")
-        return None
-    if answer.status_code == 404:
-        report.bad(noun, f"{name}: the service has none of this name: register it (PUT /v1/{nouns}/{name})")
-        return None
-    if not answer.is_success:
-        report.bad(noun, f"{name}: {describe(answer)}")
-        return None
-    data: dict[str, Any] = answer.json()
-    return data
+        return get()
+    except livejoin.NotFound:
+        report.bad(noun, f"{name}: the service has none of this name: register it (PUT /v1/{noun}s/{name})")
+    except livejoin.LivejoinError as error:
+        report.bad(noun, f"{name}: {_told(error)}")
+    return None
+
+
+def _told(error: livejoin.LivejoinError) -> str:
+    if isinstance(error, livejoin.Problem):
+        return describe(error)
+    return f"the service did not answer ({error.reason})" if isinstance(error, livejoin.Unreachable) else str(error)
 
 
 # Records
@@ -327,36 +325,34 @@ def _lost(checkpoint: Checkpoint, seen: Mapping[str, Seen]) -> list[str]:
     return lost
 
 
-def _check_source(report: Report, stream: Stream, checkpoint: Checkpoint | None, posted: bool, service: httpx.Client) -> None:
+def _check_source(report: Report, stream: Stream, checkpoint: Checkpoint | None, posted: bool, service: livejoin.Client) -> None:
     """Whose the stream's name is. posted: this checkpoint has had it.
 
-    The question is a batch for a relation that cannot be: as the oldest of epochs it is called a duplicate where the source is
+    The question (_QUESTION) is a batch for a relation that cannot be: as the oldest of epochs it is called a duplicate where the source is
     known, else it is refused whole. It never has an effect. A checkpoint that is not begun asks under a name of no query's.
     """
     batch = checkpoint.batch if checkpoint else None
-    question = {"source": stream.name, "run": checkpoint.run if checkpoint else "--check", "epoch": str(-(1 << 63))}
-    try:
-        answer = service.post("/v1/changes", params=question, json={"changes": [{"relation": "?", "op": "truncate"}]})
-    except httpx.TransportError as error:
-        report.bad("source", f"{stream.name}: the service did not answer ({str(error) or type(error).__name__})")
-        return
     theirs = "the service knows it by another checkpoint"
-    if answer.status_code == 409 and posted:
-        remedy = "start on a new one with reset = true, or use another name"
-        report.bad("source", f"{stream.name}: another checkpoint has taken it over: {remedy}")
-    elif answer.status_code == 409 and not stream.reset:
-        report.bad("source", f"{stream.name}: {theirs}: set reset = true in [stream] if this one shall take over")
-    elif answer.status_code == 409:
-        report.ok("source", f"{stream.name}: {theirs}; reset = true lets this one take over")
-    elif answer.is_success:
-        report.ok("source", f"{stream.name}: the service knows it by this checkpoint")
-    elif answer.status_code != 422:
-        report.bad("source", f"{stream.name}: {describe(answer)}")
-    elif batch is not None:
-        done = f"the checkpoint has done {_count(batch + 1, 'batch')}, and the service has had none of them"
-        report.bad("source", f"{stream.name}: {done}: is it the service, and the data folder, that this checkpoint belongs to?")
+    try:
+        service.post_changes(_QUESTION, "application/json", stream.name, -(1 << 63), run=checkpoint.run if checkpoint else "--check")
+    except livejoin.SourceReset:
+        if posted:
+            remedy = "start on a new one with reset = true, or use another name"
+            report.bad("source", f"{stream.name}: another checkpoint has taken it over: {remedy}")
+        elif not stream.reset:
+            report.bad("source", f"{stream.name}: {theirs}: set reset = true in [stream] if this one shall take over")
+        else:
+            report.ok("source", f"{stream.name}: {theirs}; reset = true lets this one take over")
+    except livejoin.UnknownRelation:
+        if batch is not None:
+            done = f"the checkpoint has done {_count(batch + 1, 'batch')}, and the service has had none of them"
+            report.bad("source", f"{stream.name}: {done}: is it the service, and the data folder, that this checkpoint belongs to?")
+        else:
+            report.ok("source", f"{stream.name}: new to the service")
+    except livejoin.LivejoinError as error:
+        report.bad("source", f"{stream.name}: {_told(error)}")
     else:
-        report.ok("source", f"{stream.name}: new to the service")
+        report.ok("source", f"{stream.name}: the service knows it by this checkpoint")
 
 
 def _check_spark(report: Report) -> None:
