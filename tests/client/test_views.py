@@ -70,7 +70,8 @@ def test_arrow(hotel: Hotel) -> None:
     hotel.bookings.upsert([row(1), row(2)])
     hotel.jobs.upsert([row(7)])
     table = hotel.clashes.to_arrow()
-    assert table.schema == pa.schema([("booking", pa.int64()), ("job", pa.int64())]) and pairs(table.to_pylist()) == {(1, 7), (2, 7)}
+    assert table.schema.names == ["booking", "job"] and set(table.schema.types) == {pa.int64()}
+    assert pairs(table.to_pylist()) == {(1, 7), (2, 7)}
     assert pairs(hotel.clashes.to_arrow(where={"b.id": 2}).to_pylist()) == {(2, 7)}
     with hotel.clashes.arrow(limit=1) as batches:
         assert sum(batch.num_rows for batch in batches) == 1 and batches.cursor is not None
