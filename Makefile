@@ -2,7 +2,7 @@
 #   make demo     a live view over real data          make test     everything that CI checks
 #   make kafka    one Kafka broker in the foreground (KAFKA_PORT, KAFKA_DATA)
 #   make setup    installs what the others need; fast when nothing has changed
-#   make lint     make bench     make soak     make lock
+#   make lint     make bench     make soak     make lock     make client
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -11,7 +11,7 @@ DONE := .venv/.done
 # Without bytecode files, each of the hundred services that the tests start would compile our sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup python java lint test demo kafka bench soak lock
+.PHONY: setup python java lint test demo kafka bench soak lock client
 .DELETE_ON_ERROR:
 
 setup: $(DONE)/project $(DONE)/jars $(DONE)/kernels
@@ -25,8 +25,8 @@ $(DONE)/packages: requirements.lock | python
 	$(BIN)/python -m pip install --no-compile --require-hashes --no-deps -r requirements.lock
 	@mkdir -p $(DONE) && touch $@
 
-$(DONE)/project: $(DONE)/packages pyproject.toml
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+$(DONE)/project: $(DONE)/packages pyproject.toml client/pyproject.toml
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable client --editable .
 	@touch $@
 
 # Only the Kafka parts need Java: without it, the setup prints a warning and continues.
@@ -39,6 +39,10 @@ $(DONE)/kernels: $(DONE)/project $(shell find structures -name '*.py')
 
 java: $(DONE)/project
 	@$(BIN)/python -m streaming.java
+
+# The client's half without asyncio, after an edit of the other.
+client:
+	$(PYTHON) client/generate.py
 
 lint: setup
 	$(BIN)/ruff check .
@@ -62,4 +66,5 @@ soak: setup java
 
 # Updates the lock file to the newest versions that pyproject.toml allows. The file names no registry.
 lock: $(DONE)/packages
-	$(BIN)/uv pip compile --upgrade --universal --generate-hashes --no-header --python-version 3.11 --extra dev pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --upgrade --universal --generate-hashes --no-header --python-version 3.11 --extra dev --no-emit-package livejoin-client \
+		pyproject.toml -o requirements.lock

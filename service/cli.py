@@ -11,7 +11,6 @@ import sys
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 
-from service.client import ClientError, NoAddress
 from service.terminal import Failure, say
 
 COMMANDS = {
@@ -37,9 +36,6 @@ def main(argv: list[str] | None = None) -> int:
     except Failure as failure:
         say(_one_line(failure))
         return failure.status
-    except ClientError as error:
-        say(_one_line(error))
-        return 2 if isinstance(error, NoAddress) else 1
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:

@@ -8,8 +8,6 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn, TextIO
 
-from service.client import Client, Refused
-
 DEFAULT_URL = "http://127.0.0.1:8080"
 WIDEST = 48  # characters of one cell; longer text is cut with an ellipsis
 GREEN, RED, BOLD, PLAIN = "\x1b[32m", "\x1b[31m", "\x1b[1m", "\x1b[0m"
@@ -38,13 +36,6 @@ def add_url(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--url", default=os.environ.get("LIVEJOIN_URL") or DEFAULT_URL, help=f"address of the service (LIVEJOIN_URL; {DEFAULT_URL})"
     )
-
-
-def connect(args: argparse.Namespace) -> Client:
-    def waiting(refused: Refused) -> None:
-        say(f"waiting: {refused.detail or refused.title}")
-
-    return Client(args.url, waiting=waiting)
 
 
 def say(text: str) -> None:

@@ -29,7 +29,7 @@ from streaming.metrics import Metrics
 from streaming.patience import Stopped
 from streaming.pipeline.query import run_stream
 from streaming.publishing.publisher import Publisher
-from streaming.service_client import ServiceClient
+from streaming.service import Service
 from streaming.spark import start_spark
 
 log = logging.getLogger("livejoin.stream")
@@ -148,7 +148,7 @@ def _publish(
     config: Config, out: Out, stop: threading.Event, enough: threading.Event, metrics: Metrics, failures: list[BaseException]
 ) -> None:
     """The thread of an out: publishes until the job ends or it has published enough; a failure ends the job."""
-    service = ServiceClient(config.service.url, stop, metrics)
+    service = Service(config.service.url, stop, metrics)
     try:
         Publisher(config.kafka, service, out, stop, enough, metrics).run()
     except BaseException as failure:

@@ -7,8 +7,9 @@ from typing import Any
 
 import orjson
 
+from service.commands.connection import connect
 from service.commands.view import add_definition, read_definition
-from service.terminal import Parser, add_url, connect
+from service.terminal import Parser, add_url
 
 
 def main(arguments: list[str]) -> int:
@@ -18,7 +19,7 @@ def main(arguments: list[str]) -> int:
     args = parser.parse_args(arguments)
     definition = read_definition(args.sql, args.file)
     with connect(args) as client:
-        answer = client.explain(definition)
+        answer = client.explain(definition=definition)
     if sys.stdout.isatty():
         print("\n".join(plan_lines(answer["plan"])))
         if others := [f"{other['algorithm']} ({other['guarantee']})" for other in answer["alternatives"]]:

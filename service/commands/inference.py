@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from service.commands.files import File, csv_chunks, csv_header, jsonl_chunks
+from livejoin.files import File, csv_chunks, csv_header, jsonl_chunks
 from service.terminal import Failure
 from service.wire.schema import OP_COLUMN
 

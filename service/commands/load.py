@@ -10,10 +10,11 @@ import pyarrow as pa
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from service.client import Client, ClientError
-from service.commands.files import Body, File, open_file
+import livejoin
+from livejoin.files import Body, File, open_file
+from service.commands.connection import connect
 from service.commands.inference import infer
-from service.terminal import Columns, Failure, Parser, add_url, connect, say
+from service.terminal import Columns, Failure, Parser, add_url, say
 from service.wire.schema import ARROW_TYPES
 
 SHOWN = 20  # rejected rows shown
@@ -46,11 +47,15 @@ def main(arguments: list[str]) -> int:
     args = parser.parse_args(arguments)
     key = args.key.split(",") if args.key else []
     intervals = dict(_interval(text, args.bounds) for text in args.interval)
-    files = [open_file(path) for path in args.files]
+    try:
+        files = [open_file(path) for path in args.files]
+    except livejoin.BadFile as error:
+        raise Failure(str(error), 2) from error
     with connect(args) as client:
-        definition = _definition(client, args.relation, files, key, intervals)
+        relation = client.relation(args.relation)
+        definition = _definition(relation, files, key, intervals)
         schema = pa.schema([(column["name"], ARROW_TYPES[column["type"]]) for column in definition["columns"]])
-        return _post(client, args.relation, files, schema)
+        return _post(relation, files, schema)
 
 
 def _interval(text: str, bounds: str) -> tuple[str, dict[str, Any]]:
@@ -63,10 +68,14 @@ def _interval(text: str, bounds: str) -> tuple[str, dict[str, Any]]:
     return name, {"start": parts[0], "end": parts[1], "bounds": parts[2] if len(parts) == 3 else bounds}
 
 
-def _definition(client: Client, name: str, files: list[File], key: list[str], intervals: dict[str, Any]) -> dict[str, Any]:
+def _definition(relation: livejoin.Relation, files: list[File], key: list[str], intervals: dict[str, Any]) -> dict[str, Any]:
     """The existing relation, else a new one, registered from the files and the arguments."""
-    known = client.relation(name)
-    if known is not None:
+    name = relation.name
+    try:
+        known = relation.get()
+    except livejoin.NotFound:
+        pass
+    else:
         if key and key != known["key"]:
             raise Failure(f"{name} exists with the key {','.join(known['key'])}: omit --key, or use another name", 2)
         if intervals and any(known["intervals"].get(interval) != value for interval, value in intervals.items()):
@@ -75,13 +84,13 @@ def _definition(client: Client, name: str, files: list[File], key: list[str], in
     if not key:
         raise Failure(f"{name} is a new relation: name its key columns, for example --key id", 2)
     definition: dict[str, Any] = {"columns": infer(files), "key": key, "intervals": intervals}
-    client.put_relation(name, definition)
+    relation.create(**definition)
     listed = ", ".join(f"{c['name']} {c['type']}{' or null' if c.get('nullable') else ''}" for c in definition["columns"])
     say(f"registered {name} ({listed})")
     return definition
 
 
-def _post(client: Client, relation: str, files: list[File], schema: pa.Schema) -> int:
+def _post(relation: livejoin.Relation, files: list[File], schema: pa.Schema) -> int:
     rejected: list[Rejected] = []
     applied = ignored = bad = version = 0
     shown = Progress(
@@ -101,12 +110,12 @@ def _post(client: Client, relation: str, files: list[File], schema: pa.Schema) -
             task = shown.add_task(file.path.name, total=file.size, rows=0)
             before = applied
             for body in file.bodies(schema):
-                receipt = _posted(client, relation, file, body, applied)
-                applied += receipt["applied"]
-                ignored += receipt["ignored"]
-                bad += receipt["skipped_count"]
-                version = receipt["version"]
-                room = receipt["skipped"][: max(0, SHOWN - len(rejected))]
+                receipt = _posted(relation, file, body, applied)
+                applied += receipt.applied
+                ignored += receipt.ignored
+                bad += receipt.skipped_count
+                version = receipt.version
+                room = receipt.skipped[: max(0, SHOWN - len(rejected))]
                 for error, line in zip(room, body.lines([error["index"] for error in room]), strict=True):
                     rejected.append(Rejected(file.path.name, line, error["column"], error["reason"]))
                 shown.update(task, completed=body.done, rows=applied - before)
@@ -115,7 +124,7 @@ def _post(client: Client, relation: str, files: list[File], schema: pa.Schema) -
             shown.stop()
     passed_over = f", {ignored:,} ignored" if ignored else ""
     reached = f", version {version}" if version else ""
-    print(f"{relation}: {applied:,} row{'s' if applied != 1 else ''} loaded{passed_over}{reached}")
+    print(f"{relation.name}: {applied:,} row{'s' if applied != 1 else ''} loaded{passed_over}{reached}")
     if bad:
         _show(rejected, bad)
         were = "row was" if bad == 1 else "rows were"
@@ -124,11 +133,11 @@ def _post(client: Client, relation: str, files: list[File], schema: pa.Schema) -
     return 0
 
 
-def _posted(client: Client, relation: str, file: File, body: Body, applied: int) -> dict[str, Any]:
+def _posted(relation: livejoin.Relation, file: File, body: Body, applied: int) -> livejoin.Receipt:
     """The receipt. Raises Failure, which names the file and says what has been loaded already."""
     try:
-        return client.post_rows(relation, body.media_type, body.content)
-    except ClientError as error:
+        return relation.post(body.content, body.media_type, on_error="skip")
+    except livejoin.LivejoinError as error:
         part = f", from {file.unit} {body.first} on" if applied else ""
         before = f"; already loaded: {applied:,} row{'s' if applied != 1 else ''}" if applied else ""
         raise Failure(f"{file.path}{part}: {error}{before}") from error

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 from itertools import islice
+from typing import Any
 
-import httpx
-import orjson
-
-from service.client import chunks, lines
-from service.terminal import BOLD, PLAIN, Columns, Failure, Parser, add_url, colours, connect, say
+import livejoin
+from service.commands.connection import connect
+from service.terminal import BOLD, PLAIN, Columns, Failure, Parser, add_url, colours, say
 
 SCREENFUL = 50  # rows shown on a terminal when no limit is given
 
@@ -28,41 +27,39 @@ def main(arguments: list[str]) -> int:
     )
     add_url(parser)
     args = parser.parse_args(arguments)
-    params = row_params(args.limit, args.overlaps, args.where)
+    wanted = _wanted(args.limit, args.overlaps, args.where)
     terminal = sys.stdout.isatty()
     if terminal and args.limit is None:
-        params["limit"] = str(SCREENFUL)
-    with connect(args) as client, client.rows(args.view, params) as response:
+        wanted["limit"] = SCREENFUL
+    with connect(args) as client, client.view(args.view).rows(**wanted) as rows:
         if terminal:
-            _table(response)
+            _table(rows)
         else:
-            for chunk in chunks(response):
-                sys.stdout.buffer.write(chunk)
+            for lines in rows.lines():
+                sys.stdout.buffer.write(lines)
                 sys.stdout.buffer.flush()
     return 0
 
 
-def row_params(limit: int | None, overlaps: str | None, where: list[str]) -> dict[str, str]:
-    """The query parameters of GET …/rows. Raises Failure on wrong use."""
-    params: dict[str, str] = {}
-    if limit is not None:
-        if limit < 0:
-            raise Failure("--limit must not be negative", 2)
-        params["limit"] = str(limit)
+def _wanted(limit: int | None, overlaps: str | None, where: list[str]) -> dict[str, Any]:
+    """What the client is asked for. Raises Failure on wrong use."""
+    wanted: dict[str, Any] = {"limit": limit}
+    if limit is not None and limit < 0:
+        raise Failure("--limit must not be negative", 2)
     if overlaps is not None:
         if overlaps.count(",") != 1:
             raise Failure(f"--overlaps takes LO,HI (either side may be empty), not {overlaps!r}", 2)
-        params["overlaps"] = overlaps
+        wanted["overlaps"] = tuple(overlaps.split(","))
     for condition in where:
         column, equals, value = condition.partition("=")
         if not equals or "." not in column:
             raise Failure(f"--where takes ALIAS.COLUMN=VALUE, not {condition!r}", 2)
-        params[f"where.{column}"] = value
-    return params
+        wanted.setdefault("where", {})[column] = value
+    return wanted
 
 
-def _table(response: httpx.Response) -> None:
-    stream = (orjson.loads(line) for line in lines(response))
+def _table(answer: livejoin.Rows) -> None:
+    stream = iter(answer)
     first = list(islice(stream, SCREENFUL))
     if first:
         columns = Columns(list(first[0]))
@@ -75,8 +72,8 @@ def _table(response: httpx.Response) -> None:
             for row in rows:
                 print(columns.line(row))
                 count += 1
-        more = "; there are more: use --limit N, or a pipe for all rows" if "next" in response.links else ""
-        say(f"{count} row{'s' if count != 1 else ''} at version {response.headers.get('Livejoin-Version')}{more}")
+        more = "; there are more: use --limit N, or a pipe for all rows" if answer.cursor else ""
+        say(f"{count} row{'s' if count != 1 else ''} at version {answer.version}{more}")
     else:
-        none = "none of the rows" if response.headers.get("Livejoin-Empty") == "false" else "no rows"  # --limit 0
-        say(f"{none} at version {response.headers.get('Livejoin-Version')}")
+        none = "no rows" if answer.empty else "none of the rows"  # --limit 0
+        say(f"{none} at version {answer.version}")

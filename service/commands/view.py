@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from service.client import Client
-from service.terminal import Failure, Parser, add_url, connect, say
-
-LOOK_AGAIN = 0.5  # seconds between two looks at a view that is being built
+from service.commands.connection import connect
+from service.terminal import Failure, Parser, add_url, say
 
 
 def main(arguments: list[str]) -> int:
@@ -22,7 +19,7 @@ def main(arguments: list[str]) -> int:
     args = parser.parse_args(arguments)
     definition = read_definition(args.sql, args.file)
     with connect(args) as client:
-        view = live(client, client.put_view(args.name, definition))
+        view = client.view(args.name, definition=definition, wait=False).wait_until_live(_Progress(args.name))
     plan = view["plan"]
     print(f"{view['name']} is live at version {view['version']}: {plan['class']}, by {plan['algorithm']}, {plan['guarantee']}")
     return 0
@@ -49,21 +46,15 @@ def read_definition(sql: str | None, file: Path | None) -> dict[str, Any]:
     return definition
 
 
-def live(client: Client, view: dict[str, Any]) -> dict[str, Any]:
-    """The view once it is built. Raises Failure when it cannot be."""
-    name = view["name"]
-    told = -1
-    while view["state"] == "building":
-        tenth = int(view.get("progress", 0.0) * 10)
-        if tenth > told:
-            say(f"{name} is being built: {tenth * 10} %")
-            told = tenth
-        time.sleep(LOOK_AGAIN)
-        looked = client.view(name)
-        if looked is None:
-            raise Failure(f"{name} was dropped while it was being built: register it again")
-        view = looked
-    if view["state"] != "live":
-        problem = view.get("problem") or {}
-        raise Failure(f"{name} could not be built: {problem.get('detail', 'see the log of the service')}")
-    return view
+class _Progress:
+    """Says how far a view is built, a tenth at a time."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._told = -1
+
+    def __call__(self, progress: float) -> None:
+        tenth = int(progress * 10)
+        if tenth > self._told:
+            say(f"{self._name} is being built: {tenth * 10} %")
+            self._told = tenth

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import orjson
-
-from service.client import Client, ClientError
+import livejoin
 
 RECENT = 8  # changes kept for the panel
 
@@ -35,15 +34,15 @@ class Board:
     recent: deque[Arrived] = field(default_factory=lambda: deque(maxlen=RECENT))
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def apply(self, view: str, records: list[dict[str, Any]]) -> None:
+    def apply(self, view: str, changes: Iterable[livejoin.Change]) -> None:
         """The changes of one version."""
         with self.lock:
             tally = self.tallies[view]
-            for record in records:
-                insert = record["op"] == "insert"
+            for change in changes:
+                insert = change.op == "insert"
                 tally.inserted += insert
                 tally.deleted += not insert
-                self.recent.append(Arrived(view, insert, record["row"]))
+                self.recent.append(Arrived(view, insert, change.row))
             tally.rows = tally.inserted - tally.deleted
 
 
@@ -55,20 +54,15 @@ def follow(board: Board, url: str, view: str, stop: threading.Event) -> threadin
 
 
 def _follow(board: Board, url: str, view: str, stop: threading.Event) -> None:
-    params = {"snapshot": "true"}
-    with Client(url) as client:
+    token: str | None = None
+    with livejoin.connect(url) as client:
         while not stop.is_set():
-            unfinished: list[dict[str, Any]] = []
+            versions = client.view(view).follow(snapshot=True, since=token, wait=1)
             try:
-                for line in client.changes(view, params | {"wait": "1"}):
-                    record = orjson.loads(line)
-                    if record["op"] in ("insert", "delete"):
-                        unfinished.append(record)
-                        continue
-                    board.apply(view, unfinished)
-                    unfinished = []
-                    params = {"since": record["token"]}
+                for version in versions:
+                    board.apply(view, version.changes)
                     if stop.is_set():
                         return
-            except ClientError:
+            except livejoin.LivejoinError:
                 stop.wait(0.5)
+            token = versions.token

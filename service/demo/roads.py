@@ -12,7 +12,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
-from service.client import Client
+import orjson
+
+import livejoin
 from service.demo.history import RELATIONS, Change
 from service.wire.log_lines import message_of
 
@@ -64,11 +66,14 @@ class Rest:
 
     name = "REST"
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: livejoin.Client) -> None:
         self._client = client
+        self._batches = 0
 
     def send(self, changes: Sequence[Change]) -> None:
-        self._client.post_changes([change.to_rest() for change in changes])
+        body = orjson.dumps({"changes": [change.to_rest() for change in changes]})
+        self._batches += 1
+        self._client.post_changes(body, "application/json", "history", self._batches)
 
 
 class Kafka:

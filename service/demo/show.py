@@ -20,9 +20,7 @@ from datetime import date
 from pathlib import Path
 from types import FrameType
 
-import orjson
-
-from service.client import Client, Unreachable, lines
+import livejoin
 from service.demo.board import Board, Tally, follow
 from service.demo.history import RELATIONS, VIEWS, Change, checksum, expected, history
 from service.demo.panel import Lines, Scene, Terminal, panel
@@ -80,7 +78,7 @@ class _Play:
         self._pause = ending.pause
         self._changes = history()
         self._sent = 0
-        self._client = Client(url)
+        self._client = livejoin.connect(url)
         self._rest = Rest(self._client)
         self._kafka: Kafka | None = None
         self._kafka_from = 0  # the first change that was sent through Kafka
@@ -92,9 +90,9 @@ class _Play:
         if missing is None:
             self._kafka = Kafka(self._children, self._folder, self._url)
         for name, definition in RELATIONS.items():
-            self._client.put_relation(name, definition)
+            self._client.relation(name).create(**definition)
         for name, view in VIEWS.items():
-            self._client.put_view(name, {"sql": view.sql})
+            self._client.view(name, view.sql)
         print(what_to_try(self._url), flush=True)
         if missing is not None:
             print(f"Running without Kafka and Spark ({missing}): all changes are sent by REST.\n", flush=True)
@@ -119,9 +117,10 @@ class _Play:
             if service.poll() is not None:
                 raise Failure(f"the service did not start: {self._children.last_words('service')}")
             try:
-                if self._client.readiness()[0]:
-                    return service
-            except Unreachable:
+                with livejoin.connect(self._url, patience=0) as client:
+                    client.readiness()
+                return service
+            except (livejoin.Unreachable, livejoin.Recovering):
                 pass
             waited = time.monotonic() - began
             if waited > PATIENCE:
@@ -172,7 +171,8 @@ class _Play:
         return True
 
     def _version(self) -> int:
-        return self._client.count("delegation")[0]
+        version: int = self._client.view("delegation").get()["version"]
+        return version
 
     def _send_until(self, day: date, early: bool) -> None:
         due: list[Change] = []
@@ -200,7 +200,7 @@ class _Play:
         until = time.monotonic() + PATIENCE
         while time.monotonic() < until and service.poll() is None:
             shown.show(self._scene(self._changes[-1].day, False, True))
-            if all(self._client.count(name)[1] == rows for name, rows in counts.items()):
+            if all(self._client.view(name).count() == rows for name, rows in counts.items()):
                 self._pause(2 * TICK)  # for the followers, so that the last panel is complete
                 shown.show(self._scene(self._changes[-1].day, False, True))
                 return
@@ -216,8 +216,7 @@ class _Play:
         """Compares all rows of all views with the known results. Raises Failure if they differ."""
         told = []
         for name, answer in expected().items():
-            with self._client.rows(name, {}) as response:
-                found = checksum((orjson.loads(line) for line in lines(response)), VIEWS[name].identity)
+            found = checksum(self._client.view(name).rows(), VIEWS[name].identity)
             if found != answer:
                 raise Failure(f"{name} has {found[0]} rows (checksum {found[1]}), expected {answer[0]} (checksum {answer[1]}): a bug")
             told.append(f"{name} {found[0]:,}")

@@ -6,15 +6,15 @@ systems are not waited for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import httpx
 import pyarrow as pa
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
+import livejoin
 from service.wire.batch import UPSERT
 from service.wire.schema import RelationDefinition
 from streaming.checking.samples import Ends, ends_of, last_records
@@ -28,8 +28,9 @@ from streaming.pipeline.checkpoint import Checkpoint, UnreadableCheckpoint, is_w
 from streaming.pipeline.checkpoint_files import LocalFiles
 from streaming.pipeline.decode import Decoded, KeyPlaces, decode_topic, decoder_for, in_order
 from streaming.pipeline.identity import Identity, compare, read_identity
-from streaming.service_client import definition_in, describe, http_client, problem_of, stranger
+from streaming.service import definition_in, describe, stranger
 
+_QUESTION = b'{"changes": [{"relation": "?", "op": "truncate"}]}'
 _SECONDS = 5.0  # for an answer of the broker or of the service
 
 
@@ -59,7 +60,7 @@ def check(path: Path) -> int:
     report = Report()
     report.ok("file", f"{path}: {_count(len(config.topics), 'topic')} in, {_count(len(config.outs), 'view')} out")
     seen = _check_kafka(report, config)
-    with http_client(config.service.url, httpx.Timeout(_SECONDS)) as service:
+    with livejoin.connect(config.service.url, patience=0, timeout=_SECONDS) as service:
         if alive := _check_service(report, service):
             relations = dict.fromkeys(topic.relation for topic in config.topics)
             definitions = {name: _check_relation(report, service, name) for name in relations}
@@ -172,27 +173,24 @@ def _settings_of_topic(admin: Admin, name: str) -> dict[str, str]:
 # The service
 
 
-def _check_service(report: Report, service: httpx.Client) -> bool:
+def _check_service(report: Report, service: livejoin.Client) -> bool:
     """Checks the service; returns whether it can be queried."""
     try:
-        answer = service.get("/readyz")
-    except httpx.TransportError as error:
-        report.bad("service", f"{service.base_url}: not reachable ({str(error) or type(error).__name__})")
+        service.readiness()
+    except livejoin.Problem as problem:
+        report.bad("service", f"{service.url}: {describe(problem)}")
+        return True
+    except livejoin.LivejoinError as error:
+        gone = f"{service.url}: not reachable ({error.reason})" if isinstance(error, livejoin.Unreachable) else stranger(service.url)
+        report.bad("service", gone)
         report.unseen("relation", "relations and views: not checked without the service")
         return False
-    if answer.is_success and "status" not in problem_of(answer):
-        report.bad("service", stranger(str(service.base_url)))
-        report.unseen("relation", "relations and views: not checked without the service")
-        return False
-    if answer.is_success:
-        report.ok("service", f"{service.base_url}: ready")
-    else:
-        report.bad("service", f"{service.base_url}: {describe(answer)}")
+    report.ok("service", f"{service.url}: ready")
     return True
 
 
-def _check_relation(report: Report, service: httpx.Client, name: str) -> RelationDefinition | None:
-    data = _ask(report, service, "relation", "relations", name)
+def _check_relation(report: Report, service: livejoin.Client, name: str) -> RelationDefinition | None:
+    data = _ask(report, "relation", name, service.relation(name).get)
     if data is None:
         return None
     definition = definition_in(data)
@@ -201,8 +199,8 @@ def _check_relation(report: Report, service: httpx.Client, name: str) -> Relatio
     return definition
 
 
-def _check_view(report: Report, service: httpx.Client, out: Out) -> None:
-    data = _ask(report, service, "view", "views", out.view)
+def _check_view(report: Report, service: livejoin.Client, out: Out) -> None:
+    data = _ask(report, "view", out.view, service.view(out.view).get)
     if data is None:
         return
     if data["state"] == "failed":
@@ -213,21 +211,21 @@ def _check_view(report: Report, service: httpx.Client, out: Out) -> None:
         report.ok("view", f"{out.view}: {data['state']}, published to {out.topic}")
 
 
-def _ask(report: Report, service: httpx.Client, noun: str, nouns: str, name: str) -> dict[str, Any] | None:
+def _ask(report: Report, noun: str, name: str, get: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
     """The service's object of this name; None, and reported, if it is not available."""
     try:
-        answer = service.get(f"/v1/{nouns}/{name}")
-    except httpx.TransportError as error:
-        report.bad(noun, f"{name}: the service did not answer ({str(error) or type(error).__name__})")
-        return None
-    if answer.status_code == 404:
-        report.bad(noun, f"{name}: does not exist in the service: register it (PUT /v1/{nouns}/{name})")
-        return None
-    if not answer.is_success:
-        report.bad(noun, f"{name}: {describe(answer)}")
-        return None
-    data: dict[str, Any] = answer.json()
-    return data
+        return get()
+    except livejoin.NotFound:
+        report.bad(noun, f"{name}: does not exist in the service: register it (PUT /v1/{noun}s/{name})")
+    except livejoin.LivejoinError as error:
+        report.bad(noun, f"{name}: {_told(error)}")
+    return None
+
+
+def _told(error: livejoin.LivejoinError) -> str:
+    if isinstance(error, livejoin.Problem):
+        return describe(error)
+    return f"the service did not answer ({error.reason})" if isinstance(error, livejoin.Unreachable) else str(error)
 
 
 # Records
@@ -322,36 +320,34 @@ def _lost(checkpoint: Checkpoint, seen: Mapping[str, Seen]) -> list[str]:
     return lost
 
 
-def _check_source(report: Report, stream: Stream, checkpoint: Checkpoint | None, posted: bool, service: httpx.Client) -> None:
+def _check_source(report: Report, stream: Stream, checkpoint: Checkpoint | None, posted: bool, service: livejoin.Client) -> None:
     """Checks the owner of the stream's name. posted: this checkpoint has used it.
 
-    It posts a batch for an impossible relation: with the lowest epoch, it is a duplicate if the source is
-    known, otherwise it is rejected. It never has an effect. A checkpoint that has not been started uses a run that no query has.
+    It posts a batch for an impossible relation (_QUESTION): with the lowest epoch, it is a duplicate if the source is known, otherwise it
+    is rejected. It never has an effect. A checkpoint that has not been started uses a run that no query has.
     """
     batch = checkpoint.batch if checkpoint else None
-    question = {"source": stream.name, "run": checkpoint.run if checkpoint else "--check", "epoch": str(-(1 << 63))}
-    try:
-        answer = service.post("/v1/changes", params=question, json={"changes": [{"relation": "?", "op": "truncate"}]})
-    except httpx.TransportError as error:
-        report.bad("source", f"{stream.name}: the service did not answer ({str(error) or type(error).__name__})")
-        return
     theirs = "the service knows it from another checkpoint"
-    if answer.status_code == 409 and posted:
-        remedy = "start with a new one and reset = true, or use another name"
-        report.bad("source", f"{stream.name}: another checkpoint has taken it over: {remedy}")
-    elif answer.status_code == 409 and not stream.reset:
-        report.bad("source", f"{stream.name}: {theirs}: set reset = true in [stream] if this one is to take over")
-    elif answer.status_code == 409:
-        report.ok("source", f"{stream.name}: {theirs}; reset = true lets this one take over")
-    elif answer.is_success:
-        report.ok("source", f"{stream.name}: the service knows it from this checkpoint")
-    elif answer.status_code != 422:
-        report.bad("source", f"{stream.name}: {describe(answer)}")
-    elif batch is not None:
-        done = f"the checkpoint has completed {_count(batch + 1, 'batch')}, but the service knows none of them"
-        report.bad("source", f"{stream.name}: {done}: check that the service and its data folder belong to this checkpoint")
+    try:
+        service.post_changes(_QUESTION, "application/json", stream.name, -(1 << 63), run=checkpoint.run if checkpoint else "--check")
+    except livejoin.SourceReset:
+        if posted:
+            remedy = "start with a new one and reset = true, or use another name"
+            report.bad("source", f"{stream.name}: another checkpoint has taken it over: {remedy}")
+        elif not stream.reset:
+            report.bad("source", f"{stream.name}: {theirs}: set reset = true in [stream] if this one is to take over")
+        else:
+            report.ok("source", f"{stream.name}: {theirs}; reset = true lets this one take over")
+    except livejoin.UnknownRelation:
+        if batch is not None:
+            done = f"the checkpoint has completed {_count(batch + 1, 'batch')}, but the service knows none of them"
+            report.bad("source", f"{stream.name}: {done}: check that the service and its data folder belong to this checkpoint")
+        else:
+            report.ok("source", f"{stream.name}: new to the service")
+    except livejoin.LivejoinError as error:
+        report.bad("source", f"{stream.name}: {_told(error)}")
     else:
-        report.ok("source", f"{stream.name}: new to the service")
+        report.ok("source", f"{stream.name}: the service knows it by this checkpoint")
 
 
 def _check_spark(report: Report) -> None:

@@ -13,13 +13,14 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+import livejoin
 from service.wire.batch import Batch, batch_to_arrow
 from service.wire.schema import RelationDefinition
 from streaming.config import Config, Stream
@@ -32,7 +33,7 @@ from streaming.pipeline.dead_letters import DeadLetters
 from streaming.pipeline.decode import BadRecord, Decoded, KeyPlaces, decode_topic, decoder_for, in_order
 from streaming.pipeline.identity import Claim
 from streaming.pipeline.topic_watch import TopicWatch
-from streaming.service_client import ServiceClient, SourceTaken, TooLarge
+from streaming.service import Service, SourceTaken, TooLarge
 
 _WORST = 3  # partitions that the line of a batch names
 
@@ -45,7 +46,7 @@ class Job(NamedTuple):
     config: Config
     stream: Stream
     definitions: Mapping[str, RelationDefinition]
-    service: ServiceClient
+    service: Service
     checkpoint: Claim
     watch: TopicWatch
     stop: threading.Event
@@ -116,7 +117,7 @@ class Pipeline:
         if report.changes.total():
             with report.part("post"):
                 receipt = self._post(batch, epoch, run)
-            report.version, report.ignored, report.duplicate = receipt["version"], receipt["ignored"], receipt["duplicate"]
+            report.version, report.ignored, report.duplicate = receipt.version, receipt.ignored, receipt.duplicate
         for topic, part in by_topic.items():
             self._job.watch.reached(topic, part)
         return report
@@ -127,7 +128,7 @@ class Pipeline:
             return dict.fromkeys(self._decoders, in_order(records))
         return {topic: in_order(records.filter(pc.equal(records["topic"], topic))) for topic in self._decoders}
 
-    def _post(self, batch: Batch, epoch: int, run: str) -> dict[str, Any]:
+    def _post(self, batch: Batch, epoch: int, run: str) -> livejoin.Receipt:
         """The service's receipt. A change of the definition that the records were validated by ends the job."""
         job = self._job
         # Only until it has taken effect: a job that takes the name over later keeps it.

@@ -22,7 +22,7 @@ from streaming.pipeline.checkpoint_files import SparkFiles, files_of
 from streaming.pipeline.identity import Identity, claim
 from streaming.pipeline.pipeline import Job, Pipeline, start_query
 from streaming.pipeline.topic_watch import TopicWatch
-from streaming.service_client import ServiceClient
+from streaming.service import Service
 
 _LOOK_SECONDS = 0.2
 _COMMIT_SECONDS = 5.0
@@ -35,7 +35,7 @@ def run_stream(
 
     `spark` is entered after everything it needs has been found.
     """
-    with contextlib.closing(ServiceClient(config.service.url, stop, metrics)) as service:
+    with contextlib.closing(Service(config.service.url, stop, metrics)) as service:
         found = _wait_for_topics(config, stream, stop, metrics)
         topics = {topic.name: found[topic.name] for topic in config.topics}
         definitions = service.definitions({topic.relation for topic in config.topics})

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, NamedTuple
 
-import httpx
 import orjson
 
+import livejoin
 from streaming.errors import StreamError
-from streaming.service_client import ServiceClient, describe, problem_of
+from streaming.service import Service, describe
 
 # Problems after which the changes have a gap; bad-token: the service has another data folder, or the view was registered again.
 _LOST = ("token-expired", "bad-token", "delta-too-large", "reader-too-slow")
@@ -53,42 +53,38 @@ class Feed:
     Raises Lost; StreamError when there is no such view to follow.
     """
 
-    def __init__(self, service: ServiceClient, view: str, since: str | None, wait: int = IDLE_SECONDS) -> None:
+    def __init__(self, service: Service, view: str, since: str | None, wait: int = IDLE_SECONDS) -> None:
         self._view = view
-        self._answer = _open(service, view, {"snapshot": "true"} if since is None else {"since": since, "wait": str(wait)})
+        how: dict[str, Any] = {"snapshot": True} if since is None else {"since": since, "wait": wait}
+        self._changes = _open(service, view, **how)
 
     def __enter__(self) -> Feed:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._answer.close()
+        self._changes.close()
 
     def __iter__(self) -> Iterator[list[Change | Progress]]:
         """The records in pieces, as they arrive: a piece ends with a Progress or is within one version.
 
         Ends with a Progress when nothing new has come for long enough. Raises Lost, BrokenOff; StreamError when the view is dropped.
         """
-        rest, whole = b"", False
+        whole = False
         try:
-            for block in self._answer.iter_bytes():
-                head, newline, tail = block.rpartition(b"\n")
-                if not newline:
-                    rest += block
-                    continue
-                records = [record for line in (rest + head).split(b"\n") if (record := _record(self._view, line)) is not None]
-                rest = tail
+            for lines in self._changes.lines():
+                records = [record for line in lines[:-1].split(b"\n") if (record := _record(self._view, line)) is not None]
                 cut = next((place for place in range(len(records), 0, -1) if isinstance(records[place - 1], Progress)), 0)
                 whole = cut == len(records) and (whole or cut > 0)
                 yield from (piece for piece in (records[:cut], records[cut:]) if piece)
-        except httpx.TransportError as error:
-            raise BrokenOff(str(error) or type(error).__name__) from error
+        except livejoin.Unreachable as error:
+            raise BrokenOff(error.reason) from error
         if not whole:
             raise BrokenOff("it ended in the middle of a version")
 
     @property
     def more(self) -> bool:
         """Whether more has arrived already. May miss what the HTTP client has buffered."""
-        return bool(self._answer.extensions["network_stream"].get_extra_info("is_readable"))
+        return self._changes.more
 
 
 def _record(view: str, line: bytes) -> Change | Progress | None:
@@ -109,26 +105,26 @@ def _record(view: str, line: bytes) -> Change | Progress | None:
     raise failure
 
 
-def token_of_now(service: ServiceClient, view: str) -> Progress:
+def token_of_now(service: Service, view: str) -> Progress:
     """The token of the newest version: what comes after it is new. Waits for a service that is away; raises as Feed."""
     while True:
-        answer = _open(service, view, {"wait": "0"})
+        changes = _open(service, view, wait=0)
         try:
-            last = _record(view, answer.read().rpartition(b"\n")[0].rpartition(b"\n")[2])
+            last = _record(view, b"".join(changes.lines())[:-1].rpartition(b"\n")[2])
             if isinstance(last, Progress):
                 return last
             raise BrokenOff("it did not end with a token")
-        except httpx.TransportError:  # the next attempt waits until it is back
+        except livejoin.Unreachable:  # the next attempt waits until it is back
             pass
         finally:
-            answer.close()
+            changes.close()
 
 
-def _open(service: ServiceClient, view: str, parameters: dict[str, str]) -> httpx.Response:
-    answer = service.changes(view, parameters)
-    if not answer.is_success:
-        raise _failure(view, problem_of(answer), describe(answer))
-    return answer
+def _open(service: Service, view: str, **how: Any) -> livejoin.Changes:
+    try:
+        return service.changes(view, **how)
+    except livejoin.Problem as problem:
+        raise _failure(view, problem.document, describe(problem)) from problem
 
 
 def _failure(view: str, problem: dict[str, Any], told: str) -> Exception:

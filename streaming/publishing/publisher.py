@@ -24,7 +24,7 @@ from streaming.patience import Patience, Stopped
 from streaming.publishing.feed import IDLE_SECONDS, BrokenOff, Change, Feed, Lost, Progress, token_of_now
 from streaming.publishing.own_topic import OwnTopic, Place, Token, digest, same_row
 from streaming.publishing.transactions import Transactions
-from streaming.service_client import ServiceClient
+from streaming.service import Service
 
 _LOOK_SECONDS = 1.0  # between two looks whether the topic is still the same
 _SHARED = 1000  # records; a transaction with fewer takes along the versions that have come already
@@ -40,7 +40,7 @@ class Publisher:
     """
 
     def __init__(
-        self, kafka: Kafka, service: ServiceClient, out: Out, stop: threading.Event, enough: threading.Event, metrics: Metrics
+        self, kafka: Kafka, service: Service, out: Out, stop: threading.Event, enough: threading.Event, metrics: Metrics
     ) -> None:
         self._kafka, self._service, self._out, self._stop, self._metrics = kafka, service, out, stop, metrics
         self._enough = enough

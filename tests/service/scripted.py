@@ -50,7 +50,8 @@ def scripted(*answers: Answer) -> Iterator[tuple[str, list[Asked]]]:
             asked.append(Asked(self.command, parts.path, dict(parse_qsl(parts.query, keep_blank_values=True)), body))
             answer = left.pop(0) if left else problem("token-expired", 410)
             self.send_response(answer.status)
-            for name, value in (*answer.headers, ("Transfer-Encoding", "chunked"), ("Connection", "close")):
+            headers = {"Content-Type": "application/jsonl", **dict(answer.headers), "Transfer-Encoding": "chunked", "Connection": "close"}
+            for name, value in headers.items():
                 self.send_header(name, value)
             self.end_headers()
             for start in range(0, len(answer.body), 7):  # lines are cut anywhere

@@ -7,15 +7,12 @@ import pty
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 import orjson
 import pytest
 
 from service.cli import COMMANDS, main
-from service.client import Client, Refused, Unreachable
-from service.commands import watch
 from service.terminal import Columns, cell
 from tests.service.scripted import Answer, problem, scripted
 
@@ -160,7 +157,7 @@ def test_rows_in_a_pipe_are_the_service_s_lines() -> None:
 def test_rows_that_break_off_are_a_failure() -> None:
     with scripted(Answer(jsonl({"id": 1}), whole=False)) as (url, _):
         done = livejoin("rows", "v", url=url)
-    assert done.returncode == 1 and done.stderr.count("\n") == 1 and "not whole" in done.stderr
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and "not complete" in done.stderr
 
 
 def test_rows_on_a_terminal_are_a_table() -> None:
@@ -185,71 +182,25 @@ def test_a_temporary_refusal_is_waited_out(capsys: pytest.CaptureFixture[str]) -
     assert len(asked) == 3 and capsys.readouterr().err == "livejoin: waiting: because\n"
 
 
-def test_patience_ends() -> None:
-    with scripted(problem("recovering", 503, "0"), problem("recovering", 503, "0")) as (url, _), Client(url, patience=0) as client:
-        with pytest.raises(Refused, match="recovering"):
-            client.count("v")
-
-
 # -- watch
 
 
-def watched(url: str, **how: object) -> Iterable[list[dict[str, object]]]:
-    start: dict[str, object] = {"since": None, "snapshot": False}
-    with Client(url) as client:
-        for version in watch.follow(client, "v", **(start | how)):  # type: ignore[arg-type]
-            yield [orjson.loads(line) for line in version]
-
-
-def until_failure(url: str, **how: object) -> tuple[list[list[dict[str, object]]], str]:
-    versions = []
-    try:
-        for version in watched(url, **how):
-            versions.append(version)
-    except Exception as error:
-        return versions, str(error)
-    raise AssertionError("watch ends only by a failure")
-
-
-def test_watch_prints_each_version_once_over_broken_connections(capsys: pytest.CaptureFixture[str]) -> None:
-    first = jsonl(change(3, "insert", 1), change(3, "insert", 2), progress(3), change(4, "delete", 1))
-    second = jsonl(change(4, "delete", 1), change(4, "insert", 9), progress(4))
+def test_watch_in_a_pipe_prints_each_version_whole() -> None:
+    first = jsonl(change(3, "insert", 1), progress(3), change(4, "delete", 1))
+    second = jsonl(change(4, "delete", 1), change(4, "insert", 9), progress(4), progress(5))
     with scripted(Answer(first, whole=False), Answer(second, whole=False)) as (url, asked):
-        versions, error = until_failure(url, snapshot=True)
-    assert versions == [
-        [change(3, "insert", 1), change(3, "insert", 2), progress(3)],
-        [change(4, "delete", 1), change(4, "insert", 9), progress(4)],
-    ]
-    assert [request.params for request in asked] == [{"snapshot": "true"}, {"since": "t3"}, {"since": "t4"}]
-    assert "token-expired" in error and "--snapshot" in error
-    told = capsys.readouterr().err
-    assert told.count("resuming from the last token") == 2 and told.count("reconnected") == 1
+        done = livejoin("watch", "v", "--snapshot", url=url)
+    assert done.stdout.encode() == jsonl(change(3, "insert", 1), progress(3)) + second
+    assert [request.params for request in asked] == [{"snapshot": "true"}, {"since": "t3"}, {"since": "t5"}]
+    assert done.returncode == 1 and done.stderr.count("resuming from the last token") == 2 and done.stderr.count("reconnected") == 1
+    assert "token-expired" in done.stderr.splitlines()[-1] and "--snapshot" in done.stderr.splitlines()[-1]
 
 
-def test_watch_from_now_on_has_a_token_at_once() -> None:
-    with scripted(Answer(jsonl(progress(5))), Answer(b"", whole=False), Answer(jsonl(change(6, "insert", 1), progress(6)))) as (url, asked):
-        versions, _ = until_failure(url)
-    assert versions == [[progress(5)], [change(6, "insert", 1), progress(6)]]
-    assert [request.params for request in asked] == [{"wait": "0"}, {"since": "t5"}, {"since": "t5"}, {"since": "t6"}]
-
-
-def test_watch_begins_nothing_that_it_cannot_continue() -> None:
-    with scripted(Answer(jsonl(change(3, "insert", 1)), whole=False)) as (url, _):
-        with pytest.raises(Unreachable):
-            list(watched(url, snapshot=True))
-
-
-def test_watch_goes_on_after_too_slow_and_stops_at_a_gap() -> None:
-    slow = {"op": "error", "problem": {"type": "/problems/reader-too-slow", "detail": "slow"}, "token": "t3b"}
-    large = {"op": "error", "problem": {"type": "/problems/delta-too-large", "detail": "large"}, "token": "t4"}
-    with scripted(Answer(jsonl(progress(3), change(4, "insert", 1), slow)), Answer(jsonl(change(4, "insert", 1), progress(4), large))) as (
-        url,
-        asked,
-    ):
-        versions, error = until_failure(url, since="t2")
-    assert versions == [[progress(3)], [change(4, "insert", 1), progress(4)]]
-    assert [request.params for request in asked] == [{"since": "t2"}, {"since": "t3b"}]
-    assert "--snapshot" in error
+def test_watch_from_now_on_tells_the_token_at_once() -> None:
+    with scripted(Answer(jsonl(progress(5))), Answer(jsonl(change(6, "insert", 1), progress(6)))) as (url, asked):
+        done = livejoin("watch", "v", url=url)
+    assert done.stdout.encode() == jsonl(progress(5), change(6, "insert", 1), progress(6))
+    assert [request.params for request in asked] == [{"wait": "0"}, {"since": "t5"}, {"since": "t6"}]
 
 
 def test_watch_on_a_terminal_colours_what_comes_and_goes() -> None:
@@ -276,9 +227,9 @@ def view_in(state: str, **more: object) -> Answer:
     return Answer(orjson.dumps({"name": "v", "state": state, "version": 4, "plan": PLAN} | more))
 
 
-def test_view_waits_until_it_is_live(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("service.commands.view.LOOK_AGAIN", 0.01)
-    with scripted(view_in("building", progress=0.1), view_in("building", progress=0.5), view_in("live")) as (url, asked):
+def test_view_waits_until_it_is_live(capsys: pytest.CaptureFixture[str]) -> None:
+    building = [view_in("building", progress=progress) for progress in (0.0, 0.1, 0.5)]
+    with scripted(*building, view_in("live")) as (url, asked):
         assert main(["view", "v", "--sql", "SELECT 1;", "--url", url]) == 0
     assert (asked[0].method, orjson.loads(asked[0].body)) == ("PUT", {"sql": "SELECT 1"})
     told = capsys.readouterr()
@@ -286,8 +237,7 @@ def test_view_waits_until_it_is_live(monkeypatch: pytest.MonkeyPatch, capsys: py
     assert "10 %" in told.err and "50 %" in told.err
 
 
-def test_view_that_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("service.commands.view.LOOK_AGAIN", 0.01)
+def test_view_that_fails(capsys: pytest.CaptureFixture[str]) -> None:
     with scripted(view_in("building"), view_in("failed", problem={"detail": "no memory"})) as (url, _):
         assert main(["view", "v", "--sql", "SELECT 1", "--url", url]) == 1
     assert "no memory" in capsys.readouterr().err
@@ -378,6 +328,7 @@ def test_load_of_nothing_good(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     (tmp_path / "bad.csv").write_text("id,x\nno,x\n")
     (tmp_path / "empty.csv").write_text("id,x\n")
     nothing = {"version": 5, "applied": 0, "ignored": 0, "skipped_count": 1, "skipped": [{"index": 0, "column": "id", "reason": "bad"}]}
+    nothing["duplicate"] = False
     with scripted(Answer(orjson.dumps(RELATION)), Answer(orjson.dumps(nothing))) as (url, _):
         assert main(["load", "r", str(tmp_path / "bad.csv"), "--url", url]) == 1
     assert "1 row was rejected: fix" in capsys.readouterr().err
@@ -389,7 +340,7 @@ def test_load_of_nothing_good(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_load_that_ends_early_names_the_file_and_what_is_in(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.commands.files.BODY", 3)
+    monkeypatch.setattr("livejoin.files.BODY", 3)
     (tmp_path / "r.csv").write_text("id,x\n1,x\n2,x\n")
     arguments = ["load", "r", str(tmp_path / "r.csv"), "--url"]
     with scripted(Answer(orjson.dumps(RELATION)), problem("malformed-body", 400)) as (url, _):

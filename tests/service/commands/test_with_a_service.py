@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import orjson
@@ -17,31 +18,31 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import livejoin
+from livejoin import files
 from service.cli import main
-from service.client import Client
-from service.commands import files
 from service.demo.history import FOLDER
 from service.tables import sides
 from structures.core.encoding import NEG_INF
 from tests.server_process import ROOT, ServerProcess
 
-BOOKINGS = {
+BOOKINGS: dict[str, Any] = {
     "columns": [{"name": "id", "type": "int64"}, {"name": "s", "type": "int64"}, {"name": "e", "type": "int64", "nullable": True}],
     "key": ["id"],
     "intervals": {"stay": {"start": "s", "end": "e"}},
 }
-CLASHES = {"sql": "SELECT a.id AS a, b.id AS b FROM bookings a JOIN bookings b ON overlaps(a.stay, b.stay) AND a.id < b.id"}
+CLASHES = "SELECT a.id AS a, b.id AS b FROM bookings a JOIN bookings b ON overlaps(a.stay, b.stay) AND a.id < b.id"
 
 
-def upsert(number: int, start: int, end: int | None) -> dict[str, object]:
-    return {"relation": "bookings", "op": "upsert", "row": {"id": number, "s": start, "e": end}}
+def row(number: int, start: int, end: int | None) -> dict[str, object]:
+    return {"id": number, "s": start, "e": end}
 
 
 @pytest.fixture
-def client(server: ServerProcess) -> Iterator[Client]:
-    with Client(server.url) as client:
-        client.put_relation("bookings", BOOKINGS)
-        client.put_view("clashes", CLASHES)
+def client(server: ServerProcess) -> Iterator[livejoin.Client]:
+    with livejoin.connect(server.url) as client:
+        client.relation("bookings").create(**BOOKINGS)
+        client.view("clashes", CLASHES)
         yield client
 
 
@@ -104,23 +105,22 @@ def test_files_of_every_kind(shared_server: ServerProcess, tmp_path: Path, monke
     )
     path = tmp_path / name
     write(path, table)
-    with Client(shared_server.url) as client:
+    with livejoin.connect(shared_server.url) as client:
         columns = [
             {"name": "id", "type": "int64"},
             {"name": "at", "type": "timestamp"},
             {"name": "note", "type": "string", "nullable": True},
         ]
-        client.put_relation(relation, {"columns": columns, "key": ["id"], "intervals": {"moment": {"at": "at"}}})
+        client.relation(relation).create(columns, ["id"], {"moment": {"at": "at"}})
         assert main(["load", relation, str(path), "--key", "id", "--interval", "moment=at", "--url", shared_server.url]) == 0
-        client.put_view(f"v_{relation}", {"sql": f"SELECT a.id, a.at, a.note FROM {relation} a"})
-        assert client.count(f"v_{relation}")[1] == 2000
-        with client.rows(f"v_{relation}", {"where.a.id": "999"}) as response:
-            (row,) = [orjson.loads(line) for line in response.read().splitlines()]
-    assert row == {"a.id": 999, "a.at": "2023-11-14T22:13:20.000999Z", "a.note": "n,999"}
+        view = client.view(f"v_{relation}", f"SELECT a.id, a.at, a.note FROM {relation} a")
+        assert view.count() == 2000
+        (found,) = view.rows(where={"a.id": 999})
+    assert found == {"a.id": 999, "a.at": "2023-11-14T22:13:20.000999Z", "a.note": "n,999"}
 
 
 def test_rejected_rows_are_shown_by_their_lines(
-    server: ServerProcess, client: Client, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    server: ServerProcess, client: livejoin.Client, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "b.csv").write_text("id,s,e\n1,1,5\n\ntwo,1,5\n3,7,7\n4,9,\n")
     assert main(["load", "bookings", str(tmp_path / "b.csv"), "--url", server.url]) == 1
@@ -129,8 +129,8 @@ def test_rejected_rows_are_shown_by_their_lines(
     assert [line.split()[:3] for line in told.err.splitlines() if line.startswith("b.csv")] == [["b.csv", "4", "id"], ["b.csv", "5", "e"]]
 
 
-def test_watch_over_a_restart_of_the_service(server: ServerProcess, client: Client) -> None:
-    client.post_changes([upsert(1, 0, 10), upsert(2, 5, None)])
+def test_watch_over_a_restart_of_the_service(server: ServerProcess, client: livejoin.Client) -> None:
+    client.relation("bookings").upsert([row(1, 0, 10), row(2, 5, None)])
     environment = os.environ | {"LIVEJOIN_URL": server.url, "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, "-m", "service.cli", "watch", "clashes", "--snapshot"]
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as watch:
@@ -141,7 +141,7 @@ def test_watch_over_a_restart_of_the_service(server: ServerProcess, client: Clie
             server.kill()
             assert b"resuming from the last token" in watch.stderr.readline()
             server.start()
-            client.post_changes([upsert(3, 8, 9)])
+            client.relation("bookings").upsert([row(3, 8, 9)])
             said = next(line for line in iter(watch.stderr.readline, b"") if b"waiting" not in line)  # it may still be compiling
             if b"reconnected" in said:
                 while (record := orjson.loads(watch.stdout.readline()))["op"] == "progress":
@@ -157,9 +157,9 @@ def test_watch_over_a_restart_of_the_service(server: ServerProcess, client: Clie
 # -- check
 
 
-def stopped(server: ServerProcess, client: Client) -> Path:
-    client.post_changes([upsert(number, number, number + 3 if number % 5 else None) for number in range(200)])
-    client.put_view("long", {"sql": "SELECT a.id, a.s FROM bookings a WHERE a.e IS NULL"})
+def stopped(server: ServerProcess, client: livejoin.Client) -> Path:
+    client.relation("bookings").upsert([row(number, number, number + 3 if number % 5 else None) for number in range(200)])
+    client.view("long", "SELECT a.id, a.s FROM bookings a WHERE a.e IS NULL")
     assert server.stop() == 0
     return server.data
 
@@ -168,7 +168,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_check_of_a_sound_folder_changes_nothing(server: ServerProcess, client: Client, capfd: pytest.CaptureFixture[str]) -> None:
+def test_check_of_a_sound_folder_changes_nothing(server: ServerProcess, client: livejoin.Client, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(server.data)]) == 1
     assert "is in use by" in capfd.readouterr().err
     folder = stopped(server, client)
@@ -180,7 +180,7 @@ def test_check_of_a_sound_folder_changes_nothing(server: ServerProcess, client: 
 
 
 def test_check_finds_a_structure_that_is_wrong(
-    server: ServerProcess, client: Client, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    server: ServerProcess, client: livejoin.Client, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = stopped(server, client)
 
@@ -196,7 +196,7 @@ def test_check_finds_a_structure_that_is_wrong(
     assert "brute force" in told.err and told.err.count("\n") == 1
 
 
-def test_check_names_damage(server: ServerProcess, client: Client, capfd: pytest.CaptureFixture[str]) -> None:
+def test_check_names_damage(server: ServerProcess, client: livejoin.Client, capfd: pytest.CaptureFixture[str]) -> None:
     folder = stopped(server, client)
     table = next(folder.glob("snapshots/*/*.arrow"))
     content = bytearray(table.read_bytes())

@@ -24,7 +24,7 @@ from streaming.publishing.feed import Lost
 from streaming.publishing.own_topic import OwnTopic
 from streaming.publishing.publisher import Publisher
 from streaming.publishing.transactions import Transactions
-from streaming.service_client import ServiceClient
+from streaming.service import Service
 from tests.end_to_end import talk
 from tests.server_process import ServerProcess
 from tests.streaming.out_job import Believer, OutJob, rows_of
@@ -327,7 +327,7 @@ def test_rows_and_token_are_one_transaction(stage: Stage, topics: Topics, monkey
 def publish(stage: Stage, enough: threading.Event | None = None) -> None:
     """Publishes in this process."""
     config, stop, metrics = read_config(stage.job().path), threading.Event(), Metrics()
-    with contextlib.closing(ServiceClient(config.service.url, stop, metrics)) as service:
+    with contextlib.closing(Service(config.service.url, stop, metrics)) as service:
         Publisher(config.kafka, service, config.outs[0], stop, enough or threading.Event(), metrics).run()
 
 
@@ -385,7 +385,7 @@ def test_changes_that_expire_before_they_are_followed(monkeypatch: pytest.Monkey
     monkeypatch.setattr(Publisher, "_compare", compare)
     monkeypatch.setattr(Publisher, "_follow", lose)
     kafka, out = Kafka.model_validate({"brokers": "127.0.0.1:1"}), Out(view="v", topic="t")
-    Publisher(kafka, ServiceClient("http://127.0.0.1:1", Stop(), Metrics()), out, Stop(), threading.Event(), Metrics()).run()
+    Publisher(kafka, Service("http://127.0.0.1:1", Stop(), Metrics()), out, Stop(), threading.Event(), Metrics()).run()
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5]
 
 

@@ -17,13 +17,13 @@ from typing import IO, Any, NamedTuple, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from service.client import JSONL
-from service.terminal import Failure
+from livejoin.arrow import ARROW, stream_of
+from livejoin.lines import JSONL
+from livejoin.problems import BadFile
 
 T = TypeVar("T")
 
 CSV = "text/csv"
-ARROW = "application/vnd.apache.arrow.stream"
 BODY = 8 * 2**20  # bytes of a body, about
 ROWS = 65_536  # rows of an Arrow batch, at most
 KINDS = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"} | dict.fromkeys(
@@ -50,8 +50,8 @@ class File(NamedTuple):
     size: int
     unit: str
 
-    def bodies(self, cast: pa.Schema) -> Iterator[Body]:
-        """The file in order. `cast` holds the types of the relation's columns, for Parquet and Arrow."""
+    def bodies(self, cast: pa.Schema | None = None) -> Iterator[Body]:
+        """The file in order. With `cast`, columns of Parquet and Arrow are converted to the types that it names. Raises BadFile."""
         if self.kind == "csv":
             return _csv_bodies(self)
         if self.kind == "jsonl":
@@ -64,12 +64,12 @@ class File(NamedTuple):
 
 
 def open_file(path: Path) -> File:
-    """Raises Failure when the name does not indicate the type, OSError when there is no such file."""
+    """Raises BadFile when the name does not indicate the type, OSError when there is no such file."""
     packed = path.suffix == ".gz"
     kind = KINDS.get(path.with_suffix("").suffix if packed else path.suffix)
     if kind is None or (packed and kind not in ("csv", "jsonl")):
         endings = ", ".join([*KINDS, ".csv.gz", ".jsonl.gz"])
-        raise Failure(f"{path}: unknown file type: the name must end in one of {endings}", 2)
+        raise BadFile(f"{path}: unknown file type: the name must end in one of {endings}")
     size = path.stat().st_size
     if kind == "parquet":
         size = _readable(path, lambda: pq.ParquetFile(path).metadata.num_rows)
@@ -170,25 +170,29 @@ def _jsonl_bodies(file: File) -> Iterator[Body]:
         yield Body(JSONL, chunk, first, done, lines)
 
 
-def _arrow_bodies(file: File, cast: pa.Schema) -> Iterator[Body]:
+def _arrow_bodies(file: File, cast: pa.Schema | None) -> Iterator[Body]:
     row = 1
     for batch, done in file.batches():
-        step = max(1, min(ROWS, batch.num_rows * BODY // max(1, batch.nbytes)))
-        for start in range(0, batch.num_rows, step):
-            piece = to_types(file.path, batch.slice(start, step), cast)
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, piece.schema) as writer:
-                writer.write_batch(piece)
+        for piece in pieces(batch, BODY):
+            if cast is not None:
+                piece = to_types(file.path, piece, cast)
 
             def lines(indexes: list[int], first: int = row) -> list[int]:
                 return [first + index for index in indexes]
 
-            yield Body(ARROW, sink.getvalue().to_pybytes(), row, done, lines)
+            yield Body(ARROW, stream_of([piece]), row, done, lines)
             row += piece.num_rows
 
 
+def pieces(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
+    """A batch cut so that each piece takes about `size` bytes and has at most ROWS rows."""
+    step = max(1, min(ROWS, batch.num_rows * size // max(1, batch.nbytes)))
+    for start in range(0, batch.num_rows, step):
+        yield batch.slice(start, step)
+
+
 def to_types(path: Path, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Columns that the schema names in its types, the others as they are. Raises Failure where that would lose something."""
+    """Columns that the schema names in its types, the others as they are. Raises BadFile where that would lose something."""
     columns = []
     for field, column in zip(batch.schema, batch.columns, strict=True):
         index = schema.get_field_index(field.name)
@@ -197,7 +201,7 @@ def to_types(path: Path, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordB
             columns.append(column.cast(wanted))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             reason = re.sub(r"\s+", " ", str(error))
-            raise Failure(f"{path}: column {field.name!r} is {field.type}, but the relation has {wanted}: {reason}") from error
+            raise BadFile(f"{path}: column {field.name!r} is {field.type}, but the relation has {wanted}: {reason}") from error
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
@@ -231,4 +235,4 @@ def _readable(path: Path, read: Callable[[], T]) -> T:
     try:
         return read()
     except (pa.ArrowInvalid, EOFError, gzip.BadGzipFile) as error:
-        raise Failure(f"{path}: the file is damaged, or is not of the type that its name indicates: {error}") from error
+        raise BadFile(f"{path}: the file is damaged, or is not of the type that its name indicates: {error}") from error

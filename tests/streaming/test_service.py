@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from livejoin import Receipt
 from streaming.errors import StreamError
 from streaming.metrics import Metrics
 from streaming.patience import Stopped
 from streaming.publishing.feed import BrokenOff, Feed, Progress, token_of_now
-from streaming.service_client import ServiceClient, SourceTaken, TooLarge
+from streaming.service import Service, SourceTaken, TooLarge
 
 Answer = tuple[int, dict[str, str], bytes]  # status, headers, body
 JSONL = {"Content-Type": "application/jsonl"}
@@ -90,8 +91,8 @@ def metrics() -> Metrics:
     return Metrics()
 
 
-def client_of(script: Script, pauses: Pauses, metrics: Metrics) -> ServiceClient:
-    return ServiceClient(script.url, pauses, metrics)
+def client_of(script: Script, pauses: Pauses, metrics: Metrics) -> Service:
+    return Service(script.url, pauses, metrics)
 
 
 def test_busy_and_not_ready_are_waited_out(pauses: Pauses, metrics: Metrics, caplog: pytest.LogCaptureFixture) -> None:
@@ -99,7 +100,7 @@ def test_busy_and_not_ready_are_waited_out(pauses: Pauses, metrics: Metrics, cap
     busy = problem(429, "too-busy", Retry_After="2")
     starting = [problem(503, "recovering")] * 7
     with Script(busy, *starting, problem(503, "recovering", Retry_After="3600"), GOOD) as script:
-        assert client_of(script, pauses, metrics).post(b"batch", "pms", 3, "run", False) == RECEIPT
+        assert client_of(script, pauses, metrics).post(b"batch", "pms", 3, "run", False) == Receipt(7, 1)
     assert pauses.seconds == [2, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5, 30]
     assert len(set(script.asked)) == 1 and script.asked[0][1] == b"batch"
     assert metrics.registry.get_sample_value("livejoin_stream_waits_total", {"at": "service"}) == 9

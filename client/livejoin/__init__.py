@@ -1,0 +1,177 @@
+"""The Python client of livejoin.
+
+    lj = livejoin.connect("http://127.0.0.1:8080")
+    bookings = lj.relation("bookings").create({"id": "int64", "s": "date", "e": "date"}, key="id", intervals={"stay": ("s", "e")})
+    bookings.upsert([{"id": 1, "s": "2026-01-01", "e": "2026-01-05"}])
+    clashes = lj.view("clashes", sql="SELECT …")
+    for row in clashes.rows(limit=10): ...
+    for version in clashes.follow(snapshot=True, store="clashes.token"): ...
+
+With asyncio the same, by `livejoin.connect_async`, `await` and `async for`.
+"""
+
+from __future__ import annotations
+
+import os
+
+from livejoin._async.answers import AsyncArrow, AsyncRows
+from livejoin._async.batch import AsyncBatch
+from livejoin._async.changes import AsyncChanges
+from livejoin._async.client import AsyncClient
+from livejoin._async.follow import AsyncFollow
+from livejoin._async.relation import AsyncRelation
+from livejoin._async.view import AsyncView
+from livejoin._sync.answers import Arrow, Rows
+from livejoin._sync.batch import Batch
+from livejoin._sync.changes import Changes
+from livejoin._sync.client import Client
+from livejoin._sync.follow import Follow
+from livejoin._sync.relation import Relation
+from livejoin._sync.view import View
+from livejoin.problems import (
+    BadAddress,
+    BadCursor,
+    BadDefinition,
+    BadFile,
+    BadParameter,
+    BadQuery,
+    BadRows,
+    BadToken,
+    BodyTooLarge,
+    DefinitionDiffers,
+    DeltaTooLarge,
+    DiskFull,
+    Forbidden,
+    HeadersTooLarge,
+    InfeasibleView,
+    Internal,
+    LivejoinError,
+    MalformedBody,
+    MethodNotAllowed,
+    NoRoom,
+    NotAcceptable,
+    NotFollowed,
+    NotFound,
+    NotLivejoin,
+    NotYet,
+    Problem,
+    QueryTimeout,
+    QueryTooLarge,
+    RangeChanged,
+    ReaderTooSlow,
+    Recovering,
+    RelationInUse,
+    RequestTimeout,
+    SnapshotExpired,
+    SourceReset,
+    TokenExpired,
+    TooBusy,
+    TooMany,
+    TooManyGroups,
+    Unauthorized,
+    UnknownColumn,
+    UnknownRelation,
+    Unreachable,
+    UnsupportedMediaType,
+    UnsupportedQuery,
+    ViewBuilding,
+    ViewFailed,
+)
+from livejoin.receipts import Receipt
+from livejoin.versions import Change, Version
+
+__all__ = [
+    "Arrow",
+    "AsyncArrow",
+    "AsyncBatch",
+    "AsyncChanges",
+    "AsyncClient",
+    "AsyncFollow",
+    "AsyncRelation",
+    "AsyncRows",
+    "AsyncView",
+    "BadAddress",
+    "BadCursor",
+    "BadDefinition",
+    "BadFile",
+    "BadParameter",
+    "BadQuery",
+    "BadRows",
+    "BadToken",
+    "Batch",
+    "BodyTooLarge",
+    "Change",
+    "Changes",
+    "Client",
+    "DefinitionDiffers",
+    "DeltaTooLarge",
+    "DiskFull",
+    "Follow",
+    "Forbidden",
+    "HeadersTooLarge",
+    "InfeasibleView",
+    "Internal",
+    "LivejoinError",
+    "MalformedBody",
+    "MethodNotAllowed",
+    "NoRoom",
+    "NotAcceptable",
+    "NotFollowed",
+    "NotFound",
+    "NotLivejoin",
+    "NotYet",
+    "Problem",
+    "QueryTimeout",
+    "QueryTooLarge",
+    "RangeChanged",
+    "ReaderTooSlow",
+    "Receipt",
+    "Recovering",
+    "Relation",
+    "RelationInUse",
+    "RequestTimeout",
+    "Rows",
+    "SnapshotExpired",
+    "SourceReset",
+    "TokenExpired",
+    "TooBusy",
+    "TooMany",
+    "TooManyGroups",
+    "Unauthorized",
+    "UnknownColumn",
+    "UnknownRelation",
+    "Unreachable",
+    "UnsupportedMediaType",
+    "UnsupportedQuery",
+    "Version",
+    "View",
+    "ViewBuilding",
+    "ViewFailed",
+    "connect",
+    "connect_async",
+]
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+PATIENCE = 60.0  # seconds
+
+
+def connect(url: str | None = None, *, token: str | None = None, patience: float = PATIENCE, timeout: float = 300.0) -> Client:
+    """A client of the service at `url`, else LIVEJOIN_URL, else http://127.0.0.1:8080. Asks nothing of it yet.
+
+    token: else LIVEJOIN_TOKEN. patience: for so many seconds a request is repeated while the service is away, busy or starting, where
+    repeating is safe: reads, batches with source and epoch, and what the service says that it did not do. A service that has never
+    answered this client is not waited for if it refuses the connection. timeout: seconds without an answer. Raises BadAddress.
+    A client may be used by several threads.
+    """
+    return Client(*_settings(url, token), patience, timeout)
+
+
+def connect_async(
+    url: str | None = None, *, token: str | None = None, patience: float = PATIENCE, timeout: float = 300.0
+) -> AsyncClient:
+    """The same for asyncio."""
+    return AsyncClient(*_settings(url, token), patience, timeout)
+
+
+def _settings(url: str | None, token: str | None) -> tuple[str, str | None]:
+    return url or os.environ.get("LIVEJOIN_URL") or DEFAULT_URL, token or os.environ.get("LIVEJOIN_TOKEN")

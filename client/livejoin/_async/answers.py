@@ -1,0 +1,118 @@
+"""Rows as they come: JSON rows and Arrow batches of one version of a view or relation."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import orjson
+import pyarrow as pa
+
+from livejoin._async.http import AsyncHttp
+from livejoin.arrow import ARROW, Decoder
+from livejoin.lines import JSONL, Lines
+
+T = TypeVar("T")
+
+
+class AsyncAnswer(Generic[T]):
+    """An answer that is read while it comes, of one version, never collected in memory.
+
+    Iterate over it, once. In a `with` its head can be read before the first row; a loop alone opens and closes it too.
+    An answer that breaks raises Unreachable: it never ends as if it were complete.
+    """
+
+    _accept: str
+
+    def __init__(self, http: AsyncHttp, path: str, params: Mapping[str, str]) -> None:
+        self._http = http
+        self._opening: AbstractAsyncContextManager[httpx.Response] = http.stream(path, params, self._accept)
+        self._response: httpx.Response | None = None
+
+    async def __aenter__(self) -> Self:
+        self._response = await self._opening.__aenter__()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self._opening.__aexit__(kind, error, trace)
+
+    async def __aiter__(self) -> AsyncIterator[T]:
+        if self._response is not None:
+            async for item in self._items(self._response):
+                yield item
+            return
+        async with self:
+            async for item in self._items(self._head):
+                yield item
+
+    def _items(self, response: httpx.Response) -> AsyncIterator[T]:
+        raise NotImplementedError
+
+    @property
+    def _head(self) -> httpx.Response:
+        if self._response is None:
+            raise ValueError("the answer has not come yet: use it in a `with`, or iterate over it first")
+        return self._response
+
+    @property
+    def version(self) -> int:
+        """The version that the rows are of."""
+        return int(self._head.headers["Livejoin-Version"])
+
+    @property
+    def empty(self) -> bool:
+        """Whether there are no rows, whatever the limit."""
+        return bool(self._head.headers.get("Livejoin-Empty") == "true")
+
+    @property
+    def cursor(self) -> str | None:
+        """With a limit, what continues after the last row, at the same version; None at the end. Good for 60 s."""
+        link = self._head.links.get("next")
+        if link is None:
+            return None
+        return parse_qs(urlsplit(link["url"]).query)["cursor"][0]
+
+
+class AsyncRows(AsyncAnswer[dict[str, Any]]):
+    """Rows as dictionaries: numbers, text, true and false, None; times as text in ISO 8601."""
+
+    _accept = JSONL
+
+    async def _items(self, response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
+        async for lines in self.lines(response):
+            for line in lines[:-1].split(b"\n"):
+                yield orjson.loads(line)
+
+    async def lines(self, response: httpx.Response | None = None) -> AsyncIterator[bytes]:
+        """The rows as JSON lines, several whole lines at a time as they come."""
+        lines = Lines()
+        async for block in self._http.blocks(response or self._head):
+            if whole := lines.add(block):
+                yield whole
+        if rest := lines.end():
+            yield rest + b"\n"
+
+
+class AsyncArrow(AsyncAnswer[pa.RecordBatch]):
+    """Rows as Arrow record batches."""
+
+    _accept = ARROW
+
+    def __init__(self, http: AsyncHttp, path: str, params: Mapping[str, str]) -> None:
+        super().__init__(http, path, params)
+        self.decoder = Decoder()
+
+    async def _items(self, response: httpx.Response) -> AsyncIterator[pa.RecordBatch]:
+        async for block in self._http.blocks(response):
+            for batch in self.decoder.add(block):
+                yield batch
+        self.decoder.end()
+
+    async def to_table(self) -> pa.Table:
+        """All of them in memory."""
+        batches = [batch async for batch in self]
+        return pa.Table.from_batches(batches, self.decoder.schema)

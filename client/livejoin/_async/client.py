@@ -1,0 +1,112 @@
+"""The client: where everything begins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from livejoin._async.batch import AsyncBatch, post_batch
+from livejoin._async.http import AsyncHttp
+from livejoin._async.relation import AsyncRelation, OnError
+from livejoin._async.view import AsyncView
+from livejoin.encoding import batch_params, view_definition
+from livejoin.problems import NotLivejoin
+from livejoin.receipts import Receipt
+
+
+class AsyncClient:
+    """One service: see `livejoin.connect`. Use it in a `with`, or close it at the end."""
+
+    def __init__(self, url: str, token: str | None, patience: float, timeout: float) -> None:
+        self._http = AsyncHttp(url, token, patience, timeout)
+
+    def __repr__(self) -> str:
+        return f"<livejoin client of {self.url}>"
+
+    @property
+    def url(self) -> str:
+        """The service's address."""
+        return self._http.url
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close its connections."""
+        await self._http.aclose()
+
+    def relation(self, name: str) -> AsyncRelation:
+        """The relation of this name; asks nothing of the service."""
+        return AsyncRelation(self._http, name)
+
+    async def relations(self) -> list[dict[str, Any]]:
+        """The definitions of all relations."""
+        return await self._listed("relations")
+
+    async def view(
+        self, name: str, sql: str | None = None, *, definition: Mapping[str, Any] | None = None, wait: bool = True, **options: Any
+    ) -> AsyncView:
+        """The view of this name. With a definition it is registered (the same definition again changes nothing), and waited for until it is
+        live, unless `wait` is False; without one nothing is asked of the service.
+
+        sql: one SELECT. definition: the JSON form. options: what stands beside it, as `guarantee="strict"`, `changes=False`.
+        Raises DefinitionDiffers, UnsupportedQuery, BadQuery, BadDefinition, UnknownRelation, UnknownColumn, InfeasibleView, ViewFailed.
+        """
+        view = AsyncView(self._http, name)
+        if sql is not None or definition is not None:
+            await self._http.json("PUT", view._path, view_definition(sql, definition, options))
+            if wait:
+                await view.wait_until_live()
+        return view
+
+    async def views(self) -> list[dict[str, Any]]:
+        """All views, as the service tells them."""
+        return await self._listed("views")
+
+    async def explain(self, sql: str | None = None, *, definition: Mapping[str, Any] | None = None, **options: Any) -> dict[str, Any]:
+        """How the service would keep a view, without registering it: `plan` and `alternatives`. Arguments and errors as of `view`."""
+        return await self._http.json("POST", "/v1/explain", view_definition(sql, definition, options), repeatable=True)
+
+    def batch(
+        self,
+        source: str | None = None,
+        epoch: int | None = None,
+        *,
+        run: str | None = None,
+        reset: bool = False,
+        on_error: OnError = "reject",
+    ) -> AsyncBatch:
+        """Changes of several relations that make one version, for use in a `with`.
+
+        source, epoch: who sends it, and a number that grows from batch to batch: the service applies a batch whose epoch it has had no
+        second time, so this one may be repeated. run: who numbers the epochs; reset: a new run takes the source over.
+        """
+        return AsyncBatch(self._http, batch_params(source, epoch, run, reset, on_error))
+
+    async def post_changes(
+        self,
+        content: bytes,
+        media_type: str,
+        source: str | None = None,
+        epoch: int | None = None,
+        *,
+        run: str | None = None,
+        reset: bool = False,
+        on_error: OnError = "reject",
+    ) -> Receipt:
+        """One batch that is encoded already, in a media type of POST /v1/changes. Other arguments as of `batch`."""
+        return await post_batch(self._http, content, media_type, batch_params(source, epoch, run, reset, on_error))
+
+    async def readiness(self) -> dict[str, Any]:
+        """What /readyz tells once the service takes requests. Raises Recovering, with `progress` in its `document`."""
+        return await self._http.json("GET", "/readyz")
+
+    async def _listed(self, nouns: str) -> list[dict[str, Any]]:
+        listed = (await self._http.json("GET", f"/v1/{nouns}")).get(nouns)
+        if not isinstance(listed, list):
+            raise NotLivejoin(self.url)
+        return listed

@@ -1,0 +1,165 @@
+"""Requests to one service: its refusals and the connection's failures as exceptions, and what may be repeated repeated."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from time import monotonic
+from typing import Any, TypeVar
+
+import httpx
+import orjson
+
+from livejoin.problems import BadAddress, LivejoinError, NotLivejoin, Problem, Unreachable, problem_of_answer
+from livejoin.receipts import Receipt
+from livejoin.retries import pause_after, pauses
+
+T = TypeVar("T")
+
+JSON = "application/json"
+log = logging.getLogger("livejoin.client")
+
+
+class AsyncHttp:
+    """The connections to one service. Parameters as of `livejoin.connect`."""
+
+    def __init__(self, url: str, token: str | None, patience: float, timeout: float) -> None:
+        self.url = url.rstrip("/")
+        self.patience = patience
+        self.was_there = False  # whether anything has ever answered
+        headers = {"Accept-Encoding": "identity", "User-Agent": "livejoin-client"}
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        try:
+            address = httpx.URL(self.url)
+        except httpx.InvalidURL:
+            address = httpx.URL()
+        if address.scheme not in ("http", "https") or not address.host:
+            raise BadAddress(f"{url!r} is not the address of a service: it should look like http://127.0.0.1:8080")
+        self._connect_timeout = min(5.0, timeout)
+        # trust_env off: a proxy for the outside world must not come between us and the service.
+        self._http = httpx.AsyncClient(base_url=self.url, headers=headers, timeout=self._timeout(timeout), trust_env=False)
+
+    def _timeout(self, seconds: float) -> httpx.Timeout:
+        return httpx.Timeout(seconds, connect=self._connect_timeout, pool=self._connect_timeout)
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    async def json(self, method: str, path: str, body: Any = None, **options: Any) -> dict[str, Any]:
+        """The JSON object in an answer, to a body of JSON or to none."""
+        if body is not None:
+            options |= {"content": orjson.dumps(body), "media_type": JSON}
+        response = await self.call(method, path, **options)
+        try:
+            value = orjson.loads(response.content)
+        except orjson.JSONDecodeError:
+            value = None
+        if not isinstance(value, dict):
+            raise NotLivejoin(self.url)
+        return value
+
+    async def post_changes(self, path: str, body: Any = None, **options: Any) -> Receipt:
+        """POST of changes: JSON, or `content` in a `media_type`."""
+        answer = await self.json("POST", path, body, **options)
+        try:
+            return Receipt.of(answer)
+        except KeyError as error:
+            raise NotLivejoin(self.url) from error
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        content: bytes | None = None,
+        media_type: str | None = None,
+        repeatable: bool = False,
+    ) -> httpx.Response:
+        """A whole answer. Raises Problem, Unreachable."""
+        headers = {"Content-Type": media_type} if media_type else {}
+        request = self._http.build_request(method, path, params=params, content=content, headers=headers)
+
+        async def once() -> httpx.Response:
+            async with self._reaching():
+                response = await self._http.send(request)
+            self._require_success(response)
+            return response
+
+        return await self._patiently(once, repeatable or method == "GET", self.patience)
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, params: Mapping[str, str], accept: str, *, quiet: float | None = None, patience: float | None = None
+    ) -> AsyncIterator[httpx.Response]:
+        """The answer to a GET while it comes; only its beginning is repeated. `quiet`: seconds without a byte after which it is broken."""
+        timeout = httpx.USE_CLIENT_DEFAULT if quiet is None else self._timeout(quiet)
+        request = self._http.build_request("GET", path, params=params, headers={"Accept": accept}, timeout=timeout)
+
+        async def once() -> httpx.Response:
+            async with self._reaching():
+                response = await self._http.send(request, stream=True)
+                if not response.is_success:
+                    try:
+                        await response.aread()
+                    finally:
+                        await response.aclose()
+            self._require_success(response)
+            if not response.headers.get("Content-Type", "").startswith(accept):
+                await response.aclose()
+                raise NotLivejoin(self.url)
+            return response
+
+        response = await self._patiently(once, True, self.patience if patience is None else patience)
+        try:
+            yield response
+        finally:
+            await response.aclose()
+
+    async def blocks(self, response: httpx.Response) -> AsyncIterator[bytes]:
+        """The body of a streamed answer as it comes. Raises Unreachable."""
+        async with self._reaching():
+            async for block in response.aiter_bytes():
+                yield block
+
+    def _require_success(self, response: httpx.Response) -> None:
+        self.was_there = True
+        if not response.is_success:
+            retry_after = response.headers.get("Retry-After")
+            raise problem_of_answer(response.status_code, response.reason_phrase, response.content, retry_after, self.url)
+
+    async def _patiently(self, once: Callable[[], Awaitable[T]], repeatable: bool, patience: float) -> T:
+        until = monotonic() + patience
+        told = False
+        for pause in pauses():
+            try:
+                return await once()
+            except LivejoinError as error:
+                seconds = pause_after(error, pause, repeatable, self.was_there)
+                if seconds is None or monotonic() + seconds > until:
+                    raise
+                if not told:
+                    said = error.detail or error.title if isinstance(error, Problem) else error
+                    log.info("waiting: %s", said)
+                    told = True
+            await asyncio.sleep(seconds)
+        raise AssertionError("pauses do not end")
+
+    @asynccontextmanager
+    async def _reaching(self) -> AsyncIterator[None]:
+        try:
+            yield
+        except (httpx.HTTPError, httpx.StreamError) as error:
+            raise self._unreachable(error) from error
+
+    def _unreachable(self, error: Exception) -> Unreachable:
+        reason = str(error) or type(error).__name__
+        if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout):
+            remedy = "start one with `livejoin serve --data DIR`, or correct the address"
+            return Unreachable(f"no service answers at {self.url} ({reason}): {remedy}", reason, sent=False)
+        if isinstance(error, httpx.TimeoutException):
+            return Unreachable(f"the service at {self.url} has gone silent: check that it still runs, and try again", reason, sent=True)
+        return Unreachable(f"the connection to {self.url} broke ({reason}): the answer is not complete, try again", reason, sent=True)

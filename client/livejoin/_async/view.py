@@ -1,0 +1,128 @@
+"""A view: its rows and its changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from livejoin._async.answers import AsyncArrow, AsyncRows
+from livejoin._async.changes import AsyncChanges
+from livejoin._async.follow import AsyncFollow
+from livejoin._async.http import AsyncHttp
+from livejoin.encoding import Window, row_params
+from livejoin.problems import problem_from
+
+_LOOK_AGAIN = 0.2  # seconds between two looks at a view that is being built
+
+Where = Mapping[str, Any]
+Overlaps = Window | Mapping[str, Window]
+
+
+class AsyncView:
+    """The view of this name, registered or not. Methods raise NotFound if it is not.
+
+    where: the key columns of one alias, or the columns that it joins by: `{"b.id": 7}`.
+    overlaps: a window `(low, high)`, a side may be None: only rows all of whose joined intervals meet it; of boxes a window by
+    interval: `{"x": (0, 5)}`.
+    version: one that a cursor still keeps; else the newest.
+    """
+
+    def __init__(self, http: AsyncHttp, name: str) -> None:
+        self.name = name
+        self._http = http
+        self._path = f"/v1/views/{quote(name, safe='')}"
+
+    def __repr__(self) -> str:
+        return f"<livejoin view {self.name} at {self._http.url}>"
+
+    async def get(self) -> dict[str, Any]:
+        """State, version, definition, plan and statistics, as the service tells them."""
+        return await self._http.json("GET", self._path)
+
+    async def drop(self) -> None:
+        await self._http.call("DELETE", self._path)
+
+    async def wait_until_live(self, progress: Callable[[float], object] | None = None) -> dict[str, Any]:
+        """What `get` tells once the view is built; `progress` hears of each look before that, from 0 to 1. Raises ViewFailed."""
+        while (view := await self.get())["state"] == "building":
+            if progress:
+                progress(view.get("progress", 0.0))
+            await asyncio.sleep(_LOOK_AGAIN)
+        if view["state"] == "live":
+            return view
+        problem = {"title": "the view could not be built", **(view.get("problem") or {})}
+        raise problem_from({**problem, "type": "/problems/view-failed"}, self._http.url, 503)
+
+    def rows(
+        self,
+        *,
+        where: Where | None = None,
+        overlaps: Overlaps | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+        version: int | None = None,
+    ) -> AsyncRows:
+        """Its rows at one version, as they come."""
+        return AsyncRows(self._http, f"{self._path}/rows", row_params(where, overlaps, limit, cursor, version))
+
+    def arrow(
+        self,
+        *,
+        where: Where | None = None,
+        overlaps: Overlaps | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+        version: int | None = None,
+    ) -> AsyncArrow:
+        """Its rows at one version as Arrow batches, as they come."""
+        return AsyncArrow(self._http, f"{self._path}/rows", row_params(where, overlaps, limit, cursor, version))
+
+    async def to_arrow(self, **filters: Any) -> pa.Table:
+        """Its rows at one version as a table, in memory. Arguments as of `arrow`."""
+        return await self.arrow(**filters).to_table()
+
+    async def count(self, *, where: Where | None = None, overlaps: Overlaps | None = None, version: int | None = None) -> int:
+        """How many rows there are, without sending them."""
+        params = row_params(where, overlaps, version=version)
+        return int((await self._http.json("GET", f"{self._path}/count", params=params))["count"])
+
+    def follow(
+        self,
+        *,
+        snapshot: bool = False,
+        since: str | None = None,
+        store: str | Path | None = None,
+        restart: Literal["snapshot"] | None = None,
+        wait: float | None = None,
+        idle: bool = False,
+    ) -> AsyncFollow:
+        """Its changes, one whole version after the other, each once, without end and over broken connections.
+
+        Begins after the token `since`, or with every row as the inserts of one version (`snapshot=True`), else with what comes from now
+        on: "now" is when the `with` or the loop begins.
+
+            for version in view.follow(snapshot=True, store="clashes.token"):
+                for change in version.changes: ...
+
+        store: a file that keeps the token of the last version that the loop's body has finished, written when the next one is asked for.
+        A token in it goes before `since` and `snapshot`. A version whose body was left by an exception or `break` comes again.
+        restart: "snapshot" begins again with every row (`version.snapshot`) where the changes are no longer kept; without it TokenExpired
+        is raised. wait: end when nothing new has come for so many seconds. idle: also yield versions without changes, at least every
+        15 s, to a body that watches a clock.
+
+        A service that is away is waited for: without end once there is a token, unless `wait` is given. Nothing is read while the body
+        works. A version is held in memory up to 64 MiB, then in a temporary file.
+        Raises TokenExpired, BadToken, NotFollowed, ViewFailed, NotFound.
+        """
+        return AsyncFollow(self._http, f"{self._path}/changes", snapshot, since, store, restart, wait, idle)
+
+    def changes(
+        self, *, since: str | None = None, snapshot: bool = False, wait: float | None = None, limit: int | None = None
+    ) -> AsyncChanges:
+        """One connection to its changes: records as the service sends them, not whole versions. For what `follow` does not do."""
+        return AsyncChanges(self._http, f"{self._path}/changes", since, snapshot, wait, limit)

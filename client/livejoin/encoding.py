@@ -1,0 +1,219 @@
+"""Rows of every kind as bodies for POST, and the arguments of requests as the service writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date
+from math import isfinite
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+import orjson
+import pyarrow as pa
+
+from livejoin.arrow import ARROW, stream_of
+from livejoin.files import BODY, ROWS, open_file, pieces
+from livejoin.lines import JSONL
+
+Op = Literal["upsert", "insert", "delete"]
+OP_COLUMN = "_op"
+_RELATION = b"livejoin.relation"
+
+
+@runtime_checkable
+class ArrowStream(Protocol):
+    """Everything that hands out Arrow data: tables, batches and readers of pyarrow, frames of polars and pandas, results of DuckDB."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+
+RowData = Iterable[Mapping[str, Any]] | ArrowStream
+Source = RowData | str | Path
+Interval = tuple[str, str] | tuple[str, str, str] | str | Mapping[str, str]
+Window = tuple[Any, Any]
+
+
+class Body(NamedTuple):
+    """A body of one relation's changes. `lines`, of a file, are the lines (or row numbers) of the rows at some indexes."""
+
+    media_type: str
+    content: bytes
+    lines: Any = None
+
+
+def bodies(source: Source, op: Op | None) -> Iterator[Body]:
+    """The rows in bodies of bounded size. `op` None: as their column _op says, else upserts.
+
+    Raises BadFile, OSError for a path; TypeError for what is neither rows nor a path.
+    """
+    if isinstance(source, str | Path):
+        if op not in (None, "upsert"):
+            raise TypeError(f"{op} takes rows, not a file: give the file a column {OP_COLUMN} and use load")
+        for body in open_file(Path(source)).bodies():
+            yield Body(body.media_type, body.content, body.lines)
+    elif (batches := record_batches(source)) is not None:
+        for batch in batches:
+            for piece in pieces(batch, BODY):
+                yield Body(ARROW, stream_of([_with_op(piece, op)]))
+    else:
+        yield from _jsonl(source, op)
+
+
+def record_batches(rows: Any) -> Iterator[pa.RecordBatch] | None:
+    """Arrow data batch by batch; None: it is not Arrow data."""
+    return iter(pa.RecordBatchReader.from_stream(rows)) if isinstance(rows, ArrowStream) else None
+
+
+def _with_op(batch: pa.RecordBatch, op: Op | None) -> pa.RecordBatch:
+    if op in (None, "upsert"):
+        return batch
+    if OP_COLUMN in batch.schema.names:
+        raise ValueError(f"the rows have a column {OP_COLUMN}: use load, which follows it")
+    return batch.append_column(OP_COLUMN, pa.repeat(op, batch.num_rows))
+
+
+def _jsonl(rows: Any, op: Op | None) -> Iterator[Body]:
+    lines: list[bytes] = []
+    size = 0
+    for row in mappings(rows):
+        line = orjson.dumps(plain(row) if op in (None, "upsert") else {**plain(row), OP_COLUMN: op}, option=_OPTIONS)
+        lines.append(line)
+        size += len(line)
+        if size >= BODY or len(lines) >= ROWS:
+            yield Body(JSONL, b"\n".join(lines))
+            lines, size = [], 0
+    if lines:
+        yield Body(JSONL, b"\n".join(lines))
+
+
+_OPTIONS = orjson.OPT_SERIALIZE_NUMPY
+
+
+def mappings(rows: Any) -> Iterator[Mapping[str, Any]]:
+    """Rows one by one. Raises TypeError for what is not rows."""
+    if isinstance(rows, Mapping | str | bytes) or not isinstance(rows, Iterable):
+        raise TypeError(f"rows are an iterable of dictionaries, Arrow data or a path, not {type(rows).__name__}")
+    for row in rows:
+        if not isinstance(row, Mapping):
+            raise TypeError(f"a row is a dictionary, not {type(row).__name__}")
+        yield row
+
+
+def plain(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A row for JSON, which has no NaN and infinities: the service reads them as text."""
+    odd = {name: _spelt(value) for name, value in row.items() if isinstance(value, float) and not isfinite(value)}
+    return {**row, **odd} if odd else row
+
+
+def _spelt(value: float) -> str:
+    return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+
+
+class Changes:
+    """Changes of several relations as one body: Arrow if all of them are, else JSON lines."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[str, str, list[pa.RecordBatch] | list[bytes]]] = []  # relation, op, batches or rows as JSON
+        self._arrow = True
+
+    def add(self, relation: str, op: Op | Literal["truncate"], rows: RowData | None = None) -> None:
+        """The rows are taken as they are now. Raises TypeError."""
+        if rows is None:
+            self._parts.append((relation, op, [pa.record_batch({OP_COLUMN: [op]})]))
+        elif (batches := record_batches(rows)) is not None:
+            self._parts.append((relation, op, [batch for batch in batches if batch.num_rows]))
+        else:
+            self._parts.append((relation, op, [orjson.dumps(plain(row), option=_OPTIONS) for row in mappings(rows)]))
+            self._arrow = False
+
+    def body(self) -> tuple[str, bytes]:
+        """Media type and content."""
+        if self._arrow and self._parts:
+            streams = [stream_of(_for_one(batches, op), {_RELATION: relation.encode()}) for relation, op, batches in self._parts if batches]
+            return ARROW, b"".join(streams)
+        return JSONL, b"".join(line for relation, op, rows in self._parts for line in _change_lines(relation, op, rows))
+
+
+def _for_one(batches: list[Any], op: str) -> list[pa.RecordBatch]:
+    return batches if op == "truncate" else [_with_op(batch, op) for batch in batches]  # type: ignore[arg-type]
+
+
+def _change_lines(relation: str, op: str, rows: Sequence[pa.RecordBatch | bytes]) -> Iterator[bytes]:
+    head = b'{"relation":%b,"op":%b' % (orjson.dumps(relation), orjson.dumps(op))
+    if op == "truncate":
+        yield head + b"}\n"
+        return
+    name = b',"key":' if op == "delete" else b',"row":'
+    for part in rows:
+        if isinstance(part, bytes):
+            yield head + name + part + b"}\n"
+        else:
+            for row in part.to_pylist():
+                yield head + name + orjson.dumps(plain(row)) + b"}\n"
+
+
+def relation_definition(
+    columns: Mapping[str, Any] | Iterable[Mapping[str, Any]], key: str | Sequence[str], intervals: Mapping[str, Interval] | None
+) -> dict[str, Any]:
+    """The body of PUT /v1/relations/{name}: see `Relation.create`."""
+    if isinstance(columns, Mapping):
+        listed = [{"name": name, **({"type": kind} if isinstance(kind, str) else kind)} for name, kind in columns.items()]
+    else:
+        listed = [dict(column) for column in columns]
+    named = {name: _interval(interval) for name, interval in (intervals or {}).items()}
+    return {"columns": listed, "key": [key] if isinstance(key, str) else list(key), "intervals": named}
+
+
+def _interval(interval: Interval) -> dict[str, str]:
+    if isinstance(interval, str):
+        return {"at": interval}
+    if isinstance(interval, Mapping):
+        return dict(interval)
+    return dict(zip(("start", "end", "bounds"), interval, strict=False))
+
+
+def view_definition(sql: str | None, definition: Mapping[str, Any] | None, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The body of PUT /v1/views/{name}: a SELECT or a JSON form, and options beside it."""
+    if (sql is None) == (definition is None):
+        raise TypeError("give a view's definition as sql or as definition, one of them")
+    return {**({"sql": sql} if sql is not None else definition or {}), **options}
+
+
+def row_params(
+    where: Mapping[str, Any] | None = None,
+    overlaps: Window | Mapping[str, Window] | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+    version: int | None = None,
+) -> dict[str, str]:
+    """The query parameters of GET …/rows."""
+    params = {f"where.{column}": _text(value) for column, value in (where or {}).items()}
+    if isinstance(overlaps, Mapping):
+        params |= {f"overlaps.{interval}": _window(window) for interval, window in overlaps.items()}
+    elif overlaps is not None:
+        params["overlaps"] = _window(overlaps)
+    params |= {name: str(value) for name, value in (("limit", limit), ("cursor", cursor), ("version", version)) if value is not None}
+    return params
+
+
+def _window(window: Window) -> str:
+    low, high = window
+    return f"{_text(low)},{_text(high)}"
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value.isoformat() if isinstance(value, date) else str(value)
+
+
+def batch_params(source: str | None, epoch: int | None, run: str | None, reset: bool, on_error: str) -> dict[str, str]:
+    """The query parameters of a batch. Raises TypeError."""
+    if (source is None) != (epoch is None):
+        raise TypeError("give source and epoch, or neither")
+    params = {name: str(value) for name, value in (("source", source), ("epoch", epoch), ("run", run)) if value is not None}
+    if reset:
+        params["reset"] = "true"
+    return {**params, "on_error": on_error}

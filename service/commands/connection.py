@@ -1,0 +1,36 @@
+"""The service as the commands reach it: by the client, whose failures become one line and an exit status."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import livejoin
+from service.terminal import Failure, say
+
+PATIENCE = 300.0  # seconds that a service is waited for that is busy, or away in the middle of a command
+
+
+@contextmanager
+def connect(args: argparse.Namespace) -> Iterator[livejoin.Client]:
+    """The client for `--url`. Says what it waits for; turns what it raises into Failure."""
+    told = _Told()
+    log = logging.getLogger("livejoin.client")
+    log.addHandler(told)
+    log.setLevel(logging.INFO)
+    try:
+        with livejoin.connect(args.url, patience=PATIENCE) as client:
+            yield client
+    except livejoin.BadAddress as error:
+        raise Failure(str(error), 2) from error
+    except livejoin.LivejoinError as error:
+        raise Failure(str(error)) from error
+    finally:
+        log.removeHandler(told)
+
+
+class _Told(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        say(record.getMessage())

@@ -1,0 +1,112 @@
+"""The service as the job knows it: relation definitions out, batches in, changes out. By the client, which is told to repeat nothing:
+the job waits with its own patience."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection
+from typing import Any, TypeVar
+
+import livejoin
+from service.wire.schema import RelationDefinition, parse_relation
+from streaming.errors import StreamError
+from streaming.metrics import Metrics
+from streaming.patience import Patience
+
+T = TypeVar("T")
+
+_ARROW = "application/vnd.apache.arrow.stream"
+_WAIT_OUT = (429, 502, 503, 504)  # the two between are a proxy's words for a service that is away
+_LONGEST_RETRY_AFTER = 30.0
+
+
+class TooLarge(StreamError):
+    """A batch with more bytes than the service takes."""
+
+
+class SourceTaken(StreamError):
+    """The service knows the source from another run."""
+
+
+class Service:
+    """Talks to one service. A service that is away, busy or not ready yet is waited for, until `stop` is set (Stopped)."""
+
+    def __init__(self, url: str, stop: threading.Event, metrics: Metrics) -> None:
+        # A batch that the service is still at after the default timeout is sent again; its epoch makes that harmless.
+        self._client = livejoin.connect(url, patience=0)
+        self._url = url
+        self._stop = stop
+        self._metrics = metrics
+
+    def definitions(self, relations: Collection[str]) -> dict[str, RelationDefinition]:
+        """The relations' definitions, by one request, 2 ms; raises StreamError when the service lacks one, Stopped."""
+        try:
+            there = {data["name"]: data for data in self._patiently(self._client.relations)}
+        except livejoin.Problem as problem:
+            raise StreamError(f"the service refused GET /v1/relations: {describe(problem)}") from problem
+        for relation in relations:
+            if relation not in there:
+                register = f"register it (PUT /v1/relations/{relation}), then start again"
+                raise StreamError(f"the service at {self._url} has no relation {relation}: {register}")
+        return {name: definition_in(there[name]) for name in relations}
+
+    def post(self, body: bytes, source: str, epoch: int, run: str, reset: bool) -> livejoin.Receipt:
+        """Sends one batch (Arrow streams); returns the receipt when it is on the service's disk.
+
+        Every change is judged already, so a bad row is a failure. Raises SourceTaken, TooLarge, StreamError for any other refusal,
+        Stopped.
+        """
+        try:
+            return self._patiently(lambda: self._client.post_changes(body, _ARROW, source, epoch, run=run, reset=reset))
+        except livejoin.SourceReset as problem:
+            raise SourceTaken(describe(problem)) from problem
+        except livejoin.Problem as problem:
+            if problem.status == 413:
+                raise TooLarge(describe(problem)) from problem
+            raise StreamError(f"the service refused POST /v1/changes: {describe(problem)}") from problem
+
+    def changes(self, view: str, **parameters: Any) -> livejoin.Changes:
+        """A connection to a view's changes, open, to be closed by the caller. Parameters as of `livejoin.View.changes`.
+
+        Raises livejoin.Problem, StreamError for another server than livejoin, Stopped.
+        """
+        # One that could not be opened cannot be opened again.
+        return self._patiently(lambda: self._client.view(view).changes(**parameters).__enter__())
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _patiently(self, call: Callable[[], T]) -> T:
+        patience = Patience(self._stop, self._metrics, "service")
+        while True:
+            try:
+                return call()
+            except livejoin.Unreachable as error:
+                patience.wait(f"the service at {self._url} is not there ({error.reason})")
+            except livejoin.NotLivejoin as error:
+                raise StreamError(stranger(self._url)) from error
+            except livejoin.Problem as problem:
+                if problem.status not in _WAIT_OUT:
+                    raise
+                seconds = min(problem.retry_after or 0.0, _LONGEST_RETRY_AFTER)
+                patience.wait(f"the service is not ready for this ({describe(problem)})", seconds)
+
+
+def stranger(url: str) -> str:
+    """The sentence for a server that is another one, as on a mistaken port."""
+    return f"what answers at {url} is not livejoin: is service.url right?"
+
+
+def definition_in(relation: dict[str, Any]) -> RelationDefinition:
+    """The definition in what the service says of a relation."""
+    return parse_relation({key: relation[key] for key in ("columns", "key", "intervals") if key in relation})
+
+
+def describe(problem: livejoin.Problem) -> str:
+    """Status, title, detail, and the first bad row."""
+    text = f"{problem.status} {problem.title}"
+    if problem.detail:
+        text += f": {problem.detail}"
+    for error in problem.errors[:1]:
+        text += f" (first: {error.get('column')}: {error.get('reason')})"
+    return text

@@ -1,0 +1,114 @@
+"""How `livejoin load` finds the columns of a new relation in its files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from livejoin import files
+from livejoin.files import open_file
+from service.commands.inference import infer
+from service.terminal import Failure
+from tests.client.test_files import write
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bodies of a few lines."""
+    monkeypatch.setattr(files, "BODY", 200)
+
+
+def types(path: Path, content: bytes) -> dict[str, str]:
+    columns = infer([open_file(write(path, content))])
+    return {column["name"]: column["type"] + ("?" if column.get("nullable") else "") for column in columns}
+
+
+def test_csv_columns_are_told_from_all_values(tmp_path: Path, small: None) -> None:
+    rows = ["i,f,d,t,b,s,zip,n,e,_op", *(f"{k},1.5,2026-01-01,2026-01-01T00:00:00Z,true,x,0{k},{k},," for k in range(50))]
+    rows.append("-7,2e3,,2026-01-01T00:00:00.5+02:00,false,,1,late,,upsert")
+    assert types(tmp_path / "a.csv", "\n".join(rows).encode()) == {
+        "i": "int64",
+        "f": "float64",
+        "d": "date?",
+        "t": "timestamp",
+        "b": "bool",
+        "s": "string",
+        "zip": "string",
+        "n": "string",
+        "e": "string",
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ("9223372036854775807", "int64"),
+        ("9223372036854775808", "float64"),
+        ("-0", "int64"),
+        ("1.", "string"),
+        ("NaN", "float64"),
+        ("2026-02-30", "string"),
+        ("2026-01-01T00:00:00", "string"),
+        ("2026-01-01T25:00:00Z", "string"),
+        ("True", "string"),
+        ("", "string"),
+    ],
+)
+def test_csv_values_at_the_edge(tmp_path: Path, value: str, kind: str) -> None:
+    assert types(tmp_path / "a.csv", f"id,v\n1,{value}\n".encode())["v"] == kind
+
+
+def test_jsonl_columns(tmp_path: Path) -> None:
+    content = b"""{"id": 1, "x": 1, "d": "2026-01-01", "s": "2026-01-01", "b": true}
+{"id": 2, "x": 1.5, "d": null, "s": "other", "t": "2026-01-01T00:00:00Z"}
+{"_op": "delete", "id": 3}
+"""
+    assert types(tmp_path / "a.jsonl", content) == {
+        "id": "int64", "x": "float64", "d": "date?", "s": "string", "b": "bool?", "t": "timestamp?",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "content"), [("a.csv", b"a,b\n"), ("a.csv", b"a,b\n,\n"), ("a.jsonl", b'{"a": null}\n')])
+def test_types_are_not_made_up(tmp_path: Path, name: str, content: bytes) -> None:
+    with pytest.raises(Failure, match="no values"):
+        types(tmp_path / name, content)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b'{"a": 1}\nno\n', "line 2"),
+        (b"[1]\n", "line 1"),
+        (b'{"a": {"b": 1}}\n', "a list or an object"),
+        (b'{"a": 1}\n{"a": "x"}\n', "'a'"),
+    ],
+)
+def test_jsonl_that_is_no_relation(tmp_path: Path, content: bytes, words: str) -> None:
+    with pytest.raises(Failure, match=words):
+        types(tmp_path / "a.jsonl", content)
+
+
+def test_arrow_columns(tmp_path: Path) -> None:
+    table = pa.table({"id": pa.array([1], pa.uint8()), "at": pa.array([None], pa.timestamp("ns")), "s": pa.array(["x"], pa.large_utf8())})
+    pq.write_table(table, tmp_path / "a.parquet")
+    columns = infer([open_file(tmp_path / "a.parquet")])
+    assert columns == [
+        {"name": "id", "type": "int64"},
+        {"name": "at", "type": "timestamp", "nullable": True},
+        {"name": "s", "type": "string"},
+    ]
+    pq.write_table(pa.table({"id": [[1]]}), tmp_path / "b.parquet")
+    with pytest.raises(Failure, match="cannot hold"):
+        infer([open_file(tmp_path / "b.parquet")])
+
+
+def test_a_column_that_only_one_of_two_files_has_may_be_null(tmp_path: Path) -> None:
+    first, second = write(tmp_path / "a.csv", b"id,x\n1,1\n"), write(tmp_path / "b.jsonl", b'{"id": 2, "y": true}\n')
+    assert infer([open_file(first), open_file(second)]) == [
+        {"name": "id", "type": "int64"},
+        {"name": "x", "type": "int64", "nullable": True},
+        {"name": "y", "type": "bool", "nullable": True},
+    ]
