@@ -97,12 +97,13 @@ class StabCursor(PartedCursor):
     """Rows of the intervals of set s, of one key, that contain `lo` and reach `least`, with those of their partners that `wanted` says: the
     outer search is resumed in small chunks."""
 
-    _STEPS, _LAST, _GAP = search.STEPS, search.LAST, search.GAP
-
     def __init__(self, arena: Arena, root: Root, s: int, key: int, lo: int, least: int, wanted: Wanted) -> None:
         super().__init__(2, np.zeros(search.SEARCH_WORDS, np.int64))
         self._arena, self._root, self._set, self._key, self._wanted = arena, root, s, key, wanted
         compiled(search_start)(self._Z, root.offset, root.height, s, key, Bounds(NEG_INF, search.NOTHING_BEFORE, lo, least))
+
+    def _beside(self) -> int:
+        return int(self._Z[search.STEPS])
 
     def _next_part(self) -> Cursor | None:
         self._ended = bool(self._Z[search.DEPTH] == 0)
