@@ -11,37 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from structures.box import layout
 from structures.box.build import Given, build_trees, sorted_places
-from structures.box.layout import (
-    ACTIVE,
-    CAP,
-    DEEPEST,
-    DIMENSIONS,
-    FLAGS,
-    FULL,
-    HEIGHT_,
-    LEAF_NODE,
-    MOST_DIMENSIONS,
-    NODE,
-    RECORD_LEVELS,
-    RIGHT_TIE,
-    ROOM,
-    SELF_,
-    SEPARATOR,
-    STATE,
-    TREE_WORDS,
-    WEIGHT,
-    before,
-    child_of,
-    goes_right,
-    holder,
-    records_of,
-    root_of,
-)
+from structures.box.layout import before, child_of, goes_right, holder, records_of, root_of
 from structures.box.records import TAG, Box, code_of, key_of, tag_of
 from structures.core.arena import INNER, LEAF
 from structures.core.blocks import Nodes, Writing, drop
 from structures.core.kernel import kernel
+from structures.ordered.layout import CHILDREN
 from structures.ordered.layout import child_of as child_of_inner
 
 
@@ -58,7 +35,7 @@ def drop_flat(nodes: Nodes, writing: Writing, root: int, height: int) -> None:
         if h == 0:
             drop(nodes.M, writing, o, LEAF)
             continue
-        for c in range(W[2 * o + 2]):
+        for c in range(W[2 * o + CHILDREN]):
             stack[n, 0], stack[n, 1] = child_of_inner(W, o, c), h - 1
             n += 1
         drop(nodes.M, writing, o, INNER)
@@ -68,7 +45,7 @@ def drop_flat(nodes: Nodes, writing: Writing, root: int, height: int) -> None:
 def drop_nodes(nodes: Nodes, writing: Writing, level: int, node: int) -> None:
     """Drop a node with its records and trees, and all below it."""
     W, C = nodes.W, writing.C
-    stack = np.empty((4 * DEEPEST * MOST_DIMENSIONS, 2), np.int64)
+    stack = np.empty((4 * layout.DEEPEST * layout.MOST_DIMENSIONS, 2), np.int64)
     stack[0, 0], stack[0, 1] = level, node
     n = 1
     while n > 0:
@@ -76,30 +53,30 @@ def drop_nodes(nodes: Nodes, writing: Writing, level: int, node: int) -> None:
         k, o = stack[n, 0], stack[n, 1]
         for i in range(2):
             h = holder(o, i)
-            if W[h + STATE] & ACTIVE != 0:
-                if k + 2 == C[DIMENSIONS]:
-                    drop_flat(nodes, writing, root_of(W, h), W[h + HEIGHT_])
+            if W[h + layout.STATE] & layout.ACTIVE != 0:
+                if k + 2 == C[layout.DIMENSIONS]:
+                    drop_flat(nodes, writing, root_of(W, h), W[h + layout.HEIGHT_])
                 else:
                     stack[n, 0], stack[n, 1] = k + 1, root_of(W, h)
                     n += 1
-        if W[2 * o + FLAGS] & LEAF_NODE != 0:
-            drop(nodes.M, writing, records_of(W, o), RECORD_LEVELS + k)
+        if W[2 * o + layout.FLAGS] & layout.LEAF_NODE != 0:
+            drop(nodes.M, writing, records_of(W, o), layout.RECORD_LEVELS + k)
         else:
             for c in range(2):
                 stack[n, 0], stack[n, 1] = k, child_of(W, o, c)
                 n += 1
-        drop(nodes.M, writing, o, NODE)
+        drop(nodes.M, writing, o, layout.NODE)
 
 
 @kernel
 def drop_tree(nodes: Nodes, writing: Writing, level: int, h: int) -> None:
     """Drop the tree of the level in holder h, which becomes inactive."""
     W, C = nodes.W, writing.C
-    if level + 1 == C[DIMENSIONS]:
-        drop_flat(nodes, writing, root_of(W, h), W[h + HEIGHT_])
+    if level + 1 == C[layout.DIMENSIONS]:
+        drop_flat(nodes, writing, root_of(W, h), W[h + layout.HEIGHT_])
     else:
         drop_nodes(nodes, writing, level, root_of(W, h))
-    for i in range(TREE_WORDS):
+    for i in range(layout.TREE_WORDS):
         W[h + i] = 0
 
 
@@ -109,36 +86,36 @@ def gather(nodes: Nodes, C: Any, level: int, top: int, points: int, slab: Any) -
     tie) where the slab of `top` begins and where the next one does. points: -1 for all boxes, else those of set 0, 1 (2: of either)
     with their left end here."""
     M, W = nodes.M, nodes.W
-    d, n = C[DIMENSIONS], 0
-    most = W[2 * top + WEIGHT]
+    d, n = C[layout.DIMENSIONS], 0
+    most = W[2 * top + layout.WEIGHT]
     LO, HI, TAGS = np.empty(most * d, np.int64), np.empty(most * d, np.int64), np.empty(most, np.int64)
     refs, here = np.empty(most, np.int64), np.empty(most, np.uint8)
-    stack = np.empty(2 * DEEPEST, np.int64)
+    stack = np.empty(2 * layout.DEEPEST, np.int64)
     stack[0] = top
     depth = 1
     while depth > 0:
         depth -= 1
         o = stack[depth]
-        if W[2 * o + FLAGS] & LEAF_NODE == 0:
+        if W[2 * o + layout.FLAGS] & layout.LEAF_NODE == 0:
             stack[depth], stack[depth + 1] = child_of(W, o, 1), child_of(W, o, 0)
             depth += 2
             continue
         r = records_of(W, o)
-        for p in range(W[2 * r + 2]):
+        for p in range(W[2 * r + layout.COUNT]):
             tag = M[r + TAG + p]
-            code, key, at = code_of(tag), key_of(tag), r + 2 + ROOM + p
+            code, key, at = code_of(tag), key_of(tag), r + 2 + layout.ROOM + p
             if points >= 0:
                 take = tag & 2 != 0 and (points == 2 or points == (code & 1))
             elif tag & 2 != 0:
                 take = True
-                here[n] = 2 + before(key, M[at + ROOM], RIGHT_TIE + code, slab[3], slab[4], slab[5])
+                here[n] = 2 + before(key, M[at + layout.ROOM], layout.RIGHT_TIE + code, slab[3], slab[4], slab[5])
             else:
                 take = before(key, M[at], code, slab[0], slab[1], slab[2])
                 here[n] = 1
             if take:
                 for j in range(level, d):
-                    LO[n * d + j], HI[n * d + j] = M[at], M[at + ROOM]
-                    at += 2 * ROOM
+                    LO[n * d + j], HI[n * d + j] = M[at], M[at + layout.ROOM]
+                    at += 2 * layout.ROOM
                 TAGS[n], refs[n] = tag, 2 * n + (code & 1)
                 n += 1
     return LO, HI, TAGS, refs, here, n
@@ -148,10 +125,10 @@ def gather(nodes: Nodes, C: Any, level: int, top: int, points: int, slab: Any) -
 def activate(nodes: Nodes, writing: Writing, level: int, node: int, i: int, box: Box) -> None:
     """Build tree i of a node from its points and its first spanner, a member of that tree."""
     C, s = writing.C, box.set
-    single = level == 0 and C[SELF_] != 0
+    single = level == 0 and C[layout.SELF_] != 0
     slab = np.zeros(0, np.int64)
     LO, HI, TAGS, refs, here, n = gather(nodes, C, level, node, 2 if single else 1 - s, slab)
-    d = C[DIMENSIONS]
+    d = C[layout.DIMENSIONS]
     lows, highs = np.empty((n + 1) * d, np.int64), np.empty((n + 1) * d, np.int64)
     tags, members = np.empty(n + 1, np.int64), np.arange(n + 1)
     lows[: n * d], highs[: n * d], tags[:n] = LO[: n * d], HI[: n * d], TAGS[:n]
@@ -171,8 +148,8 @@ def rebuild(nodes: Nodes, writing: Writing, level: int, top: int, slab: Any) -> 
     """Build what is below own node `top` anew, balanced; the node and its trees stay."""
     W, C = nodes.W, writing.C
     LO, HI, TAGS, refs, here, n = gather(nodes, C, level, top, -1, slab)
-    if W[2 * top + FLAGS] & LEAF_NODE != 0:
-        drop(nodes.M, writing, records_of(W, top), RECORD_LEVELS + level)
+    if W[2 * top + layout.FLAGS] & layout.LEAF_NODE != 0:
+        drop(nodes.M, writing, records_of(W, top), layout.RECORD_LEVELS + level)
     else:
         for c in range(2):
             drop_nodes(nodes, writing, level, child_of(W, top, c))
@@ -182,25 +159,25 @@ def rebuild(nodes: Nodes, writing: Writing, level: int, top: int, slab: Any) -> 
 @kernel
 def unbalanced(W: Any, o: int) -> bool:
     w = 2 * o
-    if W[w + FLAGS] & LEAF_NODE != 0:
-        return W[w + WEIGHT] > CAP
-    most = max(W[2 * child_of(W, o, 0) + WEIGHT], W[2 * child_of(W, o, 1) + WEIGHT])
-    return W[w + WEIGHT] <= CAP // 2 or 4 * most > 3 * W[w + WEIGHT]
+    if W[w + layout.FLAGS] & layout.LEAF_NODE != 0:
+        return W[w + layout.WEIGHT] > layout.CAP
+    most = max(W[2 * child_of(W, o, 0) + layout.WEIGHT], W[2 * child_of(W, o, 1) + layout.WEIGHT])
+    return W[w + layout.WEIGHT] <= layout.CAP // 2 or 4 * most > 3 * W[w + layout.WEIGHT]
 
 
 @kernel(allocates=True)
 def repair(nodes: Nodes, writing: Writing, level: int, h: int, key: int, value: int, tie: int) -> None:
     """Rebuild below the topmost unbalanced node (N2) on the way to a place in the tree of holder h."""
     M, W, C = nodes.M, nodes.W, writing.C
-    if C[FULL] != 0:
+    if C[layout.FULL] != 0:
         return
     slab = np.array([-1, 0, 0, 2**31, 0, 0])
     o = root_of(W, h)
     while not unbalanced(W, o):
-        if W[2 * o + FLAGS] & LEAF_NODE != 0:
+        if W[2 * o + layout.FLAGS] & layout.LEAF_NODE != 0:
             return
         c = 1 if goes_right(M, o, key, value, tie) else 0
         at = 0 if c == 1 else 3
-        slab[at], slab[at + 1], slab[at + 2] = M[o + SEPARATOR + 1], M[o + SEPARATOR], M[o + SEPARATOR + 2]
+        slab[at], slab[at + 1], slab[at + 2] = M[o + layout.SEPARATOR + 1], M[o + layout.SEPARATOR], M[o + layout.SEPARATOR + 2]
         o = child_of(W, o, c)
     rebuild(nodes, writing, level, o, slab)

@@ -14,27 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from structures.box import layout
 from structures.box.layout import (
-    ACTIVE,
-    DIMENSIONS,
-    FILL,
-    FLAGS,
-    FULL,
-    HEIGHT_,
-    IDLE,
-    LEAF_NODE,
-    LIVE_,
-    MEMBERS,
-    NODE_WORDS,
-    RECORD_LEVELS,
-    RIGHT_TIE,
-    ROWS,
-    SELF_,
-    SEPARATOR,
-    STATE,
-    TOP,
-    TREE_WORDS,
-    WEIGHT,
     before,
     holder,
     new_node,
@@ -63,15 +44,15 @@ from structures.ordered.tree import LEAF_FILL, build, make_empty
 @kernel
 def enter(W: Any, C: Any, h: int) -> None:
     """Make the 1-D tree in holder h the one that the kernels of `ordered.tree` change."""
-    C[ROOT], C[HEIGHT], C[LIVE] = root_of(W, h), W[h + HEIGHT_], W[h + STATE] & LIVE_
-    C[COUNT], C[COUNT + 1] = W[h + MEMBERS], W[h + MEMBERS + 1]
+    C[ROOT], C[HEIGHT], C[LIVE] = root_of(W, h), W[h + layout.HEIGHT_], W[h + layout.STATE] & layout.LIVE_
+    C[COUNT], C[COUNT + 1] = W[h + layout.MEMBERS], W[h + layout.MEMBERS + 1]
 
 
 @kernel
 def leave(W: Any, C: Any, h: int) -> None:
     set_root(W, h, C[ROOT])
-    W[h + HEIGHT_], W[h + STATE] = C[HEIGHT], ACTIVE | C[LIVE]
-    W[h + MEMBERS], W[h + MEMBERS + 1] = C[COUNT], C[COUNT + 1]
+    W[h + layout.HEIGHT_], W[h + layout.STATE] = C[HEIGHT], layout.ACTIVE | C[LIVE]
+    W[h + layout.MEMBERS], W[h + layout.MEMBERS + 1] = C[COUNT], C[COUNT + 1]
 
 
 @arrays("int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]")
@@ -88,7 +69,7 @@ class Given(NamedTuple):
 def build_flat(nodes: Nodes, writing: Writing, h: int, given: Given) -> None:
     """Build a 1-D tree from members (see `build_trees`) in its order."""
     W, C, refs, LO, HI, TAGS = nodes.W, writing.C, given.refs, given.LO, given.HI, given.TAGS
-    n, d = len(refs), C[DIMENSIONS]
+    n, d = len(refs), C[layout.DIMENSIONS]
     if no_room(C, (n // LEAF_FILL + 64) * (LEAF_WORDS + INNER_WORDS)):  # no more inner nodes than leaves
         return
     sets, keys = np.empty(n, np.uint8), np.zeros(n, np.int32)
@@ -100,7 +81,7 @@ def build_flat(nodes: Nodes, writing: Writing, h: int, given: Given) -> None:
     make_empty(nodes, writing)
     build(nodes, writing, Entries(sets, keys, lefts, rights, slots), np.arange(n))
     leave(W, C, h)
-    W[h + IDLE] = 0
+    W[h + layout.IDLE] = 0
 
 
 # --- trees of nodes
@@ -159,7 +140,7 @@ def ranked_ends(C: Any, level: int, given: Given, here: Any) -> tuple[Any, Ranke
     """Of members with their ends in a slab (`here`, as in a tag): the ends in order, as words (key, value, tie) of a flat array; their
     ranks; the members by dimension k + 1."""
     refs, LO, HI, TAGS = given.refs, given.LO, given.HI, given.TAGS
-    n, d = len(refs), C[DIMENSIONS]
+    n, d = len(refs), C[layout.DIMENSIONS]
     keys, values, ties, of = np.empty(2 * n, np.int64), np.empty(2 * n, np.int64), np.empty(2 * n, np.int64), np.empty(2 * n, np.int64)
     next_keys, next_values, next_ties = np.zeros(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
     e = 0
@@ -172,7 +153,7 @@ def ranked_ends(C: Any, level: int, given: Given, here: Any) -> tuple[Any, Ranke
             keys[e], values[e], ties[e], of[e] = key, LO[m * d + level], code, 2 * j
             e += 1
         if here[j] & 1 != 0:
-            keys[e], values[e], ties[e], of[e] = key, HI[m * d + level], RIGHT_TIE + code, 2 * j + 1
+            keys[e], values[e], ties[e], of[e] = key, HI[m * d + level], layout.RIGHT_TIE + code, 2 * j + 1
             e += 1
     order = sorted_places(keys[:e], values[:e], ties[:e])
     ends, left, right = np.empty(3 * e, np.int64), np.full(n, -1), np.full(n, e)
@@ -191,7 +172,7 @@ def build_leaf(nodes: Nodes, writing: Writing, level: int, o: int, a: int, b: in
     """Make node o the leaf of the ends ranked [a, b), from the members with one there."""
     M, W, C, left, right = nodes.M, nodes.W, writing.C, ranked.left, ranked.right
     refs, LO, HI, TAGS = ranked.given
-    d = C[DIMENSIONS]
+    d = C[layout.DIMENSIONS]
     r = new_records(nodes, C, level)
     for p in range(len(members)):
         j = members[p]
@@ -199,11 +180,11 @@ def build_leaf(nodes: Nodes, writing: Writing, level: int, o: int, a: int, b: in
         here = 2 * (a <= left[j] < b) + (a <= right[j] < b)
         key = key_of(TAGS[m]) if level == 0 else 0
         write_record(M, r, d, level, p, tag_of(key, code_of(TAGS[m]) >> 1, refs[j] & 1, here), LO[m * d : m * d + d], HI[m * d : m * d + d])
-    W[2 * r + 2] = len(members)
+    W[2 * r + layout.COUNT] = len(members)
     w = 2 * o
-    W[w + FLAGS] = LEAF_NODE
+    W[w + layout.FLAGS] = layout.LEAF_NODE
     set_records(W, o, r)
-    W[w + ROWS] = rows_inside(nodes, C, r, level, level == 0 and C[SELF_] != 0)
+    W[w + layout.ROWS] = rows_inside(nodes, C, r, level, level == 0 and C[layout.SELF_] != 0)
 
 
 @kernel
@@ -241,10 +222,10 @@ def build_below(nodes: Nodes, writing: Writing, level: int, top: int, given: Giv
     M, W, C, refs, LO, HI, TAGS = nodes.M, nodes.W, writing.C, given.refs, given.LO, given.HI, given.TAGS
     made, used = pending.made, pending.used
     ends, ranked, order = ranked_ends(C, level, given, here)
-    single = level == 0 and C[SELF_] != 0
-    n, flat = len(refs), level + 2 == C[DIMENSIONS]
-    most = len(ends) // (3 * FILL) + 2
-    if no_room(C, 2 * most * NODE_WORDS + most * words_of(C, RECORD_LEVELS + level)):
+    single = level == 0 and C[layout.SELF_] != 0
+    n, flat = len(refs), level + 2 == C[layout.DIMENSIONS]
+    most = len(ends) // (3 * layout.FILL) + 2
+    if no_room(C, 2 * most * layout.NODE_WORDS + most * words_of(C, layout.RECORD_LEVELS + level)):
         return
     present, next_present = np.empty((most, 5), np.int64), np.empty((most, 5), np.int64)  # node, ranks, places of members
     lists, next_lists = np.empty(2 * n, np.int64), np.empty(2 * n, np.int64)
@@ -255,22 +236,23 @@ def build_below(nodes: Nodes, writing: Writing, level: int, top: int, given: Giv
     while count > 0:
         next_count, end = 0, 0
         for x in range(count):
-            if no_room(C, 2 * NODE_WORDS + words_of(C, RECORD_LEVELS + level)):  # the 1-D trees take theirs meanwhile
+            if no_room(C, 2 * layout.NODE_WORDS + words_of(C, layout.RECORD_LEVELS + level)):  # the 1-D trees take theirs meanwhile
                 return
             o, a, b = present[x, 0], present[x, 1], present[x, 2]
             members = lists[present[x, 3] : present[x, 4]]
-            W[2 * o + WEIGHT] = b - a
+            W[2 * o + layout.WEIGHT] = b - a
             made[used[2]] = o
             used[2] += 1
-            if b - a <= FILL:
+            if b - a <= layout.FILL:
                 build_leaf(nodes, writing, level, o, a, b, members, ranked)
                 continue
-            leaves = -(-(b - a) // FILL)
+            leaves = -(-(b - a) // layout.FILL)
             mid = a + (b - a) * (leaves // 2) // leaves
-            W[2 * o + FLAGS] = 0
-            M[o + SEPARATOR + 1], M[o + SEPARATOR], M[o + SEPARATOR + 2] = ends[3 * mid], ends[3 * mid + 1], ends[3 * mid + 2]
+            W[2 * o + layout.FLAGS] = 0
+            s = o + layout.SEPARATOR
+            M[s + 1], M[s], M[s + 2] = ends[3 * mid], ends[3 * mid + 1], ends[3 * mid + 2]
             for c in range(2):
-                child = new_node(nodes, C, 0, LEAF_NODE)
+                child = new_node(nodes, C, 0, layout.LEAF_NODE)
                 set_child(W, o, c, child)
                 lo, hi = (a, mid) if c == 0 else (mid, b)
                 m, n0, n1 = hand_down(single, lo, hi, members, ranked, next_lists[end:], tree0, tree1)
@@ -314,7 +296,7 @@ def build_trees(nodes: Nodes, writing: Writing, level: int, h: int, top: int, gi
     order.
     """
     W, C, refs = nodes.W, writing.C, given.refs
-    d = C[DIMENSIONS]
+    d = C[layout.DIMENSIONS]
     if level + 1 == d:
         build_flat(nodes, writing, h, given)
         return
@@ -322,24 +304,24 @@ def build_trees(nodes: Nodes, writing: Writing, level: int, h: int, top: int, gi
     used = np.zeros(3, np.int64)
     first = 0
     while True:
-        leaves, rounds = 2 * len(refs) // FILL + 2, 2
+        leaves, rounds = 2 * len(refs) // layout.FILL + 2, 2
         while 1 << rounds < 2 * leaves:
             rounds += 1
         made = with_room(made, used[2], 2 * leaves + 1)
         if level + 2 < d:
             waiting, pool = with_room(waiting, used[0], 16 * leaves), with_room(pool, used[1], 3 * len(refs) * rounds)
         if h != 0:
-            top = new_node(nodes, C, 0, LEAF_NODE)
-            for i in range(TREE_WORDS):
+            top = new_node(nodes, C, 0, layout.LEAF_NODE)
+            for i in range(layout.TREE_WORDS):
                 W[h + i] = 0
             set_root(W, h, top)
-            W[h + STATE] = ACTIVE
+            W[h + layout.STATE] = layout.ACTIVE
             made[used[2]] = ~h
             used[2] += 1
             for r in refs:
-                W[h + MEMBERS + (r & 1)] += 1
+                W[h + layout.MEMBERS + (r & 1)] += 1
         build_below(nodes, writing, level, top, Given(refs, given.LO, given.HI, given.TAGS), here, Pending(waiting, pool, made, used))
-        if first == used[0] or C[FULL] != 0:
+        if first == used[0] or C[layout.FULL] != 0:
             break
         level, h, start = waiting[first], waiting[first + 1], waiting[first + 2]
         refs = pool[start : start + waiting[first + 3]]
@@ -365,19 +347,19 @@ def load(nodes: Nodes, writing: Writing, entries: Entries) -> None:
     for j in range(n):
         s = wide(sets[j])
         refs[j], tags[j] = 2 * j + s, tag_of(wide(keys[j]), wide(slots[j]), s, 3)
-        W[TOP + MEMBERS + s] += 1
-    top = own_node(nodes, writing, root_of(W, TOP))
-    set_root(W, TOP, top)
-    drop(nodes.M, writing, records_of(W, top), RECORD_LEVELS)
+        W[layout.TOP + layout.MEMBERS + s] += 1
+    top = own_node(nodes, writing, root_of(W, layout.TOP))
+    set_root(W, layout.TOP, top)
+    drop(nodes.M, writing, records_of(W, top), layout.RECORD_LEVELS)
     build_trees(nodes, writing, 0, 0, top, Given(refs, lefts, rights, tags), np.full(n, 3, np.uint8))
-    refresh_holder(W, TOP)
+    refresh_holder(W, layout.TOP)
 
 
 @kernel("void(Nodes, Writing)")
 def plant(nodes: Nodes, writing: Writing) -> None:
     """Make the empty tree of level 0."""
     W, C = nodes.W, writing.C
-    o = new_node(nodes, C, 0, LEAF_NODE)
+    o = new_node(nodes, C, 0, layout.LEAF_NODE)
     set_records(W, o, new_records(nodes, C, 0))
-    set_root(W, TOP, o)
-    W[TOP + STATE] = ACTIVE
+    set_root(W, layout.TOP, o)
+    W[layout.TOP + layout.STATE] = layout.ACTIVE

@@ -17,26 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from structures.box import layout
 from structures.box.balance import activate, drop_tree, repair, unbalanced
 from structures.box.build import enter, leave
 from structures.box.compaction import compact_beside, compact_flat, has_spare_room
 from structures.box.layout import (
-    ACTIVE,
-    DEEPEST,
-    DIMENSIONS,
-    EVERY_CODE,
-    FLAGS,
-    FULL,
-    IDLE,
-    LEAF_NODE,
-    MEMBERS,
-    MOST_DIMENSIONS,
-    RIGHT_TIE,
-    ROWS,
-    SELF_,
-    STATE,
-    TOP,
-    WEIGHT,
     BoxRoot,
     child_of,
     goes_right,
@@ -64,7 +49,7 @@ from structures.ordered.tree import cut, put
 
 BEGIN, FINISH = 0, 1
 TASK = 4  # words: what, level, holder, set in that tree
-STACK_WORDS = TASK * 4 * DEEPEST * MOST_DIMENSIONS
+STACK_WORDS = TASK * 4 * layout.DEEPEST * layout.MOST_DIMENSIONS
 
 
 @kernel
@@ -87,12 +72,12 @@ def as_point(nodes: Nodes, writing: Writing, S: Any, n: int, level: int, o: int,
     W, C = nodes.W, writing.C
     i, t = pointed(C, level, s)
     h = holder(o, i)
-    if W[h + STATE] & ACTIVE == 0:
+    if W[h + layout.STATE] & layout.ACTIVE == 0:
         return n
-    if W[h + MEMBERS + i] == 0:
+    if W[h + layout.MEMBERS + i] == 0:
         # Nothing spans the slab: once as many changes have come as it takes to build the tree again, it goes.
-        W[h + IDLE] += 1
-        if 2 * W[h + IDLE] > W[h + MEMBERS + 1 - i]:
+        W[h + layout.IDLE] += 1
+        if 2 * W[h + layout.IDLE] > W[h + layout.MEMBERS + 1 - i]:
             drop_tree(nodes, writing, level + 1, h)
             return n
     return push(S, n, BEGIN, level + 1, h, t)
@@ -104,10 +89,10 @@ def as_spanner(nodes: Nodes, writing: Writing, S: Any, n: int, level: int, o: in
     W, C = nodes.W, writing.C
     i, t = spanned(C, level, box.set)
     h = holder(o, i)
-    if W[h + STATE] & ACTIVE == 0:
+    if W[h + layout.STATE] & layout.ACTIVE == 0:
         activate(nodes, writing, level, o, i, Box(t, box.key, box.slot, box.lo, box.hi))
         return n
-    W[h + IDLE] = 0
+    W[h + layout.IDLE] = 0
     return push(S, n, BEGIN, level + 1, h, t)
 
 
@@ -117,9 +102,9 @@ def in_leaf(nodes: Nodes, writing: Writing, sign: int, level: int, o: int, box: 
     W, C = nodes.W, writing.C
     r = own_records(nodes, writing, level, records_of(W, o))
     tag = tag_of(box.key, box.slot, box.set, here)
-    single = level == 0 and C[SELF_] != 0
+    single = level == 0 and C[layout.SELF_] != 0
     set_records(W, o, r)
-    W[2 * o + ROWS] += sign * count_rows(nodes, writing, r, level, single, tag, box.lo, box.hi)
+    W[2 * o + layout.ROWS] += sign * count_rows(nodes, writing, r, level, single, tag, box.lo, box.hi)
     if sign > 0:
         put_record(nodes, C, r, level, tag, box.lo, box.hi)
     else:
@@ -131,25 +116,25 @@ def begin(nodes: Nodes, writing: Writing, S: Any, n: int, sign: int, level: int,
     """Change the nodes and records of the tree in holder h, and push what is to change in the trees at its nodes."""
     M, W, s, key = nodes.M, nodes.W, box.set, box.key
     code, left, right = 2 * box.slot + s, box.lo[level], box.hi[level]
-    W[h + MEMBERS + s] += sign
+    W[h + layout.MEMBERS + s] += sign
     o = own_node(nodes, writing, root_of(W, h))
     set_root(W, h, o)
     while True:
-        W[2 * o + WEIGHT] += 2 * sign
+        W[2 * o + layout.WEIGHT] += 2 * sign
         n = as_point(nodes, writing, S, n, level, o, s)
-        if W[2 * o + FLAGS] & LEAF_NODE != 0:
+        if W[2 * o + layout.FLAGS] & layout.LEAF_NODE != 0:
             in_leaf(nodes, writing, sign, level, o, box, 3)
             return n
-        c, e = goes_right(M, o, key, left, code), goes_right(M, o, key, right, RIGHT_TIE + code)
+        c, e = goes_right(M, o, key, left, code), goes_right(M, o, key, right, layout.RIGHT_TIE + code)
         if c != e:
             break
         o = own_child(nodes, writing, o, c)
     fork = o
     o = own_child(nodes, writing, fork, 0)
     while True:
-        W[2 * o + WEIGHT] += sign
+        W[2 * o + layout.WEIGHT] += sign
         n = as_point(nodes, writing, S, n, level, o, s)
-        if W[2 * o + FLAGS] & LEAF_NODE != 0:
+        if W[2 * o + layout.FLAGS] & layout.LEAF_NODE != 0:
             break
         if goes_right(M, o, key, left, code):
             o = own_child(nodes, writing, o, 1)
@@ -159,10 +144,10 @@ def begin(nodes: Nodes, writing: Writing, S: Any, n: int, sign: int, level: int,
     in_leaf(nodes, writing, sign, level, o, box, 2)
     o = own_child(nodes, writing, fork, 1)
     while True:
-        W[2 * o + WEIGHT] += sign
-        if W[2 * o + FLAGS] & LEAF_NODE != 0:
+        W[2 * o + layout.WEIGHT] += sign
+        if W[2 * o + layout.FLAGS] & layout.LEAF_NODE != 0:
             break
-        if goes_right(M, o, key, right, RIGHT_TIE + code):
+        if goes_right(M, o, key, right, layout.RIGHT_TIE + code):
             n = as_spanner(nodes, writing, S, n, level, own_child(nodes, writing, o, 0), box)
             o = own_child(nodes, writing, o, 1)
         else:
@@ -175,29 +160,29 @@ def begin(nodes: Nodes, writing: Writing, S: Any, n: int, sign: int, level: int,
 def finish(nodes: Nodes, writing: Writing, level: int, h: int, box: Box) -> None:
     """Mend live bits and balance of the tree in holder h, where the box was put or cut; a tree that is empty goes."""
     M, W = nodes.M, nodes.W
-    if h != TOP and W[h + MEMBERS] + W[h + MEMBERS + 1] == 0:
+    if h != layout.TOP and W[h + layout.MEMBERS] + W[h + layout.MEMBERS + 1] == 0:
         drop_tree(nodes, writing, level, h)
         return
     key, code, left, right = box.key, 2 * box.slot + box.set, box.lo[level], box.hi[level]
-    seen = np.empty(4 * DEEPEST, np.int64)
+    seen = np.empty(4 * layout.DEEPEST, np.int64)
     n, fork = 0, 0
     o = root_of(W, h)
     while True:
         seen[n] = o
         n += 1
-        if W[2 * o + FLAGS] & LEAF_NODE != 0:
+        if W[2 * o + layout.FLAGS] & layout.LEAF_NODE != 0:
             break
-        c, e = goes_right(M, o, key, left, code), goes_right(M, o, key, right, RIGHT_TIE + code)
+        c, e = goes_right(M, o, key, left, code), goes_right(M, o, key, right, layout.RIGHT_TIE + code)
         if c != e:
             fork = o
             break
         o = child_of(W, o, c)
     for side in range(2 if fork != 0 else 0):
-        value, tie = (left, code) if side == 0 else (right, RIGHT_TIE + code)
+        value, tie = (left, code) if side == 0 else (right, layout.RIGHT_TIE + code)
         o = child_of(W, fork, side)
         seen[n] = o
         n += 1
-        while W[2 * o + FLAGS] & LEAF_NODE == 0:
+        while W[2 * o + layout.FLAGS] & layout.LEAF_NODE == 0:
             c = 1 if goes_right(M, o, key, value, tie) else 0
             if c == side:
                 seen[n] = child_of(W, o, 1 - c)
@@ -214,7 +199,7 @@ def finish(nodes: Nodes, writing: Writing, level: int, h: int, box: Box) -> None
     refresh_holder(W, h)
     if not balanced:
         repair(nodes, writing, level, h, key, left, code)
-        repair(nodes, writing, level, h, key, right, RIGHT_TIE + code)
+        repair(nodes, writing, level, h, key, right, layout.RIGHT_TIE + code)
 
 
 @kernel
@@ -229,16 +214,16 @@ def change_flat(nodes: Nodes, writing: Writing, sign: int, h: int, s: int, slot:
     if has_spare_room(C):
         compact_flat(nodes, writing, left, 2 * slot + s)
     leave(W, C, h)
-    if C[FULL] == 0 and W[h + MEMBERS] + W[h + MEMBERS + 1] == 0:
-        drop_tree(nodes, writing, C[DIMENSIONS] - 1, h)
+    if C[layout.FULL] == 0 and W[h + layout.MEMBERS] + W[h + layout.MEMBERS + 1] == 0:
+        drop_tree(nodes, writing, C[layout.DIMENSIONS] - 1, h)
 
 
 @kernel
 def change_box(nodes: Nodes, writing: Writing, S: Any, sign: int, box: Box) -> None:
     """Put the box, which is not there, or cut it, which is."""
     C = writing.C
-    d = C[DIMENSIONS]
-    n = push(S, 0, BEGIN, 0, TOP, box.set)
+    d = C[layout.DIMENSIONS]
+    n = push(S, 0, BEGIN, 0, layout.TOP, box.set)
     while n > 0 and not no_room(C, 0):
         n -= TASK
         what, level, h, t = S[n], S[n + 1], S[n + 2], S[n + 3]
@@ -257,19 +242,19 @@ def change_box(nodes: Nodes, writing: Writing, S: Any, sign: int, box: Box) -> N
 def present(nodes: Nodes, box: Box) -> bool:
     """Whether the box is in the structure."""
     M, W = nodes.M, nodes.W
-    key, code, o = box.key, 2 * box.slot + box.set, root_of(W, TOP)
-    while W[2 * o + FLAGS] & LEAF_NODE == 0:
+    key, code, o = box.key, 2 * box.slot + box.set, root_of(W, layout.TOP)
+    while W[2 * o + layout.FLAGS] & layout.LEAF_NODE == 0:
         o = child_of(W, o, goes_right(M, o, key, box.lo[0], code))
     r = records_of(W, o)
     p = find_record(nodes, r, box.lo[1], code)
-    if p == W[2 * r + 2]:
+    if p == W[2 * r + layout.COUNT]:
         return False
     tag = M[r + TAG + p]
     return code_of(tag) == code and key_of(tag) == key and tag & 2 != 0
 
 
 ITEM = RUN_WORDS  # words of the writer's state: of the run, what is asked for, the stack, the search
-STACK = ITEM + LO_ + 2 * MOST_DIMENSIONS
+STACK = ITEM + LO_ + 2 * layout.MOST_DIMENSIONS
 SEARCH = STACK + STACK_WORDS
 
 
@@ -282,13 +267,13 @@ def run_changes(nodes: Nodes, writing: Writing, state: Any, boxes: Any, told: To
     """
     W, C = nodes.W, writing.C
     signs, entries, order, done = changes
-    n, d = 0, C[DIMENSIONS]
-    single = C[SELF_] != 0
+    n, d = 0, C[layout.DIMENSIONS]
+    single = C[layout.SELF_] != 0
     if refuses(state, entries, 1 if single else 2):
         return REFUSED
     out0, out1 = told.out[: told.stride], told.out[told.stride :]
     item, S, Z = state[ITEM : ITEM + LO_ + 2 * d], state[STACK:SEARCH], state[SEARCH:]
-    while state[AT] < len(order) and C[FULL] == 0:
+    while state[AT] < len(order) and C[layout.FULL] == 0:
         e = order[state[AT]]
         sign, s, key, slot = signs[e], wide(entries.set[e]), wide(entries.key[e]), wide(entries.slot[e])
         lo, hi = entries.left[e * d : (e + 1) * d], entries.right[e * d : (e + 1) * d]
@@ -305,12 +290,12 @@ def run_changes(nodes: Nodes, writing: Writing, state: Any, boxes: Any, told: To
             item[0], item[1], item[2], item[3], item[4] = slot, key, 0 if single else 1 - s, BOTH, 2 * slot + s
             for j in range(d):
                 item[LO_ + j], item[LO_ + d + j] = lo[j], hi[j]
-            ask(Z, root_of(W, TOP))
+            ask(Z, root_of(W, layout.TOP))
         if there:
-            if deltas and has_delta(sign) and C[FULL] == 0:
+            if deltas and has_delta(sign) and C[layout.FULL] == 0:
                 own = out0 if s == 0 else out1
                 other = out1 if s == 0 else out0
-                n = query_fill(nodes, Z, BoxRoot(root_of(W, TOP), single, d), item, own, other, n, EVERY_CODE)
+                n = query_fill(nodes, Z, BoxRoot(root_of(W, layout.TOP), single, d), item, own, other, n, layout.EVERY_CODE)
                 if Z[QUEUED] > 0:
                     return n
             if sign < 0:

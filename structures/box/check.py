@@ -4,32 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from structures.box.layout import (
-    ACTIVE,
-    CAP,
-    DIMENSIONS,
-    FLAGS,
-    HEIGHT_,
-    LEAF_NODE,
-    LIVE_,
-    LIVE_NODE,
-    MEMBERS,
-    NODE,
-    RECORD_LEVELS,
-    RIGHT_TIE,
-    ROOM,
-    ROWS,
-    SELF_,
-    SEPARATOR,
-    STATE,
-    TREE_WORDS,
-    TREES,
-    WEIGHT,
-    BoxArena,
-    child_of,
-    records_of,
-    root_of,
-)
+from structures.box import layout
+from structures.box.layout import BoxArena, child_of, records_of, root_of
 from structures.core.arena import KIND
 from structures.core.check import check_blocks
 from structures.core.entry_tree import Root
@@ -49,7 +25,7 @@ class Box(NamedTuple):
         return self.key, self.sides[0][0], 2 * self.slot + self.set
 
     def right(self) -> Place:
-        return self.key, self.sides[0][1], RIGHT_TIE + 2 * self.slot + self.set
+        return self.key, self.sides[0][1], layout.RIGHT_TIE + 2 * self.slot + self.set
 
 
 def meet(a: Box, b: Box) -> bool:
@@ -66,7 +42,7 @@ class _Proof:
 
     def __init__(self, arena: BoxArena) -> None:
         self.arena = arena
-        self.dimensions, self.single = int(arena.C[DIMENSIONS]), bool(arena.C[SELF_])
+        self.dimensions, self.single = int(arena.C[layout.DIMENSIONS]), bool(arena.C[layout.SELF_])
         self.flat: dict[int, int] = {}
         self.nodes: dict[int, int] = {}
 
@@ -74,10 +50,10 @@ class _Proof:
         """The boxes of a leaf, with the bits that tell which ends are there."""
         M, W = self.arena.M, self.arena.W
         o = int(records_of(W, node))
-        self.nodes[o] = RECORD_LEVELS + level
+        self.nodes[o] = layout.RECORD_LEVELS + level
         found = []
-        for i in range(int(W[2 * o + 2])):
-            columns = [int(M[o + 2 + c * ROOM + i]) for c in range(1 + 2 * (self.dimensions - level))]
+        for i in range(int(W[2 * o + layout.COUNT])):
+            columns = [int(M[o + 2 + c * layout.ROOM + i]) for c in range(1 + 2 * (self.dimensions - level))]
             tag = columns[0]
             sides = tuple(zip(columns[1::2], columns[2::2], strict=True))
             found.append((Box((tag >> 33) & 0x7FFFFFFF, (tag >> 2) & 1, (tag >> 3) & 0x3FFFFFFF, sides), tag & 3))
@@ -96,30 +72,31 @@ class _Proof:
         for i, (a, here) in enumerate(found):
             for b, there in found[:i]:
                 rows += (single or a.set != b.set) and (here | there) & 2 != 0 and meet(a, b)
-        assert rows == self.arena.W[2 * node + ROWS], f"N4: leaf {node} has {self.arena.W[2 * node + ROWS]} rows, should be {rows}"
+        stored = self.arena.W[2 * node + layout.ROWS]
+        assert rows == stored, f"N4: leaf {node} has {stored} rows, should be {rows}"
         return dict(found)
 
     def below(self, level: int, node: int, lo: Place, hi: Place) -> dict[Box, int]:
         """Prove the invariants of what is below a node whose trees are proven; the boxes with an end there, and which."""
         W, w = self.arena.W, 2 * node
-        self.nodes[node] = NODE
+        self.nodes[node] = layout.NODE
         live = self.tree_lives(node)
-        if W[w + FLAGS] & LEAF_NODE:
+        if W[w + layout.FLAGS] & layout.LEAF_NODE:
             boxes = self.leaf(level, node, lo, hi)
-            live = live or W[w + ROWS] > 0
-            assert W[w + WEIGHT] <= CAP, f"N2: leaf {node} has {W[w + WEIGHT]} ends"
+            live = live or W[w + layout.ROWS] > 0
+            assert W[w + layout.WEIGHT] <= layout.CAP, f"N2: leaf {node} has {W[w + layout.WEIGHT]} ends"
         else:
             boxes = self.children(level, node, lo, hi)
-            live = live or any(W[2 * int(child_of(W, node, c)) + FLAGS] & LIVE_NODE for c in range(2))
+            live = live or any(W[2 * int(child_of(W, node, c)) + layout.FLAGS] & layout.LIVE_NODE for c in range(2))
         ends = sum((here & 1) + (here >> 1) for here in boxes.values())
-        assert ends == W[w + WEIGHT], f"N2: node {node} has weight {W[w + WEIGHT]}, should be {ends}"
-        assert bool(W[w + FLAGS] & LIVE_NODE) == live, f"N4: node {node} says {not live}"
+        assert ends == W[w + layout.WEIGHT], f"N2: node {node} has weight {W[w + layout.WEIGHT]}, should be {ends}"
+        assert bool(W[w + layout.FLAGS] & layout.LIVE_NODE) == live, f"N4: node {node} says {not live}"
         return boxes
 
     def children(self, level: int, node: int, lo: Place, hi: Place) -> dict[Box, int]:
         """Prove both children of an inner node, and their trees: their spanners are among the node's boxes."""
         M, W = self.arena.M, self.arena.W
-        middle = int(M[node + SEPARATOR + 1]), int(M[node + SEPARATOR]), int(M[node + SEPARATOR + 2])
+        middle = int(M[node + layout.SEPARATOR + 1]), int(M[node + layout.SEPARATOR]), int(M[node + layout.SEPARATOR + 2])
         children = [int(child_of(W, node, c)) for c in range(2)]
         slabs = (lo, middle), (middle, hi)
         parts = [self.below(level, child, *slab) for child, slab in zip(children, slabs, strict=True)]
@@ -127,12 +104,12 @@ class _Proof:
         for child, slab, part in zip(children, slabs, parts, strict=True):
             spanners = [box for box in boxes if box.left() < slab[0] and box.right() >= slab[1]]
             self.trees(level, child, spanners, [box for box, here in part.items() if here & 2])
-        weights = [int(W[2 * child + WEIGHT]) for child in children]
-        assert sum(weights) > CAP // 2 and 4 * max(weights) <= 3 * sum(weights), f"N2: node {node} is unbalanced, {weights}"
+        weights = [int(W[2 * child + layout.WEIGHT]) for child in children]
+        assert sum(weights) > layout.CAP // 2 and 4 * max(weights) <= 3 * sum(weights), f"N2: node {node} is unbalanced, {weights}"
         return boxes
 
     def tree_lives(self, node: int) -> bool:
-        return any(self.arena.W[2 * node + TREES + TREE_WORDS * i + STATE] & LIVE_ for i in range(2))
+        return any(self.arena.W[2 * node + layout.TREES + layout.TREE_WORDS * i + layout.STATE] & layout.LIVE_ for i in range(2))
 
     def trees(self, level: int, node: int, spanners: list[Box], points: list[Box]) -> None:
         """Prove that the trees of a node hold what they should (N3) and are sound."""
@@ -141,8 +118,8 @@ class _Proof:
             wanted = {Box(0, i, b.slot, b.sides[1:]) for b in spanners if single or b.set == i}
             first = len(wanted)
             wanted |= {Box(0, 1 - i, b.slot, b.sides[1:]) for b in points if single or b.set == 1 - i}
-            h = 2 * node + TREES + TREE_WORDS * i
-            if not self.arena.W[h + STATE] & ACTIVE:
+            h = 2 * node + layout.TREES + layout.TREE_WORDS * i
+            if not self.arena.W[h + layout.STATE] & layout.ACTIVE:
                 assert first == 0, f"N3: tree {i} of node {node} is inactive, but has spanners"
                 continue
             assert self.tree(level + 1, h) == wanted, f"N3: tree {i} of node {node} has other members than it should"
@@ -150,16 +127,16 @@ class _Proof:
     def tree(self, level: int, h: int) -> set[Box]:
         """Prove the tree in holder h; its members."""
         W = self.arena.W
-        root, live = int(root_of(W, h)), bool(W[h + STATE] & LIVE_)
+        root, live = int(root_of(W, h)), bool(W[h + layout.STATE] & layout.LIVE_)
         if level + 1 == self.dimensions:
-            entries = check_below(self.arena, root, int(W[h + HEIGHT_]), True, self.flat)
+            entries = check_below(self.arena, root, int(W[h + layout.HEIGHT_]), True, self.flat)
             assert live == has_row(entries, int(self.arena.C[KIND])), f"N4: live of tree {h} is {live}"
             members = {Box(0, e[4], e[2] >> 1, ((e[1], e[3]),)) for e in entries}
         else:
             members = set(self.below(level, root, FIRST_PLACE, LAST_PLACE))
-            assert live == bool(W[2 * root + FLAGS] & LIVE_NODE), f"N4: live of tree {h} is {live}"
+            assert live == bool(W[2 * root + layout.FLAGS] & layout.LIVE_NODE), f"N4: live of tree {h} is {live}"
         counts = [sum(box.set == s for box in members) for s in range(2)]
-        assert counts == [W[h + MEMBERS], W[h + MEMBERS + 1]] and members, f"tree {h} should have {counts} members"
+        assert counts == [W[h + layout.MEMBERS], W[h + layout.MEMBERS + 1]] and members, f"tree {h} should have {counts} members"
         return members
 
 
@@ -171,5 +148,5 @@ def check_boxes(arena: BoxArena, root: Root, others: tuple[Root, ...]) -> None:
         boxes = proof.below(0, offset, FIRST_PLACE, LAST_PLACE)
         counts = tuple(sum(box.set == s for box in boxes) for s in range(2))
         assert counts == wanted, f"counts {wanted}, should be {counts}"
-        assert live == bool(arena.W[2 * offset + FLAGS] & LIVE_NODE), f"live is {live}"
+        assert live == bool(arena.W[2 * offset + layout.FLAGS] & layout.LIVE_NODE), f"live is {live}"
     check_blocks(arena, {**proof.flat, **proof.nodes})

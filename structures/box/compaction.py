@@ -8,25 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from structures.box.layout import (
-    ACTIVE,
-    DIMENSIONS,
-    FLAGS,
-    HEIGHT_,
-    LEAF_NODE,
-    NODE,
-    RECORD_LEVELS,
-    STATE,
-    child_of,
-    holder,
-    moved_node,
-    moved_records,
-    records_of,
-    root_of,
-    set_child,
-    set_records,
-    set_root,
-)
+from structures.box import layout
+from structures.box.layout import child_of, holder, moved_node, moved_records, records_of, root_of, set_child, set_records, set_root
 from structures.core.arena import AFTER, INNER, LEAF
 from structures.core.blocks import Nodes, Writing
 from structures.core.compaction import has_looked_at, is_behind
@@ -52,12 +35,12 @@ def move_roots(nodes: Nodes, writing: Writing, level: int, o: int) -> None:
     for i in range(2):
         h = holder(o, i)
         root = root_of(W, h)
-        if W[h + STATE] & ACTIVE == 0 or nodes.M[root] == C[VERSION]:
+        if W[h + layout.STATE] & layout.ACTIVE == 0 or nodes.M[root] == C[VERSION]:
             continue
-        if level + 2 < C[DIMENSIONS]:
-            if is_behind(C, root, NODE):
+        if level + 2 < C[layout.DIMENSIONS]:
+            if is_behind(C, root, layout.NODE):
                 set_root(W, h, moved_node(nodes, writing, root))
-        elif W[h + HEIGHT_] == 0:
+        elif W[h + layout.HEIGHT_] == 0:
             if is_behind(C, root, LEAF):
                 set_root(W, h, moved_leaf(nodes, writing, root))
         elif is_behind(C, root, INNER):
@@ -69,14 +52,14 @@ def move_below(nodes: Nodes, writing: Writing, level: int, o: int) -> None:
     """What hangs on own node o of a tree of the level, but for what belongs to this version already."""
     M, W, C = nodes.M, nodes.W, writing.C
     move_roots(nodes, writing, level, o)
-    if W[2 * o + FLAGS] & LEAF_NODE != 0:
+    if W[2 * o + layout.FLAGS] & layout.LEAF_NODE != 0:
         r = records_of(W, o)
-        if is_behind(C, r, RECORD_LEVELS + level):
+        if is_behind(C, r, layout.RECORD_LEVELS + level):
             set_records(W, o, moved_records(nodes, writing, level, r))
         return
     for c in range(2):
         child = child_of(W, o, c)
-        if M[child] != C[VERSION] and is_behind(C, child, NODE):
+        if M[child] != C[VERSION] and is_behind(C, child, layout.NODE):
             set_child(W, o, c, moved_node(nodes, writing, child))
 
 

@@ -123,9 +123,8 @@ class PhaseCursor(PartedCursor):
         item = items_of(-1, key, s, mode, EVERY_CODE, self._lo[None, :], self._hi[None, :])
         self._boxes_met = QueryCursor(arena, root, item, False)
 
-    @property
-    def steps(self) -> int:
-        return super().steps + self._boxes_met.steps
+    def _beside(self) -> int:
+        return self._boxes_met.steps
 
     def clone(self) -> Self:
         other = super().clone()

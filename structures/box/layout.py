@@ -32,7 +32,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from structures.core.arena import CONTROL_WORDS, INNER_WORDS, KIND, LEAF_WORDS, B, EntryBlocks
-from structures.core.blocks import Nodes, Writing, allocate, block_at, drop, name_block
+from structures.core.blocks import Nodes, Writing, allocate, block_at, drop, moved, name_block
 from structures.core.control import KEPT, VERSION, empty_room, room
 from structures.core.kernel import arrays, kernel
 from structures.ordered.summary import PAIR
@@ -44,6 +44,7 @@ FILL = CAP * 7 // 8
 # Words of W from 2 * o.
 WEIGHT, FLAGS, CHILD0, CHILD1, TREES = 2, 3, 4, 5, 6
 RECORDS, ROWS = CHILD0, CHILD1
+COUNT = 2  # of records
 ROOT_, HEIGHT_, MEMBERS, STATE, IDLE, TREE_WORDS = 0, 1, 2, 4, 5, 6  # MEMBERS + set
 LIVE_, ACTIVE = 1, 2  # of STATE
 LIVE_NODE, LEAF_NODE = 1, 2  # of FLAGS
@@ -131,19 +132,14 @@ def own_node(nodes: Nodes, writing: Writing, o: int) -> int:
 @kernel
 def moved_node(nodes: Nodes, writing: Writing, o: int) -> int:
     """A copy in place of the node."""
-    M = nodes.M
-    new = allocate(M, writing.C, NODE)
-    for i in range(1, NODE_WORDS):
-        M[new + i] = M[o + i]
-    drop(M, writing, o, NODE)
-    return new
+    return moved(nodes.M, writing, o, NODE, NODE_WORDS)
 
 
 @kernel
 def new_records(nodes: Nodes, C: Any, level: int) -> int:
     M, W = nodes.M, nodes.W
     o = allocate(M, C, RECORD_LEVELS + level)
-    W[2 * o + 2] = 0
+    W[2 * o + COUNT] = 0
     return o
 
 
@@ -157,7 +153,7 @@ def moved_records(nodes: Nodes, writing: Writing, level: int, o: int) -> int:
     M, W, C = nodes.M, nodes.W, writing.C
     new = allocate(M, C, RECORD_LEVELS + level)
     M[new + 1] = M[o + 1]
-    n = W[2 * o + 2]
+    n = W[2 * o + COUNT]
     for c in range(1 + 2 * (C[DIMENSIONS] - level)):
         a, b = o + 2 + c * ROOM, new + 2 + c * ROOM
         for i in range(n):

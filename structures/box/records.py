@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from structures.box.layout import DIMENSIONS, ROOM
+from structures.box.layout import COUNT, DIMENSIONS, ROOM
 from structures.core.blocks import Nodes, Writing
 from structures.core.kernel import kernel
 
@@ -49,7 +49,7 @@ def key_of(tag: int) -> int:
 def find_record(nodes: Nodes, o: int, left1: int, code: int) -> int:
     """The first place in records o whose (left of dimension k + 1, code) is >= the given one."""
     M, W = nodes.M, nodes.W
-    lo, hi = 0, W[2 * o + 2]
+    lo, hi = 0, W[2 * o + COUNT]
     while lo < hi:
         mid = (lo + hi) // 2
         v = M[o + LEFT1 + mid]
@@ -73,33 +73,33 @@ def write_record(M: Any, o: int, dimensions: int, level: int, p: int, tag: int, 
 def put_record(nodes: Nodes, C: Any, o: int, level: int, tag: int, lo: Any, hi: Any) -> None:
     """Put a box into own records that have room."""
     M, W = nodes.M, nodes.W
-    d, n = C[DIMENSIONS], W[2 * o + 2]
+    d, n = C[DIMENSIONS], W[2 * o + COUNT]
     p = find_record(nodes, o, lo[level + 1], code_of(tag))
     for c in range(1 + 2 * (d - level)):
         a = o + 2 + c * ROOM
         for i in range(n, p, -1):
             M[a + i] = M[a + i - 1]
     write_record(M, o, d, level, p, tag, lo, hi)
-    W[2 * o + 2] = n + 1
+    W[2 * o + COUNT] = n + 1
 
 
 @kernel
 def cut_record(nodes: Nodes, C: Any, o: int, level: int, p: int) -> None:
     """Take the record at place p out of own records."""
     M, W = nodes.M, nodes.W
-    n = W[2 * o + 2] - 1
+    n = W[2 * o + COUNT] - 1
     for c in range(1 + 2 * (C[DIMENSIONS] - level)):
         a = o + 2 + c * ROOM
         for i in range(p, n):
             M[a + i] = M[a + i + 1]
-    W[2 * o + 2] = n
+    W[2 * o + COUNT] = n
 
 
 @kernel
 def beginning_by(nodes: Nodes, o: int, most: int) -> int:
     """How many records have a left end of dimension k + 1 that is <= most."""
     M, W = nodes.M, nodes.W
-    lo, hi = 0, W[2 * o + 2]
+    lo, hi = 0, W[2 * o + COUNT]
     while lo < hi:
         mid = (lo + hi) // 2
         if M[o + LEFT1 + mid] <= most:
@@ -163,7 +163,7 @@ def next_row(M: Any, o: int, level: int, dimensions: int, single: bool, i: int, 
 def rows_inside(nodes: Nodes, C: Any, o: int, level: int, single: bool) -> int:
     """How many pairs of records make a row."""
     M, W = nodes.M, nodes.W
-    d, n, rows = C[DIMENSIONS], W[2 * o + 2], 0
+    d, n, rows = C[DIMENSIONS], W[2 * o + COUNT], 0
     for i in range(n):
         j = next_row(M, o, level, d, single, i, i + 1, n)
         while j >= 0:

@@ -18,26 +18,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from structures.box.layout import (
-    ACTIVE,
-    DEEPEST,
-    EVERY_CODE,
-    FLAGS,
-    HEIGHT_,
-    LEAF_NODE,
-    MEMBERS,
-    RIGHT_TIE,
-    ROOM,
-    STATE,
-    TREE_WORDS,
-    TREES,
-    BoxRoot,
-    before,
-    child_of,
-    goes_right,
-    records_of,
-    root_of,
-)
+from structures.box import layout
+from structures.box.layout import BoxRoot, before, child_of, goes_right, records_of, root_of
 from structures.box.records import LEFT1, TAG, beginning_by, code_of, key_of, meets
 from structures.core.arena import B
 from structures.core.blocks import Nodes
@@ -56,7 +38,7 @@ TASK = 5
 
 def query_words(dimensions: int) -> int:
     """Words of the state."""
-    return QUEUE + TASK * 4 * DEEPEST * (dimensions - 1)
+    return QUEUE + TASK * 4 * layout.DEEPEST * (dimensions - 1)
 
 
 class Task(NamedTuple):
@@ -85,9 +67,9 @@ def ask(Z: Any, root: int) -> None:
 def push_tree(nodes: Nodes, Z: Any, level: int, d: int, o: int, i: int, t: int) -> None:
     """Set t of tree i of node o is to be searched."""
     W = nodes.W
-    h = 2 * o + TREES + TREE_WORDS * i
-    if W[h + MEMBERS + t] > 0:
-        push_task(Z, FLAT if level + 2 == d else NODES, level + 1, root_of(W, h), W[h + HEIGHT_], t)
+    h = 2 * o + layout.TREES + layout.TREE_WORDS * i
+    if W[h + layout.MEMBERS + t] > 0:
+        push_task(Z, FLAT if level + 2 == d else NODES, level + 1, root_of(W, h), W[h + layout.HEIGHT_], t)
 
 
 @kernel
@@ -96,7 +78,7 @@ def push_points(nodes: Nodes, Z: Any, single: bool, level: int, d: int, o: int, 
     W = nodes.W
     alone = single and level == 0
     i = 0 if alone else 1 - t
-    if W[2 * o + TREES + TREE_WORDS * i + STATE] & ACTIVE != 0:
+    if W[2 * o + layout.TREES + layout.TREE_WORDS * i + layout.STATE] & layout.ACTIVE != 0:
         push_tree(nodes, Z, level, d, o, i, 1 if alone else t)
     else:
         push_task(Z, POINTS, level, o, 0, t)
@@ -109,14 +91,14 @@ def expand(nodes: Nodes, Z: Any, single: bool, d: int, level: int, root: int, t:
     mode = item[MODE] if level == 0 else BOTH
     key = item[KEY_] if level == 0 else 0
     tie = item[TIE] if level == 0 else 2 * item[SLOT_] + 1 - t
-    end = RIGHT_TIE + (EVERY_CODE if mode == WITHIN else tie)
+    end = layout.RIGHT_TIE + (layout.EVERY_CODE if mode == WITHIN else tie)
     low, high = item[LO_ + level], item[LO_ + d + level]
     o, fork = root, 0
     while True:
         Z[STEPS] += 1
         if mode != WITHIN:
             push_tree(nodes, Z, level, d, o, t, t)  # its spanners
-        if W[2 * o + FLAGS] & LEAF_NODE != 0:
+        if W[2 * o + layout.FLAGS] & layout.LEAF_NODE != 0:
             push_task(Z, LEFT_LEAF, level, o, 0, t)
             break
         left = goes_right(M, o, key, low, tie)
@@ -128,7 +110,7 @@ def expand(nodes: Nodes, Z: Any, single: bool, d: int, level: int, root: int, t:
     if fork == 0:
         return
     o = child_of(W, fork, 1)
-    while W[2 * o + FLAGS] & LEAF_NODE == 0:
+    while W[2 * o + layout.FLAGS] & layout.LEAF_NODE == 0:
         Z[STEPS] += 1
         if goes_right(M, o, key, high, end):
             push_points(nodes, Z, single, level, d, child_of(W, o, 0), t)
@@ -152,8 +134,8 @@ def scan(nodes: Nodes, Z: Any, tree: BoxRoot, task: Task, item: Any, out: Any, n
     Z[STEPS] += end
     start = n
     for i in range(end):
-        tag, left, right = M[o + TAG + i], M[o + LEFT1 - 2 * ROOM + i], M[o + LEFT1 - ROOM + i]
-        if M[o + LEFT1 + ROOM + i] < lo[level + 1] or not (alone or (tag >> 2) & 1 == t) or key_of(tag) != key and what != POINTS:
+        tag, left, right = M[o + TAG + i], M[o + LEFT1 - 2 * layout.ROOM + i], M[o + LEFT1 - layout.ROOM + i]
+        if M[o + LEFT1 + layout.ROOM + i] < lo[level + 1] or not (alone or (tag >> 2) & 1 == t) or key_of(tag) != key and what != POINTS:
             continue
         if what == LEFT_LEAF and mode == BEFORE:
             asked = right >= lo[0] and before(0, left, code_of(tag), 0, lo[0], item[TIE])
@@ -181,7 +163,7 @@ def query_fill(nodes: Nodes, Z: Any, tree: BoxRoot, items: Any, own: Any, other:
     W, single, d = nodes.W, tree.single, tree.dimensions
     words, ends = LO_ + 2 * d, items[:0]
     last, start = len(items) // words - 1, Z[STEPS]
-    while len(other) - n > B + ROOM and Z[STEPS] - start <= budget:
+    while len(other) - n > B + layout.ROOM and Z[STEPS] - start <= budget:
         item = items[Z[ITEM_AT] * words : (Z[ITEM_AT] + 1) * words]
         if Z[QUEUED] == 0:
             if Z[ITEM_AT] >= last:
@@ -207,7 +189,7 @@ def query_fill(nodes: Nodes, Z: Any, tree: BoxRoot, items: Any, own: Any, other:
             Z[QUEUED] -= 1
             if what == NODES:
                 expand(nodes, Z, single, d, level, o, item[SET_] if level == 0 else t, item)
-            elif what == POINTS and W[2 * o + FLAGS] & LEAF_NODE == 0:
+            elif what == POINTS and W[2 * o + layout.FLAGS] & layout.LEAF_NODE == 0:
                 Z[STEPS] += 1
                 push_points(nodes, Z, single, level, d, child_of(W, o, 1), t)
                 push_points(nodes, Z, single, level, d, child_of(W, o, 0), t)
@@ -234,21 +216,21 @@ def next_box_key(nodes: Nodes, root: int, key: int) -> int:
     """The smallest key above `key`; 2**31 - 1 if there is none."""
     M, W = nodes.M, nodes.W
     o, then = root, 0
-    while W[2 * o + FLAGS] & LEAF_NODE == 0:
-        c = goes_right(M, o, key, 2**63 - 1, 2 * RIGHT_TIE)
+    while W[2 * o + layout.FLAGS] & layout.LEAF_NODE == 0:
+        c = goes_right(M, o, key, 2**63 - 1, 2 * layout.RIGHT_TIE)
         if not c:
             then = child_of(W, o, 1)
         o = child_of(W, o, c)
-    least = EVERY_CODE
+    least = layout.EVERY_CODE
     for _ in range(2):
         r = records_of(W, o)
-        for p in range(W[2 * r + 2]):
+        for p in range(W[2 * r + layout.COUNT]):
             k = key_of(M[r + TAG + p])
             if k > key:
                 least = min(least, k)
-        if least != EVERY_CODE or then == 0:
+        if least != layout.EVERY_CODE or then == 0:
             break
         o = then
-        while W[2 * o + FLAGS] & LEAF_NODE == 0:
+        while W[2 * o + layout.FLAGS] & layout.LEAF_NODE == 0:
             o = child_of(W, o, 0)
     return least

@@ -15,25 +15,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from structures.box.layout import (
-    DEEPEST,
-    FLAGS,
-    HEIGHT_,
-    LEAF_NODE,
-    LIVE_,
-    LIVE_NODE,
-    RIGHT_TIE,
-    ROOM,
-    ROWS,
-    STATE,
-    TREE_WORDS,
-    TREES,
-    BoxRoot,
-    child_of,
-    goes_right,
-    records_of,
-    root_of,
-)
+from structures.box import layout
+from structures.box.layout import BoxRoot, child_of, goes_right, records_of, root_of
 from structures.box.records import TAG, code_of, key_of, next_row
 from structures.core.arena import B
 from structures.core.blocks import Nodes
@@ -50,7 +33,7 @@ NODE_, FLAT, RECORDS_ = 0, 1, 2
 
 def view_words(dimensions: int) -> int:
     """Words of the state."""
-    return QUEUE + TASK * 4 * DEEPEST * (dimensions - 1)
+    return QUEUE + TASK * 4 * layout.DEEPEST * (dimensions - 1)
 
 
 @kernel
@@ -63,7 +46,7 @@ def push_live(Z: Any, what: int, level: int, o: int, extra: int) -> None:
 @kernel("void(int32[::1], int64[::1], int64, int64)")
 def view_start(W: Any, Z: Any, root: int, only: int) -> None:
     Z[ONLY] = only
-    if W[2 * root + FLAGS] & LIVE_NODE != 0:
+    if W[2 * root + layout.FLAGS] & layout.LIVE_NODE != 0:
         push_live(Z, NODE_, 0, root, 0)
 
 
@@ -72,22 +55,22 @@ def enter_node(nodes: Nodes, Z: Any, d: int, level: int, o: int) -> None:
     """Push what is live at a node and below it."""
     M, W = nodes.M, nodes.W
     w, key = 2 * o, Z[ONLY]
-    if W[w + FLAGS] & LEAF_NODE != 0:
-        if W[w + ROWS] > 0:
+    if W[w + layout.FLAGS] & layout.LEAF_NODE != 0:
+        if W[w + layout.ROWS] > 0:
             push_live(Z, RECORDS_, level, records_of(W, o), 0)
     else:
         for c in range(2):
             child = child_of(W, o, c)
-            if W[2 * child + FLAGS] & LIVE_NODE == 0:
+            if W[2 * child + layout.FLAGS] & layout.LIVE_NODE == 0:
                 continue
             if level == 0 and key >= 0:
-                if c == 0 and goes_right(M, o, key, NEG_INF, -1) or c == 1 and not goes_right(M, o, key, POS_INF, 2 * RIGHT_TIE):
+                if c == 0 and goes_right(M, o, key, NEG_INF, -1) or c == 1 and not goes_right(M, o, key, POS_INF, 2 * layout.RIGHT_TIE):
                     continue
             push_live(Z, NODE_, level, child, 0)
     for i in range(2):
-        h = w + TREES + TREE_WORDS * i
-        if W[h + STATE] & LIVE_ != 0:
-            push_live(Z, FLAT if level + 2 == d else NODE_, level + 1, root_of(W, h), W[h + HEIGHT_])
+        h = w + layout.TREES + layout.TREE_WORDS * i
+        if W[h + layout.STATE] & layout.LIVE_ != 0:
+            push_live(Z, FLAT if level + 2 == d else NODE_, level + 1, root_of(W, h), W[h + layout.HEIGHT_])
 
 
 @kernel
@@ -99,7 +82,7 @@ def rows_of_record(nodes: Nodes, Z: Any, tree: BoxRoot, q: int, out0: Any, out1:
     if level == 0 and Z[ONLY] >= 0 and key_of(tag) != Z[ONLY]:
         return n
     code = code_of(tag)
-    alone, end, e = tree.single and level == 0, W[2 * o + 2], i
+    alone, end, e = tree.single and level == 0, W[2 * o + layout.COUNT], i
     own, other = (out0, out1) if alone or code & 1 == 0 else (out1, out0)
     while True:
         j = next_row(M, o, level, d, alone, i, e + 1, end)
@@ -127,7 +110,7 @@ def view_fill(nodes: Nodes, Z: Any, tree: BoxRoot, out0: Any, out1: Any, want: i
         elif what == RECORDS_:
             n = rows_of_record(nodes, Z, tree, q, out0, out1, n)
             Z[q + 3] += 1
-            if Z[q + 3] == W[2 * o + 2]:
+            if Z[q + 3] == W[2 * o + layout.COUNT]:
                 Z[QUEUED] -= 1
         else:
             if Z[FLAT_IS_ON] == 0:
@@ -140,4 +123,4 @@ def view_fill(nodes: Nodes, Z: Any, tree: BoxRoot, out0: Any, out1: Any, want: i
     return n
 
 
-ROWS_BEYOND = max(B * B, ROOM)  # what a filling may write beyond the rows wanted
+ROWS_BEYOND = max(B * B, layout.ROOM)  # what a filling may write beyond the rows wanted

@@ -14,31 +14,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from structures.clique.state import (
-    CENTRE,
-    COVER,
-    COVERS,
-    GAP,
-    GIVEN,
-    HEAP_SLOT,
-    HEAPED,
-    KEY,
-    LAST,
-    LEAF,
-    PICKED,
-    PICKING,
-    PICKS,
-    QUEUE,
-    QUEUED,
-    SEARCH_AT,
-    SEARCH_DEPTH,
-    SEARCH_LEAF,
-    SEARCH_STACK,
-    START,
-    STEPS,
-    TOP,
-    Walking,
-)
+from structures.clique import state
+from structures.clique.state import Walking
 from structures.core.entries import Told
 from structures.core.kernel import kernel, wide
 from structures.multiway.clique_summary import keys_at, top_at
@@ -59,89 +36,89 @@ def reaches(nodes: MultiwayNodes, o: int, key: int, value: int) -> bool:
 def push(walking: Walking, right: int, slot: int) -> None:
     """Put an interval into the heap, which has room."""
     Z, H, J = walking.Z, walking.H, walking.J
-    i = Z[HEAPED]
-    Z[HEAPED] = i + 1
+    i = Z[state.HEAPED]
+    Z[state.HEAPED] = i + 1
     while i > 0 and H[(i - 1) >> 1] < right:
-        H[i], J[HEAP_SLOT, i] = H[(i - 1) >> 1], J[HEAP_SLOT, (i - 1) >> 1]
+        H[i], J[state.HEAP_SLOT, i] = H[(i - 1) >> 1], J[state.HEAP_SLOT, (i - 1) >> 1]
         i = (i - 1) >> 1
-    H[i], J[HEAP_SLOT, i] = right, slot
+    H[i], J[state.HEAP_SLOT, i] = right, slot
 
 
 @kernel
 def begin_search(nodes: MultiwayNodes, walking: Walking, left: int, code: int, at: int) -> None:
     """Search what comes before (Z[KEY], left, code), which lies in Z[LEAF] at place `at`, for covers of Z[START]."""
     M, W, Z = nodes.M, nodes.W, walking.Z
-    o, depth = Z[TOP], 0
+    o, depth = Z[state.TOP], 0
     while height_of(W, o) > 0:
-        Z[STEPS] += 1
-        side = side_of(nodes, o, Z[KEY], left, code)
-        if side and reaches(nodes, M[o + CHILD], Z[KEY], Z[START]):
-            Z[SEARCH_STACK + depth] = M[o + CHILD]
+        Z[state.STEPS] += 1
+        side = side_of(nodes, o, Z[state.KEY], left, code)
+        if side and reaches(nodes, M[o + CHILD], Z[state.KEY], Z[state.START]):
+            Z[state.SEARCH_STACK + depth] = M[o + CHILD]
             depth += 1
         o = M[o + CHILD + (1 if side else 0)]
-    Z[SEARCH_DEPTH], Z[SEARCH_LEAF], Z[SEARCH_AT] = depth, Z[LEAF], at - 1
-    Z[COVERS], Z[HEAPED], Z[PICKING] = 0, 0, 0
+    Z[state.SEARCH_DEPTH], Z[state.SEARCH_LEAF], Z[state.SEARCH_AT] = depth, Z[state.LEAF], at - 1
+    Z[state.COVERS], Z[state.HEAPED], Z[state.PICKING] = 0, 0, 0
 
 
 @kernel
 def search(nodes: MultiwayNodes, walking: Walking) -> bool:
     """Find the next cover in the tree, nearest leaf first; False when there are no more."""
     M, W, T, Z, J = nodes.M, nodes.W, nodes.T, walking.Z, walking.J
-    key, value = Z[KEY], Z[START]
+    key, value = Z[state.KEY], Z[state.START]
     while True:
-        o, i = Z[SEARCH_LEAF], Z[SEARCH_AT]
+        o, i = Z[state.SEARCH_LEAF], Z[state.SEARCH_AT]
         e, w = entry_at(T, o)
         while i >= 0 and W[w + L + i] == key:
-            Z[STEPS] += 1
-            if M[e + L + i] >= value and W[w + i] != Z[GIVEN]:
-                Z[SEARCH_AT] = i - 1
+            Z[state.STEPS] += 1
+            if M[e + L + i] >= value and W[w + i] != Z[state.GIVEN]:
+                Z[state.SEARCH_AT] = i - 1
                 push(walking, M[e + L + i], wide(W[w + i]))
-                J[COVER, Z[COVERS]] = W[w + i]
-                Z[COVERS] += 1
+                J[state.COVER, Z[state.COVERS]] = W[w + i]
+                Z[state.COVERS] += 1
                 return True
             i -= 1
-        Z[SEARCH_AT] = -1
-        if Z[SEARCH_DEPTH] == 0:
+        Z[state.SEARCH_AT] = -1
+        if Z[state.SEARCH_DEPTH] == 0:
             return False
-        Z[SEARCH_DEPTH] -= 1
-        o = Z[SEARCH_STACK + Z[SEARCH_DEPTH]]
+        Z[state.SEARCH_DEPTH] -= 1
+        o = Z[state.SEARCH_STACK + Z[state.SEARCH_DEPTH]]
         while height_of(W, o) > 0:
-            Z[STEPS] += 1
+            Z[state.STEPS] += 1
             lower, upper = M[o + CHILD], M[o + CHILD + 1]
             o = lower
             if reaches(nodes, upper, key, value):
                 o = upper
                 if reaches(nodes, lower, key, value):
-                    Z[SEARCH_STACK + Z[SEARCH_DEPTH]] = lower
-                    Z[SEARCH_DEPTH] += 1
-        Z[SEARCH_LEAF], Z[SEARCH_AT] = o, count_of(nodes, o) - 1
+                    Z[state.SEARCH_STACK + Z[state.SEARCH_DEPTH]] = lower
+                    Z[state.SEARCH_DEPTH] += 1
+        Z[state.SEARCH_LEAF], Z[state.SEARCH_AT] = o, count_of(nodes, o) - 1
 
 
 @kernel
 def begin_heap(walking: Walking) -> None:
     """Find covers of Z[START] in the heap."""
     Z, H, J = walking.Z, walking.H, walking.J
-    Z[COVERS], Z[QUEUED], Z[PICKING] = 0, 0, 0
-    if Z[HEAPED] > 0 and H[0] >= Z[START]:
-        J[QUEUE, 0] = 0
-        Z[QUEUED] = 1
+    Z[state.COVERS], Z[state.QUEUED], Z[state.PICKING] = 0, 0, 0
+    if Z[state.HEAPED] > 0 and H[0] >= Z[state.START]:
+        J[state.QUEUE, 0] = 0
+        Z[state.QUEUED] = 1
 
 
 @kernel
 def take(walking: Walking) -> bool:
     """Find the next cover in the heap, its children queued behind; False when there are no more."""
     Z, H, J = walking.Z, walking.H, walking.J
-    n = Z[COVERS]
-    if n == Z[QUEUED]:
+    n = Z[state.COVERS]
+    if n == Z[state.QUEUED]:
         return False
-    i = wide(J[QUEUE, n])
-    for child in range(2 * i + 1, min(2 * i + 3, Z[HEAPED])):
-        if H[child] >= Z[START]:
-            J[QUEUE, Z[QUEUED]] = child
-            Z[QUEUED] += 1
-    J[COVER, n] = J[HEAP_SLOT, i]
-    Z[COVERS] = n + 1
-    Z[STEPS] += 1
+    i = wide(J[state.QUEUE, n])
+    for child in range(2 * i + 1, min(2 * i + 3, Z[state.HEAPED])):
+        if H[child] >= Z[state.START]:
+            J[state.QUEUE, Z[state.QUEUED]] = child
+            Z[state.QUEUED] += 1
+    J[state.COVER, n] = J[state.HEAP_SLOT, i]
+    Z[state.COVERS] = n + 1
+    Z[state.STEPS] += 1
     return True
 
 
@@ -150,24 +127,24 @@ def tell(walking: Walking, told: Told, n: int, end: int) -> int:
     """Rows of the newest cover with the ones before it, up to `end`; the rows told. Z[PICKING]
     is 0 when all are told."""
     Z = walking.Z
-    before, picks = Z[COVERS] - 1, Z[PICKS]
-    if Z[PICKING] == 0:
+    before, picks = Z[state.COVERS] - 1, Z[state.PICKS]
+    if Z[state.PICKING] == 0:
         if before < picks:
             return n
-        Z[PICKING] = 1
+        Z[state.PICKING] = 1
         for i in range(picks):
-            Z[PICKED + i] = i
+            Z[state.PICKED + i] = i
     while n < end:
-        last = PICKED + picks - 1
+        last = state.PICKED + picks - 1
         run = min(before - Z[last], end - n) if picks > 0 else 1
         write(walking, told, n, run)
         n += run
         if picks == 0:
-            Z[PICKING] = 0
+            Z[state.PICKING] = 0
             return n
         Z[last] += run
         if Z[last] == before and not pick_on(walking, before, picks):
-            Z[PICKING] = 0
+            Z[state.PICKING] = 0
             return n
     return n
 
@@ -177,13 +154,13 @@ def pick_on(walking: Walking, before: int, picks: int) -> bool:
     """The next choice of all picks but the last, which begins behind them; False when there is none."""
     Z = walking.Z
     i = picks - 2
-    while i >= 0 and Z[PICKED + i] == before - picks + i:
+    while i >= 0 and Z[state.PICKED + i] == before - picks + i:
         i -= 1
     if i < 0:
         return False
-    Z[PICKED + i] += 1
+    Z[state.PICKED + i] += 1
     for j in range(i + 1, picks):
-        Z[PICKED + j] = Z[PICKED + j - 1] + 1
+        Z[state.PICKED + j] = Z[state.PICKED + j - 1] + 1
     return True
 
 
@@ -192,24 +169,24 @@ def write(walking: Walking, told: Told, n: int, run: int) -> None:
     """Rows n.. of the given, the centre, the newest cover, and those picked: the last of these runs."""
     Z, J, out, stride = walking.Z, walking.J, told.out, told.stride
     at = 0
-    if Z[GIVEN] >= 0:
-        fill(out, n, run, Z[GIVEN])
+    if Z[state.GIVEN] >= 0:
+        fill(out, n, run, Z[state.GIVEN])
         at += stride
-    if Z[CENTRE] >= 0:
-        fill(out, at + n, run, Z[CENTRE])
+    if Z[state.CENTRE] >= 0:
+        fill(out, at + n, run, Z[state.CENTRE])
         at += stride
-    fill(out, at + n, run, wide(J[COVER, Z[COVERS] - 1]))
-    for i in range(Z[PICKS] - 1):
+    fill(out, at + n, run, wide(J[state.COVER, Z[state.COVERS] - 1]))
+    for i in range(Z[state.PICKS] - 1):
         at += stride
-        fill(out, at + n, run, wide(J[COVER, Z[PICKED + i]]))
-    if Z[PICKS] > 0:
+        fill(out, at + n, run, wide(J[state.COVER, Z[state.PICKED + i]]))
+    if Z[state.PICKS] > 0:
         at += stride
-        first = Z[PICKED + Z[PICKS] - 1]
+        first = Z[state.PICKED + Z[state.PICKS] - 1]
         for r in range(run):
-            out[at + n + r] = J[COVER, first + r]
-    Z[GAP] = max(Z[GAP], Z[STEPS] + 1 - Z[LAST])
-    Z[STEPS] += run
-    Z[LAST] = Z[STEPS]
+            out[at + n + r] = J[state.COVER, first + r]
+    Z[state.GAP] = max(Z[state.GAP], Z[state.STEPS] + 1 - Z[state.LAST])
+    Z[state.STEPS] += run
+    Z[state.LAST] = Z[state.STEPS]
 
 
 @kernel

@@ -19,45 +19,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from structures.clique import state
 from structures.clique.covers import begin_heap, begin_search, push, search, take, tell
-from structures.clique.state import (
-    AT,
-    BACK,
-    CENTRE,
-    CONTEXT,
-    COUNT,
-    COVERS,
-    DEAD,
-    DONE,
-    EACH_KEY,
-    ENTRIES,
-    FRUITFUL,
-    FULL,
-    GIVEN,
-    HEAP,
-    HEAPED,
-    HIGH,
-    HIGH_KEY,
-    ITEM,
-    KEPT,
-    KEY,
-    LEAF,
-    MEMBERS,
-    MODE,
-    NEXT_KEY,
-    NODE_DEPTH,
-    NODE_STACK,
-    NODES,
-    PICKING,
-    PICKS,
-    ROWS,
-    SEARCH,
-    START,
-    STEPS,
-    TOP,
-    WHOLE,
-    Walking,
-)
+from structures.clique.state import Walking
 from structures.core.arena import KEY_MAX
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import Entries, Told, entry_of
@@ -81,19 +45,19 @@ def pass_over(nodes: MultiwayNodes, walking: Walking, o: int) -> None:
     """The walk goes on to the right of subtree o."""
     M, W, T, Z = nodes.M, nodes.W, nodes.T, walking.Z
     keys, tops = keys_at(T, o), top_at(o)
-    if W[keys] != Z[KEY]:
-        Z[KEY], Z[COUNT] = W[keys], 0
+    if W[keys] != Z[state.KEY]:
+        Z[state.KEY], Z[state.COUNT] = W[keys], 0
     for j in range(W[keys + 1]):
-        Z[COUNT] = enter(Z, CONTEXT, Z[COUNT], Z[KEPT], M[tops + j])
-    Z[WHOLE] = 0
+        Z[state.COUNT] = enter(Z, state.CONTEXT, Z[state.COUNT], Z[state.KEPT], M[tops + j])
+    Z[state.WHOLE] = 0
 
 
 @kernel
 def pass_entry(walking: Walking, right: int, slot: int) -> None:
     """The walk goes on behind an entry of the context's key."""
     Z = walking.Z
-    Z[COUNT] = enter(Z, CONTEXT, Z[COUNT], Z[KEPT], right)
-    if Z[WHOLE] != 0:
+    Z[state.COUNT] = enter(Z, state.CONTEXT, Z[state.COUNT], Z[state.KEPT], right)
+    if Z[state.WHOLE] != 0:
         push(walking, right, slot)
 
 
@@ -102,12 +66,12 @@ def has_centre(nodes: MultiwayNodes, walking: Walking, o: int) -> bool:
     """Whether subtree o, next to the right, has a centre within the stretch: exact."""
     M, W, T, Z = nodes.M, nodes.W, nodes.T, walking.Z
     keys, leasts = keys_at(T, o) + 1, top_at(o) + T[CLIQUE] - 1
-    for j in range(Z[MEMBERS]):
-        k = Z[MEMBERS] - j
+    for j in range(Z[state.MEMBERS]):
+        k = Z[state.MEMBERS] - j
         key, start = wide(W[keys + k]), M[leasts + k]
-        if key == KEY_MAX or key > Z[HIGH_KEY] or (key == Z[HIGH_KEY] and start > Z[HIGH]):
+        if key == KEY_MAX or key > Z[state.HIGH_KEY] or (key == Z[state.HIGH_KEY] and start > Z[state.HIGH]):
             continue
-        if j == 0 or (j <= Z[COUNT] and key == Z[KEY] and start <= Z[CONTEXT + j - 1]):
+        if j == 0 or (j <= Z[state.COUNT] and key == Z[state.KEY] and start <= Z[state.CONTEXT + j - 1]):
             return True
     return False
 
@@ -119,75 +83,75 @@ def has_centre(nodes: MultiwayNodes, walking: Walking, o: int) -> bool:
 def next_leaf(nodes: MultiwayNodes, walking: Walking) -> None:
     """Go down to the next leaf that has a centre."""
     M, W, Z = nodes.M, nodes.W, walking.Z
-    while Z[NODE_DEPTH] > 0:
-        Z[STEPS] += 1
-        Z[NODE_DEPTH] -= 1
-        o = Z[NODE_STACK + Z[NODE_DEPTH]]
+    while Z[state.NODE_DEPTH] > 0:
+        Z[state.STEPS] += 1
+        Z[state.NODE_DEPTH] -= 1
+        o = Z[state.NODE_STACK + Z[state.NODE_DEPTH]]
         if not has_centre(nodes, walking, o):
             pass_over(nodes, walking, o)
             continue
         while height_of(W, o) > 0:
-            Z[STEPS] += 1
+            Z[state.STEPS] += 1
             lower, upper = M[o + CHILD], M[o + CHILD + 1]
             if has_centre(nodes, walking, lower):
-                Z[NODE_STACK + Z[NODE_DEPTH]] = upper
-                Z[NODE_DEPTH] += 1
+                Z[state.NODE_STACK + Z[state.NODE_DEPTH]] = upper
+                Z[state.NODE_DEPTH] += 1
                 o = lower
             else:
                 pass_over(nodes, walking, lower)
                 o = upper
         enter_leaf(walking, o, 0)
         return
-    Z[MODE] = DONE
+    Z[state.MODE] = state.DONE
 
 
 @kernel
 def enter_leaf(walking: Walking, o: int, at: int) -> None:
     Z = walking.Z
-    Z[LEAF], Z[AT], Z[FRUITFUL], Z[MODE] = o, at, 0, ENTRIES
-    if Z[HEAPED] > _HEAP_MOST:
-        Z[WHOLE] = 0
+    Z[state.LEAF], Z[state.AT], Z[state.FRUITFUL], Z[state.MODE] = o, at, 0, state.ENTRIES
+    if Z[state.HEAPED] > _HEAP_MOST:
+        Z[state.WHOLE] = 0
 
 
 @kernel
 def next_centre(nodes: MultiwayNodes, walking: Walking) -> None:
     """Go on to the next centre in the leaf, and begin with what covers its start."""
     M, W, T, Z = nodes.M, nodes.W, nodes.T, walking.Z
-    o = Z[LEAF]
+    o = Z[state.LEAF]
     e, w = entry_at(T, o)
-    n, covers = count_of(nodes, o), Z[MEMBERS] - 1
-    for i in range(Z[AT], n):
+    n, covers = count_of(nodes, o), Z[state.MEMBERS] - 1
+    for i in range(Z[state.AT], n):
         key, left = wide(W[w + L + i]), M[e + i]
-        if key > Z[HIGH_KEY] or (key == Z[HIGH_KEY] and left > Z[HIGH]):
-            Z[NODE_DEPTH] = 0
+        if key > Z[state.HIGH_KEY] or (key == Z[state.HIGH_KEY] and left > Z[state.HIGH]):
+            Z[state.NODE_DEPTH] = 0
             break
-        Z[STEPS] += 1
-        if key != Z[KEY]:
-            Z[KEY], Z[COUNT], Z[HEAPED], Z[WHOLE] = key, 0, 0, 1
-        if Z[COUNT] >= covers and Z[CONTEXT + covers - 1] >= left:
-            Z[START], Z[CENTRE], Z[AT], Z[PICKS], Z[FRUITFUL] = left, W[w + i], i, covers - 1, 1
-            if Z[WHOLE] != 0:
+        Z[state.STEPS] += 1
+        if key != Z[state.KEY]:
+            Z[state.KEY], Z[state.COUNT], Z[state.HEAPED], Z[state.WHOLE] = key, 0, 0, 1
+        if Z[state.COUNT] >= covers and Z[state.CONTEXT + covers - 1] >= left:
+            Z[state.START], Z[state.CENTRE], Z[state.AT], Z[state.PICKS], Z[state.FRUITFUL] = left, W[w + i], i, covers - 1, 1
+            if Z[state.WHOLE] != 0:
                 begin_heap(walking)
-                Z[MODE] = HEAP
+                Z[state.MODE] = state.HEAP
             else:
                 begin_search(nodes, walking, left, 8 * wide(W[w + i]), i)
-                Z[MODE] = SEARCH
+                Z[state.MODE] = state.SEARCH
             return
         pass_entry(walking, M[e + L + i], wide(W[w + i]))
-    Z[DEAD] += 1 - Z[FRUITFUL]
-    Z[MODE] = NODES
+    Z[state.DEAD] += 1 - Z[state.FRUITFUL]
+    Z[state.MODE] = state.NODES
 
 
 @kernel
 def leave_centre(nodes: MultiwayNodes, walking: Walking) -> None:
     """All rows of the centre are told: it joins the context."""
     M, W, T, Z = nodes.M, nodes.W, nodes.T, walking.Z
-    Z[WHOLE], Z[MODE] = 1, ENTRIES
-    Z[DEAD] += 1 if Z[COVERS] <= Z[PICKS] else 0
-    if Z[CENTRE] >= 0:
-        e, w = entry_at(T, Z[LEAF])
-        pass_entry(walking, M[e + L + Z[AT]], wide(W[w + Z[AT]]))
-        Z[AT] += 1
+    Z[state.WHOLE], Z[state.MODE] = 1, state.ENTRIES
+    Z[state.DEAD] += 1 if Z[state.COVERS] <= Z[state.PICKS] else 0
+    if Z[state.CENTRE] >= 0:
+        e, w = entry_at(T, Z[state.LEAF])
+        pass_entry(walking, M[e + L + Z[state.AT]], wide(W[w + Z[state.AT]]))
+        Z[state.AT] += 1
 
 
 @kernel
@@ -195,26 +159,26 @@ def walk(nodes: MultiwayNodes, walking: Walking, told: Told, n: int, end: int, u
     """Go on until `end` rows are told, the steps pass `until`, the heap needs room (Z[FULL]), or all is found
     (Z[MODE] is DONE). Rows told."""
     Z, H = walking.Z, walking.H
-    while Z[STEPS] < until:
-        mode = Z[MODE]
-        if mode == ROWS:
+    while Z[state.STEPS] < until:
+        mode = Z[state.MODE]
+        if mode == state.ROWS:
             n = tell(walking, told, n, end)
-            if Z[PICKING] != 0:
+            if Z[state.PICKING] != 0:
                 return n
-            Z[MODE] = Z[BACK]
+            Z[state.MODE] = Z[state.BACK]
             continue
-        if mode == DONE:
+        if mode == state.DONE:
             return n
-        if len(H) - Z[HEAPED] <= L:
-            Z[FULL] = 1
+        if len(H) - Z[state.HEAPED] <= L:
+            Z[state.FULL] = 1
             return n
-        if mode == NODES:
+        if mode == state.NODES:
             next_leaf(nodes, walking)
-        elif mode == ENTRIES:
+        elif mode == state.ENTRIES:
             next_centre(nodes, walking)
-        elif search(nodes, walking) if mode == SEARCH else take(walking):
-            if Z[COVERS] > Z[PICKS]:
-                Z[MODE], Z[BACK] = ROWS, mode
+        elif search(nodes, walking) if mode == state.SEARCH else take(walking):
+            if Z[state.COVERS] > Z[state.PICKS]:
+                Z[state.MODE], Z[state.BACK] = state.ROWS, mode
         else:
             leave_centre(nodes, walking)
     return n
@@ -227,34 +191,35 @@ def walk(nodes: MultiwayNodes, walking: Walking, told: Told, n: int, end: int, u
 def start(T: Any, walking: Walking, root: int, members: int, given: int, high_key: int, high: int) -> None:
     """A walk of no nodes yet, with an empty context."""
     Z = walking.Z
-    Z[TOP], Z[MEMBERS], Z[GIVEN], Z[HIGH_KEY], Z[HIGH] = root, members, given, high_key, high
-    Z[KEY], Z[COUNT], Z[KEPT], Z[NODE_DEPTH], Z[HEAPED], Z[WHOLE], Z[PICKING] = -1, 0, T[CLIQUE], 0, 0, 0, 0
-    Z[MODE] = NODES
+    Z[state.TOP], Z[state.MEMBERS], Z[state.GIVEN], Z[state.HIGH_KEY], Z[state.HIGH] = root, members, given, high_key, high
+    Z[state.KEY], Z[state.COUNT], Z[state.KEPT] = -1, 0, T[CLIQUE]
+    Z[state.NODE_DEPTH], Z[state.HEAPED], Z[state.WHOLE], Z[state.PICKING] = 0, 0, 0, 0
+    Z[state.MODE] = state.NODES
 
 
 @kernel
 def stand(nodes: MultiwayNodes, walking: Walking, key: int, left: int, slot: int) -> None:
     """Go to the place of (key, left, slot): what comes before is the context, what comes after is ahead."""
     M, W, T, Z = nodes.M, nodes.W, nodes.T, walking.Z
-    o = Z[TOP]
+    o = Z[state.TOP]
     while height_of(W, o) > 0:
-        Z[STEPS] += 1
+        Z[state.STEPS] += 1
         lower, upper = M[o + CHILD], M[o + CHILD + 1]
         if side_of(nodes, o, key, left, 8 * slot):
             pass_over(nodes, walking, lower)
             o = upper
         else:
-            Z[NODE_STACK + Z[NODE_DEPTH]] = upper
-            Z[NODE_DEPTH] += 1
+            Z[state.NODE_STACK + Z[state.NODE_DEPTH]] = upper
+            Z[state.NODE_DEPTH] += 1
             o = lower
     e, w = entry_at(T, o)
-    if Z[KEY] != key:
-        Z[KEY], Z[COUNT] = key, 0
+    if Z[state.KEY] != key:
+        Z[state.KEY], Z[state.COUNT] = key, 0
     at = position(nodes, o, 0, key, left, slot)
     i = at - 1
     while i >= 0 and W[w + L + i] == key:
-        Z[STEPS] += 1
-        Z[COUNT] = enter(Z, CONTEXT, Z[COUNT], Z[KEPT], M[e + L + i])
+        Z[state.STEPS] += 1
+        Z[state.COUNT] = enter(Z, state.CONTEXT, Z[state.COUNT], Z[state.KEPT], M[e + L + i])
         i -= 1
     enter_leaf(walking, o, at)
 
@@ -264,12 +229,12 @@ def start_rows(nodes: MultiwayNodes, walking: Walking, root: int, low_key: int, 
     """All rows of the keys low_key..high_key."""
     T, Z = nodes.T, walking.Z
     start(T, walking, root, T[CLIQUE], NONE_GIVEN, high_key, POS_INF)
-    Z[KEPT] = T[CLIQUE] - 1
+    Z[state.KEPT] = T[CLIQUE] - 1
     if low_key > 0:
         stand(nodes, walking, low_key, NEG_INF, -1)
-        Z[WHOLE] = 1
+        Z[state.WHOLE] = 1
     else:
-        Z[NODE_STACK], Z[NODE_DEPTH] = root, 1
+        Z[state.NODE_STACK], Z[state.NODE_DEPTH] = root, 1
 
 
 class Window(NamedTuple):
@@ -289,18 +254,18 @@ def start_window(nodes: MultiwayNodes, walking: Walking, root: int, window: Wind
     members = T[CLIQUE] if given < 0 else T[CLIQUE] - 1
     start(T, walking, root, members, given, key, hi)
     if lo > hi:
-        Z[MODE] = DONE
+        Z[state.MODE] = state.DONE
         return
     stand(nodes, walking, key, lo, KEY_MAX)
     if inside:
         forget(walking, right)
-    found = Z[COUNT] >= members and Z[CONTEXT + members - 1] >= lo
-    Z[KEPT] = members - 1
-    Z[COUNT] = min(Z[COUNT], members - 1)
+    found = Z[state.COUNT] >= members and Z[state.CONTEXT + members - 1] >= lo
+    Z[state.KEPT] = members - 1
+    Z[state.COUNT] = min(Z[state.COUNT], members - 1)
     if found:
-        Z[START], Z[CENTRE], Z[PICKS], Z[FRUITFUL] = lo, -1, members - 1, 1
-        begin_search(nodes, walking, lo, 8 * KEY_MAX, Z[AT])
-        Z[MODE] = SEARCH
+        Z[state.START], Z[state.CENTRE], Z[state.PICKS], Z[state.FRUITFUL] = lo, -1, members - 1, 1
+        begin_search(nodes, walking, lo, 8 * KEY_MAX, Z[state.AT])
+        Z[state.MODE] = state.SEARCH
 
 
 @kernel
@@ -308,30 +273,30 @@ def forget(walking: Walking, right: int) -> None:
     """Take an endpoint out of the context, if it is among the largest."""
     Z = walking.Z
     found = False
-    for j in range(Z[COUNT]):
+    for j in range(Z[state.COUNT]):
         if found:
-            Z[CONTEXT + j - 1] = Z[CONTEXT + j]
-        elif Z[CONTEXT + j] == right:
+            Z[state.CONTEXT + j - 1] = Z[state.CONTEXT + j]
+        elif Z[state.CONTEXT + j] == right:
             found = True
-    Z[COUNT] -= 1 if found else 0
+    Z[state.COUNT] -= 1 if found else 0
 
 
 @kernel
 def next_key(nodes: MultiwayNodes, walking: Walking, lo: int, hi: int) -> None:
     """Begin the window in the next key that has rows; clear EACH_KEY if there is none."""
     Z = walking.Z
-    start_rows(nodes, walking, Z[TOP], Z[NEXT_KEY], KEY_MAX)
-    while Z[MODE] == NODES or Z[MODE] == ENTRIES:
-        if Z[MODE] == NODES:
+    start_rows(nodes, walking, Z[state.TOP], Z[state.NEXT_KEY], KEY_MAX)
+    while Z[state.MODE] == state.NODES or Z[state.MODE] == state.ENTRIES:
+        if Z[state.MODE] == state.NODES:
             next_leaf(nodes, walking)
         else:
             next_centre(nodes, walking)
-    if Z[MODE] == DONE:
-        Z[EACH_KEY] = 0
+    if Z[state.MODE] == state.DONE:
+        Z[state.EACH_KEY] = 0
         return
-    key = Z[KEY]
-    Z[NEXT_KEY] = key + 1
-    start_window(nodes, walking, Z[TOP], Window(key, lo, hi), NONE_GIVEN, False, 0)
+    key = Z[state.KEY]
+    Z[state.NEXT_KEY] = key + 1
+    start_window(nodes, walking, Z[state.TOP], Window(key, lo, hi), NONE_GIVEN, False, 0)
 
 
 @kernel("void(MultiwayNodes, Walking, int64, int64, int64, int64)")
@@ -343,7 +308,7 @@ def start_reading(nodes: MultiwayNodes, walking: Walking, root: int, key: int, l
     elif key != ANY_KEY:
         start_window(nodes, walking, root, Window(key, lo, hi), NONE_GIVEN, False, 0)
     else:
-        Z[TOP], Z[MODE], Z[EACH_KEY], Z[NEXT_KEY] = root, DONE, 1, 0
+        Z[state.TOP], Z[state.MODE], Z[state.EACH_KEY], Z[state.NEXT_KEY] = root, state.DONE, 1, 0
 
 
 @kernel("int64(MultiwayNodes, Walking, int64, Entries, int64, int64, Told, int64)")
@@ -351,20 +316,20 @@ def walk_fill(nodes: MultiwayNodes, walking: Walking, root: int, entries: Entrie
     """Up to `stride` rows, within about so many steps: of what Z has begun, then of entry after entry, which are in the tree; all
     members meeting [lo, hi]. All is found when Z[ITEM] is the number of entries, Z[MODE] is DONE and Z[EACH_KEY] is 0 after it."""
     Z = walking.Z
-    n, until = 0, Z[STEPS] + steps
-    while n < told.stride and Z[STEPS] < until:
-        if Z[MODE] == DONE:
-            Z[STEPS] += 1
-            if Z[EACH_KEY] != 0:
+    n, until = 0, Z[state.STEPS] + steps
+    while n < told.stride and Z[state.STEPS] < until:
+        if Z[state.MODE] == state.DONE:
+            Z[state.STEPS] += 1
+            if Z[state.EACH_KEY] != 0:
                 next_key(nodes, walking, lo, hi)
-            elif Z[ITEM] == len(entries.slot):
+            elif Z[state.ITEM] == len(entries.slot):
                 break
             else:
-                entry = entry_of(entries, Z[ITEM])
-                Z[ITEM] += 1
+                entry = entry_of(entries, Z[state.ITEM])
+                Z[state.ITEM] += 1
                 window = Window(entry.key, max(entry.left, lo), min(entry.right, hi))
                 start_window(nodes, walking, root, window, entry.slot, True, entry.right)
         n = walk(nodes, walking, told, n, told.stride, until)
-        if Z[FULL] != 0:
+        if Z[state.FULL] != 0:
             break
     return n

@@ -42,65 +42,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from structures.core import control
 from structures.core.bits import LANES
 from structures.core.compaction import NOWHERE, find_fronts
-from structures.core.control import (
-    BY_CLASS,
-    CAPACITY,
-    CHUNK_WORDS,
-    CHUNKS,
-    CLASS,
-    CLASS_WORDS,
-    CLASSES,
-    EMPTY,
-    END,
-    FREE,
-    FRESH,
-    FRONT,
-    HELD,
-    HINTS,
-    IDLE,
-    IDLE_MAP,
-    KEPT,
-    KINDS,
-    LAST,
-    LEAST_BLOCKS,
-    LISTED,
-    MAPS,
-    NEED,
-    NEXT_CHUNK,
-    OUT,
-    OUT_BEFORE,
-    PIN_TABLES,
-    QUEUE,
-    RECORDS,
-    RECORDS_MOST,
-    RECORDS_NEED,
-    SHIFT,
-    SIDE,
-    SIZE,
-    SPARE,
-    SPARE_PAGES,
-    SPARSE,
-    STASH,
-    STASHED,
-    STORE_WORDS,
-    SWEPT,
-    TABLE,
-    UNUSED,
-    USED,
-    VERSION,
-    WAITING,
-    add_to_map,
-    chunk_at,
-    chunks_in,
-    class_at,
-    first_in_map,
-    is_in_map,
-    room,
-    take_from_map,
-    words_of_map,
-)
+from structures.core.control import add_to_map, chunk_at, chunks_in, class_at, first_in_map, is_in_map, room, take_from_map, words_of_map
 from structures.core.kernel import arrays, compiled, kernel, wide
 from structures.core.pins import holder
 from structures.core.reserve import give_back, reserve
@@ -138,41 +83,41 @@ def refill(C: Any, cls: int) -> None:
     if chunk != 0:
         take_from_map(C, cls, chunk)
         c = chunk_at(C, chunk)
-        C[k + STASH], C[k + STASHED] = C[c + FREE], C[k + CAPACITY] - C[c + USED]
-        C[k + LISTED] -= C[k + STASHED]
+        C[k + control.STASH], C[k + control.STASHED] = C[c + control.FREE], C[k + control.CAPACITY] - C[c + control.USED]
+        C[k + control.LISTED] -= C[k + control.STASHED]
     else:
-        chunk = first_in_map(C, EMPTY)
+        chunk = first_in_map(C, control.EMPTY)
         if chunk != 0:
-            take_from_map(C, EMPTY, chunk)
-            C[UNUSED] -= 1
-            if is_in_map(C, IDLE_MAP, chunk):
-                take_from_map(C, IDLE_MAP, chunk)
-                C[IDLE] -= 1
+            take_from_map(C, control.EMPTY, chunk)
+            C[control.UNUSED] -= 1
+            if is_in_map(C, control.IDLE_MAP, chunk):
+                take_from_map(C, control.IDLE_MAP, chunk)
+                C[control.IDLE] -= 1
         else:
-            chunk = C[NEXT_CHUNK]
-            C[NEXT_CHUNK] += 1
+            chunk = C[control.NEXT_CHUNK]
+            C[control.NEXT_CHUNK] += 1
         c = chunk_at(C, chunk)
-        C[c + CLASS] = cls + 1
-        C[k + FRESH] = chunk << C[SHIFT]
-        C[k + END] = C[k + FRESH] + C[k + CAPACITY] * C[k + SIZE]
-    C[c + USED], C[c + FREE] = C[k + CAPACITY], 0
+        C[c + control.CLASS] = cls + 1
+        C[k + control.FRESH] = chunk << C[control.SHIFT]
+        C[k + control.END] = C[k + control.FRESH] + C[k + control.CAPACITY] * C[k + control.SIZE]
+    C[c + control.USED], C[c + control.FREE] = C[k + control.CAPACITY], 0
 
 
 @kernel(forceinline=True)
 def allocate(M: Any, C: Any, cls: int) -> int:
     """A block of the class, born now; its contents are whatever was there. `Blocks.require_words` has made sure that there is one."""
     k = class_at(cls)
-    if C[k + STASH] == 0 and C[k + FRESH] == C[k + END]:
+    if C[k + control.STASH] == 0 and C[k + control.FRESH] == C[k + control.END]:
         refill(C, cls)
-    o = C[k + STASH]
+    o = C[k + control.STASH]
     if o != 0:
-        C[k + STASH] = M[o]
-        C[k + STASHED] -= 1
+        C[k + control.STASH] = M[o]
+        C[k + control.STASHED] -= 1
     else:
-        o = C[k + FRESH]
-        C[k + FRESH] = o + C[k + SIZE]
-    C[k + OUT] += 1
-    M[o] = C[VERSION]
+        o = C[k + control.FRESH]
+        C[k + control.FRESH] = o + C[k + control.SIZE]
+    C[k + control.OUT] += 1
+    M[o] = C[control.VERSION]
     return o
 
 
@@ -191,51 +136,51 @@ def name_block(W: Any, i: int, o: int) -> None:
 @kernel
 def next_free(C: Any, cls: int) -> int:
     """The block that the next one of the class will be taken from, if it was in use before; else 0."""
-    return C[class_at(cls) + STASH]
+    return C[class_at(cls) + control.STASH]
 
 
 @kernel
 def put_on_list(M: Any, C: Any, o: int, cls: int) -> None:
     """Put a block of the class, which is free, on its chunk's list."""
-    k, chunk = class_at(cls), o >> C[SHIFT]
+    k, chunk = class_at(cls), o >> C[control.SHIFT]
     c = chunk_at(C, chunk)
-    if C[c + FREE] == 0:
+    if C[c + control.FREE] == 0:
         add_to_map(C, cls, chunk)
-    M[o] = C[c + FREE]
-    C[c + FREE] = o
-    C[c + USED] -= 1
-    C[k + LISTED] += 1
-    if C[c + USED] == 0:
-        C[k + LISTED] -= C[k + CAPACITY]
+    M[o] = C[c + control.FREE]
+    C[c + control.FREE] = o
+    C[c + control.USED] -= 1
+    C[k + control.LISTED] += 1
+    if C[c + control.USED] == 0:
+        C[k + control.LISTED] -= C[k + control.CAPACITY]
         take_from_map(C, cls, chunk)
-        C[c + CLASS] = 0
-        add_to_map(C, EMPTY, chunk)
-        add_to_map(C, IDLE_MAP, chunk)
-        C[UNUSED] += 1
-        C[IDLE] += 1
+        C[c + control.CLASS] = 0
+        add_to_map(C, control.EMPTY, chunk)
+        add_to_map(C, control.IDLE_MAP, chunk)
+        C[control.UNUSED] += 1
+        C[control.IDLE] += 1
 
 
 @kernel(forceinline=True)
 def free(M: Any, C: Any, o: int, cls: int) -> None:
     """Nobody uses block o, of the class, any more: it lies in the stash, or in a chunk that is to be emptied on that one's list."""
     k = class_at(cls)
-    C[k + OUT] -= 1
-    if o >= C[k + FRONT]:
+    C[k + control.OUT] -= 1
+    if o >= C[k + control.FRONT]:
         put_on_list(M, C, o, cls)
         return
-    C[k + STASHED] += 1
-    M[o] = C[k + STASH]
-    C[k + STASH] = o
+    C[k + control.STASHED] += 1
+    M[o] = C[k + control.STASH]
+    C[k + control.STASH] = o
 
 
 @kernel
 def put_back(M: Any, C: Any, cls: int) -> None:
     """Take blocks out of the stash of the class, each to its chunk's list."""
     k = class_at(cls)
-    for _ in range(min(C[k + STASHED], _PUT_BACK)):
-        o = C[k + STASH]
-        C[k + STASH] = M[o]
-        C[k + STASHED] -= 1
+    for _ in range(min(C[k + control.STASHED], _PUT_BACK)):
+        o = C[k + control.STASH]
+        C[k + control.STASH] = M[o]
+        C[k + control.STASHED] -= 1
         put_on_list(M, C, o, cls)
 
 
@@ -243,45 +188,56 @@ def put_back(M: Any, C: Any, cls: int) -> None:
 def drop(M: Any, writing: Writing, o: int, cls: int) -> None:
     """The newest version no longer uses block o, of the class: free it if nobody can have seen it (I1), else retire it."""
     C, Q = writing.C, writing.Q
-    if M[o] == C[VERSION]:
+    if M[o] == C[control.VERSION]:
         free(M, C, o, cls)
         return
-    r = C[SPARE]
+    r = C[control.SPARE]
     if r != 0:
-        C[SPARE] = Q[3 * r + 2]
+        C[control.SPARE] = Q[3 * r + 2]
     else:
-        r = C[RECORDS]
-        C[RECORDS] = r + 1
-    Q[3 * r], Q[3 * r + 1], Q[3 * r + 2] = o * CLASSES + cls, C[VERSION], 0
-    if C[QUEUE] == 0:
-        C[QUEUE] = r
+        r = C[control.RECORDS]
+        C[control.RECORDS] = r + 1
+    Q[3 * r], Q[3 * r + 1], Q[3 * r + 2] = o * control.CLASSES + cls, C[control.VERSION], 0
+    if C[control.QUEUE] == 0:
+        C[control.QUEUE] = r
     else:
-        Q[3 * C[LAST] + 2] = r
-    C[LAST] = r
-    C[class_at(cls) + WAITING] += 1
+        Q[3 * C[control.LAST] + 2] = r
+    C[control.LAST] = r
+    C[class_at(cls) + control.WAITING] += 1
+
+
+@kernel
+def moved(M: Any, writing: Writing, o: int, cls: int, words: int) -> int:
+    """A copy, born now, in place of block o of the class, which has so many words."""
+    new = allocate(M, writing.C, cls)
+    source, target = np.uint64(o), np.uint64(new)  # unsigned places need no check of their sign, so that this is vectorised
+    for i in range(np.uint64(1), np.uint64(words)):
+        M[target + i] = M[source + i]
+    drop(M, writing, o, cls)
+    return new
 
 
 @kernel
 def settle(M: Any, writing: Writing, r: int, table: int, pins: Any) -> int:
     """The version of record r is old enough: free its block, or let it wait with a pin of the table; the record behind it."""
     C, Q = writing.C, writing.Q
-    o, cls, after = Q[3 * r] // CLASSES, Q[3 * r] % CLASSES, Q[3 * r + 2]
+    o, cls, after = Q[3 * r] // control.CLASSES, Q[3 * r] % control.CLASSES, Q[3 * r + 2]
     i = holder(pins, M[o], Q[3 * r + 1])
     if i >= 0:
         Q[3 * r + 2] = C[table + 2 * i + 1]
         C[table + 2 * i + 1] = r
     else:
-        C[class_at(cls) + WAITING] -= 1
+        C[class_at(cls) + control.WAITING] -= 1
         free(M, C, o, cls)
-        Q[3 * r + 2] = C[SPARE]
-        C[SPARE] = r
+        Q[3 * r + 2] = C[control.SPARE]
+        C[control.SPARE] = r
     return after
 
 
 @kernel
 def pin_table(C: Any, side: int) -> int:
     """Where one of the two tables of pins lies in C: pin, and its first record."""
-    return C[PIN_TABLES] + 2 * _PINS * side
+    return C[control.PIN_TABLES] + 2 * _PINS * side
 
 
 @kernel("void(int64[::1], Writing, int64, int64[::1])")
@@ -289,23 +245,24 @@ def reclaim(M: Any, writing: Writing, oldest: int, pins: Any) -> None:
     """Free what no version >= oldest and no pin can see (I2)."""
     C, Q, spread, waiting = writing.C, writing.Q, wide(0), wide(0)
     needed = wide(0)
-    C[RECORDS_MOST] = max(C[RECORDS_MOST], C[RECORDS])
-    C[RECORDS_NEED] = max(C[RECORDS], C[RECORDS_NEED] - C[RECORDS_NEED] // 8)
-    for cls in range(C[KINDS]):
+    C[control.RECORDS_MOST] = max(C[control.RECORDS_MOST], C[control.RECORDS])
+    C[control.RECORDS_NEED] = max(C[control.RECORDS], C[control.RECORDS_NEED] - C[control.RECORDS_NEED] // 8)
+    for cls in range(C[control.KINDS]):
         k = class_at(cls)
-        taken = C[k + OUT] - C[k + OUT_BEFORE]  # a need fades by what is done without it, and with the ticks in which nothing is
-        C[k + NEED] = max(taken, C[k + NEED] - (taken // 8 if taken > 0 else (C[k + NEED] + 7) // 8))
-        C[k + SWEPT] = max(0, C[k + SWEPT] - max(0, taken) // 8)
-        most = _SPARE + C[k + OUT] // 64  # of what nobody needed since the last time
-        if C[k + LISTED] > most:
+        taken = C[k + control.OUT] - C[k + control.OUT_BEFORE]
+        # a need fades by what is done without it, and with the ticks in which nothing is
+        C[k + control.NEED] = max(taken, C[k + control.NEED] - (taken // 8 if taken > 0 else (C[k + control.NEED] + 7) // 8))
+        C[k + control.SWEPT] = max(0, C[k + control.SWEPT] - max(0, taken) // 8)
+        most = _SPARE + C[k + control.OUT] // 64  # of what nobody needed since the last time
+        if C[k + control.LISTED] > most:
             spread |= 1 << cls
-        if C[k + STASHED] > most:
+        if C[k + control.STASHED] > most:
             put_back(M, C, cls)
-    old, n, table = pin_table(C, C[SIDE]), C[HELD], pin_table(C, 1 - C[SIDE])
+    old, n, table = pin_table(C, C[control.SIDE]), C[control.HELD], pin_table(C, 1 - C[control.SIDE])
     if n > 0 or len(pins) > 0:
         for i in range(len(pins)):
             C[table + 2 * i], C[table + 2 * i + 1] = pins[i], 0
-        C[SIDE], C[HELD] = 1 - C[SIDE], len(pins)
+        C[control.SIDE], C[control.HELD] = 1 - C[control.SIDE], len(pins)
         i = 0
         for j in range(n):
             while i < len(pins) and pins[i] < C[old + 2 * j]:
@@ -316,19 +273,19 @@ def reclaim(M: Any, writing: Writing, oldest: int, pins: Any) -> None:
             r = C[old + 2 * j + 1]
             while r != 0:
                 r = settle(M, writing, r, table, pins)
-    while C[QUEUE] != 0 and Q[3 * C[QUEUE] + 1] <= oldest:
-        C[QUEUE] = settle(M, writing, C[QUEUE], table, pins)
-    for cls in range(C[KINDS]):
+    while C[control.QUEUE] != 0 and Q[3 * C[control.QUEUE] + 1] <= oldest:
+        C[control.QUEUE] = settle(M, writing, C[control.QUEUE], table, pins)
+    for cls in range(C[control.KINDS]):
         if (spread >> cls) & 1 != 0:  # new blocks come to the front
             put_back(M, C, cls)
-        C[class_at(cls) + OUT_BEFORE] = C[class_at(cls) + OUT]
-        waiting += C[class_at(cls) + WAITING]
-        needed += C[class_at(cls) + NEED] * C[class_at(cls) + SIZE]
-    C[SPARE_PAGES] = C[IDLE] > _IDLE_MOST + (2 * needed >> C[SHIFT])
+        C[class_at(cls) + control.OUT_BEFORE] = C[class_at(cls) + control.OUT]
+        waiting += C[class_at(cls) + control.WAITING]
+        needed += C[class_at(cls) + control.NEED] * C[class_at(cls) + control.SIZE]
+    C[control.SPARE_PAGES] = C[control.IDLE] > _IDLE_MOST + (2 * needed >> C[control.SHIFT])
     if waiting == 0:
-        C[RECORDS], C[SPARE] = 1, 0
-        C[SPARE_PAGES] += 2 * (C[RECORDS_MOST] > 2 * C[RECORDS_NEED] + _FEW_RECORDS)
-    if C[SPARSE] == 0:
+        C[control.RECORDS], C[control.SPARE] = 1, 0
+        C[control.SPARE_PAGES] += 2 * (C[control.RECORDS_MOST] > 2 * C[control.RECORDS_NEED] + _FEW_RECORDS)
+    if C[control.SPARSE] == 0:
         find_fronts(C)
 
 
@@ -344,70 +301,71 @@ def flip_list(M: Any, o: int) -> None:
 
 @kernel
 def flip_free(M: Any, C: Any) -> None:
-    for cls in range(C[KINDS]):
-        flip_list(M, C[class_at(cls) + STASH])
-    for chunk in range(1, C[NEXT_CHUNK]):
-        flip_list(M, C[chunk_at(C, chunk) + FREE])
+    for cls in range(C[control.KINDS]):
+        flip_list(M, C[class_at(cls) + control.STASH])
+    for chunk in range(1, C[control.NEXT_CHUNK]):
+        flip_list(M, C[chunk_at(C, chunk) + control.FREE])
 
 
 @kernel("void(int64[::1], Writing)")
 def undo(M: Any, writing: Writing) -> None:
     """Make the version that is being written as if nothing had been: what it retired is in use again, what it made is free. O(blocks)."""
     C, Q = writing.C, writing.Q
-    last, r = wide(0), C[QUEUE]
-    while r != 0 and Q[3 * r + 1] < C[VERSION]:
+    last, r = wide(0), C[control.QUEUE]
+    while r != 0 and Q[3 * r + 1] < C[control.VERSION]:
         last, r = r, Q[3 * r + 2]
     if last != 0:
         Q[3 * last + 2] = 0
     else:
-        C[QUEUE] = 0
-    C[LAST] = last
+        C[control.QUEUE] = 0
+    C[control.LAST] = last
     while r != 0:
         after = Q[3 * r + 2]
-        C[class_at(Q[3 * r] % CLASSES) + WAITING] -= 1
-        Q[3 * r + 2], C[SPARE] = C[SPARE], r
+        C[class_at(Q[3 * r] % control.CLASSES) + control.WAITING] -= 1
+        Q[3 * r + 2], C[control.SPARE] = C[control.SPARE], r
         r = after
     flip_free(M, C)
     made = wide(0)
-    for chunk in range(1, C[NEXT_CHUNK]):
-        cls, first = C[chunk_at(C, chunk) + CLASS] - 1, chunk << C[SHIFT]
+    for chunk in range(1, C[control.NEXT_CHUNK]):
+        cls, first = C[chunk_at(C, chunk) + control.CLASS] - 1, chunk << C[control.SHIFT]
         k = class_at(max(cls, 0))
-        for i in range(C[k + CAPACITY] if cls >= 0 else 0):
-            o = first + i * C[k + SIZE]
-            if M[o] == C[VERSION] and not C[k + FRESH] <= o < C[k + END]:
+        for i in range(C[k + control.CAPACITY] if cls >= 0 else 0):
+            o = first + i * C[k + control.SIZE]
+            if M[o] == C[control.VERSION] and not C[k + control.FRESH] <= o < C[k + control.END]:
                 M[o], made = made, o
     flip_free(M, C)
     while made != 0:
         o, made = made, M[made]
-        free(M, C, o, C[chunk_at(C, o >> C[SHIFT]) + CLASS] - 1)
+        free(M, C, o, C[chunk_at(C, o >> C[control.SHIFT]) + control.CLASS] - 1)
 
 
 class Blocks:
     """The arrays of one store. One thread writes; any number read blocks of pinned versions meanwhile."""
 
-    def __init__(self, sizes: Sequence[int], kept: int = 0, words: int = STORE_WORDS) -> None:
+    def __init__(self, sizes: Sequence[int], kept: int = 0, words: int = control.STORE_WORDS) -> None:
         """`sizes`: words of a block of each class; `kept`: words of C that the trees keep, from KEPT on; `words`: reserved address space in
         8-byte words (not memory)."""
         bits = _CHUNK_BITS
-        while bits > _FEWEST and words >> bits < 4 * len(sizes) * LEAST_BLOCKS:
+        while bits > _FEWEST and words >> bits < 4 * len(sizes) * control.LEAST_BLOCKS:
             bits -= 1
-        bits = max(bits, (max(sizes) * LEAST_BLOCKS - 1).bit_length())
+        bits = max(bits, (max(sizes) * control.LEAST_BLOCKS - 1).bit_length())
         chunks = max(len(sizes) + 2, words >> bits)
         size = chunks << bits
         self.M: np.ndarray = reserve((size + 2 * LANES) * 8, np.int64)[:size]  # the last block is read eight numbers at once
         self.W: np.ndarray = self.M.view(np.int32)
-        maps = KEPT + kept
-        table = maps + (CLASSES + 2) * ((chunks + 62) // 63)
-        pins = table + CHUNK_WORDS * chunks
+        maps = control.KEPT + kept
+        table = maps + (control.CLASSES + 2) * ((chunks + 62) // 63)
+        pins = table + control.CHUNK_WORDS * chunks
         self.C: np.ndarray = reserve((pins + 4 * _PINS) * 8, np.int64, large_pages=False)
         self.Q: np.ndarray = reserve(3 * 8 * (size // min(sizes) + 2), np.int64)
         C = self.C
-        C[SHIFT], C[CHUNKS], C[NEXT_CHUNK], C[MAPS], C[TABLE], C[PIN_TABLES], C[RECORDS] = bits, chunks, 1, maps, table, pins, 1
-        C[KINDS], C[HINTS : HINTS + CLASSES + 2] = len(sizes), chunks
-        self.classes: np.ndarray = C[BY_CLASS:HINTS].reshape(CLASSES, CLASS_WORDS)
-        self.classes[: len(sizes), SIZE] = sizes
-        self.classes[: len(sizes), CAPACITY] = [(1 << bits) // words for words in sizes]
-        self.classes[:, FRONT] = NOWHERE
+        C[control.SHIFT], C[control.CHUNKS], C[control.NEXT_CHUNK], C[control.RECORDS] = bits, chunks, 1, 1
+        C[control.MAPS], C[control.TABLE], C[control.PIN_TABLES] = maps, table, pins
+        C[control.KINDS], C[control.HINTS : control.HINTS + control.CLASSES + 2] = len(sizes), chunks
+        self.classes: np.ndarray = C[control.BY_CLASS:control.HINTS].reshape(control.CLASSES, control.CLASS_WORDS)
+        self.classes[: len(sizes), control.SIZE] = sizes
+        self.classes[: len(sizes), control.CAPACITY] = [(1 << bits) // words for words in sizes]
+        self.classes[:, control.FRONT] = NOWHERE
         self.nodes: Any = Nodes(self.M, self.W)  # as the kernels take them; of a class that adds arrays another tuple
         self.writing: Any = Writing(self.C, self.Q)
 
@@ -416,13 +374,13 @@ class Blocks:
         if len(pins) > _PINS:
             raise MemoryError(f"{len(pins)} pins hold versions of one structure; {_PINS} may")
         compiled(reclaim)(self.M, self.writing, oldest, pins)
-        spare = self.C.item(SPARE_PAGES)
+        spare = self.C.item(control.SPARE_PAGES)
         if spare & 1:
             self._give_back()
         if spare & 2:
-            need = self.C.item(RECORDS_NEED)
-            give_back(self.Q, 3 * need, 3 * self.C.item(RECORDS_MOST))
-            self.C[RECORDS_MOST] = need
+            need = self.C.item(control.RECORDS_NEED)
+            give_back(self.Q, 3 * need, 3 * self.C.item(control.RECORDS_MOST))
+            self.C[control.RECORDS_MOST] = need
 
     def undo(self) -> None:
         """Forget the version that is being written: the trees take up the roots of the one before. O(blocks)."""
@@ -430,26 +388,26 @@ class Blocks:
 
     def _give_back(self) -> None:
         """Let the system have the pages of the chunks without blocks. O(chunks / 63), and a system call for each stretch of such chunks."""
-        bits, idle = self.C.item(SHIFT), self.map_of(IDLE_MAP)
+        bits, idle = self.C.item(control.SHIFT), self.map_of(control.IDLE_MAP)
         chunks = np.array(chunks_in(idle))
         for stretch in np.split(chunks, np.flatnonzero(np.diff(chunks) > 1) + 1):
             give_back(self.M, stretch.item(0) << bits, (stretch.item(-1) + 1) << bits)
         idle[np.flatnonzero(idle)] = 0  # to write the others would take their pages
-        self.C[IDLE] = 0
+        self.C[control.IDLE] = 0
 
     def map_of(self, cls: int) -> np.ndarray:
         """The words of the map of a class, of EMPTY or of IDLE_MAP: see `chunks_in`."""
         words = int(words_of_map(self.C))
-        return self.C[self.C.item(MAPS) + cls * words :][:words]
+        return self.C[self.C.item(control.MAPS) + cls * words :][:words]
 
     @property
     def is_sparse(self) -> bool:
         """Whether the trees are to copy blocks out of chunks that hold few."""
-        return self.C.item(SPARSE) != 0
+        return self.C.item(control.SPARSE) != 0
 
     def has_room(self, words: int) -> bool:
         """Whether so many words more surely fit, whatever blocks they make."""
-        _, shift, chunks, following, kinds = self.C[: KINDS + 1].tolist()
+        _, shift, chunks, following, kinds = self.C[: control.KINDS + 1].tolist()
         return words < (chunks - following - kinds) << (shift - 1) or words <= room(self.C)  # the first is a quick answer
 
     def require_words(self, words: int) -> None:
@@ -458,20 +416,20 @@ class Blocks:
             raise MemoryError(f"this view's structure has reached the size of its arena ({8 * self.M.size} bytes)")
 
     def _bytes(self, counts: int) -> int:
-        return 8 * int(self.classes[:, counts] @ self.classes[:, SIZE])
+        return 8 * int(self.classes[:, counts] @ self.classes[:, control.SIZE])
 
     @property
     def live_bytes(self) -> int:
         """Of the newest version's blocks."""
-        return self._bytes(OUT) - self._bytes(WAITING)
+        return self._bytes(control.OUT) - self._bytes(control.WAITING)
 
     @property
     def retired_bytes(self) -> int:
         """Of the blocks that only older versions see."""
-        return self._bytes(WAITING)
+        return self._bytes(control.WAITING)
 
     @property
     def held_bytes(self) -> int:
         """Of all chunks that have a block, and of the records of retired ones."""
         C = self.C
-        return 8 * ((C.item(NEXT_CHUNK) - 1 - C.item(UNUSED)) << C.item(SHIFT)) + 24 * C.item(RECORDS_MOST)
+        return 8 * ((C.item(control.NEXT_CHUNK) - 1 - C.item(control.UNUSED)) << C.item(control.SHIFT)) + 24 * C.item(control.RECORDS_MOST)

@@ -11,6 +11,8 @@ from typing import Self
 
 import numpy as np
 
+_NO_STATE = np.empty(0, np.int64)
+
 
 class Resumable:
     """What goes on from a state `_Z` that its kernels change."""
@@ -90,19 +92,22 @@ class Cursor(Resumable):
 
 
 class PartedCursor(Cursor):
-    """A reading in parts, one after another. Z counts what was done beside them and in those that have ended."""
+    """A reading in parts, one after another."""
 
-    _STEPS, _LAST, _GAP = range(3)  # LAST: the steps at the last row
-
-    def __init__(self, members: int, Z: np.ndarray | None = None) -> None:
+    def __init__(self, members: int, Z: np.ndarray = _NO_STATE) -> None:
         """`Z`: of kernels that are called beside the parts."""
-        super().__init__(members, np.zeros(3, np.int64) if Z is None else Z)
+        super().__init__(members, Z)
         self._part: Cursor | None = None
         self._has_told = False  # the part
+        self._past = self._gap = self._last = 0  # of the parts that have ended: steps, the largest gap; the steps at the last row
 
     def _next_part(self) -> Cursor | None:
         """The next part; None if it surely has no rows, or if none is left: then `_ended` is set."""
         raise NotImplementedError
+
+    def _beside(self) -> int:
+        """Steps beside the parts."""
+        return 0
 
     def _more(self, want: int) -> np.ndarray:
         if self._part is None:
@@ -116,20 +121,19 @@ class PartedCursor(Cursor):
         return rows
 
     def _end_part(self, part: Cursor) -> None:
-        Z, before = self._Z, self._Z[self._STEPS]
-        Z[self._STEPS] += part.steps
+        before, steps = self._past + self._beside(), part.steps
+        self._past += steps
         if self._has_told:
-            Z[self._GAP] = max(Z[self._GAP], part.largest_gap, before - Z[self._LAST])
-            Z[self._LAST] = Z[self._STEPS]
+            self._gap, self._last = max(self._gap, part.largest_gap, before - self._last), before + steps
         self._part, self._has_told = None, False
 
     @property
     def steps(self) -> int:
-        return super().steps + (self._part.steps if self._part is not None else 0)
+        return self._past + self._beside() + (self._part.steps if self._part is not None else 0)
 
     @property
     def largest_gap(self) -> int:
-        return max(super().largest_gap, self._part.largest_gap if self._part is not None else 0)
+        return max(self._gap, self._part.largest_gap if self._part is not None else 0)
 
     def clone(self) -> Self:
         other = super().clone()

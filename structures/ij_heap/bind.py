@@ -13,38 +13,8 @@ from typing import Any
 from structures.core.bits import LANES, count_bits, lowest, within8
 from structures.core.entries import Told
 from structures.core.kernel import kernel, wide
-from structures.ij_heap.goals import (
-    CANDIDATES,
-    CROSSING,
-    FUEL,
-    FUEL_MOST,
-    G_FREE,
-    G_HIGH,
-    G_LOW,
-    G_NEXT,
-    G_SUBSET,
-    GAP,
-    GOAL,
-    GOALS,
-    GOALS_,
-    IN_STRIP,
-    LAST,
-    LEAST,
-    LEFT_,
-    LEFT_OVER,
-    LOWER,
-    MOST,
-    NO_GOAL,
-    NODE,
-    RIGHT_,
-    ROWS,
-    SIDES,
-    SLOT_,
-    STEP,
-    STEPS,
-    Walking,
-    begin,
-)
+from structures.ij_heap import goals
+from structures.ij_heap.goals import Walking, begin
 from structures.multiway.layout import L, MultiwayNodes, start_of
 from structures.multiway.leaves import entry_at
 from structures.multiway.topology import MEMBER, NEAR, ORDER, POS, SETS, SIZE
@@ -71,18 +41,18 @@ def meeting(nodes: MultiwayNodes, o: int, j: int, low: int, high: int, least: in
 def enter_leaf(nodes: MultiwayNodes, walking: Walking, o: int, g: int, all: bool) -> bool:
     """List the candidates of all aliases of goal g in leaf o (`all`: every entry is one); False if one has none."""
     W, T, Z = nodes.W, nodes.T, walking.Z
-    v = Z[g + G_SUBSET]
+    v = Z[g + goals.G_SUBSET]
     first = T[ORDER + T[POS + v]]
     for m in range(T[POS + v], T[POS + v] + T[SIZE + v]):
         j = T[MEMBER + m]
         if all:
             mask = (1 << (start_of(W, o, j + 1) - start_of(W, o, j))) - 1
         else:
-            mask = meeting(nodes, o, j, Z[g + G_LOW], Z[g + G_HIGH], Z[g + LEAST + j], Z[g + MOST + j])
-        Z[CANDIDATES + 6 * first + j] = mask
+            mask = meeting(nodes, o, j, Z[g + goals.G_LOW], Z[g + goals.G_HIGH], Z[g + goals.LEAST + j], Z[g + goals.MOST + j])
+        Z[goals.CANDIDATES + 6 * first + j] = mask
         if mask == 0:
             return False
-    Z[LEFT_OVER + first], Z[SIDES + first] = Z[CANDIDATES + 6 * first + first], 0
+    Z[goals.LEFT_OVER + first], Z[goals.SIDES + first] = Z[goals.CANDIDATES + 6 * first + first], 0
     return True
 
 
@@ -91,8 +61,8 @@ def across(walking: Walking, i: int, sides: int, mask: int) -> int:
     """The candidates of alias i, the last to be bound, with which a tuple has entries of both children."""
     Z = walking.Z
     if sides == 1:
-        return mask & ~Z[LOWER + i]
-    return mask & Z[LOWER + i] if sides == 2 else mask
+        return mask & ~Z[goals.LOWER + i]
+    return mask & Z[goals.LOWER + i] if sides == 2 else mask
 
 
 @kernel
@@ -106,45 +76,45 @@ def narrow(nodes: MultiwayNodes, walking: Walking, o: int, v: int, level: int, p
     near = T[NEAR + i]
     for m in range(1, T[SIZE + v] - level):
         j = T[at + m]
-        mask = Z[CANDIDATES + 6 * i + j]
+        mask = Z[goals.CANDIDATES + 6 * i + j]
         if (near >> j) & 1 != 0:
             mask &= meeting(nodes, o, j, key, key, left, right)
             if mask == 0:
                 return False
-        Z[CANDIDATES + 6 * next + j] = mask
-    mask = Z[CANDIDATES + 6 * next + next]
+        Z[goals.CANDIDATES + 6 * next + j] = mask
+    mask = Z[goals.CANDIDATES + 6 * next + next]
     if crossing:
-        Z[SIDES + next] = Z[SIDES + i] | side_of_place(W, walking, o, i, p)
+        Z[goals.SIDES + next] = Z[goals.SIDES + i] | side_of_place(W, walking, o, i, p)
         if level + 2 == T[SIZE + v]:
-            mask = across(walking, next, Z[SIDES + next], mask)
-    Z[LEFT_OVER + next] = mask
+            mask = across(walking, next, Z[goals.SIDES + next], mask)
+    Z[goals.LEFT_OVER + next] = mask
     return mask != 0
 
 
 @kernel
 def side_of_place(W: Any, walking: Walking, o: int, i: int, p: int) -> int:
     Z = walking.Z
-    return 1 if (Z[LOWER + i] >> (p - start_of(W, o, i))) & 1 != 0 else 2
+    return 1 if (Z[goals.LOWER + i] >> (p - start_of(W, o, i))) & 1 != 0 else 2
 
 
 @kernel
 def leaf_step(nodes: MultiwayNodes, walking: Walking, o: int, f: int, told: Told, n: int, end: int) -> int:
     """Go on in leaf o (or the strip) until `end` rows are told, the next goal has begun, or STEP is 0: frame f is done with. Rows told."""
     M, W, T, Z = nodes.M, nodes.W, nodes.T, walking.Z
-    g = Z[f + GOAL]
-    strip = Z[f + NODE] == IN_STRIP
-    if Z[f + STEP] == 0:
-        if not enter_leaf(nodes, walking, o, g, strip or Z[g + G_FREE] != 0):
+    g = Z[f + goals.GOAL]
+    strip = Z[f + goals.NODE] == goals.IN_STRIP
+    if Z[f + goals.STEP] == 0:
+        if not enter_leaf(nodes, walking, o, g, strip or Z[g + goals.G_FREE] != 0):
             return n
-        Z[f + STEP] = 1
-    crossing = strip and Z[CROSSING] != 0
-    v, final = Z[g + G_SUBSET], Z[g + G_NEXT] == NO_GOAL
+        Z[f + goals.STEP] = 1
+    crossing = strip and Z[goals.CROSSING] != 0
+    v, final = Z[g + goals.G_SUBSET], Z[g + goals.G_NEXT] == goals.NO_GOAL
     e, w = entry_at(T, o)
     order, last = ORDER + T[POS + v], T[SIZE + v] - 1
-    level = Z[f + STEP] - 1
+    level = Z[f + goals.STEP] - 1
     while level >= 0:
         i = T[order + level]
-        left_over = Z[LEFT_OVER + i]
+        left_over = Z[goals.LEFT_OVER + i]
         if left_over == 0:
             level -= 1
             continue
@@ -155,20 +125,20 @@ def leaf_step(nodes: MultiwayNodes, walking: Walking, o: int, f: int, told: Told
             continue
         if final and level == max(0, last - 2):
             n = write_rows(nodes, walking, o, v, told, n, end, crossing)
-            left_over = Z[LEFT_OVER + i]
+            left_over = Z[goals.LEFT_OVER + i]
             if left_over == 0:
                 continue
         p = start_of(W, o, i) + lowest(left_over)
-        Z[LEFT_OVER + i] = left_over & (left_over - 1)
-        Z[LEFT_ + i], Z[RIGHT_ + i], Z[SLOT_ + i] = M[e + p], M[e + L + p], W[w + p]
-        Z[STEPS] += 1
+        Z[goals.LEFT_OVER + i] = left_over & (left_over - 1)
+        Z[goals.LEFT_ + i], Z[goals.RIGHT_ + i], Z[goals.SLOT_ + i] = M[e + p], M[e + L + p], W[w + p]
+        Z[goals.STEPS] += 1
         if level == last:
-            Z[GOALS] = Z[f + GOALS_]
-            begin(T, walking, Z[g + G_NEXT])
+            Z[goals.GOALS] = Z[f + goals.GOALS_]
+            begin(T, walking, Z[g + goals.G_NEXT])
             break
         if narrow(nodes, walking, o, v, level, p, crossing):
             level += 1
-    Z[f + STEP] = level + 1
+    Z[f + goals.STEP] = level + 1
     return n
 
 
@@ -182,27 +152,27 @@ def fill_column(out: Any, lo: int, hi: int, slot: int) -> None:
 def count_rows(walking: Walking, rows: int) -> None:
     """So many rows were found since the last."""
     Z = walking.Z
-    Z[GAP] = max(Z[GAP], Z[STEPS] - Z[LAST])
-    Z[LAST] = Z[STEPS]
-    Z[ROWS] += rows
-    Z[FUEL] = min(FUEL_MOST, Z[FUEL] + rows)
+    Z[goals.GAP] = max(Z[goals.GAP], Z[goals.STEPS] - Z[goals.LAST])
+    Z[goals.LAST] = Z[goals.STEPS]
+    Z[goals.ROWS] += rows
+    Z[goals.FUEL] = min(goals.FUEL_MOST, Z[goals.FUEL] + rows)
 
 
 @kernel
 def write_run(nodes: MultiwayNodes, walking: Walking, o: int, last: int, told: Told, n: int, end: int) -> int:
     """Write the rows of all candidates left over for the last alias, up to `end`."""
     W, T, Z, out, stride = nodes.W, nodes.T, walking.Z, told.out, told.stride
-    mask, start = Z[LEFT_OVER + last], n
+    mask, start = Z[goals.LEFT_OVER + last], n
     run = entry_at(T, o)[1] + start_of(W, o, last)
     while mask != 0 and n < end:
         out[stride * last + n] = W[run + lowest(mask)]
         mask &= mask - 1
         n += 1
-    Z[LEFT_OVER + last] = mask
+    Z[goals.LEFT_OVER + last] = mask
     for i in range(T[SETS]):
         if i != last:
-            fill_column(out, stride * i + start, stride * i + n, Z[SLOT_ + i])
-    Z[STEPS] += 1
+            fill_column(out, stride * i + start, stride * i + n, Z[goals.SLOT_ + i])
+    Z[goals.STEPS] += 1
     count_rows(walking, n - start)
     return n
 
@@ -222,10 +192,10 @@ def write_rows(nodes: MultiwayNodes, walking: Walking, o: int, v: int, told: Tol
     run_i, run_j, run_k = start_of(W, o, i), start_of(W, o, j), w + start_of(W, o, k)
     out, stride = told.out, told.stride
     column_j, column_k = stride * j, stride * k
-    steps, row, gap, start = Z[STEPS], Z[LAST], Z[GAP], n
-    mask = Z[LEFT_OVER + i]
+    steps, row, gap, start = Z[goals.STEPS], Z[goals.LAST], Z[goals.GAP], n
+    mask = Z[goals.LEFT_OVER + i]
     while mask != 0:
-        js, ks, sides = Z[CANDIDATES + 6 * i + j], Z[CANDIDATES + 6 * i + k], Z[SIDES + i]
+        js, ks, sides = Z[goals.CANDIDATES + 6 * i + j], Z[goals.CANDIDATES + 6 * i + k], Z[goals.SIDES + i]
         p = run_i + lowest(mask)
         if outer:
             key, left, right = wide(W[w + L + p]), M[e + p], M[e + L + p]
@@ -265,11 +235,11 @@ def write_rows(nodes: MultiwayNodes, walking: Walking, o: int, v: int, told: Tol
                 n += 1
         if outer:
             fill_column(out, stride * i + first, stride * i + n, W[w + p])
-    Z[LEFT_OVER + i], Z[STEPS] = mask, steps
+    Z[goals.LEFT_OVER + i], Z[goals.STEPS] = mask, steps
     if n > start:
         count_rows(walking, n - start)
-        Z[LAST], Z[GAP] = row, gap
+        Z[goals.LAST], Z[goals.GAP] = row, gap
         for c in range(T[SETS]):
             if c != i and c != j and c != k:
-                fill_column(out, stride * c + start, stride * c + n, Z[SLOT_ + c])
+                fill_column(out, stride * c + start, stride * c + n, Z[goals.SLOT_ + c])
     return n

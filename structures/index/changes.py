@@ -20,14 +20,8 @@ import numpy as np
 
 from structures.core.blocks import Nodes, Writing
 from structures.core.kernel import kernel, wide
+from structures.index import layout
 from structures.index.layout import (
-    ARITY,
-    DEPTH,
-    HEAD,
-    INNER_ROOM,
-    LEAF_ROOM,
-    PATH,
-    ROOT,
     child_of,
     close_place,
     count_of,
@@ -45,21 +39,21 @@ from structures.index.layout import (
 )
 from structures.index.search import Items, Place, child_for, position, same
 
-LEAF_FILL = np.maximum(1, LEAF_ROOM * 7 // 8)  # entries of a leaf, by arity, where all are written
+LEAF_FILL = np.maximum(1, layout.LEAF_ROOM * 7 // 8)  # entries of a leaf, by arity, where all are written
 
 
 @kernel
 def descend(nodes: Nodes, C: Any, h: int, X: Any, x: int, slot: int) -> int:
     """The leaf where the entry belongs; the path is left in C[PATH:]."""
     M, W = nodes.M, nodes.W
-    k, o, d = C[h + ARITY], C[h + ROOT], 0
+    k, o, d = C[h + layout.ARITY], C[h + layout.ROOT], 0
     while level_of(W, o) > 0:
         c = child_for(nodes, o, k, Place(X, x, 1, k, slot))
-        C[PATH + 2 * d], C[PATH + 2 * d + 1] = o, c
+        C[layout.PATH + 2 * d], C[layout.PATH + 2 * d + 1] = o, c
         o = child_of(W, k, o, c)
         expect_block(M, o)
         d += 1
-    C[DEPTH] = d
+    C[layout.DEPTH] = d
     return o
 
 
@@ -67,7 +61,7 @@ def descend(nodes: Nodes, C: Any, h: int, X: Any, x: int, slot: int) -> int:
 def shared(M: Any, o: int, room: int, i: int, X: Any, x: int, k: int) -> int:
     """How many of its first coordinates entry i of leaf o has in common with these."""
     j = 0
-    while j < k and M[o + HEAD + j * room + i] == X[x + j]:
+    while j < k and M[o + layout.HEAD + j * room + i] == X[x + j]:
         j += 1
     return j
 
@@ -75,9 +69,9 @@ def shared(M: Any, o: int, room: int, i: int, X: Any, x: int, k: int) -> int:
 @kernel
 def neighbour_leaf(W: Any, C: Any, k: int, right: bool) -> int:
     """The leaf beside the one at the end of the path; 0: there is none."""
-    d = C[DEPTH] - 1
+    d = C[layout.DEPTH] - 1
     while d >= 0:
-        o, c = C[PATH + 2 * d], C[PATH + 2 * d + 1]
+        o, c = C[layout.PATH + 2 * d], C[layout.PATH + 2 * d + 1]
         if (c + 1 < count_of(W, o)) if right else c > 0:
             o = child_of(W, k, o, c + 1 if right else c - 1)
             while level_of(W, o) > 0:
@@ -91,7 +85,7 @@ def neighbour_leaf(W: Any, C: Any, k: int, right: bool) -> int:
 def in_common(nodes: Nodes, writing: Writing, k: int, o: int, before: int, after: int, X: Any, x: int) -> int:
     """The most coordinates that these have in common with an entry beside them: number `before` and `after` of the path's leaf o."""
     M, W, C = nodes.M, nodes.W, writing.C
-    room, n = LEAF_ROOM[k], 0
+    room, n = layout.LEAF_ROOM[k], 0
     leaf, i = o, before
     if i < 0:
         leaf = neighbour_leaf(W, C, k, False)
@@ -113,12 +107,12 @@ def halve(nodes: Nodes, C: Any, h: int, o: int, at: int) -> tuple[int, int, int]
     What comes at the end, as what ascends does, leaves three quarters behind.
     """
     W = nodes.W
-    k, n = C[h + ARITY], count_of(W, o)
+    k, n = C[h + layout.ARITY], count_of(W, o)
     new = new_block(nodes, C, h, level_of(W, o))
     left = at <= n // 2
     half = n // 2 if left else (n + 1) // 2 if at < n else n - max(1, n // 4)
     move(nodes, k, o, half, n, new, 0)
-    W[2 * o + 2], W[2 * new + 2] = half, n - half
+    W[2 * o + layout.COUNT], W[2 * new + layout.COUNT] = half, n - half
     if left:
         return new, o, at
     return new, new, at - half
@@ -128,7 +122,7 @@ def halve(nodes: Nodes, C: Any, h: int, o: int, at: int) -> tuple[int, int, int]
 def even_out(nodes: Nodes, writing: Writing, h: int, o: int, c: int) -> None:
     """Child c of own node o is too small: join it with a neighbour, or even the two out."""
     W, C = nodes.W, writing.C
-    k = C[h + ARITY]
+    k = C[h + layout.ARITY]
     a = c - 1 if c > 0 else 0
     x, y = own_block(nodes, writing, h, child_of(W, k, o, a)), child_of(W, k, o, a + 1)
     nx, ny = count_of(W, x), count_of(W, y)
@@ -137,7 +131,7 @@ def even_out(nodes: Nodes, writing: Writing, h: int, o: int, c: int) -> None:
         move(nodes, k, y, 0, ny, x, nx)
         if inner:
             set_separator(nodes, k, x, nx, o, a + 1)
-        W[2 * x + 2] = nx + ny
+        W[2 * x + layout.COUNT] = nx + ny
         drop_block(nodes, writing, h, y)
         set_child(W, k, o, a, x)
         close_place(nodes, k, o, a + 1, 1)
@@ -148,12 +142,12 @@ def even_out(nodes: Nodes, writing: Writing, h: int, o: int, c: int) -> None:
     half = (nx + ny) // 2
     if nx < half:
         move(nodes, k, y, 0, half - nx, x, nx)
-        W[2 * x + 2] = half
+        W[2 * x + layout.COUNT] = half
         close_place(nodes, k, y, 0, half - nx)
     else:
         open_place(nodes, k, y, 0, nx - half)
         move(nodes, k, x, half, nx, y, 0)
-        W[2 * x + 2] = half
+        W[2 * x + layout.COUNT] = half
     set_separator(nodes, k, o, a + 1, y, 0)
     set_child(W, k, o, a, x)
     set_child(W, k, o, a + 1, y)
@@ -179,14 +173,14 @@ def climb(nodes: Nodes, writing: Writing, h: int, depth: int, child: int, extra:
     """Bring the path in C[PATH:] up to date: what was below its first `depth` blocks is now `child`, followed by the new block `extra`
     unless that is 0."""
     W, C = nodes.W, writing.C
-    k = C[h + ARITY]
+    k = C[h + layout.ARITY]
     for d in range(depth - 1, -1, -1):
-        o, c = own_block(nodes, writing, h, C[PATH + 2 * d]), C[PATH + 2 * d + 1]
+        o, c = own_block(nodes, writing, h, C[layout.PATH + 2 * d]), C[layout.PATH + 2 * d + 1]
         set_child(W, k, o, c, child)
         right = wide(0)
         if extra != 0:
             at, into = c + 1, o
-            if count_of(W, o) == INNER_ROOM[k]:
+            if count_of(W, o) == layout.INNER_ROOM[k]:
                 right, into, at = halve(nodes, C, h, o, at)
             insert_child(nodes, k, into, at, extra)
         elif count_of(W, child) < least_of(W, child, k):
@@ -201,7 +195,7 @@ def climb(nodes: Nodes, writing: Writing, h: int, depth: int, child: int, extra:
         root = child_of(W, k, child, 0)
         drop_block(nodes, writing, h, child)
         child = root
-    C[h + ROOT] = child
+    C[h + layout.ROOT] = child
 
 
 @kernel
@@ -209,9 +203,9 @@ def write_entry(nodes: Nodes, k: int, o: int, i: int, X: Any, x: int, slot: int)
     """Put an entry at place i of own leaf o, which has room."""
     M, W = nodes.M, nodes.W
     open_place(nodes, k, o, i, 1)
-    room = LEAF_ROOM[k]
+    room = layout.LEAF_ROOM[k]
     for j in range(k):
-        M[o + HEAD + j * room + i] = X[x + j]
+        M[o + layout.HEAD + j * room + i] = X[x + j]
     W[slot_at(o, k, room) + i] = slot
 
 
@@ -219,7 +213,7 @@ def write_entry(nodes: Nodes, k: int, o: int, i: int, X: Any, x: int, slot: int)
 def is_at(nodes: Nodes, k: int, o: int, i: int, X: Any, x: int, slot: int) -> bool:
     """Whether the entry is number i of leaf o."""
     M, W = nodes.M, nodes.W
-    room = LEAF_ROOM[k]
+    room = layout.LEAF_ROOM[k]
     return i < count_of(W, o) and W[slot_at(o, k, room) + i] == slot and same(M, o, room, i, X, x, 1, k)
 
 
@@ -227,10 +221,10 @@ def is_at(nodes: Nodes, k: int, o: int, i: int, X: Any, x: int, slot: int) -> bo
 def put(nodes: Nodes, writing: Writing, h: int, X: Any, x: int, slot: int) -> int:
     """Put an entry; the most first coordinates that another one has in common with it. -1, and nothing done: it is there already."""
     W, C = nodes.W, writing.C
-    k, extra = C[h + ARITY], wide(0)
-    if C[h + ROOT] == 0:
-        C[h + ROOT] = new_block(nodes, C, h, 0)
-        write_entry(nodes, k, C[h + ROOT], 0, X, x, slot)
+    k, extra = C[h + layout.ARITY], wide(0)
+    if C[h + layout.ROOT] == 0:
+        C[h + layout.ROOT] = new_block(nodes, C, h, 0)
+        write_entry(nodes, k, C[h + layout.ROOT], 0, X, x, slot)
         return 0
     o = descend(nodes, C, h, X, x, slot)
     i = position(nodes, o, k, 0, Place(X, x, 1, k, slot))
@@ -239,10 +233,10 @@ def put(nodes: Nodes, writing: Writing, h: int, X: Any, x: int, slot: int) -> in
     common = in_common(nodes, writing, k, o, i - 1, i, X, x)
     o = own_block(nodes, writing, h, o)
     into = o
-    if count_of(W, o) == LEAF_ROOM[k]:
+    if count_of(W, o) == layout.LEAF_ROOM[k]:
         extra, into, i = halve(nodes, C, h, o, i)
     write_entry(nodes, k, into, i, X, x, slot)
-    climb(nodes, writing, h, C[DEPTH], o, extra)
+    climb(nodes, writing, h, C[layout.DEPTH], o, extra)
     return common
 
 
@@ -250,21 +244,21 @@ def put(nodes: Nodes, writing: Writing, h: int, X: Any, x: int, slot: int) -> in
 def cut(nodes: Nodes, writing: Writing, h: int, X: Any, x: int, slot: int) -> int:
     """Take an entry out; the most first coordinates that another one has in common with it. -1, and nothing done: it is not there."""
     W, C = nodes.W, writing.C
-    k = C[h + ARITY]
-    if C[h + ROOT] == 0:
+    k = C[h + layout.ARITY]
+    if C[h + layout.ROOT] == 0:
         return -1
     o = descend(nodes, C, h, X, x, slot)
     i = position(nodes, o, k, 0, Place(X, x, 1, k, slot))
     if not is_at(nodes, k, o, i, X, x, slot):
         return -1
     common = in_common(nodes, writing, k, o, i - 1, i + 1, X, x)
-    if C[DEPTH] == 0 and count_of(W, o) == 1:
+    if C[layout.DEPTH] == 0 and count_of(W, o) == 1:
         drop_block(nodes, writing, h, o)
-        C[h + ROOT] = 0
+        C[h + layout.ROOT] = 0
         return common
     o = own_block(nodes, writing, h, o)
     close_place(nodes, k, o, i, 1)
-    climb(nodes, writing, h, C[DEPTH], o, 0)
+    climb(nodes, writing, h, C[layout.DEPTH], o, 0)
     return common
 
 
@@ -276,22 +270,22 @@ def build(nodes: Nodes, writing: Writing, h: int, items: Items) -> None:
     """Fill the empty tree at holder h with entries that ascend, at least one."""
     M, W, C = nodes.M, nodes.W, writing.C
     X, width, slots = items
-    k, n = C[h + ARITY], len(slots)
+    k, n = C[h + layout.ARITY], len(slots)
     blocks = -(-n // LEAF_FILL[k])
     level = np.empty(blocks, np.int64)
     for b in range(blocks):
         low, high = n * b // blocks, n * (b + 1) // blocks
         o = new_block(nodes, C, h, 0)
         for j in range(k):
-            a = o + HEAD + j * LEAF_ROOM[k] - low
+            a = o + layout.HEAD + j * layout.LEAF_ROOM[k] - low
             for i in range(low, high):
                 M[a + i] = X[i * width + j]
-        a = slot_at(o, k, LEAF_ROOM[k]) - low
+        a = slot_at(o, k, layout.LEAF_ROOM[k]) - low
         for i in range(low, high):
             W[a + i] = slots[i]
-        W[2 * o + 2] = high - low
+        W[2 * o + layout.COUNT] = high - low
         level[b] = o
-    fill = INNER_ROOM[k] - 1 if INNER_ROOM[k] > 3 else 3
+    fill = layout.INNER_ROOM[k] - 1 if layout.INNER_ROOM[k] > 3 else 3
     while len(level) > 1:
         blocks = -(-len(level) // fill)
         above = np.empty(blocks, np.int64)
@@ -302,22 +296,22 @@ def build(nodes: Nodes, writing: Writing, h: int, items: Items) -> None:
                 insert_child(nodes, k, o, c - low, level[c])
             above[b] = o
         level = above
-    C[h + ROOT] = level[0]
+    C[h + layout.ROOT] = level[0]
 
 
 @kernel("void(Nodes, Writing, int64)")
 def drop_all(nodes: Nodes, writing: Writing, h: int) -> None:
     """Drop every block of the tree at holder h: it is empty then. The path serves as the stack."""
     W, C = nodes.W, writing.C
-    k, o, d = C[h + ARITY], C[h + ROOT], 0
-    C[PATH], C[PATH + 1] = o, 0
+    k, o, d = C[h + layout.ARITY], C[h + layout.ROOT], 0
+    C[layout.PATH], C[layout.PATH + 1] = o, 0
     while d >= 0 and o != 0:
-        o, c = C[PATH + 2 * d], C[PATH + 2 * d + 1]
+        o, c = C[layout.PATH + 2 * d], C[layout.PATH + 2 * d + 1]
         if level_of(W, o) > 0 and c < count_of(W, o):
-            C[PATH + 2 * d + 1] = c + 1
+            C[layout.PATH + 2 * d + 1] = c + 1
             d += 1
-            C[PATH + 2 * d], C[PATH + 2 * d + 1] = child_of(W, k, o, c), 0
+            C[layout.PATH + 2 * d], C[layout.PATH + 2 * d + 1] = child_of(W, k, o, c), 0
         else:
             drop_block(nodes, writing, h, o)
             d -= 1
-    C[h + ROOT] = 0
+    C[h + layout.ROOT] = 0

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from structures.core.arena import LEAF
 from structures.core.check import check_blocks
-from structures.index.layout import BLOCK, HEAD, INNER_ROOM, LEAF_ROOM, IndexArena
+from structures.index.layout import BLOCK, COUNT, HEAD, INNER_ROOM, LEAF_ROOM, LEVEL, IndexArena
 
 Entry = tuple[int, ...]
 
 
 def _items(arena: IndexArena, o: int, k: int) -> tuple[int, list[Entry]]:
     """Level of a block, and of each of its items coordinates, slot and, of an inner node's, child and count."""
-    count, level = (int(word) for word in arena.W[2 * o + 2 : 2 * o + 4])
+    count, level = (int(arena.W[2 * o + word]) for word in (COUNT, LEVEL))
     room = int(INNER_ROOM[k] if level else LEAF_ROOM[k])
     columns = [arena.M[o + HEAD + j * room :][:count] for j in range(k)]
     first = 2 * (o + HEAD + k * room)
@@ -35,7 +35,7 @@ def entries_of(arena: IndexArena, k: int, o: int, top: bool, seen: dict[int, int
     for c, item in enumerate(items):
         number, count = item[k + 1 :]
         child = BLOCK * number
-        assert int(arena.W[2 * child + 3]) == level - 1, f"X2: child {c} of node {o} is of another level"
+        assert int(arena.W[2 * child + LEVEL]) == level - 1, f"X2: child {c} of node {o} is of another level"
         below = entries_of(arena, k, child, False, seen)
         assert len(below) == count, f"X2: node {o} says {count} entries below child {c}, there are {len(below)}"
         assert not found or found[-1] < item[: k + 1] <= below[0], f"X1: the separator of child {c} of node {o} is not between"

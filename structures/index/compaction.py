@@ -14,24 +14,9 @@ from structures.core.blocks import Nodes, Writing
 from structures.core.compaction import has_looked_at, is_behind
 from structures.core.control import SPARSE
 from structures.core.kernel import kernel, wide
+from structures.index import layout
 from structures.index.changes import LEAF_FILL, climb, descend
-from structures.index.layout import (
-    ARITY,
-    DEPTH,
-    NEW,
-    OLD,
-    PATH,
-    ROOMY,
-    child_of,
-    count_of,
-    drop_block,
-    move,
-    moved_block,
-    new_block,
-    set_child,
-    set_separator,
-    size_of,
-)
+from structures.index.layout import child_of, count_of, drop_block, move, moved_block, new_block, set_child, set_separator, size_of
 
 STEP_BLOCKS = 64 * 24  # that are copied at most: of a path of 64 blocks all children
 
@@ -39,65 +24,65 @@ STEP_BLOCKS = 64 * 24  # that are copied at most: of a path of 64 blocks all chi
 @kernel
 def has_spare_room(C: Any) -> bool:
     """Whether the store is to be compacted beside changes, and has room for that."""
-    return C[SPARSE] != 0 and C[ROOMY] != 0
+    return C[SPARSE] != 0 and C[layout.ROOMY] != 0
 
 
 @kernel
 def move_children(nodes: Nodes, writing: Writing, h: int, d: int) -> None:
     """Move what is to be moved of the children of the path's own block number d."""
     W, C = nodes.W, writing.C
-    o, k = C[PATH + 2 * d], C[h + ARITY]
+    o, k = C[layout.PATH + 2 * d], C[h + layout.ARITY]
     for c in range(count_of(W, o)):
         child = child_of(W, k, o, c)
         if is_behind(C, child, 0):
             child = moved_block(nodes, writing, h, child)
             set_child(W, k, o, c, child)
-            if c == C[PATH + 2 * d + 1]:
-                C[PATH + 2 * d + 2] = child
+            if c == C[layout.PATH + 2 * d + 1]:
+                C[layout.PATH + 2 * d + 2] = child
 
 
 @kernel
 def fill_leaves(nodes: Nodes, writing: Writing, h: int, o: int, leaves: int) -> None:
     """Write the entries below own inner node o, which has leaves, into so many new ones."""
     W, C = nodes.W, writing.C
-    k, n = C[h + ARITY], count_of(W, o)
+    k, n = C[h + layout.ARITY], count_of(W, o)
     total = size_of(W, k, o)
     for c in range(n):
-        C[OLD + c] = child_of(W, k, o, c)
+        C[layout.OLD + c] = child_of(W, k, o, c)
     c, i = wide(0), wide(0)
     for b in range(leaves):
         need, filled = total * (b + 1) // leaves - total * b // leaves, wide(0)
         new = new_block(nodes, C, h, 0)
         while filled < need:
-            some = min(count_of(W, C[OLD + c]) - i, need - filled)
-            move(nodes, k, C[OLD + c], i, i + some, new, filled)
+            some = min(count_of(W, C[layout.OLD + c]) - i, need - filled)
+            move(nodes, k, C[layout.OLD + c], i, i + some, new, filled)
             filled += some
             i += some
-            if i == count_of(W, C[OLD + c]):
+            if i == count_of(W, C[layout.OLD + c]):
                 c, i = c + 1, wide(0)
-        W[2 * new + 2] = need
-        C[NEW + b] = new
+        W[2 * new + layout.COUNT] = need
+        C[layout.NEW + b] = new
     for b in range(leaves):
         if b > 0:
-            set_separator(nodes, k, o, b, C[NEW + b], 0)
-        set_child(W, k, o, b, C[NEW + b])
-    W[2 * o + 2] = leaves
+            set_separator(nodes, k, o, b, C[layout.NEW + b], 0)
+        set_child(W, k, o, b, C[layout.NEW + b])
+    W[2 * o + layout.COUNT] = leaves
     for c in range(n):
-        drop_block(nodes, writing, h, C[OLD + c])
+        drop_block(nodes, writing, h, C[layout.OLD + c])
 
 
 @kernel
 def compact_beside(nodes: Nodes, writing: Writing, h: int, X: Any, x: int, slot: int) -> None:
     """Move and fill what lies beside the path to an entry that was put or cut."""
     W, C = nodes.W, writing.C
-    k = C[h + ARITY]
+    k = C[h + layout.ARITY]
     descend(nodes, C, h, X, x, slot)
-    for d in range(C[DEPTH]):
+    for d in range(C[layout.DEPTH]):
         move_children(nodes, writing, h, d)
-    if C[DEPTH] > 0:
-        o = C[PATH + 2 * C[DEPTH] - 2]
+    if C[layout.DEPTH] > 0:
+        o = C[layout.PATH + 2 * C[layout.DEPTH] - 2]
         has_looked_at(C, count_of(W, o))
         leaves = -(-size_of(W, k, o) // LEAF_FILL[k])
         if leaves + leaves // 8 < count_of(W, o):
             fill_leaves(nodes, writing, h, o, leaves)
-            climb(nodes, writing, h, C[DEPTH] - 1, o, 0)
+            climb(nodes, writing, h, C[layout.DEPTH] - 1, o, 0)

@@ -30,24 +30,11 @@ from structures.core.entries import DELETE, INSERT
 from structures.core.kernel import compiled, contiguous
 from structures.core.ticks import Ticks
 from structures.core.versioned import Versioned
+from structures.index import layout
 from structures.index.changes import build, drop_all
 from structures.index.check import check_indexes
 from structures.index.compaction import STEP_BLOCKS
-from structures.index.layout import (
-    ARITY,
-    BLOCK,
-    BLOCKS,
-    INDEX_WORDS,
-    MISSING,
-    MOST_ARITY,
-    MOST_TREES,
-    ROOMY,
-    ROOT,
-    TREE_WORDS,
-    TREES,
-    IndexArena,
-    size_of,
-)
+from structures.index.layout import IndexArena, size_of
 from structures.index.runs import change_all, change_in_order
 from structures.index.search import COPIED, LEAF_, Items, count_prefix, gap, range_fill, seek_place
 
@@ -66,7 +53,7 @@ class Entries(NamedTuple):
         return Entries(self.coordinates[places], self.slot[places])
 
 
-NO_ENTRIES = Entries(np.empty((0, MOST_ARITY), np.int64), np.empty(0, np.int32))
+NO_ENTRIES = Entries(np.empty((0, layout.MOST_ARITY), np.int64), np.empty(0, np.int32))
 
 
 class Changes(NamedTuple):
@@ -150,7 +137,7 @@ def index_order(entries: Entries, arity: int) -> np.ndarray:
 class OrderedIndexes(Versioned[IndexArena]):
     """See the module's head. One thread writes; any number read roots of pinned versions meanwhile. A root is an int; 0: empty."""
 
-    def __init__(self, words: int = INDEX_WORDS) -> None:
+    def __init__(self, words: int = layout.INDEX_WORDS) -> None:
         """`words`: the arena's address space in 8-byte words (not memory)."""
         self.arena = IndexArena(words)
         self._arrays = self.arena.nodes, self.arena.writing
@@ -163,17 +150,17 @@ class OrderedIndexes(Versioned[IndexArena]):
 
     def add(self, arity: int) -> int:
         """A new empty index. ValueError: its arity is not 1 to 8; MemoryError: 2**20 numbers are used, also by removed ones."""
-        if not 1 <= arity <= MOST_ARITY:
+        if not 1 <= arity <= layout.MOST_ARITY:
             raise ValueError(f"no index of {arity} coordinates")
         if self._removed.get(arity):
             index = self._removed[arity].pop()
-        elif self._made < MOST_TREES:
+        elif self._made < layout.MOST_TREES:
             index = self._made
             self._made += 1
         else:
-            raise MemoryError(f"there are {MOST_TREES} indexes")
+            raise MemoryError(f"there are {layout.MOST_TREES} indexes")
         h = self.holder(index)
-        self.arena.C[h + ROOT], self.arena.C[h + ARITY], self.arena.C[h + BLOCKS] = 0, arity, 0
+        self.arena.C[h + layout.ROOT], self.arena.C[h + layout.ARITY], self.arena.C[h + layout.BLOCKS] = 0, arity, 0
         return index
 
     def remove(self, index: int) -> None:
@@ -183,14 +170,14 @@ class OrderedIndexes(Versioned[IndexArena]):
 
     def holder(self, index: int) -> int:
         """Where the index's tree is described in C."""
-        return TREES + TREE_WORDS * index
+        return layout.TREES + layout.TREE_WORDS * index
 
     def arity(self, index: int) -> int:
-        return int(self.arena.C[self.holder(index) + ARITY])
+        return int(self.arena.C[self.holder(index) + layout.ARITY])
 
     def root(self, index: int) -> int:
         """The newest version, published or not."""
-        return int(self.arena.C[self.holder(index) + ROOT])
+        return int(self.arena.C[self.holder(index) + layout.ROOT])
 
     # --- writing
 
@@ -226,9 +213,9 @@ class OrderedIndexes(Versioned[IndexArena]):
             raise MemoryError(f"the ordered indexes have reached the size of their arena ({8 * self.arena.M.size} bytes)")
 
     def _words(self, changes: int, ticks: int) -> int:
-        blocks = self.arena.live_bytes // (8 * BLOCK)
+        blocks = self.arena.live_bytes // (8 * layout.BLOCK)
         levels = blocks.bit_length() + 2
-        return BLOCK * min(changes * 2 * levels, ticks * (blocks + 2 * changes + 1))
+        return layout.BLOCK * min(changes * 2 * levels, ticks * (blocks + 2 * changes + 1))
 
     def _prepare(self, changes: int, ticks: int) -> None:
         """Raise MemoryError unless so many changes, in so many ticks, surely fit; if the store is sparse, see whether room is left for
@@ -236,8 +223,8 @@ class OrderedIndexes(Versioned[IndexArena]):
         self._require(changes, ticks)
         arena, changes = self.arena, max(changes, self._promised)  # those of view trees come behind
         if arena.is_sparse:
-            blocks = min(changes * STEP_BLOCKS, arena.live_bytes // (8 * BLOCK) * ticks)
-            arena.C[ROOMY] = arena.has_room(self._words(changes, ticks) + BLOCK * blocks)
+            blocks = min(changes * STEP_BLOCKS, arena.live_bytes // (8 * layout.BLOCK) * ticks)
+            arena.C[layout.ROOMY] = arena.has_room(self._words(changes, ticks) + layout.BLOCK * blocks)
 
     def apply(self, changes: Mapping[int, Changes]) -> Batch:
         """Moves, then all deletes, then all inserts, as the version that was begun.
@@ -268,12 +255,12 @@ class OrderedIndexes(Versioned[IndexArena]):
         n = len(index)
         self._prepare(n, n)
         run = Run(index, sign, entries, np.empty(n, np.int8), np.empty(n, np.int64))
-        compiled(change_in_order)(*self._arrays, TREES + TREE_WORDS * index, sign, items_of(entries), run.after, run.common)
+        compiled(change_in_order)(*self._arrays, layout.TREES + layout.TREE_WORDS * index, sign, items_of(entries), run.after, run.common)
         self._none_missing()
         return run
 
     def _none_missing(self) -> None:
-        missing, self.arena.C[MISSING] = int(self.arena.C[MISSING]), 0
+        missing, self.arena.C[layout.MISSING] = int(self.arena.C[layout.MISSING]), 0
         if missing:
             raise KeyError(f"{missing} deleted entries were not there, or inserted ones were")
 
@@ -317,7 +304,7 @@ class OrderedIndexes(Versioned[IndexArena]):
 
     def bytes(self, index: int) -> int:
         """Of the newest version's blocks."""
-        return 8 * BLOCK * int(self.arena.C[self.holder(index) + BLOCKS])
+        return 8 * layout.BLOCK * int(self.arena.C[self.holder(index) + layout.BLOCKS])
 
     def check(self, others: Iterable[tuple[int, int]] = ()) -> None:
         """Prove the invariants of the newest version, and that no block is lost (given arity and root of every tree of others in use);

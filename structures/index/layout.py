@@ -28,7 +28,8 @@ from structures.core.kernel import kernel, prefetch, wide
 
 BLOCK_BITS = 6
 BLOCK = 1 << BLOCK_BITS
-HEAD = 2
+HEAD = 2  # words of M before the first column
+COUNT, LEVEL = 2, 3  # words of W, from 2 * o
 MOST_ARITY = 8
 _ROOM = 2 * (BLOCK - HEAD)
 LEAF_ROOM = np.array([0] + [min(B, _ROOM // (2 * k + 1)) for k in range(1, MOST_ARITY + 1)])
@@ -47,19 +48,19 @@ INDEX_WORDS = 1 << 35  # 256 GiB of address space
 @kernel
 def count_of(W: Any, o: int) -> int:
     """Entries of a leaf, children of an inner node."""
-    return wide(W[2 * o + 2])
+    return wide(W[2 * o + COUNT])
 
 
 @kernel
 def level_of(W: Any, o: int) -> int:
     """0: a leaf."""
-    return wide(W[2 * o + 3])
+    return wide(W[2 * o + LEVEL])
 
 
 @kernel
 def room_of(W: Any, o: int, k: int) -> int:
     """The most that block o can hold: the distance of its columns."""
-    return LEAF_ROOM[k] if W[2 * o + 3] == 0 else INNER_ROOM[k]
+    return LEAF_ROOM[k] if W[2 * o + LEVEL] == 0 else INNER_ROOM[k]
 
 
 @kernel
@@ -109,7 +110,7 @@ def new_block(nodes: Nodes, C: Any, h: int, level: int) -> int:
     if ahead != 0:
         expect_block(M, ahead)  # which is the next to be taken
     C[h + BLOCKS] += 1
-    W[2 * o + 2], W[2 * o + 3] = 0, level
+    W[2 * o + COUNT], W[2 * o + LEVEL] = 0, level
     return o
 
 
@@ -149,7 +150,7 @@ def move(nodes: Nodes, k: int, source: int, low: int, high: int, target: int, at
         for i in range(low, high):
             M[b + i] = M[a + i]
     a, b = slot_at(source, k, room), slot_at(target, k, room) + at - low
-    for _ in range(1 if W[2 * source + 3] == 0 else 3):
+    for _ in range(1 if W[2 * source + LEVEL] == 0 else 3):
         for i in range(low, high):
             W[b + i] = W[a + i]
         a += room
@@ -166,11 +167,11 @@ def open_place(nodes: Nodes, k: int, o: int, at: int, by: int) -> None:
         for i in range(n - 1, at - 1, -1):
             M[a + by + i] = M[a + i]
     a = slot_at(o, k, room)
-    for _ in range(1 if W[2 * o + 3] == 0 else 3):
+    for _ in range(1 if W[2 * o + LEVEL] == 0 else 3):
         for i in range(n - 1, at - 1, -1):
             W[a + by + i] = W[a + i]
         a += room
-    W[2 * o + 2] = n + by
+    W[2 * o + COUNT] = n + by
 
 
 @kernel
@@ -179,7 +180,7 @@ def close_place(nodes: Nodes, k: int, o: int, at: int, by: int) -> None:
     W = nodes.W
     n = count_of(W, o)
     move(nodes, k, o, at + by, n, o, at)
-    W[2 * o + 2] = n - by
+    W[2 * o + COUNT] = n - by
 
 
 @kernel

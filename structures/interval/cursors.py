@@ -16,26 +16,8 @@ from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entry_tree import Root
 from structures.core.kernel import compiled
 from structures.interval import walk
-from structures.ordered.search import (
-    DEPTH,
-    EVERY_CODE,
-    GAP,
-    HIGH,
-    ITEM,
-    ITEM_AT,
-    LAST,
-    NOTHING_BEFORE,
-    PARTNERS_WORDS,
-    SEARCH_WORDS,
-    SET,
-    STEPS,
-    TOP,
-    Bounds,
-    next_key,
-    partners_fill,
-    search_fill,
-    search_start,
-)
+from structures.ordered import search
+from structures.ordered.search import Bounds, next_key, partners_fill, search_fill, search_start
 from structures.ordered.summary import SELF
 
 _NO_ENDS = np.empty(0, np.int64)
@@ -61,17 +43,17 @@ class WalkCursor(Cursor):
 class SearchCursor(Cursor):
     """The entries of a "list" (`ordered.search`)."""
 
-    _STEPS, _GAP = STEPS, GAP
+    _STEPS, _GAP = search.STEPS, search.GAP
 
     def __init__(self, arena: Arena, root: Root) -> None:
-        super().__init__(1, np.zeros(SEARCH_WORDS, np.int64))
+        super().__init__(1, np.zeros(search.SEARCH_WORDS, np.int64))
         self._nodes = arena.nodes
-        compiled(search_start)(self._Z, root.offset, root.height, 0, 0, Bounds(NEG_INF, NOTHING_BEFORE, POS_INF, NEG_INF))
+        compiled(search_start)(self._Z, root.offset, root.height, 0, 0, Bounds(NEG_INF, search.NOTHING_BEFORE, POS_INF, NEG_INF))
 
     def _more(self, want: int) -> np.ndarray:
         out = np.empty((1, want + B), np.int32)
         n = compiled(search_fill)(self._nodes, self._Z, out[0], 0, _NO_ENDS)
-        self._ended = bool(self._Z[DEPTH] == 0)
+        self._ended = bool(self._Z[search.DEPTH] == 0)
         return out[:, :n]
 
 
@@ -88,17 +70,17 @@ class GivenCursor(Cursor):
 class PartnersCursor(Cursor):
     """Rows of the given items (`ordered.search.ITEM`), which are of set s."""
 
-    _STEPS, _GAP = STEPS, GAP
+    _STEPS, _GAP = search.STEPS, search.GAP
 
     def __init__(self, arena: Arena, root: Root, s: int, items: np.ndarray) -> None:
-        super().__init__(2, np.zeros(PARTNERS_WORDS, np.int64))
+        super().__init__(2, np.zeros(search.PARTNERS_WORDS, np.int64))
         self._arena, self._set, self._items = arena, s, items.reshape(-1)
-        self._Z[SET], self._Z[TOP], self._Z[HIGH] = 0 if arena.C[KIND] == SELF else 1 - s, root.offset, root.height
+        self._Z[search.SET], self._Z[search.TOP], self._Z[search.HIGH] = 0 if arena.C[KIND] == SELF else 1 - s, root.offset, root.height
 
     def _more(self, want: int) -> np.ndarray:
         s, out = self._set, np.empty((2, want + B), np.int32)
         n = compiled(partners_fill)(self._arena.nodes, self._Z, self._items, out[s], out[1 - s], self._BUDGET)
-        self._ended = bool(ITEM * self._Z[ITEM_AT] >= len(self._items))
+        self._ended = bool(search.ITEM * self._Z[search.ITEM_AT] >= len(self._items))
         rows = out[:, :n]
         return rows.take(np.flatnonzero(rows[0] != rows[1]), axis=1) if self._arena.C[KIND] == SELF else rows
 
@@ -115,21 +97,22 @@ class StabCursor(PartedCursor):
     """Rows of the intervals of set s, of one key, that contain `lo` and reach `least`, with those of their partners that `wanted` says: the
     outer search is resumed in small chunks."""
 
-    _STEPS, _LAST, _GAP = STEPS, LAST, GAP
-
     def __init__(self, arena: Arena, root: Root, s: int, key: int, lo: int, least: int, wanted: Wanted) -> None:
-        super().__init__(2, np.zeros(SEARCH_WORDS, np.int64))
+        super().__init__(2, np.zeros(search.SEARCH_WORDS, np.int64))
         self._arena, self._root, self._set, self._key, self._wanted = arena, root, s, key, wanted
-        compiled(search_start)(self._Z, root.offset, root.height, s, key, Bounds(NEG_INF, NOTHING_BEFORE, lo, least))
+        compiled(search_start)(self._Z, root.offset, root.height, s, key, Bounds(NEG_INF, search.NOTHING_BEFORE, lo, least))
+
+    def _beside(self) -> int:
+        return int(self._Z[search.STEPS])
 
     def _next_part(self) -> Cursor | None:
-        self._ended = bool(self._Z[DEPTH] == 0)
+        self._ended = bool(self._Z[search.DEPTH] == 0)
         return None if self._ended else PartnersCursor(self._arena, self._root, self._set, self._next_items())
 
     def _next_items(self) -> np.ndarray:
         out, ends = np.empty(4 * B, np.int32), np.empty(8 * B, np.int64)
         n = compiled(search_fill)(self._arena.nodes, self._Z, out, 0, ends)
-        items = np.empty((n, ITEM), np.int64)
+        items = np.empty((n, search.ITEM), np.int64)
         items[:, 0], items[:, 1] = out[:n], self._key
         wanted = self._wanted
         if wanted.after is None:
@@ -162,22 +145,22 @@ class WindowCursor(PartedCursor):
             self._ended = True
             return None
         phase, self._phase = self._phase, self._phase + 1
-        before = (NEG_INF, NOTHING_BEFORE)
+        before = (NEG_INF, search.NOTHING_BEFORE)
         if phase == 0:
             if arena.C[KIND] == SELF:
                 return StabCursor(arena, root, 0, key, lo, lo, Wanted(None, hi, lo))
-            least = lo if self._first(1, lo, before, lo) is not None else self._first(1, hi, (lo, EVERY_CODE), NEG_INF)
+            least = lo if self._first(1, lo, before, lo) is not None else self._first(1, hi, (lo, search.EVERY_CODE), NEG_INF)
             return None if least is None else StabCursor(arena, root, 0, key, lo, least, Wanted(before, hi, lo))
         if phase == 1:
-            least = None if arena.C[KIND] == SELF else self._first(0, hi, (lo, EVERY_CODE), NEG_INF)
-            return None if least is None else StabCursor(arena, root, 1, key, lo, least, Wanted((lo, EVERY_CODE), hi, NEG_INF))
+            least = None if arena.C[KIND] == SELF else self._first(0, hi, (lo, search.EVERY_CODE), NEG_INF)
+            return None if least is None else StabCursor(arena, root, 1, key, lo, least, Wanted((lo, search.EVERY_CODE), hi, NEG_INF))
         self._key = KEY_MAX if self._one else compiled(next_key)(arena.nodes, root.offset, root.height, key)
         self._phase = 0
         return WalkCursor(arena, root, walk.Stretch(key, lo + 1, key, hi)) if lo < hi else None
 
     def _first(self, s: int, most: int, after: tuple[int, int], least: int) -> int | None:
         """The smallest left endpoint of the search's hits, None if there is none."""
-        Z, out, ends = np.zeros(SEARCH_WORDS, np.int64), np.empty(B + 1, np.int32), np.empty(2 * B + 2, np.int64)
+        Z, out, ends = np.zeros(search.SEARCH_WORDS, np.int64), np.empty(B + 1, np.int32), np.empty(2 * B + 2, np.int64)
         compiled(search_start)(Z, self._root.offset, self._root.height, s, self._key, Bounds(*after, most, least))
         n = compiled(search_fill)(self._arena.nodes, Z, out, 0, ends)
         return int(ends[0]) if n else None

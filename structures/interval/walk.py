@@ -24,7 +24,7 @@ from structures.core.bits import lowest
 from structures.core.blocks import Nodes
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.kernel import arrays, kernel
-from structures.ordered.layout import KEY, KL, KR, LEFT, ML, MR, RIGHT, SLOT, child_of
+from structures.ordered.layout import CHILDREN, KEY, KL, KR, LEFT, LIVE_CHILDREN, ML, MR, RIGHT, SLOT, child_of, run_of
 from structures.ordered.leaves import position
 from structures.ordered.search import wholly_before
 from structures.ordered.summary import SELF
@@ -76,9 +76,9 @@ def push_source(nodes: Nodes, Z: Any, o: int, key0: int, next0: int, key1: int, 
     f = FRAMES + FRAME * Z[DEPTH]
     Z[f], Z[f + 3], Z[f + 4], Z[f + 5], Z[f + 6] = o, key0, next0, key1, next1
     single = Z[KIND_] == SELF
-    live = W[2 * o + 3]
+    live = W[2 * o + LIVE_CHILDREN]
     mask = 0
-    for c in range(W[2 * o + 2] - 1, -1, -1):
+    for c in range(W[2 * o + CHILDREN] - 1, -1, -1):
         kr0, kl0, l0 = W[2 * o + KR + c], W[2 * o + KL + c], M[o + ML + c]
         kr1, kl1, l1 = W[2 * o + KR + F + c], W[2 * o + KL + F + c], M[o + ML + F + c]
         if single:
@@ -87,7 +87,7 @@ def push_source(nodes: Nodes, Z: Any, o: int, key0: int, next0: int, key1: int, 
             enter = not_before(kr0, M[o + MR + c], key1, next1) or not_before(kr1, M[o + MR + F + c], key0, next0)
         if enter or (live >> c) & 1 != 0:
             begins = not_before(Z[HIGH_KEY], Z[HIGH], kl0, l0) or not_before(Z[HIGH_KEY], Z[HIGH], kl1, l1)
-            if begins and not (c + 1 < W[2 * o + 2] and wholly_before(nodes, o, c, Z[LOW_KEY], Z[LOW], -1)):
+            if begins and not (c + 1 < W[2 * o + CHILDREN] and wholly_before(nodes, o, c, Z[LOW_KEY], Z[LOW], -1)):
                 mask |= 1 << c
         if kl0 != KEY_MAX:
             key0, next0 = kl0, l0
@@ -118,7 +118,7 @@ def next_source(nodes: Nodes, Z: Any) -> bool:
         Z[STEPS] += 1
         for s in range(2):
             Z[NEXT0_KEY + 2 * s], Z[NEXT0 + 2 * s] = Z[f + 3 + 2 * s], Z[f + 4 + 2 * s]
-            for e in range(c + 1, W[2 * o + 2]):
+            for e in range(c + 1, W[2 * o + CHILDREN]):
                 if W[2 * o + KL + s * F + e] != KEY_MAX:
                     Z[NEXT0_KEY + 2 * s], Z[NEXT0 + 2 * s] = W[2 * o + KL + s * F + e], M[o + ML + s * F + e]
                     break
@@ -134,10 +134,7 @@ def next_source(nodes: Nodes, Z: Any) -> bool:
 def within(nodes: Nodes, Z: Any, o: int, s: int) -> tuple[int, int]:
     """The places of set s in leaf o whose (key, left) lies in [low, high]."""
     M, W = nodes.M, nodes.W
-    if s == 0:
-        lo, hi = 0, W[2 * o + 2]
-    else:
-        lo, hi = B - W[2 * o + 3], B
+    lo, hi = run_of(W, o, s)
     if lo < hi and not not_before(W[2 * o + KEY + lo], M[o + LEFT + lo], Z[LOW_KEY], Z[LOW]):
         lo = position(nodes, o, lo, hi, Z[LOW_KEY], Z[LOW], -1)
     if lo < hi and not not_before(Z[HIGH_KEY], Z[HIGH], W[2 * o + KEY + hi - 1], M[o + LEFT + hi - 1]):
@@ -238,9 +235,9 @@ def next_target(nodes: Nodes, Z: Any, t: int) -> int:
     while Z[TARGET_DEPTH] > 0:
         g = TARGETS + 2 * (Z[TARGET_DEPTH] - 1)
         o, c = Z[g], Z[g + 1]
-        while c < W[2 * o + 2] and W[2 * o + KL + t * F + c] == KEY_MAX:
+        while c < W[2 * o + CHILDREN] and W[2 * o + KL + t * F + c] == KEY_MAX:
             c += 1
-        if c == W[2 * o + 2]:
+        if c == W[2 * o + CHILDREN]:
             Z[TARGET_DEPTH] -= 1
             continue
         if not not_before(Z[BOUND_KEY], Z[BOUND], W[2 * o + KL + t * F + c], M[o + ML + t * F + c]):
@@ -261,10 +258,7 @@ def runs_across(nodes: Nodes, Z: Any, target: int, t: int, own: Any, other: Any,
     """Rows of the reaching entries of the source leaf with their runs of set t at the beginning of the target leaf."""
     M, W = nodes.M, nodes.W
     o = Z[SOURCE]
-    if t == 0:
-        first, end = 0, W[2 * target + 2]
-    else:
-        first, end = B - W[2 * target + 3], B
+    first, end = run_of(W, target, t)
     while end > first and W[2 * target + KEY + end - 1] != Z[BOUND_KEY]:
         end -= 1
     last = M[target + LEFT + end - 1]

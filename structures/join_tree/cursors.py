@@ -11,19 +11,9 @@ from structures.core.arena import Arena, B
 from structures.core.cursor import Cursor, Resumable
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.kernel import compiled
+from structures.join_tree import walk
 from structures.join_tree.tables import JoinTables
-from structures.join_tree.walk import (
-    DEAD,
-    DEPTH,
-    GAP,
-    SCAN_DEPTH,
-    SCAN_WORDS,
-    START,
-    STEPS,
-    begin_walk,
-    scan_fill,
-    scan_start,
-)
+from structures.join_tree.walk import begin_walk, scan_fill, scan_start
 from structures.ordered.search import DEPTH as FRAMES_LEFT
 from structures.ordered.search import NOTHING_BEFORE, SEARCH_WORDS, Bounds, search_fill, search_start
 
@@ -68,12 +58,12 @@ class Scanned(Resumable):
     """All entries of a tree, in its order."""
 
     def __init__(self, arena: Arena, root: tuple[int, int]) -> None:
-        self._arena, self._height, self._Z = arena, root[1], np.zeros(SCAN_WORDS, np.int64)
+        self._arena, self._height, self._Z = arena, root[1], np.zeros(walk.SCAN_WORDS, np.int64)
         scan_start(self._Z, root[0])
 
     @property
     def done(self) -> bool:
-        return bool(self._Z[SCAN_DEPTH] == 0)
+        return bool(self._Z[walk.SCAN_DEPTH] == 0)
 
     def fill(self, limit: int) -> np.ndarray:
         out = np.empty(limit + B, np.int32)
@@ -102,7 +92,7 @@ class JoinCursor(Cursor):
     Dead ends are rows of single aliases that did not meet the window.
     """
 
-    _STEPS, _GAP, _DEAD = STEPS, GAP, DEAD
+    _STEPS, _GAP, _DEAD = walk.STEPS, walk.GAP, walk.DEAD
 
     def __init__(self, tree: JoinTables, roots: np.ndarray, place: int, start: Start, bounds: np.ndarray) -> None:
         self._tree, self._start, self._starts = tree, start, _NONE
@@ -116,7 +106,7 @@ class JoinCursor(Cursor):
 
     @property
     def _idle(self) -> bool:
-        return bool(self._S[0, DEPTH] == 0 and self._S[0, START] == len(self._starts))
+        return bool(self._S[0, walk.DEPTH] == 0 and self._S[0, walk.START] == len(self._starts))
 
     @property
     def done(self) -> bool:
@@ -128,7 +118,7 @@ class JoinCursor(Cursor):
         while n < out.shape[1] and looks < 2 and not self.done:
             if self._idle:
                 self._starts = self._start.fill(min(limit, _CHUNK))
-                self._S[0, START] = 0
+                self._S[0, walk.START] = 0
                 looks += len(self._starts) == 0
                 continue
             found = n

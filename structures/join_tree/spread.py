@@ -19,32 +19,8 @@ from structures.core.arena import HEIGHT, ROOT, B
 from structures.core.blocks import Nodes, Writing
 from structures.core.encoding import NEG_INF
 from structures.core.kernel import arrays, kernel
-from structures.join_tree.layout import (
-    ALL_TREE,
-    BASE,
-    BIT,
-    FAR,
-    FIRST_LINK,
-    FIRST_PORT,
-    HAS,
-    LIVE_TREE,
-    OUT,
-    PORT,
-    SPAN,
-    SPANNED,
-    STEP,
-    SUPPORT,
-    WORDS,
-    Tables,
-    code_of,
-    ends_of,
-    group,
-    join_group,
-    lay_down,
-    leave_group,
-    shift_row,
-    take_up,
-)
+from structures.join_tree import layout
+from structures.join_tree.layout import Tables, code_of, ends_of, group, join_group, lay_down, leave_group, shift_row, take_up
 from structures.ordered.search import NOTHING_BEFORE, SEARCH_WORDS, STEPS, Bounds, search_fill, search_start
 from structures.ordered.tree import cut, expect, put
 
@@ -65,24 +41,24 @@ class Spreading(NamedTuple):
 
 @kernel
 def bits_at(SIDES: Any, u: int, slot: int) -> int:
-    return SIDES[u, BASE] + slot * SIDES[u, WORDS]
+    return SIDES[u, layout.BASE] + slot * SIDES[u, layout.WORDS]
 
 
 @kernel
 def has_partner(tables: Tables, u: int, e: int, slot: int) -> bool:
     """Whether a row of alias u, where link e begins, has a live partner along it: as the bits and supports have it."""
     LINKS, SIDES, X, Y = tables.LINKS, tables.SIDES, tables.X, tables.Y
-    if LINKS[e, SPANNED] != 0:
-        return (X[bits_at(SIDES, u, slot)] & LINKS[e, BIT]) != 0
-    return Y[LINKS[e, SUPPORT] + code_of(tables, LINKS[e ^ 1, PORT], slot) * LINKS[e, STEP]] > 0
+    if LINKS[e, layout.SPANNED] != 0:
+        return (X[bits_at(SIDES, u, slot)] & LINKS[e, layout.BIT]) != 0
+    return Y[LINKS[e, layout.SUPPORT] + code_of(tables, LINKS[e ^ 1, layout.PORT], slot) * LINKS[e, layout.STEP]] > 0
 
 
 @kernel
 def live_but(tables: Tables, u: int, slot: int, one: int, other: int) -> bool:
     """Whether a row of alias u has a live partner along each of its links, but perhaps these two."""
     SIDES = tables.SIDES
-    for i in range(SIDES[u, OUT]):
-        e = SIDES[u, FIRST_LINK + i]
+    for i in range(SIDES[u, layout.OUT]):
+        e = SIDES[u, layout.FIRST_LINK + i]
         if e != one and e != other and not has_partner(tables, u, e, slot):
             return False
     return True
@@ -112,7 +88,7 @@ def seek(nodes: Nodes, tables: Tables, spreading: Spreading, tree: int, p: int, 
 def any_live(nodes: Nodes, tables: Tables, spreading: Spreading, e: int, slot: int, some: Any) -> bool:
     """Whether a row has a live partner along link e, by a search. `some`: room for B + 1 slots."""
     LINKS = tables.LINKS
-    return seek(nodes, tables, spreading, LINKS[e, LIVE_TREE], LINKS[e ^ 1, PORT], slot, some, 0) > 0
+    return seek(nodes, tables, spreading, LINKS[e, layout.LIVE_TREE], LINKS[e ^ 1, layout.PORT], slot, some, 0) > 0
 
 
 @kernel
@@ -121,20 +97,20 @@ def turned(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading,
     rows[run[END] :]; the end of these."""
     LINKS, Y, Z, rows = tables.LINKS, tables.Y, spreading.Z, spreading.rows
     u, d, n = run[PLACE], run[LINK], run[ROOM]
-    spanned = LINKS[e, SPANNED] != 0
+    spanned = LINKS[e, layout.SPANNED] != 0
     for i in range(run[FIRST_], run[END]):
         slot = rows[i]
         if not live_but(tables, u, slot, d, e):
             continue
         Z[STEPS] += 1
         if spanned:
-            shift_row(nodes, writing, tables, LINKS[e ^ 1, LIVE_TREE], LINKS[e ^ 1, PORT], slot, come)
+            shift_row(nodes, writing, tables, LINKS[e ^ 1, layout.LIVE_TREE], LINKS[e ^ 1, layout.PORT], slot, come)
             continue
-        code = code_of(tables, LINKS[e ^ 1, PORT], slot)
-        at = LINKS[e ^ 1, SUPPORT] + code * LINKS[e ^ 1, STEP]
+        code = code_of(tables, LINKS[e ^ 1, layout.PORT], slot)
+        at = LINKS[e ^ 1, layout.SUPPORT] + code * LINKS[e ^ 1, layout.STEP]
         Y[at] += 1 if come else -1
         if Y[at] == (1 if come else 0):
-            n = group(tables, LINKS[e, PORT], code, rows, n)
+            n = group(tables, LINKS[e, layout.PORT], code, rows, n)
     if spanned:
         return turned_partners(nodes, tables, spreading, run, e, come)
     Z[STEPS] += n - run[ROOM]
@@ -147,12 +123,12 @@ def turned_partners(nodes: Nodes, tables: Tables, spreading: Spreading, run: Any
     found once, though it has several partners; of those that died, some have another live partner, and take it back."""
     LINKS, PORTS, SIDES, X, rows = tables.LINKS, tables.PORTS, tables.SIDES, tables.X, spreading.rows
     u, d, first = run[PLACE], run[LINK], run[ROOM]
-    w, bit, n = LINKS[e, FAR], LINKS[e ^ 1, BIT], first
-    tree = PORTS[LINKS[e, PORT], ALL_TREE]
+    w, bit, n = LINKS[e, layout.FAR], LINKS[e ^ 1, layout.BIT], first
+    tree = PORTS[LINKS[e, layout.PORT], layout.ALL_TREE]
     for i in range(run[FIRST_], run[END]):
         if not live_but(tables, u, rows[i], d, e):
             continue
-        end = seek(nodes, tables, spreading, tree, LINKS[e ^ 1, PORT], rows[i], rows, n)
+        end = seek(nodes, tables, spreading, tree, LINKS[e ^ 1, layout.PORT], rows[i], rows, n)
         for j in range(n, end):
             slot = rows[j]
             at = bits_at(SIDES, w, slot)
@@ -182,15 +158,15 @@ def spread(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading,
     while done < count:
         run = runs[done]
         u, d = run[PLACE], run[LINK]
-        for i in range(SIDES[u, OUT]):
-            e = SIDES[u, FIRST_LINK + i]
+        for i in range(SIDES[u, layout.OUT]):
+            e = SIDES[u, layout.FIRST_LINK + i]
             if e == d:
                 continue
             first = runs[count - 1, END]
             run[ROOM] = first
             end = turned(nodes, writing, tables, spreading, run, e, come)
             if end > first:
-                runs[count, PLACE], runs[count, LINK], runs[count, FIRST_], runs[count, END] = LINKS[e, FAR], e ^ 1, first, end
+                runs[count, PLACE], runs[count, LINK], runs[count, FIRST_], runs[count, END] = LINKS[e, layout.FAR], e ^ 1, first, end
                 count += 1
         done += 1
     for r in range(count):
@@ -211,17 +187,17 @@ def take_in(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading
     """A row among all rows of alias u, with its bits: they ask for outer rows alone."""
     LINKS, PORTS, SIDES, X, Z = tables.LINKS, tables.PORTS, tables.SIDES, tables.X, spreading.Z
     bits = 0
-    for i in range(SIDES[u, OUT]):
-        e = SIDES[u, FIRST_LINK + i]
-        if LINKS[e, SPANNED] != 0:
+    for i in range(SIDES[u, layout.OUT]):
+        e = SIDES[u, layout.FIRST_LINK + i]
+        if LINKS[e, layout.SPANNED] != 0:
             Z[STEPS] += 1
             if any_live(nodes, tables, spreading, e, slot, some):
-                bits |= LINKS[e, BIT]
+                bits |= LINKS[e, layout.BIT]
     X[bits_at(SIDES, u, slot)] = bits
-    for i in range(SIDES[u, HAS]):
-        p = SIDES[u, FIRST_PORT + i]
-        if PORTS[p, SPAN] != 0:
-            shift_row(nodes, writing, tables, PORTS[p, ALL_TREE], p, slot, True)
+    for i in range(SIDES[u, layout.HAS]):
+        p = SIDES[u, layout.FIRST_PORT + i]
+        if PORTS[p, layout.SPAN] != 0:
+            shift_row(nodes, writing, tables, PORTS[p, layout.ALL_TREE], p, slot, True)
         else:
             join_group(tables, p, slot)
 
@@ -229,10 +205,10 @@ def take_in(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading
 @kernel
 def let_go(nodes: Nodes, writing: Writing, tables: Tables, u: int, slot: int) -> None:
     PORTS, SIDES = tables.PORTS, tables.SIDES
-    for i in range(SIDES[u, HAS]):
-        p = SIDES[u, FIRST_PORT + i]
-        if PORTS[p, SPAN] != 0:
-            shift_row(nodes, writing, tables, PORTS[p, ALL_TREE], p, slot, False)
+    for i in range(SIDES[u, layout.HAS]):
+        p = SIDES[u, layout.FIRST_PORT + i]
+        if PORTS[p, layout.SPAN] != 0:
+            shift_row(nodes, writing, tables, PORTS[p, layout.ALL_TREE], p, slot, False)
         else:
             leave_group(tables, p, slot)
 
@@ -285,16 +261,16 @@ def move_rows(nodes: Nodes, writing: Writing, tables: Tables, u: int, before: An
         old, new = before[i], after[i]
         full = live_but(tables, u, old, -1, -1)
         X[bits_at(SIDES, u, new)] = X[bits_at(SIDES, u, old)]
-        for j in range(SIDES[u, OUT]):
-            e = SIDES[u, FIRST_LINK + j]
-            if LINKS[e, SPANNED] != 0 and live_but(tables, u, old, e, e):
-                swap_row(nodes, writing, tables, LINKS[e ^ 1, LIVE_TREE], LINKS[e ^ 1, PORT], old, new)
-        for j in range(SIDES[u, HAS]):
-            p = SIDES[u, FIRST_PORT + j]
+        for j in range(SIDES[u, layout.OUT]):
+            e = SIDES[u, layout.FIRST_LINK + j]
+            if LINKS[e, layout.SPANNED] != 0 and live_but(tables, u, old, e, e):
+                swap_row(nodes, writing, tables, LINKS[e ^ 1, layout.LIVE_TREE], LINKS[e ^ 1, layout.PORT], old, new)
+        for j in range(SIDES[u, layout.HAS]):
+            p = SIDES[u, layout.FIRST_PORT + j]
             if full:
                 swap_row(nodes, writing, tables, p, p, old, new)
-            if PORTS[p, SPAN] != 0:
-                swap_row(nodes, writing, tables, PORTS[p, ALL_TREE], p, old, new)
+            if PORTS[p, layout.SPAN] != 0:
+                swap_row(nodes, writing, tables, PORTS[p, layout.ALL_TREE], p, old, new)
             else:
                 leave_group(tables, p, old)
                 join_group(tables, p, new)

@@ -11,36 +11,8 @@ from structures.core.arena import KIND, ROOT, Arena
 from structures.core.kernel import compiled
 from structures.core.reserve import reserve
 from structures.core.versioned import Versioned
-from structures.join_tree.layout import (
-    ALIAS,
-    ALL_TREE,
-    BASE,
-    BIT,
-    CODE,
-    ENDS,
-    FAR,
-    FIRST_LINK,
-    FIRST_PORT,
-    HAS,
-    HEAD,
-    LIVE_TREE,
-    MOST,
-    NEAR,
-    OUT,
-    PORT,
-    SIDE_WORDS,
-    SPAN,
-    SPANNED,
-    STEP,
-    STEP_,
-    SUPPORT,
-    TREE_VERSION,
-    TREE_WORDS,
-    UNVERSIONED,
-    WIDTH,
-    WORDS,
-    Tables,
-)
+from structures.join_tree import layout
+from structures.join_tree.layout import Tables
 from structures.join_tree.walk import LEVEL_WORDS, LIST, Walking, walk
 from structures.ordered.summary import LIST as LIST_KIND
 from structures.ordered.tree import make_empty
@@ -76,30 +48,30 @@ class JoinTables(Versioned[Arena]):
         self.arena.C[KIND] = LIST_KIND
         self._lay_out(links, slots)
         for tree in range(len(self._T)):
-            self._C[ROOT : ROOT + TREE_VERSION] = 0
+            self._C[ROOT : ROOT + layout.TREE_VERSION] = 0
             make_empty(*self._arrays)
-            self._T[tree, :TREE_VERSION] = self._C[ROOT : ROOT + TREE_VERSION]
-            self._T[tree, TREE_VERSION] = UNVERSIONED
+            self._T[tree, :layout.TREE_VERSION] = self._C[ROOT : ROOT + layout.TREE_VERSION]
+            self._T[tree, layout.TREE_VERSION] = layout.UNVERSIONED
         self._paths = self._outward()
 
     def _lay_out(self, links: Sequence[tuple[int, int]], slots: int) -> None:
         ports, count = self.ports, len(self.ports)
-        self._links = np.zeros((len(links), MOST), np.int64)
-        self._ports = np.zeros((count, MOST), np.int64)
-        self._sides = np.zeros((self.aliases, SIDE_WORDS), np.int64)
+        self._links = np.zeros((len(links), layout.MOST), np.int64)
+        self._ports = np.zeros((count, layout.MOST), np.int64)
+        self._sides = np.zeros((self.aliases, layout.SIDE_WORDS), np.int64)
         records = ends = 0
         for u, own in enumerate(self.of_alias):
             out = [e for e in range(len(links)) if self.near[e] == u]
             width = 1 + 3 * len(own)
-            self._sides[u, [BASE, WORDS, OUT, HAS]] = records, width, len(out), len(own)
-            self._sides[u, FIRST_LINK : FIRST_LINK + len(out)] = out
-            self._sides[u, FIRST_PORT : FIRST_PORT + len(own)] = own
+            self._sides[u, [layout.BASE, layout.WORDS, layout.OUT, layout.HAS]] = records, width, len(out), len(own)
+            self._sides[u, layout.FIRST_LINK : layout.FIRST_LINK + len(out)] = out
+            self._sides[u, layout.FIRST_PORT : layout.FIRST_PORT + len(own)] = own
             for j, p in enumerate(own):
-                self._ports[p, [ALIAS, CODE, WIDTH, SPAN]] = u, records + 1 + 3 * j, width, ports[p].spanned
+                self._ports[p, [layout.ALIAS, layout.CODE, layout.WIDTH, layout.SPAN]] = u, records + 1 + 3 * j, width, ports[p].spanned
                 if ports[p].spanned:
-                    self._ports[p, ENDS] = ends
+                    self._ports[p, layout.ENDS] = ends
                     ends += 2 * slots
-            self._links[out, BIT] = 1 << np.arange(len(out))
+            self._links[out, layout.BIT] = 1 << np.arange(len(out))
             records += width * slots
         codes, trees = 0, count
         self.code_words = {}
@@ -107,22 +79,23 @@ class JoinTables(Versioned[Arena]):
             grouped = [p for p in range(count) if ports[p].domain == domain and not ports[p].spanned]
             counted = [e for e, (_, p) in enumerate(links) if p in grouped]
             self.code_words[domain] = step = len(grouped) + len(counted)
-            self._ports[grouped, HEAD], self._ports[grouped, STEP_] = codes + np.arange(len(grouped)), step
-            self._links[counted, SUPPORT], self._links[counted, STEP] = codes + len(grouped) + np.arange(len(counted)), step
+            self._ports[grouped, layout.HEAD], self._ports[grouped, layout.STEP_] = codes + np.arange(len(grouped)), step
+            self._links[counted, layout.SUPPORT], self._links[counted, layout.STEP] = codes + len(grouped) + np.arange(len(counted)), step
             codes += step * slots
         for p in range(count):
             if ports[p].spanned:
-                self._ports[p, ALL_TREE], trees = trees, trees + 1
+                self._ports[p, layout.ALL_TREE], trees = trees, trees + 1
         for e, (_, p) in enumerate(links):
-            self._links[e, [NEAR, FAR, PORT, SPANNED]] = self.near[e], self.far[e], p, ports[p].spanned
+            self._links[e, [layout.NEAR, layout.FAR, layout.PORT, layout.SPANNED]] = self.near[e], self.far[e], p, ports[p].spanned
             if ports[p].spanned:
-                self._links[e, LIVE_TREE], trees = trees, trees + 1
-        self._T = np.zeros((trees, TREE_WORDS), np.int64)
+                self._links[e, layout.LIVE_TREE], trees = trees, trees + 1
+        self._T = np.zeros((trees, layout.TREE_WORDS), np.int64)
         self._X = reserve(records * 4, np.int32)
         self._Y = reserve(max(codes, 1) * 4, np.int32)
         self._E = reserve(max(ends, 1) * 8, np.int64)
         self._records = [
-            self._X[base : base + width * slots].reshape(slots, width) for base, width in self._sides[:, [BASE, WORDS]].tolist()
+            self._X[base : base + width * slots].reshape(slots, width)
+            for base, width in self._sides[:, [layout.BASE, layout.WORDS]].tolist()
         ]
         self._C = self.arena.C
         self._arrays = self.arena.nodes, self.arena.writing
@@ -148,7 +121,7 @@ class JoinTables(Versioned[Arena]):
             given, span = codes[j], ends[j]
             self._records[alias][slots, 1 + 3 * j] = 0 if given is None else given
             if span is not None:
-                at = self._ports[p, ENDS] + 2 * slots.astype(np.int64)
+                at = self._ports[p, layout.ENDS] + 2 * slots.astype(np.int64)
                 self._E[at], self._E[at + 1] = span
 
     def codes(self, port: int, slots: np.ndarray) -> np.ndarray:
@@ -162,7 +135,7 @@ class JoinTables(Versioned[Arena]):
         """int64[n] twice, as described; zeros of a port without span."""
         if not self.ports[port].spanned:
             return np.zeros(len(slots), np.int64), np.zeros(len(slots), np.int64)
-        at = self._ports[port, ENDS] + 2 * slots.astype(np.int64)
+        at = self._ports[port, layout.ENDS] + 2 * slots.astype(np.int64)
         return self._E[at], self._E[at + 1]
 
     def able(self, alias: int, slots: np.ndarray) -> np.ndarray:

@@ -22,8 +22,8 @@ from structures.core.blocks import Nodes
 from structures.core.encoding import NEG_INF
 from structures.core.kernel import arrays, kernel, prefetch, wide
 from structures.join_tree.layout import FAR, FIRST_PORT, HAS, PORT, SPAN, Tables, code_of, ends_of
+from structures.ordered.layout import COUNTS, KL, SLOT, child_of
 from structures.ordered.layout import KEY as KEY_
-from structures.ordered.layout import KL, SLOT, child_of
 from structures.ordered.leaves import place as place_of
 from structures.ordered.search import DEPTH as FRAMES_LEFT
 from structures.ordered.search import NOTHING_BEFORE, SEARCH_WORDS, Bounds, search_fill, search_start
@@ -110,8 +110,8 @@ def in_one_leaf(M: Any, W: Any, root: int, height: int, key: int, L: Any, level:
     for line in range(SLOT // 2, LEAF_WORDS, 8):
         prefetch(M, o + line)
     keys = 2 * o + KEY_
-    first, end = equals(W, keys, keys + W[2 * o + 2], key)
-    if end == keys + W[2 * o + 2]:
+    first, end = equals(W, keys, keys + W[2 * o + COUNTS], key)
+    if end == keys + W[2 * o + COUNTS]:
         return -1
     for at in range(first, end):
         L[level, at - first] = W[at + SLOT - KEY_]
@@ -220,7 +220,7 @@ def scan_fill(M: Any, W: Any, Z: Any, height: int, out: Any) -> int:
     while Z[SCAN_DEPTH] > 0 and len(out) - n >= B:
         f = SCAN_FRAMES + 2 * (Z[SCAN_DEPTH] - 1)
         o, c = Z[f], Z[f + 1]
-        count = W[2 * o + 2]
+        count = W[2 * o + COUNTS]  # of a leaf its entries, of an inner node its children
         if Z[SCAN_DEPTH] == height + 1:
             n = slots_of_leaf(W, o, count, out, n)
             Z[SCAN_DEPTH] -= 1

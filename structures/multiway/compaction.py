@@ -7,17 +7,8 @@ from structures.core.blocks import Writing
 from structures.core.compaction import earn, end_compaction, is_behind, may_compact
 from structures.core.control import CREDIT, VERSION
 from structures.core.kernel import kernel
-from structures.multiway.layout import (
-    AFTER,
-    CHILD,
-    PATH,
-    SEPARATOR_CODE,
-    SEPARATOR_KEY,
-    SEPARATOR_LEFT,
-    MultiwayNodes,
-    class_of,
-    moved,
-)
+from structures.multiway import layout
+from structures.multiway.layout import MultiwayNodes, class_of, moved
 from structures.multiway.topology import INNER_WORDS_, LEAF_WORDS_
 from structures.multiway.tree import descend
 
@@ -26,7 +17,7 @@ from structures.multiway.tree import descend
 def move_path(nodes: MultiwayNodes, writing: Writing, leaf: int) -> None:
     """Copy what is to be moved of the path in C[PATH:], which ends with the leaf; what is above a copy belongs to this version."""
     M, C = nodes.M, writing.C
-    d, above, o = PATH, 0, C[PATH]
+    d, above, o = layout.PATH, 0, C[layout.PATH]
     while True:
         end = o == 0
         if end:
@@ -36,7 +27,7 @@ def move_path(nodes: MultiwayNodes, writing: Writing, leaf: int) -> None:
             if above == 0:
                 C[ROOT] = o
             else:
-                M[above + CHILD + C[d - 1]] = o
+                M[above + layout.CHILD + C[d - 1]] = o
         if end:
             return
         above, d = o, d + 2
@@ -47,16 +38,17 @@ def move_path(nodes: MultiwayNodes, writing: Writing, leaf: int) -> None:
 def compact_next(nodes: MultiwayNodes, writing: Writing) -> bool:
     """The next leaf, and the path to it; whether it was the last."""
     M, W, C = nodes.M, nodes.W, writing.C
-    leaf = descend(nodes, C, C[AFTER], C[AFTER + 1], C[AFTER + 2])
-    C[AFTER], C[AFTER + 1], C[AFTER + 2] = FIRST_PLACE
+    leaf = descend(nodes, C, C[layout.AFTER], C[layout.AFTER + 1], C[layout.AFTER + 2])
+    C[layout.AFTER], C[layout.AFTER + 1], C[layout.AFTER + 2] = FIRST_PLACE
     C[CREDIT] -= 1
-    found, last, d = is_behind(C, leaf, LEAF), True, PATH
+    found, last, d = is_behind(C, leaf, LEAF), True, layout.PATH
     while C[d] != 0:
         o = C[d]
         found = found or is_behind(C, o, class_of(W, o))
         if C[d + 1] == 0:  # the lowest separator above the leaf is the next one's
             last = False
-            C[AFTER], C[AFTER + 1], C[AFTER + 2] = W[2 * o + SEPARATOR_KEY], M[o + SEPARATOR_LEFT], M[o + SEPARATOR_CODE]
+            C[layout.AFTER], C[layout.AFTER + 1] = W[2 * o + layout.SEPARATOR_KEY], M[o + layout.SEPARATOR_LEFT]
+            C[layout.AFTER + 2] = M[o + layout.SEPARATOR_CODE]
         d += 2
     if found:
         move_path(nodes, writing, leaf)

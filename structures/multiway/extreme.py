@@ -30,21 +30,10 @@ from typing import Any
 from structures.core.arena import KEY_MAX
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.kernel import kernel, wide
+from structures.multiway import topology
 from structures.multiway.alias import FOUND_, FOUND_WORDS, first, reach
 from structures.multiway.layout import CHILD, L, MultiwayNodes, height_of, key_at, key_of, near_at, slot_at
 from structures.multiway.leaves import ANSWER_WORDS, AT, FAR_, FILLED, KEY_, NEAR_, SLOT_, entry_at, leaf_greatest, leaf_least
-from structures.multiway.topology import (
-    MEMBER,
-    NSPLITS,
-    POS,
-    SIZE,
-    SPAN,
-    SPLIT_COUNT,
-    SPLIT_CROSS,
-    SPLIT_EDGES,
-    SPLIT_PARTS,
-    SPLITS,
-)
 
 LAST_KEY = KEY_MAX - 1  # the greatest key of an entry
 
@@ -105,8 +94,8 @@ def offer_stored(nodes: MultiwayNodes, X: Any, which: int, o: int, v: int, answe
     if not take(X, answer, which, key_of(nodes, o, which, v)):
         return
     near, slot = near_at(T, o, which), slot_at(T, o, which)
-    for m in range(T[POS + v], T[POS + v] + T[SIZE + v]):
-        offer(X, answer, which, T[MEMBER + m], M[near + m], M[near + T[SPAN] + m], wide(W[slot + m]))
+    for m in range(T[topology.POS + v], T[topology.POS + v] + T[topology.SIZE + v]):
+        offer(X, answer, which, T[topology.MEMBER + m], M[near + m], M[near + T[topology.SPAN] + m], wide(W[slot + m]))
 
 
 @kernel
@@ -119,10 +108,10 @@ def offer_leaf(nodes: MultiwayNodes, X: Any, which: int, o: int, v: int, bound: 
         found = leaf_greatest(nodes, X, o, v, X[bound], bound + 1)
     e, w = entry_at(T, o)
     near, far = (e, e + L) if which == 0 else (e + L, e)
-    if not found or not take(X, answer, which, wide(W[w + L + X[AT + T[MEMBER + T[POS + v]]]])):
+    if not found or not take(X, answer, which, wide(W[w + L + X[AT + T[topology.MEMBER + T[topology.POS + v]]]])):
         return
-    for m in range(T[POS + v], T[POS + v] + T[SIZE + v]):
-        i = T[MEMBER + m]
+    for m in range(T[topology.POS + v], T[topology.POS + v] + T[topology.SIZE + v]):
+        i = T[topology.MEMBER + m]
         p = X[AT + i]
         offer(X, answer, which, i, M[near + p], M[far + p], wide(W[w + p]))
 
@@ -149,8 +138,8 @@ def reaches(nodes: MultiwayNodes, X: Any, which: int, o: int, v: int, bound: int
     if k != X[bound]:
         return (k ^ x) > (X[bound] ^ x)
     near = near_at(T, o, 1 - which)
-    for m in range(T[POS + v], T[POS + v] + T[SIZE + v]):
-        if (M[near + m] ^ x) < (X[bound + 1 + T[MEMBER + m]] ^ x):
+    for m in range(T[topology.POS + v], T[topology.POS + v] + T[topology.SIZE + v]):
+        if (M[near + m] ^ x) < (X[bound + 1 + T[topology.MEMBER + m]] ^ x):
             return False
     return True
 
@@ -163,8 +152,8 @@ def betters(nodes: MultiwayNodes, X: Any, which: int, o: int, v: int, key: int, 
         return True
     x = -which
     near = near_at(T, o, which)
-    for m in range(T[POS + v], T[POS + v] + T[SIZE + v]):
-        i = T[MEMBER + m]
+    for m in range(T[topology.POS + v], T[topology.POS + v] + T[topology.SIZE + v]):
+        i = T[topology.MEMBER + m]
         if (X[answer + FILLED] >> i) & 1 == 0 or (M[near + m] ^ x) < (X[answer + NEAR_ + i] ^ x):
             return True
     return False
@@ -183,15 +172,15 @@ def ask(nodes: MultiwayNodes, X: Any, which: int, o: int, v: int, bound: int, an
         return ANSWERED
     meets = (k ^ x) >= (X[bound] ^ x)
     if k == X[bound]:
-        far = near_at(T, o, which) + T[SPAN]
-        for m in range(T[POS + v], T[POS + v] + T[SIZE + v]):
-            if (M[far + m] ^ x) < (X[bound + 1 + T[MEMBER + m]] ^ x):
+        far = near_at(T, o, which) + T[topology.SPAN]
+        for m in range(T[topology.POS + v], T[topology.POS + v] + T[topology.SIZE + v]):
+            if (M[far + m] ^ x) < (X[bound + 1 + T[topology.MEMBER + m]] ^ x):
                 meets = False
                 break
     if meets:
         offer_stored(nodes, X, which, o, v, answer)
         return ANSWERED
-    if T[SIZE + v] == 1:
+    if T[topology.SIZE + v] == 1:
         offer_alias(nodes, X, which, o, v, bound, answer)
         return ANSWERED
     if height_of(W, o) == 0:
@@ -214,26 +203,26 @@ def promising(nodes: MultiwayNodes, X: Any, which: int, f: int, r: int) -> bool:
     x = -which
     o = X[f + NODE]
     near, far = M[o + CHILD + which], M[o + CHILD + 1 - which]
-    near_parts, far_parts = r + SPLIT_PARTS + 6 * which, r + SPLIT_PARTS + 6 * (1 - which)
+    near_parts, far_parts = r + topology.SPLIT_PARTS + 6 * which, r + topology.SPLIT_PARTS + 6 * (1 - which)
     near_keys, far_keys = key_at(T, near, 1 - which), key_at(T, far, which)
     key = wide(W[near_keys + T[near_parts]])
     if (key ^ x) < (X[f + BOUND] ^ x) or (key ^ x) > (X[X[f + INTO] + KEY_] ^ x):
         return False
-    for c in range(T[r + SPLIT_COUNT + which]):
+    for c in range(T[r + topology.SPLIT_COUNT + which]):
         if W[near_keys + T[near_parts + c]] != key:
             return False
-    for c in range(T[r + SPLIT_COUNT + 1 - which]):
+    for c in range(T[r + topology.SPLIT_COUNT + 1 - which]):
         if W[far_keys + T[far_parts + c]] != key:
             return False
     ends, begins = near_at(T, near, 1 - which), near_at(T, far, which)
-    for edge in range(r + SPLIT_EDGES, r + SPLIT_EDGES + 4 * T[r + SPLIT_CROSS], 4):
+    for edge in range(r + topology.SPLIT_EDGES, r + topology.SPLIT_EDGES + 4 * T[r + topology.SPLIT_CROSS], 4):
         if (M[ends + T[edge + 2 + which]] ^ x) < (M[begins + T[edge + 3 - which]] ^ x):
             return False
     X[f + AT_KEY] = key
-    for c in range(T[r + SPLIT_COUNT + which]):
+    for c in range(T[r + topology.SPLIT_COUNT + which]):
         if betters(nodes, X, which, near, T[near_parts + c], key, X[f + INTO]):
             return True
-    for c in range(T[r + SPLIT_COUNT + 1 - which]):
+    for c in range(T[r + topology.SPLIT_COUNT + 1 - which]):
         if betters(nodes, X, which, far, T[far_parts + c], key, X[f + INTO]):
             return True
     return False
@@ -260,14 +249,14 @@ def cross(nodes: MultiwayNodes, X: Any, which: int, f: int, r: int) -> bool:
     near = M[X[f + NODE] + CHILD + which]
     if X[f + OWN + KEY_] != X[f + AT_KEY]:
         return False
-    for edge in range(r + SPLIT_EDGES, r + SPLIT_EDGES + 4 * T[r + SPLIT_CROSS], 4):
+    for edge in range(r + topology.SPLIT_EDGES, r + topology.SPLIT_EDGES + 4 * T[r + topology.SPLIT_CROSS], 4):
         i, j = T[edge + which], T[edge + 1 - which]
         if (X[f + OWN + FILLED] >> j) & 1 == 0:
             return False
         if (X[f + OWN + NEAR_ + j] ^ x) > (X[f + SHARP + 1 + i] ^ x):
             X[f + SHARP + 1 + i] = X[f + OWN + NEAR_ + j]
-    parts = r + SPLIT_PARTS + 6 * which
-    for c in range(T[r + SPLIT_COUNT + which]):
+    parts = r + topology.SPLIT_PARTS + 6 * which
+    for c in range(T[r + topology.SPLIT_COUNT + which]):
         if not reaches(nodes, X, which, near, T[parts + c], f + SHARP):
             return False
     if take(X, X[f + INTO], which, X[f + AT_KEY]):
@@ -285,7 +274,7 @@ def split_step(nodes: MultiwayNodes, X: Any, which: int, f: int, r: int) -> bool
     M, T = nodes.M, nodes.T
     o = X[f + NODE]
     near, far = M[o + CHILD + which], M[o + CHILD + 1 - which]
-    nears, fars = T[r + SPLIT_COUNT + which], T[r + SPLIT_COUNT + 1 - which]
+    nears, fars = T[r + topology.SPLIT_COUNT + which], T[r + topology.SPLIT_COUNT + 1 - which]
     part = X[f + PART]
     if part == 0:
         if not promising(nodes, X, which, f, r):
@@ -293,7 +282,7 @@ def split_step(nodes: MultiwayNodes, X: Any, which: int, f: int, r: int) -> bool
         sharpen(X, which, f)
         forget(X, f + OWN, which)
     while part < fars:
-        v = T[r + SPLIT_PARTS + 6 * (1 - which) + part]
+        v = T[r + topology.SPLIT_PARTS + 6 * (1 - which) + part]
         part += 1
         state = ask(nodes, X, which, far, v, f + SHARP, f + OWN)
         if state == NOTHING:
@@ -307,7 +296,7 @@ def split_step(nodes: MultiwayNodes, X: Any, which: int, f: int, r: int) -> bool
             return False
         part += 1
     while part - fars - 1 < nears:
-        v = T[r + SPLIT_PARTS + 6 * which + part - fars - 1]
+        v = T[r + topology.SPLIT_PARTS + 6 * which + part - fars - 1]
         part += 1
         if ask(nodes, X, which, near, v, f + SHARP, X[f + INTO]) == OPEN:
             X[f + PART] = part
@@ -339,8 +328,8 @@ def extreme(nodes: MultiwayNodes, X: Any, which: int, o: int, v: int, opened: bo
             if state == OPEN:
                 push(X, f + FRAME_WORDS, near, v, f + BOUND, X[f + INTO])
                 f += FRAME_WORDS
-        elif X[f + SPLIT] < T[NSPLITS + v]:
-            if split_step(nodes, X, which, f, T[T[SPLITS + v] + X[f + SPLIT]]):
+        elif X[f + SPLIT] < T[topology.NSPLITS + v]:
+            if split_step(nodes, X, which, f, T[T[topology.SPLITS + v] + X[f + SPLIT]]):
                 f += FRAME_WORDS
             else:
                 X[f + SPLIT] += 1

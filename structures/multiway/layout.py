@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from structures.core import blocks
 from structures.core.arena import FIRST_PLACE, HEIGHT, INNER, LEAF, B, EntryBlocks
-from structures.core.blocks import Writing, allocate, drop
+from structures.core.blocks import Writing, allocate
 from structures.core.control import KEPT, STORE_WORDS, VERSION
 from structures.core.kernel import arrays, kernel, wide
 from structures.multiway.topology import ENTRIES, INNER_WORDS_, LEAF_WORDS_, MOST, SPAN, SUBSETS, Topology
@@ -116,14 +117,8 @@ def class_of(W: Any, o: int) -> int:
 @kernel
 def moved(nodes: MultiwayNodes, writing: Writing, o: int) -> int:
     """A copy in place of the block."""
-    M, W, T, C = nodes.M, nodes.W, nodes.T, writing.C
-    cls = class_of(W, o)
-    new = allocate_block(nodes, C, cls)
-    source, target = np.uint64(o), np.uint64(new)  # unsigned places need no check of their sign, so that this is vectorised
-    for i in range(np.uint64(1), np.uint64(T[LEAF_WORDS_ + cls])):
-        M[target + i] = M[source + i]
-    drop(nodes.M, writing, o, cls)
-    return new
+    cls = class_of(nodes.W, o)
+    return blocks.moved(nodes.M, writing, o, cls, nodes.T[LEAF_WORDS_ + cls])
 
 
 class MultiwayArena(EntryBlocks):

@@ -26,23 +26,8 @@ from structures.core.arena import HEIGHT, INNER, LEAF, ROOT
 from structures.core.blocks import Writing, drop
 from structures.core.entries import Entries, Entry
 from structures.core.kernel import kernel, wide
-from structures.multiway.layout import (
-    CHILD,
-    COUNTS,
-    HEIGHT_,
-    LEAF_LEAST,
-    PATH,
-    SEPARATOR_CODE,
-    SEPARATOR_KEY,
-    SEPARATOR_LEFT,
-    STARTS,
-    L,
-    MultiwayNodes,
-    allocate_block,
-    height_of,
-    own,
-    start_of,
-)
+from structures.multiway import layout
+from structures.multiway.layout import MultiwayNodes, allocate_block, height_of, own, start_of
 from structures.multiway.leaves import (
     AT,
     concatenate_leaves,
@@ -59,27 +44,27 @@ from structures.multiway.leaves import (
 from structures.multiway.summary import CUT, PUT, concerned, refresh, summarise
 from structures.multiway.topology import SETS
 
-LEAF_FILL = max(1, L * 7 // 8)
+LEAF_FILL = max(1, layout.L * 7 // 8)
 
 
 @kernel
 def side_of(nodes: MultiwayNodes, o: int, key: int, left: int, code: int) -> int:
     """1 if the entry belongs to the upper child of o, else 0."""
     M, W = nodes.M, nodes.W
-    k, v = W[2 * o + SEPARATOR_KEY], M[o + SEPARATOR_LEFT]
-    return k < key or (k == key and (v < left or (v == left and M[o + SEPARATOR_CODE] <= code)))
+    k, v = W[2 * o + layout.SEPARATOR_KEY], M[o + layout.SEPARATOR_LEFT]
+    return k < key or (k == key and (v < left or (v == left and M[o + layout.SEPARATOR_CODE] <= code)))
 
 
 @kernel
 def descend(nodes: MultiwayNodes, C: Any, key: int, left: int, code: int) -> int:
     """The leaf where the entry belongs; the path is left in C[PATH:]."""
     M, W = nodes.M, nodes.W
-    o, d = C[ROOT], PATH
+    o, d = C[ROOT], layout.PATH
     while height_of(W, o) > 0:
         side = 1 if side_of(nodes, o, key, left, code) else 0
         C[d], C[d + 1] = o, side
         d += 2
-        o = M[o + CHILD + side]
+        o = M[o + layout.CHILD + side]
     C[d] = 0
     return o
 
@@ -90,15 +75,15 @@ def descend(nodes: MultiwayNodes, C: Any, key: int, left: int, code: int) -> int
 @kernel
 def measure(nodes: MultiwayNodes, o: int) -> None:
     M, W = nodes.M, nodes.W
-    W[2 * o + HEIGHT_] = 1 + max(height_of(W, M[o + CHILD]), height_of(W, M[o + CHILD + 1]))
+    W[2 * o + layout.HEIGHT_] = 1 + max(height_of(W, M[o + layout.CHILD]), height_of(W, M[o + layout.CHILD + 1]))
 
 
 @kernel
 def swap_separators(nodes: MultiwayNodes, a: int, b: int) -> None:
     M, W = nodes.M, nodes.W
-    M[a + SEPARATOR_LEFT], M[b + SEPARATOR_LEFT] = M[b + SEPARATOR_LEFT], M[a + SEPARATOR_LEFT]
-    M[a + SEPARATOR_CODE], M[b + SEPARATOR_CODE] = M[b + SEPARATOR_CODE], M[a + SEPARATOR_CODE]
-    W[2 * a + SEPARATOR_KEY], W[2 * b + SEPARATOR_KEY] = W[2 * b + SEPARATOR_KEY], W[2 * a + SEPARATOR_KEY]
+    M[a + layout.SEPARATOR_LEFT], M[b + layout.SEPARATOR_LEFT] = M[b + layout.SEPARATOR_LEFT], M[a + layout.SEPARATOR_LEFT]
+    M[a + layout.SEPARATOR_CODE], M[b + layout.SEPARATOR_CODE] = M[b + layout.SEPARATOR_CODE], M[a + layout.SEPARATOR_CODE]
+    W[2 * a + layout.SEPARATOR_KEY], W[2 * b + layout.SEPARATOR_KEY] = W[2 * b + layout.SEPARATOR_KEY], W[2 * a + layout.SEPARATOR_KEY]
 
 
 @kernel
@@ -106,19 +91,19 @@ def balance(nodes: MultiwayNodes, writing: Writing, X: Any, o: int) -> None:
     """Restore I3 at own inner node o, whose children's heights differ by two at most. The entries below o stay the same, and so may
     its summary; the nodes that change places are summarised anew."""
     M, W = nodes.M, nodes.W
-    lower, upper = height_of(W, M[o + CHILD]), height_of(W, M[o + CHILD + 1])
+    lower, upper = height_of(W, M[o + layout.CHILD]), height_of(W, M[o + layout.CHILD + 1])
     if abs(lower - upper) > 1:
         a = 0 if lower > upper else 1
         b = 1 - a
-        y = own(nodes, writing, M[o + CHILD + a])
-        if height_of(W, M[y + CHILD + a]) >= height_of(W, M[y + CHILD + b]):
-            M[o + CHILD + a], M[y + CHILD + a] = M[y + CHILD + a], M[y + CHILD + b]
-            M[y + CHILD + b], M[o + CHILD + b] = M[o + CHILD + b], y
+        y = own(nodes, writing, M[o + layout.CHILD + a])
+        if height_of(W, M[y + layout.CHILD + a]) >= height_of(W, M[y + layout.CHILD + b]):
+            M[o + layout.CHILD + a], M[y + layout.CHILD + a] = M[y + layout.CHILD + a], M[y + layout.CHILD + b]
+            M[y + layout.CHILD + b], M[o + layout.CHILD + b] = M[o + layout.CHILD + b], y
             swap_separators(nodes, o, y)
         else:
-            z = own(nodes, writing, M[y + CHILD + b])
-            M[y + CHILD + b], M[z + CHILD + a] = M[z + CHILD + a], M[z + CHILD + b]
-            M[z + CHILD + b], M[o + CHILD + a], M[o + CHILD + b] = M[o + CHILD + b], y, z
+            z = own(nodes, writing, M[y + layout.CHILD + b])
+            M[y + layout.CHILD + b], M[z + layout.CHILD + a] = M[z + layout.CHILD + a], M[z + layout.CHILD + b]
+            M[z + layout.CHILD + b], M[o + layout.CHILD + a], M[o + layout.CHILD + b] = M[o + layout.CHILD + b], y, z
             swap_separators(nodes, o, z)
             measure(nodes, z)
             summarise(nodes, X, z)
@@ -132,11 +117,11 @@ def fill_up(nodes: MultiwayNodes, writing: Writing, X: Any, o: int, side: int) -
     """Child `side` of own node o is a leaf with too few entries: join it with the leaf beside it, or even the two out. Gives what stands
     in o's place: o, or the one leaf that is left."""
     M, W, C = nodes.M, nodes.W, writing.C
-    x, beside = M[o + CHILD + side], M[o + CHILD + 1 - side]
+    x, beside = M[o + layout.CHILD + side], M[o + layout.CHILD + 1 - side]
     inner = height_of(W, beside) > 0
-    y = M[beside + CHILD + side] if inner else beside
+    y = M[beside + layout.CHILD + side] if inner else beside
     a, b = (x, y) if side == 0 else (y, x)
-    if count_of(nodes, a) + count_of(nodes, b) <= L:
+    if count_of(nodes, a) + count_of(nodes, b) <= layout.L:
         z = concatenate_leaves(nodes, C, a, b)
         drop(nodes.M, writing, a, LEAF)
         drop(nodes.M, writing, b, LEAF)
@@ -144,9 +129,9 @@ def fill_up(nodes: MultiwayNodes, writing: Writing, X: Any, o: int, side: int) -
         if not inner:
             drop(nodes.M, writing, o, INNER)
             return z
-        M[o + CHILD + side], M[o + CHILD + 1 - side] = z, M[beside + CHILD + 1 - side]
-        M[o + SEPARATOR_LEFT], M[o + SEPARATOR_CODE] = M[beside + SEPARATOR_LEFT], M[beside + SEPARATOR_CODE]
-        W[2 * o + SEPARATOR_KEY] = W[2 * beside + SEPARATOR_KEY]
+        M[o + layout.CHILD + side], M[o + layout.CHILD + 1 - side] = z, M[beside + layout.CHILD + 1 - side]
+        M[o + layout.SEPARATOR_LEFT], M[o + layout.SEPARATOR_CODE] = M[beside + layout.SEPARATOR_LEFT], M[beside + layout.SEPARATOR_CODE]
+        W[2 * o + layout.SEPARATOR_KEY] = W[2 * beside + layout.SEPARATOR_KEY]
         drop(nodes.M, writing, beside, INNER)
         return o
     a, b = even_leaves(nodes, writing, X, a, b)
@@ -154,13 +139,13 @@ def fill_up(nodes: MultiwayNodes, writing: Writing, X: Any, o: int, side: int) -
     summarise(nodes, X, a)
     summarise(nodes, X, b)
     x, y = (a, b) if side == 0 else (b, a)
-    M[o + CHILD + side] = x
+    M[o + layout.CHILD + side] = x
     if inner:
         beside = own(nodes, writing, beside)
-        M[beside + CHILD + side] = y
+        M[beside + layout.CHILD + side] = y
         summarise(nodes, X, beside)
         y = beside
-    M[o + CHILD + 1 - side] = y
+    M[o + layout.CHILD + 1 - side] = y
     return o
 
 
@@ -172,16 +157,16 @@ def climb(nodes: MultiwayNodes, writing: Writing, X: Any, child: int, least: int
     """Bring the path in C[PATH:] up to date: its leaf is now `child`, the entry was put or cut there; the masks say which extremes may
     still change above."""
     M, W, C = nodes.M, nodes.W, writing.C
-    d = PATH
+    d = layout.PATH
     while C[d] != 0:
         d += 2
     uneven = height_of(W, child) > 0
-    while d > PATH:
+    while d > layout.PATH:
         d -= 2
         old, side = C[d], C[d + 1]
         o = own(nodes, writing, old)
-        M[o + CHILD + side] = child
-        if height_of(W, child) == 0 and count_of(nodes, child) < LEAF_LEAST:
+        M[o + layout.CHILD + side] = child
+        if height_of(W, child) == 0 and count_of(nodes, child) < layout.LEAF_LEAST:
             uneven = True
             above = fill_up(nodes, writing, X, o, side)
             if above != o:
@@ -207,13 +192,13 @@ def split(nodes: MultiwayNodes, writing: Writing, X: Any, full: int, entry: Entr
     """Put an entry into a full leaf: a new inner node over two new leaves stands in its place."""
     M, W, C = nodes.M, nodes.W, writing.C
     o = allocate_block(nodes, C, INNER)
-    a, b = cut_leaf(nodes, C, X, full, L - L // 2)
+    a, b = cut_leaf(nodes, C, X, full, layout.L - layout.L // 2)
     drop(nodes.M, writing, full, LEAF)
     separate(nodes, X, o, b)
     target = b if side_of(nodes, o, entry.key, entry.left, 8 * entry.slot + entry.set) else a
     put_in_leaf(nodes, target, entry)
-    M[o + CHILD], M[o + CHILD + 1] = a, b
-    W[2 * o + HEIGHT_] = 1
+    M[o + layout.CHILD], M[o + layout.CHILD + 1] = a, b
+    W[2 * o + layout.HEIGHT_] = 1
     summarise(nodes, X, a)
     summarise(nodes, X, b)
     summarise(nodes, X, o)
@@ -227,7 +212,7 @@ def put(nodes: MultiwayNodes, writing: Writing, X: Any, entry: Entry) -> None:
     o = descend(nodes, C, entry.key, entry.left, 8 * entry.slot + entry.set)
     least = concerned(T, entry.set)
     greatest = least
-    if count_of(nodes, o) == L:
+    if count_of(nodes, o) == layout.L:
         o = split(nodes, writing, X, o, entry)
     else:
         o = own(nodes, writing, o)
@@ -235,7 +220,7 @@ def put(nodes: MultiwayNodes, writing: Writing, X: Any, entry: Entry) -> None:
         least = refresh(nodes, X, 0, o, least, entry, PUT)
         greatest = refresh(nodes, X, 1, o, greatest, entry, PUT)
     climb(nodes, writing, X, o, least, greatest, entry, PUT)
-    C[COUNTS + entry.set] += 1
+    C[layout.COUNTS + entry.set] += 1
 
 
 @kernel
@@ -246,13 +231,13 @@ def cut(nodes: MultiwayNodes, writing: Writing, X: Any, s: int, key: int, left: 
     p = position(nodes, o, s, key, left, slot)
     if not holds(nodes, o, s, p, key, left, slot):
         return False
-    entry = Entry(s, key, left, M[entry_at(T, o)[0] + L + p], slot)
+    entry = Entry(s, key, left, M[entry_at(T, o)[0] + layout.L + p], slot)
     o = own(nodes, writing, o)
     cut_from_leaf(nodes, o, s, p)
     least = refresh(nodes, X, 0, o, concerned(T, s), entry, CUT)
     greatest = refresh(nodes, X, 1, o, concerned(T, s), entry, CUT)
     climb(nodes, writing, X, o, least, greatest, entry, CUT)
-    C[COUNTS + s] -= 1
+    C[layout.COUNTS + s] -= 1
     return True
 
 
@@ -264,7 +249,7 @@ def make_empty(nodes: MultiwayNodes, writing: Writing, X: Any) -> None:
     W, T, C = nodes.W, nodes.T, writing.C
     o = allocate_block(nodes, C, LEAF)
     for i in range(T[SETS] + 1):
-        W[2 * o + STARTS + i] = 0
+        W[2 * o + layout.STARTS + i] = 0
     summarise(nodes, X, o)
     C[ROOT], C[HEIGHT] = o, 0
 
@@ -276,20 +261,20 @@ def build_leaf(nodes: MultiwayNodes, writing: Writing, X: Any, entries: Entries,
     sets, keys, lefts, rights, slots = entries.set, entries.key, entries.left, entries.right, entries.slot
     o, t = allocate_block(nodes, C, LEAF), T[SETS]
     for i in range(t + 1):
-        W[2 * o + STARTS + i] = 0
+        W[2 * o + layout.STARTS + i] = 0
     for n in order:
-        W[2 * o + STARTS + 1 + wide(sets[n])] += 1
+        W[2 * o + layout.STARTS + 1 + wide(sets[n])] += 1
     for i in range(t):
         X[AT + i] = start_of(W, o, i)
-        W[2 * o + STARTS + i + 1] += start_of(W, o, i)
+        W[2 * o + layout.STARTS + i + 1] += start_of(W, o, i)
     e, w = entry_at(T, o)
     for n in order:
         s = wide(sets[n])
         p = X[AT + s]
         X[AT + s] = p + 1
-        M[e + p], M[e + L + p] = lefts[n], rights[n]
-        W[w + p], W[w + L + p] = slots[n], keys[n]
-        C[COUNTS + s] += 1
+        M[e + p], M[e + layout.L + p] = lefts[n], rights[n]
+        W[w + p], W[w + layout.L + p] = slots[n], keys[n]
+        C[layout.COUNTS + s] += 1
     summarise(nodes, X, o)
     return o
 
@@ -300,8 +285,8 @@ def build_inner(nodes: MultiwayNodes, C: Any, X: Any, a: int, b: int) -> int:
     M, W = nodes.M, nodes.W
     o, leaf = allocate_block(nodes, C, INNER), b
     while height_of(W, leaf) > 0:
-        leaf = M[leaf + CHILD]
-    M[o + CHILD], M[o + CHILD + 1] = a, b
+        leaf = M[leaf + layout.CHILD]
+    M[o + layout.CHILD], M[o + layout.CHILD + 1] = a, b
     separate(nodes, X, o, leaf)
     measure(nodes, o)
     summarise(nodes, X, o)

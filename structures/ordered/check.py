@@ -7,7 +7,7 @@ from structures.core.blocks import Blocks
 from structures.core.check import check_blocks
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entry_tree import Root
-from structures.ordered.layout import FIELDS, FIELDS32, KEY, LEFT, RIGHT, SLOT, child_of
+from structures.ordered.layout import CHILDREN, FIELDS, FIELDS32, KEY, LEFT, LIVE_CHILDREN, RIGHT, SLOT, child_of, run_of
 from structures.ordered.summary import LIST, SELF
 
 Entry = tuple[int, int, int, int, int]  # key, left, slot code, right, set
@@ -17,9 +17,9 @@ Row = list[object]
 def leaf_entries(arena: Blocks, o: int) -> list[Entry]:
     """The entries of a leaf, in the tree's order; proves I1 for each set."""
     M, W = arena.M, arena.W
-    n0, n1 = int(W[2 * o + 2]), int(W[2 * o + 3])
     entries: list[Entry] = []
-    for s, places in ((0, range(n0)), (1, range(B - n1, B))):
+    for s in (0, 1):
+        places = range(*run_of(W, o, s))
         run = [(int(W[2 * o + KEY + i]), int(M[o + LEFT + i]), 2 * int(W[2 * o + SLOT + i]) + s, int(M[o + RIGHT + i]), s) for i in places]
         assert all(a[:3] < b[:3] for a, b in zip(run, run[1:], strict=False)), f"I1: set {s} of leaf {o} is out of order"
         entries += run
@@ -57,7 +57,7 @@ def stored_summary(arena: Blocks, o: int, c: int) -> Row:
     M, W = arena.M, arena.W
     fields: Row = [int(M[o + FIELDS + f * F + c]) for f in range(4)]
     fields += [int(W[2 * o + FIELDS32 + f * F + c]) for f in range(5)]
-    return [*fields, bool((W[2 * o + 3] >> c) & 1)]
+    return [*fields, bool((W[2 * o + LIVE_CHILDREN] >> c) & 1)]
 
 
 def check_below(arena: Blocks, o: int, height: int, top: bool, seen: dict[int, int]) -> list[Entry]:
@@ -69,7 +69,7 @@ def check_below(arena: Blocks, o: int, height: int, top: bool, seen: dict[int, i
         assert len(entries) <= B and (top or len(entries) >= LEAF_LEAST), f"I3: leaf {o} has {len(entries)} entries"
         return entries
     seen[o] = INNER
-    n = int(arena.W[2 * o + 2])
+    n = int(arena.W[2 * o + CHILDREN])
     assert 2 <= n <= F, f"I3: inner node {o} has {n} children"
     entries = []
     for c in range(n):

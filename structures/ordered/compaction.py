@@ -15,7 +15,7 @@ from structures.core.compaction import earn, end_compaction, is_behind, may_comp
 from structures.core.control import CREDIT, VERSION
 from structures.core.kernel import kernel, wide
 from structures.ordered.inner_nodes import moved_inner
-from structures.ordered.layout import FIRST, KL, ML, child_of, set_child
+from structures.ordered.layout import CHILDREN, COUNTS, FIRST, KL, ML, child_of, entries_of, set_child
 from structures.ordered.leaves import merged_prefix, move_entries, moved_leaf, new_leaf
 from structures.ordered.summary import clear_child, leaf_summary, write_child
 from structures.ordered.tree import LEAF_FILL, descend
@@ -37,7 +37,7 @@ def go_on_after(nodes: Nodes, C: Any, o: int, c: int) -> None:
 def is_leaf_behind(nodes: Nodes, C: Any, o: int) -> bool:
     """Whether a leaf below inner node o is to be moved."""
     W = nodes.W
-    for c in range(W[2 * o + 2]):
+    for c in range(W[2 * o + CHILDREN]):
         if is_behind(C, child_of(W, o, c), LEAF):
             return True
     return False
@@ -65,7 +65,7 @@ def move_path(nodes: Nodes, writing: Writing) -> int:
 def move_leaves(nodes: Nodes, writing: Writing, o: int) -> None:
     """Copy what is to be moved of the leaves below own inner node o."""
     W, C = nodes.W, writing.C
-    for c in range(W[2 * o + 2]):
+    for c in range(W[2 * o + CHILDREN]):
         leaf = child_of(W, o, c)
         if is_behind(C, leaf, LEAF):
             set_child(W, o, c, moved_leaf(nodes, writing, leaf))
@@ -75,9 +75,9 @@ def move_leaves(nodes: Nodes, writing: Writing, o: int) -> None:
 def entries_below(W: Any, o: int) -> int:
     """Of inner node o, whose children are leaves."""
     total = wide(0)
-    for c in range(W[2 * o + 2]):
+    for c in range(W[2 * o + CHILDREN]):
         leaf = child_of(W, o, c)
-        total += W[2 * leaf + 2] + W[2 * leaf + 3]
+        total += entries_of(W, leaf)
     return total
 
 
@@ -87,10 +87,10 @@ def written_leaf(nodes: Nodes, C: Any, n: int, low: int, high: int) -> int:
     W = nodes.W
     new = new_leaf(nodes, C, 0, 0)
     for copies in range(2):  # how many are of set 0 says where those of set 1 begin
-        at0, at1, start = wide(0), wide(B - W[2 * new + 3]), wide(0)
+        at0, at1, start = wide(0), wide(B - W[2 * new + COUNTS + 1]), wide(0)
         for c in range(n):
             o = C[OLD + c]
-            n0, n1 = wide(W[2 * o + 2]), wide(W[2 * o + 3])
+            n0, n1 = wide(W[2 * o + COUNTS]), wide(W[2 * o + COUNTS + 1])
             p, q = max(low - start, 0), min(high - start, n0 + n1)
             if p < q:
                 i, j = merged_prefix(nodes, o, p), merged_prefix(nodes, o, q)
@@ -100,7 +100,7 @@ def written_leaf(nodes: Nodes, C: Any, n: int, low: int, high: int) -> int:
                 at0 += j - i
                 at1 += q - j - p + i
             start += n0 + n1
-        W[2 * new + 2], W[2 * new + 3] = at0, high - low - at0
+        W[2 * new + COUNTS], W[2 * new + COUNTS + 1] = at0, high - low - at0
     return new
 
 
@@ -108,7 +108,7 @@ def written_leaf(nodes: Nodes, C: Any, n: int, low: int, high: int) -> int:
 def fill_leaves(nodes: Nodes, writing: Writing, o: int, leaves: int) -> None:
     """Write the entries below own inner node o, which has more leaves, into so many new ones. Its summary stays."""
     W, C = nodes.W, writing.C
-    n, total = wide(W[2 * o + 2]), entries_below(W, o)
+    n, total = wide(W[2 * o + CHILDREN]), entries_below(W, o)
     for c in range(n):
         C[OLD + c] = child_of(W, o, c)
     for b in range(leaves):
@@ -120,7 +120,7 @@ def fill_leaves(nodes: Nodes, writing: Writing, o: int, leaves: int) -> None:
         else:
             clear_child(nodes, o, c)
         drop(nodes.M, writing, C[OLD + c], LEAF)
-    W[2 * o + 2] = leaves
+    W[2 * o + CHILDREN] = leaves
 
 
 @kernel
@@ -134,7 +134,7 @@ def compact_next(nodes: Nodes, writing: Writing) -> tuple[int, bool]:
             C[ROOT] = moved_leaf(nodes, writing, o)
         return 1, True
     parent = C[PATH + 2 * levels - 2]
-    leaves = wide(W[2 * parent + 2])
+    leaves = wide(W[2 * parent + CHILDREN])
     filled = max(2, -(-entries_below(W, parent) // LEAF_FILL))
     found = filled < leaves or is_leaf_behind(nodes, C, parent)
     for d in range(levels):
@@ -147,7 +147,7 @@ def compact_next(nodes: Nodes, writing: Writing) -> tuple[int, bool]:
             move_leaves(nodes, writing, parent)
     for d in range(levels - 2, -1, -1):
         o, c = C[PATH + 2 * d], C[PATH + 2 * d + 1]
-        if c + 1 < W[2 * o + 2]:
+        if c + 1 < W[2 * o + CHILDREN]:
             go_on_after(nodes, C, o, c + 1)
             return leaves, False
     return leaves, True

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from structures.core.arena import INNER, INNER_WORDS, SUM2, F
-from structures.core.blocks import Nodes, Writing, allocate, drop
+from structures.core.blocks import Nodes, Writing, allocate, drop, moved
 from structures.core.control import VERSION
 from structures.core.kernel import kernel
-from structures.ordered.layout import FIELDS, FIELDS32
+from structures.ordered.layout import CHILDREN, FIELDS, FIELDS32, LIVE_CHILDREN
 from structures.ordered.summary import clear_child, write_child
 
 
@@ -21,7 +19,7 @@ from structures.ordered.summary import clear_child, write_child
 def new_inner(nodes: Nodes, C: Any) -> int:
     W = nodes.W
     o = allocate(nodes.M, C, INNER)
-    W[2 * o + 2], W[2 * o + 3] = 0, 0
+    W[2 * o + CHILDREN], W[2 * o + LIVE_CHILDREN] = 0, 0
     for c in range(F):
         clear_child(nodes, o, c)
     return o
@@ -35,18 +33,18 @@ def move_child(nodes: Nodes, source: int, c: int, target: int, at: int) -> None:
         M[target + FIELDS + f * F + at] = M[source + FIELDS + f * F + c]
     for f in range(6):
         W[2 * target + FIELDS32 + f * F + at] = W[2 * source + FIELDS32 + f * F + c]
-    bit = (W[2 * source + 3] >> c) & 1
-    W[2 * target + 3] = (W[2 * target + 3] & ~(1 << at)) | (bit << at)
+    bit = (W[2 * source + LIVE_CHILDREN] >> c) & 1
+    W[2 * target + LIVE_CHILDREN] = (W[2 * target + LIVE_CHILDREN] & ~(1 << at)) | (bit << at)
 
 
 @kernel
 def append_children(nodes: Nodes, source: int, lo: int, hi: int, target: int) -> None:
     """Append children [lo, hi) of one inner node to another."""
     W = nodes.W
-    at = W[2 * target + 2]
+    at = W[2 * target + CHILDREN]
     for c in range(lo, hi):
         move_child(nodes, source, c, target, at + c - lo)
-    W[2 * target + 2] = at + hi - lo
+    W[2 * target + CHILDREN] = at + hi - lo
 
 
 @kernel
@@ -58,34 +56,28 @@ def own_inner(nodes: Nodes, writing: Writing, o: int) -> int:
 @kernel
 def moved_inner(nodes: Nodes, writing: Writing, o: int) -> int:
     """A copy in place of the inner node."""
-    M = nodes.M
-    new = allocate(M, writing.C, INNER)
-    source, target = np.uint64(o), np.uint64(new)  # unsigned places need no check of their sign, so that this is vectorised
-    for i in range(np.uint64(1), np.uint64(INNER_WORDS)):
-        M[target + i] = M[source + i]
-    drop(nodes.M, writing, o, INNER)
-    return new
+    return moved(nodes.M, writing, o, INNER, INNER_WORDS)
 
 
 @kernel
 def insert_child(nodes: Nodes, C: Any, o: int, at: int, child: int, base: int) -> None:
     """Insert a child, with the summary at C[base], into an own inner node that has room."""
     W = nodes.W
-    n = W[2 * o + 2]
+    n = W[2 * o + CHILDREN]
     for c in range(n, at, -1):
         move_child(nodes, o, c - 1, o, c)
     write_child(nodes, C, o, at, child, base)
-    W[2 * o + 2] = n + 1
+    W[2 * o + CHILDREN] = n + 1
 
 
 @kernel
 def remove_child(nodes: Nodes, o: int, at: int) -> None:
     W = nodes.W
-    n = W[2 * o + 2] - 1
+    n = W[2 * o + CHILDREN] - 1
     for c in range(at, n):
         move_child(nodes, o, c + 1, o, c)
     clear_child(nodes, o, n)
-    W[2 * o + 2] = n
+    W[2 * o + CHILDREN] = n
 
 
 @kernel
@@ -109,8 +101,8 @@ def split_inner(nodes: Nodes, writing: Writing, o: int, at: int, child: int) -> 
 def concatenate_inners(nodes: Nodes, writing: Writing, a: int, b: int) -> int:
     W, C = nodes.W, writing.C
     o = new_inner(nodes, C)
-    append_children(nodes, a, 0, W[2 * a + 2], o)
-    append_children(nodes, b, 0, W[2 * b + 2], o)
+    append_children(nodes, a, 0, W[2 * a + CHILDREN], o)
+    append_children(nodes, b, 0, W[2 * b + CHILDREN], o)
     drop(nodes.M, writing, a, INNER)
     drop(nodes.M, writing, b, INNER)
     return o
@@ -119,7 +111,7 @@ def concatenate_inners(nodes: Nodes, writing: Writing, a: int, b: int) -> int:
 @kernel
 def even_inners(nodes: Nodes, writing: Writing, a: int, b: int) -> tuple[int, int]:
     W, C = nodes.W, writing.C
-    na, nb = W[2 * a + 2], W[2 * b + 2]
+    na, nb = W[2 * a + CHILDREN], W[2 * b + CHILDREN]
     half = (na + nb) // 2
     x, y = new_inner(nodes, C), new_inner(nodes, C)
     append_children(nodes, a, 0, min(na, half), x)

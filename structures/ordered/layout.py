@@ -18,7 +18,11 @@ from typing import Any
 
 from structures.core.arena import INNER_WORDS, LEAF_WORDS, B, F
 from structures.core.blocks import block_at, name_block
-from structures.core.kernel import kernel
+from structures.core.kernel import kernel, wide
+
+# Words of W, from 2 * o: of a leaf how many entries each set has, of an inner node its children, and which of them are live.
+COUNTS = 2  # + set
+CHILDREN, LIVE_CHILDREN = 2, 3
 
 # Columns of a leaf: int64 columns from o, int32 columns from 2 * o.
 LEFT, RIGHT = 2, 2 + B
@@ -34,6 +38,20 @@ FIRST = FIELDS32 + 4 * F
 CHILD = FIELDS32 + 5 * F
 
 assert (LEFT, FIELDS, LEAF_WORDS, INNER_WORDS) == (2, 2, (KEY + B) // 2 + B % 2, (CHILD + F) // 2 + F % 2)  # as the arena has them
+
+
+@kernel
+def run_of(W: Any, o: int, s: int) -> tuple[int, int]:
+    """The places [low, high) of set s in leaf o."""
+    if s == 0:
+        return 0, wide(W[2 * o + COUNTS])
+    return B - wide(W[2 * o + COUNTS + 1]), B
+
+
+@kernel
+def entries_of(W: Any, o: int) -> int:
+    """How many a leaf has, of both sets."""
+    return wide(W[2 * o + COUNTS]) + wide(W[2 * o + COUNTS + 1])
 
 
 @kernel

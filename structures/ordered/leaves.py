@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from structures.core.arena import LEAF, LEAF_WORDS, B
-from structures.core.blocks import Nodes, Writing, allocate, drop
+from structures.core.blocks import Nodes, Writing, allocate, drop, moved
 from structures.core.control import VERSION
 from structures.core.kernel import kernel
-from structures.ordered.layout import KEY, LEFT, RIGHT, SLOT
+from structures.ordered.layout import COUNTS, KEY, LEFT, RIGHT, SLOT, entries_of, run_of
 
 
 @kernel
@@ -34,10 +32,7 @@ def position(nodes: Nodes, o: int, lo: int, hi: int, key: int, left: int, slot: 
 def place(nodes: Nodes, o: int, s: int, key: int, left: int, slot: int) -> tuple[int, int]:
     """(place, end) of the entry in leaf o; place == end if it is not there."""
     M, W = nodes.M, nodes.W
-    if s == 0:
-        lo, end = 0, W[2 * o + 2]
-    else:
-        lo, end = B - W[2 * o + 3], B
+    lo, end = run_of(W, o, s)
     p = position(nodes, o, lo, end, key, left, slot)
     if p < end and W[2 * o + KEY + p] == key and M[o + LEFT + p] == left and W[2 * o + SLOT + p] == slot:
         return p, end
@@ -63,7 +58,7 @@ def move_entries(nodes: Nodes, source: int, lo: int, hi: int, target: int, at: i
 def new_leaf(nodes: Nodes, C: Any, n0: int, n1: int) -> int:
     W = nodes.W
     o = allocate(nodes.M, C, LEAF)
-    W[2 * o + 2], W[2 * o + 3] = n0, n1
+    W[2 * o + COUNTS], W[2 * o + COUNTS + 1] = n0, n1
     return o
 
 
@@ -76,20 +71,14 @@ def own_leaf(nodes: Nodes, writing: Writing, o: int) -> int:
 @kernel
 def moved_leaf(nodes: Nodes, writing: Writing, o: int) -> int:
     """A copy in place of the leaf."""
-    M = nodes.M
-    new = allocate(M, writing.C, LEAF)
-    source, target = np.uint64(o), np.uint64(new)  # unsigned places need no check of their sign, so that this is vectorised
-    for i in range(np.uint64(1), np.uint64(LEAF_WORDS)):
-        M[target + i] = M[source + i]
-    drop(nodes.M, writing, o, LEAF)
-    return new
+    return moved(nodes.M, writing, o, LEAF, LEAF_WORDS)
 
 
 @kernel
 def merged_prefix(nodes: Nodes, o: int, m: int) -> int:
     """How many of the first m entries of leaf o, both sets in order, are of set 0."""
     M, W = nodes.M, nodes.W
-    n0, n1 = W[2 * o + 2], W[2 * o + 3]
+    n0, n1 = W[2 * o + COUNTS], W[2 * o + COUNTS + 1]
     i, j = 0, B - n1
     for _ in range(m):
         if j == B:
@@ -110,7 +99,7 @@ def merged_prefix(nodes: Nodes, o: int, m: int) -> int:
 def cut_leaf(nodes: Nodes, C: Any, o: int, m: int) -> tuple[int, int]:
     """Two new leaves: the first m entries of leaf o, and the rest."""
     W = nodes.W
-    n0, n1 = W[2 * o + 2], W[2 * o + 3]
+    n0, n1 = W[2 * o + COUNTS], W[2 * o + COUNTS + 1]
     i = merged_prefix(nodes, o, m)
     j = m - i
     a = new_leaf(nodes, C, i, j)
@@ -126,7 +115,7 @@ def cut_leaf(nodes: Nodes, C: Any, o: int, m: int) -> tuple[int, int]:
 def concatenate_leaves(nodes: Nodes, C: Any, a: int, b: int) -> int:
     """A new leaf with the entries of a, then those of b (together at most B)."""
     W = nodes.W
-    a0, a1, b0, b1 = W[2 * a + 2], W[2 * a + 3], W[2 * b + 2], W[2 * b + 3]
+    a0, a1, b0, b1 = W[2 * a + COUNTS], W[2 * a + COUNTS + 1], W[2 * b + COUNTS], W[2 * b + COUNTS + 1]
     o = new_leaf(nodes, C, a0 + b0, a1 + b1)
     move_entries(nodes, a, 0, a0, o, 0)
     move_entries(nodes, b, 0, b0, o, a0)
@@ -139,8 +128,8 @@ def concatenate_leaves(nodes: Nodes, C: Any, a: int, b: int) -> int:
 def even_leaves(nodes: Nodes, writing: Writing, a: int, b: int) -> tuple[int, int]:
     """New leaves with the entries of a and b in two halves; a and b are dropped. Needs more than B together."""
     W, C = nodes.W, writing.C
-    na = W[2 * a + 2] + W[2 * a + 3]
-    nb = W[2 * b + 2] + W[2 * b + 3]
+    na = entries_of(W, a)
+    nb = entries_of(W, b)
     half = (na + nb) // 2
     if na >= half:
         x, rest = cut_leaf(nodes, C, a, half)
@@ -158,7 +147,7 @@ def even_leaves(nodes: Nodes, writing: Writing, a: int, b: int) -> tuple[int, in
 def put_in_leaf(nodes: Nodes, o: int, s: int, key: int, left: int, right: int, slot: int) -> None:
     """Put the entry into leaf o, which has room and belongs to this version."""
     M, W = nodes.M, nodes.W
-    n0, n1 = W[2 * o + 2], W[2 * o + 3]
+    n0, n1 = W[2 * o + COUNTS], W[2 * o + COUNTS + 1]
     w = 2 * o
     if s == 0:
         p = position(nodes, o, 0, n0, key, left, slot)
@@ -167,7 +156,7 @@ def put_in_leaf(nodes: Nodes, o: int, s: int, key: int, left: int, right: int, s
             M[o + RIGHT + i] = M[o + RIGHT + i - 1]
             W[w + SLOT + i] = W[w + SLOT + i - 1]
             W[w + KEY + i] = W[w + KEY + i - 1]
-        W[w + 2] = n0 + 1
+        W[w + COUNTS] = n0 + 1
     else:
         p = position(nodes, o, B - n1, B, key, left, slot) - 1
         for i in range(B - n1, p + 1):
@@ -175,7 +164,7 @@ def put_in_leaf(nodes: Nodes, o: int, s: int, key: int, left: int, right: int, s
             M[o + RIGHT + i - 1] = M[o + RIGHT + i]
             W[w + SLOT + i - 1] = W[w + SLOT + i]
             W[w + KEY + i - 1] = W[w + KEY + i]
-        W[w + 3] = n1 + 1
+        W[w + COUNTS + 1] = n1 + 1
     M[o + LEFT + p], M[o + RIGHT + p] = left, right
     W[w + SLOT + p], W[w + KEY + p] = slot, key
 
@@ -186,18 +175,18 @@ def cut_from_leaf(nodes: Nodes, o: int, s: int, p: int) -> None:
     M, W = nodes.M, nodes.W
     w = 2 * o
     if s == 0:
-        n0 = W[w + 2] - 1
+        n0 = W[w + COUNTS] - 1
         for i in range(p, n0):
             M[o + LEFT + i] = M[o + LEFT + i + 1]
             M[o + RIGHT + i] = M[o + RIGHT + i + 1]
             W[w + SLOT + i] = W[w + SLOT + i + 1]
             W[w + KEY + i] = W[w + KEY + i + 1]
-        W[w + 2] = n0
+        W[w + COUNTS] = n0
     else:
-        n1 = W[w + 3]
+        n1 = W[w + COUNTS + 1]
         for i in range(p, B - n1, -1):
             M[o + LEFT + i] = M[o + LEFT + i - 1]
             M[o + RIGHT + i] = M[o + RIGHT + i - 1]
             W[w + SLOT + i] = W[w + SLOT + i - 1]
             W[w + KEY + i] = W[w + KEY + i - 1]
-        W[w + 3] = n1 - 1
+        W[w + COUNTS + 1] = n1 - 1

@@ -25,7 +25,7 @@ from structures.core.bits import LANES, at_most8, below8, lowest
 from structures.core.blocks import Nodes
 from structures.core.encoding import NEG_INF
 from structures.core.kernel import arrays, kernel, prefetch, wide
-from structures.ordered.layout import FIRST, KEY, KL, KR, LEFT, ML, MR, RIGHT, SLOT, child_of
+from structures.ordered.layout import CHILDREN, FIRST, KEY, KL, KR, LEFT, ML, MR, RIGHT, SLOT, child_of, run_of
 from structures.ordered.leaves import position
 
 DEPTH, SET, KEY_, AFTER, AFTER_CODE, MOST, LEAST, TOP, HIGH, STEPS, LAST, GAP = range(12)
@@ -68,7 +68,7 @@ def hopeful(nodes: Nodes, Z: Any, o: int) -> int:
         mask |= (begins & ~ends_before) << c
     mask &= (1 << F) - 1
     if Z[AFTER] != NEG_INF or Z[AFTER_CODE] >= 0:
-        for c in range(W[2 * o + 2] - 1):
+        for c in range(W[2 * o + CHILDREN] - 1):
             if wholly_before(nodes, o, c, key, Z[AFTER], Z[AFTER_CODE]):
                 mask &= ~(1 << c)
     return mask
@@ -91,10 +91,7 @@ def search_leaf(nodes: Nodes, Z: Any, o: int, out: Any, n: int, ends: Any) -> in
     """Report the hits in leaf o from out[n] on; with `ends`, (left, right) of each too."""
     M, W = nodes.M, nodes.W
     s, key, most, least = Z[SET], Z[KEY_], Z[MOST], Z[LEAST]
-    if s == 0:
-        i, end = 0, W[2 * o + 2]
-    else:
-        i, end = B - W[2 * o + 3], B
+    i, end = run_of(W, o, s)
     if i == end:
         return n
     if W[2 * o + KEY + i] < key or Z[AFTER] != NEG_INF or Z[AFTER_CODE] >= 0:
@@ -190,7 +187,7 @@ def next_key(nodes: Nodes, root: int, height: int, key: int) -> int:
     W = nodes.W
     o = root
     for _ in range(height):
-        c, n = 0, W[2 * o + 2]
+        c, n = 0, W[2 * o + CHILDREN]
         while c < n and max(W[2 * o + KR + c], W[2 * o + KR + F + c]) <= key:
             c += 1
         if c == n:
@@ -198,10 +195,7 @@ def next_key(nodes: Nodes, root: int, height: int, key: int) -> int:
         o = child_of(W, o, c)
     least = KEY_MAX
     for s in range(2):
-        if s == 0:
-            lo, hi = 0, W[2 * o + 2]
-        else:
-            lo, hi = B - W[2 * o + 3], B
+        lo, hi = run_of(W, o, s)
         p = position(nodes, o, lo, hi, key, 2**63 - 1, KEY_MAX)
         if p < hi:
             least = min(least, W[2 * o + KEY + p])

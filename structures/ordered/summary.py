@@ -21,7 +21,24 @@ from structures.core.arena import KEY_MAX, KIND, SUM, B, F
 from structures.core.blocks import Nodes
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.kernel import kernel
-from structures.ordered.layout import FIELDS, FIELDS32, FIRST, KEY, KL, KR, LEFT, ML, MR, RIGHT, SLOT, set_child
+from structures.ordered.layout import (
+    CHILDREN,
+    COUNTS,
+    FIELDS,
+    FIELDS32,
+    FIRST,
+    KEY,
+    KL,
+    KR,
+    LEFT,
+    LIVE_CHILDREN,
+    ML,
+    MR,
+    RIGHT,
+    SLOT,
+    run_of,
+    set_child,
+)
 
 PAIR, SELF, LIST = 0, 1, 2
 
@@ -30,7 +47,7 @@ PAIR, SELF, LIST = 0, 1, 2
 def leaf_live(nodes: Nodes, o: int, kind: int) -> bool:
     """Whether two entries of the leaf make a row: one sweep in (key, left) order, out at the first hit."""
     M, W = nodes.M, nodes.W
-    n0, n1 = W[2 * o + 2], W[2 * o + 3]
+    n0, n1 = W[2 * o + COUNTS], W[2 * o + COUNTS + 1]
     if kind == LIST:
         return n0 > 0
     i, j = 0, B - n1
@@ -67,8 +84,8 @@ def leaf_live(nodes: Nodes, o: int, kind: int) -> bool:
 def first_of(nodes: Nodes, C: Any, o: int, base: int, s: int) -> None:
     """Write ml, kl of set s of the leaf."""
     M, W = nodes.M, nodes.W
-    place = 0 if s == 0 else B - W[2 * o + 3]
-    if W[2 * o + 2 + s] == 0:
+    place = 0 if s == 0 else B - W[2 * o + COUNTS + 1]
+    if W[2 * o + COUNTS + s] == 0:
         C[base + 2 + s], C[base + 6 + s] = POS_INF, KEY_MAX
     else:
         C[base + 2 + s], C[base + 6 + s] = M[o + LEFT + place], W[2 * o + KEY + place]
@@ -78,10 +95,7 @@ def first_of(nodes: Nodes, C: Any, o: int, base: int, s: int) -> None:
 def last_of(nodes: Nodes, C: Any, o: int, base: int, s: int) -> None:
     """Write mr, kr of set s of the leaf."""
     M, W = nodes.M, nodes.W
-    if s == 0:
-        lo, hi = 0, W[2 * o + 2]
-    else:
-        lo, hi = B - W[2 * o + 3], B
+    lo, hi = run_of(W, o, s)
     if lo == hi:
         C[base + s], C[base + 4 + s] = NEG_INF, -1
         return
@@ -101,7 +115,7 @@ def last_of(nodes: Nodes, C: Any, o: int, base: int, s: int) -> None:
 @kernel
 def first_code(W: Any, C: Any, o: int, base: int) -> None:
     """Write `first` of the leaf, whose ml and kl are written."""
-    n0, n1 = W[2 * o + 2], W[2 * o + 3]
+    n0, n1 = W[2 * o + COUNTS], W[2 * o + COUNTS + 1]
     code0 = 2 * W[2 * o + SLOT]
     code1 = 2 * W[2 * o + SLOT + B - n1] + 1 if n1 > 0 else code0
     k0, k1, l0, l1 = C[base + 6], C[base + 7], C[base + 2], C[base + 3]
@@ -152,16 +166,16 @@ def read_child(nodes: Nodes, C: Any, o: int, c: int, base: int) -> None:
         C[base + f] = M[o + FIELDS + f * F + c]
     for f in range(5):
         C[base + 4 + f] = W[2 * o + FIELDS32 + f * F + c]
-    C[base + 9] = (W[2 * o + 3] >> c) & 1
+    C[base + 9] = (W[2 * o + LIVE_CHILDREN] >> c) & 1
 
 
 @kernel
 def inner_summary(nodes: Nodes, C: Any, o: int, base: int) -> None:
     """Write the inner node's summary at C[base] from what it holds of its children."""
     M, W = nodes.M, nodes.W
-    n = W[2 * o + 2]
+    n = W[2 * o + CHILDREN]
     kind = C[KIND]
-    live = W[2 * o + 3] != 0
+    live = W[2 * o + LIVE_CHILDREN] != 0
     for s in range(2):
         key, most = -1, NEG_INF
         kl, least = KEY_MAX, POS_INF
@@ -210,9 +224,9 @@ def write_child(nodes: Nodes, C: Any, o: int, c: int, child: int, base: int) -> 
             W[i] = C[base + 4 + f]
             changed = True
     bit = 1 << c
-    mask = W[2 * o + 3]
+    mask = W[2 * o + LIVE_CHILDREN]
     if ((mask & bit) != 0) != (C[base + 9] != 0):
-        W[2 * o + 3] = mask ^ bit
+        W[2 * o + LIVE_CHILDREN] = mask ^ bit
         changed = True
     return changed
 
@@ -228,4 +242,4 @@ def clear_child(nodes: Nodes, o: int, c: int) -> None:
         W[2 * o + KL + s * F + c] = KEY_MAX
     W[2 * o + FIRST + c] = 0
     set_child(W, o, c, 0)
-    W[2 * o + 3] &= ~(1 << c)
+    W[2 * o + LIVE_CHILDREN] &= ~(1 << c)

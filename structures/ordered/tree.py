@@ -31,16 +31,23 @@ from structures.core.blocks import Nodes, Writing, drop, next_free
 from structures.core.entries import Entries
 from structures.core.kernel import kernel, prefetch
 from structures.ordered.inner_nodes import concatenate_inners, even_inners, insert_child, new_inner, own_inner, remove_child, split_inner
-from structures.ordered.layout import FIRST, KEY, KL, LEFT, ML, RIGHT, SLOT, child_of, set_child
-from structures.ordered.leaves import concatenate_leaves, cut_from_leaf, cut_leaf, even_leaves, new_leaf, own_leaf, place, put_in_leaf
-from structures.ordered.summary import (
-    inner_summary,
-    leaf_summary,
-    leaf_summary_with,
-    leaf_summary_without,
-    read_child,
-    write_child,
+from structures.ordered.layout import (
+    CHILDREN,
+    COUNTS,
+    FIRST,
+    KEY,
+    KL,
+    LEFT,
+    LIVE_CHILDREN,
+    ML,
+    RIGHT,
+    SLOT,
+    child_of,
+    entries_of,
+    set_child,
 )
+from structures.ordered.leaves import concatenate_leaves, cut_from_leaf, cut_leaf, even_leaves, new_leaf, own_leaf, place, put_in_leaf
+from structures.ordered.summary import inner_summary, leaf_summary, leaf_summary_with, leaf_summary_without, read_child, write_child
 
 LEAF_FILL = max(1, B * 7 // 8)
 INNER_FILL = F - 1 if F > 3 else F
@@ -95,7 +102,7 @@ def rebalance(nodes: Nodes, writing: Writing, o: int, c: int, leaf: bool) -> Non
     a = c - 1 if c > 0 else 0
     x, y = child_of(W, o, a), child_of(W, o, a + 1)
     if leaf:
-        together = W[2 * x + 2] + W[2 * x + 3] + W[2 * y + 2] + W[2 * y + 3] <= B
+        together = entries_of(W, x) + entries_of(W, y) <= B
         if together:
             z = concatenate_leaves(nodes, C, x, y)
             drop(nodes.M, writing, x, LEAF)
@@ -104,7 +111,7 @@ def rebalance(nodes: Nodes, writing: Writing, o: int, c: int, leaf: bool) -> Non
         else:
             x, y = even_leaves(nodes, writing, x, y)
     else:
-        together = W[2 * x + 2] + W[2 * y + 2] <= F
+        together = W[2 * x + CHILDREN] + W[2 * y + CHILDREN] <= F
         if together:
             x = concatenate_inners(nodes, writing, x, y)
         else:
@@ -143,15 +150,15 @@ def climb(nodes: Nodes, writing: Writing, child: int, extra: int) -> None:
         o = own_inner(nodes, writing, old)
         changed = write_child(nodes, C, o, c, child, SUM)
         if leaf:
-            small = W[2 * child + 2] + W[2 * child + 3] < LEAF_LEAST
+            small = entries_of(W, child) < LEAF_LEAST
         else:
-            small = W[2 * child + 2] < 2
+            small = W[2 * child + CHILDREN] < 2
         if extra == 0 and not small and not changed:
             swap_up(nodes, writing, d - 1, old, o)
             return
         right = 0
         if extra != 0:
-            if W[2 * o + 2] == F:
+            if W[2 * o + CHILDREN] == F:
                 o, right = split_inner(nodes, writing, o, c + 1, extra)
             else:
                 insert_child(nodes, C, o, c + 1, extra, SUM2)
@@ -168,9 +175,9 @@ def climb(nodes: Nodes, writing: Writing, child: int, extra: int) -> None:
         C[HEIGHT] += 1
         inner_summary(nodes, C, root, SUM)
         child = root
-    elif not leaf and W[2 * child + 2] == 1:
+    elif not leaf and W[2 * child + CHILDREN] == 1:
         root = child_of(W, child, 0)
-        C[SUM + 9] = W[2 * child + 3] & 1
+        C[SUM + 9] = W[2 * child + LIVE_CHILDREN] & 1
         drop(nodes.M, writing, child, INNER)
         C[HEIGHT] -= 1
         child = root
@@ -195,7 +202,7 @@ def put(nodes: Nodes, writing: Writing, s: int, key: int, left: int, right: int,
     code = 2 * slot + s
     o = descend(nodes, C, key, left, code)
     extra = 0
-    if W[2 * o + 2] + W[2 * o + 3] == B:
+    if entries_of(W, o) == B:
         full = o
         o, extra = cut_leaf(nodes, C, full, B - B // 2)
         drop(nodes.M, writing, full, LEAF)
@@ -295,7 +302,7 @@ def build(nodes: Nodes, writing: Writing, entries: Entries, order: Any) -> None:
                 j += 1
             M[o + LEFT + p], M[o + RIGHT + p] = lefts[e], rights[e]
             W[2 * o + SLOT + p], W[2 * o + KEY + p] = slots[e], keys[e]
-        W[2 * o + 2], W[2 * o + 3] = n0, n1
+        W[2 * o + COUNTS], W[2 * o + COUNTS + 1] = n0, n1
         C[COUNT] += n0
         C[COUNT + 1] += n1
         level[b] = o

@@ -38,37 +38,9 @@ import numpy as np
 
 from structures.core import cursor
 from structures.core.kernel import compiled
+from structures.qdag import walk
 from structures.qdag.scan import NO_SLOT, SCANNED, SCANNED_AT_ONCE, read_items, scan_of
-from structures.qdag.walk import (
-    ALL,
-    ARITY,
-    ATOM,
-    ATOM_WORDS,
-    ATOMS,
-    CHECKS,
-    DEAD,
-    DEPTH,
-    EXT,
-    FIRST,
-    GAP,
-    GIVEN,
-    ITEM,
-    ITEMS,
-    JOINT,
-    LATE,
-    MAP,
-    MOST_ATOMS,
-    MOST_VARIABLES,
-    PLACE,
-    SOURCES,
-    STEPS,
-    VARIABLES,
-    WIDTH,
-    Walking,
-    line_words,
-    plan_words,
-    state_words,
-)
+from structures.qdag.walk import Walking, line_words, plan_words, state_words
 from structures.quadtree.layout import MOST_ARITY
 from structures.quadtree.trees import QuadTrees, Root
 
@@ -101,20 +73,20 @@ class Cursor(cursor.Cursor):
     """A reading. Its steps are joint nodes visited, entries of leaves tried, rows of cells gone through; its dead ends joint nodes visited
     that had no children, and items and entries tried that joined nothing."""
 
-    _STEPS, _GAP, _DEAD = STEPS, GAP, DEAD
+    _STEPS, _GAP, _DEAD = walk.STEPS, walk.GAP, walk.DEAD
 
     def __init__(self, trees: QuadTrees, plans: Sequence[np.ndarray], items: np.ndarray, scan: np.ndarray | None, lines: int) -> None:
         """`plans`: P, R, A, Q of `scan.py`; `items` are what is read, or, with a scan, have room for it."""
         super().__init__(lines, np.zeros(state_words(lines), np.int64))
         self._nodes, self._plans = trees.arrays[0], plans
         self._scan = np.zeros(1, np.int64) if scan is None else scan
-        self._Z[ITEMS] = len(items) // plans[0].item(WIDTH) if scan is None else 0
+        self._Z[walk.ITEMS] = len(items) // plans[0].item(walk.WIDTH) if scan is None else 0
         self._walking = Walking(plans[0], plans[1], items, np.empty(line_words(lines), np.int32), self._Z)
         self._ended = self._is_over()
 
     def _is_over(self) -> bool:
         Z = self._Z
-        return Z.item(DEPTH) == 0 and Z.item(ITEM) == Z.item(ITEMS) and self._scan.item(SCANNED) == 0
+        return Z.item(walk.DEPTH) == 0 and Z.item(walk.ITEM) == Z.item(walk.ITEMS) and self._scan.item(SCANNED) == 0
 
     def _more(self, want: int) -> np.ndarray:
         out = np.empty((len(self._nothing), want), np.int32)
@@ -134,7 +106,7 @@ class And:
 
     def __init__(self, trees: QuadTrees, dimension: int, atoms: Sequence[Atom]) -> None:
         """Variables are numbers below `dimension`. ValueError: more than 6 of them, more than 8 atoms, or trees of other shapes."""
-        if not 1 <= dimension <= MOST_VARIABLES or not 1 <= len(atoms) <= MOST_ATOMS:
+        if not 1 <= dimension <= walk.MOST_VARIABLES or not 1 <= len(atoms) <= walk.MOST_ATOMS:
             raise ValueError(f"no AND of {len(atoms)} qdags over {dimension} variables")
         for variables, own in atoms:
             for first, (tree, order) in own.items():
@@ -159,28 +131,28 @@ class And:
         places = joint + [place for place in places if place not in joint]
         free = [v for v in range(self.dimension) if v not in bound]
         words = np.zeros(plan_words(len(places)), np.int64)
-        words[JOINT], words[ATOMS], words[GIVEN], words[WIDTH] = len(joint), len(places), given, 1 + self.dimension
-        words[ALL] = _word(range(1 << len(free)))
+        words[walk.JOINT], words[walk.ATOMS], words[walk.GIVEN], words[walk.WIDTH] = len(joint), len(places), given, 1 + self.dimension
+        words[walk.ALL] = _word(range(1 << len(free)))
         trees, before, last = [], set(bound), tuple[int, ...]()
         for t, place in enumerate(places):
             variables, own = self.atoms[place]
             first = variables & bound if place in joint else frozenset[int]()
             tree, order = own[first]
             trees.append((place, tree))
-            a = ATOM + t * ATOM_WORDS
-            words[a + ARITY], words[a + FIRST], words[a + PLACE] = len(order), len(first), place
-            words[a + VARIABLES : a + VARIABLES + len(order)] = order
-            words[a + CHECKS] = _word(j for j, v in enumerate(order) if v in before - bound)
+            a = walk.ATOM + t * walk.ATOM_WORDS
+            words[a + walk.ARITY], words[a + walk.FIRST], words[a + walk.PLACE] = len(order), len(first), place
+            words[a + walk.VARIABLES : a + walk.VARIABLES + len(order)] = order
+            words[a + walk.CHECKS] = _word(j for j, v in enumerate(order) if v in before - bound)
             late = {j: last.index(v) for j, v in enumerate(order) if v in last and v not in bound}
-            words[a + LATE], words[a + SOURCES] = _word(late), sum(source << 4 * j for j, source in late.items())
+            words[a + walk.LATE], words[a + walk.SOURCES] = _word(late), sum(source << 4 * j for j, source in late.items())
             last = order
             before |= variables
             if place in joint:
                 rest = [free.index(v) for v in order[len(first) :]]
                 mapping = extend(rest, len(free))
-                words[a + MAP : a + MAP + len(mapping)] = mapping
+                words[a + walk.MAP : a + walk.MAP + len(mapping)] = mapping
                 for c in range(1 << len(rest)):
-                    words[a + EXT + c] = _word(i for i, projected in enumerate(mapping) if projected == c)
+                    words[a + walk.EXT + c] = _word(i for i, projected in enumerate(mapping) if projected == c)
         assert MOST_ARITY <= 4, "EXT has room for 16 quadrants"
         return _Plan(words, trees)
 

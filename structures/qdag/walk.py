@@ -32,7 +32,7 @@ import numpy as np
 
 from structures.core.bits import count_bits, equal16, highest, lowest, with_bit16
 from structures.core.kernel import arrays, kernel, prefetch, wide
-from structures.quadtree.layout import CODE_BITS, LEAF, MOST_ARITY, QuadNodes, Shape, live_child
+from structures.quadtree.layout import CODE_BITS, HEAD, LEAF, MOST_ARITY, QuadNodes, Shape, live_child
 from structures.quadtree.search import child_of, children_of, copy_leaf, ends_at, leads_to_leaf
 
 MOST_VARIABLES = 6  # quadrants are bits of a word
@@ -139,8 +139,8 @@ def await_child(W: Any, walking: Walking, t: int, ref: int, b: int, i: int) -> N
         child = live_child(W, o, P[ATOM + t * ATOM_WORDS + MAP + i])
         if child > 0:
             prefetch(W, 2 * child)
-            prefetch(W, 2 * child + 4 + LEAF)
-            prefetch(W, 2 * child + 4 + 2 * LEAF)
+            prefetch(W, 2 * child + HEAD + LEAF)
+            prefetch(W, 2 * child + HEAD + 2 * LEAF)
 
 
 @kernel(forceinline=True)

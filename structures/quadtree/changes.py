@@ -15,20 +15,8 @@ from structures.core.bits import equal16, highest, lowest
 from structures.core.blocks import Writing, free
 from structures.core.control import VERSION
 from structures.core.kernel import kernel, wide
+from structures.quadtree import layout
 from structures.quadtree.layout import (
-    ARITY,
-    BASE,
-    BITS,
-    COUNT,
-    FIRST,
-    LEAF,
-    LEVELS,
-    LOW,
-    MISSING,
-    PATH,
-    ROOT,
-    TREE,
-    TREE_WORDS,
     QuadNodes,
     Shape,
     class_of,
@@ -49,23 +37,23 @@ from structures.quadtree.search import child_of, children_of, copy_leaf, ends_at
 def set_child(W: Any, o: int, c: int, child: int) -> None:
     """Let `child` (0: none) be child c of live inner node o."""
     bit = 1 << c
-    W[2 * o + 2] &= ~bit
-    W[2 * o + 3] &= ~bit
+    W[2 * o + layout.LEAVES] &= ~bit
+    W[2 * o + layout.CHILDREN] &= ~bit
     if child != 0:
-        W[2 * o + 3] |= bit
+        W[2 * o + layout.CHILDREN] |= bit
         if ends_at(W, child):
-            W[2 * o + 2] |= bit
-    W[2 * o + 4 + c] = child >> 1 if child > 0 else child
+            W[2 * o + layout.LEAVES] |= bit
+    W[2 * o + layout.HEAD + c] = child >> 1 if child > 0 else child
 
 
 @kernel
 def thaw(nodes: QuadNodes, C: Any, h: int, o: int, b: int) -> int:
     """A live block like the compact place o of level b."""
     W = nodes.W
-    k, base = C[h + ARITY], C[h + BASE]
+    k, base = C[h + layout.ARITY], C[h + layout.BASE]
     if ends_at(W, o):
         new = new_leaf(nodes, C, k)
-        W[2 * new + 2] = copy_leaf(nodes, base, o, Shape(k, C[h + FIRST]), b, 0, W, 2 * new + 4)
+        W[2 * new + layout.ENTRIES] = copy_leaf(nodes, base, o, Shape(k, C[h + layout.FIRST]), b, 0, W, 2 * new + layout.HEAD)
         return new
     new = new_inner(nodes, C, k)
     mask = children_of(nodes, base, o, k)
@@ -84,9 +72,9 @@ def own_block(nodes: QuadNodes, writing: Writing, h: int, o: int, b: int) -> int
         return thaw(nodes, C, h, o, b)
     if M[o] == C[VERSION]:
         return o
-    k = C[h + ARITY]
+    k = C[h + layout.ARITY]
     new = new_block(M, C, class_of(W, o, k))
-    length = 4 + ((k + 1) * LEAF if is_leaf(W, o) else 1 << k)
+    length = layout.HEAD + ((k + 1) * layout.LEAF if is_leaf(W, o) else 1 << k)
     for i in range(2, length):
         W[2 * new + i] = W[2 * o + i]
     drop_block(nodes, writing, o, k)
@@ -96,27 +84,27 @@ def own_block(nodes: QuadNodes, writing: Writing, h: int, o: int, b: int) -> int
 @kernel
 def append(W: Any, o: int, k: int, E: Any, e: int, step: int) -> None:
     """Put the entry at E[e] into a leaf that has room."""
-    n = wide(W[2 * o + 2])
-    p = 2 * o + 4 + n
+    n = wide(W[2 * o + layout.ENTRIES])
+    p = 2 * o + layout.HEAD + n
     for j in range(k + 1):
-        W[p + j * LEAF] = E[e + j * step]
-    W[2 * o + 2] = n + 1
+        W[p + j * layout.LEAF] = E[e + j * step]
+    W[2 * o + layout.ENTRIES] = n + 1
 
 
 @kernel
 def split(nodes: QuadNodes, writing: Writing, o: int, k: int, f: int, b: int) -> int:
     """An inner node of level b in place of live leaf o."""
     W, C = nodes.W, writing.C
-    n = wide(W[2 * o + 2])
+    n = wide(W[2 * o + layout.ENTRIES])
     new = new_inner(nodes, C, k)
     for i in range(n):
-        e = 2 * o + 4 + i
-        c = digit(W, e, LEAF, k, f, b)
+        e = 2 * o + layout.HEAD + i
+        c = digit(W, e, layout.LEAF, k, f, b)
         child = live_child(W, new, c)
         if child == 0:
             child = new_leaf(nodes, C, k)
             set_child(W, new, c, child)
-        append(W, child, k, W, e, LEAF)
+        append(W, child, k, W, e, layout.LEAF)
     drop_block(nodes, writing, o, k)
     return new
 
@@ -126,19 +114,19 @@ def grow(nodes: QuadNodes, C: Any, h: int, E: Any, e: int) -> bool:
     """Let the tree at holder h reach as far as the entry: a level a bit, in which all lies in the first quadrant. False, with nothing done:
     a tree in two parts would need that in each cell."""
     W = nodes.W
-    k, root = C[h + ARITY], C[h + ROOT]
+    k, root = C[h + layout.ARITY], C[h + layout.ROOT]
     reach = wide(1)
     for j in range(k):
         reach |= wide(E[e + j])
-    while reach >> C[h + BITS] != 0:
+    while reach >> C[h + layout.BITS] != 0:
         if root != 0 and not ends_at(W, root):
-            if C[h + FIRST] > 0:
+            if C[h + layout.FIRST] > 0:
                 return False
             above = new_inner(nodes, C, k)
             set_child(W, above, 0, root)
             root = above
-            C[h + ROOT] = root
-        C[h + BITS] += 1
+            C[h + layout.ROOT] = root
+        C[h + layout.BITS] += 1
     return True
 
 
@@ -146,20 +134,20 @@ def grow(nodes: QuadNodes, C: Any, h: int, E: Any, e: int) -> bool:
 def insert_entry(nodes: QuadNodes, writing: Writing, t: int, E: Any, e: int) -> bool:
     """Put an entry that is not there into tree t; False, with nothing done, if it does not reach so far (`grow`)."""
     W, C = nodes.W, writing.C
-    h = TREE + TREE_WORDS * t
+    h = layout.TREE + layout.TREE_WORDS * t
     if not grow(nodes, C, h, E, e):
         return False
-    k, f, o, b = C[h + ARITY], C[h + FIRST], C[h + ROOT], top_level(C, h)
+    k, f, o, b = C[h + layout.ARITY], C[h + layout.FIRST], C[h + layout.ROOT], top_level(C, h)
     above, c = wide(0), wide(0)  # o is its child c; 0: the root
     while True:
         if o == 0:
             o = new_leaf(nodes, C, k)
-        elif ends_at(W, o) and size_of(nodes, C[h + BASE], o) == LEAF:
+        elif ends_at(W, o) and size_of(nodes, C[h + layout.BASE], o) == layout.LEAF:
             o = split(nodes, writing, thaw(nodes, C, h, o, b) if o < 0 else o, k, f, b)
         else:
             o = own_block(nodes, writing, h, o, b)
         if above == 0:
-            C[h + ROOT] = o
+            C[h + layout.ROOT] = o
         else:
             set_child(W, above, c, o)
         if is_leaf(W, o):
@@ -167,17 +155,17 @@ def insert_entry(nodes: QuadNodes, writing: Writing, t: int, E: Any, e: int) -> 
             break
         above, c = o, digit(E, e, 1, k, f, b)
         o = live_child(W, o, c)
-        b = level_below(b, C[h + BITS])
-    C[h + COUNT] += 1
+        b = level_below(b, C[h + layout.BITS])
+    C[h + layout.COUNT] += 1
     return True
 
 
 @kernel
 def place_in(W: Any, o: int, k: int, E: Any, e: int) -> int:
     """Which entry of live leaf o equals the one at E[e]; -1: none."""
-    found = (1 << wide(W[2 * o + 2])) - 1
+    found = (1 << wide(W[2 * o + layout.ENTRIES])) - 1
     for j in range(k, -1, -1):
-        found &= equal16(W, 2 * o + 4 + j * LEAF, wide(E[e + j]))
+        found &= equal16(W, 2 * o + layout.HEAD + j * layout.LEAF, wide(E[e + j]))
     return lowest(found) if found != 0 else -1
 
 
@@ -186,13 +174,13 @@ def is_small(nodes: QuadNodes, C: Any, h: int, o: int, c: int, child: int) -> bo
     """Whether live inner node o, its child c replaced by `child`, has leaves only, of at most LOW entries in all."""
     W = nodes.W
     total = wide(0)
-    if (W[2 * o + 3] ^ W[2 * o + 2]) & ~(1 << c) != 0 or (child != 0 and not ends_at(W, child)):
+    if (W[2 * o + layout.CHILDREN] ^ W[2 * o + layout.LEAVES]) & ~(1 << c) != 0 or (child != 0 and not ends_at(W, child)):
         return False
-    for i in range(1 << C[h + ARITY]):
+    for i in range(1 << C[h + layout.ARITY]):
         one = child if i == c else live_child(W, o, i)
         if one != 0:
-            total += size_of(nodes, C[h + BASE], one)
-            if total > LOW:
+            total += size_of(nodes, C[h + layout.BASE], one)
+            if total > layout.LOW:
                 return False
     return True
 
@@ -201,15 +189,15 @@ def is_small(nodes: QuadNodes, C: Any, h: int, o: int, c: int, child: int) -> bo
 def gather(nodes: QuadNodes, writing: Writing, h: int, o: int, b: int, c: int, child: int) -> int:
     """A leaf in place of live inner node o of level b, which is small. Its children are dropped."""
     W, C = nodes.W, writing.C
-    k = C[h + ARITY]
+    k = C[h + layout.ARITY]
     leaf = new_leaf(nodes, C, k)
     for i in range(1 << k):
         one = child if i == c else live_child(W, o, i)
         if one != 0:
             if one < 0:
-                one = thaw(nodes, C, h, one, level_below(b, C[h + BITS]))
-            for e in range(W[2 * one + 2]):
-                append(W, leaf, k, W, 2 * one + 4 + e, LEAF)
+                one = thaw(nodes, C, h, one, level_below(b, C[h + layout.BITS]))
+            for e in range(W[2 * one + layout.ENTRIES]):
+                append(W, leaf, k, W, 2 * one + layout.HEAD + e, layout.LEAF)
             drop_block(nodes, writing, one, k)
     drop_block(nodes, writing, o, k)
     return leaf
@@ -219,9 +207,9 @@ def gather(nodes: QuadNodes, writing: Writing, h: int, o: int, b: int, c: int, c
 def take_out(nodes: QuadNodes, writing: Writing, h: int, o: int, b: int, E: Any, e: int) -> int:
     """Leaf o of level b without the entry, 0 if it had no other; -1, with nothing done, if it is not there."""
     M, W, C = nodes.M, nodes.W, writing.C
-    k = C[h + ARITY]
+    k = C[h + layout.ARITY]
     leaf = thaw(nodes, C, h, o, b) if o < 0 else o
-    i, last = place_in(W, leaf, k, E, e), wide(W[2 * leaf + 2]) - 1
+    i, last = place_in(W, leaf, k, E, e), wide(W[2 * leaf + layout.ENTRIES]) - 1
     if i < 0:
         if o < 0:
             free(M, C, leaf, class_of(W, leaf, k))
@@ -230,9 +218,9 @@ def take_out(nodes: QuadNodes, writing: Writing, h: int, o: int, b: int, E: Any,
         drop_block(nodes, writing, leaf, k)
         return 0
     leaf = own_block(nodes, writing, h, leaf, b)
-    W[2 * leaf + 2] = last
+    W[2 * leaf + layout.ENTRIES] = last
     for j in range(k + 1):
-        W[2 * leaf + 4 + j * LEAF + i] = W[2 * leaf + 4 + j * LEAF + last]
+        W[2 * leaf + layout.HEAD + j * layout.LEAF + i] = W[2 * leaf + layout.HEAD + j * layout.LEAF + last]
     return leaf
 
 
@@ -240,25 +228,25 @@ def take_out(nodes: QuadNodes, writing: Writing, h: int, o: int, b: int, E: Any,
 def delete_entry(nodes: QuadNodes, writing: Writing, t: int, E: Any, e: int) -> bool:
     """Take an entry out of tree t; False, with nothing done, if it is not there."""
     W, C = nodes.W, writing.C
-    h = TREE + TREE_WORDS * t
-    k, f, o, b, base = C[h + ARITY], C[h + FIRST], C[h + ROOT], top_level(C, h), C[h + BASE]
+    h = layout.TREE + layout.TREE_WORDS * t
+    k, f, o, b, base = C[h + layout.ARITY], C[h + layout.FIRST], C[h + layout.ROOT], top_level(C, h), C[h + layout.BASE]
     for j in range(k):
-        if wide(E[e + j]) >> C[h + BITS] != 0:
+        if wide(E[e + j]) >> C[h + layout.BITS] != 0:
             return False
     depth = 0
     while o != 0 and not ends_at(W, o):
         c = digit(E, e, 1, k, f, b)
-        C[PATH + 3 * depth], C[PATH + 3 * depth + 1], C[PATH + 3 * depth + 2] = o, c, b
+        C[layout.PATH + 3 * depth], C[layout.PATH + 3 * depth + 1], C[layout.PATH + 3 * depth + 2] = o, c, b
         o = wide(child_of(nodes, base, o, k, c))
         depth += 1
-        b = level_below(b, C[h + BITS])
+        b = level_below(b, C[h + layout.BITS])
     o = take_out(nodes, writing, h, o, b, E, e) if o != 0 else -1
     if o < 0:
         return False
     small = True  # what lies below may have become so
     while depth > 0:
         depth -= 1
-        p, c, b = C[PATH + 3 * depth], C[PATH + 3 * depth + 1], C[PATH + 3 * depth + 2]
+        p, c, b = C[layout.PATH + 3 * depth], C[layout.PATH + 3 * depth + 1], C[layout.PATH + 3 * depth + 2]
         if p < 0:
             p = thaw(nodes, C, h, p, b)
         small = small and is_small(nodes, C, h, p, c, o)
@@ -268,10 +256,10 @@ def delete_entry(nodes: QuadNodes, writing: Writing, t: int, E: Any, e: int) -> 
         p = own_block(nodes, writing, h, p, b)
         set_child(W, p, c, o)
         o = p
-    C[h + ROOT] = o
-    C[h + COUNT] -= 1
+    C[h + layout.ROOT] = o
+    C[h + layout.COUNT] -= 1
     if o == 0 and f == 0:
-        C[h + BITS] = 0  # a tree in two parts goes on reaching as far as it was told to: it cannot grow
+        C[h + layout.BITS] = 0  # a tree in two parts goes on reaching as far as it was told to: it cannot grow
     return True
 
 
@@ -297,10 +285,10 @@ def change_entries(nodes: QuadNodes, writing: Writing, t: int, E: Any, e: int, c
     while e < len(E):
         if not come:
             if not delete_entry(nodes, writing, t, E, e):
-                C[MISSING] += 1
+                C[layout.MISSING] += 1
         elif not insert_entry(nodes, writing, t, E, e):
             break
-        e += C[TREE + TREE_WORDS * t + ARITY] + 1
+        e += C[layout.TREE + layout.TREE_WORDS * t + layout.ARITY] + 1
     return e
 
 
@@ -308,19 +296,19 @@ def change_entries(nodes: QuadNodes, writing: Writing, t: int, E: Any, e: int, c
 def collect(nodes: QuadNodes, writing: Writing, t: int, E: Any) -> None:
     """Move all entries of tree t to E, in Morton order but for those of a leaf; its blocks are dropped, and it is empty."""
     W, C = nodes.W, writing.C
-    h = TREE + TREE_WORDS * t
-    k, f, bits, base = C[h + ARITY], C[h + FIRST], C[h + BITS], C[h + BASE]
-    todo = np.empty(((LEVELS + 1) << k, 2), np.int64)  # place, level
-    S = np.empty(k * LEAF + 16, np.int32)
-    todo[0, 0], todo[0, 1] = C[h + ROOT], top_level(C, h)
-    left, e = 1 if C[h + ROOT] != 0 else 0, 0
+    h = layout.TREE + layout.TREE_WORDS * t
+    k, f, bits, base = C[h + layout.ARITY], C[h + layout.FIRST], C[h + layout.BITS], C[h + layout.BASE]
+    todo = np.empty(((layout.LEVELS + 1) << k, 2), np.int64)  # place, level
+    S = np.empty(k * layout.LEAF + 16, np.int32)
+    todo[0, 0], todo[0, 1] = C[h + layout.ROOT], top_level(C, h)
+    left, e = 1 if C[h + layout.ROOT] != 0 else 0, 0
     while left > 0:
         left -= 1
         o, b = todo[left, 0], todo[left, 1]
         if ends_at(W, o):
             for i in range(copy_leaf(nodes, base, o, Shape(k, f), b, 0, S, 0)):
                 for j in range(k + 1):
-                    E[e + j] = S[j * LEAF + i]
+                    E[e + j] = S[j * layout.LEAF + i]
                 e += k + 1
         else:
             for c in range((1 << k) - 1, -1, -1):
@@ -330,4 +318,4 @@ def collect(nodes: QuadNodes, writing: Writing, t: int, E: Any) -> None:
                     left += 1
         if o > 0:
             drop_block(nodes, writing, o, k)
-    C[h + ROOT], C[h + BITS], C[h + COUNT] = 0, 0, 0
+    C[h + layout.ROOT], C[h + layout.BITS], C[h + layout.COUNT] = 0, 0, 0

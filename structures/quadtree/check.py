@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from structures.core.check import check_blocks
 from structures.quadtree.compact import CODE, LEAVES, LEVEL_WORDS, LOWEST, NEVER, NODE_WORDS, NODES, SIZES, TABLE, CompactForms, Form
-from structures.quadtree.layout import CODE_BITS, LEAF, LEAF_MARK, LOW, QuadArena, Shape, live_child
+from structures.quadtree.layout import CODE_BITS, ENTRIES, HEAD, LEAF, LEAF_MARK, LOW, MARK, QuadArena, Shape, live_child
 
 Entry = tuple[int, ...]
 Root = tuple[int, int, int, int]
@@ -38,15 +38,15 @@ class _Reader:
             number, leaf = divmod(-1 - o, 2)
             return self._leaf(number, level) if leaf else self._inner(o, level, self._children(number))
         arity = self.shape[0]
-        count, mark = self.W[2 * o + 2 : 2 * o + 4].tolist()
+        count, mark = self.W[2 * o + ENTRIES : 2 * o + HEAD].tolist()
         self.seen[o] = 2 * (arity - 1) + (mark == LEAF_MARK)
         if mark == LEAF_MARK:
             assert 1 <= count <= LEAF, f"Q2: leaf {o} has {count} entries"
-            return [tuple(self.W[2 * o + 4 + i : 2 * o + 4 + (arity + 1) * LEAF : LEAF].tolist()) for i in range(count)]
+            return [tuple(self.W[2 * o + HEAD + i : 2 * o + HEAD + (arity + 1) * LEAF : LEAF].tolist()) for i in range(count)]
         children = [int(live_child(self.W, o, c)) for c in range(1 << arity)]
         for c, child in enumerate(children):
             assert (child != 0) == bool(mark >> c & 1), f"Q3: node {o} is wrong about there being a child {c}"
-            leaf = (self.W[2 * child + 3] == LEAF_MARK if child > 0 else ~child & 1) if child else False
+            leaf = (self.W[2 * child + MARK] == LEAF_MARK if child > 0 else ~child & 1) if child else False
             assert leaf == bool(count >> c & 1), f"Q3: node {o} is wrong about child {c} being a leaf"
         return self._inner(o, level, children)
 

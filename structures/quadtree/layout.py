@@ -54,6 +54,11 @@ ROOT, BITS, BASE, COUNT, ARITY, FIRST = 0, 1, 2, 3, 4, 5  # of a tree; BASE: of 
 PATH = TREE + TREE_WORDS * MOST_TREES
 LEVELS = 3 * CODE_BITS + 2  # the most
 CONTROL_WORDS = PATH + 3 * LEVELS
+# Words of W, from 2 * o: of an inner node which children are leaves, and which there are, as bits; of a leaf its entries, and LEAF_MARK.
+# Behind them children, or columns.
+LEAVES, CHILDREN = 2, 3
+ENTRIES, MARK = 2, 3
+HEAD = 4
 LEAF_MARK = -1
 QUAD_WORDS = 2**32  # of a store: what its children's names reach
 
@@ -70,13 +75,13 @@ class QuadNodes(NamedTuple):
 
 @kernel
 def is_leaf(W: Any, o: int) -> bool:
-    return W[2 * o + 3] == LEAF_MARK
+    return W[2 * o + MARK] == LEAF_MARK
 
 
 @kernel(forceinline=True)
 def live_child(W: Any, o: int, c: int) -> int:
     """The place of child c of live inner node o; 0: none."""
-    name = wide(W[2 * o + 4 + c])
+    name = wide(W[2 * o + HEAD + c])
     return name + max(name, 0)
 
 
@@ -143,7 +148,7 @@ def drop_block(nodes: QuadNodes, writing: Writing, o: int, k: int) -> None:
 def new_leaf(nodes: QuadNodes, C: Any, k: int) -> int:
     M, W = nodes.M, nodes.W
     o = new_block(M, C, 2 * (k - 1) + 1)
-    W[2 * o + 2], W[2 * o + 3] = 0, LEAF_MARK
+    W[2 * o + ENTRIES], W[2 * o + MARK] = 0, LEAF_MARK
     return o
 
 
@@ -152,9 +157,9 @@ def new_inner(nodes: QuadNodes, C: Any, k: int) -> int:
     """Without children."""
     M, W = nodes.M, nodes.W
     o = new_block(M, C, 2 * (k - 1))
-    W[2 * o + 2], W[2 * o + 3] = 0, 0
+    W[2 * o + LEAVES], W[2 * o + CHILDREN] = 0, 0
     for c in range(1 << k):
-        W[2 * o + 4 + c] = 0
+        W[2 * o + HEAD + c] = 0
     return o
 
 

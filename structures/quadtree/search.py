@@ -7,7 +7,7 @@ from typing import Any
 from structures.core.bits import copy16
 from structures.core.kernel import kernel, wide
 from structures.quadtree.compact import compact_child, compact_mask, compact_size, copy_compact
-from structures.quadtree.layout import LEAF, QuadNodes, Shape, is_leaf, live_child
+from structures.quadtree.layout import CHILDREN, ENTRIES, HEAD, LEAF, LEAVES, QuadNodes, Shape, is_leaf, live_child
 
 
 @kernel(forceinline=True)
@@ -27,20 +27,20 @@ def child_of(nodes: QuadNodes, base: int, o: int, k: int, c: int) -> int:
 def children_of(nodes: QuadNodes, base: int, o: int, k: int) -> int:
     """The children of an inner node, as bits."""
     W, K = nodes.W, nodes.K
-    return wide(W[2 * o + 3]) if o > 0 else compact_mask(K, base, o, k)
+    return wide(W[2 * o + CHILDREN]) if o > 0 else compact_mask(K, base, o, k)
 
 
 @kernel(forceinline=True)
 def leads_to_leaf(W: Any, o: int, c: int, child: int) -> bool:
     """Whether child c of an inner node, which lies at that place, is a leaf; it is not looked at."""
-    return (W[2 * o + 2] >> c) & 1 != 0 if child > 0 else ~child & 1 != 0
+    return (W[2 * o + LEAVES] >> c) & 1 != 0 if child > 0 else ~child & 1 != 0
 
 
 @kernel
 def size_of(nodes: QuadNodes, base: int, o: int) -> int:
     """Entries of a leaf."""
     W, K = nodes.W, nodes.K
-    return wide(W[2 * o + 2]) if o > 0 else compact_size(K, base, o)
+    return wide(W[2 * o + ENTRIES]) if o > 0 else compact_size(K, base, o)
 
 
 @kernel(forceinline=True)
@@ -51,5 +51,5 @@ def copy_leaf(nodes: QuadNodes, base: int, o: int, shape: Shape, b: int, known: 
     if o < 0:
         return copy_compact(nodes, base, o, shape, b, known, S, s)
     for j in range(known, shape.arity + 1):
-        copy16(S, s + j * LEAF, W, 2 * o + 4 + j * LEAF)
-    return wide(W[2 * o + 2])
+        copy16(S, s + j * LEAF, W, 2 * o + HEAD + j * LEAF)
+    return wide(W[2 * o + ENTRIES])

@@ -36,31 +36,15 @@ import numpy as np
 
 from structures.core.control import SIZE, VERSION
 from structures.core.versioned import Versioned
+from structures.quadtree import layout
 from structures.quadtree.changes import change_entries, collect, morton_keys
 from structures.quadtree.check import check_quads
 from structures.quadtree.compact import CompactForms, compact_place, most_words
-from structures.quadtree.layout import (
-    BASE,
-    BITS,
-    COUNT,
-    LEAF,
-    LEVELS,
-    LOW,
-    MISSING,
-    MOST_ARITY,
-    MOST_TREES,
-    PATH,
-    QUAD_WORDS,
-    TREE,
-    TREE_WORDS,
-    QuadArena,
-    QuadNodes,
-    Shape,
-)
+from structures.quadtree.layout import QuadArena, QuadNodes, Shape
 
 __all__ = ["QuadTrees", "Root", "in_order"]
 
-_LEAST = 32 * LEAF  # entries of a tree that gets a compact form
+_LEAST = 32 * layout.LEAF  # entries of a tree that gets a compact form
 _FORM_WORDS = 2**30  # of all compact forms
 _RUN = 2048  # changes of a tree that may be versions of their own at most
 _CHANGED = 2  # it gets a new one when 1 in so many of its entries has changed
@@ -88,11 +72,11 @@ class QuadTrees(Versioned[QuadArena]):
     Entries are int32[n, k + 1]: k codes in [0, 2**30), a slot in [0, 2**30).
     """
 
-    def __init__(self, shapes: Sequence[tuple[int, int]], words: int = QUAD_WORDS, least: int = _LEAST) -> None:
+    def __init__(self, shapes: Sequence[tuple[int, int]], words: int = layout.QUAD_WORDS, least: int = _LEAST) -> None:
         """A tree a shape: its attributes, and how many of them come first (0: a plain quadtree). `words`: the arena's address space in
         8-byte words (not memory); `least`: entries of a tree that gets a compact form. ValueError: not 1 to 4 attributes, or none beside
         the first."""
-        if not 1 <= len(shapes) <= MOST_TREES or not all(0 <= first < arity <= MOST_ARITY for arity, first in shapes):
+        if not 1 <= len(shapes) <= layout.MOST_TREES or not all(0 <= first < arity <= layout.MOST_ARITY for arity, first in shapes):
             raise ValueError(f"no quadtrees of {shapes} attributes")
         self.shapes = tuple(Shape(*shape) for shape in shapes)
         self.arena = QuadArena(self.shapes, words)
@@ -100,14 +84,14 @@ class QuadTrees(Versioned[QuadArena]):
         cls = 2 * (max(self.shapes)[0] - 1)
         self._largest: list[int] = self.arena.classes[cls : cls + 2, SIZE].tolist()  # words of an inner node, and of a leaf
         self.arrays = QuadNodes(self.arena.M, self.arena.W, self.forms.K, self.forms.B), self.arena.writing
-        self._least = max(least, LEAF + 1)
+        self._least = max(least, layout.LEAF + 1)
         self._changed = [0] * len(self.shapes)  # entries, since the tree's form was made
 
     @property
     def roots(self) -> tuple[Root, ...]:
         """The newest version of each tree, published or not."""
-        C = self.arena.C[TREE : TREE + TREE_WORDS * len(self.shapes)].tolist()
-        return tuple(Root(*C[h : h + 4]) for h in range(0, len(C), TREE_WORDS))
+        C = self.arena.C[layout.TREE : layout.TREE + layout.TREE_WORDS * len(self.shapes)].tolist()
+        return tuple(Root(*C[h : h + 4]) for h in range(0, len(C), layout.TREE_WORDS))
 
     @property
     def version(self) -> int:
@@ -121,9 +105,9 @@ class QuadTrees(Versioned[QuadArena]):
         """
         arena = self.arena
         inner, leaf = self._largest
-        counts = arena.C[TREE + COUNT : PATH : TREE_WORDS][: len(self.shapes)]
+        counts = arena.C[layout.TREE + layout.COUNT : layout.PATH : layout.TREE_WORDS][: len(self.shapes)]
         entries = int(counts.sum()) + changes
-        path = LEVELS * (inner + leaf)
+        path = layout.LEVELS * (inner + leaf)
         most = times * min(changes * path, self._anew(entries)) + min(changes, _RUN * len(self.shapes)) * path
         arena.require_words(most + self._anew(min(entries, self._least * len(self.shapes))))
         self.forms.require(
@@ -134,11 +118,11 @@ class QuadTrees(Versioned[QuadArena]):
     def _anew(self, entries: int) -> int:
         """Words of so many entries in all trees, at most."""
         inner, leaf = self._largest
-        return LEVELS * (entries // (LOW + 1) + len(self.shapes)) * inner + entries * leaf
+        return layout.LEVELS * (entries // (layout.LOW + 1) + len(self.shapes)) * inner + entries * leaf
 
     def bulk_load(self, version: int, tree: int, entries: np.ndarray) -> None:
         """Fill an empty tree. ValueError if it is not empty, MemoryError (nothing done) if it cannot fit."""
-        if self.arena.C.item(TREE + TREE_WORDS * tree + COUNT):
+        if self.arena.C.item(layout.TREE + layout.TREE_WORDS * tree + layout.COUNT):
             raise ValueError("bulk_load fills an empty tree only")
         if len(entries) < self._least:
             self.require(len(entries), 1)
@@ -150,9 +134,10 @@ class QuadTrees(Versioned[QuadArena]):
 
     def _load(self, tree: int, entries: np.ndarray, reach: int = 0) -> None:
         """Fill an empty tree with entries, which are put in another order; codes up to `reach` will come."""
-        h, most = TREE + TREE_WORDS * tree, reach | int(np.bitwise_or.reduce(entries[:, :-1], axis=None, initial=min(1, len(entries))))
+        h = layout.TREE + layout.TREE_WORDS * tree
+        most = reach | int(np.bitwise_or.reduce(entries[:, :-1], axis=None, initial=min(1, len(entries))))
         bits = most.bit_length()
-        self.arena.C[h + BITS] = bits
+        self.arena.C[h + layout.BITS] = bits
         if len(entries) < self._least:
             self._write(tree, entries, True)
         else:
@@ -173,7 +158,7 @@ class QuadTrees(Versioned[QuadArena]):
 
     def settle_missing(self) -> None:
         """KeyError: some entries were deleted that were not there, or inserted in a run beyond what was expected."""
-        missing, self.arena.C[MISSING] = int(self.arena.C[MISSING]), 0
+        missing, self.arena.C[layout.MISSING] = int(self.arena.C[layout.MISSING]), 0
         if missing:
             raise KeyError(f"{missing} entries were not in the tree, or it does not reach them")
 
@@ -194,23 +179,23 @@ class QuadTrees(Versioned[QuadArena]):
 
     def _taken(self, tree: int) -> np.ndarray:
         """All entries of a tree, which is empty then."""
-        h = TREE + TREE_WORDS * tree
-        entries = np.empty((self.arena.C.item(h + COUNT), self.shapes[tree][0] + 1), np.int32)
+        h = layout.TREE + layout.TREE_WORDS * tree
+        entries = np.empty((self.arena.C.item(h + layout.COUNT), self.shapes[tree][0] + 1), np.int32)
         collect(*self.arrays, tree, entries.reshape(-1))
         self._retire(tree)
         return entries
 
     def _retire(self, tree: int) -> None:
         """The empty tree needs its compact form no more."""
-        h = TREE + TREE_WORDS * tree
-        self.forms.retire(self.arena.C.item(h + BASE), self.arena.C.item(VERSION))
-        self.arena.C[h + BASE] = 0
+        h = layout.TREE + layout.TREE_WORDS * tree
+        self.forms.retire(self.arena.C.item(h + layout.BASE), self.arena.C.item(VERSION))
+        self.arena.C[h + layout.BASE] = 0
 
     def merge(self, version: int) -> None:
         """Put trees in which much has changed into the compact form, whole. Cost: O(n levels), O(levels) a change."""
         self.arena.C[VERSION] = version
         for tree, changed in enumerate(self._changed):
-            _, _, base, count = self.arena.C[TREE + TREE_WORDS * tree :][:4].tolist()
+            _, _, base, count = self.arena.C[layout.TREE + layout.TREE_WORDS * tree :][:4].tolist()
             if changed and _CHANGED * changed >= count and (base or count >= self._least):
                 self._load(tree, self._taken(tree))
 
@@ -231,7 +216,7 @@ class QuadTrees(Versioned[QuadArena]):
 
     def bits_a_tuple(self, tree: int) -> float:
         """Of a tree's compact form, without the slots; 0: it has none. Any thread."""
-        base = self.arena.C.item(TREE + TREE_WORDS * tree + BASE)
+        base = self.arena.C.item(layout.TREE + layout.TREE_WORDS * tree + layout.BASE)
         return self.forms.bits_a_tuple(base) if base else 0.0
 
     def check(self, roots: tuple[Root, ...], others: tuple[tuple[Root, ...], ...] = ()) -> None:

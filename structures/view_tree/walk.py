@@ -23,25 +23,13 @@ from structures.core.entries import Told
 from structures.core.kernel import arrays, kernel, wide
 from structures.index.layout import HEAD, LEAF_ROOM, count_of, slot_at
 from structures.index.search import BEFORE, BEHIND, Items, Place, expect_leaf, next_entry, position, same, seek_near
-from structures.view_tree.shape import (
-    ABOVE,
-    ALIAS,
-    ARITY_,
-    BOUND,
-    GIVEN,
-    KNOWN,
-    MEMBER,
-    MOST_MEMBERS,
-    POSITION,
-    POSITION_WORDS,
-    POSITIONS,
-)
+from structures.view_tree import shape
 
 AT, ACTIVE, STEPS, LAST, GAP, DEAD = range(6)  # the item; whether it has begun; steps in all, at the last row, most between rows; no rows
 PLACES, PLACE_WORDS = 6, 6
 LEAF_, ENTRY, END, FIRST = range(4)  # FIRST: the same three at the beginning
-NEXT = PLACES + PLACE_WORDS * MOST_MEMBERS  # of each position the leaf where it looks first for the next item; 0: it is not known
-STATE_WORDS = NEXT + MOST_MEMBERS
+NEXT = PLACES + PLACE_WORDS * shape.MOST_MEMBERS  # of each position the leaf where it looks first for the next item; 0: it is not known
+STATE_WORDS = NEXT + shape.MOST_MEMBERS
 _FEW = 4
 
 
@@ -58,7 +46,7 @@ class Walking(NamedTuple):
 def forget(Z: Any) -> None:
     """Start anew: nothing is known of where the positions were. The counters go on."""
     Z[ACTIVE] = 0
-    for q in range(MOST_MEMBERS):
+    for q in range(shape.MOST_MEMBERS):
         Z[PLACES + PLACE_WORDS * q + LEAF_], Z[NEXT + q] = 0, 0
 
 
@@ -77,15 +65,15 @@ def group_end(nodes: Nodes, leaf: int, k: int, i: int, X: Any, x: int, step: int
 def open_position(nodes: Nodes, P: Any, a: int, R: Any, X: Any, x: int, Z: Any, q: int) -> bool:
     """Take position q, described at P[a], to the first entry with its prefix; False if there is none."""
     M = nodes.M
-    k, p, above = P[a + ARITY_], P[a + BOUND], P[a + ABOVE]
+    k, p, above = P[a + shape.ARITY_], P[a + shape.BOUND], P[a + shape.ABOVE]
     z = PLACES + PLACE_WORDS * q
     Y, y, step = X, x, 1
     if above >= 0:
         b = PLACES + PLACE_WORDS * above
-        step = LEAF_ROOM[P[a + ARITY_ + POSITION_WORDS * (above - q)]]
+        step = LEAF_ROOM[P[a + shape.ARITY_ + shape.POSITION_WORDS * (above - q)]]
         Y, y = M, Z[b + LEAF_] + HEAD + Z[b + ENTRY]
     near = min(Z[z + ENTRY], Z[z + END] - 1)
-    leaf, i = seek_near(nodes, R[P[a + MEMBER]], k, Z[z + LEAF_], near, Place(Y, y, step, p, BEFORE))
+    leaf, i = seek_near(nodes, R[P[a + shape.MEMBER]], k, Z[z + LEAF_], near, Place(Y, y, step, p, BEFORE))
     Z[STEPS] += 1
     if leaf == 0 or not same(M, leaf, LEAF_ROOM[k], i, Y, y, step, p):
         return False
@@ -104,11 +92,11 @@ def forward(nodes: Nodes, P: Any, a: int, R: Any, Z: Any, q: int) -> bool:
     if Z[z + ENTRY] + 1 < Z[z + END]:
         Z[z + ENTRY] += 1
         return True
-    leaf, k, p = Z[z + LEAF_], P[a + ARITY_], P[a + BOUND]
+    leaf, k, p = Z[z + LEAF_], P[a + shape.ARITY_], P[a + shape.BOUND]
     room, n = LEAF_ROOM[k], count_of(W, leaf)
     if Z[z + END] < n:
         return False
-    other, i = next_entry(nodes, R[P[a + MEMBER]], k, leaf, n - 1)
+    other, i = next_entry(nodes, R[P[a + shape.MEMBER]], k, leaf, n - 1)
     last = leaf + HEAD + n - 1
     if other == 0 or not same(M, other, room, i, M, last, room, p):
         return False
@@ -120,9 +108,9 @@ def forward(nodes: Nodes, P: Any, a: int, R: Any, Z: Any, q: int) -> bool:
 def settle(nodes: Nodes, P: Any, first: int, R: Any, X: Any, x: int, Z: Any, q: int) -> bool:
     """Position q stands elsewhere than before (-1: the item is new): take all behind it to their first entries. False: there is none."""
     moved = wide(0) if q < 0 else wide(1) << q
-    for r in range(q + 1, P[first + POSITIONS]):
-        a = first + POSITION + POSITION_WORDS * r
-        z, above = PLACES + PLACE_WORDS * r, P[a + ABOVE]
+    for r in range(q + 1, P[first + shape.POSITIONS]):
+        a = first + shape.POSITION + shape.POSITION_WORDS * r
+        z, above = PLACES + PLACE_WORDS * r, P[a + shape.ABOVE]
         if q < 0 or (above >= 0 and (moved >> above) & 1 != 0):
             if not open_position(nodes, P, a, R, X, x, Z, r):
                 return False
@@ -147,16 +135,16 @@ def emit(nodes: Nodes, walking: Walking, first: int, slots: Any, told: Told, n: 
     """Write rows from where all stand through the last position's group in its leaf, as long as there is room; the rows then."""
     W, P, Z = nodes.W, walking.P, walking.Z
     out, stride = told
-    last = P[first + POSITIONS] - 1
+    last = P[first + shape.POSITIONS] - 1
     z = PLACES + PLACE_WORDS * last
     low, m = Z[z + ENTRY], min(Z[z + END] - Z[z + ENTRY], stride - n)
-    if P[first + GIVEN] >= 0:
-        fill(out, P[first + GIVEN] * stride + n, m, slots[Z[AT]])
+    if P[first + shape.GIVEN] >= 0:
+        fill(out, P[first + shape.GIVEN] * stride + n, m, slots[Z[AT]])
     q = last
-    while q >= 0 and P[first + POSITION + POSITION_WORDS * q + ALIAS] >= 0:
-        a, z = first + POSITION + POSITION_WORDS * q, PLACES + PLACE_WORDS * q
-        k = P[a + ARITY_]
-        source, o = slot_at(Z[z + LEAF_], k, LEAF_ROOM[k]), P[a + ALIAS] * stride + n
+    while q >= 0 and P[first + shape.POSITION + shape.POSITION_WORDS * q + shape.ALIAS] >= 0:
+        a, z = first + shape.POSITION + shape.POSITION_WORDS * q, PLACES + PLACE_WORDS * q
+        k = P[a + shape.ARITY_]
+        source, o = slot_at(Z[z + LEAF_], k, LEAF_ROOM[k]), P[a + shape.ALIAS] * stride + n
         if q == last:
             to, of = np.uint64(o), np.uint64(source + low)
             for j in range(np.uint64(m)):
@@ -174,7 +162,7 @@ def emit(nodes: Nodes, walking: Walking, first: int, slots: Any, told: Told, n: 
 @kernel
 def arrive(P: Any, first: int, Z: Any) -> None:
     """An item is new: take the positions to the leaves that were found for it."""
-    for q in range(P[first + POSITIONS]):
+    for q in range(P[first + shape.POSITIONS]):
         z, leaf = PLACES + PLACE_WORDS * q, Z[NEXT + q]
         if leaf != 0 and leaf != Z[z + LEAF_]:
             Z[z + LEAF_], Z[z + ENTRY], Z[z + END] = leaf, 0, 1
@@ -183,9 +171,9 @@ def arrive(P: Any, first: int, Z: Any) -> None:
 @kernel
 def look_ahead(nodes: Nodes, P: Any, first: int, R: Any, X: Any, x: int, Z: Any) -> None:
     """Find the leaves where the item at X[x], the next, has its prefixes, as far as they are known: they are in the cache at its turn."""
-    for q in range(P[first + POSITIONS]):
-        a = first + POSITION + POSITION_WORDS * q
-        Z[NEXT + q] = expect_leaf(nodes, R[P[a + MEMBER]], P[a + ARITY_], X, x, P[a + KNOWN])
+    for q in range(P[first + shape.POSITIONS]):
+        a = first + shape.POSITION + shape.POSITION_WORDS * q
+        Z[NEXT + q] = expect_leaf(nodes, R[P[a + shape.MEMBER]], P[a + shape.ARITY_], X, x, P[a + shape.KNOWN])
         Z[STEPS] += 1
 
 
@@ -195,7 +183,7 @@ def walk(nodes: Nodes, walking: Walking, first: int, items: Items, end: int, tol
     many steps were taken; the rows then."""
     P, R, Z = walking
     X, width, slots = items
-    last = P[first + POSITIONS] - 1
+    last = P[first + shape.POSITIONS] - 1
     z, stop = PLACES + PLACE_WORDS * last, Z[STEPS] + budget
     while n < told.stride and Z[AT] < end and Z[STEPS] < stop:
         x = Z[AT] * width
@@ -212,7 +200,7 @@ def walk(nodes: Nodes, walking: Walking, first: int, items: Items, end: int, tol
         if Z[z + ENTRY] < Z[z + END]:
             break
         q = last
-        while q >= 0 and not forward(nodes, P, first + POSITION + POSITION_WORDS * q, R, Z, q):
+        while q >= 0 and not forward(nodes, P, first + shape.POSITION + shape.POSITION_WORDS * q, R, Z, q):
             q -= 1
         if q < 0:
             Z[ACTIVE] = 0

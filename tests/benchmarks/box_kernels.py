@@ -6,7 +6,8 @@ from typing import Any
 
 from structures.box.changes import run_changes
 from structures.box.layout import DIMENSIONS
-from structures.core.blocks import VERSION, Nodes, Writing, reclaim
+from structures.core.blocks import Nodes, Writing, reclaim
+from structures.core.control import VERSION
 from structures.core.entries import Told
 from structures.core.kernel import kernel
 from structures.core.runs import AT, MISSING, Changes

@@ -11,7 +11,7 @@ import numpy as np
 
 from structures.box.changes import ITEM, SEARCH
 from structures.box.tree import BoxTree, Entries
-from structures.core.blocks import VERSION
+from structures.core.control import VERSION
 from structures.core.entries import Told
 from structures.core.runs import AT, MISSING
 from structures.core.runs import Changes as EachChange

@@ -6,7 +6,8 @@ from typing import Any
 
 from structures.clique.changes import run_changes as run_clique_changes
 from structures.clique.state import Walking as CliqueWalking
-from structures.core.blocks import VERSION, Writing, reclaim
+from structures.core.blocks import Writing, reclaim
+from structures.core.control import VERSION
 from structures.core.entries import Told
 from structures.core.kernel import kernel
 from structures.core.runs import AT, Changes

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from structures.core.arena import HEIGHT, ROOT
-from structures.core.blocks import VERSION, Nodes, Writing, reclaim
+from structures.core.blocks import Nodes, Writing, reclaim
+from structures.core.control import VERSION
 from structures.core.encoding import NEG_INF
 from structures.core.entries import Entries
 from structures.core.kernel import kernel

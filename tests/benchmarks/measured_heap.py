@@ -12,7 +12,7 @@ import numpy as np
 from structures.box.tree import BoxTree
 from structures.box.tree import Root as BoxRoot
 from structures.clique.tree import CliqueTree
-from structures.core.blocks import VERSION
+from structures.core.control import VERSION
 from structures.core.entries import Told
 from structures.core.runs import MISSING
 from structures.core.runs import Changes as EachChange

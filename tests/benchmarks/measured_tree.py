@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from structures.core.blocks import VERSION
+from structures.core.control import VERSION
 from structures.core.entries import Entries
 from structures.interval.tree import IntervalTree, Root
 from structures.ordered.search import SEARCH_WORDS

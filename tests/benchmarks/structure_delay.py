@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from structures.core.blocks import VERSION
+from structures.core.control import VERSION
 from structures.core.entries import Entries
 from structures.interval.tree import IntervalTree, Root
 from tests.benchmarks.data import LINE, Workload, uniform

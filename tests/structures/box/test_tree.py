@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from structures.box.tree import BoxTree, Cursor, Entries
-from structures.core.blocks import CHUNKS, NEXT_CHUNK
+from structures.core.control import CHUNKS, NEXT_CHUNK
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.kernel import JIT
 from tests import datasets

@@ -8,10 +8,10 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from structures.core.blocks import VERSION, Blocks, Writing, allocate, drop
+from structures.core.blocks import Blocks, Writing, allocate, drop
 from structures.core.check import check_blocks, retired_blocks
 from structures.core.compaction import end_compaction
-from structures.core.control import FRONT, SHIFT, SPARSE
+from structures.core.control import FRONT, SHIFT, SPARSE, VERSION
 from structures.core.kernel import kernel
 
 SIZES = 3, 7, 40

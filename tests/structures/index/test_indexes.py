@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from structures.core.blocks import NEXT_CHUNK, SHIFT
+from structures.core.control import NEXT_CHUNK, SHIFT
 from structures.core.kernel import JIT
 from structures.index.indexes import NO_ENTRIES, Changes, Entries, OrderedIndexes, index_order
 from structures.index.layout import LEAF_ROOM
