@@ -9,6 +9,7 @@ Classes, the best first
     tree        two and more that hang together as a tree, each edge by equalities and one condition of intervals at most (`join_tree`)
     view_tree   hierarchical natural joins, over shared ordered indexes
     qdag        natural joins, cyclic ones above all: quadtrees (`hypergraph`)
+    tree_tracker  acyclic natural joins, over shared ordered indexes, with nothing kept beside them
     indexed     everything else: alias after alias, by indexes (`binding`)
     product     what no condition connects: each part by its own class
 

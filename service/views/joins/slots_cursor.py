@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any, Protocol, Self
 
 from service.views.deltas import Combination
@@ -50,6 +51,10 @@ class SlotsCursor:
         """None: the structure's cursor counts none."""
         own = getattr(self._cursor, "dead_ends", None)
         return None if own is None else int(own)
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        return getattr(self._cursor, "counters", {})
 
     def fill(self, limit: int) -> Combination:
         return tuple(self._cursor.fill(min(limit, _CHUNK)))
