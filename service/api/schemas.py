@@ -71,6 +71,8 @@ _STATISTICS = _object(
         "delay_steps": _object({"max": _COUNT | {"description": "the most steps between two rows"}}),
         "dead_ends": {"type": ["integer", "null"]}
         | {"description": "nodes, rows and candidates that readers looked at in vain; null: interval-tree, box-tree count only candidates"},
+        "counters": {"type": "object", "additionalProperties": _COUNT}
+        | {"description": "what else the algorithm counts, by name, of all readings; tree-tracker: lookups, removed, no_goods, forgotten"},
     },
     closed=False,
 )
@@ -291,6 +293,7 @@ VIEW = {
         "steps_per_row": 1.4,
         "delay_steps": {"max": 21},
         "dead_ends": None,
+        "counters": {},
     },
 }
 PAGE = {

@@ -45,6 +45,7 @@ def measured_words(statistics: dict[str, Any]) -> str:
     counts = [("dead_ends", "dead ends"), ("rows_read", "rows read")]
     told = [f"{statistics[name]:.4g} {words}" for name, words in averages if statistics[name] is not None]
     told += [f"{statistics[name]:,} {words}" for name, words in counts if statistics[name] is not None]
+    told += [f"{count:,} {name.replace('_', ' ')}" for name, count in statistics["counters"].items()]
     return ", ".join([*told, f"at most {statistics['delay_steps']['max']:,} steps between two rows"])
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import time
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -60,6 +61,7 @@ class ViewReading:
         empty = view.join.is_empty(root)
         self._empty = empty if empty or whole else None
         self._steps = self._dead_ends = 0  # of the cursor, as far as they are counted
+        self._counters: Mapping[str, int] = {}
 
     @property
     def done(self) -> bool:
@@ -78,8 +80,10 @@ class ViewReading:
     def _count(self, rows: int, gap: int) -> None:
         steps, dead_ends = self._cursor.steps, self._cursor.dead_ends
         new = None if dead_ends is None else dead_ends - self._dead_ends
-        self.view.read_counts.add(rows, steps - self._steps, gap, new)
-        self._steps, self._dead_ends = steps, dead_ends or 0
+        counters = self._cursor.counters
+        more = {name: count - self._counters.get(name, 0) for name, count in counters.items()}
+        self.view.read_counts.add(rows, steps - self._steps, gap, new, more)
+        self._steps, self._dead_ends, self._counters = steps, dead_ends or 0, counters
 
     def rows(self, slots: Combination) -> pa.RecordBatch:
         return self.view.rows(slots)

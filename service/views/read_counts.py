@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from threading import Lock
 from typing import Any
 
@@ -13,20 +15,23 @@ class ReadCounts:
     steps        nodes, entries and candidates looked at on the way
     largest_gap  the most steps between two rows
     dead_ends    nodes entered, rows bound and candidates looked at for nothing; None: the algorithm does not count them
+    counters     what else the algorithm counts, by name
     """
 
     def __init__(self) -> None:
         self.rows = self.steps = self.largest_gap = 0
         self.dead_ends: int | None = None
+        self.counters: Counter[str] = Counter()
         self._lock = Lock()
 
-    def add(self, rows: int, steps: int, largest_gap: int, dead_ends: int | None) -> None:
+    def add(self, rows: int, steps: int, largest_gap: int, dead_ends: int | None, counters: Mapping[str, int]) -> None:
         with self._lock:
             self.rows += rows
             self.steps += steps
             self.largest_gap = max(self.largest_gap, largest_gap)
             if dead_ends is not None:
                 self.dead_ends = (self.dead_ends or 0) + dead_ends
+            self.counters.update(counters)
 
     def to_json(self) -> dict[str, Any]:
         """As in a view's `statistics`; None before the first row."""
@@ -35,4 +40,5 @@ class ReadCounts:
             "steps_per_row": self.steps / self.rows if self.rows else None,
             "delay_steps": {"max": self.largest_gap},
             "dead_ends": self.dead_ends,
+            "counters": dict(self.counters),
         }

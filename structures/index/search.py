@@ -20,6 +20,7 @@ from structures.index.layout import HEAD, INNER_ROOM, LEAF_ROOM, child_at, child
 
 BEFORE, BEHIND = -1, 2**31 - 1  # as slots of places
 _FEW = 6
+_FEW_OF_GROUP = 4
 
 
 @arrays("int64[::1]", "int64", "int64", "int64", "int64")
@@ -170,6 +171,17 @@ def next_entry(nodes: Nodes, root: int, k: int, leaf: int, i: int) -> tuple[int,
         return leaf, i + 1
     room = LEAF_ROOM[k]
     return seek(nodes, root, k, Place(M, leaf + HEAD + i, room, k, wide(W[slot_at(leaf, k, room) + i]) + 1))
+
+
+@kernel
+def group_end(nodes: Nodes, leaf: int, k: int, i: int, X: Any, x: int, step: int, p: int) -> int:
+    """Behind the last entry of the leaf with these coordinates, of which number i is one."""
+    M, W = nodes.M, nodes.W
+    room, n = LEAF_ROOM[k], count_of(W, leaf)
+    few = min(n, i + _FEW_OF_GROUP)
+    while i < few and same(M, leaf, room, i, X, x, step, p):
+        i += 1
+    return i if i < few or i == n else position(nodes, leaf, k, i, Place(X, x, step, p, BEHIND))
 
 
 @kernel

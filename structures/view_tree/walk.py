@@ -22,7 +22,7 @@ from structures.core.blocks import Nodes
 from structures.core.entries import Told
 from structures.core.kernel import arrays, kernel, wide
 from structures.index.layout import HEAD, LEAF_ROOM, count_of, slot_at
-from structures.index.search import BEFORE, BEHIND, Items, Place, expect_leaf, next_entry, position, same, seek_near
+from structures.index.search import BEFORE, Items, Place, expect_leaf, group_end, next_entry, same, seek_near
 from structures.view_tree import shape
 
 AT, ACTIVE, STEPS, LAST, GAP, DEAD = range(6)  # the item; whether it has begun; steps in all, at the last row, most between rows; no rows
@@ -30,7 +30,6 @@ PLACES, PLACE_WORDS = 6, 6
 LEAF_, ENTRY, END, FIRST = range(4)  # FIRST: the same three at the beginning
 NEXT = PLACES + PLACE_WORDS * shape.MOST_MEMBERS  # of each position the leaf where it looks first for the next item; 0: it is not known
 STATE_WORDS = NEXT + shape.MOST_MEMBERS
-_FEW = 4
 
 
 @arrays("int64[::1]", "int64[::1]", "int64[::1]")
@@ -48,17 +47,6 @@ def forget(Z: Any) -> None:
     Z[ACTIVE] = 0
     for q in range(shape.MOST_MEMBERS):
         Z[PLACES + PLACE_WORDS * q + LEAF_], Z[NEXT + q] = 0, 0
-
-
-@kernel
-def group_end(nodes: Nodes, leaf: int, k: int, i: int, X: Any, x: int, step: int, p: int) -> int:
-    """Behind the last entry of the leaf with these coordinates, of which number i is one."""
-    M, W = nodes.M, nodes.W
-    room, n = LEAF_ROOM[k], count_of(W, leaf)
-    few = min(n, i + _FEW)
-    while i < few and same(M, leaf, room, i, X, x, step, p):
-        i += 1
-    return i if i < few or i == n else position(nodes, leaf, k, i, Place(X, x, step, p, BEHIND))
 
 
 @kernel

@@ -199,6 +199,26 @@ STRUCTURES = {
             Canary("structures.core.blocks", "class_at", "lambda cls: was(0)"),
         ),
     ),
+    "tracker": Structure(
+        "tree_tracker.machine.TrackerMachine",
+        ("tests/structures/tree_tracker/test_tracker.py",),
+        "not tens_of_thousands",
+        (
+            # Algorithms 5.2 to 5.4 as printed: whatever ends has failed.
+            Canary(
+                "structures.tree_tracker.walk",
+                "leave",
+                "lambda P, Z, q: (Z.__setitem__(10 + 12 * q + 3, 0), was(P, Z, q))[1]",
+            ),
+            Canary("structures.tree_tracker.walk", "group_end", "lambda nodes, leaf, k, i, X, x, step, p: i + 1"),
+            Canary("structures.tree_tracker.walk", "same", "lambda M, o, room, i, X, x, step, p: True"),
+            Canary("structures.tree_tracker.walk", "passed_over", "lambda T, address, atom: (was(T, address, atom)[0] if atom else 0, 0)"),
+            Canary("structures.tree_tracker.walk", "address_of", "lambda leaf, i: leaf"),
+            Canary("structures.tree_tracker.walk", "next_entry", "lambda nodes, root, k, leaf, i: (0, 0)"),
+            Canary("structures.tree_tracker.no_goods", "place_of", "lambda T, address, atom: was(T, address, 0)"),
+            Canary("structures.index.changes", "own_block", "lambda nodes, writing, h, o: o"),
+        ),
+    ),
     "index": Structure(
         "index.machine.IndexMachine",
         ("tests/structures/index/test_indexes.py",),

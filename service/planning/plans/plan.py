@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from service.planning.binding import Binding
+from service.planning.binding import Binding, equal_classes
 from service.planning.hypergraph import Hypergraph
 from service.planning.meets import Relations, meets_of
 from service.planning.tree_shape import Edge
@@ -26,8 +26,8 @@ THEOREM_NATURAL = (
 
 
 class Path(NamedTuple):
-    """An alias's variables from the root of a view tree on, its column for each, and further columns that have to be equal to the one of
-    that place."""
+    """What an ordered index goes by: an alias's variables in its order (of a view tree, from the root on), its column for each, and further
+    columns that have to be equal to the one of that place."""
 
     variables: tuple[int, ...]
     columns: tuple[str, ...]
@@ -43,11 +43,12 @@ class Plan:
     keys      of each alias, the columns that make the key of its entries
     spans     of each alias, what its entries are made of
     boxes     of a box tree: of each alias, a span a dimension
-    edges     of an IJ-heap: the aliases, by number, whose entries have to meet
+    edges     of an IJ-heap: the aliases, by number, whose entries have to meet; of a tree-tracker: those of its join tree
     tree      of a join tree: both directions of each edge, one after the other
     binding   of an indexed join
     graph     of a natural join over quadtrees
     paths     of a view tree: of each alias, what its index goes by
+    tracks    of a tree-tracker: of each alias, what its indexes go by
     parts     of a product
     amortised whether a change may rebuild a part of the structure now and then
     """
@@ -69,6 +70,7 @@ class Plan:
     binding: Binding | None = None
     graph: Hypergraph | None = None
     paths: tuple[Path, ...] = ()
+    tracks: tuple[tuple[Path, ...], ...] = ()
     parts: tuple[Part, ...] = ()
     amortised: bool = False
 
@@ -95,6 +97,24 @@ class Part:
 
 def names(query: Query) -> tuple[str, ...]:
     return tuple(alias for alias, _ in query.aliases)
+
+
+def columns_of(query: Query) -> list[dict[int, list[str]]]:
+    """Of each alias of a natural join its columns for each variable: a class of equal columns."""
+    found: list[dict[int, list[str]]] = []
+    for alias, _ in query.aliases:
+        own: dict[int, list[str]] = {}
+        for variable, one in enumerate(equal_classes(query)):
+            if mine := [ref.column for ref in one if ref.alias == alias]:
+                own[variable] = mine
+        found.append(own)
+    return found
+
+
+def path_of(order: tuple[int, ...], columns: Mapping[int, list[str]]) -> Path:
+    """What an index goes by that has the variables in this order."""
+    same = tuple((place, name) for place, variable in enumerate(order) for name in columns[variable][1:])
+    return Path(order, tuple(columns[variable][0] for variable in order), same)
 
 
 def suffix(query: Query, residual: Sequence[Comparison]) -> str:

@@ -6,12 +6,9 @@ Source: Berkholz, Keppeler and Schweikardt; docs/design/natural-joins.md (*view-
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from service.planning.binding import equal_classes
 from service.planning.hypergraph import hypergraph
 from service.planning.meets import Relations, is_natural
-from service.planning.plans.plan import Path, Plan, first_notes, names
+from service.planning.plans.plan import Plan, columns_of, first_notes, names, path_of
 from service.query.model import Query
 from structures.index.layout import MOST_ARITY
 from structures.view_tree.tree import path_orders
@@ -23,13 +20,13 @@ WORDS = f"hierarchical natural joins (the relations of any two variables are nes
 def make(query: Query, relations: Relations) -> Plan | None:
     if query.cross or not is_natural(query, relations):
         return None
-    columns = _columns(query)
+    columns = columns_of(query)
     if max(map(len, columns)) > MOST_ARITY:
         return None
     orders = path_orders([frozenset(own) for own in columns])
     if orders is None:
         return None
-    paths = tuple(_path(order, own) for order, own in zip(orders, columns, strict=True))
+    paths = tuple(path_of(order, own) for order, own in zip(orders, columns, strict=True))
     bounds = {
         "space": "O(n)",
         "update": "O(1) look-ups of O(log n)",
@@ -39,20 +36,3 @@ def make(query: Query, relations: Relations) -> Plan | None:
     notes = (*first_notes(query, relations), f"indexes, shared with other views that use the same: {told}")
     cls = f"natural join, {len(query.aliases)} relations, {hypergraph(query).words}"
     return Plan(cls, "view-tree", THEOREM, "strict", bounds, notes, "view_tree", names(query), paths=paths)
-
-
-def _columns(query: Query) -> list[dict[int, list[str]]]:
-    """Of each alias its columns for each variable."""
-    found: list[dict[int, list[str]]] = []
-    for alias, _ in query.aliases:
-        own: dict[int, list[str]] = {}
-        for variable, one in enumerate(equal_classes(query)):
-            if mine := [ref.column for ref in one if ref.alias == alias]:
-                own[variable] = mine
-        found.append(own)
-    return found
-
-
-def _path(order: tuple[int, ...], columns: Mapping[int, list[str]]) -> Path:
-    same = tuple((place, name) for place, variable in enumerate(order) for name in columns[variable][1:])
-    return Path(order, tuple(columns[variable][0] for variable in order), same)

@@ -103,6 +103,8 @@ class _Level(NamedTuple):
 class IndexedCursor:
     """Rows of one version that begin with what `start` gives for alias number `place`. Plain data beside the indexes."""
 
+    counters: Mapping[str, int] = {}
+
     def __init__(self, join: Indexed, root: IndexedRoot, place: int, start: Start, window: Bounds | None) -> None:
         self._join, self._root, self._start = join, root, start
         self._order, self._path = join.binding.orders[place], join.binding.steps[place]

@@ -16,6 +16,7 @@ from service.views.joins.product_join import Factor, ProductJoin
 from service.views.joins.protocol import Join
 from service.views.joins.qdag_join import QdagJoin
 from service.views.joins.tree_join import TreeJoin
+from service.views.joins.tree_tracker_join import TreeTrackerJoin
 from service.views.joins.view_tree_join import ViewTreeJoin
 
 
@@ -27,6 +28,8 @@ def join_of(query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedInde
         return ProductJoin([_factor(part, relations, indexes) for part in plan.parts])
     if plan.paths:
         return ViewTreeJoin(sides, plan.paths, query.never, SharedIndexes() if part else indexes, part)
+    if plan.tracks:
+        return TreeTrackerJoin(sides, plan.tracks, plan.edges, query.never, SharedIndexes() if part else indexes, part)
     if plan.tree:
         return TreeJoin(sides, plan.tree, query.never)
     if plan.graph is not None:

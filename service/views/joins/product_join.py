@@ -15,6 +15,7 @@ Costs: those of the parts; the delay is the sum of theirs, and a block of rows t
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -57,6 +58,7 @@ class These:
 
     steps = largest_gap = 0
     dead_ends: int | None = None
+    counters: Mapping[str, int] = {}
 
     def __init__(self, rows: Combination) -> None:
         self._rows = rows
@@ -84,6 +86,7 @@ class _Pair:
         self._some = False  # the right part has a row
         self._steps = self._gap = 0  # in readings that have ended
         self._dead_ends: int | None = None
+        self._counters: Counter[str] = Counter()
 
     @property
     def done(self) -> bool:
@@ -103,6 +106,10 @@ class _Pair:
         counts = (self._left.dead_ends, self._dead_ends, self._right.dead_ends if self._right is not None else None)
         counted = [one for one in counts if one is not None]
         return sum(counted) if counted else None
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        return self._counters + Counter(self._left.counters) + Counter(self._right.counters if self._right is not None else {})
 
     def fill(self, limit: int) -> Combination:
         for _ in range(_LOOKS):
@@ -142,6 +149,7 @@ class _Pair:
         self._gap = max(self._gap, reading.largest_gap)
         if reading.dead_ends is not None:
             self._dead_ends = (self._dead_ends or 0) + reading.dead_ends
+        self._counters = self._counters + Counter(reading.counters)
 
     def clone(self) -> _Pair:
         other = copy.copy(self)
@@ -177,6 +185,10 @@ class ProductCursor:
     @property
     def dead_ends(self) -> int | None:
         return self._reading.dead_ends
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        return self._reading.counters
 
     def fill(self, limit: int) -> Combination:
         found = self._reading.fill(limit)

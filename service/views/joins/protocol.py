@@ -38,6 +38,11 @@ class Enumeration(Protocol):
         """Nodes entered, rows bound and candidates looked at for nothing so far; None: not counted."""
         ...
 
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """What else the algorithm counts, by name: so far."""
+        ...
+
     def fill(self, limit: int) -> Combination:
         """About `limit` rows at most; a call takes milliseconds and may find none yet."""
         ...

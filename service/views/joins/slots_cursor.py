@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any, Protocol, Self
 
 from service.views.deltas import Combination
@@ -52,6 +53,10 @@ class SlotsCursor:
     def dead_ends(self) -> int | None:
         """None: the structure's cursor counts none."""
         return self._cursor.dead_ends
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        return getattr(self._cursor, "counters", {})
 
     def fill(self, limit: int) -> Combination:
         return tuple(self._cursor.fill(min(limit, _CHUNK)))

@@ -257,7 +257,7 @@ def test_a_file_holds_sql_or_json(tmp_path: Path) -> None:
 
 def test_explain_on_a_terminal_and_in_a_pipe() -> None:
     averages = {"steps_per_row": 1.4142, "steps_per_update": None, "flips_per_update": None, "bytes_per_row": 72.0, "bits_per_tuple": 18.25}
-    measured = averages | {"dead_ends": None, "rows_read": 4000000}
+    measured = averages | {"dead_ends": None, "rows_read": 4000000, "counters": {"lookups": 1200, "no_goods": 3}}
     shown = {"clashes": measured | {"delay_steps": {"max": 21}}}
     answer = Answer(orjson.dumps({"plan": PLAN, "alternatives": []}))
     with scripted(Answer(orjson.dumps({"plan": PLAN, "alternatives": [], "measured": shown})), answer) as (url, _):
@@ -265,7 +265,7 @@ def test_explain_on_a_terminal_and_in_a_pipe() -> None:
         done = livejoin("explain", "--sql", "SELECT 1", url=url)
     assert "algorithm  interval-tree (Theorem 1)\nguarantee  strict\nspace      O(n)\norder      a, b\n" in text
     averages_told = "1.414 steps per row, 72 bytes per row, 18.25 bits per tuple (compact)"
-    assert f"measured   clashes: {averages_told}, 4,000,000 rows read, at most 21 steps between two rows" in text
+    assert f"measured   clashes: {averages_told}, 4,000,000 rows read, 1,200 lookups, 3 no goods, at most 21 steps between two rows" in text
     assert orjson.loads(done.stdout) == {"plan": PLAN, "alternatives": []}
 
 

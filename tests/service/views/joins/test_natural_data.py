@@ -115,7 +115,7 @@ def test_change_log(tmp_path: Path, query: str) -> None:
     engine.close()
 
 
-@pytest.mark.parametrize("algorithm", ["view-tree", "join-tree", pytest.param("nested-loop", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("algorithm", ["view-tree", "join-tree", "tree-tracker", pytest.param("nested-loop", marks=pytest.mark.soak)])
 def test_all_rows(tmp_path: Path, algorithm: str) -> None:
     """Of all but the view of 1.8 million rows. The relations come while the views are there, then the views once more; by qdag they are
     in `test_qdag_join`."""

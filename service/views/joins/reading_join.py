@@ -1,0 +1,164 @@
+"""What natural joins share whose structure reads the service's shared indexes (`tables.indexes`); these are up to date before it is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from service.planning.plans.plan import Path
+from service.tables.changes import Runs, versions_of
+from service.tables.indexes import Applied, Order, SharedIndex, SharedIndexes
+from service.tables.interest import Touched
+from service.tables.resolution import NO_SLOTS, Indices, Resolved, Slots
+from service.tables.sides import Side
+from service.tables.store import Numbers
+from service.views.deltas import Sink, tell
+from service.views.joins.product_join import These
+from service.views.joins.protocol import Bounds, Enumeration
+from service.views.joins.slots_cursor import SlotsCursor, Slotted
+from structures.core.runs import Deltas
+from structures.index.indexes import Batch, Entries
+
+
+class Reader(Protocol):
+    """A structure over indexes that others write."""
+
+    @property
+    def root(self) -> Any: ...
+
+    @property
+    def update_steps(self) -> int: ...
+
+    def follow(self, batch: Batch, sink: Callable[[int, Any], bool] | None) -> None: ...
+
+    def rows(self, root: Any) -> Slotted: ...
+
+    def partners(self, root: Any, place: int, entries: Entries) -> Slotted: ...
+
+    def of_key(self, root: Any, place: int, coordinates: Sequence[int]) -> Slotted: ...
+
+    def is_empty(self, root: Any) -> bool | None: ...
+
+    def check(self) -> None: ...
+
+
+R = TypeVar("R", bound=Reader)
+
+
+class ReadingJoin(ABC, Generic[R]):
+    """See the module's head; what the methods do is said in `protocol`."""
+
+    def __init__(self, sides: Sequence[Side], never: bool, indexes: SharedIndexes, own: bool) -> None:
+        """`own`: nobody else has these indexes, nor brings them up to date. OSError, MemoryError: there is no room."""
+        self.sides, self.never = list(sides), never
+        self.indexes, self._own = indexes, own
+        self._taken: list[SharedIndex] = []
+        self._of_alias: list[SharedIndex] = []  # of each the one by which its entries and keys are given
+        self._reader: R | None = None
+        self._touched = Touched(())  # of what room was asked for last
+        if not never:
+            indexes.make_room()
+
+    @abstractmethod
+    def _read(self, version: int, progress: Callable[[float], None]) -> R:
+        """Take the indexes, by `_take`, and make the structure that reads them."""
+
+    @abstractmethod
+    def _follow_in_order(self, reader: R, applied: Applied, limit: int | None, quiet: npt.NDArray[np.bool_]) -> Deltas:
+        """Let it follow a run of several versions."""
+
+    @property
+    def root(self) -> Any:
+        return self._reader.root if self._reader is not None else None
+
+    @property
+    def update_steps(self) -> int:
+        return self._reader.update_steps if self._reader is not None else 0
+
+    def build(self, version: int, progress: Callable[[float], None]) -> None:
+        """Cost: O(n log n) for the indexes that nobody had, and that of the structure."""
+        if not self.never:
+            self._reader = self._read(version, progress)
+
+    def _take(self, version: int, side: Side, path: Path) -> SharedIndex:
+        one = self.indexes.take(self, version, side, Order(path.columns, path.same))
+        self._taken.append(one)
+        return one
+
+    def require(self, resolved: Mapping[str, Resolved]) -> None:
+        if self._own:
+            self._touched = Touched(resolved.values())
+            self.indexes.require(resolved, self._touched, True)
+
+    def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
+        """Once the indexes have followed."""
+        if self._own:
+            self.indexes.apply(version, runs, self._touched)
+        if self._reader is None:
+            return
+        if versions_of(runs) == 1:
+            self._reader.follow(self.indexes.batch, None if sink is None else lambda sign, slots: sink(0, sign > 0, tuple(slots)))
+        elif (applied := self.indexes.applied) is not None:
+            limit = None if sink is None else sink.limit
+            deltas = self._follow_in_order(self._reader, applied, limit, np.isin(applied.order.offsets, self._unchanged(runs)))
+            if sink is not None:
+                tell(sink, applied.order, deltas, lambda part: tuple(deltas.rows[:, part]))
+
+    def _unchanged(self, runs: Runs) -> Indices:
+        """The offsets of the versions that leave all that the view uses as it was."""
+        found = [np.empty(0, np.int64)]
+        for name, run in runs.items():
+            both = np.flatnonzero((run.old >= 0) & (run.new >= 0))
+            varying = list(dict.fromkeys(column for side in self.sides if side.relation.name == name for column in side.varying))
+            if len(both) and varying:
+                table = next(side.relation.table for side in self.sides if side.relation.name == name)
+                both = both[table.same(varying, run.old[both], run.new[both])]
+            found.append(run.offsets[both])
+        return np.concatenate(found)
+
+    def reclaim(self, oldest_needed: int, pins: Numbers) -> None:
+        if self._own:
+            self.indexes.reclaim(oldest_needed, pins)
+
+    def rows(self, root: Any, window: Bounds | None) -> Enumeration:
+        return self._nothing() if self._reader is None or root is None else SlotsCursor(self._reader.rows(root))
+
+    def partners(self, root: Any, place: int, slots: Slots, window: Bounds | None) -> Enumeration:
+        if self._reader is None or root is None:
+            return self._nothing()
+        return SlotsCursor(self._reader.partners(root, place, self._of_alias[place].entries(slots, False)[0]))
+
+    def of_key(self, root: Any, place: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
+        coordinates = None if self._reader is None else self._of_alias[place].key(key)
+        if self._reader is None or root is None or coordinates is None:
+            return self._nothing()
+        return SlotsCursor(self._reader.of_key(root, place, coordinates))
+
+    def _nothing(self) -> These:
+        return These((NO_SLOTS,) * len(self.sides))
+
+    def is_empty(self, root: Any) -> bool | None:
+        return self._reader is None or root is None or self._reader.is_empty(root)
+
+    def entries(self, root: Any) -> int:
+        """Of each alias, once: whatever the number of its indexes."""
+        return sum(map(self.indexes.count, self._of_alias))
+
+    @property
+    def bytes(self) -> int:
+        """Of an index that several views or aliases have its share."""
+        return sum(map(self.indexes.bytes_of, self._taken))
+
+    @property
+    def retired_bytes(self) -> int:
+        return self.indexes.retired_bytes if self._own else 0
+
+    def check(self) -> None:
+        if self._reader is not None:
+            self.indexes.check()
+            self._reader.check()

@@ -1,0 +1,121 @@
+"""No-goods: entries of which a walk has found that no row has them, and the entry at which each group goes on behind them.
+
+A table T is open addressing: COUNT entries, whether it can still grow (GROWS), then pairs of a key and an address. An *address* is a leaf
+and the number of an entry in it, or 0, the end of the index. A key is an address and its atom, or 0: the pair is free. The table is a
+cache: what is not in it is found again. Addresses hold while the version is pinned, so a table serves readings of one version only.
+
+The address of a no-good is that of the next entry that was none when it was noted, so a look-up passes over a run of them by few steps,
+which the next one is spared (path halving).
+
+Source: *TreeTracker Join*, Section 5; union and find as in Tarjan and van Leeuwen, Worst-case analysis of set union algorithms.
+"""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from structures.core.kernel import compiled, kernel
+from structures.index.layout import BLOCK, BLOCK_BITS
+
+COUNT, GROWS, PAIRS = range(3)
+MOST = 1 << 20  # entries, 16 bytes each in a table that is half full at most
+_FIRST = 1 << 8
+ATOM_BITS = 3
+
+
+@kernel
+def address_of(leaf: int, i: int) -> int:
+    return leaf | i
+
+
+@kernel
+def leaf_of(address: int) -> int:
+    return (address >> BLOCK_BITS) << BLOCK_BITS
+
+
+@kernel
+def entry_of(address: int) -> int:
+    return address & (BLOCK - 1)
+
+
+@kernel
+def place_of(T: Any, address: int, atom: int) -> int:
+    """Where the entry's key is, or would be."""
+    key = (address << ATOM_BITS) | atom
+    mask = ((len(T) - PAIRS) >> 1) - 1
+    h = ((((key ^ (key >> 31)) & 0x7FFFFFFF) * 0x9E3779B1) >> 24) & mask  # below 2**63
+    while T[PAIRS + 2 * h] != 0 and T[PAIRS + 2 * h] != key:
+        h = (h + 1) & mask
+    return PAIRS + 2 * h
+
+
+@kernel
+def is_full(T: Any) -> bool:
+    return 4 * T[COUNT] >= len(T) - PAIRS
+
+
+@kernel
+def must_grow(T: Any) -> bool:
+    return T[GROWS] != 0 and is_full(T)
+
+
+@kernel
+def note(T: Any, address: int, atom: int, following: int) -> bool:
+    """Note a no-good; False: it was noted before."""
+    p = place_of(T, address, atom)
+    if T[p] != 0:
+        return False
+    T[p], T[p + 1] = (address << ATOM_BITS) | atom, following
+    T[COUNT] += 1
+    return True
+
+
+@kernel
+def passed_over(T: Any, address: int, atom: int) -> tuple[int, int]:
+    """The first entry from this one on that is no no-good, 0 at the end; and the steps to it."""
+    steps = 0
+    while address != 0:
+        p = place_of(T, address, atom)
+        if T[p] == 0:
+            break
+        following = T[p + 1]
+        if following != 0:
+            further = place_of(T, following, atom)
+            if T[further] != 0:
+                T[p + 1] = following = T[further + 1]
+        address = following
+        steps += 1
+    return address, steps
+
+
+@kernel("void(int64[::1], int64[::1])")
+def copy_all(T: Any, other: Any) -> None:
+    """Into a larger, empty table."""
+    for p in range(PAIRS, len(T), 2):
+        if T[p] != 0:
+            atom = T[p] & ((1 << ATOM_BITS) - 1)
+            note(other, T[p] >> ATOM_BITS, atom, T[p + 1])
+
+
+class NoGoods:
+    """A table that cursors of one version, and of one plan, share: whoever holds `lock` may read and write it."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self.lock = Lock()
+        self._most = most
+        self.table = self._new(_FIRST)
+
+    def _new(self, entries: int) -> np.ndarray:
+        table = np.zeros(PAIRS + 4 * entries, np.int64)
+        table[GROWS] = entries < self._most
+        return table
+
+    def grow(self) -> None:
+        """Make room, if there is to be more."""
+        if must_grow(self.table):
+            larger = self._new((len(self.table) - PAIRS) // 2)
+            compiled(copy_all)(self.table, larger)
+            self.table = larger

@@ -1,0 +1,124 @@
+"""The shape of an acyclic join: the atoms as a tree, the indexes by which an atom is looked up from each neighbour, and the plans of walks.
+
+Of each atom there is an index for each set of variables that it shares with a neighbour; these variables come first in it. Each is a
+*member*; R holds the members' roots, atom by atom. A *plan* is a list of positions: the atoms in preorder, from the one where the walk
+starts. All but the first are looked up by a key, the variables that they share with the position above.
+
+Source: docs/design/natural-joins.md (*tree-tracker*).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from structures.index.layout import MOST_ARITY
+
+MOST_ATOMS = 8
+
+# Words of P; then of a position.
+POSITIONS, GIVEN, POSITION = range(3)  # how many; whether entries of the first are given; the first
+# BOUND: length of the key; ABOVE: position or -1; CHILDREN: how many; SOURCE: of each coordinate of the key its number above
+MEMBER, ARITY_, BOUND, ABOVE, ATOM, CHILDREN, SOURCE = range(7)
+POSITION_WORDS = SOURCE + MOST_ARITY
+
+
+class Member(NamedTuple):
+    """An index (its number in `OrderedIndexes`), and the variables that its coordinates stand for."""
+
+    index: int  # type: ignore[assignment]  # not the method of tuples
+    variables: tuple[int, ...]
+
+
+Atom = tuple[Member, ...]
+"""Indexes over the same rows, by the same variables. Keys and entries are given in the order of the first."""
+
+
+def index_orders(atoms: Sequence[Sequence[int]], edges: Sequence[tuple[int, int]]) -> list[list[tuple[int, ...]]]:
+    """Of each atom the variables of its members: what it shares with a neighbour, then what it shares with others, then the rest, each in
+    the order in which the atom gives them."""
+    found = []
+    for a, own in enumerate(atoms):
+        around = [atoms[y if x == a else x] for x, y in edges if a in (x, y)]
+        joined = [v for v in own if any(v in other for other in around)]
+        orders = [[v for v in own if v in other] for other in around]
+        found.append(list(dict.fromkeys(tuple(dict.fromkeys((*key, *joined, *own))) for key in orders)))
+    return found
+
+
+def is_join_tree(atoms: Sequence[Sequence[int]], edges: Sequence[tuple[int, int]]) -> bool:
+    """Whether the edges make the atoms one tree, in which those of each variable hang together, and each edge shares a variable."""
+    reached = {0}
+    for _ in atoms:
+        reached |= {a for edge in edges if not reached.isdisjoint(edge) for a in edge}
+    if len(edges) != len(atoms) - 1 or len(reached) != len(atoms):
+        return False
+    for v in {v for own in atoms for v in own}:
+        if sum(v in atoms[x] and v in atoms[y] for x, y in edges) != sum(v in own for own in atoms) - 1:
+            return False
+    return all(set(atoms[x]) & set(atoms[y]) for x, y in edges)
+
+
+class Shape:
+    """`members`: of all atoms, one after another; `first`: of each atom the number of its first."""
+
+    def __init__(self, atoms: Sequence[Atom], arities: Sequence[Sequence[int]], edges: Sequence[tuple[int, int]]) -> None:
+        """`arities`: of the members' indexes. ValueError: not 2 to 8 atoms, no join tree, or indexes that are not what it needs."""
+        self._variables = [atom[0].variables for atom in atoms]
+        if not 2 <= len(atoms) <= MOST_ATOMS or not is_join_tree(self._variables, edges):
+            raise ValueError(f"{list(edges)} is no join tree of 2 to {MOST_ATOMS} atoms over {self._variables}")
+        for atom, own in zip(atoms, arities, strict=True):
+            if any(sorted(one.variables) != sorted(atom[0].variables) or len(one.variables) != k for one, k in zip(atom, own, strict=True)):
+                raise ValueError(f"indexes of {list(own)} coordinates by {[one.variables for one in atom]}")
+        self.t, self._edges = len(atoms), list(edges)
+        self.members = [one for atom in atoms for one in atom]
+        self.atom_of = [a for a, atom in enumerate(atoms) for _ in atom]
+        self.first = [self.atom_of.index(a) for a in range(self.t)]
+        for x, y in edges:
+            self._member(x, set(self._variables[y]))
+            self._member(y, set(self._variables[x]))
+        self._plans: dict[tuple[int, int, tuple[int, ...]], np.ndarray] = {}
+
+    def plan(self, start: int, prefix: int, order: tuple[int, ...]) -> np.ndarray:
+        """P: of a walk from atom `start`, of which entries are given (`prefix` -1), or all are meant that begin with so many coordinates.
+        Of several children the one comes first that does so in `order`."""
+        key = start, prefix, order
+        if key not in self._plans:
+            self._plans[key] = self._plan(*key)
+        return self._plans[key]
+
+    def _member(self, atom: int, others: set[int]) -> int:
+        """The number of the atom's member that begins with what it has of these variables."""
+        key = others & set(self._variables[atom])
+        for m, one in enumerate(self.members):
+            if self.atom_of[m] == atom and key == set(one.variables[: len(key)]):
+                return m
+        raise ValueError(f"atom {atom} has no index that begins with the variables {sorted(key)}")
+
+    def _plan(self, start: int, prefix: int, order: tuple[int, ...]) -> np.ndarray:
+        walk: list[tuple[int, int]] = []  # atom, position above
+
+        def visit(atom: int, above: int) -> None:
+            here = len(walk)
+            walk.append((atom, above))
+            taken = walk[above][0] if above >= 0 else -1
+            for child in order:
+                if child != taken and ((atom, child) in self._edges or (child, atom) in self._edges):
+                    visit(child, here)
+
+        visit(start, -1)
+        words = [len(walk), int(prefix < 0)]
+        orders: list[tuple[int, ...]] = []
+        for here, (atom, above) in enumerate(walk):
+            own = self._variables[atom]
+            if above < 0:
+                member, source = self.first[atom], list(range(max(prefix, 0)))
+            else:
+                member = self._member(atom, set(orders[above]))
+                source = [orders[above].index(v) for v in self.members[member].variables if v in orders[above]]
+            orders.append(self.members[member].variables)
+            children = sum(parent == here for _, parent in walk)
+            words += [member, len(own), len(source), above, atom, children, *source, *[0] * (MOST_ARITY - len(source))]
+        return np.array(words, np.int64)

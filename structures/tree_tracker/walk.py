@@ -1,0 +1,257 @@
+"""TreeTracker as a walk that stops and goes on anywhere: nested loops over the positions of a plan, each looked up by its key from the
+position above, that jump back to the culprit and remember it.
+
+A position whose group has no entry that can be in a row makes the entry above it a no-good (the paper's RemoveDanglingT): the walk goes on
+there, and the loops between are given up. A group of which an entry has been in a row has merely ended, even if all entries behind that
+one are no-goods: the walk goes on with the loop outside. (Algorithms 5.2 to 5.4 take such an end for a failure, and lose rows.) `LIVED`
+of a position tells the two apart, so the rows do not depend on which no-goods are remembered.
+
+TT-gamma is the same walk behind a pass from the leaves of the tree to its root, which notes all entries without partners (REDUCE): nothing
+fails after it.
+
+State Z, plain data, which is also the cursor: counters, then of each position its entry, the end of its group in that leaf, whether it
+LIVED, and its key. `LEVEL` and `PHASE` say what comes next.
+
+Costs: a look-up O(log n); of t atoms (t - 1) (r + removed) look-ups for r rows, and no more than n entries are removed. Source:
+*TreeTracker Join*, Sections 4 and 5; docs/design/natural-joins.md (*tree-tracker*).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from structures.core.blocks import Nodes
+from structures.core.entries import Told
+from structures.core.kernel import arrays, kernel
+from structures.index.layout import HEAD, LEAF_ROOM, MOST_ARITY, count_of, slot_at
+from structures.index.search import BEFORE, Items, Place, group_end, next_entry, same, seek, seek_near
+from structures.tree_tracker.no_goods import address_of, entry_of, is_full, leaf_of, must_grow, note, passed_over
+from structures.tree_tracker.shape import (
+    ABOVE,
+    ARITY_,
+    ATOM,
+    BOUND,
+    CHILDREN,
+    GIVEN,
+    MEMBER,
+    MOST_ATOMS,
+    POSITION,
+    POSITION_WORDS,
+    POSITIONS,
+    SOURCE,
+)
+
+OPEN, FORWARD, REMOVE, EMIT, REDUCE = range(5)  # phases
+AT, LEVEL, PHASE, STEPS, LAST, GAP, LOOKUPS, REMOVED, NO_GOODS, FORGOTTEN, PLACES = range(11)
+LEAF_, ENTRY, END, LIVED, KEY = range(5)  # of a position
+PLACE_WORDS = KEY + MOST_ARITY
+STATE_WORDS = PLACES + PLACE_WORDS * MOST_ATOMS
+
+
+@arrays("int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]")
+class Walking(NamedTuple):
+    """A reading of the version with these roots R by the plan P, its state, and a table of no-goods."""
+
+    P: np.ndarray
+    R: np.ndarray
+    Z: np.ndarray
+    T: np.ndarray
+
+
+@kernel
+def go(Z: Any, level: int, phase: int) -> None:
+    Z[LEVEL], Z[PHASE] = level, phase
+
+
+@kernel
+def settle(nodes: Nodes, walking: Walking, q: int, leaf: int, i: int, end: int) -> bool:
+    """Take position q to the first entry of its group, from (leaf, i) on, that is no no-good; False: there is none. `end`: of the group in
+    that leaf, 0: it is not known."""
+    P, _, Z, T = walking
+    a, z = POSITION + POSITION_WORDS * q, PLACES + PLACE_WORDS * q
+    k, p = P[a + ARITY_], P[a + BOUND]
+    first = leaf
+    if leaf != 0 and P[a + CHILDREN] != 0:
+        address, steps = passed_over(T, address_of(leaf, i), P[a + ATOM])
+        leaf, i = leaf_of(address), entry_of(address)
+        Z[STEPS] += steps
+    if leaf == 0:
+        return False
+    if leaf != first or end == 0:
+        if not same(nodes.M, leaf, LEAF_ROOM[k], i, Z, z + KEY, 1, p):
+            return False
+        end = group_end(nodes, leaf, k, i, Z, z + KEY, 1, p)
+    if i >= end:
+        return False
+    Z[z + LEAF_], Z[z + ENTRY], Z[z + END] = leaf, i, end
+    return True
+
+
+@kernel
+def look_up(nodes: Nodes, walking: Walking, items: Items, q: int) -> bool:
+    """Take position q to the first entry of the group that the one above wants; False: it has none that can be in a row."""
+    P, R, Z, _ = walking
+    a, z = POSITION + POSITION_WORDS * q, PLACES + PLACE_WORDS * q
+    k, p, above = P[a + ARITY_], P[a + BOUND], P[a + ABOVE]
+    Y, y, step = items.X, Z[AT] * items.width, 1
+    if above > 0 or (above == 0 and P[GIVEN] == 0):
+        b = PLACES + PLACE_WORDS * above
+        step = LEAF_ROOM[P[a + ARITY_ + POSITION_WORDS * (above - q)]]
+        Y, y = nodes.M, Z[b + LEAF_] + HEAD + Z[b + ENTRY]
+    for j in range(p):
+        Z[z + KEY + j] = Y[y + P[a + SOURCE + j] * step]
+    near = min(Z[z + ENTRY], Z[z + END] - 1)
+    leaf, i = seek_near(nodes, R[P[a + MEMBER]], k, Z[z + LEAF_], near, Place(Z, z + KEY, 1, p, BEFORE))
+    Z[STEPS] += 1
+    Z[LOOKUPS] += q > 0
+    Z[z + LIVED] = 0
+    return settle(nodes, walking, q, leaf, i, 0)
+
+
+@kernel
+def forward(nodes: Nodes, walking: Walking, q: int) -> bool:
+    """Take position q to the next entry of its group that is no no-good; False: there is none."""
+    P, R, Z, _ = walking
+    if q == 0 and P[GIVEN] != 0:
+        return False
+    a, z = POSITION + POSITION_WORDS * q, PLACES + PLACE_WORDS * q
+    leaf, k = Z[z + LEAF_], P[a + ARITY_]
+    Z[STEPS] += 1
+    if Z[z + ENTRY] + 1 < Z[z + END]:
+        return settle(nodes, walking, q, leaf, Z[z + ENTRY] + 1, Z[z + END])
+    n = count_of(nodes.W, leaf)
+    if Z[z + END] < n:
+        return False
+    other, i = next_entry(nodes, R[P[a + MEMBER]], k, leaf, n - 1)
+    return settle(nodes, walking, q, other, i, 0)
+
+
+@kernel
+def remove_dangling(nodes: Nodes, walking: Walking, q: int, noted: bool) -> None:
+    """The entry of position q is in no row. `noted`: it may be met again."""
+    P, R, Z, T = walking
+    a, z = POSITION + POSITION_WORDS * q, PLACES + PLACE_WORDS * q
+    Z[REMOVED] += 1
+    if not noted:
+        return
+    if is_full(T):
+        Z[FORGOTTEN] += 1
+        return
+    leaf, i = Z[z + LEAF_], Z[z + ENTRY]
+    other, j = next_entry(nodes, R[P[a + MEMBER]], P[a + ARITY_], leaf, i)
+    Z[NO_GOODS] += note(T, address_of(leaf, i), P[a + ATOM], address_of(other, j))
+
+
+@kernel
+def arrive(P: Any, Z: Any, q: int) -> None:
+    """Position q has an entry: on to the next position, or to the row."""
+    if q + 1 < P[POSITIONS]:
+        go(Z, q + 1, OPEN)
+    else:
+        go(Z, q, EMIT)
+
+
+@kernel
+def leave(P: Any, Z: Any, q: int) -> None:
+    """The group of position q is at its end: it has failed unless it has lived."""
+    if q == 0:
+        Z[AT] += 1
+        go(Z, 0, OPEN)
+    elif Z[PLACES + PLACE_WORDS * q + LIVED] != 0:
+        go(Z, q - 1, FORWARD)
+    else:
+        go(Z, P[POSITION + POSITION_WORDS * q + ABOVE], REMOVE)
+
+
+@kernel
+def reduce(nodes: Nodes, walking: Walking, items: Items, q: int) -> None:
+    """Look at the next entry of position q, from the last position to the first: whether each child has a partner for it."""
+    P, R, Z, _ = walking
+    a, z = POSITION + POSITION_WORDS * q, PLACES + PLACE_WORDS * q
+    if P[a + CHILDREN] != 0:
+        k, root = P[a + ARITY_], R[P[a + MEMBER]]
+        if Z[z + LIVED] == 0:
+            leaf, i = seek(nodes, root, k, Place(Z, z + KEY, 1, 0, BEFORE))
+        else:
+            leaf, i = next_entry(nodes, root, k, Z[z + LEAF_], Z[z + ENTRY])
+        Z[STEPS] += 1
+        if leaf != 0:
+            Z[z + LEAF_], Z[z + ENTRY], Z[z + END], Z[z + LIVED] = leaf, i, i + 1, 1
+            for r in range(q + 1, P[POSITIONS]):
+                if P[POSITION + POSITION_WORDS * r + ABOVE] == q and not look_up(nodes, walking, items, r):
+                    remove_dangling(nodes, walking, q, True)
+                    break
+            return
+    go(Z, max(q - 1, 0), REDUCE if q > 0 else OPEN)
+
+
+@kernel
+def emit(nodes: Nodes, walking: Walking, slots: Any, told: Told, n: int) -> int:
+    """Write rows from where all stand through the last position's group in its leaf, as long as there is room; the rows then."""
+    W, P, Z = nodes.W, walking.P, walking.Z
+    out, stride = told
+    last = P[POSITIONS] - 1
+    z = PLACES + PLACE_WORDS * last
+    low, m = Z[z + ENTRY], min(Z[z + END] - Z[z + ENTRY], stride - n)
+    for q in range(last + 1):
+        a, place = POSITION + POSITION_WORDS * q, PLACES + PLACE_WORDS * q
+        k, o = P[a + ARITY_], P[a + ATOM] * stride + n
+        source = slot_at(Z[place + LEAF_], k, LEAF_ROOM[k])
+        if q == last:
+            for j in range(m):
+                out[o + j] = W[source + low + j]
+        else:
+            slot = slots[Z[AT]] if q == 0 and P[GIVEN] != 0 else W[source + Z[place + ENTRY]]
+            for j in range(m):
+                out[o + j] = slot
+    Z[z + ENTRY] = low + m
+    Z[STEPS] += m
+    Z[GAP] = max(Z[GAP], Z[STEPS] - m + 1 - Z[LAST])
+    Z[LAST] = Z[STEPS]
+    return n + m
+
+
+@kernel
+def step(nodes: Nodes, walking: Walking, items: Items, told: Told, n: int) -> int:
+    """Do what comes next; the rows then."""
+    P, _, Z, _ = walking
+    q, phase = Z[LEVEL], Z[PHASE]
+    z = PLACES + PLACE_WORDS * q
+    if phase == EMIT:
+        n = emit(nodes, walking, items.slots, told, n)
+        if Z[z + ENTRY] == Z[z + END]:
+            go(Z, q, FORWARD)
+        return n
+    if phase == REDUCE:
+        reduce(nodes, walking, items, q)
+        return n
+    if phase == OPEN:
+        if q == 0 and P[GIVEN] != 0:
+            Z[z + LIVED] = 0
+            found = True
+        else:
+            found = look_up(nodes, walking, items, q)
+    else:
+        if phase == FORWARD:
+            Z[z + LIVED] = 1
+        else:
+            remove_dangling(nodes, walking, q, q > 0)
+        found = forward(nodes, walking, q)
+    if found:
+        arrive(P, Z, q)
+    else:
+        leave(P, Z, q)
+    return n
+
+
+@kernel("int64(Nodes, Walking, Items, Told, int64)")
+def tracker_fill(nodes: Nodes, walking: Walking, items: Items, told: Told, budget: int) -> int:
+    """Further rows of all items, until these are done, there are `stride` rows, so many steps were taken, or the table has to grow; how
+    many."""
+    Z, T = walking.Z, walking.T
+    n, stop = 0, Z[STEPS] + budget
+    while n < told.stride and Z[AT] < len(items.slots) and Z[STEPS] < stop and not must_grow(T):
+        n = step(nodes, walking, items, told, n)
+    return n

@@ -1,0 +1,47 @@
+"""TreeTracker Join as recursion over lists, with what it counts: the twin of `structures.tree_tracker`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+Entry = tuple[int, ...]
+"""Values, and at last the slot."""
+
+
+class Tracker:
+    """`atoms`: of each in preorder its number, variables, and position above (-1: none). All entries are removed that are in no row."""
+
+    def __init__(self, relations: Sequence[Sequence[Entry]], atoms: Sequence[tuple[int, Sequence[int], int]]) -> None:
+        self.atoms, self.rows = atoms, list[Entry]()
+        self.look_ups = 0
+        self.removed: set[tuple[int, Entry]] = set()
+        self._groups: list[dict[Entry, list[Entry]]] = []
+        for place, own, above in atoms:
+            shared = [v for v in own if above >= 0 and v in atoms[above][1]]
+            groups = defaultdict(list)
+            for entry in relations[place]:
+                groups[tuple(entry[list(own).index(v)] for v in shared)].append(entry)
+            self._groups.append(groups)
+        self._open(0, {}, {})
+
+    def _open(self, q: int, values: dict[int, int], slots: dict[int, int]) -> int | None:
+        """All rows that begin so. None, or the position that has a dangling entry, to which everything between goes back."""
+        if q == len(self.atoms):
+            self.rows.append(tuple(slots[place] for place in range(q)))
+            return None
+        place, own, above = self.atoms[q]
+        key = tuple(values[v] for v in own if above >= 0 and v in self.atoms[above][1])
+        self.look_ups += q > 0
+        lived = False
+        for entry in self._groups[q].get(key, []):
+            if (place, entry) in self.removed:
+                continue
+            failed = self._open(q + 1, values | dict(zip(own, entry, strict=False)), slots | {place: entry[-1]})
+            if failed is None:
+                lived = True
+            elif failed == q:
+                self.removed.add((place, entry))
+            else:
+                return failed
+        return None if lived else above
