@@ -10,6 +10,7 @@ Source: docs/design/natural-joins.md (*tree-tracker*).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 from structures.index.layout import MOST_ARITY
 
 MOST_ATOMS = 8
+_PLANS = 64  # kept: of each start, by the order of the atoms' sizes
 
 # Words of P; then of a position.
 POSITIONS, GIVEN, POSITION = range(3)  # how many; whether entries of the first are given; the first
@@ -79,15 +81,7 @@ class Shape:
         for x, y in edges:
             self._member(x, set(self._variables[y]))
             self._member(y, set(self._variables[x]))
-        self._plans: dict[tuple[int, int, tuple[int, ...]], np.ndarray] = {}
-
-    def plan(self, start: int, prefix: int, order: tuple[int, ...]) -> np.ndarray:
-        """P: of a walk from atom `start`, of which entries are given (`prefix` -1), or all are meant that begin with so many coordinates.
-        Of several children the one comes first that does so in `order`."""
-        key = start, prefix, order
-        if key not in self._plans:
-            self._plans[key] = self._plan(*key)
-        return self._plans[key]
+        self.plan = lru_cache(maxsize=_PLANS)(self._plan)
 
     def _member(self, atom: int, others: set[int]) -> int:
         """The number of the atom's member that begins with what it has of these variables."""
@@ -98,6 +92,8 @@ class Shape:
         raise ValueError(f"atom {atom} has no index that begins with the variables {sorted(key)}")
 
     def _plan(self, start: int, prefix: int, order: tuple[int, ...]) -> np.ndarray:
+        """P: of a walk from atom `start`, of which entries are given (`prefix` -1), or all are meant that begin with so many coordinates.
+        Of several children the one comes first that does so in `order`."""
         walk: list[tuple[int, int]] = []  # atom, position above
 
         def visit(atom: int, above: int) -> None:
