@@ -24,12 +24,12 @@ from pyspark.sql import SparkSession
 from service.wire.log_lines import start_log
 from streaming.checking.check import check
 from streaming.config import BadConfig, Config, Out, read_config
+from streaming.connection import Service
 from streaming.errors import StreamError
 from streaming.metrics import Metrics
 from streaming.patience import Stopped
 from streaming.pipeline.query import run_stream
 from streaming.publishing.publisher import Publisher
-from streaming.service import Service
 from streaming.spark import start_spark
 
 log = logging.getLogger("livejoin.stream")

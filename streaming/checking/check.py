@@ -19,6 +19,7 @@ from service.wire.batch import UPSERT
 from service.wire.schema import RelationDefinition
 from streaming.checking.samples import Ends, ends_of, last_records
 from streaming.config import Config, Out, Stream, Topic, read_config
+from streaming.connection import definition_in, describe, stranger
 from streaming.errors import StreamError
 from streaming.failures import AFRESH
 from streaming.jars import cache_folder, lacking
@@ -28,7 +29,6 @@ from streaming.pipeline.checkpoint import Checkpoint, UnreadableCheckpoint, is_w
 from streaming.pipeline.checkpoint_files import LocalFiles
 from streaming.pipeline.decode import Decoded, KeyPlaces, decode_topic, decoder_for, in_order
 from streaming.pipeline.identity import Identity, compare, read_identity
-from streaming.service import definition_in, describe, stranger
 
 _QUESTION = b'{"changes": [{"relation": "?", "op": "truncate"}]}'
 _SECONDS = 5.0  # for an answer of the broker or of the service

@@ -24,6 +24,7 @@ import livejoin
 from service.wire.batch import Batch, batch_to_arrow
 from service.wire.schema import RelationDefinition
 from streaming.config import Config, Stream
+from streaming.connection import Service, SourceTaken, TooLarge
 from streaming.errors import StreamError
 from streaming.failures import registered_anew, too_large
 from streaming.metrics import BatchReport, Metrics, Partition
@@ -33,7 +34,6 @@ from streaming.pipeline.dead_letters import DeadLetters
 from streaming.pipeline.decode import BadRecord, Decoded, KeyPlaces, decode_topic, decoder_for, in_order
 from streaming.pipeline.identity import Claim
 from streaming.pipeline.topic_watch import TopicWatch
-from streaming.service import Service, SourceTaken, TooLarge
 
 _WORST = 3  # partitions that the line of a batch names
 

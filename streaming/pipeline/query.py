@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from streaming.config import Config, Stream
+from streaming.connection import Service
 from streaming.errors import StreamError
 from streaming.failures import explain, is_away, whole_text
 from streaming.kafka_client import FoundTopic, KafkaAway, admin_of, wait_for_topics
@@ -22,7 +23,6 @@ from streaming.pipeline.checkpoint_files import SparkFiles, files_of
 from streaming.pipeline.identity import Identity, claim
 from streaming.pipeline.pipeline import Job, Pipeline, start_query
 from streaming.pipeline.topic_watch import TopicWatch
-from streaming.service import Service
 
 _LOOK_SECONDS = 0.2
 _COMMIT_SECONDS = 5.0

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import orjson
 
 import livejoin
+from streaming.connection import Service, describe
 from streaming.errors import StreamError
-from streaming.service import Service, describe
 
 # Problems after which the changes have a gap; bad-token: the service has another data folder, or the view was registered again.
 _LOST = ("token-expired", "bad-token", "delta-too-large", "reader-too-slow")

@@ -17,6 +17,7 @@ import time
 from typing import IO, Literal
 
 from streaming.config import Kafka, Out
+from streaming.connection import Service
 from streaming.errors import StreamError
 from streaming.kafka_client import FoundTopic, KafkaAway, wait_for_topics
 from streaming.metrics import Metrics
@@ -24,7 +25,6 @@ from streaming.patience import Patience, Stopped
 from streaming.publishing.feed import IDLE_SECONDS, BrokenOff, Change, Feed, Lost, Progress, token_of_now
 from streaming.publishing.own_topic import OwnTopic, Place, Token, digest, same_row
 from streaming.publishing.transactions import Transactions
-from streaming.service import Service
 
 _LOOK_SECONDS = 1.0  # between two looks whether the topic is still the same
 _SHARED = 1000  # records; a transaction with fewer takes along the versions that have come already

@@ -16,6 +16,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Top
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, ResourceType
 
 from streaming.config import Kafka, Out, read_config
+from streaming.connection import Service
 from streaming.kafka_broker import Broker
 from streaming.kafka_client import FoundTopic, KafkaAway, quiet, quiet_admin
 from streaming.metrics import Metrics
@@ -24,7 +25,6 @@ from streaming.publishing.feed import Lost
 from streaming.publishing.own_topic import OwnTopic
 from streaming.publishing.publisher import Publisher
 from streaming.publishing.transactions import Transactions
-from streaming.service import Service
 from tests.end_to_end import talk
 from tests.server_process import ServerProcess
 from tests.streaming.out_job import Believer, OutJob, rows_of

@@ -1,5 +1,8 @@
 """The service as the job knows it: relation definitions out, batches in, changes out. By the client, which is told to repeat nothing:
-the job waits with its own patience."""
+the job waits with its own patience.
+
+Not called `service`: where `cli.py` is run as a file, as by spark-submit, this folder comes first on the path and would hide the package.
+"""
 
 from __future__ import annotations
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from livejoin import Receipt
+from streaming.connection import Service, SourceTaken, TooLarge
 from streaming.errors import StreamError
 from streaming.metrics import Metrics
 from streaming.patience import Stopped
 from streaming.publishing.feed import BrokenOff, Feed, Progress, token_of_now
-from streaming.service import Service, SourceTaken, TooLarge
 
 Answer = tuple[int, dict[str, str], bytes]  # status, headers, body
 JSONL = {"Content-Type": "application/jsonl"}
