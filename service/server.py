@@ -169,12 +169,12 @@ class Starter(threading.Thread):
 def serve(settings: Settings) -> int:
     """Run the service until a signal. Status: 0 after a clean end, 1 after a failure, 2 for a host that is not loopback."""
     if not is_loopback(settings.host):
-        complain(f"{settings.host} can be reached from other machines, and livejoin has no tokens yet: use --host 127.0.0.1")
+        complain(f"{settings.host} is reachable from other machines, and livejoin has no authentication yet: use --host 127.0.0.1")
         return 2
     try:
         listener = _bind(settings)
     except OSError as error:
-        complain(f"cannot listen on {settings.host}:{settings.port} ({error.strerror}): choose another --port, or 0 for any")
+        complain(f"cannot listen on {settings.host}:{settings.port} ({error.strerror}): use another --port, or 0 for any free one")
         return 1
     start_log()
     # uvicorn's word about answers that we break off on purpose is left out.
@@ -228,7 +228,7 @@ def _reason(failure: Exception, settings: Settings) -> str:
 
 
 def _mourn(error: BaseException) -> None:
-    log.critical("the service ends, as it cannot know what is on disk; start it again on this folder", exc_info=error)
+    log.critical("the service stops, because it cannot know what is on disk; start it again on this folder", exc_info=error)
 
 
 def _exit(status: int) -> None:

@@ -177,7 +177,7 @@ class Engine(ABC):
             known = self._state.relations.get(name)
             if known is not None:
                 if known.definition.to_json() != definition.to_json():
-                    raise Problem("definition-differs", f"the relation {name} has another definition; take another name, or drop it first")
+                    raise Problem("definition-differs", f"the relation {name} already exists with another definition: use another name, or drop it first")
                 return "same"
             id_ = self._log.next_relation_id
             with _or_no_room(f"the relation {name}"):
@@ -302,7 +302,7 @@ class Engine(ABC):
         known = self._state.views.get(parsed.name)
         if known is not None:
             if known.view.query != parsed.query:
-                raise Problem("definition-differs", f"the view {parsed.name} has another definition; take another name, or drop it first")
+                raise Problem("definition-differs", f"the view {parsed.name} already exists with another definition: use another name, or drop it first")
             return known, "same"
         parsed = parse_view(parsed.name, data, self._definitions(), self._counted())  # a relation may have changed since
         with _or_no_room(f"the view {parsed.name}"):
@@ -384,7 +384,7 @@ def _or_no_room(what: str) -> Iterator[None]:
         yield
     except (OSError, MemoryError) as error:
         log.error("no room for %s", what, exc_info=error)
-        raise Problem("no-room", f"there is no memory, or no address space, for {what}; nothing was done") from None
+        raise Problem("no-room", f"there is not enough memory or address space for {what}; nothing was changed") from None
 
 
 def _check_source(batch: Batch) -> None:

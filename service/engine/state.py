@@ -139,7 +139,7 @@ class State:
         if batch.run != run:
             if batch.reset:
                 return False
-            raise Problem("source-reset", f"the source {batch.source!r} was numbered by {_named(run)}, and now by {_named(batch.run)}")
+            raise Problem("source-reset", f"the source {batch.source!r} has epochs of {_named(run)}, and this batch is of {_named(batch.run)}")
         assert batch.epoch is not None
         return batch.epoch <= epoch
 
@@ -152,10 +152,10 @@ class State:
         for changes in batch.changes:
             relation = self._relations.get(changes.relation)
             if relation is None:
-                raise Problem("unknown-relation", f"there is no relation {changes.relation}: it was dropped meanwhile")
+                raise Problem("unknown-relation", f"the relation {changes.relation} does not exist: it was dropped in the meantime")
             if not _same(changes.definition, relation.definition):
-                again = f"the relation {changes.relation} was dropped and made again meanwhile, with another definition"
-                raise Problem("unknown-relation", f"{again}: send the batch again if it is meant for the new one")
+                again = f"the relation {changes.relation} was dropped and created again with another definition"
+                raise Problem("unknown-relation", f"{again}: resend the batch if it is meant for the new relation")
             resolved.append(resolve(relation, changes, self.newest))
         errors, count = batch.errors, batch.error_count
         for one in resolved:

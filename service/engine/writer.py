@@ -114,9 +114,9 @@ class Writer:
     def submit(self, batch: Batch, done: Done) -> None:
         """Queue a batch. Problem `too-busy`, or the reason why nothing is taken any more."""
         if self._queue.qsize() >= self._max_waiting:
-            raise Problem("too-busy", f"{self._max_waiting} batches are waiting already")
+            raise Problem("too-busy", f"{self._max_waiting} batches are already waiting")
         if self._waiting_bytes > _WAITING_BYTES:
-            raise Problem("too-busy", f"batches of {self._waiting_bytes} bytes are waiting already")
+            raise Problem("too-busy", f"batches of {self._waiting_bytes} bytes are already waiting")
         waiting = _Waiting(batch, done, batch.bytes)
         self._put(waiting)
 
@@ -317,7 +317,7 @@ class Writer:
         except Problem as problem:
             return problem
         except Exception:
-            log.exception("a batch could not be judged; nothing of it was applied")
+            log.exception("a batch could not be validated; nothing of it was applied")
             return Problem("internal", "the batch could not be applied")
 
     def _append(self, batches: list[Batch], applied: list[Applied], seconds: float) -> None:
@@ -354,7 +354,7 @@ class Writer:
 
     def _fail(self, error: BaseException) -> None:
         """Tell everybody who waits, and the owner."""
-        log.critical("the writer has failed, the service ends: %s", error, exc_info=error)
+        log.critical("the writer has failed and the service stops: %s", error, exc_info=error)
         self.failure = error
         with self._lock:
             self._ended = True
@@ -411,7 +411,7 @@ def _answer(done: Done, answer: Receipt | Problem) -> None:
     try:
         done(answer)
     except Exception:
-        log.exception("an answer could not be delivered")
+        log.exception("a response could not be delivered")
 
 
 def problem_of(error: BaseException) -> Problem:

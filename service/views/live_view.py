@@ -82,10 +82,10 @@ class LiveView:
         progress(1.0)
 
     def fail(self, error: Exception) -> None:
-        """Its structures could not be built or kept: the relations are whole, this view is not, and its followers are told."""
-        what = "built" if self.state == "building" else "kept"
+        """Its structures could not be built or maintained: the relations are intact, this view is not, and its followers are told."""
+        what = "built" if self.state == "building" else "maintained"
         log.error("the view %s could not be %s", self.name, what, exc_info=error)
-        again = "" if what == "built" else "; a start of the service, or dropping it and registering it again, builds it anew"
+        again = "" if what == "built" else "; to rebuild it, restart the service, or drop the view and register it again"
         self.problem = Problem("view-failed", f"the structures of the view {self.name} could not be {what}: {error}{again}")
         self.state = "failed"
         self.let_go()

@@ -158,7 +158,7 @@ def test_a_batch_that_was_judged_by_another_definition(tmp_path: Path, change: d
     assert other.to_json() != DEFINITION.to_json() and other.arrow_schema() == DEFINITION.arrow_schema()
     engine.put_relation("a", other)
     problem = refused(lambda: engine.apply(of_ops("a", ("upsert", 1))))
-    assert problem.type == "unknown-relation" and "made again meanwhile" in (problem.detail or "")
+    assert problem.type == "unknown-relation" and "created again" in (problem.detail or "")
     assert engine.state == "ready" and keys(engine) == []
     engine.close()
 
