@@ -22,6 +22,7 @@ SUBSTITUTIONS = [
     (r"\bAsync([A-Z])", r"\1"),
     (r"\b_async\b", "_sync"),
     (r"\b__a(enter|exit|iter|next)__\b", r"__\1__"),
+    (r"\bStopAsyncIteration\b", "StopIteration"),
     (r"\ba(close|closing|read|iter_bytes)\b", r"\1"),
     (r"\basyncio\b", "time"),
 ]

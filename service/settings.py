@@ -45,8 +45,8 @@ def _shown(unit: str, metavar: str) -> dict[str, Any]:
 
 Folder = Annotated[Path, Field(json_schema_extra=_shown("a path", "DIR"))]
 Address = Annotated[str, Field(json_schema_extra=_shown("a loopback address", "ADDRESS"))]
-Port = Annotated[int, Field(ge=0, le=65535, json_schema_extra=_shown("a whole number", "N"))]
-Count = Annotated[int, Field(gt=0, json_schema_extra=_shown("a whole number", "N"))]
+Port = Annotated[int, Field(ge=0, le=65535, json_schema_extra=_shown("an integer", "N"))]
+Count = Annotated[int, Field(gt=0, json_schema_extra=_shown("an integer", "N"))]
 Seconds = Annotated[float, Field(gt=0, json_schema_extra=_shown("a number of seconds", "SECONDS"))]
 Size = Annotated[
     int, BeforeValidator(_size), Field(gt=0, json_schema_extra=_shown("a number of bytes, such as 268435456 or 256MiB", "SIZE"))

@@ -279,5 +279,5 @@ def _accepted(schema: Mapping[str, Any]) -> str:
     if "enum" in schema:
         return " or ".join(f"`{json.dumps(choice)}`" for choice in schema["enum"])
     if "minimum" in schema:
-        return f"a whole number, at least {schema['minimum']}"
+        return f"an integer, at least {schema['minimum']}"
     return f"a text of up to {schema['maxLength']} characters" if "maxLength" in schema else "`true` or `false`"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from math import isfinite
+from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -65,10 +66,12 @@ def record_batches(rows: Any) -> Iterator[pa.RecordBatch] | None:
 
 
 def _with_op(batch: pa.RecordBatch, op: Op | None) -> pa.RecordBatch:
-    if op in (None, "upsert"):
+    if op is None:
         return batch
     if OP_COLUMN in batch.schema.names:
-        raise ValueError(f"the rows have a column {OP_COLUMN}: use load, which follows it")
+        raise ValueError(_FOLLOWED)
+    if op == "upsert":
+        return batch
     return batch.append_column(OP_COLUMN, pa.repeat(op, batch.num_rows))
 
 
@@ -76,6 +79,8 @@ def _jsonl(rows: Any, op: Op | None) -> Iterator[Body]:
     lines: list[bytes] = []
     size = 0
     for row in mappings(rows):
+        if op is not None and OP_COLUMN in row:
+            raise ValueError(_FOLLOWED)
         line = orjson.dumps(plain(row) if op in (None, "upsert") else {**plain(row), OP_COLUMN: op}, option=_OPTIONS)
         lines.append(line)
         size += len(line)
@@ -87,6 +92,7 @@ def _jsonl(rows: Any, op: Op | None) -> Iterator[Body]:
 
 
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY
+_FOLLOWED = f"the rows have a column {OP_COLUMN}: use load, which follows it"
 
 
 def mappings(rows: Any) -> Iterator[Mapping[str, Any]]:
@@ -101,7 +107,7 @@ def mappings(rows: Any) -> Iterator[Mapping[str, Any]]:
 
 def plain(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """A row for JSON, which has no NaN and infinities: the service reads them as text."""
-    odd = {name: _spelt(value) for name, value in row.items() if isinstance(value, float) and not isfinite(value)}
+    odd = {name: _spelt(float(value)) for name, value in row.items() if isinstance(value, Real) and not isfinite(value)}
     return {**row, **odd} if odd else row
 
 

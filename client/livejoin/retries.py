@@ -9,10 +9,11 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from livejoin.problems import DiskFull, LivejoinError, NoRoom, Problem, Recovering, TooBusy, Unreachable, ViewBuilding
+from livejoin.problems import LivejoinError, NoRoom, Problem, TooBusy, Unreachable, ViewBuilding
 
 _FIRST, _LONGEST = 0.1, 5.0  # seconds
-_NOT_DONE = (TooBusy, Recovering, ViewBuilding, DiskFull, NoRoom)  # these say that nothing was applied
+# These say that nothing was applied. A service that is ending may still apply what it answers with `recovering`.
+_NOT_DONE = (TooBusy, ViewBuilding, NoRoom)
 _TEMPORARY = (429, 502, 503, 504)
 
 

@@ -65,7 +65,10 @@ class TokenFile:
     """A file with one token, replaced at once: it holds the old one or the new one at any time."""
 
     def __init__(self, path: str | Path) -> None:
+        """FileNotFoundError: there is no such folder."""
         self._path = Path(path)
+        if not self._path.absolute().parent.is_dir():
+            raise FileNotFoundError(f"the folder of the token file {self._path} does not exist: create it")
 
     def read(self) -> str | None:
         """None if there is no file yet."""
@@ -75,7 +78,7 @@ class TokenFile:
             return None
 
     def write(self, token: str) -> None:
-        beside = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        beside = self._path.with_name(f".{self._path.name}.{os.getpid()}.{id(self)}")
         with beside.open("w", encoding="utf-8") as file:
             file.write(token + "\n")
             file.flush()

@@ -20,8 +20,7 @@ from service.following.feeds import Feed
 
 log = logging.getLogger("livejoin.api")
 
-_KEPT_BYTES = 8 << 20  # of records that were sent of late, besides the newest version
-_LARGEST_BYTES = 32 << 20  # of the rows and keys of one version, in Arrow
+_KEPT_BYTES = 8 << 20  # of records that were sent of late; a larger version is read by each follower itself
 _PAUSE = 0.25  # seconds at most between two rounds
 
 
@@ -189,11 +188,11 @@ class Audience:
         for chunk in self.feed.changes(position, 0.0):
             if chunk.kind == "error":
                 return None
-            if chunk.rows is not None:
-                size += chunk.rows.nbytes + (0 if chunk.keys is None else chunk.keys.nbytes)
-                if size > _LARGEST_BYTES:
-                    return found or None
-            parts += records(chunk, self.kind)
+            more = list(records(chunk, self.kind))
+            size += sum(map(len, more))
+            if size > _KEPT_BYTES:
+                return found or None
+            parts += more
             if chunk.kind == "progress":
                 found.append(Said(b"".join(parts), chunk.version, 1, len(parts)))
                 parts, size = [], 0
@@ -207,7 +206,7 @@ class Audience:
             return
         self._said += new
         self._head = new[-1].version
-        held, first = 0, len(self._said) - 1
+        held, first = 0, len(self._said)
         while first > 0 and (held := held + len(self._said[first - 1].body)) <= _KEPT_BYTES:
             first -= 1
         if first:

@@ -31,6 +31,7 @@ from service.views.live_view import LiveView
 
 log = logging.getLogger("livejoin.api")
 
+_PIECE = 256 << 10  # bytes
 PROGRESS_INTERVAL = 15.0  # seconds between two records at most
 
 PARAMETERS = (
@@ -166,8 +167,9 @@ class Following(Response):
 
 
 async def _send(send: Send, body: bytes) -> None:
-    if body:
-        await send({"type": "http.response.body", "body": body, "more_body": True})
+    """In pieces: each waits until the client has taken most of those before it, so the rest is not copied into the socket's buffer."""
+    for start in range(0, len(body), _PIECE):
+        await send({"type": "http.response.body", "body": body[start : start + _PIECE], "more_body": True})
 
 
 async def changes(request: Request) -> Response:

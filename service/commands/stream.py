@@ -12,7 +12,7 @@ def main(arguments: list[str]) -> int:
     try:
         room = import_module("streaming.cli")
     except ModuleNotFoundError as error:
-        raise Failure(f"streaming needs {error.name}: install it with pip install 'livejoin[stream]'") from error
+        raise Failure(f"streaming needs {error.name}: in a checkout, pip install ./client '.[stream]' installs it") from error
     parser = Parser("stream", "Run the pipelines of a file: from Kafka through Spark into the service, and from its views to Kafka.")
     room.add_arguments(parser)
     status: int = room.command(parser.parse_args(arguments))

@@ -101,7 +101,7 @@ class Kafka:
         """Why Kafka cannot be used on this machine; None if it can."""
         for module in ("confluent_kafka", "pyspark"):
             if find_spec(module) is None:
-                return f"{module} is not installed (pip install 'livejoin[stream]')"
+                return f"{module} is not installed (pip install ./client '.[stream]')"
         try:
             import_module("streaming.java").find_java()
         except Exception as error:

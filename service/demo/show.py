@@ -31,6 +31,7 @@ SWITCH = date(1989, 1, 1)  # from here on there are many changes
 EARLY = 20.0  # how much faster the time before is replayed
 TICK = 0.2  # seconds between two steps
 PATIENCE = 300.0  # seconds for the service to start (compiling), and for the last changes to arrive
+PATIENCE_OF_REQUESTS = 3.0  # seconds; Ctrl-C is heard between requests
 YEAR = 365.2425
 
 
@@ -66,6 +67,8 @@ def play(port: int, pace: float, kafka: bool) -> int:
             _Play(folder, children, ending, stop, f"http://{HOST}:{port}", pace, kafka).run()
         except Ended:
             print("\nStopping …", flush=True)
+        except livejoin.LivejoinError as error:
+            raise Failure(f"{error}; the service said: {children.last_words('service')}") from error
         finally:
             stop.set()
             children.close()
@@ -78,7 +81,7 @@ class _Play:
         self._pause = ending.pause
         self._changes = history()
         self._sent = 0
-        self._client = livejoin.connect(url)
+        self._client = livejoin.connect(url, patience=PATIENCE_OF_REQUESTS)
         self._rest = Rest(self._client)
         self._kafka: Kafka | None = None
         self._kafka_from = 0  # the first change that was sent through Kafka

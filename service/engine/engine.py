@@ -39,6 +39,7 @@ from service.wire.schema import RelationDefinition
 
 log = logging.getLogger("livejoin.engine")
 
+_OTHER = "the {} {} already exists with another definition: use another name, or drop it first"
 T = TypeVar("T")
 _RATE = 1.0  # seconds between two looks at pins
 _WORTH_RECLAIMING = 512  # changed rows
@@ -177,7 +178,7 @@ class Engine(ABC):
             known = self._state.relations.get(name)
             if known is not None:
                 if known.definition.to_json() != definition.to_json():
-                    raise Problem("definition-differs", f"the relation {name} already exists with another definition: use another name, or drop it first")
+                    raise Problem("definition-differs", _OTHER.format("relation", name))
                 return "same"
             id_ = self._log.next_relation_id
             with _or_no_room(f"the relation {name}"):
@@ -302,7 +303,7 @@ class Engine(ABC):
         known = self._state.views.get(parsed.name)
         if known is not None:
             if known.view.query != parsed.query:
-                raise Problem("definition-differs", f"the view {parsed.name} already exists with another definition: use another name, or drop it first")
+                raise Problem("definition-differs", _OTHER.format("view", parsed.name))
             return known, "same"
         parsed = parse_view(parsed.name, data, self._definitions(), self._counted())  # a relation may have changed since
         with _or_no_room(f"the view {parsed.name}"):

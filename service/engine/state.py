@@ -139,7 +139,8 @@ class State:
         if batch.run != run:
             if batch.reset:
                 return False
-            raise Problem("source-reset", f"the source {batch.source!r} has epochs of {_named(run)}, and this batch is of {_named(batch.run)}")
+            said = f"the source {batch.source!r} has epochs of {_named(run)}, and this batch is of {_named(batch.run)}"
+            raise Problem("source-reset", said)
         assert batch.epoch is not None
         return batch.epoch <= epoch
 

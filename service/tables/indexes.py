@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.tables.arrow import null_mask, reader
-from service.tables.changes import DELETE, INSERT, SIGNS, InOrder, Run, Runs, in_order, parted, versions_of
+from service.tables.changes import DELETE, INSERT, SIGNS, InOrder, Parted, Runs, in_order, parted, versions_of
 from service.tables.interest import Interest, Selection, Touched
 from service.tables.resolution import Indices, Resolved, Slots
 from service.tables.sides import Side
@@ -59,11 +59,6 @@ class SharedIndex:
         self.taken = Selection(side.relation.name, side.filters)
         self._names = list(dict.fromkeys((*order.columns, *(name for _, name in order.same))))
         self.text_columns = [j for j, name in enumerate(order.columns) if self.relation.schema.field(name).type == _TEXT]
-
-    @property
-    def varying(self) -> list[str]:
-        """What a row keeps that no view needs to hear of."""
-        return list(dict.fromkeys(name for _, side in self.users for name in side.varying))
 
     def entries(self, slots: Slots, come: bool) -> tuple[Entries, Indices]:
         """Those of the rows at these slots that take part, and their indices. `come`: their texts are counted once more."""
@@ -110,9 +105,9 @@ class SharedIndex:
         coordinates, indices = self._coordinates(row.select(self._names), False)
         return coordinates[0].tolist() if len(indices) else None
 
-    def changes(self, run: Run) -> Changes:
-        """Of a run of one version."""
-        gone, come, moved = parted(self, run, True)
+    def changes(self, part: Parted) -> Changes:
+        """The entries of a run of one version."""
+        gone, come, moved = part
         after, indices = self.entries(moved.new, False)
         before = after._replace(slot=moved.old[indices])
         return Changes(self.entries(gone.old, False)[0], self.entries(come.new, True)[0], before, after)
@@ -123,8 +118,18 @@ class SharedIndex:
         return codes
 
 
+class _Watched:
+    """What the users of a relation's indexes read of it. All of its indexes move the same rows, and delete and insert the same: a join may
+    have several of them for one alias."""
+
+    def __init__(self, relation: str, concerned: Sequence[SharedIndex]) -> None:
+        mine = [one for one in concerned if one.relation.name == relation]
+        self.relation = mine[0].relation
+        self.varying = list(dict.fromkeys(name for one in mine for _, side in one.users for name in side.varying))
+
+
 class SharedIndexes:
-    """All indexes, and the texts in them. `structure` is for view trees that read them."""
+    """All indexes, and the texts in them. `structure` is for the structures that read them."""
 
     def __init__(self) -> None:
         self._structure: OrderedIndexes | None = None
@@ -228,7 +233,8 @@ class SharedIndexes:
 
     def _apply_batch(self, concerned: Sequence[SharedIndex], runs: Runs) -> list[tuple[SharedIndex, Entries]]:
         """Apply the changes of one version; gives the entries that go."""
-        work = {one.number: one.changes(runs[one.relation.name]) for one in concerned}
+        parts = {name: parted(_Watched(name, concerned), runs[name], True) for name in {one.relation.name for one in concerned}}
+        work = {one.number: one.changes(parts[one.relation.name]) for one in concerned}
         self._batch = self.structure.apply(work)
         return [(one, work[one.number].deletes) for one in concerned]
 

@@ -213,6 +213,11 @@ class Table:
         return found
 
     @property
+    def used(self) -> int:
+        """Slots that a row has had so far."""
+        return self._rows.used
+
+    @property
     def rows(self) -> int:
         """Rows of the newest version."""
         return self._rows.linked
@@ -226,7 +231,7 @@ class Table:
     def held(self) -> dict[str, int]:
         """The same by what holds them, what is free for reuse included; but not the ends of lives that no row has had yet."""
         held = self._rows.held
-        held["life"] -= 8 * max(0, self._rows.kept - self._mortal)
+        held["life"] -= 8 * max(0, self._rows.used - self._mortal)
         return held
 
     @property

@@ -107,13 +107,14 @@ class Collector:
             mine = self.collected[offset] = Collected()
         mine.counts[inserted] += rows
         if mine.too_large or mine.counts[inserted] > self.limit:
-            mine.too_large = True
+            self.exceeded(offset)
             return False
         mine.parts[inserted].append(part)
         return True
 
     def exceeded(self, offset: int) -> None:
-        self.collected.setdefault(offset, Collected()).too_large = True
+        mine = self.collected.setdefault(offset, Collected())
+        mine.too_large, mine.parts = True, ([], [])
 
 
 def cancel(

@@ -347,7 +347,7 @@ def _check_source(report: Report, stream: Stream, checkpoint: Checkpoint | None,
     except livejoin.LivejoinError as error:
         report.bad("source", f"{stream.name}: {_told(error)}")
     else:
-        report.ok("source", f"{stream.name}: the service knows it by this checkpoint")
+        report.ok("source", f"{stream.name}: the service knows it from this checkpoint")
 
 
 def _check_spark(report: Report) -> None:

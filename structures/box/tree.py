@@ -120,6 +120,11 @@ class BoxTree(EntryTree[BoxArena]):
         self._boxes, self._slots = boxes, longer
         self._change = partial(compiled(run_changes), *self._arrays, self._state, boxes, self._told)
 
+    def reach(self, slots: int) -> None:
+        """Have room for the boxes of so many slots, counted from 0. MemoryError, and nothing done, if there is none."""
+        if slots > self._slots:
+            self._reach(min(slots, SLOTS) - 1)
+
     def _columns(self, entries: Entries) -> Entries:
         """The same, the ends of each box in all dimensions one after another; there is room for their slots."""
         sets, keys, left, right, slots = entries

@@ -23,4 +23,4 @@ def lj(shared_server: ServerProcess) -> Iterator[livejoin.Client]:
 @pytest.fixture
 def hotel(lj: livejoin.Client) -> Hotel:
     """Relations and a view of this test only, on the shared server."""
-    return Hotel(lj, f"_{next(_numbers)}")
+    return Hotel(lj, f"_of_client_{next(_numbers)}")

@@ -54,6 +54,20 @@ def followed(url: str, **how: Any) -> tuple[list[list[dict[str, Any]]], livejoin
     return found, None
 
 
+def test_a_follower_that_has_raised_connects_again() -> None:
+    with scripted(problem("token-expired", 410), jsonl(change(1, "insert", 1), progress(1))) as (url, asked), livejoin.connect(url) as lj:
+        follower = lj.view("v").follow(since="t0", wait=0)
+        with pytest.raises(livejoin.TokenExpired):
+            next(follower)
+        assert next(follower).version == 1
+    assert [request.params["since"] for request in asked] == ["t0", "t0"]
+
+
+def test_a_token_file_needs_its_folder(tmp_path: Path) -> None:
+    with livejoin.connect("http://127.0.0.1:9") as lj, pytest.raises(FileNotFoundError, match="create it"):
+        lj.view("v").follow(store=tmp_path / "none" / "token")
+
+
 def test_each_version_comes_once_over_broken_connections(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "livejoin.client")
     first = jsonl(change(3, "insert", 1), change(3, "insert", 2), progress(3), change(4, "delete", 1), whole=False)

@@ -30,6 +30,9 @@ def test_dictionaries(hotel: Hotel) -> None:
     assert bookings.insert([row(3)]).applied == 1
     assert bookings.delete([{"id": 1}, {"id": 77}])[1:3] == (1, 1)
     assert bookings.load([{**row(4)}, {"id": 2, "_op": "delete"}]).applied == 2
+    for write in (bookings.upsert, bookings.insert, bookings.delete):
+        with pytest.raises(ValueError, match="use load"):
+            write([{**row(4), "_op": "truncate"}])
     assert stored(bookings) == [row(3), row(4)]
     assert bookings.get()["rows"] == 2
     assert bookings.truncate().applied == 1 and stored(bookings) == []
@@ -87,16 +90,16 @@ def test_values(lj: livejoin.Client) -> None:
     columns = {"id": "int64", "x": {"type": "float64", "nullable": True}, "t": "timestamp", "d": "date", "b": "bool"}
     values = lj.relation("readings").create(columns, "id", {"at": "t", "open": ("t", "t", "[]")})
     moment = datetime(2026, 1, 1, 12, tzinfo=UTC)
-    numbers = [1.5, math.nan, math.inf, -math.inf, None, np.float64(2.5), np.float64("nan")]
+    numbers = [1.5, math.nan, math.inf, -math.inf, None, np.float64(2.5), np.float64("nan"), np.float32("inf")]
     rows = [{"id": np.int64(i), "x": x, "t": moment, "d": date(2026, 1, 2), "b": True} for i, x in enumerate(numbers)]
     values.upsert(rows)
-    assert [one["x"] for one in stored(values)] == [1.5, "NaN", "Infinity", "-Infinity", None, 2.5, "NaN"]
+    assert [one["x"] for one in stored(values)] == [1.5, "NaN", "Infinity", "-Infinity", None, 2.5, "NaN", "Infinity"]
     assert stored(values)[0] == {"id": 0, "x": 1.5, "t": "2026-01-01T12:00:00Z", "d": "2026-01-02", "b": True}
     with lj.batch() as batch:  # Arrow data beside dictionaries travels as JSON
         batch.upsert("readings", values.arrow().to_table())
         batch.upsert("readings", [rows[0] | {"b": False}])
     assert batch.receipt is not None and batch.receipt.applied == len(rows) + 1
-    assert [one["x"] for one in stored(values)] == [1.5, "NaN", "Infinity", "-Infinity", None, 2.5, "NaN"]
+    assert [one["x"] for one in stored(values)] == [1.5, "NaN", "Infinity", "-Infinity", None, 2.5, "NaN", "Infinity"]
     view = lj.view("moments", "SELECT v.id, v.t FROM readings v")
     assert view.count(where={"v.id": 3}) == 1
 

@@ -33,8 +33,8 @@ def refused(kind: str, status: int, retry_after: float | None) -> Problem:
         (Unreachable("", "", sent=True), True, False),
         (Unreachable("", "", sent=False), True, True),
         (refused("too-busy", 429, 1), True, True),
-        (refused("recovering", 503, 1), True, True),
-        (refused("disk-full", 503, 10), True, True),
+        (refused("recovering", 503, 1), True, False),  # a service that ends may still apply what waits
+        (refused("disk-full", 503, 10), True, False),
         (refused("view-failed", 503, None), False, False),
         (refused("", 503, 1), True, False),  # a proxy's: the service may have acted
         (refused("", 502, None), True, False),
@@ -93,7 +93,7 @@ def test_other_posts_are_never_repeated(answer: Answer) -> None:
 
 
 def test_what_the_service_did_not_do_is_repeated() -> None:
-    with scripted(problem("too-busy", 429, "0"), problem("recovering", 503, "0"), RECEIPT) as (url, asked), livejoin.connect(url) as lj:
+    with scripted(problem("too-busy", 429, "0"), problem("no-room", 503, "0"), RECEIPT) as (url, asked), livejoin.connect(url) as lj:
         assert lj.relation("r").upsert([{"id": 1}]).applied == 1
     assert len(asked) == 3
 
@@ -168,3 +168,15 @@ def test_a_service_that_is_killed_and_restarted(server: ServerProcess) -> None:
             with lj.batch("pms", 1) as batch:
                 batch.upsert("bookings", [row(2)])
             assert batch.receipt is not None and batch.receipt.duplicate and hotel.bookings.get()["rows"] == 1
+
+
+def test_a_token_is_never_quoted() -> None:
+    with scripted(COUNT) as (url, _), livejoin.connect(url, token="secret\n") as lj:
+        assert lj.view("v").count() == 3
+    for bad in ("sec ret", "sec\x00ret", "geheimnis\u00e4"):
+        with pytest.raises(ValueError) as caught:
+            livejoin.connect("http://127.0.0.1:9", token=bad)
+        assert bad not in str(caught.value)
+    with pytest.raises(livejoin.BadAddress) as refused:
+        livejoin.connect("http://me:secret@127.0.0.1:9")
+    assert "secret" not in str(refused.value)

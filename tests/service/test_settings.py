@@ -40,14 +40,14 @@ def test_sizes(written: str, size: int) -> None:
 
 
 BAD = [
-    ("port", "x", "must be a whole number"),
-    ("port", "", "must be a whole number"),
+    ("port", "x", "must be an integer"),
+    ("port", "", "must be an integer"),
     ("port", "65536", "must be at most 65535"),
     ("port", "-1", "must be at least 0"),
     ("synchronous", "sometimes", 'must be "full" or "normal"'),
     ("max_body", "much", "must be a number of bytes, such as 268435456 or 256MiB"),
     ("max_body", "0", "must be more than 0"),
-    ("max_waiting", "1.5", "must be a whole number"),
+    ("max_waiting", "1.5", "must be an integer"),
     ("pin_idle", "soon", "must be a number"),
     ("pin_idle", "nan", "must be more than 0"),
     ("pin_bytes", "-1", "must be a number of bytes"),

@@ -345,13 +345,10 @@ def do_as_told(stage: Stage, topic: str, said: str, max_offsets: int) -> None:
     stage.run(topic, max_offsets=max_offsets)
 
 
-def test_what_has_no_order_is_told_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
-    monkeypatch.setattr(pipeline, "say", said.append)
-
+def test_what_has_no_order_is_told_once(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     def warnings() -> list[str]:
-        told = [line for line in said if line.startswith("warning")]
-        said.clear()
+        told = [record.getMessage() for record in caplog.records if record.name == "livejoin.pipeline" and record.levelname == "WARNING"]
+        caplog.clear()
         return told
 
     truncate = (None, {"before": None, "after": None, "op": "t", "source": {}})
@@ -373,16 +370,17 @@ def test_what_has_no_order_is_told_once(stage: Stage, monkeypatch: pytest.Monkey
     assert f"topic {one} has a truncate, but the changes of its relation come from several topics" in warnings()[0]
 
 
-def test_a_partition_added_under_way_is_told(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
-    monkeypatch.setattr(topic_watch, "say", said.append)
+def test_a_partition_added_under_way_is_told(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    def told() -> list[str]:
+        return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
     topic = stage.topic(1)
     with stage.running(topic) as job:
         stage.admin.create_partitions([NewPartitions(topic, 2)])[topic].result(30)
-        job.wait_until(lambda: bool(said))
+        job.wait_until(lambda: bool(told()))
         stage.put(topic, 2, partition=1)
         job.wait_until(lambda: stage.ids() == [1, 2])
-    (line,) = said
+    (line,) = told()
     assert f"topic {topic} now has 2 partitions" in line
 
 

@@ -9,9 +9,9 @@ from streaming.errors import StreamError
 from streaming.kafka_client import KafkaAway, meaning, understood
 
 REFUSED = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "allow it",
-    KafkaError.GROUP_AUTHORIZATION_FAILED: "allow it",
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "allow it",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "grant the user in",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "grant the user in",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "grant the user in",
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "write in transactions",
     KafkaError.SASL_AUTHENTICATION_FAILED: "user, password",
     KafkaError._AUTHENTICATION: "user, password",

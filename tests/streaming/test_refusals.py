@@ -54,15 +54,15 @@ def guest(broker: GuardedBroker, password: str = "right") -> Kafka:
 
 
 def test_a_wrong_password(guarded: GuardedBroker) -> None:
-    with pytest.raises(StreamError, match="Invalid username or password.*: are user, password and mechanism in"):
+    with pytest.raises(StreamError, match="Invalid username or password.*check the user, password and mechanism in"):
         wait_for_topics(guest(guarded, "wrong"), ["t"], threading.Event(), Metrics())
 
 
 def test_a_right_that_is_lacking(guarded: GuardedBroker) -> None:
     kafka, stop, metrics, out = guest(guarded), threading.Event(), Metrics(), Out(view="v", topic="t")
-    with pytest.raises(StreamError, match="the topic t cannot be described .*Topic authorization failed.*: allow it"):
+    with pytest.raises(StreamError, match="the topic t cannot be described .*Topic authorization failed.*grant the user in"):
         wait_for_topics(kafka, ["t"], stop, metrics)
-    with pytest.raises(StreamError, match="cannot be published to .*: allow it to write in transactions"):
+    with pytest.raises(StreamError, match="cannot be published to .*: (allow|grant)"):
         Transactions(kafka, "t", stop, metrics)
-    with OwnTopic(kafka, out, stop) as own, pytest.raises(StreamError, match="Topic authorization failed.*: allow it"):
+    with OwnTopic(kafka, out, stop) as own, pytest.raises(StreamError, match="Topic authorization failed.*grant the user in"):
         own.identity()

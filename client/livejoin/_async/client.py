@@ -103,7 +103,10 @@ class AsyncClient:
 
     async def readiness(self) -> dict[str, Any]:
         """What /readyz tells once the service takes requests. Raises Recovering, with `progress` in its `document`."""
-        return await self._http.json("GET", "/readyz")
+        answer = await self._http.json("GET", "/readyz")
+        if "status" not in answer:
+            raise NotLivejoin(self.url)
+        return answer
 
     async def _listed(self, nouns: str) -> list[dict[str, Any]]:
         listed = (await self._http.json("GET", f"/v1/{nouns}")).get(nouns)

@@ -70,7 +70,13 @@ class AsyncFollow:
         versions = await self._begin()
         while True:
             self._finish_body()
-            version = self._body = await versions.__anext__()
+            try:
+                version = self._body = await versions.__anext__()
+            except StopAsyncIteration:
+                raise
+            except BaseException:
+                self._versions = None  # it has ended; the next call connects again, after the last whole version
+                raise
             if version.size or version.snapshot or self._idle:
                 return version
 
@@ -78,6 +84,7 @@ class AsyncFollow:
         if self._versions is None:
             if self._from_now:
                 self._keep(await self._source.begin_now())
+                self._from_now = False
             self._versions = self._source.all()
         return self._versions
 
@@ -123,7 +130,8 @@ class AsyncVersions:
         """Raises as `View.follow`."""
         waits, until = pauses(), 0.0  # until when a broken connection is tried again, where that is not without end
         if self._now is not None:
-            yield self._now
+            now, self._now = self._now, None
+            yield now
         while True:
             try:
                 async with aclosing(self._connection()) as versions:

@@ -104,7 +104,10 @@ class Client:
 
     def readiness(self) -> dict[str, Any]:
         """What /readyz tells once the service takes requests. Raises Recovering, with `progress` in its `document`."""
-        return self._http.json("GET", "/readyz")
+        answer = self._http.json("GET", "/readyz")
+        if "status" not in answer:
+            raise NotLivejoin(self.url)
+        return answer
 
     def _listed(self, nouns: str) -> list[dict[str, Any]]:
         listed = (self._http.json("GET", f"/v1/{nouns}")).get(nouns)

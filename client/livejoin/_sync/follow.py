@@ -71,7 +71,13 @@ class Follow:
         versions = self._begin()
         while True:
             self._finish_body()
-            version = self._body = versions.__next__()
+            try:
+                version = self._body = versions.__next__()
+            except StopIteration:
+                raise
+            except BaseException:
+                self._versions = None  # it has ended; the next call connects again, after the last whole version
+                raise
             if version.size or version.snapshot or self._idle:
                 return version
 
@@ -79,6 +85,7 @@ class Follow:
         if self._versions is None:
             if self._from_now:
                 self._keep(self._source.begin_now())
+                self._from_now = False
             self._versions = self._source.all()
         return self._versions
 
@@ -124,7 +131,8 @@ class Versions:
         """Raises as `View.follow`."""
         waits, until = pauses(), 0.0  # until when a broken connection is tried again, where that is not without end
         if self._now is not None:
-            yield self._now
+            now, self._now = self._now, None
+            yield now
         while True:
             try:
                 with closing(self._connection()) as versions:

@@ -7,6 +7,7 @@ import time
 import logging
 from collections.abc import Iterator, Callable, Mapping
 from contextlib import contextmanager
+from math import inf
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -20,6 +21,7 @@ from livejoin.retries import pause_after, pauses
 T = TypeVar("T")
 
 JSON = "application/json"
+_LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=20)  # each open follower has a connection
 log = logging.getLogger("livejoin.client")
 
 
@@ -31,17 +33,22 @@ class Http:
         self.patience = patience
         self.was_there = False  # whether anything has ever answered
         headers = {"Accept-Encoding": "identity", "User-Agent": "livejoin-client"}
+        token = (token or "").strip()
+        if not all("!" <= character <= "~" for character in token):
+            raise ValueError("the token is not a valid one: it has characters that are not visible ASCII")
         if token:
             headers["Authorization"] = f"Bearer {token}"
         try:
             address = httpx.URL(self.url)
         except httpx.InvalidURL:
             address = httpx.URL()
+        if address.userinfo:
+            raise BadAddress("the address of the service must not contain a user name or a password: give a token")
         if address.scheme not in ("http", "https") or not address.host:
             raise BadAddress(f"{url!r} is not the address of a service: it should look like http://127.0.0.1:8080")
         self._connect_timeout = min(5.0, timeout)
         # trust_env off: a proxy for the outside world must not come between us and the service.
-        self._http = httpx.Client(base_url=self.url, headers=headers, timeout=self._timeout(timeout), trust_env=False)
+        self._http = httpx.Client(base_url=self.url, headers=headers, timeout=self._timeout(timeout), limits=_LIMITS, trust_env=False)
 
     def _timeout(self, seconds: float) -> httpx.Timeout:
         return httpx.Timeout(seconds, connect=self._connect_timeout, pool=self._connect_timeout)
@@ -139,7 +146,8 @@ class Http:
             try:
                 return once()
             except LivejoinError as error:
-                seconds = pause_after(error, pause, repeatable, self.was_there)
+                # Who waits without end has a token, so the address was right.
+                seconds = pause_after(error, pause, repeatable, self.was_there or patience == inf)
                 if seconds is None or monotonic() + seconds > until:
                     raise
                 if not told:

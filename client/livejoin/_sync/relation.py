@@ -84,21 +84,21 @@ class Relation:
         return self._http.post_changes(f"{self._path}/changes", content=content, media_type=media_type, params=params)
 
     def _post(self, source: Source, op: Op | None, on_error: OnError) -> Receipt:
-        total = Receipt()
-        for body in bodies(source, op):
-            first = total.applied + total.ignored + total.skipped_count
-            try:
+        total, first, lines = Receipt(), 0, None
+        try:
+            for body in bodies(source, op):
+                first, lines = total.applied + total.ignored + total.skipped_count, body.lines
                 receipt = self.post(body.content, body.media_type, on_error=on_error)
-            except LivejoinError as error:
-                error.receipt = total
-                if isinstance(error, Problem):
-                    if body.lines:
-                        _name_lines(error.errors, body.lines)
-                    error.errors = [shifted(bad, first) for bad in error.errors]
-                raise
-            if body.lines:
-                _name_lines(receipt.skipped, body.lines)
-            total = total.and_then(receipt, first)
+                if lines:
+                    _name_lines(receipt.skipped, lines)
+                total = total.and_then(receipt, first)
+        except LivejoinError as error:  # of the source, too, when earlier bodies are applied
+            error.receipt = total
+            if isinstance(error, Problem):
+                if lines:
+                    _name_lines(error.errors, lines)
+                error.errors = [shifted(bad, first) for bad in error.errors]
+            raise
         return total
 
     def rows(self, *, limit: int | None = None, cursor: str | None = None) -> Rows:

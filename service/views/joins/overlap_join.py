@@ -106,6 +106,8 @@ class OverlapJoin:
         ours = [one for source in self._feeding if (one := resolved.get(source.side.relation.name)) is not None]
         inserts = sum([one.inserts.num_rows for one in ours])
         self.tree.require(inserts + sum([len(one.deletes) for one in ours]), 2)
+        if self._boxes:
+            self.tree.reach(max([one.relation.table.used + one.inserts.num_rows for one in ours], default=0))
         if self.domain is not None:
             self.domain.require(inserts, sum([one.inserts.bytes for one in ours]))
 

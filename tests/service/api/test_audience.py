@@ -213,7 +213,7 @@ def test_who_sleeps_when_an_audience_begins_is_woken() -> None:
 
 def test_a_version_of_very_many_rows_is_encoded_once() -> None:
     """Those who have it stay with the audience; what is said before it is no longer kept."""
-    feed, chance = Feed(lambda version: 8 * CHUNK_ROWS if version == 3 else 1), random.Random(0)
+    feed, chance = Feed(lambda version: 5 * CHUNK_ROWS if version == 3 else 1), random.Random(0)
 
     async def work(context: Context) -> None:
         readers = [Reader(context, feed, chance) for _ in range(12)]
@@ -235,7 +235,7 @@ def test_a_version_of_very_many_rows_is_encoded_once() -> None:
 
 def test_a_limit_a_large_version_and_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who wants two versions has two; a very large one is read by each for itself; what is lost is told to each, with its own token."""
-    monkeypatch.setattr(audiences, "_LARGEST_BYTES", 8 * CHUNK_ROWS)
+    monkeypatch.setattr(audiences, "_KEPT_BYTES", 50 * CHUNK_ROWS)
     feed, chance = Feed(lambda version: CHUNK_ROWS + 5 if version == 3 else 1), random.Random(0)
 
     async def work(context: Context) -> None:

@@ -136,7 +136,7 @@ TWO = {"from": BOTH, "join": [OVERLAP]}
         ({**ONE, "select": ["b.id as _op"]}, "not a valid column name"),
         ({**ONE, "select": [{"overlap": ["b.stay"]}]}, 'this one is {"overlap":["b.stay"]}'),
         ({**ONE, "select": [{"duration": [], "as": "d"}]}, "list of intervals"),
-        ({**ONE, "select": [{"duration": ["b.stay"], "as": 3}]}, "select.0.duration.as: must be text, not 3"),
+        ({**ONE, "select": [{"duration": ["b.stay"], "as": 3}]}, "select.0.duration.as: must be a string, not 3"),
         ({**ONE, "select": [{"duration": ["b.stay"], "is": "x"}]}, "is"),
         ({**ONE, "algorithm": "magic"}, "magic"),
         ({**ONE, "algorithm": []}, "algorithm"),

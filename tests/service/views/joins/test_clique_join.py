@@ -54,7 +54,7 @@ def test_plans(conditions: str, shape: str) -> None:
         exact = keyed and ROOMS in conditions
         assert (plan.algorithm, plan.guarantee) == ("interval-tree", "strict" if exact else "best-effort")
         assert plan.theorem == "Tao and Yi, Theorem 4" and plan.bounds["update"].startswith("O(log n)")
-        assert any("are passed over" in note for note in notes) == (not exact)
+        assert any("are skipped" in note for note in notes) == (not exact)
         assert any("a window without a key" in note for note in notes) == (ROOMS in conditions)
         assert "ij-heap" in [one.algorithm for one in alternatives(view.query, RELATIONS)]
 

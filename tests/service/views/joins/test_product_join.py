@@ -41,7 +41,7 @@ def test_plans(text: str, parts: list[tuple[int, ...]], guarantee: str, algorith
     plan = view.plan
     assert ([part.places for part in plan.parts], plan.guarantee, plan.algorithm) == (parts, guarantee, algorithm)
     assert sorted(plan.order) == sorted(alias for alias, _ in view.query.aliases) and set(plan.bounds) == {"space", "update", "delay"}
-    assert "product" in plan.cls and f"the product of {len(parts)} parts" in plan.notes[0]
+    assert "product" in plan.cls and f"the product of {len(parts)} separately maintained parts" in plan.notes[0]
     others = [one.algorithm for one in alternatives(view.query, RELATIONS)]
     assert "nested-loop" in [algorithm, *others] and len({algorithm, *others}) == 1 + len(others)
     for other in others:

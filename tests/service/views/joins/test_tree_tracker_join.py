@@ -87,7 +87,7 @@ def test_what_it_is_not_for(aliases: dict[str, str], conditions: list[dict[str, 
     definition = {"from": aliases, "join": conditions, "select": ["x.id as i"]}
     assert parse_view("v", definition, DEFINITIONS).plan.algorithm != "tree-tracker"
     problem = refused(definition | TRACKED, DEFINITIONS)
-    assert problem.type == "infeasible-view" and problem.extensions["theorem"].startswith("tree-tracker keeps acyclic natural joins")
+    assert problem.type == "infeasible-view" and problem.extensions["theorem"].startswith("tree-tracker supports acyclic natural joins")
     assert why in problem.detail
 
 
@@ -110,6 +110,30 @@ def test_it_shares_indexes_with_view_trees(tmp_path: Path) -> None:
         engine.drop_view(name)
     engine.at_rest(lambda: engine._state.reclaim(*engine.versions.needed()))
     assert indexes.structure.live_bytes == indexes._texts.keys == indexes.structure.retired_bytes == 0
+    engine.close()
+
+
+@pytest.mark.parametrize("equal", [[("x.room", "y.room"), ("x.floor", "y.floor")], [("x.floor", "y.floor"), ("x.room", "y.room")]])
+def test_another_view_reads_more_of_one_of_its_indexes(tmp_path: Path, equal: list[tuple[str, str]]) -> None:
+    """A changed note matters to a view that has one of the two indexes of y: both have the change in the same form."""
+    noted = view({"x": "a", "y": "b"}, equal).definition | {"select": ["x.id as i", "y.nr as n", "y.note as note"]}
+    engine = prepared(tmp_path, {"path": ACYCLIC["path"]})
+    engine.put_view("noted", noted, wait=60)
+    engine.apply(to_batch([("a", UPSERT, a(i)) for i in range(3)] + [("b", UPSERT, b(7))]))
+    feed = engine.views["path"].feed
+    assert feed is not None
+    for changes in (
+        [("b", UPSERT, b(7, note="changed")), ("a", DELETE, {"id": 1})],
+        [("a", UPSERT, a(1)), ("b", UPSERT, b(7, note="again"))],
+        [("b", UPSERT, b(7)), ("a", DELETE, {"id": 0}), ("a", UPSERT, a(5))],
+    ):
+        before, rows = engine.published.number, read_all(open_rows(engine.readers, "path"))
+        engine.apply(to_batch(changes))
+        for chunk in feed.changes(before, 0.0):  # type: ignore[attr-defined]
+            found = Counter(tuple(row.values()) for row in chunk.rows.to_pylist()) if chunk.rows is not None else Counter()
+            (rows.update if chunk.op == "insert" else rows.subtract)(found)
+        assert +rows == read_all(open_rows(engine.readers, "path")) and min(rows.values()) >= 0
+    check(engine)
     engine.close()
 
 
