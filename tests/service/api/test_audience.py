@@ -80,6 +80,7 @@ class Reader:
         self.subscription = Subscription(feed, self.begun)
         # `Following` asks nothing of a feed but what the class above has.
         self._answer = Following(context, cast(Any, feed), Follower(self.subscription, media.JSONL, limit), media.JSONL, None)
+        self._rest = b""  # of a record
         self.lines: list[dict[str, Any]] = []
 
     async def read(self, until: int) -> None:
@@ -91,7 +92,8 @@ class Reader:
             return {"type": "http.disconnect"}
 
         async def send(message: Any) -> None:
-            self.lines += map(json.loads, message.get("body", b"").splitlines())
+            whole, _, self._rest = (self._rest + message.get("body", b"")).rpartition(b"\n")
+            self.lines += map(json.loads, whole.splitlines())
             self.seen = self.lines[-1]["version"] if self.lines and self.lines[-1]["op"] == "progress" else self.seen
             if self.seen >= until:
                 enough.set()
