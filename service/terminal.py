@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn, TextIO
 
-DEFAULT_URL = "http://127.0.0.1:8080"
 WIDEST = 48  # characters of one cell; longer text is cut with an ellipsis
 GREEN, RED, BOLD, PLAIN = "\x1b[32m", "\x1b[31m", "\x1b[1m", "\x1b[0m"
 
@@ -32,10 +31,8 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_url(parser: argparse.ArgumentParser) -> None:
-    """`--url`, else LIVEJOIN_URL, else the service on this machine."""
-    parser.add_argument(
-        "--url", default=os.environ.get("LIVEJOIN_URL") or DEFAULT_URL, help=f"address of the service (LIVEJOIN_URL; {DEFAULT_URL})"
-    )
+    """`--url`; without it, the client takes LIVEJOIN_URL, else the service on this machine."""
+    parser.add_argument("--url", help="address of the service (LIVEJOIN_URL; http://127.0.0.1:8080)")
 
 
 def say(text: str) -> None:

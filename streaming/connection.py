@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
 import livejoin
+from livejoin.arrow import ARROW
 from service.wire.schema import RelationDefinition, parse_relation
 from streaming.errors import StreamError
 from streaming.metrics import Metrics
@@ -18,7 +19,6 @@ from streaming.patience import Patience
 
 T = TypeVar("T")
 
-_ARROW = "application/vnd.apache.arrow.stream"
 _WAIT_OUT = (429, 502, 503, 504)  # the two between are a proxy's words for a service that is away
 _LONGEST_RETRY_AFTER = 30.0
 
@@ -60,7 +60,7 @@ class Service:
         Stopped.
         """
         try:
-            return self._patiently(lambda: self._client.post_changes(body, _ARROW, source, epoch, run=run, reset=reset))
+            return self._patiently(lambda: self._client.post_changes(body, ARROW, source, epoch, run=run, reset=reset))
         except livejoin.SourceReset as problem:
             raise SourceTaken(describe(problem)) from problem
         except livejoin.Problem as problem:

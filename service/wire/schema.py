@@ -126,7 +126,7 @@ class Interval(BaseModel):
 
 
 class RelationDefinition(BaseModel):
-    """The definition of a relation. Immutable; made by `parse_relation`, which raises `BadDefinition`."""
+    """Typed columns, a key of some of them, and named intervals over them."""
 
     # Built by `parse_relation`, which raises BadDefinition; it never changes afterwards.
     model_config = _STRICT
