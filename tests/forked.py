@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TextIO
 
 from service import cli
+from service.durability import failpoints
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["service.server", "streaming.cli"])
@@ -63,6 +64,7 @@ def _run(arguments: list[str], environment: dict[str, str], output: Path | Conne
         output.close()
     os.environ.clear()
     os.environ.update(environment)
+    failpoints.arm(environment.get("LIVEJOIN_FAILPOINT"))  # read at import by others
     if before:
         before()
     sys.exit(cli.main(arguments))

@@ -30,10 +30,19 @@ class _Armed:
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
-_armed = _Armed(os.environ["LIVEJOIN_FAILPOINT"]) if os.environ.get("LIVEJOIN_FAILPOINT") else None
+_armed: _Armed | None = None
+
+
+def arm(setting: str | None) -> None:
+    """Die at the step that the variable's value names; at none without a value. ValueError: there is no such step."""
+    global _armed
+    _armed = _Armed(setting) if setting else None
 
 
 def reach(step: str) -> None:
     """Say that `step` is reached; kills the process with SIGKILL if `LIVEJOIN_FAILPOINT` asks for it."""
     if _armed is not None and _armed.step == step:
         _armed.reach()
+
+
+arm(os.environ.get("LIVEJOIN_FAILPOINT"))

@@ -169,6 +169,7 @@ def test_a_join_of_three_and_boxes_through_the_service() -> None:
     assert [figure.aim for figure in figures[7:]] == [25e3, 25e3]
 
 
+@pytest.mark.soak
 @compiled
 def test_natural_joins_through_the_service() -> None:
     """Each by the algorithm that is meant to keep it."""
@@ -178,6 +179,7 @@ def test_natural_joins_through_the_service() -> None:
     assert [figure.name.partition(":")[0] for figure in figures[::5]] == ["star by view-tree", "path by join-tree", "triangle by qdag"]
 
 
+@pytest.mark.soak
 @compiled
 def test_memory_by_holder() -> None:
     """The parts, counted by the service and by the system, come to the whole."""
@@ -248,6 +250,7 @@ def test_decoding_alone() -> None:
 
 
 @compiled
+@pytest.mark.soak
 @pytest.mark.usefixtures("quick_java")
 def test_records_go_through_the_pipeline_and_are_followed() -> None:
     """What two subjects do, with one job; Spark alone, a rival as slow to start, has its turn in a quick run only."""

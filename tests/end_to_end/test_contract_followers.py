@@ -11,6 +11,7 @@ import pytest
 
 from tests.end_to_end import talk
 from tests.end_to_end.bookings import CLASHES, Case, day
+from tests.server_process import client_of
 
 
 def records(case: Case, accept: str | None = None, last: str | None = None, **parameters: Any) -> list[dict[str, Any]]:
@@ -91,7 +92,7 @@ def test_snapshot_while_batches_come(live: Case) -> None:
     stop = threading.Event()
 
     def work() -> None:
-        with httpx.Client(base_url=str(live.client.base_url)) as client:
+        with client_of(str(live.client.base_url)) as client:
             for number in range(100, 1100):
                 if stop.is_set():
                     return

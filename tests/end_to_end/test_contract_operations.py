@@ -18,7 +18,7 @@ import pytest
 
 from tests.end_to_end import talk
 from tests.end_to_end.bookings import Case
-from tests.server_process import ROOT, NotStarted, ServerProcess
+from tests.server_process import ROOT, NotStarted, ServerProcess, client_of
 
 PROBLEMS = {
     400: ["malformed-body", "bad-parameter", "bad-cursor", "bad-token"],
@@ -161,8 +161,7 @@ def test_too_busy(tmp_path: Path) -> None:
         case = Case(server.client(), 1).define()
 
         def work(number: int) -> httpx.Response:
-            with httpx.Client(base_url=server.url, timeout=60) as client:
-                return talk.send(client, [case.booking(number * 1000 + place, "A", 1, 5) for place in range(500)], talk.JSONL)
+            return talk.send(case.client, [case.booking(number * 1000 + place, "A", 1, 5) for place in range(500)], talk.JSONL)
 
         taken = 0
         with concurrent.futures.ThreadPoolExecutor(16) as pool:
@@ -179,7 +178,7 @@ def test_while_it_starts(tmp_path: Path) -> None:
     """Alive at once; everything else says `recovering` with progress until it is ready."""
     server = ServerProcess(tmp_path / "data", fresh=True).start(wait=False)
     try:
-        with httpx.Client(base_url=server.url) as client:
+        with client_of(server.url) as client:
             seen = set()
             end = time.monotonic() + 300
             while time.monotonic() < end:

@@ -13,7 +13,7 @@ import pytest
 from service.durability.failpoints import STEPS
 from tests import datasets
 from tests.end_to_end import talk
-from tests.server_process import ServerProcess
+from tests.server_process import ServerProcess, client_of
 
 NAME, LOG, SIZE = "congress", "changes", 100
 CHANGES = [talk.change(entry, ["id"]) for entry in datasets.change_log(NAME, LOG)]
@@ -52,7 +52,7 @@ class Sender(threading.Thread):
         self.wrong: str | None = None
 
     def run(self) -> None:
-        with httpx.Client(base_url=self.url, timeout=60) as client:
+        with client_of(self.url) as client:
             for number in range(self.first, self.last + 1):
                 try:
                     answer = talk.send(client, BATCHES[number - 1], talk.JSONL, source="log", epoch=number)
@@ -70,7 +70,7 @@ class Sender(threading.Thread):
                 self.reached.release()
 
 
-@pytest.mark.parametrize("synchronous", ["full", "normal"])
+@pytest.mark.parametrize("synchronous", ["full", pytest.param("normal", marks=pytest.mark.soak)])
 def test_killed_at_random_moments(tmp_path: Path, synchronous: str) -> None:
     """One source; four times killed in the middle of sending; every acknowledged batch is there and none is there twice."""
     seed = random.randrange(1 << 30)
@@ -152,7 +152,7 @@ def test_killed_with_many_clients(tmp_path: Path) -> None:
     done = [0] * 8
 
     def work(url: str, place: int) -> None:
-        with httpx.Client(base_url=url, timeout=60) as client:
+        with client_of(url) as client:
             for number in range(done[place] + 1, 100_000):
                 row = {"source": f"s{place}", "n": number}
                 # an insert, so that a batch that comes in twice is a bad row

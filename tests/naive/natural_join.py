@@ -16,12 +16,18 @@ def entries(given: Iterable[Entry], arity: int) -> np.ndarray:
 
 def join(relations: Sequence[Iterable[Entry]], variables: Sequence[Sequence[int]], codes: Sequence[int] = ()) -> set[tuple[int, ...]]:
     """The rows: a slot a relation, wherever all agree in their variables, and with `codes` where these are not -1."""
-    rows: list[tuple[dict[int, int], tuple[int, ...]]] = [({v: code for v, code in enumerate(codes) if code >= 0}, ())]
+    known = {v: code for v, code in enumerate(codes) if code >= 0}
+    rows: list[tuple[dict[int, int], tuple[int, ...]]] = [(known, ())]
+    bound = set(known)
     for relation, own in zip(relations, variables, strict=True):
+        shared = [at for at, v in enumerate(own) if v in bound]
+        agreeing: dict[tuple[int, ...], list[Entry]] = {}
+        for entry in relation:
+            agreeing.setdefault(tuple(entry[at] for at in shared), []).append(entry)
         rows = [
             (values | dict(zip(own, entry, strict=False)), (*slots, entry[-1]))
             for values, slots in rows
-            for entry in relation
-            if all(values.get(v, code) == code for v, code in zip(own, entry, strict=False))
+            for entry in agreeing.get(tuple(values[own[at]] for at in shared), ())
         ]
+        bound |= set(own)
     return {slots for _, slots in rows}

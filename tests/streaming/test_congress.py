@@ -1,4 +1,4 @@
-"""Real changes through a real broker and real Spark into the real service: every log, every checkpoint, a kill before each."""
+"""Real changes through a real broker and real Spark into the real service: every log, every checkpoint, kills between them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from tests import datasets
 from tests.end_to_end import talk
@@ -16,6 +17,7 @@ from tests.streaming.shared_spark import SharedSpark
 
 # One a checkpoint; Java dies in test_kills.
 KINDS = [set(), {"driver"}, {"service"}, {"broker"}, {"service", "broker"}, {"driver", "service", "broker"}]
+ONCE = [set(), set(), set(), set(), set(), {"driver", "service", "broker"}]
 
 
 class Congress:
@@ -78,7 +80,8 @@ def _with_schemas(table: str, key: Any, value: Any) -> tuple[Any, Any]:
     return {"schema": keys, "payload": key}, None if value is None else {"schema": envelope, "payload": value}
 
 
-def test_every_log_and_checkpoint_with_kills(tmp_path: Path, shared_spark: SharedSpark) -> None:
+@pytest.mark.parametrize("kinds", [ONCE, pytest.param(KINDS, marks=pytest.mark.soak)], ids=["one kill", "kills"])
+def test_every_log_and_checkpoint_with_kills(tmp_path: Path, shared_spark: SharedSpark, kinds: list[set[str]]) -> None:
     chance = dice()
     logs = [Congress("cdc"), Congress("cdc_default_identity"), Congress("cdc_redelivered"), Congress("cdc", schemas=True)]
     topics = [topic for log in logs for topic in log.topics.items()]
@@ -87,7 +90,7 @@ def test_every_log_and_checkpoint_with_kills(tmp_path: Path, shared_spark: Share
         for log in logs:
             log.define(stage.server.client())
         stage.start_job()
-        for checkpoint, parts in enumerate(chance.sample(KINDS, len(KINDS))):
+        for checkpoint, parts in enumerate(chance.sample(kinds, len(kinds))):
             kill = Kill.at_random(parts, chance, fewest=1)
             stage.strike(kill, partial(_feed, logs, stage, checkpoint))
             stage.revive(kill.parts)

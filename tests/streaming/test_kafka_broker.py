@@ -18,6 +18,8 @@ from streaming.errors import StreamError
 from streaming.kafka_broker import Broker, free_port
 from streaming.kafka_client import quiet_admin
 
+pytestmark = pytest.mark.usefixtures("quick_java")
+
 
 def topics(broker: Broker) -> set[str]:
     return set(quiet_admin({"bootstrap.servers": broker.address}).list_topics(timeout=10).topics)

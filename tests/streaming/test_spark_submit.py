@@ -65,8 +65,9 @@ def stays(shared_server: ServerProcess) -> Iterator[ServerProcess]:
     talk.drop(shared_server.client(), relations=["stays"])
 
 
-def test_on_another_cluster(stays: ServerProcess, broker: Broker, topics: Topics, tmp_path: Path, capsys: Any) -> None:
-    """The launcher ended under it, then the job asked to end; each record once."""
+@pytest.mark.parametrize("twice", [False, pytest.param(True, marks=pytest.mark.soak)])
+def test_on_another_cluster(stays: ServerProcess, broker: Broker, topics: Topics, tmp_path: Path, capsys: Any, twice: bool) -> None:
+    """The launcher ended under it; `twice`: then another job asked to end. Each record once."""
     assert jars_command(["--spark"]) == 0
     connector = ["--jars", capsys.readouterr().out.strip()]
     topics.make("submitted")
@@ -77,6 +78,8 @@ def test_on_another_cluster(stays: ServerProcess, broker: Broker, topics: Topics
         job.process.terminate()
         assert job.end() == 143
     assert ids(stays) == list(range(5))
+    if not twice:
+        return
     topics.put("submitted", [create(number) for number in range(5, 8)])
     with SubmittedJob(tmp_path, stays, broker, "submitted", ["--master", "local[1]", *connector]) as job:
         job.wait_for("batch")
@@ -86,6 +89,7 @@ def test_on_another_cluster(stays: ServerProcess, broker: Broker, topics: Topics
     assert ids(stays) == list(range(8))
 
 
+@pytest.mark.soak
 def test_without_what_it_needs(stays: ServerProcess, broker: Broker, topics: Topics, tmp_path: Path) -> None:
     """No connector; a master that Spark does not take."""
     topics.make("unconnected")

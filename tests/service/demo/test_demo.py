@@ -158,7 +158,7 @@ def test_by_rest_and_what_it_prints_works(tmp_path: Path) -> None:
         end(process, output, tmp_path)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.soak)])
 def test_ended_while_the_service_starts_and_while_history_runs(tmp_path: Path, number: signal.Signals) -> None:
     with demo(tmp_path, "--no-kafka") as (process, output):
         while not list(tmp_path.glob("livejoin-demo-*/service.log")):
@@ -191,6 +191,7 @@ def test_through_kafka_and_spark(tmp_path: Path) -> None:
 
 
 @kafka
+@pytest.mark.soak
 @pytest.mark.usefixtures("quick_java")
 def test_goes_on_by_rest_when_the_stream_breaks(tmp_path: Path) -> None:
     with demo(tmp_path, "--pace", "5") as (process, output):

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from service.tables.store import Domain, Table
 from service.wire.batch import RowBlock
+from structures.core.kernel import JIT
 from structures.rows.key_table import ALL_BITS
 
 UTC = datetime.UTC
@@ -237,6 +238,6 @@ def test_as_the_twin(machine, monkeypatch):
     monkeypatch.setattr("structures.rows.rows.HEAP_WORTH_REWRITING", 32)
     run_state_machine_as_test(
         machine,
-        settings=settings(max_examples=60, stateful_step_count=30, deadline=None, print_blob=True,
+        settings=settings(max_examples=60 if JIT else 15, stateful_step_count=30, deadline=None, print_blob=True,
                           suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]),
     )  # fmt: skip

@@ -15,7 +15,6 @@ from tests.streaming.publishing.test_publisher import Stage
 from tests.streaming.stream_job import Topics
 
 PARTS = ("publisher", "service", "broker")
-ROUNDS = 6
 IDS = 40
 
 
@@ -30,7 +29,8 @@ def change(stage: Stage, chance: random.Random, versions: int) -> None:
 
 
 @pytest.mark.usefixtures("quick_java")
-def test_killed_in_every_way(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds", [len(PARTS), pytest.param(4 * len(PARTS), marks=pytest.mark.soak)])
+def test_killed_in_every_way(tmp_path: Path, rounds: int) -> None:
     chance = dice()
     with Broker() as broker, ServerProcess(tmp_path / "data") as server:
         # A small feed: some absences are too long for it, so that tokens expire without a restart too.
@@ -39,7 +39,7 @@ def test_killed_in_every_way(tmp_path: Path) -> None:
         stage.post(*(stage.right(id, 10 * id, 10 * id + 15) for id in range(IDS)))
         reader = Believer(broker.address, stage.topic)
         with stage.job(tombstones=True) as job:
-            for number in range(ROUNDS):
+            for number in range(rounds):
                 victims = {PARTS[number]} if number < len(PARTS) else set(chance.sample(PARTS, chance.randint(1, len(PARTS))))
                 print("kill", *victims)
                 change(stage, chance, chance.randint(1, 60))

@@ -72,7 +72,9 @@ def count_pairs(entries: Entries) -> int:
 
 
 @pytest.mark.skipif(not JIT, reason="tens of thousands need compiled kernels; the run with the JIT on has them")
-@pytest.mark.parametrize(("dimensions", "partners"), [(2, 0.1), (2, 2), pytest.param(2, 30, marks=pytest.mark.soak), (3, 2)])
+@pytest.mark.parametrize(
+    ("dimensions", "partners"), [(2, 0.1), (2, 2), pytest.param(2, 30, marks=pytest.mark.soak), pytest.param(3, 2, marks=pytest.mark.soak)]
+)
 def test_tens_of_thousands(dimensions: int, partners: float) -> None:
     rng = np.random.default_rng(7)
     tree = BoxTree(dimensions, "pair")

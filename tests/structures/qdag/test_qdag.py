@@ -28,7 +28,7 @@ FIGURE_2 = [(3, 4), (6, 4), (6, 5), (7, 4), (7, 5)]
 
 
 def test_against_the_twin() -> None:
-    examples = 60 if JIT else 15
+    examples = 60 if JIT else 8
     checks = settings(
         max_examples=examples, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
     )

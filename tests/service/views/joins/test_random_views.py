@@ -50,7 +50,10 @@ def test_all_algorithms(tmp_path: Path, style: str, seed: int) -> None:
     run(tmp_path, 700 + seed, 22, lambda source: source.random.randrange(12), 10, views)
 
 
-@pytest.mark.parametrize("bounds", [("(]", "()"), ("()", "(]"), ("[]", "[)"), ("()", "()"), ("at", "(]")])
+BOUNDS = [("(]", "()"), ("at", "(]"), *(pytest.param(pair, marks=pytest.mark.soak) for pair in (("()", "(]"), ("[]", "[)"), ("()", "()")))]
+
+
+@pytest.mark.parametrize("bounds", BOUNDS)
 def test_all_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bounds: tuple[str, str]) -> None:
     """Intervals of a and b with these bounds; `at`: points. Ends are later by 2, so that none is empty."""
     for name, own in zip("ab", bounds, strict=True):
