@@ -19,7 +19,7 @@ from service.tables.resolution import NO_SLOTS, Slots
 from service.tables.store import Table, pieces
 from structures.core.entries import NO_ENTRIES, Entries
 
-Codes = Callable[[pa.RecordBatch], Slots]
+Codes = Callable[[Table, Sequence[str], Slots], Slots]  # `acquire_of` or `look_up_of` of a domain
 Mask = npt.NDArray[np.bool_]
 _FEW_KEYS = np.zeros(2, np.int32)  # not written to
 _CHUNK = 1 << 16  # rows of a piece
@@ -99,7 +99,7 @@ class Source:
         if codes is None:
             key = _FEW_KEYS[: len(slots)] if len(slots) <= 2 else np.zeros(len(slots), np.int32)
         else:
-            key = read(table, self.columns, slots, codes)
+            key = codes(table, self.columns, slots)
             if len(slots) and key.min() < 0:
                 some = np.flatnonzero(key >= 0)
                 indices = some if indices is None else indices[some]

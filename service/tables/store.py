@@ -34,6 +34,7 @@ PIECE_ROWS = 1 << 16
 PIECE_BYTES = 64 << 20
 
 _NO_SLOTS = np.empty(0, np.int32)
+_NO_TEXTS = np.zeros(1, np.int64), np.frombuffer(b"", np.uint8)  # read-only bytes, as kernels take them
 
 
 def pieces(text_bytes: Array) -> Iterator[slice]:
@@ -266,7 +267,11 @@ class Domain:
         A new key gets a reclaimed code, or else the next number from 0 on. It counts as known since the newest version
         that `release` or `reclaim` was told, which may hold it a little too long, never too short.
         """
-        return self._with_nulls(columns, self._acquire)
+        return self._of_arrow(columns, self._acquire)
+
+    def acquire_of(self, table: Table, names: Sequence[str], slots: Array) -> Array:
+        """The same of these columns of a table's rows, any number."""
+        return self._of_table(table, names, slots, self._acquire)
 
     def _acquire(self, given: RowSet) -> Array:
         codes, _ = self._rows.enter(self._newest, given)
@@ -288,7 +293,11 @@ class Domain:
 
     def look_up(self, columns: pa.RecordBatch) -> Array:
         """int32[n]: the code of each key, -1 when unknown or null. What any readable version knew is known."""
-        return self._with_nulls(columns, self._rows.find)
+        return self._of_arrow(columns, self._rows.find)
+
+    def look_up_of(self, table: Table, names: Sequence[str], slots: Array) -> Array:
+        """The same of these columns of a table's rows, any number."""
+        return self._of_table(table, names, slots, self._rows.find)
 
     def reclaim(self, oldest_needed: int, pins: Array) -> None:
         """As `Table.reclaim`: unused codes that no readable version knew may be given to other keys."""
@@ -299,13 +308,9 @@ class Domain:
                 self._rows.unlink(freed)
                 self._rows.free(freed)
 
-    def _with_nulls(self, columns: pa.RecordBatch, work: Callable[[RowSet], Array]) -> Array:
+    def _of_arrow(self, columns: pa.RecordBatch, work: Callable[[RowSet], Array]) -> Array:
         """`work`, under the lock, on the rows without nulls; -1 for the others."""
-        nulls: Array | None = None
-        for column in columns.columns:
-            if column.null_count:
-                mask = null_mask(column)
-                nulls = mask if nulls is None else nulls | mask
+        nulls = _any_null([null_mask(column) for column in columns.columns])
         if nulls is not None:
             columns = columns.filter(pa.array(~nulls))
         rows = self._rows
@@ -314,11 +319,24 @@ class Domain:
             given = to_row_set(columns.columns, self._readers, rows.kinds, rows.key, rows.width)
             with self._lock:
                 codes = work(given)
-        if nulls is None:
-            return codes
-        padded = np.full(len(nulls), -1, np.int32)
-        padded[~nulls] = codes
-        return padded
+        return _padded(codes, nulls)
+
+    def _of_table(self, table: Table, names: Sequence[str], slots: Array, work: Callable[[RowSet], Array]) -> Array:
+        """The same, by way of Arrow only where there are texts: for one row, Arrow takes longer than all the rest."""
+        if None in self._readers:
+            parts = [self._of_arrow(rows, work) for _, rows in table.take_pieces(names, slots)]
+            return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        cells, masks = table.numbers(names, slots)
+        nulls = _any_null(masks)
+        if nulls is not None:
+            cells = cells[:, ~nulls]
+        rows = self._rows
+        codes = _NO_SLOTS
+        if cells.shape[1]:
+            given = RowSet(rows.kinds, rows.key, np.ascontiguousarray(cells.T), *_NO_TEXTS)
+            with self._lock:
+                codes = work(given)
+        return _padded(codes, nulls)
 
     @property
     def codes(self) -> int:
@@ -340,3 +358,21 @@ class Domain:
         living, retired, linked = self._rows.check()
         assert np.array_equal(np.union1d(living, retired), linked), "I3: the key table and the codes differ"
         assert np.array_equal(np.flatnonzero(self._counts.counts[: self._rows.used]), living), "counts and lives differ"
+
+
+def _any_null(masks: Sequence[Array | None]) -> Array | None:
+    """bool[n]: whether any of a row's columns is null; None: none is."""
+    nulls: Array | None = None
+    for mask in masks:
+        if mask is not None:
+            nulls = mask if nulls is None else nulls | mask
+    return nulls
+
+
+def _padded(codes: Array, nulls: Array | None) -> Array:
+    """The codes of the rows that are not null, and -1 for the others."""
+    if nulls is None:
+        return codes
+    padded = np.full(len(nulls), -1, np.int32)
+    padded[~nulls] = codes
+    return padded

@@ -25,8 +25,8 @@ class KeptIndex:
         self.source = Source(side, 0, index.columns, index.span)
         self.domain = Domain(types) if types else None
         self.tree = IntervalTree("pair")  # of which set 1 stays empty: it is only looked up
-        self._codes = self.domain.look_up if self.domain is not None else None
-        self._taken = self.domain.acquire if self.domain is not None else None
+        self._codes = self.domain.look_up_of if self.domain is not None else None
+        self._taken = self.domain.acquire_of if self.domain is not None else None
 
     def load(self, version: int, parts: Sequence[Slots]) -> None:
         entries = joined([self.source.entries(slots, self._taken).entries for slots in parts])

@@ -72,8 +72,8 @@ class OverlapJoin:
         self.tree = _structure(plan, len(sides))
         types = [sides[0].relation.schema.field(name).type for name in self._sources[0].columns]
         self.domain = Domain(types) if types else None
-        self._acquire = self.domain.acquire if self.domain is not None else None
-        self._look_up = self.domain.look_up if self.domain is not None else None
+        self._acquire = self.domain.acquire_of if self.domain is not None else None
+        self._look_up = self.domain.look_up_of if self.domain is not None else None
         self.shape = Shape(query, plan, sides)
         self._exact = plan.guarantee == "strict"  # all that is enumerated is a row
         self.root: Any = self.tree.root  # of what was applied last; any thread asks for it, but the writer alone looks at its tree

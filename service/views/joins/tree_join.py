@@ -17,7 +17,7 @@ from service.planning.binding import Index
 from service.planning.tree_shape import Edge, outward
 from service.tables.changes import DELETE, ENTER, INSERT, SIGNS, Part, Parted, Runs, in_order, parted, versions_of
 from service.tables.resolution import NO_SLOTS, Resolved, Slots
-from service.tables.sides import Side, ends_of, read
+from service.tables.sides import Side, ends_of
 from service.tables.store import Domain, Numbers
 from service.views.deltas import Sink, tell
 from service.views.joins.indexed_cursor import Scan
@@ -109,8 +109,8 @@ class TreeJoin:
         codes = []
         for p in self.tree.of_alias[side.place]:
             domain = self._domain(p)
-            columns = list(self.indexes[p].columns)
-            codes.append(None if domain is None else read(side.relation.table, columns, slots, domain.acquire))
+            columns = self.indexes[p].columns
+            codes.append(None if domain is None else domain.acquire_of(side.relation.table, columns, slots))
         self.tree.describe(side.place, slots, codes, self._ends(side, slots))
 
     def _ends(self, side: Side, slots: Slots) -> list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None]:
@@ -254,7 +254,7 @@ class TreeJoin:
             slots, domain = rows[index.place], self._domain(p)
             table = self.sides[index.place].relation.table
             if domain is not None and len(slots):
-                codes = read(table, list(index.columns), slots, domain.look_up)
+                codes = domain.look_up_of(table, index.columns, slots)
                 assert np.array_equal(codes, self.tree.codes(p, slots)), f"the codes of port {p} differ from its columns'"
             if index.span is not None:
                 assert all(map(np.array_equal, ends_of(table, index.span, slots), self.tree.ends(p, slots))), (

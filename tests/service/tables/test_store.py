@@ -90,6 +90,28 @@ def test_few_rows_are_what_arrow_makes_of_them():
         Table(pa.schema([pa.field("v", pa.int64(), False)]), ["v"]).given(RowBlock.few([(None,)], pa.struct(schema)))
 
 
+def test_codes_of_rows_in_a_table_are_those_of_their_columns():
+    """With and without texts, nulls among them, one row and many; -0.0 is 0.0, and every NaN one value."""
+    types = [type for type, _ in EDGES]
+    schema = pa.schema([pa.field("k", pa.int64(), False)] + [pa.field(f"c{i}", type) for i, type in enumerate(types)])
+    rng = np.random.default_rng(9)
+    table = Table(schema, ["k"])
+    more = {pa.float64(): [0.0, -0.0, float("nan"), -float("nan")]}
+    given = [[*values, *more.get(type, ())] for type, values in EDGES]
+    drawn = [[values[rng.integers(len(values))] for _ in range(200)] for values in given]
+    columns = [pa.array(range(200)), *(pa.array(values, type) for values, type in zip(drawn, types, strict=True))]
+    slots = table.insert(1, RowBlock(pa.RecordBatch.from_arrays(columns, schema=schema)))
+    for chosen in ([0], [1], [2, 3], [4, 1], list(range(len(types)))):
+        names = [f"c{i}" for i in chosen]
+        one, other = (Domain([types[i] for i in chosen]) for _ in range(2))
+        for some in (slots, slots[:1], slots[7:9], slots[:0]):
+            taken = table.take(names, some)
+            codes = one.acquire_of(table, names, some)
+            assert codes.tolist() == other.acquire(taken).tolist() == other.look_up_of(table, names, some).tolist()
+            assert one.look_up(taken).tolist() == codes.tolist()
+            assert (codes < 0).tolist() == [any(value is None for value in row.values()) for row in taken.to_pylist()]
+
+
 def test_more_columns_than_null_bits_in_a_cell():
     names = [f"c{i}" for i in range(70)]
     schema = pa.schema([pa.field("k", pa.int64(), False)] + [pa.field(name, pa.int64()) for name in names])
