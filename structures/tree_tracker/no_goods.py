@@ -91,6 +91,19 @@ def passed_over(T: Any, address: int, atom: int) -> tuple[int, int]:
     return address, steps
 
 
+@kernel
+def is_first(T: Any) -> bool:
+    """Whether it never grew."""
+    return len(T) == PAIRS + 4 * _FIRST
+
+
+@kernel
+def forget_all(T: Any) -> None:
+    T[COUNT] = 0
+    for p in range(PAIRS, len(T)):
+        T[p] = 0
+
+
 @kernel("void(int64[::1], int64[::1])")
 def copy_all(T: Any, other: Any) -> None:
     """Into a larger, empty table."""
@@ -112,6 +125,10 @@ class NoGoods:
         table = np.zeros(PAIRS + 4 * entries, np.int64)
         table[GROWS] = entries < self._most
         return table
+
+    @property
+    def bytes(self) -> int:
+        return int(self.table.nbytes)
 
     def grow(self) -> None:
         """Make room, if there is to be more."""

@@ -20,7 +20,7 @@ Costs (t atoms, n entries, r rows)
     follow      O(1) a changed entry, besides its rows, which are a walk from it
     rows        (t - 1) (r + removed) look-ups of O(log n) at most, removed <= n; no bound between two rows
     TT-gamma    as `rows`, and a look-up for each entry and child first: none fails afterwards
-    memory      none; 32 bytes a no-good while a reading lasts, up to 32 MiB, beyond which no more are kept
+    memory      none; 32 bytes a no-good while a reading lasts, up to 32 MiB each (`no_good_bytes`), beyond which no more are kept
 Differences from the paper: entries are removed, not values; an iteration that has ended is not taken for one that failed (`walk.py`);
 look-ups cost O(log n) in an index that others maintain, instead of O(1) in a hash table that is built for each reading.
 Source: *TreeTracker Join: A Composable Join Algorithm that Yields Optimal Acyclic Multi-Way Joins*; docs/design/natural-joins.md
@@ -29,19 +29,22 @@ Source: *TreeTracker Join: A Composable Join Algorithm that Yields Optimal Acycl
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from structures.core import cursor
 from structures.core.entries import DELETE, INSERT, Told
 from structures.core.kernel import compiled
-from structures.core.runs import Deltas
+from structures.core.runs import Deltas, gather
+from structures.index.deltas import CHUNK, Sink, tell_all
 from structures.index.indexes import Batch, Entries, OrderedIndexes, Run, items_of
 from structures.index.layout import IndexArena
 from structures.tree_tracker.no_goods import NoGoods
-from structures.tree_tracker.shape import Atom, Member, Shape, index_orders
+from structures.tree_tracker.runs import BUSY, RUN_STATE, Groups, follow_run
+from structures.tree_tracker.shape import POSITIONS, Atom, Member, Shape, index_orders
 from structures.tree_tracker.walk import (
     AT,
     FORGOTTEN,
@@ -60,12 +63,6 @@ from structures.tree_tracker.walk import (
 
 __all__ = ["Atom", "Cursor", "Deltas", "Member", "Root", "TreeTracker", "index_orders"]
 
-_CHUNK = 1 << 16
-_FIRST = 1 << 8  # rows of the first step of a delta
-_BUDGET = 1 << 18  # steps of a call: milliseconds
-
-Sink = Callable[[int, np.ndarray], bool]
-
 
 class Root(NamedTuple):
     """One version: the roots of the atoms' indexes, and the entries of each atom. Plain data, good as long as the version is pinned."""
@@ -74,64 +71,49 @@ class Root(NamedTuple):
     counts: tuple[int, ...]
 
 
-class Cursor:
-    """A reading; plain data beside the indexes. `fill` releases the GIL."""
+class Cursor(cursor.Cursor):
+    """A reading. Its steps are look-ups, steps of loops and past no-goods, and rows; its dead ends entries found to be in no row."""
 
-    def __init__(self, arena: IndexArena, plan: np.ndarray, roots: Sequence[int], items: Entries, reduced: bool) -> None:
-        self._arena, self._t, self._items = arena, int(plan[0]), items_of(items)
-        self._no_goods = NoGoods()
-        self._walking = Walking(plan, np.array(roots, np.int64), np.zeros(STATE_WORDS, np.int64), self._no_goods.table)
-        if reduced:
-            self._walking.Z[LEVEL], self._walking.Z[PHASE] = self._t - 1, REDUCE
+    _STEPS, _GAP, _DEAD = STEPS, GAP, REMOVED
 
-    def fill(self, limit: int) -> np.ndarray:
-        """Up to `limit` >= 1 further rows, int32[t, rows]: their slots. May have none before the end (`done`)."""
-        out = np.empty((self._t, limit), np.int32)
-        told = Told(out.reshape(-1), limit)
+    def __init__(self, arena: IndexArena, plan: np.ndarray, roots: np.ndarray, items: Entries, no_goods: NoGoods) -> None:
+        super().__init__(int(plan[POSITIONS]), np.zeros(STATE_WORDS, np.int64))
+        self._arena, self._items, self._no_goods = arena, items_of(items), no_goods
+        self._walking = Walking(plan, roots, self._Z, no_goods.table)
+        self._ended = len(items.slot) == 0
+
+    def reduce(self) -> None:
+        """Of a cursor that has not begun: TT-gamma, a pass over all entries that notes those without partners, comes first."""
+        self._Z[LEVEL], self._Z[PHASE] = len(self._nothing) - 1, REDUCE
+
+    def _more(self, want: int) -> np.ndarray:
+        out = np.empty((len(self._nothing), want), np.int32)
+        told = Told(out.reshape(-1), want)
         if self._no_goods.lock.acquire(blocking=False):
             try:
-                n = self._fill(told, self._no_goods)
+                n = self._walk(told, self._no_goods)
             finally:
                 self._no_goods.lock.release()
         else:  # a clone has them: what it knows is found again
-            n = self._fill(told, NoGoods())
-        return out if n == limit else out[:, :n]
+            n = self._walk(told, NoGoods())
+        self._ended = self._Z.item(AT) == len(self._items.slots)
+        return out[:, :n]
 
-    def _fill(self, told: Told, known: NoGoods) -> int:
+    def _walk(self, told: Told, known: NoGoods) -> int:
         known.grow()
         walking = self._walking._replace(T=known.table)
-        return int(compiled(tracker_fill)(self._arena.nodes, walking, self._items, told, _BUDGET))
+        return int(compiled(tracker_fill)(self._arena.nodes, walking, self._items, told, self._BUDGET))
 
-    @property
-    def done(self) -> bool:
-        return self._walking.Z.item(AT) == len(self._items.slots)
-
-    def clone(self) -> Cursor:
+    def clone(self) -> Self:
         """An independent cursor at the same place, which shares what is known of no-goods."""
-        other = copy.copy(self)
-        other._walking = self._walking._replace(Z=self._walking.Z.copy())
+        other = super().clone()
+        other._walking = self._walking._replace(Z=other._Z)
         return other
-
-    @property
-    def steps(self) -> int:
-        """Look-ups, steps of loops and past no-goods, and rows."""
-        return int(self._walking.Z[STEPS])
-
-    @property
-    def largest_gap(self) -> int:
-        """The most steps between two rows so far."""
-        return int(self._walking.Z[GAP])
-
-    @property
-    def dead_ends(self) -> int:
-        """Entries that were found to be in no row."""
-        return int(self._walking.Z[REMOVED])
 
     @property
     def counters(self) -> dict[str, int]:
         """Look-ups; entries removed; those of them that were noted as no-goods, and those that found no room."""
-        Z = self._walking.Z
-        return {name: int(Z[word]) for name, word in _COUNTERS.items()}
+        return {name: int(self._Z[word]) for name, word in _COUNTERS.items()}
 
 
 _COUNTERS = {"lookups": LOOKUPS, "removed": REMOVED, "no_goods": NO_GOODS, "forgotten": FORGOTTEN}
@@ -145,15 +127,17 @@ class TreeTracker:
         atoms, no join tree, or other indexes."""
         self.indexes = indexes
         self.shape = Shape(atoms, [[indexes.arity(one.index) for one in atom] for atom in atoms], edges)
-        self._roots = [indexes.root(one.index) for one in self.shape.members]
+        self._R = np.array([indexes.root(one.index) for one in self.shape.members], np.int64)
         self._counts = [indexes.count(atom[0].index, indexes.root(atom[0].index)) for atom in atoms]
         self._of_atom = [[m for m, a in enumerate(self.shape.atom_of) if a == atom] for atom in range(len(atoms))]
-        self._told_steps = 0
+        self._walk, self._told_steps = np.zeros(STATE_WORDS, np.int64), 0
+        self._out = np.empty((self.shape.t, CHUNK), np.int32)
+        self._tables: WeakKeyDictionary[NoGoods, None] = WeakKeyDictionary()
 
     @property
     def root(self) -> Root:
         """The newest version, published or not."""
-        return Root(tuple(self._roots), tuple(self._counts))
+        return Root(tuple(self._R.tolist()), tuple(self._counts))
 
     # --- following
 
@@ -166,73 +150,59 @@ class TreeTracker:
         mine = [[(m, batch[i]) for m in own if (i := self.shape.members[m].index) in batch] for own in self._of_atom]
         for halves in mine:
             for m, (deletes, _) in halves:
-                self._roots[m] = deletes.before
+                self._R[m] = deletes.before
         for step, sign in enumerate((DELETE, INSERT)):
             for atom, halves in enumerate(mine):
                 if not halves:
                     continue
                 entries = halves[0][1][step].entries
-                if sink is not None and len(entries.slot) and not self._tell(atom, entries, sign, sink):
-                    sink = None
+                if sink is not None and len(entries.slot):
+                    cursor = self.partners(self.root, atom, entries)
+                    sink = tell_all(cursor, sign, sink)
+                    self._told_steps += cursor.steps
                 for m, both in halves:
-                    self._roots[m] = both[step].after
+                    self._R[m] = both[step].after
                 self._counts[atom] += sign * len(entries.slot)
 
     def follow_in_order(self, run: Run, offsets: np.ndarray, limit: int | None, quiet: np.ndarray | None = None) -> Deltas:
         """Follow single changes, and tell what they did, as those before left the view; of those of other indexes nothing.
 
-        offsets: int64[n], ascending: changes of one number and sign are the same entries in several indexes, and the rows stand at the
-        first of them. quiet: bool[n], changes whose rows are not wanted. Deltas of more than `limit` rows are given up; None: there are
-        none.
+        offsets: int64[n], ascending: changes of one number and sign are those of one row, in an index each, and its rows stand at the first
+        of them. quiet: bool[n], changes whose rows are not wanted. Deltas of more than `limit` rows that fill more than a chunk are given
+        up; None: there are none. Cost: as `follow`, and a copy of the deltas.
         """
-        n, total = len(run.signs), 0
-        starts, ends, too_large = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.bool_)
-        parts = [np.empty((self.shape.t, 0), np.int32)]
-        cuts = (np.flatnonzero((np.diff(offsets) != 0) | (np.diff(run.signs) != 0)) + 1).tolist()
-        for first, end in zip([0, *cuts], [*cuts, n], strict=True) if n else ():
-            told: list[np.ndarray] | None = None if limit is None or (quiet is not None and quiet[first]) else []
-            rows = self._follow_some(run, first, end, told, limit or 0)
-            too_large[first] = told is not None and rows > (limit or 0)
-            starts[first:end], ends[first:end] = total, total
-            if told and not too_large[first]:
-                parts += told
-                total += rows
-                ends[first], starts[first + 1 : end], ends[first + 1 : end] = total, total, total
-        return Deltas(starts, ends, np.concatenate(parts, axis=1), too_large)
+        begins = np.ones(len(offsets), np.bool_)
+        begins[1:] = (np.diff(offsets) != 0) | (np.diff(run.signs) != 0)
+        starts, group = np.append(np.flatnonzero(begins), len(offsets)), np.cumsum(begins) - 1
+        wanted = np.ones(len(starts) - 1, np.bool_) if quiet is None else ~quiet[starts[:-1]]
+        members, order = self._members_of(run.indexes), self._by_size(self._counts)
+        plans = np.concatenate([self.shape.plan(a, -1, order) for a in range(self.shape.t)])
+        groups = Groups(plans, np.array([*self.shape.first, len(self._R)]), starts, members, run.after, wanted)
+        state, done = np.zeros(RUN_STATE, np.int64), np.zeros(len(starts) - 1, np.int64)
+        walking, known = Walking(plans[: len(plans) // self.shape.t].copy(), self._R, self._walk, _NO_TABLE), NoGoods()
+        items, told = items_of(run.entries), Told(self._out.reshape(-1), CHUNK)
 
-    def _follow_some(self, run: Run, first: int, end: int, told: list[np.ndarray] | None, limit: int) -> int:
-        """Changes of one sign, which are one change of the rows; how many rows were told, up to a few more than `limit`."""
-        numbers, count = run.indexes[first:end].tolist(), 0
+        def go_on(end: int, deltas: bool) -> int:
+            nonlocal known
+            if state[BUSY]:
+                known.grow()
+            else:
+                known = NoGoods()
+            some = groups._replace(starts=starts[: end + 1], wanted=wanted if deltas else np.zeros_like(wanted))
+            return int(compiled(follow_run)(self.indexes.arena.nodes, walking._replace(T=known.table), some, items, told, done, state))
 
-        def gather(_: int, rows: np.ndarray) -> bool:
-            nonlocal count
-            count += rows.shape[1]
-            if told is not None:
-                told.append(rows)
-            return count <= limit
+        deltas = gather(state, done, self._out, go_on, limit)
+        for a, first in enumerate(self.shape.first):
+            self._counts[a] += int(run.signs[members >> first & 1 != 0].sum())
+        ends = deltas.ends[group]
+        return Deltas(np.where(begins, deltas.starts[group], ends), ends, deltas.rows, deltas.too_large[group])
 
-        for atom, own in enumerate(self._of_atom):
-            here = [first + i for i, number in enumerate(numbers) if number == self.shape.members[own[0]].index]
-            if not here:
-                continue
-            if told is not None and count <= limit:
-                self._tell(atom, run.entries.take(np.array(here)), 0, gather)
-            for m in own:
-                places = [i for i, number in enumerate(numbers) if number == self.shape.members[m].index]
-                self._roots[m] = int(run.after[first + places[-1]])
-            self._counts[atom] += int(run.signs[first]) * len(here)
-        return count
-
-    def _tell(self, atom: int, entries: Entries, sign: int, sink: Sink) -> bool:
-        """The rows of these entries, with the other atoms as they are now; whether more are wanted."""
-        cursor = self.partners(self.root, atom, entries)
-        wanted, limit = True, _FIRST
-        while wanted and not cursor.done:
-            rows = cursor.fill(limit)
-            limit = min(4 * limit, _CHUNK)
-            wanted = rows.shape[1] == 0 or sink(sign, rows)
-        self._told_steps += cursor.steps
-        return wanted
+    def _members_of(self, index: np.ndarray) -> np.ndarray:
+        """Of each change the members that read its index, as bits."""
+        members = np.zeros(len(index), np.int64)
+        for m, member in enumerate(self.shape.members):
+            members |= (index == member.index).astype(np.int64) << m
+        return members
 
     # --- reading
 
@@ -244,35 +214,48 @@ class TreeTracker:
         """All rows, in the order of the index of atom `start`, which is the smallest if nobody says. `reduced`: by TT-gamma."""
         if start is None:
             start = root.counts.index(min(root.counts))
-        return self._cursor(root, start, 0, _ONE, reduced)
+        cursor = self._cursor(root, start, 0, _ONE)
+        if reduced:
+            cursor.reduce()
+        return cursor
 
     def partners(self, root: Root, place: int, entries: Entries) -> Cursor:
         """The rows in which atom number `place` is one of these entries, in their order, which are not looked up."""
-        return self._cursor(root, place, -1, entries, False)
+        return self._cursor(root, place, -1, entries)
 
     def of_key(self, root: Root, place: int, coordinates: Sequence[int]) -> Cursor:
         """The rows in which atom number `place` has these values in all its variables."""
         variables = self.shape.members[self.shape.first[place]].variables
         if len(coordinates) != len(variables):
             raise ValueError(f"atom {place} has {len(variables)} variables, {len(coordinates)} are given")
-        return self._cursor(root, place, len(variables), Entries(np.array([coordinates], np.int64), _ONE.slot), False)
+        return self._cursor(root, place, len(variables), Entries(np.array([coordinates], np.int64), _ONE.slot))
 
-    def _cursor(self, root: Root, start: int, prefix: int, items: Entries, reduced: bool) -> Cursor:
-        order = sorted(range(self.shape.t), key=lambda atom: root.counts[atom])
-        return Cursor(self.indexes.arena, self.shape.plan(start, prefix, tuple(order)), root.roots, items, reduced)
+    def _cursor(self, root: Root, start: int, prefix: int, items: Entries) -> Cursor:
+        plan, no_goods = self.shape.plan(start, prefix, self._by_size(root.counts)), NoGoods()
+        self._tables[no_goods] = None
+        return Cursor(self.indexes.arena, plan, np.array(root.roots, np.int64), items, no_goods)
+
+    def _by_size(self, counts: Sequence[int]) -> tuple[int, ...]:
+        return tuple(sorted(range(self.shape.t), key=lambda atom: counts[atom]))
 
     @property
     def update_steps(self) -> int:
         """Steps of all deltas so far, as cursors count them."""
-        return self._told_steps
+        return self._told_steps + int(self._walk[STEPS])
+
+    @property
+    def no_good_bytes(self) -> int:
+        """Of the tables of all readings that are still there. Any thread."""
+        return sum(table.bytes for table in (reference() for reference in self._tables.keyrefs()) if table is not None)
 
     def check(self) -> None:
         """Prove T1 and T2 of the newest version; AssertionError names the invariant."""
         for m, member in enumerate(self.shape.members):
             atom, root = self.shape.atom_of[m], self.indexes.root(member.index)
-            assert self._roots[m] == root, f"T1: the root of atom {atom} by {member.variables}"
+            assert self._R[m] == root, f"T1: the root of atom {atom} by {member.variables}"
             count, mine = self.indexes.count(member.index, root), self._counts[atom]
             assert mine == count, f"T2: atom {atom} counts {mine} entries, its index by {member.variables} has {count}"
 
 
 _ONE = Entries(np.zeros((1, 1), np.int64), np.zeros(1, np.int32))
+_NO_TABLE = np.empty(0, np.int64)

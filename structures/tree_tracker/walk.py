@@ -24,7 +24,7 @@ import numpy as np
 
 from structures.core.blocks import Nodes
 from structures.core.entries import Told
-from structures.core.kernel import arrays, kernel
+from structures.core.kernel import arrays, kernel, wide
 from structures.index.layout import HEAD, LEAF_ROOM, MOST_ARITY, count_of, slot_at
 from structures.index.search import BEFORE, Items, Place, group_end, next_entry, same, seek, seek_near
 from structures.tree_tracker.no_goods import address_of, entry_of, is_full, leaf_of, must_grow, note, passed_over
@@ -246,12 +246,18 @@ def step(nodes: Nodes, walking: Walking, items: Items, told: Told, n: int) -> in
     return n
 
 
-@kernel("int64(Nodes, Walking, Items, Told, int64)")
-def tracker_fill(nodes: Nodes, walking: Walking, items: Items, told: Told, budget: int) -> int:
-    """Further rows of all items, until these are done, there are `stride` rows, so many steps were taken, or the table has to grow; how
-    many."""
+@kernel
+def walk(nodes: Nodes, walking: Walking, items: Items, end: int, told: Told, n: int, budget: int) -> int:
+    """Go on: rows from number n on, until all items before number `end` are done, there are `stride` rows, so many steps were taken, or the
+    table has to grow; the rows then."""
     Z, T = walking.Z, walking.T
-    n, stop = 0, Z[STEPS] + budget
-    while n < told.stride and Z[AT] < len(items.slots) and Z[STEPS] < stop and not must_grow(T):
+    stop = Z[STEPS] + budget
+    while n < told.stride and Z[AT] < end and Z[STEPS] < stop and not must_grow(T):
         n = step(nodes, walking, items, told, n)
     return n
+
+
+@kernel("int64(Nodes, Walking, Items, Told, int64)")
+def tracker_fill(nodes: Nodes, walking: Walking, items: Items, told: Told, budget: int) -> int:
+    """Further rows of all items; how many."""
+    return walk(nodes, walking, items, len(items.slots), told, wide(0), budget)

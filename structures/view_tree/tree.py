@@ -31,7 +31,7 @@ Source: Berkholz, Keppeler and Schweikardt, *Answering Conjunctive Queries under
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -40,6 +40,7 @@ from structures.core import cursor
 from structures.core.entries import DELETE, INSERT, Told
 from structures.core.kernel import compiled
 from structures.core.runs import Deltas, gather
+from structures.index.deltas import CHUNK, Sink, tell_all
 from structures.index.indexes import Batch, Entries, OrderedIndexes, Run, items_of
 from structures.index.layout import IndexArena
 from structures.view_tree.changes import FLIPPED, LOOKED, STATE, Changes, View, flip_all, follow_run, live_prefixes
@@ -47,10 +48,6 @@ from structures.view_tree.shape import HOLDER, PLAN_WORDS, Atom, Shape, path_ord
 from structures.view_tree.walk import AT, DEAD, GAP, STATE_WORDS, STEPS, Walking, view_fill
 
 __all__ = ["Atom", "Cursor", "Deltas", "Root", "ViewTree", "path_orders"]
-
-_CHUNK = 1 << 16
-
-Sink = Callable[[int, np.ndarray], bool]
 
 
 class Root(NamedTuple):
@@ -98,7 +95,7 @@ class ViewTree:
         self._T, self._R = table.reshape(-1), np.zeros(len(table), np.int64)
         self._walk, self._state = np.zeros(STATE_WORDS, np.int64), np.zeros(STATE, np.int64)
         self._view = View(self._T, self._R, self._state)
-        self._out = np.empty((self.shape.t, _CHUNK), np.int32)
+        self._out = np.empty((self.shape.t, CHUNK), np.int32)
         self._told_steps = 0
 
     @property
@@ -148,23 +145,12 @@ class ViewTree:
         for step, sign in enumerate((DELETE, INSERT)):
             for a, halves in mine:
                 half = halves[step]
-                if len(half.common):
-                    sink = self._tell(a, sign, half.entries, sink)
+                if len(half.common) and sink is not None:
+                    cursor = self.partners(self.root, a, half.entries)
+                    sink = tell_all(cursor, sign, sink)
+                    self._told_steps += cursor.steps
                 self._R[a] = half.after
                 compiled(flip_all)(*self._arrays, self._view, items_of(half.entries), half.common, sign, a)
-
-    def _tell(self, atom: int, sign: int, entries: Entries, sink: Sink | None) -> Sink | None:
-        """The rows of these entries, with the other atoms as they are now; the sink, or None once it wants no more."""
-        if sink is None:
-            return None
-        cursor = self.partners(self.root, atom, entries)
-        wanted, limit = True, 1 << 8
-        while wanted and not cursor.done:
-            rows = cursor.fill(limit)
-            limit = min(4 * limit, _CHUNK)
-            wanted = rows.shape[1] == 0 or sink(sign, rows)
-        self._told_steps += cursor.steps
-        return sink if wanted else None
 
     def follow_in_order(self, run: Run, limit: int | None, quiet: np.ndarray | None = None) -> Deltas:
         """Follow single changes, and tell of each what it did, as those before it left the view; of those of other indexes nothing.
@@ -176,7 +162,7 @@ class ViewTree:
         wanted = np.ones(n, np.bool_) if quiet is None else ~quiet
         changes = Changes(self._atoms_of(run.indexes), run.signs, run.common, run.after, wanted)
         walking, items = Walking(self.shape.plans, self._R, Z), items_of(run.entries)
-        told, done = Told(self._out.reshape(-1), _CHUNK), np.zeros(n, np.int64)
+        told, done = Told(self._out.reshape(-1), CHUNK), np.zeros(n, np.int64)
 
         def go_on(end: int, deltas: bool) -> int:
             some = changes._replace(signs=run.signs[:end], wanted=wanted if deltas else np.zeros(n, np.bool_))
@@ -244,7 +230,7 @@ class ViewTree:
         found: set[tuple[int, ...]] = set()
         cursor = self.indexes.entries(index, root)
         while not cursor.done:
-            found |= set(map(tuple, cursor.fill(_CHUNK).coordinates[:, :length].tolist()))
+            found |= set(map(tuple, cursor.fill(CHUNK).coordinates[:, :length].tolist()))
         return found
 
 

@@ -22,6 +22,7 @@ from tests.benchmarks import (
     growth,
     heap_growth,
     heap_rivals,
+    natural_dangling,
     natural_growth,
     natural_path,
     natural_star,
@@ -328,3 +329,12 @@ def test_paths(data: Data) -> None:
     lines: list[str] = []
     figures = measure_natural(data, natural_path.Live, Scale(quick=True), lines.append)
     assert len(figures) == 7 and lines and all(figure.value > 0 for figure in figures)
+
+
+@compiled
+def test_dangling_rows() -> None:
+    """A reading finds DuckDB's rows, with two look-ups a tuple at most, and a plan of pairwise joins gives many more rows."""
+    figures = natural_dangling.run(Scale(quick=True), lambda line: None)
+    assert all(figure.met is not False for figure in figures if figure.aim is not None) and len(figures) == 17
+    assert {rival.name for figure in figures for rival in figure.rivals} == {"join-tree", "nested-loop", "DuckDB", "Arrow"}
+    assert natural_dangling.plot(figures).count("<circle") == 2 * 2 * 5

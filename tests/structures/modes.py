@@ -216,6 +216,8 @@ STRUCTURES = {
             Canary("structures.tree_tracker.walk", "address_of", "lambda leaf, i: leaf"),
             Canary("structures.tree_tracker.walk", "next_entry", "lambda nodes, root, k, leaf, i: (0, 0)"),
             Canary("structures.tree_tracker.no_goods", "place_of", "lambda T, address, atom: was(T, address, 0)"),
+            Canary("structures.tree_tracker.runs", "forget_all", "lambda T: None"),
+            Canary("structures.tree_tracker.runs", "change_of", "lambda groups, g, a: groups.starts[g]"),
             Canary("structures.index.changes", "own_block", "lambda nodes, writing, h, o: o"),
         ),
     ),

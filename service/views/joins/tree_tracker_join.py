@@ -36,3 +36,8 @@ class TreeTrackerJoin(ReadingJoin[TreeTracker]):
 
     def _follow_in_order(self, reader: TreeTracker, applied: Applied, limit: int | None, quiet: npt.NDArray[np.bool_]) -> Deltas:
         return reader.follow_in_order(applied.run, applied.order.offsets, limit, quiet)
+
+    @property
+    def bytes(self) -> int:
+        """What the readings that are under way know to lead nowhere, and of an index that several views or aliases have its share."""
+        return super().bytes + (self._reader.no_good_bytes if self._reader is not None else 0)

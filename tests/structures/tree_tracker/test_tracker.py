@@ -15,7 +15,7 @@ from structures.core.kernel import JIT
 from structures.index.indexes import NO_ENTRIES, Changes, Entries, OrderedIndexes
 from structures.tree_tracker import no_goods
 from structures.tree_tracker.shape import is_join_tree
-from structures.tree_tracker.tracker import Cursor, Member, TreeTracker, index_orders
+from structures.tree_tracker.tracker import Cursor, Deltas, Member, TreeTracker, index_orders
 from tests.naive.natural_join import Entry, join
 from tests.naive.tree_tracker import Tracker
 from tests.structures.index.machine import packed
@@ -276,6 +276,59 @@ def test_a_sink_that_wants_no_more() -> None:
     indexes.begin(3)
     tree.follow(indexes.apply({tree.shape.members[0].index: Changes(same, NO_ENTRIES)}), None)
     assert tree.update_steps == steps and tree.is_empty(tree.root)
+
+
+def test_a_delta_beyond_the_limit_is_given_up_and_the_rest_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("structures.tree_tracker.tracker.CHUNK", 1 << 10)
+    n = 60
+    indexes, tree = tracked([(0,)] * 3, [(0, 1), (1, 2)], [[(0,)] * n, [(0,)] * n, [(1,)]])
+    last = tree.shape.members[tree.shape.first[2]].index
+
+    def followed(signs: list[int], entries: list[Entry], limit: int | None) -> Deltas:
+        indexes.begin(indexes._version + 1)
+        run = indexes.apply_in_order(np.full(len(signs), last), np.array(signs, np.int8), packed(entries, 1))
+        deltas = tree.follow_in_order(run, np.arange(len(signs)), limit)
+        tree.check()
+        return deltas
+
+    deltas = followed([1, -1, 1], [(0, 1), (1, 0), (0, 2)], 3_000)
+    assert deltas.too_large.tolist() == [True, False, True] and (deltas.starts == deltas.ends).all()
+    deltas = followed([-1, 1], [(0, 1), (0, 1)], n * n)
+    assert not deltas.too_large.any() and deltas.ends.tolist() == [n * n, 2 * n * n]
+    assert len(set(map(tuple, deltas.rows[:, n * n :].T.tolist()))) == n * n
+    before = tree.update_steps
+    assert followed([-1], [(0, 1)], None).rows.shape == (3, 0) and tree.update_steps == before
+
+
+def test_a_run_notes_what_dangles_and_forgets_it_with_each_change() -> None:
+    """A(x) comes: of B all n rows want the group of C whose n rows D lacks, which are looked up once, more than the first table holds. One
+    of them has a partner as D(7) comes, and all n rows of B with it."""
+    n = 600 if JIT else 300
+    given = [[], [(0, 0)] * n, [(0, i) for i in range(n)], [(-1,)]]
+    indexes, tree = tracked([(0,), (0, 1), (1, 2), (2,)], [(0, 1), (1, 2), (2, 3)], given)
+    a, d = (tree.shape.members[tree.shape.first[atom]].index for atom in (0, 3))
+    indexes.begin(2)
+    run = indexes.apply_in_order(np.array([a, d, a, a]), np.array([1, 1, -1, 1], np.int8), packed([(0, 5), (7, 6), (0, 5), (1, 5)], 1))
+    deltas = tree.follow_in_order(run, np.arange(4), 10**6)
+    assert deltas.ends.tolist() == [0, n, 2 * n, 2 * n] and not deltas.too_large.any()
+    assert set(map(tuple, deltas.rows[[0, 2, 3]].T.tolist())) == {(5, 7, 6)}
+    assert sorted(deltas.rows[1].tolist()) == sorted([*range(n)] * 2)
+    assert tree.update_steps < 40 * n
+    tree.check()
+
+
+def test_tables_are_counted_while_readings_last() -> None:
+    tree = fans(2000)
+    assert tree.no_good_bytes == 0
+    cursor = tree.rows(tree.root, 0)
+    small = tree.no_good_bytes
+    cursor.fill(1)
+    other, large = cursor.clone(), tree.no_good_bytes
+    assert 0 < small < large == other._no_goods.table.nbytes
+    del cursor
+    assert tree.no_good_bytes == large
+    del other
+    assert tree.no_good_bytes == 0
 
 
 @pytest.mark.skipif(not JIT, reason="tens of thousands need compiled kernels; the run with the JIT on has them")

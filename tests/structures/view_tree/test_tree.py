@@ -102,7 +102,7 @@ def test_no_dead_ends_whatever_dangles() -> None:
 
 
 def test_a_delta_beyond_the_limit_is_given_up_and_the_rest_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("structures.view_tree.tree._CHUNK", 1 << 10)
+    monkeypatch.setattr("structures.view_tree.tree.CHUNK", 1 << 10)
     n = 60
     indexes, view = viewed([(0,)] * 3, [[(0, i) for i in range(n)], [(0, i) for i in range(n)], [(1, 0)]])
     indexes.begin(2)

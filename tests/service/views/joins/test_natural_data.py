@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from service.following.subscriptions import Subscription
 from service.instance import Instance
 from service.planning.planner import alternatives
+from service.query.model import ALGORITHMS
 from service.reading.cursors import open_rows
 from service.views.parse import parse_view
 from service.wire.batch import DELETE, INSERT, Batch, Changes, RowBlock
@@ -115,12 +117,19 @@ def test_change_log(tmp_path: Path, query: str) -> None:
     engine.close()
 
 
-@pytest.mark.parametrize("algorithm", ["view-tree", "join-tree", "tree-tracker", pytest.param("nested-loop", marks=pytest.mark.soak)])
+CORRECT = {one["name"]: correct(one["sql"]) for one in datasets.queries(DATA)}
+LONG = {"nested-loop"}
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [pytest.param(one, marks=pytest.mark.soak if one in LONG else ()) for one in ALGORITHMS if one in chain(*CORRECT.values())],
+)
 def test_all_rows(tmp_path: Path, algorithm: str) -> None:
-    """Of all but the view of 1.8 million rows. The relations come while the views are there, then the views once more; by qdag they are
-    in `test_qdag_join`."""
+    """Of all but the view of 1.8 million rows, by every algorithm that the planner accepts. The relations come while the views are there,
+    then the views once more."""
     engine = started(tmp_path, datasets.tables(DATA))
-    queries = [one for one in datasets.queries(DATA) if algorithm in correct(one["sql"])]
+    queries = [one for one in datasets.queries(DATA) if algorithm in CORRECT[one["name"]]]
     for one in queries:
         engine.put_view(one["name"], {"sql": one["sql"], "algorithm": algorithm, "changes": False}, wait=60)
     for name, definition in definitions().items():

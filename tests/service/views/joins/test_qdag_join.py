@@ -1,4 +1,4 @@
-"""Natural joins over quadtrees: the engine's twin with cyclic views, the data sets' views, look-ups, plans."""
+"""Natural joins over quadtrees: the engine's twin with cyclic views, look-ups, plans."""
 
 from __future__ import annotations
 
@@ -6,17 +6,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from service.instance import Instance
 from service.planning.hypergraph import hypergraph
 from service.reading.cursors import open_rows
-from service.views.joins.qdag_join import QdagJoin
 from service.views.parse import parse_view
-from service.wire.batch import UPSERT, Batch, Changes, RowBlock
-from service.wire.schema import parse_relation
-from tests import datasets
+from service.wire.batch import UPSERT
 from tests.service.definitions import RELATIONS, refused, sql
 from tests.service.engine.test_engine import prepared, read_all, run
 from tests.service.running import check
@@ -103,28 +98,6 @@ def test_a_look_up_by_the_join_key(tmp_path: Path) -> None:
     assert found == read_all(open_rows(engine.readers, "composite")) != Counter()
     assert read_all(open_rows(engine.readers, "twice", point=("x", {"id": "1", "floor": "1"}))) == Counter({(1, 1): 2})
     assert read_all(open_rows(engine.readers, "twice", point=("x", {"id": "1", "floor": "2"}))) == Counter()
-    engine.close()
-
-
-NATURAL = [one for one in datasets.queries("openflights") if one["name"] != "one_stop_same_airline"]
-
-
-def test_the_data_sets_views(tmp_path: Path) -> None:
-    """Rows and checksums of all but the one of 1.8 million rows."""
-    engine = Instance(tmp_path)
-    engine.recover()
-    definitions = {name: parse_relation(datasets.definition("openflights", name)) for name in datasets.tables("openflights")}
-    for name, definition in definitions.items():
-        engine.put_relation(name, definition)
-        rows = datasets.table("openflights", name).combine_chunks().cast(definition.arrow_schema()).to_batches()[0]
-        ops, index = np.full(len(rows), UPSERT, np.uint8), np.arange(len(rows))
-        engine.apply(Batch([Changes(name, definition, ops, RowBlock(rows), index)], len(rows), 0, [], 0))
-    for one in NATURAL:
-        engine.put_view(one["name"], {"sql": one["sql"]} | QDAG, wait=120)
-        found = read_all(open_rows(engine.readers, one["name"]), 50_000)
-        assert sum(found.values()) == one["rows"], one["name"]
-        assert datasets.checksum(found.elements()) == one["checksum"], one["name"]
-        assert isinstance(engine.views[one["name"]].join, QdagJoin)
     engine.close()
 
 

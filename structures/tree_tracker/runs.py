@@ -1,0 +1,97 @@
+"""Runs of single changes, each with its delta.
+
+A change of a row is one of each index that has the row: a *group*, whose entries become visible together, atom by atom. The rows of an
+atom's entry are a walk from it by the atom's plan, in which the atoms before it have their new roots and those behind it the old ones.
+What the walk notes holds for these roots alone, so the table is empty again before a root changes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from structures.core.blocks import Nodes
+from structures.core.entries import Told
+from structures.core.kernel import arrays, kernel, wide
+from structures.index.search import Items
+from structures.tree_tracker.no_goods import COUNT, forget_all, is_first
+from structures.tree_tracker.shape import MOST_ATOMS
+from structures.tree_tracker.walk import AT, LEAF_, OPEN, PLACE_WORDS, PLACES, Walking, go, walk
+
+GROUP, BUSY, ATOM, RUN_STATE = range(4)  # the state N: the group, whether rows of it are being told, the atom that is looked at
+_EVER = 2**62  # steps: a delta is interrupted by its rows, and by a table that has to grow
+
+
+@arrays("int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]", "boolean[::1]")
+class Groups(NamedTuple):
+    """Group g is the changes starts[g] to starts[g + 1] (excluded). Change i is one of `members[i]`, as bits, which have the root after[i]
+    since; wanted[g]: whether its rows are. `first`: of each atom its first member, and the number of members; `plans`: one after another.
+    """
+
+    plans: np.ndarray
+    first: np.ndarray
+    starts: np.ndarray
+    members: np.ndarray
+    after: np.ndarray
+    wanted: np.ndarray
+
+
+@kernel
+def begin(groups: Groups, walking: Walking, a: int, e: int) -> None:
+    """Start the walk from change e of atom a. The counters go on."""
+    P, _, Z, _ = walking
+    for w in range(len(P)):
+        P[w] = groups.plans[a * len(P) + w]
+    for q in range(MOST_ATOMS):
+        Z[PLACES + PLACE_WORDS * q + LEAF_] = 0
+    Z[AT] = e
+    go(Z, 0, OPEN)
+
+
+@kernel
+def change_of(groups: Groups, g: int, a: int) -> int:
+    """The change of the group that is the atom's, by its first member; -1: none."""
+    for e in range(groups.starts[g], groups.starts[g + 1]):
+        if (groups.members[e] >> groups.first[a]) & 1 != 0:
+            return e
+    return -1
+
+
+@kernel
+def move_roots(groups: Groups, R: Any, g: int, a: int) -> None:
+    for e in range(groups.starts[g], groups.starts[g + 1]):
+        for m in range(groups.first[a], groups.first[a + 1]):
+            if (groups.members[e] >> m) & 1 != 0:
+                R[m] = groups.after[e]
+
+
+@kernel("int64(Nodes, Walking, Groups, Items, Told, int64[::1], int64[::1])")
+def follow_run(nodes: Nodes, walking: Walking, groups: Groups, items: Items, told: Told, done: Any, N: Any) -> int:
+    """Follow groups from number N[GROUP] on until all are done, there is no room for more rows, or the table has to be another one; the
+    rows written. done[g]: the rows written when group g was done."""
+    _, R, Z, T = walking
+    n = wide(0)
+    while N[GROUP] < len(groups.starts) - 1:
+        g = N[GROUP]
+        while N[ATOM] < len(groups.first) - 1:
+            a = N[ATOM]
+            e = change_of(groups, g, a)
+            if e >= 0:
+                if groups.wanted[g]:
+                    if N[BUSY] == 0:
+                        begin(groups, walking, a, e)
+                        N[BUSY] = 1
+                    n = walk(nodes, walking, items, e + 1, told, n, _EVER)
+                    if Z[AT] == e:
+                        return n
+                N[BUSY] = 0
+                move_roots(groups, R, g, a)
+            N[ATOM] += 1
+            if T[COUNT] != 0:
+                if not is_first(T):
+                    return n
+                forget_all(T)
+        done[g] = n
+        N[GROUP], N[ATOM] = g + 1, 0
+    return n
