@@ -11,8 +11,8 @@ Writer's thread only, but for reading at a pinned root (`structures.index.indexe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,11 +28,27 @@ from service.tables.store import Domain, Numbers
 from structures.core.encoding import encode_floats
 from structures.index.indexes import NO_ENTRIES, STEPS, Batch, Changes, Entries, OrderedIndexes
 from structures.index.indexes import Run as IndexRun
-from structures.view_tree.tree import Atom, ViewTree
 
 _CHUNK = 1 << 16  # rows in a step of building
 _NEWEST = 2**62  # a version that sees what is newest
 _TEXT, _FLOAT = pa.utf8(), pa.float64()
+
+
+class Planted(Protocol):
+    """A structure that keeps trees of its own beside the indexes that it reads."""
+
+    def load(self) -> None:
+        """Make them."""
+
+    def flips(self, counts: Mapping[int, int]) -> int:
+        """The most entries of these that so many changes of the indexes put or cut."""
+        ...
+
+    def close(self) -> None:
+        """The newest version has them no more."""
+
+
+P = TypeVar("P", bound=Planted)
 
 
 class Order(NamedTuple):
@@ -135,8 +151,8 @@ class SharedIndexes:
         self._structure: OrderedIndexes | None = None
         self._kept: Mapping[Any, SharedIndex] = {}  # replaced, never changed: figures are asked for by any thread
         self._known: Interest[SharedIndex] | None = None
-        self._trees: list[tuple[object, ViewTree]] = []
-        self._leaving: list[tuple[int, SharedIndex | ViewTree]] = []  # and the newest version then
+        self._trees: list[tuple[object, Planted]] = []
+        self._leaving: list[tuple[int, SharedIndex | Planted]] = []  # and the newest version then
         self._newest = 0
         self._texts = Domain([_TEXT])
         self._batch: Batch = {}
@@ -178,17 +194,17 @@ class SharedIndexes:
             parts.append(one.entries(slots, True)[0])
         self.structure.load(one.number, joined(parts))
 
-    def plant(self, owner: object, version: int, atoms: Sequence[Atom]) -> ViewTree:
-        """A view tree over indexes that its owner has taken. O(n)."""
+    def plant(self, owner: object, version: int, make: Callable[[OrderedIndexes], P]) -> P:
+        """What is made, and loaded, over indexes that its owner has taken."""
         self.structure.begin(version)
-        tree = ViewTree(self.structure, atoms)
+        tree = make(self.structure)
         self._trees.append((owner, tree))
         tree.load()
         return tree
 
     def forget(self, owner: object) -> None:
         """It follows no more: what nobody else has goes with a later `reclaim`, when readers of the newest version can't know it."""
-        gone: list[SharedIndex | ViewTree] = [tree for other, tree in self._trees if other is owner]
+        gone: list[SharedIndex | Planted] = [tree for other, tree in self._trees if other is owner]
         self._trees = [(other, tree) for other, tree in self._trees if other is not owner]
         for one in self._kept.values():
             one.users = [(other, side) for other, side in one.users if other is not owner]
@@ -287,8 +303,8 @@ class SharedIndexes:
         self._structure.reclaim(published, pins)
         self._texts.reclaim(published, pins)
 
-    def _remove(self, version: int, one: SharedIndex | ViewTree) -> None:
-        if isinstance(one, ViewTree):
+    def _remove(self, version: int, one: SharedIndex | Planted) -> None:
+        if not isinstance(one, SharedIndex):
             one.close()
             return
         cursor = self.structure.entries(one.number, self.structure.root(one.number))

@@ -36,15 +36,16 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from structures.core import cursor
-from structures.core.entries import DELETE, INSERT, Told
+from structures.core.entries import Told
 from structures.core.kernel import compiled
 from structures.core.runs import Deltas, gather
-from structures.index.deltas import CHUNK, Sink, tell_all
-from structures.index.indexes import Batch, Entries, OrderedIndexes, Run, items_of
+from structures.index.deltas import CHUNK
+from structures.index.following import Atom, IndexReader, Member
+from structures.index.indexes import Entries, OrderedIndexes, Run, items_of
 from structures.index.layout import IndexArena
 from structures.tree_tracker.no_goods import NoGoods
 from structures.tree_tracker.runs import BUSY, RUN_STATE, Groups, follow_run
-from structures.tree_tracker.shape import POSITIONS, Atom, Member, Shape, index_orders
+from structures.tree_tracker.shape import POSITIONS, Shape, index_orders
 from structures.tree_tracker.walk import (
     AT,
     FORGOTTEN,
@@ -119,50 +120,24 @@ class Cursor(cursor.Cursor):
 _COUNTERS = {"lookups": LOOKUPS, "removed": REMOVED, "no_goods": NO_GOODS, "forgotten": FORGOTTEN}
 
 
-class TreeTracker:
+class TreeTracker(IndexReader):
     """See the module's head. One thread writes; any number read roots of pinned versions meanwhile."""
 
     def __init__(self, indexes: OrderedIndexes, atoms: Sequence[Atom], edges: Sequence[tuple[int, int]]) -> None:
         """Over atoms with the members that `index_orders` names, all loaded, joined by these edges of a join tree. ValueError: not 2 to 8
         atoms, no join tree, or other indexes."""
-        self.indexes = indexes
         self.shape = Shape(atoms, [[indexes.arity(one.index) for one in atom] for atom in atoms], edges)
-        self._R = np.array([indexes.root(one.index) for one in self.shape.members], np.int64)
-        self._counts = [indexes.count(atom[0].index, indexes.root(atom[0].index)) for atom in atoms]
-        self._of_atom = [[m for m, a in enumerate(self.shape.atom_of) if a == atom] for atom in range(len(atoms))]
-        self._walk, self._told_steps = np.zeros(STATE_WORDS, np.int64), 0
+        super().__init__(indexes, atoms)
+        self._walk = np.zeros(STATE_WORDS, np.int64)
         self._out = np.empty((self.shape.t, CHUNK), np.int32)
         self._tables: WeakKeyDictionary[NoGoods, None] = WeakKeyDictionary()
 
     @property
     def root(self) -> Root:
         """The newest version, published or not."""
-        return Root(tuple(self._R.tolist()), tuple(self._counts))
+        return Root(tuple(self._roots.tolist()), tuple(self._counts))
 
     # --- following
-
-    def follow(self, batch: Batch, sink: Sink | None) -> None:
-        """Follow what happened to the indexes. Every batch with one of this view's is to be followed, before the next.
-
-        `sink(sign, slots)` gets the delta in chunks, deletes first: sign -1 or 1, slots int32[t, n] of its own; each row comes once, by the
-        last of its parts to change. It returns False to get no more. None: no delta is computed.
-        """
-        mine = [[(m, batch[i]) for m in own if (i := self.shape.members[m].index) in batch] for own in self._of_atom]
-        for halves in mine:
-            for m, (deletes, _) in halves:
-                self._R[m] = deletes.before
-        for step, sign in enumerate((DELETE, INSERT)):
-            for atom, halves in enumerate(mine):
-                if not halves:
-                    continue
-                entries = halves[0][1][step].entries
-                if sink is not None and len(entries.slot):
-                    cursor = self.partners(self.root, atom, entries)
-                    sink = tell_all(cursor, sign, sink)
-                    self._told_steps += cursor.steps
-                for m, both in halves:
-                    self._R[m] = both[step].after
-                self._counts[atom] += sign * len(entries.slot)
 
     def follow_in_order(self, run: Run, offsets: np.ndarray, limit: int | None, quiet: np.ndarray | None = None) -> Deltas:
         """Follow single changes, and tell what they did, as those before left the view; of those of other indexes nothing.
@@ -177,9 +152,9 @@ class TreeTracker:
         wanted = np.ones(len(starts) - 1, np.bool_) if quiet is None else ~quiet[starts[:-1]]
         members, order = self._members_of(run.indexes), self._by_size(self._counts)
         plans = np.concatenate([self.shape.plan(a, -1, order) for a in range(self.shape.t)])
-        groups = Groups(plans, np.array([*self.shape.first, len(self._R)]), starts, members, run.after, wanted)
+        groups = Groups(plans, np.array([*self.first, len(self._roots)]), starts, members, run.after, wanted)
         state, done = np.zeros(RUN_STATE, np.int64), np.zeros(len(starts) - 1, np.int64)
-        walking, known = Walking(plans[: len(plans) // self.shape.t].copy(), self._R, self._walk, _NO_TABLE), NoGoods()
+        walking, known = Walking(plans[: len(plans) // self.shape.t].copy(), self._roots, self._walk, _NO_TABLE), NoGoods()
         items, told = items_of(run.entries), Told(self._out.reshape(-1), CHUNK)
 
         def go_on(end: int, deltas: bool) -> int:
@@ -192,7 +167,7 @@ class TreeTracker:
             return int(compiled(follow_run)(self.indexes.arena.nodes, walking._replace(T=known.table), some, items, told, done, state))
 
         deltas = gather(state, done, self._out, go_on, limit)
-        for a, first in enumerate(self.shape.first):
+        for a, first in enumerate(self.first):
             self._counts[a] += int(run.signs[members >> first & 1 != 0].sum())
         ends = deltas.ends[group]
         return Deltas(np.where(begins, deltas.starts[group], ends), ends, deltas.rows, deltas.too_large[group])
@@ -200,7 +175,7 @@ class TreeTracker:
     def _members_of(self, index: np.ndarray) -> np.ndarray:
         """Of each change the members that read its index, as bits."""
         members = np.zeros(len(index), np.int64)
-        for m, member in enumerate(self.shape.members):
+        for m, member in enumerate(self.members):
             members |= (index == member.index).astype(np.int64) << m
         return members
 
@@ -225,7 +200,7 @@ class TreeTracker:
 
     def of_key(self, root: Root, place: int, coordinates: Sequence[int]) -> Cursor:
         """The rows in which atom number `place` has these values in all its variables."""
-        variables = self.shape.members[self.shape.first[place]].variables
+        variables = self.members[self.first[place]].variables
         if len(coordinates) != len(variables):
             raise ValueError(f"atom {place} has {len(variables)} variables, {len(coordinates)} are given")
         return self._cursor(root, place, len(variables), Entries(np.array([coordinates], np.int64), _ONE.slot))
@@ -241,7 +216,7 @@ class TreeTracker:
     @property
     def update_steps(self) -> int:
         """Steps of all deltas so far, as cursors count them."""
-        return self._told_steps + int(self._walk[STEPS])
+        return super().update_steps + int(self._walk[STEPS])
 
     @property
     def no_good_bytes(self) -> int:
@@ -250,11 +225,7 @@ class TreeTracker:
 
     def check(self) -> None:
         """Prove T1 and T2 of the newest version; AssertionError names the invariant."""
-        for m, member in enumerate(self.shape.members):
-            atom, root = self.shape.atom_of[m], self.indexes.root(member.index)
-            assert self._R[m] == root, f"T1: the root of atom {atom} by {member.variables}"
-            count, mine = self.indexes.count(member.index, root), self._counts[atom]
-            assert mine == count, f"T2: atom {atom} counts {mine} entries, its index by {member.variables} has {count}"
+        self.check_roots("T")
 
 
 _ONE = Entries(np.zeros((1, 1), np.int64), np.zeros(1, np.int32))

@@ -292,7 +292,7 @@ def test_a_natural_join(case: Case) -> None:
     talk.ok(talk.send(case.client, [{"relation": edges, "op": "upsert", "row": {"src": i, "dst": j}} for i, j in rows]))
     pair = {"from": {"x": edges, "y": edges}, "join": [hop]}
     cyclic = {"from": {"x": edges, "y": edges, "z": edges}, "join": [hop, *triangle]}
-    acyclic = ("view-tree", "join-tree", "qdag", "nested-loop", "tree-tracker")
+    acyclic = ("view-tree", "join-tree", "qdag", "nested-loop", "tree-tracker", "intersect")
     for definition, algorithms in ((pair, acyclic), (cyclic, ("qdag", "nested-loop"))):
         told = talk.ok(case.client.post("/v1/explain", json=definition))
         assert [told["plan"]["algorithm"], *(other["algorithm"] for other in told["alternatives"])] == list(algorithms)

@@ -221,6 +221,22 @@ STRUCTURES = {
             Canary("structures.index.changes", "own_block", "lambda nodes, writing, h, o: o"),
         ),
     ),
+    "adaptive": Structure(
+        "adaptive.machine.AdaptiveMachine",
+        ("tests/structures/adaptive/test_adaptive.py",),
+        "not tens_of_thousands",
+        (
+            Canary("structures.adaptive.walk", "same", "lambda M, o, room, i, X, x, step, p: True"),
+            Canary("structures.adaptive.holes", "next_range", "lambda Z, K: False"),
+            Canary("structures.adaptive.walk", "go_behind", "lambda P, Z: was(P, Z) if P[1] else end_item(Z)"),
+            Canary("structures.adaptive.product", "group_end", "lambda nodes, leaf, k, i, X, x, step, p: i + 1"),
+            Canary("structures.adaptive.product", "same", "lambda M, o, room, i, X, x, step, p: False"),
+            Canary("structures.adaptive.dyadic", "end_of_block", "lambda x, level: was(x, min(level + 1, 15))"),
+            Canary("structures.adaptive.dyadic", "block_of", "lambda x, level: x >> (4 * level)"),
+            Canary("structures.adaptive.bow_tie", "block", "lambda x, level: 0"),
+            Canary("structures.index.changes", "own_block", "lambda nodes, writing, h, o: o"),
+        ),
+    ),
     "index": Structure(
         "index.machine.IndexMachine",
         ("tests/structures/index/test_indexes.py",),

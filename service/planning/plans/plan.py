@@ -48,7 +48,7 @@ class Plan:
     binding   of an indexed join
     graph     of a natural join over quadtrees
     paths     of a view tree: of each alias, what its index goes by
-    tracks    of a tree-tracker: of each alias, what its indexes go by
+    tracks    of a tree-tracker and of the adaptive joins: of each alias, what its indexes go by
     parts     of a product
     amortised whether a change may rebuild a part of the structure now and then
     """

@@ -32,7 +32,7 @@ class ViewTreeJoin(ReadingJoin[ViewTree]):
             self._of_alias.append(self._take(version, side, path))
             progress(done / (len(self.sides) + 1))
         atoms = [Atom(one.number, path.variables) for one, path in zip(self._taken, self._paths, strict=True)]
-        return self.indexes.plant(self, version, atoms)
+        return self.indexes.plant(self, version, lambda indexes: ViewTree(indexes, atoms))
 
     def _follow_in_order(self, reader: ViewTree, applied: Applied, limit: int | None, quiet: npt.NDArray[np.bool_]) -> Deltas:
         return reader.follow_in_order(applied.run, limit, quiet)

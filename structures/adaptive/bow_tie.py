@@ -1,0 +1,199 @@
+r"""Bow-ties R(x), S(x, y), T(y): by the holes between the values of R and T, over a two-dimensional tree of S.
+
+Problem: report the rows of the join (a row is one slot per atom): all of them, those of given entries or of a given key of an atom, and the
+exact change that a batch or each of many single changes causes; at any version that is still pinned.
+
+All rows are found by Algorithm 4 (`holes.py`), which goes from point to point of S and passes over all points in a hole of R or of T at
+once. For that the points are in a dyadic tree as well (`dyadic.py`), which this class keeps: an index for each of its inner levels, in the
+same store. A changed entry, or a key, binds a variable: the rest is an adaptive walk (`walk.py`). So is Algorithm 9, the whole join with
+one index of S.
+
+    y
+    5 . . # . .       R and T lack 3: a hole (2, 4) each, in which all points of S lie. However long the arms of the cross are, Algorithm
+    4 . . # . .       4 looks at a few of them: one a hole and range of the other variable. Algorithm 9 looks at one for each value of R.
+    3 # # # # #
+    2 . . # . .
+    1 . . # . .   1 to 5: x
+
+Invariants, named by `check()` when violated
+    F1  the roots of the atoms are those of their indexes
+    F2  all indexes of an atom have as many entries as it counts
+    D1  the inner levels below the top are those of the points of S, each once
+    D2  all points lie in one block of the top level
+
+Costs (n points of S, h_X and h_Y holes that have points, Z tuples, U the distance between the least and the greatest x)
+    load        O(n log n) a level
+    follow      O(log16 U log n) a point that comes or goes, O(1) an entry of R or T, besides the rows, which are a walk below the entry;
+                O(n log n) for a level that becomes necessary when a point comes far from all others, 15 times at most
+    rows        2 (h_X + 1) (h_Y + 1) + Z points, each O(log16 U) look-ups of O(log n); no bound between two rows
+    memory      28 bytes a point and inner level, at most 15; 32 bytes a range that waits while a reading lasts, up to 2 MiB
+Differences from the paper: blocks are given by the numbers, so the tree is kept under changes; ranges wait on a stack with a bound; the set
+W of the holes of R is not kept, as the next value of R is one look-up away.
+Source: *Towards Instance Optimal Join Algorithms for Data in Indexes*, Section 4, Algorithms 4 and 9; docs/design/natural-joins.md
+(*bow-tie*).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from structures.adaptive import dyadic
+from structures.adaptive.cursors import ONE, Cursor, HolesCursor
+from structures.adaptive.reading import Reader, Root
+from structures.adaptive.shape import Part, plan_of
+from structures.core.entries import INSERT
+from structures.core.kernel import compiled
+from structures.core.runs import Deltas
+from structures.index.following import Atom, Member
+from structures.index.indexes import Entries, OrderedIndexes, items_of
+
+__all__ = ["Atom", "BowTie", "Cursor", "Deltas", "Member", "Root"]
+
+MOST_RANGES = 1 << 16
+_CHUNK = 1 << 16
+
+
+class BowTie(Reader):
+    """See the module's head."""
+
+    def __init__(self, indexes: OrderedIndexes, atoms: Sequence[Atom]) -> None:
+        """Over loaded atoms R(x), S(x, y) and T(y), in whatever order; S has a second index, by (y, x). ValueError: they are not that."""
+        self._s = next((a for a, atom in enumerate(atoms) if len(atom[0].variables) == 2), 0)
+        x, y = (*atoms[self._s][0].variables, -1)[:2]
+        wanted = {(x,): [(x,)], (x, y): [(x, y), (y, x)], (y,): [(y,)]}
+        given = {atom[0].variables: [member.variables for member in atom] for atom in atoms}
+        fits = all(indexes.arity(member.index) == len(member.variables) for atom in atoms for member in atom)
+        if len(atoms) != 3 or x == y or given != wanted or not fits:
+            raise ValueError(f"no bow-tie in indexes of as many coordinates: {list(given.values())}")
+        super().__init__(indexes, atoms)
+        self._r, self._t = (list(given).index(key) for key in ((x,), (y,)))
+        self._in_roles = [self.first[self._r], self.first[self._s], self.first[self._s] + 1, self.first[self._t]]
+        self._levels: list[int] = []  # the index of each inner level from 1 on
+        self._block: int | None = None  # of the top level, in which all points lie
+        r, by_x, t = Part(self._r, dyadic.OF_R, 1, 0), Part(self._s, dyadic.BY_X, 2, 0), Part(self._t, dyadic.OF_T, 1, 1)
+        self._whole = plan_of([r, by_x, t], 0, False)
+        mirrored = [t._replace(offset=0), by_x._replace(member=dyadic.BY_Y), r._replace(offset=1)]
+        self._parts = {self._r: ([r, by_x, t], 1), self._s: ([by_x, r, t], 2), self._t: (mirrored, 1)}
+
+    # --- writing
+
+    @property
+    def _top(self) -> int:
+        return len(self._levels) + 1
+
+    @property
+    def _points_root(self) -> int:
+        """Of S by (x, y), as far as this has followed."""
+        return int(self._roots[self.first[self._s]])
+
+    @property
+    def _points_index(self) -> int:
+        return self.members[self.first[self._s]].index
+
+    def load(self) -> None:
+        """Make the levels of the points that S has. MemoryError: they cannot fit."""
+        self._raise_top()
+
+    def close(self) -> None:
+        """The newest version has this join no more."""
+        for index in self._levels:
+            self.indexes.remove(index)
+
+    def flips(self, counts: Mapping[int, int]) -> int:
+        """The most entries of the levels that so many changes of these indexes put or cut."""
+        return counts.get(self._points_index, 0) * len(self._levels)
+
+    @property
+    def root(self) -> Root:
+        """The newest version, published or not."""
+        return super().root._replace(levels=(self._top, *map(self.indexes.root, self._levels)))
+
+    def _change(self, atom: int, sign: int, entries: Entries, common: np.ndarray) -> None:
+        super()._change(atom, sign, entries, common)
+        if atom == self._s:
+            alone = np.flatnonzero((common >= 0) & (common < 2))
+            points = np.ascontiguousarray(entries.coordinates[alone, :2])
+            if len(points):
+                self._change_points(sign, points)
+
+    def _change_points(self, sign: int, points: np.ndarray) -> None:
+        """Points come, or go."""
+        arena, holders = self.indexes.arena, np.array([self.indexes.holder(index) for index in self._levels], np.int64)
+        items = items_of(Entries(points, np.zeros(len(points), np.int32)))
+        compiled(dyadic.change_points)(arena.nodes, arena.writing, holders, sign, items, np.zeros(3, np.int64))
+        if sign == INSERT and {block(int(x), self._top) for x in (points[:, 0].min(), points[:, 0].max())} != {self._block}:
+            self._raise_top()
+
+    def _raise_top(self) -> None:
+        """Add levels until all points lie in one block of the top."""
+        index, root = self._points_index, self._points_root
+        first, (greatest, _) = self.indexes.seek(index, root, ()), self.indexes.find_gap(index, root, (), dyadic.LAST_VALUE)
+        if first is None or greatest is None:
+            return
+        top = self._top
+        while block(first[0], top) != block(greatest, top):
+            top += 1
+        points = self._all_points(root) if top > self._top else np.empty((0, 2), np.int64)
+        while self._top < top:
+            coordinates = np.column_stack((blocks_of(points[:, 0], self._top), points[:, 1], points[:, 0]))
+            level = self.indexes.add(3)
+            self.indexes.load(level, Entries(coordinates, np.zeros(len(points), np.int32)))
+            self._levels.append(level)
+        self._block = block(first[0], top)
+
+    def _all_points(self, root: int) -> np.ndarray:
+        """int64[n, 2], in order, each once."""
+        parts, cursor = [np.empty((0, 2), np.int64)], self.indexes.entries(self._points_index, root)
+        while not cursor.done:
+            parts.append(cursor.fill(_CHUNK).coordinates)
+        points = np.concatenate(parts)
+        return points[np.concatenate((np.ones(1, np.bool_), (points[1:] != points[:-1]).any(axis=1)))[: len(points)]]
+
+    # --- reading
+
+    def rows(self, root: Root, by_one_index: bool = False, most_ranges: int = MOST_RANGES) -> Cursor:
+        """All rows, by Algorithm 4, with so many ranges on its stack; or `by_one_index` of S, by Algorithm 9, in the order of (x, y)."""
+        if by_one_index:
+            return Cursor(self.indexes.arena, self._whole, self._roots_of(root), ONE)
+        return HolesCursor(self.indexes.arena, self._whole, self._roots_of(root), most_ranges)
+
+    def _below(self, root: Root, place: int, items: Entries, given: bool) -> Cursor:
+        parts, prefix = self._parts[place]
+        return Cursor(self.indexes.arena, plan_of(parts, prefix, given), self._roots_of(root), items)
+
+    def _roots_of(self, root: Root) -> list[int]:
+        """R, as kernels take it."""
+        words = [*(root.roots[member] for member in self._in_roles), *root.levels]
+        return words + [0] * (dyadic.ROOTS - len(words))
+
+    @property
+    def level_bytes(self) -> int:
+        """Bytes of the newest version's inner levels; the indexes have their own."""
+        return sum(map(self.indexes.bytes, self._levels))
+
+    def check(self) -> None:
+        """Prove F1, F2, D1 and D2 of the newest version; AssertionError names the invariant."""
+        super().check()
+        points = self._all_points(self._points_root).tolist()
+        for level, index in enumerate(self._levels, 1):
+            found, cursor = [], self.indexes.entries(index, self.indexes.root(index))
+            while not cursor.done:
+                found += cursor.fill(_CHUNK).coordinates.tolist()
+            wanted = sorted([(x + 8 * (16**level - 1) // 15) >> 4 * level, y, x] for x, y in points)
+            assert found == wanted, f"D1: level {level} is not that of the points"
+        blocks = {(x + 8 * (16**self._top - 1) // 15) >> 4 * self._top for x, _ in points if self._top <= dyadic.MOST_LEVELS}
+        assert blocks <= {self._block}, f"D2: blocks {blocks} of level {self._top}, not {self._block} alone"
+
+
+def blocks_of(x: np.ndarray, level: int) -> np.ndarray:
+    """As `dyadic.block_of`, of many."""
+    rest = (1 << (dyadic.DIGIT * level)) - 1
+    found: np.ndarray = (x >> (dyadic.DIGIT * level)) + (((x & rest) + rest // 15 * 8) >> (dyadic.DIGIT * level))
+    return found
+
+
+def block(x: int, level: int) -> int:
+    """The same of one, and of the level above all inner ones, which has one block."""
+    return int(blocks_of(np.array([x], np.int64), level)[0]) if level <= dyadic.MOST_LEVELS else 0

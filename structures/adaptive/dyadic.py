@@ -1,0 +1,145 @@
+"""The two-dimensional tree of the points (x, y) of S: of each block of x values, all points by y.
+
+A *block* of level l has up to 16^l values of x, neighbours each, and consists of up to 16 blocks of the level below. It is a number,
+(x + 8 (16^l - 1) / 15) >> 4 l: blocks are centred on 0, so that small numbers of either sign lie in one block of a low level. Level `TOP`
+is the lowest that has all points in one block. What is below it and above level 0 has an index of its own, entries (block, y, x), slot 0,
+each point once however many rows it has. Level 0 is the index of S by (x, y), which others write, and level TOP that by (y, x).
+
+    TOP     S(y, x)     |...............................|    has this block a point with low <= y <= high? One look-up, at (block, low).
+    1..     (b, y, x)   |.......|.......|.......|.......|    The first point beyond x: the largest block beyond x, then its neighbours to
+    0       S(x, y)     | | | | | | | | | | | | | | | | |    the right, and down into the first that has one.
+
+Blocks are given by the numbers, so nothing is ever rebalanced; the paper's tree is balanced by the points that it is built of. Source:
+*Towards Instance Optimal Join Algorithms*, Section 2.1 and Appendix B.1.
+
+Costs (n points, U the distance between the least and the greatest x)
+    next_point      at most 30 log16 U + 2 look-ups of O(log n), of which those of blocks without points are spared
+    change_points   O(log16 U log n) a point
+    memory          28 bytes a point and level, TOP - 1 <= 15 levels, in leaves that are full to a half and more
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structures.adaptive.product import LOOKUPS, STATE_WORDS, STEPS, Walking
+from structures.core.blocks import Nodes, Writing
+from structures.core.kernel import kernel
+from structures.index.layout import HEAD, LEAF_ROOM
+from structures.index.runs import change
+from structures.index.search import BEFORE, BEHIND, Items, Place, seek
+
+DIGIT = 4  # bits of x a level
+MOST_LEVELS = 15  # of indexes
+# Words of R in the reading of a bow-tie: R(x), S(x, y), S(y, x), T(y); the level TOP, and behind it the root of each level from 1 on
+OF_R, BY_X, BY_Y, OF_T, TOP = range(5)
+ROOTS = TOP + 1 + MOST_LEVELS
+KEY = STATE_WORDS  # words of Z: what is looked up
+LAST_VALUE = 2**63 - 1
+
+
+@kernel
+def block_of(x: int, level: int) -> int:
+    """The block of a level, 0 to 15, that x lies in."""
+    rest = (1 << (DIGIT * level)) - 1
+    return (x >> (DIGIT * level)) + (((x & rest) + rest // 15 * 8) >> (DIGIT * level))
+
+
+@kernel
+def end_of_block(x: int, level: int) -> int:
+    """The greatest value of the block of a level, 0 to 15, that x lies in."""
+    rest = (1 << (DIGIT * level)) - 1
+    left = rest - (((x & rest) + rest // 15 * 8) & rest)
+    return x + left if x <= LAST_VALUE - left else LAST_VALUE
+
+
+@kernel
+def highest_apart(x: int, v: int, top: int) -> int:
+    """The highest level up to `top` in which these two values lie in different blocks; they do in level 0."""
+    level = 0
+    while level < min(top, MOST_LEVELS) and block_of(x, level + 1) != block_of(v, level + 1):
+        level += 1
+    return level
+
+
+@kernel
+def look_at(nodes: Nodes, walking: Walking, root: int, k: int, place: Place) -> tuple[int, int]:
+    """`seek`, counted."""
+    Z = walking.Z
+    Z[STEPS] += 1
+    Z[LOOKUPS] += 1
+    return seek(nodes, root, k, place)
+
+
+@kernel
+def point_in(nodes: Nodes, walking: Walking, v: int, level: int, low: int, high: int) -> tuple[int, int]:
+    """The first entry with low <= y <= high of the index of a level, in the block of v; leaf 0: there is none."""
+    M = nodes.M
+    _, R, Z = walking
+    if level == R[TOP]:
+        root, k, p = R[BY_Y], 2, 0
+    elif level == 0:
+        root, k, p = R[BY_X], 2, 1
+        Z[KEY] = v
+    else:
+        root, k, p = R[TOP + level], 3, 1
+        Z[KEY] = block_of(v, level)
+    Z[KEY + p] = low
+    leaf, i = look_at(nodes, walking, root, k, Place(Z, KEY, 1, p + 1, BEFORE))
+    if leaf == 0 or (p == 1 and M[leaf + HEAD + i] != Z[KEY]) or M[leaf + HEAD + p * LEAF_ROOM[k] + i] > high:
+        return 0, 0
+    return leaf, i
+
+
+@kernel
+def first_beyond(nodes: Nodes, walking: Walking, x: int, low: int, high: int) -> tuple[int, int]:
+    """The first point beyond x, by (x, y), with low <= y <= high: its entry by (x, y); leaf 0: there is none."""
+    M = nodes.M
+    _, R, Z = walking
+    level, inside = -1, False  # of the block that is looked at; whether one above it surely has a point
+    end = x  # of what has none
+    while True:
+        Z[KEY] = end
+        leaf, i = look_at(nodes, walking, R[BY_X], 2, Place(Z, KEY, 1, 1, BEHIND))
+        if leaf == 0:
+            return 0, 0
+        v = M[leaf + HEAD + i]
+        if not inside:
+            level = highest_apart(x, v, R[TOP])
+        leaf, i = point_in(nodes, walking, v, level, low, high)
+        while leaf != 0 and level > 0:
+            inside = True
+            level -= 1
+            leaf, i = point_in(nodes, walking, v, level, low, high)
+        if leaf != 0:
+            return leaf, i
+        if level == R[TOP]:
+            return 0, 0
+        end = end_of_block(v, level)
+
+
+@kernel
+def next_point(nodes: Nodes, walking: Walking, place: Place, low: int, high: int) -> tuple[int, int]:
+    """The first point at or beyond a place, BEFORE or BEHIND (x, y), with low <= y <= high: its entry by (x, y); leaf 0: there is none."""
+    M = nodes.M
+    _, R, Z = walking
+    x, y = place.X[place.x], place.X[place.x + 1]
+    Z[KEY], Z[KEY + 1] = x, max(low, y)
+    leaf, i = look_at(nodes, walking, R[BY_X], 2, Place(Z, KEY, 1, 2, BEFORE if y < low else place.slot))
+    if leaf != 0:
+        if M[leaf + HEAD + i] == x and M[leaf + HEAD + LEAF_ROOM[2] + i] <= high:
+            return leaf, i
+        return first_beyond(nodes, walking, x, low, high)
+    return 0, 0
+
+
+@kernel("void(Nodes, Writing, int64[::1], int64, Items, int64[::1])")
+def change_points(nodes: Nodes, writing: Writing, holders: Any, sign: int, items: Items, key: Any) -> None:
+    """Put (sign 1) or cut (-1) points (x, y), slot 0, in the levels from 1 on, whose trees are at these holders. `key`: three words to
+    work with."""
+    entry = Items(key, 3, items.slots)
+    for e in range(len(items.slots)):
+        key[1], key[2] = items.X[e * items.width + 1], items.X[e * items.width]
+        for level in range(1, len(holders) + 1):
+            key[0] = block_of(key[2], level)
+            change(nodes, writing, holders[level - 1], sign, entry, 0)

@@ -1,0 +1,172 @@
+"""Algorithm 4, the bow-tie R(x), S(x, y), T(y): from point to point of S; those in a hole of R or of T are passed over at once.
+
+A hole is what lies between neighbours of R, or of T. A *range* [LOW, HIGH] of y, between values of T, is walked by (x, y), from the place
+(X_, Y_, SLOT_) on. At a point whose x lies in a hole of R the walk goes on at R's next value. If its y lies in a hole (a, b) of T, the
+range is cut: [b, HIGH] is put on the stack, with the place, and comes after what is left, [LOW, a]. So a hole of T costs one point for each
+range between the holes of R, in place of one for each x.
+
+Ranges on the stack ascend from its top. The stack is a cache: when it is full the walk goes on at (x, b), and meets the hole again. The
+walk has the values from the least to the greatest of R and of T, so that each hole has two ends. (Definition 4.1 is inverted: a hole that
+matters has a point of S in it.)
+
+Costs: of h_X and h_Y holes that have points, and Z tuples, at most 2 (h_X + 1) (h_Y + 1) + Z points, each found as `dyadic.next_point`
+says. Source: *Towards Instance Optimal Join Algorithms*, Algorithm 4 and Theorem 4.2.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structures.adaptive.dyadic import BY_X, KEY, OF_R, OF_T, look_at, next_point
+from structures.adaptive.product import (
+    AT,
+    FIRST,
+    LOOKUPS,
+    PHASE,
+    PLACE_WORDS,
+    PLACES,
+    PROBES,
+    STEPS,
+    TUPLE,
+    Walking,
+    begin_product,
+    emit,
+)
+from structures.core.blocks import Nodes
+from structures.core.entries import Told
+from structures.core.kernel import kernel
+from structures.index.layout import HEAD, LEAF_ROOM
+from structures.index.search import BEFORE, BEHIND, Items, Place, seek_last
+
+BEGIN, GO_ON, EMIT = range(3)  # phases
+# Words of Z: the range; the place; the greatest of R; ranges on the stack, the most so far, those that found no room
+# and the most that there may be
+LOW, HIGH, X_, Y_, SLOT_, MOST_X, DEPTH, DEEPEST, FORGOTTEN, MOST, HOLES_WORDS = range(KEY + 2, KEY + 13)
+RANGE = 4  # words of K, of a range: LOW, HIGH, and the place, which is behind
+LEAST_VALUE = -(2**63)
+
+
+@kernel
+def go_to(Z: Any, x: int, y: int, slot: int) -> None:
+    Z[X_], Z[Y_], Z[SLOT_] = x, y, slot
+
+
+@kernel
+def must_grow(Z: Any, K: Any) -> bool:
+    return RANGE * Z[DEPTH] == len(K) and Z[DEPTH] < Z[MOST]
+
+
+@kernel
+def value_at(nodes: Nodes, leaf: int, i: int) -> int:
+    return nodes.M[leaf + HEAD + i]
+
+
+@kernel
+def last_of(nodes: Nodes, walking: Walking, member: int, key: int, slot: int) -> int:
+    """The greatest value of R or T before a place, which has one before it."""
+    Z = walking.Z
+    Z[KEY] = key
+    leaf, i = seek_last(nodes, walking.R[member], 1, Place(Z, KEY, 1, 1, slot))
+    Z[STEPS] += 1
+    Z[LOOKUPS] += 1
+    return value_at(nodes, leaf, i)
+
+
+@kernel
+def first_of(nodes: Nodes, walking: Walking, member: int, key: int) -> tuple[int, int]:
+    """The first entry of R or T from a value on."""
+    walking.Z[KEY] = key
+    return look_at(nodes, walking, walking.R[member], 1, Place(walking.Z, KEY, 1, 1, BEFORE))
+
+
+@kernel
+def begin_ranges(nodes: Nodes, walking: Walking) -> bool:
+    """The range from the least to the greatest of T; False: an atom is empty."""
+    _, R, Z = walking
+    if R[OF_R] == 0 or R[BY_X] == 0 or R[OF_T] == 0:
+        return False
+    leaf, i = first_of(nodes, walking, OF_R, LEAST_VALUE)
+    go_to(Z, value_at(nodes, leaf, i), LEAST_VALUE, BEFORE)
+    leaf, i = first_of(nodes, walking, OF_T, LEAST_VALUE)
+    Z[LOW] = value_at(nodes, leaf, i)
+    Z[HIGH] = last_of(nodes, walking, OF_T, 2**63 - 1, BEHIND)
+    Z[MOST_X] = last_of(nodes, walking, OF_R, 2**63 - 1, BEHIND)
+    Z[PHASE] = GO_ON
+    return True
+
+
+@kernel
+def next_range(Z: Any, K: Any) -> bool:
+    """On to the range at the top of the stack; False: there is none."""
+    if Z[DEPTH] == 0:
+        return False
+    Z[DEPTH] -= 1
+    k = RANGE * Z[DEPTH]
+    Z[LOW], Z[HIGH] = K[k], K[k + 1]
+    go_to(Z, K[k + 2], K[k + 3], BEHIND)
+    return True
+
+
+@kernel
+def cut_range(Z: Any, K: Any, a: int, b: int, x: int, y: int) -> None:
+    """The point (x, y) lies in the hole (a, b) of T."""
+    k = RANGE * Z[DEPTH]
+    if k == len(K):
+        Z[FORGOTTEN] += 1
+        go_to(Z, x, b, BEFORE)
+        return
+    K[k], K[k + 1], K[k + 2], K[k + 3] = b, Z[HIGH], x, y
+    Z[HIGH] = a
+    Z[DEPTH] += 1
+    Z[DEEPEST] = max(Z[DEEPEST], Z[DEPTH])
+    go_to(Z, x, y, BEHIND)
+
+
+@kernel
+def stand_at(Z: Any, q: int, leaf: int, i: int) -> None:
+    """Position q has the tuple's group here."""
+    z = PLACES + PLACE_WORDS * q
+    Z[z + FIRST], Z[z + FIRST + 1] = leaf, i
+
+
+@kernel
+def visit(nodes: Nodes, walking: Walking, K: Any) -> bool:
+    """Look at the next point of the range; False: no range has one."""
+    M, Z = nodes.M, walking.Z
+    leaf, i = next_point(nodes, walking, Place(Z, X_, 1, 2, Z[SLOT_]), Z[LOW], Z[HIGH])
+    if leaf == 0 or M[leaf + HEAD + i] > Z[MOST_X]:
+        return next_range(Z, K)
+    x, y = M[leaf + HEAD + i], M[leaf + HEAD + LEAF_ROOM[2] + i]
+    Z[PROBES] += 1
+    own, j = first_of(nodes, walking, OF_R, x)
+    if value_at(nodes, own, j) != x:
+        go_to(Z, value_at(nodes, own, j), LEAST_VALUE, BEFORE)
+        return True
+    stand_at(Z, 0, own, j)
+    stand_at(Z, 1, leaf, i)
+    own, j = first_of(nodes, walking, OF_T, y)
+    if value_at(nodes, own, j) != y:
+        cut_range(Z, K, last_of(nodes, walking, OF_T, y, BEFORE), value_at(nodes, own, j), x, y)
+        return True
+    stand_at(Z, 2, own, j)
+    Z[TUPLE], Z[TUPLE + 1] = x, y
+    go_to(Z, x, y, BEHIND)
+    begin_product(nodes, walking)
+    Z[PHASE] = EMIT
+    return True
+
+
+@kernel("int64(Nodes, Walking, int64[::1], Items, Told, int64)")
+def holes_fill(nodes: Nodes, walking: Walking, K: Any, items: Items, told: Told, budget: int) -> int:
+    """Further rows, until all are told, there are `stride` rows, so many steps were taken, or the stack K has to grow; how many. `items`:
+    one, of nothing, which is done when all is."""
+    Z = walking.Z
+    n, stop = 0, Z[STEPS] + budget
+    while n < told.stride and Z[AT] == 0 and Z[STEPS] < stop and not must_grow(Z, K):
+        if Z[PHASE] == EMIT:
+            n, more = emit(nodes, walking, items.slots, told, n)
+            if not more:
+                Z[PHASE] = GO_ON
+        elif not (begin_ranges(nodes, walking) if Z[PHASE] == BEGIN else visit(nodes, walking, K)):
+            Z[AT] = 1
+    return n

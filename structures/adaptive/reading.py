@@ -1,0 +1,55 @@
+"""What the adaptive joins share: versions, look-ups by a key, and the checks of what they read."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from structures.adaptive.cursors import ONE, Cursor
+from structures.index.following import IndexReader
+from structures.index.indexes import Entries
+
+
+class Root(NamedTuple):
+    """One version: the roots of the atoms' indexes, the entries of each atom, and of a bow-tie its top level and the roots of those below.
+    Plain data, good as long as the version is pinned."""
+
+    roots: tuple[int, ...]
+    counts: tuple[int, ...]
+    levels: tuple[int, ...] = ()
+
+
+class Reader(IndexReader):
+    """One thread writes; any number read roots of pinned versions meanwhile."""
+
+    @property
+    def root(self) -> Root:
+        """The newest version, published or not."""
+        return Root(tuple(self._roots.tolist()), tuple(self._counts))
+
+    def is_empty(self, root: Root) -> bool | None:
+        """Whether the version has no row, where an atom has no entry; None: only its rows tell. O(1)."""
+        return True if min(root.counts) == 0 else None
+
+    def partners(self, root: Root, place: int, entries: Entries) -> Cursor:
+        """The rows in which atom number `place` is one of these entries, in their order, which are not looked up."""
+        return self._below(root, place, entries, True)
+
+    def of_key(self, root: Root, place: int, coordinates: Sequence[int]) -> Cursor:
+        """The rows in which atom number `place` has these values in all its variables."""
+        variables = self.members[self.first[place]].variables
+        if len(coordinates) != len(variables):
+            raise ValueError(f"atom {place} has {len(variables)} variables, {len(coordinates)} are given")
+        return self._below(root, place, Entries(np.array([coordinates], np.int64), ONE.slot), False)
+
+    @abstractmethod
+    def _below(self, root: Root, place: int, items: Entries, given: bool) -> Cursor:
+        """The rows in which atom number `place` has the values of these items, and, if they are given, their slots."""
+
+    def check(self) -> None:
+        """Prove F1 and F2 of the newest version: the roots of the atoms are those of their indexes, and all indexes of an atom have as many
+        entries as it counts. AssertionError names the invariant."""
+        self.check_roots("F")
