@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,12 @@ import pytest
 from service.following.subscriptions import Subscription
 from service.instance import Instance
 from service.planning.planner import alternatives
-from service.query.model import ALGORITHMS
 from service.reading.cursors import open_rows
 from service.views.parse import parse_view
 from service.wire.batch import DELETE, INSERT, Batch, Changes, RowBlock
 from service.wire.schema import parse_relation
 from tests import datasets
-from tests.service.engine.test_engine import opened, read_all
+from tests.service.engine.test_engine import opened
 from tests.service.running import check
 
 DATA = "openflights"
@@ -67,6 +65,16 @@ def read(engine: Instance, name: str, width: int) -> Array:
     return numbers(parts, width)
 
 
+def whole(engine: Instance, name: str) -> pa.Table:
+    """All rows, of any types, sorted."""
+    reader, parts = open_rows(engine.readers, name), []
+    while (part := reader.read(50_000)) is not None:
+        parts.append(part)
+    reader.close()
+    table = pa.Table.from_batches(parts)
+    return table.sort_by([(column, "ascending") for column in table.column_names]).combine_chunks()
+
+
 class Told:
     """All that a feed has said so far."""
 
@@ -90,56 +98,63 @@ class Told:
         assert np.array_equal(numbers(self._rows["insert"], self._width), there[np.lexsort(there.T)])
 
 
-@pytest.mark.parametrize("query", list(datasets.expected(DATA)["views"]))
-def test_change_log(tmp_path: Path, query: str) -> None:
+CORRECT = {one["name"]: correct(one["sql"]) for one in datasets.queries(DATA)}
+LONG = {"nested-loop"}
+
+
+def test_change_log(tmp_path: Path) -> None:
+    """Every query by every algorithm that the planner accepts, read and followed, at every checkpoint."""
     expected = datasets.expected(DATA)
-    about = datasets.view(DATA, query)
-    width, size = len(about["result_columns"]), expected["batch_size"]
+    size = expected["batch_size"]
     engine = started(tmp_path, list(expected["checkpoints"][0]["live"]))
-    names = {algorithm: algorithm.replace("-", "_") for algorithm in correct(about["sql"])}
-    for algorithm, name in names.items():
-        engine.put_view(name, {"sql": about["sql"], "algorithm": algorithm}, wait=60)
-    told = {name: Told(engine, name, width) for name in names.values()}
-    checkpoints = {checkpoint["after_batch"]: checkpoint["views"][query] for checkpoint in expected["checkpoints"]}
+    names: dict[str, list[str]] = {query: [] for query in expected["views"]}
+    widths = {query: len(datasets.view(DATA, query)["result_columns"]) for query in names}
+    for query in names:
+        for algorithm in CORRECT[query]:
+            names[query].append(f"{query}_{algorithm.replace('-', '_')}")
+            engine.put_view(names[query][-1], {"sql": datasets.view(DATA, query)["sql"], "algorithm": algorithm}, wait=60)
+    told = {name: Told(engine, name, widths[query]) for query, mine in names.items() for name in mine}
+    checkpoints = {checkpoint["after_batch"]: checkpoint["views"] for checkpoint in expected["checkpoints"]}
     changes = [(entry["relation"], {"insert": INSERT, "delete": DELETE}[entry["op"]], entry["row"]) for entry in datasets.change_log(DATA)]
     for number, start in enumerate(range(0, len(changes), size), 1):
         engine.apply(batch_of(changes[start : start + size]))
-        wanted = checkpoints.pop(number, None)
-        if wanted is None:
-            continue
-        first = read(engine, next(iter(names.values())), width)
-        assert (len(first), datasets.checksum(first.tolist())) == (wanted["rows"], wanted["checksum"]), number
-        for algorithm, name in names.items():
-            assert np.array_equal(read(engine, name, width), first), (algorithm, number)
-            told[name].come_to(first)
+        for query, wanted in checkpoints.pop(number, {}).items():
+            first = read(engine, names[query][0], widths[query])
+            assert (len(first), datasets.checksum(first.tolist())) == (wanted["rows"], wanted["checksum"]), (query, number)
+            for name in names[query]:
+                assert np.array_equal(read(engine, name, widths[query]), first), (name, number)
+                told[name].come_to(first)
     assert not checkpoints
     check(engine)
     engine.close()
 
 
-CORRECT = {one["name"]: correct(one["sql"]) for one in datasets.queries(DATA)}
-LONG = {"nested-loop"}
-
-
-@pytest.mark.parametrize(
-    "algorithm",
-    [pytest.param(one, marks=pytest.mark.soak if one in LONG else ()) for one in ALGORITHMS if one in chain(*CORRECT.values())],
-)
-def test_all_rows(tmp_path: Path, algorithm: str) -> None:
-    """Of all but the view of 1.8 million rows, by every algorithm that the planner accepts. The relations come while the views are there,
-    then the views once more."""
+@pytest.mark.parametrize("long", [False, pytest.param(True, marks=pytest.mark.soak)])
+def test_all_rows(tmp_path: Path, long: bool) -> None:
+    """Of all views, by every algorithm that the planner accepts; `long`: by nested loops, too. The relations come while the views are
+    there, then the views once more."""
     engine = started(tmp_path, datasets.tables(DATA))
-    queries = [one for one in datasets.queries(DATA) if algorithm in CORRECT[one["name"]]]
+    queries = datasets.queries(DATA)
+    algorithms = {one["name"]: [each for each in CORRECT[one["name"]] if long or each not in LONG] for one in queries}
     for one in queries:
-        engine.put_view(one["name"], {"sql": one["sql"], "algorithm": algorithm, "changes": False}, wait=60)
+        for algorithm in algorithms[one["name"]]:
+            definition = {"sql": one["sql"], "algorithm": algorithm, "changes": False}
+            engine.put_view(f"{one['name']}_{algorithm.replace('-', '_')}", definition, wait=60)
     for name, definition in definitions().items():
         rows = datasets.table(DATA, name).combine_chunks().cast(definition.arrow_schema()).to_batches()[0]
         ops, index = np.full(len(rows), INSERT, np.uint8), np.arange(len(rows))
         engine.apply(Batch([Changes(name, definition, ops, RowBlock(rows), index)], len(rows), 0, [], 0))
     for one in queries:
-        engine.put_view("again", {"sql": one["sql"], "algorithm": algorithm}, wait=60)
-        for name in (one["name"], "again"):
-            found = read_all(open_rows(engine.readers, name), 50_000)
-            assert (sum(found.values()), datasets.checksum(found.elements())) == (one["rows"], one["checksum"]), one["name"]
-            engine.drop_view(name)
+        first: pa.Table | None = None
+        for algorithm in algorithms[one["name"]]:
+            name = f"{one['name']}_{algorithm.replace('-', '_')}"
+            engine.put_view("again", {"sql": one["sql"], "algorithm": algorithm}, wait=60)
+            for each in (name, "again"):
+                found = whole(engine, each)
+                if first is None:
+                    first = found
+                    rows = list(zip(*(column.to_pylist() for column in first.columns), strict=True))
+                    assert (len(rows), datasets.checksum(rows)) == (one["rows"], one["checksum"]), one["name"]
+                assert found.equals(first), (one["name"], algorithm)
+                engine.drop_view(each)
     engine.close()
