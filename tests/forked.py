@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -50,6 +51,13 @@ class Forked:
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
+
+
+def finished(arguments: Sequence[str], timeout: float = 120) -> tuple[int, str]:
+    """A command, waited for: its exit status, and what it wrote."""
+    with tempfile.NamedTemporaryFile("r", errors="replace") as output:
+        status = Forked(arguments, os.environ, Path(output.name)).wait(timeout)
+        return status, output.read()
 
 
 def _run(arguments: list[str], environment: dict[str, str], output: Path | Connection, before: Callable[[], None] | None) -> None:

@@ -6,7 +6,6 @@ import resource
 import signal
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +13,8 @@ import httpx
 import pytest
 
 from tests.end_to_end import talk
-from tests.server_process import ROOT, NotStarted, ServerProcess
+from tests.forked import finished
+from tests.server_process import NotStarted, ServerProcess
 
 DEFINITION = {
     "columns": [{"name": name, "type": kind} for name, kind in (("id", "int64"), ("text", "string"), ("a", "int64"), ("b", "int64"))],
@@ -64,10 +64,8 @@ def copy(folder: Path, to: Path) -> Path:
 
 def livejoin_check(folder: Path, status: int) -> str:
     """Run `livejoin check`; what it says."""
-    command = [sys.executable, "-m", "service.cli", "check", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    told = done.stdout + done.stderr
-    assert done.returncode == status and "Traceback" not in told, told
+    found, told = finished(["check", str(folder)])
+    assert found == status and "Traceback" not in told, told
     return told
 
 

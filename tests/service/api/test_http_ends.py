@@ -18,6 +18,7 @@ import pytest
 from service import server as serving
 from service.settings import Settings
 from service.wire.log_lines import message_of
+from tests.forked import finished
 from tests.server_process import ROOT, ServerProcess
 
 DEFINITION: dict[str, Any] = {
@@ -106,9 +107,8 @@ def test_cursors_and_tokens_over_a_restart(server: ServerProcess) -> None:
     assert (late.status_code, late.json()["type"]) == (410, "/problems/token-expired")
 
 
-def serve(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "service.cli", "serve", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+def serve(*arguments: str) -> tuple[int, str]:
+    return finished(["serve", *arguments])
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.org", "::"])
@@ -121,20 +121,20 @@ def test_other_addresses_are_refused(tmp_path: Path, host: str, capfd: pytest.Ca
 
 def test_a_data_folder_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    done = serve("--data", str(tmp_path / "file"), "--port", "0")
-    last = done.stderr.splitlines()[-1]
-    assert done.returncode == 1 and str(tmp_path / "file") in last and "--data" in last and "Errno" not in done.stderr
+    status, told = serve("--data", str(tmp_path / "file"), "--port", "0")
+    last = told.splitlines()[-1]
+    assert status == 1 and str(tmp_path / "file") in last and "--data" in last and "Errno" not in told
 
 
 def test_settings_that_cannot_be() -> None:
-    done = serve("--port", "x")
-    assert done.returncode == 2 and "--port (LIVEJOIN_PORT): must be an integer, not 'x'" in done.stderr
+    status, told = serve("--port", "x")
+    assert status == 2 and "--port (LIVEJOIN_PORT): must be an integer, not 'x'" in told
 
 
 def test_one_owner_of_a_folder(shared_server: ServerProcess) -> None:
-    done = serve("--data", str(shared_server.data), "--port", "0")
-    assert done.returncode == 1 and str(shared_server.data) in done.stderr.splitlines()[-1], done.stderr
-    assert "Traceback" not in done.stderr
+    status, told = serve("--data", str(shared_server.data), "--port", "0")
+    assert status == 1 and str(shared_server.data) in told.splitlines()[-1], told
+    assert "Traceback" not in told
     assert shared_server.client().get("/readyz").status_code == 200
 
 
