@@ -258,7 +258,8 @@ _KINDS = (
         "recovering",
         503,
         "The service is starting or stopping",
-        "The service is loading its data folder or compiling its kernels (`progress` says how far, from 0 to 1), or it is shutting down.",
+        "The service is loading its data folder or compiling its kernels (`progress` says how far, from 0 to 1), or it is shutting down. "
+        "A batch without `source` was not applied; one with `source` may have been, and is recognized when it is sent again.",
         "Retry after the time in Retry-After; /readyz answers 200 once the service is ready.",
         1,
     ),

@@ -104,8 +104,10 @@ class Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second. An engine that has failed (its disk, say) must not go on as if."""
         context = self._context
-        if context.ready and self._leftovers.are_due(context.engine.published, time.monotonic()):
-            context.loop.run_in_executor(context.workers, give_back)
+        if context.ready:
+            engine = context.engine
+            if self._leftovers.are_due(engine.published, engine.readers.cursors.rows_read, time.monotonic()):
+                context.loop.run_in_executor(context.workers, give_back)
         return await super().on_tick(counter) or (context.ready and context.engine.state == "failed")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

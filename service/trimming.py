@@ -1,16 +1,17 @@
 """Memory that the allocator keeps for reuse goes back to the system once work has ended.
 
-The batches of a load, and the pieces that a view is built of, pass through the allocator. What was freed stays its own: tens to hundreds
-of megabytes that no row needs. While changes go on it is used again, so it goes back when nothing has been published for a moment, and now
-and then if that moment does not come.
+The batches of a load, the pieces that a view is built of, and the rows of a large reading pass through the allocator. What was freed stays
+its own: tens to hundreds of megabytes that no row needs. While work goes on it is used again, so it goes back when nothing has been
+published or read in bulk for a moment, and now and then if that moment does not come.
 """
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-_QUIET = 1.0  # seconds without a new version
-_LONGEST = 60.0  # seconds of new versions without a pause
+_QUIET = 1.0  # seconds without work
+_LONGEST = 60.0  # seconds of work without a pause
+_LARGE = 100_000  # rows that readers take before it counts as work
 
 
 def use_one_allocator() -> None:
@@ -28,15 +29,17 @@ class Leftovers:
 
     def __init__(self) -> None:
         self._seen: object = None  # what was published last
-        self._seen_at = self._since = 0.0  # when it was first seen; and the first that was seen since memory was given back
+        self._read = 0  # rows, as of the last work
+        self._seen_at = self._since = 0.0  # when work was last seen; and first since memory was given back
         self._is_due = False
 
-    def are_due(self, published: object, now: float) -> bool:
-        """`published`: another object for each publication. True once, after work that has ended or goes on for long."""
-        if published is not self._seen:
+    def are_due(self, published: object, rows_read: int, now: float) -> bool:
+        """`published`: another object for each publication; `rows_read`: by all readers so far. True once, after work that has ended or
+        goes on for long."""
+        if published is not self._seen or rows_read - self._read >= _LARGE:
             if not self._is_due:
                 self._is_due, self._since = True, now
-            self._seen, self._seen_at = published, now
+            self._seen, self._read, self._seen_at = published, rows_read, now
         if self._is_due and (now - self._seen_at >= _QUIET or now - self._since >= _LONGEST):
             self._is_due = False
             return True

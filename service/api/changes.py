@@ -6,6 +6,7 @@ to the writer's thread and a wake-up of the loop more); what a framework would a
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import Any
 
@@ -120,7 +121,12 @@ async def post_changes(context: Context, relation: str | None, scope: Scope, rec
         if receipt is None:
             waiting: Answer = context.loop.create_future()
             engine.submit(batch, partial(context.mailbox.deliver, waiting))
-            receipt = await waiting
+            try:
+                receipt = await waiting
+            except asyncio.CancelledError:
+                if context.closing and batch.source is None:  # `recovering` would have it sent again, and it may be applied yet
+                    raise RuntimeError("the service ends, and does not wait for a batch without source, which may be applied") from None
+                raise
         answer = render(receipt)
     await send({"type": "http.response.start", "status": 200, "headers": _head(answer)})
     await send({"type": "http.response.body", "body": answer})

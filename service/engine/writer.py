@@ -246,13 +246,13 @@ class Writer:
 
     def _commit(self, group: list[_Waiting]) -> None:
         """Bring these to their end, but for what grows old by them."""
+        made = None
         try:
             made = self._to_disk([waiting.batch for waiting in group])
             self._publish(made)
         except BaseException as error:
-            problem = problem_of(error)
             for waiting in group:
-                _answer(waiting.done, problem)
+                _answer(waiting.done, problem_of(error) if made is None else _failed())  # published or not, these are on disk
             raise
         for waiting, answer in zip(group, made.answers, strict=True):
             _answer(waiting.done, answer)
@@ -415,11 +415,16 @@ def _answer(done: Done, answer: Receipt | Problem) -> None:
 
 
 def problem_of(error: BaseException) -> Problem:
-    """What the clients are told of a failure of the writer."""
+    """What the clients are told of a failure of the writer, before or in a commit. `disk-full`: a page could not be written, so the last
+    page of the transaction, which commits it, is not whole, and nothing was applied."""
     if isinstance(error, Problem):
         return error
     code = getattr(error, "sqlite_errorcode", 0) if isinstance(error, sqlite3.Error) else 0
     full = code & 0xFF == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_WRITE  # the second: a quota, a limit on files
     if full or (isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)):
         return Problem("disk-full", "the disk of the data folder is full; the service stops")
+    return _failed()
+
+
+def _failed() -> Problem:
     return Problem("internal", "the service has failed and stops")

@@ -48,6 +48,7 @@ class Cursors:
         self._kept: dict[int, _Kept] = {}
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
+        self.rows_read = 0  # about so many: threads that add at the same time may lose some
 
     def keep(self, owner: str, kept: _Kept) -> str:
         """A cursor for this state; `owner` identifies the view or relation."""
@@ -163,6 +164,7 @@ class RowReader:
             most = next(pieces(self._reading.text_bytes(tuple(part[:limit] for part in slots)))).stop
             if len(slots[0]) > most:
                 slots, self._held = split(slots, most)
+            self._cursors.rows_read += len(slots[0])
         return slots
 
     def _look(self, limit: int) -> bool:

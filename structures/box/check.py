@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from structures.box import layout
 from structures.box.layout import BoxArena, child_of, records_of, root_of
 from structures.core.arena import KIND
@@ -140,13 +142,16 @@ class _Proof:
         return members
 
 
-def check_boxes(arena: BoxArena, root: Root, others: tuple[Root, ...]) -> None:
-    """Prove N1 to N4 of the version and of others, and I3 of the arena when all roots in use are given."""
+def check_boxes(arena: BoxArena, table: np.ndarray, root: Root, others: tuple[Root, ...]) -> None:
+    """Prove N1 to N5 of the version and of others, and I3 of the arena when all roots in use are given. `table`: of N5, by set and slot."""
     proof = _Proof(arena)
     boxes: dict[Box, int] = {}
     for offset, _, wanted, live in (*others, root):
         boxes = proof.below(0, offset, FIRST_PLACE, LAST_PLACE)
         counts = tuple(sum(box.set == s for box in boxes) for s in range(2))
         assert counts == wanted, f"counts {wanted}, should be {counts}"
+        for box in boxes:
+            ends, known = list(zip(*box.sides, strict=True)), table[box.set, box.slot].tolist()
+            assert known == [*ends[0], *ends[1]], f"N5: the table has {known} for {box}"
         assert live == bool(arena.W[2 * offset + layout.FLAGS] & layout.LIVE_NODE), f"live is {live}"
     check_blocks(arena, {**proof.flat, **proof.nodes})

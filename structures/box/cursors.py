@@ -19,7 +19,7 @@ from structures.core.cursor import Cursor, PartedCursor
 from structures.core.entry_tree import Root
 from structures.core.kernel import compiled
 from structures.interval import walk
-from structures.ordered.search import GAP, STEPS
+from structures.ordered.search import GAP, LAST, STEPS
 
 _CHUNK = 256  # boxes of a window that are asked for partners at a time
 
@@ -78,7 +78,33 @@ def items_of(slots: Column, keys: Column, searched: int, mode: int, ties: Column
     return items
 
 
-class WindowCursor(PartedCursor):
+class _Parted(PartedCursor):
+    """A reading in parts whose gaps go on from one part to the next, so far as the parts tell: at most by the largest gap of the next one
+    too large."""
+
+    def _across(self, part: Cursor) -> int:
+        """The largest gap of a part that has rows, and of what came before it."""
+        return self._past + self._beside() - self._last + part.largest_gap
+
+    def _end_part(self, part: Cursor) -> None:
+        if not self._has_told:
+            super()._end_part(part)
+            return
+        gap, last = max(self._gap, self._across(part)), self._past + self._beside() + _last_row(part)
+        super()._end_part(part)
+        self._gap, self._last = gap, last
+
+    @property
+    def largest_gap(self) -> int:
+        return max(self._gap, self._across(self._part)) if self._part is not None and self._has_told else self._gap
+
+
+def _last_row(part: Cursor) -> int:
+    """The steps of a part at its last row."""
+    return part._last if isinstance(part, _Parted) else int(part._Z[LAST])
+
+
+class WindowCursor(_Parted):
     """Rows whose two boxes both meet the window [lo, hi], key by key (or of one key).
 
     In dimension 0 two intervals that meet the window and each other either both contain lo, or the later-starting one begins in
@@ -110,7 +136,7 @@ class WindowCursor(PartedCursor):
         return PhaseCursor(self._arena, self._root, self._boxes, key, self._window, s, mode)
 
 
-class PhaseCursor(PartedCursor):
+class PhaseCursor(_Parted):
     """Rows of the boxes of set s that stand to the window in dimension 0 as `mode` says, with their partners, some boxes at a time."""
 
     def __init__(
@@ -119,7 +145,6 @@ class PhaseCursor(PartedCursor):
         super().__init__(2)
         self._arena, self._root, self._boxes, self._key, self._set, self._mode = arena, root, boxes, key, s, mode
         self._lo, self._hi = window
-        self._single = bool(arena.C[SELF_])
         item = items_of(-1, key, s, mode, EVERY_CODE, self._lo[None, :], self._hi[None, :])
         self._boxes_met = QueryCursor(arena, root, item, False)
 
@@ -136,14 +161,10 @@ class PhaseCursor(PartedCursor):
         self._ended = self._boxes_met.done and len(slots) == 0
         return None if len(slots) == 0 else self._partners(slots)
 
-    def _more(self, want: int) -> np.ndarray:
-        rows = super()._more(want)
-        return rows[:, rows[0] < rows[1]] if self._single and self._mode == BEFORE else rows
-
     def _partners(self, slots: np.ndarray) -> QueryCursor:
         s, d, before = self._set, len(self._lo), self._mode == BEFORE
         boxes = self._boxes[s, slots]
         lo, hi = np.maximum(boxes[:, :d], self._lo), np.minimum(boxes[:, d:], self._hi)
         ties = EVERY_CODE if before else 2 * slots.astype(np.int64) + s
-        items = items_of(slots, self._key, 0 if self._single else 1 - s, BEFORE, ties, lo, hi)
+        items = items_of(slots, self._key, 0 if self._arena.C[SELF_] else 1 - s, BEFORE, ties, lo, hi)
         return QueryCursor(self._arena, self._root, items, s == 1)

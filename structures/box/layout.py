@@ -25,6 +25,7 @@ Invariants, named by `check()` when violated: I1 to I4 of `core/blocks.py`, and
     N3  an active tree holds exactly the node's spanners and points; an inactive one has no spanners
     N4  rows of a leaf = pairs of records that meet, one of them with its left end here; live = a row lies in the node's
         trees, records or below
+    N5  the table by slot (`tree.py`) has the ends of each box
 """
 
 from __future__ import annotations

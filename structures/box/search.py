@@ -6,7 +6,7 @@ looked through. Which of these is asked, at level 0, is the mode: BOTH, BEFORE (
 In the trees of such nodes the search goes on with the next dimension. A node that the box spans, but whose points are not
 kept (no member spans it), is looked through leaf by leaf: this never happens for a box that is a member.
 
-Item: slot (kept out of its own partners in a "self" structure), key, set searched, mode, tie of the left end in dimension 0,
+Item: slot (kept out of its own partners in a "self" structure: `is_partner`), key, set searched, mode, tie of the left end in dimension 0,
 lo[d], hi[d]. A member asks with its own ties, so that it finds the nodes in whose trees it lies.
 State Z, plain data, which is also the cursor: that of `ordered.search` (in use if FLAT_IS_ON; its counters run on), then
 QUEUED tasks of (what, level, node, height, set).
@@ -121,6 +121,24 @@ def expand(nodes: Nodes, Z: Any, single: bool, d: int, level: int, root: int, t:
 
 
 @kernel
+def is_partner(item: Any, slot: int) -> bool:
+    """Of a "self" structure: a box is no partner of itself, and of two that contain the same place of a window the lower one asks."""
+    if item[MODE] == BEFORE and item[TIE] == layout.EVERY_CODE:
+        return slot > item[SLOT_]
+    return slot != item[SLOT_]
+
+
+@kernel
+def partners_of(item: Any, slots: Any, lo: int, hi: int) -> int:
+    """Keep those of slots[lo:hi] that are partners; the new end."""
+    n = lo
+    for i in range(lo, hi):
+        slots[n] = slots[i]
+        n += is_partner(item, slots[i])
+    return n
+
+
+@kernel
 def scan(nodes: Nodes, Z: Any, tree: BoxRoot, task: Task, item: Any, out: Any, n: int) -> int:
     """Report the records of a leaf that are asked for, from out[n] on."""
     M, W, what, level, t = nodes.M, nodes.W, task.what, task.level, task.set
@@ -147,7 +165,7 @@ def scan(nodes: Nodes, Z: Any, tree: BoxRoot, task: Task, item: Any, out: Any, n
             asked = tag & 2 != 0 and (what == POINTS or left <= hi[level])
         if asked and meets(M, o, i, level + 1, level, d, lo, hi):
             slot = code_of(tag) >> 1
-            if not (single and slot == item[SLOT_]):
+            if not single or is_partner(item, slot):
                 out[n] = slot
                 n += 1
     if n > start:
@@ -179,12 +197,15 @@ def query_fill(nodes: Nodes, Z: Any, tree: BoxRoot, items: Any, own: Any, other:
             if Z[FLAT_IS_ON] == 0:
                 search_start(Z, o, task.height, t, 0, Bounds(NEG_INF, NOTHING_BEFORE, item[LO_ + 2 * d - 1], item[LO_ + d - 1]))
                 Z[FLAT_IS_ON] = 1
+            at, gap = Z[LAST], Z[GAP]
             m = search_fill(nodes, Z, other, n, ends)
             if Z[DEPTH] == 0:
                 Z[FLAT_IS_ON] = 0
                 Z[QUEUED] -= 1
-            if single:
-                m = without(other, n, m, item[SLOT_])
+            if single and m > n:
+                m = partners_of(item, other, n, m)
+                if m == n:
+                    Z[LAST], Z[GAP] = at, gap
         else:
             Z[QUEUED] -= 1
             if what == NODES:
@@ -198,16 +219,6 @@ def query_fill(nodes: Nodes, Z: Any, tree: BoxRoot, items: Any, own: Any, other:
         for j in range(n, m):
             own[j] = item[SLOT_]
         n = m
-    return n
-
-
-@kernel
-def without(slots: Any, lo: int, hi: int, slot: int) -> int:
-    """Take `slot` out of slots[lo:hi] (a box is no partner of itself); the new end."""
-    n = lo
-    for i in range(lo, hi):
-        slots[n] = slots[i]
-        n += slots[i] != slot
     return n
 
 

@@ -200,4 +200,4 @@ class BoxTree(EntryTree[BoxArena]):
 
     def check(self, root: Root, others: tuple[Root, ...] = ()) -> None:
         """Prove the invariants of a version, and that no block is lost (given every root in use); AssertionError names the invariant."""
-        check_boxes(self.arena, root, others)
+        check_boxes(self.arena, self._boxes, root, others)

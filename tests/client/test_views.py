@@ -36,6 +36,34 @@ def test_rows(hotel: Hotel) -> None:
         assert none.empty
 
 
+def test_an_answer_is_read_once(hotel: Hotel) -> None:
+    hotel.bookings.upsert([row(1)])
+    hotel.jobs.upsert([row(7)])
+    rows, batches = hotel.clashes.rows(), hotel.clashes.arrow()
+    assert pairs(rows) == {(1, 7)} and batches.to_table().num_rows == 1
+    for again in (lambda: list(rows), rows.__enter__, batches.to_table):
+        with pytest.raises(ValueError, match="read only once: call the method that returned it again"):
+            again()
+    with hotel.clashes.rows() as rows:
+        assert len(list(rows)) == 1
+        with pytest.raises(ValueError, match="only once"):
+            list(rows.lines())
+    nowhere = hotel.lj.view("nowhere").rows()
+    for _ in range(2):
+        with pytest.raises(livejoin.NotFound):
+            list(nowhere)
+
+
+def test_changes_are_read_in_a_with(hotel: Hotel) -> None:
+    changes = hotel.clashes.changes(wait=0)
+    for use in (lambda: list(changes.lines()), lambda: changes.more):
+        with pytest.raises(ValueError, match=r"use `with view.changes\(...\) as changes`"):
+            use()
+    changes.close()
+    with changes:
+        assert b'"progress"' in b"".join(changes.lines())
+
+
 def test_registering(hotel: Hotel) -> None:
     lj, name = hotel.lj, hotel.clashes.name
     assert lj.view(name, hotel.sql).get()["state"] == "live"

@@ -53,6 +53,8 @@ def test_the_wheel_needs_only_what_it_names(tmp_path: Path) -> None:
     pip("--python", str(python), "install", "--no-deps", "--no-index", str(wheel))
     (site,) = (tmp_path / "venv").glob("lib/python*/site-packages")
     assert (site / "livejoin" / "py.typed").exists() and (site / "livejoin" / "_sync" / "client.py").exists()
+    (licence,) = site.glob("livejoin_client-*.dist-info/licenses/LICENSE")
+    assert licence.read_text() == (ROOT / "LICENSE").read_text()
     named = [match[0] for need in distribution("livejoin-client").requires or [] if (match := re.match(r"[a-z-]+", need))]
     assert sorted(named) == ["httpx", "orjson", "pyarrow"]
     for name in requirements(named):

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import signal
 import sqlite3
@@ -160,6 +161,20 @@ def test_check_of_a_whole_folder(folder: Path, tmp_path: Path) -> None:
     data = copy(folder, tmp_path / "data")
     livejoin_check(data, 0)
     with ServerProcess(data) as server:
+        expect(server.client(), 30)
+
+
+def test_a_backup_as_the_page_says(folder: Path, tmp_path: Path) -> None:
+    """Of a service that has stopped, by the commands of docs/operations.md."""
+    data = copy(folder, tmp_path / "livejoin-data")
+    with ServerProcess(data) as server:
+        assert server.stop() == 0
+    section = (ROOT / "docs" / "operations.md").read_text().partition("\n## Backup\n")[2].partition("\n## ")[0]
+    (commands,) = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-ec", commands], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "checksums  ok" in done.stdout, done.stderr
+    with ServerProcess(tmp_path / "backup") as server:
         expect(server.client(), 30)
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from service.trimming import _LONGEST, _QUIET, Leftovers
+from service.trimming import _LARGE, _LONGEST, _QUIET, Leftovers
 from tests.server_process import ROOT
 
 # What lies between blocks in use does not go back by itself: every hundredth block is kept.
@@ -27,16 +27,25 @@ def test_what_is_free_goes_back() -> None:
 
 def test_it_is_time_once_work_has_ended() -> None:
     leftovers, first, second = Leftovers(), object(), object()
-    assert not leftovers.are_due(first, 100.0)
-    assert not leftovers.are_due(first, 100.0 + _QUIET / 2)
-    assert not leftovers.are_due(second, 100.0 + _QUIET)
-    assert leftovers.are_due(second, 100.0 + 2 * _QUIET)
-    assert not leftovers.are_due(second, 1e6), "once"
-    assert not leftovers.are_due(first, 1e6)
-    assert leftovers.are_due(first, 1e6 + _QUIET)
+    assert not leftovers.are_due(first, 0, 100.0)
+    assert not leftovers.are_due(first, 0, 100.0 + _QUIET / 2)
+    assert not leftovers.are_due(second, 0, 100.0 + _QUIET)
+    assert leftovers.are_due(second, 0, 100.0 + 2 * _QUIET)
+    assert not leftovers.are_due(second, 0, 1e6), "once"
+    assert not leftovers.are_due(first, 0, 1e6)
+    assert leftovers.are_due(first, 0, 1e6 + _QUIET)
 
 
 def test_it_is_time_though_work_goes_on() -> None:
     leftovers, step = Leftovers(), _QUIET / 2
-    due = [number * step for number in range(int(4 * _LONGEST)) if leftovers.are_due(object(), number * step)]
+    due = [number * step for number in range(int(4 * _LONGEST)) if leftovers.are_due(object(), 0, number * step)]
     assert len(due) >= 1 and due[0] >= _LONGEST and all(later - sooner >= _LONGEST for sooner, later in zip(due, due[1:], strict=False))
+
+
+def test_it_is_time_once_much_was_read() -> None:
+    leftovers, same = Leftovers(), object()
+    assert not leftovers.are_due(same, 0, 0.0) and leftovers.are_due(same, 0, _QUIET)
+    assert not any(leftovers.are_due(same, _LARGE - 1, 10.0 + seconds) for seconds in range(100)), "little was read"
+    for step in range(1, 4):
+        assert not leftovers.are_due(same, step * _LARGE, 200.0 + step * _QUIET / 2), "the reading goes on"
+    assert leftovers.are_due(same, 3 * _LARGE, 300.0) and not leftovers.are_due(same, 3 * _LARGE, 400.0)

@@ -18,6 +18,8 @@ from livejoin.lines import JSONL, Lines
 
 T = TypeVar("T")
 
+_ONCE = "an answer can be read only once: call the method that returned it again"
+
 
 class AsyncAnswer(Generic[T]):
     """An answer that is read while it comes, of one version, never collected in memory.
@@ -29,11 +31,15 @@ class AsyncAnswer(Generic[T]):
     _accept: str
 
     def __init__(self, http: AsyncHttp, path: str, params: Mapping[str, str]) -> None:
-        self._http = http
-        self._opening: AbstractAsyncContextManager[httpx.Response] = http.stream(path, params, self._accept)
+        self._http, self._path, self._params = http, path, params
+        self._opening: AbstractAsyncContextManager[httpx.Response]
         self._response: httpx.Response | None = None
+        self._is_begun = False
 
     async def __aenter__(self) -> Self:
+        if self._response is not None:
+            raise ValueError(_ONCE)
+        self._opening = self._http.stream(self._path, self._params, self._accept)
         self._response = await self._opening.__aenter__()
         return self
 
@@ -42,15 +48,23 @@ class AsyncAnswer(Generic[T]):
 
     async def __aiter__(self) -> AsyncIterator[T]:
         if self._response is not None:
-            async for item in self._items(self._response):
+            async for item in self._items():
                 yield item
             return
         async with self:
-            async for item in self._items(self._head):
+            async for item in self._items():
                 yield item
 
-    def _items(self, response: httpx.Response) -> AsyncIterator[T]:
+    def _items(self) -> AsyncIterator[T]:
         raise NotImplementedError
+
+    def _blocks(self) -> AsyncIterator[bytes]:
+        """The body as it comes, once."""
+        response = self._head
+        if self._is_begun:
+            raise ValueError(_ONCE)
+        self._is_begun = True
+        return self._http.blocks(response)
 
     @property
     def _head(self) -> httpx.Response:
@@ -82,15 +96,15 @@ class AsyncRows(AsyncAnswer[dict[str, Any]]):
 
     _accept = JSONL
 
-    async def _items(self, response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
-        async for lines in self.lines(response):
+    async def _items(self) -> AsyncIterator[dict[str, Any]]:
+        async for lines in self.lines():
             for line in lines[:-1].split(b"\n"):
                 yield orjson.loads(line)
 
-    async def lines(self, response: httpx.Response | None = None) -> AsyncIterator[bytes]:
-        """The rows as JSON lines, several whole lines at a time as they come."""
+    async def lines(self) -> AsyncIterator[bytes]:
+        """The rows as JSON lines, several whole lines at a time as they come. For use in a `with`."""
         lines = Lines()
-        async for block in self._http.blocks(response or self._head):
+        async for block in self._blocks():
             if whole := lines.add(block):
                 yield whole
         if rest := lines.end():
@@ -106,8 +120,8 @@ class AsyncArrow(AsyncAnswer[pa.RecordBatch]):
         super().__init__(http, path, params)
         self.decoder = Decoder()
 
-    async def _items(self, response: httpx.Response) -> AsyncIterator[pa.RecordBatch]:
-        async for block in self._http.blocks(response):
+    async def _items(self) -> AsyncIterator[pa.RecordBatch]:
+        async for block in self._blocks():
             for batch in self.decoder.add(block):
                 yield batch
         self.decoder.end()

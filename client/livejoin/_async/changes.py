@@ -32,7 +32,7 @@ class AsyncChanges:
         params |= {name: f"{value}" for name, value in (("since", since), ("wait", wait), ("limit", limit)) if value is not None}
         self._http = http
         self._opening: AbstractAsyncContextManager[httpx.Response] = http.stream(path, params, JSONL, quiet=QUIET, patience=patience)
-        self._response: httpx.Response
+        self._response: httpx.Response | None = None
 
     async def __aenter__(self) -> Self:
         self._response = await self._opening.__aenter__()
@@ -43,16 +43,23 @@ class AsyncChanges:
 
     async def aclose(self) -> None:
         """For use without a `with`."""
-        await self.__aexit__(None, None, None)
+        if self._response is not None:
+            await self.__aexit__(None, None, None)
 
     async def lines(self) -> AsyncIterator[bytes]:
         """Records as they come, several whole lines at a time. A line that has no end is not handed out."""
         lines = Lines()
-        async for block in self._http.blocks(self._response):
+        async for block in self._http.blocks(self._opened):
             if whole := lines.add(block):
                 yield whole
 
     @property
     def more(self) -> bool:
         """Whether something has come already that was not handed out yet. May miss what the HTTP client holds in its own memory."""
-        return bool(self._response.extensions["network_stream"].get_extra_info("is_readable"))
+        return bool(self._opened.extensions["network_stream"].get_extra_info("is_readable"))
+
+    @property
+    def _opened(self) -> httpx.Response:
+        if self._response is None:
+            raise ValueError("the connection is not open: use `with view.changes(...) as changes`")
+        return self._response

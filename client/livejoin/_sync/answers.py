@@ -19,6 +19,8 @@ from livejoin.lines import JSONL, Lines
 
 T = TypeVar("T")
 
+_ONCE = "an answer can be read only once: call the method that returned it again"
+
 
 class Answer(Generic[T]):
     """An answer that is read while it comes, of one version, never collected in memory.
@@ -30,11 +32,15 @@ class Answer(Generic[T]):
     _accept: str
 
     def __init__(self, http: Http, path: str, params: Mapping[str, str]) -> None:
-        self._http = http
-        self._opening: AbstractContextManager[httpx.Response] = http.stream(path, params, self._accept)
+        self._http, self._path, self._params = http, path, params
+        self._opening: AbstractContextManager[httpx.Response]
         self._response: httpx.Response | None = None
+        self._is_begun = False
 
     def __enter__(self) -> Self:
+        if self._response is not None:
+            raise ValueError(_ONCE)
+        self._opening = self._http.stream(self._path, self._params, self._accept)
         self._response = self._opening.__enter__()
         return self
 
@@ -43,15 +49,23 @@ class Answer(Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         if self._response is not None:
-            for item in self._items(self._response):
+            for item in self._items():
                 yield item
             return
         with self:
-            for item in self._items(self._head):
+            for item in self._items():
                 yield item
 
-    def _items(self, response: httpx.Response) -> Iterator[T]:
+    def _items(self) -> Iterator[T]:
         raise NotImplementedError
+
+    def _blocks(self) -> Iterator[bytes]:
+        """The body as it comes, once."""
+        response = self._head
+        if self._is_begun:
+            raise ValueError(_ONCE)
+        self._is_begun = True
+        return self._http.blocks(response)
 
     @property
     def _head(self) -> httpx.Response:
@@ -83,15 +97,15 @@ class Rows(Answer[dict[str, Any]]):
 
     _accept = JSONL
 
-    def _items(self, response: httpx.Response) -> Iterator[dict[str, Any]]:
-        for lines in self.lines(response):
+    def _items(self) -> Iterator[dict[str, Any]]:
+        for lines in self.lines():
             for line in lines[:-1].split(b"\n"):
                 yield orjson.loads(line)
 
-    def lines(self, response: httpx.Response | None = None) -> Iterator[bytes]:
-        """The rows as JSON lines, several whole lines at a time as they come."""
+    def lines(self) -> Iterator[bytes]:
+        """The rows as JSON lines, several whole lines at a time as they come. For use in a `with`."""
         lines = Lines()
-        for block in self._http.blocks(response or self._head):
+        for block in self._blocks():
             if whole := lines.add(block):
                 yield whole
         if rest := lines.end():
@@ -107,8 +121,8 @@ class Arrow(Answer[pa.RecordBatch]):
         super().__init__(http, path, params)
         self.decoder = Decoder()
 
-    def _items(self, response: httpx.Response) -> Iterator[pa.RecordBatch]:
-        for block in self._http.blocks(response):
+    def _items(self) -> Iterator[pa.RecordBatch]:
+        for block in self._blocks():
             for batch in self.decoder.add(block):
                 yield batch
         self.decoder.end()

@@ -33,7 +33,7 @@ class Changes:
         params |= {name: f"{value}" for name, value in (("since", since), ("wait", wait), ("limit", limit)) if value is not None}
         self._http = http
         self._opening: AbstractContextManager[httpx.Response] = http.stream(path, params, JSONL, quiet=QUIET, patience=patience)
-        self._response: httpx.Response
+        self._response: httpx.Response | None = None
 
     def __enter__(self) -> Self:
         self._response = self._opening.__enter__()
@@ -44,16 +44,23 @@ class Changes:
 
     def close(self) -> None:
         """For use without a `with`."""
-        self.__exit__(None, None, None)
+        if self._response is not None:
+            self.__exit__(None, None, None)
 
     def lines(self) -> Iterator[bytes]:
         """Records as they come, several whole lines at a time. A line that has no end is not handed out."""
         lines = Lines()
-        for block in self._http.blocks(self._response):
+        for block in self._http.blocks(self._opened):
             if whole := lines.add(block):
                 yield whole
 
     @property
     def more(self) -> bool:
         """Whether something has come already that was not handed out yet. May miss what the HTTP client holds in its own memory."""
-        return bool(self._response.extensions["network_stream"].get_extra_info("is_readable"))
+        return bool(self._opened.extensions["network_stream"].get_extra_info("is_readable"))
+
+    @property
+    def _opened(self) -> httpx.Response:
+        if self._response is None:
+            raise ValueError("the connection is not open: use `with view.changes(...) as changes`")
+        return self._response

@@ -7,9 +7,11 @@ import html
 import logging
 import re
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
 
 from service.api.context import Context, Mailbox
@@ -18,8 +20,8 @@ from service.errors import CATALOGUE, Problem
 from service.server import Joined
 from service.settings import Settings
 from service.wire.batch import Batch
-from tests.service.api.asking import ask, is_problem
-from tests.service.running import DEFINITION
+from tests.service.api.asking import ask, client, is_problem
+from tests.service.running import DEFINITION, HeldWriter, opened, running
 
 
 class NoEngine:
@@ -285,3 +287,29 @@ def test_the_mailbox_wakes_the_loop_once_for_many() -> None:
         assert len(spy.calls) == 1
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(("source", "expected"), [(None, "internal"), ("pms", "recovering")])
+def test_a_batch_that_the_end_does_not_wait_for(tmp_path: Path, source: str | None, expected: str) -> None:
+    """It is applied all the same: an answer to which clients send it again is for those batches of which a second copy is recognised."""
+    engine = running(tmp_path, {})
+    held, context = HeldWriter(engine), Context(Settings())
+    context.open(engine)
+    params = {} if source is None else {"source": source, "epoch": 1}
+    row = {"relation": "a", "op": "upsert", "row": {"id": 1, "s": 0, "e": 1, "tag": None}}
+
+    async def run() -> httpx.Response:
+        async with client(context) as asked:
+            answer = asyncio.create_task(asked.post("/v1/changes", params=params, json={"changes": [row]}))
+            while not engine._writer.waiting:
+                await asyncio.sleep(0.001)
+            context.break_streams()
+            answer.cancel()
+            return await answer
+
+    is_problem(asyncio.run(run()), expected)
+    held.release()
+    engine.close()
+    engine = opened(tmp_path)
+    assert engine.published.number == 1 and engine.relations["a"].table.rows == 1
+    engine.close()

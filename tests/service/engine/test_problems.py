@@ -338,6 +338,22 @@ def test_a_failure_of_the_disk_ends_the_service(tmp_path: Path, step: str, make:
     engine.close()
 
 
+def test_what_is_on_disk_is_never_said_not_to_be(tmp_path: Path) -> None:
+    """`disk-full` says that nothing was applied."""
+    engine = running(tmp_path)
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    engine.versions.publish = fail  # type: ignore[method-assign]
+    assert refused(lambda: engine.apply(of_ops("a", ("upsert", 1)))).type == "internal"
+    engine._writer._thread.join(60)
+    engine.close()
+    engine = opened(tmp_path)
+    assert engine.published.number == 1 and keys(engine) == [1]
+    engine.close()
+
+
 def stop_hard(engine: Instance) -> None:
     """As if killed: no snapshot, the log is all there is."""
     engine._writer.stop()

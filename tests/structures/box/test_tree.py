@@ -157,6 +157,38 @@ def test_nothing_meets() -> None:
     assert tree.is_empty(root) and cursor.done and cursor.steps == 0
 
 
+@pytest.mark.parametrize("kind", ["pair", "self"])
+def test_the_largest_gap_of_a_window_is_none_too_small(kind: str) -> None:
+    """Read row by row: the most steps from one row to the next, wherever these are found. Many boxes meet the window and no other box."""
+    rng = np.random.default_rng(3)
+    n = 1500 if JIT else 300
+    here = random_entries(rng, n, 2, 1.0)
+    if kind == "self":
+        here = here._replace(set=np.zeros(n, np.uint8))
+    tree = BoxTree(2, kind, 1 << 22)
+    root = tree.bulk_load(1, here)
+    cursor = tree.rows(root, window=(np.array([2 * 10**8, 10**8]), np.array([8 * 10**8, 9 * 10**8])))
+    last = most = rows = 0
+    while not cursor.done:
+        is_new = cursor._held.shape[1] == 0
+        if cursor.fill(1).shape[1]:
+            rows += 1
+            if is_new:
+                most, last = max(most, cursor.steps - last), cursor.steps
+            assert cursor.largest_gap >= most
+    assert rows > n // 10 and most > 20 and cursor.largest_gap <= 2 * most
+
+
+def test_a_box_that_the_table_does_not_have_is_found_by_the_check() -> None:
+    here = random_entries(np.random.default_rng(3), 50, 2, 1.0)
+    tree = BoxTree(2, "pair", 1 << 22)
+    root = tree.bulk_load(1, here)
+    tree.check(root)
+    tree._boxes[here.set[7], here.slot[7], 3] += 1
+    with pytest.raises(AssertionError, match="N5: the table has"):
+        tree.check(root)
+
+
 @pytest.mark.skipif(not JIT, reason="counts at sizes that need compiled kernels")
 def test_the_delay_grows_with_the_logarithm() -> None:
     """Boxes that meet in one dimension at most, but for three rows far apart: the largest number of steps between two rows and the
