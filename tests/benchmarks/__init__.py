@@ -25,6 +25,7 @@ SUBJECTS = (
     "natural_star",
     "natural_triangle",
     "natural_growth",
+    "natural_adaptive",
     "service_changes",
     "service_rows",
     "service_many",
