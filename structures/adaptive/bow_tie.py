@@ -75,7 +75,8 @@ class BowTie(Reader):
         r, by_x, t = Part(self._r, dyadic.OF_R, 1, 0), Part(self._s, dyadic.BY_X, 2, 0), Part(self._t, dyadic.OF_T, 1, 1)
         self._whole = plan_of([r, by_x, t], 0, False)
         mirrored = [t._replace(offset=0), by_x._replace(member=dyadic.BY_Y), r._replace(offset=1)]
-        self._parts = {self._r: ([r, by_x, t], 1), self._s: ([by_x, r, t], 2), self._t: (mirrored, 1)}
+        below = {self._r: ([r, by_x, t], 1), self._s: ([by_x, r, t], 2), self._t: (mirrored, 1)}
+        self._given, self._keyed = ({a: plan_of(*below[a], given) for a in below} for given in (True, False))
 
     # --- writing
 
@@ -160,8 +161,7 @@ class BowTie(Reader):
         return HolesCursor(self.indexes.arena, self._whole, self._roots_of(root), most_ranges)
 
     def _below(self, root: Root, place: int, items: Entries, given: bool) -> Cursor:
-        parts, prefix = self._parts[place]
-        return Cursor(self.indexes.arena, plan_of(parts, prefix, given), self._roots_of(root), items)
+        return Cursor(self.indexes.arena, (self._given if given else self._keyed)[place], self._roots_of(root), items)
 
     def _roots_of(self, root: Root) -> list[int]:
         """R, as kernels take it."""

@@ -22,6 +22,7 @@ from tests.benchmarks import (
     growth,
     heap_growth,
     heap_rivals,
+    natural_adaptive,
     natural_dangling,
     natural_growth,
     natural_path,
@@ -321,6 +322,16 @@ def test_stars(data: Data) -> None:
     lines: list[str] = []
     figures = measure_natural(data, natural_star.Live, Scale(quick=True), lines.append)
     assert len(figures) == 7 and lines and all(figure.value > 0 for figure in figures)
+
+
+@compiled
+def test_adaptive_joins() -> None:
+    """The subject itself compares the rows with those of the rivals."""
+    figures = natural_adaptive.run(Scale(quick=True), lambda line: None)
+    assert len(figures) == 2 * 4 + 4 + 2 and all(figure.value > 0 for figure in figures)
+    small, large = (next(one for one in figures if f"n = {n}: look-ups" in one.name) for n in (63, 201))
+    assert large.value < 2 * small.value and large.rivals[0].value > 3 * small.rivals[0].value
+    assert figures[-1].value > 5 * figures[-2].value, "levels of all of int64"
 
 
 @compiled

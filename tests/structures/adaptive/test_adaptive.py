@@ -25,7 +25,7 @@ BOW_TIE: Sequence[Variables] = [(0,), (0, 1), (1,)]
 
 
 def test_against_the_twin() -> None:
-    examples = 25 if JIT else 8
+    examples = 10 if JIT else 5
     checks = settings(
         max_examples=examples, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
     )
