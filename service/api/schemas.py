@@ -72,7 +72,10 @@ _STATISTICS = _object(
         "dead_ends": {"type": ["integer", "null"]}
         | {"description": "nodes, rows and candidates that readers looked at in vain; null: interval-tree, box-tree count only candidates"},
         "counters": {"type": "object", "additionalProperties": _COUNT}
-        | {"description": "what else the algorithm counts, by name, of all readings; tree-tracker: lookups, removed, no_goods, forgotten"},
+        | {
+            "description": "what else the algorithm counts, by name, of all readings; tree-tracker: lookups, removed, no_goods, forgotten; "
+            "minesweeper and elimination: probes, outputs, lookups, constraints, resets, forgotten"
+        },
     },
     closed=False,
 )

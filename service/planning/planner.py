@@ -10,7 +10,7 @@ from service.errors import Problem
 from service.planning.binding import Counts
 from service.planning.hypergraph import hypergraph
 from service.planning.meets import Relations, is_natural, meets_of, residual_of
-from service.planning.plans import boxes, clique, heap, indexed, pair, product, qdag, selection, tree, tree_tracker, view_tree
+from service.planning.plans import boxes, clique, heap, indexed, minesweeper, pair, product, qdag, selection, tree, tree_tracker, view_tree
 from service.planning.plans.later import LATER
 from service.planning.plans.plan import THEOREM_1, THEOREM_3, THEOREM_4, THEOREM_NATURAL, Part, Plan, dimensions
 from service.query.model import ALGORITHMS, GUARANTEES, Query
@@ -38,6 +38,8 @@ BUILT: dict[str, Algorithm] = {
     "qdag": Algorithm(qdag.WORDS, (qdag.make,)),
     "nested-loop": Algorithm("joins of two or more relations", (indexed.make,)),
     "tree-tracker": Algorithm(tree_tracker.WORDS, (tree_tracker.make,)),
+    "minesweeper": Algorithm(minesweeper.WORDS, (minesweeper.make,)),
+    "elimination": Algorithm(minesweeper.NESTED_WORDS, (minesweeper.make_nested,)),
 }
 assert {*BUILT, *LATER} == {*ALGORITHMS}
 

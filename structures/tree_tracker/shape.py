@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 
+from structures.index.following import Atom
 from structures.index.layout import MOST_ARITY
 
 MOST_ATOMS = 8
@@ -25,17 +25,6 @@ POSITIONS, GIVEN, POSITION = range(3)  # how many; whether entries of the first 
 # BOUND: length of the key; ABOVE: position or -1; CHILDREN: how many; SOURCE: of each coordinate of the key its number above
 MEMBER, ARITY_, BOUND, ABOVE, ATOM, CHILDREN, SOURCE = range(7)
 POSITION_WORDS = SOURCE + MOST_ARITY
-
-
-class Member(NamedTuple):
-    """An index (its number in `OrderedIndexes`), and the variables that its coordinates stand for."""
-
-    index: int  # type: ignore[assignment]  # not the method of tuples
-    variables: tuple[int, ...]
-
-
-Atom = tuple[Member, ...]
-"""Indexes over the same rows, by the same variables. Keys and entries are given in the order of the first."""
 
 
 def index_orders(atoms: Sequence[Sequence[int]], edges: Sequence[tuple[int, int]]) -> list[list[tuple[int, ...]]]:

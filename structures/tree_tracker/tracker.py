@@ -30,18 +30,19 @@ Source: *TreeTracker Join: A Composable Join Algorithm that Yields Optimal Acycl
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from structures.core.entries import DELETE, INSERT, Told
+from structures.core.entries import Told
 from structures.core.kernel import compiled
 from structures.core.runs import Deltas
-from structures.index.indexes import Batch, Entries, OrderedIndexes, Run, items_of
+from structures.index.following import Atom, IndexReader, Member
+from structures.index.indexes import Entries, OrderedIndexes, items_of
 from structures.index.layout import IndexArena
 from structures.tree_tracker.no_goods import NoGoods
-from structures.tree_tracker.shape import Atom, Member, Shape, index_orders
+from structures.tree_tracker.shape import Shape, index_orders
 from structures.tree_tracker.walk import (
     AT,
     FORGOTTEN,
@@ -60,11 +61,7 @@ from structures.tree_tracker.walk import (
 
 __all__ = ["Atom", "Cursor", "Deltas", "Member", "Root", "TreeTracker", "index_orders"]
 
-_CHUNK = 1 << 16
-_FIRST = 1 << 8  # rows of the first step of a delta
 _BUDGET = 1 << 18  # steps of a call: milliseconds
-
-Sink = Callable[[int, np.ndarray], bool]
 
 
 class Root(NamedTuple):
@@ -137,102 +134,19 @@ class Cursor:
 _COUNTERS = {"lookups": LOOKUPS, "removed": REMOVED, "no_goods": NO_GOODS, "forgotten": FORGOTTEN}
 
 
-class TreeTracker:
+class TreeTracker(IndexReader):
     """See the module's head. One thread writes; any number read roots of pinned versions meanwhile."""
 
     def __init__(self, indexes: OrderedIndexes, atoms: Sequence[Atom], edges: Sequence[tuple[int, int]]) -> None:
         """Over atoms with the members that `index_orders` names, all loaded, joined by these edges of a join tree. ValueError: not 2 to 8
         atoms, no join tree, or other indexes."""
-        self.indexes = indexes
         self.shape = Shape(atoms, [[indexes.arity(one.index) for one in atom] for atom in atoms], edges)
-        self._roots = [indexes.root(one.index) for one in self.shape.members]
-        self._counts = [indexes.count(atom[0].index, indexes.root(atom[0].index)) for atom in atoms]
-        self._of_atom = [[m for m, a in enumerate(self.shape.atom_of) if a == atom] for atom in range(len(atoms))]
-        self._told_steps = 0
+        super().__init__(indexes, atoms)
 
     @property
     def root(self) -> Root:
         """The newest version, published or not."""
         return Root(tuple(self._roots), tuple(self._counts))
-
-    # --- following
-
-    def follow(self, batch: Batch, sink: Sink | None) -> None:
-        """Follow what happened to the indexes. Every batch with one of this view's is to be followed, before the next.
-
-        `sink(sign, slots)` gets the delta in chunks, deletes first: sign -1 or 1, slots int32[t, n] of its own; each row comes once, by the
-        last of its parts to change. It returns False to get no more. None: no delta is computed.
-        """
-        mine = [[(m, batch[i]) for m in own if (i := self.shape.members[m].index) in batch] for own in self._of_atom]
-        for halves in mine:
-            for m, (deletes, _) in halves:
-                self._roots[m] = deletes.before
-        for step, sign in enumerate((DELETE, INSERT)):
-            for atom, halves in enumerate(mine):
-                if not halves:
-                    continue
-                entries = halves[0][1][step].entries
-                if sink is not None and len(entries.slot) and not self._tell(atom, entries, sign, sink):
-                    sink = None
-                for m, both in halves:
-                    self._roots[m] = both[step].after
-                self._counts[atom] += sign * len(entries.slot)
-
-    def follow_in_order(self, run: Run, offsets: np.ndarray, limit: int | None, quiet: np.ndarray | None = None) -> Deltas:
-        """Follow single changes, and tell what they did, as those before left the view; of those of other indexes nothing.
-
-        offsets: int64[n], ascending: changes of one number and sign are the same entries in several indexes, and the rows stand at the
-        first of them. quiet: bool[n], changes whose rows are not wanted. Deltas of more than `limit` rows are given up; None: there are
-        none.
-        """
-        n, total = len(run.signs), 0
-        starts, ends, too_large = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.bool_)
-        parts = [np.empty((self.shape.t, 0), np.int32)]
-        cuts = (np.flatnonzero((np.diff(offsets) != 0) | (np.diff(run.signs) != 0)) + 1).tolist()
-        for first, end in zip([0, *cuts], [*cuts, n], strict=True) if n else ():
-            told: list[np.ndarray] | None = None if limit is None or (quiet is not None and quiet[first]) else []
-            rows = self._follow_some(run, first, end, told, limit or 0)
-            too_large[first] = told is not None and rows > (limit or 0)
-            starts[first:end], ends[first:end] = total, total
-            if told and not too_large[first]:
-                parts += told
-                total += rows
-                ends[first], starts[first + 1 : end], ends[first + 1 : end] = total, total, total
-        return Deltas(starts, ends, np.concatenate(parts, axis=1), too_large)
-
-    def _follow_some(self, run: Run, first: int, end: int, told: list[np.ndarray] | None, limit: int) -> int:
-        """Changes of one sign, which are one change of the rows; how many rows were told, up to a few more than `limit`."""
-        numbers, count = run.indexes[first:end].tolist(), 0
-
-        def gather(_: int, rows: np.ndarray) -> bool:
-            nonlocal count
-            count += rows.shape[1]
-            if told is not None:
-                told.append(rows)
-            return count <= limit
-
-        for atom, own in enumerate(self._of_atom):
-            here = [first + i for i, number in enumerate(numbers) if number == self.shape.members[own[0]].index]
-            if not here:
-                continue
-            if told is not None and count <= limit:
-                self._tell(atom, run.entries.take(np.array(here)), 0, gather)
-            for m in own:
-                places = [i for i, number in enumerate(numbers) if number == self.shape.members[m].index]
-                self._roots[m] = int(run.after[first + places[-1]])
-            self._counts[atom] += int(run.signs[first]) * len(here)
-        return count
-
-    def _tell(self, atom: int, entries: Entries, sign: int, sink: Sink) -> bool:
-        """The rows of these entries, with the other atoms as they are now; whether more are wanted."""
-        cursor = self.partners(self.root, atom, entries)
-        wanted, limit = True, _FIRST
-        while wanted and not cursor.done:
-            rows = cursor.fill(limit)
-            limit = min(4 * limit, _CHUNK)
-            wanted = rows.shape[1] == 0 or sink(sign, rows)
-        self._told_steps += cursor.steps
-        return wanted
 
     # --- reading
 
@@ -261,18 +175,9 @@ class TreeTracker:
         order = sorted(range(self.shape.t), key=lambda atom: root.counts[atom])
         return Cursor(self.indexes.arena, self.shape.plan(start, prefix, tuple(order)), root.roots, items, reduced)
 
-    @property
-    def update_steps(self) -> int:
-        """Steps of all deltas so far, as cursors count them."""
-        return self._told_steps
-
     def check(self) -> None:
         """Prove T1 and T2 of the newest version; AssertionError names the invariant."""
-        for m, member in enumerate(self.shape.members):
-            atom, root = self.shape.atom_of[m], self.indexes.root(member.index)
-            assert self._roots[m] == root, f"T1: the root of atom {atom} by {member.variables}"
-            count, mine = self.indexes.count(member.index, root), self._counts[atom]
-            assert mine == count, f"T2: atom {atom} counts {mine} entries, its index by {member.variables} has {count}"
+        self.check_roots("T")
 
 
 _ONE = Entries(np.zeros((1, 1), np.int64), np.zeros(1, np.int32))

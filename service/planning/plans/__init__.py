@@ -10,6 +10,7 @@ Classes, the best first
     view_tree   hierarchical natural joins, over shared ordered indexes
     qdag        natural joins, cyclic ones above all: quadtrees (`hypergraph`)
     tree_tracker  acyclic natural joins, over shared ordered indexes, without structures of their own
+    minesweeper  natural joins, over shared ordered indexes, with a cache of the gaps in these
     indexed     everything else: one alias after another, by indexes (`binding`)
     product     parts that no condition connects: each part by its own class
 

@@ -27,9 +27,7 @@ def _any(graph: Hypergraph) -> bool:
 
 
 LATER: Mapping[str, Later] = {
-    "minesweeper": Later("natural joins", _any),
     "intersect": Later("natural joins on one attribute, which all relations share", lambda g: g.dimension == 1),
     "bow-tie": Later("natural joins of the shape R(X), S(X, Y), T(Y)", _is_bow_tie),
-    "elimination": Later("acyclic natural joins", lambda g: g.acyclic),
     "lqdag": Later("natural joins", _any),
 }

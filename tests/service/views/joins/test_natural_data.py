@@ -115,7 +115,10 @@ def test_change_log(tmp_path: Path, query: str) -> None:
     engine.close()
 
 
-@pytest.mark.parametrize("algorithm", ["view-tree", "join-tree", "tree-tracker", pytest.param("nested-loop", marks=pytest.mark.soak)])
+SOAKED = [pytest.param(algorithm, marks=pytest.mark.soak) for algorithm in ("minesweeper", "nested-loop")]
+
+
+@pytest.mark.parametrize("algorithm", ["view-tree", "join-tree", "tree-tracker", *SOAKED])
 def test_all_rows(tmp_path: Path, algorithm: str) -> None:
     """Of all but the view of 1.8 million rows. The relations come while the views are there, then the views once more; by qdag they are
     in `test_qdag_join`."""

@@ -76,7 +76,8 @@ def test_auto_takes_a_view_tree() -> None:
         found = parse_view(name, one.definition, DEFINITIONS)
         assert (found.plan.algorithm, found.plan.guarantee) == ("view-tree", "strict"), name
         assert "acyclic, hierarchical" in found.plan.cls and "Berkholz" in str(found.plan.theorem)
-        assert [other.algorithm for other in alternatives(found.query, DEFINITIONS)] == ["join-tree", "qdag", "nested-loop", "tree-tracker"]
+        others = [other.algorithm for other in alternatives(found.query, DEFINITIONS)]
+        assert others[:4] == ["join-tree", "qdag", "nested-loop", "tree-tracker"]
     assert parse_view("v", PRODUCTS["product"].definition, DEFINITIONS).plan.parts[0].plan.algorithm == "view-tree"
 
 
