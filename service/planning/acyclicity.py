@@ -49,11 +49,44 @@ def nested_elimination_order(edges: Sequence[Edge]) -> tuple[int, ...] | None:
     last: list[int] = []
     left = list(edges)
     while any(left):
-        point = next((v for v in variables(left) if is_chain([edge for edge in left if v in edge])), None)
+        point = next((v for v in variables(left) if _is_nest_point(left, v)), None)
         if point is None:
             return None
         last.append(point)
         left = [edge - {point} for edge in left]
+    return tuple(reversed(last))
+
+
+def nested_elimination_orders(edges: Sequence[Edge]) -> Iterator[tuple[int, ...]]:
+    """All of them. O(edges · variables²) each: without a nest point, what is left of a beta-acyclic join is beta-acyclic."""
+    if nested_elimination_order(edges) is None:
+        return
+    if not any(edges):
+        yield ()
+    for v in variables(edges):
+        if _is_nest_point(edges, v):
+            for order in nested_elimination_orders([edge - {v} for edge in edges]):
+                yield (*order, v)
+
+
+def least_width_order(edges: Sequence[Edge]) -> tuple[int, ...]:
+    """The variables v1 … vn, at most `MOST_EXACT`, so that eliminating vn … v1 joins the fewest neighbours at once: their number at most
+    is the treewidth. Of several that may be eliminated next the one that joins the fewest new pairs. O(2^v v²).
+
+    Source: as `treewidth`.
+    """
+    graph = {v: set().union(*(edge for edge in edges if v in edge)) - {v} for v in variables(edges)}
+    last: list[int] = []
+    while graph:
+        width = _least_width(graph)
+
+        def keeps_width(v: int, width: int = width) -> bool:
+            left = {u: set(around) for u, around in graph.items()}
+            return _eliminate(left, v) <= width and _least_width(left) <= width
+
+        point = min((v for v in graph if keeps_width(v)), key=lambda v: (sum(1 for _ in _fill(graph, v)), v))
+        _eliminate(graph, point)
+        last.append(point)
     return tuple(reversed(last))
 
 
@@ -81,6 +114,10 @@ def treewidth(edges: Sequence[Edge]) -> tuple[int, bool]:
 
 def variables(edges: Iterable[Edge]) -> list[int]:
     return sorted(frozenset().union(*edges))
+
+
+def _is_nest_point(edges: Sequence[Edge], v: int) -> bool:
+    return is_chain([edge for edge in edges if v in edge])
 
 
 def is_chain(edges: Sequence[Edge]) -> bool:

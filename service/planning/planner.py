@@ -17,6 +17,7 @@ from service.planning.plans import (
     heap,
     indexed,
     intersect,
+    minesweeper,
     pair,
     product,
     qdag,
@@ -52,6 +53,8 @@ BUILT: dict[str, Algorithm] = {
     "qdag": Algorithm(qdag.WORDS, (qdag.make,)),
     "nested-loop": Algorithm("joins of two or more relations", (indexed.make,)),
     "tree-tracker": Algorithm(tree_tracker.WORDS, (tree_tracker.make,)),
+    "minesweeper": Algorithm(minesweeper.WORDS, (minesweeper.make,)),
+    "elimination": Algorithm(minesweeper.NESTED_WORDS, (minesweeper.make_nested,)),
     "intersect": Algorithm(intersect.WORDS, (intersect.make,)),
     "bow-tie": Algorithm(bow_tie.WORDS, (bow_tie.make,)),
 }

@@ -16,7 +16,7 @@ import numpy as np
 from structures.core.cursor import Cursor
 from structures.core.entries import DELETE, INSERT
 from structures.core.runs import Deltas
-from structures.index.deltas import Sink, tell_all
+from structures.index.deltas import CHUNK, Sink, tell_all
 from structures.index.indexes import Batch, Entries, OrderedIndexes, Run
 
 
@@ -83,17 +83,18 @@ class IndexReader(ABC):
         """Follow single changes, and tell what they did, as those before left the view; of those of other indexes nothing.
 
         offsets: int64[n], ascending: changes of one number and sign are the same entries in several indexes, and the rows stand at the
-        first of them. quiet: bool[n], changes whose rows are not wanted. Deltas of more than `limit` rows are given up; None: there are
-        none.
+        first of them. quiet: bool[n], changes whose rows are not wanted. Deltas of more than `limit` rows that fill more than a chunk are
+        given up; None: there are none.
         """
+        most = max(limit or 0, CHUNK)
         n, total = len(run.signs), 0
         starts, ends, too_large = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.bool_)
         parts = [np.empty((len(self._of_atom), 0), np.int32)]
         cuts = (np.flatnonzero((np.diff(offsets) != 0) | (np.diff(run.signs) != 0)) + 1).tolist()
         for first, end in zip([0, *cuts], [*cuts, n], strict=True) if n else ():
             told: list[np.ndarray] | None = None if limit is None or (quiet is not None and quiet[first]) else []
-            rows = self._follow_some(run, first, end, told, limit or 0)
-            too_large[first] = told is not None and rows > (limit or 0)
+            rows = self._follow_some(run, first, end, told, most)
+            too_large[first] = told is not None and rows > most
             starts[first:end], ends[first:end] = total, total
             if told and not too_large[first]:
                 parts += told

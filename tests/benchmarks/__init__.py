@@ -25,6 +25,7 @@ SUBJECTS = (
     "natural_star",
     "natural_triangle",
     "natural_dangling",
+    "natural_gaps",
     "natural_growth",
     "natural_adaptive",
     "service_changes",

@@ -24,6 +24,7 @@ from tests.benchmarks import (
     heap_rivals,
     natural_adaptive,
     natural_dangling,
+    natural_gaps,
     natural_growth,
     natural_path,
     natural_star,
@@ -219,6 +220,17 @@ def test_growth_of_natural_joins(shape: str) -> None:
     assert all(one.update > 0 and one.whole > 0 and one.row >= 1 for one in costs) and costs[-1].whole > costs[0].whole
     figures = growth.figures_of(shape, costs, natural_growth.KINDS, natural_growth.FITTED, "tuples")
     assert natural_growth.plot(figures).count("<circle") == 4 * len(natural_growth.FITTED)
+
+
+@compiled
+def test_gaps_of_natural_joins() -> None:
+    """Probes follow what was chosen, not the graph; what was read before is known."""
+    noted: list[str] = []
+    figures = {one.name: one for one in natural_gaps.run(Scale(quick=True), noted.append)}
+    probes = [one.value for name, one in figures.items() if "between chosen" in name and name.endswith("edges: probes")]
+    assert len(probes) == 6 and 0 < max(probes) < 400
+    kept = [one.value for name, one in figures.items() if "kept tree" in name]
+    assert len(kept) == 8 and kept[1] <= 4 and kept[2] < kept[0] and len(noted) == 11
 
 
 def test_space_of_triangles() -> None:

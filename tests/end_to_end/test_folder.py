@@ -7,6 +7,7 @@ import resource
 import signal
 import sqlite3
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 
 from tests.end_to_end import talk
 from tests.forked import finished
-from tests.server_process import NotStarted, ServerProcess
+from tests.server_process import ROOT, NotStarted, ServerProcess
 
 DEFINITION = {
     "columns": [{"name": name, "type": kind} for name, kind in (("id", "int64"), ("text", "string"), ("a", "int64"), ("b", "int64"))],

@@ -10,6 +10,7 @@ Classes, the best first
     view_tree   hierarchical natural joins, over shared ordered indexes
     qdag        natural joins, cyclic ones above all: quadtrees (`hypergraph`)
     tree_tracker  acyclic natural joins, over shared ordered indexes, without structures of their own
+    minesweeper  natural joins, over shared ordered indexes, with a cache of the gaps in these
     intersect   natural joins of a chain of variable sets, over shared ordered indexes
     bow_tie     natural joins of the shape R(X), S(X, Y), T(Y), over shared ordered indexes and a two-dimensional tree
     indexed     everything else: one alias after another, by indexes (`binding`)

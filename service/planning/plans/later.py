@@ -23,7 +23,5 @@ def _any(graph: Hypergraph) -> bool:
 
 
 LATER: Mapping[str, Later] = {
-    "minesweeper": Later("natural joins", _any),
-    "elimination": Later("acyclic natural joins", lambda g: g.acyclic),
     "lqdag": Later("natural joins", _any),
 }

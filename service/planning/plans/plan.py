@@ -48,7 +48,8 @@ class Plan:
     binding   of an indexed join
     graph     of a natural join over quadtrees
     paths     of a view tree: of each alias, what its index goes by
-    tracks    of a tree-tracker and of the adaptive joins: of each alias, what its indexes go by
+    tracks    of a tree-tracker, of Minesweeper and of the adaptive joins: of each alias, what its indexes go by
+    levels    of Minesweeper: the variables in the order of its search
     parts     of a product
     amortised whether a change may rebuild a part of the structure now and then
     """
@@ -71,6 +72,7 @@ class Plan:
     graph: Hypergraph | None = None
     paths: tuple[Path, ...] = ()
     tracks: tuple[tuple[Path, ...], ...] = ()
+    levels: tuple[int, ...] = ()
     parts: tuple[Part, ...] = ()
     amortised: bool = False
 

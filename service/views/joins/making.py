@@ -12,6 +12,7 @@ from service.tables.relations import Relation
 from service.tables.sides import Side
 from service.views.joins.adaptive_join import BowTieJoin, IntersectJoin
 from service.views.joins.indexed_join import IndexedJoin
+from service.views.joins.minesweeper_join import MinesweeperJoin
 from service.views.joins.overlap_join import OverlapJoin
 from service.views.joins.product_join import Factor, ProductJoin
 from service.views.joins.protocol import Join
@@ -29,6 +30,8 @@ def join_of(query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedInde
         return ProductJoin([_factor(part, relations, indexes) for part in plan.parts])
     if plan.paths:
         return ViewTreeJoin(sides, plan.paths, query.never, SharedIndexes() if part else indexes, part)
+    if plan.levels:
+        return MinesweeperJoin(sides, plan.tracks, plan.levels, query.never, SharedIndexes() if part else indexes, part)
     if plan.shape in ("intersect", "bow_tie"):
         adaptive = IntersectJoin if plan.shape == "intersect" else BowTieJoin
         return adaptive(sides, plan.tracks, query.never, SharedIndexes() if part else indexes, part)

@@ -8,7 +8,17 @@ from itertools import combinations, pairwise, permutations, product
 
 import pytest
 
-from service.planning.acyclicity import MOST_EXACT, Edge, is_acyclic, is_hierarchical, nested_elimination_order, treewidth, variables
+from service.planning.acyclicity import (
+    MOST_EXACT,
+    Edge,
+    is_acyclic,
+    is_hierarchical,
+    least_width_order,
+    nested_elimination_order,
+    nested_elimination_orders,
+    treewidth,
+    variables,
+)
 
 
 def edges(*words: str) -> list[Edge]:
@@ -98,6 +108,30 @@ def test_a_nested_elimination_order_nests(seed: int) -> None:
         for k, v in enumerate(order):
             cut = sorted((edge & frozenset(order[: k + 1]) for edge in given if v in edge), key=len)
             assert all(x <= y for x, y in pairwise(cut)), (given, order)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_all_nested_elimination_orders(seed: int) -> None:
+    def nests(given: list[Edge], order: tuple[int, ...]) -> bool:
+        cuts = [sorted((edge & frozenset(order[: k + 1]) for edge in given if v in edge), key=len) for k, v in enumerate(order)]
+        return all(x <= y for cut in cuts for x, y in pairwise(cut))
+
+    rng = random.Random(seed)
+    for _ in range(60):
+        given = drawn(rng, 5, 4)
+        wanted = {order for order in permutations(variables(given)) if nests(given, order)}
+        found = list(nested_elimination_orders(given))
+        assert set(found) == wanted and len(found) == len(wanted), given
+        assert (nested_elimination_order(given) in wanted) == bool(wanted)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_an_order_of_least_width(seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(60):
+        given = drawn(rng, 6, 6)
+        order = least_width_order(given)
+        assert sorted(order) == variables(given) and width_of(given, order[::-1]) == treewidth(given)[0], (given, order)
 
 
 @pytest.mark.parametrize("seed", range(4))

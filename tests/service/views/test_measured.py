@@ -18,7 +18,7 @@ PAIR = {"from": {"x": "a", "y": "b"}, "join": [{"overlaps": ["x.stay", "y.slot"]
 BOXES = PAIR | {"join": [{"overlaps": ["x.stay", "y.slot"]}, {"at_most": ["x.floor", "y.floor"]}]}
 CASES: dict[str, dict[str, Any]] = dict.fromkeys(("interval-tree", "ij-heap", "join-tree", "nested-loop"), PAIR) | {"box-tree": BOXES}
 NATURAL = {"from": {"x": "a", "y": "b"}, "join": [{"equal": ["x.id", "y.nr"]}], "select": ["x.id as i", "y.nr as n"]}
-CASES |= dict.fromkeys(("view-tree", "qdag", "tree-tracker", "intersect"), NATURAL)
+CASES |= dict.fromkeys(("view-tree", "qdag", "tree-tracker", "minesweeper", "elimination", "intersect"), NATURAL)
 CASES["bow-tie"] = NATURAL | {"from": {"x": "a", "y": "b", "z": "b"}, "join": [*NATURAL["join"], {"equal": ["y.starts", "z.starts"]}]}
 
 
@@ -64,7 +64,7 @@ def test_every_algorithm(tmp_path: Path, algorithm: str) -> None:
     if algorithm in ("interval-tree", "box-tree"):
         assert found["dead_ends"] is None
     else:  # the row without a partner is bound by look-ups, and looked for in the other's tree
-        in_vain = ("nested-loop", "qdag", "tree-tracker", "intersect", "bow-tie")
+        in_vain = ("nested-loop", "qdag", "tree-tracker", "minesweeper", "elimination", "intersect", "bow-tie")
         assert found["dead_ends"] == (1 if algorithm in in_vain else 0)
     assert _count(engine) == 198 and engine.views["v"].statistics()["rows_read"] == 396
     engine.close()

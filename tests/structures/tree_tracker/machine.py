@@ -72,9 +72,9 @@ SHAPES = [
 
 
 class View(NamedTuple):
-    """A tree-tracker, and what its atoms are, for the twin: relation, variables."""
+    """A structure over indexes, and what its atoms are, for the twin: relation, variables."""
 
-    tree: TreeTracker
+    tree: Any
     atoms: Sequence[tuple[int, tuple[int, ...]]]
 
     def wanted(self, then: Mapping[int, Iterable[Entry]]) -> set[Row]:
@@ -83,7 +83,7 @@ class View(NamedTuple):
     def entries(self, place: int, given: Iterable[Entry]) -> Entries:
         """In the order of the atom's first index."""
         own = self.atoms[place][1]
-        first = self.tree.shape.members[self.tree.shape.first[place]].variables
+        first = self.tree.members[self.tree.first[place]].variables
         return packed([permuted(one, tuple(own.index(v) for v in first)) for one in given], 5)
 
 
@@ -134,7 +134,7 @@ class TrackerMachine(ReadingMachine):
         used = []
         for roots, _ in self.pins.values():
             for view, root in zip(self.views, roots, strict=True):
-                used += [(len(one.variables), at) for one, at in zip(view.tree.shape.members, root.roots, strict=True)]
+                used += [(len(one.variables), at) for one, at in zip(view.tree.members, root.roots, strict=True)]
         self.indexes.check(used)
         for view in self.views:
             view.tree.check()

@@ -1,0 +1,83 @@
+"""Natural joins of two to eight aliases, by the gaps in shared ordered indexes: `minesweeper`, for all, and `elimination`, where there is a
+nested elimination order, with a bound by the certificate.
+
+Each class of equal columns is a variable of its own, as in `view_tree`. The algorithm is one; so is the order of the variables, where both
+are to be had. Lemma D.12 of the second paper, which wants alpha-acyclic joins for `elimination`, is false: of AB, BC, AC, ABC none of the
+six orders satisfies it. A nested order is what its proof needs, and just the beta-acyclic joins have one.
+Source: *Beyond Worst-case Analysis for Joins with Minesweeper*, Theorems 2.7 and 5.1; *Towards Instance Optimal Join Algorithms for Data in
+Indexes*, Theorem 3.7; docs/design/natural-joins.md (*minesweeper*).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+
+from service.planning.acyclicity import least_width_order, nested_elimination_order, nested_elimination_orders, treewidth
+from service.planning.hypergraph import hypergraph
+from service.planning.meets import Relations, is_natural
+from service.planning.plans.plan import Plan, columns_of, connected, first_notes, names, path_of
+from service.query.model import Query
+from structures.index.layout import MOST_ARITY
+from structures.minesweeper.cds import MOST_LEVELS
+from structures.minesweeper.shape import MOST_ATOMS, index_orders
+
+THEOREM = "Beyond Worst-case Analysis for Joins with Minesweeper, Theorem 2.7"
+THEOREM_WIDTH = "Beyond Worst-case Analysis for Joins with Minesweeper, Theorem 5.1"
+THEOREM_NESTED = "Towards Instance Optimal Join Algorithms for Data in Indexes, Theorem 3.7"
+_LIMITS = f"without products or comparisons, up to {MOST_ATOMS} relations and {MOST_LEVELS} variables"
+WORDS = f"natural joins {_LIMITS}"
+NESTED_WORDS = f"beta-acyclic natural joins (with a nested elimination order) {_LIMITS}"
+_MOST_ORDERS = 200  # that are compared
+
+
+def make(query: Query, relations: Relations) -> Plan | None:
+    return _make(query, relations, "minesweeper")
+
+
+def make_nested(query: Query, relations: Relations) -> Plan | None:
+    return _make(query, relations, "elimination")
+
+
+def search_order(atoms: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """The variables, which these atoms have, in the order of the search: a nested elimination order with the fewest indexes, or else one of
+    least width."""
+    edges = [frozenset(own) for own in atoms]
+    nested = list(islice(nested_elimination_orders(edges), _MOST_ORDERS))
+    return min(nested, key=lambda one: sum(map(len, index_orders(atoms, one)))) if nested else least_width_order(edges)
+
+
+def _make(query: Query, relations: Relations, algorithm: str) -> Plan | None:
+    count = len(query.aliases)
+    if not 2 <= count <= MOST_ATOMS or query.cross or not is_natural(query, relations):
+        return None
+    columns = columns_of(query)
+    edges = [frozenset(own) for own in columns]
+    used = frozenset().union(*edges)
+    meeting = [(x, y) for x in range(count) for y in range(x) if edges[x] & edges[y]]
+    if not used or len(used) > MOST_LEVELS or max(map(len, columns)) > MOST_ARITY or not connected(count, meeting):
+        return None
+    atoms = [tuple(sorted(own, key=lambda v: own[v])) for own in columns]
+    nested = nested_elimination_order(edges) is not None
+    if algorithm == "elimination" and not nested:
+        return None
+    levels = search_order(atoms)
+    tracks = tuple(tuple(path_of(order, own) for order in one) for one, own in zip(index_orders(atoms, levels), columns, strict=True))
+    width, _ = treewidth(edges)
+    whole = "O((C + r) log n)" if nested else f"O((C^{width + 1} + r) log n)"
+    bounds = {
+        "space": f"O(n) per index; there are {sum(map(len, tracks))}; a cache of up to 64 MiB",
+        "update": "O(log n) per index, and a search with the changed row's variables bound",
+        "delay": f"no bound between rows; all r rows in {whole}, where C comparisons prove that there are no others",
+    }
+    order = ", ".join(next(f"{alias}.{own[v][0]}" for alias, own in zip(names(query), columns, strict=True) if v in own) for v in levels)
+    kind = "a nested elimination order" if nested else f"an order of width {width}"
+    told = ", ".join(f"{alias} ({', '.join(path.columns)})" for alias, paths in zip(names(query), tracks, strict=True) for path in paths)
+    notes = (
+        *first_notes(query, relations),
+        f"variables are searched in {kind}: {order}",
+        f"indexes, shared with other views that want the same: {told}",
+    )
+    theorem = THEOREM_NESTED if algorithm == "elimination" else THEOREM if nested else THEOREM_WIDTH
+    cls = f"natural join, {count} relations, {hypergraph(query).words}"
+    return Plan(cls, algorithm, theorem, "best-effort", bounds, notes, "minesweeper", names(query), tracks=tracks, levels=levels)

@@ -1,0 +1,394 @@
+r"""The constraint tree: which parts of the space of all tuples are known to have no row of the join.
+
+A tuple has a value for each *level*, the variables in the order of the search. A *constraint* is a pattern, a value or `*` for each level
+before some level d, and an interval of values of level d: no tuple that agrees with the pattern and has a value of the interval is a row.
+Patterns are the nodes of a tree; a node of depth d has the intervals of level d.
+
+    root (depth 0)        intervals of level 0
+    +- = 2                intervals of level 1 where level 0 is 2
+    |  +- *               intervals of level 2 where level 0 is 2
+    +- *                  intervals of level 1, whatever level 0 is
+
+Intervals are closed, and none is empty. Those of one node neither overlap nor touch: what is put merges with what it meets. Each has a
+*mask*, the atoms that it follows from, a bit each: none of its tuples is in all of them. The mask of a merged interval is the union.
+
+Nodes lie in T, NODE_WORDS words each; children by value are found by H, open addressing with the number of the node. The intervals of all
+nodes are entries (node, low, high) with the mask as their slot in one tree of `index/changes.py`, in a private store whose version stands
+still, so it is written in place. A tree is a cache: what it has lost is found again.
+
+Invariants, by which `check()` names what broke
+    M3  the intervals of a node are not empty, do not overlap or touch, and are as many as it counts
+    M4  a node is found by its parent and label, and its bits are the levels that have a value in its pattern
+
+Costs: child, next_free O(log n); put_interval O(log n) amortised; clear O(nodes + blocks). Source: *Beyond Worst-case Analysis for Joins
+with Minesweeper*, Section 3.3.
+"""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from structures.core.blocks import Blocks, Nodes, Writing
+from structures.core.control import KEPT, VERSION
+from structures.core.kernel import arrays, compiled, kernel, wide
+from structures.index import layout
+from structures.index.changes import cut, drop_all, put
+from structures.index.check import entries_of
+from structures.index.layout import HEAD, LEAF_ROOM, slot_at
+from structures.index.search import BEFORE, BEHIND, Place, seek, seek_last
+
+MOST_LEVELS = 8
+LEAST, GREATEST = -(2**63), 2**63 - 1
+
+# Words of T: of the tree, in place of node 0; then of each node. PLACE: in H, or -1.
+MADE, INTERVALS, MOST, LOGGED, LISTED = range(5)  # nodes, with node 0; intervals; the most; log rows to be seen; nodes when lists were made
+PARENT, LABEL, STAR, BITS, DEPTH, SEEN, COUNT, PLACE = range(8)
+NODE_WORDS = 8
+ROOT = 1
+
+# Words of L, scratch: a key; of each level how many nodes generalise the tuple so far; these; then what `shadow.py` keeps of one level.
+KEY, SIZES, LISTS = 0, 4, 16
+LIST = 1 << (MOST_LEVELS - 1)  # of one level, at most
+SCRATCH = LISTS + LIST * MOST_LEVELS
+SCRATCH_WORDS = SCRATCH + 6 * LIST + 8
+
+# Words of a row of G, the log: the bit of the atom, the levels that it has, a bit each, and the tuple's value of each.
+ATOM_BIT, HAS, VALUE = range(3)
+LOG_WORDS = VALUE + MOST_LEVELS
+MOST_LOGGED = 1024
+
+SPARE = 80  # nodes, and intervals, that what must be put may need before the next look at the room
+_H = layout.TREES  # the holder
+_ARITY = 3
+_FIRST = 256  # nodes at first
+_WORDS_EACH = 32  # of an interval at worst: leaves that are full to a quarter, and inner nodes
+
+
+@arrays(Nodes, Writing, "int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]")
+class Constraints(NamedTuple):
+    """The arrays of a tree: the store of its intervals, nodes, children, scratch, log."""
+
+    nodes: Nodes
+    writing: Writing
+    T: np.ndarray
+    H: np.ndarray
+    L: np.ndarray
+    G: np.ndarray
+
+
+@kernel
+def place_of(tree: Constraints, v: int, label: int) -> int:
+    """Where node v's child by this value is in H, or would be."""
+    T, H = tree.T, tree.H
+    mask = len(H) - 1
+    a, b = (label ^ (label >> 31)) & 0x7FFFFFFF, (v * 0x9E3779B1) & 0x7FFFFFFF
+    h = (((a ^ b) * 0x9E3779B1) >> 24) & mask  # below 2**63
+    while H[h] != 0:
+        u = NODE_WORDS * H[h]
+        if T[u + PARENT] == v and T[u + LABEL] == label:
+            break
+        h = (h + 1) & mask
+    return h
+
+
+@kernel
+def child(tree: Constraints, v: int, label: int) -> int:
+    """Node v's child by this value; 0: there is none."""
+    return tree.H[place_of(tree, v, label)]
+
+
+@kernel
+def new_node(tree: Constraints, v: int, label: int, bits: int, place: int) -> int:
+    """A node below v without intervals."""
+    T = tree.T
+    new = T[MADE]
+    T[MADE] = new + 1
+    u = NODE_WORDS * new
+    T[u + PARENT], T[u + LABEL], T[u + STAR], T[u + BITS] = v, label, 0, bits
+    T[u + DEPTH], T[u + SEEN], T[u + COUNT], T[u + PLACE] = T[NODE_WORDS * v + DEPTH] + 1, T[LOGGED], 0, place
+    return new
+
+
+@kernel
+def node_of(tree: Constraints, bits: int, depth: int, t: Any, at: int) -> int:
+    """The node of this depth whose pattern has the values t[at:] at the levels of `bits`. There is room for it."""
+    T, H = tree.T, tree.H
+    v = wide(ROOT)
+    for d in range(depth):
+        if (bits >> d) & 1 != 0:
+            h = place_of(tree, v, t[at + d])
+            if H[h] == 0:
+                H[h] = new_node(tree, v, t[at + d], T[NODE_WORDS * v + BITS] | (wide(1) << d), h)
+            v = H[h]
+        else:
+            if T[NODE_WORDS * v + STAR] == 0:
+                T[NODE_WORDS * v + STAR] = new_node(tree, v, 0, T[NODE_WORDS * v + BITS], -1)
+            v = T[NODE_WORDS * v + STAR]
+    return v
+
+
+@kernel
+def is_short(tree: Constraints) -> bool:
+    """Whether the tree has no room for what must be put: it is to grow, or to be cleared."""
+    T = tree.T
+    return T[MADE] + SPARE > len(T) // NODE_WORDS or T[INTERVALS] + SPARE > T[MOST]
+
+
+@kernel
+def root_of(tree: Constraints) -> int:
+    return tree.writing.C[_H + layout.ROOT]
+
+
+@kernel
+def place(tree: Constraints, v: int, x: int, slot: int) -> Place:
+    """Before (BEFORE) or behind (BEHIND) the interval of node v that begins at x."""
+    L = tree.L
+    L[KEY], L[KEY + 1] = v, x
+    return Place(L, KEY, 1, 2, slot)
+
+
+@kernel
+def next_free(tree: Constraints, v: int, x: int) -> tuple[bool, int, int]:
+    """The least value >= x in no interval of node v: whether there is one, and it; and the mask of the interval that x is in, or 0."""
+    M, W = tree.nodes.M, tree.nodes.W
+    room = LEAF_ROOM[_ARITY]
+    leaf, i = seek_last(tree.nodes, root_of(tree), _ARITY, place(tree, v, x, BEHIND))
+    if leaf == 0 or M[leaf + HEAD + i] != v:
+        return True, x, wide(0)
+    high = M[leaf + HEAD + 2 * room + i]
+    if high < x:
+        return True, x, wide(0)
+    mask = wide(W[slot_at(leaf, _ARITY, room) + i])
+    if high == GREATEST:
+        return False, x, mask
+    return True, high + 1, mask
+
+
+@kernel
+def take_out(tree: Constraints, v: int, low: int, high: int, mask: int) -> None:
+    """Take an interval out of node v, which has it."""
+    T, L = tree.T, tree.L
+    L[KEY], L[KEY + 1], L[KEY + 2] = v, low, high
+    cut(tree.nodes, tree.writing, _H, L, KEY, mask)
+    T[NODE_WORDS * v + COUNT] -= 1
+    T[INTERVALS] -= 1
+
+
+@kernel
+def put_in(tree: Constraints, v: int, low: int, high: int, mask: int) -> None:
+    """Put an interval that meets none of node v's."""
+    T, L = tree.T, tree.L
+    L[KEY], L[KEY + 1], L[KEY + 2] = v, low, high
+    put(tree.nodes, tree.writing, _H, L, KEY, mask)
+    T[NODE_WORDS * v + COUNT] += 1
+    T[INTERVALS] += 1
+
+
+@kernel
+def put_interval(tree: Constraints, v: int, low: int, high: int, mask: int) -> bool:
+    """Put an interval, not empty, merged with all that it meets; False: one of node v's covers it."""
+    M, W = tree.nodes.M, tree.nodes.W
+    room = LEAF_ROOM[_ARITY]
+    leaf, i = seek_last(tree.nodes, root_of(tree), _ARITY, place(tree, v, low, BEHIND))
+    if leaf != 0 and M[leaf + HEAD + i] == v:
+        first, last = M[leaf + HEAD + room + i], M[leaf + HEAD + 2 * room + i]
+        if last >= high:
+            return False
+        if last >= low or last + 1 == low:
+            other = wide(W[slot_at(leaf, _ARITY, room) + i])
+            take_out(tree, v, first, last, other)
+            low, mask = first, mask | other
+    while True:
+        leaf, i = seek(tree.nodes, root_of(tree), _ARITY, place(tree, v, low, BEFORE))
+        if leaf == 0 or M[leaf + HEAD + i] != v:
+            break
+        first, last = M[leaf + HEAD + room + i], M[leaf + HEAD + 2 * room + i]
+        if first > high and first - 1 != high:
+            break
+        other = wide(W[slot_at(leaf, _ARITY, room) + i])
+        take_out(tree, v, first, last, other)
+        high, mask = max(high, last), mask | other
+    put_in(tree, v, low, high, mask)
+    return True
+
+
+@kernel
+def cut_value(tree: Constraints, v: int, x: int, bit: int) -> None:
+    """Node v's interval with this value, if the atom of the bit is in its mask, is without it from now on."""
+    M, W = tree.nodes.M, tree.nodes.W
+    room = LEAF_ROOM[_ARITY]
+    leaf, i = seek_last(tree.nodes, root_of(tree), _ARITY, place(tree, v, x, BEHIND))
+    if leaf == 0 or M[leaf + HEAD + i] != v:
+        return
+    low, high, mask = M[leaf + HEAD + room + i], M[leaf + HEAD + 2 * room + i], wide(W[slot_at(leaf, _ARITY, room) + i])
+    if high < x or mask & bit == 0:
+        return
+    take_out(tree, v, low, high, mask)
+    if low < x:
+        put_in(tree, v, low, x - 1, mask)
+    if high > x:
+        put_in(tree, v, x + 1, high, mask)
+
+
+@kernel
+def drop_intervals(tree: Constraints, v: int, bit: int) -> None:
+    """Take all intervals with the atom of the bit in their masks out of node v."""
+    M, W = tree.nodes.M, tree.nodes.W
+    room = LEAF_ROOM[_ARITY]
+    leaf, i = seek(tree.nodes, root_of(tree), _ARITY, place(tree, v, LEAST, BEFORE))
+    while leaf != 0 and M[leaf + HEAD + i] == v:
+        low, high, mask = M[leaf + HEAD + room + i], M[leaf + HEAD + 2 * room + i], wide(W[slot_at(leaf, _ARITY, room) + i])
+        if mask & bit != 0:
+            take_out(tree, v, low, high, mask)
+        leaf, i = seek(tree.nodes, root_of(tree), _ARITY, place(tree, v, low, BEHIND))
+
+
+@kernel
+def agrees(tree: Constraints, v: int, g: int) -> bool:
+    """Whether the pattern of node v has the logged tuple's value wherever both have one."""
+    T, G = tree.T, tree.G
+    u = NODE_WORDS * v
+    while v != ROOT:
+        d = T[u + DEPTH] - 1
+        above = NODE_WORDS * T[u + PARENT]
+        if (T[u + BITS] & ~T[above + BITS] & G[g + HAS]) >> d != 0 and T[u + LABEL] != G[g + VALUE + d]:
+            return False
+        v, u = T[u + PARENT], above
+    return True
+
+
+@kernel
+def bring_up(tree: Constraints, v: int) -> None:
+    """Let node v see what was logged: tuples that came into an atom, after its constraints were found. All those that follow from the atom,
+    and may have a row of the tuple, are to go."""
+    T, G = tree.T, tree.G
+    u = NODE_WORDS * v
+    for row in range(T[u + SEEN], T[LOGGED] if T[u + COUNT] != 0 else T[u + SEEN]):
+        g = LOG_WORDS * row
+        if agrees(tree, v, g):
+            d = T[u + DEPTH]
+            if (G[g + HAS] >> d) & 1 != 0:
+                cut_value(tree, v, G[g + VALUE + d], G[g + ATOM_BIT])
+            else:
+                drop_intervals(tree, v, G[g + ATOM_BIT])
+    T[u + SEEN] = T[LOGGED]
+
+
+@kernel("void(Constraints)")
+def bring_all_up(tree: Constraints) -> None:
+    """Let all nodes see what was logged."""
+    for v in range(ROOT, tree.T[MADE]):
+        bring_up(tree, v)
+
+
+@kernel("void(Constraints)")
+def clear(tree: Constraints) -> None:
+    """Make it empty."""
+    T, H = tree.T, tree.H
+    if root_of(tree) != 0:
+        drop_all(tree.nodes, tree.writing, _H)
+    for v in range(ROOT, T[MADE]):
+        if T[NODE_WORDS * v + PLACE] >= 0:
+            H[T[NODE_WORDS * v + PLACE]] = 0
+    for word in range(NODE_WORDS):
+        T[NODE_WORDS * ROOT + word] = 0
+    T[NODE_WORDS * ROOT + PLACE], T[NODE_WORDS * ROOT + SEEN] = -1, T[LOGGED]
+    T[MADE], T[INTERVALS], T[LISTED] = ROOT + 1, 0, 0
+
+
+@kernel("void(Constraints)")
+def find_places(tree: Constraints) -> None:
+    """Put all nodes into H, which is empty."""
+    T, H = tree.T, tree.H
+    for v in range(ROOT + 1, T[MADE]):
+        u = NODE_WORDS * v
+        if T[u + PLACE] >= 0:
+            T[u + PLACE] = place_of(tree, T[u + PARENT], T[u + LABEL])
+            H[T[u + PLACE]] = v
+
+
+class Size(NamedTuple):
+    """The most nodes and intervals of a tree. An interval takes some 45 to 60 bytes, a node 96 to 128."""
+
+    nodes: int
+    intervals: int
+
+
+KEPT_SIZE = Size(1 << 18, 1 << 19)  # about 64 MiB
+PRIVATE_SIZE = Size(1 << 16, 1 << 17)  # about 16 MiB
+
+
+class ConstraintTree:
+    """Whoever holds `lock` may read and write it."""
+
+    def __init__(self, size: Size = PRIVATE_SIZE, log: np.ndarray | None = None) -> None:
+        """`log`: rows of LOG_WORDS words each, as the writer fills them."""
+        self.lock = Lock()
+        self._size = size
+        self._store = Blocks((layout.BLOCK,), layout.TREES + layout.TREE_WORDS - KEPT, _WORDS_EACH * (size.intervals + SPARE))
+        self._store.C[VERSION], self._store.C[_H + layout.ARITY] = 1, _ARITY
+        T = np.zeros(NODE_WORDS * min(_FIRST, size.nodes), np.int64)
+        T[MADE], T[MOST] = ROOT + 1, size.intervals
+        T[NODE_WORDS * ROOT + PLACE] = -1
+        G = np.zeros(LOG_WORDS, np.int64) if log is None else log
+        L = np.zeros(SCRATCH_WORDS, np.int64)
+        self.arrays = Constraints(self._store.nodes, self._store.writing, T, self._children(T), L, G)
+
+    def _children(self, T: np.ndarray) -> np.ndarray:
+        return np.zeros(1 << (2 * len(T) // NODE_WORDS - 1).bit_length(), np.int64)
+
+    def make_room(self) -> int:
+        """Grow, or else be cleared: how many intervals were lost, or -1."""
+        if not is_short(self.arrays):
+            return -1
+        T = self.arrays.T
+        have = len(T) // NODE_WORDS
+        if T[INTERVALS] + SPARE > T[MOST] or have >= self._size.nodes:
+            lost = int(T[INTERVALS])
+            compiled(clear)(self.arrays)
+            return lost
+        larger = np.zeros(NODE_WORDS * min(2 * have, self._size.nodes), np.int64)
+        larger[: len(T)] = T
+        self.arrays = self.arrays._replace(T=larger, H=self._children(larger))
+        compiled(find_places)(self.arrays)
+        return -1
+
+    @property
+    def bytes(self) -> int:
+        """Without the log."""
+        return self._store.live_bytes + 8 * (len(self.arrays.T) + len(self.arrays.H) + len(self.arrays.L))
+
+    def intervals(self) -> list[tuple[int, ...]]:
+        """Node, low, high and mask of all, in order. Slow, for tests."""
+        C = self._store.C
+        root = int(C[_H + layout.ROOT])
+        seen: dict[int, int] = {}
+        return entries_of(self._store, _ARITY, root, True, seen) if root else []  # type: ignore[arg-type]  # its blocks are alike
+
+    def pattern(self, v: int) -> tuple[int | None, ...]:
+        """Of a node: of each level before its depth the value, None for `*`."""
+        T, found = self.arrays.T, []
+        while v != ROOT:
+            u, above = NODE_WORDS * v, NODE_WORDS * int(T[NODE_WORDS * v + PARENT])
+            found.append(int(T[u + LABEL]) if T[u + BITS] != T[above + BITS] else None)
+            v = int(T[u + PARENT])
+        return tuple(reversed(found))
+
+    def check(self) -> None:
+        """Prove M3 and M4; AssertionError names the invariant."""
+        T, H = self.arrays.T, self.arrays.H
+        last: dict[int, int] = {}
+        counts: dict[int, int] = {}
+        for v, low, high, _ in self.intervals():
+            assert low <= high and (v not in last or last[v] < low - 1), f"M3: intervals of node {v} at {low}"
+            last[v], counts[v] = high, counts.get(v, 0) + 1
+        for v in range(ROOT, int(T[MADE])):
+            u = NODE_WORDS * v
+            assert int(T[u + COUNT]) == counts.get(v, 0), f"M3: node {v} counts {T[u + COUNT]} intervals, it has {counts.get(v, 0)}"
+            bits = sum(1 << d for d, value in enumerate(self.pattern(v)) if value is not None)
+            assert int(T[u + BITS]) == bits and int(T[u + DEPTH]) == len(self.pattern(v)), f"M4: the pattern of node {v}"
+            assert T[u + PLACE] < 0 or H[T[u + PLACE]] == v, f"M4: node {v} is not at its place"
+        assert int(T[INTERVALS]) == sum(counts.values()), "M3: intervals are not as many as counted"

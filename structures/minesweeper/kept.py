@@ -1,0 +1,129 @@
+"""The constraint tree that is kept from version to version, for the readings of all rows.
+
+What a reading has found holds for later versions as long as entries only go. A tuple that comes into an atom harms the constraints that
+follow from this atom and have room for a row of it, no others; so the writer logs it, and each node drops or cuts what it must when it is
+visited next (`cds.bring_up`). The mask of a merged interval names more atoms than each of its parts needs: then too much is cut, never too
+little.
+
+Versions are counted by the changes that were followed. The tree is as new as the newest reading that had it: a reading of an older version
+goes without, as does one while another has the lock. A log that is full is dropped, and the tree with it.
+
+Source: docs/design/natural-joins.md (*minesweeper*).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from threading import Lock
+from typing import NamedTuple
+
+import numpy as np
+
+from structures.core.kernel import compiled
+from structures.minesweeper.cds import (
+    ATOM_BIT,
+    HAS,
+    LOG_WORDS,
+    LOGGED,
+    MOST_LOGGED,
+    VALUE,
+    ConstraintTree,
+    Size,
+    bring_all_up,
+)
+
+
+class Lease(NamedTuple):
+    """A version: the changes that had been followed, and those of them that brought new tuples."""
+
+    changes: int
+    insertions: int
+
+
+class _Kept:
+    """A tree, its log, and of each logged tuple the version that it came with."""
+
+    def __init__(self, size: Size, changes: int) -> None:
+        self.log = np.zeros((MOST_LOGGED, LOG_WORDS), np.int64)
+        self.tree = ConstraintTree(size, self.log.reshape(-1))
+        self.since: list[int] = []
+        self.changes = changes  # of the newest reading that had it
+
+    def add(self, changes: int, atom: int, levels: Sequence[int], tuples: np.ndarray) -> bool:
+        """Log tuples that came with a version; False: there is no room."""
+        first = len(self.since)
+        if first + len(tuples) > MOST_LOGGED:
+            return False
+        rows = self.log[first : first + len(tuples)]
+        rows[:, ATOM_BIT], rows[:, HAS] = 1 << atom, sum(1 << level for level in levels)
+        for j, level in enumerate(levels):
+            rows[:, VALUE + level] = tuples[:, j]
+        self.since += [changes] * len(tuples)  # rows are whole before they are counted
+        return True
+
+    def see(self, changes: int) -> None:
+        """Whoever has the lock reads this version."""
+        self.changes = changes
+        self.tree.arrays.T[LOGGED] = bisect_right(self.since, changes)
+
+
+class Keeper:
+    """The kept tree of one view, made when all rows are first read. One thread writes, any number read."""
+
+    def __init__(self, size: Size) -> None:
+        self._size, self._lock = size, Lock()
+        self._kept: _Kept | None = None
+        self._empty: Lease | None = None  # a version in which a reading found no row
+        self.newest = Lease(0, 0)
+
+    def follow(self, atom: int, levels: Sequence[int], new: np.ndarray) -> None:
+        """A change of the atom, which brought these tuples: int64[n, k], of each coordinate the level."""
+        with self._lock:
+            self.newest = Lease(self.newest.changes + 1, self.newest.insertions + (len(new) > 0))
+            if self._kept is not None and not self._kept.add(self.newest.changes, atom, levels, new):
+                self._kept = None
+
+    def take(self, lease: Lease) -> ConstraintTree | None:
+        """The tree as it is for this version, with its lock; None: it cannot be had."""
+        with self._lock:
+            if self._kept is None and lease == self.newest:
+                self._kept = _Kept(self._size, lease.changes)
+            kept = self._kept
+        if kept is None or not kept.tree.lock.acquire(blocking=False):
+            return None
+        if kept.changes > lease.changes:
+            kept.tree.lock.release()
+            return None
+        kept.see(lease.changes)
+        return kept.tree
+
+    def note_empty(self, lease: Lease) -> None:
+        """A reading of this version has found that there is no row."""
+        with self._lock:
+            if self._empty is None or self._empty.changes < lease.changes:
+                self._empty = lease
+
+    def is_empty(self, lease: Lease) -> bool:
+        """Whether this version surely has no row."""
+        empty = self._empty
+        return empty is not None and empty.changes <= lease.changes and empty.insertions == lease.insertions
+
+    @property
+    def bytes(self) -> int:
+        kept = self._kept
+        return kept.tree.bytes + kept.log.nbytes if kept is not None else 0
+
+    def constraints(self) -> list[tuple[tuple[int | None, ...], int, int, int]]:
+        kept = self._kept
+        if kept is None:
+            return []
+        with kept.tree.lock:
+            kept.see(self.newest.changes)
+            compiled(bring_all_up)(kept.tree.arrays)
+            return [(kept.tree.pattern(v), low, high, mask) for v, low, high, mask in kept.tree.intervals()]
+
+    def check(self) -> None:
+        if (kept := self._kept) is not None:
+            with kept.tree.lock:
+                kept.tree.check()

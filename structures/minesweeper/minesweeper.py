@@ -1,0 +1,198 @@
+r"""Minesweeper: natural joins by the gaps between the values of ordered indexes, with nothing kept beside these but a cache of gaps.
+
+Problem: tell the rows of a natural join (a row is a slot an atom); all of them, those of given entries or of a given key of an atom, and
+the change that a batch or each of many single changes makes; at any version that is still pinned. Where few comparisons prove what the rows
+are (a *certificate* C), few look-ups find them, however many entries there are.
+
+    R(A)  1 2 3 4 5 6 7 8 9          one probe, (-, -), finds S's gap before 7 and T's gap behind 3: C = 1 comparison, T's last value with
+    S(A, B)  7,1  7,2  8,1           S's first, proves that there is no row; no index is read through
+    T(A)  1 2 3
+
+A search keeps the gaps that it meets in a constraint tree (`cds.py`), asks it for the least tuple that may yet be a row (`shadow.py`), and
+looks that up in all atoms (`walk.py`). The variables are searched in one order; where an entry or a key is given, its variables are bound
+(`shape.py`). The tree of the readings of all rows is kept for the versions to come (`kept.py`). Nested elimination orders, which
+beta-acyclic joins have, give the bounds below; others depend on their width.
+
+Invariants, by which `check()` names what broke
+    M1  the roots of the atoms are those of their indexes
+    M2  all indexes of an atom have as many entries as it counts
+    M3, M4  of the kept constraint tree
+
+Costs (n entries, Z rows, C the least certificate for the order)
+    follow      O(1) a changed entry, besides its rows, which are a search with its variables bound
+    rows        O((C + Z) log n) in a nested elimination order, else O((C^(w + 1) + Z) log n) by its width w; no bound between two rows,
+                and none once the tree was full
+    memory      the kept tree, up to 64 MiB, once all rows were read; up to 16 MiB while another reading lasts
+Differences from the paper: only gaps along the tuple that was probed are put, one an atom, not 2^arity of them; rows are no constraints, as
+the search goes on behind them.
+Source: *Beyond Worst-case Analysis for Joins with Minesweeper*; *Towards Instance Optimal Join Algorithms for Data in Indexes*, Section
+3.3; docs/design/natural-joins.md (*minesweeper*).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from structures.core import cursor
+from structures.core.entries import Told
+from structures.core.kernel import compiled
+from structures.core.runs import Deltas
+from structures.index.following import Atom, IndexReader, Member
+from structures.index.indexes import Entries, OrderedIndexes, items_of
+from structures.index.layout import IndexArena
+from structures.minesweeper.cds import KEPT_SIZE, PRIVATE_SIZE, ConstraintTree, Size
+from structures.minesweeper.kept import Keeper, Lease
+from structures.minesweeper.shadow import AT, CONSTRAINTS, COVERED, FORGOTTEN, GAP, LOOKUPS, OUTPUTS, PROBES, RESETS, STEPS
+from structures.minesweeper.shape import ATOMS, GIVEN, Shape, index_orders
+from structures.minesweeper.walk import STATE_WORDS, Walking, mine
+
+__all__ = ["Atom", "Cursor", "Deltas", "Member", "Minesweeper", "Root", "index_orders"]
+
+
+
+class Root(NamedTuple):
+    """One version: the roots of the atoms' indexes, the entries of each atom, and where the kept tree has to be for it. Plain data, good as
+    long as the version is pinned."""
+
+    roots: tuple[int, ...]
+    counts: tuple[int, ...]
+    lease: Lease
+
+
+class Cursor(cursor.Cursor):
+    """A reading. Its steps are look-ups, steps in the constraint tree, and rows; its dead ends probes that were no rows."""
+
+    _STEPS, _GAP = STEPS, GAP
+    _BUDGET = 1 << 16  # a step in the constraint tree takes several times as long as one in an index
+
+    def __init__(self, arena: IndexArena, walking: Walking, items: Entries, size: Size, kept: tuple[Keeper, Lease] | None) -> None:
+        """`kept`: where a kept tree may be had."""
+        super().__init__(int(walking.P[ATOMS]) + int(walking.P[GIVEN] >= 0), walking.Z)
+        self._arena, self._walking, self._items = arena, walking, items_of(items)
+        self._ended = len(items.slot) == 0
+        self._size, self._kept = size, kept
+        self._own: list[ConstraintTree] = []  # one, once it is needed; clones have the same list
+
+    def _more(self, want: int) -> np.ndarray:
+        out = np.empty((len(self._nothing), want), np.int32)
+        tree = self._take()
+        try:
+            n = self._walk(Told(out.reshape(-1), want), tree)
+        finally:
+            tree.lock.release()
+        if self._kept is not None and self._Z[COVERED]:
+            self._kept[0].note_empty(self._kept[1])
+        self._ended = self._Z.item(AT) == len(self._items.slots)
+        return out[:, :n]
+
+    def _take(self) -> ConstraintTree:
+        """A tree, and its lock: the kept one, that of this cursor and its clones, or an empty one if others have these."""
+        tree = self._kept[0].take(self._kept[1]) if self._kept is not None else None
+        if tree is None:
+            if not self._own:
+                self._own.append(ConstraintTree(self._size))
+            tree = self._own[0]
+            if not tree.lock.acquire(blocking=False):
+                tree = ConstraintTree(self._size)
+                tree.lock.acquire()
+        return tree
+
+    def _walk(self, told: Told, tree: ConstraintTree) -> int:
+        lost = tree.make_room()
+        if lost >= 0:
+            self._Z[RESETS] += 1
+            self._Z[FORGOTTEN] += lost
+        return int(compiled(mine)(self._arena.nodes, tree.arrays, self._walking, self._items, told, self._BUDGET))
+
+    def clone(self) -> Self:
+        """An independent cursor at the same place, which shares the constraints."""
+        other = super().clone()
+        other._walking = self._walking._replace(Z=other._Z)
+        return other
+
+    @property
+    def dead_ends(self) -> int:
+        return int(self._Z[PROBES] - self._Z[OUTPUTS])
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Tuples probed, those of them that are in all atoms; look-ups as the paper counts them, one a coordinate; intervals put; how often
+        a full tree was cleared, and intervals lost so."""
+        return {name: int(self._Z[word]) for name, word in _COUNTERS.items()}
+
+
+_COUNTERS = {
+    "probes": PROBES, "outputs": OUTPUTS, "lookups": LOOKUPS, "constraints": CONSTRAINTS, "resets": RESETS, "forgotten": FORGOTTEN,
+}  # fmt: skip
+
+
+class Minesweeper(IndexReader):
+    """See the module's head. One thread writes; any number read roots of pinned versions meanwhile."""
+
+    def __init__(
+        self, indexes: OrderedIndexes, atoms: Sequence[Atom], order: Sequence[int], size: Size = PRIVATE_SIZE, kept: Size = KEPT_SIZE,
+    ) -> None:  # fmt: skip
+        """Over atoms with the members that `index_orders` names, all loaded; their variables are searched in this order. `size`, `kept`:
+        the most of a reading's own constraint tree, and of the kept one. ValueError: not 2 to 8 atoms, not 1 to 8 variables, or other
+        indexes."""
+        self.shape = Shape(atoms, [[indexes.arity(one.index) for one in atom] for atom in atoms], order)
+        self._size, self._keeper = size, Keeper(kept)
+        super().__init__(indexes, atoms)
+
+    @property
+    def root(self) -> Root:
+        """The newest version, published or not."""
+        return Root(tuple(self._roots.tolist()), tuple(self._counts), self._keeper.newest)
+
+    def _change(self, atom: int, sign: int, entries: Entries, common: np.ndarray) -> None:
+        super()._change(atom, sign, entries, common)
+        levels = self.shape.levels(atom)
+        new = common < len(levels) if sign > 0 else np.zeros(len(common), np.bool_)
+        self._keeper.follow(atom, levels, entries.coordinates[new])
+
+    # --- reading
+
+    def is_empty(self, root: Root) -> bool | None:
+        """Whether the version has no row, where an atom has no entry or a reading has found none; None: only its rows tell. O(1)."""
+        return True if min(root.counts) == 0 or self._keeper.is_empty(root.lease) else None
+
+    def rows(self, root: Root) -> Cursor:
+        """All rows, in the order of the variables."""
+        return self._cursor(root, None, False, _ONE)
+
+    def partners(self, root: Root, place: int, entries: Entries) -> Cursor:
+        """The rows in which atom number `place` is one of these entries, in their order, which are not looked up."""
+        return self._cursor(root, place, True, entries)
+
+    def of_key(self, root: Root, place: int, coordinates: Sequence[int]) -> Cursor:
+        """The rows in which atom number `place` has these values in all its variables."""
+        variables = self.members[self.first[place]].variables
+        if len(coordinates) != len(variables):
+            raise ValueError(f"atom {place} has {len(variables)} variables, {len(coordinates)} are given")
+        return self._cursor(root, place, False, Entries(np.array([coordinates], np.int64), _ONE.slot))
+
+    def _cursor(self, root: Root, place: int | None, given: bool, items: Entries) -> Cursor:
+        walking = Walking(self.shape.plan(place, given), np.array(root.roots, np.int64), np.zeros(STATE_WORDS, np.int64))
+        kept = (self._keeper, root.lease) if place is None else None
+        return Cursor(self.indexes.arena, walking, items, self._size, kept)
+
+    @property
+    def kept_bytes(self) -> int:
+        """Of the kept tree."""
+        return self._keeper.bytes
+
+    def kept(self) -> list[tuple[tuple[int | None, ...], int, int, int]]:
+        """Of each kept constraint the pattern, a value or None (whatever it is) for each level before that of the interval, its least and
+        greatest value, and its mask, as they are for the newest version. Slow, for tests."""
+        return self._keeper.constraints()
+
+    def check(self) -> None:
+        """Prove M1 to M4 of the newest version; AssertionError names the invariant."""
+        self.check_roots("M")
+        self._keeper.check()
+
+
+_ONE = Entries(np.zeros((1, 1), np.int64), np.zeros(1, np.int32))

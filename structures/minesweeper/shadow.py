@@ -1,0 +1,258 @@
+r"""The next tuple that no constraint rules out: GETPROBEPOINT, for orders that give chains and for all others.
+
+Values are found level by level. The constraints on level i, given the values before it, are those of the nodes whose patterns these
+values match, u1 .. uk, those with the most values first. If each pattern generalises the one before it they are a *chain*, which is so in a
+nested elimination order; else the shadow of uj is the pattern with all values that uj .. uk have, again a chain. On a chain a shadow is uj.
+
+    next_value(j, x): the least value >= x free in uj .. uk. What follows from the more general nodes is put into the shadow of uj as one
+    interval [x, y - 1], so that no interval between is met again by any tuple that matches it.
+
+Where no value is free, the values that u1's shadow has are to blame: the last of them is ruled out where the others are as they are
+(`rule_out`), and the search goes back to its level. That holds only if nothing is free at all: where the search began in the middle
+(the *frontier*, before which all is told or ruled out), it asks again from the least value, and if something is free there, rows that were
+told perhaps, it goes on to the next prefix and infers nothing.
+
+Costs: O(log n) a step, amortised a step for each constraint, in nested orders; O(n^w) of treewidth w. Source: *Beyond Worst-case Analysis
+for Joins with Minesweeper*, Algorithms 3 and 4, and Section 5.1; docs/design/natural-joins.md (*minesweeper*).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structures.core.bits import count_bits, highest
+from structures.core.kernel import kernel, wide
+from structures.minesweeper import cds
+from structures.minesweeper.cds import (
+    GREATEST,
+    LEAST,
+    LIST,
+    LISTS,
+    NODE_WORDS,
+    ROOT,
+    SIZES,
+    Constraints,
+    bring_up,
+    child,
+    is_short,
+    next_free,
+    node_of,
+    put_interval,
+)
+
+# Words of Z, the state of a reading (`walk.py`): what is counted, the frontier, the tuple, how many of its first values are the frontier's.
+AT, PHASE, STEPS, LAST, GAP, PROBES, OUTPUTS, LOOKUPS, CONSTRAINTS, RESETS, FORGOTTEN, COVERED, TIGHT = range(13)
+FRONTIER = TIGHT + 1
+TUPLE = FRONTIER + cds.MOST_LEVELS
+PLACES = TUPLE + cds.MOST_LEVELS
+
+# Scratch, of one level: the nodes; of each the node of its shadow (0: there is none) and its bits; and of the search where it began, how
+# far it has come, and the mask of what it met. Then how many nodes; the value found, and the mask.
+U, SHADOW, SHADOW_BITS, FROM, TO, MASK = (cds.SCRATCH + LIST * part for part in range(6))
+NODES_, VALUE, MET = (cds.SCRATCH + 6 * LIST + word for word in range(3))
+
+NONE, FREE, STOPPED, ENDED = range(4)
+
+
+@kernel
+def list_level(tree: Constraints, Z: Any, i: int) -> None:
+    """List the nodes of depth i that the tuple matches, from those above them; all have seen the log."""
+    T, L = tree.T, tree.L
+    to, n = LISTS + LIST * i, wide(0)
+    if i == 0:
+        L[to], n = ROOT, wide(1)
+        bring_up(tree, ROOT)
+    else:
+        above = to - LIST
+        for a in range(L[SIZES + i - 1]):
+            v = L[above + a]
+            for u in (T[NODE_WORDS * v + cds.STAR], child(tree, v, Z[TUPLE + i - 1])):
+                if u != 0:
+                    bring_up(tree, u)
+                    L[to + n] = u
+                    n += 1
+    L[SIZES + i] = n
+
+
+@kernel
+def gather(tree: Constraints, Z: Any, i: int) -> None:
+    """Take up the nodes of level i that have intervals, those with the most values first, and their shadows."""
+    T, L = tree.T, tree.L
+    if T[cds.LISTED] != T[cds.MADE]:  # new nodes may belong to any level
+        for d in range(i):
+            list_level(tree, Z, d)
+        T[cds.LISTED] = T[cds.MADE]
+    list_level(tree, Z, i)
+    to, size, k = LISTS + LIST * i, L[SIZES + i], wide(0)
+    for a in range(size):
+        v = L[to + a]
+        if T[NODE_WORDS * v + cds.COUNT] != 0:
+            bits, b = count_bits(T[NODE_WORDS * v + cds.BITS]), k
+            while b > 0 and count_bits(T[NODE_WORDS * L[U + b - 1] + cds.BITS]) < bits:
+                L[U + b] = L[U + b - 1]
+                b -= 1
+            L[U + b] = v
+            k += 1
+    bits = wide(0)
+    for j in range(k - 1, -1, -1):
+        bits |= T[NODE_WORDS * L[U + j] + cds.BITS]
+        L[SHADOW_BITS + j], L[SHADOW + j] = bits, 0
+        for a in range(size):
+            if T[NODE_WORDS * L[to + a] + cds.BITS] == bits:
+                L[SHADOW + j] = L[to + a]
+    L[NODES_] = k
+
+
+@kernel
+def own_free(tree: Constraints, Z: Any, j: int, x: int) -> tuple[bool, int, int]:
+    """The least value >= x free in node j and in its shadow: whether there is one, and it; and the mask of what was met."""
+    L = tree.L
+    u, shadow = L[U + j], L[SHADOW + j]
+    Z[STEPS] += 1
+    found, y, mask = next_free(tree, u, x)
+    if shadow == 0 or shadow == u:
+        return found, y, mask
+    z = y
+    while found:
+        Z[STEPS] += 1
+        found, z, more = next_free(tree, shadow, y)
+        mask |= more
+        if not found or z == y:
+            break
+        found, y, more = next_free(tree, u, z)
+        mask |= more
+        if y == z:
+            break
+    return found, max(y, z), mask
+
+
+@kernel
+def remember(tree: Constraints, Z: Any, i: int, j: int, last: int, mask: int) -> None:
+    """The shadow of node j of level i has nothing free from where its search began to `last`: put that, if there is room."""
+    L = tree.L
+    if L[SHADOW + j] == 0:
+        if is_short(tree):
+            return
+        L[SHADOW + j] = node_of(tree, L[SHADOW_BITS + j], i, Z, TUPLE)
+    if L[SHADOW + j] == L[U + j] or not is_short(tree):
+        Z[CONSTRAINTS] += put_interval(tree, L[SHADOW + j], L[FROM + j], last, mask)
+
+
+@kernel
+def stop_here(tree: Constraints, Z: Any, i: int, j: int, y: int) -> int:
+    """The search is given up while it asks about y at node j: what it knows is put, so that the next one has it."""
+    L, mask = tree.L, wide(0)
+    for a in range(j, -1, -1):
+        mask |= L[MASK + a]
+        if y > L[FROM + a]:
+            remember(tree, Z, i, a, y - 1, mask)
+    return STOPPED
+
+
+@kernel
+def next_value(tree: Constraints, Z: Any, i: int, x: int, stop: int) -> int:
+    """The least value >= x of level i free in all nodes: L[VALUE], or NONE. L[MET]: the mask of all that was met."""
+    L = tree.L
+    k, j, y, found = L[NODES_], wide(0), x, True
+    L[FROM], L[MASK] = x, 0
+    while j < k:  # node j is asked from L[FROM + j] on
+        found, y, L[MASK + j] = own_free(tree, Z, j, L[FROM + j])
+        if found and j < k - 1:
+            if Z[STEPS] >= stop:
+                return stop_here(tree, Z, i, j, y)
+            L[TO + j], L[FROM + j + 1] = y, y
+            j += 1
+            continue
+        again = False
+        while j > 0 and not again:  # node j has found y, or nothing
+            j -= 1
+            L[MASK + j] |= L[MASK + j + 1]
+            if found and y != L[TO + j]:
+                z = y
+                found, y, more = own_free(tree, Z, j, z)
+                L[MASK + j] |= more
+                again = found and y != z
+            if not again and (not found or y > L[FROM + j]):
+                remember(tree, Z, i, j, y - 1 if found else GREATEST, L[MASK + j])
+        if not again:
+            break
+        L[TO + j], L[FROM + j + 1] = y, y
+        j += 1
+    L[VALUE], L[MET] = y, L[MASK]
+    return FREE if found else NONE
+
+
+@kernel
+def rule_out(tree: Constraints, Z: Any) -> int:
+    """Nothing is free where the values of the first node's shadow are: put that; the level of the last of them, -1: there is none, so no
+    tuple is left."""
+    L = tree.L
+    bits = L[SHADOW_BITS]
+    if bits == 0:
+        Z[CONSTRAINTS] += put_interval(tree, ROOT, LEAST, GREATEST, L[MET])
+        Z[COVERED] = 1
+        return -1
+    last = highest(bits)
+    t = Z[TUPLE + last]
+    Z[CONSTRAINTS] += put_interval(tree, node_of(tree, bits ^ (wide(1) << last), last, Z, TUPLE), t, t, L[MET])
+    return last
+
+
+@kernel
+def pass_on(Z: Any, i: int, n: int) -> int:
+    """Take the frontier behind all tuples that begin with its first i values: the level that has grown, -1: none are left."""
+    i -= 1
+    while i >= 0 and Z[FRONTIER + i] == GREATEST:
+        i -= 1
+    if i >= 0:
+        Z[FRONTIER + i] += 1
+        for d in range(i + 1, n):
+            Z[FRONTIER + d] = LEAST
+    return i
+
+
+@kernel
+def keep_prefix(Z: Any, i: int, n: int) -> None:
+    """The search is given up at level i: it begins again with what it has."""
+    if Z[TIGHT] < i:
+        for d in range(n):
+            Z[FRONTIER + d] = Z[TUPLE + d] if d < i else LEAST
+
+
+@kernel
+def next_probe(tree: Constraints, Z: Any, n: int, stop: int) -> int:
+    """Take the tuple, and the frontier, to the least tuple of n values from the frontier on that no constraint rules out (FREE); ENDED:
+    there is none. STOPPED: so many steps were taken, or the tree has no room."""
+    L, i = tree.L, wide(0)
+    Z[TIGHT], tree.T[cds.LISTED] = 0, 0
+    while i < n:
+        if Z[STEPS] >= stop or is_short(tree):
+            keep_prefix(Z, i, n)
+            return STOPPED
+        gather(tree, Z, i)
+        x = Z[FRONTIER + i] if Z[TIGHT] == i else LEAST
+        how = next_value(tree, Z, i, x, stop)
+        if how == FREE:
+            Z[TUPLE + i] = L[VALUE]
+            if Z[TIGHT] == i and L[VALUE] == Z[FRONTIER + i]:
+                Z[TIGHT] = i + 1
+            i += 1
+            continue
+        if how == NONE and x > LEAST:
+            how = next_value(tree, Z, i, LEAST, stop)
+            if how == FREE:
+                i = pass_on(Z, i, n)
+                if i < 0:
+                    return ENDED
+                Z[TIGHT] = i
+                continue
+        if how == STOPPED:
+            keep_prefix(Z, i, n)
+            return STOPPED
+        i = rule_out(tree, Z)
+        if i < 0:
+            return ENDED
+        Z[TIGHT] = min(Z[TIGHT], i)
+    for d in range(n):
+        Z[FRONTIER + d] = Z[TUPLE + d]
+    return FREE

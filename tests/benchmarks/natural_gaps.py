@@ -1,0 +1,247 @@
+"""Minesweeper: natural joins by the gaps of their indexes, where few comparisons prove the result, and where it takes as many as there are
+tuples.
+
+Stars, paths and trees of edges between a few chosen vertices, as in Table 1 of the paper, but with as many of them whatever the graph's
+size: probes must not grow with it. Layers of edges without a path of three. What the kept tree saves after changes. Triangles, and paths of
+which nearly all are rows, where it loses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from service.planning.plans.minesweeper import search_order
+from structures.index.following import Atom
+from structures.index.indexes import NO_ENTRIES, Changes, Entries, OrderedIndexes
+from structures.minesweeper.minesweeper import Member, Minesweeper
+from structures.minesweeper.minesweeper import index_orders as mined_orders
+from structures.tree_tracker.tracker import TreeTracker
+from structures.tree_tracker.tracker import index_orders as tracked_orders
+from tests.benchmarks import natural_path
+from tests.benchmarks.figures import Figure, Rival, Scale, middle, sampled, seconds
+from tests.benchmarks.measured_natural import ANEW, count
+from tests.benchmarks.measured_tree import Note
+from tests.benchmarks.natural_rivals import DuckDbNatural, Variables
+from tests.benchmarks.natural_triangle import Triangle, graph
+
+TITLE = "Minesweeper: natural joins by gaps"
+CHOSEN = 20  # vertices of each choice
+
+
+class Query(NamedTuple):
+    """Edges first, then choices; the edges of the join tree, by atom."""
+
+    variables: Variables
+    tree: list[tuple[int, int]]
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """As the planner has it."""
+        return search_order(self.variables)
+
+
+QUERIES = {
+    "star": Query(((0, 1), (0, 2), (0, 3), (0,), (1,), (2,), (3,)), [(0, 1), (0, 2), (0, 3), (0, 4), (1, 5), (2, 6)]),
+    "path": Query(((0, 1), (1, 2), (2, 3), (0,), (1,), (2,), (3,)), [(0, 1), (1, 2), (0, 3), (0, 4), (1, 5), (2, 6)]),
+    "tree": Query(((0, 1), (1, 2), (1, 3), (3, 4), (0,), (2,), (3,), (4,)), [(0, 1), (0, 2), (2, 3), (0, 4), (1, 5), (2, 6), (3, 7)]),
+}
+LAYERED = Query(((0, 1), (1, 2), (2, 3)), [(0, 1), (1, 2)])
+
+
+def loaded(variables: Variables, orders: Sequence[Sequence[tuple[int, ...]]], data: Sequence[Entries]) -> tuple[OrderedIndexes, list[Atom]]:
+    indexes, atoms = OrderedIndexes(), []
+    indexes.begin(1)
+    for own, mine, entries in zip(variables, orders, data, strict=True):
+        atoms.append(tuple(Member(indexes.add(len(own)), one) for one in mine))
+        for member in atoms[-1]:
+            columns = np.ascontiguousarray(entries.coordinates[:, [own.index(v) for v in member.variables]])
+            indexes.load(member.index, Entries(columns, entries.slot))
+    return indexes, atoms
+
+
+def mined(query: Query, data: Sequence[Entries]) -> Callable[[], Minesweeper]:
+    """Makes views over the same indexes, each of which has read nothing."""
+    indexes, atoms = loaded(query.variables, mined_orders(query.variables, query.order), data)
+    return lambda: Minesweeper(indexes, atoms, query.order)
+
+
+def tracked(query: Query, data: Sequence[Entries]) -> TreeTracker:
+    return TreeTracker(*loaded(query.variables, tracked_orders(query.variables, query.tree), data), query.tree)
+
+
+def slotted(tuples: np.ndarray) -> Entries:
+    return Entries(np.ascontiguousarray(tuples.astype(np.int64)), np.arange(len(tuples), dtype=np.int32))
+
+
+def chosen(query: Query, n: int) -> list[Entries]:
+    """A graph of n edges, ten a vertex, and `CHOSEN` vertices of each choice, of which one of each has a row."""
+    rng = np.random.default_rng(2)
+    edges = np.unique(rng.integers(0, n // 10, (n, 2)), axis=0)
+    out = dict(zip(*np.unique(edges[:, 0], return_index=True), strict=True))
+    values: dict[int, int] = {}
+    while len(values) < len(query.order):  # until no edge of the row is missing
+        values = {query.variables[0][0]: int(edges[rng.integers(len(edges)), 0])}
+        for x, y in (own for own in query.variables if len(own) == 2):
+            if values[x] in out:
+                values[y] = int(edges[out[values[x]], 1])
+            else:
+                break
+    choices = [np.append(rng.choice(n // 10, CHOSEN - 1, replace=False), values[own[0]]) for own in query.variables if len(own) == 1]
+    data = [slotted(edges)] * (len(query.variables) - len(choices))
+    return data + [slotted(np.unique(one)[:, None]) for one in choices]
+
+
+def whole(make: Callable[[], Any], times: int) -> list[float]:
+    """Milliseconds of a reading of all rows, by a view each."""
+
+    def read(view: Any) -> float:
+        return 1e3 * seconds(lambda: count(view.rows(view.root)))
+
+    return [read(make()) for _ in range(times)]
+
+
+def between_chosen(name: str, n: int, times: int, note: Note) -> list[Figure]:
+    query, data = QUERIES[name], chosen(QUERIES[name], n)
+    make = mined(query, data)
+    miner = make()
+    cursor = miner.rows(miner.root)
+    rows = count(cursor)
+    ours, again = whole(make, times), whole(lambda: miner, times)
+    tracker = tracked(query, data)
+    theirs = tracker.rows(tracker.root)
+    assert count(theirs) == rows
+    duck = DuckDbNatural(query.variables, data)
+    duck.read()
+    best = min((duck.read() for _ in range(times)), key=lambda one: one.all)
+    duck.close()
+    assert best.rows == rows, f"DuckDB found {best.rows} rows, we {rows}"
+    rivals = [
+        Rival("tree-tracker", middle(whole(lambda: tracker, times)), f"{theirs.counters['lookups']:,} look-ups"),
+        Rival("DuckDB", 1e3 * best.all, ANEW),
+    ]
+    about = f"{name} between chosen vertices, {len(data[0].slot):,} edges"
+    counted = cursor.counters
+    note(f"{about}: {counted}, {middle(ours):.3g} ms")
+    return [
+        Figure(f"{about}: probes", counted["probes"], "probes", less=True, note=f"{rows} rows, {counted['lookups']} look-ups"),
+        sampled(f"{about}: all rows", ours, "ms", less=True, rivals=rivals),
+        sampled(f"{about}: all rows, read before", again, "ms", less=True),
+    ]
+
+
+def layers(n: int, times: int, note: Note) -> list[Figure]:
+    """Two layers of n² edges each, so that no path has three."""
+    square = np.indices((n, n)).reshape(2, -1).T
+    data = [slotted(np.concatenate([square + [0, n], square + [n, 2 * n]]))] * 3
+    make = mined(LAYERED, data)
+    miner = make()
+    cursor = miner.rows(miner.root)
+    assert count(cursor) == 0
+    ours = whole(make, times)
+    tracker = tracked(LAYERED, data)
+    theirs = tracker.rows(tracker.root)
+    assert count(theirs) == 0
+    out: dict[int, list[int]] = {}
+    for x, y in data[0].coordinates.tolist():
+        out.setdefault(x, []).append(y)
+
+    def nested() -> None:
+        assert not any(out.get(c) for targets in out.values() for b in targets for c in out.get(b, ()))
+
+    rivals = [
+        Rival("nested loops", 1e3 * seconds(nested), f"in Python, {n**3:,} paths of two edges"),
+        Rival("tree-tracker", middle(whole(lambda: tracker, times)), f"{theirs.counters['lookups']:,} look-ups"),
+    ]
+    probes = cursor.counters["probes"]
+    note(f"layers of {n}: {probes} probes, {middle(ours):.3g} ms")
+    return [
+        Figure(f"no path of three in {2 * n * n:,} edges: probes", probes, "probes", less=True),
+        sampled(f"no path of three in {2 * n * n:,} edges: all rows", ours, "ms", less=True, rivals=rivals),
+    ]
+
+
+def after_changes(n: int, note: Note) -> list[Figure]:
+    """Paths between chosen vertices: probes of a reading when so many edges, or chosen vertices, are new since the last."""
+    query = QUERIES["path"]
+    rng, data = np.random.default_rng(3), chosen(query, n)
+    miner = mined(query, data)()
+    name = f"path between chosen vertices, {n:,} edges, kept tree: probes"
+
+    def figure(when: str) -> Figure:
+        cursor = miner.rows(miner.root)
+        count(cursor)
+        return Figure(f"{name} {when}", cursor.counters["probes"], "probes", less=True)
+
+    figures, slot = [figure("at first"), figure("again")], n
+    for version, (changes, what) in enumerate([(k, what) for what in ("edges", "chosen vertices") for k in (1, 10, 100)], 2):
+        miner.indexes.begin(version)
+        width = 2 if what == "edges" else 1
+        new, slots = rng.integers(0, n // 10, (changes, width)), np.arange(slot, slot + changes, dtype=np.int32)
+        slot += changes
+        batch = {}
+        for atom, first in enumerate(miner.first):
+            own = query.variables[atom]
+            for member in miner.members[first : [*miner.first[1:], len(miner.members)][atom]] if len(own) == width else ():
+                columns = np.ascontiguousarray(new[:, [own.index(v) for v in member.variables]])
+                batch[member.index] = Changes(NO_ENTRIES, Entries(columns, slots))
+        miner.follow(miner.indexes.apply(batch), None)
+        figures.append(figure(f"after {changes} new {what}"))
+    note(f"kept: {[int(one.value) for one in figures]}")
+    return figures
+
+
+def triangles(n: int, times: int, note: Note) -> list[Figure]:
+    """Random triangles, beside quadtrees; and the instance for which the general tree rules out n² pairs."""
+    edges = graph("random", n)
+    view = Triangle()
+    view.load(edges)
+    entries = Entries(np.ascontiguousarray(edges[:, :2].astype(np.int64)), np.ascontiguousarray(edges[:, 2]))
+    query = Query(((0, 1), (1, 2), (0, 2)), [])
+    make = mined(query, [entries] * 3)
+    miner = make()
+    cursor = miner.rows(miner.root)
+    rows, theirs = count(cursor), count(view.rows())
+    assert rows == theirs, f"quadtrees found {theirs} rows, we {rows}"
+    ours = whole(make, times)
+    qdag = middle([1e3 * seconds(lambda: count(view.rows())) for _ in range(times)])
+    figures = [sampled(f"triangle, {n:,} random edges: all rows", ours, "ms", less=True, note=f"{cursor.counters['probes']:,} probes",
+                       rivals=[Rival("qdag", qdag)])]  # fmt: skip
+    for m in (50, 100, 200):
+        up = np.arange(1, m + 1)
+        data = [np.indices((m, m)).reshape(2, -1).T + 1, np.column_stack((up, up * 0 + 2)), np.column_stack((up, up * 0 + 1))]
+        miner = mined(query, list(map(slotted, data)))()
+        cursor = miner.rows(miner.root)
+        assert count(cursor) == 0
+        about = f"triangle without rows, {m} values, {cursor.counters['probes']} probes: steps"
+        figures.append(Figure(about, cursor.steps, "steps", less=True, note="each pair of two values is ruled out on its own"))
+    note(f"triangles: {middle(ours):.3g} ms, qdag {qdag:.3g} ms")
+    return figures
+
+
+def all_rows(n: int, times: int, note: Note) -> list[Figure]:
+    """A path in which nearly every tuple has a row: the certificate is as large as the data."""
+    data = natural_path.path(n)
+    live = natural_path.Live(data)
+    make = mined(LAYERED, data.entries)
+    miner = make()
+    cursor = miner.rows(miner.root)
+    rows = count(cursor)
+    assert rows == count(live.rows())
+    ours = [1e3 * rows / one for one in whole(make, times)]
+    theirs = middle([rows / seconds(lambda: count(live.rows())) for _ in range(times)])
+    note(f"{data.name}: {middle(ours) / 1e6:.3g} M rows/s, join tree {theirs / 1e6:.3g} M")
+    counted = f"{rows:,} rows, {cursor.counters['probes']:,} probes, {cursor.counters['resets']} resets"
+    return [sampled(f"{data.name}: whole view", ours, "rows/s", note=counted, rivals=[Rival("join-tree", theirs)])]
+
+
+def run(scale: Scale, note: Note) -> list[Figure]:
+    sizes = [1_000, 3_000] if scale.quick else [10_000, 100_000, 1_000_000]
+    times = 1 if scale.quick else 11
+    figures = [figure for name in QUERIES for n in sizes for figure in between_chosen(name, n, times, note)]
+    figures += [figure for n in ((10, 20) if scale.quick else (50, 100, 200)) for figure in layers(n, times, note)]
+    figures += after_changes(scale.size(15_000, 1_500), note)
+    figures += triangles(scale.size(10_000, 1_000), times, note)
+    return figures + all_rows(scale.size(100_000, 1_200), times, note)

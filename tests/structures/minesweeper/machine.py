@@ -1,0 +1,118 @@
+"""A Hypothesis state machine that drives two Minesweepers over the same indexes beside a naive twin, as that of the tree-tracker does: the
+constraints that are kept between versions have room for no row, with small trees and short logs, too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, precondition, rule
+
+from structures.index.indexes import OrderedIndexes
+from structures.minesweeper import kept
+from structures.minesweeper.cds import KEPT_SIZE, PRIVATE_SIZE, Size
+from structures.minesweeper.minesweeper import Member, Minesweeper, index_orders
+from tests.naive.natural_join import Entry
+from tests.structures.index.machine import packed
+from tests.structures.machines import Reading
+from tests.structures.tree_tracker.machine import TUPLES, VALUES, Key, Relations, TrackerMachine, View, permuted
+
+Atoms = tuple[tuple[int, tuple[int, ...]], ...]  # of each its relation, and its variables
+SMALL = Size(100, 100)
+MOST_LOGGED = kept.MOST_LOGGED
+
+# Arities of the relations; of each view its atoms, and the order of its variables.
+SHAPES: list[tuple[tuple[int, ...], tuple[tuple[Atoms, tuple[int, ...]], ...]]] = [
+    ((2, 1, 2, 1), ((((0, (0, 1)), (1, (1,)), (2, (1, 2)), (3, (2,))), (0, 1, 2)), (((0, (0, 1)), (0, (1, 2)), (1, (2,))), (1, 0, 2)))),
+    ((2, 2), ((((0, (0, 1)), (1, (1, 2)), (0, (0, 2))), (0, 1, 2)), (((1, (0, 1)), (1, (1, 2)), (1, (2, 0))), (2, 0, 1)))),
+    ((2,), ((((0, (0, 1)), (0, (1, 2)), (0, (2, 3)), (0, (3, 0))), (0, 2, 1, 3)), (((0, (0, 1)), (0, (1, 0))), (0, 1)))),
+    ((1, 3, 2), ((((0, (0,)), (1, (0, 1, 2)), (2, (2, 1)), (2, (0, 1))), (2, 1, 0)), (((1, (2, 0, 1)), (0, (1,)), (0, (1,))), (1, 2, 0)))),
+    ((2, 1), ((((0, (0, 1)), (0, (0, 2)), (0, (0, 3)), (1, (1,)), (1, (3,))), (0, 1, 2, 3)), (((0, (0, 1)), (1, (0,))), (1, 0)))),
+    ((4, 2), ((((0, (0, 1, 2, 3)), (1, (3, 0)), (1, (2, 4))), (3, 0, 2, 1, 4)), (((0, (0, 1, 2, 3)), (0, (3, 2, 1, 0))), (1, 3, 0, 2)))),
+]
+
+
+def mined(
+    indexes: OrderedIndexes, made: dict[Key, int], atoms: Sequence[tuple[int, tuple[int, ...]]], order: Sequence[int],
+    given: Mapping[int, Sequence[Entry]], sizes: tuple[Size, Size] = (PRIVATE_SIZE, KEPT_SIZE),
+) -> Minesweeper:  # fmt: skip
+    """Over the indexes that it needs; those that nobody made yet are loaded."""
+    members = []
+    for (relation, own), orders in zip(atoms, index_orders([own for _, own in atoms], order), strict=True):
+        mine = []
+        for one in orders:
+            key = relation, tuple(own.index(v) for v in one)
+            if key not in made:
+                made[key] = indexes.add(len(one))
+                indexes.load(made[key], packed([permuted(entry, key[1]) for entry in given[relation]], len(one)))
+            mine.append(Member(made[key], one))
+        members.append(tuple(mine))
+    return Minesweeper(indexes, members, order, *sizes)
+
+
+def none_has_a_row(miner: Minesweeper, tuples: set[tuple[int, ...]]) -> None:
+    """The kept constraints have room for none of these, the values of the rows level by level."""
+    for pattern, low, high, mask in miner.kept():
+        assert mask > 0, "a constraint follows from no atom"
+        for t in tuples:
+            where = all(value is None or value == t[d] for d, value in enumerate(pattern))
+            assert not (where and low <= t[len(pattern)] <= high), f"{pattern}, {low} to {high} has the row {t}"
+
+
+class MinesweeperMachine(TrackerMachine):
+    @initialize(
+        shape=st.sampled_from(SHAPES), tuples=st.lists(TUPLES, max_size=30), most=st.sampled_from([MOST_LOGGED, 4]),
+        small=st.tuples(st.booleans(), st.booleans()),
+    )  # fmt: skip
+    def begin(
+        self, shape: tuple[tuple[int, ...], tuple[tuple[Atoms, tuple[int, ...]], ...]], tuples: list[tuple[int, Entry, int]], most: int,
+        small: tuple[bool, bool],
+    ) -> None:  # fmt: skip
+        kept.MOST_LOGGED = most  # of the logs that are made next
+        self.indexes = OrderedIndexes(1 << 20)
+        self.indexes.begin(1)
+        self.arities = shape[0]
+        self.now: Relations = {place: frozenset(self._new(tuples, place)) for place in range(len(shape[0]))}
+        self.made: dict[Key, int] = {}
+        sizes = SMALL if small[0] else PRIVATE_SIZE, SMALL if small[1] else KEPT_SIZE
+        given = {place: sorted(one) for place, one in self.now.items()}
+        self.views = [View(mined(self.indexes, self.made, atoms, order, given, sizes), atoms) for atoms, order in shape[1]]
+        self._settle()
+
+    def teardown(self) -> None:
+        kept.MOST_LOGGED = MOST_LOGGED
+        super().teardown()
+
+    def _settle(self) -> None:
+        super()._settle()
+        for view in self.views:
+            values = {one[-1]: one for entries in self.now.values() for one in entries}
+            tuples = set()
+            for row in view.wanted(self.now):
+                of = {v: value for slot, (_, own) in zip(row, view.atoms, strict=True) for v, value in zip(own, values[slot], strict=False)}
+                tuples.add(tuple(of[v] for v in view.tree.shape.order))
+            none_has_a_row(view.tree, tuples)
+
+    @precondition(lambda self: self.pins)
+    @rule(data=st.data(), values=st.tuples(*[VALUES] * 4), how=st.integers(0, 3))
+    def open(self, data: st.DataObject, values: Entry, how: int) -> None:
+        version = self.some_pin(data)
+        number = data.draw(st.integers(0, len(self.views) - 1))
+        view, (roots, then) = self.views[number], self.pins[version]
+        root, wanted = roots[number], view.wanted(then)
+        place = data.draw(st.integers(0, len(view.atoms) - 1))
+        relation, own = view.atoms[place]
+        if how < 2:
+            cursor = view.tree.rows(root)
+        elif how == 2:
+            given = [one for one in sorted(then[relation]) if one[-1] % 2]
+            cursor = view.tree.partners(root, place, view.entries(place, given))
+            wanted = {row for row in wanted if row[place] % 2}
+        else:
+            key = values[: len(own)]
+            cursor = view.tree.of_key(root, place, view.entries(place, [(*key, 0)]).coordinates[0, : len(own)].tolist())
+            mine = {one[-1] for one in then[relation] if one[: len(own)] == key}
+            wanted = {row for row in wanted if row[place] in mine}
+        self.readings.append(Reading(cursor, wanted, version))
+
+
