@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from itertools import product
@@ -42,7 +43,7 @@ class DuckDbNatural:
     def __init__(self, variables: Variables, data: Sequence[Entries]) -> None:
         import duckdb
 
-        self._db, self._variables = duckdb.connect(), variables
+        self._db, self._variables, self._interrupted = duckdb.connect(), variables, duckdb.InterruptException
         for i, (own, entries) in enumerate(zip(variables, data, strict=True)):
             self._db.register("given", table_of(entries, own))
             self._db.execute(f"CREATE TABLE t{i} AS SELECT * FROM given")
@@ -58,6 +59,19 @@ class DuckDbNatural:
     def read(self) -> Whole:
         """The whole view as Arrow."""
         return self._read([f"t{i}" for i in range(len(self._variables))])
+
+    def read_within(self, seconds: float) -> Whole | None:
+        """As `read`; None if that takes longer."""
+        timer = threading.Timer(seconds, self._db.interrupt)
+        timer.start()
+        try:
+            return self.read()
+        except (self._interrupted, OSError) as error:  # the second: by way of Arrow's reader
+            if "INTERRUPT" not in str(error).upper():
+                raise
+            return None
+        finally:
+            timer.cancel()
 
     def joined(self) -> int:
         """The rows that the joins of its plan give, all together, as its profiler counts them."""
