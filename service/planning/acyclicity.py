@@ -49,7 +49,7 @@ def nested_elimination_order(edges: Sequence[Edge]) -> tuple[int, ...] | None:
     last: list[int] = []
     left = list(edges)
     while any(left):
-        point = next((v for v in variables(left) if is_chain([edge for edge in left if v in edge])), None)
+        point = next((v for v in variables(left) if _is_chain([edge for edge in left if v in edge])), None)
         if point is None:
             return None
         last.append(point)
@@ -83,7 +83,7 @@ def variables(edges: Iterable[Edge]) -> list[int]:
     return sorted(frozenset().union(*edges))
 
 
-def is_chain(edges: Sequence[Edge]) -> bool:
+def _is_chain(edges: Sequence[Edge]) -> bool:
     by_size = sorted(edges, key=len)
     return all(x <= y for x, y in zip(by_size, by_size[1:], strict=False))
 

@@ -26,7 +26,7 @@ def make(query: Query, relations: Relations) -> Plan | None:
     names_ = names(query)
     ends, pair = [name for name, own in zip(names_, columns, strict=True) if len(own) == 1], names_[list(map(len, columns)).index(2)]
     bounds = {
-        "space": f"O(n log U), U the range of the values of {pair}: 28 bytes a row of {pair} and factor 16 of it, beside the indexes",
+        "space": f"O(n log U): besides the indexes, about 40 bytes per row of {pair} for each factor of 16 in U, the range of its values",
         "update": f"O(log n) per index, O(log U log n) for a row of {pair}, amortised, and the rows and dead ends from the changed row",
         "delay": "no bound between rows; all Z tuples in O(((h_X + 1) (h_Y + 1) + Z) log U) look-ups of O(log n), h_X and h_Y holes",
     }
