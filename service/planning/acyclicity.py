@@ -117,11 +117,8 @@ def variables(edges: Iterable[Edge]) -> list[int]:
 
 
 def _is_nest_point(edges: Sequence[Edge], v: int) -> bool:
-    return is_chain([edge for edge in edges if v in edge])
-
-
-def is_chain(edges: Sequence[Edge]) -> bool:
-    by_size = sorted(edges, key=len)
+    """Whether the edges of v are a chain of subsets."""
+    by_size = sorted((edge for edge in edges if v in edge), key=len)
     return all(x <= y for x, y in zip(by_size, by_size[1:], strict=False))
 
 

@@ -24,7 +24,7 @@ Invariants, named by `check()` when violated
 Costs (n points of S, h_X and h_Y holes that have points, Z tuples, U the distance between the least and the greatest x)
     load        O(n log n) a level
     follow      O(log16 U log n) a point that comes or goes, O(1) an entry of R or T, besides the rows, which are a walk below the entry;
-                O(n log n) for a level that becomes necessary when a point comes far from all others, 15 times at most
+                O(n) for a level that becomes necessary when a point comes far from all others, 15 times at most
     rows        2 (h_X + 1) (h_Y + 1) + Z points, each O(log16 U) look-ups of O(log n); no bound between two rows
     memory      28 bytes a point and inner level, at most 15; 32 bytes a range that waits while a reading lasts, up to 2 MiB
 Differences from the paper: blocks are given by the numbers, so the tree is kept under changes; ranges wait on a stack with a bound; the set
@@ -136,17 +136,20 @@ class BowTie(Reader):
         top = self._top
         while block(first[0], top) != block(greatest, top):
             top += 1
-        points = self._all_points(root) if top > self._top else np.empty((0, 2), np.int64)
+        points = self._all_points() if top > self._top else np.empty((0, 2), np.int64)
         while self._top < top:
-            coordinates = np.column_stack((blocks_of(points[:, 0], self._top), points[:, 1], points[:, 0]))
+            blocks = blocks_of(points[:, 1], self._top)
+            order = np.argsort(blocks, kind="stable")  # O(n) where most points lie in one block
+            self.indexes.require(len(points), 1)
             level = self.indexes.add(3)
-            self.indexes.load(level, Entries(coordinates, np.zeros(len(points), np.int32)))
+            self.indexes.build(level, Entries(np.column_stack((blocks, points))[order], np.zeros(len(points), np.int32)))
             self._levels.append(level)
         self._block = block(first[0], top)
 
-    def _all_points(self, root: int) -> np.ndarray:
-        """int64[n, 2], in order, each once."""
-        parts, cursor = [np.empty((0, 2), np.int64)], self.indexes.entries(self._points_index, root)
+    def _all_points(self) -> np.ndarray:
+        """int64[n, 2], as (y, x), in order, each once."""
+        by_y = self.first[self._s] + 1
+        parts, cursor = [np.empty((0, 2), np.int64)], self.indexes.entries(self.members[by_y].index, self._roots[by_y])
         while not cursor.done:
             parts.append(cursor.fill(_CHUNK).coordinates)
         points = np.concatenate(parts)
@@ -176,14 +179,14 @@ class BowTie(Reader):
     def check(self) -> None:
         """Prove F1, F2, D1 and D2 of the newest version; AssertionError names the invariant."""
         super().check()
-        points = self._all_points(self._points_root).tolist()
+        points = self._all_points().tolist()
         for level, index in enumerate(self._levels, 1):
             found, cursor = [], self.indexes.entries(index, self.indexes.root(index))
             while not cursor.done:
                 found += cursor.fill(_CHUNK).coordinates.tolist()
-            wanted = sorted([(x + 8 * (16**level - 1) // 15) >> 4 * level, y, x] for x, y in points)
+            wanted = sorted([(x + 8 * (16**level - 1) // 15) >> 4 * level, y, x] for y, x in points)
             assert found == wanted, f"D1: level {level} is not that of the points"
-        blocks = {(x + 8 * (16**self._top - 1) // 15) >> 4 * self._top for x, _ in points if self._top <= dyadic.MOST_LEVELS}
+        blocks = {(x + 8 * (16**self._top - 1) // 15) >> 4 * self._top for _, x in points if self._top <= dyadic.MOST_LEVELS}
         assert blocks <= {self._block}, f"D2: blocks {blocks} of level {self._top}, not {self._block} alone"
 
 

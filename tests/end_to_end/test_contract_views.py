@@ -356,3 +356,21 @@ def test_a_view_that_takes_long_to_build(case: Case) -> None:
         answer = case.client.get(f"/v1/views/{case.v}")
     assert talk.count(case.client, case.v) == 199_999
     talk.drop(case.client, [case.v], [f"{case.b}_n"])
+
+
+def test_a_bow_tie_by_holes(case: Case) -> None:
+    """All but two rows of S lie between values of R and of T: each reading looks at one of them, and the counters say so."""
+    left, pairs, right = (f"{case.b}_{what}" for what in ("left", "pairs", "right"))
+    for name, columns in ((left, ["v"]), (right, ["v"]), (pairs, ["x", "y"])):
+        talk.define(case.client, name, {"columns": [{"name": one, "type": "int64"} for one in columns], "key": columns})
+    rows = [(name, {"v": v}) for name in (left, right) for v in (0, 100)] + [(pairs, {"x": i, "y": 100 - i}) for i in range(101)]
+    talk.ok(talk.send(case.client, [{"relation": name, "op": "upsert", "row": row} for name, row in rows]))
+    definition = {
+        "from": {"r": left, "s": pairs, "t": right}, "join": [{"equal": ["r.v", "s.x"]}, {"equal": ["s.y", "t.v"]}], "algorithm": "bow-tie",
+    }  # fmt: skip
+    made = talk.view(case.client, case.v, definition)
+    assert made["plan"]["algorithm"] == "bow-tie" and talk.count(case.client, case.v) == 2
+    counters = talk.ok(case.client.post("/v1/explain", json=definition))["measured"][case.v]["counters"]
+    assert 2 * counters["probes"] == 3 * counters["outputs"] > 0
+    talk.ok(talk.send(case.client, [{"relation": name, "op": "upsert", "row": {"v": 50}} for name in (left, right)]))
+    assert talk.count(case.client, case.v) == 3

@@ -26,14 +26,14 @@ def make(query: Query, relations: Relations) -> Plan | None:
     names_ = names(query)
     ends, pair = [name for name, own in zip(names_, columns, strict=True) if len(own) == 1], names_[list(map(len, columns)).index(2)]
     bounds = {
-        "space": f"O(n log U), U the range of the values of {pair}: 28 bytes a row of {pair} and factor 16 of it, beside the indexes",
+        "space": f"O(n log U): besides the indexes, about 40 bytes per row of {pair} for each factor of 16 in U, the range of its values",
         "update": f"O(log n) per index, O(log U log n) for a row of {pair}, amortised, and the rows and dead ends from the changed row",
         "delay": "no bound between rows; all Z tuples in O(((h_X + 1) (h_Y + 1) + Z) log U) look-ups of O(log n), h_X and h_Y holes",
     }
     notes = (
         *first_notes(query, relations),
         f"the cost of a reading depends on the holes, the gaps between values of {ends[0]} and of {ends[1]} in which {pair} has values",
-        f"a two-dimensional tree of {pair} is kept for this view alone",
+        f"a two-dimensional tree of {pair} is kept for this view alone; a value far from all others makes it deeper, in O(n)",
     )
     cls = f"natural join, 3 relations, {hypergraph(query).words}"
     return Plan(cls, "bow-tie", THEOREM, "best-effort", bounds, notes, "bow_tie", names_, tracks=tracks, amortised=True)

@@ -6,12 +6,11 @@ Algorithms*; docs/design/natural-joins.md (*intersect*).
 
 from __future__ import annotations
 
-from service.planning.acyclicity import is_chain
 from service.planning.hypergraph import hypergraph
 from service.planning.meets import Relations, is_natural
 from service.planning.plans.plan import Plan, columns_of, first_notes, names, path_of
 from service.query.model import Query
-from structures.adaptive.shape import MOST_ATOMS
+from structures.adaptive.shape import MOST_ATOMS, is_chain
 from structures.index.layout import MOST_ARITY
 from structures.view_tree.tree import path_orders
 
@@ -24,9 +23,8 @@ def make(query: Query, relations: Relations) -> Plan | None:
     if count > MOST_ATOMS or query.cross or not is_natural(query, relations):
         return None
     columns = columns_of(query)
-    variables = [frozenset(own) for own in columns]
-    orders = path_orders(variables)
-    if orders is None or not is_chain(variables) or max(map(len, columns)) > MOST_ARITY:
+    orders = path_orders([frozenset(own) for own in columns])
+    if orders is None or not is_chain(orders) or max(map(len, columns)) > MOST_ARITY:
         return None
     tracks = tuple((path_of(order, own),) for order, own in zip(orders, columns, strict=True))
     bounds = {
