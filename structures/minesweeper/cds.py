@@ -328,7 +328,9 @@ class ConstraintTree:
         """`log`: rows of LOG_WORDS words each, as the writer fills them."""
         self.lock = Lock()
         self._size = size
-        self._store = Blocks((layout.BLOCK,), layout.TREES + layout.TREE_WORDS - KEPT, _WORDS_EACH * (size.intervals + SPARE))
+        splits = 0 if log is None else MOST_LOGGED * 2 * LIST  # at most, before the next look at the room
+        words = _WORDS_EACH * (size.intervals + SPARE + splits)
+        self._store = Blocks((layout.BLOCK,), layout.TREES + layout.TREE_WORDS - KEPT, words)
         self._store.C[VERSION], self._store.C[_H + layout.ARITY] = 1, _ARITY
         T = np.zeros(NODE_WORDS * min(_FIRST, size.nodes), np.int64)
         T[MADE], T[MOST] = ROOT + 1, size.intervals
