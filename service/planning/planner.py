@@ -10,7 +10,7 @@ from service.errors import Problem
 from service.planning.binding import Counts
 from service.planning.hypergraph import hypergraph
 from service.planning.meets import Relations, is_natural, meets_of, residual_of
-from service.planning.plans import boxes, clique, heap, indexed, pair, product, qdag, selection, tree, tree_tracker, view_tree
+from service.planning.plans import boxes, clique, heap, indexed, lqdag, pair, product, qdag, selection, tree, tree_tracker, view_tree
 from service.planning.plans.later import LATER
 from service.planning.plans.plan import THEOREM_1, THEOREM_3, THEOREM_4, THEOREM_NATURAL, Part, Plan, dimensions
 from service.query.model import ALGORITHMS, GUARANTEES, Query
@@ -38,6 +38,7 @@ BUILT: dict[str, Algorithm] = {
     "qdag": Algorithm(qdag.WORDS, (qdag.make,)),
     "nested-loop": Algorithm("joins of two or more relations", (indexed.make,)),
     "tree-tracker": Algorithm(tree_tracker.WORDS, (tree_tracker.make,)),
+    "lqdag": Algorithm(lqdag.WORDS, (lqdag.make,)),
 }
 assert {*BUILT, *LATER} == {*ALGORITHMS}
 
@@ -51,6 +52,8 @@ def plan(query: Query, relations: Relations, counted: Counted | None = None) -> 
 
 def _best(query: Query, relations: Relations) -> Plan:
     found = _plans(query, relations)
+    if not found:
+        raise lqdag.refusal(query, relations)
     best = found[0]
     if query.algorithm != "auto":
         named = [one for one in found if one.algorithm == query.algorithm]
@@ -81,7 +84,9 @@ def _by_counts(part: Part, relations: Relations, counted: Counted) -> Plan:
 
 
 def _plans(query: Query, relations: Relations) -> list[Plan]:
-    """One per algorithm, the best first."""
+    """One per algorithm, the best first; none where NOT EXISTS is not supported."""
+    if query.absent:
+        return [one for one in (lqdag.make(query, relations),) if one is not None]
     found = product.make(query, relations, _plans)
     found += [one for algorithm in BUILT.values() for make in algorithm.makers if (one := make(query, relations)) is not None]
     found.sort(key=lambda one: GUARANTEES.index(one.guarantee), reverse=True)
@@ -95,7 +100,7 @@ def _promises(one: Plan, guarantee: str) -> bool:
 def _no_such_plan(query: Query, relations: Relations, found: list[Plan]) -> Problem:
     algorithm, better = query.algorithm, " or ".join(f'"{one.algorithm}"' for one in found)
     instead = f'write "algorithm": {better} or "auto"'
-    joins = [part for part in product.parts(query) if len(part.aliases) > 1]
+    joins = [part for part in product.parts(query) if len(part.aliases) > 1 and not part.absent]
     if algorithm in LATER and joins and all(is_natural(one, relations) and LATER[algorithm].keeps(hypergraph(one)) for one in joins):
         return Problem("not-yet", f"the algorithm {algorithm} is not implemented yet; {instead}")
     keeps = LATER[algorithm].words if algorithm in LATER else BUILT[algorithm].words
@@ -106,15 +111,15 @@ def _no_such_plan(query: Query, relations: Relations, found: list[Plan]) -> Prob
 def _in_words(query: Query, relations: Relations) -> str:
     """Describes the view."""
     count = len(query.aliases)
-    if count == 1:
-        return "selects from one relation"
-    words = [f"joins {count} relations"]
+    words = ["selects from one relation" if count == 1 else f"joins {count} relations"]
     if conditions := [one.words for one in meets_of(query, relations)] + [str(one) for one in residual_of(query, relations)]:
         words.append(f"on {', '.join(conditions)}")
     elif query.equal:
         words.append(f"on equality only ({hypergraph(query).words})")
     if query.cross:
         words.append("with a product")
+    if query.absent:
+        words.append("with NOT EXISTS")
     return " ".join(words)
 
 
@@ -131,13 +136,15 @@ def _no_such_promise(query: Query, relations: Relations, best: Plan, found: list
 
 
 def _reasons(query: Query, relations: Relations, best: Plan) -> tuple[str, ...]:
-    if is_natural(query, relations) and not best.parts and not hypergraph(query).acyclic:
+    if is_natural(query, relations) and not best.parts and not query.absent and not hypergraph(query).acyclic:
         return ("the equalities form a cycle, for which no algorithm bounds the delay between rows",)
     return best.notes
 
 
 def _in_the_way(query: Query, relations: Relations) -> str:
     """The reason why the requested guarantee is impossible; for a product, that of the part with the weakest guarantee."""
+    if query.absent:
+        return "no algorithm that supports NOT EXISTS bounds the cost of a change or the delay between rows"
     parts = product.make(query, relations, _plans)
     if parts:
         least = min(parts[0].parts, key=lambda part: GUARANTEES.index(part.plan.guarantee))

@@ -9,6 +9,7 @@ Classes, the best first
     tree        two or more that form a tree, each edge with equalities and at most one interval condition (`join_tree`)
     view_tree   hierarchical natural joins, over shared ordered indexes
     qdag        natural joins, cyclic ones above all: quadtrees (`hypergraph`)
+    lqdag       natural joins with NOT EXISTS: quadtrees
     tree_tracker  acyclic natural joins, over shared ordered indexes, without structures of their own
     indexed     everything else: one alias after another, by indexes (`binding`)
     product     parts that no condition connects: each part by its own class

@@ -31,5 +31,4 @@ LATER: Mapping[str, Later] = {
     "intersect": Later("natural joins on one attribute, which all relations share", lambda g: g.dimension == 1),
     "bow-tie": Later("natural joins of the shape R(X), S(X, Y), T(Y)", _is_bow_tie),
     "elimination": Later("acyclic natural joins", lambda g: g.acyclic),
-    "lqdag": Later("natural joins", _any),
 }
