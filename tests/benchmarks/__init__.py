@@ -24,6 +24,7 @@ SUBJECTS = (
     "natural_path",
     "natural_star",
     "natural_triangle",
+    "natural_absent",
     "natural_growth",
     "service_changes",
     "service_rows",

@@ -84,7 +84,7 @@ STRUCTURES = {
             Canary("structures.qdag.walk", "has_live_tests", "lambda walking, g: False"),
             Canary("structures.qdag.absent", "quadrants", "lambda nodes, walking, t, ref, b: 0"),
             Canary("structures.qdag.absent", "group_of", "lambda walking, u: 0"),
-            Canary("structures.qdag.walk", "begin_tested", "lambda nodes, walking, top: was(nodes, walking, 0)"),
+            Canary("structures.qdag.absent", "settle", "lambda walking, g: was(walking, g) or True"),
             Canary("structures.qdag.absent", "bind", "lambda nodes, walking, t, count: 1"),
         ),
     ),
