@@ -41,6 +41,7 @@ _CLAUSES = {
     "into": ("INTO", "omit it; the name of the view is in the URL"),
 }
 _AGGREGATE = "omit it, and aggregate where the view's changes are read"
+_INSTEAD: dict[type[exp.Expr], str] = {exp.Except: "write NOT EXISTS (SELECT … WHERE …) with the columns that are compared"}
 
 
 _TOKEN = re.compile(r",? but got <Token.*>", re.DOTALL)  # the parser's description of its position
@@ -66,7 +67,7 @@ def read_sql(text: str, relations: Mapping[str, RelationDefinition]) -> Draft:
         if isinstance(tree, exp.SetOperation):
             for branch in _branches(tree):
                 _check_names(branch, text, relations)
-            raise unsupported(_keyword(tree), "it is not implemented yet; register a view for each part")
+            raise unsupported(_keyword(tree), f"it is not implemented yet; {_INSTEAD.get(type(tree), 'register a view for each part')}")
         if not isinstance(tree, exp.Select):
             raise unsupported(f"{tree.key.upper()}", "a view is defined by one SELECT … FROM … WHERE …")
         return _read_select(tree, text, relations)
@@ -172,7 +173,7 @@ def _read_absent(query: exp.Expr, text: str, relations: Mapping[str, RelationDef
 def _read_select(select: exp.Select, text: str, relations: Mapping[str, RelationDefinition], outer: Scope | None = None) -> Draft:
     """`outer`: of a NOT EXISTS the scope around it; what it selects does not matter."""
     names = _check_names(select, text, relations, outer)
-    _refuse_clauses(select, names)
+    _refuse_clauses(select, names, outer is not None)
     if not select.args.get("from_"):
         raise unsupported("a SELECT without FROM", "a view reads relations, write FROM …")
     if names is None:
@@ -208,10 +209,12 @@ def _read_outputs(select: exp.Select, names: Names, draft: Draft) -> None:
             draft.outputs.append(output)
 
 
-def _refuse_clauses(select: exp.Select, names: Names | None) -> None:
+def _refuse_clauses(select: exp.Select, names: Names | None, in_not_exists: bool) -> None:
     for name, value in select.args.items():
         if value and name not in ("expressions", "from_", "joins", "where"):
             part, instead = _CLAUSES.get(name, (name.strip("_").upper(), "a view is SELECT … FROM … JOIN … ON … WHERE …"))
+            if in_not_exists:
+                part, instead = f"{part} in NOT EXISTS", "write NOT EXISTS (SELECT … FROM … WHERE …)"
             raise unsupported(part, instead)
     for place, join in enumerate(select.args.get("joins") or [], 1):
         if join.method == "NATURAL" and names is not None:

@@ -34,7 +34,7 @@ def make(query: Query, relations: Relations) -> Plan | None:
     notes = (
         *first_notes(query, relations),
         f"NOT EXISTS: {told}; it removes rows, and adds no step to the search for the others but a look-up per row",
-        "a change in NOT EXISTS costs the rows that it removes or brings back, and none while another row has the same values",
+        "a change in NOT EXISTS searches for the rows that it removes or brings back, unless another row has the same values",
     )
     if len(query.aliases) > 1:
         cls = f"natural join, {len(query.aliases)} relations, {hypergraph(query).words}"
