@@ -21,7 +21,9 @@ WORDS = f"natural joins with NOT EXISTS, up to {_LIMITS}, without products or co
 
 
 def make(query: Query, relations: Relations) -> Plan | None:
-    graph = _graph(query, relations) if query.absent else ""
+    if not query.absent:
+        return None
+    graph = _graph(query, relations)
     if isinstance(graph, str):
         return None
     count, trees = len(graph.atoms), len(tree_shapes(query, graph).orders)
@@ -30,18 +32,22 @@ def make(query: Query, relations: Relations) -> Plan | None:
         "update": "O(log n) per quadtree, and O~(AGM) of the join with one alias reduced to the changed row",
         "delay": f"no bound between rows; all in O(AGM · 2^{graph.dimension} · {count} · log n), AGM of the join without NOT EXISTS",
     }
-    told = "; ".join(", ".join(f"{relation} {alias}" for alias, relation in group.aliases) for group in query.absent)
+    told = ", ".join(f"NOT EXISTS ({', '.join(map(_told, group.aliases))})" for group in query.absent)
     notes = (
         *first_notes(query, relations),
-        f"NOT EXISTS: {told}; it removes rows, and adds no step to the search for the others but a look-up per row",
+        f"{told}: leaves rows out, at the cost of up to one look-up per row and relation, without any further search",
         "a change in NOT EXISTS searches for the rows that it removes or brings back, unless another row has the same values",
     )
     if len(query.aliases) > 1:
         cls = f"natural join, {len(query.aliases)} relations, {hypergraph(query).words}"
     else:
         cls = "selection, 1 relation"
-    cls += f", less {len(query.absent)} NOT EXISTS"
-    return Plan(cls, "lqdag", THEOREM, "best-effort", bounds, notes, "qdag", names(query), graph=graph)
+    return Plan(f"{cls}, with NOT EXISTS", "lqdag", THEOREM, "best-effort", bounds, notes, "qdag", names(query), graph=graph)
+
+
+def _told(aliased: tuple[str, str]) -> str:
+    alias, relation = aliased
+    return relation if relation == alias else f"{relation} AS {alias}"
 
 
 def refusal(query: Query, relations: Relations) -> Problem:

@@ -135,10 +135,11 @@ def test_what_explain_tells_of_a_live_one(tmp_path: Path) -> None:
     told = explained(engine, definition)
     plan = told["plan"]
     assert (plan["algorithm"], plan["guarantee"], told["alternatives"]) == ("lqdag", "best-effort", [])
-    assert plan["class"] == "natural join, 3 relations, cyclic, 3 variables, treewidth 2, less 1 NOT EXISTS"
+    assert plan["class"] == "natural join, 3 relations, cyclic, 3 variables, treewidth 2, with NOT EXISTS"
+    assert plan["notes"][0].startswith("NOT EXISTS (a AS n): leaves rows out")
     assert told["natural"]["class"] == "cyclic, 3 variables, treewidth 2"
     assert told["measured"]["triangles"]["counters"]["excluded"] == 1
-    assert explained(engine, VIEWS["nulls"].definition)["plan"]["class"] == "selection, 1 relation, less 1 NOT EXISTS"
+    assert explained(engine, VIEWS["nulls"].definition)["plan"]["class"] == "selection, 1 relation, with NOT EXISTS"
     engine.close()
 
 
