@@ -52,32 +52,44 @@ def recompute(
     """The view's rows over these tables (by relation): columns `alias.key…` and the outputs, in batches."""
     if query.never:
         return
-    parts = {}
-    for alias, relation in query.aliases:
-        mask = select_mask([f for f in query.filters if f.column.alias == alias], tables[relation])
+    whole, parts = query.whole, {}
+    for alias, relation in whole.aliases:
+        mask = select_mask([f for f in whole.filters if f.column.alias == alias], tables[relation])
         parts[alias] = tables[relation].filter(pa.array(mask))
-    aliased = {alias: definitions[relation] for alias, relation in query.aliases}
-    if len(query.aliases) == 1:
-        yield identified(query, definitions, parts)
-        return
-    yield from _joined(query, definitions, aliased, list(parts), {alias: parts[alias] for alias in list(parts)[:1]}, parts)
+    aliased = {alias: definitions[relation] for alias, relation in whole.aliases}
+    order = [alias for alias, _ in query.aliases]
+    for rows in _joined(query, aliased, order, {order[0]: parts[order[0]]}, parts):
+        for group in query.absent:
+            rows = _without(whole, [alias for alias, _ in group.aliases], aliased, rows, parts)
+        yield identified(query, definitions, rows)
 
 
-def _joined(
-    query: Query, definitions: Mapping[str, RelationDefinition], aliased: Mapping[str, RelationDefinition], order: list[str],
-    bound: Mapping[str, pa.RecordBatch], parts: Mapping[str, pa.RecordBatch],
-) -> Iterator[pa.RecordBatch]:  # fmt: skip
-    """Rows that begin with the bound parts, equally long: the next alias is paired with them, and what does not fit is dropped."""
-    if len(bound) == len(order):
-        yield identified(query, definitions, {alias: bound[alias] for alias in order})
+Parts = Mapping[str, pa.RecordBatch]
+"""By alias, equally long."""
+
+
+def _joined(query: Query, aliased: Mapping[str, RelationDefinition], order: list[str], bound: Parts, parts: Parts) -> Iterator[Parts]:
+    """Rows that begin with the bound parts: the next alias is paired with them, and what does not fit is dropped."""
+    if all(alias in bound for alias in order):
+        yield bound
         return
-    alias = order[len(bound)]
+    alias = next(alias for alias in order if alias not in bound)
     for mine, theirs in _pairs(query, aliased, bound, alias, parts[alias]):
         taken = {name: part.take(pa.array(mine)) for name, part in bound.items()} | {alias: parts[alias].take(pa.array(theirs))}
         kept = pa.array(_fits(query, aliased, taken, alias))
         taken = {name: part.filter(kept) for name, part in taken.items()}
         if len(taken[alias]):
-            yield from _joined(query, definitions, aliased, order, taken, parts)
+            yield from _joined(query, aliased, order, taken, parts)
+
+
+def _without(query: Query, group: list[str], aliased: Mapping[str, RelationDefinition], rows: Parts, parts: Parts) -> Parts:
+    """These rows but for those that rows of all these aliases go with."""
+    first, *_ = rows.values()
+    numbered = pa.RecordBatch.from_arrays([pa.array(np.arange(len(first)))], ["number"])
+    kept = np.ones(len(first), bool)
+    for found in _joined(query, aliased, group, {**rows, "": numbered}, parts):
+        kept[np.asarray(found[""].column(0))] = False
+    return {alias: part.filter(pa.array(kept)) for alias, part in rows.items()}
 
 
 def identified(query: Query, definitions: Mapping[str, RelationDefinition], parts: Mapping[str, pa.RecordBatch]) -> pa.RecordBatch:

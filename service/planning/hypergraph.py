@@ -6,11 +6,13 @@ value: the meaning is the same, with fewer dimensions.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from service.planning.acyclicity import Edge, is_acyclic, is_hierarchical, nested_elimination_order, treewidth
 from service.planning.binding import equal_classes
-from service.query.model import Query
+from service.query.model import ColumnRef, Query
 
 
 class Attribute(NamedTuple):
@@ -22,10 +24,15 @@ class Attribute(NamedTuple):
 
 
 class Hypergraph(NamedTuple):
-    """`atoms`: of each alias its attributes, in the order of their columns: those that aliases have in common stand in one order."""
+    """atoms   of each alias its attributes, in the order of their columns: those that aliases have in common stand in one order
+    absent  the numbers of the atoms of each NOT EXISTS group; these stand behind the others
+    lone    variables that a single column of the other atoms has, so that only groups compare it: null is a value of it, in no group
+    """
 
     dimension: int
     atoms: tuple[tuple[Attribute, ...], ...]
+    absent: tuple[tuple[int, ...], ...] = ()
+    lone: frozenset[int] = frozenset()
 
     @property
     def arity(self) -> int:
@@ -59,14 +66,51 @@ class Hypergraph(NamedTuple):
 
 def hypergraph(query: Query) -> Hypergraph:
     """Of the query's equalities; an alias without any has no attributes."""
+    return _composed([alias for alias, _ in query.aliases], [_by_alias(one) for one in equal_classes(query)])
+
+
+def graph_with_absent(query: Query) -> Hypergraph | str:
+    """Also of the NOT EXISTS groups; or in words why there is none. A variable is a class of the query's columns, or a column of it that
+    only groups compare. What a group sets equal holds there alone: an atom of it may have one column for several variables."""
+    own = {alias for alias, _ in query.aliases}
+    variables = equal_classes(query)
+    compared = {ref for group in query.absent for pair in group.equal for ref in pair if ref.alias in own}
+    lonely = compared - {ref for one in variables for ref in one}
+    variables += [[ref] for ref in sorted(lonely)]
+    columns = [_by_alias(one) for one in variables]
+    for group in query.absent:
+        within = replace(query, aliases=query.aliases + group.aliases, equal=query.equal + group.equal)
+        for one in equal_classes(within):
+            theirs = _by_alias([ref for ref in one if ref.alias not in own])
+            mine = [v for v, known in enumerate(variables) if not set(known).isdisjoint(one)]
+            if not mine:
+                return f"{' = '.join(map(str, one))} in NOT EXISTS leaves a value open that no column outside of it is equal to"
+            for v in mine:
+                columns[v] |= theirs
+        for alias, relation in group.aliases:
+            if not any(alias in one for one in columns):
+                return f"no column of {relation} in NOT EXISTS is equal to one outside of it"
+    graph = _composed([alias for alias, _ in query.whole.aliases], columns)
+    places = iter(range(len(query.aliases), len(graph.atoms)))
+    attributes = [(alias, one) for (alias, _), atom in zip(query.aliases, graph.atoms, strict=False) for one in atom]
+    lone = frozenset(one.variable for alias, one in attributes if ColumnRef(alias, one.columns[0]) in lonely)
+    return graph._replace(absent=tuple(tuple(next(places) for _ in group.aliases) for group in query.absent), lone=lone)
+
+
+def _by_alias(refs: Iterable[ColumnRef]) -> dict[str, list[str]]:
+    columns: dict[str, list[str]] = {}
+    for ref in refs:
+        columns.setdefault(ref.alias, []).append(ref.column)
+    return columns
+
+
+def _composed(aliases: Sequence[str], variables: Sequence[dict[str, list[str]]]) -> Hypergraph:
+    """`variables`: of each its columns by alias."""
     composites: dict[frozenset[str], list[dict[str, list[str]]]] = {}
-    for one in equal_classes(query):
-        columns: dict[str, list[str]] = {}
-        for ref in one:
-            columns.setdefault(ref.alias, []).append(ref.column)
+    for columns in variables:
         composites.setdefault(frozenset(columns), []).append(columns)
     atoms = []
-    for alias, _ in query.aliases:
+    for alias in aliases:
         found = []
         for variable, classes in enumerate(composites.values()):
             if alias in classes[0]:

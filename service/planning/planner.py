@@ -17,6 +17,7 @@ from service.planning.plans import (
     heap,
     indexed,
     intersect,
+    lqdag,
     minesweeper,
     pair,
     product,
@@ -26,7 +27,6 @@ from service.planning.plans import (
     tree_tracker,
     view_tree,
 )  # fmt: skip
-from service.planning.plans.later import LATER
 from service.planning.plans.plan import THEOREM_1, THEOREM_3, THEOREM_4, THEOREM_NATURAL, Part, Plan, dimensions
 from service.query.model import ALGORITHMS, GUARANTEES, Query
 
@@ -40,7 +40,7 @@ class Algorithm(NamedTuple):
     makers: tuple[Maker, ...]
 
 
-# Of equal guarantees the first is taken. A definition may name any of ALGORITHMS of `query.model`: these, and those of `plans.later`.
+# Of equal guarantees the first is taken. A definition may name any.
 BUILT: dict[str, Algorithm] = {
     "interval-tree": Algorithm(
         "joins of two relations on one overlap, and self-joins whose aliases all overlap",
@@ -57,19 +57,22 @@ BUILT: dict[str, Algorithm] = {
     "elimination": Algorithm(minesweeper.NESTED_WORDS, (minesweeper.make_nested,)),
     "intersect": Algorithm(intersect.WORDS, (intersect.make,)),
     "bow-tie": Algorithm(bow_tie.WORDS, (bow_tie.make,)),
+    "lqdag": Algorithm(lqdag.WORDS, (lqdag.make,)),
 }
-assert {*BUILT, *LATER} == {*ALGORITHMS}
+assert {*BUILT} == {*ALGORITHMS}
 
 
 def plan(query: Query, relations: Relations, counted: Counted | None = None) -> Plan:
     """The best plan; `counted`: statistics of the rows, for orders. Raises `infeasible-view` if the query's algorithm or guarantee
-    is not possible, `not-yet` if it is not implemented yet."""
+    is not possible."""
     best = _best(query, relations)
     return best if counted is None else _by_counts(Part((), query, best), relations, counted)
 
 
 def _best(query: Query, relations: Relations) -> Plan:
     found = _plans(query, relations)
+    if not found:
+        raise lqdag.refusal(query, relations)
     best = found[0]
     if query.algorithm != "auto":
         named = [one for one in found if one.algorithm == query.algorithm]
@@ -100,7 +103,9 @@ def _by_counts(part: Part, relations: Relations, counted: Counted) -> Plan:
 
 
 def _plans(query: Query, relations: Relations) -> list[Plan]:
-    """One per algorithm, the best first."""
+    """One per algorithm, the best first; none where NOT EXISTS is not supported."""
+    if query.absent:
+        return [one for one in (lqdag.make(query, relations),) if one is not None]
     found = product.make(query, relations, _plans)
     found += [one for algorithm in BUILT.values() for make in algorithm.makers if (one := make(query, relations)) is not None]
     found.sort(key=lambda one: GUARANTEES.index(one.guarantee), reverse=True)
@@ -114,26 +119,22 @@ def _promises(one: Plan, guarantee: str) -> bool:
 def _no_such_plan(query: Query, relations: Relations, found: list[Plan]) -> Problem:
     algorithm, better = query.algorithm, " or ".join(f'"{one.algorithm}"' for one in found)
     instead = f'write "algorithm": {better} or "auto"'
-    joins = [part for part in product.parts(query) if len(part.aliases) > 1]
-    if algorithm in LATER and joins and all(is_natural(one, relations) and LATER[algorithm].keeps(hypergraph(one)) for one in joins):
-        return Problem("not-yet", f"the algorithm {algorithm} is not implemented yet; {instead}")
-    keeps = LATER[algorithm].words if algorithm in LATER else BUILT[algorithm].words
-    reason = f"{algorithm} supports {keeps}, but this view {_in_words(query, relations)}"
+    reason = f"{algorithm} supports {BUILT[algorithm].words}, but this view {_in_words(query, relations)}"
     return Problem("infeasible-view", f"{reason}; {instead}", theorem=reason)
 
 
 def _in_words(query: Query, relations: Relations) -> str:
     """Describes the view."""
     count = len(query.aliases)
-    if count == 1:
-        return "selects from one relation"
-    words = [f"joins {count} relations"]
+    words = ["selects from one relation" if count == 1 else f"joins {count} relations"]
     if conditions := [one.words for one in meets_of(query, relations)] + [str(one) for one in residual_of(query, relations)]:
         words.append(f"on {', '.join(conditions)}")
     elif query.equal:
         words.append(f"on equality only ({hypergraph(query).words})")
     if query.cross:
         words.append("with a product")
+    if query.absent:
+        words.append("with NOT EXISTS")
     return " ".join(words)
 
 
@@ -150,13 +151,15 @@ def _no_such_promise(query: Query, relations: Relations, best: Plan, found: list
 
 
 def _reasons(query: Query, relations: Relations, best: Plan) -> tuple[str, ...]:
-    if is_natural(query, relations) and not best.parts and not hypergraph(query).acyclic:
+    if is_natural(query, relations) and not best.parts and not query.absent and not hypergraph(query).acyclic:
         return ("the equalities form a cycle, for which no algorithm bounds the delay between rows",)
     return best.notes
 
 
 def _in_the_way(query: Query, relations: Relations) -> str:
     """The reason why the requested guarantee is impossible; for a product, that of the part with the weakest guarantee."""
+    if query.absent:
+        return "no algorithm that supports NOT EXISTS bounds the cost of a change or the delay between rows"
     parts = product.make(query, relations, _plans)
     if parts:
         least = min(parts[0].parts, key=lambda part: GUARANTEES.index(part.plan.guarantee))

@@ -20,11 +20,13 @@ class Shapes(NamedTuple):
 
 
 def tree_shapes(query: Query, graph: Hypergraph) -> Shapes:
-    known: list[Any] = []
-    bases = []
-    for (alias, relation), atom in zip(query.aliases, graph.atoms, strict=True):
+    """A group's atoms have trees of their own: a batch changes them in another step."""
+    query, known = query.whole, list[Any]()
+    bases, grouped = [], {place for group in graph.absent for place in group}
+    for place, ((alias, relation), atom) in enumerate(zip(query.aliases, graph.atoms, strict=True)):
         filters = {(f.column.column, f.op, f.value) for f in query.filters if f.column.alias == alias}
-        one = relation, filters, [(attribute.columns, attribute.same) for attribute in atom]
+        tuples = [(attribute.columns, attribute.same, attribute.variable in graph.lone) for attribute in atom]
+        one = relation, filters, tuples, place in grouped
         if one not in known:
             known.append(one)
         bases.append(known.index(one))

@@ -8,14 +8,14 @@ because null matches nothing in a comparison, while an overlap takes a null end 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations, permutations
+from itertools import chain, combinations, count, permutations
 from typing import Any, NamedTuple, TypeVar
 
 from service.errors import Problem
 from service.query.literals import Physical
-from service.query.model import MAX_ALIASES, ColumnRef, Filter, IntervalRef, Output, Query, Within
+from service.query.model import MAX_ALIASES, Absent, ColumnRef, Filter, IntervalRef, Output, Query, Within
 from service.query.scope import Scope
 from service.wire.schema import MAX_NAME, OP_COLUMN
 
@@ -57,6 +57,7 @@ class Draft:
     filters: list[Filter] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)  # empty: all columns
     never: bool = False
+    absent: list[Draft] = field(default_factory=list)  # NOT EXISTS
 
     def restrict(self, ref: ColumnRef, op: str, values: Sequence[Physical]) -> None:
         """Add the filter `ref op value`, `in` with several. With no values (nulls are removed before), nothing matches."""
@@ -115,13 +116,56 @@ def assemble(draft: Draft, options: Options) -> Query:
         not_equal=tuple(sorted(not_equal)),
         within=tuple(sorted(set(within))),
         cross=cross,
-        filters=tuple(sorted(kept, key=lambda f: (f.column, f.op, repr(f.value)))),
+        filters=_sorted(kept),
         outputs=tuple(outputs),
         retain=options.retain,
         algorithm=options.algorithm,
         guarantee=options.guarantee,
         never=draft.never,
+        absent=_absent(draft),
     )
+
+
+def _absent(draft: Draft) -> tuple[Absent, ...]:
+    """The NOT EXISTS groups that can have a row at all, with aliases that nothing else of the query has."""
+    taken, found = set(draft.scope.aliases), list[Absent]()
+    for group in draft.absent:
+        _check_group(group)
+        names = {}
+        for alias in group.scope.aliases:
+            names[alias] = next(name for name in chain([alias], (f"{alias}_{i}" for i in count(2))) if name not in taken)
+            taken.add(names[alias])
+        if group.never:
+            continue
+        order = [*draft.scope.aliases, *names.values()]
+        equal = [tuple(ref._replace(alias=names.get(ref.alias, ref.alias)) for ref in pair) for pair in group.equal]
+        pairs = {(x, y) if order.index(x.alias) < order.index(y.alias) else (y, x) for x, y in equal}
+        filters = {one._replace(column=one.column._replace(alias=names[one.column.alias])) for one in group.filters}
+        aliases = tuple((names[alias], relation) for alias, relation in group.scope.aliases.items())
+        found.append(Absent(aliases, tuple(sorted(pairs)), _sorted(filters)))
+    return tuple(found)
+
+
+def _check_group(group: Draft) -> None:
+    """Refuses what a NOT EXISTS group may not have."""
+    own = group.scope.aliases
+    _refuse_single_alias(group)
+    others: list[object] = [*(f"overlaps({x}, {y})" for x, y in group.overlaps), *group.inequalities, *group.within]
+    others += [f"{x} <> {y}" for x, y in group.not_equal]
+    if others:
+        raise unsupported(f"{others[0]} in NOT EXISTS", "compare its columns with = only")
+    for x, y in group.equal:
+        if x.alias not in own and y.alias not in own:
+            raise unsupported(f"{x} = {y} in NOT EXISTS", f"a condition there is about {' or '.join(own)}; put others outside of it")
+    for one in group.filters:
+        if one.column.alias not in own:
+            instead = f"filter {' or '.join(own)} there; for a condition on {one.column.alias} alone register two views"
+            raise unsupported(f"the filter on {one.column} in NOT EXISTS", instead)
+    _check_types(group.scope, group.equal, [])
+
+
+def _sorted(filters: Iterable[Filter]) -> tuple[Filter, ...]:
+    return tuple(sorted(filters, key=lambda f: (f.column, f.op, repr(f.value))))
 
 
 def _refuse_single_alias(draft: Draft) -> None:

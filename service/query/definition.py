@@ -18,6 +18,7 @@ from service.query.forms import (
     Less,
     NotEqual,
     Overlaps,
+    Part,
     Selected,
     SqlView,
     Where,
@@ -49,14 +50,21 @@ def options_of(form: SqlView | JsonView) -> Options:
 
 
 def read_json(form: JsonView, relations: Mapping[str, RelationDefinition]) -> Draft:
-    """The draft of `{"from", "join", "where", "select"}`: checks names first, then unsupported parts."""
-    draft = Draft(Scope(form.aliases, relations))
+    """The draft of `{"from", "join", "where", "not_exists", "select"}`: checks names first, then unsupported parts."""
+    draft = _read_part(form, Scope(form.aliases, relations))
+    draft.absent = [_read_part(part, Scope(part.aliases, relations, draft.scope)) for part in form.not_exists]
+    for selected in form.select:
+        draft.outputs += _read_output(draft.scope, selected)
+    return draft
+
+
+def _read_part(form: JsonView | Part, scope: Scope) -> Draft:
+    """The conditions of `{"from", "join", "where"}`."""
+    draft = Draft(scope)
     for condition in form.join:
         _read_condition(draft, condition)
     for entry in form.where:
         _read_filter(draft, entry)
-    for selected in form.select:
-        draft.outputs += _read_output(draft.scope, selected)
     return draft
 
 

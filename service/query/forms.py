@@ -180,13 +180,27 @@ def _alias(name: str) -> str:
     return name
 
 
-class JsonView(_Options):
-    what = "a view's definition"
-    aliases: dict[Annotated[str, AfterValidator(_alias)], str] = Field(
-        alias="from", min_length=1, max_length=MAX_ALIASES, json_schema_extra={"propertyNames": {"pattern": f"^{NAME.pattern}$"}}
-    )
+Aliases = Annotated[
+    dict[Annotated[str, AfterValidator(_alias)], str],
+    Field(alias="from", min_length=1, max_length=MAX_ALIASES, json_schema_extra={"propertyNames": {"pattern": f"^{NAME.pattern}$"}}),
+]
+
+
+class Part(Form):
+    """Relations and conditions, which may name the aliases of the view around them."""
+
+    what = "an entry of not_exists"
+    aliases: Aliases
     join: list[Condition] = []
     where: list[Where] = []
+
+
+class JsonView(_Options):
+    what = "a view's definition"
+    aliases: Aliases
+    join: list[Condition] = []
+    where: list[Where] = []
+    not_exists: list[Part] = []
     select: list[Selected] = Field(default_factory=list, min_length=1)  # absent: all columns
 
 

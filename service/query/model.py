@@ -6,7 +6,7 @@ order of conditions, the spelling of an overlap and SQL against JSON make no dif
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, get_args
 
 Guarantee = Literal["best-effort", "delay", "strict"]
@@ -122,6 +122,19 @@ class Meet(NamedTuple):
         return self.left if self.left.alias == alias else self.right
 
 
+class Absent(NamedTuple):
+    """A NOT EXISTS group: a row is left out if rows of these aliases, one of each, go with it.
+
+    aliases  (alias, relation); none is another one of the query
+    equal    columns of these aliases with each other's, or with the query's; oriented and sorted as there
+    filters  on these aliases
+    """
+
+    aliases: tuple[tuple[str, str], ...]
+    equal: tuple[tuple[ColumnRef, ColumnRef], ...]
+    filters: tuple[Filter, ...]
+
+
 @dataclass(frozen=True)
 class Query:
     """The definition of a view. Hashable; equal queries are the same view.
@@ -136,6 +149,7 @@ class Query:
     cross       pairs of aliases whose product is requested
     retain      (rows, bytes) of the feed, None if the view cannot be followed
     never       some condition is never true (x = NULL): the view is always empty
+    absent      the NOT EXISTS groups, whose aliases are not among the others
     """
 
     aliases: tuple[tuple[str, str], ...]
@@ -152,6 +166,18 @@ class Query:
     algorithm: str
     guarantee: str
     never: bool
+    absent: tuple[Absent, ...] = ()
+
+    @property
+    def whole(self) -> Query:
+        """What the view reads: a query in which the groups' aliases stand behind its own, and their conditions among its own."""
+        return replace(
+            self,
+            aliases=self.aliases + tuple(alias for group in self.absent for alias in group.aliases),
+            equal=self.equal + tuple(pair for group in self.absent for pair in group.equal),
+            filters=self.filters + tuple(one for group in self.absent for one in group.filters),
+            absent=(),
+        )
 
     @property
     def comparisons(self) -> tuple[Comparison, ...]:

@@ -14,17 +14,21 @@ from service.wire.schema import Column, Interval, RelationDefinition
 
 
 class Scope:
-    """The aliases in order, each with its relation; raises `unknown-relation` for a relation that is not there."""
+    """The aliases in order, each with its relation; raises `unknown-relation` for a relation that is not there.
 
-    def __init__(self, aliases: Mapping[str, str], relations: Mapping[str, RelationDefinition]) -> None:
+    `outer`: of a NOT EXISTS group the scope around it, whose names it sees where it has none itself.
+    """
+
+    def __init__(self, aliases: Mapping[str, str], relations: Mapping[str, RelationDefinition], outer: Scope | None = None) -> None:
         for relation in aliases.values():
             check_relation(relation, relations)
-        self.aliases = dict(aliases)
-        self._definitions = {alias: relations[relation] for alias, relation in aliases.items()}
+        self.aliases, self._outer = dict(aliases), outer
+        self._visible = {**(outer.aliases if outer is not None else {}), **aliases}
+        self._definitions = {alias: relations[relation] for alias, relation in self._visible.items()}
 
     def definition(self, alias: str) -> RelationDefinition:
         if alias not in self._definitions:
-            raise Problem("unknown-column", f"there is no alias {alias}; the aliases are {', '.join(self.aliases)}")
+            raise Problem("unknown-column", f"there is no alias {alias}; the aliases are {', '.join(self._visible)}")
         return self._definitions[alias]
 
     def column(self, alias: str, name: str) -> ColumnRef:
@@ -35,20 +39,26 @@ class Scope:
             )
         names = [column.name for column in definition.columns]
         if name not in names:
-            raise Problem("unknown-column", f"{self.aliases[alias]} has no column {name}{_instead(name, names)}")
+            raise Problem("unknown-column", f"{self._visible[alias]} has no column {name}{_instead(name, names)}")
         return ColumnRef(alias, name)
 
     def interval(self, alias: str, name: str) -> IntervalRef:
         definition = self.definition(alias)
         if name not in definition.intervals:
             declared = list(definition.intervals)
-            detail = f"{self.aliases[alias]} has no interval {name}" + (_instead(name, declared) if declared else "; it declares none")
+            detail = f"{self._visible[alias]} has no interval {name}" + (_instead(name, declared) if declared else "; it declares none")
             raise Problem("unknown-column", detail)
         return IntervalRef(alias, name)
 
     def find_column(self, name: str) -> list[ColumnRef]:
         """The columns that an unqualified name may mean: one, or several when it is ambiguous."""
-        found = [ColumnRef(alias, name) for alias, d in self._definitions.items() if any(c.name == name for c in d.columns)]
+        found = [ColumnRef(alias, name) for alias in self.aliases if any(c.name == name for c in self._definitions[alias].columns)]
+        if not found and self._outer is not None:
+            found = self._outer.find_column(name)
+            for ref in found:
+                if ref.alias in self.aliases:
+                    hidden = f"{name} is a column of {ref.alias} outside of NOT EXISTS, which has an alias {ref.alias} of its own"
+                    raise Problem("unsupported-query", f"{hidden}: rename one of the two")
         if not found:
             names = [c.name for d in self._definitions.values() for c in d.columns]
             raise Problem("unknown-column", f"no relation of the view has a column {name}{_instead(name, names)}")

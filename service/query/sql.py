@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 import sqlglot
 from sqlglot import exp
@@ -40,6 +41,7 @@ _CLAUSES = {
     "into": ("INTO", "omit it; the name of the view is in the URL"),
 }
 _AGGREGATE = "omit it, and aggregate where the view's changes are read"
+_INSTEAD: dict[type[exp.Expr], str] = {exp.Except: "write NOT EXISTS (SELECT … WHERE …) with the columns that are compared"}
 
 
 _TOKEN = re.compile(r",? but got <Token.*>", re.DOTALL)  # the parser's description of its position
@@ -65,7 +67,7 @@ def read_sql(text: str, relations: Mapping[str, RelationDefinition]) -> Draft:
         if isinstance(tree, exp.SetOperation):
             for branch in _branches(tree):
                 _check_names(branch, text, relations)
-            raise unsupported(_keyword(tree), "it is not implemented yet; register a view for each part")
+            raise unsupported(_keyword(tree), f"it is not implemented yet; {_INSTEAD.get(type(tree), 'register a view for each part')}")
         if not isinstance(tree, exp.Select):
             raise unsupported(f"{tree.key.upper()}", "a view is defined by one SELECT … FROM … WHERE …")
         return _read_select(tree, text, relations)
@@ -131,7 +133,9 @@ def _is_plain(table: exp.Expr) -> bool:
     return isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier)
 
 
-def _check_names(select: exp.Select, text: str, relations: Mapping[str, RelationDefinition]) -> Names | None:
+def _check_names(
+    select: exp.Select, text: str, relations: Mapping[str, RelationDefinition], outer: Scope | None = None
+) -> Names | None:
     """The aliases of a SELECT, after checking every column and interval in it; None if it reads from anything but relations."""
     tables = _tables(select)
     if not tables or not all(_is_plain(table) and fold(table.this) in relations for table in tables):
@@ -145,7 +149,7 @@ def _check_names(select: exp.Select, text: str, relations: Mapping[str, Relation
         if alias in aliases:
             raise bad_query(f"the alias {alias} is used twice: rename one of them", *Names.position(table, text))
         aliases[alias] = fold(table.this)
-    names = Names(Scope(aliases, relations), text)
+    names = Names(Scope(aliases, relations, outer), text)
     for part in (*select.expressions, *(select.args.get("joins") or []), *filter(None, [select.args.get("where")])):
         for column in _own_columns(part):
             names.check(column)
@@ -159,9 +163,17 @@ def _own_columns(part: exp.Expr) -> Iterator[exp.Column]:
             yield node
 
 
-def _read_select(select: exp.Select, text: str, relations: Mapping[str, RelationDefinition]) -> Draft:
-    names = _check_names(select, text, relations)
-    _refuse_clauses(select, names)
+def _read_absent(query: exp.Expr, text: str, relations: Mapping[str, RelationDefinition], outer: Scope) -> Draft:
+    """What stands in NOT EXISTS (…)."""
+    if not isinstance(query, exp.Select):
+        raise unsupported(f"{query.key.upper()} in NOT EXISTS", "write NOT EXISTS (SELECT … FROM … WHERE …), once for each part")
+    return _read_select(query, text, relations, outer)
+
+
+def _read_select(select: exp.Select, text: str, relations: Mapping[str, RelationDefinition], outer: Scope | None = None) -> Draft:
+    """`outer`: of a NOT EXISTS the scope around it; what it selects does not matter."""
+    names = _check_names(select, text, relations, outer)
+    _refuse_clauses(select, names, outer is not None)
     if not select.args.get("from_"):
         raise unsupported("a SELECT without FROM", "a view reads relations, write FROM …")
     if names is None:
@@ -169,7 +181,8 @@ def _read_select(select: exp.Select, text: str, relations: Mapping[str, Relation
     for table in _tables(select):
         _refuse_table(table)
     draft = Draft(names.scope)
-    conditions = Conditions(draft, names)
+    read_absent = partial(_read_absent, text=text, relations=relations, outer=names.scope)
+    conditions = Conditions(draft, names, read_absent if outer is None else None)
     aliases = list(names.scope.aliases)
     for place, join in enumerate(select.args.get("joins") or [], 1):
         _read_using(join, aliases[:place], aliases[place], draft, names)
@@ -179,6 +192,12 @@ def _read_select(select: exp.Select, text: str, relations: Mapping[str, Relation
             conditions.add(join.args["on"])
     if "where" in select.args and select.args["where"]:
         conditions.add(select.args["where"].this)
+    if outer is None:
+        _read_outputs(select, names, draft)
+    return draft
+
+
+def _read_outputs(select: exp.Select, names: Names, draft: Draft) -> None:
     if not select.expressions:
         raise bad_query("SELECT has no columns", 1, 1)
     seen = set()
@@ -188,13 +207,14 @@ def _read_select(select: exp.Select, text: str, relations: Mapping[str, Relation
                 raise names.bad(expression, f"the view has two columns named {output.name}: rename one of them with AS")
             seen.add(output.name)
             draft.outputs.append(output)
-    return draft
 
 
-def _refuse_clauses(select: exp.Select, names: Names | None) -> None:
+def _refuse_clauses(select: exp.Select, names: Names | None, in_not_exists: bool) -> None:
     for name, value in select.args.items():
         if value and name not in ("expressions", "from_", "joins", "where"):
             part, instead = _CLAUSES.get(name, (name.strip("_").upper(), "a view is SELECT … FROM … JOIN … ON … WHERE …"))
+            if in_not_exists:
+                part, instead = f"{part} in NOT EXISTS", "write NOT EXISTS (SELECT … FROM … WHERE …)"
             raise unsupported(part, instead)
     for place, join in enumerate(select.args.get("joins") or [], 1):
         if join.method == "NATURAL" and names is not None:

@@ -6,6 +6,7 @@ NOT is pushed inwards (`NOT (a OR b)` is two conditions). OR is supported only t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from sqlglot import exp
@@ -51,11 +52,12 @@ class _Side(NamedTuple):
 
 
 class Conditions:
-    """Reads conditions into a draft whose names are known."""
+    """Reads conditions into a draft whose names are known. `read_absent`: the SELECT of a NOT EXISTS; None within one."""
 
-    def __init__(self, draft: Draft, names: Names) -> None:
+    def __init__(self, draft: Draft, names: Names, read_absent: Callable[[exp.Expr], Draft] | None) -> None:
         self._draft = draft
         self._names = names
+        self._read_absent = read_absent
 
     def add(self, node: exp.Expr) -> None:
         """Adds a condition that must hold."""
@@ -91,8 +93,11 @@ class Conditions:
         elif isinstance(node, exp.Column):
             self._filter(self._names.column(node), "=", [not negated], node)
         elif isinstance(node, exp.Exists):
-            part = "NOT EXISTS" if negated else "EXISTS"
-            raise unsupported(part, "it is not implemented yet" if negated else "write JOIN …")
+            if not negated:
+                raise unsupported("EXISTS", "write JOIN …")
+            if self._read_absent is None:
+                raise unsupported("NOT EXISTS within NOT EXISTS", "define a view with a single level of NOT EXISTS")
+            draft.absent.append(self._read_absent(node.this.unnest()))
         else:
             part = ("NOT " if negated else "") + _sql(node)
             raise unsupported(
@@ -160,7 +165,8 @@ class Conditions:
 
     def _in(self, node: exp.In, negated: bool) -> None:
         if not node.expressions or any(isinstance(value, exp.Query) for value in node.expressions):
-            raise unsupported(f"{'NOT ' if negated else ''}IN over a subquery", "write a JOIN, or IN (…) over constants")
+            instead = "write NOT EXISTS (SELECT … WHERE …)" if negated else "write a JOIN, or IN (…) over constants"
+            raise unsupported(f"{'NOT ' if negated else ''}IN over a subquery", instead)
         side = self._side(node.this)
         if not isinstance(side, _Side) or side.infinity:
             raise unsupported(_sql(node), "write a column before IN")

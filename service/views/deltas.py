@@ -119,14 +119,14 @@ class Collector:
 
 def cancel(
     deletes: Combination, inserts: Combination, moved: Sequence[Moved], values: Callable[[Combination], pa.RecordBatch],
-    text_bytes: Callable[[Combination], Indices],
+    text_bytes: Callable[[Combination], Indices], back: bool = False,
 ) -> tuple[Combination, Combination]:  # fmt: skip
     """Without the rows that are deleted and inserted with equal identity and equal values. Cost: a sort, and a gather of the candidates.
 
-    A deleted row comes back, by identity, as the row whose slots took the places of its own.
+    A deleted row comes back, by identity, as the row whose slots took the places of its own; `back`: or as itself.
     """
     pairs = sum([len(m.old) for m in moved])
-    if len(deletes[0]) == 0 or len(inserts[0]) == 0 or not pairs:
+    if len(deletes[0]) == 0 or len(inserts[0]) == 0 or not (pairs or back):
         return deletes, inserts
     small = len(deletes[0]) + len(inserts[0]) + pairs <= _SMALL
     if small and _have_nothing_in_common(deletes, inserts, moved):

@@ -43,9 +43,10 @@ class LiveView:
         self.state = "building"
         self.progress = 0.0
         self.problem: Problem | None = None
-        query = view.query
-        self.sides = [Side(query, place, relations[name]) for place, (_, name) in enumerate(query.aliases)]
-        self.relations = {name: relations[name] for _, name in query.aliases}
+        query, whole = view.query, view.query.whole
+        self.reads = [Side(whole, place, relations[name]) for place, (_, name) in enumerate(whole.aliases)]
+        self.sides = self.reads[: len(query.aliases)]  # of a row; those behind are of NOT EXISTS
+        self.relations = {name: relations[name] for _, name in whole.aliases}
         self.definitions = {name: relation.definition for name, relation in self.relations.items()}
         self.projection = Projection(query, self.definitions)
         self._indexes = indexes
@@ -57,7 +58,7 @@ class LiveView:
 
     def make_room(self) -> None:
         """Reserve what the structures may grow into, before anything else. OSError, MemoryError: there is no room, and nothing was done."""
-        self._join = join_of(self.view.query, self.view.plan, self.sides, self._indexes)
+        self._join = join_of(self.view.query, self.view.plan, self.reads, self._indexes)
 
     @property
     def join(self) -> Join:
@@ -126,7 +127,8 @@ class LiveView:
             return Delta(version, (), (), True)
         gone, come = collected.rows(False, len(self.sides)), collected.rows(True, len(self.sides))
         if len(gone[0]) and len(come[0]):
-            gone, come = cancel(gone, come, [moved(side.relation.name) for side in self.sides], self.rows, self.text_bytes)
+            back = any(len(group.aliases) > 1 for group in self.view.query.absent)
+            gone, come = cancel(gone, come, [moved(side.relation.name) for side in self.sides], self.rows, self.text_bytes, back)
         delta = Delta(version, gone, come)
         retain = self.view.query.retain
         assert retain is not None

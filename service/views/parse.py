@@ -29,7 +29,7 @@ def parse_view(name: str, data: Any, relations: Mapping[str, RelationDefinition]
     """`counted`: as of `planner.plan`.
 
     Raises Problem: `bad-definition`, `bad-query` (with `position`), `unknown-relation`, `unknown-column`, `unsupported-query`,
-    `infeasible-view` (with `theorem`), `not-yet`.
+    `infeasible-view` (with `theorem`).
     """
     if not NAME.fullmatch(name):
         raise bad(f"the view's name {name!r} does not match {NAME.pattern}")

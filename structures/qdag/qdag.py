@@ -1,7 +1,8 @@
-"""Natural joins of relations in quadtrees, worst-case optimal: qdags, and their AND.
+"""Natural joins of relations in quadtrees, worst-case optimal: qdags, and their AND, less what NOT EXISTS groups leave out.
 
 Problem: tell the rows of a full natural join of up to 8 atoms over up to 6 variables, a row being a slot an atom; all of them, those in
-which some variables have given values, or those of given entries of one atom.
+which some variables have given values, or those of given entries of one atom. Some atoms may stand in groups: a row is left out if the
+atoms of a group all have its values (`absent.py`, a lazy qdag). These count among the 8, and have no slot in a row.
 
 A qdag is a quadtree seen in more dimensions: a mapping M from the 2**d quadrants of all variables to those of the tree's own, by
 projection (Extend). It is never copied, whatever order the variables are in; so atoms over one set of tuples share one tree. The AND goes
@@ -26,7 +27,8 @@ Costs (m atoms, d variables, codes below l, N entries)
     all rows    O(2^d m log min(l, N)) times the AGM bound: the most rows that relations of these sizes can have (Theorem 3.8)
     given ones  the same of what the given values leave, over the free variables, and O(log l) an atom
     delay       none; the memory of a reading is a frame a level
-Source: Navarro, Reutter and Rojas-Ledesma, *Optimal Joins using Compact Data Structures*, section 3.
+    groups      no joint node more than without them; each tuple found in leaves is looked up in the atoms of the groups left there
+Source: Navarro, Reutter and Rojas-Ledesma, *Optimal Joins using Compact Data Structures*, sections 3 and 4.
 """
 
 from __future__ import annotations
@@ -38,9 +40,9 @@ import numpy as np
 
 from structures.core import cursor
 from structures.core.kernel import compiled
-from structures.qdag import walk
+from structures.qdag import layout
+from structures.qdag.layout import Walking, line_words, plan_words, state_words
 from structures.qdag.scan import NO_SLOT, SCANNED, SCANNED_AT_ONCE, read_items, scan_of
-from structures.qdag.walk import Walking, line_words, plan_words, state_words
 from structures.quadtree.layout import MOST_ARITY
 from structures.quadtree.trees import QuadTrees, Root
 
@@ -73,26 +75,34 @@ class Cursor(cursor.Cursor):
     """A reading. Its steps are joint nodes visited, entries of leaves tried, rows of cells gone through; its dead ends joint nodes visited
     that had no children, and items and entries tried that joined nothing."""
 
-    _STEPS, _GAP, _DEAD = walk.STEPS, walk.GAP, walk.DEAD
+    _STEPS, _GAP, _DEAD = layout.STEPS, layout.GAP, layout.DEAD
 
-    def __init__(self, trees: QuadTrees, plans: Sequence[np.ndarray], items: np.ndarray, scan: np.ndarray | None, lines: int) -> None:
+    def __init__(self, join: And, plans: Sequence[np.ndarray], items: np.ndarray, scan: np.ndarray | None) -> None:
         """`plans`: P, R, A, Q of `scan.py`; `items` are what is read, or, with a scan, have room for it."""
-        super().__init__(lines, np.zeros(state_words(lines), np.int64))
+        trees, atoms = join.trees, len(join.atoms)
+        super().__init__(join.lines, np.zeros(state_words(atoms), np.int64))
+        self._has_groups = join.lines < atoms
         self._nodes, self._plans = trees.arrays[0], plans
         self._scan = np.zeros(1, np.int64) if scan is None else scan
-        self._Z[walk.ITEMS] = len(items) // plans[0].item(walk.WIDTH) if scan is None else 0
-        self._walking = Walking(plans[0], plans[1], items, np.empty(line_words(lines), np.int32), self._Z)
+        self._Z[layout.ITEMS] = len(items) // plans[0].item(layout.WIDTH) if scan is None else 0
+        self._walking = Walking(plans[0], plans[1], items, np.empty(line_words(atoms), np.int32), self._Z)
         self._ended = self._is_over()
 
     def _is_over(self) -> bool:
         Z = self._Z
-        return Z.item(walk.DEPTH) == 0 and Z.item(walk.ITEM) == Z.item(walk.ITEMS) and self._scan.item(SCANNED) == 0
+        return Z.item(layout.DEPTH) == 0 and Z.item(layout.ITEM) == Z.item(layout.ITEMS) and self._scan.item(SCANNED) == 0
 
     def _more(self, want: int) -> np.ndarray:
         out = np.empty((len(self._nothing), want), np.int32)
         n = compiled(read_items)(self._nodes, self._walking, *self._plans[2:], self._scan, out, self._BUDGET)
         self._ended = self._is_over()
         return out[:, :n]
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """With groups: tuples that were looked up in their atoms; items, cells and tuples that a group left out."""
+        Z = self._Z
+        return {"looked_up": Z.item(layout.LOOKED_UP), "excluded": Z.item(layout.EXCLUDED)} if self._has_groups else {}
 
     def clone(self) -> Self:
         other, walking = super().clone(), self._walking
@@ -102,18 +112,27 @@ class Cursor(cursor.Cursor):
 
 
 class And:
-    """The AND of qdags over trees of one arena. Any thread."""
+    """The AND of qdags over trees of one arena, less what is in all atoms of a group. Any thread.
 
-    def __init__(self, trees: QuadTrees, dimension: int, atoms: Sequence[Atom]) -> None:
-        """Variables are numbers below `dimension`. ValueError: more than 6 of them, more than 8 atoms, or trees of other shapes."""
-        if not 1 <= dimension <= walk.MOST_VARIABLES or not 1 <= len(atoms) <= walk.MOST_ATOMS:
-            raise ValueError(f"no AND of {len(atoms)} qdags over {dimension} variables")
-        for variables, own in atoms:
+    `atoms` are numbered: first those that have a slot in a row, `lines` of them, then those of each group.
+    """
+
+    def __init__(self, trees: QuadTrees, dimension: int, atoms: Sequence[Atom], absent: Sequence[Sequence[Atom]] = ()) -> None:
+        """Variables are numbers below `dimension`; `absent`: the groups. ValueError: more than 6 variables, more than 8 atoms, trees of
+        other shapes, or a group over variables that the others do not have."""
+        grouped = [(number, atom) for number, group in enumerate(absent) for atom in group]
+        self.lines, self.atoms = len(atoms), [*atoms, *(atom for _, atom in grouped)]
+        if not 1 <= dimension <= layout.MOST_VARIABLES or not 1 <= len(atoms) <= len(self.atoms) <= layout.MOST_ATOMS:
+            raise ValueError(f"no AND of {len(self.atoms)} qdags over {dimension} variables")
+        if not frozenset().union(*(variables for variables, _ in self.atoms)) <= frozenset().union(*(variables for variables, _ in atoms)):
+            raise ValueError("a group has a variable that no other atom has")
+        for variables, own in self.atoms:
             for first, (tree, order) in own.items():
                 fits = trees.shapes[tree] == (len(variables), len(first)) and set(order[: len(first)]) == first and set(order) == variables
                 if not fits:
                     raise ValueError(f"tree {tree} of shape {trees.shapes[tree]} does not hold {order}, {set(first)} first")
-        self.trees, self.dimension, self.atoms = trees, dimension, list(atoms)
+        self.trees, self.dimension = trees, dimension
+        self._groups = [layout.MUST] * len(atoms) + [number for number, _ in grouped]
         self._plans: dict[tuple[int, frozenset[int]], _Plan] = {}
         # Of an atom's entries, in an item.
         self._columns = [[*(1 + v for v in self.variables_of(place)), 0] for place in range(len(self.atoms))]
@@ -126,35 +145,52 @@ class And:
         return found
 
     def _new_plan(self, given: int, bound: frozenset[int]) -> _Plan:
-        places = [place for place in range(len(self.atoms)) if place != given]
-        joint = self._in_turn([place for place in places if not self.atoms[place].variables <= bound], bound)
-        places = joint + [place for place in places if place not in joint]
-        free = [v for v in range(self.dimension) if v not in bound]
-        words = np.zeros(plan_words(len(places)), np.int64)
-        words[walk.JOINT], words[walk.ATOMS], words[walk.GIVEN], words[walk.WIDTH] = len(joint), len(places), given, 1 + self.dimension
-        words[walk.ALL] = _word(range(1 << len(free)))
+        read = [place for place in range(self.lines) if place != given]
+        joint = self._in_turn([place for place in read if not self.atoms[place].variables <= bound], bound)
+        read = joint + [place for place in read if place not in joint]
+        tested = self._tested(given)
+        words = np.zeros(plan_words(len(read) + len(tested)), np.int64)
+        words[layout.JOINT], words[layout.ATOMS], words[layout.TESTED] = len(joint), len(read), len(tested)
+        words[layout.GIVEN], words[layout.WIDTH] = given if given < self.lines else -1, 1 + self.dimension
+        words[layout.ALL] = _word(range(1 << self.dimension - len(bound)))
         trees, before, last = [], set(bound), tuple[int, ...]()
-        for t, place in enumerate(places):
-            variables, own = self.atoms[place]
-            first = variables & bound if place in joint else frozenset[int]()
-            tree, order = own[first]
+        for t, place in enumerate([*read, *(place for _, place in tested)]):
+            variables = self.atoms[place].variables
+            whole = variables <= bound
+            tree, order = self.atoms[place].trees[frozenset() if whole else variables & bound]
             trees.append((place, tree))
-            a = walk.ATOM + t * walk.ATOM_WORDS
-            words[a + walk.ARITY], words[a + walk.FIRST], words[a + walk.PLACE] = len(order), len(first), place
-            words[a + walk.VARIABLES : a + walk.VARIABLES + len(order)] = order
-            words[a + walk.CHECKS] = _word(j for j, v in enumerate(order) if v in before - bound)
+            a = layout.ATOM + t * layout.ATOM_WORDS
+            words[a + layout.ARITY], words[a + layout.PLACE], words[a + layout.WHOLE] = len(order), place, whole
+            words[a + layout.VARIABLES : a + layout.VARIABLES + len(order)] = order
+            if not whole:
+                self._put_quadrants(words[a : a + layout.ATOM_WORDS], order, bound)
+            if t >= len(read):
+                words[a + layout.GROUP] = tested[t - len(read)][0]
+                continue
+            words[a + layout.CHECKS] = _word(j for j, v in enumerate(order) if v in before - bound)
             late = {j: last.index(v) for j, v in enumerate(order) if v in last and v not in bound}
-            words[a + walk.LATE], words[a + walk.SOURCES] = _word(late), sum(source << 4 * j for j, source in late.items())
+            words[a + layout.LATE], words[a + layout.SOURCES] = _word(late), sum(source << 4 * j for j, source in late.items())
             last = order
             before |= variables
-            if place in joint:
-                rest = [free.index(v) for v in order[len(first) :]]
-                mapping = extend(rest, len(free))
-                words[a + walk.MAP : a + walk.MAP + len(mapping)] = mapping
-                for c in range(1 << len(rest)):
-                    words[a + walk.EXT + c] = _word(i for i, projected in enumerate(mapping) if projected == c)
-        assert MOST_ARITY <= 4, "EXT has room for 16 quadrants"
         return _Plan(words, trees)
+
+    def _put_quadrants(self, words: np.ndarray, order: Sequence[int], bound: frozenset[int]) -> None:
+        """FIRST, MAP and EXT of an atom, over the free variables."""
+        free = [v for v in range(self.dimension) if v not in bound]
+        rest = [free.index(v) for v in order if v not in bound]
+        words[layout.FIRST] = len(order) - len(rest)
+        mapping = extend(rest, len(free))
+        words[layout.MAP : layout.MAP + len(mapping)] = mapping
+        for c in range(1 << len(rest)):
+            words[layout.EXT + c] = _word(i for i, projected in enumerate(mapping) if projected == c)
+        assert MOST_ARITY <= 4, "EXT has room for 16 quadrants"
+
+    def _tested(self, given: int) -> list[tuple[int, int]]:
+        """The atoms that a reading tests, and their groups. The rows of a group's given atom are those that the group leaves out by it: the
+        group's other atoms must have the values."""
+        own = self._groups[given] if given >= self.lines else None
+        places = [place for place in range(self.lines, len(self.atoms)) if place != given]
+        return sorted((layout.MUST if self._groups[place] == own else self._groups[place], place) for place in places)
 
     def _in_turn(self, places: Iterable[int], bound: frozenset[int]) -> list[int]:
         """These atoms, first one that has most free variables, then always one that adds fewest: each is told apart by those before it."""
@@ -174,7 +210,7 @@ class And:
         return self.atoms[place].trees[frozenset()][1]
 
     def rows(self, versions: Sequence[Roots], codes: Sequence[int] | None = None) -> Cursor:
-        """All rows over these versions, one an atom; `codes`: of each variable the value that it has, -1 for any."""
+        """All rows over these versions, one an atom, those of groups too; `codes`: of each variable the value that it has, -1 for any."""
         if codes is None:
             place = self._driver(versions)
             tree, variables = self.atoms[place].trees[frozenset()]
@@ -186,12 +222,14 @@ class And:
 
     def _driver(self, versions: Sequence[Roots]) -> int:
         """The atom whose entries are read one after another: one of the fewest, and of these one of the most variables."""
-        counts = [version[atom.trees[frozenset()][0]].count for version, atom in zip(versions, self.atoms, strict=True)]
+        read = self.atoms[: self.lines]
+        counts = [version[atom.trees[frozenset()][0]].count for version, atom in zip(versions, read, strict=False)]
         return min(range(len(counts)), key=lambda place: (counts[place], -len(self.atoms[place].variables)))
 
     def partners(self, versions: Sequence[Roots], place: int, entries: np.ndarray) -> Cursor:
         """The rows in which atom number `place` is one of these entries, in their order, of whose atom the version is not looked at: int32
-        [n, k + 1], coordinates as in its plain tree, slot."""
+        [n, k + 1], coordinates as in its plain tree, slot. Of an atom of a group: the rows that only this group leaves out, and by one of
+        these tuples."""
         items = np.empty((len(entries), 1 + self.dimension), np.int64)
         items[:, self._columns[place]] = entries
         return self._cursor([self.plan_of(place)] * 2, versions, items.reshape(-1))
@@ -201,7 +239,7 @@ class And:
         words = list[np.ndarray]()
         for plan in plans:
             words += plan.words, np.array([word for place, tree in plan.trees for word in versions[place][tree][:3]], np.int64)
-        return Cursor(self.trees, words, items, scan, len(self.atoms))
+        return Cursor(self, words, items, scan)
 
 
 def _word(bits: Iterable[int]) -> int:

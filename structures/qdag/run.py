@@ -26,8 +26,9 @@ import numpy as np
 from structures.core.blocks import Writing
 from structures.core.control import VERSION
 from structures.core.kernel import arrays, compiled, kernel, wide
+from structures.qdag.layout import DEPTH, ITEM, ITEMS, MOST_ATOMS, STEPS, Walking, line_words, state_words
 from structures.qdag.qdag import And
-from structures.qdag.walk import DEPTH, ITEM, ITEMS, MOST_ATOMS, STEPS, Walking, and_steps, line_words, state_words
+from structures.qdag.walk import and_steps
 from structures.quadtree.changes import delete_entry, insert_entry
 from structures.quadtree.layout import MISSING, MOST_ARITY, TREE, TREE_WORDS, QuadNodes
 

@@ -22,7 +22,8 @@ import numpy as np
 
 from structures.core.bits import lowest
 from structures.core.kernel import kernel, wide
-from structures.qdag.walk import DEPTH, ITEM, ITEMS, STEPS, WIDTH, Walking, and_steps
+from structures.qdag.layout import DEPTH, ITEM, ITEMS, STEPS, WIDTH, Walking
+from structures.qdag.walk import and_steps
 from structures.quadtree.layout import LEAF, LEVELS, MOST_ARITY, QuadNodes, Shape
 from structures.quadtree.search import child_of, children_of, copy_leaf, ends_at
 from structures.quadtree.trees import Root

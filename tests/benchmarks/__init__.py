@@ -26,6 +26,7 @@ SUBJECTS = (
     "natural_triangle",
     "natural_dangling",
     "natural_gaps",
+    "natural_absent",
     "natural_growth",
     "natural_adaptive",
     "service_changes",

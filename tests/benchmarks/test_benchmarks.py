@@ -22,6 +22,7 @@ from tests.benchmarks import (
     growth,
     heap_growth,
     heap_rivals,
+    natural_absent,
     natural_adaptive,
     natural_dangling,
     natural_gaps,
@@ -325,6 +326,14 @@ def test_triangles(name: str) -> None:
     figures = natural_triangle.measure(name, edges, Scale(quick=True), lines.append)
     assert len(figures) == 5 and lines and all(figure.value > 0 for figure in figures)
     assert natural_triangle.whole_view(name, edges).rivals[0].value > 0
+
+
+@compiled
+def test_not_exists() -> None:
+    """The subject itself compares rows and deltas with DuckDB's."""
+    figures = natural_absent.run(Scale(quick=True), lambda line: None)
+    assert [figure.unit for figure in figures] == ["ms", "changes/s", "ms"] * 2 + ["ms"]
+    assert all(figure.value > 0 and all(rival.value > 0 for rival in figure.rivals) for figure in figures)
 
 
 @compiled

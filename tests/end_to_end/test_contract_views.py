@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -305,6 +306,43 @@ def test_a_natural_join(case: Case) -> None:
     talk.problem(put(case, {**cyclic, "algorithm": "lqdag"}), 501, "not-yet")
     for algorithm in ("intersect", "view-tree", "join-tree", "tree-tracker", "elimination"):
         assert "cyclic" in talk.problem(put(case, {**cyclic, "algorithm": algorithm}), 422, "infeasible-view")["theorem"]
+
+
+def test_not_exists(live: Case) -> None:
+    """Bookings of rooms without a job, in SQL and JSON: rows, look-ups, pages, changes with the outer key, and what is refused."""
+    sql = f"SELECT b.id AS booking, b.room AS room FROM {live.b} b WHERE NOT EXISTS (SELECT 1 FROM {live.m} m WHERE m.room = b.room)"
+    part = {"from": {"m": live.m}, "join": [{"equal": ["m.room", "b.room"]}]}
+    definition = {"from": {"b": live.b}, "select": ["b.id as booking", "b.room as room"], "not_exists": [part]}
+    free = f"{live.v}_free"
+    made = created(live, sql, free)
+    assert made["plan"]["algorithm"] == "lqdag" and made["plan"]["guarantee"] == "best-effort"
+    assert put(live, definition, free).status_code == 200, "the same in JSON"
+    read = partial(talk.read, live.client, free, talk.JSONL, ["booking", "room"])
+    assert read() == [(4, "B")] and talk.count(live.client, free) == 1
+    follower = talk.Follower(live.client, free, ["booking", "room"], snapshot=True)
+    bookings, jobs = [live.booking(5, "C", 1, 2), live.booking(6, "C", 3, 4)], [live.job(9, "B", 1, 2), live.job(10, "B", 5, 6)]
+    talk.ok(talk.send(live.client, bookings + jobs))
+    paged = sorted((row["booking"], row["room"]) for page in talk.pages(live.client, free, 1) for row in page["rows"])
+    assert sorted(read()) == [(5, "C"), (6, "C")] == paged
+    assert sorted(talk.read(live.client, free, talk.JSONL, ["booking"], **{"where.b.room": "C"})) == [(5,), (6,)]
+    assert talk.read(live.client, free, talk.JSONL, ["booking"], **{"where.b.id": "4"}) == []
+    talk.ok(talk.send(live.client, [{"relation": live.m, "op": "delete", "key": {"id": 9}}]))
+    assert (4, "B") not in read(), "another job is in the room"
+    talk.ok(talk.send(live.client, [{"relation": live.m, "op": "delete", "key": {"id": 10}}, live.job(11, "C", 1, 2)]))
+    assert read() == [(4, "B")]
+    talk.ok_poll(follower)
+    assert follower.rows == {b'{"b":{"id":4}}': (4, "B")} and follower.progresses >= 3
+    talk.problem(live.client.delete(f"/v1/relations/{live.m}"), 409, "relation-in-use")
+    for more, kind, word in (
+        ({"algorithm": "qdag"}, "infeasible-view", "NOT EXISTS"),
+        ({"guarantee": "delay"}, "infeasible-view", "NOT EXISTS"),
+        ({"not_exists": [{**part, "join": [{"overlaps": ["m.slot", "b.stay"]}]}]}, "unsupported-query", "with = only"),
+        ({"not_exists": [{**part, "join": []}]}, "unsupported-query", "is equal to one outside of it"),
+        ({"not_exists": [{**part, "select": ["m.id"]}]}, "bad-definition", "an entry of not_exists has no field select"),
+        ({"not_exists": [{**part, "join": [{"equal": ["m.room", "x.room"]}]}]}, "unknown-column", "there is no alias x"),
+    ):
+        assert word in talk.problem(put(live, {**definition, **more}, f"{free}_no"), 422, kind)["detail"]
+    talk.problem(put(live, {"union": [definition, definition]}, f"{free}_no"), 422, "unsupported-query")
 
 
 def test_malformed_and_unsupported_bodies(case: Case) -> None:

@@ -14,8 +14,15 @@ def entries(given: Iterable[Entry], arity: int) -> np.ndarray:
     return np.array(list(given), np.int32).reshape(-1, arity + 1)
 
 
-def join(relations: Sequence[Iterable[Entry]], variables: Sequence[Sequence[int]], codes: Sequence[int] = ()) -> set[tuple[int, ...]]:
-    """The rows: a slot a relation, wherever all agree in their variables, and with `codes` where these are not -1."""
+Group = Sequence[tuple[Iterable[Entry], Sequence[int]]]
+"""Relations, each with its variables."""
+
+
+def join(
+    relations: Sequence[Iterable[Entry]], variables: Sequence[Sequence[int]], codes: Sequence[int] = (), absent: Sequence[Group] = ()
+) -> set[tuple[int, ...]]:
+    """The rows: a slot a relation, wherever all agree in their variables, and with `codes` where these are not -1; but for those whose
+    values are in all relations of a group."""
     known = {v: code for v, code in enumerate(codes) if code >= 0}
     rows: list[tuple[dict[int, int], tuple[int, ...]]] = [(known, ())]
     bound = set(known)
@@ -30,4 +37,9 @@ def join(relations: Sequence[Iterable[Entry]], variables: Sequence[Sequence[int]
             for entry in agreeing.get(tuple(values[own[at]] for at in shared), ())
         ]
         bound |= set(own)
-    return {slots for _, slots in rows}
+    groups = [[({entry[:-1] for entry in relation}, own) for relation, own in group] for group in absent]
+
+    def stands(values: dict[int, int]) -> bool:
+        return not any(all(tuple(values[v] for v in own) in tuples for tuples, own in group) for group in groups)
+
+    return {slots for values, slots in rows if stands(values)}

@@ -75,6 +75,19 @@ STRUCTURES = {
             Canary("structures.qdag.walk", "loaded", "lambda nodes, walking, t, ref, b: 1 if ref & 2**19 else ref"),
         ),
     ),
+    "lqdag": Structure(
+        "qdag.absent_machine.AbsentMachine",
+        ("tests/structures/qdag/test_absent.py",),
+        "not adds_no_joint_node",
+        (
+            Canary("structures.qdag.absent", "group_of", "lambda walking, u: 0"),
+            Canary("structures.qdag.absent", "has_tuple", "lambda nodes, walking, t, at, b: False"),
+            Canary("structures.qdag.absent", "quadrants", "lambda nodes, walking, t, ref, b: 0"),
+            Canary("structures.qdag.absent", "settle", "lambda walking, g: was(walking, g) or True"),
+            Canary("structures.qdag.walk", "has_live_tests", "lambda walking, g: False"),
+            Canary("structures.qdag.absent", "bind", "lambda nodes, walking, t, count: 1"),
+        ),
+    ),
     "interval": Structure(
         "interval.machine.IntervalMachine",
         (

@@ -9,6 +9,7 @@ Classes, the best first
     tree        two or more that form a tree, each edge with equalities and at most one interval condition (`join_tree`)
     view_tree   hierarchical natural joins, over shared ordered indexes
     qdag        natural joins, cyclic ones above all: quadtrees (`hypergraph`)
+    lqdag       natural joins with NOT EXISTS: quadtrees
     tree_tracker  acyclic natural joins, over shared ordered indexes, without structures of their own
     minesweeper  natural joins, over shared ordered indexes, with a cache of the gaps in these
     intersect   natural joins of a chain of variable sets, over shared ordered indexes

@@ -10,7 +10,7 @@ from service.planning.meets import Relations, is_natural
 from service.planning.plans.plan import Plan, first_notes, names
 from service.planning.quadtree_shapes import tree_shapes
 from service.query.model import Query
-from structures.qdag.walk import MOST_ATOMS, MOST_VARIABLES
+from structures.qdag.layout import MOST_ATOMS, MOST_VARIABLES
 from structures.quadtree.layout import MOST_ARITY
 
 THEOREM = "Navarro, Reutter and Rojas-Ledesma, Optimal Joins using Compact Data Structures, Theorem 3.8"

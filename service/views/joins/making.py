@@ -23,8 +23,8 @@ from service.views.joins.view_tree_join import ViewTreeJoin
 
 
 def join_of(query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedIndexes, part: bool = False) -> Join:
-    """Empty, all address space reserved; `part`: of a product, which goes through a batch twice and has indexes of its own. OSError,
-    MemoryError: there is no room."""
+    """Empty, all address space reserved; `sides`: also of the aliases of NOT EXISTS; `part`: of a product, which goes through a batch twice
+    and has indexes of its own. OSError, MemoryError: there is no room."""
     if plan.parts:
         relations = {side.relation.name: side.relation for side in sides}
         return ProductJoin([_factor(part, relations, indexes) for part in plan.parts])

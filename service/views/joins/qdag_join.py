@@ -4,6 +4,11 @@ A changed row gives its variables values; its rows are the AND of the other atom
 tick of its own, so that the roots before and after each stay whole: rows that only move, deletes, inserts. Of the deletes, and then of the
 inserts, alias number i is joined with the aliases before it as they are after the step, and with those behind it as they were before: so
 each row of the delta is told by exactly one alias.
+
+NOT EXISTS groups turn this around: what comes into their relations takes rows away. So deletes go with the inserts of the groups' relations
+in one step, which only takes rows away, and the rest in the next one. An atom of a group changes when a tuple comes or goes, whatever the
+rows that have it; the rows of a changed tuple are those that its group alone leaves out. A relation that stands both in a group and outside
+has trees for either. With groups of several atoms a row may go and come back within a batch: `views.deltas.cancel` takes both out.
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ import pyarrow as pa
 
 from service.planning.hypergraph import Hypergraph
 from service.planning.quadtree_shapes import Shapes
-from service.tables.changes import Parted, Runs, parted, versions_of
+from service.tables.changes import Part, Parted, Runs, parted, versions_of
 from service.tables.resolution import Resolved, Slots
 from service.tables.sides import Side
 from service.tables.store import Domain, Numbers
@@ -45,6 +50,7 @@ class QdagJoin:
     """See the module's head; what the methods do is said in `protocol`."""
 
     def __init__(self, sides: Sequence[Side], graph: Hypergraph, shapes: Shapes, never: bool) -> None:
+        """`sides`: also of the groups' aliases, in the order of the atoms."""
         self.sides, self.never = list(sides), never
         self._base_of, self._orders = shapes.bases, shapes.orders
         atoms = graph.atoms
@@ -56,16 +62,25 @@ class QdagJoin:
                     self.domains[shapes.domains[one.variable]] = Domain([types.field(name).type for name in one.columns])
         of_variable = [self.domains[number] for number in shapes.domains]
         firsts = [shapes.bases.index(base) for base in range(max(shapes.bases) + 1)]
-        self._bases = [Base(sides[place], atoms[place], of_variable) for place in firsts]
+        shifted = {v for v, number in enumerate(shapes.domains) if number in {shapes.domains[lone] for lone in graph.lone}}
+        grouped = {place for group in graph.absent for place in group}
+        self._absent = {shapes.bases[place] for place in grouped}
+        self._bases = [
+            Base(sides[place], atoms[place], of_variable, frozenset() if place in grouped else graph.lone, shifted) for place in firsts
+        ]
         # Of each base, its trees: number, and which columns of its entries they take.
         self._trees: list[list[tuple[int, list[int]]]] = [[] for _ in self._bases]
         for number, (base, first, rest) in enumerate(self._orders):
             self._trees[base].append((number, [*first, *rest, len(first) + len(rest)]))
         self._plain = [own[0][0] for own in self._trees]
+        self._joined = [tree for base, tree in enumerate(self._plain) if base not in self._absent]
         self.trees = QuadTrees([(len(first) + len(rest), len(first)) for _, first, rest in self._orders])
         self._variables = [[one.variable for one in atom] for atom in atoms]
-        self._and = And(self.trees, graph.dimension, [self._atom(place) for place in range(len(atoms))])
-        self._runs = QdagRuns(self._and, self._trees, shapes.bases)
+        made = [self._atom(place) for place in range(len(atoms))]
+        groups = [[made[place] for place in group] for group in graph.absent]
+        self._and = And(self.trees, graph.dimension, made[: len(atoms) - len(grouped)], groups)
+        self._new_tuples = {base: self._tuples_of(base) for base in self._absent}
+        self._runs = None if grouped else QdagRuns(self._and, self._trees, shapes.bases)
         self._told_steps = 0
         self._version = self._tick = 0
         self._ticks = Ticks()
@@ -78,9 +93,16 @@ class QdagJoin:
                 own[frozenset(variables[j] for j in first)] = number, tuple(variables[j] for j in (*first, *rest))
         return Atom(frozenset(variables), own)
 
+    def _tuples_of(self, base: int) -> And:
+        """Of given entries of a base, the first atom, it tells those whose tuple the trees do not have."""
+        tree = self._plain[base]
+        order = tuple(range(self.trees.shapes[tree][0]))
+        one = Atom(frozenset(order), {frozenset(): (tree, order)})
+        return And(self.trees, len(order), [one], [[one]])
+
     @property
     def update_steps(self) -> int:
-        return self._told_steps + self._runs.steps
+        return self._told_steps + (self._runs.steps if self._runs is not None else 0)
 
     @property
     def root(self) -> QdagRoot:
@@ -121,14 +143,17 @@ class QdagJoin:
             run = runs.get(base.side.relation.name)
             if run is not None:
                 parts[number] = parted(base.side, run, sink is not None)
-        gone = (self._apply_batch if versions_of(runs) == 1 else self._apply_run)(version, parts, sink)
+        if versions_of(runs) == 1:
+            gone = self._apply_batch(version, parts, sink, 0)
+        else:
+            gone = self._apply_each(version, parts, sink) if self._runs is None else self._apply_run(self._runs, version, parts, sink)
         for number, entries in gone.items():
             self._bases[number].release(entries, version)
         self.trees.merge(self._tick)
         self._end()
 
-    def _apply_batch(self, version: int, parts: Mapping[int, Parted], sink: Sink | None) -> dict[int, Entries]:
-        """Apply the changes of one version; gives the entries that go, by base."""
+    def _apply_batch(self, version: int, parts: Mapping[int, Parted], sink: Sink | None, offset: int) -> dict[int, Entries]:
+        """Apply the changes of version number `offset`; gives the entries that go, by base."""
         gone: dict[int, Entries] = {}
         come: dict[int, Entries] = {}
         for number, part in parts.items():
@@ -139,17 +164,28 @@ class QdagJoin:
                 gone[number] = base.entries(part.gone.old, version, False)[0]
             if len(part.come.new):
                 come[number] = base.entries(part.come.new, version, True)[0]
-        sink = self._step(gone, False, sink)
-        self._step(come, True, sink)
+        for come_back in (False, True):
+            changed = {number: entries for number, entries in come.items() if (number in self._absent) != come_back}
+            changed |= {number: entries for number, entries in gone.items() if (number in self._absent) == come_back}
+            sink = self._step(changed, come_back, sink, offset)
         return gone
 
-    def _apply_run(self, version: int, parts: Mapping[int, Parted], sink: Sink | None) -> dict[int, Entries]:
-        """The same for the changes of several versions."""
+    def _apply_each(self, version: int, parts: Mapping[int, Parted], sink: Sink | None) -> dict[int, Entries]:
+        """The same for the changes of several versions, one after another."""
+        gone: dict[int, list[Entries]] = {}
+        for offset in sorted({offset for one in parts.values() for part in one for offset in part.offsets.tolist()}):
+            own = {number: Parted(*(_of_version(part, offset) for part in one)) for number, one in parts.items()}
+            for number, entries in self._apply_batch(version, own, sink, offset).items():
+                gone.setdefault(number, []).append(entries)
+        return {number: np.concatenate(entries) for number, entries in gone.items()}
+
+    def _apply_run(self, runs: QdagRuns, version: int, parts: Mapping[int, Parted], sink: Sink | None) -> dict[int, Entries]:
+        """The same in one call."""
         run = RunSteps()
         gone = {number: run.add(number, self._bases[number], part, version) for number, part in parts.items()}
         steps, entries = run.in_order()
         if len(steps):
-            for told in self._runs.follow(self._tick, steps, entries, None if sink is None else sink.limit):
+            for told in runs.follow(self._tick, steps, entries, None if sink is None else sink.limit):
                 if sink is None:
                     continue
                 if told.too_large:
@@ -179,29 +215,43 @@ class QdagJoin:
         for tree, columns in self._trees[number]:
             write(self._tick, tree, entries[:, columns])
 
-    def _step(self, changed: Mapping[int, Entries], come: bool, sink: Sink | None) -> Sink | None:
-        """All deletes or all inserts; the sink, or None once it wants no more."""
+    def _step(self, changed: Mapping[int, Entries], come: bool, sink: Sink | None, offset: int) -> Sink | None:
+        """All changes by which rows of the view come, or all by which rows go; the sink, or None once it wants no more."""
         changed = {number: in_order(entries) for number, entries in changed.items() if len(entries)}
         if not changed:
             return sink
         self._tick += 1
         before = self.trees.roots
         for number, entries in changed.items():
-            self._write(number, entries, come)
+            self._write(number, entries, come != (number in self._absent))
         after = self.trees.roots
+        if sink is None:
+            return None
+        for number in self._absent.intersection(changed):
+            changed[number] = self._tuples(number, changed[number], after if come else before)
         for place, number in enumerate(self._base_of):
-            if sink is not None and number in changed:
+            if number in changed:
                 versions = [after if other < place else before for other in range(len(self.sides))]
-                if not self._tell(self._and.partners(versions, place, changed[number]), come, sink):
-                    sink = None
+                if not self._tell(self._and.partners(versions, place, changed[number]), come, sink, offset):
+                    return None
         return sink
 
-    def _tell(self, cursor: Cursor, come: bool, sink: Sink) -> bool:
+    def _tuples(self, number: int, entries: Entries, roots: tuple[Root, ...]) -> Entries:
+        """The tuples of these entries of a group's base that the trees do not have at these roots, each once."""
+        tuples = np.unique(entries[:, :-1], axis=0)
+        tuples = np.column_stack((tuples, np.arange(len(tuples), dtype=np.int32)))
+        cursor, found = self._new_tuples[number].partners([roots, roots], 0, tuples), [np.empty(0, np.int32)]
+        while not cursor.done:
+            found.append(cursor.fill(_CHUNK)[0])
+        self._told_steps += cursor.steps
+        return in_order(tuples[np.concatenate(found)])
+
+    def _tell(self, cursor: Cursor, come: bool, sink: Sink, offset: int) -> bool:
         wanted, limit = True, _FIRST
         while wanted and not cursor.done:
             rows = cursor.fill(limit)
             limit = min(4 * limit, _CHUNK)
-            wanted = rows.shape[1] == 0 or sink(0, come, tuple(rows))
+            wanted = rows.shape[1] == 0 or sink(offset, come, tuple(rows))
         self._told_steps += cursor.steps
         return wanted
 
@@ -235,7 +285,7 @@ class QdagJoin:
         return self._and.partners(self._versions(root), 0, np.empty((0, len(self._variables[0]) + 1), np.int32))
 
     def is_empty(self, root: QdagRoot) -> bool | None:
-        return True if self.never or any(root.roots[tree].count == 0 for tree in self._plain) else None
+        return True if self.never or any(root.roots[tree].count == 0 for tree in self._joined) else None
 
     def entries(self, root: QdagRoot) -> int:
         return sum(root.roots[tree].count for tree in self._plain)
@@ -259,3 +309,9 @@ class QdagJoin:
         self.trees.check(self.trees.roots)
         for domain in self.domains.values():
             domain.check()
+
+
+def _of_version(part: Part, offset: int) -> Part:
+    """Of a part of a run what version number `offset` changes."""
+    first, end = np.searchsorted(part.offsets, (offset, offset + 1)).tolist()
+    return Part(part.offsets[first:end], part.old[first:end], part.new[first:end])

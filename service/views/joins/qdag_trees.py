@@ -7,7 +7,7 @@ is looked up (`structures.qdag.qdag`). A tree's coordinates are codes of domains
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import numpy as np
 import numpy.typing as npt
@@ -27,12 +27,17 @@ _STEPS = np.array([STEP_LEAVE, STEP_ENTER, STEP_DELETE, STEP_INSERT])  # by kind
 
 
 class Base:
-    """A set of tuples: rows of a side, as codes of its attributes and a slot. A row with a null among them takes no part."""
+    """A set of tuples: rows of a side, as codes of its attributes and a slot. A row with a null among them takes no part, unless the
+    variable is lone: then null is the value 0 of a domain whose codes are one higher in all trees."""
 
-    def __init__(self, side: Side, attributes: Sequence[Attribute], domains: Sequence[Domain]) -> None:
+    def __init__(self, side: Side, attributes: Sequence[Attribute], domains: Sequence[Domain], lone: Set[int], shifted: Set[int]) -> None:
+        """`domains` by variable; `lone`: variables of which a null takes part here; `shifted`: those whose domain has a value for null."""
         self.side, self._attributes = side, list(attributes)
         self.domains = [domains[one.variable] for one in attributes]
-        self._columns = list(dict.fromkeys(name for one in attributes for choice in (one.columns, *one.same) for name in choice))
+        self._shifts = np.array([one.variable in shifted for one in attributes], np.int32)
+        self._least = np.array([one.variable in shifted and one.variable not in lone for one in attributes], np.int32)
+        self._columns = _columns(attributes)
+        self._never_null = _columns([one for one in attributes if one.variable not in lone])
 
     def entries(self, slots: Slots, version: int, come: bool) -> tuple[Entries, npt.NDArray[np.int64]]:
         """int32[n, k + 1] of those rows at these slots that take part, and their indices. `come`: their codes are counted once more."""
@@ -48,8 +53,8 @@ class Base:
         self, rows: pa.RecordBatch, chosen: npt.NDArray[np.int64] | None, version: int, come: bool
     ) -> tuple[Entries, npt.NDArray[np.int64]]:
         kept = np.arange(len(rows)) if chosen is None else chosen
-        for column in rows.columns:
-            nulls = null_mask(column)
+        for name in self._never_null:
+            nulls = null_mask(rows.column(name))
             if nulls is not None:
                 kept = kept[~nulls[kept]]
         if len(kept) < len(rows):
@@ -60,7 +65,8 @@ class Base:
             codes[:, j] = (domain.acquire if come else domain.look_up)(_named(rows, one.columns))
             for choice in one.same:
                 agree &= domain.look_up(_named(rows, choice)) == codes[:, j]
-        agree &= (codes >= 0).all(axis=1)
+        codes += self._shifts
+        agree &= (codes >= self._least).all(axis=1)
         if agree.all():
             return codes, kept
         if come:
@@ -70,7 +76,7 @@ class Base:
     def release(self, codes: Entries, version: int) -> None:
         """Rows with these codes (further columns are passed over) are gone."""
         for j, domain in enumerate(self.domains):
-            domain.release(codes[:, j].copy(), version)
+            domain.release(codes[:, j] - self._shifts[j], version)
 
     def code_of(self, key: pa.RecordBatch) -> list[int] | None:
         """The codes of one row; None: no row has them."""
@@ -80,7 +86,11 @@ class Base:
             if len(codes) > 1 or min(codes) < 0:
                 return None
             found.append(codes.pop())
-        return found
+        return [code + int(shift) for code, shift in zip(found, self._shifts, strict=True)]
+
+
+def _columns(attributes: Sequence[Attribute]) -> list[str]:
+    return list(dict.fromkeys(name for one in attributes for choice in (one.columns, *one.same) for name in choice))
 
 
 def _named(rows: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from service.planning.planner import BUILT, alternatives
-from service.planning.plans.later import LATER
 from service.query.model import ALGORITHMS, ColumnRef, Comparison
 from service.views.parse import View, parse_view
 from service.wire.schema import parse_relation
@@ -92,44 +91,44 @@ def test_a_promise_that_cannot_be_given(guarantee: str) -> None:
 
 MINED = ("minesweeper", "elimination")
 CLASSES = {
-    "selection": ("SELECT id FROM bookings", {"interval-tree"}, set()),
+    "selection": ("SELECT id FROM bookings", {"interval-tree"}),
     "overlap": (
         "SELECT b.id FROM bookings b JOIN maintenance m ON overlaps(b.stay, m.slot)",
-        {"interval-tree", "ij-heap", "join-tree", "nested-loop"}, set(),
+        {"interval-tree", "ij-heap", "join-tree", "nested-loop"},
     ),
     "boxes": (
         "SELECT b.id FROM bookings b JOIN maintenance m ON overlaps(b.stay, m.slot) AND b.floor < m.floor",
-        {"interval-tree", "ij-heap", "box-tree", "nested-loop"}, set(),
+        {"interval-tree", "ij-heap", "box-tree", "nested-loop"},
     ),
-    "texts": ("SELECT b.id FROM bookings b JOIN maintenance m ON b.room < m.room AND b.id = m.id", {"nested-loop"}, set()),
+    "texts": ("SELECT b.id FROM bookings b JOIN maintenance m ON b.room < m.room AND b.id = m.id", {"nested-loop"}),
     "pair": (
         "SELECT b.id FROM bookings b JOIN maintenance m ON b.room = m.room",
-        {"view-tree", "join-tree", "qdag", "nested-loop", "tree-tracker", "intersect", *MINED}, {"lqdag"},
+        {"view-tree", "join-tree", "qdag", "nested-loop", "tree-tracker", "intersect", *MINED},
     ),
     "star": (
         "SELECT a.id FROM bookings a, maintenance b, maintenance c WHERE a.id = b.id AND b.id = c.id",
-        {"view-tree", "join-tree", "qdag", "nested-loop", "tree-tracker", "intersect", *MINED}, {"lqdag"},
+        {"view-tree", "join-tree", "qdag", "nested-loop", "tree-tracker", "intersect", *MINED},
     ),
     "two levels": (
         "SELECT a.id FROM bookings a, maintenance b, maintenance c WHERE a.id = b.id AND a.id = c.id AND a.floor = b.floor",
-        {"view-tree", "join-tree", "qdag", "nested-loop", "tree-tracker", "intersect", *MINED}, {"lqdag"},
+        {"view-tree", "join-tree", "qdag", "nested-loop", "tree-tracker", "intersect", *MINED},
     ),
     "bow-tie": (
         "SELECT a.id FROM bookings a, maintenance b, bookings c WHERE a.id = b.id AND b.code = c.id",
-        {"join-tree", "qdag", "nested-loop", "tree-tracker", "bow-tie", *MINED}, {"lqdag"},
+        {"join-tree", "qdag", "nested-loop", "tree-tracker", "bow-tie", *MINED},
     ),
     "path": (
         "SELECT a.id FROM bookings a, maintenance b, maintenance c, bookings d WHERE a.id = b.id AND b.code = c.code AND c.id = d.id",
-        {"join-tree", "qdag", "nested-loop", "tree-tracker", *MINED}, {"lqdag"},
+        {"join-tree", "qdag", "nested-loop", "tree-tracker", *MINED},
     ),
     "triangle": (
         "SELECT a.id FROM maintenance a, maintenance b, maintenance c WHERE a.id = b.code AND b.id = c.code AND c.id = a.code",
-        {"qdag", "nested-loop", "minesweeper"}, {"lqdag"},
+        {"qdag", "nested-loop", "minesweeper"},
     ),
-    "product": ("SELECT b.id FROM bookings b CROSS JOIN maintenance m", {"interval-tree", "nested-loop"}, set()),
+    "product": ("SELECT b.id FROM bookings b CROSS JOIN maintenance m", {"interval-tree", "nested-loop"}),
     "product of joins": (
         "SELECT a.id FROM bookings a JOIN maintenance b USING (id) CROSS JOIN bookings c JOIN maintenance d ON c.id = d.m",
-        {"view-tree", "join-tree", "qdag", "nested-loop", "tree-tracker", "intersect", *MINED}, {"lqdag"},
+        {"view-tree", "join-tree", "qdag", "nested-loop", "tree-tracker", "intersect", *MINED},
     ),
 }  # fmt: skip
 
@@ -137,8 +136,8 @@ CLASSES = {
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("kind", CLASSES)
 def test_which_algorithm_is_for_what(kind: str, algorithm: str) -> None:
-    """Built and correct, correct and not built yet, or refused with the reason."""
-    text, built, later = CLASSES[kind]
+    """Correct, or refused with the reason."""
+    text, built = CLASSES[kind]
     plain = sql(text)
     assert {plain.plan.algorithm, *(one.algorithm for one in alternatives(plain.query, RELATIONS))} == built
     if algorithm in built:
@@ -146,11 +145,8 @@ def test_which_algorithm_is_for_what(kind: str, algorithm: str) -> None:
         return
     problem = refused({"sql": text, "algorithm": algorithm})
     assert all(f'"{one}"' in problem.detail for one in built)
-    if algorithm in later:
-        assert problem.type == "not-yet"
-    else:
-        assert problem.type == "infeasible-view" and problem.detail.startswith(problem.extensions["theorem"])
-        assert f"{algorithm} supports {(LATER if algorithm in LATER else BUILT)[algorithm].words}, but this view " in problem.detail
+    assert problem.type == "infeasible-view" and problem.detail.startswith(problem.extensions["theorem"])
+    assert f"{algorithm} supports {BUILT[algorithm].words}, but this view " in problem.detail
 
 
 def test_the_reason_is_what_the_view_is() -> None:

@@ -246,7 +246,19 @@ JOIN = "SELECT b.id FROM bookings b JOIN maintenance m ON "
         ("SELECT id FROM bookings WHERE vip IS NOT TRUE", "IS TRUE"),
         ("SELECT id FROM bookings WHERE id IN (SELECT id FROM maintenance)", "subquery"),
         ("SELECT id FROM bookings WHERE id = (SELECT 1)", "subquery"),
-        ("SELECT id FROM bookings WHERE NOT EXISTS (SELECT 1 FROM maintenance)", "NOT EXISTS"),
+        ("SELECT id FROM bookings WHERE id NOT IN (SELECT id FROM maintenance)", "write NOT EXISTS"),
+        ("SELECT id FROM bookings b WHERE NOT EXISTS (SELECT 1 FROM maintenance)", "no column of maintenance in NOT EXISTS"),
+        ("SELECT id FROM bookings b WHERE NOT EXISTS (SELECT 1 FROM shifts s WHERE s.nr = b.id UNION SELECT 1)", "UNION in NOT EXISTS"),
+        (
+            "SELECT id FROM bookings b WHERE NOT EXISTS (SELECT 1 FROM maintenance m WHERE m.id = b.id AND NOT EXISTS (SELECT 1))",
+            "NOT EXISTS within NOT EXISTS",
+        ),
+        ("SELECT id FROM bookings b WHERE NOT EXISTS (SELECT 1 FROM shifts s WHERE s.nr = b.id LIMIT 1)", "LIMIT in NOT EXISTS"),
+        ("SELECT id FROM bookings EXCEPT SELECT id FROM maintenance", "write NOT EXISTS"),
+        ("SELECT id FROM bookings b WHERE NOT EXISTS (SELECT count(*) FROM maintenance m WHERE m.id = b.id)", "COUNT(*)"),
+        ("SELECT id FROM bookings b WHERE NOT EXISTS (SELECT 1 FROM shifts s WHERE nr = id AND floor = 1)", "the filter on b.floor"),
+        ("SELECT id FROM bookings b WHERE NOT EXISTS (SELECT 1 FROM maintenance b WHERE b.room = guest)", "rename one of the two"),
+        ("SELECT id FROM bookings b WHERE id = 1 OR NOT EXISTS (SELECT 1 FROM maintenance m WHERE m.id = b.id)", "OR"),
         ("SELECT id FROM bookings WHERE EXISTS (SELECT 1 FROM maintenance)", "EXISTS"),
         ("SELECT id FROM bookings GROUP BY id", "GROUP BY"),
         ("SELECT DISTINCT id FROM bookings", "DISTINCT"),
@@ -355,6 +367,36 @@ def test_distances(condition: str, distance: int | None) -> None:
         assert refused(JOIN + condition).type == "unknown-column"
         return
     assert [(one.left.alias, one.distance) for one in on(condition).within] == [("b", distance)]
+
+
+@pytest.mark.parametrize(
+    ("text", "equal", "filters"),
+    [
+        ("SELECT 1 FROM maintenance m WHERE m.room = b.room AND m.id = 3", [("b.room", "m.room")], [("m.id", "=", 3)]),
+        ("SELECT * FROM maintenance AS m WHERE code = b.floor", [("b.floor", "m.code")], []),
+        ("SELECT m.id FROM maintenance m JOIN maintenance n ON n.id = m.id WHERE b.id = n.id", [("b.id", "n.id"), ("m.id", "n.id")], []),
+    ],
+)
+def test_not_exists(text: str, equal: list[tuple[str, str]], filters: list[tuple[str, str, object]]) -> None:
+    """Names are those within it first, then those around it; an alias that is used twice gets another name."""
+    query = sql(f"SELECT b.id FROM bookings b WHERE NOT EXISTS ({text}) AND NOT (EXISTS ({text}))").query
+    first, second = query.absent
+    assert [tuple(map(str, pair)) for pair in first.equal] == equal
+    assert [(str(ref), op, value) for ref, op, value in first.filters] == filters
+    assert {alias for alias, _ in first.aliases}.isdisjoint(alias for alias, _ in second.aliases)
+    assert [relation for _, relation in first.aliases] == [relation for _, relation in second.aliases]
+    assert len(query.whole.aliases) == 1 + 2 * len(first.aliases) and query.equal == ()
+
+
+def test_an_alias_within_not_exists_hides_the_one_around_it() -> None:
+    text = "SELECT b.id FROM bookings b JOIN shifts s ON b.room = s.room WHERE NOT EXISTS (SELECT 1 FROM maintenance b WHERE b.id = s.nr)"
+    (group,) = sql(text).query.absent
+    assert group.aliases == (("b_2", "maintenance"),) and [tuple(map(str, pair)) for pair in group.equal] == [("s.nr", "b_2.id")]
+
+
+def test_not_exists_that_nothing_meets_is_none() -> None:
+    one = sql("SELECT id FROM bookings WHERE NOT EXISTS (SELECT 1 FROM maintenance m WHERE m.room = bookings.room AND m.id = NULL)")
+    assert one.query.absent == () and one.plan.algorithm == "interval-tree"
 
 
 def test_products_and_what_needs_none() -> None:

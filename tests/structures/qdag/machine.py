@@ -24,14 +24,19 @@ POINTS = st.tuples(st.integers(0, 3), st.tuples(CODES, CODES, CODES), st.integer
 
 
 class Shape(NamedTuple):
-    """arities of the relations; of each atom its relation and its variables."""
+    """arities of the relations; of each atom its relation and its variables, and of those of each NOT EXISTS group."""
 
     arities: tuple[int, ...]
     atoms: tuple[tuple[int, tuple[int, ...]], ...]
+    absent: tuple[tuple[tuple[int, tuple[int, ...]], ...], ...] = ()
 
     @property
     def dimension(self) -> int:
         return 1 + max(v for _, own in self.atoms for v in own)
+
+    @property
+    def all_atoms(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
+        return self.atoms + tuple(atom for group in self.absent for atom in group)
 
 
 SHAPES = [
@@ -67,11 +72,13 @@ class Trees:
             for first in combinations(range(arity), size)
         ]
         self.trees = QuadTrees([(len(order), len(first)) for _, first, order in self.orders], words, least)
-        self.join = And(self.trees, shape.dimension, [self._atom(*one) for one in shape.atoms])
+        absent = [[self._atom(*one) for one in group] for group in shape.absent]
+        self.join = And(self.trees, shape.dimension, [self._atom(*one) for one in shape.atoms], absent)
         bases: list[list[tuple[int, Row]]] = [[] for _ in shape.arities]
         for number, (relation, _, order) in enumerate(self.orders):
             bases[relation].append((number, (*order, len(order))))
-        self.runs = Runs(self.join, bases, [relation for relation, _ in shape.atoms], capacity=3)
+        if not absent:
+            self.runs = Runs(self.join, bases, [relation for relation, _ in shape.atoms], capacity=3)
 
     def _atom(self, relation: int, variables: tuple[int, ...]) -> Atom:
         own = {
@@ -97,8 +104,10 @@ class Trees:
 
     def wanted(self, versions: Sequence[Relations], codes: Sequence[int] = ()) -> set[Row]:
         """The rows over these versions, one an atom."""
-        relations = [then[relation] for then, (relation, _) in zip(versions, self.shape.atoms, strict=True)]
-        return join(relations, [own for _, own in self.shape.atoms], codes)
+        then = iter(versions)
+        relations = [next(then)[relation] for relation, _ in self.shape.atoms]
+        groups = [[(next(then)[relation], own) for relation, own in group] for group in self.shape.absent]
+        return join(relations, [own for _, own in self.shape.atoms], codes, groups)
 
 
 class QdagMachine(ReadingMachine):
@@ -190,7 +199,7 @@ class QdagMachine(ReadingMachine):
         assert set(rows) == self.of.wanted(self._all(self.now))
 
     def _all(self, one: tuple) -> list:  # type: ignore[type-arg]
-        return [one] * len(self.shape.atoms)
+        return [one] * len(self.shape.all_atoms)
 
     def _delta(self, changed: list[list[Entry]], come: bool, before: tuple, after: tuple) -> None:  # type: ignore[type-arg]
         """Each changed row of the view falls to exactly one atom."""

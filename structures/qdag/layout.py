@@ -1,0 +1,71 @@
+"""The words that a reading of qdags goes by: its plan, its roots, its state. `walk.py` has the drawing in words.
+
+    Z    state: header | slots, cells, their levels, candidates of each atom, values of the variables | each atom's way down to the given
+         values | frames [level, left, level in a cell or of leaves, ref in a cell, a ref an atom]; level >= 0: a joint node, `left` its
+         children; JOIN: leaves that are joined, `left` one more than the atom in hand; -1 - t: the rows of atom t in the cell, `left`
+         entries or children. The refs are those of the joint atoms, and then of the tested ones
+    ref  place << AT of an inner node; place << AT | FRESH of a leaf; of a leaf in S which of its entries, as bits; of a tested atom also 0,
+         nothing is there, or FULL, the given values are there and no variable is free
+    S    of each atom the leaf in hand: LINE words, k coordinates (but for given ones, in a cell of these) and the slots [LEAF each, int32].
+         On the way down to a frame, and below it, an atom has only one
+    P    joint atoms, all atoms, all quadrants, place of the given atom, words an item, tested atoms; an atom: arity, first, place, checks,
+         variables, MAP, EXT, LATE, SOURCES, GROUP, WHOLE; the joint atoms come before those that are cells, the tested ones last
+    R    per atom: root, bits, base         items: each the slot of the given row, and each variable's value, if it has one
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from structures.core.kernel import arrays
+from structures.quadtree.layout import CODE_BITS, LEAF, MOST_ARITY
+
+MOST_VARIABLES = 6  # quadrants are bits of a word
+MOST_ATOMS = 8
+
+DEPTH, STEPS, GAP, SINCE, DEAD, ITEM, ITEMS = 0, 1, 2, 3, 4, 5, 6  # ITEM: read so far, of ITEMS
+SLOTS, CELL, LEVEL, CANDIDATES, VALUES = 8, 16, 24, 32, 40
+LOOKED_UP, EXCLUDED = 48, 49  # tuples that were looked up in tested atoms; items, cells and tuples that a group of these ended
+WAYS, WAY_WORDS = 56, CODE_BITS + 3  # per atom: of the last item that was bound its number (-1: none is), lowest level, ref at each from -1
+FRAMES = WAYS + MOST_ATOMS * WAY_WORDS
+LINE = MOST_ARITY * LEAF + 16  # sixteen words are copied and compared at once
+
+JOINT, ATOMS, ALL, GIVEN, WIDTH, TESTED = 0, 1, 2, 3, 4, 5
+ATOM, ATOM_WORDS = 6, 92  # per atom, from here on
+ARITY, FIRST, PLACE, CHECKS, VARIABLES, MAP, EXT, LATE, SOURCES, GROUP, WHOLE = 0, 1, 2, 3, 4, 8, 72, 88, 89, 90, 91
+# CHECKS: coordinates whose variables atoms before it have, as bits; LATE: of these those of the atom just before it, at its
+# coordinate SOURCES >> 4 j. GROUP of a tested atom, or MUST; WHOLE: whether all its variables are given.
+MUST = -1
+JOIN = -100
+NOTHING = -2
+AT = 20  # of a ref: where the place begins, behind the bits of a leaf's entries (LEAF at most) and FRESH
+SUBSET = 2**AT - 1
+FRESH = 2 ** (AT - 1)
+FULL = FRESH  # of place 0, where nothing lies
+
+
+def plan_words(atoms: int) -> int:
+    return ATOM + atoms * ATOM_WORDS
+
+
+def state_words(atoms: int) -> int:
+    """A cursor's state: a frame a level of codes, and a level of slots an atom."""
+    return FRAMES + (CODE_BITS + 2) * (1 + atoms) * (4 + atoms)
+
+
+def line_words(atoms: int) -> int:
+    """Leaves in hand."""
+    return atoms * LINE
+
+
+@arrays("int64[::1]", "int64[::1]", "int64[::1]", "int32[::1]", "int64[::1]")
+class Walking(NamedTuple):
+    """What is read, and how far: see the drawing."""
+
+    P: np.ndarray
+    R: np.ndarray
+    items: np.ndarray
+    S: np.ndarray
+    Z: np.ndarray

@@ -1,0 +1,193 @@
+"""NOT EXISTS in one graph, by lazy qdags: paths of two edges that no edge closes, triangles without a listed edge, a relation less itself;
+beside DuckDB anew, and the paths beside computing both sides of the difference.
+
+Open paths R(A, B), R(B, C), not R(A, C) are the paper's example with one relation in all three places. A relation less itself is what
+hashing does best: here each entry costs a way down.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from structures.qdag.qdag import And, Atom, Cursor
+from structures.quadtree.trees import QuadTrees, in_order
+from tests.benchmarks.figures import Figure, Rival, Scale, middle, sampled
+from tests.benchmarks.measured_natural import count
+from tests.benchmarks.measured_tree import Note
+from tests.benchmarks.natural_triangle import graph
+from tests.benchmarks.rivals import CHUNK
+
+TITLE = "Lazy qdags: NOT EXISTS in a graph of 100,000 edges"
+NO_PINS = np.empty(0, np.int64)
+ANEW = "the query anew"
+Pair = tuple[int, int]
+
+
+class View:
+    """Atoms over the edges, and one that must not be over others: three trees of either."""
+
+    def __init__(self, atoms: Sequence[Pair], absent: Pair | None) -> None:
+        self.trees = QuadTrees([(2, 0), (2, 1), (2, 1)] * 2)
+        groups = [[_atom(absent, 3)]] if absent is not None else []
+        self.join = And(self.trees, 1 + max(map(max, atoms)), [_atom(own, 0) for own in atoms], groups)
+        self.count = len(self.join.atoms)
+        self.version = 0
+
+    @staticmethod
+    def _each(edges: np.ndarray) -> Iterator[np.ndarray]:
+        yield from (edges, edges, np.ascontiguousarray(edges[:, [1, 0, 2]]))
+
+    def load(self, edges: np.ndarray, others: np.ndarray) -> None:
+        self.version += 1
+        for first, given in ((0, edges), (3, others)):
+            for tree, one in enumerate(self._each(given), first):
+                self.trees.bulk_load(self.version, tree, one)
+
+    def change(self, gone: np.ndarray, come: np.ndarray) -> int:
+        """Of edges that stand in both places: first what takes rows away, then what brings some; rows gained."""
+        self.trees.require(6 * (len(gone) + len(come)), 2)
+        gained = 0
+        for sign, edges, others in ((-1, gone, come), (1, come, gone)):
+            self.version += 1
+            before = self.trees.roots
+            for first, given in ((0, edges), (3, others)):
+                for tree, one in enumerate(self._each(given), first):
+                    if len(one):
+                        (self.trees.insert if (sign > 0) == (first == 0) else self.trees.delete)(self.version, tree, one)
+            after = self.trees.roots
+            for place in range(self.count):
+                changed = edges if place < self.join.lines else others
+                versions = [after if other < place else before for other in range(self.count)]
+                gained += sign * count(self.join.partners(versions, place, in_order(changed)))
+        self.trees.merge(self.version)
+        self.trees.reclaim(self.version, NO_PINS)
+        return gained
+
+    def rows(self) -> Cursor:
+        return self.join.rows([self.trees.roots] * self.count)
+
+
+def _atom(own: Pair, tree: int) -> Atom:
+    return Atom(
+        frozenset(own), {frozenset[int](): (tree, own), frozenset(own[:1]): (tree + 1, own), frozenset(own[1:]): (tree + 2, own[::-1])}
+    )
+
+
+class DuckDb:
+    """In process, in memory, all cores: tables `e` and `n`."""
+
+    def __init__(self, query: str, edges: np.ndarray, others: np.ndarray) -> None:
+        import duckdb
+
+        self._db, self._query = duckdb.connect(), query
+        for name, given in (("e", edges), ("n", others)):
+            self._register("given", given)
+            self._db.execute(f"CREATE TABLE {name} AS SELECT * FROM given")
+
+    def _register(self, name: str, edges: np.ndarray) -> None:
+        self._db.register(name, pa.table({column: np.ascontiguousarray(edges[:, i]) for i, column in enumerate("abs")}))
+
+    def read(self) -> tuple[int, float]:
+        """Rows as Arrow, and seconds."""
+        start = time.perf_counter()
+        rows = sum(batch.num_rows for batch in self._db.sql(self._query).to_arrow_reader(CHUNK))
+        return rows, time.perf_counter() - start
+
+    def change(self, gone: np.ndarray, come: np.ndarray) -> tuple[int, float]:
+        """The same after a batch in both tables, its time included."""
+        self._register("gone", gone)
+        self._register("come", come)
+        start = time.perf_counter()
+        for name in ("e", "n"):
+            self._db.execute(f"DELETE FROM {name} WHERE s IN (SELECT s FROM gone)")
+            self._db.execute(f"INSERT INTO {name} FROM come")
+        applied = time.perf_counter() - start
+        rows, spent = self.read()
+        return rows, applied + spent
+
+    def close(self) -> None:
+        self._db.close()
+
+
+PATHS: list[Pair] = [(0, 1), (1, 2)]
+TRIANGLE: list[Pair] = [*PATHS, (0, 2)]
+OPEN = "SELECT x.s, y.s FROM e x JOIN e y ON x.b = y.a WHERE NOT EXISTS (SELECT 1 FROM n WHERE n.a = x.a AND n.b = y.b)"
+LESS = (
+    "SELECT x.s, y.s, z.s FROM e x JOIN e y ON x.b = y.a JOIN e z ON y.b = z.b AND x.a = z.a"
+    " WHERE NOT EXISTS (SELECT 1 FROM n WHERE n.a = x.a AND n.b = x.b)"
+)
+ITSELF = "SELECT e.s FROM e WHERE NOT EXISTS (SELECT 1 FROM n WHERE n.a = e.a AND n.b = e.b)"
+
+
+def run(scale: Scale, note: Note) -> list[Figure]:
+    n = scale.size(100_000, 2_000)
+    figures = []
+    for kind in ("random", "skewed"):
+        edges = graph(kind, n)
+        figures += open_paths(f"open paths, {len(edges):,} edges, {kind}", edges, scale, note)
+        name = f"triangles without half of the edges, {len(edges):,} edges, {kind}"
+        figures.append(_whole(name, TRIANGLE, LESS, edges, edges[::2], note))
+    figures.append(_whole(f"a relation less itself, {n:,} edges", [(0, 1)], ITSELF, graph("random", n), graph("random", n), note))
+    return figures
+
+
+def _timed(view: View, times: int = 3) -> tuple[int, float, int]:
+    """Rows, seconds, steps."""
+    spent = []
+    for _ in range(times):
+        cursor = view.rows()
+        start = time.perf_counter()
+        rows = count(cursor)
+        spent.append(time.perf_counter() - start)
+    return rows, middle(spent), cursor.steps
+
+
+def _whole(name: str, atoms: list[Pair], query: str, edges: np.ndarray, others: np.ndarray, note: Note) -> Figure:
+    view, rival = View(atoms, (0, 1)), DuckDb(query, edges, others)
+    view.load(edges, others)
+    rows, spent, steps = _timed(view)
+    theirs = [rival.read() for _ in range(3)]
+    rival.close()
+    assert all(found == rows for found, _ in theirs), f"DuckDB found {theirs[0][0]} rows, we {rows}"
+    note(f"{name}: {rows:,} rows, {1e3 * spent:.0f} ms, {steps:,} steps")
+    return Figure(
+        f"{name}: time of the whole view", 1e3 * spent, "ms", less=True, note=f"{rows:,} rows, {steps:,} steps",
+        rivals=[Rival("DuckDB", 1e3 * middle([one for _, one in theirs]), ANEW)],
+    )  # fmt: skip
+
+
+def open_paths(name: str, edges: np.ndarray, scale: Scale, note: Note) -> list[Figure]:
+    """The whole view, and batches that take edges out and put back those that the batch before took out."""
+    view, rival = View(PATHS, (0, 2)), DuckDb(OPEN, edges, edges)
+    view.load(edges, edges)
+    rows, spent, steps = _timed(view)
+    both = [View(PATHS, None), View(TRIANGLE, None)]
+    for one in both:
+        one.load(edges, edges[:0])
+    (paths, first, _), (closed, second, _) = map(_timed, both)
+    theirs, whole = rival.read()
+    assert theirs == rows, f"DuckDB found {theirs} rows, we {rows}"
+    assert paths - closed == rows, "each triangle closes one path: edges are different"
+    note(f"{name}: {rows:,} of {paths:,} paths, {1e3 * spent:.0f} ms, {steps:,} steps")
+    size, now = min(1_000, len(edges) // 8), rows
+    order, out, batches, anew = np.random.default_rng(3).permutation(len(edges)), edges[:0], list[float](), list[float]()
+    for some in order[: 4 * size].reshape(-1, size):
+        gone = edges[some]
+        start = time.perf_counter()
+        now += view.change(gone, out)
+        batches.append((len(gone) + len(out)) / (time.perf_counter() - start))
+        theirs, elapsed = rival.change(gone, out)
+        assert theirs == now, f"DuckDB found {theirs} rows, the deltas say {now}"
+        anew.append((len(gone) + len(out)) / elapsed)
+        out = gone
+    rival.close()
+    return [
+        Figure(f"{name}: time of the whole view", 1e3 * spent, "ms", less=True, note=f"{rows:,} rows, {steps:,} steps",
+               rivals=[Rival("DuckDB", 1e3 * whole, ANEW),
+                       Rival("both sides by qdag", 1e3 * (first + second), "paths and triangles, without subtracting them")]),
+        sampled(f"{name}: batches with delta, {2 * size:,} changes", batches, "changes/s", rivals=[Rival("DuckDB", middle(anew), ANEW)]),
+    ]  # fmt: skip
