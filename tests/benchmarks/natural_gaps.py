@@ -212,7 +212,8 @@ def triangles(n: int, times: int, note: Note) -> list[Figure]:
         cursor = miner.rows(miner.root)
         assert count(cursor) == 0
         about = f"triangle without rows, {m} values, {cursor.counters['probes']} probes: steps"
-        figures.append(Figure(about, cursor.steps, "steps", less=True, note="in the order A, B, C each pair of a and b is ruled out on its own"))
+        told = "in the order A, B, C each pair of a and b is ruled out on its own"
+        figures.append(Figure(about, cursor.steps, "steps", less=True, note=told))
     note(f"triangles: {middle(ours):.3g} ms, qdag {qdag:.3g} ms")
     return figures
 
