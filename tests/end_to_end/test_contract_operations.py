@@ -65,10 +65,7 @@ def test_methods(client: httpx.Client, method: str, path: str, allowed: set[str]
 
 
 def test_what_comes_later(case: Case) -> None:
-    case.define()
     talk.problem(case.client.get("/"), 501, "not-yet")
-    natural = f"SELECT b.id FROM {case.b} b JOIN {case.m} m ON b.room = m.room"
-    talk.problem(case.client.put(f"/v1/views/{case.v}", json={"sql": natural, "algorithm": "lqdag"}), 501, "not-yet")
 
 
 def test_health_and_state(live: Case) -> None:

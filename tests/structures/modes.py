@@ -63,7 +63,7 @@ STRUCTURES = {
             Canary("structures.qdag.run", "keep_roots", "lambda C, V, v: None", 2),
             Canary("structures.qdag.walk", "agreeing", "lambda walking, t, some, coordinates, values, v: some"),
             Canary("structures.qdag.walk", "with_bit16", "lambda array, p, b: 0"),
-            Canary("structures.qdag.walk", "of_child", "lambda S, s, k, f, b, some, c: was(S, s, k, 0, b, some, c)"),
+            Canary("structures.qdag.refs", "of_child", "lambda S, s, k, f, b, some, c: was(S, s, k, 0, b, some, c)"),
             Canary(
                 "structures.quadtree.changes",
                 "set_child",
