@@ -265,15 +265,17 @@ def bring_up(tree: Constraints, v: int) -> None:
     """Let node v see what was logged: tuples that came into an atom, after its constraints were found. All those that follow from the atom,
     and may have a row of the tuple, are to go."""
     T, G = tree.T, tree.G
-    u = NODE_WORDS * v
+    u, dropped = NODE_WORDS * v, wide(0)
+    d = T[u + DEPTH]
     for row in range(T[u + SEEN], T[LOGGED] if T[u + COUNT] != 0 else T[u + SEEN]):
         g = LOG_WORDS * row
-        if agrees(tree, v, g):
-            d = T[u + DEPTH]
+        bit = G[g + ATOM_BIT]
+        if dropped & bit == 0 and agrees(tree, v, g):
             if (G[g + HAS] >> d) & 1 != 0:
-                cut_value(tree, v, G[g + VALUE + d], G[g + ATOM_BIT])
+                cut_value(tree, v, G[g + VALUE + d], bit)
             else:
-                drop_intervals(tree, v, G[g + ATOM_BIT])
+                drop_intervals(tree, v, bit)
+                dropped |= bit
     T[u + SEEN] = T[LOGGED]
 
 
