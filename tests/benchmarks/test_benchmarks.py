@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from xml.etree import ElementTree
@@ -55,7 +56,13 @@ from tests.naive.interval_join import sweep_count
 
 RESULTS = Path(__file__).parent / "results"
 
-compiled = pytest.mark.skipif(not JIT, reason="the loops of the benchmarks are compiled")
+_needs_jit = pytest.mark.skipif(not JIT, reason="the loops of the benchmarks are compiled")
+
+
+def compiled(test: Callable[..., None]) -> Callable[..., None]:
+    """Left to the soak: the compiler takes a minute for these loops."""
+    return _needs_jit(pytest.mark.soak(test))
+
 
 
 @compiled
@@ -173,7 +180,6 @@ def test_a_join_of_three_and_boxes_through_the_service() -> None:
     assert [figure.aim for figure in figures[7:]] == [25e3, 25e3]
 
 
-@pytest.mark.soak
 @compiled
 def test_natural_joins_through_the_service() -> None:
     """Each by the algorithm that is meant to keep it."""
@@ -183,7 +189,6 @@ def test_natural_joins_through_the_service() -> None:
     assert [figure.name.partition(":")[0] for figure in figures[::5]] == ["star by view-tree", "path by join-tree", "triangle by qdag"]
 
 
-@pytest.mark.soak
 @compiled
 def test_memory_by_holder() -> None:
     """The parts, counted by the service and by the system, come to the whole."""
@@ -265,7 +270,6 @@ def test_decoding_alone() -> None:
 
 
 @compiled
-@pytest.mark.soak
 @pytest.mark.usefixtures("quick_java")
 def test_records_go_through_the_pipeline_and_are_followed() -> None:
     """What two subjects do, with one job; Spark alone, a rival as slow to start, has its turn in a quick run only."""

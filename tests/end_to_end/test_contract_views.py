@@ -272,7 +272,7 @@ def test_infeasible_names_the_theorem(case: Case) -> None:
 
 def test_a_stated_guarantee_and_algorithm(case: Case) -> None:
     case.define()
-    made = talk.ok(put(case, {**case.json, "guarantee": "strict", "algorithm": "interval-tree"}), 201)
+    made = created(case, {**case.json, "guarantee": "strict", "algorithm": "interval-tree"})
     assert made["plan"]["guarantee"] == "strict"
 
 
