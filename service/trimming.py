@@ -36,7 +36,8 @@ class Leftovers:
     def are_due(self, published: object, rows_read: int, now: float) -> bool:
         """`published`: another object for each publication; `rows_read`: by all readers so far. True once, after work that has ended or
         goes on for long."""
-        if published is not self._seen or rows_read - self._read >= _LARGE:
+        least = 1 if self._is_due else _LARGE  # a large reading that goes on is work, however slow
+        if published is not self._seen or rows_read - self._read >= least:
             if not self._is_due:
                 self._is_due, self._since = True, now
             self._seen, self._read, self._seen_at = published, rows_read, now

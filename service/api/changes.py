@@ -125,7 +125,8 @@ async def post_changes(context: Context, relation: str | None, scope: Scope, rec
                 receipt = await waiting
             except asyncio.CancelledError:
                 if context.closing and batch.source is None:  # `recovering` would have it sent again, and it may be applied yet
-                    raise RuntimeError("the service ends, and does not wait for a batch without source, which may be applied") from None
+                    said = "the service is shutting down; the batch has no source, and may have been applied: look before you send it again"
+                    raise Problem("internal", said) from None
                 raise
         answer = render(receipt)
     await send({"type": "http.response.start", "status": 200, "headers": _head(answer)})

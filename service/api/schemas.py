@@ -75,7 +75,8 @@ _STATISTICS = _object(
         | {
             "description": "what else the algorithm counts, by name, of all readings; tree-tracker: lookups, removed, no_goods, forgotten; "
             "minesweeper and elimination: probes, outputs, lookups, constraints, resets, forgotten; "
-            "intersect: lookups, probes, outputs; bow-tie: these, ranges, forgotten"
+            "intersect: lookups, probes, outputs; bow-tie: these, ranges (the most that waited, summed over readings), forgotten; "
+            "lqdag: looked_up, excluded"
         },
     },
     closed=False,

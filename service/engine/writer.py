@@ -6,7 +6,8 @@
 Writer is who holds the turn: the thread, or for one short batch the caller of `apply_at_once`, when nothing waits and the thread is idle.
 That caller may answer before it publishes, if nobody who has heard the answer can ask before it has.
 A duplicate is answered after the commit of its group, so not before its first copy is on disk. When applying, appending or
-committing fails, nothing can be known of what is on disk: everything that waits is told so, and the service is to end.
+committing fails, nothing can be known of what is on disk, unless the disk was full: then nothing was committed. Everything that waits is
+told so, and the service is to end.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def nested_elimination_orders(edges: Sequence[Edge]) -> Iterator[tuple[int, ...]
 
 def least_width_order(edges: Sequence[Edge]) -> tuple[int, ...]:
     """The variables v1 … vn, at most `MOST_EXACT`, so that eliminating vn … v1 joins the fewest neighbours at once: their number at most
-    is the treewidth. Of several that may be eliminated next the one that joins the fewest new pairs. O(2^v v²).
+    is the treewidth. Of several that may be eliminated next the one that joins the fewest new pairs. O(2^v v⁴).
 
     Source: as `treewidth`.
     """

@@ -84,7 +84,7 @@ def graph_with_absent(query: Query) -> Hypergraph | str:
             theirs = _by_alias([ref for ref in one if ref.alias not in own])
             mine = [v for v, known in enumerate(variables) if not set(known).isdisjoint(one)]
             if not mine:
-                return f"{' = '.join(map(str, one))} in NOT EXISTS leaves a value open that no column outside of it is equal to"
+                return f"every column compared in NOT EXISTS must equal a column of the outer query; {' = '.join(map(str, one))} does not"
             for v in mine:
                 columns[v] |= theirs
         for alias, relation in group.aliases:

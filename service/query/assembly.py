@@ -127,23 +127,48 @@ def assemble(draft: Draft, options: Options) -> Query:
 
 
 def _absent(draft: Draft) -> tuple[Absent, ...]:
-    """The NOT EXISTS groups that can have a row at all, with aliases that nothing else of the query has."""
-    taken, found = set(draft.scope.aliases), list[Absent]()
+    """The NOT EXISTS groups that can have a row at all, each once, in an order that does not depend on the text, with aliases that nothing
+    else of the query has."""
+    found = dict[_Group, list[str]]()  # of each the aliases, by number
     for group in draft.absent:
         _check_group(group)
-        names = {}
-        for alias in group.scope.aliases:
-            names[alias] = next(name for name in chain([alias], (f"{alias}_{i}" for i in count(2))) if name not in taken)
-            taken.add(names[alias])
-        if group.never:
-            continue
-        order = [*draft.scope.aliases, *names.values()]
-        equal = [tuple(ref._replace(alias=names.get(ref.alias, ref.alias)) for ref in pair) for pair in group.equal]
-        pairs = {(x, y) if order.index(x.alias) < order.index(y.alias) else (y, x) for x, y in equal}
-        filters = {one._replace(column=one.column._replace(alias=names[one.column.alias])) for one in group.filters}
-        aliases = tuple((names[alias], relation) for alias, relation in group.scope.aliases.items())
-        found.append(Absent(aliases, tuple(sorted(pairs)), _sorted(filters)))
-    return tuple(found)
+        if not group.never:
+            own = sorted(group.scope.aliases, key=group.scope.aliases.__getitem__)
+            found.setdefault(_canonical(group, own), own)
+    taken, named = set(draft.scope.aliases), list[Absent]()
+    for one, own in sorted(found.items(), key=repr):
+        names = list[str]()
+        for alias in own:
+            names.append(next(name for name in chain([alias], (f"{alias}_{i}" for i in count(2))) if name not in taken))
+            taken.add(names[-1])
+        pairs = [(outer, inner._replace(alias=names[int(inner.alias)])) for outer, inner in one.outer]
+        pairs += [(x._replace(alias=names[int(x.alias)]), y._replace(alias=names[int(y.alias)])) for x, y in one.inner]
+        filters = {f._replace(column=f.column._replace(alias=names[int(f.column.alias)])) for f in one.filters}
+        named.append(Absent(tuple(zip(names, one.relations, strict=True)), tuple(sorted(pairs)), _sorted(filters)))
+    return tuple(named)
+
+
+class _Group(NamedTuple):
+    """A NOT EXISTS group whose aliases are numbers; its equalities with the outside, and those within."""
+
+    relations: tuple[str, ...]
+    outer: tuple[tuple[ColumnRef, ColumnRef], ...]
+    inner: tuple[tuple[ColumnRef, ColumnRef], ...]
+    filters: tuple[Filter, ...]
+
+
+def _canonical(group: Draft, own: Sequence[str]) -> _Group:
+    numbers = {alias: str(number) for number, alias in enumerate(own)}
+    outer, inner = set[tuple[ColumnRef, ColumnRef]](), set[tuple[ColumnRef, ColumnRef]]()
+    for x, y in group.equal:
+        if x.alias in numbers and y.alias in numbers:
+            x, y = x._replace(alias=numbers[x.alias]), y._replace(alias=numbers[y.alias])
+            inner.add((x, y) if int(x.alias) < int(y.alias) else (y, x))
+        else:
+            x, y = (x, y) if y.alias in numbers else (y, x)
+            outer.add((x, y._replace(alias=numbers[y.alias])))
+    filters = {one._replace(column=one.column._replace(alias=numbers[one.column.alias])) for one in group.filters}
+    return _Group(tuple(group.scope.aliases[alias] for alias in own), tuple(sorted(outer)), tuple(sorted(inner)), _sorted(filters))
 
 
 def _check_group(group: Draft) -> None:
@@ -156,7 +181,8 @@ def _check_group(group: Draft) -> None:
         raise unsupported(f"{others[0]} in NOT EXISTS", "compare its columns with = only")
     for x, y in group.equal:
         if x.alias not in own and y.alias not in own:
-            raise unsupported(f"{x} = {y} in NOT EXISTS", f"a condition there is about {' or '.join(own)}; put others outside of it")
+            instead = f"a condition in it must refer to {' or '.join(own)}; move this one to the outer WHERE"
+            raise unsupported(f"{x} = {y} in NOT EXISTS", instead)
     for one in group.filters:
         if one.column.alias not in own:
             instead = f"filter {' or '.join(own)} there; for a condition on {one.column.alias} alone register two views"

@@ -18,7 +18,7 @@ Algorithm = Literal[
     "tree-tracker", "minesweeper", "intersect", "bow-tie", "elimination", "lqdag",
 ]  # fmt: skip
 ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
-"""What a definition may name; the planner says what each keeps, and which are to come."""
+"""What a definition may name; the planner says what each supports."""
 
 MAX_ALIASES = 8
 MAX_SQL = 100_000  # characters

@@ -126,9 +126,12 @@ class IndexReader(ABC):
             self._change(atom, int(run.signs[first]), entries, run.common[here])
         return count
 
+    def _rows_of_changed(self, atom: int, entries: Entries) -> Cursor:
+        return self.partners(self.root, atom, entries)
+
     def _tell(self, atom: int, entries: Entries, sign: int, sink: Sink) -> bool:
         """The rows of these entries, with the other atoms as they are now; whether more are wanted."""
-        cursor = self.partners(self.root, atom, entries)
+        cursor = self._rows_of_changed(atom, entries)
         wanted = tell_all(cursor, sign, sink) is not None
         self._told_steps += cursor.steps
         return wanted

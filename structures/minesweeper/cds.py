@@ -344,6 +344,10 @@ class ConstraintTree:
     def _children(self, T: np.ndarray) -> np.ndarray:
         return np.zeros(1 << (2 * len(T) // NODE_WORDS - 1).bit_length(), np.int64)
 
+    def clear(self) -> None:
+        """Make it empty."""
+        compiled(clear)(self.arrays)
+
     def make_room(self) -> int:
         """Grow, or else be cleared: how many intervals were lost, or -1."""
         if not is_short(self.arrays):
@@ -352,7 +356,7 @@ class ConstraintTree:
         have = len(T) // NODE_WORDS
         if T[INTERVALS] + SPARE > T[MOST] or have >= self._size.nodes:
             lost = int(T[INTERVALS])
-            compiled(clear)(self.arrays)
+            self.clear()
             return lost
         larger = np.zeros(NODE_WORDS * min(2 * have, self._size.nodes), np.int64)
         larger[: len(T)] = T

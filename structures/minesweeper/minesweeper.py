@@ -100,6 +100,10 @@ class Cursor(cursor.Cursor):
                 tree.lock.acquire()
         return tree
 
+    def use(self, tree: ConstraintTree) -> None:
+        """An empty one, instead of one of its own."""
+        self._own.append(tree)
+
     def _walk(self, told: Told, tree: ConstraintTree) -> int:
         lost = tree.make_room()
         if lost >= 0:
@@ -108,9 +112,11 @@ class Cursor(cursor.Cursor):
         return int(compiled(mine)(self._arena.nodes, tree.arrays, self._walking, self._items, told, self._BUDGET))
 
     def clone(self) -> Self:
-        """An independent cursor at the same place, which shares the constraints."""
+        """An independent cursor at the same place, which shares the constraints of a single item."""
         other = super().clone()
         other._walking = self._walking._replace(Z=other._Z)
+        if len(self._items.slots) > 1:  # the constraints are those below one item, and the two are soon at different ones
+            other._own = []
         return other
 
     @property
@@ -140,6 +146,7 @@ class Minesweeper(IndexReader):
         indexes."""
         self.shape = Shape(atoms, [[indexes.arity(one.index) for one in atom] for atom in atoms], order)
         self._size, self._keeper = size, Keeper(kept)
+        self._scratch: ConstraintTree | None = None  # for deltas
         super().__init__(indexes, atoms)
 
     @property
@@ -167,6 +174,15 @@ class Minesweeper(IndexReader):
         """The rows in which atom number `place` is one of these entries, in their order, which are not looked up."""
         return self._cursor(root, place, True, entries)
 
+    def _rows_of_changed(self, atom: int, entries: Entries) -> Cursor:
+        """By one tree for all deltas, cleared: a new one takes longer than most deltas."""
+        cursor = self.partners(self.root, atom, entries)
+        if self._scratch is None:
+            self._scratch = ConstraintTree(self._size)
+        self._scratch.clear()
+        cursor.use(self._scratch)
+        return cursor
+
     def of_key(self, root: Root, place: int, coordinates: Sequence[int]) -> Cursor:
         """The rows in which atom number `place` has these values in all its variables."""
         variables = self.members[self.first[place]].variables
@@ -181,8 +197,8 @@ class Minesweeper(IndexReader):
 
     @property
     def kept_bytes(self) -> int:
-        """Of the kept tree."""
-        return self._keeper.bytes
+        """Of the kept tree, and of that for deltas."""
+        return self._keeper.bytes + (self._scratch.bytes if self._scratch is not None else 0)
 
     def kept(self) -> list[tuple[tuple[int | None, ...], int, int, int]]:
         """Of each kept constraint the pattern, a value or None (whatever it is) for each level before that of the interval, its least and

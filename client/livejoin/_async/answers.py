@@ -44,6 +44,7 @@ class AsyncAnswer(Generic[T]):
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._is_begun = True  # what was not read is gone
         await self._opening.__aexit__(kind, error, trace)
 
     async def __aiter__(self) -> AsyncIterator[T]:

@@ -45,6 +45,7 @@ class Answer(Generic[T]):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._is_begun = True  # what was not read is gone
         self._opening.__exit__(kind, error, trace)
 
     def __iter__(self) -> Iterator[T]:

@@ -40,8 +40,8 @@ def make_nested(query: Query, relations: Relations) -> Plan | None:
 
 
 def search_order(atoms: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """The variables, which these atoms have, in the order of the search: a nested elimination order with the fewest indexes, or else one of
-    least width."""
+    """The variables, which these atoms have, in the order of the search: of the first nested elimination orders the one with the fewest
+    indexes, or else one of least width."""
     edges = [frozenset(own) for own in atoms]
     nested = list(islice(nested_elimination_orders(edges), _MOST_ORDERS))
     return min(nested, key=lambda one: sum(map(len, index_orders(atoms, one)))) if nested else least_width_order(edges)

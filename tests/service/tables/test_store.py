@@ -96,8 +96,8 @@ def test_codes_of_rows_in_a_table_are_those_of_their_columns():
     schema = pa.schema([pa.field("k", pa.int64(), False)] + [pa.field(f"c{i}", type) for i, type in enumerate(types)])
     rng = np.random.default_rng(9)
     table = Table(schema, ["k"])
-    more = {pa.float64(): [0.0, -0.0, float("nan"), -float("nan")]}
-    given = [[*values, *more.get(type, ())] for type, values in EDGES]
+    others = {pa.float64(): [0.0, -0.0, float("nan"), -float("nan"), None], pa.utf8(): ["", "ä", "aa", None]}
+    given = [others.get(type, values) for type, values in EDGES]
     drawn = [[values[rng.integers(len(values))] for _ in range(200)] for values in given]
     columns = [pa.array(range(200)), *(pa.array(values, type) for values, type in zip(drawn, types, strict=True))]
     slots = table.insert(1, RowBlock(pa.RecordBatch.from_arrays(columns, schema=schema)))

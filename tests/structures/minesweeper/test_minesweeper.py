@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -233,6 +234,27 @@ def test_a_clone_shares_what_another_found() -> None:
         assert len(early.clone().fill(7).T) == 7, "without it"
     rows = read_all(early, 11)
     assert len(rows) == n and rows[5:] == read_all(cursor, 3)
+
+
+def test_clones_that_are_at_different_items() -> None:
+    """What is found below one item is not true below another."""
+    n = 30
+    variables, given = [(0,), (0, 1), (1,)], [[(i,) for i in range(n)], [(i, i % 3) for i in range(n)], [(0,), (1,), (2,)]]
+    miner = of(variables, (0, 1), given)
+    items = entries(miner, variables, 2, [(k, k) for k in range(3)])
+    wanted = sorted(read_all(miner.partners(miner.root, 2, items)))
+    assert len(wanted) == n
+    one = miner.partners(miner.root, 2, items)
+    begun = [tuple(row) for row in one.fill(4).T.tolist()]
+    other = one.clone()
+    ahead = [tuple(row) for row in other.fill(1).T.tolist()]
+    rows: tuple[list[Any], list[Any]] = ([*begun], [*begun, *ahead])
+    for _ in range(3 * n):  # in turns, a row each, the one far ahead of the other
+        for cursor, mine, count in ((one, rows[0], 1), (other, rows[1], 3)):
+            for _ in range(count):
+                if not cursor.done:
+                    mine += [tuple(row) for row in cursor.fill(1).T.tolist()]
+    assert sorted(rows[0]) == sorted(rows[1]) == wanted
 
 
 @pytest.mark.parametrize(

@@ -187,7 +187,7 @@ SEVEN = {"from": {f"n{i}": "b" for i in range(8)}, "join": [{"equal": [f"n{i}.ro
         (PART | {"where": [{"column": "x.tag", "op": "=", "value": "u"}]}, {}, "the filter on x.tag in NOT EXISTS is not supported"),
         (
             {"from": {"n": "b", "m": "b"}, "join": [*PART["join"], {"equal": ["n.floor", "m.floor"]}]},
-            {}, "n.floor = m.floor in NOT EXISTS leaves a value open",
+            {}, "every column compared in NOT EXISTS must equal a column of the outer query; n.floor = m.floor does not",
         ),
         (PART, {"from": XY, "join": [{"overlaps": ["x.stay", "y.slot"]}]}, "it joins by more than equality"),
         (PART, {"from": XY, "join": [{"cross": ["x", "y"]}]}, "it has a product (CROSS JOIN)"),
