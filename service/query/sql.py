@@ -194,6 +194,8 @@ def _read_select(select: exp.Select, text: str, relations: Mapping[str, Relation
         conditions.add(select.args["where"].this)
     if outer is None:
         _read_outputs(select, names, draft)
+    elif any(isinstance(node, exp.Func) for part in select.expressions for node in part.walk()):  # one may return no row, or several
+        raise unsupported("a function in the SELECT list of NOT EXISTS", "write SELECT 1")
     return draft
 
 

@@ -256,6 +256,10 @@ JOIN = "SELECT b.id FROM bookings b JOIN maintenance m ON "
         ("SELECT id FROM bookings b WHERE NOT EXISTS (SELECT 1 FROM shifts s WHERE s.nr = b.id LIMIT 1)", "LIMIT in NOT EXISTS"),
         ("SELECT id FROM bookings EXCEPT SELECT id FROM maintenance", "write NOT EXISTS"),
         ("SELECT id FROM bookings b WHERE NOT EXISTS (SELECT count(*) FROM maintenance m WHERE m.id = b.id)", "COUNT(*)"),
+        (
+            "SELECT id FROM bookings b WHERE NOT EXISTS (SELECT generate_series(1, 0) FROM maintenance m WHERE m.id = b.id)",
+            "a function in the SELECT list of NOT EXISTS",
+        ),
         ("SELECT id FROM bookings b WHERE NOT EXISTS (SELECT 1 FROM shifts s WHERE nr = id AND floor = 1)", "the filter on b.floor"),
         ("SELECT id FROM bookings b WHERE NOT EXISTS (SELECT 1 FROM maintenance b WHERE b.room = guest)", "rename one of the two"),
         ("SELECT id FROM bookings b WHERE id = 1 OR NOT EXISTS (SELECT 1 FROM maintenance m WHERE m.id = b.id)", "OR"),
