@@ -31,8 +31,9 @@ Source: *Beyond Worst-case Analysis for Joins with Minesweeper*; *Towards Instan
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -68,12 +69,14 @@ class Cursor(cursor.Cursor):
     _STEPS, _GAP = STEPS, GAP
     _BUDGET = 1 << 16  # a step in the constraint tree takes several times as long as one in an index
 
-    def __init__(self, arena: IndexArena, walking: Walking, items: Entries, size: Size, kept: tuple[Keeper, Lease] | None) -> None:
-        """`kept`: where a kept tree may be had."""
+    def __init__(
+        self, arena: IndexArena, walking: Walking, items: Entries, make: Callable[[], ConstraintTree], kept: tuple[Keeper, Lease] | None
+    ) -> None:
+        """`make`: an empty tree; `kept`: where a kept one may be had."""
         super().__init__(int(walking.P[ATOMS]) + int(walking.P[GIVEN] >= 0), walking.Z)
         self._arena, self._walking, self._items = arena, walking, items_of(items)
         self._ended = len(items.slot) == 0
-        self._size, self._kept = size, kept
+        self._make, self._kept = make, kept
         self._own: list[ConstraintTree] = []  # one, once it is needed; clones have the same list
 
     def _more(self, want: int) -> np.ndarray:
@@ -93,10 +96,10 @@ class Cursor(cursor.Cursor):
         tree = self._kept[0].take(self._kept[1]) if self._kept is not None else None
         if tree is None:
             if not self._own:
-                self._own.append(ConstraintTree(self._size))
+                self._own.append(self._make())
             tree = self._own[0]
             if not tree.lock.acquire(blocking=False):
-                tree = ConstraintTree(self._size)
+                tree = self._make()
                 tree.lock.acquire()
         return tree
 
@@ -147,6 +150,7 @@ class Minesweeper(IndexReader):
         self.shape = Shape(atoms, [[indexes.arity(one.index) for one in atom] for atom in atoms], order)
         self._size, self._keeper = size, Keeper(kept)
         self._scratch: ConstraintTree | None = None  # for deltas
+        self._trees: WeakKeyDictionary[ConstraintTree, None] = WeakKeyDictionary()  # of readings, and that for deltas
         super().__init__(indexes, atoms)
 
     @property
@@ -178,7 +182,7 @@ class Minesweeper(IndexReader):
         """By one tree for all deltas, cleared: a new one takes longer than most deltas."""
         cursor = self.partners(self.root, atom, entries)
         if self._scratch is None:
-            self._scratch = ConstraintTree(self._size)
+            self._scratch = self._make()
         self._scratch.clear()
         cursor.use(self._scratch)
         return cursor
@@ -193,12 +197,18 @@ class Minesweeper(IndexReader):
     def _cursor(self, root: Root, place: int | None, given: bool, items: Entries) -> Cursor:
         walking = Walking(self.shape.plan(place, given), np.array(root.roots, np.int64), np.zeros(STATE_WORDS, np.int64))
         kept = (self._keeper, root.lease) if place is None else None
-        return Cursor(self.indexes.arena, walking, items, self._size, kept)
+        return Cursor(self.indexes.arena, walking, items, self._make, kept)
+
+    def _make(self) -> ConstraintTree:
+        tree = ConstraintTree(self._size)
+        self._trees[tree] = None
+        return tree
 
     @property
-    def kept_bytes(self) -> int:
-        """Of the kept tree, and of that for deltas."""
-        return self._keeper.bytes + (self._scratch.bytes if self._scratch is not None else 0)
+    def constraint_bytes(self) -> int:
+        """Of the kept tree, that for deltas, and those of all readings that are still there. Any thread."""
+        trees = (reference() for reference in self._trees.keyrefs())
+        return self._keeper.bytes + sum(tree.bytes for tree in trees if tree is not None)
 
     def kept(self) -> list[tuple[tuple[int | None, ...], int, int, int]]:
         """Of each kept constraint the pattern, a value or None (whatever it is) for each level before that of the interval, its least and

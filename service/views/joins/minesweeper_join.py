@@ -39,4 +39,4 @@ class MinesweeperJoin(ReadingJoin[Minesweeper]):
     @property
     def bytes(self) -> int:
         """What is kept of the gaps, and of an index that several views or aliases have its share."""
-        return super().bytes + (self._reader.kept_bytes if self._reader is not None else 0)
+        return super().bytes + (self._reader.constraint_bytes if self._reader is not None else 0)

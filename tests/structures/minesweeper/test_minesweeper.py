@@ -180,7 +180,7 @@ def test_what_is_kept_serves_later_readings() -> None:
     miner = of([(0,), (0, 1), (1,)], (0, 1), [[(i,) for i in range(1, n + 1)], [(i, 2 * i) for i in range(1, n + 1)], [(1,)]])
     cold = probes(miner)
     assert cold == (0, n + 3) and probes(miner) == (0, 0) and miner.is_empty(miner.root)
-    assert miner.kept_bytes > 0
+    assert miner.constraint_bytes > 0
     older = miner.root
     changed(miner, 2, 0, gone=[(7, 6)])
     assert miner.is_empty(miner.root) and probes(miner) == (0, 0)
