@@ -50,7 +50,7 @@ lint: setup
 	$(BIN)/lint-imports
 
 test: setup java
-	$(BIN)/pytest -n 4 --dist loadfile $(ARGS)
+	$(BIN)/pytest -n 5 --dist loadfile $(ARGS)
 
 demo: setup
 	@$(BIN)/livejoin demo $(ARGS)

@@ -24,7 +24,7 @@ _LONGEST = ("tests/streaming/test_job.py", "tests/streaming/publishing/test_publ
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """The tests of a file share a process, as its fixtures do; those of modes share nothing, and go to whoever is idle.
 
-    Tests of the pipeline wait for Kafka and Spark most of the time: the first two processes have them, while the others compute; each
+    Tests of the pipeline wait for Kafka and Spark most of the time: the first three processes have them, while the others compute; each
     takes of the other kind when nothing is left of its own. Of the pipeline's files, those that take several minutes come
     first, then those of few tests, as these tests take a minute each; then, as everywhere, those of many.
     """
@@ -35,7 +35,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return nodeid if "/test_modes.py::" in nodeid else super()._split_scope(nodeid)
 
         def _assign_work_unit(self, node: Any) -> None:
-            waits = node in self.nodes[:2]
+            waits = node in self.nodes[:3]
             own = [scope for scope in self.workqueue if scope.startswith("tests/streaming/") == waits]
             scope = min(own, key=lambda scope: (scope not in _LONGEST, len(self.workqueue[scope]) > _FEW) if waits else (), default=None)
             if scope is not None:
