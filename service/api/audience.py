@@ -155,6 +155,9 @@ class Audience:
                 await asyncio.sleep(0)  # and have sent what there is
                 # A crowd gets a quarter of the loop's time: changes that arrive meanwhile are one more message to each, not many.
                 await asyncio.sleep(min(_PAUSE, 3 * (self._loop.time() - begun)))
+                if self._is_alone:
+                    self._forget()
+                    self._wake()
 
     @property
     def _is_alone(self) -> bool:

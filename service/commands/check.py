@@ -76,7 +76,7 @@ def _recompute(folder: Path) -> int:
 def _table(engine: Instance, name: str) -> pa.RecordBatch:
     """All rows of a relation."""
     relation = engine.relations[name]
-    relation.table.check()
+    engine.at_rest(relation.table.check)
     with closing(open_relation_rows(engine.readers, name)) as reader:
         parts = list(iter(partial(reader.read, ROWS), None))
     return pa.concat_batches(parts) if parts else relation.no_rows.arrow
@@ -85,7 +85,7 @@ def _table(engine: Instance, name: str) -> pa.RecordBatch:
 def _agrees(engine: Instance, name: str, tables: Mapping[str, pa.RecordBatch]) -> bool:
     """Compares one view, and prints the result."""
     view = engine.views[name]
-    view.join.check()
+    engine.at_rest(view.join.check)
     with closing(open_rows(engine.readers, name)) as reader:
         told = total(beside(*part) for part in iter(partial(reader.read_with_keys, ROWS), None))
     found = total(recompute(view.view.query, view.definitions, tables))

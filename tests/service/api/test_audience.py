@@ -188,17 +188,18 @@ def test_one_alone_reads_for_itself() -> None:
             return audience
 
         assert (await publish(10))._head == -1
-        second = Reader(context, feed, chance, 5)
+        second = Reader(context, feed, chance, 10)
         joined = asyncio.create_task(second.read(30))
         while len((await publish(0))._seats) < 2 or second.subscription.position is None:
             await asyncio.sleep(0.001)
         assert (await publish(5))._head > 10
+        await publish(5)  # the last that the second wants
         await joined
-        assert (await publish(14))._head == -1
+        assert (await publish(9))._head == -1
         feed.publish()
         await task
         first.judge(30)
-        second.judge(15)
+        second.judge(20)
 
     drive(work)
 
