@@ -240,8 +240,8 @@ class And:
         return self._cursor([self.plan_of(place)] * 2, versions, items.reshape(-1))
 
     def having(self, versions: Sequence[Roots], place: int, tuples: np.ndarray) -> Cursor:
-        """The rows that have, in the variables of atom number `place`, one of these tuples: int32[n, k], coordinates as in its plain tree. The
-        atom is read as any other."""
+        """The rows that have one of these tuples in the variables of atom number `place`: int32[n, k], coordinates as in its plain tree.
+        The atom is read as any other."""
         items = np.full((len(tuples), 1 + self.dimension), NO_SLOT, np.int64)
         items[:, self._columns[place][:-1]] = tuples
         plan = self._plan(-1, self.atoms[place].variables)

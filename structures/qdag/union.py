@@ -21,8 +21,7 @@ import numpy as np
 
 from structures.core.cursor import PartedCursor
 from structures.core.kernel import compiled, kernel, wide
-from structures.qdag import layout
-from structures.qdag import qdag
+from structures.qdag import layout, qdag
 from structures.qdag.absent import has_tuple
 from structures.qdag.layout import ARITY, ATOM, ATOM_WORDS, ATOMS, FRAMES, GROUP, LOOKED_UP, MUST, PLACE, VALUES, Walking
 from structures.qdag.qdag import And, Atom, Roots
@@ -116,8 +115,8 @@ class _Part(NamedTuple):
 
 
 class Cursor(PartedCursor):
-    """A reading. Its steps and dead ends are those of the branches, besides a step for each atom that a tuple is looked up in, and a dead end
-    for each tuple that is not told."""
+    """A reading. Its steps and dead ends are those of the branches, a step for each atom that a tuple is looked up in, and a dead end for
+    each tuple that is not told."""
 
     def __init__(self, of: Or, parts: Sequence[_Part]) -> None:
         super().__init__(of.lines + of.dimension)

@@ -1,5 +1,5 @@
-"""A Hypothesis state machine that drives unions of ANDs with groups beside a naive twin: batches, merges, pins, reads by bits, given tuples,
-unpins; `check()` after every batch. Every tuple of a delta is told once."""
+"""A Hypothesis state machine that drives unions of ANDs with groups beside a naive twin: batches, merges, pins, reads by bits, given
+tuples, unpins; `check()` after every batch."""
 
 from __future__ import annotations
 
