@@ -28,7 +28,7 @@ class Instance(Engine):
 
     def feed_of(self, view: LiveView, retain: tuple[int, int]) -> Feed:
         return Feed(
-            view.name, view.id, retain, self.versions, self._signer, view.rows_with_keys, view.text_bytes,
+            view.name, view.id, retain, self.versions, self._signer, view.shown.with_keys, view.shown.text_bytes,
             lambda: open_rows(self.readers, view.name),
         )  # fmt: skip
 

@@ -38,6 +38,7 @@ from service.api.stream import Stream
 from service.errors import Problem
 from service.reading.cursors import RowReader, open_relation_rows, open_rows
 from service.views.deltas import Combination
+from service.views.shown import ROW
 
 JSON_PAGE = 1000  # rows of a JSON page without `limit`
 FIRST_CHUNK, LARGEST_CHUNK = 64, 65_536  # rows: the first leave at once
@@ -74,7 +75,8 @@ _WHERE = Parameter(
     "where.*",
     parameters.plain,
     {"type": "string"},
-    "`where.<alias>.<column>=value`: a look-up by the key columns of one alias, or by its join columns",
+    "`where.<alias>.<column>=value`: a look-up by the key columns of one alias, or by its join columns; with UNION or EXCEPT "
+    "`where.row.<column>=value`, by all columns",
     {"where.b.id": "1"},
 )
 _FILTERS = (_VERSION, _OVERLAPS, _BOX, _WHERE)
@@ -92,10 +94,10 @@ def filters(values: dict[str, Any]) -> dict[str, Any]:
             windows[name.partition(".")[2]] = value
         if name.startswith("where."):
             _, alias, *column = name.split(".")
-            if not alias or len(column) != 1 or not column[0]:
+            if not alias or not all(column) or len(column) != 1 and (alias != ROW or not column):  # a view's column may have a dot
                 raise bad(name, "must be where.<alias>.<column>")
             aliases.add(alias)
-            columns[column[0]] = value
+            columns[".".join(column)] = value
     if len(aliases) > 1:
         raise Problem("bad-parameter", f"where: a look-up uses the columns of one alias, not of {' and '.join(sorted(aliases))}")
     return {

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
-from service.query.forms import JsonView, SqlView
+from service.query.forms import ExceptView, JsonView, SqlView, UnionView
 from service.query.model import GUARANTEES
 from service.wire.batch import MAX_ERRORS, OP_NAMES, UPSERT
 from service.wire.json import MAX_TEXT
@@ -76,7 +76,7 @@ _STATISTICS = _object(
             "description": "what else the algorithm counts, by name, of all readings; tree-tracker: lookups, removed, no_goods, forgotten; "
             "minesweeper and elimination: probes, outputs, lookups, constraints, resets, forgotten; "
             "intersect: lookups, probes, outputs; bow-tie: these, ranges (the most that waited, summed over readings), forgotten; "
-            "lqdag: looked_up, excluded"
+            "lqdag: looked_up, excluded, and with UNION or EXCEPT repeated (rows that an earlier SELECT had)"
         },
     },
     closed=False,
@@ -138,7 +138,7 @@ _BODIES: dict[str, Schema] = {
             "duplicate": {"type": "boolean"},
         }
     ),
-    "ViewDefinition": {"oneOf": [_ref("SqlView"), _ref("JsonView")]},
+    "ViewDefinition": {"oneOf": [_ref(form) for form in ("SqlView", "JsonView", "UnionView", "ExceptView")]},
     "Plan": _object(
         {
             "class": {"type": "string"},
@@ -204,7 +204,7 @@ _BODIES: dict[str, Schema] = {
 @cache
 def schemas() -> dict[str, Schema]:
     """All of them by name, made at the first call, in 20 ms. What a definition must be is said by the models that judge it."""
-    models = (RelationDefinition, SqlView, JsonView)
+    models = (RelationDefinition, SqlView, JsonView, UnionView, ExceptView)
     template = "#/components/schemas/{model}"
     made = models_json_schema([(model, "validation") for model in models], ref_template=template, schema_generator=_Untitled)
     forms: dict[str, Schema] = made[1]["$defs"]

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from service.query.model import ColumnRef, IntervalRef, Query
 from service.tables.endpoints import endpoints
 from service.tables.masks import compare, select_mask
-from service.tables.projection import Projection
+from service.tables.projection import Projection, one_zero, values_schema
 from service.wire.schema import RelationDefinition
 from structures.core.encoding import NEG_INF, POS_INF
 
@@ -52,6 +52,9 @@ def recompute(
     """The view's rows over these tables (by relation): columns `alias.key…` and the outputs, in batches."""
     if query.never:
         return
+    if query.branches:
+        yield from _distinct(query, definitions, tables)
+        return
     whole, parts = query.whole, {}
     for alias, relation in whole.aliases:
         mask = select_mask([f for f in whole.filters if f.column.alias == alias], tables[relation])
@@ -62,6 +65,31 @@ def recompute(
         for group in query.absent:
             rows = _without(whole, [alias for alias, _ in group.aliases], aliased, rows, parts)
         yield identified(query, definitions, rows)
+
+
+def _distinct(
+    query: Query, definitions: Mapping[str, RelationDefinition], tables: Mapping[str, pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Of a view with UNION or EXCEPT, by Arrow's grouping, in which nulls are equal."""
+    fields = [*values_schema(query, definitions), pa.field("", pa.int8())]  # the last one tells on which side a row is
+    empty = pa.schema([(field.name, field.type) for field in fields]).empty_table()
+    names = empty.schema.names[:-1]
+
+    def selected(one: Query, side: int) -> pa.Table:
+        keys = sum(len(definitions[relation].key) for _, relation in one.aliases)
+        parts = [empty]
+        for rows in recompute(one, definitions, tables):
+            columns = [*map(one_zero, rows.columns[keys:]), pa.array(np.full(len(rows), side, np.int8))]
+            parts.append(pa.table(columns, schema=empty.schema))
+        return pa.concat_tables(parts)
+
+    found = []
+    for number, branch in enumerate(query.branches):
+        sides = [selected(query.of_right_side(at), 1) for at in branch.absent if query.absent[at].columns]
+        grouped = pa.concat_tables([selected(query.of_branch(number), 0), *sides]).group_by(names).aggregate([("", "max")])
+        found.append(grouped.filter(pc.equal(grouped.column("_max"), 0)).select(names))
+    for rows in pa.concat_tables(found).group_by(names).aggregate([]).to_batches(BLOCK):
+        yield beside(rows, rows)
 
 
 Parts = Mapping[str, pa.RecordBatch]

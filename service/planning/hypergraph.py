@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from service.planning.acyclicity import Edge, is_acyclic, is_hierarchical, nested_elimination_order, treewidth
 from service.planning.binding import equal_classes
-from service.query.model import ColumnRef, Query
+from service.query.model import Absent, ColumnRef, Query
 
 
 class Attribute(NamedTuple):
@@ -25,14 +25,18 @@ class Attribute(NamedTuple):
 
 class Hypergraph(NamedTuple):
     """atoms   of each alias its attributes, in the order of their columns: those that aliases have in common stand in one order
-    absent  the numbers of the atoms of each NOT EXISTS group; these stand behind the others
-    lone    variables that a single column of the other atoms has, so that only groups compare it: null is a value of it, in no group
+    absent  the numbers of the atoms of each group (`query.model.Absent`); these stand behind the others
+    nulls   the atoms, by number, and their variables for which null is a value: one that no other atom beside it has (but those of groups)
+    families  of a view with UNION or EXCEPT, of each branch the numbers of its atoms, and of its groups
+    shown   of such a view the columns of each variable, by number
     """
 
     dimension: int
     atoms: tuple[tuple[Attribute, ...], ...]
     absent: tuple[tuple[int, ...], ...] = ()
-    lone: frozenset[int] = frozenset()
+    nulls: frozenset[tuple[int, int]] = frozenset()
+    families: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = ()
+    shown: tuple[tuple[int, ...], ...] = ()
 
     @property
     def arity(self) -> int:
@@ -92,9 +96,67 @@ def graph_with_absent(query: Query) -> Hypergraph | str:
                 return f"no column of {relation} in NOT EXISTS is equal to one outside of it"
     graph = _composed([alias for alias, _ in query.whole.aliases], columns)
     places = iter(range(len(query.aliases), len(graph.atoms)))
-    attributes = [(alias, one) for (alias, _), atom in zip(query.aliases, graph.atoms, strict=False) for one in atom]
-    lone = frozenset(one.variable for alias, one in attributes if ColumnRef(alias, one.columns[0]) in lonely)
-    return graph._replace(absent=tuple(tuple(next(places) for _ in group.aliases) for group in query.absent), lone=lone)
+    attributes = [(place, alias, one) for place, (alias, _) in enumerate(query.aliases) for one in graph.atoms[place]]
+    nulls = frozenset((place, one.variable) for place, alias, one in attributes if ColumnRef(alias, one.columns[0]) in lonely)
+    return graph._replace(absent=tuple(tuple(next(places) for _ in group.aliases) for group in query.absent), nulls=nulls)
+
+
+def graph_of_branches(query: Query) -> Hypergraph | str:
+    """Of a view with UNION or EXCEPT, right sides and NOT EXISTS groups included; or in words why there is none. A variable is a column of
+    the view: in each SELECT what is equal to the one that it selects."""
+    columns: list[dict[str, list[str]]] = [{} for _ in query.outputs]
+    lone = set[tuple[str, int]]()  # aliases, and columns of the view that nothing is equal to
+    sides = [number for number, group in enumerate(query.absent) if group.columns]
+    selects = [query.of_branch(number) for number in range(len(query.branches))] + [query.of_right_side(number) for number in sides]
+    for one in selects:
+        classes = [*equal_classes(one)]
+        classes += [[ref] for ref in dict.fromkeys(_selected(one)) if not any(ref in known for known in classes)]
+        for known in classes:
+            shown = [at for at, ref in enumerate(_selected(one)) if ref in known]
+            if not shown:
+                return f"{' = '.join(map(str, known))} is joined on, but not selected"
+            for at in shown:
+                columns[at] |= _by_alias(known)
+                if len(known) == 1:
+                    lone.add((known[0].alias, at))
+        for group in one.absent:
+            why = _place_group(one, group, columns)
+            if why is not None:
+                return why
+    aliases = [alias for alias, _ in query.whole.aliases]
+    graph = _composed(aliases, columns)
+    composites = list(dict.fromkeys(map(frozenset, columns)))
+    variables = [composites.index(frozenset(known)) for known in columns]
+    places = iter(range(len(aliases)))
+    own = [tuple(next(places) for _ in range(branch.aliases)) for branch in query.branches]
+    return graph._replace(
+        absent=tuple(tuple(next(places) for _ in group.aliases) for group in query.absent),
+        nulls=frozenset((aliases.index(alias), variables[at]) for alias, at in lone),
+        families=tuple((mine, branch.absent) for mine, branch in zip(own, query.branches, strict=True)),
+        shown=tuple(tuple(at for at, v in enumerate(variables) if v == variable) for variable in range(graph.dimension)),
+    )
+
+
+def _selected(query: Query) -> list[ColumnRef]:
+    return [output.column for output in query.outputs if output.column is not None]
+
+
+def _place_group(query: Query, group: Absent, columns: list[dict[str, list[str]]]) -> str | None:
+    """Adds a NOT EXISTS group of a SELECT to the columns of the view; why it cannot be."""
+    own = {alias for alias, _ in query.aliases}
+    joined = equal_classes(replace(query, aliases=query.aliases + group.aliases, equal=query.equal + group.equal))
+    for one in joined:
+        theirs = _by_alias([ref for ref in one if ref.alias not in own])
+        if theirs:
+            shown = [at for at, ref in enumerate(_selected(query)) if ref in one]  # of a class of the query all are in one
+            if not shown:
+                return f"every column compared in NOT EXISTS must equal a selected one; {' = '.join(map(str, one))} does not"
+            for at in shown:
+                columns[at] |= theirs
+    for alias, relation in group.aliases:
+        if not any(alias in one for one in columns):
+            return f"no column of {relation} in NOT EXISTS is equal to one outside of it"
+    return None
 
 
 def _by_alias(refs: Iterable[ColumnRef]) -> dict[str, list[str]]:

@@ -14,7 +14,7 @@ from service.query.model import Query
 
 
 def natural_json(query: Query, relations: Relations, counts: Counts | None) -> dict[str, Any] | None:
-    """None if it is not a natural join.
+    """None if it is not a natural join, or several by UNION or EXCEPT.
 
     class              as in the plans
     variables          by name, the columns of each; several in one entry are compared together
@@ -22,7 +22,7 @@ def natural_json(query: Query, relations: Relations, counts: Counts | None) -> d
     join_tree          its edges: two aliases and the variables that both have; None: cyclic, or a product
     agm                as `agm_json`
     """
-    if not is_natural(query, relations):
+    if query.branches or not is_natural(query, relations):
         return None
     graph = hypergraph(query)
     names = _variables(query, graph)

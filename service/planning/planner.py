@@ -103,8 +103,8 @@ def _by_counts(part: Part, relations: Relations, counted: Counted) -> Plan:
 
 
 def _plans(query: Query, relations: Relations) -> list[Plan]:
-    """One per algorithm, the best first; none where NOT EXISTS is not supported."""
-    if query.absent:
+    """One per algorithm, the best first; none where NOT EXISTS, UNION or EXCEPT is not supported."""
+    if query.absent or query.branches:
         return [one for one in (lqdag.make(query, relations),) if one is not None]
     found = product.make(query, relations, _plans)
     found += [one for algorithm in BUILT.values() for make in algorithm.makers if (one := make(query, relations)) is not None]
@@ -129,12 +129,12 @@ def _in_words(query: Query, relations: Relations) -> str:
     words = ["selects from one relation" if count == 1 else f"joins {count} relations"]
     if conditions := [one.words for one in meets_of(query, relations)] + [str(one) for one in residual_of(query, relations)]:
         words.append(f"on {', '.join(conditions)}")
-    elif query.equal:
+    elif query.equal and not query.branches:
         words.append(f"on equality only ({hypergraph(query).words})")
     if query.cross:
         words.append("with a product")
-    if query.absent:
-        words.append("with NOT EXISTS")
+    if query.absent or query.branches:
+        words.append(f"with {lqdag.operations(query)}")
     return " ".join(words)
 
 
@@ -151,15 +151,15 @@ def _no_such_promise(query: Query, relations: Relations, best: Plan, found: list
 
 
 def _reasons(query: Query, relations: Relations, best: Plan) -> tuple[str, ...]:
-    if is_natural(query, relations) and not best.parts and not query.absent and not hypergraph(query).acyclic:
+    if is_natural(query, relations) and not best.parts and not query.absent and not query.branches and not hypergraph(query).acyclic:
         return ("the equalities form a cycle, for which no algorithm bounds the delay between rows",)
     return best.notes
 
 
 def _in_the_way(query: Query, relations: Relations) -> str:
     """The reason why the requested guarantee is impossible; for a product, that of the part with the weakest guarantee."""
-    if query.absent:
-        return "no algorithm that supports NOT EXISTS bounds the cost of a change or the delay between rows"
+    if query.absent or query.branches:
+        return f"no algorithm that supports {lqdag.operations(query)} bounds the cost of a change or the delay between rows"
     parts = product.make(query, relations, _plans)
     if parts:
         least = min(parts[0].parts, key=lambda part: GUARANTEES.index(part.plan.guarantee))

@@ -20,12 +20,14 @@ class Shapes(NamedTuple):
 
 
 def tree_shapes(query: Query, graph: Hypergraph) -> Shapes:
-    """A group's atoms have trees of their own: a batch changes them in another step."""
+    """With NOT EXISTS alone a group's atoms have trees of their own: a batch changes them in another step."""
     query, known = query.whole, list[Any]()
-    bases, grouped = [], {place for group in graph.absent for place in group}
+    bases, grouped = [], {place for group in graph.absent for place in group if not graph.families}
+    together = [{*own, *(place for number in groups for place in graph.absent[number])} for own, groups in graph.families]
+    together = together or [set(range(len(graph.atoms)))]
     for place, ((alias, relation), atom) in enumerate(zip(query.aliases, graph.atoms, strict=True)):
         filters = {(f.column.column, f.op, f.value) for f in query.filters if f.column.alias == alias}
-        tuples = [(attribute.columns, attribute.same, attribute.variable in graph.lone) for attribute in atom]
+        tuples = [(attribute.columns, attribute.same, (place, attribute.variable) in graph.nulls) for attribute in atom]
         one = relation, filters, tuples, place in grouped
         if one not in known:
             known.append(one)
@@ -36,7 +38,7 @@ def tree_shapes(query: Query, graph: Hypergraph) -> Shapes:
         wanted: set[tuple[int, ...]] = {()}
         for place in aliases:
             own = [attribute.variable for attribute in graph.atoms[place]]
-            for other in range(len(graph.atoms)):
+            for other in set().union(*(family for family in together if place in family)):
                 theirs = {attribute.variable for attribute in graph.atoms[other]}
                 shared = tuple(j for j, v in enumerate(own) if v in theirs)
                 if other != place and len(shared) < len(own):

@@ -139,13 +139,19 @@ def _absent(draft: Draft) -> tuple[Absent, ...]:
     for one, own in sorted(found.items(), key=repr):
         names = list[str]()
         for alias in own:
-            names.append(next(name for name in chain([alias], (f"{alias}_{i}" for i in count(2))) if name not in taken))
-            taken.add(names[-1])
+            names.append(unused(alias, taken))
         pairs = [(outer, inner._replace(alias=names[int(inner.alias)])) for outer, inner in one.outer]
         pairs += [(x._replace(alias=names[int(x.alias)]), y._replace(alias=names[int(y.alias)])) for x, y in one.inner]
         filters = {f._replace(column=f.column._replace(alias=names[int(f.column.alias)])) for f in one.filters}
         named.append(Absent(tuple(zip(names, one.relations, strict=True)), tuple(sorted(pairs)), _sorted(filters)))
     return tuple(named)
+
+
+def unused(alias: str, taken: set[str]) -> str:
+    """An alias like this one that is not taken yet; it is then."""
+    name = next(name for name in chain([alias], (f"{alias}_{i}" for i in count(2))) if name not in taken)
+    taken.add(name)
+    return name
 
 
 class _Group(NamedTuple):

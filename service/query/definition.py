@@ -4,53 +4,58 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from functools import reduce
+from typing import Any, Literal
 
-from service.query.assembly import Draft, Inequality, Options, check_output_name, column_output, computed_outputs, unsupported
+from service.query.assembly import Draft, Inequality, Options, check_output_name, column_output, computed_outputs
 from service.query.forms import (
     AtMost,
     Condition,
     Cross,
     Duration,
     Equal,
+    Except,
     Intersection,
-    JsonView,
+    JsonForm,
     Less,
     NotEqual,
     Overlaps,
     Part,
+    Select,
     Selected,
     SqlView,
+    Union,
+    UnionView,
     Where,
     Within,
     as_json,
     bad,
-    check_form,
 )
 from service.query.literals import BadLiteral, distance_from_json, from_json
 from service.query.model import ColumnRef, Filter, IntervalRef, Output
 from service.query.model import Within as Distance
 from service.query.scope import Scope
+from service.query.set_operations import Expression, SetOperation
 from service.wire.schema import RelationDefinition
 
 _AS = re.compile(r"\s(?:as)\s+(?=\S)", re.IGNORECASE)
 
 
-def read_form(data: dict[str, Any]) -> SqlView | JsonView:
-    """The definition in its form. Problem `bad-definition`, or `unsupported-query` for a form that is not implemented yet."""
-    for later in ("union", "except"):
-        if later in data and "sql" not in data:
-            raise unsupported(f'"{later}"', "it is not implemented yet; register a view for each part")
-    return check_form(data)
-
-
-def options_of(form: SqlView | JsonView) -> Options:
+def options_of(form: SqlView | JsonForm) -> Options:
     retain = (form.changes.retain_rows, form.changes.retain_bytes) if form.changes else None
     return Options(form.algorithm, form.guarantee, retain)
 
 
-def read_json(form: JsonView, relations: Mapping[str, RelationDefinition]) -> Draft:
-    """The draft of `{"from", "join", "where", "not_exists", "select"}`: checks names first, then unsupported parts."""
+def read_json(form: JsonForm | Select | Union | Except, relations: Mapping[str, RelationDefinition]) -> Expression:
+    """The draft of `{"from", "join", "where", "not_exists", "select"}`, or of several: checks names first, then unsupported parts."""
+    if isinstance(form, Select):
+        return _read_select(form, relations)
+    sides = [read_json(side, relations) for side in (form.union if isinstance(form, UnionView | Union) else form.both)]
+    operation: Literal["UNION", "EXCEPT"] = "UNION" if isinstance(form, UnionView | Union) else "EXCEPT"
+    return reduce(lambda left, right: SetOperation(left, operation, right), sides)
+
+
+def _read_select(form: Select, relations: Mapping[str, RelationDefinition]) -> Draft:
     draft = _read_part(form, Scope(form.aliases, relations))
     draft.absent = [_read_part(part, Scope(part.aliases, relations, draft.scope)) for part in form.not_exists]
     for selected in form.select:
@@ -58,7 +63,7 @@ def read_json(form: JsonView, relations: Mapping[str, RelationDefinition]) -> Dr
     return draft
 
 
-def _read_part(form: JsonView | Part, scope: Scope) -> Draft:
+def _read_part(form: Select | Part, scope: Scope) -> Draft:
     """The conditions of `{"from", "join", "where"}`."""
     draft = Draft(scope)
     for condition in form.join:

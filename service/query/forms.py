@@ -195,13 +195,46 @@ class Part(Form):
     where: list[Where] = []
 
 
-class JsonView(_Options):
-    what = "a view's definition"
+class Select(Form):
+    what = "an entry of union or except"
     aliases: Aliases
     join: list[Condition] = []
     where: list[Where] = []
     not_exists: list[Part] = []
     select: list[Selected] = Field(default_factory=list, min_length=1)  # absent: all columns
+
+
+class JsonView(Select, _Options):
+    what = "a view's definition"
+
+
+class Union(Form):
+    what = 'an entry "union" of union or except'
+    union: list[Side] = Field(min_length=2, max_length=MAX_ALIASES)
+
+
+class Except(Form):
+    what = 'an entry "except" of union or except'
+    both: list[Side] = Field(alias="except", min_length=2, max_length=2)
+
+
+Side = Annotated[
+    Annotated[Select, Tag("from")] | Annotated[Union, Tag("union")] | Annotated[Except, Tag("except")],
+    one_of(by_field("from", "union", "except"), "an entry of union or except has one of from, union, except"),
+]
+
+
+class UnionView(_Options):
+    what = 'a view\'s definition with "union"'
+    union: list[Side] = Field(min_length=2, max_length=MAX_ALIASES)
+
+
+class ExceptView(_Options):
+    what = 'a view\'s definition with "except"'
+    both: list[Side] = Field(alias="except", min_length=2, max_length=2)
+
+
+JsonForm = JsonView | UnionView | ExceptView
 
 
 _HINTS = {
@@ -213,10 +246,12 @@ _HINTS = {
 }
 
 
-def check_form(data: dict[str, Any]) -> SqlView | JsonView:
+def check_form(data: dict[str, Any]) -> SqlView | JsonForm:
     """The definition in its form. Problem `bad-definition`, for the first fault: where it is, what is wrong, what stands there."""
+    forms: dict[str, type[SqlView | JsonForm]] = {"sql": SqlView, "union": UnionView, "except": ExceptView}
+    form = next((form for field, form in forms.items() if field in data), JsonView)
     try:
-        return SqlView.model_validate(data) if "sql" in data else JsonView.model_validate(data)
+        return form.model_validate(data)
     except ValidationError as error:
         raise bad(_sentence(error.errors(include_url=False)[0])) from None
 

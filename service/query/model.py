@@ -123,16 +123,31 @@ class Meet(NamedTuple):
 
 
 class Absent(NamedTuple):
-    """A NOT EXISTS group: a row is left out if rows of these aliases, one of each, go with it.
+    """A NOT EXISTS group, or the right side of an EXCEPT: a row is left out if rows of these aliases, one of each, go with it.
 
     aliases  (alias, relation); none is another one of the query
     equal    columns of these aliases with each other's, or with the query's; oriented and sorted as there
     filters  on these aliases
+    columns  of a right side, what it selects: has to be the row, where null is a value; () of a NOT EXISTS group
     """
 
     aliases: tuple[tuple[str, str], ...]
     equal: tuple[tuple[ColumnRef, ColumnRef], ...]
     filters: tuple[Filter, ...]
+    columns: tuple[ColumnRef, ...] = ()
+
+
+class Branch(NamedTuple):
+    """A SELECT of a view with UNION or EXCEPT.
+
+    aliases  how many of the query's are its own: these stand one after another
+    columns  what it selects, a column for each of the view
+    absent   the numbers of the groups that leave out its rows
+    """
+
+    aliases: int
+    columns: tuple[ColumnRef, ...]
+    absent: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -149,7 +164,8 @@ class Query:
     cross       pairs of aliases whose product is requested
     retain      (rows, bytes) of the feed, None if the view cannot be followed
     never       some condition is never true (x = NULL): the view is always empty
-    absent      the NOT EXISTS groups, whose aliases are not among the others
+    absent      the NOT EXISTS groups and the right sides of EXCEPT, whose aliases are not among the others
+    branches    of a view with UNION or EXCEPT its SELECTs, but for right sides: a row is what one of them selects, each once
     """
 
     aliases: tuple[tuple[str, str], ...]
@@ -167,16 +183,44 @@ class Query:
     guarantee: str
     never: bool
     absent: tuple[Absent, ...] = ()
+    branches: tuple[Branch, ...] = ()
+
+    @property
+    def values(self) -> tuple[ColumnRef, ...]:
+        """The columns whose values make the rows of a view with UNION or EXCEPT."""
+        selects = [one.columns for one in self.branches] + [one.columns for one in self.absent]
+        return tuple(ref for columns in selects for ref in columns)
+
+    def of_branch(self, number: int) -> Query:
+        """A branch as a view of its own, as if there were no EXCEPT."""
+        first, branch = sum(one.aliases for one in self.branches[:number]), self.branches[number]
+        aliases = self.aliases[first : first + branch.aliases]
+        names = {alias for alias, _ in aliases}
+        groups = tuple(self.absent[at] for at in branch.absent if not self.absent[at].columns)
+        equal = tuple(pair for pair in self.equal if pair[0].alias in names)
+        filters = tuple(one for one in self.filters if one.column.alias in names)
+        return self._of(aliases, equal, filters, branch.columns, groups)
+
+    def of_right_side(self, number: int) -> Query:
+        """The same of a right side of EXCEPT, by its number among the groups."""
+        group = self.absent[number]
+        return self._of(group.aliases, group.equal, group.filters, group.columns, ())
+
+    def _of(
+        self, aliases: tuple[tuple[str, str], ...], equal: tuple[tuple[ColumnRef, ColumnRef], ...], filters: tuple[Filter, ...],
+        columns: tuple[ColumnRef, ...], absent: tuple[Absent, ...],
+    ) -> Query:  # fmt: skip
+        outputs = tuple(one._replace(column=ref) for one, ref in zip(self.outputs, columns, strict=True))
+        return replace(self, aliases=aliases, equal=equal, filters=filters, outputs=outputs, absent=absent, branches=())
 
     @property
     def whole(self) -> Query:
-        """What the view reads: a query in which the groups' aliases stand behind its own, and their conditions among its own."""
+        """What the view reads: with the groups' aliases behind its own, and their conditions among its own."""
         return replace(
             self,
             aliases=self.aliases + tuple(alias for group in self.absent for alias in group.aliases),
             equal=self.equal + tuple(pair for group in self.absent for pair in group.equal),
             filters=self.filters + tuple(one for group in self.absent for one in group.filters),
-            absent=(),
         )
 
     @property

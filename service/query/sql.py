@@ -1,4 +1,5 @@
-"""The SQL form of a view's definition: one SELECT in PostgreSQL's dialect, with `overlaps(x, y)`, `intersection(...)`, `duration(...)`.
+"""The SQL form of a view's definition: one SELECT in PostgreSQL's dialect, with `overlaps(x, y)`, `intersection(...)`, `duration(...)`, or
+several with UNION and EXCEPT.
 
 This module reads the text, FROM and SELECT; `sql_conditions` reads ON and WHERE. Names are checked before anything is refused.
 """
@@ -21,6 +22,7 @@ from service.errors import Problem
 from service.query.assembly import Draft, check_output_name, column_output, computed_outputs, unsupported
 from service.query.model import MAX_SQL, ColumnRef, Output
 from service.query.scope import Scope, check_relation
+from service.query.set_operations import Expression, SetOperation
 from service.query.sql_conditions import Conditions
 from service.query.sql_names import Names, bad_query, fold, line_and_column
 from service.wire.schema import NAME, RelationDefinition
@@ -41,8 +43,6 @@ _CLAUSES = {
     "into": ("INTO", "omit it; the name of the view is in the URL"),
 }
 _AGGREGATE = "omit it, and aggregate where the view's changes are read"
-_INSTEAD: dict[type[exp.Expr], str] = {exp.Except: "write NOT EXISTS (SELECT … WHERE …) with the columns that are compared"}
-
 
 _TOKEN = re.compile(r",? but got <Token.*>", re.DOTALL)  # the parser's description of its position
 
@@ -57,20 +57,16 @@ class Dialect(Postgres):
     Parser = _Parser
 
 
-def read_sql(text: str, relations: Mapping[str, RelationDefinition]) -> Draft:
-    """The draft of a SELECT. Raises `bad-query` with `position` for syntax errors and ambiguous names."""
+def read_sql(text: str, relations: Mapping[str, RelationDefinition]) -> Expression:
+    """The draft of a SELECT, or of several. Raises `bad-query` with `position` for syntax errors and ambiguous names."""
     try:
         tree = _parse(text)
         if not isinstance(tree, exp.Query):
             raise unsupported(f"{tree.key.upper()}", "a view is defined by one SELECT … FROM … WHERE …")
         _check_relations(tree, relations)
-        if isinstance(tree, exp.SetOperation):
-            for branch in _branches(tree):
-                _check_names(branch, text, relations)
-            raise unsupported(_keyword(tree), f"it is not implemented yet; {_INSTEAD.get(type(tree), 'register a view for each part')}")
-        if not isinstance(tree, exp.Select):
-            raise unsupported(f"{tree.key.upper()}", "a view is defined by one SELECT … FROM … WHERE …")
-        return _read_select(tree, text, relations)
+        for branch in _branches(tree):
+            _check_names(branch, text, relations)
+        return _read_query(tree, text, relations)
     except RecursionError:
         raise bad_query("the query is nested too deeply", 1, 1) from None
 
@@ -120,8 +116,24 @@ def _branches(tree: exp.Expr) -> Iterator[exp.Select]:
             yield node
 
 
-def _keyword(tree: exp.SetOperation) -> str:
-    return tree.key.upper()
+def _read_query(tree: exp.Expr, text: str, relations: Mapping[str, RelationDefinition]) -> Expression:
+    if isinstance(tree, exp.Select):
+        return _read_select(tree, text, relations)
+    if not isinstance(tree, exp.Subquery | exp.SetOperation):
+        raise unsupported(f"{tree.key.upper()}", "a view is defined by one SELECT … FROM … WHERE …")
+    for name, value in tree.args.items():
+        if value and name not in ("this", "expression", "distinct"):
+            part, instead = _CLAUSES.get(name, (name.strip("_").upper(), "a view is SELECT … UNION SELECT …"))
+            raise unsupported(f"{part} of several SELECTs", instead)
+    if isinstance(tree, exp.Subquery):
+        return _read_query(tree.this, text, relations)
+    keyword = tree.key.upper()
+    if isinstance(tree, exp.Intersect):
+        raise unsupported(keyword, "write one SELECT that joins the relations of both sides on all columns")
+    if not tree.args.get("distinct"):
+        raise unsupported(f"{keyword} ALL", f"write {keyword}: a view has each row once")
+    left, right = (_read_query(side, text, relations) for side in (tree.left, tree.right))
+    return SetOperation(left, "UNION" if isinstance(tree, exp.Union) else "EXCEPT", right)
 
 
 def _tables(select: exp.Select) -> list[exp.Expr]:

@@ -133,7 +133,7 @@ class RowReader:
         assert isinstance(self._reading, ViewReading)
         with self._cursors.versions.reading(self._pin):
             slots = self._next(max_rows)
-            return None if slots is None else self._reading.view.rows_with_keys(slots)
+            return None if slots is None else self._reading.view.shown.with_keys(slots)
 
     def skip(self, max_rows: int) -> int | None:
         """As `find`, but only how many rows."""

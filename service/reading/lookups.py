@@ -18,6 +18,8 @@ from service.tables.sides import Side
 from service.tables.store import PIECE_ROWS
 from service.views.joins.protocol import Bounds
 from service.views.live_view import LiveView
+from service.views.shown import ROW
+from service.wire.schema import ARROW_TYPES
 from structures.core.encoding import NEG_INF, POS_INF, encode_floats
 
 Window = Mapping[str, tuple[str | None, str | None]]
@@ -37,6 +39,8 @@ def look_up(
     bounds = _bounds(view, window)
     if point is None:
         return ViewReading(view, root, view.join.rows(root, bounds), bounds is None, delays)
+    if view.view.query.branches:
+        return ViewReading(view, root, view.join.of_key(root, 0, _row(view, *point), bounds), False, delays)
     side = _side(view, point[0])
     given = point[1]
     if set(given) == set(side.relation.key):
@@ -83,23 +87,35 @@ def _side(view: LiveView, alias: str) -> Side:
     raise Problem("bad-parameter", f"where: the view has no alias {alias}, only {', '.join(side.alias for side in view.sides)}")
 
 
+def _row(view: LiveView, alias: str, given: Mapping[str, str]) -> pa.RecordBatch:
+    """The row of a view with UNION or EXCEPT that has these values."""
+    query, names = view.view.query, view.shown.schema.names
+    if alias != ROW or set(given) != set(names):
+        all_of = ", ".join(f"where.{ROW}.{name}" for name in names)
+        raise Problem("bad-parameter", f"where: a row of a view with UNION or EXCEPT is looked up by all of its columns: {all_of}")
+    first = {name: view.definitions[relation] for name, relation in query.aliases}
+    types = [first[ref.alias].column(ref.column).type for ref in query.branches[0].columns]
+    columns = [_value(type_, f"where.{ROW}.{name}", given[name]) for type_, name in zip(types, names, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, names)
+
+
 def _parsed(side: Side, names: list[str], given: Mapping[str, str]) -> pa.RecordBatch:
     """One row of these columns from texts."""
-    columns = []
-    for name in names:
-        type_ = side.relation.definition.column(name).type
-        try:
-            value = from_text(type_, given[name])
-        except BadLiteral as error:
-            raise Problem("bad-parameter", f"where.{side.alias}.{name}: {error}") from None
-        target = side.relation.schema.field(name).type
-        if type_ == "date":
-            if not -(2**31) <= int(value) < 2**31:
-                raise Problem("bad-parameter", f"where.{side.alias}.{name}: {given[name]!r} is out of range")
-            columns.append(pa.array([value], pa.int32()).cast(target))
-        else:
-            columns.append(pa.array([value], target))
+    types = [side.relation.definition.column(name).type for name in names]
+    columns = [_value(type_, f"where.{side.alias}.{name}", given[name]) for type_, name in zip(types, names, strict=True)]
     return pa.RecordBatch.from_arrays(columns, names)
+
+
+def _value(type_: str, parameter: str, text: str) -> pa.Array:
+    try:
+        value = from_text(type_, text)
+    except BadLiteral as error:
+        raise Problem("bad-parameter", f"{parameter}: {error}") from None
+    if type_ == "date":
+        if not -(2**31) <= int(value) < 2**31:
+            raise Problem("bad-parameter", f"{parameter}: {text!r} is out of range")
+        return pa.array([value], pa.int32()).cast(ARROW_TYPES[type_])
+    return pa.array([value], ARROW_TYPES[type_])
 
 
 def _bounds(view: LiveView, window: Window | None) -> Bounds | None:

@@ -56,7 +56,7 @@ class ViewReading:
 
     def __init__(self, view: LiveView, root: Any, cursor: Enumeration, whole: bool, delays: Delays) -> None:
         self.view = view
-        self.schema = view.projection.schema
+        self.schema = view.shown.schema
         self._cursor, self._delays = cursor, delays
         empty = view.join.is_empty(root)
         self._empty = empty if empty or whole else None
@@ -86,10 +86,10 @@ class ViewReading:
         self._steps, self._dead_ends, self._counters = steps, dead_ends or 0, counters
 
     def rows(self, slots: Combination) -> pa.RecordBatch:
-        return self.view.rows(slots)
+        return self.view.shown.rows(slots)
 
     def text_bytes(self, slots: Combination) -> Indices:
-        return self.view.text_bytes(slots)
+        return self.view.shown.text_bytes(slots)
 
     def clone(self) -> ViewReading:
         other = copy.copy(self)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from service.query.model import IntervalRef, Output, Query
 from service.tables.endpoints import Ends, endpoints
@@ -91,7 +92,7 @@ class Projection:
 
 def needed_columns(query: Query, alias: str, definition: RelationDefinition) -> list[str]:
     """The columns of this alias that the outputs read, in the relation's order."""
-    needed = set()
+    needed = {ref.column for ref in query.values if ref.alias == alias}
     for output in query.outputs:
         if output.column is not None and output.column.alias == alias:
             needed.add(output.column.column)
@@ -99,6 +100,21 @@ def needed_columns(query: Query, alias: str, definition: RelationDefinition) -> 
             if ref.alias == alias:
                 needed |= {definition.intervals[ref.interval].start_column, definition.intervals[ref.interval].end_column}
     return [column.name for column in definition.columns if column.name in needed]
+
+
+def values_schema(query: Query, relations: Mapping[str, RelationDefinition]) -> pa.Schema:
+    """Of the rows of a view with UNION or EXCEPT: names and types of the first SELECT; nullable where one of them is."""
+    by_alias = {alias: relations[name] for alias, name in query.aliases}
+    fields = []
+    for output, *refs in zip(query.outputs, *(branch.columns for branch in query.branches), strict=True):
+        columns = [by_alias[ref.alias].column(ref.column) for ref in refs]
+        fields.append(pa.field(output.name, ARROW_TYPES[columns[0].type], any(column.nullable for column in columns)))
+    return pa.schema(fields)
+
+
+def one_zero(column: pa.Array) -> pa.Array:
+    """-0.0 and 0.0 are one value: 0.0."""
+    return pc.add(column, 0.0) if pa.types.is_floating(column.type) else column
 
 
 def _start(encoded: Ends, interval: Interval, type_: pa.DataType) -> Numbers:

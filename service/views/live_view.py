@@ -14,21 +14,20 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from service.errors import Problem
 from service.histogram import Histogram
 from service.tables.changes import NOTHING_MOVED, Moved, Runs
 from service.tables.indexes import SharedIndexes
-from service.tables.projection import Projection
 from service.tables.relations import Relation
 from service.tables.resolution import Resolved
 from service.tables.sides import Side
-from service.views.deltas import Collected, Collector, Combination, Delta, DeltaSink, cancel
+from service.views.deltas import Collected, Collector, Delta, DeltaSink, cancel
 from service.views.joins.making import join_of
 from service.views.joins.protocol import Join
 from service.views.parse import View
 from service.views.read_counts import ReadCounts
+from service.views.shown import shown
 
 log = logging.getLogger("livejoin.views")
 
@@ -48,7 +47,7 @@ class LiveView:
         self.sides = self.reads[: len(query.aliases)]  # of a row; those behind are of NOT EXISTS
         self.relations = {name: relations[name] for _, name in whole.aliases}
         self.definitions = {name: relation.definition for name, relation in self.relations.items()}
-        self.projection = Projection(query, self.definitions)
+        self.shown = shown(query, self.sides, self.definitions)
         self._indexes = indexes
         self._join: Join | None = None  # there is none before there is room, nor of a view that failed
         self.feed: DeltaSink | None = None  # from "live" on, if somebody may follow
@@ -126,9 +125,10 @@ class LiveView:
         if collected.too_large:
             return Delta(version, (), (), True)
         gone, come = collected.rows(False, len(self.sides)), collected.rows(True, len(self.sides))
-        if len(gone[0]) and len(come[0]):
+        if len(gone[0]) and len(come[0]) and not self.view.query.branches:  # there what goes has gone
             back = any(len(group.aliases) > 1 for group in self.view.query.absent)
-            gone, come = cancel(gone, come, [moved(side.relation.name) for side in self.sides], self.rows, self.text_bytes, back)
+            pairs = [moved(side.relation.name) for side in self.sides]
+            gone, come = cancel(gone, come, pairs, self.shown.rows, self.shown.text_bytes, back)
         delta = Delta(version, gone, come)
         retain = self.view.query.retain
         assert retain is not None
@@ -144,27 +144,6 @@ class LiveView:
     def retired_bytes(self) -> int:
         join = self._join
         return join.retired_bytes if join is not None else 0
-
-    # reading: any thread, slots that a pinned version (or an unsettled delta) keeps
-
-    def rows(self, combination: Combination) -> pa.RecordBatch:
-        """The view's rows. Cost: a gather for each column."""
-        parts = {side.alias: side.relation.table.take(side.output, slots) for side, slots in zip(self.sides, combination, strict=True)}
-        return self.projection.rows(parts)
-
-    def text_bytes(self, combination: Combination) -> npt.NDArray[np.int64]:
-        """int64[n]: the bytes of text that `rows_with_keys` copies for each row."""
-        total = np.zeros(len(combination[0]), np.int64)
-        for side, slots in zip(self.sides, combination, strict=True):
-            total += side.relation.table.text_bytes(side.identity, slots)
-        return total
-
-    def rows_with_keys(self, combination: Combination) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        """The identities (columns named alias.column) and the rows."""
-        parts = {side.alias: side.relation.table.take(side.identity, slots) for side, slots in zip(self.sides, combination, strict=True)}
-        names = [f"{side.alias}.{name}" for side in self.sides for name in side.relation.key]
-        columns = [parts[side.alias].column(name) for side in self.sides for name in side.relation.key]
-        return pa.RecordBatch.from_arrays(columns, names), self.projection.rows(parts)
 
     @property
     def bytes(self) -> int:

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from service.planning.planner import Counted, plan
 from service.planning.plans.plan import Plan
-from service.query.assembly import assemble
-from service.query.definition import options_of, read_form, read_json
-from service.query.forms import SqlView, bad
+from service.query.definition import options_of, read_json
+from service.query.forms import SqlView, bad, check_form
 from service.query.model import Query
+from service.query.set_operations import query_of
 from service.query.sql import read_sql
 from service.wire.schema import NAME, RelationDefinition
 
@@ -35,7 +35,7 @@ def parse_view(name: str, data: Any, relations: Mapping[str, RelationDefinition]
         raise bad(f"the view's name {name!r} does not match {NAME.pattern}")
     if not isinstance(data, dict):
         raise bad('a view\'s definition is an object with "sql", or with "from", "join", "where" and "select"')
-    form = read_form(data)
-    draft = read_sql(form.sql, relations) if isinstance(form, SqlView) else read_json(form, relations)
-    query = assemble(draft, options_of(form))
+    form = check_form(data)
+    read = read_sql(form.sql, relations) if isinstance(form, SqlView) else read_json(form, relations)
+    query = query_of(read, options_of(form))
     return View(name, copy.deepcopy(data), query, plan(query, relations, counted))

@@ -8,8 +8,9 @@
          nothing is there, or FULL, the given values are there and no variable is free
     S    of each atom the leaf in hand: LINE words, k coordinates (but for given ones, in a cell of these) and the slots [LEAF each, int32].
          On the way down to a frame, and below it, an atom has only one
-    P    joint atoms, all atoms, all quadrants, place of the given atom, words an item, tested atoms; an atom: arity, first, place, checks,
-         variables, MAP, EXT, LATE, SOURCES, GROUP, WHOLE; the joint atoms come before those that are cells, the tested ones last
+    P    joint atoms, all atoms, all quadrants, place of the given atom, words an item, tested atoms, whether each tuple is told once, which
+         variables are given; an atom: arity, first, place, checks, variables, MAP, EXT, LATE, SOURCES, GROUP, WHOLE; the joint atoms come
+         before those that are cells, the tested ones last
     R    per atom: root, bits, base         items: each the slot of the given row, and each variable's value, if it has one
 """
 
@@ -32,8 +33,8 @@ WAYS, WAY_WORDS = 56, CODE_BITS + 3  # per atom: of the last item that was bound
 FRAMES = WAYS + MOST_ATOMS * WAY_WORDS
 LINE = MOST_ARITY * LEAF + 16  # sixteen words are copied and compared at once
 
-JOINT, ATOMS, ALL, GIVEN, WIDTH, TESTED = 0, 1, 2, 3, 4, 5
-ATOM, ATOM_WORDS = 6, 92  # per atom, from here on
+JOINT, ATOMS, ALL, GIVEN, WIDTH, TESTED, ONCE, BOUND = 0, 1, 2, 3, 4, 5, 6, 7
+ATOM, ATOM_WORDS = 8, 92  # per atom, from here on
 ARITY, FIRST, PLACE, CHECKS, VARIABLES, MAP, EXT, LATE, SOURCES, GROUP, WHOLE = 0, 1, 2, 3, 4, 8, 72, 88, 89, 90, 91
 # CHECKS: coordinates whose variables atoms before it have, as bits; LATE: of these those of the atom just before it, at its
 # coordinate SOURCES >> 4 j. GROUP of a tested atom, or MUST; WHOLE: whether all its variables are given.

@@ -2,7 +2,8 @@
 
 Problem: tell the rows of a full natural join of up to 8 atoms over up to 6 variables, a row being a slot an atom; all of them, those in
 which some variables have given values, or those of given entries of one atom. Some atoms may stand in groups: a row is left out if the
-atoms of a group all have its values (`absent.py`, a lazy qdag). These count among the 8, and have no slot in a row.
+atoms of a group all have its values (`absent.py`, a lazy qdag). These count among the 8, and have no slot in a row. Where tuples are wanted
+in place of rows, each is told once, by a slot of each atom and the values of all variables (`once`).
 
 A qdag is a quadtree seen in more dimensions: a mapping M from the 2**d quadrants of all variables to those of the tree's own, by
 projection (Extend). It is never copied, whatever order the variables are in; so atoms over one set of tuples share one tree. The AND goes
@@ -80,7 +81,7 @@ class Cursor(cursor.Cursor):
     def __init__(self, join: And, plans: Sequence[np.ndarray], items: np.ndarray, scan: np.ndarray | None) -> None:
         """`plans`: P, R, A, Q of `scan.py`; `items` are what is read, or, with a scan, have room for it."""
         trees, atoms = join.trees, len(join.atoms)
-        super().__init__(join.lines, np.zeros(state_words(atoms), np.int64))
+        super().__init__(join.lines + (join.dimension if join.once else 0), np.zeros(state_words(atoms), np.int64))
         self._has_groups = join.lines < atoms
         self._nodes, self._plans = trees.arrays[0], plans
         self._scan = np.zeros(1, np.int64) if scan is None else scan
@@ -117,9 +118,12 @@ class And:
     `atoms` are numbered: first those that have a slot in a row, `lines` of them, then those of each group.
     """
 
-    def __init__(self, trees: QuadTrees, dimension: int, atoms: Sequence[Atom], absent: Sequence[Sequence[Atom]] = ()) -> None:
-        """Variables are numbers below `dimension`; `absent`: the groups. ValueError: more than 6 variables, more than 8 atoms, trees of
-        other shapes, or a group over variables that the others do not have."""
+    def __init__(
+        self, trees: QuadTrees, dimension: int, atoms: Sequence[Atom], absent: Sequence[Sequence[Atom]] = (), once: bool = False
+    ) -> None:
+        """Variables are numbers below `dimension`; `absent`: the groups; `once`: a row is a tuple of all variables, whatever the rows that
+        have it. ValueError: more than 6 variables, more than 8 atoms, trees of other shapes, or a group over variables that the others do
+        not have."""
         grouped = [(number, atom) for number, group in enumerate(absent) for atom in group]
         self.lines, self.atoms = len(atoms), [*atoms, *(atom for _, atom in grouped)]
         if not 1 <= dimension <= layout.MOST_VARIABLES or not 1 <= len(atoms) <= len(self.atoms) <= layout.MOST_ATOMS:
@@ -131,8 +135,8 @@ class And:
                 fits = trees.shapes[tree] == (len(variables), len(first)) and set(order[: len(first)]) == first and set(order) == variables
                 if not fits:
                     raise ValueError(f"tree {tree} of shape {trees.shapes[tree]} does not hold {order}, {set(first)} first")
-        self.trees, self.dimension = trees, dimension
-        self._groups = [layout.MUST] * len(atoms) + [number for number, _ in grouped]
+        self.trees, self.dimension, self.once = trees, dimension, once
+        self.groups = [layout.MUST] * len(atoms) + [number for number, _ in grouped]
         self._plans: dict[tuple[int, frozenset[int]], _Plan] = {}
         # Of an atom's entries, in an item.
         self._columns = [[*(1 + v for v in self.variables_of(place)), 0] for place in range(len(self.atoms))]
@@ -152,7 +156,7 @@ class And:
         words = np.zeros(plan_words(len(read) + len(tested)), np.int64)
         words[layout.JOINT], words[layout.ATOMS], words[layout.TESTED] = len(joint), len(read), len(tested)
         words[layout.GIVEN], words[layout.WIDTH] = given if given < self.lines else -1, 1 + self.dimension
-        words[layout.ALL] = _word(range(1 << self.dimension - len(bound)))
+        words[layout.ALL], words[layout.ONCE], words[layout.BOUND] = _word(range(1 << self.dimension - len(bound))), self.once, _word(bound)
         trees, before, last = [], set(bound), tuple[int, ...]()
         for t, place in enumerate([*read, *(place for _, place in tested)]):
             variables = self.atoms[place].variables
@@ -188,9 +192,9 @@ class And:
     def _tested(self, given: int) -> list[tuple[int, int]]:
         """The atoms that a reading tests, and their groups. The rows of a group's given atom are those that the group leaves out by it: the
         group's other atoms must have the values."""
-        own = self._groups[given] if given >= self.lines else None
+        own = self.groups[given] if given >= self.lines else None
         places = [place for place in range(self.lines, len(self.atoms)) if place != given]
-        return sorted((layout.MUST if self._groups[place] == own else self._groups[place], place) for place in places)
+        return sorted((layout.MUST if self.groups[place] == own else self.groups[place], place) for place in places)
 
     def _in_turn(self, places: Iterable[int], bound: frozenset[int]) -> list[int]:
         """These atoms, first one that has most free variables, then always one that adds fewest: each is told apart by those before it."""
@@ -215,8 +219,9 @@ class And:
             place = self._driver(versions)
             tree, variables = self.atoms[place].trees[frozenset()]
             items = np.empty(SCANNED_AT_ONCE * (1 + self.dimension), np.int64)
-            plans = self.plan_of(place), self._plan(-1, self.atoms[place].variables)
-            return self._cursor(plans, versions, items, scan_of(versions[place][tree], variables))
+            whole = self._plan(-1, self.atoms[place].variables)
+            plans = [whole if self.once else self.plan_of(place), whole]
+            return self._cursor(plans, versions, items, scan_of(versions[place][tree], variables, self.once))
         bound = frozenset(v for v, code in enumerate(codes) if code >= 0)
         return self._cursor([self._plan(-1, bound)] * 2, versions, np.array([NO_SLOT, *codes], np.int64))
 
@@ -233,6 +238,14 @@ class And:
         items = np.empty((len(entries), 1 + self.dimension), np.int64)
         items[:, self._columns[place]] = entries
         return self._cursor([self.plan_of(place)] * 2, versions, items.reshape(-1))
+
+    def having(self, versions: Sequence[Roots], place: int, tuples: np.ndarray) -> Cursor:
+        """The rows that have one of these tuples in the variables of atom number `place`: int32[n, k], coordinates as in its plain tree.
+        The atom is read as any other."""
+        items = np.full((len(tuples), 1 + self.dimension), NO_SLOT, np.int64)
+        items[:, self._columns[place][:-1]] = tuples
+        plan = self._plan(-1, self.atoms[place].variables)
+        return self._cursor([plan] * 2, versions, items.reshape(-1))
 
     def _cursor(self, plans: Sequence[_Plan], versions: Sequence[Roots], items: np.ndarray, scan: np.ndarray | None = None) -> Cursor:
         """A reading by the first plan of items that have a slot, by the second of those that have none."""

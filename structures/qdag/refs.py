@@ -123,6 +123,20 @@ def agreeing(walking: Walking, t: int, some: int, coordinates: int, values: Any,
     return some
 
 
+@kernel(forceinline=True)
+def first_of_each(S: Any, s: int, f: int, k: int, some: int) -> int:
+    """Of some entries of the leaf at S[s] the first of each tuple, by the coordinates from f to k."""
+    kept, same, i = wide(0), wide(0), wide(0)
+    while some != 0:
+        i = lowest(some)
+        kept |= wide(1) << i
+        same = some
+        for j in range(f, k):
+            same &= equal16(S, s + j * LEAF, wide(S[s + j * LEAF + i]))
+        some &= ~same
+    return kept
+
+
 @kernel
 def bind(nodes: QuadNodes, walking: Walking, t: int, count: int) -> int:
     """Atom t's ref where its first `count` coordinates have the values of item Z[ITEM] - 1; 0: nothing is there. The way down begins where

@@ -7,8 +7,8 @@ itself and without a slot: row by row, the same would be searched again for each
     P, R    the plan and the roots by which an item with a slot is read: of all atoms but the one whose slot it is
     A, Q    of all atoms, by which an item without one is read
 
-    Y    the depth of the scan, 0 at its end; of the driving atom's tree base, arity, variables; frames [place, level, children left, -1
-         before the first]
+    Y    the depth of the scan, 0 at its end; of the driving atom's tree base, arity, variables; whether each tuple is one item, without a
+         slot; frames [place, level, children left, -1 before the first]
 
 Costs: scan O(1) an entry or tuple of many, besides O(log l) a leaf.
 """
@@ -23,22 +23,23 @@ import numpy as np
 from structures.core.bits import lowest
 from structures.core.kernel import kernel, wide
 from structures.qdag.layout import DEPTH, ITEM, ITEMS, STEPS, WIDTH, Walking
+from structures.qdag.refs import first_of_each
 from structures.qdag.walk import and_steps
 from structures.quadtree.layout import LEAF, LEVELS, MOST_ARITY, QuadNodes, Shape
 from structures.quadtree.search import child_of, children_of, copy_leaf, ends_at
 from structures.quadtree.trees import Root
 
 SCANNED_AT_ONCE = 16 * LEAF  # entries
-SCANNED, BASE, ARITY, VARIABLES, FRAMES = 0, 1, 2, 3, 3 + MOST_ARITY
+SCANNED, BASE, ARITY, VARIABLES, TUPLES, FRAMES = 0, 1, 2, 3, 3 + MOST_ARITY, 4 + MOST_ARITY
 SCAN_WORDS = FRAMES + 3 * LEVELS
 NO_SLOT = -1
 _UNTOLD = -1
 
 
-def scan_of(root: Root, variables: Sequence[int]) -> np.ndarray:
+def scan_of(root: Root, variables: Sequence[int], tuples: bool) -> np.ndarray:
     """Y of a plain tree whose coordinates are these variables."""
     Y = np.zeros(SCAN_WORDS, np.int64)
-    Y[BASE], Y[ARITY], Y[VARIABLES : VARIABLES + len(variables)] = root.base, len(variables), variables
+    Y[BASE], Y[ARITY], Y[TUPLES], Y[VARIABLES : VARIABLES + len(variables)] = root.base, len(variables), tuples, variables
     if root.count:
         Y[SCANNED], Y[FRAMES : FRAMES + 3] = 1, (root.place, root.bits - 1, _UNTOLD)
     return Y
@@ -61,8 +62,13 @@ def scan(nodes: QuadNodes, Y: Any, walking: Walking, width: int) -> int:
         if ends_at(W, o):
             Y[SCANNED] -= 1
             count = copy_leaf(nodes, base, o, Shape(k, 0), b, 0, S, 0)
-            for i in range(1 if many else count):
-                items[n] = NO_SLOT if many else S[k * LEAF + i]
+            some = wide(1) if many else (wide(1) << count) - 1
+            if Y[TUPLES] != 0:
+                some = first_of_each(S, 0, 0, k, some)
+            while some != 0:
+                i = lowest(some)
+                some &= some - 1
+                items[n] = NO_SLOT if many or Y[TUPLES] != 0 else S[k * LEAF + i]
                 for j in range(k):
                     items[n + 1 + Y[VARIABLES + j]] = S[j * LEAF + i]
                 n += width

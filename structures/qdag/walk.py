@@ -10,6 +10,8 @@ are is a subtree of a tree with these first. What is left is an AND over the fre
 
 Where atoms are only tested (`absent.py`), their refs go down beside the others.
 
+Where each tuple is told once (ONCE), one entry of each atom stands for all that have the tuple. The tuple is told behind the slots.
+
 Steps are joint nodes, entries of leaves tried and rows of cells; a dead end is a joint node without children, or an item or an entry tried
 that joins none. Source: Navarro, Reutter and Rojas-Ledesma, section 3, Algorithms 2 (ChildAt), 3 (Extend) and 5 (And); its pruning step
 has nothing to do here, as no tree is made of the result.
@@ -29,6 +31,7 @@ from structures.qdag.layout import (
     ATOM,
     ATOM_WORDS,
     ATOMS,
+    BOUND,
     CANDIDATES,
     CELL,
     CHECKS,
@@ -46,6 +49,7 @@ from structures.qdag.layout import (
     LEVEL,
     LINE,
     NOTHING,
+    ONCE,
     PLACE,
     SINCE,
     SLOTS,
@@ -60,7 +64,7 @@ from structures.qdag.layout import (
     WIDTH,
     Walking,
 )
-from structures.qdag.refs import agreeing, await_child, bind, child_at, enter, enter_child, loaded, quadrants
+from structures.qdag.refs import agreeing, await_child, bind, child_at, enter, enter_child, first_of_each, loaded, quadrants
 from structures.quadtree.layout import LEAF, QuadNodes
 from structures.quadtree.search import children_of
 
@@ -80,6 +84,36 @@ def common(nodes: QuadNodes, walking: Walking, g: int) -> int:
 
 
 @kernel
+def take_given(walking: Walking) -> None:
+    """The item's values, of the variables that are given."""
+    P, items, Z = walking.P, walking.items, walking.Z
+    left, v = P[BOUND], (Z[ITEM] - 1) * P[WIDTH] + 1
+    while left != 0:
+        Z[VALUES + lowest(left)] = items[v + lowest(left)]
+        left &= left - 1
+
+
+@kernel(forceinline=True)
+def take_values(walking: Walking, t: int, i: int) -> None:
+    """Those of entry i of joint atom t's leaf, but for given ones, which may not be there."""
+    P, S, Z = walking.P, walking.S, walking.Z
+    a = ATOM + t * ATOM_WORDS
+    for j in range(P[a + FIRST], P[a + ARITY]):
+        Z[VALUES + P[a + VARIABLES + j]] = S[t * LINE + j * LEAF + i]
+
+
+@kernel
+def one_of_many(nodes: QuadNodes, walking: Walking, t: int, ref: int, b: int) -> int:
+    """The ref of one entry of a cell of many rows, its leaf in hand."""
+    P, R = walking.P, walking.R
+    k = P[ATOM + t * ATOM_WORDS + ARITY]
+    while ref & SUBSET == 0:
+        child, b = lowest(children_of(nodes, R[3 * t + 2], ref >> AT, k)), b - 1
+        ref = loaded(nodes, walking, t, enter_child(nodes, R[3 * t + 2], ref >> AT, k, child), b)
+    return ref & -ref
+
+
+@kernel
 def begin(nodes: QuadNodes, walking: Walking) -> int:
     """The level of the root of the next item's AND, its refs in the first frame and in the cells; NOTHING: nothing can be there."""
     W, P, R, Z = nodes.W, walking.P, walking.R, walking.Z
@@ -92,6 +126,8 @@ def begin(nodes: QuadNodes, walking: Walking) -> int:
             return NOTHING
         if t < joint:
             top = max(top, R[3 * t + 1])
+    if P[ONCE] != 0:
+        take_given(walking)
     for t in range(P[ATOMS]):
         a = ATOM + t * ATOM_WORDS
         if t >= joint:
@@ -116,6 +152,10 @@ def report(nodes: QuadNodes, walking: Walking, t: int, out: Any, n: int) -> int:
     m = P[ATOMS]
     while t < m:
         ref = loaded(nodes, walking, t, Z[CELL + t], Z[LEVEL + t])
+        if P[ONCE] != 0:
+            ref = one_of_many(nodes, walking, t, ref, Z[LEVEL + t])
+            if t < P[JOINT]:
+                take_values(walking, t, lowest(ref))
         some, k = ref & SUBSET, P[ATOM + t * ATOM_WORDS + ARITY]
         if some == 0 or some & (some - 1) != 0:
             f = FRAMES + Z[DEPTH] * (4 + P[JOINT] + P[TESTED])
@@ -129,6 +169,10 @@ def report(nodes: QuadNodes, walking: Walking, t: int, out: Any, n: int) -> int:
         out[P[ATOM + t * ATOM_WORDS + PLACE], n] = Z[SLOTS + t]
     if P[GIVEN] >= 0:
         out[P[GIVEN], n] = items[(Z[ITEM] - 1) * P[WIDTH]]
+    if P[ONCE] != 0:
+        first = out.shape[0] - P[WIDTH] + 1
+        for v in range(P[WIDTH] - 1):
+            out[first + v, n] = Z[VALUES + v]
     Z[GAP] = max(Z[GAP], Z[STEPS] - Z[SINCE])
     Z[SINCE] = Z[STEPS]
     return n + 1
@@ -235,10 +279,18 @@ def fill_others(walking: Walking, t: int, out: Any, start: int, n: int) -> None:
 
 
 @kernel(forceinline=True)
+def to_try(walking: Walking, t: int, some: int) -> int:
+    """Those of some entries of joint atom t's leaf that are tried."""
+    P, S = walking.P, walking.S
+    a = ATOM + t * ATOM_WORDS
+    return first_of_each(S, t * LINE, P[a + FIRST], P[a + ARITY], some) if P[ONCE] != 0 else some
+
+
+@kernel(forceinline=True)
 def join_leaves(nodes: QuadNodes, walking: Walking, f: int, out: Any, n: int, stop: int) -> int:
     """Go on with the leaves of frame f until they are done, `out` is full, `stop` is reached, or the rows of a cell come between."""
     P, S, Z = walking.P, walking.S, walking.Z
-    m, depth, tested = P[JOINT], Z[DEPTH], has_live_tests(walking, f)
+    m, depth, tested = P[JOINT], Z[DEPTH], P[ONCE] != 0 or has_live_tests(walking, f)
     t = Z[f + 1] - 1
     while t >= 0 and n < out.shape[1] and Z[STEPS] < stop and Z[DEPTH] == depth:
         left = Z[CANDIDATES + t]
@@ -257,12 +309,9 @@ def join_leaves(nodes: QuadNodes, walking: Walking, f: int, out: Any, n: int, st
         Z[CANDIDATES + t] = left & (left - 1)
         Z[STEPS] += 1
         a = ATOM + t * ATOM_WORDS
-        k = P[a + ARITY]
-        p = t * LINE + lowest(left)
-        Z[SLOTS + t] = S[p + k * LEAF]
+        Z[SLOTS + t] = S[t * LINE + P[a + ARITY] * LEAF + lowest(left)]
         if t < m - 1 or tested:
-            for j in range(k):
-                Z[VALUES + P[a + VARIABLES + j]] = S[p + j * LEAF]
+            take_values(walking, t, lowest(left))
         if t == m - 1:
             if not tested or passes(nodes, walking, f):
                 n = report(nodes, walking, m, out, n)
@@ -275,7 +324,7 @@ def join_leaves(nodes: QuadNodes, walking: Walking, f: int, out: Any, n: int, st
             Z[DEAD] += 1
             continue
         t += 1
-        Z[CANDIDATES + t] = found
+        Z[CANDIDATES + t] = to_try(walking, t, found)
     Z[f + 1] = t + 1
     return n
 
@@ -324,7 +373,7 @@ def and_steps(nodes: QuadNodes, walking: Walking, out: Any, n: int, stop: int) -
                 Z[STEPS] += 1
         if Z[g] != JOIN and m > 0 and all_leaves(walking, g):
             Z[g + 4] = loaded(nodes, walking, 0, Z[g + 4], Z[g])
-            Z[g], Z[g + 1], Z[g + 2], Z[CANDIDATES] = JOIN, 1, Z[g], Z[g + 4]
+            Z[g], Z[g + 1], Z[g + 2], Z[CANDIDATES] = JOIN, 1, Z[g], to_try(walking, 0, Z[g + 4])
             Z[DEPTH] += 1
         if Z[g] == JOIN:
             n = join_leaves(nodes, walking, g, out, n, stop)

@@ -1,4 +1,4 @@
-"""Natural joins less what NOT EXISTS groups leave out: quadtrees, read as lazy qdags.
+"""Natural joins less what NOT EXISTS groups leave out, and their UNION and EXCEPT: quadtrees, read as lazy qdags.
 
 Source: Navarro, Reutter and Rojas-Ledesma, section 4; docs/design/natural-joins.md (*lqdag*).
 """
@@ -6,7 +6,7 @@ Source: Navarro, Reutter and Rojas-Ledesma, section 4; docs/design/natural-joins
 from __future__ import annotations
 
 from service.errors import Problem
-from service.planning.hypergraph import Hypergraph, graph_with_absent, hypergraph
+from service.planning.hypergraph import Hypergraph, graph_of_branches, graph_with_absent, hypergraph
 from service.planning.meets import Relations, is_natural
 from service.planning.plans.plan import Plan, first_notes, names
 from service.planning.quadtree_shapes import tree_shapes
@@ -17,32 +17,69 @@ from structures.quadtree.layout import MOST_ARITY
 
 THEOREM = "Navarro, Reutter and Rojas-Ledesma, Optimal Joins using Compact Data Structures, Theorem 4.4"
 _LIMITS = f"{MOST_ATOMS} relations, {MOST_VARIABLES} variables, {MOST_ARITY} per relation"
-WORDS = f"natural joins with NOT EXISTS, up to {_LIMITS}, without products or comparisons"
+WORDS = f"natural joins with NOT EXISTS, UNION or EXCEPT, up to {_LIMITS}, without products or comparisons"
 
 
 def make(query: Query, relations: Relations) -> Plan | None:
-    if not query.absent:
+    if not query.absent and not query.branches:
         return None
     graph = _graph(query, relations)
     if isinstance(graph, str):
         return None
+    if query.branches:
+        return _of_branches(query, relations, graph)
     count, trees = len(graph.atoms), len(tree_shapes(query, graph).orders)
     bounds = {
         "space": f"O(n) per quadtree; there {'are' if trees > 1 else 'is'} {trees}",
         "update": "O(log n) per quadtree, and O~(AGM) of the join with one alias reduced to the changed row",
         "delay": f"no bound between rows; all in O(AGM · 2^{graph.dimension} · {count} · log n), AGM of the join without NOT EXISTS",
     }
-    told = ", ".join(f"NOT EXISTS ({', '.join(map(_told, group.aliases))})" for group in query.absent)
     notes = (
         *first_notes(query, relations),
-        f"{told}: leaves rows out, at the cost of up to one look-up per row and relation, without any further search",
+        *_groups(query),
         "a change in NOT EXISTS searches for the rows that it removes or brings back, unless another row has the same values",
     )
-    if len(query.aliases) > 1:
-        cls = f"natural join, {len(query.aliases)} relations, {hypergraph(query).words}"
-    else:
-        cls = "selection, 1 relation"
-    return Plan(f"{cls}, with NOT EXISTS", "lqdag", THEOREM, "best-effort", bounds, notes, "qdag", names(query), graph=graph)
+    return Plan(_class(query), "lqdag", THEOREM, "best-effort", bounds, notes, "qdag", names(query), graph=graph)
+
+
+def _of_branches(query: Query, relations: Relations, graph: Hypergraph) -> Plan:
+    selects = [query.of_branch(number) for number in range(len(query.branches))]
+    sides = [query.of_right_side(number) for number, group in enumerate(query.absent) if group.columns]
+    trees, count = len(tree_shapes(query, graph).orders), len(graph.atoms)
+    several = len(selects) > 1
+    bounds = {
+        "space": f"O(n) per quadtree; there {'are' if trees > 1 else 'is'} {trees}",
+        "update": "O(log n) per quadtree, and O~(AGM) of the SELECTs with one alias reduced to the values of the changed row",
+        "delay": f"no bound between rows; all in O(AGM · 2^{graph.dimension} · {count} · log n), "
+        + ("the sum of the AGM of each SELECT" if several else "AGM of the SELECT before EXCEPT"),
+    }
+    notes = [
+        *first_notes(query, relations),
+        "each row is there once, whatever the number of rows of the relations that it comes from; null equals null",
+        "a change of a row matters only if no other row of its relation has the same values in the columns that the view uses",
+        *(note for one in selects for note in _groups(one)),
+    ]
+    if several:
+        notes.append("a row of a later SELECT costs up to one look-up per relation of the SELECTs before it")
+    if sides:
+        notes.append(
+            "EXCEPT leaves rows out, at the cost of up to one look-up per row and relation; what is left out is searched too: for a view "
+            "that is read once, hashing both sides is faster"
+        )
+    cls = " UNION ".join(map(_class, selects)) + (f" EXCEPT {' UNION '.join(map(_class, sides))}" if sides else "")
+    return Plan(cls, "lqdag", THEOREM, "best-effort", bounds, tuple(notes), "union", names(query), graph=graph)
+
+
+def _class(query: Query) -> str:
+    cls = f"natural join, {len(query.aliases)} relations, {hypergraph(query).words}" if len(query.aliases) > 1 else "selection, 1 relation"
+    return f"{cls}, with NOT EXISTS" if query.absent else cls
+
+
+def _groups(query: Query) -> list[str]:
+    if not query.absent:
+        return []
+    told = ", ".join(f"NOT EXISTS ({', '.join(map(_told, group.aliases))})" for group in query.absent)
+    return [f"{told}: leaves rows out, at the cost of up to one look-up per row and relation, without any further search"]
 
 
 def _told(aliased: tuple[str, str]) -> str:
@@ -51,10 +88,19 @@ def _told(aliased: tuple[str, str]) -> str:
 
 
 def refusal(query: Query, relations: Relations) -> Problem:
-    """Why a view with NOT EXISTS has no plan."""
+    """Why a view with NOT EXISTS, UNION or EXCEPT has no plan."""
     why = _graph(query, relations)
     assert isinstance(why, str)
-    return unsupported("NOT EXISTS in this view", f"{why}; a view with NOT EXISTS is a join on equality only, of up to {_LIMITS}")
+    what = operations(query)
+    return unsupported(f"{what} in this view", f"{why}; a view with {what} is a join on equality only, of up to {_LIMITS}")
+
+
+def operations(query: Query) -> str:
+    """What the view has of NOT EXISTS, UNION and EXCEPT."""
+    found = ["UNION"] if len(query.branches) > 1 else []
+    found += ["EXCEPT"] if any(group.columns for group in query.absent) else []
+    found += ["NOT EXISTS"] if any(not group.columns for group in query.absent) else []
+    return " and ".join(found)
 
 
 def _graph(query: Query, relations: Relations) -> Hypergraph | str:
@@ -63,7 +109,7 @@ def _graph(query: Query, relations: Relations) -> Hypergraph | str:
         return "it has a product (CROSS JOIN)"
     if len(query.aliases) > 1 and not is_natural(query, relations):
         return "it joins by more than equality"
-    graph = graph_with_absent(query)
+    graph = graph_of_branches(query) if query.branches else graph_with_absent(query)
     if isinstance(graph, str):
         return graph
     for what, found, most in (("relations", len(graph.atoms), MOST_ATOMS), ("variables", graph.dimension, MOST_VARIABLES)):

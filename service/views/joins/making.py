@@ -19,6 +19,7 @@ from service.views.joins.protocol import Join
 from service.views.joins.qdag_join import QdagJoin
 from service.views.joins.tree_join import TreeJoin
 from service.views.joins.tree_tracker_join import TreeTrackerJoin
+from service.views.joins.union_join import UnionJoin
 from service.views.joins.view_tree_join import ViewTreeJoin
 
 
@@ -40,7 +41,8 @@ def join_of(query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedInde
     if plan.tree:
         return TreeJoin(sides, plan.tree, query.never)
     if plan.graph is not None:
-        return QdagJoin(sides, plan.graph, tree_shapes(query, plan.graph), query.never)
+        over_quadtrees = UnionJoin if query.branches else QdagJoin
+        return over_quadtrees(sides, plan.graph, tree_shapes(query, plan.graph), query.never)
     if plan.binding is not None:
         return IndexedJoin(sides, plan.binding, query.never, listed=part)
     return OverlapJoin(query, plan, sides)

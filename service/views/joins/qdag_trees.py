@@ -8,10 +8,12 @@ is looked up (`structures.qdag.qdag`). A tree's coordinates are codes of domains
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from service.planning.hypergraph import Attribute
 from service.tables.arrow import null_mask
@@ -26,18 +28,43 @@ Entries = npt.NDArray[np.int32]
 _STEPS = np.array([STEP_LEAVE, STEP_ENTER, STEP_DELETE, STEP_INSERT])  # by kind of change
 
 
-class Base:
-    """A set of tuples: rows of a side, as codes of its attributes and a slot. A row with a null among them takes no part, unless the
-    variable is lone: then null is the value 0 of a domain whose codes are one higher in all trees."""
+class Keys(NamedTuple):
+    """A domain, and of each column of its keys whether null is a value there: then a bool that says so stands before it."""
 
-    def __init__(self, side: Side, attributes: Sequence[Attribute], domains: Sequence[Domain], lone: Set[int], shifted: Set[int]) -> None:
-        """`domains` by variable; `lone`: variables of which a null takes part here; `shifted`: those whose domain has a value for null."""
+    domain: Domain
+    nulls: tuple[bool, ...]
+
+    @classmethod
+    def of_types(cls, types: Sequence[pa.DataType], nulls: Sequence[bool]) -> Keys:
+        columns = [part for type_, null in zip(types, nulls, strict=True) for part in ([pa.bool_(), type_] if null else [type_])]
+        return cls(Domain(columns), tuple(nulls))
+
+    def keyed(self, columns: Sequence[pa.Array]) -> pa.RecordBatch:
+        """These columns as the domain takes them; a null where it is none of its values stays one."""
+        parts: list[pa.Array] = []
+        for column, null in zip(columns, self.nulls, strict=True):
+            if null:
+                parts.append(column.is_null())
+                column = pc.fill_null(column, _some(column.type)) if column.null_count else column
+            parts.append(column)
+        return pa.RecordBatch.from_arrays(parts, [str(at) for at in range(len(parts))])
+
+
+def _some(type_: pa.DataType) -> pa.Scalar:
+    return pa.scalar(0, pa.int32() if pa.types.is_date32(type_) else pa.int64()).cast(type_)
+
+
+class Base:
+    """A set of tuples: rows of a side, as codes of its attributes and a slot. A row with a null among them takes no part, unless null is
+    a value of the variable here."""
+
+    def __init__(self, side: Side, attributes: Sequence[Attribute], keys: Sequence[Keys], nulls: Set[int]) -> None:
+        """`keys` by variable; `nulls`: variables for which null is a value here."""
         self.side, self._attributes = side, list(attributes)
-        self.domains = [domains[one.variable] for one in attributes]
-        self._shifts = np.array([one.variable in shifted for one in attributes], np.int32)
-        self._least = np.array([one.variable in shifted and one.variable not in lone for one in attributes], np.int32)
+        self._keys = [keys[one.variable] for one in attributes]
+        self.domains = [one.domain for one in self._keys]
         self._columns = _columns(attributes)
-        self._never_null = _columns([one for one in attributes if one.variable not in lone])
+        self._never_null = _columns([one for one in attributes if one.variable not in nulls])
 
     def entries(self, slots: Slots, version: int, come: bool) -> tuple[Entries, npt.NDArray[np.int64]]:
         """int32[n, k + 1] of those rows at these slots that take part, and their indices. `come`: their codes are counted once more."""
@@ -61,12 +88,11 @@ class Base:
             rows = rows.take(pa.array(kept))
         codes = np.empty((len(rows), len(self._attributes)), np.int32)
         agree = np.ones(len(rows), np.bool_)
-        for j, (one, domain) in enumerate(zip(self._attributes, self.domains, strict=True)):
-            codes[:, j] = (domain.acquire if come else domain.look_up)(_named(rows, one.columns))
+        for j, (one, keys) in enumerate(zip(self._attributes, self._keys, strict=True)):
+            codes[:, j] = (keys.domain.acquire if come else keys.domain.look_up)(_keyed(keys, rows, one.columns))
             for choice in one.same:
-                agree &= domain.look_up(_named(rows, choice)) == codes[:, j]
-        codes += self._shifts
-        agree &= (codes >= self._least).all(axis=1)
+                agree &= keys.domain.look_up(_keyed(keys, rows, choice)) == codes[:, j]
+        agree &= (codes >= 0).all(axis=1)
         if agree.all():
             return codes, kept
         if come:
@@ -76,26 +102,26 @@ class Base:
     def release(self, codes: Entries, version: int) -> None:
         """Rows with these codes (further columns are passed over) are gone."""
         for j, domain in enumerate(self.domains):
-            domain.release(codes[:, j] - self._shifts[j], version)
+            domain.release(codes[:, j], version)
 
     def code_of(self, key: pa.RecordBatch) -> list[int] | None:
         """The codes of one row; None: no row has them."""
         found = []
-        for one, domain in zip(self._attributes, self.domains, strict=True):
-            codes = {int(domain.look_up(_named(key, choice))[0]) for choice in (one.columns, *one.same)}
+        for one, keys in zip(self._attributes, self._keys, strict=True):
+            codes = {int(keys.domain.look_up(_keyed(keys, key, choice))[0]) for choice in (one.columns, *one.same)}
             if len(codes) > 1 or min(codes) < 0:
                 return None
             found.append(codes.pop())
-        return [code + int(shift) for code, shift in zip(found, self._shifts, strict=True)]
+        return found
 
 
 def _columns(attributes: Sequence[Attribute]) -> list[str]:
     return list(dict.fromkeys(name for one in attributes for choice in (one.columns, *one.same) for name in choice))
 
 
-def _named(rows: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+def _keyed(keys: Keys, rows: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
     """These columns; a name may come twice."""
-    return pa.RecordBatch.from_arrays([rows.column(name) for name in names], [str(i) for i in range(len(names))])
+    return keys.keyed([rows.column(name) for name in names])
 
 
 class RunSteps:

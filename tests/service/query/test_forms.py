@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from service.api.schemas import schemas
 from service.errors import Problem
-from service.query.definition import read_form
-from service.query.forms import SqlView
+from service.query.forms import SqlView, check_form
 from service.query.model import ALGORITHMS, GUARANTEES, MAX_ALIASES, RETAIN
 from service.views.parse import parse_view
 from service.wire.errors import BadDefinition
@@ -92,7 +91,7 @@ def changed(draw: st.DrawFn, *originals: dict[str, Any]) -> dict[str, Any]:
 def test_views(definition: dict[str, Any]) -> None:
     """What the schema takes has a form, and what it does not take is refused."""
     if fits("ViewDefinition", definition):
-        read_form(definition)
+        check_form(definition)
     else:
         with pytest.raises(Problem):
             parse_view("v", definition, RELATIONS)
@@ -129,12 +128,12 @@ def test_the_document_refuses_what_needs_no_names(change: dict[str, Any]) -> Non
 def test_the_examples_fit_and_are_taken() -> None:
     for definition in (VIEW, SQL):
         assert fits("ViewDefinition", definition)
-        read_form(definition)
+        check_form(definition)
     assert fits("RelationDefinition", RELATION) and parse_relation(RELATION)
 
 
 def test_defaults() -> None:
-    form = read_form({"sql": "SELECT"})
+    form = check_form({"sql": "SELECT"})
     assert isinstance(form, SqlView) and (form.algorithm, form.guarantee) == ("auto", "best-effort")
     assert form.changes and (form.changes.retain_rows, form.changes.retain_bytes) == RETAIN
 
@@ -163,5 +162,5 @@ def test_the_document_says_choices_and_bounds() -> None:
 )
 def test_refusals_say_where_what_and_what_instead(change: dict[str, Any], says: str) -> None:
     with pytest.raises(Problem) as caught:
-        read_form(VIEW | change)
+        check_form(VIEW | change)
     assert caught.value.type == "bad-definition" and str(caught.value.detail).startswith(says)

@@ -1,0 +1,156 @@
+"""UNION and EXCEPT: several SELECTs as one `Query`.
+
+(A UNION B) EXCEPT C is A less C, or B less C: a union of branches, each less some right sides. A row is what a branch selects, each once;
+null equals null there. The branches' aliases stand one after another, renamed where they clash, and each alias keeps its own conditions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+from service.query.assembly import Draft, Options, assemble, unsupported, unused
+from service.query.model import Absent, Branch, ColumnRef, Filter, Output, Query
+from service.query.scope import Scope
+
+
+@dataclass
+class SetOperation:
+    left: Expression
+    operation: Literal["UNION", "EXCEPT"]
+    right: Expression
+
+
+Expression = Draft | SetOperation
+
+
+def query_of(expression: Expression, options: Options) -> Query:
+    """Check and classify. Raises as `assemble`, and `unsupported-query` for SELECTs that do not go together."""
+    return assemble(expression, options) if isinstance(expression, Draft) else _combined(expression, options)
+
+
+class _Part(NamedTuple):
+    """A branch, and the numbers of the right sides that it is less."""
+
+    select: _Select
+    less: tuple[int, ...]
+
+
+class _Select(NamedTuple):
+    query: Query
+    scope: Scope
+
+
+def _combined(expression: SetOperation, options: Options) -> Query:
+    rights: list[_Select] = []
+    parts = _parts(expression, rights, options)
+    first = parts[0].select
+    for other in (*(part.select for part in parts[1:]), *rights):
+        _check_alike(first, other)
+    taken: set[str] = set()
+    branches, absent = list[Branch](), list[Absent]()
+    renamed = [_renamed(part.select.query, taken) for part in parts]
+    right_sides = [Absent(one.aliases, one.equal, one.filters, _columns(one)) for one in (_renamed(right.query, taken) for right in rights)]
+    for one, part in zip(renamed, parts, strict=True):
+        numbers = range(len(right_sides) + len(absent), len(right_sides) + len(absent) + len(one.absent))
+        absent += one.absent
+        branches.append(Branch(len(one.aliases), _columns(one), (*part.less, *numbers)))
+    names = [output.name for output in first.query.outputs]
+    return replace(
+        renamed[0],
+        aliases=tuple(alias for one in renamed for alias in one.aliases),
+        equal=tuple(pair for one in renamed for pair in one.equal),
+        filters=tuple(filter_ for one in renamed for filter_ in one.filters),
+        outputs=tuple(Output(name, "column", ref, ()) for name, ref in zip(names, branches[0].columns, strict=True)),
+        never=all(part.select.query.never for part in parts),
+        absent=(*right_sides, *absent),
+        branches=tuple(branches),
+    )
+
+
+def _parts(expression: Expression, rights: list[_Select], options: Options) -> list[_Part]:
+    """The branches of an expression; further right sides go to `rights`."""
+    if isinstance(expression, Draft):
+        return [_Part(_selected(expression, options), ())]
+    left = _parts(expression.left, rights, options)
+    if expression.operation == "UNION":
+        return left + _parts(expression.right, rights, options)
+    known = len(rights)
+    right = _parts(expression.right, rights, options)
+    if len(rights) > known:
+        raise unsupported("EXCEPT in the right side of an EXCEPT", "register what it selects as a view of its own")
+    if any(one.select.query.absent for one in right):
+        raise unsupported("NOT EXISTS in the right side of an EXCEPT", "register what it selects as a view of its own")
+    rights += [one.select for one in right]
+    less = tuple(range(known, len(rights)))
+    return [_Part(one.select, one.less + less) for one in left]
+
+
+def _selected(draft: Draft, options: Options) -> _Select:
+    query = assemble(draft, options)
+    for output in query.outputs:
+        if output.kind != "column":
+            raise unsupported(f"the computed column {output.name} in UNION or EXCEPT", "select columns of the relations")
+    others = [*(f"overlaps({x}, {y})" for x, y in query.overlaps), *map(str, query.comparisons), *map(str, query.within)]
+    if others:
+        raise unsupported(f"{others[0]} in UNION or EXCEPT", "compare the columns of different aliases with = only")
+    if query.cross:
+        raise unsupported("a product (CROSS JOIN) in UNION or EXCEPT", "join the relations on equal columns")
+    return _Select(query, draft.scope)
+
+
+def _check_alike(first: _Select, other: _Select) -> None:
+    mine, theirs = ([output.name for output in one.query.outputs] for one in (first, other))
+    if len(mine) != len(theirs):
+        raise unsupported(f"UNION or EXCEPT of {len(mine)} columns and {len(theirs)}", "select the same number of columns on both sides")
+    if mine != theirs and sorted(mine) == sorted(theirs):
+        raise unsupported(
+            f"UNION or EXCEPT of the columns {', '.join(mine)} with {', '.join(theirs)}",
+            "columns go together by their order, as in SQL: select them in the same order",
+        )
+    for x, y in zip(_columns(first.query), _columns(other.query), strict=True):
+        types = first.scope.describe(x).type, other.scope.describe(y).type
+        if types[0] != types[1]:
+            differ = f"the types differ, {types[0]} and {types[1]}: select columns of the same type"
+            raise unsupported(f"UNION or EXCEPT of {x} with {y}", differ)
+
+
+def _columns(query: Query) -> tuple[ColumnRef, ...]:
+    return tuple(output.column for output in query.outputs if output.column is not None)
+
+
+def _renamed(query: Query, taken: set[str]) -> Query:
+    """The same with aliases that are not taken yet; a condition that is never true as a filter that no row meets."""
+    filters = (*query.filters, Filter(_columns(query)[0], "in", ())) if query.never else query.filters
+    names = {alias: unused(alias, taken) for alias, _ in query.whole.aliases}
+    renamed = _renaming(names)
+    return replace(
+        query,
+        aliases=_aliases(query.aliases, names),
+        equal=_pairs(query.equal, renamed),
+        filters=_filters(filters, renamed),
+        outputs=tuple(one._replace(column=renamed(one.column)) for one in query.outputs if one.column is not None),
+        absent=tuple(
+            Absent(_aliases(one.aliases, names), _pairs(one.equal, renamed), _filters(one.filters, renamed)) for one in query.absent
+        ),
+    )
+
+
+_Rename = Callable[[ColumnRef], ColumnRef]
+
+
+def _renaming(names: Mapping[str, str]) -> _Rename:
+    return lambda ref: ref._replace(alias=names[ref.alias])
+
+
+def _aliases(aliases: tuple[tuple[str, str], ...], names: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple((names[alias], relation) for alias, relation in aliases)
+
+
+def _pairs(pairs: tuple[tuple[ColumnRef, ColumnRef], ...], renamed: _Rename) -> tuple[tuple[ColumnRef, ColumnRef], ...]:
+    return tuple((renamed(x), renamed(y)) for x, y in pairs)
+
+
+def _filters(filters: tuple[Filter, ...], renamed: _Rename) -> tuple[Filter, ...]:
+    return tuple(one._replace(column=renamed(one.column)) for one in filters)

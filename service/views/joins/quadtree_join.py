@@ -1,0 +1,236 @@
+"""What joins over quadtrees share: the trees of their relations, and how these follow changes; `qdag_trees` says which trees.
+
+A version is written in steps, each of a tick of its own, so that the roots before and after each stay whole: first rows that only move from
+slot to slot, then what the class makes of deletes and inserts (`_change`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from service.planning.hypergraph import Hypergraph
+from service.planning.quadtree_shapes import Shapes
+from service.tables.changes import Part, Parted, Runs, parted, versions_of
+from service.tables.resolution import Resolved, Slots
+from service.tables.sides import Side
+from service.tables.store import Domain, Numbers
+from service.views.deltas import Sink
+from service.views.joins.qdag_trees import Base, Entries, Keys
+from structures.core.ticks import Ticks
+from structures.qdag.qdag import And, Atom
+from structures.quadtree.trees import QuadTrees, Root, in_order
+
+CHUNK = 1 << 16  # rows in a step of building, or of a delta
+_STEPS = 3  # ticks of a batch
+
+
+class QdagRoot(NamedTuple):
+    """One version: of the relations, and of each tree."""
+
+    version: int
+    roots: tuple[Root, ...]
+
+
+class QuadtreeJoin:
+    """See the module's head; what the methods do is said in `protocol`."""
+
+    def __init__(self, sides: Sequence[Side], graph: Hypergraph, shapes: Shapes, never: bool) -> None:
+        """`sides`: also of the groups' aliases, in the order of the atoms."""
+        self.sides, self.never = list(sides), never
+        self._base_of, self._orders = shapes.bases, shapes.orders
+        atoms = graph.atoms
+        self.keys = _keys(sides, graph, shapes)
+        of_variable = [self.keys[number] for number in shapes.domains]
+        firsts = [shapes.bases.index(base) for base in range(max(shapes.bases) + 1)]
+        nulls = [{variable for at, variable in graph.nulls if at == place} for place in range(len(atoms))]
+        self._bases = [Base(sides[place], atoms[place], of_variable, nulls[place]) for place in firsts]
+        # Of each base, its trees: number, and which columns of its entries they take.
+        self._trees: list[list[tuple[int, list[int]]]] = [[] for _ in self._bases]
+        for number, (base, first, rest) in enumerate(self._orders):
+            self._trees[base].append((number, [*first, *rest, len(first) + len(rest)]))
+        self._plain = [own[0][0] for own in self._trees]
+        self.trees = QuadTrees([(len(first) + len(rest), len(first)) for _, first, rest in self._orders])
+        self._variables = [[one.variable for one in atom] for atom in atoms]
+        self._new_tuples = [self._tuples_of(tree) for tree in self._plain]
+        self._told_steps = 0
+        self._version = self._tick = 0
+        self._ticks = Ticks()
+
+    @property
+    def domains(self) -> list[Domain]:
+        return [keys.domain for keys in self.keys.values()]
+
+    def _atom(self, place: int) -> Atom:
+        variables = self._variables[place]
+        own = {}
+        for number, (base, first, rest) in enumerate(self._orders):
+            if base == self._base_of[place]:
+                own[frozenset(variables[j] for j in first)] = number, tuple(variables[j] for j in (*first, *rest))
+        return Atom(frozenset(variables), own)
+
+    def _tuples_of(self, tree: int) -> And:
+        """Of given entries of a plain tree, the first atom, it tells those whose tuple the tree does not have."""
+        order = tuple(range(self.trees.shapes[tree][0]))
+        one = Atom(frozenset(order), {frozenset(): (tree, order)})
+        return And(self.trees, len(order), [one], [[one]])
+
+    @property
+    def update_steps(self) -> int:
+        return self._told_steps
+
+    @property
+    def root(self) -> QdagRoot:
+        return QdagRoot(self._version, self.trees.roots)
+
+    def build(self, version: int, progress: Callable[[float], None]) -> None:
+        """Cost: O(n log l), l the number of codes."""
+        self._begin(version)
+        for number, base in enumerate([] if self.never else self._bases):
+            parts, start = [], 0
+            while start >= 0:
+                slots, start = base.side.relation.table.scan(version, start, CHUNK)
+                parts.append(base.entries(slots, version, True)[0])
+            entries = np.concatenate(parts)
+            for tree, columns in self._trees[number]:
+                self.trees.bulk_load(self._tick, tree, entries[:, columns])
+            progress((number + 1) / len(self._bases))
+        self._end()
+
+    def require(self, resolved: Mapping[str, Resolved]) -> None:
+        changes = 0
+        for base, own in zip(self._bases, self._trees, strict=True):
+            one = resolved.get(base.side.relation.name)
+            if one is not None:
+                changes += len(own) * (len(one.deletes) + one.inserts.num_rows)
+                for domain in base.domains:
+                    domain.require(one.inserts.num_rows, one.inserts.bytes)
+        if changes:
+            self.trees.require(changes, _STEPS)
+
+    def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
+        if self.never:
+            self._version = version
+            return
+        self._begin(version)
+        parts: dict[int, Parted] = {}
+        for number, base in enumerate(self._bases):
+            run = runs.get(base.side.relation.name)
+            if run is not None:
+                parts[number] = parted(base.side, run, sink is not None)
+        if versions_of(runs) == 1:
+            gone = self._apply_batch(version, parts, sink, 0)
+        else:
+            gone = self._apply_each(version, parts, sink)
+        for number, entries in gone.items():
+            self._bases[number].release(entries, version)
+        self.trees.merge(self._tick)
+        self._end()
+
+    def _change(self, gone: Mapping[int, Entries], come: Mapping[int, Entries], sink: Sink | None, offset: int) -> None:
+        """Write the entries of each base that go and come in version number `offset`, and tell what this does to the view."""
+        raise NotImplementedError
+
+    def _apply_batch(self, version: int, parts: Mapping[int, Parted], sink: Sink | None, offset: int) -> dict[int, Entries]:
+        """Apply the changes of version number `offset`; gives the entries that go, by base."""
+        gone: dict[int, Entries] = {}
+        come: dict[int, Entries] = {}
+        for number, part in parts.items():
+            base = self._bases[number]
+            if len(part.moved.new):
+                self._move(number, part.moved.old, part.moved.new)
+            if len(part.gone.old):
+                gone[number] = base.entries(part.gone.old, version, False)[0]
+            if len(part.come.new):
+                come[number] = base.entries(part.come.new, version, True)[0]
+        self._change(gone, come, sink, offset)
+        return gone
+
+    def _apply_each(self, version: int, parts: Mapping[int, Parted], sink: Sink | None) -> dict[int, Entries]:
+        """The same for the changes of several versions, one after another."""
+        gone: dict[int, list[Entries]] = {}
+        for offset in sorted({offset for one in parts.values() for part in one for offset in part.offsets.tolist()}):
+            own = {number: Parted(*(_of_version(part, offset) for part in one)) for number, one in parts.items()}
+            for number, entries in self._apply_batch(version, own, sink, offset).items():
+                gone.setdefault(number, []).append(entries)
+        return {number: np.concatenate(entries) for number, entries in gone.items()}
+
+    def _begin(self, version: int) -> None:
+        self._version = version
+        self._tick += 1
+
+    def _end(self) -> None:
+        self._ticks.end(self._version, self._tick)
+
+    def _move(self, number: int, before: Slots, after: Slots) -> None:
+        """Rows that keep all that the view uses, from slot to slot."""
+        new, indices = self._bases[number].entries(after, self._version, False)
+        old = new.copy()
+        old[:, -1] = before[indices]
+        self._write(number, old, False)
+        self._write(number, new, True)
+
+    def _write(self, number: int, entries: Entries, come: bool) -> None:
+        write = self.trees.insert if come else self.trees.delete
+        for tree, columns in self._trees[number]:
+            write(self._tick, tree, entries[:, columns])
+
+    def _tuples(self, number: int, entries: Entries, roots: tuple[Root, ...]) -> Entries:
+        """The tuples of these entries of a base that the trees do not have at these roots, each once."""
+        tuples = np.unique(entries[:, :-1], axis=0)
+        tuples = np.column_stack((tuples, np.arange(len(tuples), dtype=np.int32)))
+        cursor, found = self._new_tuples[number].partners([roots, roots], 0, tuples), [np.empty(0, np.int32)]
+        while not cursor.done:
+            found.append(cursor.fill(CHUNK)[0])
+        self._told_steps += cursor.steps
+        return in_order(tuples[np.concatenate(found)])
+
+    def reclaim(self, oldest_needed: int, pins: Numbers) -> None:
+        self.trees.reclaim(*self._ticks.keep(oldest_needed, pins))
+        for domain in self.domains:
+            domain.reclaim(oldest_needed, pins)
+
+    def entries(self, root: QdagRoot) -> int:
+        return sum(root.roots[tree].count for tree in self._plain)
+
+    @property
+    def bits_per_tuple(self) -> float | None:
+        """The mean over those plain trees that have a compact form; None: none has. Without the slots."""
+        bits = [(self.trees.bits_a_tuple(tree), root.count) for tree, root in enumerate(self.trees.roots) if tree in self._plain]
+        compact = sum(count for found, count in bits if found)
+        return sum(found * count for found, count in bits) / compact if compact else None
+
+    @property
+    def bytes(self) -> int:
+        return self.trees.live_bytes + sum(domain.bytes for domain in self.domains)
+
+    @property
+    def retired_bytes(self) -> int:
+        return self.trees.retired_bytes
+
+    def check(self) -> None:
+        self.trees.check(self.trees.roots)
+        for domain in self.domains:
+            domain.check()
+
+
+def _keys(sides: Sequence[Side], graph: Hypergraph, shapes: Shapes) -> dict[int, Keys]:
+    """By the number of the domain. Null is a value of a column if it is one of some alias that has null there."""
+    found: dict[int, tuple[list[pa.DataType], list[bool]]] = {}
+    for place, (side, atom) in enumerate(zip(sides, graph.atoms, strict=True)):
+        for one in atom:
+            fields = [side.relation.schema.field(name) for name in one.columns]
+            _, nulls = found.setdefault(shapes.domains[one.variable], ([field.type for field in fields], [False] * len(fields)))
+            for choice in (one.columns, *one.same):
+                for at, name in enumerate(choice):
+                    nulls[at] |= (place, one.variable) in graph.nulls and side.relation.definition.column(name).nullable
+    return {number: Keys.of_types(types, nulls) for number, (types, nulls) in found.items()}
+
+
+def _of_version(part: Part, offset: int) -> Part:
+    """Of a part of a run what version number `offset` changes."""
+    first, end = np.searchsorted(part.offsets, (offset, offset + 1)).tolist()
+    return Part(part.offsets[first:end], part.old[first:end], part.new[first:end])

@@ -1,0 +1,127 @@
+"""UNION and EXCEPT over quadtrees: a union of natural joins, each less what groups have (`structures.qdag.union`).
+
+A row is a tuple of values, shown by rows of the branch that tells it: slots of its aliases, -1 for the others. So a relation's row that
+comes or goes matters if a tuple comes or goes with it. All that a batch writes is one step: what goes is what a branch had before and no
+branch has after, among the tuples that agree with a changed one of its atoms; what comes is found the other way round. A tuple that
+several changed ones tell is told by the first of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from service.planning.hypergraph import Hypergraph
+from service.planning.quadtree_shapes import Shapes
+from service.tables.resolution import Slots
+from service.tables.sides import Side
+from service.views.deltas import Combination, Sink
+from service.views.joins.protocol import Bounds
+from service.views.joins.qdag_trees import Entries
+from service.views.joins.quadtree_join import CHUNK, QdagRoot, QuadtreeJoin
+from service.views.joins.slots_cursor import SlotsCursor
+from structures.qdag.union import Branch, Cursor, Or
+from structures.quadtree.trees import Root, in_order
+
+_FIRST = 1 << 8  # rows of the first step of a delta
+Roots = tuple[Root, ...]
+
+
+class UnionJoin(QuadtreeJoin):
+    """See the module's head; what the methods do is said in `protocol`."""
+
+    def __init__(self, sides: Sequence[Side], graph: Hypergraph, shapes: Shapes, never: bool) -> None:
+        super().__init__(sides, graph, shapes, never)
+        self._shown = [self.keys[shapes.domains[variable]] for variable in range(graph.dimension)], graph.shown
+        made = [self._atom(place) for place in range(len(graph.atoms))]
+        # Of each branch the places of its atoms: its own, and then those of its groups.
+        self._places = [(*own, *(place for number in groups for place in graph.absent[number])) for own, groups in graph.families]
+        self._own = [len(own) for own, _ in graph.families]
+        absent = [[made[place] for place in group] for group in graph.absent]
+        branches = [Branch([made[place] for place in own], [absent[number] for number in groups]) for own, groups in graph.families]
+        self._or = Or(self.trees, graph.dimension, branches)
+
+    def _change(self, gone: Mapping[int, Entries], come: Mapping[int, Entries], sink: Sink | None, offset: int) -> None:
+        if not gone and not come:
+            return
+        before = self.trees.roots
+        self._tick += 1
+        for entries, comes in ((gone, False), (come, True)):
+            for number, some in entries.items():
+                self._write(number, in_order(some), comes)
+        if sink is None:
+            return
+        after = self.trees.roots
+        lost = {number: self._tuples(number, some, after)[:, :-1] for number, some in gone.items()}
+        won = {number: self._tuples(number, some, before)[:, :-1] for number, some in come.items()}
+        if self._tell(lost, won, (before, after), sink, offset, False):
+            self._tell(won, lost, (after, before), sink, offset, True)
+
+    def _tell(
+        self, changed: Mapping[int, Entries], others: Mapping[int, Entries], roots: tuple[Roots, Roots], sink: Sink, offset: int, come: bool
+    ) -> bool:
+        """The rows of one version that the other one lacks, by the tuples of each base that only this one has, and those that only the
+        other one has; whether more is wanted."""
+        for branch, places in enumerate(self._places):
+            told: list[tuple[Sequence[int], Entries]] = []
+            for at, place in enumerate(places):
+                tuples = (changed if at < self._own[branch] else others).get(self._base_of[place])
+                if tuples is None or not len(tuples):
+                    continue
+                cursor = self._or.changes(branch, at, tuples, *roots)
+                if not self._tell_all(cursor, told, sink, offset, come):
+                    return False
+                told.append((self._variables[place], tuples))
+        return True
+
+    def _tell_all(
+        self, cursor: Cursor, told: Sequence[tuple[Sequence[int], Entries]], sink: Sink, offset: int, come: bool
+    ) -> bool:
+        """Rows of a delta, but for those that have one of the tuples that have been `told` of."""
+        wanted, limit, lines = True, _FIRST, self._or.lines
+        while wanted and not cursor.done:
+            rows = cursor.fill(limit)
+            limit = min(4 * limit, CHUNK)
+            for variables, tuples in told:
+                values = rows[lines:][list(variables)].T
+                rows = rows[:, ~_among(values, tuples)]
+            wanted = rows.shape[1] == 0 or sink(offset, come, tuple(rows[:lines]))
+        self._told_steps += cursor.steps
+        return wanted
+
+    def rows(self, root: QdagRoot, window: Bounds | None) -> SlotsCursor:
+        return _Rows(self._or.rows(root.roots), self._or.lines)
+
+    def partners(self, root: QdagRoot, place: int, slots: Slots, window: Bounds | None) -> SlotsCursor:
+        raise TypeError("a row of UNION or EXCEPT is its values: it has no parts that could be looked up")
+
+    def of_key(self, root: QdagRoot, place: int, key: pa.RecordBatch, window: Bounds | None) -> SlotsCursor:
+        """The row with these values, in the order of the view's columns."""
+        codes = []
+        for keys, shown in zip(*self._shown, strict=True):
+            codes.append(int(keys.domain.look_up(keys.keyed([key.column(at) for at in shown]))[0]))
+        known = all(code >= 0 for code in codes)
+        return _Rows(self._or.rows(root.roots, codes) if known else Cursor(self._or, []), self._or.lines)
+
+    def is_empty(self, root: QdagRoot) -> bool | None:
+        return True if all(self._or.is_empty(branch, root.roots) for branch in range(len(self._places))) else None
+
+
+class _Rows(SlotsCursor):
+    """A reading, without the codes of the values."""
+
+    def __init__(self, cursor: Cursor, lines: int) -> None:
+        super().__init__(cursor)
+        self._lines = lines
+
+    def fill(self, limit: int) -> Combination:
+        return super().fill(limit)[: self._lines]
+
+
+def _among(rows: npt.NDArray[np.int32], tuples: Entries) -> npt.NDArray[np.bool_]:
+    """bool[n]: which of these rows, int32[n, k], are among the tuples."""
+    both = np.unique(np.concatenate((tuples, rows)), axis=0, return_inverse=True)[1].reshape(-1)
+    return np.isin(both[len(tuples) :], both[: len(tuples)])

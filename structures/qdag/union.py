@@ -1,0 +1,229 @@
+"""Unions of natural joins less what groups leave out (a lazy qdag's OR): each tuple of all variables is told once.
+
+A branch is an AND that tells tuples (`qdag.And`, `once`), less its groups. The branches are read one after another; a tuple is told by the
+first branch that has it: what a later branch finds is looked up in those before it. A row is a slot of each atom of the branch that tells
+it, -1 for the atoms of the others, and behind them the tuple.
+
+Between two versions a tuple comes if some branch has it now, and no branch had it before; the branch then has a changed tuple of some atom:
+one of its own that has come, or one of a group's that has gone. So the tuples that come are among those that the branch has now and that
+agree with such a changed tuple: `changes` reads them, and leaves out what a branch had before. What goes is what comes the other way round.
+
+Costs: of all branches together, and O(m log l) for each tuple of a branch but the first, m atoms of those before it. Source: Navarro,
+Reutter and Rojas-Ledesma, section 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from structures.core.cursor import PartedCursor
+from structures.core.kernel import compiled, kernel, wide
+from structures.qdag import layout, qdag
+from structures.qdag.absent import has_tuple
+from structures.qdag.layout import ARITY, ATOM, ATOM_WORDS, ATOMS, FRAMES, GROUP, LOOKED_UP, MUST, PLACE, VALUES, Walking
+from structures.qdag.qdag import And, Atom, Roots
+from structures.qdag.refs import enter
+from structures.quadtree.layout import CODE_BITS, QuadNodes
+from structures.quadtree.trees import QuadTrees
+
+__all__ = ["Branch", "Cursor", "Or"]
+
+
+class Branch(NamedTuple):
+    """As `qdag.And` takes them."""
+
+    atoms: Sequence[Atom]
+    absent: Sequence[Sequence[Atom]] = ()
+
+
+@kernel
+def is_there(nodes: QuadNodes, walking: Walking, t: int) -> bool:
+    """Whether atom t has the tuple in Z."""
+    R, Z = walking.R, walking.Z
+    if R[3 * t] == 0:
+        return False
+    Z[FRAMES] = enter(nodes.W, R[3 * t])
+    return has_tuple(nodes, walking, t, FRAMES, CODE_BITS)
+
+
+@kernel
+def is_told(nodes: QuadNodes, walking: Walking) -> bool:
+    """Whether a branch has the tuple in Z: all its own atoms have it, and of each of its groups one does not."""
+    P, t = walking.P, wide(0)
+    while t < P[ATOMS]:
+        branch, stands = P[ATOM + t * ATOM_WORDS + PLACE], True
+        while t < P[ATOMS] and P[ATOM + t * ATOM_WORDS + PLACE] == branch:
+            group, all_have = P[ATOM + t * ATOM_WORDS + GROUP], stands
+            while t < P[ATOMS] and P[ATOM + t * ATOM_WORDS + PLACE] == branch and P[ATOM + t * ATOM_WORDS + GROUP] == group:
+                all_have = all_have and is_there(nodes, walking, t)
+                t += 1
+            stands = stands and all_have == (group == MUST)
+        if stands:
+            return True
+    return False
+
+
+@kernel("int64(QuadNodes, Walking, int32[:, ::1], uint8[::1])")
+def find_told(nodes: QuadNodes, walking: Walking, tuples: Any, found: Any) -> int:
+    """Whether a branch has each of these tuples; how many atoms were looked into."""
+    Z, n = walking.Z, tuples.shape[1]
+    Z[LOOKED_UP] = 0
+    for i in range(n):
+        for v in range(tuples.shape[0]):
+            Z[VALUES + v] = tuples[v, i]
+        found[i] = 1 if is_told(nodes, walking) else 0
+    return wide(Z[LOOKED_UP])
+
+
+class _Test:
+    """Whether some branches have a tuple at one version."""
+
+    def __init__(self, branches: Sequence[And], roots: Roots) -> None:
+        listed = [(number, place, one) for number, one in enumerate(branches) for place in range(len(one.atoms))]
+        P = np.zeros(layout.plan_words(len(listed)), np.int64)
+        P[ATOMS] = len(listed)
+        for t, (number, place, one) in enumerate(listed):
+            a, order = ATOM + t * ATOM_WORDS, one.variables_of(place)
+            P[a + ARITY], P[a + PLACE], P[a + GROUP] = len(order), number, one.groups[place]
+            P[a + layout.VARIABLES : a + layout.VARIABLES + len(order)] = order
+        R = np.array([word for _, place, one in listed for word in roots[_plain(one.atoms[place])][:3]], np.int64)
+        S, Z = np.empty(layout.line_words(len(listed)), np.int32), np.zeros(FRAMES + 1, np.int64)
+        self._walking = Walking(P, R, np.empty(0, np.int64), S, Z)
+
+    def find(self, trees: QuadTrees, tuples: np.ndarray) -> tuple[np.ndarray, int]:
+        """bool[n]: whether they have each of these tuples, int32[d, n]; and how many atoms were looked into."""
+        found = np.zeros(tuples.shape[1], np.uint8)
+        # A cursor and its clones may be read by several threads.
+        walking = self._walking._replace(S=self._walking.S.copy(), Z=self._walking.Z.copy())
+        looked_up = compiled(find_told)(trees.arrays[0], walking, np.ascontiguousarray(tuples), found)
+        return found.view(np.bool_), int(looked_up)
+
+
+def _plain(atom: Atom) -> int:
+    return atom.trees[frozenset()][0]
+
+
+class _Part(NamedTuple):
+    """A branch that is to be read, and the tuples that it does not tell: of any of these tests."""
+
+    number: int
+    cursor: qdag.Cursor
+    tests: tuple[_Test, ...]
+
+
+class Cursor(PartedCursor):
+    """A reading. Its steps and dead ends are those of the branches, a step for each atom that a tuple is looked up in, and a dead end for
+    each tuple that is not told."""
+
+    def __init__(self, of: Or, parts: Sequence[_Part]) -> None:
+        super().__init__(of.lines + of.dimension)
+        self._of, self._left = of, list(parts)
+        self._number, self._tests = 0, tuple[_Test, ...]()
+        self._dead = self._looked_up = self._excluded = self._repeated = 0  # of the parts that have ended, and of the tests
+        self._tested = self._told_at = self._wait = 0  # steps: of tests, at the last told tuple, the most without one
+        self._ended = not parts
+
+    def _next_part(self) -> qdag.Cursor | None:
+        if not self._left:
+            self._ended = True
+            return None
+        self._number, part, self._tests = self._left.pop(0)
+        return part
+
+    def _beside(self) -> int:
+        return self._tested
+
+    def _more(self, want: int) -> np.ndarray:
+        part = self._part or self._next_part()
+        self._part, before = part, self.steps
+        if not isinstance(part, qdag.Cursor):
+            return self._nothing
+        rows = part.fill(want)
+        first, lines = self._of.starts[self._number], len(rows) - self._of.dimension
+        for test in self._tests:
+            told, looked_up = test.find(self._of.trees, rows[lines:])
+            self._tested += looked_up
+            self._repeated += int(np.count_nonzero(told))
+            rows = rows[:, ~told]
+        found = np.full((len(self._nothing), rows.shape[1]), -1, np.int32)
+        found[first : first + lines], found[self._of.lines :] = rows[:lines], rows[lines:]
+        if found.shape[1]:
+            self._has_told, self._wait, self._told_at = True, max(self._wait, before - self._told_at), self.steps
+        if part.done:
+            self._dead += part.dead_ends or 0
+            self._add(part.counters)
+            self._end_part(part)
+            self._ended = not self._left
+        return found
+
+    def _add(self, counters: dict[str, int]) -> None:
+        self._looked_up += counters.get("looked_up", 0)
+        self._excluded += counters.get("excluded", 0)
+
+    @property
+    def largest_gap(self) -> int:
+        return max(super().largest_gap, self._wait)
+
+    @property
+    def dead_ends(self) -> int:
+        own = self._part.dead_ends or 0 if self._part is not None else 0
+        return self._dead + own + self._repeated
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Look-ups of tuples in atoms, of groups and of other branches; what groups left out; tuples that another branch had told."""
+        own = self._part.counters if isinstance(self._part, qdag.Cursor) else {}
+        return {
+            "looked_up": self._looked_up + self._tested + own.get("looked_up", 0),
+            "excluded": self._excluded + own.get("excluded", 0),
+            "repeated": self._repeated,
+        }
+
+    def clone(self) -> Self:
+        other = super().clone()
+        other._left = [one._replace(cursor=one.cursor.clone()) for one in self._left]
+        return other
+
+
+class Or:
+    """The union of branches over trees of one arena. Any thread."""
+
+    def __init__(self, trees: QuadTrees, dimension: int, branches: Sequence[Branch]) -> None:
+        """ValueError: as `qdag.And`, or a branch that lacks a variable."""
+        self.trees, self.dimension = trees, dimension
+        for atoms, _ in branches:
+            if frozenset().union(*(variables for variables, _ in atoms)) != frozenset(range(dimension)):
+                raise ValueError("a branch has to have all variables")
+        self.branches = [And(trees, dimension, atoms, absent, once=True) for atoms, absent in branches]
+        self.starts = [sum(one.lines for one in self.branches[:number]) for number in range(len(self.branches))]
+        self.lines = sum(one.lines for one in self.branches)
+
+    def rows(self, roots: Roots, codes: Sequence[int] | None = None) -> Cursor:
+        """All tuples of a version; `codes`: the one with these values."""
+        parts = []
+        for number, one in enumerate(self.branches):
+            if not self.is_empty(number, roots):
+                parts.append(_Part(number, one.rows([roots] * len(one.atoms), codes), self._tests(number, roots)))
+        return Cursor(self, parts)
+
+    def changes(self, number: int, place: int, tuples: np.ndarray, roots: Roots, others: Roots) -> Cursor:
+        """The tuples of a version that no branch has at another one, and that branch `number` is the first to have: those that agree with
+        one of the given tuples in the variables of its atom number `place` (one of a group's included)."""
+        one = self.branches[number]
+        if self.is_empty(number, roots):
+            return Cursor(self, [])
+        tests = self._tests(number, roots) + self._tests(len(self.branches), others)
+        return Cursor(self, [_Part(number, one.having([roots] * len(one.atoms), place, tuples), tests)])
+
+    def is_empty(self, number: int, roots: Roots) -> bool:
+        """Whether a branch surely has nothing: an atom of its own has not."""
+        one = self.branches[number]
+        return any(roots[_plain(atom)].count == 0 for atom in one.atoms[: one.lines])
+
+    def _tests(self, count: int, roots: Roots) -> tuple[_Test, ...]:
+        """For what the first branches have."""
+        some = [self.branches[number] for number in range(count) if not self.is_empty(number, roots)]
+        return (_Test(some, roots),) if some else ()
