@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import signal
 import sys
 import threading
@@ -61,6 +62,7 @@ def _port(text: str) -> int:
 def run(path: Path, metrics_port: int | None = None) -> int:
     """Runs the job of a file. Status 0 when it was told to stop or, with trigger "available-now", is done; 1 failure. Raises BadConfig."""
     config = read_config(path)
+    os.umask(0o077)  # the checkpoint is for nobody else; our own Spark inherits this
     start_log()
     stop = threading.Event()
     _listen(stop)

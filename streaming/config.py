@@ -23,6 +23,7 @@ from service.wire.wording import wording
 TopicName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]{1,249}$")]
 Name = Annotated[str, StringConstraints(pattern=f"^{NAME.pattern}$")]
 _UNITS = r"(millisecond|second|minute|hour|day)s?"
+_LONG = 2**63 - 1  # the largest number of Java
 # Exactly-once processing depends on these; livejoin sets them for both clients.
 _OURS = {
     "bootstrap.servers", "enable.auto.commit", "enable.auto.offset.store", "auto.offset.reset", "isolation.level", "group.id",
@@ -132,7 +133,7 @@ class Stream(_Section):
         json_schema_extra=_accepts('a time such as `"200 milliseconds"`, or `"available-now"`'),
     )
     start: Literal["earliest", "latest"] = Field("earliest", description="where a new checkpoint starts")
-    max_offsets: int = Field(100_000, ge=1, description="maximum number of offsets in a batch, over all topics")
+    max_offsets: int = Field(100_000, ge=1, le=_LONG, description="maximum number of offsets in a batch, over all topics")
     dead_letters: TopicName | None = Field(
         None,
         description="the topic for bad records; without it, a bad record stops the job",
@@ -141,6 +142,7 @@ class Stream(_Section):
     max_dead_letters: int = Field(
         1000,
         ge=0,
+        le=_LONG,
         description="more bad records in one batch stop the job before anything is applied, because the schema has probably changed",
     )
     reset: bool = Field(False, description="`true`: a new checkpoint may take over the name, once")
@@ -148,7 +150,7 @@ class Stream(_Section):
     @field_validator("trigger")
     @classmethod
     def _is_trigger(cls, trigger: str) -> str:
-        if trigger != "available-now" and not re.fullmatch(rf"\d+ {_UNITS}", trigger):
+        if trigger != "available-now" and not re.fullmatch(rf"[0-9]{{1,9}} {_UNITS}", trigger):
             raise _mistake('is neither "available-now" nor a time such as "1 second" or "200 milliseconds"')
         return trigger
 
@@ -241,7 +243,7 @@ def read_config(path: Path) -> Config:
         data = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise BadConfig(f"{path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # of the parser too: numbers of thousands of digits, deeply nested arrays
         raise BadConfig(f"{path} is not TOML: {error}") from error
     try:
         return Config.model_validate(data)

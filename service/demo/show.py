@@ -6,6 +6,7 @@ through Kafka and Spark, if they are available.
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import signal
@@ -59,6 +60,7 @@ class Ending:
 
 def play(port: int, pace: float, kafka: bool) -> int:
     """The whole demo; returns 0 after Ctrl-C or SIGTERM, with all children ended and the folder removed."""
+    os.umask(0o077)  # what the children write, their logs and Kafka's records, is for nobody else
     ending = Ending()
     stop = threading.Event()
     with _folder() as folder:

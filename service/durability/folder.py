@@ -1,20 +1,25 @@
-"""The data folder: its lock, the newest commit known, and the exceptions for damage.
+"""The data folder: its lock, its permissions, the newest commit known, and the exceptions for damage.
 
     livejoin.lock     held (flock) by the one process that uses the folder; its process id, for people
     livejoin.db       SQLite: catalogue, sources, log (log.py)
     livejoin.mark     the newest version and catalogue that were committed (`Mark`)
     snapshots/        the relations at a version (snapshots.py)
+
+Only the owner may read any of it: files have the mode 0600, folders 0700.
 """
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
+import stat
 import struct
 import zlib
 from pathlib import Path
 from typing import NamedTuple
 
 DATABASE, LOCK, MARK, SNAPSHOTS = "livejoin.db", "livejoin.lock", "livejoin.mark", "snapshots"
+FILE_MODE, FOLDER_MODE = 0o600, 0o700
 
 
 class FolderInUse(Exception):
@@ -47,7 +52,7 @@ class FolderLock:
         self._file = -1
         if read_only and not path.exists():
             return
-        self._file = os.open(path, os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT, 0o600)
+        self._file = os.open(path, os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT, FILE_MODE)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -90,7 +95,7 @@ class Mark:
     def __init__(self, folder: Path, synchronous: str) -> None:
         self._full = synchronous == "full"
         self._boot = _boot_id()
-        self._file = os.open(folder / MARK, os.O_RDWR | os.O_CREAT, 0o600)
+        self._file = os.open(folder / MARK, os.O_RDWR | os.O_CREAT, FILE_MODE)
 
     def set(self, reach: Reach) -> None:
         """Record a commit. An error is ignored: an old mark is correct too, only weaker."""
@@ -127,6 +132,31 @@ def _boot_id() -> bytes:
         return bytes.fromhex(Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", ""))
     except OSError:
         return bytes(16)
+
+
+def private(path: str, flags: int) -> int:
+    """An opener for `open`: a new file gets the mode 0600, whatever the umask."""
+    return os.open(path, flags, FILE_MODE)
+
+
+def make_private(folder: Path) -> None:
+    """Correct the modes of what older versions of livejoin, or an operator, left readable for others.
+
+    Only livejoin's own files are looked at. A folder that is not ours to change (a mounted volume), or that everybody shares (sticky, such
+    as /tmp), keeps its mode.
+    """
+    if not folder.stat().st_mode & stat.S_ISVTX:
+        _restrict(folder)
+    for path in (*folder.glob("livejoin.*"), *folder.glob(SNAPSHOTS), *folder.glob(f"{SNAPSHOTS}/**/*")):
+        _restrict(path)
+
+
+def _restrict(path: Path) -> None:
+    found = path.lstat().st_mode
+    wanted = FOLDER_MODE if stat.S_ISDIR(found) else FILE_MODE
+    if not stat.S_ISLNK(found) and stat.S_IMODE(found) & 0o777 != wanted:
+        with contextlib.suppress(PermissionError):
+            path.chmod(wanted)
 
 
 def sync_path(path: Path) -> None:

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, NamedTuple
 import pyarrow as pa
 
 from service.durability.failpoints import reach
-from service.durability.folder import DATABASE, SNAPSHOTS, Damaged, sync_path
+from service.durability.folder import DATABASE, FOLDER_MODE, SNAPSHOTS, Damaged, private, sync_path
 
 _FORMAT = 1
 _MANIFEST = "manifest.json"
@@ -65,13 +65,13 @@ def write_snapshot(
     An error (a full disk) leaves the older snapshot as it was.
     """
     snapshots = folder / SNAPSHOTS
-    snapshots.mkdir(exist_ok=True)
+    snapshots.mkdir(FOLDER_MODE, exist_ok=True)
     path, unfinished = snapshots / str(version), snapshots / f"{version}.tmp"
     if path.exists():
         return read_snapshot(path)  # a version's rows never change
     shutil.rmtree(unfinished, ignore_errors=True)
     try:
-        unfinished.mkdir()
+        unfinished.mkdir(FOLDER_MODE)
         files = {}
         for relation_id, schema, batches in tables:
             files[relation_id] = _write_table(unfinished, relation_id, schema, batches)
@@ -161,7 +161,7 @@ class _Sink:
 def _write_table(folder: Path, relation_id: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> TableFile:
     name = f"{relation_id}.arrow"
     rows = 0
-    with open(folder / name, "wb") as file:
+    with open(folder / name, "wb", opener=private) as file:
         sink = _Sink(file)
         with pa.ipc.new_stream(pa.PythonFile(sink, "w"), schema) as writer:
             for batch in batches:
@@ -174,7 +174,7 @@ def _write_table(folder: Path, relation_id: int, schema: pa.Schema, batches: Ite
 
 def _write_manifest(path: Path, version: int, files: dict[int, TableFile]) -> None:
     manifest = {"format": _FORMAT, "version": version, "tables": {str(i): table._asdict() for i, table in files.items()}}
-    with open(path, "w") as file:
+    with open(path, "w", opener=private) as file:
         json.dump(manifest | {"crc": _manifest_crc(manifest)}, file, indent=1)
         file.flush()
         os.fsync(file.fileno())

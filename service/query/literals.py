@@ -10,12 +10,13 @@ import math
 import re
 from typing import Any
 
-from service.wire.grammar import DAY, JSON_READERS, parse_date, parse_timestamp, refusal
+from service.wire.grammar import DAY, INT64_MAX, INT64_MIN, JSON_READERS, parse_date, parse_timestamp, refusal
 
 _DATE = re.compile(r"[+-]?\d{4,7}-\d\d-\d\d")
 _INT = re.compile(r"[+-]?\d{1,40}")
 _BLANK = re.compile(r"\s+(?=[+-]\d\d(:?\d\d)?$)")
 _WITHOUT_OFFSET = re.compile(r".*[ T]\d\d(:?\d\d){0,2}(\.\d+)?", re.IGNORECASE)
+_LONGEST = 100  # characters of a timestamp; the patterns above take quadratic time
 _DURATION = re.compile(r"P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d{1,6})?)S)?)?")
 _UNIT_MICROS = {
     "microsecond": 1, "millisecond": 1_000, "second": 1_000_000, "minute": 60_000_000, "hour": 3_600_000_000, "day": DAY, "week": 7 * DAY,
@@ -95,7 +96,7 @@ def distance_from_text(type_: str, number: str, unit: str) -> int | float:
         raise BadLiteral(f"a {calendar} has no fixed length: write a number of days, such as INTERVAL '30 days'")
     if name not in _UNIT_MICROS or type_ not in ("timestamp", "date"):
         raise BadLiteral(f"INTERVAL '{number} {unit}' is not a distance between columns of type {type_}")
-    micros = round(_float(number) * _UNIT_MICROS[name])
+    micros = _rounded(_float(number) * _UNIT_MICROS[name], f"INTERVAL '{number} {unit}'")
     if type_ == "date" and micros % DAY:
         raise BadLiteral("a distance between dates is a whole number of days")
     return distance_from_json(type_, micros // DAY if type_ == "date" else micros)
@@ -106,8 +107,14 @@ def _duration(text: str) -> int:
     if found is None or not any(found.groups()):
         raise BadLiteral(f"{text!r} is not an ISO 8601 duration of weeks, days, hours, minutes and seconds, such as PT15M or P1DT12H")
     seconds = sum(float(part) * size for part, size in zip(found.groups("0"), (604_800, 86_400, 3_600, 60), strict=False))
-    micros = round(seconds * 1_000_000) + round(float(found[5] or 0) * 1_000_000)
+    micros = _rounded(seconds * 1_000_000, text) + _rounded(float(found[5] or 0) * 1_000_000, text)
     return int(distance_from_json("timestamp", micros))
+
+
+def _rounded(micros: float, text: str) -> int:
+    if not math.isfinite(micros):
+        raise BadLiteral(f"{text[:60]} is out of range")
+    return round(micros)
 
 
 def convert(value: Physical, given: str, wanted: str) -> Physical:
@@ -115,7 +122,7 @@ def convert(value: Physical, given: str, wanted: str) -> Physical:
     if given == wanted:
         return value
     if (given, wanted) == ("date", "timestamp"):
-        return int(value) * DAY
+        return _midnight(int(value))
     if (given, wanted) == ("int64", "float64"):
         return float(value)
     raise BadLiteral(f"a constant of type {given} compared with a column of type {wanted}: write a {wanted}")
@@ -138,15 +145,24 @@ def _comparable(value: Physical) -> Physical:
 
 
 def _timestamp(text: str) -> int:
+    if len(text) > _LONGEST:
+        raise refusal("timestamp", text)
     text = _BLANK.sub("", text)
     if _DATE.fullmatch(text):
-        return parse_date(text) * DAY
+        return _midnight(parse_date(text))
     if not _WITHOUT_OFFSET.fullmatch(text):
         return parse_timestamp(text)
     try:
         return parse_timestamp(text + "Z")
     except ValueError as error:
         raise ValueError(str(error).replace(f"{text}Z", text)) from None
+
+
+def _midnight(days: int) -> int:
+    micros = days * DAY
+    if not INT64_MIN <= micros <= INT64_MAX:
+        raise BadLiteral(f"the date {days} days from 1970-01-01 is out of the range of timestamps")
+    return micros
 
 
 def _infinity_hint(text: str) -> str:

@@ -67,25 +67,34 @@ def decode_parquet(body: bytes, relation: str, definitions: Definitions) -> Batc
     rules = definitions(relation).rules
     try:
         table = pq.read_table(pa.BufferReader(body))
-        table.validate(full=True)
+        _validate(table)
     except (pa.ArrowException, OSError) as error:
         raise MalformedBody(f"the body is not Parquet: {error}") from None
     return assemble(table.num_rows, 0, [_judge(rules, relation, _one_batch(table), 0)])
 
 
 def _streams(body: bytes) -> Iterator[pa.RecordBatch]:
-    """Each stream's rows as one record batch. External data is validated completely: a wrong offset would be an invalid memory access."""
+    """Each stream's rows as one record batch."""
     source = pa.BufferReader(body)
     while source.tell() < len(body):
         start = source.tell()
         try:
             with pa.ipc.open_stream(source, options=_OPTIONS) as reader:
                 table = reader.read_all()
-            table.validate(full=True)
+            _validate(table)
             whole = _one_batch(table)
         except (pa.ArrowException, OSError) as error:
             raise MalformedBody(f"invalid Arrow IPC stream at byte {start}: {error}") from None
         yield whole
+
+
+def _validate(table: pa.Table) -> None:
+    """External data is validated completely: a wrong offset would be an invalid memory access. Raises ArrowInvalid."""
+    try:
+        table.schema.names  # noqa: B018
+    except UnicodeDecodeError:
+        raise pa.ArrowInvalid("a column's name is not UTF-8") from None
+    table.validate(full=True)
 
 
 def _one_batch(table: pa.Table) -> pa.RecordBatch:
@@ -103,7 +112,7 @@ def _judge(rules: RowRules, relation: str, table: pa.RecordBatch, first: int) ->
 
     try:
         return judge_table(rules, relation, table, first, convert)
-    except pa.ArrowException as error:
+    except (pa.ArrowException, UnicodeDecodeError) as error:  # also of the name of a time zone
         raise MalformedBody(f"the rows for {relation} cannot be read: {error}") from None
 
 

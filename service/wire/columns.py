@@ -31,10 +31,10 @@ _DATED = ("timestamp", "date")
 # Up to this many rows a Python loop is done before Arrow and NumPy have begun.
 FEW = 8
 
-# What Arrow's own parser may be given: it also reads hexadecimal and "nan(…)", which are not ours.
+# What Arrow's own parser may be given: it also reads hexadecimal and "nan(…)", which are not ours, and it reads no plus sign.
 _TEXT_FORMS = {
-    "int64": r"^[+-]?[0-9]{1,18}$",
-    "float64": r"^[+-]?([0-9]{1,99}\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,2})?$",
+    "int64": r"^-?[0-9]{1,18}$",
+    "float64": r"^-?([0-9]{1,99}\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,2})?$",
 }
 
 DEBEZIUM_READERS: dict[str, Reader] = {**JSON_READERS, "date": read_day_number}
@@ -63,13 +63,11 @@ def from_texts(rules: RowRules, ordinal: int, texts: pa.Array, findings: Finding
     if kind == "string":
         return texts
     texts = pc.if_else(pc.equal(texts, ""), None, texts)
-    if kind in _TEXT_FORMS and pc.all(pc.match_substring_regex(texts, _TEXT_FORMS[kind]), min_count=0).as_py():
-        return texts.cast(ARROW_TYPES[kind])
-    if kind in _DATED:
+    if kind in _DATED or (kind in _TEXT_FORMS and pc.all(pc.match_substring_regex(texts, _TEXT_FORMS[kind]), min_count=0).as_py()):
         try:
             return texts.cast(ARROW_TYPES[kind])
         except pa.ArrowInvalid:
-            pass  # numbers of microseconds, or a bad one
+            pass  # a timestamp as a number of microseconds, or a bad value
     return pa.array(one_by_one(rules, ordinal, texts.to_pylist(), findings, TEXT_READERS), ARROW_TYPES[kind])
 
 

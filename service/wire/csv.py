@@ -16,7 +16,7 @@ from service.wire.errors import MalformedBody, check_utf8
 from service.wire.json import Definitions
 from service.wire.judge import Findings, assemble
 from service.wire.schema import OP_COLUMN, RowRules
-from service.wire.table import judge_table
+from service.wire.table import first_twice, judge_table
 
 
 def decode_csv(body: bytes, relation: str, definitions: Definitions) -> Batch:
@@ -58,10 +58,10 @@ def _read(body: bytes, rules: RowRules) -> pa.RecordBatch:
         check_utf8(body)
         row = re.search(r"Row #([0-9]+)", str(error))
         raise MalformedBody(f"the body is not CSV: {error}", int(row[1]) if row else None) from None
+    if (twice := first_twice(names)) is not None:
+        raise MalformedBody(f"the column {twice!r} appears twice", 1)
     columns = [column.combine_chunks() for column in table.columns]
     for at, name in enumerate(names):
-        if name in names[:at]:
-            raise MalformedBody(f"the column {name!r} appears twice", 1)
         if name in empty_texts:
             columns[at] = columns[at].fill_null("")
     return pa.RecordBatch.from_arrays(columns, names=names)

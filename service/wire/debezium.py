@@ -254,7 +254,7 @@ class _Wrapping(Generic[Meaning]):
         try:
             if orjson.loads(wrapping + b"null}") != {"schema": data["schema"], "payload": None}:
                 return
-        except orjson.JSONDecodeError:
+        except (orjson.JSONDecodeError, RecursionError):  # comparing what is nested deeply exceeds Python's limit
             return
         if len(self._known) >= self._MOST:
             self._known.clear()

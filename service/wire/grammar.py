@@ -28,7 +28,8 @@ _TIMESTAMP_FORM = re.compile(
     _DATE + r"[Tt ]([0-9]{2})(?::?([0-9]{2})(?::?([0-9]{2})(?:\.([0-9]+))?)?)?([Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?"
 )
 _INT_FORM = re.compile(r"[+-]?[0-9]+")
-_FLOAT_FORM = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+# One way to read each text: with a second one, a long text that is no number would take quadratic time.
+_FLOAT_FORM = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 NOT_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 WANTED = {

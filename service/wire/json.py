@@ -77,13 +77,12 @@ class Rows:
         if not strange:
             return
         rows = [at for at, row in enumerate(self.rows) if tuple(row) in strange and self.ops[at] != TRUNCATE]
+
+        def stranger(row: int) -> str:
+            return next(name for name in self.rows[row] if name not in names)
+
         if rows:
-            mask = mask_of(rows, len(self.rows))
-            # Each row has its own stranger: one check a name, in the order of the rows' first strangers.
-            first = {at: next(name for name in self.rows[at] if name not in names) for at in rows}
-            for name in dict.fromkeys(first.values()):
-                mine = mask_of([at for at, stranger in first.items() if stranger == name], len(self.rows))
-                findings.add(-1, mine & mask, name, lambda row: f"{self.relation} has no such column")
+            findings.add(-1, mask_of(rows, len(self.rows)), stranger, lambda row: f"{self.relation} has no such column")
 
 
 def judge_rows(
@@ -170,7 +169,8 @@ def _fault_of_key(rules: RowRules, key: Any, row: Any) -> tuple[str | None, str]
     if type(row) is not dict:
         return None, f'"row" is {shown(row)}, not an object'
     for name, value in key.items():
-        if name in row and row[name] != value:
+        # A nested value is refused by its column's type. Comparing two may exceed Python's recursion limit.
+        if name in row and type(value) not in (dict, list) and row[name] != value:
             return name, f'"key" has {shown(value)}, but "row" has {shown(row[name])}'
     return None
 

@@ -21,6 +21,7 @@ from service.wire.schema import Interval, RowRules
 
 Mask = npt.NDArray[np.bool_]
 Reason = Callable[[int], str]
+Blamed = str | Callable[[int], str] | None  # the column of a check, or that of each row
 
 _FAR = 2**62  # safely within the edges of the encoding
 _PHYSICAL: dict[str, type[np.generic]] = {"int64": np.int64, "timestamp": np.int64, "date": np.int32, "float64": np.float64}
@@ -45,9 +46,9 @@ class Findings:
     """The faults found so far."""
 
     def __init__(self) -> None:
-        self.checks: list[tuple[int, Mask, str | None, Reason]] = []
+        self.checks: list[tuple[int, Mask, Blamed, Reason]] = []
 
-    def add(self, rank: int, mask: Mask, column: str | None, reason: Reason) -> None:
+    def add(self, rank: int, mask: Mask, column: Blamed, reason: Reason) -> None:
         self.checks.append((rank, mask, column, reason))
 
     def bad_rows(self, length: int) -> Mask:
@@ -62,7 +63,7 @@ class Findings:
         errors = []
         for row in np.flatnonzero(bad)[:MAX_ERRORS].tolist():
             _, _, column, reason = next(check for check in ordered if check[1][row])
-            errors.append(RowError(int(index[row]), column, reason(row)))
+            errors.append(RowError(int(index[row]), column(row) if callable(column) else column, reason(row)))
         return errors
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -26,16 +26,15 @@ def judge_table(rules: RowRules, relation: str, table: pa.RecordBatch, first: in
     A column that the relation lacks makes every row bad that reads any. Columns sent twice are a malformed body.
     """
     names = table.schema.names
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
+    if (twice := first_twice(names)) is not None:
         raise MalformedBody(f"the column {twice!r} appears twice")
     findings = Findings()
     ops = _ops(table, findings)
     checked = Checked(ops)
-    for name in names:
-        if name not in rules.name_set and name != OP_COLUMN and table.num_rows:
-            keyed = np.ones(len(ops), np.bool_) if checked.keyed is None else checked.keyed
-            findings.add(-1, keyed, name, lambda row: f"{relation} has no such column")
+    stranger = next((name for name in names if name not in rules.name_set and name != OP_COLUMN), None)
+    if stranger is not None and table.num_rows:
+        keyed = np.ones(len(ops), np.bool_) if checked.keyed is None else checked.keyed
+        findings.add(-1, keyed, stranger, lambda row: f"{relation} has no such column")
     columns = []
     for ordinal, name in enumerate(rules.names):
         if name in names:
@@ -80,6 +79,16 @@ def _ops(table: pa.RecordBatch, findings: Findings) -> npt.NDArray[np.uint8]:
             -2, unknown, OP_COLUMN, lambda row: f"got {shown(texts[row].as_py())}, expected insert, upsert, delete or truncate"
         )
     return ops
+
+
+def first_twice(names: Iterable[str]) -> str | None:
+    """The first name that has appeared before."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -35,7 +35,7 @@ class LocalFiles:
         return str(self._folder)
 
     def state(self) -> Checkpoint | None:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(0o700, parents=True, exist_ok=True)
         return read_checkpoint(self._folder)
 
     def read(self, name: str) -> str | None:

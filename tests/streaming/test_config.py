@@ -159,6 +159,21 @@ def test_not_toml(tmp_path: Path) -> None:
         read(tmp_path, "[service\n")
 
 
+@pytest.mark.parametrize("value", ["[" * 5000, "{a=" * 5000, "9" * 5000, '"\\ud800"'])
+def test_toml_that_its_parser_cannot_take(tmp_path: Path, value: str) -> None:
+    """Nested too deeply, or a number of too many digits: neither is the parser's own error."""
+    with pytest.raises(BadConfig, match="is not TOML"):
+        read(tmp_path, f"x = {value}")
+
+
+@pytest.mark.parametrize(
+    "line", [f"max_offsets = {2**63}", f"max_dead_letters = {2**63}", 'trigger = "9999999999999999999 days"', 'trigger = "\u0661 seconds"']
+)
+def test_numbers_that_spark_cannot_take(tmp_path: Path, line: str) -> None:
+    with pytest.raises(BadConfig, match=f"stream.{line.split()[0]}"):
+        read(tmp_path, LEAST.replace('checkpoint = "c"', f'checkpoint = "c"\n{line}'))
+
+
 def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(BadConfig, match="cannot be read"):
         read_config(tmp_path / "none.toml")

@@ -15,6 +15,7 @@ from confluent_kafka import Producer
 
 from streaming.kafka_broker import Broker
 from tests.end_to_end import talk
+from tests.modes_of_files import exposed
 from tests.server_process import ServerProcess
 from tests.streaming.stream_job import LIMIT, Jobs, StreamJob, Topics
 
@@ -285,6 +286,7 @@ def test_spark_ends_with_the_job(stays: ServerProcess, broker: Broker, topics: T
     topics.put(topic, [create(1)])
     with StreamJob(tmp_path, stays.url, broker.address, [(topic, "stays")]) as job:
         job.wait_for_records(1)
+        assert exposed(tmp_path / "checkpoint") == []
         jvm = job.jvm()
         assert jvm is not None
         job.process.kill()

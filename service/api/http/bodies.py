@@ -12,6 +12,7 @@ import orjson
 from service.api.http import media
 from service.errors import Problem
 from service.wire.errors import check_utf8
+from service.wire.table import first_twice
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -58,7 +59,11 @@ def _too_large(limit: int) -> Problem:
 async def read_json(scope: Scope, receive: Receive, limit: int) -> dict[str, Any]:
     """A JSON object. Problems: `unsupported-media-type`, `body-too-large`, `malformed-body`, `bad-definition` (no object)."""
     media.content_type(scope["headers"], (media.JSON,))
-    body = await read_body(scope, receive, limit)
+    return parse_json(await read_body(scope, receive, limit))
+
+
+def parse_json(body: bytes) -> dict[str, Any]:
+    """A JSON object. Problems: `malformed-body`, `bad-definition` (no object, or a field twice)."""
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -73,7 +78,5 @@ async def read_json(scope: Scope, receive: Receive, limit: int) -> dict[str, Any
 
 def _refuse_twice(pairs: list[tuple[str, Any]]) -> None:
     """Problem `bad-definition` for a duplicate field of an object, of which the parser would use the last."""
-    names = [name for name, _ in pairs]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+    if (twice := first_twice(name for name, _ in pairs)) is not None:
         raise Problem("bad-definition", f"{orjson.dumps(twice).decode()} appears twice in one object")

@@ -25,6 +25,7 @@ from service.demo.roads import Kafka, stream_toml
 from service.views.parse import parse_view
 from service.wire.debezium import DebeziumDecoder
 from service.wire.schema import parse_relation
+from tests.modes_of_files import exposed
 from tests.server_process import ROOT
 
 ALL_RIGHT = "All changes have arrived. Row counts and checksums match the known results: " + (
@@ -102,7 +103,7 @@ def demo(tmp_path: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str
     environment = os.environ | {"TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, "-m", "service.cli", "demo", "--port", str(port), *arguments]
     process = subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True, umask=0
     )
     assert process.stdout is not None
     try:
@@ -187,6 +188,8 @@ def test_through_kafka_and_spark(tmp_path: Path) -> None:
     with demo(tmp_path, "--pace", "50") as (process, output):
         text = read_until(output, "The service keeps running")
         assert ALL_RIGHT in text and "Running without Kafka" not in text and "by REST." not in text
+        (folder,) = tmp_path.glob("livejoin-demo-*")
+        assert (folder / "checkpoint" / "offsets").is_dir() and exposed(folder) == []
         end(process, output, tmp_path)
 
 

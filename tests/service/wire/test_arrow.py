@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import datetime as dt
 import io
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -202,3 +203,37 @@ def test_ops_over_any_dictionary(names: list[str]) -> None:
     if "nonsense" in names:
         coded = rows_of.append_column("_op", pa.array(["upsert", "nonsense", "delete"]).dictionary_encode())
         assert faults(changes(ARROW, stream(coded))) == [(1, "_op")]
+
+
+def _parquet(rows_of: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(rows_of, sink, store_schema=False)
+    return sink.getvalue()
+
+
+def test_names_that_are_not_text() -> None:
+    """Of a column, and of a time zone: Arrow's own validation does not look at them."""
+    for kind, body in ((ARROW, stream(table(sone=pa.array([1, 2])))), (PARQUET, _parquet(table(sone=pa.array([1, 2]))))):
+        with pytest.raises(MalformedBody, match="name is not UTF-8"):
+            relation_changes(kind, body.replace(b"sone", b"\xff\xfene"))
+    zoned = stream(table(starts=pa.array([NOON, NOON], pa.timestamp("us", "Europe/Berlin"))))
+    with pytest.raises(MalformedBody, match="cannot be read"):
+        relation_changes(ARROW, zoned.replace(b"Europe/Berlin", b"\xff\xfe\xfe\xfepe/Berlin"))
+
+
+def test_nothing_is_unpickled() -> None:
+    """An extension type of old versions of Arrow, which unpickled what the stream brought."""
+    pickled = b"cposix\nsystem\n(S'touch livejoin-was-here'\ntR."
+    field = pa.field("room", pa.utf8(), metadata={"ARROW:extension:name": "arrow.py_extension_type", "ARROW:extension:metadata": pickled})
+    rows_of = pa.Table.from_arrays([pa.array([1]), pa.array(["A"]), pa.array([NOON], STAMP)], schema=pa.schema(
+        [pa.field("id", pa.int64()), field, pa.field("starts", STAMP)]
+    ))  # fmt: skip
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, rows_of.schema) as writer:
+        writer.write_table(rows_of)
+    assert pickled in sink.getvalue()
+    try:
+        assert rows(relation_changes(ARROW, sink.getvalue())) == [("bookings", "upsert", (1, "A", NOON, None, None))]
+    except MalformedBody:
+        pass  # refusing it is as good
+    assert not Path("livejoin-was-here").exists()

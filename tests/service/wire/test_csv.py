@@ -86,3 +86,24 @@ def test_malformed_bodies(body: bytes, line: int | None) -> None:
     with pytest.raises(MalformedBody) as fault:
         relation_changes("text/csv", body)
     assert fault.value.line == line
+
+
+def test_a_plus_sign() -> None:
+    """Arrow reads none."""
+    assert rows(relation_changes("text/csv", b"id,room,starts\n+7,A,+0\n"))[0][2][0] == 7
+    batch = relation_changes("text/csv", b"k,day,x\n+1.5,2026-01-01,+.5e+1\n", "values")
+    assert rows(batch)[0][2] == (1.5, dt.date(2026, 1, 1), 5.0, None)
+
+
+def test_a_long_number_that_is_none() -> None:
+    """The pattern for numbers must not try every way to part the digits."""
+    batch = relation_changes("text/csv", b"k,day,x\n1,2026-01-01,%bx\n2,2026-01-01,%b\n" % (b"1" * 60_000, b"0" * 60_000), "values")
+    assert faults(batch) == [(0, "x")]
+
+
+def test_many_columns() -> None:
+    names = [b"c%d" % number for number in range(20_000)]
+    batch = relation_changes("text/csv", b",".join([b"id", *names]) + b"\n" + b"1" + b"," * len(names) + b"\n")
+    assert faults(batch) == [(0, "c0")]
+    with pytest.raises(MalformedBody, match="'c19999' appears twice"):
+        relation_changes("text/csv", b",".join([*names, names[-1]]) + b"\n")

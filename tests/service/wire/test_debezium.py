@@ -417,3 +417,10 @@ def test_a_whole_stream_leaves_the_rows_that_it_should(variant: str) -> None:
                 else:
                     live[row["id"]] = row
         assert len(live) == expect["checkpoints"][-1]["live"][table]
+
+
+def test_a_schema_nested_too_deeply_to_be_compared() -> None:
+    """No record raises."""
+    deep = b"[" * 1015 + b"]" * 1015
+    record = b'{"schema":{"fields":%b},"payload":{"op":"c","after":{"id":1}}}' % deep
+    assert len(rows(DebeziumDecoder("t", T).decode([None, None], [record, record]))) == 2

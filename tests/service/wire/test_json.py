@@ -210,3 +210,17 @@ def test_media_types() -> None:
             changes(kind, body)
     with pytest.raises(UnsupportedMediaType):
         relation_changes("application/json", body)
+
+
+def test_a_stranger_in_each_row() -> None:
+    """The work and the memory grow with the rows, not with their square, though each row has an unknown column of its own."""
+    batch = relation_changes("application/jsonl", b"\n".join(b'{"id":1,"c%d":1}' % number for number in range(50_000)))
+    assert batch.error_count == 50_000 and [error.column for error in batch.errors] == [f"c{number}" for number in range(100)]
+
+
+@pytest.mark.parametrize("depth", [100, 985, 1000, 1015])
+def test_nested_keys(depth: int) -> None:
+    """Python cannot compare what is nested so deeply."""
+    deep = b"[" * depth + b"]" * depth
+    body = b'{"changes":[{"relation":"bookings","op":"delete","key":{"id":%b},"row":{"id":%b}}]}' % (deep, deep)
+    assert faults(changes("application/json", body)) == [(0, "id")]

@@ -1,0 +1,13 @@
+"""Which files of a folder others could read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def exposed(folder: Path) -> list[str]:
+    """The folder, and what it has, where the mode is not 0600 for a file and 0700 for a folder. There must be something in it."""
+    paths = [folder, *sorted(folder.rglob("*"))]
+    assert len(paths) > 1
+    modes = [(path, path.stat().st_mode & 0o777) for path in paths]
+    return [f"{path.relative_to(folder)}: {mode:o}" for path, mode in modes if mode != (0o700 if path.is_dir() else 0o600)]
