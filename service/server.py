@@ -19,13 +19,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import cast
 
 import uvicorn
 
 from service.api.app import create_app
 from service.api.context import Context
 from service.instance import Instance
-from service.protocol import Protocol
+from service.protocol import Door, Protocol, allow_files
 from service.settings import Settings, is_loopback
 from service.trimming import Leftovers, give_back, use_one_allocator
 from service.warming import Loading, warm
@@ -42,9 +44,10 @@ log = logging.getLogger("livejoin.server")
 class Server(uvicorn.Server):
     """uvicorn's server, ended by a signal with status 0, and with open streams broken off first."""
 
-    def __init__(self, config: uvicorn.Config, context: Context, listening: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, context: Context, door: Door, listening: Callable[[], None]) -> None:
         super().__init__(config)
         self._context = context
+        self._door = door
         self._listening = listening
         self._leftovers = Leftovers()
         self.deadline = threading.Timer(DEADLINE, _exit, [0])
@@ -58,6 +61,7 @@ class Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second. An engine that has failed (its disk, say) must not go on as if."""
         context = self._context
+        self._door.sweep(time.monotonic(), self.server_state.connections)
         if context.ready:
             engine = context.engine
             if self._leftovers.are_due(engine.published, engine.readers.cursors.rows_read, time.monotonic()):
@@ -136,11 +140,12 @@ def serve(settings: Settings) -> int:
     # uvicorn's word about answers that we break off on purpose is left out.
     logging.getLogger("uvicorn.error").addFilter(lambda record: "without completing response" not in record.getMessage())
     use_one_allocator()
-    context = Context(settings)
+    context, door = Context(settings), Door(settings)
+    allow_files(settings.max_connections)
     config = uvicorn.Config(
         create_app(context),
         loop="uvloop" if sys.platform != "win32" else "asyncio",
-        http=Protocol,
+        http=cast(type[Protocol], partial(Protocol, door)),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -151,7 +156,7 @@ def serve(settings: Settings) -> int:
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=PATIENCE,
     )
-    server = Server(config, context, lambda: log.info("livejoin serves on %s", _address(listener)))
+    server = Server(config, context, door, lambda: log.info("livejoin serves on %s", _address(listener)))
     starter = Starter(context, lambda: setattr(server, "should_exit", True))
     starter.start()
     server.run(sockets=[listener])
