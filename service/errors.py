@@ -122,6 +122,13 @@ _KINDS = (
         "If the new run is to take over the source, send `reset=true`; otherwise use another source name.",
     ),
     Kind(
+        "too-many",
+        409,
+        "Too many relations or views",
+        "The service already has the maximum number of relations (`--max-relations`) or views (`--max-views`).",
+        "DELETE those that are no longer needed, or start the service with a higher limit.",
+    ),
+    Kind(
         "not-followed",
         409,
         "The view does not keep changes",
@@ -164,8 +171,25 @@ _KINDS = (
         "body-too-large",
         413,
         "Request body too large",
-        "The body exceeds the maximum size (`limit`, in bytes; set by `--max-body` or LIVEJOIN_MAX_BODY). Nothing was applied.",
-        "Send several smaller batches, or raise the limit.",
+        "The body exceeds a maximum: of bytes (`--max-body`), of bytes when it is decoded (`--max-decoded`: a compressed file, or columns "
+        "that repeat long texts, can be much larger than they look), or of rows (`--max-batch-rows`). `limit` is the one exceeded. "
+        "Nothing was applied.",
+        "Send several smaller batches, or start the service with a higher limit.",
+    ),
+    Kind(
+        "request-timeout",
+        408,
+        "The request took too long to arrive",
+        "The head of the request was not complete after `--head-time`, or no byte of its body came for `--body-idle`. Nothing was applied, "
+        "and the connection was closed.",
+        "Send the request again, without pauses.",
+    ),
+    Kind(
+        "headers-too-large",
+        431,
+        "Request head too large",
+        "The address and the header fields together exceed `--max-head`, or there are more than 256 fields. The connection was closed.",
+        "Send fewer and shorter header fields, and put long parameters into the body where the operation has one.",
     ),
     Kind(
         "bad-rows",
@@ -234,9 +258,12 @@ _KINDS = (
     Kind(
         "too-busy",
         429,
-        "Too many waiting batches",
-        "Batches arrive faster than they can be applied, and the queue is full. Nothing was applied.",
-        "Resend the batch after the time in Retry-After. A few large batches are faster than many small ones.",
+        "The service is busy",
+        "There are already as many as the service allows at a time: batches that wait to be applied (`--max-waiting`), bytes of bodies "
+        "(`--max-body-memory`), connections (`--max-connections`), followers (`--max-followers`) or cursors (`--max-cursors`, "
+        "`--max-client-cursors`). `detail` says which. Nothing was applied; if it can be known in advance, the body was not read.",
+        "Send the request again after the time in Retry-After. A few large batches are faster than many small ones; follow a view over one "
+        "connection; read the pages of a reading to its end, or leave `limit` out.",
         1,
     ),
     Kind(

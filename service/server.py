@@ -19,16 +19,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from functools import partial
+from typing import cast
 
-import orjson
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from service.api.app import create_app
 from service.api.context import Context
-from service.errors import Problem
 from service.instance import Instance
+from service.protocol import Door, Protocol, allow_files
 from service.settings import Settings, is_loopback
 from service.trimming import Leftovers, give_back, use_one_allocator
 from service.warming import Loading, warm
@@ -45,55 +44,13 @@ COLLECTOR_THRESHOLDS = (20_000, 20, 20)
 log = logging.getLogger("livejoin.server")
 
 
-class Joined:
-    """A transport that holds what is written until the next piece comes, or for one turn of the loop: so the head and the body of an
-    answer leave by one system call, and the client is woken once."""
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport, self._loop = transport, loop
-        self._held: bytes | None = None
-
-    def write(self, data: bytes) -> None:
-        if self._held is None:
-            self._held = data
-            self._loop.call_soon(self._let_go)
-        else:
-            self._transport.writelines((self._held, data))
-            self._held = None
-
-    def close(self) -> None:
-        self._let_go()
-        self._transport.close()
-
-    def _let_go(self) -> None:
-        if self._held is not None:
-            if not self._transport.is_closing():  # the client may have gone meanwhile
-                self._transport.write(self._held)
-            self._held = None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-
-class Protocol(HttpToolsProtocol):
-    """uvicorn's protocol, but for its own words to what is not HTTP, and with fewer system calls."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(cast(asyncio.Transport, Joined(transport, self.loop)))
-
-    def send_400_response(self, msg: str) -> None:
-        body = orjson.dumps(Problem("malformed-body", "this is not a request in HTTP/1.1, or its address is longer than 64 KiB").to_json())
-        head = b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/problem+json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
-        self.transport.write(head % len(body) + body)
-        self.transport.close()
-
-
 class Server(uvicorn.Server):
     """uvicorn's server, ended by a signal with status 0, and with open streams broken off first."""
 
-    def __init__(self, config: uvicorn.Config, context: Context, listening: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, context: Context, door: Door, listening: Callable[[], None]) -> None:
         super().__init__(config)
         self._context = context
+        self._door = door
         self._listening = listening
         self._leftovers = Leftovers()
         self.deadline = threading.Timer(DEADLINE, _exit, [0])
@@ -107,6 +64,7 @@ class Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second. An engine that has failed (its disk, say) must not go on as if."""
         context = self._context
+        self._door.sweep(time.monotonic(), self.server_state.connections)
         if context.ready:
             engine = context.engine
             if self._leftovers.are_due(engine.published, engine.readers.cursors.rows_read, time.monotonic()):
@@ -186,11 +144,12 @@ def serve(settings: Settings) -> int:
     # uvicorn's word about answers that we break off on purpose is left out.
     logging.getLogger("uvicorn.error").addFilter(lambda record: "without completing response" not in record.getMessage())
     use_one_allocator()
-    context = Context(settings)
+    context, door = Context(settings), Door(settings)
+    allow_files(settings.max_connections)
     config = uvicorn.Config(
         create_app(context),
         loop="uvloop" if sys.platform != "win32" else "asyncio",
-        http=Protocol,
+        http=cast(type[Protocol], partial(Protocol, door)),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -201,7 +160,7 @@ def serve(settings: Settings) -> int:
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=PATIENCE,
     )
-    server = Server(config, context, lambda: log.info("livejoin serves on %s", _address(listener)))
+    server = Server(config, context, door, lambda: log.info("livejoin serves on %s", _address(listener)))
     starter = Starter(context, lambda: setattr(server, "should_exit", True))
     starter.start()
     server.run(sockets=[listener])

@@ -47,6 +47,8 @@ Folder = Annotated[Path, Field(json_schema_extra=_shown("a path", "DIR"))]
 Address = Annotated[str, Field(json_schema_extra=_shown("a loopback address", "ADDRESS"))]
 Port = Annotated[int, Field(ge=0, le=65535, json_schema_extra=_shown("an integer", "N"))]
 Count = Annotated[int, Field(gt=0, json_schema_extra=_shown("an integer", "N"))]
+# What joins can do at all: `MAX_ALIASES` in query/model.py.
+Aliases = Annotated[int, Field(ge=1, le=8, json_schema_extra=_shown("an integer", "N"))]
 Seconds = Annotated[float, Field(gt=0, json_schema_extra=_shown("a number of seconds", "SECONDS"))]
 Size = Annotated[
     int, BeforeValidator(_size), Field(gt=0, json_schema_extra=_shown("a number of bytes, such as 268435456 or 256MiB", "SIZE"))
@@ -64,12 +66,36 @@ class Settings(BaseModel):
     synchronous: Literal["full", "normal"] = Field(
         "full", description="whether an acknowledged batch survives a power failure (full) or only a crash of the process (normal)"
     )
+    max_head: Size = Field(64 << 10, description="the maximum size of a request's head; a larger one is answered with 431")
+    head_time: Seconds = Field(10.0, description="how long a request's head may take to arrive; answered with 408 after that")
     max_body: Size = Field(256 << 20, description="the maximum size of a request body; a larger one is answered with 413")
+    body_idle: Seconds = Field(60.0, description="how long a body may pause between two bytes; answered with 408 after that")
+    max_decoded: Size = Field(1 << 30, description="the maximum size of a body when it is decoded; a larger one is answered with 413")
+    max_body_memory: Size = Field(
+        1 << 30,
+        description="the memory for all bodies of more than 64 KiB together, decoded ones included; further ones are answered with 429 "
+        "before they are read. A body alone may take `--max-body` and `--max-decoded`",
+    )
+    max_batch_rows: Count = Field(1_000_000, description="the maximum number of rows in a batch; more are answered with 413")
     max_waiting: Count = Field(
         1024, description="the maximum number of batches that wait to be applied; further ones are answered with 429"
     )
-    pin_idle: Seconds = Field(60.0, description="how long a version is kept for a reader that reads nothing")
+    max_connections: Count = Field(2000, description="the maximum number of connections; requests on further ones are answered with 429")
+    max_followers: Count = Field(1000, description="the maximum number of followers; further ones are answered with 429")
+    max_cursors: Count = Field(10_000, description="the maximum number of cursors; pages that need another one are answered with 429")
+    max_client_cursors: Count = Field(1000, description="the maximum number of cursors of one access token, or else of one address")
+    pin_idle: Seconds = Field(
+        60.0, description="how long a version is kept for a cursor, or for a reader that takes nothing, whose connection is then closed"
+    )
     pin_bytes: Size = Field(1 << 30, description="how much memory the oldest reader may keep from being reused")
+    max_relations: Count = Field(1000, description="the maximum number of relations; further ones are answered with 409")
+    max_columns: Count = Field(
+        1000, description="the maximum number of columns of a relation or view, and of a relation's intervals; more are answered with 422"
+    )
+    max_views: Count = Field(1000, description="the maximum number of views; further ones are answered with 409")
+    max_aliases: Aliases = Field(8, description="the maximum number of relations that a view joins; more are answered with 422")
+    max_conditions: Count = Field(64, description="the maximum number of conditions of a view; more are answered with 422")
+    max_sql: Size = Field(64 << 10, description="the maximum length of a view's SQL; a longer text is answered with 422")
 
 
 class Setting(NamedTuple):

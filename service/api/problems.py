@@ -105,7 +105,7 @@ async def get_problem(request: Request) -> Response:
 
 
 _PAGE: dict[str, Any] = {
-    media.TEXT: {"schema": {"type": "string"}, "example": "too-busy (429): Too many waiting batches\n\nWhat it means\n…"},
+    media.TEXT: {"schema": {"type": "string"}, "example": "too-busy (429): The service is busy\n\nWhat it means\n…"},
     media.HTML: {"schema": {"type": "string"}, "example": '<!doctype html><html lang="en">…</html>'},
 }
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from service.query.model import MAX_ALIASES
 from service.settings import BadSetting, Settings, read_settings, settings
 from tests.server_process import ROOT
 
@@ -20,9 +21,18 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_defaults() -> None:
     assert read_settings({}).model_dump() == {
-        "data": Path("livejoin-data"), "host": "127.0.0.1", "port": 8080, "synchronous": "full", "max_body": 256 << 20, "max_waiting": 1024,
-        "pin_idle": 60.0, "pin_bytes": 1 << 30,
+        "data": Path("livejoin-data"), "host": "127.0.0.1", "port": 8080, "synchronous": "full",
+        "max_head": 64 << 10, "head_time": 10.0, "max_body": 256 << 20, "body_idle": 60.0, "max_decoded": 1 << 30,
+        "max_body_memory": 1 << 30, "max_batch_rows": 1_000_000, "max_waiting": 1024, "max_connections": 2000, "max_followers": 1000,
+        "max_cursors": 10_000, "max_client_cursors": 1000, "pin_idle": 60.0, "pin_bytes": 1 << 30, "max_relations": 1000,
+        "max_columns": 1000, "max_views": 1000, "max_aliases": 8, "max_conditions": 64, "max_sql": 64 << 10,
     }  # fmt: skip
+
+
+def test_no_more_aliases_than_joins_can_have() -> None:
+    assert Settings(max_aliases=MAX_ALIASES).max_aliases == MAX_ALIASES
+    with pytest.raises(ValueError):
+        Settings(max_aliases=MAX_ALIASES + 1)
 
 
 def test_flags_before_variables_before_defaults(monkeypatch: pytest.MonkeyPatch) -> None:

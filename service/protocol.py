@@ -1,0 +1,359 @@
+"""Connections: uvicorn's HTTP protocol over httptools, with the bounds that keep a connection from holding memory or its place for ever.
+
+    accepted -> head: `max_head` bytes, `head_time` -> body: `body_idle` between two bytes -> answer: `pin_idle` between two bytes taken
+
+No connection has a timer of its own: twice a second `Door.sweep` looks at all of them. A state is timed from the first look that finds
+it, so a time-out may come half a second late, but never early.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+import socket
+import struct
+import sys
+from collections.abc import Iterable
+from functools import partial
+from http import HTTPStatus
+from typing import Any, cast
+
+import httptools
+import orjson
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from service.api import problems
+from service.api.http.bodies import Receive, Scope, Send
+from service.api.metrics import count_request
+from service.errors import Problem
+from service.settings import Settings
+
+SWEEP = 0.5  # seconds
+LINGER = 5.0  # seconds for which what a client still sends is discarded after it was refused
+SPARE = 64  # connections beyond the limit that may ask whether the service is alive; others learn on them that there are too many
+MAX_FIELDS = 256  # header fields: each takes more memory than its bytes
+MAX_PIPELINED = 32  # requests that wait for the answers to earlier ones of their connection
+OPEN_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
+
+_IDLE, _HEAD, _BODY = range(3)  # what a connection has received of its newest request: all of it, or a part
+_FILES = 1024  # open files beside the connections
+_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}) \S+ HTTP/1\.[01]\r?\n")
+_UNFINISHED_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}( [!-~]{0,8192}( H?T?T?P?/?1?\.?[01]?\r?)?)?")
+
+log = logging.getLogger("livejoin.server")
+
+
+class Joined:
+    """A transport that holds what is written until the next piece comes, or for one turn of the loop: so the head and the body of an
+    answer leave by one system call, and the client is woken once."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._held: bytes | None = None
+
+    def write(self, data: bytes) -> None:
+        if self._held is None:
+            self._held = data
+            self._loop.call_soon(self._let_go)
+        else:
+            self._transport.writelines((self._held, data))
+            self._held = None
+
+    def close(self) -> None:
+        self._let_go()
+        self._transport.close()
+
+    def _let_go(self) -> None:
+        if self._held is not None:
+            if not self._transport.is_closing():  # the client may have gone meanwhile
+                self._transport.write(self._held)
+            self._held = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+class Lingering(Joined):
+    """The transport of a `Protocol`. If a request has not arrived whole when it is closed, what still comes is discarded for a while:
+    closed at once, the system would reset the connection, and a client that is still sending might not see the answer."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, protocol: Protocol) -> None:
+        super().__init__(transport, loop)
+        self._protocol = protocol
+        self._closed = False
+
+    def close(self) -> None:
+        self._let_go()
+        if not self._closed:
+            self._closed = True
+            self.write = _discard  # type: ignore[method-assign]
+            if self._protocol.is_receiving and not self._transport.is_closing():
+                self._protocol.linger(self._transport)
+                return
+        if not self._protocol.lingers:
+            self._transport.close()
+
+    def is_closing(self) -> bool:
+        return self._closed or self._transport.is_closing()
+
+
+def _discard(data: bytes) -> None:
+    """Whoever still answers on a connection that is closed need not know."""
+
+
+class Door:
+    """What the connections of a server share: their bounds, and the answer to those that are too many."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._swept = 0.0
+
+    def sweep(self, now: float, connections: Iterable[Any]) -> None:
+        """End what takes too long. Call it often; it looks at the connections every `SWEEP` seconds. A microsecond each."""
+        if now - self._swept >= SWEEP:
+            self._swept = now
+            for connection in list(connections):
+                connection.look(now)
+
+    def too_many(self) -> Problem:
+        problem = Problem("too-busy", f"there are already {self.settings.max_connections} connections")
+        problem.headers["Connection"] = "close"
+        return problem
+
+    async def refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The application of the connections that are too many."""
+        problem = self.too_many()
+        count_request(scope["method"], problem.status)
+        await problems.render(problem)(scope, receive, send)
+
+
+class Protocol(HttpToolsProtocol):
+    """One connection."""
+
+    def __init__(self, door: Door, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._door = door
+        self._most = door.settings.max_head
+        self._phase = _IDLE
+        self._since = 0.0  # when the sweep found the connection waiting as it does now; 0: not yet
+        self._bytes = 0  # since the last piece of a body: of a head, of trailers, of extensions of chunks
+        self._unsent, self._taken = 0, 0.0  # bytes that the client has not taken, and since when they are as many
+        self._refusal: Problem | None = None  # why a callback of the parser has failed
+        self._line = b""  # a request line that is not whole, of a method that the parser does not know
+        self._method: str | None = None  # one that the parser does not know
+        self._exceeds = False  # the limit of connections
+        self.lingers = False
+
+    @property
+    def is_receiving(self) -> bool:
+        return self._phase != _IDLE
+
+    # what comes
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(cast(asyncio.Transport, Lingering(transport, self.loop, self)))
+        more = len(self.connections) - self._door.settings.max_connections
+        self._exceeds = more > 0
+        if more > SPARE:
+            self._refuse(self._door.too_many())
+
+    def data_received(self, data: bytes) -> None:
+        if self.lingers:
+            return
+        self._unset_keepalive_if_required()
+        begins = self._phase == _IDLE
+        if self._line:
+            data, self._line, begins = self._line + data, b"", True
+        self._bytes += len(data)
+        if self._phase == _BODY:
+            self._since = 0.0
+        before = self.cycle
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserInvalidMethodError:
+            self._take_unknown_method(data if begins and self.cycle is before else b"")
+        except httptools.HttpParserError:
+            self._refuse(self._refusal or _malformed())
+        except httptools.HttpParserUpgrade:
+            pass  # there is nothing to upgrade to: the request is answered as it is
+        else:
+            if self._bytes > self._most and self._phase != _IDLE:
+                self._refuse(self._too_large())
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._phase, self._since = _HEAD, 0.0
+
+    def on_headers_complete(self) -> None:
+        if self._bytes > self._most or len(self.headers) > MAX_FIELDS:
+            self._check_size()
+        if len(self.pipeline) >= MAX_PIPELINED:
+            self._refusal = Problem("too-busy", f"{MAX_PIPELINED} requests of this connection already wait for their answers")
+            raise self._refusal
+        self._phase, self._since, self._bytes = _BODY, 0.0, 0
+        super().on_headers_complete()
+        self.headers = []  # what comes now are trailers, which nobody reads
+        if self._method is not None:
+            self.scope["method"], self._method = self._method, None
+
+    def on_body(self, body: bytes) -> None:
+        self._bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._phase, self._bytes = _IDLE, 0
+        super().on_message_complete()
+
+    def _check_size(self) -> None:
+        """The parser has fed a whole head: is it too large by itself, without what came with it?"""
+        size = len(self.url) + sum([len(name) + len(value) + 4 for name, value in self.headers])
+        if size > self._most or len(self.headers) > MAX_FIELDS:
+            self._refusal = self._too_large()
+            raise self._refusal
+
+    def _too_large(self) -> Problem:
+        limit = f"a request's head may have {self._most} bytes (--max-head) and {MAX_FIELDS} fields; trailers count too"
+        return Problem("headers-too-large", limit, limit=self._most)
+
+    def _take_unknown_method(self, data: bytes) -> None:
+        """The parser reads the request again as a GET, and the application answers it as what it is. `data` has it from its first byte on;
+        b"": it came behind another one."""
+        self.parser = httptools.HttpRequestParser(self)
+        found = _LINE.match(data)
+        if found is not None:
+            self._method = found[1].decode()
+            self._bytes -= len(data)
+            self.data_received(b"GET" + data[found.end(1) :])
+        elif data and _UNFINISHED_LINE.fullmatch(data):
+            self._line = data
+            self._bytes -= len(data)
+        else:
+            self._refuse(_malformed())
+
+    # what is answered
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        if self._exceeds and cycle.scope["path"] not in OPEN_PATHS:
+            app = self._door.refuse
+        if cycle.scope["http_version"] == "1.0":
+            app = partial(_without_chunks, app, cycle)
+        super()._start_asgi_task(cycle, app)
+
+    def _refuse(self, problem: Problem) -> None:
+        """Answer a request that no handler sees, and close the connection. Behind requests that wait for their answers there is none."""
+        if self.transport.is_closing():
+            return
+        if self._phase != _BODY and self.cycle is not None and not self.cycle.response_complete:
+            self.transport.close()
+            return
+        count_request("other", problem.status)
+        body = orjson.dumps(problem.to_json())
+        head = [f"HTTP/1.1 {problem.status} {HTTPStatus(problem.status).phrase}", "content-type: application/problem+json"]
+        fields = {**problem.headers, "content-length": len(body), "connection": "close"}
+        head += [f"{name.lower()}: {value}" for name, value in fields.items() if name != "Connection"]
+        self.transport.write("\r\n".join([*head, "\r\n"]).encode() + body)
+        self._let_go_of_request()
+        self.transport.close()
+
+    def _let_go_of_request(self) -> None:
+        """Whoever is reading the request learns that nothing more will come."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+
+    def linger(self, transport: asyncio.Transport) -> None:
+        self.lingers, self._since = True, 0.0
+        self.flow.resume_reading()
+        if transport.can_write_eof():
+            with contextlib.suppress(OSError):
+                transport.write_eof()
+
+    # what takes too long
+
+    def look(self, now: float) -> None:
+        """End the connection if its client has kept it waiting for too long; `now` on any one clock."""
+        unsent = self.transport.get_write_buffer_size()
+        if unsent and unsent == self._unsent:
+            if now - self._taken >= self._door.settings.pin_idle:
+                log.info("a client took nothing of its answer for %g s: its connection is closed", now - self._taken)
+                self.transport.abort()
+                return
+        else:
+            self._unsent, self._taken = unsent, now
+        patience = self._patience()
+        if patience is None:
+            self._since = 0.0
+        elif not self._since:
+            self._since = now
+        elif now - self._since >= patience:
+            self._time_out(patience)
+
+    def _patience(self) -> float | None:
+        """Seconds that the connection may stay as it is; None: it does not wait for its client, or uvicorn closes it (keep-alive)."""
+        if self.lingers:
+            return LINGER
+        if self.transport.is_closing() or self.flow.read_paused:
+            return None
+        if self._phase == _BODY:
+            return self._door.settings.body_idle
+        answered = self.cycle is None or self.cycle.response_complete
+        waits = self._phase == _HEAD or (answered and self.timeout_keep_alive_task is None)
+        return self._door.settings.head_time if waits else None
+
+    def _time_out(self, seconds: float) -> None:
+        if self.lingers:
+            self.transport.abort()
+        elif self._phase == _BODY and self.cycle.response_started:
+            self._let_go_of_request()
+            self.transport.close()
+        elif self._phase == _IDLE:
+            self.transport.close()
+        else:
+            what = "the head of the request was" if self._phase == _HEAD else "nothing more of the body came; the request was"
+            self._refuse(Problem("request-timeout", f"{what} not complete after {seconds:g} s"))
+
+
+def _malformed() -> Problem:
+    return Problem("malformed-body", "this is not a request in HTTP/1.1, or its address is longer than 64 KiB")
+
+
+async def _without_chunks(app: Any, cycle: RequestResponseCycle, scope: Scope, receive: Receive, send: Send) -> None:
+    """HTTP/1.0 knows no chunks: an answer of unknown length ends with its connection. One that is broken off ends with a reset, because
+    otherwise its client would take it for whole."""
+
+    unknown = False
+
+    async def send_plainly(message: Any) -> None:
+        nonlocal unknown
+        if message["type"] == "http.response.start":
+            unknown = not any(name.lower() == b"content-length" for name, _ in message.get("headers", ()))
+            if unknown:
+                cycle.chunked_encoding, cycle.expected_content_length = False, sys.maxsize
+        elif unknown and not message.get("more_body"):
+            cycle.expected_content_length = len(message.get("body", b""))
+        await send(message)
+
+    try:
+        await app(scope, receive, send_plainly)
+    finally:
+        if cycle.response_started and not cycle.response_complete and not cycle.disconnected:
+            with contextlib.suppress(OSError), cycle.transport.get_extra_info("socket").dup() as own:
+                own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            cycle.transport.abort()
+
+
+def allow_files(connections: int) -> None:
+    """Raise the process's limit of open files to what so many connections need, as far as the system lets it."""
+    if sys.platform == "win32":  # has no such limit
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + SPARE + _FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        if most < wanted:
+            log.warning("the system allows %d open files: fewer connections than %d (--max-connections)", most, connections)

@@ -1,0 +1,262 @@
+"""What a connection may do: real connections to one server with small limits."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.protocol import MAX_FIELDS, MAX_PIPELINED, SPARE, allow_files
+from tests.server_process import ServerProcess
+
+CONNECTIONS = 20
+LIMITS = ["--max-head", "4KiB", "--head-time", "1", "--body-idle", "1", "--pin-idle", "3", "--max-connections", str(CONNECTIONS)]
+HOST = b"Host: localhost\r\n"
+JSON = b"Content-Type: application/json\r\n"
+RELATION = {"columns": [{"name": "id", "type": "int64"}, {"name": "text", "type": "string"}], "key": ["id"]}
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with ServerProcess(tmp_path_factory.mktemp("door") / "data", arguments=LIMITS) as server:
+        with server.client() as client:
+            assert client.put("/v1/relations/texts", json=RELATION).status_code == 201
+            rows = "".join(json.dumps({"id": i, "text": "x" * 4000}) + "\n" for i in range(5000))
+            headers = {"Content-Type": "application/jsonl"}
+            assert client.post("/v1/relations/texts/changes", content=rows, headers=headers).status_code == 200
+        yield server
+
+
+def connected(server: ServerProcess) -> socket.socket:
+    made = socket.create_connection(("127.0.0.1", server.port))
+    made.settimeout(60)
+    return made
+
+
+def everything(connection: socket.socket) -> bytes:
+    """What comes until the server ends the connection."""
+    parts = []
+    try:
+        while part := connection.recv(1 << 20):
+            parts.append(part)
+    except ConnectionResetError:
+        pass
+    return b"".join(parts)
+
+
+def said(server: ServerProcess, *pieces: bytes) -> bytes:
+    with connected(server) as connection:
+        for piece in pieces:
+            connection.sendall(piece)
+        return everything(connection)
+
+
+def is_problem(answer: bytes, status: int, kind: str) -> dict[str, Any]:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 %d " % status) and b"content-type: application/problem+json" in head, answer[:1000]
+    assert f"content-length: {len(body)}".encode() in head.lower()
+    problem: dict[str, Any] = json.loads(body)
+    assert problem["type"] == f"/problems/{kind}" and problem["status"] == status
+    return problem
+
+
+def memory(server: ServerProcess) -> int:
+    """Bytes that the process has in memory."""
+    found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{server.process.pid}/status").read_text())
+    assert found is not None
+    return int(found[1]) << 10
+
+
+GET = b"GET /livez HTTP/1.1\r\n" + HOST
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /livez HTTP/1.1\r\nHost: localhost\r\nLarge: " + b"x" * 5000 + b"\r\n\r\n",
+        b"GET /livez?" + b"x" * 5000 + b" HTTP/1.1\r\n" + HOST + b"\r\n",
+        GET + b"a:b\r\n" * (MAX_FIELDS + 1) + b"\r\n",
+        GET + b"Endless: " + b"x" * 5000,
+    ],
+    ids=["one field", "address", "many fields", "no end"],
+)
+def test_a_head_that_is_too_large(small: ServerProcess, head: bytes) -> None:
+    is_problem(said(small, head), 431, "headers-too-large")
+
+
+def test_a_head_of_the_maximum_size_passes_however_it_comes(small: ServerProcess) -> None:
+    head = GET + b"Connection: close\r\nLarge: " + b"x" * 3900 + b"\r\n\r\n"
+    for pieces in ([head], [head[:3000], head[3000:]], [head + b"GET /livez HTTP/1.1\r\n" + b"x" * 300]):
+        assert said(small, *pieces).startswith(b"HTTP/1.1 200 ")
+
+
+def test_heads_without_end_hold_no_memory(small: ServerProcess) -> None:
+    """Seen: 30 MB of headers were taken."""
+    before = memory(small)
+    with connected(small) as connection:
+        try:
+            for _ in range(40):
+                connection.sendall(b"a: " + b"x" * (1 << 20) if _ else GET + b"a: ")
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        grown = memory(small) - before
+    assert grown < 20 << 20
+
+
+def test_trailers_and_extensions_of_chunks_are_bounded_too(small: ServerProcess) -> None:
+    begun = b"POST /v1/changes HTTP/1.1\r\n" + HOST + JSON + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n"
+    is_problem(said(small, begun, b"0\r\nTrailer: " + b"x" * 600_000), 431, "headers-too-large")
+    is_problem(said(small, begun, b"2;" + b"x" * 600_000), 431, "headers-too-large")
+    forged = begun + b"0\r\nOrigin: http://elsewhere.example\r\n\r\n"
+    assert is_problem(said(small, forged.replace(b"chunked\r\n", b"chunked\r\nConnection: close\r\n")), 400, "malformed-body")
+
+
+def test_a_head_that_does_not_end_in_time(small: ServerProcess) -> None:
+    """Seen: half requests stayed open."""
+    assert "head" in is_problem(said(small, GET), 408, "request-timeout")["detail"]
+    assert said(small) == b"" and said(small, b"\r\n" * 10) == b""
+    with connected(small) as connection:
+        connection.sendall(GET + b"\r\n")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200 ")
+        connection.sendall(b"GET /li")
+        is_problem(everything(connection), 408, "request-timeout")
+
+
+@pytest.mark.parametrize("length", [b"Content-Length: 300000\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n20\r\n"])
+def test_a_body_that_does_not_go_on(small: ServerProcess, length: bytes) -> None:
+    answer = said(small, b"POST /v1/changes HTTP/1.1\r\n" + HOST + JSON + length + b'{"changes')
+    assert "body" in is_problem(answer, 408, "request-timeout")["detail"]
+
+
+def test_a_body_that_nobody_reads_does_not_stay_either(small: ServerProcess) -> None:
+    answer = said(small, GET + b"Content-Length: 1000000\r\n\r\n", b"x" * 1000)
+    assert answer.startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_slow_request_is_served(small: ServerProcess) -> None:
+    """The limit of a body is between two bytes: this one takes longer than the limit."""
+    body = b'{"changes":[]}'
+    with connected(small) as connection:
+        connection.sendall(b"POST /v1/changes HTTP/1.1\r\n" + HOST + JSON + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body))
+        begun = time.monotonic()
+        for byte in body:
+            connection.sendall(bytes([byte]))
+            time.sleep(0.15)
+        assert time.monotonic() - begun > 2
+        assert everything(connection).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_reader_that_takes_nothing(small: ServerProcess) -> None:
+    with connected(small) as reader:
+        reader.sendall(b"GET /v1/relations/texts/rows HTTP/1.1\r\n" + HOST + b"\r\n")
+        with small.client() as client:
+            while (line := client.get("/metrics").text).count("livejoin_pins 0.0") or "livejoin_pins" not in line:
+                time.sleep(0.01)
+            while "took nothing" not in small.output():
+                time.sleep(0.01)
+            assert client.get("/v1/status").json()["figures"]["pins"] == 0
+        assert not everything(reader).endswith(b"0\r\n\r\n")
+
+
+def test_connections(small: ServerProcess) -> None:
+    with ExitStack() as stack:
+        held = [stack.enter_context(connected(small)) for _ in range(CONNECTIONS)]
+        for connection in held:
+            connection.sendall(GET + b"\r\n")
+            assert connection.recv(1000).startswith(b"HTTP/1.1 200 ")
+        answer = said(small, b"GET /v1/status HTTP/1.1\r\n" + HOST + b"\r\n")
+        is_problem(answer, 429, "too-busy")
+        assert b"retry-after: 1\r\n" in answer
+        assert said(small, GET + b"Connection: close\r\n\r\n").startswith(b"HTTP/1.1 200 "), "probes are answered"
+        held[0].sendall(b"GET /v1/status HTTP/1.1\r\n" + HOST + b"\r\n")
+        assert held[0].recv(1000).startswith(b"HTTP/1.1 200 "), "those within the limit go on"
+        for _ in range(SPARE):
+            stack.enter_context(connected(small))
+        is_problem(said(small), 429, "too-busy")
+    with small.client() as client:
+        while client.get("/v1/status").status_code != 200:
+            time.sleep(0.01)
+
+
+def test_pipelined_requests(small: ServerProcess) -> None:
+    few = (GET + b"\r\n") * (MAX_PIPELINED - 1) + GET + b"Connection: close\r\n\r\n"
+    assert said(small, few).count(b"HTTP/1.1 200 ") == MAX_PIPELINED
+    assert said(small, (GET + b"\r\n") * 5000).count(b"HTTP/1.1 ") < 100
+
+
+@pytest.mark.parametrize("method", ["BREW", "get", "X-1", "PROPFIND", "TRACE"])
+def test_an_unknown_method(small: ServerProcess, method: str) -> None:
+    request = f"{method} /v1/views HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{{}}".encode()
+    for pieces in ([request], [request[:2], request[2:]], [request[:-20], request[-20:]]):
+        answer = said(small, *pieces)
+        assert method in is_problem(answer, 405, "method-not-allowed")["detail"]
+        assert b"allow: GET, HEAD\r\n" in answer.lower().replace(b"get, head", b"GET, HEAD")
+    is_problem(said(small, f"{method} /nothing HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()), 404, "not-found")
+    foreign = f"{method} /v1/views HTTP/1.1\r\nHost: elsewhere.example\r\nConnection: close\r\n\r\n".encode()
+    is_problem(said(small, foreign), 403, "forbidden")
+
+
+def test_an_unknown_method_behind_another_request_repeats_nothing(small: ServerProcess) -> None:
+    body = b'{"changes":[]}'
+    post = b"POST /v1/changes HTTP/1.1\r\n" + HOST + JSON + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    with small.client() as client:
+        before = client.get("/v1/status").json()["version"]
+        said(small, post + b"BREW / HTTP/1.1\r\n" + HOST + b"\r\n")
+        assert client.get("/v1/status").json()["version"] <= before + 1
+
+
+NO_HTTP = [b"good morning\r\n\r\n", b"GET / HTTP/3.0\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", b"B(EW / HTTP/1.1\r\n\r\n"]
+
+
+@pytest.mark.parametrize("what", NO_HTTP)
+def test_what_is_no_http(small: ServerProcess, what: bytes) -> None:
+    is_problem(said(small, what), 400, "malformed-body")
+
+
+def test_http_1_0_knows_no_chunks(small: ServerProcess) -> None:
+    with small.client() as client:
+        rows = client.get("/v1/relations/texts/rows").content
+    head, _, body = said(small, b"GET /v1/relations/texts/rows HTTP/1.0\r\n\r\n").partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 ") and b"transfer-encoding" not in head and b"connection: close" in head
+    assert body == rows and len(rows) > 15 << 20
+    for request in (b"HEAD /v1/relations/texts/rows", b"GET /v1/relations/texts/rows?limit=0"):
+        head, _, body = said(small, request + b" HTTP/1.0\r\n\r\n").partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 ") and body == b""
+    head, _, body = said(small, b"GET /livez HTTP/1.0\r\n\r\n").partition(b"\r\n\r\n")
+    assert b"content-length: %d" % len(body) in head and json.loads(body)
+    is_problem(said(small, b"GET /nothing HTTP/1.0\r\n\r\n"), 404, "not-found")
+
+
+def test_an_answer_in_http_1_0_that_is_broken_off_does_not_look_whole(small: ServerProcess) -> None:
+    with connected(small) as reader:
+        reader.sendall(b"GET /v1/relations/texts/rows HTTP/1.0\r\n\r\n")
+        with small.client() as client:
+            while client.get("/v1/status").json()["figures"]["pins"] == 0:
+                time.sleep(0.01)
+            while client.get("/v1/status").json()["figures"]["pins"]:
+                time.sleep(0.01)
+        with pytest.raises(ConnectionResetError):
+            while reader.recv(1 << 20):
+                pass
+
+
+def test_files_for_connections(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    import resource
+
+    limits, given = (1024, 4096), list[tuple[int, int]]()
+    monkeypatch.setattr(resource, "getrlimit", lambda what: limits)
+    monkeypatch.setattr(resource, "setrlimit", lambda what, both: given.append(both))
+    allow_files(100_000)
+    assert given == [(4096, 4096)] and "100000" in caplog.text
+    limits = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    allow_files(100_000)
+    limits = (1024, resource.RLIM_INFINITY)
+    allow_files(2000)
+    assert given[1:] == [(2000 + SPARE + 1024, resource.RLIM_INFINITY)]
