@@ -19,16 +19,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, cast
 
-import orjson
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from service.api.app import create_app
 from service.api.context import Context
-from service.errors import Problem
 from service.instance import Instance
+from service.protocol import Protocol
 from service.settings import Settings, is_loopback
 from service.trimming import Leftovers, give_back, use_one_allocator
 from service.warming import Loading, warm
@@ -40,49 +37,6 @@ DEADLINE = 9.0  # seconds from the signal to the end of the process, whatever ha
 KEEP_ALIVE = 75  # seconds an idle connection is kept
 
 log = logging.getLogger("livejoin.server")
-
-
-class Joined:
-    """A transport that holds what is written until the next piece comes, or for one turn of the loop: so the head and the body of an
-    answer leave by one system call, and the client is woken once."""
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport, self._loop = transport, loop
-        self._held: bytes | None = None
-
-    def write(self, data: bytes) -> None:
-        if self._held is None:
-            self._held = data
-            self._loop.call_soon(self._let_go)
-        else:
-            self._transport.writelines((self._held, data))
-            self._held = None
-
-    def close(self) -> None:
-        self._let_go()
-        self._transport.close()
-
-    def _let_go(self) -> None:
-        if self._held is not None:
-            if not self._transport.is_closing():  # the client may have gone meanwhile
-                self._transport.write(self._held)
-            self._held = None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-
-class Protocol(HttpToolsProtocol):
-    """uvicorn's protocol, but for its own words to what is not HTTP, and with fewer system calls."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(cast(asyncio.Transport, Joined(transport, self.loop)))
-
-    def send_400_response(self, msg: str) -> None:
-        body = orjson.dumps(Problem("malformed-body", "this is not a request in HTTP/1.1, or its address is longer than 64 KiB").to_json())
-        head = b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/problem+json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
-        self.transport.write(head % len(body) + body)
-        self.transport.close()
 
 
 class Server(uvicorn.Server):

@@ -17,7 +17,7 @@ import pytest
 from service.api.context import Context, Mailbox
 from service.engine.state import Receipt
 from service.errors import CATALOGUE, Problem
-from service.server import Joined
+from service.protocol import Joined
 from service.settings import Settings
 from service.wire.batch import Batch
 from tests.service.api.asking import ask, client, is_problem
