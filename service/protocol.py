@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from typing import Any, cast
 
 import orjson
@@ -49,6 +50,9 @@ class Protocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         body = orjson.dumps(Problem("malformed-body", "this is not a request in HTTP/1.1, or its address is longer than 64 KiB").to_json())
-        head = b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/problem+json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
-        self.transport.write(head % len(body) + body)
+        head = (
+            b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/problem+json\r\ncontent-length: %d\r\nconnection: close\r\n"
+            b"x-request-id: %s\r\n\r\n"
+        )
+        self.transport.write(head % (len(body), secrets.token_hex(8).encode()) + body)
         self.transport.close()
