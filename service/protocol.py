@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import logging
 import re
+import secrets
 import socket
 import struct
 import sys
@@ -251,7 +252,7 @@ class Protocol(HttpToolsProtocol):
         count_request("other", problem.status)
         body = orjson.dumps(problem.to_json())
         head = [f"HTTP/1.1 {problem.status} {HTTPStatus(problem.status).phrase}", "content-type: application/problem+json"]
-        fields = {**problem.headers, "content-length": len(body), "connection": "close"}
+        fields = {**problem.headers, "content-length": len(body), "connection": "close", "x-request-id": secrets.token_hex(8)}
         head += [f"{name.lower()}: {value}" for name, value in fields.items() if name != "Connection"]
         self.transport.write("\r\n".join([*head, "\r\n"]).encode() + body)
         self._let_go_of_request()

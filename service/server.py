@@ -1,6 +1,7 @@
 """`serve`: listens at once, opens the engine and compiles the kernels meanwhile, ends cleanly.
 
     start   socket bound, /livez 200 -> a thread: kernels compiled or in the cache, folder recovered -> /readyz 200
+    reload  SIGHUP, with TLS -> certificate and key read again, for connections that begin from then on
     end     SIGTERM or Ctrl-C -> no new connections, streams broken off -> batches under way answered -> engine closed -> status 0
 
 What a batch's answer has told is on disk, so an end that takes too long may be cut short without a loss.
@@ -29,6 +30,7 @@ from service.api.context import Context
 from service.instance import Instance
 from service.protocol import Door, Protocol, allow_files
 from service.settings import Settings, is_loopback
+from service.tls import BadPair, Certificate
 from service.trimming import Leftovers, give_back, use_one_allocator
 from service.warming import Loading, warm
 from service.wire.log_lines import start_log
@@ -40,6 +42,7 @@ KEEP_ALIVE = 75  # seconds an idle connection is kept
 # What requests leave behind has no cycles, but for refused and ended ones: looking for some at Python's default pace takes a tenth of a
 # change's time.
 COLLECTOR_THRESHOLDS = (20_000, 20, 20)
+TICK = 0.1  # seconds between two calls of `on_tick`, uvicorn's
 
 log = logging.getLogger("livejoin.server")
 
@@ -47,11 +50,17 @@ log = logging.getLogger("livejoin.server")
 class Server(uvicorn.Server):
     """uvicorn's server, ended by a signal with status 0, and with open streams broken off first."""
 
-    def __init__(self, config: uvicorn.Config, context: Context, door: Door, listening: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, context: Context, door: Door, certificate: Certificate | None, listening: Callable[[], None]
+    ) -> None:
         super().__init__(config)
+        config.load()
+        config.ssl = None if certificate is None else certificate.context
         self._context = context
         self._door = door
+        self._certificate = certificate
         self._listening = listening
+        self._ticked: float | None = None
         self._leftovers = Leftovers()
         self.deadline = threading.Timer(DEADLINE, _exit, [0])
         self.deadline.daemon = True
@@ -64,10 +73,14 @@ class Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second. An engine that has failed (its disk, say) must not go on as if."""
         context = self._context
-        self._door.sweep(time.monotonic(), self.server_state.connections)
+        now = time.monotonic()
+        self._door.sweep(now, self.server_state.connections)
+        if self._ticked is not None:
+            context.loop_delays.observe(max(0.0, now - self._ticked - TICK))
+        self._ticked = now
         if context.ready:
             engine = context.engine
-            if self._leftovers.are_due(engine.published, engine.readers.cursors.rows_read, time.monotonic()):
+            if self._leftovers.are_due(engine.published, engine.readers.cursors.rows_read, now):
                 context.loop.run_in_executor(context.workers, give_back)
         return await super().on_tick(counter) or (context.ready and context.engine.state == "failed")
 
@@ -90,11 +103,24 @@ class Server(uvicorn.Server):
             yield
             return
         handlers = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        if self._certificate is not None and sys.platform != "win32":
+            again = partial(asyncio.get_running_loop().call_soon_threadsafe, self._reload, self._certificate)
+            handlers[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda number, frame: again())
         try:
             yield
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
+
+
+    @staticmethod
+    def _reload(certificate: Certificate) -> None:
+        try:
+            certificate.reload()
+        except BadPair as error:
+            log.error("the certificate was not replaced, and the earlier one is still used: %s", error)
+        else:
+            log.info("the certificate was read again; new connections use it")
 
 
 class Starter(threading.Thread):
@@ -131,16 +157,24 @@ class Starter(threading.Thread):
 
 
 def serve(settings: Settings) -> int:
-    """Run the service until a signal. Status: 0 after a clean end, 1 after a failure, 2 for a host that is not loopback."""
+    """Run the service until a signal. Status: 0 after a clean end, 1 after a failure, 2 for settings that do not go together."""
     if not is_loopback(settings.host):
         complain(f"{settings.host} is reachable from other machines, and livejoin has no authentication yet: use --host 127.0.0.1")
         return 2
+    if (settings.tls_certificate is None) != (settings.tls_key is None):
+        complain("--tls-certificate and --tls-key go together: give both for HTTPS, or neither")
+        return 2
+    try:
+        certificate = Certificate(settings.tls_certificate, settings.tls_key) if settings.tls_certificate and settings.tls_key else None
+    except BadPair as error:
+        complain(str(error))
+        return 1
     try:
         listener = _bind(settings)
     except OSError as error:
         complain(f"cannot listen on {settings.host}:{settings.port} ({error.strerror}): use another --port, or 0 for any free one")
         return 1
-    start_log()
+    start_log(settings.log_format)
     # uvicorn's word about answers that we break off on purpose is left out.
     logging.getLogger("uvicorn.error").addFilter(lambda record: "without completing response" not in record.getMessage())
     use_one_allocator()
@@ -160,7 +194,8 @@ def serve(settings: Settings) -> int:
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=PATIENCE,
     )
-    server = Server(config, context, door, lambda: log.info("livejoin serves on %s", _address(listener)))
+    scheme = "http" if certificate is None else "https"
+    server = Server(config, context, door, certificate, lambda: log.info("livejoin serves on %s://%s", scheme, _address(listener)))
     starter = Starter(context, lambda: setattr(server, "should_exit", True))
     starter.start()
     server.run(sockets=[listener])
@@ -216,7 +251,7 @@ def _bind(settings: Settings) -> socket.socket:
 
 def _address(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def complain(sentence: str) -> None:

@@ -9,11 +9,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from service.wire.log_lines import Format
 from service.wire.wording import wording
 
 PREFIX = "LIVEJOIN_"
+NONE = "none"  # how the absence of a value is written
 _BYTES = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 _SIZE = re.compile(r"\s*(\d+)\s*([A-Za-z]*)\s*")
 
@@ -38,12 +40,38 @@ def _size_text(size: int) -> str:
     return f"{size // _BYTES[unit.upper()]}{unit}"
 
 
+def _file(value: Any) -> Any:
+    return None if value == NONE else value
+
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+def networks(text: str) -> tuple[Network, ...]:
+    """`127.0.0.1, 10.0.0.0/8`, or "none". Raises ValueError."""
+    if text == NONE:
+        return ()
+    try:
+        return tuple(ipaddress.ip_network(part.strip()) for part in text.split(","))
+    except ValueError:
+        raise ValueError(f"must be addresses or networks, separated by commas, such as 127.0.0.1,10.0.0.0/8, or {NONE}") from None
+
+
+def _networks(text: str) -> str:
+    networks(text)
+    return text
+
+
 def _shown(unit: str, metavar: str) -> dict[str, Any]:
     """What a value is, in words, and what stands for it in the usage line."""
     return {"unit": unit, "metavar": metavar}
 
 
 Folder = Annotated[Path, Field(json_schema_extra=_shown("a path", "DIR"))]
+File = Annotated[Path | None, BeforeValidator(_file), Field(json_schema_extra=_shown("a path", "FILE"))]
+Networks = Annotated[
+    str, AfterValidator(_networks), Field(json_schema_extra=_shown("addresses or networks, separated by commas", "ADDRESSES"))
+]
 Address = Annotated[str, Field(json_schema_extra=_shown("a loopback address", "ADDRESS"))]
 Port = Annotated[int, Field(ge=0, le=65535, json_schema_extra=_shown("an integer", "N"))]
 Count = Annotated[int, Field(gt=0, json_schema_extra=_shown("an integer", "N"))]
@@ -96,6 +124,15 @@ class Settings(BaseModel):
     max_aliases: Aliases = Field(8, description="the maximum number of relations that a view joins; more are answered with 422")
     max_conditions: Count = Field(64, description="the maximum number of conditions of a view; more are answered with 422")
     max_sql: Size = Field(64 << 10, description="the maximum length of a view's SQL; a longer text is answered with 422")
+    tls_certificate: File = Field(
+        None, description="serve HTTPS with this certificate, in PEM, followed by those that sign it; read again on SIGHUP"
+    )
+    tls_key: File = Field(None, description="the key of the certificate, in PEM, without a password; read again on SIGHUP")
+    forwarded_allow_ips: Networks = Field(
+        NONE, description="the proxies whose X-Forwarded-For, -Proto, -Host and -Prefix headers are believed"
+    )
+    log_format: Format = Field("text", description="whether a line of the log is text or a JSON object")
+    access_log: Literal["off", "on"] = Field("off", description="whether every request is logged, by a line when it has been answered")
 
 
 class Setting(NamedTuple):
@@ -115,8 +152,7 @@ def settings() -> Iterator[Setting]:
     for name, schema in Settings.model_json_schema()["properties"].items():
         metavar = schema.get("metavar") or f"{{{','.join(schema['enum'])}}}"
         default = schema["default"]
-        written = _size_text(default) if metavar == "SIZE" else f"{default:g}" if isinstance(default, float) else str(default)
-        yield Setting(name, _flag(name), _variable(name), written, _accepts(schema), metavar, schema["description"])
+        yield Setting(name, _flag(name), _variable(name), _written(default, metavar), _accepts(schema), metavar, schema["description"])
 
 
 def reference() -> str:
@@ -150,6 +186,12 @@ def _flag(name: str) -> str:
 
 def _variable(name: str) -> str:
     return f"{PREFIX}{name.upper()}"
+
+
+def _written(default: Any, metavar: str) -> str:
+    if metavar == "SIZE":
+        return _size_text(default)
+    return NONE if default is None else f"{default:g}" if isinstance(default, float) else str(default)
 
 
 def _accepts(schema: Mapping[str, Any]) -> str:

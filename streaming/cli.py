@@ -17,12 +17,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from traceback import extract_tb
 from types import FrameType
+from typing import get_args
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from service.wire.log_lines import start_log
+from livejoin.problems import BadFile
+from service.wire.log_lines import Format, start_log
 from streaming.checking.check import check
 from streaming.config import BadConfig, Config, Out, read_config
 from streaming.connection import Service
@@ -42,13 +44,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--config", type=Path, metavar="FILE", help="run the job of this stream.toml")
     what.add_argument("--check", type=Path, metavar="FILE", help="check that everything the job needs is there; changes nothing")
     parser.add_argument("--metrics-port", type=_port, metavar="N", help="serve Prometheus metrics at http://127.0.0.1:N/metrics")
+    given = os.environ.get("LIVEJOIN_LOG_FORMAT") or "text"
+    help = "the form of a line of the log (LIVEJOIN_LOG_FORMAT; default: text)"
+    parser.add_argument("--log-format", type=_log_format, default=given, metavar="{text,json}", help=help)
 
 
 def command(args: argparse.Namespace) -> int:
     """Runs the command; returns the exit status."""
     try:
-        return check(args.check) if args.check else run(args.config, args.metrics_port)
-    except BadConfig as error:
+        return check(args.check) if args.check else run(args.config, args.metrics_port, args.log_format)
+    except (BadConfig, BadFile) as error:  # the second: of LIVEJOIN_CA
         print(f"livejoin: {error}", file=sys.stderr)
         return 2
 
@@ -59,11 +64,17 @@ def _port(text: str) -> int:
     return int(text)
 
 
-def run(path: Path, metrics_port: int | None = None) -> int:
+def _log_format(text: str) -> str:
+    if text not in get_args(Format):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a format of the log: use {' or '.join(get_args(Format))}")
+    return text
+
+
+def run(path: Path, metrics_port: int | None = None, log_format: Format = "text") -> int:
     """Runs the job of a file. Status 0 when it was told to stop or, with trigger "available-now", is done; 1 failure. Raises BadConfig."""
     config = read_config(path)
     os.umask(0o077)  # the checkpoint is for nobody else; our own Spark inherits this
-    start_log()
+    start_log(log_format)
     stop = threading.Event()
     _listen(stop)
     metrics = Metrics()
@@ -150,14 +161,16 @@ def _publish(
     config: Config, out: Out, stop: threading.Event, enough: threading.Event, metrics: Metrics, failures: list[BaseException]
 ) -> None:
     """The thread of an out: publishes until the job ends or it has published enough; a failure ends the job."""
-    service = Service(config.service.url, stop, metrics)
+    service = None
     try:
+        service = Service(config.service.url, stop, metrics, config.service.ca)
         Publisher(config.kafka, service, out, stop, enough, metrics).run()
     except BaseException as failure:
         failures.append(failure)
         stop.set()
     finally:
-        service.close()
+        if service is not None:
+            service.close()
 
 
 def main() -> int:

@@ -17,6 +17,8 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from livejoin.problems import BadFile
+from livejoin.trust import trusted
 from service.wire.schema import NAME
 from service.wire.wording import wording
 
@@ -52,6 +54,23 @@ class Service(_Section):
         description="the URL of the service; its access token, if any, comes from `LIVEJOIN_TOKEN`",
         json_schema_extra=_accepts("an address such as `http://127.0.0.1:8080`"),
     )
+
+    ca: str | None = Field(
+        None,
+        min_length=1,
+        description="the CA that signs the certificate of a service at an `https` URL; without it, `LIVEJOIN_CA`, else those that web "
+        "browsers trust",
+        json_schema_extra=_accepts("the path of a PEM file (a relative path is resolved from the working directory)"),
+    )
+
+    @field_validator("ca")
+    @classmethod
+    def _is_file(cls, ca: str | None) -> str | None:
+        try:
+            trusted(ca)
+        except BadFile as error:
+            raise _mistake(str(error)) from None
+        return ca
 
     @field_validator("url")
     @classmethod

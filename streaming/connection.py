@@ -34,9 +34,13 @@ class SourceTaken(StreamError):
 class Service:
     """Talks to one service. A service that is away, busy or not ready yet is waited for, until `stop` is set (Stopped)."""
 
-    def __init__(self, url: str, stop: threading.Event, metrics: Metrics) -> None:
+    def __init__(self, url: str, stop: threading.Event, metrics: Metrics, ca: str | None = None) -> None:
+        """Raises StreamError: `ca`, the CA of the service, cannot be read."""
         # A batch that the service is still at after the default timeout is sent again; its epoch makes that harmless.
-        self._client = livejoin.connect(url, patience=0)
+        try:
+            self._client = livejoin.connect(url, ca=ca, patience=0)
+        except livejoin.BadFile as error:
+            raise StreamError(str(error)) from error
         self._url = url
         self._stop = stop
         self._metrics = metrics

@@ -2,11 +2,12 @@
 
 One node in KRaft mode (broker and controller in one process) on the loopback address, run with Java from the locked archives.
 
-    python -m streaming.kafka_broker     in the foreground, on KAFKA_PORT (9092), data in KAFKA_DATA (a temporary folder)
+    python -m streaming.kafka_broker [--port N] [--data DIR]     in the foreground
 """
 
 from __future__ import annotations
 
+import argparse
 import base64
 import fcntl
 import os
@@ -101,7 +102,7 @@ class Broker:
         """Starts the process and returns when it answers. Raises StreamError: no Java, port taken, folder in use, broken start."""
         java, classpath = str(find_java()), os.pathsep.join(map(str, jars("broker")))
         if not _is_free(self.port):
-            raise StreamError(f"port {self.port} on {HOST} is in use: set KAFKA_PORT to another port, or stop the program that uses it")
+            raise StreamError(f"port {self.port} on {HOST} is in use: use another --port (KAFKA_PORT), or stop the program that uses it")
         self._make_folder()
         log = self.data / "broker.log"
         with self._lock() as lock, log.open("wb") as output:
@@ -132,7 +133,7 @@ class Broker:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             lock.close()
-            raise StreamError(f"the broker's data folder {self.data} is in use by another broker: change KAFKA_DATA") from None
+            raise StreamError(f"the data folder {self.data} is in use by another broker: use another --data (KAFKA_DATA)") from None
         return lock
 
     def _write_properties(self) -> None:
@@ -205,11 +206,28 @@ def _reason(log: Path) -> str:
     return (errors or lines or ["no output"])[-1].strip() + f" (full log: {log})"
 
 
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m streaming.kafka_broker",
+        description=f"Run one Kafka broker on {HOST}, for development and tests, until Ctrl-C or SIGTERM. It prints its address when it is "
+        "ready. Needs Java 17 or newer; Kafka is downloaded at the first start (python -m streaming.jars). Topics are not created by "
+        "themselves.",
+        epilog="Not for production: one node without replication, passwords or TLS.",
+        allow_abbrev=False,
+    )
+    port, data = os.environ.get("KAFKA_PORT") or "9092", os.environ.get("KAFKA_DATA") or None
+    parser.add_argument("--port", default=port, metavar="N", help="the port to listen on (KAFKA_PORT; default: 9092)")
+    help = "the folder of its records, which is kept (KAFKA_DATA; default: a temporary one, which is not)"
+    parser.add_argument("--data", default=data, metavar="DIR", help=help)
+    return parser
+
+
 def main() -> int:
-    """Runs a broker in the foreground until SIGINT or SIGTERM; status 0 then, 1 for a failure, 2 for a bad KAFKA_PORT."""
-    text, folder = os.environ.get("KAFKA_PORT") or "9092", os.environ.get("KAFKA_DATA")
+    """Runs a broker in the foreground until SIGINT or SIGTERM; status 0 then, 1 for a failure, 2 for wrong use."""
+    arguments = _parser().parse_args()
+    text, folder = arguments.port, arguments.data
     if not (text.isascii() and text.isdigit() and 0 < int(text) < 65536):
-        print(f"livejoin: KAFKA_PORT is {text!r}: use a number from 1 to 65535", file=sys.stderr)
+        print(f"livejoin: --port (KAFKA_PORT) is {text!r}: use a number from 1 to 65535", file=sys.stderr)
         return 2
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _leave)

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -20,9 +21,9 @@ _READ_AT_IMPORT = {"LIVEJOIN_JIT", "LIVEJOIN_CACHE"}  # by the service, of varia
 START_LIMIT = 300.0  # seconds; a cold cache of kernels compiles first, on a busy machine
 
 
-def client_of(url: str, timeout: float = 60) -> httpx.Client:
-    """For a server without TLS: reading the certificates that nobody needs takes 40 ms."""
-    return httpx.Client(base_url=url, timeout=timeout, verify=False)
+def client_of(url: str, timeout: float = 60, ca: Path | None = None) -> httpx.Client:
+    """`ca`: of a server with TLS. For others, reading the certificates that nobody needs takes 40 ms."""
+    return httpx.Client(base_url=url, timeout=timeout, verify=ca is not None and ssl.create_default_context(cafile=ca))
 
 
 class NotStarted(Exception):
@@ -38,7 +39,7 @@ class ServerProcess:
 
     `environment` is added to the tests' own (LIVEJOIN_… variables), `arguments` to the command; `before` runs in the child
     before the command (limits of resources); `log` takes its output (else a file beside the folder). `port`: else a free one.
-    `fresh`: by the command, as everybody starts it; else forked from a process that has imported the service.
+    `fresh`: by the command, as everybody starts it; else forked from a process that has imported the service. `ca`: it serves HTTPS.
     """
 
     def __init__(
@@ -51,10 +52,12 @@ class ServerProcess:
         log: Path | None = None,
         port: int | None = None,
         fresh: bool = False,
+        ca: Path | None = None,
     ) -> None:
         self.data = data
         self.port = free_port() if port is None else port
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"{'https' if ca else 'http'}://127.0.0.1:{self.port}"
+        self._ca = ca
         self._environment = {**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})}
         self._arguments = ["serve", "--data", str(data), "--port", str(self.port), *arguments]
         self._before = before
@@ -83,7 +86,7 @@ class ServerProcess:
 
     def wait_ready(self, limit: float = START_LIMIT) -> None:
         end = time.monotonic() + limit
-        with client_of(self.url) as client:
+        with client_of(self.url, ca=self._ca) as client:
             while time.monotonic() < end:
                 if (status := self.process.poll()) is not None:
                     raise NotStarted(status, self.output())
@@ -102,7 +105,7 @@ class ServerProcess:
 
     def client(self, timeout: float = 60) -> httpx.Client:
         """A client of its own connections; closed with the server."""
-        client = client_of(self.url, timeout)
+        client = client_of(self.url, timeout, self._ca)
         self._clients.append(client)
         return client
 

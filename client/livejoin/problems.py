@@ -29,7 +29,7 @@ class BadAddress(LivejoinError, ValueError):
 
 
 class BadFile(LivejoinError, ValueError):
-    """A file of rows cannot be read."""
+    """A file of rows, or of certificates, cannot be read."""
 
 
 class Unreachable(LivejoinError):

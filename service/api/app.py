@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from functools import cache
 from typing import Any
 
@@ -14,8 +15,11 @@ from starlette.responses import HTMLResponse, Response
 from service.api import changes, followers, operations, pages, problems, relations, rows, views
 from service.api.context import Context
 from service.api.http import origin
+from service.api.http.access_log import log_request
 from service.api.http.bodies import ClientGone, Receive, Scope, Send
-from service.api.metrics import count_request
+from service.api.http.forwarded import Proxies
+from service.api.http.request_ids import HEADER, RequestIds
+from service.api.metrics import count_request, observe_answer, software_version
 from service.api.openapi import Handler, document
 from service.errors import Problem
 
@@ -32,7 +36,7 @@ ENDPOINTS = [
 
 def create_app(context: Context) -> Gate:
     """The application of one service. Handlers are plain functions of a request; our own code validates their parameters."""
-    api = FastAPI(title="livejoin", version=operations.software_version(), docs_url=None, redoc_url=None, openapi_url="/openapi.json")
+    api = FastAPI(title="livejoin", version=software_version(), docs_url=None, redoc_url=None, openapi_url="/openapi.json")
     api.router.redirect_slashes = False
     api.state.context = context
     for endpoint in ENDPOINTS:
@@ -51,7 +55,7 @@ def create_app(context: Context) -> Gate:
 @cache
 def _document() -> dict[str, Any]:
     """Made for the first who asks, in 30 ms: a start does without."""
-    return document(ENDPOINTS, operations.software_version())
+    return document(ENDPOINTS, software_version())
 
 
 @cache
@@ -76,22 +80,31 @@ async def _in_front(request: Request) -> Response:
 
 
 class Gate:
-    """Refuses requests of foreign web pages, answers the hot path itself, converts uncaught exceptions to problems, and counts requests."""
+    """Gives each request an id, refuses those of foreign web pages, answers the hot path itself, converts uncaught exceptions to problems,
+    counts and logs requests."""
 
     def __init__(self, context: Context, api: FastAPI) -> None:
         self.context = context
         self.api = api
+        self._ids = RequestIds()
+        self._proxies = Proxies(context.settings.forwarded_allow_ips)
+        self._logs = context.settings.access_log == "on"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         method: str = scope["method"]
         status = 0
+        begun = time.perf_counter()
+        request_id = self._ids.begin(scope["headers"])
+        self._proxies.apply(scope)
 
         async def counted(message: Any) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                message["headers"] = [*message.get("headers", ()), (HEADER, request_id)]
+                observe_answer(method, time.perf_counter() - begun)
             await send(message)
 
         try:
@@ -116,3 +129,5 @@ class Gate:
             await problems.render(problems.of_exception(error))(scope, receive, counted)
         finally:
             count_request(method, status)
+            if self._logs:
+                log_request(scope, status, time.perf_counter() - begun)

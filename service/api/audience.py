@@ -13,6 +13,7 @@ import asyncio
 import logging
 from bisect import bisect_right
 from concurrent.futures import Executor
+from contextvars import Context
 from typing import NamedTuple
 
 from service.api.records import records
@@ -89,7 +90,7 @@ class Audience:
         self._untold = -1  # what comes next after this version each follower reads for itself: a problem, or a very large version
         self._news = asyncio.Event()
         self._rung = False
-        self._telling = loop.create_task(self._tell())
+        self._telling = loop.create_task(self._tell(), context=Context())  # not that of the request of the first follower
         self._telling.add_done_callback(self._told_no_more)
         self._listener = feed.add_listener(self.ring)
 

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from service.api.audience import Audiences
 from service.engine.state import Receipt
 from service.errors import Problem
+from service.histogram import Histogram
 from service.instance import Instance
 from service.settings import Settings
 
@@ -68,6 +69,7 @@ class Context:
         self.progress = 0.0
         self.ready_after: float | None = None  # seconds from start to ready
         self.closing = False
+        self.loop_delays = Histogram()
         self._engine: Instance | None = None
         self._requests: Collection[object] = ()  # under way, streams too
         self._streams: set[asyncio.Task[None]] = set()

@@ -1,4 +1,4 @@
-"""`/metrics`: what the handlers count themselves, and what the engine reports when scraped.
+"""`/metrics`: what the handlers count themselves, what the engine reports when scraped, the process, the data folder and its disk.
 
 The engine's part is `engine.metrics()`, a flat dictionary: numbers by the names in the tables below, and `Histogram`s. A name
 that it does not give is left out.
@@ -6,22 +6,29 @@ that it does not give is left out.
 
 from __future__ import annotations
 
+import platform
+import time
+from collections import Counter as Tally
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
 from itertools import accumulate
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, disable_created_metrics, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from service.api.context import Context
+from service.durability.usage import usage
 from service.histogram import Histogram as Buckets
 from service.views.live_view import LiveView
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each counter, of no use here
 REGISTRY = CollectorRegistry()
 
-METHODS = frozenset({"GET", "HEAD", "PUT", "POST", "DELETE"})  # others are counted as one: a label's values are bounded
+ProcessCollector(registry=REGISTRY)  # memory, processor time, open files; on Linux
+
+METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE", "PATCH")  # others are counted as one: a label's values are bounded
 REQUESTS = Counter("livejoin_requests", "Responses, by method and status.", ["method", "status"], registry=REGISTRY)
 ROWS_SENT = Counter("livejoin_rows_sent", "Rows of views and relations sent.", registry=REGISTRY)
 RECORDS_SENT = Counter("livejoin_changes_sent", "Change records sent to followers.", registry=REGISTRY)
@@ -31,6 +38,9 @@ CHUNK_SECONDS = Histogram(
     buckets=(0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0),
     registry=REGISTRY,
 )
+
+
+_ANSWERS = {method: Buckets() for method in (*METHODS, "other")}
 
 
 @lru_cache(128)
@@ -43,6 +53,18 @@ def count_request(method: str, status: int) -> None:
     _counter(method if method in METHODS else "other", status).inc()
 
 
+def observe_answer(method: str, seconds: float) -> None:
+    """The time from the head of a request to the head of its answer."""
+    _ANSWERS[method if method in METHODS else "other"].observe(seconds)
+
+
+def software_version() -> str:
+    try:
+        return version("livejoin")
+    except PackageNotFoundError:  # run from a checkout that was not installed
+        return "0"
+
+
 # name in engine.metrics() -> family (Prometheus appends _total to counters), help
 GAUGES = {
     "version": ("livejoin_version", "The newest published version."),
@@ -50,10 +72,13 @@ GAUGES = {
     "retired_bytes": ("livejoin_retired_bytes", "Memory of the structures that is needed only by old versions."),
     "waiting_batches": ("livejoin_waiting_batches", "Batches waiting to be applied."),
     "subscribers": ("livejoin_subscribers", "Followers of views."),
+    "writer_busy_seconds": ("livejoin_writer_busy_seconds", "How long the writer has been at work without a sign of progress."),
+    "log_bytes": ("livejoin_log_bytes", "Changes in the log that are in no snapshot, to be read by the next start."),
 }
 COUNTERS = {
     "batches": ("livejoin_batches", "Batches that made a version."),
     "changes": ("livejoin_changes", "Changes in those batches."),
+    "snapshot_failures": ("livejoin_snapshot_failures", "Snapshots that could not be written."),
 }
 SECONDS = range(-20, 9, 2)  # buckets up to 2 ** e seconds: 1 µs to 256 s
 NUMBERS = range(0, 25, 2)  # up to 2 ** e: 1 to 16,777,216
@@ -72,6 +97,7 @@ class EngineCollector(Collector):
         self._context = context
 
     def collect(self) -> Iterator[Metric]:
+        yield from _of_process(self._context)
         yield GaugeMetricFamily("livejoin_ready", "1 if the service answers requests.", value=float(self._context.ready))
         if not self._context.ready:
             return
@@ -97,7 +123,40 @@ class EngineCollector(Collector):
             for holder, size in relation.table.held.items():
                 held.add_metric([name, holder], size)
         yield held
+        yield from _of_folder(self._context)
         yield from _of_views(engine.views)
+
+
+def _of_process(context: Context) -> Iterator[Metric]:
+    build = GaugeMetricFamily("livejoin_build_info", "1; the software that runs.", labels=["version", "python"])
+    build.add_metric([software_version(), platform.python_version()], 1.0)
+    yield build
+    answers = HistogramMetricFamily("livejoin_request_seconds", "Time until an answer begins.", labels=["method"])
+    for method, times in _ANSWERS.items():
+        answers.add_metric([method], _buckets(times, SECONDS), times.sum)
+    yield answers
+    delays = context.loop_delays
+    delay = HistogramMetricFamily("livejoin_loop_delay_seconds", "How late the event loop was, ten times a second.")
+    delay.add_metric([], _buckets(delays, SECONDS), delays.sum)
+    yield delay
+
+
+def _of_folder(context: Context) -> Iterator[Metric]:
+    found = usage(context.settings.data)
+    held = GaugeMetricFamily("livejoin_folder_bytes", "Size of the data folder.", labels=["part"])
+    for part, bytes in (("log", found.log), ("snapshots", found.snapshots), ("other", found.other)):
+        held.add_metric([part], bytes)
+    yield held
+    yield GaugeMetricFamily("livejoin_disk_bytes", "Size of the disk of the data folder.", value=found.disk)
+    yield GaugeMetricFamily("livejoin_disk_free_bytes", "Free space on it.", value=found.free)
+    number = GaugeMetricFamily("livejoin_snapshot_version", "The version of the last snapshot.")
+    age = GaugeMetricFamily("livejoin_snapshot_age_seconds", "Time since the last snapshot was written.")
+    size = GaugeMetricFamily("livejoin_snapshot_bytes", "Size of the last snapshot.")
+    if found.snapshot is not None:  # there is none before the log is worth one
+        number.add_metric([], found.snapshot[0])
+        age.add_metric([], max(0.0, time.time() - found.snapshot[1]))
+        size.add_metric([], found.snapshot[2])
+    yield from (number, age, size)
 
 
 def _of_views(views: Mapping[str, LiveView]) -> Iterator[Metric]:
@@ -105,13 +164,19 @@ def _of_views(views: Mapping[str, LiveView]) -> Iterator[Metric]:
     kept = GaugeMetricFamily("livejoin_view_changes_bytes", "Memory of the changes that a view keeps for followers.", labels=["view"])
     followers = GaugeMetricFamily("livejoin_view_subscribers", "Followers of a view.", labels=["view"])
     updates = HistogramMetricFamily("livejoin_view_update_seconds", "Time to update a view to the next version.", labels=["view"])
+    lag = GaugeMetricFamily("livejoin_view_lag_versions", "Versions that the slowest follower of a view is behind.", labels=["view"])
+    states = GaugeMetricFamily("livejoin_views", "Views, by state.", labels=["state"])
+    counts = Tally(view.state for view in views.values())
+    for state in ("live", "building", "failed"):
+        states.add_metric([state], counts[state])
     for name, view in views.items():
         held.add_metric([name], view.bytes)
         if view.feed is not None:
             kept.add_metric([name], view.feed.bytes)
             followers.add_metric([name], view.feed.subscribers)
+            lag.add_metric([name], view.feed.lag)
         updates.add_metric([name], _buckets(view.update_seconds, SECONDS), view.update_seconds.sum)
-    yield from (held, kept, followers, updates)
+    yield from (states, held, kept, followers, lag, updates)
 
 
 def _buckets(values: Buckets, exponents: range) -> list[tuple[str, float]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -13,28 +12,32 @@ from starlette.responses import Response
 from service.api.context import Context
 from service.api.http import media
 from service.api.http.answers import json_answer, no_parameters
-from service.api.metrics import exposition
+from service.api.metrics import exposition, software_version
 from service.api.openapi import Endpoint, answer, failures, json_content, operation, text_content
 from service.errors import Problem
 
 
-def software_version() -> str:
-    try:
-        return version("livejoin")
-    except PackageNotFoundError:  # run from a checkout that was not installed
-        return "0"
-
-
 async def livez(request: Request) -> Response:
+    """That it is answered shows that the event loop runs. Problem `internal` once the writer will apply nothing any more."""
+    _require_writer(request.app.state.context)
     return json_answer({"status": "alive"})
 
 
 async def readyz(request: Request) -> Response:
-    """Problem `recovering` (with progress) until the engine is ready and the kernels are compiled."""
+    """Problem `recovering` (with progress) until the engine is ready and the kernels are compiled, and from the beginning of the end."""
     context: Context = request.app.state.context
+    _require_writer(context)
+    if context.closing:
+        raise Problem("recovering", "the service is shutting down")
     if context.engine.state != "ready":
         raise Problem("recovering", f"the engine is {context.engine.state}", stage=context.engine.state, progress=0.0)
     return json_answer({"status": "ready", "stage": "ready", "progress": 1.0})
+
+
+def _require_writer(context: Context) -> None:
+    """Waits for nothing, however busy the writer is."""
+    if context.ready and context.engine.is_stuck:
+        raise Problem("internal", "the writer makes no progress; restart the service")
 
 
 async def metrics(request: Request) -> Response:

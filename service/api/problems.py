@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import uuid
 from typing import Any
 
 import orjson
@@ -17,6 +16,7 @@ from service.api.http.bodies import ClientGone
 from service.api.openapi import Endpoint, answer, failures, operation, path_parameter
 from service.errors import CATALOGUE, Problem
 from service.wire.errors import BadDefinition, BadParameter, MalformedBody, UnknownRelation, UnsupportedMediaType, WireError
+from service.wire.log_lines import REQUEST_ID
 
 log = logging.getLogger("livejoin.api")
 
@@ -40,14 +40,14 @@ def problem_of(error: WireError) -> Problem:
 
 
 def of_exception(error: Exception) -> Problem:
-    """The problem for any exception of a handler; an unexpected one is logged under the request id that is returned."""
+    """The problem for any exception of a handler; an unexpected one is logged under the id of the request, which is returned."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, WireError):
         return problem_of(error)
     if isinstance(error, HTTPException):
         return _of_framework(error)
-    request_id = uuid.uuid4().hex
+    request_id = REQUEST_ID.get()
     log.error("request %s failed", request_id, exc_info=error)
     return Problem("internal", f"request {request_id}", request_id=request_id)
 
@@ -61,6 +61,9 @@ def _of_framework(error: HTTPException) -> Problem:
 
 
 def render(problem: Problem) -> Response:
+    if problem.type == "internal" and "request_id" not in problem.extensions:  # logged where it happened: not every thread knows the id
+        problem.extensions["request_id"] = REQUEST_ID.get()
+        log.error("request %s failed: %s", REQUEST_ID.get(), problem.detail)
     return Response(orjson.dumps(problem.to_json()), problem.status, problem.headers, media.PROBLEM)
 
 

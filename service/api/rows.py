@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections import deque
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from starlette.responses import Response
 from service.api.context import Context
 from service.api.http import formats, media, parameters
 from service.api.http.answers import existing, json_answer
+from service.api.http.forwarded import outer_url
 from service.api.http.parameters import Parameter, bad
 from service.api.metrics import CHUNK_SECONDS, ROWS_SENT
 from service.api.openapi import (
@@ -45,8 +45,6 @@ FIRST_CHUNK, LARGEST_CHUNK = 64, 65_536  # rows: the first leave at once
 CHUNK_TIME = 0.010  # seconds; a chunk leaves when it is full or after this time
 HELD_BYTES = 32 << 20  # of slots: a page up to here is enumerated before it leaves, for its Link header
 _FOUND_BYTES = 512  # of Python objects, each time that some are found
-
-_HOST = re.compile(r"[A-Za-z0-9.\-]+(:\d+)?|\[[0-9a-f:.]+\](:\d+)?")
 
 Opened = Callable[[], RowReader]
 
@@ -247,8 +245,7 @@ def _following(request: Request, token: str) -> str:
     """The URL of the next page: this one with another cursor; absolute if the client's headers tell how it reaches the service."""
     pairs = [pair for pair in parameters.pairs_of(request.scope["query_string"]) if pair[0] not in ("cursor", "version")]
     path = f"{request.url.path}?{urlencode([*pairs, ('cursor', token)])}"
-    host = request.headers.get("host", "")
-    return f"http://{host}{path}" if _HOST.fullmatch(host) else path
+    return outer_url(request.scope, path)
 
 
 async def view_rows(request: Request) -> Response:

@@ -21,9 +21,9 @@ def connect(args: argparse.Namespace) -> Iterator[livejoin.Client]:
     log.addHandler(told)
     log.setLevel(logging.INFO)
     try:
-        with livejoin.connect(args.url, patience=PATIENCE) as client:
+        with livejoin.connect(args.url, ca=args.ca, patience=PATIENCE) as client:
             yield client
-    except livejoin.BadAddress as error:
+    except (livejoin.BadAddress, livejoin.BadFile) as error:
         raise Failure(str(error), 2) from error
     except livejoin.LivejoinError as error:
         raise Failure(str(error)) from error

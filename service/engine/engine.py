@@ -101,6 +101,11 @@ class Engine(ABC):
     # what there is
 
     @property
+    def is_stuck(self) -> bool:
+        """Whether it has failed, or its writer makes no progress."""
+        return self.state == "failed" or self._writer.is_stuck
+
+    @property
     def published(self) -> Version:
         return self.versions.published
 
@@ -267,6 +272,9 @@ class Engine(ABC):
             "pins": len(self.versions),
             "retired_bytes": self._state.retired_bytes,
             "waiting_batches": self._writer.waiting,
+            "writer_busy_seconds": self._writer.busy_seconds,
+            "log_bytes": self._log.bytes_since_snapshot,
+            "snapshot_failures": self._snapshots.failures,
             "subscribers": sum(view.feed.subscribers for view in views if view.feed is not None),
             "batches": self._writer.batches,
             "changes": self._writer.changes,
@@ -340,7 +348,7 @@ class Engine(ABC):
 
     def _build_and_publish(self, view: LiveView) -> None:
         if self._state.views.get(view.name) is view and view.state == "building":
-            self._build(view, lambda part: None)
+            self._build(view, lambda part: self._writer.beat())
             self._go_live(view)
 
     @property

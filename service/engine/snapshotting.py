@@ -37,6 +37,7 @@ class Snapshotting:
         self._bytes = 0
         self._thread: threading.Thread | None = None
         self._not_before = 0.0
+        self.failures = 0
         self._patience = _PATIENCE
 
     def consider(self) -> None:
@@ -77,6 +78,7 @@ class Snapshotting:
             log.error("no snapshot could be written: %s", error)
         except Exception as error:  # nothing is lost either: the log has everything
             log.error("no snapshot could be written", exc_info=error)
+        self.failures += 1
         self._not_before = time.monotonic() + self._patience  # trying takes room on a disk that has little
         self._patience = min(2 * self._patience, _LONGEST_PATIENCE)
 

@@ -46,6 +46,7 @@ _ROOM_FACTOR, _ROOM_LEAST = 4, 512 << 10
 _ROOM_AMPLE = 256 << 20  # so much need not be asked for each batch, as the thread does
 _TICK = 1.0  # seconds between two looks at what has grown old
 _SHORT = 1e-3  # seconds that a change may take in a caller's thread, as far as the last ones tell
+_STUCK = 600.0  # seconds without a sign of progress: far more than a batch or a part of a build takes
 _FADING = 0.9  # of what a slow change counts, one change later
 
 
@@ -102,6 +103,7 @@ class Writer:
         self.batches = self.changes = 0
         self.batch_changes = Histogram()
         self.update_seconds = Histogram()
+        self._beat: float | None = None  # when the thread last gave a sign of progress; None while it has nothing to do
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
 
     def start(self) -> None:
@@ -111,6 +113,21 @@ class Writer:
     @property
     def waiting(self) -> int:
         return self._queue.qsize()
+
+    @property
+    def busy_seconds(self) -> float:
+        """How long the thread has been at work without a sign of progress; 0 while it has nothing to do."""
+        beat = self._beat
+        return 0.0 if beat is None else time.monotonic() - beat
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether nothing will be applied any more, as far as can be told."""
+        return self.busy_seconds > _STUCK or (self._thread.ident is not None and not self._thread.is_alive() and not self._ended)
+
+    def beat(self) -> None:
+        """A sign of progress in the midst of a job. The writer's thread."""
+        self._beat = time.monotonic()
 
     def submit(self, batch: Batch, done: Done) -> None:
         """Queue a batch. Problem `too-busy`, or the reason why nothing is taken any more."""
@@ -191,6 +208,7 @@ class Writer:
                 item = self._queue.get(timeout=_TICK)
             except queue.Empty:
                 item = None
+            self.beat()
             with self._turn:
                 if self.failure is not None:  # of a batch that was applied at once
                     _refuse(item, self.failure)
@@ -198,6 +216,7 @@ class Writer:
                 try:
                     if isinstance(item, _Waiting):
                         item = self._group(item)
+                        self.beat()
                         self._run_urgent()
                     if isinstance(item, _Stop):
                         return
@@ -210,6 +229,7 @@ class Writer:
                 except BaseException as error:
                     self._fail(error)
                     return
+            self._beat = None
 
     def _finished(self, count: int) -> None:
         with self._lock:

@@ -184,15 +184,25 @@ class Feed:
         else:
             position = self.versions.published.number if since is None else self._position(since)
         subscription = Subscription(self, position, reader)
-        self._subscriptions.add(subscription)
+        with self._lock:
+            self._subscriptions.add(subscription)
         return subscription
 
     def forget(self, subscription: Subscription) -> None:
-        self._subscriptions.discard(subscription)
+        with self._lock:
+            self._subscriptions.discard(subscription)
 
     @property
     def subscribers(self) -> int:
         return len(self._subscriptions)
+
+    @property
+    def lag(self) -> int:
+        """How many versions behind the follower is that is furthest behind; 0 if nothing has changed the view since any of them."""
+        with self._lock:
+            positions = [subscription.at for subscription in self._subscriptions]
+            behind = min((position for position in positions if self._news(position)), default=None)
+            return 0 if behind is None else self.versions.published.number - behind
 
     @property
     def bytes(self) -> int:

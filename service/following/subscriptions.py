@@ -67,6 +67,11 @@ class Subscription:
         """The last version that was given completely; None within a snapshot, within a version, and after the end."""
         return None if self.ended or self._snapshot is not None or self._backlog else self._position
 
+    @property
+    def at(self) -> int:
+        """The last version that it has begun from, while it is within the next; any thread."""
+        return self._position
+
     def go_on_from(self, version: int) -> None:
         """Move on: its reader has got everything up to this version from elsewhere."""
         assert self.position is not None

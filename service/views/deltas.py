@@ -62,6 +62,10 @@ class DeltaSink(Protocol):
     def subscribers(self) -> int: ...
 
     @property
+    def lag(self) -> int:
+        """Versions that the slowest of them is behind."""
+
+    @property
     def bytes(self) -> int:
         """Memory of the rows that are kept and settled."""
 

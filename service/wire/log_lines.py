@@ -1,25 +1,65 @@
 """The log of the service and of the streaming job: one line a record on standard error, from our own code and from libraries.
 
     2026-01-31T12:00:00.123Z WARNING livejoin.pipeline: topic bookings now has 3 partitions: …
+    2026-01-31T12:00:00.123Z ERROR livejoin.api [5f2c9a1b-1a]: /v1/views/clashes/rows aborted
+    {"time": "2026-01-31T12:00:00.123Z", "level": "ERROR", "component": "livejoin.api", "message": "…", "request_id": "5f2c9a1b-1a"}
 
-Time in UTC, level, component, message; a traceback follows on lines of its own. A component is a logger's name, which begins with
-`livejoin.` for our own.
+Time in UTC, level, component, the id of the request that the record is about, message. A traceback follows on lines of its own; in JSON it
+is the field `traceback`. A component is a logger's name, which begins with `livejoin.` for our own.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
 import time
+from contextvars import ContextVar
+from typing import Any, Literal
 
-_HEAD = re.compile(r"^\S+Z [A-Z]+ [\w.]+: ")
+Format = Literal["text", "json"]
+REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)  # of the request that the current task answers
+
+_HEAD = re.compile(r"^\S+Z [A-Z]+ [\w.]+(?: \[\S+\])?: ")
+# A message may quote what a client has sent: no part of it may look like a line of its own.
+_CONTROL = {code: repr(chr(code))[1:-1] for code in (*range(32), *range(127, 160), 0x2028, 0x2029)}
 
 
-class _Line(logging.Formatter):
+class _Text(logging.Formatter):
     converter = staticmethod(time.gmtime)
     default_time_format = "%Y-%m-%dT%H:%M:%S"
     default_msec_format = "%s.%03dZ"
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        request = REQUEST_ID.get()
+        about = "" if request is None else f" [{request}]"
+        return f"{record.asctime} {record.levelname} {record.name}{about}: {record.message.translate(_CONTROL)}"
+
+    def usesTime(self) -> bool:
+        return True
+
+
+class _Json(_Text):
+    """One object a line: `fields` of the record, a mapping, are members of it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": self.formatTime(record),
+            "level": record.levelname,
+            "component": record.name,
+            "message": record.getMessage(),
+        }
+        request = REQUEST_ID.get()
+        if request is not None:
+            line["request_id"] = request
+        line |= getattr(record, "fields", {})
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)  # unlike orjson, it writes a lone surrogate too
+
+
+_FORMATS: dict[Format, type[logging.Formatter]] = {"text": _Text, "json": _Json}
 
 
 class StandardError(logging.Handler):
@@ -34,17 +74,22 @@ class StandardError(logging.Handler):
             pass  # nobody reads it, which must not end what is logged about
 
 
-def start_log() -> None:
+def start_log(form: Format = "text") -> None:
     """Sends to standard error what `livejoin` logs from INFO on, and libraries from WARNING on. A second call changes nothing."""
     root = logging.getLogger()
     if not any(isinstance(handler, StandardError) for handler in root.handlers):
         handler = StandardError()
-        handler.setFormatter(_Line("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        handler.setFormatter(_FORMATS[form]())
         root.addHandler(handler)
     root.setLevel(logging.WARNING)
     logging.getLogger("livejoin").setLevel(logging.INFO)
 
 
 def message_of(line: str) -> str:
-    """A line of the log without time, level and component."""
+    """A line of the log, in either format, without time, level and component."""
+    if line.startswith('{"time": '):
+        try:
+            return str(json.loads(line)["message"])
+        except (ValueError, KeyError):
+            return line
     return _HEAD.sub("", line)

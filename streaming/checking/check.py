@@ -60,7 +60,7 @@ def check(path: Path) -> int:
     report = Report()
     report.ok("file", f"{path}: {_count(len(config.topics), 'topic')} in, {_count(len(config.outs), 'view')} out")
     seen = _check_kafka(report, config)
-    with livejoin.connect(config.service.url, patience=0, timeout=_SECONDS) as service:
+    with livejoin.connect(config.service.url, ca=config.service.ca, patience=0, timeout=_SECONDS) as service:
         if alive := _check_service(report, service):
             relations = dict.fromkeys(topic.relation for topic in config.topics)
             definitions = {name: _check_relation(report, service, name) for name in relations}

@@ -35,7 +35,7 @@ def run_stream(
 
     `spark` is entered after everything it needs has been found.
     """
-    with contextlib.closing(Service(config.service.url, stop, metrics)) as service:
+    with contextlib.closing(Service(config.service.url, stop, metrics, config.service.ca)) as service:
         found = _wait_for_topics(config, stream, stop, metrics)
         topics = {topic.name: found[topic.name] for topic in config.topics}
         definitions = service.definitions({topic.relation for topic in config.topics})

@@ -26,6 +26,8 @@ def test_defaults() -> None:
         "max_body_memory": 1 << 30, "max_batch_rows": 1_000_000, "max_waiting": 1024, "max_connections": 2000, "max_followers": 1000,
         "max_cursors": 10_000, "max_client_cursors": 1000, "pin_idle": 60.0, "pin_bytes": 1 << 30, "max_relations": 1000,
         "max_columns": 1000, "max_views": 1000, "max_aliases": 8, "max_conditions": 64, "max_sql": 64 << 10,
+        "tls_certificate": None, "tls_key": None, "forwarded_allow_ips": "none",
+        "log_format": "text", "access_log": "off",
     }  # fmt: skip
 
 
@@ -42,6 +44,12 @@ def test_flags_before_variables_before_defaults(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("LIVEJOIN_CACHE", "no setting of this table")
     given = read_settings({"port": "9001"})
     assert (given.port, given.max_body, given.synchronous) == (9001, 2048, "full")
+
+
+def test_none() -> None:
+    """The word by which a setting without a value is written, as a command does that overrides a variable."""
+    given = read_settings({"tls_certificate": "none", "tls_key": "key.pem", "forwarded_allow_ips": "none"})
+    assert (given.tls_certificate, given.tls_key, given.forwarded_allow_ips) == (None, Path("key.pem"), "none")
 
 
 @pytest.mark.parametrize(("written", "size"), [("7", 7), ("7B", 7), ("3 KiB", 3072), ("3kb", 3000), ("2GiB", 2 << 30), (" 1 MB ", 10**6)])
@@ -61,6 +69,11 @@ BAD = [
     ("pin_idle", "soon", "must be a number"),
     ("pin_idle", "nan", "must be more than 0"),
     ("pin_bytes", "-1", "must be a number of bytes"),
+    ("forwarded_allow_ips", "*", "must be addresses or networks, separated by commas, such as 127.0.0.1,10.0.0.0/8, or none"),
+    ("forwarded_allow_ips", "10.0.0.1/8", "must be addresses or networks"),
+    ("forwarded_allow_ips", "127.0.0.1,,::1", "must be addresses or networks"),
+    ("log_format", "xml", 'must be "text" or "json"'),
+    ("access_log", "yes", 'must be "off" or "on"'),
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from os import PathLike
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,8 +19,8 @@ from livejoin.receipts import Receipt
 class AsyncClient:
     """One service: see `livejoin.connect`. Use it in a `with`, or close it at the end."""
 
-    def __init__(self, url: str, token: str | None, patience: float, timeout: float) -> None:
-        self._http = AsyncHttp(url, token, patience, timeout)
+    def __init__(self, url: str, token: str | None, ca: str | PathLike[str] | None, patience: float, timeout: float) -> None:
+        self._http = AsyncHttp(url, token, ca, patience, timeout)
 
     def __repr__(self) -> str:
         return f"<livejoin client of {self.url}>"

@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from math import inf
+from os import PathLike
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ import orjson
 from livejoin.problems import BadAddress, LivejoinError, NotLivejoin, Problem, Unreachable, problem_of_answer
 from livejoin.receipts import Receipt
 from livejoin.retries import pause_after, pauses
+from livejoin.trust import is_distrust, trusted
 
 T = TypeVar("T")
 
@@ -27,7 +29,7 @@ log = logging.getLogger("livejoin.client")
 class AsyncHttp:
     """The connections to one service. Parameters as of `livejoin.connect`."""
 
-    def __init__(self, url: str, token: str | None, patience: float, timeout: float) -> None:
+    def __init__(self, url: str, token: str | None, ca: str | PathLike[str] | None, patience: float, timeout: float) -> None:
         self.url = url.rstrip("/")
         self.patience = patience
         self.was_there = False  # whether anything has ever answered
@@ -52,7 +54,7 @@ class AsyncHttp:
             timeout=self._timeout(timeout),
             limits=_LIMITS,
             trust_env=False,  # a proxy for the outside world must not come between us and the service
-            verify=address.scheme == "https",  # certificates, whose reading takes 40 ms
+            verify=address.scheme == "https" and trusted(ca),  # certificates, whose reading takes 40 ms
         )
 
     def _timeout(self, seconds: float) -> httpx.Timeout:
@@ -171,6 +173,9 @@ class AsyncHttp:
 
     def _unreachable(self, error: Exception) -> Unreachable:
         reason = str(error) or type(error).__name__
+        if is_distrust(error):
+            remedy = "give the file of the CA that signs it (--ca, LIVEJOIN_CA), or use a name that it is issued for"
+            return Unreachable(f"the certificate of the service at {self.url} is not trusted ({reason}): {remedy}", reason, sent=False)
         if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout):
             remedy = "start one with `livejoin serve --data DIR`, or correct the address"
             return Unreachable(f"no service answers at {self.url} ({reason}): {remedy}", reason, sent=False)

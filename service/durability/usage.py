@@ -1,0 +1,56 @@
+"""How much a data folder and its disk hold, for whoever watches them. Nothing is locked: files may come and go meanwhile."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from service.durability.folder import DATABASE
+from service.durability.snapshots import snapshot_paths
+
+
+class Usage(NamedTuple):
+    """Sizes in bytes. Of the last snapshot: its version, when it was written (seconds since 1970) and its size; None if there is none."""
+
+    log: int  # with SQLite's own log
+    snapshots: int
+    other: int
+    disk: int
+    free: int  # for a user other than root
+    snapshot: tuple[int, float, int] | None
+
+
+def usage(folder: Path) -> Usage:
+    """Cost: a look at each file, of which there are a few and one for each relation. Raises OSError for a disk that does not answer."""
+    log = snapshots = other = 0
+    for path, size in _files(folder):
+        if path.parent != folder:
+            snapshots += size
+        elif path.name.startswith(DATABASE):
+            log += size
+        else:
+            other += size
+    disk = os.statvfs(folder)
+    return Usage(log, snapshots, other, disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize, _last_snapshot(folder))
+
+
+def _last_snapshot(folder: Path) -> tuple[int, float, int] | None:
+    for path in reversed(snapshot_paths(folder)[0]):
+        try:
+            written = path.stat().st_mtime
+        except FileNotFoundError:  # a newer one has just taken its place
+            continue
+        return int(path.name), written, sum(size for _, size in _files(path))
+    return None
+
+
+def _files(folder: Path) -> Iterator[tuple[Path, int]]:
+    for place, _, names in os.walk(folder):
+        for name in names:
+            path = Path(place, name)
+            try:
+                yield path, path.stat().st_size
+            except FileNotFoundError:
+                continue

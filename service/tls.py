@@ -1,0 +1,62 @@
+"""TLS: the certificate that the service shows, and how it is replaced while connections go on.
+
+A context cannot be given another pair safely: a key that does not fit would leave it without any. So each pair gets a context of its own,
+and a handshake that begins picks the newest. Connections that are open keep theirs.
+"""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+
+class BadPair(Exception):
+    """The certificate and the key cannot be used; the text says why and what to do."""
+
+
+class Certificate:
+    """A certificate with the certificates that sign it, and its key, both in PEM. Raises BadPair."""
+
+    def __init__(self, certificate: Path, key: Path) -> None:
+        self._certificate, self._key = certificate, key
+        self._newest = self.context = self._load()
+        self.context.sni_callback = self._choose
+
+    def reload(self) -> None:
+        """Read both files again, for connections that begin from now on. BadPair: the earlier pair is kept."""
+        self._newest = self._load()
+
+    def _choose(self, connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
+        """Called in every handshake, with or without a name."""
+        connection.context = self._newest
+
+    def _load(self) -> ssl.SSLContext:
+        _require(self._certificate, b"-----BEGIN CERTIFICATE-----", "the certificate (--tls-certificate)", "a certificate")
+        _require(self._key, b"PRIVATE KEY-----", "the key (--tls-key)", "a private key")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.options |= ssl.OP_NO_RENEGOTIATION
+        context.set_alpn_protocols(["http/1.1"])
+        try:
+            context.load_cert_chain(self._certificate, self._key, password=self._refuse)
+        except ssl.SSLError as error:
+            if error.reason == "KEY_VALUES_MISMATCH":
+                told = f"the key {self._key} does not belong to the first certificate in {self._certificate}"
+                raise BadPair(f"{told}: give the key that this certificate was issued for") from None
+            told = f"the certificate {self._certificate} and the key {self._key} cannot be used ({error.reason or error})"
+            raise BadPair(f"{told}: give a certificate and its key, whole and in PEM") from None
+        except OSError as error:  # gone since they were looked at
+            raise BadPair(f"the certificate and the key cannot be read ({error.strerror}): give files that can be read") from None
+        return context
+
+    def _refuse(self) -> str:
+        raise BadPair(f"the key {self._key} is encrypted: give one without a password (`openssl pkey -in FILE -out FILE`)")
+
+
+def _require(path: Path, mark: bytes, what: str, wanted: str) -> None:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise BadPair(f"{what} {path} cannot be read ({error.strerror}): give the path of a PEM file that the service can read") from None
+    if mark not in data:
+        raise BadPair(f"{what} {path} holds no {wanted.removeprefix('a ')} in PEM: give a file with {wanted}")
