@@ -25,8 +25,11 @@ import orjson
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from service.access.admin_file import BadAdminFile, take_admin_token
+from service.access.store import read_tokens
 from service.api.app import create_app
 from service.api.context import Context
+from service.durability.folder import Damaged
 from service.errors import Problem
 from service.instance import Instance
 from service.settings import Settings, is_loopback
@@ -169,9 +172,17 @@ class Starter(threading.Thread):
 
 
 def serve(settings: Settings) -> int:
-    """Run the service until a signal. Status: 0 after a clean end, 1 after a failure, 2 for a host that is not loopback."""
-    if not is_loopback(settings.host):
-        complain(f"{settings.host} is reachable from other machines, and livejoin has no authentication yet: use --host 127.0.0.1")
+    """Run the service until a signal. Status: 0 after a clean end, 1 after a failure, 2 for a host other than loopback without tokens."""
+    try:
+        if settings.admin_token_file is not None:
+            take_admin_token(settings.data, settings.admin_token_file)
+        token_mode = read_tokens(settings.data) is not None
+    except (BadAdminFile, Damaged, OSError) as error:
+        complain(_reason(error, settings))
+        return 1
+    if not token_mode and not is_loopback(settings.host):
+        create = f"run `livejoin token create NAME --scope admin --data {settings.data}` first, or use --host 127.0.0.1"
+        complain(f"{settings.host} is reachable from other machines, and the data folder has no access tokens: {create}")
         return 2
     try:
         listener = _bind(settings)

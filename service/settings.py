@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from service.wire.wording import wording
 
 PREFIX = "LIVEJOIN_"
+NONE = "none"  # how the absence of a value is written
 _BYTES = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 _SIZE = re.compile(r"\s*(\d+)\s*([A-Za-z]*)\s*")
 
@@ -38,13 +39,18 @@ def _size_text(size: int) -> str:
     return f"{size // _BYTES[unit.upper()]}{unit}"
 
 
+def _file(value: Any) -> Any:
+    return None if value == NONE else value
+
+
 def _shown(unit: str, metavar: str) -> dict[str, Any]:
     """What a value is, in words, and what stands for it in the usage line."""
     return {"unit": unit, "metavar": metavar}
 
 
 Folder = Annotated[Path, Field(json_schema_extra=_shown("a path", "DIR"))]
-Address = Annotated[str, Field(json_schema_extra=_shown("a loopback address", "ADDRESS"))]
+File = Annotated[Path | None, BeforeValidator(_file), Field(json_schema_extra=_shown("a path", "FILE"))]
+Address = Annotated[str, Field(json_schema_extra=_shown("an address", "ADDRESS"))]
 Port = Annotated[int, Field(ge=0, le=65535, json_schema_extra=_shown("an integer", "N"))]
 Count = Annotated[int, Field(gt=0, json_schema_extra=_shown("an integer", "N"))]
 Seconds = Annotated[float, Field(gt=0, json_schema_extra=_shown("a number of seconds", "SECONDS"))]
@@ -59,7 +65,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     data: Folder = Field(Path("livejoin-data"), description="the data folder; used by one service at a time")
-    host: Address = Field("127.0.0.1", description="the address to listen on; loopback only, because there is no authentication yet")
+    host: Address = Field("127.0.0.1", description="the address to listen on; other than loopback only in token mode")
     port: Port = Field(8080, description="the port to listen on; 0 lets the system choose")
     synchronous: Literal["full", "normal"] = Field(
         "full", description="whether an acknowledged batch survives a power failure (full) or only a crash of the process (normal)"
@@ -70,6 +76,9 @@ class Settings(BaseModel):
     )
     pin_idle: Seconds = Field(60.0, description="how long a version is kept for a reader that reads nothing")
     pin_bytes: Size = Field(1 << 30, description="how much memory the oldest reader may keep from being reused")
+    admin_token_file: File = Field(
+        None, description="a file with the text of an admin token, `lj_` and at least 32 letters and digits; read at the start"
+    )
 
 
 class Setting(NamedTuple):
@@ -89,8 +98,7 @@ def settings() -> Iterator[Setting]:
     for name, schema in Settings.model_json_schema()["properties"].items():
         metavar = schema.get("metavar") or f"{{{','.join(schema['enum'])}}}"
         default = schema["default"]
-        written = _size_text(default) if metavar == "SIZE" else f"{default:g}" if isinstance(default, float) else str(default)
-        yield Setting(name, _flag(name), _variable(name), written, _accepts(schema), metavar, schema["description"])
+        yield Setting(name, _flag(name), _variable(name), _written(default, metavar), _accepts(schema), metavar, schema["description"])
 
 
 def reference() -> str:
@@ -124,6 +132,12 @@ def _flag(name: str) -> str:
 
 def _variable(name: str) -> str:
     return f"{PREFIX}{name.upper()}"
+
+
+def _written(default: Any, metavar: str) -> str:
+    if metavar == "SIZE":
+        return _size_text(default)
+    return NONE if default is None else f"{default:g}" if isinstance(default, float) else str(default)
 
 
 def _accepts(schema: Mapping[str, Any]) -> str:

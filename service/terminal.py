@@ -30,7 +30,7 @@ class Parser(argparse.ArgumentParser):
         raise Failure(f"{message} (see `{self.prog} --help`)", 2)
 
 
-def add_url(parser: argparse.ArgumentParser) -> None:
+def add_url(parser: argparse._ActionsContainer) -> None:
     """`--url`; without it, the client takes LIVEJOIN_URL, else the service on this machine."""
     parser.add_argument("--url", help="address of the service (LIVEJOIN_URL; http://127.0.0.1:8080)")
 

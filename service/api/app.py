@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -11,12 +12,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from service.api import changes, followers, operations, pages, problems, relations, rows, views
+from service.access import rights
+from service.access.access_token import EVERYONE, AccessToken
+from service.api import changes, followers, operations, pages, problems, relations, rows, tokens, views
 from service.api.context import Context
-from service.api.http import origin
+from service.api.http import credentials, origin
 from service.api.http.bodies import ClientGone, Receive, Scope, Send
 from service.api.metrics import count_request
-from service.api.openapi import Handler, document
+from service.api.openapi import Endpoint, Handler, document
 from service.errors import Problem
 
 ENDPOINTS = [
@@ -25,6 +28,7 @@ ENDPOINTS = [
     *views.ENDPOINTS,
     *rows.ENDPOINTS,
     *followers.ENDPOINTS,
+    *tokens.ENDPOINTS,
     *operations.ENDPOINTS,
     *problems.ENDPOINTS,
 ]
@@ -37,7 +41,7 @@ def create_app(context: Context) -> Gate:
     api.state.context = context
     for endpoint in ENDPOINTS:
         if endpoint.method != "HEAD":  # comes with GET
-            api.add_route(endpoint.path, _guarded(endpoint.handler or _in_front), methods=[endpoint.method])
+            api.add_route(endpoint.path, _guarded(endpoint), methods=[endpoint.method])
     api.add_exception_handler(HTTPException, problems.handle)  # of the router: no such path, no such method
     api.openapi = _document  # type: ignore[method-assign]
 
@@ -59,11 +63,13 @@ def _described() -> Response:
     return HTMLResponse(pages.describe(_document()))
 
 
-def _guarded(handler: Handler) -> Handler:
-    """Converts every exception of a handler to a problem before the framework sees it."""
+def _guarded(endpoint: Endpoint) -> Handler:
+    """The handler of an endpoint, behind its right; every exception becomes a problem before the framework sees it."""
+    handler, right = endpoint.handler or _in_front, rights.RIGHTS[endpoint.method, endpoint.path]
 
     async def guarded(request: Request) -> Response:
         try:
+            rights.require(request.scope["token"], right, request.path_params.get("name"))
             return await handler(request)
         except Exception as error:
             return await problems.handle(request, error)
@@ -76,7 +82,8 @@ async def _in_front(request: Request) -> Response:
 
 
 class Gate:
-    """Refuses requests of foreign web pages, answers the hot path itself, converts uncaught exceptions to problems, and counts requests."""
+    """Refuses requests of foreign web pages and those without a valid token, answers the hot path itself, converts uncaught exceptions to
+    problems, and counts requests."""
 
     def __init__(self, context: Context, api: FastAPI) -> None:
         self.context = context
@@ -87,19 +94,25 @@ class Gate:
             return
         method: str = scope["method"]
         status = 0
+        token: AccessToken | None = None
 
         async def counted(message: Any) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                self._note(token, scope, status)
+            elif token and token.name and message.get("more_body") and not self.context.guard.is_in_force(token):
+                raise Problem("unauthorized", f"the access token {token.name!r} was revoked or has expired")
             await send(message)
 
         try:
-            origin.check(scope["headers"])
             path = scope["path"]
+            token = scope["token"] = self._admit(path, scope["headers"])
             if method == "POST" and path == "/v1/changes":
+                rights.require(token, rights.CHANGES, None)
                 await changes.post_changes(self.context, None, scope, receive, counted)
             elif method == "POST" and (relation := changes.relation_of(path)) is not None:
+                rights.require(token, rights.RELATION_CHANGES, relation)
                 await changes.post_changes(self.context, relation, scope, receive, counted)
             else:
                 await self.api(scope, receive, counted)
@@ -116,3 +129,21 @@ class Gate:
             await problems.render(problems.of_exception(error))(scope, receive, counted)
         finally:
             count_request(method, status)
+            if not status:  # the client has gone; its batch may have been applied
+                self._note(token, scope, status)
+
+    def _admit(self, path: str, headers: Iterable[tuple[bytes, bytes]]) -> AccessToken:
+        """Whose request this is. Problems: `unauthorized`; outside token mode `forbidden`, for a foreign page.
+
+        In token mode `Host` and `Origin` may be anything: no browser adds a bearer token to a request by itself.
+        """
+        if not self.context.guard.refresh():
+            origin.check(headers)
+        elif not rights.is_open(path):
+            return credentials.token_of(self.context.guard, headers)
+        return EVERYONE
+
+    def _note(self, token: AccessToken | None, scope: Scope, status: int) -> None:
+        """Into the audit log, in token mode, except for what needs no token."""
+        if self.context.guard.token_mode and token is not EVERYONE:
+            self.context.audit.request(token, scope["method"], scope["path"], status, scope.get("client"))
