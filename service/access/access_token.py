@@ -82,7 +82,7 @@ class AccessToken(NamedTuple):
         return self.grant() | {"created": moment(self.created)}
 
 
-# Who sends a request while the folder is not in token mode, and what needs no token.
+# Who sends a request while the folder is not in token mode.
 EVERYONE = AccessToken("", "admin", None, None, math.inf, 0.0, b"")
 
 

@@ -57,9 +57,10 @@ class Guard:
         return token
 
     def is_in_force(self, token: AccessToken) -> bool:
-        """Whether a token that was found before is neither revoked nor expired by now; for streams."""
+        """Whether who was let in before would be let in now: the token neither revoked nor expired, or still no token mode; for streams."""
         try:
-            self.refresh()
+            if not self.refresh():
+                return True
         except Exception:
             return False
         return self._tokens.get(token.digest[:_SELECTOR]) == token and token.expires > self.now()

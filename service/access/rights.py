@@ -59,10 +59,11 @@ def is_open(path: str) -> bool:
     return path in _OPEN or path.startswith("/problems/")
 
 
-def require(token: AccessToken, right: Right | None, name: str | None) -> None:
-    """Problem `forbidden` unless the token has this right on what the path names, whether that exists or not."""
-    if right is None:
-        return
+def require(token: AccessToken | None, right: Right, name: str | None) -> None:
+    """Problem `forbidden` unless the token has this right on what the path names, whether that exists or not; `unauthorized` without a
+    token, which the gate lets pass only to paths that need none."""
+    if token is None:
+        raise Problem("unauthorized", "this path requires an access token")
     if not token.has(right.scope):
         raise _forbidden(token, right.scope, f"has the scope {token.scope}; this operation requires {right.scope}")
     if right.of == "service" and not token.covers_all:

@@ -69,7 +69,8 @@ def _guarded(endpoint: Endpoint) -> Handler:
 
     async def guarded(request: Request) -> Response:
         try:
-            rights.require(request.scope["token"], right, request.path_params.get("name"))
+            if right is not None:
+                rights.require(request.scope["token"], right, request.path_params.get("name"))
             return await handler(request)
         except Exception as error:
             return await problems.handle(request, error)
@@ -101,8 +102,8 @@ class Gate:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 self._note(token, scope, status)
-            elif token and token.name and message.get("more_body") and not self.context.guard.is_in_force(token):
-                raise Problem("unauthorized", f"the access token {token.name!r} was revoked or has expired")
+            elif token is not None and message.get("more_body") and not self.context.guard.is_in_force(token):
+                raise Problem("unauthorized", "the access token was revoked or has expired, or token mode has begun")
             await send(message)
 
         try:
@@ -132,18 +133,17 @@ class Gate:
             if not status:  # the client has gone; its batch may have been applied
                 self._note(token, scope, status)
 
-    def _admit(self, path: str, headers: Iterable[tuple[bytes, bytes]]) -> AccessToken:
-        """Whose request this is. Problems: `unauthorized`; outside token mode `forbidden`, for a foreign page.
+    def _admit(self, path: str, headers: Iterable[tuple[bytes, bytes]]) -> AccessToken | None:
+        """Whose request this is; None if nobody is asked for. Problems: `unauthorized`; outside token mode `forbidden`, for a foreign page.
 
         In token mode `Host` and `Origin` may be anything: no browser adds a bearer token to a request by itself.
         """
         if not self.context.guard.refresh():
             origin.check(headers)
-        elif not rights.is_open(path):
-            return credentials.token_of(self.context.guard, headers)
-        return EVERYONE
+            return EVERYONE
+        return None if rights.is_open(path) else credentials.token_of(self.context.guard, headers)
 
     def _note(self, token: AccessToken | None, scope: Scope, status: int) -> None:
         """Into the audit log, in token mode, except for what needs no token."""
-        if self.context.guard.token_mode and token is not EVERYONE:
+        if self.context.guard.token_mode and (token is not None or status == 401):
             self.context.audit.request(token, scope["method"], scope["path"], status, scope.get("client"))
