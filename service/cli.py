@@ -22,6 +22,7 @@ COMMANDS = {
     "rows": "print the rows of a view",
     "watch": "follow the changes of a view",
     "stream": "run the Kafka job of a stream.toml: topics into relations, views to topics",
+    "token": "create, list and revoke access tokens",
     "check": "verify a data folder and recompute its views by brute force",
     "bench": "run the benchmarks",
 }

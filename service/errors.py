@@ -55,15 +55,18 @@ _KINDS = (
         "unauthorized",
         401,
         "Authentication required",
-        "The request has no valid access token.",
-        "Send `Authorization: Bearer …` with a token that has the required scope.",
+        "The data folder is in token mode, and the request has no valid access token: none at all, or one that is unknown, revoked or "
+        "expired. `detail` says which. The body was not read.",
+        "Send `Authorization: Bearer lj_…`. The command line and the Python client take the token from LIVEJOIN_TOKEN. An admin creates "
+        "tokens with `livejoin token create` or POST /v1/tokens.",
     ),
     Kind(
         "forbidden",
         403,
         "Forbidden",
-        "The request names a foreign host or comes from a foreign web page, or its access token does not cover the operation. "
-        "Without access tokens, `Host` must be a loopback name (localhost, 127.0.0.1, [::1]), and `Origin`, which browsers send, "
+        "The access token does not allow the operation: its scope is too narrow, it is not for this relation or view, or it would revoke "
+        "the last admin token. Or, outside token mode, the request names a foreign host or comes from a foreign web page: "
+        "without access tokens, `Host` must be a loopback name (localhost, 127.0.0.1, [::1]), and `Origin`, which browsers send, "
         "must be the service's own: otherwise any web page in a browser on this machine could read and change everything. "
         "`detail` gives the reason. The body was not read.",
         "Use http://localhost or http://127.0.0.1 with the service's port, from the service's own pages or from a client other than a "

@@ -25,8 +25,11 @@ from typing import cast
 
 import uvicorn
 
+from service.access.admin_file import BadAdminFile, take_admin_token
+from service.access.store import read_tokens
 from service.api.app import create_app
 from service.api.context import Context
+from service.durability.folder import Damaged
 from service.instance import Instance
 from service.protocol import Door, Protocol, allow_files
 from service.settings import Settings, is_loopback
@@ -158,8 +161,16 @@ class Starter(threading.Thread):
 
 def serve(settings: Settings) -> int:
     """Run the service until a signal. Status: 0 after a clean end, 1 after a failure, 2 for settings that do not go together."""
-    if not is_loopback(settings.host):
-        complain(f"{settings.host} is reachable from other machines, and livejoin has no authentication yet: use --host 127.0.0.1")
+    try:
+        if settings.admin_token_file is not None:
+            take_admin_token(settings.data, settings.admin_token_file)
+        token_mode = read_tokens(settings.data) is not None
+    except (BadAdminFile, Damaged, OSError) as error:
+        complain(_reason(error, settings))
+        return 1
+    if not token_mode and not is_loopback(settings.host):
+        create = f"run `livejoin token create NAME --scope admin --data {settings.data}` first, or use --host 127.0.0.1"
+        complain(f"{settings.host} is reachable from other machines, and the data folder has no access tokens: {create}")
         return 2
     if (settings.tls_certificate is None) != (settings.tls_key is None):
         complain("--tls-certificate and --tls-key go together: give both for HTTPS, or neither")

@@ -72,7 +72,7 @@ File = Annotated[Path | None, BeforeValidator(_file), Field(json_schema_extra=_s
 Networks = Annotated[
     str, AfterValidator(_networks), Field(json_schema_extra=_shown("addresses or networks, separated by commas", "ADDRESSES"))
 ]
-Address = Annotated[str, Field(json_schema_extra=_shown("a loopback address", "ADDRESS"))]
+Address = Annotated[str, Field(json_schema_extra=_shown("an address", "ADDRESS"))]
 Port = Annotated[int, Field(ge=0, le=65535, json_schema_extra=_shown("an integer", "N"))]
 Count = Annotated[int, Field(gt=0, json_schema_extra=_shown("an integer", "N"))]
 # What joins can do at all: `MAX_ALIASES` in query/model.py.
@@ -89,7 +89,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     data: Folder = Field(Path("livejoin-data"), description="the data folder; used by one service at a time")
-    host: Address = Field("127.0.0.1", description="the address to listen on; loopback only, because there is no authentication yet")
+    host: Address = Field("127.0.0.1", description="the address to listen on; other than loopback only in token mode")
     port: Port = Field(8080, description="the port to listen on; 0 lets the system choose")
     synchronous: Literal["full", "normal"] = Field(
         "full", description="whether an acknowledged batch survives a power failure (full) or only a crash of the process (normal)"
@@ -133,6 +133,9 @@ class Settings(BaseModel):
     )
     log_format: Format = Field("text", description="whether a line of the log is text or a JSON object")
     access_log: Literal["off", "on"] = Field("off", description="whether every request is logged, by a line when it has been answered")
+    admin_token_file: File = Field(
+        None, description="a file with the text of an admin token, `lj_` and at least 32 letters and digits; read at the start"
+    )
 
 
 class Setting(NamedTuple):

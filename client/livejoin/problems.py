@@ -98,7 +98,7 @@ class BadToken(Problem):
 
 
 class Unauthorized(Problem):
-    """401 unauthorized: the service needs a token (LIVEJOIN_TOKEN)."""
+    """401 unauthorized: the service requires an access token (LIVEJOIN_TOKEN), or the one sent is not valid."""
 
 
 class Forbidden(Problem):

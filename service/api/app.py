@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -12,15 +13,17 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from service.api import changes, followers, operations, pages, problems, relations, rows, views
+from service.access import rights
+from service.access.access_token import EVERYONE, AccessToken
+from service.api import changes, followers, operations, pages, problems, relations, rows, tokens, views
 from service.api.context import Context
-from service.api.http import origin
+from service.api.http import credentials, origin
 from service.api.http.access_log import log_request
 from service.api.http.bodies import ClientGone, Receive, Scope, Send
 from service.api.http.forwarded import Proxies
 from service.api.http.request_ids import HEADER, RequestIds
 from service.api.metrics import count_request, observe_answer, software_version
-from service.api.openapi import Handler, document
+from service.api.openapi import Endpoint, Handler, document
 from service.errors import Problem
 
 ENDPOINTS = [
@@ -29,6 +32,7 @@ ENDPOINTS = [
     *views.ENDPOINTS,
     *rows.ENDPOINTS,
     *followers.ENDPOINTS,
+    *tokens.ENDPOINTS,
     *operations.ENDPOINTS,
     *problems.ENDPOINTS,
 ]
@@ -41,7 +45,7 @@ def create_app(context: Context) -> Gate:
     api.state.context = context
     for endpoint in ENDPOINTS:
         if endpoint.method != "HEAD":  # comes with GET
-            api.add_route(endpoint.path, _guarded(endpoint.handler or _in_front), methods=[endpoint.method])
+            api.add_route(endpoint.path, _guarded(endpoint), methods=[endpoint.method])
     api.add_exception_handler(HTTPException, problems.handle)  # of the router: no such path, no such method
     api.openapi = _document  # type: ignore[method-assign]
 
@@ -63,11 +67,14 @@ def _described() -> Response:
     return HTMLResponse(pages.describe(_document()))
 
 
-def _guarded(handler: Handler) -> Handler:
-    """Converts every exception of a handler to a problem before the framework sees it."""
+def _guarded(endpoint: Endpoint) -> Handler:
+    """The handler of an endpoint, behind its right; every exception becomes a problem before the framework sees it."""
+    handler, right = endpoint.handler or _in_front, rights.RIGHTS[endpoint.method, endpoint.path]
 
     async def guarded(request: Request) -> Response:
         try:
+            if right is not None:
+                rights.require(request.scope["token"], right, request.path_params.get("name"))
             return await handler(request)
         except Exception as error:
             return await problems.handle(request, error)
@@ -80,8 +87,8 @@ async def _in_front(request: Request) -> Response:
 
 
 class Gate:
-    """Gives each request an id, refuses those of foreign web pages, answers the hot path itself, converts uncaught exceptions to problems,
-    counts and logs requests."""
+    """Gives each request an id, refuses those of foreign web pages and those without a valid token, answers the hot path itself, converts
+    uncaught exceptions to problems, counts and logs requests."""
 
     def __init__(self, context: Context, api: FastAPI) -> None:
         self.context = context
@@ -98,6 +105,7 @@ class Gate:
         begun = time.perf_counter()
         request_id = self._ids.begin(scope["headers"])
         self._proxies.apply(scope)
+        token: AccessToken | None = None
 
         async def counted(message: Any) -> None:
             nonlocal status
@@ -105,14 +113,19 @@ class Gate:
                 status = message["status"]
                 message["headers"] = [*message.get("headers", ()), (HEADER, request_id)]
                 observe_answer(method, time.perf_counter() - begun)
+                self._note(token, scope, status)
+            elif token is not None and message.get("more_body") and not self.context.guard.is_in_force(token):
+                raise Problem("unauthorized", "the access token was revoked or has expired, or token mode has begun")
             await send(message)
 
         try:
-            origin.check(scope["headers"])
             path = scope["path"]
+            token = scope["token"] = self._admit(path, scope["headers"])
             if method == "POST" and path == "/v1/changes":
+                rights.require(token, rights.CHANGES, None)
                 await changes.post_changes(self.context, None, scope, receive, counted)
             elif method == "POST" and (relation := changes.relation_of(path)) is not None:
+                rights.require(token, rights.RELATION_CHANGES, relation)
                 await changes.post_changes(self.context, relation, scope, receive, counted)
             else:
                 await self.api(scope, receive, counted)
@@ -131,3 +144,20 @@ class Gate:
             count_request(method, status)
             if self._logs:
                 log_request(scope, status, time.perf_counter() - begun)
+            if not status:  # the client has gone; its batch may have been applied
+                self._note(token, scope, status)
+
+    def _admit(self, path: str, headers: Iterable[tuple[bytes, bytes]]) -> AccessToken | None:
+        """Whose request this is; None if nobody is asked for. Problems: `unauthorized`; outside token mode `forbidden`, for a foreign page.
+
+        In token mode `Host` and `Origin` may be anything: no browser adds a bearer token to a request by itself.
+        """
+        if not self.context.guard.refresh():
+            origin.check(headers)
+            return EVERYONE
+        return None if rights.is_open(path) else credentials.token_of(self.context.guard, headers)
+
+    def _note(self, token: AccessToken | None, scope: Scope, status: int) -> None:
+        """Into the audit log, in token mode, except for what needs no token."""
+        if self.context.guard.token_mode and (token is not None or status == 401):
+            self.context.audit.request(token, scope["method"], scope["path"], status, scope.get("client"))

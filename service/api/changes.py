@@ -12,6 +12,8 @@ from typing import Any
 
 import orjson
 
+from service.access.access_token import AccessToken
+from service.access.rights import require_relation
 from service.api.context import Answer, Context
 from service.api.http import media, parameters
 from service.api.http.bodies import Receive, Scope, Send, read_body
@@ -86,7 +88,8 @@ def relation_of(path: str) -> str | None:
     return name if name and "/" not in name else None
 
 
-def definition_of(engine: Instance, name: str) -> RelationDefinition:
+def definition_of(engine: Instance, token: AccessToken, name: str) -> RelationDefinition:
+    require_relation(token, name, "write")
     relation = engine.relations.get(name)
     if relation is None:
         raise UnknownRelation(name)
@@ -102,7 +105,7 @@ async def post_changes(context: Context, relation: str | None, scope: Scope, rec
         raise _not_found(relation)
     kind = media.content_type(scope["headers"], CHANGES_TYPES if relation is None else RELATION_CHANGES_TYPES)
     body = await read_body(scope, receive, context.settings.max_body)
-    definitions = partial(definition_of, engine)
+    definitions = partial(definition_of, engine, scope["token"])
     if relation is None:
         decode = partial(decode_changes, kind, body, definitions)
     else:

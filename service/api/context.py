@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from service.access.audit import Audit
+from service.access.guard import Guard
 from service.api.audience import Audiences
 from service.engine.state import Receipt
 from service.errors import Problem
@@ -64,6 +66,8 @@ class Context:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.guard = Guard(settings.data)
+        self.audit = Audit(settings.data, lambda seconds, call: self.loop.call_later(seconds, call))
         self.started = time.monotonic()
         self.stage = "starting"
         self.progress = 0.0
@@ -126,6 +130,7 @@ class Context:
         return await self.loop.run_in_executor(self.waiters, function, *arguments)
 
     def release_threads(self) -> None:
+        self.audit.close()
         for pool in (self.workers, self.lookers, self.readers, self.followers, self.waiters):
             pool.shutdown(wait=False, cancel_futures=True)
 

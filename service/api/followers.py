@@ -130,6 +130,8 @@ class Following(Response):
         except asyncio.CancelledError:
             if not context.closing:
                 raise
+        except Problem as problem:
+            log.info("%s aborted: %s", scope["path"], problem)
         except Exception:
             log.exception("%s aborted", scope["path"])
         finally:

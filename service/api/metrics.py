@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessColl
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from service.access.access_token import AccessToken
 from service.api.context import Context
 from service.durability.usage import usage
 from service.histogram import Histogram as Buckets
@@ -93,10 +94,20 @@ HISTOGRAMS = {
 class EngineCollector(Collector):
     """Queries the engine when scraped."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, context: Context, token: AccessToken) -> None:
+        self._context, self._token = context, token
 
     def collect(self) -> Iterator[Metric]:
+        """What concerns a relation or a view only if the token is for it."""
+        for family in self._all():
+            family.samples = [sample for sample in family.samples if self._is_for(sample.labels)]
+            yield family
+
+    def _is_for(self, labels: Mapping[str, str]) -> bool:
+        relation, view = labels.get("relation"), labels.get("view")
+        return (relation is None or self._token.covers_relation(relation)) and (view is None or self._token.covers_view(view))
+
+    def _all(self) -> Iterator[Metric]:
         yield from _of_process(self._context)
         yield GaugeMetricFamily("livejoin_ready", "1 if the service answers requests.", value=float(self._context.ready))
         if not self._context.ready:
@@ -185,8 +196,8 @@ def _buckets(values: Buckets, exponents: range) -> list[tuple[str, float]]:
     return [*((f"{2.0**e:.6g}", float(totals[2.0**e])) for e in exponents), ("+Inf", float(values.count))]
 
 
-def exposition(context: Context) -> bytes:
-    """The page in Prometheus's text format."""
+def exposition(context: Context, token: AccessToken) -> bytes:
+    """The page in Prometheus's text format, as far as the token goes."""
     engine = CollectorRegistry(auto_describe=False)
-    engine.register(EngineCollector(context))
+    engine.register(EngineCollector(context, token))
     return generate_latest(REGISTRY) + generate_latest(engine)

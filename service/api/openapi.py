@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
+from service.access.rights import RIGHTS
 from service.api.http import media
 from service.api.http.parameters import Parameter
 from service.api.schemas import PROBLEM_EXTENSIONS, schemas
@@ -108,7 +109,7 @@ def answer(status: int, description: str, content: dict[str, Any] | None = None,
 def failures(*types: str) -> dict[str, Any]:
     """The responses of these problems, and of those that any request can meet, by status."""
     by_status: dict[str, dict[str, Any]] = {}
-    for kind in (*types, "forbidden", "internal", "recovering"):
+    for kind in (*types, "unauthorized", "forbidden", "internal", "recovering"):
         problem = Problem(kind, CATALOGUE[kind].meaning.split(". ")[0], **PROBLEM_EXTENSIONS.get(kind, {}))
         empty: dict[str, Any] = {"description": "", "content": {media.PROBLEM: {"schema": ref("Problem"), "examples": {}}}}
         found = by_status.setdefault(str(problem.status), empty)
@@ -127,11 +128,16 @@ TAGS = [
 ]
 
 
+_TOKEN = {"type": "http", "scheme": "bearer", "description": "an access token, which the service demands in token mode; its scope is named"}
+
+
 def document(endpoints: Iterable[Endpoint], version: str) -> dict[str, Any]:
     """The whole OpenAPI 3.1 document."""
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in endpoints:
-        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = endpoint.operation
+        right = RIGHTS[endpoint.method, endpoint.path]
+        security = [{}] if right is None else [{}, {"token": [right.scope]}]  # {}: outside token mode
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = endpoint.operation | {"security": security}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -142,5 +148,5 @@ def document(endpoints: Iterable[Endpoint], version: str) -> dict[str, Any]:
         },
         "tags": TAGS,
         "paths": paths,
-        "components": {"schemas": schemas()},
+        "components": {"schemas": schemas(), "securitySchemes": {"token": _TOKEN}},
     }

@@ -9,6 +9,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import Response
 
+from service.access.access_token import AccessToken
 from service.api.context import Context
 from service.api.http import media
 from service.api.http.answers import json_answer, no_parameters
@@ -42,18 +43,19 @@ def _require_writer(context: Context) -> None:
 
 async def metrics(request: Request) -> Response:
     context: Context = request.app.state.context
-    return Response(await context.look(exposition, context), headers={"Content-Type": CONTENT_TYPE_LATEST})
+    return Response(await context.look(exposition, context, request.scope["token"]), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
 async def status(request: Request) -> Response:
     context: Context = request.app.state.context
     no_parameters(request)
-    return json_answer(await context.look(_status, context))
+    return json_answer(await context.look(_status, context, request.scope["token"]))
 
 
-def _status(context: Context) -> dict[str, Any]:
+def _status(context: Context, token: AccessToken) -> dict[str, Any]:
     engine = context.engine
     published = engine.published
+    views = [(name, view) for name, view in sorted(engine.views.items()) if token.covers_view(name)]
     figures = {name: value for name, value in engine.metrics().items() if isinstance(value, int)}
     return {
         "state": engine.state,
@@ -61,11 +63,10 @@ def _status(context: Context) -> dict[str, Any]:
         "software": {"name": "livejoin", "version": software_version()},
         "uptime_seconds": round(time.monotonic() - context.started, 3),
         "ready_after_seconds": context.ready_after,
-        "data": str(context.settings.data.absolute()),
         "synchronous": context.settings.synchronous,
         "max_body": context.settings.max_body,
-        "relations": {name: {"rows": published.counts.get(name, 0)} for name in sorted(engine.relations)},
-        "views": {name: {"state": view.state, "progress": view.progress} for name, view in sorted(engine.views.items())},
+        "relations": {name: {"rows": published.counts.get(name, 0)} for name in sorted(filter(token.covers_relation, engine.relations))},
+        "views": {name: {"state": view.state, "progress": view.progress} for name, view in views},
         "figures": figures,
     }
 
@@ -80,7 +81,6 @@ _STATUS = {
     "software": {"name": "livejoin", "version": "0.1.0"},
     "uptime_seconds": 12.5,
     "ready_after_seconds": 1.7,
-    "data": "/var/lib/livejoin",
     "synchronous": "full",
     "max_body": 268435456,
     "relations": {"bookings": {"rows": 3}},

@@ -52,7 +52,8 @@ async def list_relations(request: Request) -> Response:
     context: Context = request.app.state.context
     engine = context.engine
     no_parameters(request)
-    return json_answer({"relations": [relation_json(engine, name) for name in sorted(engine.relations)]})
+    names = sorted(filter(request.scope["token"].covers_relation, engine.relations))
+    return json_answer({"relations": [relation_json(engine, name) for name in names]})
 
 
 async def delete_relation(request: Request) -> Response:

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
+from service.access.access_token import SCOPES, TokenForm
 from service.query.forms import ExceptView, JsonView, SqlView, UnionView
 from service.query.model import GUARANTEES
 from service.wire.batch import MAX_ERRORS, OP_NAMES, UPSERT
@@ -111,6 +112,15 @@ _NATURAL = _object(
     }
 )
 
+_TOKEN: dict[str, Schema] = {
+    "name": {"type": "string"},
+    "scope": {"enum": list(SCOPES)},
+    "relations": _TEXTS | {"description": "`*` for all"},
+    "views": _TEXTS | {"description": "`*` for all"},
+    "expires": {"type": ["string", "null"], "format": "date-time"},
+    "created": {"type": "string", "format": "date-time"},
+}
+
 _BODIES: dict[str, Schema] = {
     "Relations": _object({"relations": _list(_ref("Relation"))}),
     "Changes": _object(
@@ -187,6 +197,9 @@ _BODIES: dict[str, Schema] = {
     "Views": _object({"views": _list(_ref("View"))}),
     "Page": _object({"version": _COUNT, "rows": _list(_ROW), "next": {"type": ["string", "null"]}}),
     "Count": _object({"version": _COUNT, "count": _COUNT}),
+    "Tokens": _object({"tokens": _list(_ref("Token"))}),
+    "Token": _object(_TOKEN),
+    "NewToken": _object(_TOKEN | {"token": {"type": "string", "description": "the text to send as `Authorization: Bearer …`"}}),
     "Health": _object({"status": {"type": "string"}, "stage": {"type": "string"}, "progress": {"type": "number"}}, "stage", "progress"),
     "Status": {"type": "object", "required": ["state", "version", "software", "relations", "views"]},
     "Problem": _object(
@@ -204,7 +217,7 @@ _BODIES: dict[str, Schema] = {
 @cache
 def schemas() -> dict[str, Schema]:
     """All of them by name, made at the first call, in 20 ms. What a definition must be is said by the models that judge it."""
-    models = (RelationDefinition, SqlView, JsonView, UnionView, ExceptView)
+    models = (RelationDefinition, SqlView, JsonView, UnionView, ExceptView, TokenForm)
     template = "#/components/schemas/{model}"
     made = models_json_schema([(model, "validation") for model in models], ref_template=template, schema_generator=_Untitled)
     forms: dict[str, Schema] = made[1]["$defs"]
@@ -301,6 +314,9 @@ VIEW = {
         "counters": {},
     },
 }
+TOKEN_FORM = {"name": "etl", "scope": "write", "relations": ["bookings"], "views": ["*"], "expires": "2027-01-01T00:00:00Z"}
+TOKEN = TOKEN_FORM | {"created": "2026-01-01T12:00:00Z"}
+NEW_TOKEN = TOKEN | {"token": "lj_pW1Xy0cVbK8s6zJvYt3mQe5hR7uNfLaGdSoIxT2wHkE"}
 PAGE = {
     "version": 42,
     "rows": [{"booking": 1, "job": 7, "clash_start": "2026-01-01T12:00:00Z", "clash_end": "2026-01-01T14:00:00Z"}],

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from service.access.access_token import AccessToken
+from service.access.rights import require_relation
 from service.api.context import Context
 from service.api.http.answers import existing, json_answer, no_parameters
 from service.api.http.bodies import read_json
@@ -25,6 +28,7 @@ from service.reading.cursors import open_rows
 from service.tables.estimates import estimates_of
 from service.views.live_view import LiveView
 from service.views.parse import parse_view
+from service.wire.schema import RelationDefinition
 
 BUILD_WAIT = 1.0  # seconds; a view that takes longer is answered 202
 EMPTY_WAIT = 1.0  # seconds; emptiness that takes longer to determine is not reported
@@ -86,6 +90,9 @@ async def put_view(request: Request) -> Response:
     no_parameters(request)
     name = checked_name(request, "view")
     data = await read_json(request.scope, request.receive, context.settings.max_body)
+    token: AccessToken = request.scope["token"]
+    if token.relations is not None:  # who defines a view reads its relations by it
+        await context.work(parse_view, name, data, Readable(engine, token))
     view, outcome = await context.wait(engine.put_view, name, data, BUILD_WAIT)
     status = {"created": 201, "same": 200, "building": 202}[outcome]
     return json_answer(await finish(context, context.readers, request.receive, _one_json(engine, view)), status)
@@ -104,7 +111,7 @@ async def list_views(request: Request) -> Response:
     context: Context = request.app.state.context
     engine = context.engine
     no_parameters(request)
-    views = [view for _, view in sorted(engine.views.items())]
+    views = [view for name, view in sorted(engine.views.items()) if request.scope["token"].covers_view(name)]
     return json_answer({"views": await context.look(_all_json, engine, views)})
 
 
@@ -122,13 +129,30 @@ async def explain(request: Request) -> Response:
     engine = context.engine
     no_parameters(request)
     data = await read_json(request.scope, request.receive, context.settings.max_body)
-    return json_answer(await context.work(_explain, engine, data))
+    return json_answer(await context.work(_explain, engine, request.scope["token"], data))
 
 
-def _explain(engine: Instance, data: dict[str, Any]) -> dict[str, Any]:
+class Readable(Mapping[str, RelationDefinition]):
+    """The definitions of the relations that a token may read. To look up another one, there or not, is Problem `forbidden`."""
+
+    def __init__(self, engine: Instance, token: AccessToken) -> None:
+        self._relations, self._token = engine.relations, token
+
+    def __getitem__(self, name: str) -> RelationDefinition:
+        require_relation(self._token, name, "read")
+        return self._relations[name].definition
+
+    def __iter__(self) -> Iterator[str]:
+        return filter(self._token.covers_relation, self._relations)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def _explain(engine: Instance, token: AccessToken, data: dict[str, Any]) -> dict[str, Any]:
     """The plans; `natural` for a natural join; and `measured`, by name: the statistics of live views with exactly this definition."""
     tables = engine.relations
-    relations = {name: relation.definition for name, relation in tables.items()}
+    relations = Readable(engine, token)
     pin = engine.versions.pin()
     try:
         with engine.versions.reading(pin) as version:
@@ -141,7 +165,8 @@ def _explain(engine: Instance, data: dict[str, Any]) -> dict[str, Any]:
     explained: dict[str, Any] = {"plan": view.plan.to_json(), "alternatives": [plan.to_json() for plan in others]}
     if natural is not None:
         explained["natural"] = natural
-    live = [one for _, one in sorted(engine.views.items()) if one.state == "live" and one.view.query == view.query]
+    seen = [one for name, one in sorted(engine.views.items()) if token.covers_view(name)]
+    live = [one for one in seen if one.state == "live" and one.view.query == view.query]
     if live:  # only then: what a definition promises needs no view
         explained["measured"] = {one.name: one.statistics() for one in live}
     return explained

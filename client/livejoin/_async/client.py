@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
+from urllib.parse import quote
 
 from livejoin._async.batch import AsyncBatch, post_batch
 from livejoin._async.http import AsyncHttp
@@ -71,6 +72,33 @@ class AsyncClient:
     async def explain(self, sql: str | None = None, *, definition: Mapping[str, Any] | None = None, **options: Any) -> dict[str, Any]:
         """How the service would keep a view, without registering it: `plan` and `alternatives`. Arguments and errors as of `view`."""
         return await self._http.json("POST", "/v1/explain", view_definition(sql, definition, options), repeatable=True)
+
+    async def tokens(self) -> list[dict[str, Any]]:
+        """The access tokens, without their texts; for admins."""
+        return await self._listed("tokens")
+
+    async def create_token(
+        self,
+        name: str,
+        scope: Literal["read", "write", "admin"],
+        *,
+        relations: Sequence[str] | None = None,
+        views: Sequence[str] | None = None,
+        expires: str | None = None,
+    ) -> str:
+        """The text of a new access token, which the service tells only now; for admins. Raises DefinitionDiffers, BadDefinition.
+
+        relations, views: what it is for (`*`: all); who names neither gets all, who names one gets none of the other. expires: RFC 3339.
+        """
+        form = {"name": name, "scope": scope, "relations": relations, "views": views, "expires": expires}
+        made = await self._http.json("POST", "/v1/tokens", {key: value for key, value in form.items() if value is not None})
+        if "token" not in made:
+            raise NotLivejoin(self.url)
+        return str(made["token"])
+
+    async def revoke_token(self, name: str) -> None:
+        """For admins. Raises NotFound, Forbidden for the last admin token."""
+        await self._http.call("DELETE", f"/v1/tokens/{quote(name, safe='')}")
 
     def batch(
         self,

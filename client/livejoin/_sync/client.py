@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
+from urllib.parse import quote
 
 from livejoin._sync.batch import Batch, post_batch
 from livejoin._sync.http import Http
@@ -72,6 +73,33 @@ class Client:
     def explain(self, sql: str | None = None, *, definition: Mapping[str, Any] | None = None, **options: Any) -> dict[str, Any]:
         """How the service would keep a view, without registering it: `plan` and `alternatives`. Arguments and errors as of `view`."""
         return self._http.json("POST", "/v1/explain", view_definition(sql, definition, options), repeatable=True)
+
+    def tokens(self) -> list[dict[str, Any]]:
+        """The access tokens, without their texts; for admins."""
+        return self._listed("tokens")
+
+    def create_token(
+        self,
+        name: str,
+        scope: Literal["read", "write", "admin"],
+        *,
+        relations: Sequence[str] | None = None,
+        views: Sequence[str] | None = None,
+        expires: str | None = None,
+    ) -> str:
+        """The text of a new access token, which the service tells only now; for admins. Raises DefinitionDiffers, BadDefinition.
+
+        relations, views: what it is for (`*`: all); who names neither gets all, who names one gets none of the other. expires: RFC 3339.
+        """
+        form = {"name": name, "scope": scope, "relations": relations, "views": views, "expires": expires}
+        made = self._http.json("POST", "/v1/tokens", {key: value for key, value in form.items() if value is not None})
+        if "token" not in made:
+            raise NotLivejoin(self.url)
+        return str(made["token"])
+
+    def revoke_token(self, name: str) -> None:
+        """For admins. Raises NotFound, Forbidden for the last admin token."""
+        self._http.call("DELETE", f"/v1/tokens/{quote(name, safe='')}")
 
     def batch(
         self,

@@ -1,0 +1,162 @@
+"""Access tokens: what a token may do, and how it is written. The text of a token is never kept, only its digest.
+
+    text := "lj_" base64url(32 random bytes);  digest := SHA-256 of the text
+
+A fast hash is enough, because 32 random bytes cannot be guessed; a slow one would cost each request milliseconds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import secrets
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from service.errors import Problem
+from service.wire.schema import NAME
+from service.wire.wording import wording
+
+Scope = Literal["read", "write", "admin"]
+SCOPES: tuple[Scope, ...] = ("read", "write", "admin")  # each includes those before it
+ALL = "*"
+PREFIX = "lj_"
+TEXT = re.compile(PREFIX + "[A-Za-z0-9_-]{32,200}")
+TOKEN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+
+_Names = Annotated[list[Annotated[str, Field(pattern=rf"^(\*|{NAME.pattern})$")]], Field(max_length=1000)]
+
+
+class TokenForm(BaseModel):
+    """A token as it is requested. Without `relations` and `views` it is for all; with one of them, for none of the other kind."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    name: str = Field(pattern=f"^{TOKEN_NAME.pattern}$")
+    scope: Scope
+    relations: _Names | None = None
+    views: _Names | None = None
+    expires: str | None = Field(None, json_schema_extra={"format": "date-time"})
+
+
+class AccessToken(NamedTuple):
+    """A token that has been made. `relations`, `views`: None for all. Times in seconds since 1970; `expires` is inf for never."""
+
+    name: str
+    scope: Scope
+    relations: frozenset[str] | None
+    views: frozenset[str] | None
+    expires: float
+    created: float
+    digest: bytes
+
+    @property
+    def covers_all(self) -> bool:
+        """Whether it is for all relations and views, also those of the future."""
+        return self.relations is None and self.views is None
+
+    def covers_relation(self, name: str) -> bool:
+        return self.relations is None or name in self.relations
+
+    def covers_view(self, name: str) -> bool:
+        return self.views is None or name in self.views
+
+    def has(self, scope: Scope) -> bool:
+        return SCOPES.index(self.scope) >= SCOPES.index(scope)
+
+    def grant(self) -> dict[str, Any]:
+        """What it allows, as the interface and the audit log show it."""
+        return {
+            "name": self.name,
+            "scope": self.scope,
+            "relations": _listed(self.relations),
+            "views": _listed(self.views),
+            "expires": None if math.isinf(self.expires) else moment(self.expires),
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """As the interface shows it: without the digest."""
+        return self.grant() | {"created": moment(self.created)}
+
+
+# Who sends a request while the folder is not in token mode.
+EVERYONE = AccessToken("", "admin", None, None, math.inf, 0.0, b"")
+
+
+def make(data: Any, text: str, now: float) -> AccessToken:
+    """The token of this text, as the form in `data` (JSON) requests it. Problem `bad-definition`."""
+    try:
+        form = TokenForm.model_validate(data)
+    except ValidationError as error:
+        raise _bad(_fault(error)) from None
+    expires = math.inf if form.expires is None else _expiry(form.expires)
+    if expires <= now:
+        raise _bad(f"expires: {form.expires} is in the past")
+    named = form.relations is not None or form.views is not None
+    relations, views = _set(form.relations, named), _set(form.views, named)
+    if relations == views == frozenset():
+        raise _bad("relations and views are both empty: name at least one, or omit both for all of them")
+    return AccessToken(form.name, form.scope, relations, views, expires, now, digest(text))
+
+
+def of_json(data: dict[str, Any]) -> AccessToken:
+    """The token of what `to_json` gives and its digest, in hexadecimal. Raises KeyError, TypeError, ValueError."""
+    expires = math.inf if data["expires"] is None else _seconds(data["expires"])
+    relations, views = _set(data["relations"], True), _set(data["views"], True)
+    scope = SCOPES[SCOPES.index(data["scope"])]
+    return AccessToken(str(data["name"]), scope, relations, views, expires, _seconds(data["created"]), bytes.fromhex(data["sha256"]))
+
+
+def new_text() -> str:
+    return PREFIX + secrets.token_urlsafe(32)
+
+
+def digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
+
+
+def moment(seconds: float) -> str:
+    """RFC 3339, in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _seconds(text: str) -> float:
+    """Of RFC 3339, up to the whole second. Raises ValueError."""
+    found = datetime.fromisoformat(text)
+    if found.tzinfo is None:
+        raise ValueError("there is no offset from UTC")
+    return float(math.floor(found.timestamp()))
+
+
+def _expiry(text: str) -> float:
+    try:
+        return _seconds(text)
+    except (ValueError, OverflowError):
+        raise _bad(f"expires: {text[:40]!r} is not a time such as 2027-01-01T00:00:00Z") from None
+
+
+def _set(names: Iterable[str] | None, named: bool) -> frozenset[str] | None:
+    """`named`: whether the token names relations or views at all."""
+    if names is None:
+        return frozenset() if named else None
+    found = frozenset(names)
+    return None if ALL in found else found
+
+
+def _listed(names: frozenset[str] | None) -> list[str]:
+    return [ALL] if names is None else sorted(names)
+
+
+def _bad(detail: str) -> Problem:
+    return Problem("bad-definition", detail)
+
+
+def _fault(error: ValidationError) -> str:
+    fault = error.errors(include_url=False)[0]
+    path = ".".join(str(part) for part in fault["loc"])
+    if fault["type"] == "string_pattern_mismatch":
+        return f"{path}: {str(fault['input'])[:70]!r} must match {fault['ctx']['pattern']}"
+    return f"{path}: {wording(fault)}" if path else wording(fault)

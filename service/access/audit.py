@@ -1,0 +1,121 @@
+"""The audit log: who did what and when, by the names of the tokens. One JSON object a line, in `livejoin.audit` in the data folder.
+
+    {"time": …, "token": "etl", "address": "10.0.0.7", "action": "POST /v1/changes", "status": 200}
+    {"time": …, "since": …, "token": "etl", "action": "POST /v1/changes", "status": 200, "repeated": 5230}
+    {"time": …, "token": "ops", "address": …, "action": "create token", "name": "etl", "scope": "write", …}
+
+A request is written at once, and what repeats it within a minute as one line at the end of that minute; so neither many small batches
+nor somebody who tries out tokens drives out what else is in the log. Texts of tokens, query strings and bodies never get here.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+import orjson
+
+from service.access.access_token import AccessToken, moment
+from service.access.store import give_to_owner
+
+AUDIT = "livejoin.audit"
+FILES, FILE_BYTES = 5, 16 << 20
+WINDOW = 60.0  # seconds in which repetitions are counted
+_DISTINCT = 1000  # requests written in one window; those beyond are counted by token and status
+_LONGEST = 200  # characters of a path
+
+Key = tuple[str | None, str, int]  # token, action, status
+log = logging.getLogger("livejoin.access")
+
+
+class _File(RotatingFileHandler):
+    """A file that only its owner can read, rotated by size."""
+
+    def _open(self) -> Any:
+        return _opened(Path(self.baseFilename))
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        _complain(cast(BaseException, sys.exc_info()[1]))
+
+
+class Audit:
+    """The audit log of a running service. Everything here runs in the event loop, `later(seconds, call)` being that of the loop."""
+
+    def __init__(self, folder: Path, later: Callable[[float, Callable[[], None]], object], now: Callable[[], float] = time.time) -> None:
+        self._folder, self._later, self._now = folder, later, now
+        self._file: _File | None = None
+        self._begun = 0.0  # when the window began
+        self._repeated: dict[Key, int] = {}
+
+    def request(self, token: AccessToken | None, method: str, path: str, status: int, client: Any) -> None:
+        """One answered request; `token`: None if it had no valid one. `client`: its address and port, if known."""
+        if token is None:
+            key: Key = (None, "-", status)
+        else:
+            key = (token.name, f"{method} {path[:_LONGEST]}", status)
+        if key not in self._repeated and len(self._repeated) >= _DISTINCT:
+            key = (key[0], "-", status)
+        count = self._repeated.get(key)
+        if count is not None:
+            self._repeated[key] = count + 1
+            return
+        if not self._repeated:
+            self._begun = self._now()
+            self._later(WINDOW, self.flush)
+        self._repeated[key] = 0
+        self._write({"token": key[0], "address": client and client[0], "action": key[1], "status": status})
+
+    def event(self, token: AccessToken, client: Any, action: str, **facts: Any) -> None:
+        """Something that the path of a request does not tell."""
+        self._write({"token": token.name, "address": client and client[0], "action": action, **facts})
+
+    def flush(self) -> None:
+        """End the window: what was repeated in it is written."""
+        repeated, self._repeated = self._repeated, {}
+        for (token, action, status), count in repeated.items():
+            if count:
+                entry = {"since": moment(self._begun), "token": token, "action": action, "status": status, "repeated": count}
+                self._write(entry)
+
+    def close(self) -> None:
+        self.flush()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _write(self, entry: dict[str, Any]) -> None:
+        try:
+            if self._file is None:
+                self._file = _File(self._folder / AUDIT, maxBytes=FILE_BYTES, backupCount=FILES - 1)
+            line = _line(self._now(), entry)
+            self._file.handle(logging.LogRecord("livejoin.audit", logging.INFO, "", 0, line, None, None))
+        except OSError as error:
+            _complain(error)
+
+
+def append(folder: Path, action: str, **facts: Any) -> None:
+    """What a command did to the folder itself, beside a service or without one; only the service rotates the file."""
+    with _opened(folder / AUDIT) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write(_line(time.time(), {"token": None, "user": os.getuid(), "action": action, **facts}) + "\n")
+
+
+def _complain(error: BaseException) -> None:
+    log.error("the audit log cannot be written: %s", error.strerror if isinstance(error, OSError) else type(error).__name__)
+
+
+def _line(now: float, entry: dict[str, Any]) -> str:
+    return orjson.dumps({"time": moment(now), **entry}).decode()
+
+
+def _opened(path: Path) -> TextIO:
+    file = open(path, "a", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600))
+    give_to_owner(file.fileno(), path.parent)
+    return cast(TextIO, file)

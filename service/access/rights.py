@@ -1,0 +1,86 @@
+"""What each path of the interface demands of a token: the one table, and its judgement.
+
+`read` covers what only reads, also by POST; `write` changes rows, and includes reading; `admin` is for all else, and includes both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+from service.access.access_token import AccessToken, Scope
+from service.errors import Problem
+
+
+class Right(NamedTuple):
+    """A scope, and what the token must be for: the relation or the view that the path names; all of them (`service`), where something
+    else would go beyond the token's names; or nothing here (None): the handler judges each name, or shows only what the token is for.
+    """
+
+    scope: Scope
+    of: Literal["relation", "view", "service"] | None = None
+
+
+# None: needs no token.
+RIGHTS: Mapping[tuple[str, str], Right | None] = {
+    ("GET", "/v1/relations"): Right("read"),
+    ("GET", "/v1/relations/{name}"): Right("read", "relation"),
+    ("PUT", "/v1/relations/{name}"): Right("admin", "relation"),
+    ("DELETE", "/v1/relations/{name}"): Right("admin", "relation"),
+    ("GET", "/v1/relations/{name}/rows"): Right("read", "relation"),
+    ("POST", "/v1/relations/{name}/changes"): Right("write", "relation"),
+    ("POST", "/v1/changes"): Right("write"),
+    ("GET", "/v1/views"): Right("read"),
+    ("GET", "/v1/views/{name}"): Right("read", "view"),
+    ("PUT", "/v1/views/{name}"): Right("admin", "view"),
+    ("DELETE", "/v1/views/{name}"): Right("admin", "view"),
+    ("GET", "/v1/views/{name}/rows"): Right("read", "view"),
+    ("HEAD", "/v1/views/{name}/rows"): Right("read", "view"),
+    ("GET", "/v1/views/{name}/count"): Right("read", "view"),
+    ("GET", "/v1/views/{name}/changes"): Right("read", "view"),
+    ("POST", "/v1/explain"): Right("read"),
+    ("GET", "/v1/tokens"): Right("admin", "service"),
+    ("POST", "/v1/tokens"): Right("admin", "service"),
+    ("DELETE", "/v1/tokens/{name}"): Right("admin", "service"),
+    ("GET", "/v1/status"): Right("read"),
+    ("GET", "/metrics"): Right("read"),
+    ("GET", "/livez"): None,
+    ("GET", "/readyz"): None,
+    ("GET", "/"): None,
+    ("GET", "/problems/{type}"): None,
+}
+CHANGES, RELATION_CHANGES = Right("write"), Right("write", "relation")
+
+_OPEN = frozenset({"/", "/livez", "/readyz", "/docs", "/openapi.json"})
+
+
+def is_open(path: str) -> bool:
+    """Whether a path, as it was requested, needs no token."""
+    return path in _OPEN or path.startswith("/problems/")
+
+
+def require(token: AccessToken | None, right: Right, name: str | None) -> None:
+    """Problem `forbidden` unless the token has this right on what the path names, whether that exists or not; `unauthorized` without a
+    token, which the gate lets pass only to paths that need none."""
+    if token is None:
+        raise Problem("unauthorized", "this path requires an access token")
+    if not token.has(right.scope):
+        raise _forbidden(token, right.scope, f"has the scope {token.scope}; this operation requires {right.scope}")
+    if right.of == "service" and not token.covers_all:
+        raise _forbidden(token, right.scope, "is restricted to named relations or views; this operation concerns the whole service")
+    if right.of == "relation" and name is not None:
+        require_relation(token, name, right.scope)
+    if right.of == "view" and name is not None and not token.covers_view(name):
+        raise _forbidden(token, right.scope, f"is not for the view {name!r}")
+
+
+def require_relation(token: AccessToken, name: str, scope: Scope) -> None:
+    """Problem `forbidden` unless the token is for this relation; for names in bodies too."""
+    if not token.covers_relation(name):
+        raise _forbidden(token, scope, f"is not for the relation {name!r}")
+
+
+def _forbidden(token: AccessToken, scope: Scope, reason: str) -> Problem:
+    problem = Problem("forbidden", f"the access token {token.name!r} {reason}")
+    problem.headers["WWW-Authenticate"] = f'Bearer realm="livejoin", error="insufficient_scope", scope="{scope}"'
+    return problem

@@ -1,0 +1,141 @@
+"""The file of access tokens in a data folder. While it is there, the folder is in token mode: also when no token in it is valid any more.
+
+    livejoin.tokens    two lines: a JSON object with `format` and `tokens`, and its CRC-32
+
+It is a file of its own, not a table of the database, which belongs to the running service alone: the commands write it
+beside a service, which sees the new file at its next request. It is replaced as a whole, under a lock on the folder itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from service.access.access_token import AccessToken, of_json
+from service.durability.folder import Damaged, FolderLock, sync_path
+from service.errors import Problem
+
+TOKENS = "livejoin.tokens"
+FORMAT = 1
+_REMEDY = "restore this file from a copy, or end token mode with `livejoin token disable` and create the tokens anew"
+
+Tokens = dict[str, AccessToken]  # by name
+
+
+def read_tokens(folder: Path) -> Tokens | None:
+    """The tokens by name; None if the folder is not in token mode. Raises Damaged, OSError."""
+    path = folder / TOKENS
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    body, _, crc = data.partition(b"\n")
+    if crc != _crc(body):
+        raise Damaged("wrong checksum", path, _REMEDY)
+    document: dict[str, Any] = orjson.loads(body)
+    if document["format"] != FORMAT:
+        raise Damaged(f"format {document['format']} instead of {FORMAT}", path, "use the version of livejoin that wrote it, or a newer one")
+    try:
+        return {token.name: token for token in map(of_json, document["tokens"])}
+    except (KeyError, TypeError, ValueError) as error:
+        raise Damaged(f"a token that is not valid ({error!r})", path, _REMEDY) from None
+
+
+def add_token(folder: Path, token: AccessToken, *, begin: bool, replace: bool = False) -> bool:
+    """Add a token, on disk when this returns. `begin`: also where it begins token mode; `replace`: also where the name is in use.
+
+    Returns whether it was the first. Problems: `definition-differs`, `forbidden` (it would begin token mode). Raises Damaged, OSError.
+    """
+    with _locked(folder):
+        tokens = read_tokens(folder)
+        if tokens is None and not begin:
+            raise Problem("forbidden", "the data folder is not in token mode: create its first token with `livejoin token create`")
+        found = tokens or {}
+        if token.name in found and not replace:
+            raise Problem("definition-differs", f"there is a token {token.name!r}: use another name, or revoke it first")
+        _write(folder, found | {token.name: token})
+        return tokens is None
+
+
+def remove_token(folder: Path, name: str, *, keep_admin_at: float | None = None) -> AccessToken:
+    """Remove a token, on disk when this returns. `keep_admin_at`: not the last one that may administer tokens at this time.
+
+    Problems: `not-found`, `forbidden` (the last one). Raises Damaged, OSError.
+    """
+    with _locked(folder):
+        tokens = read_tokens(folder) or {}
+        if name not in tokens:
+            raise Problem("not-found", f"there is no token {name!r}")
+        removed = tokens.pop(name)
+        if keep_admin_at is not None and _administers(removed, keep_admin_at):
+            if not any(_administers(token, keep_admin_at) for token in tokens.values()):
+                said = "is the last admin token, which cannot be revoked over HTTP: create another one first"
+                raise Problem("forbidden", f"{name!r} {said}, or use `livejoin token revoke` with --data")
+        _write(folder, tokens)
+        return removed
+
+
+def end_token_mode(folder: Path) -> int:
+    """Remove all tokens, while no service uses the folder; how many there were. Raises FolderInUse, OSError.
+
+    A damaged file is removed too: this is the way out of it.
+    """
+    lock = FolderLock(folder, read_only=True)
+    try:
+        with _locked(folder):
+            try:
+                count = len(read_tokens(folder) or {})
+            except Damaged:
+                count = 0
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(folder / TOKENS)
+            sync_path(folder)
+            return count
+    finally:
+        lock.release()
+
+
+def give_to_owner(file: int, folder: Path) -> None:
+    """A command that runs as root leaves files that the service, which owns the folder, can read."""
+    if os.geteuid() == 0:
+        owner = folder.stat()
+        os.fchown(file, owner.st_uid, owner.st_gid)
+
+
+def _administers(token: AccessToken, now: float) -> bool:
+    return token.scope == "admin" and token.covers_all and token.expires > now
+
+
+def _write(folder: Path, tokens: Tokens) -> None:
+    body = orjson.dumps({"format": FORMAT, "tokens": [token.to_json() | {"sha256": token.digest.hex()} for token in tokens.values()]})
+    path = folder / TOKENS
+    unfinished = path.with_suffix(".tokens.unfinished")
+    with open(unfinished, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(body + b"\n" + _crc(body))
+        give_to_owner(file.fileno(), folder)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(unfinished, path)
+    sync_path(folder)
+
+
+def _crc(body: bytes) -> bytes:
+    return b"%08x\n" % zlib.crc32(body)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """One writer of the file at a time, whichever process it is in; waits for the other."""
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)

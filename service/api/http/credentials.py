@@ -1,0 +1,32 @@
+"""The `Authorization` of a request (RFC 6750): whose token it bears."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from service.access.access_token import AccessToken, moment
+from service.access.guard import Guard
+from service.errors import Problem
+
+_SCHEME = b"bearer "
+
+
+def token_of(guard: Guard, headers: Iterable[tuple[bytes, bytes]]) -> AccessToken:
+    """The valid token of a request to a folder in token mode. Problem `unauthorized`, which does not repeat what was sent."""
+    given = [value for name, value in headers if name == b"authorization"]
+    if not given:
+        raise _unauthorized("the request has no access token: send `Authorization: Bearer lj_…`")
+    if len(given) > 1 or given[0][:7].lower() != _SCHEME:
+        raise _unauthorized("the Authorization header must appear once and be `Bearer` followed by an access token")
+    token = guard.find(given[0][7:].strip().decode("latin-1"))
+    if token is None:
+        raise _unauthorized("the access token is not valid: it was revoked, is of another data folder, or is mistyped", "invalid_token")
+    if token.expires <= guard.now():
+        raise _unauthorized(f"the access token {token.name!r} expired at {moment(token.expires)}", "invalid_token")
+    return token
+
+
+def _unauthorized(detail: str, error: str | None = None) -> Problem:
+    problem = Problem("unauthorized", detail)
+    problem.headers["WWW-Authenticate"] = 'Bearer realm="livejoin"' + (f', error="{error}"' if error else "")
+    return problem

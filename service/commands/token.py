@@ -1,0 +1,131 @@
+"""`livejoin token`: creates, lists and revokes access tokens, in a data folder (beside a running service or without one) or over HTTP; ends
+token mode."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from service.access.access_token import SCOPES, make, new_text
+from service.access.audit import append
+from service.access.store import TOKENS, add_token, end_token_mode, read_tokens, remove_token
+from service.commands.connection import connect
+from service.durability.folder import Damaged, FolderInUse
+from service.errors import Problem
+from service.terminal import Columns, Failure, Parser, add_url, say
+
+_DESCRIPTION = """Create, list and revoke access tokens. The first token of a data folder puts it into token mode: from then
+on, a service on it requires a token. A running service sees every change at once."""
+
+
+def main(arguments: list[str]) -> int:
+    args = _parser().parse_args(arguments)
+    try:
+        status: int = args.run(args)
+        return status
+    except Problem as problem:
+        raise Failure(str(problem), 2 if problem.type == "bad-definition" else 1) from problem
+    except (FolderInUse, Damaged) as error:
+        raise Failure(str(error)) from error
+
+
+def _parser() -> Parser:
+    parser = Parser("token", _DESCRIPTION)
+    actions = parser.add_subparsers(metavar="ACTION", required=True, parser_class=_Sub)
+    create = actions.add_parser("create", description="Create a token and print it, once, on standard output.")
+    create.add_argument("name", metavar="NAME", help="its name, which appears in lists and in the audit log")
+    create.add_argument("--scope", required=True, choices=SCOPES, help="what it allows; each scope includes those before it")
+    create.add_argument("--relations", metavar="A,B", help="only these relations, and no view unless --views is given; * for all")
+    create.add_argument("--views", metavar="A,B", help="only these views, and no relation unless --relations is given; * for all")
+    create.add_argument("--expires", metavar="TIME", help="when it ends, such as 2027-01-01T00:00:00Z (default: never)")
+    create.set_defaults(run=_create)
+    listed = actions.add_parser("list", description="List the tokens; the text of a token cannot be shown again.")
+    listed.set_defaults(run=_list)
+    revoke = actions.add_parser("revoke", description="Revoke a token. With --data it may be the last one; token mode remains.")
+    revoke.add_argument("name", metavar="NAME")
+    revoke.set_defaults(run=_revoke)
+    for action in (create, listed, revoke):
+        where = action.add_mutually_exclusive_group()
+        where.add_argument("--data", type=Path, metavar="DIR", help="the data folder; without it, ask the service, with LIVEJOIN_TOKEN")
+        add_url(where)
+    disable = actions.add_parser("disable", description="Revoke all tokens and end token mode. No service may be using the folder.")
+    disable.add_argument("--data", type=Path, metavar="DIR", required=True, help="the data folder")
+    disable.set_defaults(run=_disable)
+    return parser
+
+
+class _Sub(Parser):
+    """The parser of one action; argparse gives it the whole name."""
+
+    def __init__(self, prog: str, **options: Any) -> None:
+        super().__init__(prog.removeprefix("livejoin "), **options)
+
+
+def _create(args: argparse.Namespace) -> int:
+    restricted = {"relations": _names(args.relations), "views": _names(args.views), "expires": args.expires}
+    if args.data is None:
+        with connect(args) as client:
+            text = client.create_token(args.name, args.scope, **restricted)
+    else:
+        text = new_text()
+        token = make({"name": args.name, "scope": args.scope, **restricted}, text, time.time())
+        args.data.mkdir(0o700, parents=True, exist_ok=True)
+        first = add_token(args.data, token, begin=True)
+        append(args.data, "create token", **token.grant())
+        if first:
+            say(f"{args.data} is in token mode now: a service on it requires a token")
+    print(text)
+    return 0
+
+
+def _list(args: argparse.Namespace) -> int:
+    if args.data is None:
+        with connect(args) as client:
+            tokens = client.tokens()
+    else:
+        tokens = [token.to_json() for _, token in sorted(_present(args.data).items())]
+    shown = Columns(["name", "scope", "relations", "views", "expires", "created"])
+    rows = [{**token, "relations": " ".join(token["relations"]), "views": " ".join(token["views"])} for token in tokens]
+    shown.fit(rows)
+    print("\n".join([*shown.head(), *map(shown.line, rows)]))
+    return 0
+
+
+def _revoke(args: argparse.Namespace) -> int:
+    if args.data is None:
+        with connect(args) as client:
+            client.revoke_token(args.name)
+    else:
+        _present(args.data)
+        append(args.data, "revoke token", **remove_token(args.data, args.name).grant())
+    say(f"the token {args.name} is revoked")
+    return 0
+
+
+def _disable(args: argparse.Namespace) -> int:
+    folder: Path = args.data
+    if not (folder / TOKENS).exists():
+        raise _not_in_token_mode(folder)
+    count = end_token_mode(folder)
+    append(folder, "disable tokens")
+    say(f"{folder} is no longer in token mode; {count} token{'s were' if count != 1 else ' was'} revoked")
+    return 0
+
+
+def _present(folder: Path) -> Mapping[str, Any]:
+    """The tokens of a folder in token mode."""
+    tokens = read_tokens(folder)
+    if tokens is None:
+        raise _not_in_token_mode(folder)
+    return tokens
+
+
+def _not_in_token_mode(folder: Path) -> Failure:
+    return Failure(f"{folder} is not in token mode: `livejoin token create` creates its first token")
+
+
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
