@@ -41,12 +41,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--config", type=Path, metavar="FILE", help="run the job of this stream.toml")
     what.add_argument("--check", type=Path, metavar="FILE", help="check that everything the job needs is there; changes nothing")
     parser.add_argument("--metrics-port", type=_port, metavar="N", help="serve Prometheus metrics at http://127.0.0.1:N/metrics")
+    parser.add_argument(
+        "--metrics-host", default="127.0.0.1", metavar="ADDRESS", help="another address for them; whoever reaches it can read them"
+    )
 
 
 def command(args: argparse.Namespace) -> int:
     """Runs the command; returns the exit status."""
     try:
-        return check(args.check) if args.check else run(args.config, args.metrics_port)
+        return check(args.check) if args.check else run(args.config, args.metrics_port, args.metrics_host)
     except BadConfig as error:
         print(f"livejoin: {error}", file=sys.stderr)
         return 2
@@ -58,7 +61,7 @@ def _port(text: str) -> int:
     return int(text)
 
 
-def run(path: Path, metrics_port: int | None = None) -> int:
+def run(path: Path, metrics_port: int | None = None, metrics_host: str = "127.0.0.1") -> int:
     """Runs the job of a file. Status 0 when it was told to stop or, with trigger "available-now", is done; 1 failure. Raises BadConfig."""
     config = read_config(path)
     start_log()
@@ -67,7 +70,7 @@ def run(path: Path, metrics_port: int | None = None) -> int:
     metrics = Metrics()
     try:
         if metrics_port is not None:
-            metrics.serve(metrics_port)
+            metrics.serve(metrics_port, metrics_host)
         _run(config, stop, metrics)
     except Stopped:
         log.info("stopped; records that were not applied are read again at the next start")
