@@ -17,6 +17,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from llvmlite.binding import get_host_cpu_features
+
 import structures
 from service.trimming import give_back
 from structures.core import kernel
@@ -26,8 +28,16 @@ _COLD_SECONDS = 2.0  # who is not done by then is compiling: a second process is
 _DELAY, _PAUSE = 5.0, 0.1  # seconds before the first kernel that nobody asked for, and between two
 
 
+class Unusable(Exception):
+    """The cache, or what it is compiled for, cannot be used on this machine; the text says what to do."""
+
+
 def warm(progress: Callable[[int, int], None]) -> None:
-    """Compile every kernel, unless all are in the cache; `progress(done, total)` after each. Minutes of processor time, or nothing."""
+    """Compile every kernel, unless all are in the cache; `progress(done, total)` after each. Minutes of processor time, or nothing.
+
+    Raises Unusable.
+    """
+    _require_processor()
     _import_all()
     if kernel.is_cached():
         return
@@ -42,6 +52,8 @@ def warm(progress: Callable[[int, int], None]) -> None:
 
     try:
         kernel.warm(after_each)
+    except OSError as error:
+        raise Unusable(f"compiled kernels cannot be stored ({error}): set LIVEJOIN_CACHE to a folder that can be written") from error
     finally:
         if helper is not None:
             helper.kill()
@@ -71,6 +83,18 @@ class Loading(threading.Thread):
         self._ended.set()
         if self.is_alive():
             self.join(1.0)
+
+
+def _require_processor() -> None:
+    """An image fixes what its kernels are compiled for; a processor that lacks an instruction would end the process without a word."""
+    host = get_host_cpu_features()
+    wanted = os.environ.get("NUMBA_CPU_FEATURES", "").split(",")
+    lacking = [name[1:] for name in wanted if name.startswith("+") and not host.get(name[1:])]
+    if lacking:
+        raise Unusable(
+            f"this processor lacks {', '.join(lacking)}, for which the kernels are compiled: use a newer one, or set NUMBA_CPU_NAME and "
+            "NUMBA_CPU_FEATURES to empty texts, and LIVEJOIN_CACHE to a folder that can be written"
+        )
 
 
 def _import_all() -> None:

@@ -44,6 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--config", type=Path, metavar="FILE", help="run the job of this stream.toml")
     what.add_argument("--check", type=Path, metavar="FILE", help="check that everything the job needs is there; changes nothing")
     parser.add_argument("--metrics-port", type=_port, metavar="N", help="serve Prometheus metrics at http://127.0.0.1:N/metrics")
+    parser.add_argument(
+        "--metrics-host", default="127.0.0.1", metavar="ADDRESS", help="another address for them; whoever reaches it can read them"
+    )
     given = os.environ.get("LIVEJOIN_LOG_FORMAT") or "text"
     help = "the form of a line of the log (LIVEJOIN_LOG_FORMAT; default: text)"
     parser.add_argument("--log-format", type=_log_format, default=given, metavar="{text,json}", help=help)
@@ -52,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def command(args: argparse.Namespace) -> int:
     """Runs the command; returns the exit status."""
     try:
-        return check(args.check) if args.check else run(args.config, args.metrics_port, args.log_format)
+        return check(args.check) if args.check else run(args.config, args.metrics_port, args.metrics_host, args.log_format)
     except (BadConfig, BadFile) as error:  # the second: of LIVEJOIN_CA
         print(f"livejoin: {error}", file=sys.stderr)
         return 2
@@ -70,7 +73,7 @@ def _log_format(text: str) -> str:
     return text
 
 
-def run(path: Path, metrics_port: int | None = None, log_format: Format = "text") -> int:
+def run(path: Path, metrics_port: int | None = None, metrics_host: str = "127.0.0.1", log_format: Format = "text") -> int:
     """Runs the job of a file. Status 0 when it was told to stop or, with trigger "available-now", is done; 1 failure. Raises BadConfig."""
     config = read_config(path)
     os.umask(0o077)  # the checkpoint is for nobody else; our own Spark inherits this
@@ -80,7 +83,7 @@ def run(path: Path, metrics_port: int | None = None, log_format: Format = "text"
     metrics = Metrics()
     try:
         if metrics_port is not None:
-            metrics.serve(metrics_port)
+            metrics.serve(metrics_port, metrics_host)
         _run(config, stop, metrics)
     except Stopped:
         log.info("stopped; records that were not applied are read again at the next start")

@@ -15,7 +15,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 
 from streaming.errors import StreamError
 
-HOST = "127.0.0.1"
 _SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 Partition = tuple[str, int]  # topic, number
 
@@ -118,9 +117,9 @@ class Metrics:
         self._transactions.labels(topic).inc()
         self._at.labels(topic).set(version)
 
-    def serve(self, port: int) -> None:
-        """Serves Prometheus on the loopback address until the process ends; raises StreamError when the port is in use."""
+    def serve(self, port: int, host: str) -> None:
+        """Serves Prometheus at an address of this machine until the process ends; raises StreamError when it cannot listen there."""
         try:
-            start_http_server(port, HOST, self.registry)
+            start_http_server(port, host, self.registry)
         except OSError as error:
-            raise StreamError(f"cannot listen on port {port} of {HOST} ({error.strerror}): use another --metrics-port") from error
+            raise StreamError(f"cannot listen on port {port} of {host} ({error.strerror}): choose another --metrics-port") from error

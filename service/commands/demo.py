@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+
+from service.demo.produce import produce
 from service.demo.roads import free_port, is_free
 from service.demo.show import play
 from service.terminal import Failure, Parser, say
@@ -14,9 +17,13 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--port", type=int, help=f"the port of the service ({PORT}, or a free port if it is in use)")
     parser.add_argument("--pace", type=float, default=0.6, help="years of history per second from 1989 on (0.6); 20 times as many before")
     parser.add_argument("--no-kafka", action="store_true", help="send all changes by REST, without Kafka and Spark")
+    parser.add_argument("--brokers", metavar="LIST", help="only produce the records to these Kafka brokers, for a running livejoin stream")
+    parser.add_argument("--url", default=os.environ.get("LIVEJOIN_URL"), help="with --brokers: the address of the service (LIVEJOIN_URL)")
     args = parser.parse_args(arguments)
     if not args.pace > 0:
         raise Failure("--pace must be greater than 0", 2)
+    if args.brokers:
+        return produce(args.url, args.brokers, args.pace)
     port = args.port or PORT
     if not is_free(port):
         if args.port:

@@ -76,6 +76,40 @@ class Rest:
         self._client.post_changes(body, "application/json", "history", self._batches)
 
 
+class Records:
+    """Changes as Debezium records, in one topic for each relation."""
+
+    def __init__(self, brokers: str) -> None:
+        self._kafka, self._admin = import_module("confluent_kafka"), import_module("confluent_kafka.admin")
+        self._settings = {"bootstrap.servers": brokers, "log_level": 0}
+        self._position = 0
+        self._producer: Any = None
+
+    def topics(self) -> set[str] | None:
+        """The names of all topics; None while no broker answers."""
+        try:
+            found = self._admin.AdminClient(self._settings).list_topics(timeout=0.2)
+        except self._kafka.KafkaException:
+            return None
+        return set(found.topics) if found.brokers else None
+
+    def open(self) -> None:
+        """Creates the topics; the broker must answer."""
+        topics = [self._admin.NewTopic(PREFIX + relation, num_partitions=1, replication_factor=1) for relation in RELATIONS]
+        for made in self._admin.AdminClient(self._settings).create_topics(topics).values():
+            made.result(10)
+        self._producer = self._kafka.Producer(self._settings | {"enable.idempotence": True, "linger.ms": 5})
+
+    def send(self, changes: Sequence[Change]) -> None:
+        """Returns when the broker has all of them. Raises RoadClosed when it does not accept them."""
+        for change in changes:
+            self._position += 1
+            key, value = change.to_debezium(self._position)
+            self._producer.produce(PREFIX + change.relation, value, key)
+        if self._producer.flush(20):
+            raise RoadClosed("Kafka does not accept the records")
+
+
 class Kafka:
     """A broker and `livejoin stream` as children; `step` brings them up without waiting, `send` needs `open`."""
 
@@ -86,12 +120,8 @@ class Kafka:
         self.address = f"{HOST}:{free_port()}"
         self.stage = "Kafka is starting"
         self.open = False
-        self._position = 0
-        self._producer: Any = None
-        kafka = import_module("confluent_kafka")
-        admin = import_module("confluent_kafka.admin")
-        self._quiet = {"bootstrap.servers": self.address, "log_level": 0}
-        self._kafka, self._admin = kafka, admin
+        self._records = Records(self.address)
+        self.send = self._records.send
         settings = [f"KAFKA_PORT={self.address.rpartition(':')[2]}", f"KAFKA_DATA={folder / 'kafka'}"]
         self._broker = children.start("kafka", ["env", *settings, sys.executable, "-m", "streaming.kafka_broker"])
         self._stream: subprocess.Popen[bytes] | None = None
@@ -99,9 +129,8 @@ class Kafka:
     @staticmethod
     def missing() -> str | None:
         """Why Kafka cannot be used on this machine; None if it can."""
-        for module in ("confluent_kafka", "pyspark"):
-            if find_spec(module) is None:
-                return f"{module} is not installed (pip install ./client '.[stream]')"
+        if lacking := not_installed("confluent_kafka", "pyspark"):
+            return lacking
         try:
             import_module("streaming.java").find_java()
         except Exception as error:
@@ -116,30 +145,14 @@ class Kafka:
             if self._stream.poll() is not None:
                 raise RoadClosed(f"livejoin stream ended: {self._children.last_words('stream')}")
             return
-        client = self._admin.AdminClient(self._quiet)
-        try:
-            if not client.list_topics(timeout=0.2).brokers:
-                return
-        except self._kafka.KafkaException:
+        if self._records.topics() is None:
             return
-        topics = [self._admin.NewTopic(PREFIX + relation, num_partitions=1, replication_factor=1) for relation in RELATIONS]
-        for made in client.create_topics(topics).values():
-            made.result(10)
+        self._records.open()
         config = self._folder / "stream.toml"
         config.write_text(stream_toml(self._url, self.address, self._folder / "checkpoint"))
         self._stream = self._children.start("stream", [sys.executable, "-m", "service.cli", "stream", "--config", str(config)])
-        self._producer = self._kafka.Producer(self._quiet | {"enable.idempotence": True, "linger.ms": 5})
         self.stage = "Spark is starting"
         self.open = True
-
-    def send(self, changes: Sequence[Change]) -> None:
-        """Returns when the broker has all of them. Raises RoadClosed when it does not accept them."""
-        for change in changes:
-            self._position += 1
-            key, value = change.to_debezium(self._position)
-            self._producer.produce(PREFIX + change.relation, value, key)
-        if self._producer.flush(20):
-            raise RoadClosed("Kafka does not accept the records")
 
 
 class RoadClosed(Exception):
@@ -161,6 +174,12 @@ checkpoint = "{checkpoint}"
 """
     topics = [f'\n[[topic]]\nname = "{PREFIX}{relation}"\nrelation = "{relation}"\nformat = "debezium"\n' for relation in RELATIONS]
     return head + "".join(topics)
+
+
+def not_installed(*modules: str) -> str | None:
+    """The first of these modules that is missing, and what installs it."""
+    missing = next((module for module in modules if find_spec(module) is None), None)
+    return missing and f"{missing} is not installed (pip install ./client '.[stream]')"
 
 
 def free_port() -> int:

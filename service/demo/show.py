@@ -94,10 +94,7 @@ class _Play:
         service = self._start_service()
         if missing is None:
             self._kafka = Kafka(self._children, self._folder, self._url)
-        for name, definition in RELATIONS.items():
-            self._client.relation(name).create(**definition)
-        for name, view in VIEWS.items():
-            self._client.view(name, view.sql)
+        register(self._client)
         print(what_to_try(self._url), flush=True)
         if missing is not None:
             print(f"Running without Kafka and Spark ({missing}): all changes are sent by REST.\n", flush=True)
@@ -226,6 +223,14 @@ class _Play:
                 raise Failure(f"{name} has {found[0]} rows (checksum {found[1]}), expected {answer[0]} (checksum {answer[1]}): a bug")
             told.append(f"{name} {found[0]:,}")
         return f"\nAll changes have arrived. Row counts and checksums match the known results: {', '.join(told)} rows."
+
+
+def register(client: livejoin.Client) -> None:
+    """The relations and views of the demo; those that exist stay."""
+    for name, definition in RELATIONS.items():
+        client.relation(name).create(**definition)
+    for name, view in VIEWS.items():
+        client.view(name, view.sql)
 
 
 def _seconds(first: date, day: date) -> float:

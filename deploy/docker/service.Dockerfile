@@ -1,0 +1,52 @@
+# The service. From the top of the repository:
+#   docker build --file deploy/docker/service.Dockerfile --tag livejoin:0.1.0 .
+ARG TARGETARCH
+
+FROM python:3.11.14-slim-bookworm AS base
+RUN groupadd --gid 10001 livejoin \
+ && useradd --uid 10001 --gid livejoin --no-create-home --home-dir /var/lib/livejoin --shell /usr/sbin/nologin livejoin \
+ && install --directory --owner livejoin --group livejoin --mode 0700 /var/lib/livejoin \
+ && install --directory --owner livejoin --group livejoin /run/livejoin
+
+# What the kernels are compiled for. Both must be fixed: Numba takes the features of the building machine otherwise, and compiled code
+# that is stored under those is not found on another machine.
+FROM base AS base-amd64
+ENV NUMBA_CPU_NAME=x86-64-v3 \
+    NUMBA_CPU_FEATURES=+cx16,+sahf,+popcnt,+sse3,+ssse3,+sse4.1,+sse4.2,+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe,+xsave
+
+FROM base AS base-arm64
+ENV NUMBA_CPU_NAME=generic \
+    NUMBA_CPU_FEATURES=+neon
+
+# LIVEJOIN_CACHE is in the image and only read: Numba's own locators refuse a folder that cannot be written.
+FROM base-${TARGETARCH} AS python
+ENV LIVEJOIN_CACHE=/opt/livejoin/cache \
+    NUMBA_CACHE_LOCATOR_CLASSES=service.kernel_cache.Locator \
+    PATH=/opt/livejoin/bin:$PATH
+
+FROM python AS build
+ENV PIP_NO_CACHE_DIR=1
+COPY deploy/docker/build.lock deploy/docker/service.lock /src/deploy/docker/
+RUN python -m pip install --require-hashes --no-deps --requirement /src/deploy/docker/build.lock \
+ && python -m venv --without-pip /opt/livejoin \
+ && python -m pip --python /opt/livejoin/bin/python install --require-hashes --no-deps --requirement /src/deploy/docker/service.lock
+COPY . /src/
+RUN python -m pip wheel --no-deps --no-build-isolation --wheel-dir /wheels /src/client /src \
+ && python -m pip --python /opt/livejoin/bin/python install --no-deps --no-index /wheels/*.whl
+# Minutes of processor time. The kernels are found again by the path of their sources, so the final stage keeps it.
+WORKDIR /
+RUN python -m service.warming
+
+FROM python
+COPY --from=build /opt/livejoin /opt/livejoin
+ENV LIVEJOIN_DATA=/var/lib/livejoin/data \
+    LIVEJOIN_HOST=0.0.0.0 \
+    PYTHONDONTWRITEBYTECODE=1
+WORKDIR /var/lib/livejoin
+VOLUME /var/lib/livejoin
+USER 10001:10001
+EXPOSE 8080
+HEALTHCHECK --interval=10s --timeout=5s --start-period=10m --retries=3 \
+    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/readyz', timeout=4)"]
+ENTRYPOINT ["livejoin"]
+CMD ["serve"]

@@ -1,0 +1,72 @@
+"""A cache of compiled kernels that cannot be written, as in an image with a read-only root file system."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.server_process import ROOT
+
+# The superuser writes everywhere, unless this capability is taken away.
+BOUNDED = ["setpriv", "--bounding-set", "-dac_override", "--inh-caps", "-dac_override"] if os.geteuid() == 0 else []
+PROGRAM = """
+import sys
+from numba import config, njit
+from service import warming
+from structures.core import kernel
+config.CACHE_DIR = str(kernel.cache_folder("kernels.py"))
+
+def twice(number):
+    return 2 * number
+
+warming._import_all = lambda: None
+kernel._listed[:] = [(njit(cache=True)(twice), sys.argv[1])]
+print(kernel.is_cached())
+warming.warm(lambda done, total: print("compiled", done, "of", total))
+"""
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Iterator[Path]:
+    """The folder; it is made writable again, so that it can be removed."""
+    folder = tmp_path / "cache"
+    yield folder
+    for path in [folder, *folder.rglob("*")]:
+        if path.is_dir():
+            path.chmod(0o755)
+
+
+def warm(cache: Path, signature: str = "int64(int64)", **variables: str) -> subprocess.CompletedProcess[str]:
+    """Compiles, or finds, one kernel in a process of its own."""
+    program = cache.with_name("program.py")
+    program.write_text(PROGRAM)
+    environment = os.environ | {"LIVEJOIN_CACHE": str(cache), "PYTHONPATH": str(ROOT), **variables}
+    command = [*BOUNDED, sys.executable, str(program), signature]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+
+def close(folder: Path) -> None:
+    for path in [folder, *folder.rglob("*")]:
+        if path.is_dir():
+            path.chmod(0o555)
+
+
+def test_what_is_in_it_is_used_and_what_is_missing_is_an_error(cache: Path) -> None:
+    locator = {"NUMBA_CACHE_LOCATOR_CLASSES": "service.kernel_cache.Locator"}
+    assert warm(cache, **locator).stdout == "False\ncompiled 1 of 1\n"
+    close(cache)
+    found = warm(cache, **locator)
+    assert (found.stdout, found.returncode) == ("True\n", 0), found.stderr
+    missing = warm(cache, "float64(float64)", **locator)
+    assert missing.stdout == "False\n" and missing.returncode == 1
+    assert "compiled kernels cannot be stored" in missing.stderr and "set LIVEJOIN_CACHE to a folder that can be written" in missing.stderr
+
+
+def test_a_processor_without_what_is_compiled_for_is_refused(cache: Path) -> None:
+    done = warm(cache, NUMBA_CPU_NAME="x86-64-v3", NUMBA_CPU_FEATURES="+never,+heard-of")
+    assert done.returncode == 1 and "this processor lacks never, heard-of, for which the kernels are compiled" in done.stderr
