@@ -358,7 +358,8 @@ def test_union_and_except(live: Case) -> None:
     read = partial(talk.read, live.client, free, talk.JSONL, ["room"])
     assert read() == [("B",)] and talk.count(live.client, free) == 1
     follower = talk.Follower(live.client, free, ["room"], snapshot=True)
-    talk.ok(talk.send(live.client, [live.booking(5, "C", 1, 2), live.booking(6, "C", 3, 4), live.booking(7, "D", 3, 4), live.job(9, "B", 1, 2)]))
+    bookings = [live.booking(5, "C", 1, 2), live.booking(6, "C", 3, 4), live.booking(7, "D", 3, 4)]
+    talk.ok(talk.send(live.client, [*bookings, live.job(9, "B", 1, 2)]))
     paged = sorted(row["room"] for page in talk.pages(live.client, free, 1) for row in page["rows"])
     assert sorted(read()) == [("C",), ("D",)] and paged == ["C", "D"]
     assert {room for (room,) in talk.read(live.client, all_rooms, talk.JSONL, ["room"])} == {"A", "B", "C", "D"}
