@@ -10,6 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from service.api.views import _explain as explained
@@ -18,8 +19,10 @@ from service.commands.check import _agrees, _table
 from service.errors import Problem
 from service.planning.planner import alternatives
 from service.reading.cursors import open_rows
+from service.views.joins.qdag_trees import Keys
 from service.views.parse import parse_view
 from service.wire.batch import DELETE, UPSERT
+from service.wire.schema import ARROW_TYPES
 from tests.service.definitions import refused
 from tests.service.engine.test_engine import opened, prepared, read_all, run
 from tests.service.running import check
@@ -183,6 +186,10 @@ VIEWS: dict[str, TwinView] = {
         "SELECT x.weight AS w, x.room AS r FROM a x EXCEPT SELECT x.weight, x.room FROM a x WHERE x.tag = 'v'",
         lambda a, b: {(plain(x["weight"]), x["room"]) for x in a} - {(plain(x["weight"]), x["room"]) for x in a if x["tag"] == "v"},
     ),
+    "times": by_sql(
+        "SELECT x.ends AS e FROM a x UNION SELECT y.ends FROM b y EXCEPT SELECT y.starts FROM b y",
+        lambda a, b: {(one["ends"],) for one in (*a, *b)} - {(y["starts"],) for y in b},
+    ),
     "never": by_sql(
         "SELECT x.id AS n FROM a x WHERE x.id = NULL UNION SELECT y.nr FROM b y EXCEPT SELECT x.id FROM a x WHERE x.tag = NULL",
         lambda a, b: {(y["nr"],) for y in b},
@@ -322,6 +329,21 @@ def test_sql_and_json_are_the_same_view() -> None:
     nested = {"except": [{"union": [*sides, sides[0]]}, {"union": sides}]}
     same = f"({text.format('UNION')} UNION SELECT x.id AS n FROM a x) EXCEPT ({text.format('UNION')})"
     assert parse_view("v", nested, DEFINITIONS).query == parse_view("v", {"sql": same}, DEFINITIONS).query
+
+
+def test_nulls_are_values_of_every_type() -> None:
+    """Beside the value that stands in their place."""
+    for type_ in ARROW_TYPES.values():
+        keys = Keys.of_types([type_, pa.int64()], [True, False])
+        some = pa.scalar(0, pa.int32() if type_ == pa.date32() else pa.int64()).cast(type_).as_py()
+        columns = [pa.array([None, some, None, some], type_), pa.array([1, 1, 1, None])]
+        assert keys.domain.acquire(keys.keyed(columns)).tolist() == [0, 1, 0, -1]
+
+
+def test_a_view_with_an_alias_that_is_reserved_now_still_opens() -> None:
+    definition = {"from": {"row": "a"}, "select": ["row.id"]}
+    assert refused(definition, DEFINITIONS).type == "unsupported-query"
+    assert parse_view("v", definition, DEFINITIONS, kept=True).query.aliases == (("row", "a"),)
 
 
 SELECT = "SELECT x.id AS n FROM a x"
