@@ -85,7 +85,8 @@ class Engine(ABC):
         self._snapshots = Snapshotting(self._folder, self._log, self._state, self.versions, snapshot)
         self.versions.publish(self._state.version())
         for name, data in self._log.catalog()[1]:
-            view = LiveView(parse_view(name, data, self._definitions(), self._counted()), self._state.relations, self._state.indexes)
+            parsed = parse_view(name, data, self._definitions(), self._counted(), kept=True)
+            view = LiveView(parsed, self._state.relations, self._state.indexes)
             self._add_view(view)
             try:
                 view.make_room()

@@ -114,7 +114,8 @@ def graph_of_branches(query: Query) -> Hypergraph | str:
         for known in classes:
             shown = [at for at, ref in enumerate(_selected(one)) if ref in known]
             if not shown:
-                return f"{' = '.join(map(str, known))} is joined on, but not selected"
+                by_alias = dict(one.aliases)  # relations' names: an alias may not be what its author wrote
+                return f"{' = '.join(f'{by_alias[ref.alias]}.{ref.column}' for ref in known)} is joined on, but not selected"
             for at in shown:
                 columns[at] |= _by_alias(known)
                 if len(known) == 1:

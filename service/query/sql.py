@@ -93,7 +93,7 @@ def _parse(text: str) -> exp.Expr:
         raise bad_query(f"{len(statements)} statements: a view is defined by one SELECT", 1, 1)
     if isinstance(statements[0], exp.Command | exp.Condition | exp.Alias):  # sqlglot also parses expressions and unknown commands
         raise bad_query("this is not a SELECT", 1, 1)
-    return statements[0].unnest()
+    return statements[0]
 
 
 def _check_relations(tree: exp.Expr, relations: Mapping[str, RelationDefinition]) -> None:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from service.planning.planner import Counted, plan
 from service.planning.plans.plan import Plan
+from service.query.assembly import unsupported
 from service.query.definition import options_of, read_json
 from service.query.forms import SqlView, bad, check_form
 from service.query.model import Query
@@ -25,8 +26,13 @@ class View(NamedTuple):
     plan: Plan
 
 
-def parse_view(name: str, data: Any, relations: Mapping[str, RelationDefinition], counted: Counted | None = None) -> View:
-    """`counted`: as of `planner.plan`.
+_RESERVED = ("group", "row")  # what stands in the place of an alias in the key of a change
+
+
+def parse_view(
+    name: str, data: Any, relations: Mapping[str, RelationDefinition], counted: Counted | None = None, kept: bool = False
+) -> View:
+    """`counted`: as of `planner.plan`; `kept`: a definition from the data folder, which may be older than names that are reserved now.
 
     Raises Problem: `bad-definition`, `bad-query` (with `position`), `unknown-relation`, `unknown-column`, `unsupported-query`,
     `infeasible-view` (with `theorem`).
@@ -38,4 +44,7 @@ def parse_view(name: str, data: Any, relations: Mapping[str, RelationDefinition]
     form = check_form(data)
     read = read_sql(form.sql, relations) if isinstance(form, SqlView) else read_json(form, relations)
     query = query_of(read, options_of(form))
+    for alias, _ in query.aliases:
+        if alias in _RESERVED and not kept:
+            raise unsupported(f"the alias {alias}", "the key of a change uses this word itself: choose another alias")
     return View(name, copy.deepcopy(data), query, plan(query, relations, counted))

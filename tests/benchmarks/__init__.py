@@ -27,6 +27,7 @@ SUBJECTS = (
     "natural_dangling",
     "natural_gaps",
     "natural_absent",
+    "natural_sets",
     "natural_growth",
     "natural_adaptive",
     "service_changes",

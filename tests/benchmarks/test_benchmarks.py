@@ -29,6 +29,7 @@ from tests.benchmarks import (
     natural_gaps,
     natural_growth,
     natural_path,
+    natural_sets,
     natural_star,
     natural_triangle,
     pipeline_decode,
@@ -337,6 +338,14 @@ def test_not_exists() -> None:
     """The subject itself compares rows and deltas with DuckDB's."""
     figures = natural_absent.run(Scale(quick=True), lambda line: None)
     assert [figure.unit for figure in figures] == ["ms", "changes/s", "ms"] * 2 + ["ms"]
+    assert all(figure.value > 0 and all(rival.value > 0 for rival in figure.rivals) for figure in figures)
+
+
+@compiled
+def test_union_and_except() -> None:
+    """The subject itself compares rows and deltas with DuckDB's."""
+    figures = natural_sets.run(Scale(quick=True), lambda line: None)
+    assert [figure.unit for figure in figures] == ["ms", "changes/s"] * 3
     assert all(figure.value > 0 and all(rival.value > 0 for rival in figure.rivals) for figure in figures)
 
 

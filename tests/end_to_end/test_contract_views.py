@@ -163,7 +163,9 @@ UNSUPPORTED = {
     "limit": f"SELECT b.id {FROM} LIMIT 3",
     "subquery": "SELECT b.id FROM (SELECT * FROM {b}) b JOIN {m} m ON overlaps(b.stay, m.slot)",
     "with": "WITH x AS (SELECT * FROM {b}) SELECT x.id FROM x JOIN {m} m ON overlaps(x.stay, m.slot)",
-    "union": "SELECT id FROM {b} UNION SELECT id FROM {m}",
+    "union all": "SELECT id FROM {b} UNION ALL SELECT id FROM {m}",
+    "intersect": "SELECT id FROM {b} INTERSECT SELECT id FROM {m}",
+    "except within except": "SELECT id FROM {b} EXCEPT (SELECT id FROM {m} EXCEPT SELECT id FROM {b})",
     "expression": f"SELECT b.id + 1 AS n {FROM}",
     "window": f"SELECT row_number() OVER () AS n {FROM}",
     "or": "SELECT b.id FROM {b} b JOIN {m} m ON b.room = m.room OR overlaps(b.stay, m.slot)",
@@ -342,7 +344,41 @@ def test_not_exists(live: Case) -> None:
         ({"not_exists": [{**part, "join": [{"equal": ["m.room", "x.room"]}]}]}, "unknown-column", "there is no alias x"),
     ):
         assert word in talk.problem(put(live, {**definition, **more}, f"{free}_no"), 422, kind)["detail"]
-    talk.problem(put(live, {"union": [definition, definition]}, f"{free}_no"), 422, "unsupported-query")
+
+
+def test_union_and_except(live: Case) -> None:
+    """Rooms with bookings but no job, in SQL and JSON: rows, pages, look-ups, changes with the row as key, and what is refused."""
+    sql = f"SELECT b.room AS room FROM {live.b} b EXCEPT SELECT m.room FROM {live.m} m"
+    sides = [{"from": {"b": live.b}, "select": ["b.room as room"]}, {"from": {"m": live.m}, "select": ["m.room"]}]
+    free, all_rooms = f"{live.v}_free", f"{live.v}_rooms"
+    made = created(live, sql, free)
+    assert made["plan"]["algorithm"] == "lqdag" and made["plan"]["guarantee"] == "best-effort"
+    assert put(live, {"except": sides}, free).status_code == 200, "the same in JSON"
+    talk.view(live.client, all_rooms, {"union": sides})
+    read = partial(talk.read, live.client, free, talk.JSONL, ["room"])
+    assert read() == [("B",)] and talk.count(live.client, free) == 1
+    follower = talk.Follower(live.client, free, ["room"], snapshot=True)
+    bookings = [live.booking(5, "C", 1, 2), live.booking(6, "C", 3, 4), live.booking(7, "D", 3, 4)]
+    talk.ok(talk.send(live.client, [*bookings, live.job(9, "B", 1, 2)]))
+    paged = sorted(row["room"] for page in talk.pages(live.client, free, 1) for row in page["rows"])
+    assert sorted(read()) == [("C",), ("D",)] and paged == ["C", "D"]
+    assert {room for (room,) in talk.read(live.client, all_rooms, talk.JSONL, ["room"])} == {"A", "B", "C", "D"}
+    assert read(**{"where.row.room": "C"}) == [("C",)] and read(**{"where.row.room": "B"}) == []
+    talk.problem(live.client.get(f"/v1/views/{free}/rows", params={"where.b.id": "4"}), 400, "bad-parameter")
+    talk.ok(talk.send(live.client, [{"relation": live.b, "op": "delete", "key": {"id": 5}}, live.job(10, "D", 5, 6)]))
+    assert read() == [("C",)], "another booking has the room"
+    talk.ok_poll(follower)
+    assert follower.rows == {b'{"row":{"room":"C"}}': ("C",)} and follower.progresses >= 3
+    for name in (live.b, live.m):
+        talk.problem(live.client.delete(f"/v1/relations/{name}"), 409, "relation-in-use")
+    for definition, kind, word in (
+        ({"except": sides, "algorithm": "qdag"}, "infeasible-view", "EXCEPT"),
+        ({"union": sides, "guarantee": "strict"}, "infeasible-view", "UNION"),
+        ({"union": sides[:1]}, "bad-definition", "at least 2"),
+        ({"except": [*sides, sides[0]]}, "bad-definition", "at most 2"),
+        ({"except": [sides[0], {"except": sides}]}, "unsupported-query", "EXCEPT in the right side of an EXCEPT"),
+    ):
+        assert word in talk.problem(put(live, definition, f"{free}_no"), 422, kind)["detail"]
 
 
 def test_malformed_and_unsupported_bodies(case: Case) -> None:

@@ -180,7 +180,7 @@ class QuadtreeJoin:
 
     def _tuples(self, number: int, entries: Entries, roots: tuple[Root, ...]) -> Entries:
         """The tuples of these entries of a base that the trees do not have at these roots, each once."""
-        tuples = np.unique(entries[:, :-1], axis=0)
+        tuples = _distinct(entries[:, :-1])
         tuples = np.column_stack((tuples, np.arange(len(tuples), dtype=np.int32)))
         cursor, found = self._new_tuples[number].partners([roots, roots], 0, tuples), [np.empty(0, np.int32)]
         while not cursor.done:
@@ -215,6 +215,14 @@ class QuadtreeJoin:
         self.trees.check(self.trees.roots)
         for domain in self.domains:
             domain.check()
+
+
+def _distinct(tuples: Entries) -> Entries:
+    """Each once: what `np.unique` does by rows, in a fraction of the time."""
+    tuples = tuples[np.lexsort(tuples.T)]
+    first = np.ones(len(tuples), np.bool_)
+    first[1:] = (tuples[1:] != tuples[:-1]).any(axis=1)
+    return tuples[first]
 
 
 def _keys(sides: Sequence[Side], graph: Hypergraph, shapes: Shapes) -> dict[int, Keys]:

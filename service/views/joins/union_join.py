@@ -66,7 +66,7 @@ class UnionJoin(QuadtreeJoin):
         """The rows of one version that the other one lacks, by the tuples of each base that only this one has, and those that only the
         other one has; whether more is wanted."""
         for branch, places in enumerate(self._places):
-            told: list[tuple[Sequence[int], Entries]] = []
+            told: list[_Told] = []
             for at, place in enumerate(places):
                 tuples = (changed if at < self._own[branch] else others).get(self._base_of[place])
                 if tuples is None or not len(tuples):
@@ -74,20 +74,17 @@ class UnionJoin(QuadtreeJoin):
                 cursor = self._or.changes(branch, at, tuples, *roots)
                 if not self._tell_all(cursor, told, sink, offset, come):
                     return False
-                told.append((self._variables[place], tuples))
+                told.append(_Told(self._variables[place], tuples))
         return True
 
-    def _tell_all(
-        self, cursor: Cursor, told: Sequence[tuple[Sequence[int], Entries]], sink: Sink, offset: int, come: bool
-    ) -> bool:
-        """Rows of a delta, but for those that have one of the tuples that have been `told` of."""
+    def _tell_all(self, cursor: Cursor, told: Sequence[_Told], sink: Sink, offset: int, come: bool) -> bool:
+        """Rows of a delta, but for those that have been told."""
         wanted, limit, lines = True, _FIRST, self._or.lines
         while wanted and not cursor.done:
             rows = cursor.fill(limit)
             limit = min(4 * limit, CHUNK)
-            for variables, tuples in told:
-                values = rows[lines:][list(variables)].T
-                rows = rows[:, ~_among(values, tuples)]
+            for before in told:
+                rows = rows[:, ~before.has(rows[lines:])]
             wanted = rows.shape[1] == 0 or sink(offset, come, tuple(rows[:lines]))
         self._told_steps += cursor.steps
         return wanted
@@ -121,7 +118,22 @@ class _Rows(SlotsCursor):
         return super().fill(limit)[: self._lines]
 
 
-def _among(rows: npt.NDArray[np.int32], tuples: Entries) -> npt.NDArray[np.bool_]:
-    """bool[n]: which of these rows, int32[n, k], are among the tuples."""
-    both = np.unique(np.concatenate((tuples, rows)), axis=0, return_inverse=True)[1].reshape(-1)
-    return np.isin(both[len(tuples) :], both[: len(tuples)])
+class _Told:
+    """Tuples of some variables, all of whose rows have been told. They are looked up column by column: a code (below 2**30) and the place of
+    what stands before it fit into one word."""
+
+    def __init__(self, variables: Sequence[int], tuples: Entries) -> None:
+        self._variables, self._known = variables, list[npt.NDArray[np.int64]]()
+        places = np.zeros(len(tuples), np.int64)
+        for column in tuples.T:
+            known, places = np.unique(places << 30 | column, return_inverse=True)
+            self._known.append(known)
+
+    def has(self, values: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+        """bool[n]: of rows, int32[d, n]. Cost: O(log) of the tuples each."""
+        has, places = np.ones(values.shape[1], np.bool_), np.zeros(values.shape[1], np.int64)
+        for variable, known in zip(self._variables, self._known, strict=True):
+            wanted = places << 30 | values[variable]
+            places = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+            has &= known[places] == wanted
+        return has

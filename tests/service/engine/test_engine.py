@@ -130,6 +130,7 @@ def compare(engine: Instance, twin: Twin) -> None:
 def compare_lookups(engine: Instance, twin: Twin, source: Source) -> None:
     for name, view in twin.views.items():
         if not view.aliases:  # its rows are values
+            compare_row(engine, twin, name)
             continue
         rows = view.combinations(twin.relations)
         window: tuple[int, int] | None = None
@@ -153,6 +154,17 @@ def compare_lookups(engine: Instance, twin: Twin, source: Source) -> None:
             assert read_all(open_rows(engine.readers, name, window=text, point=(alias, given))) == Counter(
                 values(view.select(*row)) for row in mine
             ), (name, alias, window)
+
+
+def compare_row(engine: Instance, twin: Twin, name: str) -> None:
+    """A row that is there, and one that is not."""
+    rows = twin.history[twin.version][name]
+    row = next((row for row in rows if None not in row and "NaN" not in row), None)
+    if row is not None:
+        given = dict(zip(engine.views[name].shown.schema.names, map(str, row), strict=True))
+        for changed in (row, tuple(value + 10**6 if isinstance(value, int) else f"{value}1" for value in row)):
+            point = "row", dict(zip(given, map(str, changed), strict=True))
+            assert read_all(open_rows(engine.readers, name, point=point)) == Counter([changed] if changed in rows else [])
 
 
 def run(folder: Path, seed: int, batches: int, size: Callable[[Source], int], keys: int, views: dict[str, TwinView] = VIEWS) -> None:

@@ -171,7 +171,8 @@ def test_bad_definitions(definition: Any, says: str) -> None:
         ({**TWO, "join": [{"cross": ["b", "b"]}]}, "bad-definition", "itself"),
         ({**TWO, "join": [OVERLAP, {"at_most": ["b.floor", "b.id"]}]}, "unsupported-query", "columns of one alias"),
         ({"from": {"a": "bookings", "b": "bookings", "c": "bookings"}}, "unsupported-query", "without a condition between a and b"),
-        ({"union": [ONE, ONE]}, "unsupported-query", "union"),
+        ({"union": [TWO | {"join": [OVERLAP]}, ONE]}, "unsupported-query", "overlaps(b.stay, m.slot) in UNION or EXCEPT"),
+        ({"union": [ONE, {"sql": "SELECT 1"}]}, "bad-definition", "has one of from, union, except"),
     ],
 )
 def test_names_and_what_is_not_supported(definition: dict[str, Any], type_: str, says: str) -> None:

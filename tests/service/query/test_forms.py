@@ -35,6 +35,9 @@ VIEW: dict[str, Any] = {
     "changes": {"retain_rows": 7, "retain_bytes": 8},
 }  # fmt: skip
 SQL: dict[str, Any] = {"sql": "SELECT b.id FROM bookings b", "algorithm": "auto", "guarantee": "delay", "changes": False}
+ONE: dict[str, Any] = {"from": {"b": "bookings"}, "where": [{"column": "b.vip", "op": "is_null"}], "select": ["b.id as booking"]}
+UNION: dict[str, Any] = {"union": [ONE, {"except": [ONE, ONE | {"select": ["b.floor"]}]}], "algorithm": "lqdag", "changes": False}
+EXCEPT: dict[str, Any] = {"except": [{"union": [ONE, ONE, ONE]}, ONE], "guarantee": "best-effort"}
 RELATION: dict[str, Any] = {
     "columns": [{"name": "id", "type": "int64"}, {"name": "s", "type": "date", "nullable": True}, {"name": "e", "type": "date"}],
     "key": ["id"],
@@ -43,7 +46,7 @@ RELATION: dict[str, Any] = {
 VALUES = st.sampled_from(
     [True, False, 0, 1, -1, 1.5, 2**63, "", "x", "b.id", "b.stay", "_op", "a\nb", "x" * 64, "B", "[)", "sql", [], ["b.id"], {}, {"b": 1}]
 )
-FIELDS = st.sampled_from(["distance", "as", "value", "bounds", "at", "nope", "B", "sql", "where"])
+FIELDS = st.sampled_from(["distance", "as", "value", "bounds", "at", "nope", "B", "sql", "where", "union", "except"])
 
 
 @cache
@@ -81,13 +84,17 @@ def changed(draw: st.DrawFn, *originals: dict[str, Any]) -> dict[str, Any]:
 
 
 @settings(max_examples=400)
-@given(changed(VIEW, SQL))
+@given(changed(VIEW, SQL, UNION, EXCEPT))
 @example(VIEW | {"from": {"B": "bookings"}})
 @example(VIEW | {"from": {f"a{number}": "bookings" for number in range(9)}})
 @example(VIEW | {"changes": {"retain_rows": 0}})
 @example(VIEW | {"changes": {"retain_bytes": 2**63}})
 @example(VIEW | {"select": []})
 @example(SQL | {"select": []})
+@example(UNION | {"from": {"b": "bookings"}})
+@example({"union": [ONE]})
+@example({"except": [ONE, ONE, ONE]})
+@example({"union": [SQL, ONE]})
 def test_views(definition: dict[str, Any]) -> None:
     """What the schema takes has a form, and what it does not take is refused."""
     if fits("ViewDefinition", definition):
@@ -126,7 +133,7 @@ def test_the_document_refuses_what_needs_no_names(change: dict[str, Any]) -> Non
 
 
 def test_the_examples_fit_and_are_taken() -> None:
-    for definition in (VIEW, SQL):
+    for definition in (VIEW, SQL, UNION, EXCEPT):
         assert fits("ViewDefinition", definition)
         check_form(definition)
     assert fits("RelationDefinition", RELATION) and parse_relation(RELATION)

@@ -1,0 +1,140 @@
+"""UNION and EXCEPT by lazy qdags: paths of two edges less triangles, triangles of either of two graphs, one graph less another; beside
+DuckDB anew, and the paths beside computing both sides by qdags.
+
+The graph less another one is what hashing does best: here each edge costs a way down, and what is left out is looked at too. What the
+structure is for are the changes: their deltas, which DuckDB finds by asking anew.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from structures.qdag.union import Branch, Cursor, Or
+from structures.quadtree.trees import QuadTrees
+from tests.benchmarks.figures import Figure, Rival, Scale, middle, sampled
+from tests.benchmarks.measured_natural import count
+from tests.benchmarks.measured_tree import Note
+from tests.benchmarks.natural_absent import ANEW, NO_PINS, TIMES, DuckDb, Pair, View, _atom
+from tests.benchmarks.natural_triangle import graph
+
+TITLE = "Lazy qdags: UNION and EXCEPT in graphs of 100,000 edges"
+Listed = list[tuple[Pair, int]]
+"""Atoms: the variables, and which of the two graphs."""
+
+
+class SetView:
+    """Branches over the edges of two graphs, three trees of either; each with at most one group."""
+
+    def __init__(self, branches: Sequence[tuple[Listed, Listed]]) -> None:
+        self.trees, self.branches = QuadTrees([(2, 0), (2, 1), (2, 1)] * 2), branches
+        made = [
+            Branch([_atom(own, 3 * which) for own, which in atoms], [[_atom(own, 3 * which) for own, which in group]] if group else [])
+            for atoms, group in branches
+        ]
+        self.join = Or(self.trees, 1 + max(max(own) for own, _ in branches[0][0]), made)
+        self.version = 0
+
+    def load(self, edges: np.ndarray, others: np.ndarray) -> None:
+        self.version += 1
+        for which, given in enumerate((edges, others)):
+            for tree, one in enumerate(View._each(given), 3 * which):
+                self.trees.bulk_load(self.version, tree, one)
+
+    def change(self, gone: np.ndarray, come: np.ndarray) -> int:
+        """Of edges that stand in both graphs; rows gained."""
+        self.trees.require(6 * (len(gone) + len(come)), 1)
+        self.version += 1
+        before = self.trees.roots
+        for which in range(2):
+            for edges, write in ((gone, self.trees.delete), (come, self.trees.insert)):
+                for tree, one in enumerate(View._each(edges), 3 * which):
+                    if len(one):
+                        write(self.version, tree, one)
+        after = self.trees.roots
+        gained = len(self._told(come, gone, after, before)) - len(self._told(gone, come, before, after))
+        self.trees.merge(self.version)
+        self.trees.reclaim(self.version, NO_PINS)
+        return gained
+
+    def _told(self, edges: np.ndarray, others: np.ndarray, roots: tuple, without: tuple) -> np.ndarray:  # type: ignore[type-arg]
+        """The tuples that only one version has."""
+        found = [np.empty((0, self.join.dimension), np.int32)]
+        for number, (atoms, group) in enumerate(self.branches):
+            for place in range(len(atoms) + len(group)):
+                tuples = (edges if place < len(atoms) else others)[:, :2]
+                cursor = self.join.changes(number, place, tuples, roots, without)
+                while not cursor.done:
+                    found.append(cursor.fill(1 << 16)[self.join.lines :].T)
+        return np.unique(np.concatenate(found), axis=0)
+
+    def rows(self) -> Cursor:
+        return self.join.rows(self.trees.roots)
+
+
+PATHS: Listed = [((0, 1), 0), ((1, 2), 0)]
+CLOSED: Listed = [((0, 2), 0)]
+OPEN = (
+    "SELECT x.a, x.b, y.b AS c FROM e x JOIN e y ON x.b = y.a"
+    " EXCEPT SELECT x.a, x.b, y.b FROM e x JOIN e y ON x.b = y.a JOIN e z ON z.a = x.a AND z.b = y.b"
+)
+TRIANGLES = "SELECT x.a, x.b, y.b AS c FROM {0} x JOIN {0} y ON x.b = y.a JOIN {0} z ON z.a = x.a AND z.b = y.b"
+EITHER = f"{TRIANGLES.format('e')} UNION {TRIANGLES.format('n')}"
+LESS = "SELECT a, b FROM e EXCEPT SELECT a, b FROM n"
+
+
+def run(scale: Scale, note: Note) -> list[Figure]:
+    n = scale.size(100_000, 2_000)
+    edges = graph("random", n)
+    some, most = edges[: len(edges) // 2], edges[len(edges) // 4 :]
+    paths = measure(f"paths EXCEPT triangles, {n:,} edges", SetView([(PATHS, PATHS + CLOSED)]), OPEN, edges, edges, scale, note)
+    both = [View([own for own, _ in atoms], None) for atoms in (PATHS, PATHS + CLOSED)]
+    spent = 0.0
+    for one in both:
+        one.load(edges, edges[:0])
+        spent += min(_seconds(one) for _ in range(TIMES))
+    paths[0].rivals.append(Rival("both sides by qdag", 1e3 * spent, "paths and triangles, without subtracting them"))
+    either: list[tuple[Listed, Listed]] = [([(own, which) for own, _ in PATHS + CLOSED], []) for which in range(2)]
+    return [
+        *paths,
+        *measure(f"triangles of one graph UNION those of another, {n:,} edges", SetView(either), EITHER, edges, most, scale, note),
+        *measure(f"one graph EXCEPT another, {n:,} edges", SetView([([((0, 1), 0)], [((0, 1), 1)])]), LESS, edges, some, scale, note),
+    ]
+
+
+def _seconds(view: View | SetView) -> float:
+    start = time.perf_counter()
+    count(view.rows())
+    return time.perf_counter() - start
+
+
+def measure(name: str, view: SetView, query: str, edges: np.ndarray, others: np.ndarray, scale: Scale, note: Note) -> list[Figure]:
+    """The whole view, and batches that take edges out of both graphs and put back those that the batch before took out."""
+    rival = DuckDb(query, edges, others)
+    view.load(edges, others)
+    cursor = view.rows()
+    rows = count(cursor)
+    spent = min(_seconds(view) for _ in range(TIMES))
+    theirs, whole = rival.read_best()
+    assert theirs == rows, f"DuckDB found {theirs} rows, we {rows}"
+    note(f"{name}: {rows:,} rows, {1e3 * spent:.0f} ms, {cursor.steps:,} steps")
+    common = np.flatnonzero(np.isin(edges[:, 2], others[:, 2]))
+    size, now = min(1_000, len(common) // 8), rows
+    order, out, batches, anew = np.random.default_rng(3).permutation(common), edges[:0], list[float](), list[float]()
+    for some in order[: 4 * size].reshape(-1, size):
+        gone = edges[some]
+        start = time.perf_counter()
+        now += view.change(gone, out)
+        batches.append((len(gone) + len(out)) / (time.perf_counter() - start))
+        theirs, elapsed = rival.change(gone, out)
+        assert theirs == now, f"DuckDB found {theirs} rows, the deltas say {now}"
+        anew.append((len(gone) + len(out)) / elapsed)
+        out = gone
+    rival.close()
+    return [
+        Figure(f"{name}: time of the whole view", 1e3 * spent, "ms", less=True, note=f"{rows:,} rows, {cursor.steps:,} steps",
+               rivals=[Rival("DuckDB", 1e3 * whole, ANEW)]),
+        sampled(f"{name}: batches with delta, {2 * size:,} changes", batches, "changes/s", rivals=[Rival("DuckDB", middle(anew), ANEW)]),
+    ]  # fmt: skip
