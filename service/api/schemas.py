@@ -75,7 +75,7 @@ _STATISTICS = _object(
         "counters": {"type": "object", "additionalProperties": _COUNT}
         | {
             "description": "what else the algorithm counts, by name, of all readings; tree-tracker: lookups, removed, no_goods, forgotten; "
-            "minesweeper and elimination: probes, outputs, lookups, constraints, resets, forgotten; "
+            "minesweeper and elimination: probes, outputs, pairs (of a triangle), lookups, constraints, resets, forgotten; "
             "intersect: lookups, probes, outputs; bow-tie: these, ranges (the most that waited, summed over readings), forgotten; "
             "lqdag: looked_up, excluded, and with UNION or EXCEPT repeated (rows that an earlier SELECT had)"
         },

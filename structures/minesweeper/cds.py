@@ -385,18 +385,25 @@ class ConstraintTree:
             v = int(T[u + PARENT])
         return tuple(reversed(found))
 
+    def _check_intervals(self) -> dict[int, list[tuple[int, int]]]:
+        """Of each node that has any; AssertionError names M3."""
+        T, found = self.arrays.T, dict[int, list[tuple[int, int]]]()
+        for v, low, high, _ in self.intervals():
+            mine = found.setdefault(v, [])
+            assert low <= high and (not mine or mine[-1][1] < low - 1), f"M3: intervals of node {v} at {low}"
+            mine.append((low, high))
+        for v in range(ROOT, int(T[MADE])):
+            counted, count = int(T[NODE_WORDS * v + COUNT]), len(found.get(v, []))
+            assert counted == count, f"M3: node {v} counts {counted} intervals, it has {count}"
+        assert int(T[INTERVALS]) == sum(map(len, found.values())), "M3: intervals are not as many as counted"
+        return found
+
     def check(self) -> None:
         """Prove M3 and M4; AssertionError names the invariant."""
         T, H = self.arrays.T, self.arrays.H
-        last: dict[int, int] = {}
-        counts: dict[int, int] = {}
-        for v, low, high, _ in self.intervals():
-            assert low <= high and (v not in last or last[v] < low - 1), f"M3: intervals of node {v} at {low}"
-            last[v], counts[v] = high, counts.get(v, 0) + 1
+        self._check_intervals()
         for v in range(ROOT, int(T[MADE])):
             u = NODE_WORDS * v
-            assert int(T[u + COUNT]) == counts.get(v, 0), f"M3: node {v} counts {T[u + COUNT]} intervals, it has {counts.get(v, 0)}"
             bits = sum(1 << d for d, value in enumerate(self.pattern(v)) if value is not None)
             assert int(T[u + BITS]) == bits and int(T[u + DEPTH]) == len(self.pattern(v)), f"M4: the pattern of node {v}"
             assert T[u + PLACE] < 0 or H[T[u + PLACE]] == v, f"M4: node {v} is not at its place"
-        assert int(T[INTERVALS]) == sum(counts.values()), "M3: intervals are not as many as counted"

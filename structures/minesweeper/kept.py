@@ -87,9 +87,13 @@ class Keeper:
     def take(self, lease: Lease) -> ConstraintTree | None:
         """The tree as it is for this version, with its lock; None: it cannot be had."""
         with self._lock:
-            if self._kept is None and lease == self.newest:
-                self._kept = _Kept(self._size, lease.changes)
-            kept = self._kept
+            kept, wanted = self._kept, self._kept is None and lease == self.newest
+        if wanted:  # made without the lock, for which the writer would wait
+            made = _Kept(self._size, lease.changes)
+            with self._lock:
+                if self._kept is None and lease == self.newest:
+                    self._kept = made
+                kept = self._kept
         if kept is None or not kept.tree.lock.acquire(blocking=False):
             return None
         if kept.changes > lease.changes:

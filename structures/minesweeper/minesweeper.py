@@ -8,20 +8,20 @@ are (a *certificate* C), few look-ups find them, however many entries there are.
     S(A, B)  7,1  7,2  8,1           S's first, proves that there is no row; no index is read through
     T(A)  1 2 3
 
-A search keeps the gaps that it meets in a constraint tree (`cds.py`), asks it for the least tuple that may yet be a row (`shadow.py`), and
-looks that up in all atoms (`walk.py`). The variables are searched in one order; where an entry or a key is given, its variables are bound
-(`shape.py`). The tree of the readings of all rows is kept for the versions to come (`kept.py`). Nested elimination orders, which
-beta-acyclic joins have, give the bounds below; others depend on their width.
+A search keeps the gaps that it meets in a constraint tree (`cds.py`), asks it for the least tuple that may yet be a row (`shadow.py`; all
+rows of a triangle: `triangle.py`), and looks that up in all atoms (`walk.py`). The variables are searched in one order; where an entry or a
+key is given, its variables are bound (`shape.py`). The tree of the readings of all rows is kept for the versions to come (`kept.py`), but
+not that of a triangle. Nested elimination orders, which beta-acyclic joins have, give the bounds below; others depend on their width.
 
 Invariants, by which `check()` names what broke
     M1  the roots of the atoms are those of their indexes
     M2  all indexes of an atom have as many entries as it counts
-    M3, M4  of the kept constraint tree
+    M3 to M7  of the constraint trees (`cds.py`, `triangle.py`)
 
 Costs (n entries, Z rows, C the least certificate for the order)
     follow      O(1) a changed entry, besides its rows, which are a search with its variables bound
     rows        O((C + Z) log n) in a nested elimination order, else O((C^(w + 1) + Z) log n) by its width w; no bound between two rows,
-                and none once the tree was full
+                and none once the tree was full; of a triangle `triangle.py`
     memory      the kept tree, up to 64 MiB, once all rows were read; up to 16 MiB while another reading lasts
 Differences from the paper: only gaps along the tuple that was probed are put, one an atom, not 2^arity of them; rows are no constraints, as
 the search goes on behind them.
@@ -32,6 +32,7 @@ Source: *Beyond Worst-case Analysis for Joins with Minesweeper*; *Towards Instan
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple, Self
 from weakref import WeakKeyDictionary
 
@@ -46,8 +47,9 @@ from structures.index.indexes import Entries, OrderedIndexes, items_of
 from structures.index.layout import IndexArena
 from structures.minesweeper.cds import KEPT_SIZE, PRIVATE_SIZE, ConstraintTree, Size
 from structures.minesweeper.kept import Keeper, Lease
-from structures.minesweeper.shadow import AT, CONSTRAINTS, COVERED, FORGOTTEN, GAP, LOOKUPS, OUTPUTS, PROBES, RESETS, STEPS
-from structures.minesweeper.shape import ATOMS, GIVEN, Shape, index_orders
+from structures.minesweeper.shadow import AT, CONSTRAINTS, COVERED, FORGOTTEN, GAP, LOOKUPS, OUTPUTS, PAIRS, PROBES, RESETS, STEPS
+from structures.minesweeper.shape import ATOMS, GIVEN, TRIANGLE, Shape, index_orders
+from structures.minesweeper.triangle import TriangleTree
 from structures.minesweeper.walk import STATE_WORDS, Walking, mine
 
 __all__ = ["Atom", "Cursor", "Deltas", "Member", "Minesweeper", "Root", "index_orders"]
@@ -77,6 +79,7 @@ class Cursor(cursor.Cursor):
         self._arena, self._walking, self._items = arena, walking, items_of(items)
         self._ended = len(items.slot) == 0
         self._make, self._kept = make, kept
+        self._takes_kept = kept is not None and not walking.P[TRIANGLE]
         self._own: list[ConstraintTree] = []  # one, once it is needed; clones have the same list
 
     def _more(self, want: int) -> np.ndarray:
@@ -93,7 +96,7 @@ class Cursor(cursor.Cursor):
 
     def _take(self) -> ConstraintTree:
         """A tree, and its lock: the kept one, that of this cursor and its clones, or an empty one if others have these."""
-        tree = self._kept[0].take(self._kept[1]) if self._kept is not None else None
+        tree = self._kept[0].take(self._kept[1]) if self._kept is not None and self._takes_kept else None
         if tree is None:
             if not self._own:
                 self._own.append(self._make())
@@ -128,13 +131,14 @@ class Cursor(cursor.Cursor):
 
     @property
     def counters(self) -> dict[str, int]:
-        """Tuples probed, those of them that are in all atoms; look-ups as the paper counts them, one a coordinate; intervals put; how often
-        a full tree was cleared, and intervals lost so."""
+        """Tuples probed, those of them that are in all atoms; of a triangle the pairs of values of its first two variables that were looked
+        at; look-ups as the paper counts them, one a coordinate; intervals put; how often a full tree was cleared, and intervals lost so."""
         return {name: int(self._Z[word]) for name, word in _COUNTERS.items()}
 
 
 _COUNTERS = {
-    "probes": PROBES, "outputs": OUTPUTS, "lookups": LOOKUPS, "constraints": CONSTRAINTS, "resets": RESETS, "forgotten": FORGOTTEN,
+    "probes": PROBES, "outputs": OUTPUTS, "pairs": PAIRS, "lookups": LOOKUPS, "constraints": CONSTRAINTS, "resets": RESETS,
+    "forgotten": FORGOTTEN,
 }  # fmt: skip
 
 
@@ -197,18 +201,22 @@ class Minesweeper(IndexReader):
     def _cursor(self, root: Root, place: int | None, given: bool, items: Entries) -> Cursor:
         walking = Walking(self.shape.plan(place, given), np.array(root.roots, np.int64), np.zeros(STATE_WORDS, np.int64))
         kept = (self._keeper, root.lease) if place is None else None
-        return Cursor(self.indexes.arena, walking, items, self._make, kept)
+        kind = TriangleTree if walking.P[TRIANGLE] else ConstraintTree
+        return Cursor(self.indexes.arena, walking, items, partial(self._make, kind), kept)
 
-    def _make(self) -> ConstraintTree:
-        tree = ConstraintTree(self._size)
+    def _make(self, kind: type[ConstraintTree] = ConstraintTree) -> ConstraintTree:
+        tree = kind(self._size)
         self._trees[tree] = None
         return tree
+
+    def _private(self) -> list[ConstraintTree]:
+        """The trees of all readings that are still there, and that for deltas."""
+        return [tree for reference in self._trees.keyrefs() if (tree := reference()) is not None]
 
     @property
     def constraint_bytes(self) -> int:
         """Of the kept tree, that for deltas, and those of all readings that are still there. Any thread."""
-        trees = (reference() for reference in self._trees.keyrefs())
-        return self._keeper.bytes + sum(tree.bytes for tree in trees if tree is not None)
+        return self._keeper.bytes + sum(tree.bytes for tree in self._private())
 
     def kept(self) -> list[tuple[tuple[int | None, ...], int, int, int]]:
         """Of each kept constraint the pattern, a value or None (whatever it is) for each level before that of the interval, its least and
@@ -216,9 +224,12 @@ class Minesweeper(IndexReader):
         return self._keeper.constraints()
 
     def check(self) -> None:
-        """Prove M1 to M4 of the newest version; AssertionError names the invariant."""
+        """Prove M1 and M2 of the newest version, and M3 to M7 of all trees; AssertionError names the invariant."""
         self.check_roots("M")
         self._keeper.check()
+        for tree in self._private():
+            with tree.lock:
+                tree.check()
 
 
 _ONE = Entries(np.zeros((1, 1), np.int64), np.zeros(1, np.int32))

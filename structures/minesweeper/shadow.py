@@ -40,9 +40,10 @@ from structures.minesweeper.cds import (
     put_interval,
 )
 
-# Words of Z, the state of a reading (`walk.py`): what is counted, the frontier, the tuple, how many of its first values are the frontier's.
-AT, PHASE, STEPS, LAST, GAP, PROBES, OUTPUTS, LOOKUPS, CONSTRAINTS, RESETS, FORGOTTEN, COVERED, TIGHT = range(13)
-FRONTIER = TIGHT + 1
+# Words of Z, the state of a reading (`walk.py`): what is counted, how many of the tuple's first values are the frontier's; of triangles
+# pairs that were looked at, and whether the frontier is at the end; the frontier, the tuple.
+AT, PHASE, STEPS, LAST, GAP, PROBES, OUTPUTS, LOOKUPS, CONSTRAINTS, RESETS, FORGOTTEN, COVERED, TIGHT, PAIRS, OVER = range(15)
+FRONTIER = OVER + 1
 TUPLE = FRONTIER + cds.MOST_LEVELS
 PLACES = TUPLE + cds.MOST_LEVELS
 

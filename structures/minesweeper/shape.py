@@ -9,7 +9,7 @@ Source: docs/design/natural-joins.md (*minesweeper*).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -20,8 +20,8 @@ from structures.minesweeper.cds import MOST_LEVELS
 
 MOST_ATOMS = 8
 
-# Words of P; then of an atom. GIVEN: the atom whose entries are given, or -1.
-LEVELS, ATOMS, GIVEN, ATOM = range(4)
+# Words of P; then of an atom. GIVEN: the atom whose entries are given, or -1; TRIANGLE: whether all rows of one are searched.
+LEVELS, ATOMS, GIVEN, TRIANGLE, ATOM = range(5)
 # BOUND: of its first coordinates; NUMBER: of the alias; SOURCE: of each bound coordinate the number in what is given, of others the level
 MEMBER, ARITY_, BOUND, NUMBER, SOURCE = range(5)
 ATOM_WORDS = SOURCE + MOST_ARITY
@@ -41,6 +41,12 @@ def index_orders(atoms: Sequence[Sequence[int]], order: Sequence[int]) -> list[l
                 orders.append((*sorted(first, key=lambda v: ranks[v]), *rest))
         found.append(orders)
     return found
+
+
+def is_triangle(atoms: Sequence[Collection[int]]) -> bool:
+    """Whether atoms with these variables are R(A, B), S(B, C), T(A, C), in any order."""
+    edges = {frozenset(own) for own in atoms}
+    return len(atoms) == len(edges) == 3 and {len(own) for own in edges} == {2} and len(frozenset[int]().union(*edges)) == 3
 
 
 def _serves(variables: Sequence[int], first: frozenset[int], rest: Sequence[int]) -> bool:
@@ -83,7 +89,7 @@ class Shape:
         bound = list(self._variables[place]) if place is not None else []
         order = [v for v in self.order if v not in bound]
         atoms = [a for a in range(self.t) if not (given and a == place)]
-        words = [len(order), len(atoms), place if given and place is not None else -1]
+        words = [len(order), len(atoms), place if given and place is not None else -1, place is None and is_triangle(self._variables)]
         for a in atoms:
             own = frozenset(self._variables[a])
             first, rest = own & frozenset(bound), [v for v in order if v in own]

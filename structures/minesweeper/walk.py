@@ -28,6 +28,7 @@ from structures.minesweeper.cds import GREATEST, LEAST, Constraints, clear, is_s
 from structures.minesweeper.shadow import (
     AT,
     CONSTRAINTS,
+    COVERED,
     ENDED,
     FREE,
     FRONTIER,
@@ -35,6 +36,7 @@ from structures.minesweeper.shadow import (
     LAST,
     LOOKUPS,
     OUTPUTS,
+    OVER,
     PHASE,
     PLACES,
     PROBES,
@@ -43,7 +45,8 @@ from structures.minesweeper.shadow import (
     next_probe,
     pass_on,
 )
-from structures.minesweeper.shape import ARITY_, ATOM, ATOM_WORDS, ATOMS, BOUND, GIVEN, LEVELS, MEMBER, MOST_ATOMS, NUMBER, SOURCE
+from structures.minesweeper.shape import ARITY_, ATOM, ATOM_WORDS, ATOMS, BOUND, GIVEN, LEVELS, MEMBER, MOST_ATOMS, NUMBER, SOURCE, TRIANGLE
+from structures.minesweeper.triangle import advance, grow, next_triple, put_triangle_gap
 
 OPEN, PROBE, EXPLORE, EMIT = range(4)  # phases
 LEAF_, ENTRY, END, FIRST, KEY_ = 0, 1, 2, 3, 6  # of an atom; FIRST: the same three at the beginning
@@ -98,6 +101,9 @@ def put_gap(tree: Constraints, walking: Walking, q: int, c: int, low: int, high:
     a, bits = atom_at(q), wide(0)
     for j in range(P[a + BOUND], c):
         bits |= wide(1) << P[a + SOURCE + j]
+    if P[TRIANGLE] != 0:
+        put_triangle_gap(tree, Z, bits, P[a + SOURCE + c], low, high)
+        return
     v = node_of(tree, bits, P[a + SOURCE + c], Z, TUPLE)
     Z[CONSTRAINTS] += put_interval(tree, v, low, high, wide(1) << q)
 
@@ -157,6 +163,7 @@ def open_item(nodes: Nodes, tree: Constraints, walking: Walking, items: Items) -
     x = Z[AT] * items.width
     for d in range(P[LEVELS]):
         Z[FRONTIER + d] = LEAST
+    Z[OVER] = 0
     found = True
     for q in range(P[ATOMS]):
         a, z = atom_at(q), place_at(q)
@@ -182,6 +189,8 @@ def explore(nodes: Nodes, tree: Constraints, walking: Walking) -> bool:
         found = look_up(nodes, tree, walking, q) and found
     if found:
         Z[OUTPUTS] += 1
+        if P[TRIANGLE] != 0:
+            advance(Z, 2, Z[TUPLE + 2])
         for q in range(P[ATOMS]):
             put_gap_behind(nodes, tree, walking, q)
     return found
@@ -252,10 +261,11 @@ def step(nodes: Nodes, tree: Constraints, walking: Walking, items: Items, told: 
                 q -= 1
             if q < 0:
                 Z[PHASE] = PROBE
-                if pass_on(Z, P[LEVELS], P[LEVELS]) < 0:
+                if P[TRIANGLE] == 0 and pass_on(Z, P[LEVELS], P[LEVELS]) < 0:
                     next_item(Z)
     elif Z[PHASE] == EXPLORE:
-        Z[PHASE] = EMIT if explore(nodes, tree, walking) else PROBE
+        if P[TRIANGLE] == 0 or grow(tree, Z, stop):  # others may have left it undone
+            Z[PHASE] = EMIT if explore(nodes, tree, walking) else PROBE
     elif Z[PHASE] == OPEN:
         if len(items.slots) > 1:
             clear(tree)
@@ -263,10 +273,12 @@ def step(nodes: Nodes, tree: Constraints, walking: Walking, items: Items, told: 
         if not open_item(nodes, tree, walking, items):
             next_item(Z)
     else:
-        how = next_probe(tree, Z, P[LEVELS], stop)
+        how = next_triple(tree, Z, stop) if P[TRIANGLE] != 0 else next_probe(tree, Z, P[LEVELS], stop)
         if how == FREE:
             Z[PHASE] = EXPLORE
         elif how == ENDED:
+            if P[TRIANGLE] != 0 and Z[OUTPUTS] == 0:
+                Z[COVERED] = 1
             next_item(Z)
     return n
 

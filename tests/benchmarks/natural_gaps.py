@@ -2,8 +2,9 @@
 tuples.
 
 Stars, paths and trees of edges between a few chosen vertices, as in Table 1 of the paper, but with as many of them whatever the graph's
-size: probes must not grow with it. Layers of edges without a path of three. What the kept tree saves after changes. Triangles, and paths of
-which nearly all are rows, where it loses.
+size: probes must not grow with it. Layers of edges without a path of three. What the kept tree saves after changes. Triangles at a hub, and
+without rows, by the structure of their own, beside the general tree. Random triangles, and paths of which nearly all are rows, where it
+loses.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ QUERIES = {
     "tree": Query(((0, 1), (1, 2), (1, 3), (3, 4), (0,), (2,), (3,), (4,)), [(0, 1), (0, 2), (2, 3), (0, 4), (1, 5), (2, 6), (3, 7)]),
 }
 LAYERED = Query(((0, 1), (1, 2), (2, 3)), [(0, 1), (1, 2)])
+TRIANGLE = Query(((0, 1), (1, 2), (0, 2)), [])
+GENERAL = Query((*TRIANGLE.variables, (0, 1)), [])  # R twice, which is not told apart, and so by the tree for all queries
 
 
 def loaded(variables: Variables, orders: Sequence[Sequence[tuple[int, ...]]], data: Sequence[Entries]) -> tuple[OrderedIndexes, list[Atom]]:
@@ -88,6 +91,10 @@ def chosen(query: Query, n: int) -> list[Entries]:
     choices = [np.append(rng.choice(n // 10, CHOSEN - 1, replace=False), values[own[0]]) for own in query.variables if len(own) == 1]
     data = [slotted(edges)] * (len(query.variables) - len(choices))
     return data + [slotted(np.unique(one)[:, None]) for one in choices]
+
+
+def of_graph(edges: np.ndarray) -> Entries:
+    return Entries(np.ascontiguousarray(edges[:, :2].astype(np.int64)), np.ascontiguousarray(edges[:, 2]))
 
 
 def whole(make: Callable[[], Any], times: int) -> list[float]:
@@ -190,31 +197,58 @@ def after_changes(n: int, note: Note) -> list[Figure]:
 
 
 def triangles(n: int, times: int, note: Note) -> list[Figure]:
-    """Random triangles, beside quadtrees; and the instance for which, in this order, the tree rules out n² pairs."""
+    """Random triangles, beside quadtrees."""
     edges = graph("random", n)
     view = Triangle()
     view.load(edges)
-    entries = Entries(np.ascontiguousarray(edges[:, :2].astype(np.int64)), np.ascontiguousarray(edges[:, 2]))
-    query = Query(((0, 1), (1, 2), (0, 2)), [])
-    make = mined(query, [entries] * 3)
+    make = mined(TRIANGLE, [of_graph(edges)] * 3)
     miner = make()
     cursor = miner.rows(miner.root)
     rows, theirs = count(cursor), count(view.rows())
     assert rows == theirs, f"quadtrees found {theirs} rows, we {rows}"
     ours = whole(make, times)
     qdag = middle([1e3 * seconds(lambda: count(view.rows())) for _ in range(times)])
-    figures = [sampled(f"triangle, {n:,} random edges: all rows", ours, "ms", less=True, note=f"{cursor.counters['probes']:,} probes",
-                       rivals=[Rival("qdag", qdag)])]  # fmt: skip
-    for m in (50, 100, 200):
-        up = np.arange(1, m + 1)
-        data = [np.indices((m, m)).reshape(2, -1).T + 1, np.column_stack((up, up * 0 + 2)), np.column_stack((up, up * 0 + 1))]
-        miner = mined(query, list(map(slotted, data)), (0, 1, 2))()
-        cursor = miner.rows(miner.root)
-        assert count(cursor) == 0
-        about = f"triangle without rows, {m} values, {cursor.counters['probes']} probes: steps"
-        told = "in the order A, B, C each pair of a and b is ruled out on its own"
-        figures.append(Figure(about, cursor.steps, "steps", less=True, note=told))
     note(f"triangles: {middle(ours):.3g} ms, qdag {qdag:.3g} ms")
+    return [sampled(f"triangle, {n:,} random edges: all rows", ours, "ms", less=True, note=f"{cursor.counters['probes']:,} probes",
+                    rivals=[Rival("qdag", qdag)])]  # fmt: skip
+
+
+def hubs(n: int, note: Note) -> list[Figure]:
+    """A vertex with half of all edges: a quarter of n² pairs of edges meet, and O(n) comparisons tell which rows there are."""
+    data = [of_graph(graph("hub", n))] * 3
+    miner = mined(TRIANGLE, data)()
+    cursor = miner.rows(miner.root)
+    rows = count(cursor)
+    duck = DuckDbNatural(TRIANGLE.variables, data)
+    joined = duck.joined()
+    duck.close()
+    counted = cursor.counters
+    note(f"hub of {n:,} edges: {counted}, {cursor.steps} steps; DuckDB joins {joined:,} rows")
+    told = f"{rows:,} rows, {counted['pairs']:,} pairs of values, {cursor.steps:,} steps"
+    rival = Rival("DuckDB", joined, "rows that its joins give")
+    return [Figure(f"triangle, {n:,} edges at a hub: probes", counted["probes"], "probes", less=True, note=told, rivals=[rival])]
+
+
+def without_rows(n: int, note: Note) -> list[Figure]:
+    """R = [n] x [n], S = [n] x {2}, T = [n] x {1}: O(n) comparisons, where n² pairs of a and b have no row. And S with the even numbers for
+    each b, T with the odd ones for each a: O(n²) comparisons, where each of n² pairs takes n of them."""
+    up = np.arange(1, n + 1)
+    square = np.indices((n, n)).reshape(2, -1).T + 1
+    given = list(map(slotted, [square, np.column_stack((up, up * 0 + 2)), np.column_stack((up, up * 0 + 1))]))
+    alternating = list(map(slotted, [square, square * [1, 2], square * [1, 2] + [0, 1]]))
+    figures = []
+    for name, data in (("no row", given), ("alternating", alternating)):
+        cursors = []
+        for query, some in ((TRIANGLE, data), (GENERAL, [*data, data[0]])):
+            miner = mined(query, some, (0, 1, 2))()
+            cursors.append(miner.rows(miner.root))
+            assert count(cursors[-1]) == 0
+        cursor, general = cursors
+        counted = cursor.counters
+        told = f"{counted['probes']:,} probes, {counted['pairs']:,} pairs of values, {counted['constraints']:,} constraints"
+        rival = Rival("the general tree", general.steps, f"{general.counters['probes']:,} probes; R is joined twice")
+        note(f"{name}, {n} values: {told}, {cursor.steps} steps, general {general.steps}")
+        figures.append(Figure(f"triangle, {name}, {n} values: steps", cursor.steps, "steps", less=True, note=told, rivals=[rival]))
     return figures
 
 
@@ -241,4 +275,6 @@ def run(scale: Scale, note: Note) -> list[Figure]:
     figures += [figure for n in ((10, 20) if scale.quick else (50, 100, 200)) for figure in layers(n, times, note)]
     figures += after_changes(scale.size(15_000, 1_500), note)
     figures += triangles(scale.size(10_000, 1_000), times, note)
+    figures += [figure for n in ((400, 800) if scale.quick else (5_000, 10_000, 20_000)) for figure in hubs(n, note)]
+    figures += [figure for n in ((10, 20) if scale.quick else (50, 100, 200)) for figure in without_rows(n, note)]
     return figures + all_rows(scale.size(100_000, 1_200), times, note)

@@ -4,8 +4,9 @@ nested elimination order, with a bound by the certificate.
 Each class of equal columns is a variable of its own, as in `view_tree`. The algorithm is one; so is the order of the variables, where both
 are to be had. Lemma D.12 of the second paper, which wants alpha-acyclic joins for `elimination`, is false: of AB, BC, AC, ABC none of the
 six orders satisfies it. A nested order is what its proof needs, and just the beta-acyclic joins have one.
-Source: *Beyond Worst-case Analysis for Joins with Minesweeper*, Theorems 2.7 and 5.1; *Towards Instance Optimal Join Algorithms for Data in
-Indexes*, Theorem 3.7; docs/design/natural-joins.md (*minesweeper*).
+The triangle, which has no nested order, has a bound of its own.
+Source: *Beyond Worst-case Analysis for Joins with Minesweeper*, Theorems 2.7, 5.1 and 5.4; *Towards Instance Optimal Join Algorithms for
+Data in Indexes*, Theorem 3.7; docs/design/natural-joins.md (*minesweeper*).
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from service.planning.plans.plan import Plan, columns_of, connected, first_notes
 from service.query.model import Query
 from structures.index.layout import MOST_ARITY
 from structures.minesweeper.cds import MOST_LEVELS
-from structures.minesweeper.shape import MOST_ATOMS, index_orders
+from structures.minesweeper.shape import MOST_ATOMS, index_orders, is_triangle
 
 THEOREM = "Beyond Worst-case Analysis for Joins with Minesweeper, Theorem 2.7"
 THEOREM_WIDTH = "Beyond Worst-case Analysis for Joins with Minesweeper, Theorem 5.1"
+THEOREM_TRIANGLE = "Beyond Worst-case Analysis for Joins with Minesweeper, Theorem 5.4"
 THEOREM_NESTED = "Towards Instance Optimal Join Algorithms for Data in Indexes, Theorem 3.7"
 _LIMITS = f"without products or comparisons, up to {MOST_ATOMS} relations and {MOST_LEVELS} variables"
 WORDS = f"natural joins {_LIMITS}"
@@ -64,20 +66,25 @@ def _make(query: Query, relations: Relations, algorithm: str) -> Plan | None:
     levels = search_order(atoms)
     tracks = tuple(tuple(path_of(order, own) for order in one) for one, own in zip(index_orders(atoms, levels), columns, strict=True))
     width, _ = treewidth(edges)
+    triangle = is_triangle(edges)
     whole = "O((C + r) log n)" if nested else f"O((C^{width + 1} + r) log n)"
+    told = "where C comparisons prove that there are no others"
+    if triangle:
+        whole = "O(((C + p) C^0.5 log U + r) log n)"
+        told += ", and p pairs of values of the first two variables have rows, the second in a range of U values"
     bounds = {
-        "space": f"O(n) per index; there are {sum(map(len, tracks))}; a cache of up to 64 MiB",
+        "space": f"O(n) per index; there are {sum(map(len, tracks))}; a cache of up to {'16 MiB per reading' if triangle else '64 MiB'}",
         "update": "O(log n) per index, and a search with the changed row's variables bound",
-        "delay": f"no bound between rows; all r rows in {whole}, where C comparisons prove that there are no others",
+        "delay": f"no bound between rows; all r rows in {whole}, {told}",
     }
     order = ", ".join(next(f"{alias}.{own[v][0]}" for alias, own in zip(names(query), columns, strict=True) if v in own) for v in levels)
     kind = "a nested elimination order" if nested else f"an order of width {width}"
-    told = ", ".join(f"{alias} ({', '.join(path.columns)})" for alias, paths in zip(names(query), tracks, strict=True) for path in paths)
+    by = ", ".join(f"{alias} ({', '.join(path.columns)})" for alias, paths in zip(names(query), tracks, strict=True) for path in paths)
     notes = (
         *first_notes(query, relations),
         f"variables are searched in {kind}: {order}",
-        f"indexes, shared with other views that want the same: {told}",
+        f"indexes, shared with other views that want the same: {by}",
     )
-    theorem = THEOREM_NESTED if algorithm == "elimination" else THEOREM if nested else THEOREM_WIDTH
+    theorem = THEOREM_NESTED if algorithm == "elimination" else THEOREM if nested else THEOREM_TRIANGLE if triangle else THEOREM_WIDTH
     cls = f"natural join, {count} relations, {hypergraph(query).words}"
     return Plan(cls, algorithm, theorem, "best-effort", bounds, notes, "minesweeper", names(query), tracks=tracks, levels=levels)

@@ -11,7 +11,7 @@ from hypothesis.stateful import initialize, precondition, rule
 from structures.index.indexes import OrderedIndexes
 from structures.minesweeper import kept
 from structures.minesweeper.cds import KEPT_SIZE, PRIVATE_SIZE, Size
-from structures.minesweeper.minesweeper import Member, Minesweeper, index_orders
+from structures.minesweeper.minesweeper import Cursor, Member, Minesweeper, index_orders
 from tests.naive.natural_join import Entry
 from tests.structures.index.machine import packed
 from tests.structures.machines import Reading
@@ -19,7 +19,7 @@ from tests.structures.tree_tracker.machine import TUPLES, VALUES, Key, Relations
 
 Atoms = tuple[tuple[int, tuple[int, ...]], ...]  # of each its relation, and its variables
 SMALL = Size(100, 100)
-MOST_LOGGED = kept.MOST_LOGGED
+MOST_LOGGED, BUDGET = kept.MOST_LOGGED, Cursor._BUDGET
 
 # Arities of the relations; of each view its atoms, and the order of its variables.
 SHAPES: list[tuple[tuple[int, ...], tuple[tuple[Atoms, tuple[int, ...]], ...]]] = [
@@ -29,6 +29,10 @@ SHAPES: list[tuple[tuple[int, ...], tuple[tuple[Atoms, tuple[int, ...]], ...]]] 
     ((1, 3, 2), ((((0, (0,)), (1, (0, 1, 2)), (2, (2, 1)), (2, (0, 1))), (2, 1, 0)), (((1, (2, 0, 1)), (0, (1,)), (0, (1,))), (1, 2, 0)))),
     ((2, 1), ((((0, (0, 1)), (0, (0, 2)), (0, (0, 3)), (1, (1,)), (1, (3,))), (0, 1, 2, 3)), (((0, (0, 1)), (1, (0,))), (1, 0)))),
     ((4, 2), ((((0, (0, 1, 2, 3)), (1, (3, 0)), (1, (2, 4))), (3, 0, 2, 1, 4)), (((0, (0, 1, 2, 3)), (0, (3, 2, 1, 0))), (1, 3, 0, 2)))),
+]
+TRIANGLES: list[tuple[tuple[int, ...], tuple[tuple[Atoms, tuple[int, ...]], ...]]] = [
+    ((2, 2, 2), ((((0, (0, 1)), (1, (1, 2)), (2, (0, 2))), (0, 1, 2)), (((2, (1, 0)), (0, (0, 2)), (1, (1, 2))), (2, 0, 1)))),
+    ((2,), ((((0, (0, 1)), (0, (1, 2)), (0, (2, 0))), (0, 1, 2)), (((0, (0, 1)), (0, (1, 2)), (0, (0, 2))), (1, 2, 0)))),
 ]
 
 
@@ -65,6 +69,12 @@ class MinesweeperMachine(TrackerMachine):
         small=st.tuples(st.booleans(), st.booleans()),
     )  # fmt: skip
     def begin(
+        self, shape: tuple[tuple[int, ...], tuple[tuple[Atoms, tuple[int, ...]], ...]], tuples: list[tuple[int, Entry, int]], most: int,
+        small: tuple[bool, bool],
+    ) -> None:  # fmt: skip
+        self._begin(shape, tuples, most, small)
+
+    def _begin(
         self, shape: tuple[tuple[int, ...], tuple[tuple[Atoms, tuple[int, ...]], ...]], tuples: list[tuple[int, Entry, int]], most: int,
         small: tuple[bool, bool],
     ) -> None:  # fmt: skip
@@ -116,3 +126,20 @@ class MinesweeperMachine(TrackerMachine):
         self.readings.append(Reading(cursor, wanted, version))
 
 
+class TriangleMachine(MinesweeperMachine):
+    """Of triangles alone, with readings that end early in their calls."""
+
+    @initialize(
+        shape=st.sampled_from(TRIANGLES), tuples=st.lists(TUPLES, max_size=40), small=st.booleans(),
+        budget=st.sampled_from([5, 40, BUDGET]),
+    )  # fmt: skip
+    def begin(  # type: ignore[override]  # fewer choices
+        self, shape: tuple[tuple[int, ...], tuple[tuple[Atoms, tuple[int, ...]], ...]], tuples: list[tuple[int, Entry, int]], small: bool,
+        budget: int,
+    ) -> None:  # fmt: skip
+        Cursor._BUDGET = budget
+        self._begin(shape, tuples, MOST_LOGGED, (small, False))
+
+    def teardown(self) -> None:
+        super().teardown()
+        Cursor._BUDGET = BUDGET

@@ -148,16 +148,6 @@ def test_claims(name: str) -> None:
     assert cursor.counters["lookups"] <= probes * sum(map(len, variables)) + rows
 
 
-@pytest.mark.parametrize("n", [10, 30])
-def test_a_triangle_takes_a_step_for_each_pair(n: int) -> None:
-    """What the tree without a specialisation costs: few probes, but each of n² pairs of a and b is ruled out on its own."""
-    up = range(1, n + 1)
-    given = [list(product(up, repeat=2)), [(b, 2) for b in up], [(a, 1) for a in up]]
-    miner = of([(0, 1), (1, 2), (0, 2)], (0, 1, 2), given)
-    cursor = miner.rows(miner.root)
-    assert read_all(cursor) == [] and cursor.counters["probes"] <= 2 * n + 3 and cursor.steps > 2 * n * n
-
-
 def changed(miner: Minesweeper, version: int, place: int, come: Sequence[Entry] = (), gone: Sequence[Entry] = ()) -> None:
     """Entries of atom `place`, which is by one index in the order of its columns, come and go."""
     miner.indexes.begin(version)

@@ -132,7 +132,7 @@ def test_what_explain_tells_of_a_live_one(tmp_path: Path) -> None:
     assert told["plan"]["algorithm"] == "minesweeper" and told["natural"]["class"] == "acyclic, beta-acyclic, 2 variables, treewidth 1"
     measured = told["measured"]["path"]
     counters = measured["counters"]
-    assert set(counters) == {"probes", "outputs", "lookups", "constraints", "resets", "forgotten"}
+    assert set(counters) == {"probes", "outputs", "pairs", "lookups", "constraints", "resets", "forgotten"}
     assert 0 < counters["probes"] <= 3 and counters["outputs"] == 0 and measured["dead_ends"] == counters["probes"]
     assert counters["lookups"] <= 5 * counters["probes"] and measured["rows_read"] == 0
     engine.apply(to_batch([("a", DELETE, {"id": 3})]))

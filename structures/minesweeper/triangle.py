@@ -1,0 +1,475 @@
+r"""The next tuple of a triangle that may be a row: R(A, B), S(B, C), T(A, C), searched in the order A, B, C, without a look at each pair
+(a, b).
+
+The constraint tree of `cds.py` rules out n * n pairs one by one where the gaps of S and T, C being ruled out by both together, leave no
+value for any of them. Here, what is known of S is kept so that one comparison rules out a whole range of b. A reading is in lexicographic
+order, so of R and T it needs only what lies ahead: a gap takes the *frontier* forward, and the gaps of T under the present a are a list.
+
+    {0..7}                   a crit-bit tree over the b that have gaps of C. A node stands for the dyadic range of values that agree in all
+    +- {0..3}                bits above its own. It is *whole* if all values of this range are known: they have gaps of C, or S has no such
+    |  +- 1: gaps of S(1, C) b. A whole node has the intersection of its children's gaps: what no b of the range has.
+    |  +- 3: gaps of S(3, C)
+    +- 6: gaps of S(6, C)
+
+Where the list of a node, with that of a, leaves no value, no b of its range has a row with a. `next_triple` goes from leaf to leaf and
+leaves out whole nodes that are ruled out. Where a value c is free in a list, some b below it has no gap there: so the walk ends at
+one, or at a value that is not known.
+
+It uses the store of a `ConstraintTree`; the words of nodes have other meanings. Lists grow as gaps are found: what is new in a child goes
+to its parent as far as the sibling has it, by frames on a stack (`grow`), which any later call may finish.
+
+Invariants, by which `check()` names what broke
+    M3  as in `cds.py`
+    M5  keys ascend from left to right, and a node's range encloses those of its children
+    M6  the known values are the leaves and what S has no b for; a node is whole just if all of its range is known
+    M7  a whole node's list is the intersection of those of its children; others have none
+
+Costs: with h gaps of T under a and h' in a node's list, a comparison takes O(min(h, h')) searches of O(log n). A probe leads to O(log U)
+of them, U the range of b, no node twice for an a; so C gaps take O(C^(3/2) log U) searches. The bound is a sketch: the paper only states
+O((C^(3/2) + Z) log^(7/2) N). Source: *Beyond Worst-case Analysis for Joins with Minesweeper*, Section 5.3; docs/design/natural-joins.md
+(*minesweeper*).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structures.core.bits import highest
+from structures.core.kernel import kernel, wide
+from structures.index.layout import HEAD, LEAF_ROOM
+from structures.index.search import BEHIND, seek, seek_last
+from structures.minesweeper import cds
+from structures.minesweeper.cds import (
+    GREATEST,
+    LEAST,
+    MADE,
+    NODE_WORDS,
+    ROOT,
+    Constraints,
+    ConstraintTree,
+    is_short,
+    next_free,
+    place,
+    put_interval,
+    root_of,
+    take_out,
+)
+from structures.minesweeper.shadow import CONSTRAINTS, ENDED, FREE, FRONTIER, NONE, OVER, PAIRS, STEPS, STOPPED, TUPLE
+
+# Words of a node of T. BIT: the highest in which its keys differ, -1 of a leaf; KEY: one of them; WHOLE: of a leaf 1.
+ABOVE, KEY, LEFT, RIGHT, BIT, WHOLE = cds.PARENT, cds.LABEL, cds.STAR, cds.BITS, cds.DEPTH, cds.SEEN
+# The first nodes: the b that S does not have; all that are known; the gaps of T under KEY, if WHOLE. TOP: of the crit-bit tree.
+GAPS, KNOWN, OWN, FIRST = ROOT, ROOT + 1, ROOT + 2, ROOT + 3
+TOP = NODE_WORDS * GAPS + LEFT
+
+# Words of L: frames; nodes above which some may have become whole; where the walk of (a, b) has come to: a node, and a value of its list.
+FRAMES, RISING, WALK, WALK_C, WALK_A, WALK_B = cds.SIZES, cds.SIZES + 1, cds.SIZES + 3, cds.SIZES + 4, cds.SIZES + 5, cds.SIZES + 6
+FRAME, FRAME_WORDS = cds.LISTS, 3  # a node, and the values that it is to get what both children have of; one a level at most
+_ARITY = 3
+
+
+@kernel
+def begin(tree: Constraints) -> None:
+    """Make the first nodes if the tree is empty."""
+    T, L = tree.T, tree.L
+    if T[MADE] == ROOT + 1:
+        T[TOP] = 0
+        for v in (GAPS, KNOWN, OWN):
+            u = NODE_WORDS * v
+            T[u + KEY], T[u + WHOLE], T[u + cds.COUNT], T[u + cds.PLACE] = 0, 0, 0, -1
+        T[MADE] = FIRST
+        L[FRAMES], L[RISING], L[RISING + 1], L[WALK] = 0, 0, 0, 0
+
+
+@kernel
+def goes_right(x: int, bit: int) -> bool:
+    return ((x ^ LEAST) >> bit) & 1 != 0
+
+
+@kernel
+def low_of(tree: Constraints, v: int) -> int:
+    """The least value of a node's range."""
+    T, u = tree.T, NODE_WORDS * v
+    if T[u + BIT] == 63:
+        return wide(LEAST)
+    return T[u + KEY] & (wide(-1) << (T[u + BIT] + 1))
+
+
+@kernel
+def high_of(tree: Constraints, v: int) -> int:
+    """The greatest value of a node's range."""
+    T, u = tree.T, NODE_WORDS * v
+    if T[u + BIT] == 63:
+        return wide(GREATEST)
+    return T[u + KEY] | ~(wide(-1) << (T[u + BIT] + 1))
+
+
+@kernel
+def descend(tree: Constraints, b: int, bit: int) -> tuple[int, int]:
+    """The first node on the way to b that does not part keys above this bit, and the one above it; 0: there is none."""
+    T = tree.T
+    above, v = wide(0), T[TOP]
+    while v != 0 and T[NODE_WORDS * v + BIT] > bit:
+        above = v
+        v = T[NODE_WORDS * v + (RIGHT if goes_right(b, T[NODE_WORDS * v + BIT]) else LEFT)]
+    return v, above
+
+
+@kernel
+def leaf_of(tree: Constraints, b: int) -> int:
+    """The leaf of this value; 0: there is none."""
+    v, _ = descend(tree, b, -1)
+    return v if v != 0 and tree.T[NODE_WORDS * v + KEY] == b else 0
+
+
+@kernel
+def new_node(tree: Constraints, key: int, bit: int, above: int) -> int:
+    T = tree.T
+    v = T[MADE]
+    T[MADE] = v + 1
+    u = NODE_WORDS * v
+    T[u + ABOVE], T[u + KEY], T[u + LEFT], T[u + RIGHT], T[u + BIT] = above, key, 0, 0, bit
+    T[u + WHOLE], T[u + cds.COUNT], T[u + cds.PLACE] = bit < 0, 0, -1
+    return v
+
+
+@kernel
+def new_leaf(tree: Constraints, b: int) -> int:
+    """A leaf for a value that has none. Nothing above it is whole, as the value was not known."""
+    T = tree.T
+    new = new_node(tree, b, -1, 0)
+    other, _ = descend(tree, b, -1)
+    if other == 0:
+        T[TOP] = new
+        return new
+    differing = b ^ T[NODE_WORDS * other + KEY]
+    bit = 63 if differing < 0 else highest(differing)
+    v, above = descend(tree, b, bit)
+    w = new_node(tree, b, bit, above)
+    right = goes_right(b, bit)
+    T[NODE_WORDS * w + LEFT], T[NODE_WORDS * w + RIGHT] = (v, new) if right else (new, v)
+    T[NODE_WORDS * v + ABOVE], T[NODE_WORDS * new + ABOVE] = w, w
+    if above == 0:
+        T[TOP] = w
+    else:
+        T[NODE_WORDS * above + (RIGHT if T[NODE_WORDS * above + RIGHT] == v else LEFT)] = w
+    return new
+
+
+@kernel
+def push(tree: Constraints, v: int, low: int, high: int) -> None:
+    """Node v is to get what both its children have from `low` to `high`."""
+    L = tree.L
+    f = FRAME + FRAME_WORDS * L[FRAMES]
+    L[f], L[f + 1], L[f + 2] = v, low, high
+    L[FRAMES] += 1
+
+
+@kernel
+def push_above(tree: Constraints, v: int, low: int, high: int) -> None:
+    """Node v has got these values."""
+    above = tree.T[NODE_WORDS * v + ABOVE]
+    if above != 0 and tree.T[NODE_WORDS * above + WHOLE] != 0:
+        push(tree, above, low, high)
+
+
+@kernel
+def put_value_gap(tree: Constraints, b: int, low: int, high: int) -> bool:
+    """S has no value of C from `low` to `high` with b; False: that was known. `grow` is to follow."""
+    v = leaf_of(tree, b)
+    if v != 0:
+        if not put_interval(tree, v, low, high, 1):
+            return False
+        push_above(tree, v, low, high)
+        return True
+    v = new_leaf(tree, b)
+    put_interval(tree, v, low, high, 1)
+    put_interval(tree, KNOWN, b, b, 1)
+    tree.L[RISING] = v
+    return True
+
+
+@kernel
+def put_key_gap(tree: Constraints, low: int, high: int) -> bool:
+    """S has no b from `low` to `high`, but those beside them; False: that was known. `grow` is to follow."""
+    if not put_interval(tree, GAPS, low, high, 1):
+        return False
+    put_interval(tree, KNOWN, low, high, 1)
+    tree.L[RISING] = leaf_of(tree, low - 1) if low > LEAST else 0
+    tree.L[RISING + 1] = leaf_of(tree, high + 1) if high < GREATEST else 0
+    return True
+
+
+@kernel
+def is_known(tree: Constraints, v: int) -> bool:
+    """Whether all of a node's range is."""
+    found, x, _ = next_free(tree, KNOWN, low_of(tree, v))
+    return not found or x > high_of(tree, v)
+
+
+@kernel
+def rise(tree: Constraints) -> bool:
+    """Find the next node that has become whole, which is above what is rising, and have its list made; False: there is none."""
+    T, L = tree.T, tree.L
+    for r in range(RISING, RISING + 2):
+        v = L[r]
+        while v != 0:
+            above = T[NODE_WORDS * v + ABOVE]
+            if above != 0 and T[NODE_WORDS * above + WHOLE] == 0:
+                u = NODE_WORDS * above
+                other = T[u + LEFT] if T[u + RIGHT] == v else T[u + RIGHT]
+                if T[NODE_WORDS * other + WHOLE] == 0 or not is_known(tree, above):
+                    break
+                T[u + WHOLE], L[r] = 1, above
+                push(tree, above, LEAST, GREATEST)
+                return True
+            v = above
+        L[r] = 0
+    return False
+
+
+@kernel
+def next_interval(tree: Constraints, v: int, x: int) -> tuple[bool, int, int]:
+    """The first values from x on that are in intervals of node v: whether there are any, and the first and the last of them."""
+    M, room = tree.nodes.M, LEAF_ROOM[_ARITY]
+    leaf, i = seek_last(tree.nodes, root_of(tree), _ARITY, place(tree, v, x, BEHIND))
+    if leaf != 0 and M[leaf + HEAD + i] == v and M[leaf + HEAD + 2 * room + i] >= x:
+        return True, x, M[leaf + HEAD + 2 * room + i]
+    leaf, i = seek(tree.nodes, root_of(tree), _ARITY, place(tree, v, x, BEHIND))
+    if leaf == 0 or M[leaf + HEAD + i] != v:
+        return False, x, x
+    return True, M[leaf + HEAD + room + i], M[leaf + HEAD + 2 * room + i]
+
+
+@kernel
+def grow(tree: Constraints, Z: Any, stop: int) -> bool:
+    """Bring the lists up to date; False: so many steps were taken, or the tree has no room."""
+    T, L = tree.T, tree.L
+    while L[FRAMES] > 0 or rise(tree):
+        if Z[STEPS] >= stop or is_short(tree):
+            return False
+        Z[STEPS] += 1
+        f = FRAME + FRAME_WORDS * (L[FRAMES] - 1)
+        v, x, high = L[f], L[f + 1], L[f + 2]
+        found, low, last = next_interval(tree, T[NODE_WORDS * v + LEFT], x)
+        if found:
+            found, other, end = next_interval(tree, T[NODE_WORDS * v + RIGHT], x)
+            low, last = max(low, other), min(last, end, high)
+        if not found or low > high:
+            L[FRAMES] -= 1
+            continue
+        L[f + 1] = low
+        if low <= last:
+            if last == high:
+                L[FRAMES] -= 1
+            else:
+                L[f + 1] = last + 1
+            if put_interval(tree, v, low, last, 1):
+                push_above(tree, v, low, last)
+    return True
+
+
+@kernel
+def advance(Z: Any, d: int, high: int) -> None:
+    """Nothing is left to tell of the tuples that begin with the tuple's first d values, and have up to `high` at level d."""
+    while d >= 0 and high == GREATEST:
+        d -= 1
+        high = Z[TUPLE + d]  # of no use where none is left
+    if d < 0:
+        Z[OVER] = 1
+        return
+    for i in range(d):
+        if Z[FRONTIER + i] != Z[TUPLE + i]:
+            return  # it is further
+    if Z[FRONTIER + d] <= high:
+        Z[FRONTIER + d] = high + 1
+        for i in range(d + 1, 3):
+            Z[FRONTIER + i] = LEAST
+
+
+@kernel
+def put_triangle_gap(tree: Constraints, Z: Any, bits: int, d: int, low: int, high: int) -> None:
+    """Where the tuple has its values at the levels of `bits`, level d is not from `low` to `high`: of S, and of T under a, that is kept."""
+    T = tree.T
+    begin(tree)
+    if d == 1 and bits == 0:
+        Z[CONSTRAINTS] += put_key_gap(tree, low, high)
+    elif d == 2 and bits == 2:
+        Z[CONSTRAINTS] += put_value_gap(tree, Z[TUPLE + 1], low, high)
+    elif d == 2 and T[NODE_WORDS * OWN + WHOLE] != 0 and T[NODE_WORDS * OWN + KEY] == Z[TUPLE]:
+        Z[CONSTRAINTS] += put_interval(tree, OWN, low, high, 1)
+    advance(Z, d, high)
+
+
+@kernel
+def turn_to(tree: Constraints, Z: Any, a: int, stop: int) -> bool:
+    """Let the gaps of T be those under a; False: so many steps were taken while others were dropped."""
+    T, u = tree.T, NODE_WORDS * OWN
+    if T[u + WHOLE] != 0 and T[u + KEY] == a:
+        return True
+    T[u + WHOLE] = 0
+    while T[u + cds.COUNT] != 0:
+        if Z[STEPS] >= stop:
+            return False
+        Z[STEPS] += 1
+        _, low, high = next_interval(tree, OWN, LEAST)
+        take_out(tree, OWN, low, high, 1)
+    T[u + KEY], T[u + WHOLE] = a, 1
+    return True
+
+
+@kernel
+def free_value(tree: Constraints, Z: Any, v: int, c: int, stop: int) -> tuple[int, int]:
+    """The least value >= c free in node v (0: in all) and in the gaps of T: FREE, and it; NONE; or STOPPED, and where to go on."""
+    while True:
+        Z[STEPS] += 1
+        found, y, _ = next_free(tree, OWN, c)
+        if not found or v == 0:
+            return FREE if found else NONE, y
+        found, c, _ = next_free(tree, v, y)
+        if not found or c == y:
+            return FREE if found else NONE, c
+        if Z[STEPS] >= stop:
+            return STOPPED, c
+
+
+@kernel
+def next_sibling(tree: Constraints, v: int) -> int:
+    """The first node to the right of all that is below node v; 0: there is none."""
+    T = tree.T
+    above = T[NODE_WORDS * v + ABOVE]
+    while above != 0 and T[NODE_WORDS * above + RIGHT] == v:
+        v = above
+        above = T[NODE_WORDS * v + ABOVE]
+    return T[NODE_WORDS * above + RIGHT] if above != 0 else 0
+
+
+@kernel
+def walk(tree: Constraints, Z: Any, unknown: tuple[bool, int], stop: int) -> int:
+    """Take the tuple to the first leaf from the frontier's b on, which is one, that has a value of C with a (FREE), or the frontier to the
+    first value that is not known (STOPPED, too, if the steps are done), or say that there is neither (NONE)."""
+    T, L = tree.T, tree.L
+    a, b = Z[FRONTIER], Z[FRONTIER + 1]
+    there, z = unknown
+    v, c = L[WALK], L[WALK_C]
+    L[WALK] = 0
+    if v == 0 or L[WALK_A] != a or L[WALK_B] != b:
+        v, c = leaf_of(tree, b), wide(LEAST)
+    while v != 0 and not (there and low_of(tree, v) > z):
+        how, leaf = NONE, T[NODE_WORDS * v + BIT] < 0
+        if Z[STEPS] >= stop:
+            how = STOPPED
+        elif T[NODE_WORDS * v + WHOLE] != 0:
+            Z[PAIRS] += leaf and c == LEAST
+            how, c = free_value(tree, Z, v, c, stop)
+        else:
+            how = FREE
+        if how == STOPPED:
+            L[WALK], L[WALK_C], L[WALK_A], L[WALK_B] = v, c, a, b
+            return STOPPED
+        if how == FREE and leaf:
+            Z[TUPLE + 1], Z[TUPLE + 2] = T[NODE_WORDS * v + KEY], c
+            return FREE
+        v, c = T[NODE_WORDS * v + LEFT] if how == FREE else next_sibling(tree, v), wide(LEAST)
+    if not there:
+        return NONE
+    Z[FRONTIER + 1] = z
+    return STOPPED
+
+
+@kernel
+def next_of_a(tree: Constraints, Z: Any, stop: int) -> int:
+    """As `next_triple`, of the frontier's a, whose gaps of T the tree has; NONE: of a there is none. STOPPED, too, if the frontier has come
+    to a value that is not known."""
+    b, c = Z[FRONTIER + 1], Z[FRONTIER + 2]
+    if c > LEAST:
+        how, Z[TUPLE + 2] = free_value(tree, Z, leaf_of(tree, b), c, stop)
+        if how == STOPPED:
+            Z[FRONTIER + 2] = Z[TUPLE + 2]
+        if how != NONE:
+            Z[TUPLE + 1] = b
+            return how
+        if b == GREATEST:
+            return NONE
+        b += 1
+    found, b, _ = next_free(tree, GAPS, b)
+    if not found:
+        return NONE
+    Z[FRONTIER + 1], Z[FRONTIER + 2] = b, LEAST
+    there, z, _ = next_free(tree, KNOWN, b)
+    if not there or z > b:
+        return walk(tree, Z, (there, z), stop)
+    Z[PAIRS] += 1
+    Z[TUPLE + 1] = b
+    how, Z[TUPLE + 2] = free_value(tree, Z, 0, LEAST, stop)
+    return how
+
+
+@kernel
+def next_triple(tree: Constraints, Z: Any, stop: int) -> int:
+    """Take the tuple, and the frontier, to the least tuple from the frontier on that no constraint rules out (FREE); ENDED: there is none.
+    STOPPED: so many steps were taken, or the tree has no room."""
+    begin(tree)
+    if not grow(tree, Z, stop):
+        return STOPPED
+    while Z[OVER] == 0:
+        a = Z[FRONTIER]
+        if Z[STEPS] >= stop or not turn_to(tree, Z, a, stop):
+            return STOPPED
+        how = next_of_a(tree, Z, stop)
+        if how == FREE:
+            Z[TUPLE] = a
+            for d in range(3):
+                Z[FRONTIER + d] = Z[TUPLE + d]
+            return FREE
+        if how == NONE:
+            found, _, _ = next_free(tree, GAPS, LEAST)
+            Z[TUPLE] = a
+            advance(Z, 0, a if found else GREATEST)
+    return ENDED
+
+
+class TriangleTree(ConstraintTree):
+    """What a reading of a triangle, and its clones, know. Not kept between versions."""
+
+    def check(self) -> None:
+        """Prove M3 and M5 to M7; AssertionError names the invariant."""
+        T, L = self.arrays.T, self.arrays.L
+        lists = self._check_intervals()
+        if T[MADE] == ROOT + 1:
+            return
+        known = merged([*lists.get(GAPS, []), *((key, key) for key in self._check_below(int(T[TOP])))])
+        assert lists.get(KNOWN, []) == known, "M6: the known values are not the leaves and the gaps"
+        for v in range(FIRST, int(T[MADE])):
+            left, right, bit, whole = (int(T[NODE_WORDS * v + word]) for word in (LEFT, RIGHT, BIT, WHOLE))
+            if bit < 0:
+                continue
+            low, high = int(low_of(self.arrays, v)), int(high_of(self.arrays, v))
+            covered = any(first <= low and high <= last for first, last in known)
+            if L[FRAMES] == 0 and not L[RISING : RISING + 2].any():
+                both = [(max(x, y), min(p, q)) for x, p in lists.get(left, []) for y, q in lists.get(right, []) if max(x, y) <= min(p, q)]
+                assert bool(whole) == covered, f"M6: node {v}, {low} to {high}"
+                assert lists.get(v, []) == (merged(both) if whole else []), f"M7: the list of node {v}"
+
+    def _check_below(self, v: int) -> list[int]:
+        """The keys below a node."""
+        T = self.arrays.T
+        if v == 0 or T[NODE_WORDS * v + BIT] < 0:
+            return [int(T[NODE_WORDS * v + KEY])] if v else []
+        parts = [self._check_below(int(T[NODE_WORDS * v + word])) for word in (LEFT, RIGHT)]
+        low, high = int(low_of(self.arrays, v)), int(high_of(self.arrays, v))
+        assert low <= parts[0][0] and parts[0][-1] < parts[1][0] and parts[1][-1] <= high, f"M5: keys below node {v}"
+        for word in (LEFT, RIGHT):
+            assert T[NODE_WORDS * int(T[NODE_WORDS * v + word]) + ABOVE] == v, f"M5: what is above the children of node {v}"
+        return [*parts[0], *parts[1]]
+
+
+def merged(intervals: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """In order, those that overlap or touch as one."""
+    found: list[tuple[int, int]] = []
+    for low, high in sorted(intervals):
+        if found and low <= found[-1][1] + 1:
+            found[-1] = found[-1][0], max(found[-1][1], high)
+        else:
+            found.append((low, high))
+    return found
