@@ -96,13 +96,28 @@ def binary_content(kind: str, description: str) -> dict[str, Any]:
     return {kind: {"schema": {"type": "string", "format": "binary", "description": description}, "example": f"({description})"}}
 
 
-def answer(status: int, description: str, content: dict[str, Any] | None = None, headers: dict[str, str] | None = None) -> dict[str, Any]:
-    """One response; `headers` maps a header's name to an example."""
+def links(*operations: str, **parameters: str) -> dict[str, Any]:
+    """What can be asked next about the relation or view in the path: operations by their operationId. `parameters` are those that the next
+    request needs beside the name, and where in this exchange they are found."""
+    found = {"name": "$request.path.name", **parameters}
+    return {operation: {"operationId": operation, "parameters": found} for operation in operations}
+
+
+def answer(
+    status: int,
+    description: str,
+    content: dict[str, Any] | None = None,
+    headers: dict[str, str] | None = None,
+    following: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """One response; `headers` maps a header's name to an example, `following` are `links`."""
     made: dict[str, Any] = {"description": description}
     if content is not None:
         made["content"] = content
     if headers:
         made["headers"] = {name: {"schema": {"type": "string"}, "example": example} for name, example in headers.items()}
+    if following:
+        made["links"] = following
     return {str(status): made}
 
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from service.api.context import Context
 from service.api.http.answers import existing, json_answer, no_parameters
 from service.api.http.bodies import read_json
-from service.api.openapi import Endpoint, answer, failures, json_content, operation, path_parameter
+from service.api.openapi import Endpoint, answer, failures, json_content, links, operation, path_parameter
 from service.api.schemas import RELATION, RELATION_DEFINITION
 from service.errors import Problem
 from service.instance import Instance
@@ -66,6 +66,7 @@ async def delete_relation(request: Request) -> Response:
 
 
 _NAME = path_parameter("name", "the relation", "bookings")
+_NEXT = links("getRelation", "putRelation", "postRelationChanges", "relationRows", "deleteRelation")
 
 ENDPOINTS = [
     Endpoint(
@@ -102,8 +103,8 @@ ENDPOINTS = [
             parameters=[_NAME],
             body=json_content("RelationDefinition", RELATION_DEFINITION),
             responses={
-                **answer(201, "created", json_content("Relation", RELATION)),
-                **answer(200, "already registered with this definition", json_content("Relation", RELATION)),
+                **answer(201, "created", json_content("Relation", RELATION), following=_NEXT),
+                **answer(200, "already registered with this definition", json_content("Relation", RELATION), following=_NEXT),
                 **failures(
                     "bad-parameter",
                     "malformed-body",

@@ -27,6 +27,7 @@ from service.api.openapi import (
     binary_content,
     failures,
     json_content,
+    links,
     operation,
     path_parameter,
     query_parameters,
@@ -302,6 +303,7 @@ _HEADERS = {
     "Link": '</v1/views/clashes/rows?limit=1000&cursor=eyJ2IjogNDJ9>; rel="next"',
 }
 _HEAD_HEADERS = {name: value for name, value in _HEADERS.items() if name != "Link"}
+_NEXT = "$response.body#/next"
 _VIEW = path_parameter("name", "the view", "clashes")
 _RELATION = path_parameter("name", "the relation", "bookings")
 _ROW_FAILURES = failures("bad-parameter", "bad-cursor", "not-found", "not-acceptable", "snapshot-expired")
@@ -320,7 +322,7 @@ ENDPOINTS = [
             tag="rows",
             description="Rows are sent as they are found. A response that cannot be completed is aborted, never ended as if complete.",
             parameters=[_VIEW, *query_parameters(VIEW_ROWS)],
-            responses={**answer(200, "the rows", _CONTENT, _HEADERS), **_VIEW_FAILURES},
+            responses={**answer(200, "the rows", _CONTENT, _HEADERS, links("viewRows", cursor=_NEXT)), **_VIEW_FAILURES},
         ),
     ),
     Endpoint(
@@ -359,7 +361,7 @@ ENDPOINTS = [
             "Read the rows of a relation at one version",
             tag="rows",
             parameters=[_RELATION, *query_parameters(RELATION_ROWS)],
-            responses={**answer(200, "the rows", _CONTENT, _HEADERS), **_ROW_FAILURES},
+            responses={**answer(200, "the rows", _CONTENT, _HEADERS, links("relationRows", cursor=_NEXT)), **_ROW_FAILURES},
         ),
     ),
 ]

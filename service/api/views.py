@@ -15,7 +15,7 @@ from service.access.rights import require_relation
 from service.api.context import Context
 from service.api.http.answers import existing, json_answer, no_parameters
 from service.api.http.bodies import read_json
-from service.api.openapi import Endpoint, answer, failures, json_content, operation, path_parameter
+from service.api.openapi import Endpoint, answer, failures, json_content, links, operation, path_parameter
 from service.api.relations import checked_name
 from service.api.schemas import OTHER_PLAN, PLAN, VIEW, VIEW_JSON, VIEW_SQL
 from service.api.steps import Steps, finish
@@ -187,6 +187,8 @@ _REFUSALS = (
 )
 _BODY = json_content("ViewDefinition", VIEW_SQL, VIEW_JSON)
 _VIEW = json_content("View", VIEW)
+_BUILDING = json_content("View", VIEW | {"state": "building", "empty": None, "progress": 0.4})
+_NEXT = links("getView", "putView", "viewRows", "viewVersion", "viewCount", "viewChanges", "deleteView")
 
 ENDPOINTS = [
     Endpoint(
@@ -223,9 +225,9 @@ ENDPOINTS = [
             parameters=[_NAME],
             body=_BODY,
             responses={
-                **answer(201, "created", _VIEW),
-                **answer(200, "already registered with this definition", _VIEW),
-                **answer(202, "being built", json_content("View", VIEW | {"state": "building", "empty": None, "progress": 0.4})),
+                **answer(201, "created", _VIEW, following=_NEXT),
+                **answer(200, "already registered with this definition", _VIEW, following=_NEXT),
+                **answer(202, "being built", _BUILDING, following=_NEXT),
                 **failures(*_REFUSALS, "definition-differs", "disk-full", "no-room"),
             },
         ),

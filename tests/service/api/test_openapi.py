@@ -89,6 +89,18 @@ def test_examples_fit(name: str, operation: dict[str, Any]) -> None:
                 pytest.fail(f"{name}, {where}: {error.message}")
 
 
+def test_links_lead_somewhere() -> None:
+    """To an operation, with parameters that it has."""
+    known = {operation["operationId"]: {one["name"] for one in operation.get("parameters", ())} for _, operation in operations()}
+    found = [
+        (link["operationId"], set(link["parameters"]))
+        for _, operation in operations()
+        for response in operation["responses"].values()
+        for link in response.get("links", {}).values()
+    ]
+    assert len(found) > 20 and [one for one in found if not one[1] <= known[one[0]]] == []
+
+
 @pytest.mark.parametrize(
     "text",
     [

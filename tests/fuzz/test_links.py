@@ -1,0 +1,69 @@
+"""What the OpenAPI document promises, held against a real service: requests that schemathesis makes of it, and chains of them along its
+links. Each answer has a documented status and type, and fits its schema."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance, status_code_conformance
+
+from service.api.http import media
+from tests.end_to_end import talk
+from tests.server_process import ServerProcess
+
+_RAW = (media.JSONL, media.NDJSON, media.CSV, media.ARROW, media.PARQUET, media.DEBEZIUM)
+_CHECKS = [status_code_conformance, content_type_conformance, response_schema_conformance]
+
+
+@schemathesis.serializer(*_RAW)
+def _as_it_is(context: Any, value: Any) -> bytes:
+    """Bodies that are text or bytes already."""
+    return value if isinstance(value, bytes) else str(value).encode(errors="surrogatepass")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with ServerProcess(tmp_path_factory.mktemp("links") / "data") as process:
+        yield process
+
+
+def chain(server: ServerProcess, **chosen: Any) -> None:
+    """Chains of requests; `chosen` are settings of Hypothesis."""
+    schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json")
+    calls = 0
+
+    class Chains(schema.as_state_machine()):  # type: ignore[misc]
+        def before_call(self, case: Any) -> None:
+            if case.operation.path.endswith("/changes") and case.operation.method == "get":
+                case.query = {**(case.query or {}), "wait": 0}  # otherwise it has no end
+
+        def get_call_kwargs(self, case: Any) -> dict[str, Any]:
+            return {"timeout": 60}
+
+        def validate_response(self, response: Any, case: Any, **others: Any) -> None:
+            nonlocal calls
+            calls += 1
+            assert response.status_code < 500 or response.status_code in (501, 503), response.text
+            case.validate_response(response, checks=_CHECKS)
+
+    run_state_machine_as_test(Chains, settings=settings(suppress_health_check=list(HealthCheck), deadline=None, **chosen))
+    assert calls > chosen["max_examples"]
+    talk.ok(server.client().get("/readyz"))
+    assert "Traceback" not in server.output() and " failed" not in server.output(), server.output()[-5000:]
+
+
+def test_chains(server: ServerProcess) -> None:
+    chain(server, max_examples=8, stateful_step_count=8, derandomize=True)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(4 * 3600)
+def test_chains_for_long(server: ServerProcess) -> None:
+    """LIVEJOIN_CHAINS chains (2,000) that nobody has tried."""
+    chain(server, max_examples=int(os.environ.get("LIVEJOIN_CHAINS") or 2000), stateful_step_count=20, derandomize=False, database=None)
