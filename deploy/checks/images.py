@@ -108,8 +108,8 @@ def complaints(work: Path) -> Iterator[str]:
 def _command(store: Store, service: str, variables: Mapping[str, str], mounts: Sequence[str], *arguments: str) -> list[str]:
     """`podman run` of a service as it is declared, but on this machine's network; `arguments` in place of its command."""
     declared: dict[str, Any] = read_yaml(FILE)["services"][service]
-    command = ["run", "--rm", "--name", f"livejoin-check-{os.getpid()}", "--network", "host", "--user", declared["user"], "--cap-drop", "ALL"]
-    command += ["--read-only", "--read-only-tmpfs=false", "--security-opt", "no-new-privileges"]
+    command = ["run", "--rm", "--name", f"livejoin-check-{os.getpid()}", "--network", "host", "--user", declared["user"]]
+    command += ["--read-only", "--read-only-tmpfs=false", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
     command += ["--memory", declared["mem_limit"], "--cpus", str(declared["cpus"]), "--pids-limit", str(declared["pids_limit"])]
     command += ["--ulimit", "nofile=16384:16384", "--ulimit", "nproc=4096:4096"]  # podman's own are above what a sandbox allows
     command += [part for one in declared["tmpfs"] for part in ("--tmpfs", one)]
