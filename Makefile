@@ -64,7 +64,11 @@ bench: setup
 soak: setup java
 	$(BIN)/pytest -m soak $(ARGS)
 
-# Updates the lock file to the newest versions that pyproject.toml allows. The file names no registry.
+# Updates the lock files to the newest versions that pyproject.toml allows; those of the images have a part of the first. They name no registry.
+COMPILE = $(BIN)/uv pip compile --universal --generate-hashes --no-header --python-version 3.11 --no-emit-package livejoin-client
+PART = $(COMPILE) --constraint requirements.lock
 lock: $(DONE)/packages
-	$(BIN)/uv pip compile --upgrade --universal --generate-hashes --no-header --python-version 3.11 --extra dev --no-emit-package livejoin-client \
-		pyproject.toml -o requirements.lock
+	$(COMPILE) --upgrade --extra dev pyproject.toml -o requirements.lock
+	$(PART) --upgrade pyproject.toml -o deploy/docker/service.lock
+	$(PART) --upgrade --extra stream pyproject.toml -o deploy/docker/stream.lock
+	echo setuptools | $(PART) --upgrade - -o deploy/docker/build.lock

@@ -27,12 +27,13 @@ ENV LIVEJOIN_CACHE=/opt/livejoin/cache \
 FROM python AS build
 ENV PIP_NO_CACHE_DIR=1
 COPY deploy/docker/build.lock deploy/docker/service.lock /src/deploy/docker/
-RUN python -m pip install --require-hashes --no-deps --requirement /src/deploy/docker/build.lock \
- && python -m venv --without-pip /opt/livejoin \
- && python -m pip --python /opt/livejoin/bin/python install --require-hashes --no-deps --requirement /src/deploy/docker/service.lock
+RUN python -m venv /opt/livejoin \
+ && /opt/livejoin/bin/python -m pip install --require-hashes --no-deps \
+      --requirement /src/deploy/docker/build.lock --requirement /src/deploy/docker/service.lock \
+ && find /opt/livejoin/lib -type d -name tests -prune -exec rm -r {} +
 COPY . /src/
-RUN python -m pip wheel --no-deps --no-build-isolation --wheel-dir /wheels /src/client /src \
- && python -m pip --python /opt/livejoin/bin/python install --no-deps --no-index /wheels/*.whl
+RUN python -m pip install --no-deps --no-build-isolation /src/client /src \
+ && python -m pip uninstall --yes pip setuptools
 # Minutes of processor time. The kernels are found again by the path of their sources, so the final stage keeps it.
 WORKDIR /
 RUN python -m service.warming

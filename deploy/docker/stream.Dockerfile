@@ -13,12 +13,14 @@ ENV LIVEJOIN_JARS=/opt/livejoin/jars \
 FROM base AS build
 ENV PIP_NO_CACHE_DIR=1
 COPY deploy/docker/build.lock deploy/docker/stream.lock /src/deploy/docker/
-RUN python -m pip install --require-hashes --no-deps --requirement /src/deploy/docker/build.lock \
- && python -m venv --without-pip /opt/livejoin \
- && python -m pip --python /opt/livejoin/bin/python install --require-hashes --no-deps --requirement /src/deploy/docker/stream.lock
+# pyspark is a source distribution, built here with the setuptools of the lock.
+RUN python -m venv /opt/livejoin \
+ && /opt/livejoin/bin/python -m pip install --require-hashes --no-deps --requirement /src/deploy/docker/build.lock \
+ && /opt/livejoin/bin/python -m pip install --require-hashes --no-deps --no-build-isolation --requirement /src/deploy/docker/stream.lock \
+ && find /opt/livejoin/lib -type d -name tests -prune -exec rm -r {} +
 COPY . /src/
-RUN python -m pip wheel --no-deps --no-build-isolation --wheel-dir /wheels /src/client /src \
- && python -m pip --python /opt/livejoin/bin/python install --no-deps --no-index /wheels/*.whl
+RUN python -m pip install --no-deps --no-build-isolation /src/client /src \
+ && python -m pip uninstall --yes pip setuptools
 WORKDIR /
 # Spark's connector for Kafka, verified by the SHA-256 sums in streaming/jars.lock.
 RUN python -m streaming.jars --spark

@@ -1,0 +1,73 @@
+"""The wheels: reproducible, and a service runs from them in a clean environment."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from deploy.checks.wheels import build, differences, install
+from streaming.kafka_broker import free_port
+from tests.server_process import START_LIMIT, client_of
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return build(tmp_path_factory.mktemp("wheels"))
+
+
+def test_the_same_sources_give_the_same_bytes(wheels: list[Path], tmp_path: Path) -> None:
+    assert [path.name for path in wheels] == ["livejoin_client-0.1.0-py3-none-any.whl", "livejoin-0.1.0-py3-none-any.whl"]
+    again = build(tmp_path)
+    assert list(differences(wheels, again)) == []
+    again[1].write_bytes(again[1].read_bytes()[:-1])
+    assert list(differences(wheels, again)) == [f"{wheels[1].name} is another file each time that it is built"]
+
+
+def test_a_service_runs_from_them(wheels: list[Path], tmp_path: Path) -> None:
+    """Nothing of the checkout is used: the packages come from the wheels, with their data."""
+    command = install(wheels, tmp_path / "clean")
+    where = "import livejoin, service, streaming, structures; print(*(m.__path__[0] for m in (livejoin, service, streaming, structures)))"
+    packaged = "from streaming.jars import read_lock; from service.demo.history import history; print(len(read_lock()), len(history()))"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"LIVEJOIN_JIT": "off"}
+    python = [str(tmp_path / "clean" / "bin" / "python"), "-c", f"{where}; {packaged}"]
+    said = subprocess.run(python, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True).stdout.split()
+    assert all(Path(path).is_relative_to(tmp_path / "clean") for path in said[:4]) and said[4:] == ["2", "5307"]
+    port = free_port()
+    with subprocess.Popen([command, "serve", "--data", "data", "--port", str(port)], cwd=tmp_path, env=environment) as process:
+        try:
+            with client_of(f"http://127.0.0.1:{port}") as client:
+                serve_something(client, process)
+            process.terminate()
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+
+
+def serve_something(client: httpx.Client, process: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + START_LIMIT
+    while not is_ready(client):
+        assert process.poll() is None and time.monotonic() < until
+        time.sleep(0.02)
+    relation = {"columns": [{"name": "a", "type": "int64"}, {"name": "b", "type": "int64"}], "key": ["a"]}
+    relation["intervals"] = {"i": {"start": "a", "end": "b"}}
+    assert client.put("/v1/relations/r", json=relation).status_code == 201
+    view = {"sql": "SELECT x.a AS a, y.a AS c FROM r x JOIN r y ON x.a < y.a AND overlaps(x.i, y.i)"}
+    assert client.put("/v1/views/v", json=view).is_success
+    while client.get("/v1/views/v").json()["state"] != "live":
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    rows = [{"relation": "r", "op": "upsert", "row": {"a": a, "b": a + 2}} for a in (1, 2, 9)]
+    assert client.post("/v1/changes", json={"changes": rows}).json()["applied"] == 3
+    assert client.get("/v1/views/v/count").json()["count"] == 1
+
+
+def is_ready(client: httpx.Client) -> bool:
+    try:
+        return client.get("/readyz").status_code == 200
+    except httpx.TransportError:
+        return False
