@@ -85,7 +85,7 @@ async def put_view(request: Request) -> Response:
     engine = context.engine
     no_parameters(request)
     name = checked_name(request, "view")
-    data = await read_json(request.scope, request.receive, context.settings.max_body)
+    data = await read_json(request.scope, request.receive, context.bodies)
     view, outcome = await context.wait(engine.put_view, name, data, BUILD_WAIT)
     status = {"created": 201, "same": 200, "building": 202}[outcome]
     return json_answer(await finish(context, context.readers, request.receive, _one_json(engine, view)), status)
@@ -121,7 +121,7 @@ async def explain(request: Request) -> Response:
     context: Context = request.app.state.context
     engine = context.engine
     no_parameters(request)
-    data = await read_json(request.scope, request.receive, context.settings.max_body)
+    data = await read_json(request.scope, request.receive, context.bodies)
     return json_answer(await context.work(_explain, engine, data))
 
 
@@ -133,7 +133,7 @@ def _explain(engine: Instance, data: dict[str, Any]) -> dict[str, Any]:
     try:
         with engine.versions.reading(pin) as version:
             counted = partial(estimates_of, relations=tables, version=version.number)
-            view = parse_view("explained", data, relations, counted)
+            view = parse_view("explained", data, relations, counted, engine.limits)
             others = alternatives(view.query, relations, counted)
             natural = natural_json(view.query, relations, counted(view.query))
     finally:
@@ -201,7 +201,7 @@ ENDPOINTS = [
                 **answer(201, "created", _VIEW),
                 **answer(200, "already registered with this definition", _VIEW),
                 **answer(202, "being built", json_content("View", VIEW | {"state": "building", "empty": None, "progress": 0.4})),
-                **failures(*_REFUSALS, "definition-differs", "disk-full", "no-room"),
+                **failures(*_REFUSALS, "definition-differs", "too-many", "disk-full", "no-room"),
             },
         ),
     ),

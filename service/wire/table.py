@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,38 +14,48 @@ from service.wire.batch import OP_DICTIONARY, UPSERT
 from service.wire.errors import MalformedBody
 from service.wire.grammar import shown
 from service.wire.judge import Checked, Findings, Judged, Mask, judge
+from service.wire.room import Room, repeated
 from service.wire.schema import OP_COLUMN, RowRules
 
 # (ordinal, the column as sent with null where it is not read, findings) → the canonical column
 Convert = Callable[[int, pa.Array, Findings], pa.Array]
 
 
-def judge_table(rules: RowRules, relation: str, table: pa.RecordBatch, first: int, convert: Convert) -> Judged:
+def judge_table(rules: RowRules, relation: str, table: pa.RecordBatch, first: int, convert: Convert, room: Room) -> Judged:
     """Judge the rows of one table; `first` is the index of its first row in the batch. Vectorised: no Python a row.
 
     A column that the relation lacks makes every row bad that reads any. Columns sent twice are a malformed body.
     """
     names = table.schema.names
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise MalformedBody(f"the column {twice!r} appears twice")
+    refuse_twice(names)
+    room.take(rules.width * table.num_rows)
     findings = Findings()
-    ops = _ops(table, findings)
+    ops = _ops(table, findings, room)
     checked = Checked(ops)
-    for name in names:
-        if name not in rules.name_set and name != OP_COLUMN and table.num_rows:
-            keyed = np.ones(len(ops), np.bool_) if checked.keyed is None else checked.keyed
-            findings.add(-1, keyed, name, lambda row: f"{relation} has no such column")
+    stranger = next((name for name in names if name not in rules.name_set and name != OP_COLUMN), None)
+    if stranger is not None and table.num_rows:
+        keyed = np.ones(len(ops), np.bool_) if checked.keyed is None else checked.keyed
+        findings.add(-1, keyed, stranger, lambda row: f"{relation} has no such column")
     columns = []
     for ordinal, name in enumerate(rules.names):
         if name in names:
             array = table.column(name)
+            room.take(repeated(array))
             read = checked.read(rules.is_key[ordinal])
             columns.append(convert(ordinal, array if read is None else _only(array, read), findings))
         else:
             columns.append(pa.nulls(table.num_rows, rules.types[ordinal]))
     index = np.arange(first, first + table.num_rows, dtype=np.int64)
     return judge(rules, relation, ops, index, columns, findings, lambda row, column: column not in names)
+
+
+def refuse_twice(names: Sequence[str], line: int | None = None) -> None:
+    """MalformedBody for a column that appears twice."""
+    seen = set[str]()
+    for name in names:
+        if name in seen:
+            raise MalformedBody(f"the column {name!r} appears twice", line)
+        seen.add(name)
 
 
 def _only(array: pa.Array, read: Mask) -> pa.Array:
@@ -55,7 +65,7 @@ def _only(array: pa.Array, read: Mask) -> pa.Array:
     return pc.if_else(pa.array(read), array, None)
 
 
-def _ops(table: pa.RecordBatch, findings: Findings) -> npt.NDArray[np.uint8]:
+def _ops(table: pa.RecordBatch, findings: Findings, room: Room) -> npt.NDArray[np.uint8]:
     """The ops of the rows; a null is an upsert. An unknown one is a fault before all others, and stands as an upsert."""
     if OP_COLUMN not in table.schema.names:
         return np.full(table.num_rows, UPSERT, np.uint8)
@@ -63,6 +73,7 @@ def _ops(table: pa.RecordBatch, findings: Findings) -> npt.NDArray[np.uint8]:
     if pa.types.is_dictionary(given.type) and not given.null_count and given.dictionary.equals(OP_DICTIONARY):
         ours: npt.NDArray[np.uint8] = given.indices.to_numpy(zero_copy_only=False).astype(np.uint8)
         return ours
+    room.take(repeated(given) if is_text(given.type) else 0)
     try:
         texts = given.cast(pa.utf8())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
