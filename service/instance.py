@@ -24,7 +24,7 @@ class Instance(Engine):
     def __init__(self, data: Path, settings: Settings | None = None) -> None:
         super().__init__(data, settings)
         self._signer = Signer(self.folder_id, self.secret)
-        self.readers = Readers(self, self._signer)
+        self.readers = Readers(self, self._signer, self.settings.max_cursors, self.settings.max_client_cursors)
 
     def feed_of(self, view: LiveView, retain: tuple[int, int]) -> Feed:
         return Feed(
@@ -37,4 +37,4 @@ class Instance(Engine):
 
     def metrics(self) -> dict[str, Any]:
         delays = self.readers.delays
-        return super().metrics() | {"delay_steps": delays.steps, "delay_seconds": delays.seconds}
+        return super().metrics() | {"cursors": len(self.readers.cursors), "delay_steps": delays.steps, "delay_seconds": delays.seconds}

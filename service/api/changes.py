@@ -16,6 +16,7 @@ from service.access.access_token import AccessToken
 from service.access.rights import require_relation
 from service.api.context import Answer, Context
 from service.api.http import media, parameters
+from service.api.http.admission import Place
 from service.api.http.bodies import Receive, Scope, Send, read_body
 from service.api.http.parameters import INT64_MIN, TEXT_LIMIT, Parameter, bad
 from service.api.openapi import (
@@ -36,10 +37,12 @@ from service.instance import Instance
 from service.wire.batch import Batch
 from service.wire.decode import CHANGES_TYPES, RELATION_CHANGES_TYPES, decode_changes, decode_relation_changes
 from service.wire.errors import UnknownRelation
+from service.wire.json import Definitions
 from service.wire.schema import RelationDefinition
 
-# Up to here a body is decoded in the loop: a hop to a thread and back costs more.
+# Up to here a text is decoded in the loop: a hop to a thread and back costs more. What is compressed may be much larger than it looks.
 SMALL = 64 * 1024
+BINARY = (media.ARROW, media.PARQUET)
 
 PARAMETERS = (
     Parameter(
@@ -104,36 +107,56 @@ async def post_changes(context: Context, relation: str | None, scope: Scope, rec
     if relation is not None and relation not in engine.relations and not (given and "source" in given):
         raise _not_found(relation)
     kind = media.content_type(scope["headers"], CHANGES_TYPES if relation is None else RELATION_CHANGES_TYPES)
-    body = await read_body(scope, receive, context.settings.max_body)
-    definitions = partial(definition_of, engine, scope["token"])
-    if relation is None:
-        decode = partial(decode_changes, kind, body, definitions)
-    else:
-        decode = partial(decode_relation_changes, kind, body, relation, definitions)
+    _admit(engine)
+    place = context.bodies.place()
     try:
-        batch = decode() if len(body) <= SMALL else await context.work(decode)
+        body = await read_body(scope, receive, place)
+        answer = await _apply(context, relation, given, kind, body, place, partial(definition_of, engine, scope["token"]))
+    finally:
+        place.free()
+    await send({"type": "http.response.start", "status": 200, "headers": _head(answer)})
+    await send({"type": "http.response.body", "body": answer})
+
+
+def _admit(engine: Instance) -> None:
+    """What waits already decides, before a byte of the body is read."""
+    try:
+        engine.admit()
+    except Problem as problem:
+        problem.headers["Connection"] = "close"
+        raise
+
+
+async def _apply(
+    context: Context, relation: str | None, given: dict[str, Any] | None, kind: str, body: bytes, place: Place, definitions: Definitions
+) -> bytes:
+    """The answer to a batch that has been read."""
+    engine = context.engine
+    if relation is None:
+        decode = partial(decode_changes, kind, body, definitions, place)
+    else:
+        decode = partial(decode_relation_changes, kind, body, relation, definitions, place)
+    try:
+        batch = decode() if len(body) <= SMALL and kind not in BINARY else await context.work(decode)
     except UnknownRelation as error:
         known = await _repeated(context, error, given)
         if known is None:
             raise error if relation is None else _not_found(relation) from None
-        answer = render(known)
-    else:
-        settle(batch, given)
-        # Published one turn of the loop later, which is the next: after the answer has left, before any other request is looked at.
-        receipt = engine.apply_at_once(batch, context.loop.call_soon) if context.alone else None
-        if receipt is None:
-            waiting: Answer = context.loop.create_future()
-            engine.submit(batch, partial(context.mailbox.deliver, waiting))
-            try:
-                receipt = await waiting
-            except asyncio.CancelledError:
-                if context.closing and batch.source is None:  # `recovering` would have it sent again, and it may be applied yet
-                    said = "the service is shutting down; the batch has no source, and may have been applied: look before you send it again"
-                    raise Problem("internal", said) from None
-                raise
-        answer = render(receipt)
-    await send({"type": "http.response.start", "status": 200, "headers": _head(answer)})
-    await send({"type": "http.response.body", "body": answer})
+        return render(known)
+    settle(batch, given)
+    # Published one turn of the loop later, which is the next: after the answer has left, before any other request is looked at.
+    receipt = engine.apply_at_once(batch, context.loop.call_soon) if context.alone else None
+    if receipt is None:
+        waiting: Answer = context.loop.create_future()
+        engine.submit(batch, partial(context.mailbox.deliver, waiting))
+        try:
+            receipt = await waiting
+        except asyncio.CancelledError:
+            if context.closing and batch.source is None:  # `recovering` would have it sent again, and it may be applied yet
+                said = "the service is shutting down; the batch has no source, and may have been applied: look before you send it again"
+                raise Problem("internal", said) from None
+            raise
+    return render(receipt)
 
 
 async def _repeated(context: Context, error: UnknownRelation, given: dict[str, Any] | None) -> Receipt | None:

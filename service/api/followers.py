@@ -135,6 +135,7 @@ class Following(Response):
         except Exception:
             log.exception("%s aborted", scope["path"])
         finally:
+            context.following -= 1
             gone.cancel()
             context.audiences.leave(audience, seat)
             context.followers.submit(self._follower.close)
@@ -187,7 +188,14 @@ async def changes(request: Request) -> Response:
         raise Problem("bad-parameter", "since and snapshot=true cannot be combined: resume from a token, or start with every row")
     views = engine.views
     feed = _feed(views[existing(views, request, "view")])
-    subscription = await context.loop.run_in_executor(context.followers, feed.subscribe, since, snapshot)
+    if context.following >= context.settings.max_followers:
+        raise Problem("too-busy", f"there are already {context.settings.max_followers} followers (--max-followers)")
+    context.following += 1
+    try:
+        subscription = await context.loop.run_in_executor(context.followers, feed.subscribe, since, snapshot)
+    except BaseException:
+        context.following -= 1
+        raise
     return Following(context, feed, Follower(subscription, kind, values.get("limit")), kind, values.get("wait"))
 
 
@@ -236,6 +244,7 @@ ENDPOINTS = [
                     "not-followed",
                     "token-expired",
                     "delta-too-large",
+                    "too-busy",
                     "view-building",
                     "view-failed",
                 ),

@@ -70,6 +70,7 @@ def software_version() -> str:
 GAUGES = {
     "version": ("livejoin_version", "The newest published version."),
     "pins": ("livejoin_pins", "Versions pinned by readers."),
+    "cursors": ("livejoin_cursors", "Cursors whose versions are kept."),
     "retired_bytes": ("livejoin_retired_bytes", "Memory of the structures that is needed only by old versions."),
     "waiting_batches": ("livejoin_waiting_batches", "Batches waiting to be applied."),
     "subscribers": ("livejoin_subscribers", "Followers of views."),
@@ -110,6 +111,7 @@ class EngineCollector(Collector):
     def _all(self) -> Iterator[Metric]:
         yield from _of_process(self._context)
         yield GaugeMetricFamily("livejoin_ready", "1 if the service answers requests.", value=float(self._context.ready))
+        yield GaugeMetricFamily("livejoin_body_bytes", "Bytes of request bodies and of what they become.", value=self._context.bodies.held)
         if not self._context.ready:
             return
         engine = self._context.engine

@@ -124,7 +124,7 @@ def answer(
 def failures(*types: str) -> dict[str, Any]:
     """The responses of these problems, and of those that any request can meet, by status."""
     by_status: dict[str, dict[str, Any]] = {}
-    for kind in (*types, "unauthorized", "forbidden", "internal", "recovering"):
+    for kind in (*types, "unauthorized", "forbidden", "request-timeout", "headers-too-large", "too-busy", "internal", "recovering"):
         problem = Problem(kind, CATALOGUE[kind].meaning.split(". ")[0], **PROBLEM_EXTENSIONS.get(kind, {}))
         empty: dict[str, Any] = {"description": "", "content": {media.PROBLEM: {"schema": ref("Problem"), "examples": {}}}}
         found = by_status.setdefault(str(problem.status), empty)

@@ -15,7 +15,7 @@ from service.api.http import media
 from service.api.http.bodies import ClientGone
 from service.api.openapi import Endpoint, answer, failures, operation, path_parameter
 from service.errors import CATALOGUE, Problem
-from service.wire.errors import BadDefinition, BadParameter, MalformedBody, UnknownRelation, UnsupportedMediaType, WireError
+from service.wire.errors import BadDefinition, BadParameter, MalformedBody, TooLarge, UnknownRelation, UnsupportedMediaType, WireError
 from service.wire.log_lines import REQUEST_ID
 
 log = logging.getLogger("livejoin.api")
@@ -29,6 +29,8 @@ def problem_of(error: WireError) -> Problem:
         case MalformedBody():
             line = {} if error.line is None else {"line": error.line}
             return Problem("malformed-body", error.detail, **line)
+        case TooLarge():
+            return Problem("body-too-large", error.detail, limit=error.limit)
         case UnknownRelation():
             return Problem("unknown-relation", f"there is no relation {error.name!r}", relation=error.name)
         case UnsupportedMediaType():

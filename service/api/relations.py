@@ -14,7 +14,7 @@ from service.api.openapi import Endpoint, answer, failures, json_content, links,
 from service.api.schemas import RELATION, RELATION_DEFINITION
 from service.errors import Problem
 from service.instance import Instance
-from service.wire.schema import NAME, parse_relation
+from service.wire.schema import NAME, RelationDefinition, parse_relation
 
 
 def relation_json(engine: Instance, name: str) -> dict[str, Any]:
@@ -36,9 +36,17 @@ async def put_relation(request: Request) -> Response:
     engine = context.engine
     no_parameters(request)
     name = checked_name(request, "relation")
-    definition = parse_relation(await read_json(request.scope, request.receive, context.settings.max_body))
+    definition = _parsed(await read_json(request.scope, request.receive, context.bodies), context.settings.max_columns)
     outcome = await context.wait(engine.put_relation, name, definition)
     return json_answer(relation_json(engine, name), 201 if outcome == "created" else 200)
+
+
+def _parsed(data: dict[str, Any], most: int) -> RelationDefinition:
+    """The definition, after a look at its size. Problem `bad-definition`, BadDefinition."""
+    for part in ("columns", "intervals", "key"):
+        if isinstance(data.get(part), list | dict) and len(data[part]) > most:
+            raise Problem("bad-definition", f"{part}: a relation may have {most} of them (--max-columns), not {len(data[part])}")
+    return parse_relation(data)
 
 
 async def get_relation(request: Request) -> Response:
@@ -109,6 +117,7 @@ ENDPOINTS = [
                     "bad-parameter",
                     "malformed-body",
                     "definition-differs",
+                    "too-many",
                     "body-too-large",
                     "unsupported-media-type",
                     "bad-definition",

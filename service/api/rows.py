@@ -17,6 +17,7 @@ from starlette.responses import Response
 
 from service.api.context import Context
 from service.api.http import formats, media, parameters
+from service.api.http.admission import client_of
 from service.api.http.answers import existing, json_answer
 from service.api.http.forwarded import outer_url
 from service.api.http.parameters import Parameter, bad
@@ -204,9 +205,10 @@ def _after(reader: RowReader, rows: int) -> Steps[str | None]:
     return None if ended else reader.token()
 
 
-def _begin(opened: Opened, kind: str, limit: int | None) -> Steps[tuple[Rows, tuple[bytes, bool]]]:
+def _begin(opened: Opened, kind: str, limit: int | None, client: str) -> Steps[tuple[Rows, tuple[bytes, bool]]]:
     """The rows, prepared, and their first chunk."""
     reader = opened()
+    reader.client = client
     try:
         rows = Rows(reader, kind, limit)
         yield from rows.prepare()
@@ -230,7 +232,7 @@ async def answer_rows(request: Request, opened: Opened, limit: int | None, pool:
         limit = JSON_PAGE
     if request.method == "HEAD":
         limit = 0
-    rows, first = await finish(context, pool, request.receive, _begin(opened, kind, limit))
+    rows, first = await finish(context, pool, request.receive, _begin(opened, kind, limit, client_of(request.scope)))
     headers = {
         "Livejoin-Version": str(rows.reader.version),
         "Livejoin-Empty": "true" if rows.empty else "false",
@@ -306,9 +308,17 @@ _HEAD_HEADERS = {name: value for name, value in _HEADERS.items() if name != "Lin
 _NEXT = "$response.body#/next"
 _VIEW = path_parameter("name", "the view", "clashes")
 _RELATION = path_parameter("name", "the relation", "bookings")
-_ROW_FAILURES = failures("bad-parameter", "bad-cursor", "not-found", "not-acceptable", "snapshot-expired")
+_ROW_FAILURES = failures("bad-parameter", "bad-cursor", "not-found", "not-acceptable", "snapshot-expired", "too-busy")
 _VIEW_FAILURES = failures(
-    "bad-parameter", "bad-cursor", "not-found", "not-acceptable", "snapshot-expired", "not-yet", "view-building", "view-failed"
+    "bad-parameter",
+    "bad-cursor",
+    "not-found",
+    "not-acceptable",
+    "snapshot-expired",
+    "too-busy",
+    "not-yet",
+    "view-building",
+    "view-failed",
 )
 
 ENDPOINTS = [

@@ -89,10 +89,10 @@ async def put_view(request: Request) -> Response:
     engine = context.engine
     no_parameters(request)
     name = checked_name(request, "view")
-    data = await read_json(request.scope, request.receive, context.settings.max_body)
+    data = await read_json(request.scope, request.receive, context.bodies)
     token: AccessToken = request.scope["token"]
     if token.relations is not None:  # who defines a view reads its relations by it
-        await context.work(parse_view, name, data, Readable(engine, token))
+        await context.work(parse_view, name, data, Readable(engine, token), None, False, engine.limits)
     view, outcome = await context.wait(engine.put_view, name, data, BUILD_WAIT)
     status = {"created": 201, "same": 200, "building": 202}[outcome]
     return json_answer(await finish(context, context.readers, request.receive, _one_json(engine, view)), status)
@@ -128,7 +128,7 @@ async def explain(request: Request) -> Response:
     context: Context = request.app.state.context
     engine = context.engine
     no_parameters(request)
-    data = await read_json(request.scope, request.receive, context.settings.max_body)
+    data = await read_json(request.scope, request.receive, context.bodies)
     return json_answer(await context.work(_explain, engine, request.scope["token"], data))
 
 
@@ -157,7 +157,7 @@ def _explain(engine: Instance, token: AccessToken, data: dict[str, Any]) -> dict
     try:
         with engine.versions.reading(pin) as version:
             counted = partial(estimates_of, relations=tables, version=version.number)
-            view = parse_view("explained", data, relations, counted)
+            view = parse_view("explained", data, relations, counted, limits=engine.limits)
             others = alternatives(view.query, relations, counted)
             natural = natural_json(view.query, relations, counted(view.query))
     finally:
@@ -228,7 +228,7 @@ ENDPOINTS = [
                 **answer(201, "created", _VIEW, following=_NEXT),
                 **answer(200, "already registered with this definition", _VIEW, following=_NEXT),
                 **answer(202, "being built", _BUILDING, following=_NEXT),
-                **failures(*_REFUSALS, "definition-differs", "disk-full", "no-room"),
+                **failures(*_REFUSALS, "definition-differs", "too-many", "disk-full", "no-room"),
             },
         ),
     ),

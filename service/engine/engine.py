@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
 from contextlib import contextmanager
@@ -28,6 +28,7 @@ from service.engine.versions import Pins, Version
 from service.engine.writer import Done, Later, Writer
 from service.errors import Problem
 from service.planning.planner import Counted
+from service.query.model import Limits
 from service.settings import Settings
 from service.tables.estimates import estimates_of
 from service.tables.relations import Relation
@@ -59,6 +60,7 @@ class Engine(ABC):
     def __init__(self, data: Path, settings: Settings | None = None) -> None:
         self.settings = settings or Settings.model_validate({"data": data})
         self.on_failure: Callable[[BaseException], None] = lambda error: None
+        self.limits = Limits(self.settings.max_aliases, self.settings.max_conditions, self.settings.max_columns, self.settings.max_sql)
         self.state = "recovering"
         self.progress = 0.0
         self.versions = Pins()
@@ -142,6 +144,10 @@ class Engine(ABC):
         _check_source(batch)
         self._writer.submit(batch, done)
 
+    def admit(self) -> None:
+        """Problem `too-busy` if a batch could not be submitted now, whatever it is: ask before its body is read."""
+        self._writer.admit()
+
     def apply_at_once(self, batch: Batch, later: Later = _now) -> Receipt | None:
         """Apply a batch in the caller's thread, if that surely takes less than handing it over; None, and nothing done, if not: submit it.
 
@@ -178,7 +184,7 @@ class Engine(ABC):
         return self._writer.call(look).result()
 
     def put_relation(self, name: str, definition: RelationDefinition) -> str:
-        """Register; "created" or "same". Durable on return. Problems `definition-differs`, `no-room`."""
+        """Register; "created" or "same". Durable on return. Problems `definition-differs`, `too-many`, `no-room`."""
 
         def put() -> str:
             known = self._state.relations.get(name)
@@ -186,6 +192,7 @@ class Engine(ABC):
                 if known.definition.to_json() != definition.to_json():
                     raise Problem("definition-differs", _OTHER.format("relation", name))
                 return "same"
+            _refuse_more("relations", self._state.relations, self.settings.max_relations)
             id_ = self._log.next_relation_id
             with _or_no_room(f"the relation {name}"):
                 relation = Relation(id_, name, definition)
@@ -213,10 +220,11 @@ class Engine(ABC):
     def put_view(self, name: str, data: dict[str, Any], wait: float = 1.0) -> tuple[LiveView, str]:
         """Register and build; the view and "created", "same", or "building" when it takes longer than `wait` seconds.
 
-        The definition is durable on return. Problems: those of `parse_view`, `definition-differs`, `no-room`.
+        The definition is durable on return. Problems: those of `parse_view`, `definition-differs`, `too-many`, `no-room`.
         """
         started = time.monotonic()
-        parsed = parse_view(name, data, self._definitions())  # here, not in the writer's thread: a refusal costs it nothing
+        # Here, not in the writer's thread: a refusal costs it nothing.
+        parsed = parse_view(name, data, self._definitions(), limits=self.limits)
         registered = self._writer.call(lambda: self._put_view(parsed, data))
         view, outcome = registered.result()
         if outcome == "same":
@@ -314,6 +322,7 @@ class Engine(ABC):
             if known.view.query != parsed.query:
                 raise Problem("definition-differs", _OTHER.format("view", parsed.name))
             return known, "same"
+        _refuse_more("views", self._state.views, self.settings.max_views)
         parsed = parse_view(parsed.name, data, self._definitions(), self._counted())  # a relation may have changed since
         with _or_no_room(f"the view {parsed.name}"):
             view = LiveView(parsed, self._state.relations, self._state.indexes)
@@ -395,6 +404,12 @@ def _or_no_room(what: str) -> Iterator[None]:
     except (OSError, MemoryError) as error:
         log.error("no room for %s", what, exc_info=error)
         raise Problem("no-room", f"there is not enough memory or address space for {what}; nothing was changed") from None
+
+
+def _refuse_more(what: str, there: Collection[str], most: int) -> None:
+    """Problem `too-many` if there are as many as there may be."""
+    if len(there) >= most:
+        raise Problem("too-many", f"there are already {len(there)} {what}, and --max-{what} is {most}: drop those that are not needed")
 
 
 def _check_source(batch: Batch) -> None:

@@ -131,12 +131,16 @@ class Writer:
 
     def submit(self, batch: Batch, done: Done) -> None:
         """Queue a batch. Problem `too-busy`, or the reason why nothing is taken any more."""
+        self.admit()
+        waiting = _Waiting(batch, done, batch.bytes)
+        self._put(waiting)
+
+    def admit(self) -> None:
+        """Problem `too-busy` if no further batch may wait."""
         if self._queue.qsize() >= self._max_waiting:
             raise Problem("too-busy", f"{self._max_waiting} batches are already waiting")
         if self._waiting_bytes > _WAITING_BYTES:
             raise Problem("too-busy", f"batches of {self._waiting_bytes} bytes are already waiting")
-        waiting = _Waiting(batch, done, batch.bytes)
-        self._put(waiting)
 
     def apply_at_once(self, batch: Batch, later: Later) -> Receipt | Problem | None:
         """Apply a short batch in the caller's thread, without a queue: the answer, which is on disk; None if it is to be queued.

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from service.errors import Problem
 from service.query.literals import Physical
-from service.query.model import MAX_ALIASES, Absent, ColumnRef, Filter, IntervalRef, Output, Query, Within
+from service.query.model import MAX_ALIASES, Absent, ColumnRef, Filter, IntervalRef, Limits, Output, Query, Within
 from service.query.scope import Scope
 from service.wire.schema import MAX_NAME, OP_COLUMN
 
@@ -84,6 +84,22 @@ def computed_outputs(function: str, intervals: tuple[IntervalRef, ...], name: st
     if function == "duration":
         return [Output(name, "duration", None, intervals)]
     return [Output(f"{name}_{side}", f"intersection_{side}", None, intervals) for side in ("start", "end")]
+
+
+def check_size(drafts: Sequence[Draft], limits: Limits) -> None:
+    """Problem `unsupported-query` for a definition, of one SELECT or several, that is larger than they allow."""
+    parts = [part for draft in drafts for part in (draft, *draft.absent)]
+    conditions = sum(
+        len(part.equal) + len(part.overlaps) + len(part.inequalities) + len(part.not_equal) + len(part.within) + len(part.cross)
+        + len(part.filters) for part in parts
+    )  # fmt: skip
+    for what, found, most in (
+        ("aliases", max(len(part.scope.aliases) for part in parts), limits.aliases),
+        ("conditions", conditions + sum(len(draft.absent) for draft in drafts), limits.conditions),
+        ("columns", max(len(draft.outputs) for draft in drafts), limits.columns),
+    ):
+        if found > most:
+            raise unsupported(f"a view with {found} {what}", f"at most {most} are allowed (--max-{what}); split it into several views")
 
 
 def assemble(draft: Draft, options: Options) -> Query:

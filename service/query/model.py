@@ -21,10 +21,20 @@ ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
 """What a definition may name; the planner says what each supports."""
 
 MAX_ALIASES = 8
-MAX_SQL = 100_000  # characters
+MAX_SQL = 65_536
+"""The default of `Limits.sql`."""
 
 RETAIN = (1_000_000, 268_435_456)
 """What a view's feed keeps unless it says otherwise: rows, bytes."""
+
+
+class Limits(NamedTuple):
+    """How large a view may be that somebody defines now; those that are kept were within the limits of their time. `sql`: bytes of it."""
+
+    aliases: int
+    conditions: int
+    columns: int
+    sql: int
 
 
 class ColumnRef(NamedTuple):

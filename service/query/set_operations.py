@@ -6,7 +6,7 @@ null equals null there. The branches' aliases stand one after another, renamed w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -23,6 +23,15 @@ class SetOperation:
 
 
 Expression = Draft | SetOperation
+
+
+def drafts_of(expression: Expression) -> Iterator[Draft]:
+    """Its SELECTs, from left to right."""
+    if isinstance(expression, Draft):
+        yield expression
+    else:
+        yield from drafts_of(expression.left)
+        yield from drafts_of(expression.right)
 
 
 def query_of(expression: Expression, options: Options) -> Query:

@@ -20,7 +20,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from service.errors import Problem
 from service.query.assembly import Draft, check_output_name, column_output, computed_outputs, unsupported
-from service.query.model import MAX_SQL, ColumnRef, Output
+from service.query.model import ColumnRef, Output
 from service.query.scope import Scope, check_relation
 from service.query.set_operations import Expression, SetOperation
 from service.query.sql_conditions import Conditions
@@ -71,10 +71,15 @@ def read_sql(text: str, relations: Mapping[str, RelationDefinition]) -> Expressi
         raise bad_query("the query is nested too deeply", 1, 1) from None
 
 
+def check_length(text: str, most: int) -> None:
+    """Problem `bad-query` for a text of more bytes, before it is parsed."""
+    size = len(text.encode(errors="replace"))
+    if size > most:
+        raise bad_query(f"the query has {size} bytes; at most {most} are allowed (--max-sql)", 1, 1)
+
+
 def _parse(text: str) -> exp.Expr:
     """The one statement."""
-    if len(text) > MAX_SQL:
-        raise bad_query(f"the query is longer than {MAX_SQL} characters", 1, MAX_SQL + 1)
     try:
         statements = [statement for statement in sqlglot.parse(text, read=Dialect) if statement is not None]
     except ParseError as error:

@@ -1,7 +1,10 @@
 """Readers: one version of a view or a relation, row by row, with cursors to resume from.
 
 A cursor is an opaque text. What it refers to (the enumeration's state and a pin on its version) is kept here, under a number, for
-as long as the pin is young. It can be used more than once: each use gets a copy of the state.
+as long as the pin is young. It can be used more than once: each use gets a copy of the state. The interface promises a version for a time
+after its page, whether or not anybody goes on: so the number of cursors is bounded, in all and for each client. A client that asks
+for the same page of the same version again gets the same cursor; when it has as many as it may, the oldest from which it has gone on
+makes room for the next.
 """
 
 from __future__ import annotations
@@ -37,28 +40,50 @@ class _Kept:
     held: Combination | None
     empty: bool | None
     asked: Any
+    passed: int  # rows before it
+    client: str
+    used: bool = False  # somebody has gone on from it
+
+    def place(self, owner: str) -> tuple[Any, ...]:
+        """What it has in common with other cursors that stand for the same: rows have one order in a version."""
+        return self.client, owner, self.pin.version.number, repr(self.asked), self.passed
 
 
 class Cursors:
-    """All issued cursors whose versions are kept. Any thread."""
+    """All issued cursors whose versions are kept: at most `most`, of one client `most_of_client`. Any thread."""
 
-    def __init__(self, versions: Pins, signer: Signer) -> None:
+    def __init__(self, versions: Pins, signer: Signer, most: int, most_of_client: int) -> None:
         self.versions = versions
         self._signer = signer
+        self._most, self._most_of_client = most, most_of_client
         self._kept: dict[int, _Kept] = {}
+        self._of_clients: dict[str, dict[int, None]] = {}  # in the order in which they were issued
+        self._places: dict[tuple[Any, ...], int] = {}
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self.rows_read = 0  # about so many: threads that add at the same time may lose some
 
+    def __len__(self) -> int:
+        return len(self._kept)
+
     def keep(self, owner: str, kept: _Kept) -> str:
-        """A cursor for this state; `owner` identifies the view or relation."""
+        """A cursor for this state, whose pin it takes over; `owner` identifies the view or relation. Problem `too-busy`."""
+        place = kept.place(owner)
         with self._lock:
-            number = next(self._numbers)
-            self._kept[number] = kept
+            number = self._places.get(place)
+            if number is not None:
+                self.versions.release(self._kept[number].pin)
+                self._kept[number].pin = kept.pin  # which is younger
+            else:
+                self._make_room(kept)
+                number = next(self._numbers)
+                self._kept[number] = kept
+                self._of_clients.setdefault(kept.client, {})[number] = None
+                self._places[place] = number
         return self._signer.seal("cursor", owner, number)
 
-    def find(self, owner: str, text: str) -> _Kept:
-        """Problems `bad-cursor`, `snapshot-expired`."""
+    def find(self, owner: str, text: str) -> tuple[_Kept, Pin]:
+        """What a cursor stands for, and a pin on its version for who reads on. Problems `bad-cursor`, `snapshot-expired`."""
         try:
             whose, number = self._signer.open("cursor", text)
         except Forged:
@@ -71,15 +96,41 @@ class Cursors:
             raise Problem("bad-cursor", "the cursor belongs to another view or relation")
         with self._lock:
             kept = self._kept.get(number)
-        if kept is None or not self.versions.is_held(kept.pin):
-            raise Problem("snapshot-expired", "the cursor was idle for too long")
-        return kept
+            if kept is None or not self.versions.is_held(kept.pin):
+                raise Problem("snapshot-expired", "the cursor was idle for too long")
+            kept.used = True
+            with self.versions.reading(kept.pin):  # it is young again
+                return kept, self.versions.again(kept.pin)
 
     def sweep(self) -> None:
         """Forget the cursors whose pins are gone."""
         with self._lock:
             for number in [number for number, kept in self._kept.items() if not self.versions.is_held(kept.pin)]:
-                del self._kept[number]
+                self._forget(number)
+            self._places = {place: number for place, number in self._places.items() if number in self._kept}
+
+    def _make_room(self, kept: _Kept) -> None:
+        """For one more cursor of its client. Problem `too-busy`, and its pin is released."""
+        own = self._of_clients.get(kept.client, {})
+        if len(own) < self._most_of_client and len(self._kept) < self._most:
+            return
+        oldest = next((number for number in own if self._kept[number].used), None)
+        if oldest is None:
+            self.versions.release(kept.pin)
+            if len(own) >= self._most_of_client:
+                whose = f"this client has gone on from none of its {len(own)} cursors (--max-client-cursors)"
+            else:
+                whose = f"there are already {len(self._kept)} cursors (--max-cursors)"
+            raise Problem("too-busy", f"{whose}; each expires by itself some time after its page")
+        self.versions.release(self._kept[oldest].pin)
+        self._forget(oldest)
+
+    def _forget(self, number: int) -> None:
+        client = self._kept.pop(number).client
+        own = self._of_clients[client]
+        del own[number]
+        if not own:
+            del self._of_clients[client]
 
 
 class RowReader:
@@ -93,6 +144,8 @@ class RowReader:
         self._cursors, self._owner, self._pin, self._reading, self._asked = cursors, owner, pin, reading, asked
         self._held = held  # slots that were enumerated and not read yet
         self._empty: bool | None = None
+        self._passed = 0  # rows
+        self.client = ""  # whose cursors its cursors are
         self._stride = 1  # rows to look at when the last look has found none
         self.version = pin.version.number
         self.schema = reading.schema
@@ -141,15 +194,16 @@ class RowReader:
         return None if found is None else len(found[0])
 
     def token(self) -> str:
-        """A cursor to resume from here."""
-        kept = _Kept(self._cursors.versions.again(self._pin), self._reading.clone(), self._held, self._empty, self._asked)
+        """A cursor to resume from here. Problem `too-busy`: there are too many."""
+        pin = self._cursors.versions.again(self._pin)
+        kept = _Kept(pin, self._reading.clone(), self._held, self._empty, self._asked, self._passed, self.client)
         return self._cursors.keep(self._owner, kept)
 
     def twin(self) -> RowReader:
         """Another reader at this position, with its own pin."""
         pin = self._cursors.versions.again(self._pin)
         other = RowReader(self._cursors, self._owner, pin, self._reading.clone(), self._asked, self._held)
-        other._empty = self._empty
+        other._empty, other._passed, other.client = self._empty, self._passed, self.client
         return other
 
     def close(self) -> None:
@@ -165,6 +219,7 @@ class RowReader:
             if len(slots[0]) > most:
                 slots, self._held = split(slots, most)
             self._cursors.rows_read += len(slots[0])
+            self._passed += len(slots[0])
         return slots
 
     def _look(self, limit: int) -> bool:
@@ -187,9 +242,9 @@ class RowReader:
 class Readers:
     """What reading needs: the published versions, the issued cursors, and the measurements of readers."""
 
-    def __init__(self, published: Published, signer: Signer) -> None:
+    def __init__(self, published: Published, signer: Signer, max_cursors: int, max_client_cursors: int) -> None:
         self.published = published
-        self.cursors = Cursors(published.versions, signer)
+        self.cursors = Cursors(published.versions, signer, max_cursors, max_client_cursors)
         self.delays = Delays()
 
 
@@ -258,15 +313,17 @@ def _with_pin(versions: Pins, number: int | None, open_at: Callable[[Pin], RowRe
 
 
 def _resume(cursors: Cursors, owner: str, text: str, version: int | None, asked: Any) -> RowReader:
-    kept = cursors.find(owner, text)
-    if version not in (None, kept.pin.version.number):
-        raise Problem("bad-parameter", f"version: the cursor belongs to version {kept.pin.version.number}")
-    if asked not in ((None, None), kept.asked):
-        raise Problem("bad-parameter", "cursor: the previous page was requested with other filters")
-    with cursors.versions.reading(kept.pin):
-        pin = cursors.versions.again(kept.pin)
-        reader = RowReader(cursors, owner, pin, kept.reading.clone(), kept.asked, kept.held)
-    reader._empty = kept.empty
+    kept, pin = cursors.find(owner, text)
+    reader = RowReader(cursors, owner, pin, kept.reading.clone(), kept.asked, kept.held)
+    reader._empty, reader._passed = kept.empty, kept.passed
+    try:
+        if version not in (None, pin.version.number):
+            raise Problem("bad-parameter", f"version: the cursor belongs to version {pin.version.number}")
+        if asked not in ((None, None), kept.asked):
+            raise Problem("bad-parameter", "cursor: the previous page was requested with other filters")
+    except Problem:
+        reader.close()
+        raise
     return reader
 
 

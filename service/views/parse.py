@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 from service.planning.planner import Counted, plan
 from service.planning.plans.plan import Plan
-from service.query.assembly import unsupported
+from service.query.assembly import check_size, unsupported
 from service.query.definition import options_of, read_json
 from service.query.forms import SqlView, bad, check_form
-from service.query.model import Query
-from service.query.set_operations import query_of
-from service.query.sql import read_sql
+from service.query.model import Limits, Query
+from service.query.set_operations import drafts_of, query_of
+from service.query.sql import check_length, read_sql
 from service.wire.schema import NAME, RelationDefinition
 
 
@@ -30,9 +30,11 @@ _RESERVED = ("group", "row")  # what stands in the place of an alias in the key 
 
 
 def parse_view(
-    name: str, data: Any, relations: Mapping[str, RelationDefinition], counted: Counted | None = None, kept: bool = False
-) -> View:
+    name: str, data: Any, relations: Mapping[str, RelationDefinition], counted: Counted | None = None, kept: bool = False,
+    limits: Limits | None = None,
+) -> View:  # fmt: skip
     """`counted`: as of `planner.plan`; `kept`: a definition from the data folder, which may be older than names that are reserved now.
+    `limits`: of a definition that comes from outside.
 
     Raises Problem: `bad-definition`, `bad-query` (with `position`), `unknown-relation`, `unknown-column`, `unsupported-query`,
     `infeasible-view` (with `theorem`).
@@ -42,7 +44,11 @@ def parse_view(
     if not isinstance(data, dict):
         raise bad('a view\'s definition is an object with "sql", or with "from", "join", "where" and "select"')
     form = check_form(data)
+    if limits is not None and isinstance(form, SqlView):
+        check_length(form.sql, limits.sql)
     read = read_sql(form.sql, relations) if isinstance(form, SqlView) else read_json(form, relations)
+    if limits is not None:
+        check_size(list(drafts_of(read)), limits)
     query = query_of(read, options_of(form))
     for alias, _ in query.aliases:
         if alias in _RESERVED and not kept:

@@ -1,4 +1,4 @@
-"""Changes as Arrow IPC streams and as Parquet: columns are converted to the relation's types if nothing is lost.
+"""Changes as Arrow IPC streams: columns (those of Parquet, too) are converted to the relation's types if nothing is lost.
 
 A column whose type cannot be read is a malformed body; a value that does not fit (a number of 64 unsigned bits, nanoseconds
 that are not a whole microsecond) makes its row bad.
@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from service.wire.batch import RELATION_METADATA, Batch, concatenated
 from service.wire.columns import mask_of
 from service.wire.errors import MalformedBody
 from service.wire.json import Definitions
 from service.wire.judge import Findings, Judged, assemble
+from service.wire.room import UNBOUNDED, Room, take_arrow_stream
 from service.wire.schema import ARROW_TYPES, RowRules
 from service.wire.table import is_text, judge_table
 
@@ -36,59 +36,51 @@ _READABLE: dict[str, Callable[[pa.DataType], bool]] = {
 }
 
 
-def decode_arrow(body: bytes, definitions: Definitions) -> Batch:
+def decode_arrow(body: bytes, definitions: Definitions, room: Room = UNBOUNDED) -> Batch:
     """The body of `POST /v1/changes`: concatenated IPC streams, each with its relation in the schema metadata."""
     parts: dict[str, list[Judged]] = {}
     sent = 0
-    for number, table in enumerate(_streams(body), 1):
+    for number, table in enumerate(_streams(body, room), 1):
         name = (table.schema.metadata or {}).get(RELATION_METADATA)
         if name is None:
             raise MalformedBody(f"stream {number} does not name its relation: add the schema metadata {RELATION_METADATA.decode()}")
         relation = name.decode(errors="replace")
         rules = definitions(relation).rules
-        parts.setdefault(relation, []).append(_judge(rules, relation, table, sent))
+        parts.setdefault(relation, []).append(judge_record_batch(rules, relation, table, sent, room))
         sent += table.num_rows
     return assemble(sent, 0, [_joined(judged) for judged in parts.values()])
 
 
-def decode_relation_arrow(body: bytes, relation: str, definitions: Definitions) -> Batch:
+def decode_relation_arrow(body: bytes, relation: str, definitions: Definitions, room: Room = UNBOUNDED) -> Batch:
     """One relation's changes as IPC streams; their metadata are ignored."""
     rules = definitions(relation).rules
     parts: list[Judged] = []
     sent = 0
-    for table in _streams(body):
-        parts.append(_judge(rules, relation, table, sent))
+    for table in _streams(body, room):
+        parts.append(judge_record_batch(rules, relation, table, sent, room))
         sent += table.num_rows
     return assemble(sent, 0, [_joined(parts)] if parts else [])
 
 
-def decode_parquet(body: bytes, relation: str, definitions: Definitions) -> Batch:
-    """One relation's changes as a Parquet file."""
-    rules = definitions(relation).rules
-    try:
-        table = pq.read_table(pa.BufferReader(body))
-        _validate(table)
-    except (pa.ArrowException, OSError) as error:
-        raise MalformedBody(f"the body is not Parquet: {error}") from None
-    return assemble(table.num_rows, 0, [_judge(rules, relation, _one_batch(table), 0)])
-
-
-def _streams(body: bytes) -> Iterator[pa.RecordBatch]:
+def _streams(body: bytes, room: Room) -> Iterator[pa.RecordBatch]:
     """Each stream's rows as one record batch."""
     source = pa.BufferReader(body)
+    rows = 0
     while source.tell() < len(body):
         start = source.tell()
         try:
+            rows = take_arrow_stream(source, rows, room)
+            source.seek(start)
             with pa.ipc.open_stream(source, options=_OPTIONS) as reader:
                 table = reader.read_all()
-            _validate(table)
-            whole = _one_batch(table)
+            validate(table)
+            whole = one_batch(table)
         except (pa.ArrowException, OSError) as error:
             raise MalformedBody(f"invalid Arrow IPC stream at byte {start}: {error}") from None
         yield whole
 
 
-def _validate(table: pa.Table) -> None:
+def validate(table: pa.Table) -> None:
     """External data is validated completely: a wrong offset would be an invalid memory access. Raises ArrowInvalid."""
     try:
         table.schema.names  # noqa: B018
@@ -97,7 +89,7 @@ def _validate(table: pa.Table) -> None:
     table.validate(full=True)
 
 
-def _one_batch(table: pa.Table) -> pa.RecordBatch:
+def one_batch(table: pa.Table) -> pa.RecordBatch:
     batches = table.combine_chunks().to_batches()
     if len(batches) == 1:
         return batches[0]
@@ -106,12 +98,12 @@ def _one_batch(table: pa.Table) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in table.schema], schema=table.schema)
 
 
-def _judge(rules: RowRules, relation: str, table: pa.RecordBatch, first: int) -> Judged:
+def judge_record_batch(rules: RowRules, relation: str, table: pa.RecordBatch, first: int, room: Room) -> Judged:
     def convert(ordinal: int, array: pa.Array, findings: Findings) -> pa.Array:
         return _canonical(rules, ordinal, array, findings)
 
     try:
-        return judge_table(rules, relation, table, first, convert)
+        return judge_table(rules, relation, table, first, convert, room)
     except (pa.ArrowException, UnicodeDecodeError) as error:  # also of the name of a time zone
         raise MalformedBody(f"the rows for {relation} cannot be read: {error}") from None
 
@@ -125,10 +117,7 @@ def _canonical(rules: RowRules, ordinal: int, array: pa.Array, findings: Finding
         array = array.cast(array.type.value_type)
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), wanted)
-    if not _READABLE[column.type](array.type):
-        naive = pa.types.is_timestamp(array.type) and column.type == "timestamp"
-        why = " (without a time zone)" if naive else ""
-        raise MalformedBody(f"the column {column.name!r} is {array.type}{why}; it must be convertible to {wanted}")
+    check_readable(rules, ordinal, array.type)
     if column.type == "float64":
         return array.cast(wanted, safe=False)  # a whole number beyond 2**53 becomes the nearest float64, as in JSON
     try:
@@ -142,6 +131,16 @@ def _canonical(rules: RowRules, ordinal: int, array: pa.Array, findings: Finding
         lambda row: f"the value {_number(array, row)} of type {array.type} does not fit, expected {wanted}",
     )
     return pa.concat_arrays(parts)
+
+
+def check_readable(rules: RowRules, ordinal: int, kind: pa.DataType) -> None:
+    """MalformedBody for a column whose type has no values of the relation's type."""
+    column = rules.columns[ordinal]
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if not pa.types.is_null(plain) and not _READABLE[column.type](plain):
+        naive = pa.types.is_timestamp(plain) and column.type == "timestamp"
+        why = " (without a time zone)" if naive else ""
+        raise MalformedBody(f"the column {column.name!r} is {plain}{why}; it must be convertible to {ARROW_TYPES[column.type]}")
 
 
 def _number(array: pa.Array, row: int) -> str:

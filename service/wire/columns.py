@@ -6,7 +6,7 @@ value by value with the readers of `grammar`, which also report what is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ _PLAIN: dict[str, frozenset[type]] = {
 _DATED = ("timestamp", "date")
 # Up to this many rows a Python loop is done before Arrow and NumPy have begun.
 FEW = 8
+_SOME = 65_536
 
 # What Arrow's own parser may be given: it also reads hexadecimal and "nan(…)", which are not ours, and it reads no plus sign.
 _TEXT_FORMS = {
@@ -68,7 +69,24 @@ def from_texts(rules: RowRules, ordinal: int, texts: pa.Array, findings: Finding
             return texts.cast(ARROW_TYPES[kind])
         except pa.ArrowInvalid:
             pass  # a timestamp as a number of microseconds, or a bad value
-    return pa.array(one_by_one(rules, ordinal, texts.to_pylist(), findings, TEXT_READERS), ARROW_TYPES[kind])
+    return pa.array(one_by_one(rules, ordinal, _Texts(texts), findings, TEXT_READERS), ARROW_TYPES[kind])
+
+
+class _Texts(Sequence[Any]):
+    """A column of texts, of which few at a time are Python objects."""
+
+    def __init__(self, texts: pa.Array) -> None:
+        self._texts = texts
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def __getitem__(self, row: Any) -> Any:
+        return self._texts[row].as_py()
+
+    def __iter__(self) -> Iterator[Any]:
+        for start in range(0, len(self), _SOME):
+            yield from self._texts[start : start + _SOME].to_pylist()
 
 
 def one_by_one(rules: RowRules, ordinal: int, values: Sequence[Any], findings: Findings, readers: dict[str, Reader]) -> list[Any]:

@@ -15,19 +15,22 @@ from service.wire.columns import from_texts
 from service.wire.errors import MalformedBody, check_utf8
 from service.wire.json import Definitions
 from service.wire.judge import Findings, assemble
+from service.wire.room import CSV_WEIGHTS, UNBOUNDED, Room, take_text
 from service.wire.schema import OP_COLUMN, RowRules
-from service.wire.table import first_twice, judge_table
+from service.wire.table import judge_table, refuse_twice
 
 
-def decode_csv(body: bytes, relation: str, definitions: Definitions) -> Batch:
+def decode_csv(body: bytes, relation: str, definitions: Definitions, room: Room = UNBOUNDED) -> Batch:
     """One relation's changes as text/csv. Too many or too few fields in a row make a malformed body."""
     rules = definitions(relation).rules
+    take_text(body, CSV_WEIGHTS, room)
     table = _read(body, rules)
+    room.check_rows(table.num_rows)
 
     def convert(ordinal: int, texts: pa.Array, findings: Findings) -> pa.Array:
         return from_texts(rules, ordinal, texts, findings)
 
-    return assemble(table.num_rows, 0, [judge_table(rules, relation, table, 0, convert)])
+    return assemble(table.num_rows, 0, [judge_table(rules, relation, table, 0, convert, room)])
 
 
 def _read(body: bytes, rules: RowRules) -> pa.RecordBatch:
@@ -58,8 +61,7 @@ def _read(body: bytes, rules: RowRules) -> pa.RecordBatch:
         check_utf8(body)
         row = re.search(r"Row #([0-9]+)", str(error))
         raise MalformedBody(f"the body is not CSV: {error}", int(row[1]) if row else None) from None
-    if (twice := first_twice(names)) is not None:
-        raise MalformedBody(f"the column {twice!r} appears twice", 1)
+    refuse_twice(names, 1)
     columns = [column.combine_chunks() for column in table.columns]
     for at, name in enumerate(names):
         if name in empty_texts:

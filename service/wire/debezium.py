@@ -23,6 +23,7 @@ from service.wire.errors import MalformedBody
 from service.wire.grammar import Unreadable, shown
 from service.wire.json import Definitions, Rows, judge_rows, lines, no_json
 from service.wire.judge import Findings, Judged, assemble
+from service.wire.room import UNBOUNDED, Room
 from service.wire.schema import RelationDefinition, RowRules
 from service.wire.semantics import NO_SEMANTICS, Semantics, Settler, semantics_of, settler, structs_of
 
@@ -65,20 +66,21 @@ class DebeziumDecoder:
         return envelopes.batch(len(values))
 
 
-def decode_debezium(body: bytes, relation: str, definitions: Definitions) -> Batch:
+def decode_debezium(body: bytes, relation: str, definitions: Definitions, room: Room = UNBOUNDED) -> Batch:
     """One relation's changes as application/vnd.debezium+jsonl.
 
     A line is an envelope, bare or wrapped, or `{"key": …, "value": …}`, or null. Any other line makes a malformed body.
     """
     envelopes = _Envelopes(relation, definitions(relation).rules, _Wrapping(semantics_of, NO_SEMANTICS))
     index = -1
-    for index, (line, data) in enumerate(lines(body)):
+    for index, (line, data) in enumerate(lines(body, room)):
         if data is not None and type(data) is not dict:
             raise MalformedBody(f"line {line} is {shown(data)}, not an envelope", line)
         key = None
         if data is not None and "value" in data and "op" not in data and "payload" not in data:
             key, data = data.get("key"), data["value"]
         envelopes.add(index, key, *_unwrapped(data, structs_of, _NO_STRUCTS))
+    room.take(envelopes.rows.rules.width * (index + 1))
     return envelopes.batch(index + 1)
 
 

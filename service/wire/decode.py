@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from service.wire.arrow import decode_arrow, decode_parquet, decode_relation_arrow
+from service.wire.arrow import decode_arrow, decode_relation_arrow
 from service.wire.batch import Batch
 from service.wire.csv import decode_csv
 from service.wire.debezium import decode_debezium
 from service.wire.errors import UnsupportedMediaType
 from service.wire.json import Definitions, decode_json, decode_jsonl, decode_relation_jsonl
+from service.wire.parquet import decode_parquet
+from service.wire.room import UNBOUNDED, Room
 
-_CHANGES: dict[str, Callable[[bytes, Definitions], Batch]] = {
+_CHANGES: dict[str, Callable[[bytes, Definitions, Room], Batch]] = {
     "application/json": decode_json,
     "application/jsonl": decode_jsonl,
     "application/x-ndjson": decode_jsonl,
     "application/vnd.apache.arrow.stream": decode_arrow,
 }
-_RELATION_CHANGES: dict[str, Callable[[bytes, str, Definitions], Batch]] = {
+_RELATION_CHANGES: dict[str, Callable[[bytes, str, Definitions, Room], Batch]] = {
     "application/jsonl": decode_relation_jsonl,
     "application/x-ndjson": decode_relation_jsonl,
     "text/csv": decode_csv,
@@ -32,18 +34,18 @@ CHANGES_TYPES = tuple(_CHANGES)
 RELATION_CHANGES_TYPES = tuple(_RELATION_CHANGES)
 
 
-def decode_changes(media_type: str, body: bytes, definitions: Definitions) -> Batch:
+def decode_changes(media_type: str, body: bytes, definitions: Definitions, room: Room = UNBOUNDED) -> Batch:
     """A body of `POST /v1/changes`.
 
     `definitions(name)` gives a relation's definition or raises UnknownRelation. Raises MalformedBody, UnknownRelation,
-    BadParameter (fields of a JSON body), UnsupportedMediaType; bad rows are in the batch.
+    BadParameter (fields of a JSON body), UnsupportedMediaType, TooLarge (for the room); bad rows are in the batch.
     """
-    return _pick(_CHANGES, media_type)(body, definitions)
+    return _pick(_CHANGES, media_type)(body, definitions, room)
 
 
-def decode_relation_changes(media_type: str, body: bytes, relation: str, definitions: Definitions) -> Batch:
+def decode_relation_changes(media_type: str, body: bytes, relation: str, definitions: Definitions, room: Room = UNBOUNDED) -> Batch:
     """A body of `POST /v1/relations/{relation}/changes`; raises as `decode_changes` does."""
-    return _pick(_RELATION_CHANGES, media_type)(body, relation, definitions)
+    return _pick(_RELATION_CHANGES, media_type)(body, relation, definitions, room)
 
 
 def _pick(decoders: dict[str, _Decoder], media_type: str) -> _Decoder:

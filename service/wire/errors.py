@@ -33,6 +33,14 @@ class MalformedBody(WireError):
         self.line = line
 
 
+class TooLarge(WireError):
+    """A body that would take more than is allowed; `limit`: what is, in bytes or rows."""
+
+    def __init__(self, detail: str, limit: int) -> None:
+        super().__init__(detail)
+        self.limit = limit
+
+
 class UnknownRelation(WireError):
     """A change names a relation that is not registered. `fields` are those beside the changes of a JSON body."""
 

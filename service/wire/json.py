@@ -17,6 +17,7 @@ from service.wire.columns import FEW, from_values, mask_of, one_by_one
 from service.wire.errors import BadParameter, MalformedBody, RowError, UnknownRelation, check_utf8
 from service.wire.grammar import INT64_MAX, INT64_MIN, JSON_READERS, Reader, shown
 from service.wire.judge import Findings, Judged, assemble, judge, plainly_good
+from service.wire.room import JSON_WEIGHTS, UNBOUNDED, Room, take_text
 from service.wire.schema import OP_COLUMN, RelationDefinition, RowRules
 
 Definitions = Callable[[str], RelationDefinition]
@@ -56,9 +57,10 @@ class Rows:
             self.refuse(index, OP_COLUMN, f"got {shown(given)}, expected insert, upsert, delete or truncate")
         return op
 
-    def judged(self) -> Judged:
+    def judged(self, room: Room = UNBOUNDED) -> Judged:
         """Validate the changes. Unknown columns are errors, except in truncates, which read nothing."""
         rules, findings = self.rules, Findings()
+        room.take(rules.width * len(self.rows))
         self._find_unknown(findings)
         rows = self.rows
         if self.ops and max(self.ops) > UPSERT:
@@ -150,10 +152,10 @@ class _Changes:
                 what = "key" if op == DELETE else "row"
                 group.refuse(index, None, f'the change has no "{what}"' if row is None else f'"{what}" is {shown(row)}, not an object')
 
-    def batch(self, sent: int, **fields: Any) -> Batch:
+    def batch(self, sent: int, room: Room, **fields: Any) -> Batch:
         groups = self.groups.values()
         refused = [error for group in groups for error in group.refused]
-        return assemble(sent, 0, [group.judged() for group in groups], refused, **fields)
+        return assemble(sent, 0, [group.judged(room) for group in groups], refused, **fields)
 
 
 def _fault_of_key(rules: RowRules, key: Any, row: Any) -> tuple[str | None, str] | None:
@@ -175,8 +177,9 @@ def _fault_of_key(rules: RowRules, key: Any, row: Any) -> tuple[str | None, str]
     return None
 
 
-def decode_json(body: bytes, definitions: Definitions) -> Batch:
+def decode_json(body: bytes, definitions: Definitions, room: Room = UNBOUNDED) -> Batch:
     """The body of `POST /v1/changes` as application/json."""
+    take_text(body, JSON_WEIGHTS, room)
     data = _load(body)
     if type(data) is not dict or type(data.get("changes")) is not list:
         raise MalformedBody('the body must be an object with a list "changes"')
@@ -188,11 +191,12 @@ def decode_json(body: bytes, definitions: Definitions) -> Batch:
     try:
         if len(data["changes"]) == 1 and (one := _one_good(data["changes"][0], definitions)) is not None:
             return Batch([one], 1, 0, [], 0, **fields)
+        room.check_rows(len(data["changes"]))
         for index, change in enumerate(data["changes"]):
             changes.add(index, change)
     except UnknownRelation as error:
         raise UnknownRelation(error.name, fields) from None
-    return changes.batch(len(data["changes"]), **fields)
+    return changes.batch(len(data["changes"]), room, **fields)
 
 
 def _one_good(change: Any, definitions: Definitions) -> Changes | None:
@@ -223,24 +227,24 @@ def _one_good(change: Any, definitions: Definitions) -> Changes | None:
     return Changes(relation, definition, ONE_OP[code], RowBlock.few(rows, rules.struct), ONE_INDEX)
 
 
-def decode_jsonl(body: bytes, definitions: Definitions) -> Batch:
+def decode_jsonl(body: bytes, definitions: Definitions, room: Room = UNBOUNDED) -> Batch:
     """The body of `POST /v1/changes` as JSON lines. Empty lines are ignored and not counted."""
     changes = _Changes(definitions)
     index = -1
-    for index, (line, change) in enumerate(lines(body)):
+    for index, (line, change) in enumerate(lines(body, room)):
         changes.add(index, change, line)
-    return changes.batch(index + 1)
+    return changes.batch(index + 1, room)
 
 
-def decode_relation_jsonl(body: bytes, relation: str, definitions: Definitions) -> Batch:
+def decode_relation_jsonl(body: bytes, relation: str, definitions: Definitions, room: Room = UNBOUNDED) -> Batch:
     """One relation's changes as JSON lines: each a row, with an optional `_op`."""
     rows = Rows(relation, definitions(relation).rules)
     index = -1
-    for index, (line, row) in enumerate(lines(body)):
+    for index, (line, row) in enumerate(lines(body, room)):
         if type(row) is not dict:
             raise MalformedBody(f"line {line} is {shown(row)}, not an object", line)
         _add_row(rows, index, row)
-    return assemble(index + 1, 0, [rows.judged()], rows.refused)
+    return assemble(index + 1, 0, [rows.judged(room)], rows.refused)
 
 
 class JsonDecoder:
@@ -285,10 +289,15 @@ def _add_row(rows: Rows, index: int, row: dict[str, Any]) -> None:
         rows.add(index, op, row)
 
 
-def lines(body: bytes) -> Iterator[tuple[int, Any]]:
-    """The JSON values of the lines that are not empty, with the numbers of their lines (from 1)."""
+def lines(body: bytes, room: Room) -> Iterator[tuple[int, Any]]:
+    """The JSON values of the lines that are not empty, with the numbers of their lines (from 1), each a row."""
+    take_text(body, JSON_WEIGHTS, room)
+    rows = 0
     for line, text in enumerate(body.split(b"\n"), 1):
         if text and not text.isspace():
+            rows += 1
+            if rows > room.rows:
+                room.check_rows(rows)
             try:
                 yield line, orjson.loads(text)
             except orjson.JSONDecodeError as error:

@@ -206,6 +206,7 @@ class RowRules:
         self.schema = definition.arrow_schema()
         self.types: tuple[pa.DataType, ...] = tuple(self.schema.types)
         self.struct = pa.struct(self.schema)
+        self.width = 9 * len(self.columns)  # bytes of a row beside its texts, at most
         self.is_key = tuple(name in self.key_set for name in self.names)
         self.key_ordinals = tuple(self.ordinal[name] for name in self.key)
         self.required = tuple(ordinal for ordinal, column in enumerate(self.columns) if not column.nullable)

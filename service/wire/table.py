@@ -14,22 +14,23 @@ from service.wire.batch import OP_DICTIONARY, UPSERT
 from service.wire.errors import MalformedBody
 from service.wire.grammar import shown
 from service.wire.judge import Checked, Findings, Judged, Mask, judge
+from service.wire.room import Room, repeated
 from service.wire.schema import OP_COLUMN, RowRules
 
 # (ordinal, the column as sent with null where it is not read, findings) → the canonical column
 Convert = Callable[[int, pa.Array, Findings], pa.Array]
 
 
-def judge_table(rules: RowRules, relation: str, table: pa.RecordBatch, first: int, convert: Convert) -> Judged:
+def judge_table(rules: RowRules, relation: str, table: pa.RecordBatch, first: int, convert: Convert, room: Room) -> Judged:
     """Judge the rows of one table; `first` is the index of its first row in the batch. Vectorised: no Python a row.
 
     A column that the relation lacks makes every row bad that reads any. Columns sent twice are a malformed body.
     """
     names = table.schema.names
-    if (twice := first_twice(names)) is not None:
-        raise MalformedBody(f"the column {twice!r} appears twice")
+    refuse_twice(names)
+    room.take(rules.width * table.num_rows)
     findings = Findings()
-    ops = _ops(table, findings)
+    ops = _ops(table, findings, room)
     checked = Checked(ops)
     stranger = next((name for name in names if name not in rules.name_set and name != OP_COLUMN), None)
     if stranger is not None and table.num_rows:
@@ -39,12 +40,19 @@ def judge_table(rules: RowRules, relation: str, table: pa.RecordBatch, first: in
     for ordinal, name in enumerate(rules.names):
         if name in names:
             array = table.column(name)
+            room.take(repeated(array))
             read = checked.read(rules.is_key[ordinal])
             columns.append(convert(ordinal, array if read is None else _only(array, read), findings))
         else:
             columns.append(pa.nulls(table.num_rows, rules.types[ordinal]))
     index = np.arange(first, first + table.num_rows, dtype=np.int64)
     return judge(rules, relation, ops, index, columns, findings, lambda row, column: column not in names)
+
+
+def refuse_twice(names: Iterable[str], line: int | None = None) -> None:
+    """MalformedBody for a column that appears twice."""
+    if (twice := first_twice(names)) is not None:
+        raise MalformedBody(f"the column {twice!r} appears twice", line)
 
 
 def _only(array: pa.Array, read: Mask) -> pa.Array:
@@ -54,7 +62,7 @@ def _only(array: pa.Array, read: Mask) -> pa.Array:
     return pc.if_else(pa.array(read), array, None)
 
 
-def _ops(table: pa.RecordBatch, findings: Findings) -> npt.NDArray[np.uint8]:
+def _ops(table: pa.RecordBatch, findings: Findings, room: Room) -> npt.NDArray[np.uint8]:
     """The ops of the rows; a null is an upsert. An unknown one is a fault before all others, and stands as an upsert."""
     if OP_COLUMN not in table.schema.names:
         return np.full(table.num_rows, UPSERT, np.uint8)
@@ -62,6 +70,7 @@ def _ops(table: pa.RecordBatch, findings: Findings) -> npt.NDArray[np.uint8]:
     if pa.types.is_dictionary(given.type) and not given.null_count and given.dictionary.equals(OP_DICTIONARY):
         ours: npt.NDArray[np.uint8] = given.indices.to_numpy(zero_copy_only=False).astype(np.uint8)
         return ours
+    room.take(repeated(given) if is_text(given.type) else 0)
     try:
         texts = given.cast(pa.utf8())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

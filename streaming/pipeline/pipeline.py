@@ -137,7 +137,8 @@ class Pipeline:
             receipt = job.service.post(batch_to_arrow(batch), job.stream.name, epoch, run, reset)
         except TooLarge as error:
             whose = f"the service ({error})"
-            raise StreamError(too_large(job.stream.checkpoint, whose, "start the service with a larger --max-body")) from error
+            remedy = "start the service with a higher limit (--max-body, --max-decoded or --max-batch-rows)"
+            raise StreamError(too_large(job.stream.checkpoint, whose, remedy)) from error
         except SourceTaken as error:
             raise StreamError(_taken(job.stream, job.checkpoint.posted)) from error
         except StreamError:

@@ -1,15 +1,16 @@
-"""Reading the body of a request, up to the maximum size."""
+"""Reading the body of a request, up to what it may take."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
 from service.api.http import media
+from service.api.http.admission import Bodies, Place
 from service.errors import Problem
 from service.wire.errors import check_utf8
 from service.wire.table import first_twice
@@ -23,43 +24,42 @@ class ClientGone(Exception):
     """The client closed the connection before its request was complete; no response can be sent."""
 
 
-async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
-    """The whole body, at most `limit` bytes of it.
+async def read_body(scope: Scope, receive: Receive, place: Place) -> bytes:
+    """The whole body, in its place. A large one is a bytearray, which all decoders take as well: it grows without a second copy.
 
-    Problem `body-too-large`: by its Content-Length before a byte is read, else as soon as the limit is passed.
+    Problems `body-too-large`, `too-busy`: by its Content-Length before a byte is read, else as soon as a limit is passed.
     """
+    declared = False
     for name, value in scope["headers"]:
-        if name == b"content-length" and int(value) > limit:
-            raise _too_large(limit)
+        if name == b"content-length":
+            place.expect(int(value))
+            declared = True
     message = await receive()
     body: bytes = message.get("body", b"")
     if message["type"] == "http.request" and not message.get("more_body", False):
-        if len(body) > limit:
-            raise _too_large(limit)
+        if not declared:
+            place.expect(len(body))
         return body
-    parts = []
-    size = 0
+    whole = bytearray()
     while True:
         if message["type"] != "http.request":
             raise ClientGone
-        part = message.get("body", b"")
-        size += len(part)
-        if size > limit:
-            raise _too_large(limit)
-        parts.append(part)
+        whole += message.get("body", b"")
+        place.expect(len(whole))
         if not message.get("more_body", False):
-            return b"".join(parts)
+            return cast(bytes, whole)
         message = await receive()
 
 
-def _too_large(limit: int) -> Problem:
-    return Problem("body-too-large", f"the body is larger than {limit} bytes", limit=limit)
-
-
-async def read_json(scope: Scope, receive: Receive, limit: int) -> dict[str, Any]:
-    """A JSON object. Problems: `unsupported-media-type`, `body-too-large`, `malformed-body`, `bad-definition` (no object)."""
+async def read_json(scope: Scope, receive: Receive, bodies: Bodies) -> dict[str, Any]:
+    """A definition: a JSON object. Problems: `unsupported-media-type`, `body-too-large`, `too-busy`, `malformed-body`, `bad-definition` (no
+    object)."""
     media.content_type(scope["headers"], (media.JSON,))
-    return parse_json(await read_body(scope, receive, limit))
+    place = bodies.definition_place()
+    try:
+        return parse_json(await read_body(scope, receive, place))
+    finally:
+        place.free()
 
 
 def parse_json(body: bytes) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -78,10 +79,7 @@ class Instance:
         self.versions = Pins()
         self.relations = {"a": SimpleNamespace(definition=DEFINITION)}
 
-    def apply_at_once(self, batch: Any, later: object) -> None:
-        return None
-
-    def submit(self, batch: Any, done: Any) -> None:
+    def admit(self) -> None:
         raise Problem("too-busy", "9 batches are waiting already")
 
     def put_view(self, name: str, data: dict[str, Any], wait: float) -> tuple[Any, str]:
@@ -99,8 +97,17 @@ def get(feed: Feed, query: str, **headers: str) -> httpx.Response:
 
 
 def test_too_many_batches() -> None:
-    response = ask("POST", "/v1/changes", on(Instance()), json={"changes": [{"relation": "a", "row": {"id": 1}}]})
+    sent = 0
+
+    async def pour() -> AsyncIterator[bytes]:
+        nonlocal sent
+        for _ in range(1000):
+            sent += 1
+            yield b" " * 1000
+
+    response = ask("POST", "/v1/changes", on(Instance()), content=pour(), headers={"Content-Type": "application/json"})
     is_problem(response, "too-busy")
+    assert sent == 0 and response.headers["connection"] == "close"
     assert int(response.headers["retry-after"]) >= 1
 
 

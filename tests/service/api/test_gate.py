@@ -31,6 +31,9 @@ class NoEngine:
     views: dict[str, Any] = {}
     state = "ready"
 
+    def admit(self) -> None:
+        pass
+
 
 def ready() -> Context:
     context = Context(Settings(max_body=100))

@@ -1,0 +1,93 @@
+"""Who may send a body, and what bodies may take together: decided by their declared lengths before a byte is read, and as they grow.
+
+    declared length -> read -> what decoding takes -> applied, let go
+
+Bodies of up to `FREE` bytes are not counted: there is one for each connection, so the limit of connections bounds them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import MutableMapping
+from typing import Any
+
+from service.errors import Problem
+from service.settings import Settings
+from service.wire.errors import TooLarge
+from service.wire.room import Room
+
+FREE = 64 << 10  # bytes
+DEFINITION = 4 << 20  # bytes: of a relation or a view, which is parsed in the event loop
+
+
+def client_of(scope: MutableMapping[str, Any]) -> str:
+    """Whose request this is, for what is counted by client: the name of its access token, else its address."""
+    name = getattr(scope.get("token"), "name", None)
+    client = scope.get("client")
+    return f"token {name}" if name else f"address {client[0] if client else ''}"
+
+
+class Bodies:
+    """The bodies under way. Any thread."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.held = 0  # bytes of those that are counted
+        self._lock = threading.Lock()
+
+    def place(self) -> Place:
+        """For one body of changes."""
+        return Place(self, self.settings.max_body)
+
+    def definition_place(self) -> Place:
+        """For the body of a definition."""
+        return Place(self, min(DEFINITION, self.settings.max_body))
+
+    def change(self, before: int, after: int) -> None:
+        """A body takes `after` bytes in place of `before`. Problem `too-busy`, and nothing changed, if others leave no room for it."""
+        most = self.settings.max_body_memory
+        with self._lock:
+            others = self.held - before
+            if after > before and others and others + after > most:
+                raise Problem("too-busy", f"the bodies of other requests take {others} of {most} bytes (--max-body-memory)")
+            self.held = others + after
+
+
+class Place(Room):
+    """What one body takes, and may take. Let it go at the end."""
+
+    def __init__(self, bodies: Bodies, limit: int) -> None:
+        self.limit = limit  # bytes as they are sent
+        self.rows = bodies.settings.max_batch_rows
+        self._bodies = bodies
+        self._body = self._decoded = self._held = 0
+
+    def expect(self, size: int) -> None:
+        """The body has, or is declared to have, so many bytes. Problems `body-too-large`, `too-busy`; the rest of the body is not read."""
+        try:
+            if size > self.limit:
+                raise Problem("body-too-large", f"the body is larger than {self.limit} bytes", limit=self.limit)
+            if size > self._body:
+                self._body = size
+                self._count()
+        except Problem as problem:
+            problem.headers["Connection"] = "close"
+            raise
+
+    def take(self, size: int) -> None:
+        self._decoded += size
+        most = self._bodies.settings.max_decoded
+        if self._decoded > most:
+            raise TooLarge(f"the body is larger than {most} bytes when it is decoded (--max-decoded)", most)
+        self._count()
+
+    def free(self) -> None:
+        if self._held:
+            self._bodies.change(self._held, 0)
+            self._held = 0
+
+    def _count(self) -> None:
+        size = self._body + self._decoded
+        if size > FREE:
+            self._bodies.change(self._held, size)
+            self._held = size

@@ -1,0 +1,238 @@
+"""What bodies become is bounded before it is made: bombs of each format, and how much memory they take."""
+
+from __future__ import annotations
+
+import io
+import struct
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from service.wire.decode import decode_changes, decode_relation_changes
+from service.wire.errors import MalformedBody, TooLarge
+from service.wire.room import UNBOUNDED, Room
+from service.wire.schema import parse_relation
+
+MIB = 1 << 20
+ARROW, PARQUET = "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"
+DEFINITION = parse_relation(
+    {"columns": [{"name": "id", "type": "int64"}, {"name": "text", "type": "string", "nullable": True}], "key": ["id"]}
+)
+
+
+class Bounded(Room):
+    """As a request's: so many rows and bytes."""
+
+    def __init__(self, limit: int = 8 * MIB, rows: int = 100_000) -> None:
+        self.limit, self.rows, self.taken = limit, rows, 0
+
+    def take(self, size: int) -> None:
+        assert size >= 0
+        self.taken += size
+        if self.taken > self.limit:
+            raise TooLarge("too much", self.limit)
+
+
+def arrow(table: pa.Table, codec: str | None = None) -> bytes:
+    sink = io.BytesIO()
+    table = table.replace_schema_metadata({"livejoin.relation": "r"})
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def parquet(table: pa.Table, **options: Any) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table, sink, **options)
+    return sink.getvalue()
+
+
+def rows_of(texts: pa.Array) -> pa.Table:
+    return pa.table({"id": np.arange(len(texts)), "text": texts})
+
+
+LENGTH = MIB // 4
+LONG = "x" * LENGTH
+REPEATED = pa.DictionaryArray.from_arrays(pa.array(np.zeros(300, np.int32)), [LONG])
+PLAIN = pa.array([LONG] * 60)
+VIEW = struct.pack("<i4sii", LENGTH, b"xxxx", 0, 0)
+VIEWS = pa.Array.from_buffers(pa.string_view(), 300, [None, pa.py_buffer(VIEW * 300), pa.py_buffer(LONG.encode())])
+TWO = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), ["x" * 16 * MIB, ""])
+
+BOMBS = {
+    "arrow, lz4": (ARROW, arrow(rows_of(PLAIN), "lz4")),
+    "arrow, zstd": (ARROW, arrow(rows_of(PLAIN), "zstd")),
+    "arrow, dictionary": (ARROW, arrow(rows_of(REPEATED))),
+    "arrow, compressed dictionary": (ARROW, arrow(rows_of(TWO), "zstd")),
+    "arrow, ops": (ARROW, arrow(rows_of(pa.nulls(300, pa.utf8())).append_column("_op", REPEATED))),
+    "parquet, snappy": (PARQUET, parquet(rows_of(PLAIN), use_dictionary=False)),
+    "parquet, zstd": (PARQUET, parquet(rows_of(PLAIN), use_dictionary=False, compression="zstd")),
+    "parquet, data pages 2": (PARQUET, parquet(rows_of(PLAIN), use_dictionary=False, compression="gzip", data_page_version="2.0")),
+    "parquet, dictionary": (PARQUET, parquet(rows_of(pa.array([LONG] * 300)))),
+    "parquet, dictionary without compression": (PARQUET, parquet(rows_of(pa.array([LONG] * 300)), compression="none")),
+    "parquet, ops": (PARQUET, parquet(rows_of(pa.nulls(300, pa.utf8())).append_column("_op", pa.array([LONG] * 300)))),
+    "parquet, prefixes": (
+        PARQUET,
+        parquet(rows_of(pa.array([LONG] * 300)), use_dictionary=False, column_encoding={"text": "DELTA_BYTE_ARRAY"}, compression="none"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_small_body_that_becomes_large(name: str) -> None:
+    kind, body = BOMBS[name]
+    assert len(body) < MIB
+    room = Bounded()
+    before = pa.default_memory_pool().bytes_allocated()
+    peak = _peak_of(lambda: decode_relation_changes(kind, body, "r", lambda name: DEFINITION, room))
+    assert room.taken > room.limit and peak - before < 2 * room.limit
+    if "ops" not in name:
+        assert decode_relation_changes(kind, body, "r", lambda name: DEFINITION).sent >= 2, "it is not refused for anything else"
+
+
+def _peak_of(work: Any) -> int:
+    """Arrow's memory at its most while the work refuses."""
+    proxy = pa.proxy_memory_pool(pa.system_memory_pool())
+    before = pa.default_memory_pool()
+    pa.set_memory_pool(proxy)
+    try:
+        with pytest.raises(TooLarge):
+            work()
+        return int(proxy.max_memory() or 0)
+    finally:
+        pa.set_memory_pool(before)
+
+
+def test_views_that_share_their_text() -> None:
+    """Arrow writes a view's text once for all that share it."""
+    body = arrow(rows_of(VIEWS))
+    assert len(body) < MIB
+    assert _peak_of(lambda: decode_relation_changes(ARROW, body, "r", lambda name: DEFINITION, Bounded())) < 16 * MIB
+    few = arrow(rows_of(pa.array(["a", "b" * 50, None], pa.string_view())))
+    batch = decode_relation_changes(ARROW, few, "r", lambda name: DEFINITION, Bounded())
+    assert batch.changes[0].rows.arrow.column("text").to_pylist() == ["a", "b" * 50, None]
+
+
+def test_sizes_that_a_footer_says_are_not_believed() -> None:
+    """The page's own header has the size that the decoder will make room for."""
+    body = parquet(rows_of(PLAIN), use_dictionary=False, compression="zstd")
+    metadata = pq.ParquetFile(pa.BufferReader(body)).metadata
+    size = metadata.row_group(0).column(1).total_uncompressed_size
+    assert size > 14 * MIB
+    said, forged = _zigzag(size), _zigzag(100)
+    # As long as before, so that all offsets hold.
+    forged = forged[:-1] + bytes([forged[-1] | 0x80]) + b"\x80" * (len(said) - len(forged) - 1) + b"\x00"
+    start = len(body) - 8 - int.from_bytes(body[-8:-4], "little")
+    assert body.count(said, start) >= 1
+    body = body[:start] + body[start:].replace(said, forged)
+    assert pq.ParquetFile(pa.BufferReader(body)).metadata.row_group(0).column(1).total_uncompressed_size == 100
+    assert _peak_of(lambda: decode_relation_changes(PARQUET, body, "r", lambda name: DEFINITION, Bounded())) < 16 * MIB
+
+
+def _zigzag(number: int) -> bytes:
+    number, parts = number << 1, []
+    while number > 127:
+        parts.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*parts, number])
+
+
+@pytest.mark.parametrize("kind", ["arrow", "parquet"])
+def test_good_files_pass(kind: str) -> None:
+    texts = pa.array([f"text {i % 1000}" for i in range(20_000)])
+    for table in (rows_of(texts), rows_of(texts.dictionary_encode()), rows_of(texts.cast(pa.large_utf8())), rows_of(texts)[:0]):
+        bodies = (
+            [arrow(table), arrow(table, "lz4"), arrow(table, "zstd")]
+            if kind == "arrow"
+            else [
+                parquet(table, compression=codec, data_page_version=version, use_dictionary=dictionary, row_group_size=8_000)
+                for codec in ("none", "zstd")
+                for version in ("1.0", "2.0")
+                for dictionary in (True, False)
+            ]
+        )
+        for body in bodies:
+            batch = decode_relation_changes(ARROW if kind == "arrow" else PARQUET, body, "r", lambda name: DEFINITION, Bounded())
+            assert batch.sent == len(table) and not batch.errors
+            if batch.sent:
+                assert batch.changes[0].rows.arrow.column("text").to_pylist() == texts.to_pylist()
+
+
+def test_prefixes_pass_in_pieces() -> None:
+    texts = pa.array([f"a long common beginning {i}" for i in range(20_000)])
+    body = parquet(rows_of(texts), use_dictionary=False, column_encoding={"text": "DELTA_BYTE_ARRAY"})
+    batch = decode_relation_changes(PARQUET, body, "r", lambda name: DEFINITION, Bounded())
+    assert batch.changes[0].rows.arrow.column("text").to_pylist() == texts.to_pylist()
+
+
+ROWS: dict[str, Any] = {
+    "application/jsonl": lambda n: b"".join(b'{"id":%d}\n' % i for i in range(n)),
+    "text/csv": lambda n: b"id\n" + b"".join(b"%d\n" % i for i in range(n)),
+    ARROW: lambda n: arrow(pa.table({"id": np.arange(n)})),
+    PARQUET: lambda n: parquet(pa.table({"id": np.arange(n)})),
+    "application/vnd.debezium+jsonl": lambda n: b"".join(b'{"op":"c","after":{"id":%d}}\n' % i for i in range(n)),
+}
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_rows_of_a_batch(kind: str) -> None:
+    assert decode_relation_changes(kind, ROWS[kind](100), "r", lambda name: DEFINITION, Bounded(rows=100)).sent == 100
+    with pytest.raises(TooLarge) as caught:
+        decode_relation_changes(kind, ROWS[kind](101), "r", lambda name: DEFINITION, Bounded(rows=100))
+    assert caught.value.limit == 100 and "100 rows" in caught.value.detail
+
+
+def test_rows_of_a_batch_of_any_relations() -> None:
+    lines = b"".join(b'{"relation":"r","row":{"id":%d}}\n' % i for i in range(101))
+    bodies = {
+        "application/jsonl": lines,
+        "application/json": b'{"changes":[' + lines.strip().replace(b"\n", b",") + b"]}",
+        ARROW: arrow(pa.table({"id": np.arange(60)})) + arrow(pa.table({"id": np.arange(41)})),
+    }
+    for kind, body in bodies.items():
+        assert decode_changes(kind, body, lambda name: DEFINITION, Bounded(rows=101)).sent == 101
+        with pytest.raises(TooLarge):
+            decode_changes(kind, body, lambda name: DEFINITION, Bounded(rows=100))
+
+
+def test_rows_that_take_no_bytes() -> None:
+    """A column of nulls has a length and nothing else."""
+    body = arrow(pa.table({"id": pa.nulls(10**9)}))
+    assert len(body) < 1000
+    with pytest.raises(TooLarge):
+        decode_relation_changes(ARROW, body, "r", lambda name: DEFINITION, Bounded())
+
+
+def test_columns_that_a_body_leaves_out_are_counted() -> None:
+    columns = [{"name": f"c{i}", "type": "int64", "nullable": i > 0} for i in range(1000)]
+    wide = parse_relation({"columns": columns, "key": ["c0"]})
+    for kind, body in (("text/csv", b"c0\n" + b"1\n" * 5000), ("application/jsonl", b'{"c0":1}\n' * 5000)):
+        with pytest.raises(TooLarge):
+            decode_relation_changes(kind, body, "r", lambda name: wide, Bounded())
+
+
+@pytest.mark.parametrize("body", [b'{"changes":[' + b"[]," * MIB + b"[]]}", b'{"changes":[' + b"1," * 2 * MIB + b"1]}", b"\n" * 4 * MIB])
+def test_texts_of_many_small_values(body: bytes) -> None:
+    kind = "application/jsonl" if body.startswith(b"\n") else "application/json"
+    with pytest.raises(TooLarge):
+        decode_changes(kind, body, lambda name: DEFINITION, Bounded())
+
+
+def test_of_many_strange_columns_the_first_is_named() -> None:
+    names = [f"strange{i}" for i in range(3000)]
+    body = (",".join(["id", *names]) + "\n").encode() + b"1" + b"," * 3000 + b"\n"
+    batch = decode_relation_changes("text/csv", body, "r", lambda name: DEFINITION, UNBOUNDED)
+    assert batch.errors[0].column == "strange0"
+
+
+@pytest.mark.parametrize("damage", [b"\xff" * 40, b"\x00" * 40, b"\x1c" * 40])
+def test_damaged_pages_are_malformed(damage: bytes) -> None:
+    body = bytearray(parquet(rows_of(pa.array(["a", "b"])), compression="none"))
+    body[4:44] = damage
+    with pytest.raises(MalformedBody):
+        decode_relation_changes(PARQUET, bytes(body), "r", lambda name: DEFINITION, Bounded())
+    with pytest.raises(MalformedBody):
+        decode_relation_changes(PARQUET, b"PAR1" + struct.pack("<I", 2**31) + b"PAR1", "r", lambda name: DEFINITION, Bounded())
