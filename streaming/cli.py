@@ -74,6 +74,7 @@ def run(path: Path, metrics_port: int | None = None, log_format: Format = "text"
     """Runs the job of a file. Status 0 when it was told to stop or, with trigger "available-now", is done; 1 failure. Raises BadConfig."""
     config = read_config(path)
     start_log(log_format)
+    os.environ["LIVEJOIN_LOG_FORMAT"] = log_format  # for Spark's own lines (log4j2.properties)
     stop = threading.Event()
     _listen(stop)
     metrics = Metrics()
