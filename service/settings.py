@@ -129,7 +129,7 @@ class Settings(BaseModel):
     )
     tls_key: File = Field(None, description="the key of the certificate, in PEM, without a password; read again on SIGHUP")
     forwarded_allow_ips: Networks = Field(
-        NONE, description="the proxies whose X-Forwarded-For, -Proto, -Host and -Prefix headers are believed"
+        NONE, description="the proxies whose X-Forwarded-For, -Proto, -Host and -Prefix headers are trusted"
     )
     log_format: Format = Field("text", description="whether a line of the log is text or a JSON object")
     access_log: Literal["off", "on"] = Field("off", description="whether every request is logged, by a line when it has been answered")

@@ -78,6 +78,7 @@ def run(path: Path, metrics_port: int | None = None, metrics_host: str = "127.0.
     config = read_config(path)
     os.umask(0o077)  # the checkpoint is for nobody else; our own Spark inherits this
     start_log(log_format)
+    os.environ["LIVEJOIN_LOG_FORMAT"] = log_format  # for Spark's own lines (log4j2.properties)
     stop = threading.Event()
     _listen(stop)
     metrics = Metrics()

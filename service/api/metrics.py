@@ -161,7 +161,7 @@ def _of_folder(context: Context) -> Iterator[Metric]:
         held.add_metric([part], bytes)
     yield held
     yield GaugeMetricFamily("livejoin_disk_bytes", "Size of the disk of the data folder.", value=found.disk)
-    yield GaugeMetricFamily("livejoin_disk_free_bytes", "Free space on it.", value=found.free)
+    yield GaugeMetricFamily("livejoin_disk_free_bytes", "Free space on the disk of the data folder.", value=found.free)
     number = GaugeMetricFamily("livejoin_snapshot_version", "The version of the last snapshot.")
     age = GaugeMetricFamily("livejoin_snapshot_age_seconds", "Time since the last snapshot was written.")
     size = GaugeMetricFamily("livejoin_snapshot_bytes", "Size of the last snapshot.")

@@ -13,6 +13,7 @@ from streaming import cli
 from streaming.config import read_config
 from streaming.errors import StreamError
 from streaming.metrics import Metrics
+from tests.forked import finished
 from tests.streaming.out_job import OutJob
 
 NOWHERE = ("http://127.0.0.1:1", "127.0.0.1:1")
@@ -42,6 +43,21 @@ def test_a_signal_in_the_midst_of_a_line(capfd: pytest.CaptureFixture[str]) -> N
             signal.signal(each, handler)
     assert stop.is_set()
     assert sorted(map(message_of, capfd.readouterr().err.splitlines())) == ["a word", "finishing the current batch"]
+
+
+def test_the_log_s_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By option or variable; told in it: a CA that cannot be read."""
+    job = OutJob(tmp_path, "https://127.0.0.1:1", NOWHERE[1], "v", "t")
+    monkeypatch.setenv("LIVEJOIN_CA", str(tmp_path / "none.pem"))
+    for arguments, variable, is_json in ((["--log-format", "json"], "text", True), ([], "json", True), ([], "", False)):
+        monkeypatch.setenv("LIVEJOIN_LOG_FORMAT", variable)
+        status, told = finished(["stream", "--config", str(job.path), *arguments])
+        last = told.splitlines()[-1]
+        assert status == 1 and last.startswith("{") == is_json and "none.pem cannot be used" in message_of(last), told
+    for arguments, variable in ((["--log-format", "xml"], ""), ([], "xml")):
+        monkeypatch.setenv("LIVEJOIN_LOG_FORMAT", variable)
+        status, told = finished(["stream", "--config", str(job.path), *arguments])
+        assert status == 2 and "'xml' is not a format of the log: use text or json" in told
 
 
 def test_every_failure_is_told(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:

@@ -63,12 +63,13 @@ def test_a_folder_in_use_is_said_and_its_own_goes_with_it() -> None:
 
 
 def test_in_the_foreground(tmp_path: Path) -> None:
-    """Ended by each signal; then the folder and the port are free again."""
+    """By options or variables, ended by each signal; then the folder and the port are free again."""
     port = free_port()
-    environment = {**os.environ, "KAFKA_PORT": str(port), "KAFKA_DATA": str(tmp_path / "data")}
-    command = [sys.executable, "-m", "streaming.kafka_broker"]
-    for number in (signal.SIGINT, signal.SIGTERM):
-        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+    variables = {"KAFKA_PORT": str(port), "KAFKA_DATA": str(tmp_path / "data")}
+    options = ["--port", str(port), "--data", str(tmp_path / "data")]
+    for number, given, more in ((signal.SIGINT, [], variables), (signal.SIGTERM, options, {"KAFKA_PORT": "1"})):
+        command = [sys.executable, "-m", "streaming.kafka_broker", *given]
+        with subprocess.Popen(command, env={**os.environ, **more}, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             assert f"127.0.0.1:{port}" in process.stdout.readline()
             process.send_signal(number)
@@ -83,6 +84,20 @@ def test_a_bad_port_is_wrong_use() -> None:
     )
     assert done.returncode == 2
     assert "KAFKA_PORT" in done.stderr
+
+
+def test_help_and_wrong_use() -> None:
+    def told(*arguments: str) -> tuple[int, str]:
+        command = [sys.executable, "-m", "streaming.kafka_broker", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        return done.returncode, " ".join((done.stdout + done.stderr).split())
+
+    status, text = told("--help")
+    assert status == 0 and text.startswith("usage: python -m streaming.kafka_broker [-h] [--port N] [--data DIR]")
+    assert all(word in text for word in ("Ctrl-C", "Java 17", "(KAFKA_PORT; default: 9092)", "KAFKA_DATA", "Not for production"))
+    for wrong, what in ((["--port", "0"], "--port (KAFKA_PORT) is '0'"), (["here"], "unrecognized arguments: here")):
+        status, text = told(*wrong)
+        assert status == 2 and what in text
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only the Linux kernel ends a child with its parent")

@@ -186,8 +186,26 @@ def test_an_error_of_our_own_tells_a_request_id_and_nothing_else(caplog: pytest.
         with caplog.at_level(logging.ERROR, "livejoin"):
             response = ask(method, path, context, headers={"Content-Type": "application/jsonl"})
         body = is_problem(response, "internal")
+        assert body["request_id"] == response.headers["x-request-id"]
         assert body["request_id"] in caplog.text and "secret of the house" in caplog.text
         assert set(body) == {"type", "title", "status", "detail", "request_id"} and "secret" not in response.text
+
+
+def test_what_the_writer_could_not_do_tells_the_request_id_too(caplog: pytest.LogCaptureFixture) -> None:
+    """Its thread knows no requests: the id is in a line of its own."""
+
+    class Failing(NoEngine):
+        relations = {"a": SimpleNamespace(definition=DEFINITION)}
+
+        def apply_at_once(self, batch: Batch, later: object) -> Receipt:
+            raise Problem("internal", "the batch could not be applied")
+
+    context = Context(Settings())
+    context.open(Failing())  # type: ignore[arg-type]
+    change = {"changes": [{"relation": "a", "op": "delete", "key": {"id": 1}}]}
+    response = ask("POST", "/v1/changes", context, json=change, headers={"X-Request-Id": "of-the-client"})
+    assert is_problem(response, "internal")["request_id"] == "of-the-client"
+    assert "request of-the-client failed: the batch could not be applied" in caplog.messages
 
 
 def test_a_change_is_applied_at_once_while_no_other_request_is_under_way() -> None:

@@ -157,6 +157,7 @@ def test_what_is_not_http(shared_server: ServerProcess) -> None:
     with socket.create_connection(("127.0.0.1", shared_server.port)) as stranger:
         stranger.sendall(b"good morning\r\n\r\n")
         answer = stranger.makefile("rb").read()
+    assert b"\r\nx-request-id: " in answer
     assert answer.startswith(b"HTTP/1.1 400 ") and json.loads(answer.split(b"\r\n\r\n")[1])["type"] == "/problems/malformed-body"
 
 

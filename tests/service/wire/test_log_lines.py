@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -13,9 +14,9 @@ from tests.server_process import ROOT
 LINE = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})Z ([A-Z]+) ([\w.]+): (.*)")
 
 
-def logged(code: str) -> list[str]:
+def logged(code: str, form: str = "text") -> list[str]:
     """The lines that a process writes on standard error, in a time zone far from UTC."""
-    source = f"import logging\nfrom service.wire.log_lines import start_log\nstart_log()\n{code}"
+    source = f"import logging\nfrom service.wire.log_lines import start_log\nstart_log({form!r})\n{code}"
     done = subprocess.run([sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, check=True, env={"TZ": "Asia/Tokyo"})
     assert done.stdout == ""
     return done.stderr.splitlines()
@@ -38,6 +39,34 @@ def test_libraries_say_only_what_is_wrong() -> None:
         ("INFO", "livejoin.api", "i"), ("WARNING", "livejoin.api", "w"),
         ("WARNING", "uvicorn.error", "w"), ("WARNING", "py4j.clientserver", "w"),
     ]  # fmt: skip
+
+
+REQUEST = "from service.wire.log_lines import REQUEST_ID\nREQUEST_ID.set('ab12-7')\n"
+
+
+def test_the_request() -> None:
+    before, during = logged(f"log = logging.getLogger('livejoin.api')\nlog.info('early')\n{REQUEST}log.info('it failed')")
+    assert " livejoin.api: early" in before and " INFO livejoin.api [ab12-7]: it failed" in during
+    assert message_of(during) == "it failed"
+
+
+def test_json() -> None:
+    """An object a line, whatever the message is; libraries alike."""
+    code = "try: 1 / 0\nexcept ZeroDivisionError: log.exception('broken %s', 'off\\n\\u2028\\udc80 \"x\"')"
+    fields = "log.info('asked', extra={'fields': {'status': 200}})"
+    lines = logged(f"log = logging.getLogger('livejoin.api')\n{REQUEST}{code}\n{fields}\nlogging.getLogger('uvicorn').warning('w')", "json")
+    first, second, third = map(json.loads, lines)
+    assert list(first) == ["time", "level", "component", "message", "request_id", "traceback"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", first["time"])
+    assert (first["level"], first["component"], first["request_id"]) == ("ERROR", "livejoin.api", "ab12-7")
+    assert first["message"] == message_of(lines[0]) == 'broken off\n\u2028\udc80 "x"' and "ZeroDivisionError" in first["traceback"]
+    assert second["status"] == 200 and second["message"] == "asked"
+    assert third["component"] == "uvicorn" and third["level"] == "WARNING"
+
+
+def test_no_message_looks_like_a_line_of_its_own() -> None:
+    (line,) = logged("logging.getLogger('livejoin.api').info('%s', '1\\n2026-01-01T00:00:00.000Z INFO x: 2\\r\\x1b[31m\\u2028')")
+    assert message_of(line) == "1\\n2026-01-01T00:00:00.000Z INFO x: 2\\r\\x1b[31m\\u2028"
 
 
 def test_a_second_start_doubles_nothing() -> None:
