@@ -21,7 +21,7 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_defaults() -> None:
     assert read_settings({}).model_dump() == {
         "data": Path("livejoin-data"), "host": "127.0.0.1", "port": 8080, "synchronous": "full", "max_body": 256 << 20, "max_waiting": 1024,
-        "pin_idle": 60.0, "pin_bytes": 1 << 30,
+        "pin_idle": 60.0, "pin_bytes": 1 << 30, "admin_token_file": None,
     }  # fmt: skip
 
 
