@@ -4,6 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from service.access.store import read_tokens
 from service.durability.folder import DATABASE, MARK, SNAPSHOTS, Damaged, FolderLock
 from service.durability.log import Found, open_read_only, read_catalog, read_sources, replay, verify
 from service.durability.snapshots import Snapshot, read_snapshot, snapshot_paths
@@ -35,6 +36,7 @@ class Report:
     snapshots: list[SnapshotReport] = field(default_factory=list)  # oldest first
     unfinished: list[Path] = field(default_factory=list)  # left by a crash; they never counted
     recoverable: int | None = None
+    tokens: int | None = None  # None: not in token mode
     problems: list[Damaged] = field(default_factory=list)
 
     @property
@@ -60,6 +62,7 @@ def inspect(folder: Path) -> Report:
     try:
         bases = _inspect_snapshots(report)
         _inspect_database(report, bases)
+        _inspect_tokens(report)
     finally:
         lock.release()
     return report
@@ -113,6 +116,15 @@ def _inspect_database(report: Report, bases: list[int]) -> None:
         report.log = base + 1, last
     if base >= found.forgotten:
         report.recoverable = last
+
+
+def _inspect_tokens(report: Report) -> None:
+    try:
+        tokens = read_tokens(report.folder)
+    except Damaged as problem:
+        report.problems.append(problem)
+    else:
+        report.tokens = None if tokens is None else len(tokens)
 
 
 def _verify_without_mark(folder: Path) -> Found | None:

@@ -54,6 +54,8 @@ def describe(report: Report) -> list[str]:
     lines += [f"snapshot   version {found.version}, {sum(found.rows.values()):,} rows, {found.bytes:,} bytes" for found in report.snapshots]
     if report.log:
         lines.append(f"log        versions {report.log[0]} to {report.log[1]}, {report.log_bytes:,} bytes")
+    if report.tokens is not None:
+        lines.append(f"tokens     {report.tokens}")
     lines += [f"unfinished {path.name} (left by a crash, not used)" for path in report.unfinished]
     lines += [f"damage     {problem.what} in {problem.where}" for problem in report.problems]
     return lines if report.problems else [*lines, "checksums  ok"]

@@ -103,6 +103,7 @@ def test_openapi(client: httpx.Client) -> None:
         "/v1/relations/{}/changes": {"post"}, "/v1/changes": {"post"}, "/v1/views": {"get"}, "/v1/views/{}": {"put", "get", "delete"},
         "/v1/views/{}/rows": {"get"}, "/v1/views/{}/count": {"get"}, "/v1/views/{}/changes": {"get"}, "/v1/explain": {"post"},
         "/v1/status": {"get"}, "/livez": {"get"}, "/readyz": {"get"}, "/metrics": {"get"}, "/problems/{}": {"get"},
+        "/v1/tokens": {"get", "post"}, "/v1/tokens/{}": {"delete"},
     }.items():
         assert methods <= set(paths[path]), path
     for path, operations in document["paths"].items():

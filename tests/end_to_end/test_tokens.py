@@ -18,7 +18,7 @@ import livejoin
 from service.access.access_token import AccessToken, digest, new_text
 from service.access.audit import AUDIT
 from service.access.rights import RIGHTS, is_open
-from service.access.store import add_token, read_tokens
+from service.access.store import TOKENS, add_token, read_tokens
 from service.api.app import ENDPOINTS
 from service.cli import main
 from streaming.connection import Service
@@ -141,8 +141,8 @@ def test_every_endpoint_with_every_scope(house: House, method: str, path: str) -
 
 def test_paths_that_are_not_there_want_a_token_too(house: House) -> None:
     nobody, reader = house.server.client(), house.client("read-named")
-    for method, path, status in (("GET", "/nothing", 404), ("GET", "/v1/views/", 404), ("PATCH", "/v1/views/v", 405), ("POST", "/livez", 405)):
-        assert nobody.request(method, path).status_code == (405 if path == "/livez" else 401)
+    for method, path, status in (("GET", "/nothing", 404), ("GET", "/v1/views/", 404), ("PATCH", "/v1/views/v", 405)):
+        assert nobody.request(method, path).status_code == 401
         assert reader.request(method, path).status_code == status
     for path in ("/livez", "/readyz", "/docs", "/openapi.json", "/problems/unauthorized"):
         assert nobody.get(path).status_code == 200
@@ -378,6 +378,13 @@ def test_token_mode_begins_under_a_running_service_and_outlives_it(
         assert secret.read_text() not in server.output()
         assert server.stop() == 0
     capfd.readouterr()
-    assert main(["check", str(tmp_path / "data")]) == main(["token", "disable", *data]) == 0
-    assert "1 token was revoked" in capfd.readouterr().err
+    assert main(["check", str(tmp_path / "data")]) == 0 and "tokens     1\n" in capfd.readouterr().out
+    sound = (tmp_path / "data" / TOKENS).read_bytes()
+    (tmp_path / "data" / TOKENS).write_bytes(sound.replace(b"admin", b"write"))
+    assert main(["check", str(tmp_path / "data")]) == 1 and f"damage     wrong checksum in {tmp_path}" in capfd.readouterr().out
+    with pytest.raises(NotStarted, match="wrong checksum in .*: restore this file") as refused:
+        ServerProcess(tmp_path / "data").start()
+    assert refused.value.status == 1
+    (tmp_path / "data" / TOKENS).write_bytes(sound)
+    assert main(["token", "disable", *data]) == 0 and "1 token was revoked" in capfd.readouterr().err
     assert main(["token", "disable", *data]) == main(["token", "list", *data]) == 1
