@@ -25,7 +25,7 @@ async def list_tokens(request: Request) -> Response:
 async def post_token(request: Request) -> Response:
     context: Context = request.app.state.context
     no_parameters(request)
-    data = await read_json(request.scope, request.receive, context.settings.max_body)
+    data = await read_json(request.scope, request.receive, context.bodies)
     text = new_text()
     token = make(data, text, context.guard.now())
     await context.work(lambda: add_token(context.guard.folder, token, begin=False))
