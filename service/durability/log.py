@@ -22,17 +22,7 @@ from typing import Any, Literal, NamedTuple
 
 from service.durability.failpoints import reach
 from service.durability.folder import (
-    DATABASE,
-    FILE_MODE,
-    FOLDER_MODE,
-    MARK,
-    SNAPSHOTS,
-    Damaged,
-    FolderLock,
-    Mark,
-    Reach,
-    make_private,
-    sync_path,
+    DATABASE, FILE_MODE, FOLDER_MODE, MARK, SNAPSHOTS, Damaged, FolderLock, Mark, Reach, make_private, sync_path,
 )  # fmt: skip
 
 _FORMAT = 1
