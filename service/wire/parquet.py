@@ -6,7 +6,6 @@ Source: parquet-format's parquet.thrift and Encodings.md; Thrift's compact proto
 
 from __future__ import annotations
 
-import struct
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -132,7 +131,7 @@ def _page(body: bytes, at: int) -> tuple[_Page, int]:
             raise ValueError
         data = header.get(5) or header.get(8) or {}
         encoding = data.get(2 if 5 in header else 4)
-    except (IndexError, KeyError, ValueError, AttributeError, struct.error):
+    except (IndexError, KeyError, TypeError, ValueError, AttributeError):
         raise MalformedBody(f"the body is not Parquet: the header of the page at byte {at} is damaged") from None
     return _Page(kind, size, encoding), at + compressed
 
