@@ -14,7 +14,8 @@ _IN_MEMORY = 64 * 2**20  # bytes of a version held in memory; beyond this in a t
 
 
 class Change(NamedTuple):
-    """A row that came into the view, or left it. `key` is its identity: the primary keys of its parts, by alias."""
+    """A row that came into the view, or left it. `key` is its identity: the primary keys of its parts, by alias; of UNION and
+    EXCEPT the row itself, as `{"row": …}`."""
 
     op: Literal["insert", "delete"]
     key: dict[str, Any]

@@ -208,7 +208,7 @@ class Engine(ABC):
 
         def drop() -> None:
             self.relation(name)
-            users = sorted(view.name for view in self._state.views.values() if name in view.relations)
+            users = sorted(view.name for view in self._state.views.values() if name in view.view.query.named)
             if users:
                 raise Problem("relation-in-use", f"the relation {name} is used by {', '.join(users)}", views=users)
             self._log.drop_relation(name)

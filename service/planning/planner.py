@@ -151,6 +151,8 @@ def _no_such_promise(query: Query, relations: Relations, best: Plan, found: list
 
 
 def _reasons(query: Query, relations: Relations, best: Plan) -> tuple[str, ...]:
+    if query.branches:
+        return (_in_the_way(query, relations),)
     if is_natural(query, relations) and not best.parts and not query.absent and not query.branches and not hypergraph(query).acyclic:
         return ("the equalities form a cycle, for which no algorithm bounds the delay between rows",)
     return best.notes

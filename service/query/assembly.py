@@ -139,6 +139,7 @@ def assemble(draft: Draft, options: Options) -> Query:
         guarantee=options.guarantee,
         never=draft.never,
         absent=_absent(draft),
+        named=tuple(sorted({name for one in (draft, *draft.absent) for name in one.scope.aliases.values()})),
     )
 
 

@@ -176,6 +176,7 @@ class Query:
     never       some condition is never true (x = NULL): the view is always empty
     absent      the NOT EXISTS groups and the right sides of EXCEPT, whose aliases are not among the others
     branches    of a view with UNION or EXCEPT its SELECTs, but for right sides: a row is what one of them selects, each once
+    named       the relations that the definition names, those that cannot matter too: it is read again at each start
     """
 
     aliases: tuple[tuple[str, str], ...]
@@ -194,6 +195,7 @@ class Query:
     never: bool
     absent: tuple[Absent, ...] = ()
     branches: tuple[Branch, ...] = ()
+    named: tuple[str, ...] = ()
 
     @property
     def values(self) -> tuple[ColumnRef, ...]:

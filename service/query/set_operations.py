@@ -75,6 +75,7 @@ def _combined(expression: SetOperation, options: Options) -> Query:
         never=all(part.select.query.never for part in parts),
         absent=(*right_sides, *absent),
         branches=tuple(branches),
+        named=tuple(sorted({name for one in (*(part.select for part in parts), *rights) for name in one.query.named})),
     )
 
 
@@ -130,7 +131,7 @@ def _columns(query: Query) -> tuple[ColumnRef, ...]:
 
 
 def _renamed(query: Query, taken: set[str]) -> Query:
-    """The same with aliases that are not taken yet; a condition that is never true as a filter that no row meets."""
+    """The same with aliases that are not taken yet; a condition that is never true becomes a filter that no row meets."""
     filters = (*query.filters, Filter(_columns(query)[0], "in", ())) if query.never else query.filters
     names = {alias: unused(alias, taken) for alias, _ in query.whole.aliases}
     renamed = _renaming(names)

@@ -88,20 +88,6 @@ STRUCTURES = {
             Canary("structures.qdag.absent", "bind", "lambda nodes, walking, t, count: 1"),
         ),
     ),
-    "union": Structure(
-        "qdag.union_machine.UnionMachine",
-        ("tests/structures/qdag/test_union.py",),
-        "not told_once and not costs_its_entries",
-        (
-            Canary("structures.qdag.union", "is_told", "lambda nodes, walking: False"),
-            Canary("structures.qdag.union", "is_there", "lambda nodes, walking, t: True"),
-            Canary("structures.qdag.walk", "first_of_each", "lambda S, s, f, k, some: some"),
-            Canary("structures.qdag.scan", "first_of_each", "lambda S, s, f, k, some: some"),
-            Canary("structures.qdag.walk", "one_of_many", "lambda nodes, walking, t, ref, b: ref"),
-            Canary("structures.qdag.walk", "take_given", "lambda walking: None"),
-            Canary("structures.qdag.walk", "take_values", "lambda walking, t, i: None"),
-        ),
-    ),
     "interval": Structure(
         "interval.machine.IntervalMachine",
         (
@@ -308,6 +294,20 @@ STRUCTURES = {
             Canary("structures.minesweeper.triangle", "advance", "lambda Z, d, high: was(Z, min(d, 1), high if d < 2 else Z[TUPLE + 1])"),
             Canary("structures.minesweeper.triangle", "walk", "lambda tree, Z, unknown, stop: was(tree, Z, (False, 0), stop)"),
             Canary("structures.minesweeper.triangle", "next_sibling", "lambda tree, v: 0"),
+        ),
+    ),
+    "union": Structure(
+        "qdag.union_machine.UnionMachine",
+        ("tests/structures/qdag/test_union.py",),
+        "not told_once and not costs_its_entries",
+        (
+            Canary("structures.qdag.union", "is_told", "lambda nodes, walking: False"),
+            Canary("structures.qdag.union", "is_there", "lambda nodes, walking, t: True"),
+            Canary("structures.qdag.walk", "first_of_each", "lambda S, s, f, k, some: some"),
+            Canary("structures.qdag.scan", "first_of_each", "lambda S, s, f, k, some: some"),
+            Canary("structures.qdag.walk", "one_of_many", "lambda nodes, walking, t, ref, b: ref"),
+            Canary("structures.qdag.walk", "take_given", "lambda walking: None"),
+            Canary("structures.qdag.walk", "take_values", "lambda walking, t, i: None"),
         ),
     ),
 }

@@ -9,6 +9,7 @@ several changed ones tell is told by the first of them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -83,7 +84,7 @@ class UnionJoin(QuadtreeJoin):
         while wanted and not cursor.done:
             rows = cursor.fill(limit)
             limit = min(4 * limit, CHUNK)
-            for before in told:
+            for before in told if rows.shape[1] else ():
                 rows = rows[:, ~before.has(rows[lines:])]
             wanted = rows.shape[1] == 0 or sink(offset, come, tuple(rows[:lines]))
         self._told_steps += cursor.steps
@@ -119,15 +120,20 @@ class _Rows(SlotsCursor):
 
 
 class _Told:
-    """Tuples of some variables, all of whose rows have been told. They are looked up column by column: a code (below 2**30) and the place of
-    what stands before it fit into one word."""
+    """Tuples of some variables, all of whose rows have been told. They are looked up column by column: a code (below 2**30) and the place
+    of what stands before it fit into one word."""
 
     def __init__(self, variables: Sequence[int], tuples: Entries) -> None:
-        self._variables, self._known = variables, list[npt.NDArray[np.int64]]()
-        places = np.zeros(len(tuples), np.int64)
-        for column in tuples.T:
+        self._variables, self._tuples = variables, tuples
+
+    @cached_property
+    def _known(self) -> list[npt.NDArray[np.int64]]:
+        """Made when they are asked for: of a single change they hardly ever are."""
+        found, places = list[npt.NDArray[np.int64]](), np.zeros(len(self._tuples), np.int64)
+        for column in self._tuples.T:
             known, places = np.unique(places << 30 | column, return_inverse=True)
-            self._known.append(known)
+            found.append(known)
+        return found
 
     def has(self, values: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
         """bool[n]: of rows, int32[d, n]. Cost: O(log) of the tuples each."""

@@ -18,7 +18,7 @@ from tests.structures.qdag.union_machine import SHAPES, Union, UnionMachine, uni
 
 def test_against_the_twin() -> None:
     checks = settings(
-        max_examples=40 if JIT else 6, stateful_step_count=8, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
+        max_examples=20 if JIT else 6, stateful_step_count=8, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
     )
     run_state_machine_as_test(UnionMachine, settings=checks)
 
@@ -80,8 +80,9 @@ def test_a_relation_less_itself_costs_its_entries() -> None:
 
 
 def test_a_change_asks_only_for_what_agrees_with_it() -> None:
-    """A tuple of a relation of 400 that comes: its partners are read, and looked up in what there was."""
-    r, s = random_points(5, 400, 40, 2), random_points(6, 400, 40, 2)
+    """A tuple that comes into a relation of many: its partners are read, and looked up in what there was."""
+    n, side = (400, 40) if JIT else (60, 15)
+    r, s = random_points(5, n, side, 2), random_points(6, n, side, 2)
     union = [Shape((2, 2), ((0, (0, 1)), (1, (1, 2)))), Shape((2, 2), ((1, (1, 2)), (1, (0, 1))))]
     of, trees = over(union, [r, s])
     before, was = trees.trees.roots, {tuple(one) for one in told(of, trees)}

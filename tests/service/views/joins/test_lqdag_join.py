@@ -21,7 +21,7 @@ from service.reading.cursors import open_rows
 from service.views.parse import parse_view
 from service.wire.batch import DELETE, UPSERT
 from tests.service.definitions import refused
-from tests.service.engine.test_engine import prepared, read_all, run
+from tests.service.engine.test_engine import opened, prepared, read_all, run
 from tests.service.running import check
 from tests.service.twin import DEFINITIONS, Row, Source, TwinView, _equal, to_batch
 from tests.service.views.joins.test_qdag_join import view
@@ -163,6 +163,18 @@ def test_relations_of_a_group_are_in_use(tmp_path: Path) -> None:
         engine.drop_relation("b")
     assert caught.value.type == "relation-in-use" and caught.value.extensions["views"] == ["nulls"]
     engine.close()
+
+
+def test_a_relation_of_a_group_that_nothing_meets_is_in_use(tmp_path: Path) -> None:
+    """Nothing is kept of the group, but the definition is read again at the next start. Without the relation the folder did not open."""
+    part = {"from": {"n": "b"}, "join": [{"equal": ["n.nr", "x.id"]}], "where": [{"column": "n.nr", "op": "=", "value": None}]}
+    engine = prepared(tmp_path, {})
+    assert engine.put_view("v", {"from": X, "select": ["x.id"], "not_exists": [part]}, wait=60)[1] == "created"
+    with pytest.raises(Problem) as caught:
+        engine.drop_relation("b")
+    assert caught.value.type == "relation-in-use" and caught.value.extensions["views"] == ["v"]
+    engine.close()
+    opened(tmp_path).close()
 
 
 def test_it_is_the_only_one_and_for_not_exists_alone() -> None:

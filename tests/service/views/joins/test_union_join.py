@@ -148,7 +148,7 @@ def drawn(rng: random.Random) -> Sets:
                 return made
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 40))])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (0, *range(2, 40)))])
 def test_random_views(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     views: dict[str, TwinView] = {f"v{i}": drawn(rng) for i in range(6)}
