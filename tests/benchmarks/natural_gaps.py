@@ -106,6 +106,20 @@ def whole(make: Callable[[], Any], times: int) -> list[float]:
     return [read(make()) for _ in range(times)]
 
 
+def first(make: Callable[[], Minesweeper], times: int) -> list[float]:
+    """Milliseconds up to the first row, by a view each."""
+
+    def read(view: Minesweeper) -> None:
+        cursor = view.rows(view.root)
+        while not (cursor.fill(1).shape[1] or cursor.done):
+            pass
+
+    def measured(view: Minesweeper) -> float:
+        return 1e3 * seconds(lambda: read(view))
+
+    return [measured(make()) for _ in range(times)]
+
+
 def between_chosen(name: str, n: int, times: int, note: Note) -> list[Figure]:
     query, data = QUERIES[name], chosen(QUERIES[name], n)
     make = mined(query, data)
@@ -113,6 +127,7 @@ def between_chosen(name: str, n: int, times: int, note: Note) -> list[Figure]:
     cursor = miner.rows(miner.root)
     rows = count(cursor)
     ours, again = whole(make, times), whole(lambda: miner, times)
+    early, early_again = first(make, times), first(lambda: miner, times)
     tracker = tracked(query, data)
     theirs = tracker.rows(tracker.root)
     assert count(theirs) == rows
@@ -132,6 +147,8 @@ def between_chosen(name: str, n: int, times: int, note: Note) -> list[Figure]:
         Figure(f"{about}: probes", counted["probes"], "probes", less=True, note=f"{rows} rows, {counted['lookups']} look-ups"),
         sampled(f"{about}: all rows", ours, "ms", less=True, rivals=rivals),
         sampled(f"{about}: all rows, read before", again, "ms", less=True),
+        sampled(f"{about}: first row", early, "ms", less=True, aim=0.1),
+        sampled(f"{about}: first row, read before", early_again, "ms", less=True, aim=0.1),
     ]
 
 

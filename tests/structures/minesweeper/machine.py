@@ -133,7 +133,7 @@ class TriangleMachine(MinesweeperMachine):
         shape=st.sampled_from(TRIANGLES), tuples=st.lists(TUPLES, max_size=40), small=st.booleans(),
         budget=st.sampled_from([5, 40, BUDGET]),
     )  # fmt: skip
-    def begin(  # type: ignore[override]  # fewer choices
+    def begin(
         self, shape: tuple[tuple[int, ...], tuple[tuple[Atoms, tuple[int, ...]], ...]], tuples: list[tuple[int, Entry, int]], small: bool,
         budget: int,
     ) -> None:  # fmt: skip

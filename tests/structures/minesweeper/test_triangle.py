@@ -15,7 +15,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from structures.core.kernel import JIT
 from structures.index.indexes import OrderedIndexes
 from structures.minesweeper import minesweeper
-from structures.minesweeper.cds import COUNT, KEPT_SIZE, NODE_WORDS, PRIVATE_SIZE, Size
+from structures.minesweeper.cds import COUNT, KEPT_SIZE, MADE, NODE_WORDS, PRIVATE_SIZE, Size
 from structures.minesweeper.triangle import ABOVE, FIRST, GAPS, KEY, LEFT, OWN, RIGHT, WHOLE, TriangleTree
 from tests.naive.minesweeper import Miner
 from tests.naive.natural_join import join
@@ -139,8 +139,9 @@ def test_check_sees_what_is_wrong() -> None:
         read_all(cursor)
         miner.check()
         T = cursor._own[0].arrays.T
-        inner = max(v for v in range(FIRST, int(T[0])) if T[NODE_WORDS * v + LEFT] != 0 and T[NODE_WORDS * v + WHOLE] != 0)
-        T[NODE_WORDS * inner + word] = T[NODE_WORDS * inner + RIGHT] if word == LEFT else T[NODE_WORDS * inner + word] ^ (1 << 20)
+        starts = range(NODE_WORDS * FIRST, NODE_WORDS * int(T[MADE]), NODE_WORDS)
+        u = next(u for u in starts if T[u + LEFT] and T[u + WHOLE] and T[u + ABOVE])
+        T[u + word] = {WHOLE: 0, LEFT: T[u + RIGHT]}.get(word, T[u + word] ^ (1 << 20))
         with pytest.raises(AssertionError, match=name):
             miner.check()
 

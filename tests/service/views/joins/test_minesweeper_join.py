@@ -84,6 +84,8 @@ def test_it_is_offered_and_never_taken_unasked() -> None:
     assert nested.theorem is not None and "Theorem 3.7" in nested.theorem
     plan = parse_view("alpha", OTHERS["alpha"].definition, DEFINITIONS).plan
     assert "O((C^3 + r) log n)" in plan.bounds["delay"] and "an order of width 2" in plan.notes[-2]
+    plan = parse_view("triangle", OTHERS["triangle"].definition, DEFINITIONS).plan
+    assert plan.theorem is not None and "Theorem 5.4" in plan.theorem and "C^0.5" in plan.bounds["delay"]
 
 
 @pytest.mark.parametrize(
@@ -124,7 +126,7 @@ def test_what_explain_tells_of_a_live_one(tmp_path: Path) -> None:
     """n floors of z that no row of y has are one gap: a few probes find it, a second reading needs none, and it outlives a delete."""
     n = 60
     definition = BETA["path"].definition
-    engine = prepared(tmp_path, {"path": BETA["path"]})
+    engine = prepared(tmp_path, {"path": BETA["path"], "triangle": OTHERS["triangle"]})
     rows = [("a", UPSERT, a(i, floor=i)) for i in range(n)] + [("b", UPSERT, b(i, floor=1000 + i)) for i in range(n)]
     engine.apply(to_batch(rows))
     assert read_all(open_rows(engine.readers, "path")) == Counter()
@@ -140,6 +142,9 @@ def test_what_explain_tells_of_a_live_one(tmp_path: Path) -> None:
     assert engine.views["path"].statistics()["counters"]["probes"] == counters["probes"]
     engine.apply(to_batch([("a", UPSERT, a(500, floor=1007))]))
     assert read_all(open_rows(engine.readers, "path")) == Counter({(i, 7, 500): 1 for i in (*(i for i in range(n) if i != 3), 500)})
+    assert read_all(open_rows(engine.readers, "triangle")).total() == n - 1
+    counters = engine.views["triangle"].statistics()["counters"]
+    assert counters["outputs"] == n - 1 <= counters["pairs"] and explained(engine, definition)["measured"]["path"]["counters"]["pairs"] == 0
     join = engine.views["path"].join
     assert isinstance(join, MinesweeperJoin) and join.bytes > 0
     check(engine)
