@@ -53,7 +53,7 @@ class Service:
             raise StreamError(f"the service refused GET /v1/relations: {describe(problem)}") from problem
         for relation in relations:
             if relation not in there:
-                register = f"register it (PUT /v1/relations/{relation}), then start again"
+                register = f"register it (PUT /v1/relations/{relation}), or give the job a token that covers it, then start again"
                 raise StreamError(f"the service at {self._url} has no relation {relation}: {register}")
         return {name: definition_in(there[name]) for name in relations}
 

@@ -23,6 +23,7 @@ from service.wire.wording import wording
 
 Scope = Literal["read", "write", "admin"]
 SCOPES: tuple[Scope, ...] = ("read", "write", "admin")  # each includes those before it
+_INCLUDED = {scope: SCOPES[: place + 1] for place, scope in enumerate(SCOPES)}
 ALL = "*"
 PREFIX = "lj_"
 TEXT = re.compile(PREFIX + "[A-Za-z0-9_-]{32,200}")
@@ -65,7 +66,7 @@ class AccessToken(NamedTuple):
         return self.views is None or name in self.views
 
     def has(self, scope: Scope) -> bool:
-        return SCOPES.index(self.scope) >= SCOPES.index(scope)
+        return scope in _INCLUDED[self.scope]
 
     def grant(self) -> dict[str, Any]:
         """What it allows, as the interface and the audit log show it."""

@@ -31,7 +31,7 @@ WINDOW = 60.0  # seconds in which repetitions are counted
 _DISTINCT = 1000  # requests written in one window; those beyond are counted by token and status
 _LONGEST = 200  # characters of a path
 
-Key = tuple[str | None, str, int]  # token, action, status
+Key = tuple[str | None, str, str, int]  # token, method, path, status
 log = logging.getLogger("livejoin.access")
 
 
@@ -57,12 +57,13 @@ class Audit:
     def request(self, token: AccessToken | None, method: str, path: str, status: int, client: Any) -> None:
         """One answered request; `token`: None if it had no valid one. `client`: its address and port, if known."""
         if token is None:
-            key: Key = (None, "-", status)
+            key: Key = (None, "-", "-", status)
         else:
-            key = (token.name, f"{method} {path[:_LONGEST]}", status)
-        if key not in self._repeated and len(self._repeated) >= _DISTINCT:
-            key = (key[0], "-", status)
+            key = (token.name, method, path[:_LONGEST], status)
         count = self._repeated.get(key)
+        if count is None and len(self._repeated) >= _DISTINCT:
+            key = (key[0], "-", "-", status)
+            count = self._repeated.get(key)
         if count is not None:
             self._repeated[key] = count + 1
             return
@@ -70,7 +71,7 @@ class Audit:
             self._begun = self._now()
             self._later(WINDOW, self.flush)
         self._repeated[key] = 0
-        self._write({"token": key[0], "address": client and client[0], "action": key[1], "status": status})
+        self._write({"token": key[0], "address": client and client[0], "action": _action(key), "status": status})
 
     def event(self, token: AccessToken, client: Any, action: str, **facts: Any) -> None:
         """Something that the path of a request does not tell."""
@@ -79,10 +80,10 @@ class Audit:
     def flush(self) -> None:
         """End the window: what was repeated in it is written."""
         repeated, self._repeated = self._repeated, {}
-        for (token, action, status), count in repeated.items():
+        for key, count in repeated.items():
             if count:
-                entry = {"since": moment(self._begun), "token": token, "action": action, "status": status, "repeated": count}
-                self._write(entry)
+                since, action = moment(self._begun), _action(key)
+                self._write({"since": since, "token": key[0], "action": action, "status": key[3], "repeated": count})
 
     def close(self) -> None:
         self.flush()
@@ -105,6 +106,10 @@ def append(folder: Path, action: str, **facts: Any) -> None:
     with _opened(folder / AUDIT) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.write(_line(time.time(), {"token": None, "user": os.getuid(), "action": action, **facts}) + "\n")
+
+
+def _action(key: Key) -> str:
+    return f"{key[1]} {key[2]}"
 
 
 def _complain(error: BaseException) -> None:

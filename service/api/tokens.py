@@ -29,6 +29,7 @@ async def post_token(request: Request) -> Response:
     text = new_text()
     token = make(data, text, context.guard.now())
     await context.work(lambda: add_token(context.guard.folder, token, begin=False))
+    context.guard.look_again()
     context.audit.event(request.scope["token"], request.client, "create token", **token.grant())
     body = orjson.dumps(token.to_json() | {"token": text})
     return Response(body, 201, {"Cache-Control": "no-store"}, media.JSON)
@@ -39,6 +40,7 @@ async def delete_token(request: Request) -> Response:
     no_parameters(request)
     name = request.path_params["name"]
     removed = await context.work(lambda: remove_token(context.guard.folder, name, keep_admin_at=context.guard.now()))
+    context.guard.look_again()
     context.audit.event(request.scope["token"], request.client, "revoke token", **removed.grant())
     return Response(status_code=204)
 

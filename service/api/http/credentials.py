@@ -13,12 +13,17 @@ _SCHEME = b"bearer "
 
 def token_of(guard: Guard, headers: Iterable[tuple[bytes, bytes]]) -> AccessToken:
     """The valid token of a request to a folder in token mode. Problem `unauthorized`, which does not repeat what was sent."""
-    given = [value for name, value in headers if name == b"authorization"]
-    if not given:
+    given = None
+    for name, value in headers:
+        if name == b"authorization":
+            given = value if given is None else b""  # twice is none
+    if given is None:
         raise _unauthorized("the request has no access token: send `Authorization: Bearer lj_…`")
-    if len(given) > 1 or given[0][:7].lower() != _SCHEME:
-        raise _unauthorized("the Authorization header must appear once and be `Bearer` followed by an access token")
-    token = guard.find(given[0][7:].strip().decode("latin-1"))
+    token = guard.known.get(given)
+    if token is None:
+        if given[:7].lower() != _SCHEME:
+            raise _unauthorized("the Authorization header must appear once and be `Bearer` followed by an access token")
+        token = guard.find(given[7:].strip().decode("latin-1"))
     if token is None:
         raise _unauthorized("the access token is not valid: it was revoked, is of another data folder, or is mistyped", "invalid_token")
     if token.expires <= guard.now():

@@ -107,7 +107,7 @@ def test_tokens_created_at_once_are_all_there(tmp_path: Path) -> None:
 
 def test_a_guard_sees_each_change_at_its_next_look(tmp_path: Path) -> None:
     clock = [2000.0]
-    guard = Guard(tmp_path, now=lambda: clock[0])
+    guard = Guard(tmp_path, now=lambda: clock[0], pause=0)
     assert not guard.refresh() and guard.find(TEXT) is None
     made = token("a", TEXT, expires=3000.0)
     add_token(tmp_path, made, begin=True)
@@ -128,7 +128,7 @@ def test_a_guard_sees_each_change_at_its_next_look(tmp_path: Path) -> None:
 
 def test_a_running_service_never_leaves_token_mode(tmp_path: Path) -> None:
     add_token(tmp_path, token("a", TEXT), begin=True)
-    guard = Guard(tmp_path)
+    guard = Guard(tmp_path, pause=0)
     found = guard.find(TEXT)
     assert found is not None and guard.is_in_force(found)
     (tmp_path / TOKENS).unlink()
@@ -137,7 +137,7 @@ def test_a_running_service_never_leaves_token_mode(tmp_path: Path) -> None:
 
 def test_a_file_damaged_under_way_lets_nobody_in(tmp_path: Path) -> None:
     add_token(tmp_path, token("a", TEXT), begin=True)
-    guard = Guard(tmp_path)
+    guard = Guard(tmp_path, pause=0)
     found = guard.find(TEXT)
     assert found is not None
     (tmp_path / TOKENS).write_bytes(b"{}\n")
