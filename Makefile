@@ -66,9 +66,10 @@ soak: setup java
 
 # Updates the lock files to the newest versions that pyproject.toml allows; those of the images have a part of the first. They name no registry.
 COMPILE = $(BIN)/uv pip compile --universal --generate-hashes --no-header --python-version 3.11 --no-emit-package livejoin-client
+UNUSED_BY_STREAM = llvmlite numba scipy
 PART = $(COMPILE) --constraint requirements.lock
 lock: $(DONE)/packages
 	$(COMPILE) --upgrade --extra dev pyproject.toml -o requirements.lock
 	$(PART) --upgrade pyproject.toml -o deploy/docker/service.lock
-	$(PART) --upgrade --extra stream pyproject.toml -o deploy/docker/stream.lock
+	$(PART) --upgrade --extra stream $(addprefix --no-emit-package ,$(UNUSED_BY_STREAM)) pyproject.toml -o deploy/docker/stream.lock
 	echo setuptools | $(PART) --upgrade - -o deploy/docker/build.lock

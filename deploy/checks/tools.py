@@ -7,6 +7,7 @@ proxy, which verifies them. What is in PATH goes first.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -88,7 +89,11 @@ def kustomize(folder: Path) -> Iterator[str]:
     (base / "secret" / "admin_token").write_text("lj_none\n")
     done = _run([kubectl, "kustomize", base])
     yield from _complaints(done)
-    schemas = files("kubernetes_validate").joinpath(f"kubernetes-json-schema/v{RELEASE}.0-local")
+    schemas = folder / "schemas"
+    schemas.mkdir()
+    for schema in Path(str(files("kubernetes_validate"))).glob(f"kubernetes-json-schema/v{RELEASE}.0-local/*.json"):
+        text = schema.read_text().replace('"/api/_definitions.json', '"_definitions.json')  # references to files, not to addresses
+        (schemas / schema.name).write_text(re.sub(r',\s*"\$id": "https:[^"]*"', "", text))
     location = f"{schemas}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json"
     skipped = ",".join(WITHOUT_SCHEMA)
     yield from _complaints(_run([kubeconform, "-strict", "-skip", skipped, "-schema-location", location, "-"], stdin=done.stdout))

@@ -95,8 +95,9 @@ class Records:
 
     def open(self) -> None:
         """Creates the topics; the broker must answer."""
+        client = self._admin.AdminClient(self._settings)  # it must outlive the futures
         topics = [self._admin.NewTopic(PREFIX + relation, num_partitions=1, replication_factor=1) for relation in RELATIONS]
-        for made in self._admin.AdminClient(self._settings).create_topics(topics).values():
+        for made in client.create_topics(topics).values():
             made.result(10)
         self._producer = self._kafka.Producer(self._settings | {"enable.idempotence": True, "linger.ms": 5})
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,19 @@ def test_each_is_good(path: Path) -> None:
 def test_each_lock_is_a_part(path: Path) -> None:
     assert list(strange_pins(path.read_text(), WHOLE)) == []
     assert "://" not in path.read_text()
+
+
+def test_the_job_needs_nothing_that_its_image_lacks() -> None:
+    """Numba, llvmlite and scipy are left out of its lock: no module of the job and of the demo imports them."""
+    program = """
+import importlib, pkgutil, sys
+sys.modules.update(dict.fromkeys(("llvmlite", "numba", "scipy")))
+import service.commands.stream, service.commands.demo, service.demo, streaming
+for package in (service.demo, streaming):
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        importlib.import_module(module.name)
+"""
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
 
 
 def test_a_pin_of_its_own_is_found() -> None:
