@@ -2,7 +2,7 @@
 #   make demo     a live view over real data          make test     everything that CI checks
 #   make kafka    one Kafka broker in the foreground (KAFKA_PORT, KAFKA_DATA)
 #   make setup    installs what the others need; fast when nothing has changed
-#   make lint     make bench     make soak     make lock     make client
+#   make lint     make bench     make soak     make lock     make client     make sbom     make audit
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -11,7 +11,7 @@ DONE := .venv/.done
 # Without bytecode files, each of the hundred services that the tests start would compile our sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup python java lint test demo kafka bench soak lock client
+.PHONY: setup python java lint test demo kafka bench soak lock client sbom audit
 .DELETE_ON_ERROR:
 
 setup: $(DONE)/project $(DONE)/jars $(DONE)/kernels
@@ -73,3 +73,12 @@ lock: $(DONE)/packages
 	$(PART) --upgrade pyproject.toml -o deploy/docker/service.lock
 	$(PART) --upgrade --extra stream $(addprefix --no-emit-package ,$(UNUSED_BY_STREAM)) pyproject.toml -o deploy/docker/stream.lock
 	echo setuptools | $(PART) --upgrade - -o deploy/docker/build.lock
+
+# What the project consists of, as CycloneDX. The tools of these two are not in the lock: uv fetches them.
+sbom: $(DONE)/packages
+	@mkdir -p build
+	$(BIN)/uv tool run --from 'cyclonedx-bom>=7,<8' cyclonedx-py requirements requirements.lock --output-format JSON --output-file build/sbom.json
+
+# Are there known vulnerabilities in the packages? A package that the database does not know is a failure too.
+audit: $(DONE)/packages
+	$(BIN)/uv tool run --from 'pip-audit>=2.9,<3' pip-audit --requirement requirements.lock --require-hashes --disable-pip --strict

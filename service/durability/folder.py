@@ -134,17 +134,19 @@ def _boot_id() -> bytes:
         return bytes(16)
 
 
-def private(path: str, flags: int) -> int:
+def private(path: Path | str, flags: int) -> int:
     """An opener for `open`: a new file gets the mode 0600, whatever the umask."""
     return os.open(path, flags, FILE_MODE)
 
 
-def make_private(folder: Path) -> None:
-    """Correct the modes of what older versions of livejoin, or an operator, left readable for others.
+def make_folder(folder: Path) -> None:
+    """Make the data folder if it is not there; else correct the modes of what older versions of livejoin, or an operator, left readable for
+    others.
 
     Only livejoin's own files are looked at. A folder that is not ours to change (a mounted volume), or that everybody shares (sticky, such
     as /tmp), keeps its mode.
     """
+    folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
     if not folder.stat().st_mode & stat.S_ISVTX:
         _restrict(folder)
     for path in (*folder.glob("livejoin.*"), *folder.glob(SNAPSHOTS), *folder.glob(f"{SNAPSHOTS}/**/*")):

@@ -21,9 +21,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from service.durability.failpoints import reach
-from service.durability.folder import (
-    DATABASE, FILE_MODE, FOLDER_MODE, MARK, SNAPSHOTS, Damaged, FolderLock, Mark, Reach, make_private, sync_path,
-)  # fmt: skip
+from service.durability.folder import DATABASE, MARK, SNAPSHOTS, Damaged, FolderLock, Mark, Reach, make_folder, private, sync_path
 
 _FORMAT = 1
 _COLUMNS = {
@@ -71,12 +69,11 @@ class Log:
 
     def __init__(self, folder: Path, synchronous: Literal["full", "normal"] = "full") -> None:
         self._path, self._folder = folder / DATABASE, str(folder)
-        folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
+        make_folder(folder)
         self._lock = FolderLock(folder)
         self._guard = threading.RLock()
         self._changed = threading.Condition(self._guard)
         try:
-            make_private(folder)
             if _is_new(folder):
                 _create(folder)
             found = verify(folder)
@@ -433,7 +430,7 @@ def _is_new(folder: Path) -> bool:
 def _create(folder: Path) -> None:
     """Create the database of a new folder: in one transaction, checkpointed, on disk; then its mark."""
     path = folder / DATABASE
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE))  # its log gets the same mode from SQLite
+    os.close(private(path, os.O_RDWR | os.O_CREAT))  # its log gets the same mode from SQLite
     with contextlib.closing(_open(path, "full")) as db:
         db.execute("BEGIN IMMEDIATE")
         for table in _TABLES.values():

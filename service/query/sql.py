@@ -16,7 +16,7 @@ from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.parsers.postgres import PostgresParser
-from sqlglot.tokenizer_core import TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from service.errors import Problem
 from service.query.assembly import Draft, check_output_name, column_output, computed_outputs, unsupported
@@ -47,8 +47,25 @@ _AGGREGATE = "omit it, and aggregate where the view's changes are read"
 _TOKEN = re.compile(r",? but got <Token.*>", re.DOTALL)  # the parser's description of its position
 
 
+class _Endless(Exception):
+    """The parser tries the same tokens again and again."""
+
+
 class _Parser(PostgresParser):
+    """Reads a text token by token, hardly ever one twice, but backtracks in exponential time where joins have no condition: so its steps
+    are limited."""
+
     FUNC_TOKENS = {*PostgresParser.FUNC_TOKENS, TokenType.OVERLAPS}
+
+    def parse(self, raw_tokens: list[Token], sql: str) -> list[exp.Expr | None]:
+        self._steps = 4 * len(raw_tokens) + 2000
+        return super().parse(raw_tokens, sql)
+
+    def _advance(self, times: int = 1) -> None:
+        self._steps -= 1
+        if self._steps < 0:
+            raise _Endless
+        super()._advance(times)
 
 
 class Dialect(Postgres):
@@ -82,6 +99,8 @@ def _parse(text: str) -> exp.Expr:
     """The one statement."""
     try:
         statements = [statement for statement in sqlglot.parse(text, read=Dialect) if statement is not None]
+    except _Endless:
+        raise bad_query("the query cannot be read in reasonable time: write ON or USING after each JOIN", 1, 1) from None
     except ParseError as error:
         first = error.errors[0]
         column = first["col"] - len(first["highlight"] or "") + 1

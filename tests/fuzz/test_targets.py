@@ -5,14 +5,19 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import subprocess
+import sys
 import time
 import zlib
+from importlib.util import find_spec
+from pathlib import Path
 from random import Random
 
 import psutil
 import pytest
 from hypothesis import given, settings
 
+from tests.datasets import ROOT
 from tests.fuzz.mutations import STEPS, WORDS, Step, drawn, mutated
 from tests.fuzz.targets import TARGETS
 
@@ -62,6 +67,17 @@ def test_spoilt_and_shrunk(name: str) -> None:
         feed(name, spoilt(name, steps))
 
     try_one()
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(4 * 3600)
+@pytest.mark.skipif(find_spec("atheris") is None, reason="Atheris is not installed (pip install atheris; Linux on x86-64 only)")
+@pytest.mark.parametrize("name", TARGETS)
+def test_guided_by_coverage(name: str, tmp_path: Path) -> None:
+    """For a minute each."""
+    command = [sys.executable, "-m", "tests.fuzz.guided", name, str(tmp_path / "inputs"), "-max_total_time=60"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, errors="replace", check=False)
+    assert done.returncode == 0, done.stderr[-10_000:]
 
 
 @pytest.mark.soak

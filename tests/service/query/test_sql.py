@@ -332,6 +332,13 @@ def test_deep_and_long_queries_are_refused() -> None:
     assert len(sql(f"SELECT id FROM bookings WHERE {many}").query.filters) == 2000
 
 
+@pytest.mark.parametrize("spoilt", ["JOIN maintenance " * 40, "JOIN maintenance " * 40 + "WHERE ("])
+def test_joins_without_conditions(spoilt: str) -> None:
+    """The parser would try 2^40 ways to read them."""
+    problem = refused(f"SELECT 1 FROM bookings {spoilt}")
+    assert problem.type == "bad-query" and "after each JOIN" in problem.detail
+
+
 def test_duplicate_names_of_columns() -> None:
     problem = refused("SELECT id AS x,\n room AS x FROM bookings")
     assert problem.type == "bad-query" and "named x" in problem.detail

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from service.api.app import ENDPOINTS
 from service.api.http import media
 from service.errors import Problem
 
@@ -61,3 +62,15 @@ def test_unsupported_media_type_lists_what_is(headers: list[tuple[bytes, bytes]]
         media.content_type(headers, OFFERED)
     assert caught.value.type == "unsupported-media-type"
     assert caught.value.extensions["supported"] == list(OFFERED)
+
+
+@pytest.mark.parametrize("kind", [b"application/x-www-form-urlencoded", b"multipart/form-data; boundary=x", b"text/plain"])
+def test_what_a_form_can_send(kind: bytes) -> None:
+    """A browser sends these from any page without asking: no operation accepts them. The types of all are those of the OpenAPI document."""
+    accepted = {of for endpoint in ENDPOINTS for of in endpoint.operation.get("requestBody", {}).get("content", {})}
+    assert len(accepted) > 5
+    with pytest.raises(Problem) as refused:
+        media.content_type([(b"content-type", kind)], tuple(accepted))
+    assert refused.value.type == "unsupported-media-type"
+    with pytest.raises(Problem):
+        media.content_type([], tuple(accepted))
