@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -95,6 +96,18 @@ def test_imports_are_found_wherever_they_stand() -> None:
     source = "if TYPE_CHECKING:\n    from a.b import C\ndef f():\n    import a.d\n    from a import e as x\n"
     modules = dict.fromkeys(("a", "a.b", "a.d", "a.e", "a.f"), Path())
     assert set().union(*(imports(node, modules) for node in ast.walk(ast.parse(source)))) == {"a.b", "a.d", "a.e"}
+
+
+def test_structures_stand_on_arrays_and_the_compiler_alone() -> None:
+    found = set()
+    for path in sources("structures").values():
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.ImportFrom):
+                found.add(str(node.module).partition(".")[0])
+            elif isinstance(node, ast.Import):
+                found |= {one.name.partition(".")[0] for one in node.names}
+    assert found - sys.stdlib_module_names == {"structures", "numpy", "numba", "llvmlite"}
+    assert not found & {"asyncio", "socket", "http", "sqlite3", "datetime", "subprocess", "logging"}
 
 
 def test_folders_are_small() -> None:
