@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from service.access.access_token import EVERYONE
 from service.api.views import _explain as explained
 from service.planning.planner import alternatives
 from service.reading.cursors import open_rows
@@ -152,13 +153,13 @@ def test_what_explain_tells_of_live_ones(tmp_path: Path) -> None:
     engine.apply(to_batch(rows))
     for name in ("pair", "tie"):
         assert read_all(open_rows(engine.readers, name)) == Counter()
-    told = explained(engine, pair.definition)
+    told = explained(engine, EVERYONE, pair.definition)
     assert told["plan"]["algorithm"] == "intersect" and told["natural"]["class"] == "acyclic, hierarchical, 1 variable, treewidth 0"
     measured = told["measured"]["pair"]
     assert measured["counters"] == {"lookups": 3, "probes": 2, "outputs": 0} and measured["dead_ends"] == 2
     assert isinstance(engine.views["pair"].join, IntersectJoin)
     engine.apply(to_batch([("b", UPSERT, b(7, floor=0))]))
     assert read_all(open_rows(engine.readers, "tie")) == Counter()
-    counted = explained(engine, tie.definition)["measured"]["tie"]["counters"]
+    counted = explained(engine, EVERYONE, tie.definition)["measured"]["tie"]["counters"]
     assert counted["outputs"] == counted["forgotten"] == 0 and 1 <= counted["probes"] <= 3 and counted["ranges"] <= 1 < counted["lookups"]
     engine.close()

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from service.access.access_token import EVERYONE
 from service.api.views import _explain as explained
 from service.checking.recomputation import recompute, total
 from service.commands.check import _agrees, _table
@@ -132,14 +133,14 @@ def test_what_explain_tells_of_a_live_one(tmp_path: Path) -> None:
     rows = [("b", UPSERT, b(i, site=str(j), floor=j)) for i, j in edges] + [("a", UPSERT, a(0, floor=1))]
     engine.apply(to_batch(rows))
     assert set(read_all(open_rows(engine.readers, "triangles"))) == {(0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)}
-    told = explained(engine, definition)
+    told = explained(engine, EVERYONE, definition)
     plan = told["plan"]
     assert (plan["algorithm"], plan["guarantee"], told["alternatives"]) == ("lqdag", "best-effort", [])
     assert plan["class"] == "natural join, 3 relations, cyclic, 3 variables, treewidth 2, with NOT EXISTS"
     assert plan["notes"][0].startswith("NOT EXISTS (a AS n): leaves rows out")
     assert told["natural"]["class"] == "cyclic, 3 variables, treewidth 2"
     assert told["measured"]["triangles"]["counters"]["excluded"] == 1
-    assert explained(engine, VIEWS["nulls"].definition)["plan"]["class"] == "selection, 1 relation, with NOT EXISTS"
+    assert explained(engine, EVERYONE, VIEWS["nulls"].definition)["plan"]["class"] == "selection, 1 relation, with NOT EXISTS"
     engine.close()
 
 

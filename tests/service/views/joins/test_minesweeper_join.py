@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from service.access.access_token import EVERYONE
 from service.api.views import _explain as explained
 from service.planning.planner import alternatives
 from service.reading.cursors import open_rows
@@ -130,7 +131,7 @@ def test_what_explain_tells_of_a_live_one(tmp_path: Path) -> None:
     rows = [("a", UPSERT, a(i, floor=i)) for i in range(n)] + [("b", UPSERT, b(i, floor=1000 + i)) for i in range(n)]
     engine.apply(to_batch(rows))
     assert read_all(open_rows(engine.readers, "path")) == Counter()
-    told = explained(engine, definition)
+    told = explained(engine, EVERYONE, definition)
     assert told["plan"]["algorithm"] == "minesweeper" and told["natural"]["class"] == "acyclic, beta-acyclic, 2 variables, treewidth 1"
     measured = told["measured"]["path"]
     counters = measured["counters"]
@@ -144,7 +145,8 @@ def test_what_explain_tells_of_a_live_one(tmp_path: Path) -> None:
     assert read_all(open_rows(engine.readers, "path")) == Counter({(i, 7, 500): 1 for i in (*(i for i in range(n) if i != 3), 500)})
     assert read_all(open_rows(engine.readers, "triangle")).total() == n - 1
     counters = engine.views["triangle"].statistics()["counters"]
-    assert counters["outputs"] == n - 1 <= counters["pairs"] and explained(engine, definition)["measured"]["path"]["counters"]["pairs"] == 0
+    measured = explained(engine, EVERYONE, definition)["measured"]["path"]["counters"]
+    assert counters["outputs"] == n - 1 <= counters["pairs"] and measured["pairs"] == 0
     join = engine.views["path"].join
     assert isinstance(join, MinesweeperJoin) and join.bytes > 0
     check(engine)

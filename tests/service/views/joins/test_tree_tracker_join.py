@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from service.access.access_token import EVERYONE
 from service.api.views import _explain as explained
 from service.planning.planner import alternatives
 from service.reading.cursors import open_rows
@@ -161,7 +162,7 @@ def test_what_explain_tells_of_a_live_one(tmp_path: Path) -> None:
     engine.apply(to_batch(rows))
     for name in ("path", "loops"):
         assert read_all(open_rows(engine.readers, name)) == Counter()
-    told = explained(engine, definition)
+    told = explained(engine, EVERYONE, definition)
     assert told["plan"]["algorithm"] == "tree-tracker" and told["natural"]["class"] == "acyclic, beta-acyclic, 2 variables, treewidth 1"
     measured = told["measured"]["path"]
     assert measured["counters"] == {"lookups": 2 * n, "removed": 2 * n, "no_goods": n, "forgotten": 0}

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from service.access.access_token import EVERYONE
 from service.api.views import _explain as explained
 from service.checking.recomputation import recompute, total
 from service.commands.check import _agrees, _table
@@ -295,13 +296,13 @@ def test_what_explain_tells_of_a_live_one(tmp_path: Path) -> None:
     engine = prepared(tmp_path, VIEWS)
     engine.apply(to_batch([("a", UPSERT, a_row(i, floor=i)) for i in range(20)] + [("b", UPSERT, b_row(i)) for i in range(5)]))
     assert len(read_all(open_rows(engine.readers, "numbers"))) == 20
-    told = explained(engine, VIEWS["numbers"].definition)
+    told = explained(engine, EVERYONE, VIEWS["numbers"].definition)
     plan = told["plan"]
     assert (plan["algorithm"], plan["guarantee"], told["alternatives"]) == ("lqdag", "best-effort", [])
     assert plan["class"] == "selection, 1 relation UNION selection, 1 relation" and "natural" not in told
     assert "the sum of the AGM of each SELECT" in plan["bounds"]["delay"] and "null equals null" in " ".join(plan["notes"])
     assert told["measured"]["numbers"]["counters"] == {"looked_up": 5, "excluded": 0, "repeated": 5}
-    plan = explained(engine, VIEWS["pairs"].definition)["plan"]
+    plan = explained(engine, EVERYONE, VIEWS["pairs"].definition)["plan"]
     assert plan["class"].count("natural join, 2 relations") == 2 and " EXCEPT natural join" in plan["class"]
     engine.close()
 
