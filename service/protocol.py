@@ -140,6 +140,7 @@ class Protocol(HttpToolsProtocol):
         self._phase = _IDLE
         self._since = 0.0  # when the sweep found the connection waiting as it does now; 0: not yet
         self._bytes = 0  # since the last piece of a body: of a head, of trailers, of extensions of chunks
+        self._discarded = 0  # bytes of a body that came after its answer
         self._unsent, self._taken = 0, 0.0  # bytes that the client has not taken, and since when they are as many
         self._refusal: Problem | None = None  # why a callback of the parser has failed
         self._line = b""  # a request line that is not whole, of a method that the parser does not know
@@ -193,7 +194,7 @@ class Protocol(HttpToolsProtocol):
         if len(self.pipeline) >= MAX_PIPELINED:
             self._refusal = Problem("too-busy", f"{MAX_PIPELINED} requests of this connection already wait for their answers")
             raise self._refusal
-        self._phase, self._since, self._bytes = _BODY, 0.0, 0
+        self._phase, self._since, self._bytes, self._discarded = _BODY, 0.0, 0, 0
         super().on_headers_complete()
         self.headers = []  # what comes now are trailers, which nobody reads
         if self._method is not None:
@@ -201,7 +202,12 @@ class Protocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._bytes = 0
-        super().on_body(body)
+        if self.cycle.response_complete:  # nobody reads the rest, and its length is the client's word
+            self._discarded += len(body)
+            if self._discarded > self._door.settings.max_body:
+                self.transport.close()
+        else:
+            super().on_body(body)
 
     def on_message_complete(self) -> None:
         self._phase, self._bytes = _IDLE, 0
@@ -279,7 +285,7 @@ class Protocol(HttpToolsProtocol):
         if unsent and unsent == self._unsent:
             if now - self._taken >= self._door.settings.pin_idle:
                 log.info("a client took nothing of its answer for %g s: its connection is closed", now - self._taken)
-                self.transport.abort()
+                _reset(self.transport)
                 return
         else:
             self._unsent, self._taken = unsent, now
@@ -340,9 +346,14 @@ async def _without_chunks(app: Any, cycle: RequestResponseCycle, scope: Scope, r
         await app(scope, receive, send_plainly)
     finally:
         if cycle.response_started and not cycle.response_complete and not cycle.disconnected:
-            with contextlib.suppress(OSError), cycle.transport.get_extra_info("socket").dup() as own:
-                own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            cycle.transport.abort()
+            _reset(cycle.transport)
+
+
+def _reset(transport: asyncio.Transport) -> None:
+    """End a connection so that its client cannot take what it has got for whole."""
+    with contextlib.suppress(OSError), transport.get_extra_info("socket").dup() as own:
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    transport.abort()
 
 
 def allow_files(connections: int) -> None:

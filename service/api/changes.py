@@ -107,8 +107,12 @@ async def post_changes(context: Context, relation: str | None, scope: Scope, rec
     if relation is not None and relation not in engine.relations and not (given and "source" in given):
         raise _not_found(relation)
     kind = media.content_type(scope["headers"], CHANGES_TYPES if relation is None else RELATION_CHANGES_TYPES)
-    _admit(engine)
-    place = context.bodies.place()
+    try:
+        engine.admit()
+    except Problem as problem:
+        problem.headers["Connection"] = "close"  # its body is not read
+        raise
+    place = Place(context.bodies, context.settings.max_body)
     try:
         body = await read_body(scope, receive, place)
         answer = await _apply(context, relation, given, kind, body, place, partial(definition_of, engine, scope["token"]))
@@ -116,15 +120,6 @@ async def post_changes(context: Context, relation: str | None, scope: Scope, rec
         place.free()
     await send({"type": "http.response.start", "status": 200, "headers": _head(answer)})
     await send({"type": "http.response.body", "body": answer})
-
-
-def _admit(engine: Instance) -> None:
-    """What waits already decides, before a byte of the body is read."""
-    try:
-        engine.admit()
-    except Problem as problem:
-        problem.headers["Connection"] = "close"
-        raise
 
 
 async def _apply(

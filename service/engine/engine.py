@@ -71,6 +71,7 @@ class Engine(ABC):
         self._writer = Writer(
             self._state, self._log, self.versions, self.settings.max_waiting, self._is_short, self._housekeep, self._failed
         )
+        self.admit = self._writer.admit  # whether a batch could be submitted now, whatever it is: ask before its body is read
         self._snapshots: Snapshotting
         self._looked = time.monotonic()
         self._closing = threading.Lock()
@@ -143,10 +144,6 @@ class Engine(ABC):
         """
         _check_source(batch)
         self._writer.submit(batch, done)
-
-    def admit(self) -> None:
-        """Problem `too-busy` if a batch could not be submitted now, whatever it is: ask before its body is read."""
-        self._writer.admit()
 
     def apply_at_once(self, batch: Batch, later: Later = _now) -> Receipt | None:
         """Apply a batch in the caller's thread, if that surely takes less than handing it over; None, and nothing done, if not: submit it.

@@ -72,8 +72,10 @@ class Cursors:
         with self._lock:
             number = self._places.get(place)
             if number is not None:
-                self.versions.release(self._kept[number].pin)
-                self._kept[number].pin = kept.pin  # which is younger
+                before = self._kept[number]  # of the same rows, but perhaps without knowing yet that none follow for long, or at all
+                self.versions.release(before.pin)
+                kept.used = before.used
+                self._kept[number] = kept
             else:
                 self._make_room(kept)
                 number = next(self._numbers)

@@ -17,7 +17,8 @@ from service.protocol import MAX_FIELDS, MAX_PIPELINED, SPARE, allow_files
 from tests.server_process import ServerProcess
 
 CONNECTIONS = 20
-LIMITS = ["--max-head", "4KiB", "--head-time", "1", "--body-idle", "1", "--pin-idle", "3", "--max-connections", str(CONNECTIONS)]
+SETTINGS = {"max-head": "4KiB", "max-body": "32MiB", "head-time": "1", "body-idle": "1", "pin-idle": "3", "max-connections": CONNECTIONS}
+LIMITS = [text for name, value in SETTINGS.items() for text in (f"--{name}", str(value))]
 HOST = b"Host: localhost\r\n"
 JSON = b"Content-Type: application/json\r\n"
 RELATION = {"columns": [{"name": "id", "type": "int64"}, {"name": "text", "type": "string"}], "key": ["id"]}
@@ -140,6 +141,15 @@ def test_a_body_that_nobody_reads_does_not_stay_either(small: ServerProcess) -> 
     assert answer.startswith(b"HTTP/1.1 200 ")
 
 
+def test_a_body_that_nobody_reads_is_not_discarded_for_ever(small: ServerProcess) -> None:
+    with connected(small) as connection:
+        connection.sendall(GET + b"Content-Length: 1000000000000\r\n\r\n")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200 ")
+        with pytest.raises((BrokenPipeError, ConnectionResetError)):
+            while True:
+                connection.sendall(b"x" * (1 << 20))
+
+
 def test_a_slow_request_is_served(small: ServerProcess) -> None:
     """The limit of a body is between two bytes: this one takes longer than the limit."""
     body = b'{"changes":[]}'
@@ -161,7 +171,8 @@ def test_a_reader_that_takes_nothing(small: ServerProcess) -> None:
                 time.sleep(0.01)
             while "took nothing" not in small.output():
                 time.sleep(0.01)
-            assert client.get("/v1/status").json()["figures"]["pins"] == 0
+            while client.get("/v1/status").json()["figures"]["pins"]:
+                time.sleep(0.01)
         assert not everything(reader).endswith(b"0\r\n\r\n")
 
 

@@ -35,10 +35,6 @@ class Bodies:
         self.held = 0  # bytes of those that are counted
         self._lock = threading.Lock()
 
-    def place(self) -> Place:
-        """For one body of changes."""
-        return Place(self, self.settings.max_body)
-
     def definition_place(self) -> Place:
         """For the body of a definition."""
         return Place(self, min(DEFINITION, self.settings.max_body))
@@ -56,11 +52,12 @@ class Bodies:
 class Place(Room):
     """What one body takes, and may take. Let it go at the end."""
 
+    _body = _decoded = _held = 0  # bytes
+
     def __init__(self, bodies: Bodies, limit: int) -> None:
         self.limit = limit  # bytes as they are sent
         self.rows = bodies.settings.max_batch_rows
         self._bodies = bodies
-        self._body = self._decoded = self._held = 0
 
     def expect(self, size: int) -> None:
         """The body has, or is declared to have, so many bytes. Problems `body-too-large`, `too-busy`; the rest of the body is not read."""

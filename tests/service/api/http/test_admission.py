@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from service.api.http.admission import DEFINITION, FREE, Bodies
+from service.api.http.admission import DEFINITION, FREE, Bodies, Place
 from service.errors import Problem
 from service.settings import Settings
 from service.wire.errors import TooLarge
@@ -142,7 +142,7 @@ def test_definitions_are_smaller(shared_server: ServerProcess) -> None:
 
 def test_what_bodies_hold() -> None:
     bodies = Bodies(Settings(max_body=4 * MIB, max_body_memory=2 * MIB, max_decoded=3 * MIB))
-    one, other, third = bodies.place(), bodies.place(), bodies.place()
+    one, other, third = (Place(bodies, 4 * MIB) for _ in range(3))
     third.expect(FREE)
     assert bodies.held == 0
     one.expect(4 * MIB)  # alone, a body may take what a body may take
