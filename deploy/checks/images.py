@@ -13,6 +13,7 @@ import re
 import secrets
 import shutil
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -74,7 +75,7 @@ class Store:
 
     def build(self, dockerfile: Path, tag: str) -> None:
         """With this machine's certificates and pip configuration, which are no part of the image."""
-        settings = subprocess.run(["python3", "-m", "pip", "config", "list"], capture_output=True, text=True, check=True).stdout
+        settings = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True).stdout
         lines = [f"{key} = {value}" for key, value in re.findall(r"^global\.([\w-]+)='(.*)'$", settings, re.MULTILINE)]
         (self._work / "pip.conf").write_text("\n".join(["[global]", *lines]) + "\n")
         mounts = ("--volume", "/etc/ssl/certs:/etc/ssl/certs:O", "--volume", f"{self._work / 'pip.conf'}:/etc/pip.conf:ro")

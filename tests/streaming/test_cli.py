@@ -6,12 +6,14 @@ import signal
 import threading
 from pathlib import Path
 
+import httpx
 import pytest
 
 from service.wire.log_lines import message_of, start_log
 from streaming import cli
 from streaming.config import read_config
 from streaming.errors import StreamError
+from streaming.kafka_broker import free_port
 from streaming.metrics import Metrics
 from tests.forked import finished
 from tests.streaming.out_job import OutJob
@@ -87,3 +89,14 @@ def test_what_nobody_has_thought_of(monkeypatch: pytest.MonkeyPatch, capfd: pyte
     assert " ERROR livejoin.stream: " in line
     told = f"internal error, please report it: KeyError: 'what\\nelse' ({Path(__file__).name}:"
     assert message_of(line).startswith(told)
+
+
+def test_metrics_at_another_address() -> None:
+    """As in a container, where Prometheus comes from outside."""
+    port = free_port()
+    Metrics().serve(port, "127.0.0.2")
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"http://127.0.0.1:{port}/metrics")
+    assert "livejoin_stream_batches_total 0.0" in httpx.get(f"http://127.0.0.2:{port}/metrics").text
+    with pytest.raises(StreamError, match=f"cannot listen on port {port} of 127.0.0.2"):
+        Metrics().serve(port, "127.0.0.2")
