@@ -78,7 +78,7 @@ def take_arrow_stream(source: pa.BufferReader, rows: int, room: Room) -> int:
     source behind the stream. Raises TooLarge, and MalformedBody or ArrowException for what cannot be read."""
     size = 0
     for message in pa.ipc.MessageReader.open_stream(source):
-        if message.type not in ("record batch", "dictionary batch"):
+        if message.type not in ("record batch", "dictionary"):
             continue
         try:
             length, decompressed = _record_batch(memoryview(message.metadata), message.body)

@@ -13,6 +13,7 @@ import pytest
 
 from service.wire.decode import decode_changes, decode_relation_changes
 from service.wire.errors import MalformedBody, TooLarge
+from service.wire.parquet import _PIECE
 from service.wire.room import UNBOUNDED, Room
 from service.wire.schema import parse_relation
 
@@ -86,9 +87,9 @@ def test_a_small_body_that_becomes_large(name: str) -> None:
     kind, body = BOMBS[name]
     assert len(body) < MIB
     room = Bounded()
-    before = pa.default_memory_pool().bytes_allocated()
     peak = _peak_of(lambda: decode_relation_changes(kind, body, "r", lambda name: DEFINITION, room))
-    assert room.taken > room.limit and peak - before < 2 * room.limit
+    piece = _PIECE if "prefixes" in name else 0  # read before its size is known
+    assert room.taken > room.limit and peak < 2 * room.limit + piece
     if "ops" not in name:
         assert decode_relation_changes(kind, body, "r", lambda name: DEFINITION).sent >= 2, "it is not refused for anything else"
 
