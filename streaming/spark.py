@@ -39,6 +39,7 @@ _LIGHT = {
     "spark.sql.shuffle.partitions": "2",
     # A local checkpoint by plain calls: Spark's own way runs chmod for each of the four files that it writes a batch, 80 ms in all.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "spark.hadoop.fs.permissions.umask-mode": "077",  # Hadoop sets the modes of folders itself
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),

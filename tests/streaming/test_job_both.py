@@ -105,7 +105,7 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
         job.arguments = ["--metrics-port", str(other.getsockname()[1])]
         with job:
             assert job.end() == 1
-    assert "use another --metrics-port" in job.said
+    assert "choose another --metrics-port" in job.said
 
 
 def test_a_long_wait_is_told_seldom(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
