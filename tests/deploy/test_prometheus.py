@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from pathlib import Path
 
 import pytest
@@ -18,13 +19,15 @@ RULES, TESTS = read_yaml(FOLDER / "rules.yml"), read_yaml(FOLDER / "rules_test.y
 
 @pytest.fixture(scope="module")
 def known(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """The names of all series of a service with a view, and of the job."""
+    """The names of all series of a service with a live view, and of the job."""
     with ServerProcess(tmp_path_factory.mktemp("prometheus") / "data") as server:
         client = server.client()
         relation = {"columns": [{"name": "a", "type": "int64"}, {"name": "b", "type": "int64"}], "key": ["a"]}
         relation["intervals"] = {"i": {"start": "a", "end": "b"}}
         assert client.put("/v1/relations/r", json=relation).status_code == 201
         assert client.put("/v1/views/v", json={"sql": "SELECT x.a AS a FROM r x JOIN r y ON overlaps(x.i, y.i)"}).is_success
+        while client.get("/v1/views/v").json()["state"] == "building":
+            time.sleep(0.05)
         text = client.get("/metrics").text
     names = {sample.name for family in text_string_to_metric_families(text) for sample in family.samples}
     metrics = Metrics()
