@@ -1,7 +1,7 @@
 """The access tokens as the running service sees them.
 
-Cost: a header that was seen before is one look-up. Whether the file has changed is asked once in a millisecond at most, which takes a
-system call; what the service itself changes counts at once (`look_again`). So tokens are created, rotated and revoked without a restart.
+Cost: a header that was seen before is one look-up. Whether the file has changed is asked once in ten milliseconds at most, which takes
+a system call; what the service itself changes counts at once (`look_again`). So tokens are created, rotated and revoked without a restart.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from service.access.access_token import TEXT, AccessToken, digest
 from service.access.store import TOKENS, read_tokens
 
-PAUSE = 0.001  # seconds between two looks at the file
+PAUSE = 0.01  # seconds between two looks at the file
 _SELECTOR = 8  # bytes of a digest by which its token is looked up; the rest is compared in constant time
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from service.access.access_token import SCOPES, make, new_text
 from service.access.audit import append
+from service.access.guard import PAUSE
 from service.access.store import TOKENS, add_token, end_token_mode, read_tokens, remove_token
 from service.commands.connection import connect
 from service.durability.folder import Damaged, FolderInUse
@@ -75,6 +76,7 @@ def _create(args: argparse.Namespace) -> int:
         args.data.mkdir(0o700, parents=True, exist_ok=True)
         first = add_token(args.data, token, begin=True)
         append(args.data, "create token", **token.grant())
+        time.sleep(PAUSE)  # a running service has seen the change by then
         if first:
             say(f"{args.data} is in token mode now: a service on it requires a token")
     print(text)
@@ -101,6 +103,7 @@ def _revoke(args: argparse.Namespace) -> int:
     else:
         _present(args.data)
         append(args.data, "revoke token", **remove_token(args.data, args.name).grant())
+        time.sleep(PAUSE)
     say(f"the token {args.name} is revoked")
     return 0
 
