@@ -286,7 +286,13 @@ STRUCTURES = {
         "minesweeper.machine.TriangleMachine",
         ("tests/structures/minesweeper/test_triangle.py",),
         "not tens_of_thousands",
-        (),
+        (
+            # The gaps of T under another a; a pair that is left at its first value of C; a walk that leaves out what is not known.
+            Canary("structures.minesweeper.triangle", "take_out", "lambda tree, v, low, high, mask: tree.T.__setitem__(8 * v + 6, 0)"),
+            Canary("structures.minesweeper.triangle", "advance", "lambda Z, d, high: was(Z, min(d, 1), high if d < 2 else Z[TUPLE + 1])"),
+            Canary("structures.minesweeper.triangle", "walk", "lambda tree, Z, unknown, stop: was(tree, Z, (False, 0), stop)"),
+            Canary("structures.minesweeper.triangle", "next_sibling", "lambda tree, v: 0"),
+        ),
     ),
     "union": Structure(
         "qdag.union_machine.UnionMachine",
