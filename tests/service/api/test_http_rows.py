@@ -294,7 +294,7 @@ def test_a_client_that_leaves_gives_its_pin_back(server: ServerProcess) -> None:
     headers = {"Content-Type": "application/jsonl"}
     assert client.post("/v1/relations/dense/changes", content=rows, headers=headers).status_code == 200
     view = {"from": {"a": "dense", "b": "dense"}, "join": [{"overlaps": ["a.span", "b.span"]}]}
-    assert client.put("/v1/views/pairs", json=view).status_code in (201, 202)
+    talk.live(client.put("/v1/views/pairs", json=view), client, "pairs")
     with socket.create_connection(("127.0.0.1", server.port)) as reader:
         reader.sendall(b"GET /v1/views/pairs/rows HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert reader.recv(1000).startswith(b"HTTP/1.1 200")
