@@ -7,6 +7,7 @@ from pathlib import Path
 
 from service.access.access_token import PREFIX, TEXT, make
 from service.access.store import add_token, read_tokens
+from service.durability.folder import FOLDER_MODE
 
 NAME = "admin-token-file"  # of the token
 
@@ -27,7 +28,7 @@ def take_admin_token(folder: Path, path: Path) -> None:
         kind = f"{PREFIX} and 32 to 200 letters, digits, - and _, on one line"
         raise BadAdminFile(f"the file of the admin token does not hold a token: it must be {kind}")
     token = make({"name": NAME, "scope": "admin"}, text, time.time())
-    folder.mkdir(0o700, parents=True, exist_ok=True)
+    folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
     found = (read_tokens(folder) or {}).get(NAME)
     if found is None or found.digest != token.digest:
         add_token(folder, token, begin=True, replace=True)

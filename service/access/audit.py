@@ -24,6 +24,7 @@ import orjson
 
 from service.access.access_token import AccessToken, moment
 from service.access.store import give_to_owner
+from service.durability.folder import private
 
 AUDIT = "livejoin.audit"
 FILES, FILE_BYTES = 5, 16 << 20
@@ -121,6 +122,6 @@ def _line(now: float, entry: dict[str, Any]) -> str:
 
 
 def _opened(path: Path) -> TextIO:
-    file = open(path, "a", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600))
+    file = open(path, "a", encoding="utf-8", opener=private)
     give_to_owner(file.fileno(), path.parent)
     return cast(TextIO, file)

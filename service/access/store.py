@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from service.access.access_token import AccessToken, of_json
-from service.durability.folder import Damaged, FolderLock, sync_path
+from service.durability.folder import Damaged, FolderLock, private, sync_path
 from service.errors import Problem
 
 TOKENS = "livejoin.tokens"
@@ -117,7 +117,7 @@ def _write(folder: Path, tokens: Tokens) -> None:
     body = orjson.dumps({"format": FORMAT, "tokens": [token.to_json() | {"sha256": token.digest.hex()} for token in tokens.values()]})
     path = folder / TOKENS
     unfinished = path.with_suffix(".tokens.unfinished")
-    with open(unfinished, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+    with open(unfinished, "wb", opener=private) as file:
         file.write(body + b"\n" + _crc(body))
         give_to_owner(file.fileno(), folder)
         file.flush()

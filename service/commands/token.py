@@ -14,7 +14,7 @@ from service.access.audit import append
 from service.access.guard import PAUSE
 from service.access.store import TOKENS, add_token, end_token_mode, read_tokens, remove_token
 from service.commands.connection import connect
-from service.durability.folder import Damaged, FolderInUse
+from service.durability.folder import FOLDER_MODE, Damaged, FolderInUse
 from service.errors import Problem
 from service.terminal import Columns, Failure, Parser, add_url, say
 
@@ -73,7 +73,7 @@ def _create(args: argparse.Namespace) -> int:
     else:
         text = new_text()
         token = make({"name": args.name, "scope": args.scope, **restricted}, text, time.time())
-        args.data.mkdir(0o700, parents=True, exist_ok=True)
+        args.data.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
         first = add_token(args.data, token, begin=True)
         append(args.data, "create token", **token.grant())
         time.sleep(PAUSE)  # a running service has seen the change by then
