@@ -83,17 +83,9 @@ def graph_with_absent(query: Query) -> Hypergraph | str:
     variables += [[ref] for ref in sorted(lonely)]
     columns = [_by_alias(one) for one in variables]
     for group in query.absent:
-        within = replace(query, aliases=query.aliases + group.aliases, equal=query.equal + group.equal)
-        for one in equal_classes(within):
-            theirs = _by_alias([ref for ref in one if ref.alias not in own])
-            mine = [v for v, known in enumerate(variables) if not set(known).isdisjoint(one)]
-            if not mine:
-                return f"every column compared in NOT EXISTS must equal a column of the outer query; {' = '.join(map(str, one))} does not"
-            for v in mine:
-                columns[v] |= theirs
-        for alias, relation in group.aliases:
-            if not any(alias in one for one in columns):
-                return f"no column of {relation} in NOT EXISTS is equal to one outside of it"
+        why = _place_group(query, group, variables, columns, "a column of the outer query")
+        if why is not None:
+            return why
     graph = _composed([alias for alias, _ in query.whole.aliases], columns)
     places = iter(range(len(query.aliases), len(graph.atoms)))
     attributes = [(place, alias, one) for place, (alias, _) in enumerate(query.aliases) for one in graph.atoms[place]]
@@ -121,7 +113,7 @@ def graph_of_branches(query: Query) -> Hypergraph | str:
                 if len(known) == 1:
                     lone.add((known[0].alias, at))
         for group in one.absent:
-            why = _place_group(one, group, columns)
+            why = _place_group(one, group, [[ref] for ref in _selected(one)], columns, "a selected one")
             if why is not None:
                 return why
     aliases = [alias for alias, _ in query.whole.aliases]
@@ -142,17 +134,19 @@ def _selected(query: Query) -> list[ColumnRef]:
     return [output.column for output in query.outputs if output.column is not None]
 
 
-def _place_group(query: Query, group: Absent, columns: list[dict[str, list[str]]]) -> str | None:
-    """Adds a NOT EXISTS group of a SELECT to the columns of the view; why it cannot be."""
+def _place_group(
+    query: Query, group: Absent, variables: Sequence[Sequence[ColumnRef]], columns: list[dict[str, list[str]]], these: str
+) -> str | None:
+    """Adds the columns of a NOT EXISTS group to the variables that they equal; why it cannot be. `these`: the variables in words."""
     own = {alias for alias, _ in query.aliases}
     joined = equal_classes(replace(query, aliases=query.aliases + group.aliases, equal=query.equal + group.equal))
     for one in joined:
         theirs = _by_alias([ref for ref in one if ref.alias not in own])
         if theirs:
-            shown = [at for at, ref in enumerate(_selected(query)) if ref in one]  # of a class of the query all are in one
-            if not shown:
-                return f"every column compared in NOT EXISTS must equal a selected one; {' = '.join(map(str, one))} does not"
-            for at in shown:
+            mine = [at for at, known in enumerate(variables) if not set(known).isdisjoint(one)]
+            if not mine:
+                return f"every column compared in NOT EXISTS must equal {these}; {' = '.join(map(str, one))} does not"
+            for at in mine:
                 columns[at] |= theirs
     for alias, relation in group.aliases:
         if not any(alias in one for one in columns):
