@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from tests.naive.natural_join import Entry, entries
-from tests.structures.machines import Reading, ReadingMachine, Row, read_all
-from tests.structures.qdag.machine import CODES, POINTS, Relations, Shape, Trees
+from tests.structures.machines import Reading, Row, read_all
+from tests.structures.qdag.machine import CODES, POINTS, Relations, Shape, Trees, TreesMachine
 
 # A relation stands in groups, or outside of them.
 SHAPES = [
@@ -22,7 +22,7 @@ SHAPES = [
 ]
 
 
-class AbsentMachine(ReadingMachine):
+class AbsentMachine(TreesMachine):
     @initialize(shape=st.sampled_from(SHAPES), points=st.lists(POINTS, max_size=30), least=st.sampled_from([1, 1, 40, 10**6]))
     def begin(self, shape: Shape, points: list[tuple[int, Row, int]], least: int) -> None:
         self.shape, self.of = shape, Trees(shape, least=least)
@@ -33,15 +33,6 @@ class AbsentMachine(ReadingMachine):
         self.now: Relations = tuple(map(frozenset, loaded))
         self.root = self.of.trees.roots
         self._read_all()
-
-    def _new(self, points: list[tuple[int, Row, int]]) -> list[list[Entry]]:
-        made: list[list[Entry]] = [[] for _ in self.shape.arities]
-        for relation, codes, copies in points:
-            relation %= len(made)
-            for _ in range(copies):
-                self.slot += 1
-                made[relation].append((*codes[: self.shape.arities[relation]], self.slot))
-        return made
 
     @rule(points=st.lists(POINTS, max_size=10), data=st.data(), merged=st.booleans())
     def batch(self, points: list[tuple[int, Row, int]], data: st.DataObject, merged: bool) -> None:

@@ -110,7 +110,23 @@ class Trees:
         return join(relations, [own for _, own in self.shape.atoms], codes, groups)
 
 
-class QdagMachine(ReadingMachine):
+class TreesMachine(ReadingMachine):
+    """Over the trees `of` some relations."""
+
+    of: Trees
+
+    def _new(self, points: list[tuple[int, Row, int]]) -> list[list[Entry]]:
+        """Up to three entries of a tuple each."""
+        made: list[list[Entry]] = [[] for _ in self.of.shape.arities]
+        for relation, codes, copies in points:
+            relation %= len(made)
+            for _ in range(copies):
+                self.slot += 1
+                made[relation].append((*codes[: self.of.shape.arities[relation]], self.slot))
+        return made
+
+
+class QdagMachine(TreesMachine):
     @initialize(shape=st.sampled_from(SHAPES), points=st.lists(POINTS, max_size=25), least=st.sampled_from([1, 1, 40, 10**6]))
     def begin(self, shape: Shape, points: list[tuple[int, Row, int]], least: int) -> None:
         self.shape, self.of = shape, Trees(shape, least=least)
@@ -122,16 +138,6 @@ class QdagMachine(ReadingMachine):
         self.root = self.of.trees.roots
         self.of.trees.check(self.root)
         self._read_all()
-
-    def _new(self, points: list[tuple[int, Row, int]]) -> list[list[Entry]]:
-        """Up to three entries of a tuple each."""
-        made: list[list[Entry]] = [[] for _ in self.shape.arities]
-        for relation, codes, copies in points:
-            relation %= len(made)
-            for _ in range(copies):
-                self.slot += 1
-                made[relation].append((*codes[: self.shape.arities[relation]], self.slot))
-        return made
 
     @rule(points=st.lists(POINTS, max_size=10), data=st.data(), merged=st.booleans())
     def batch(self, points: list[tuple[int, Row, int]], data: st.DataObject, merged: bool) -> None:

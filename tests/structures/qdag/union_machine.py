@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from structures.qdag.union import Branch, Or
-from tests.naive.natural_join import Entry, entries, join
-from tests.structures.machines import Reading, ReadingMachine, Row, transposed
-from tests.structures.qdag.machine import CODES, POINTS, Relations, Shape, Trees
+from tests.naive.natural_join import entries, join
+from tests.structures.machines import Reading, Row, transposed
+from tests.structures.qdag.machine import CODES, POINTS, Relations, Shape, Trees, TreesMachine
 
 # Of each branch its atoms, and those of its groups. A relation may stand in groups and outside of them.
 SHAPES = [
@@ -66,7 +66,7 @@ def union_over(union: Union, of: Trees) -> Or:
     return Or(of.trees, union.dimension, [Branch(atoms(one.atoms), [atoms(group) for group in one.absent]) for one in union.branches])
 
 
-class UnionMachine(ReadingMachine):
+class UnionMachine(TreesMachine):
     @initialize(union=st.sampled_from(UNIONS), points=st.lists(POINTS, max_size=30), least=st.sampled_from([1, 1, 40, 10**6]))
     def begin(self, union: tuple[int, ...], points: list[tuple[int, Row, int]], least: int) -> None:
         self.union = Union.of(union)
@@ -78,15 +78,6 @@ class UnionMachine(ReadingMachine):
         self.now: Relations = tuple(map(frozenset, loaded))
         self.root = self.of.trees.roots
         self._read_all()
-
-    def _new(self, points: list[tuple[int, Row, int]]) -> list[list[Entry]]:
-        made: list[list[Entry]] = [[] for _ in self.union.arities]
-        for relation, codes, copies in points:
-            relation %= len(made)
-            for _ in range(copies):
-                self.slot += 1
-                made[relation].append((*codes[: self.union.arities[relation]], self.slot))
-        return made
 
     @rule(points=st.lists(POINTS, max_size=10), data=st.data(), merged=st.booleans())
     def batch(self, points: list[tuple[int, Row, int]], data: st.DataObject, merged: bool) -> None:
