@@ -8,7 +8,7 @@ hashing does best: here each entry costs a way down.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -164,6 +164,26 @@ def _whole(name: str, atoms: list[Pair], query: str, edges: np.ndarray, others: 
     )  # fmt: skip
 
 
+def in_batches(
+    name: str, change: Callable[[np.ndarray, np.ndarray], int], rival: DuckDb, edges: np.ndarray, some: np.ndarray, rows: int
+) -> Figure:
+    """Batches that take edges out, of those whose numbers are `some`, and put back those that the batch before took out; `rows`: there are
+    before the first. `change` applies one and gives the rows gained."""
+    size, now = min(1_000, len(some) // 8), rows
+    order, out, batches, anew = np.random.default_rng(3).permutation(some), edges[:0], list[float](), list[float]()
+    for chosen in order[: 4 * size].reshape(-1, size):
+        gone = edges[chosen]
+        start = time.perf_counter()
+        now += change(gone, out)
+        batches.append((len(gone) + len(out)) / (time.perf_counter() - start))
+        theirs, elapsed = rival.change(gone, out)
+        assert theirs == now, f"DuckDB found {theirs} rows, the deltas say {now}"
+        anew.append((len(gone) + len(out)) / elapsed)
+        out = gone
+    what = f"{name}: batches with delta, {2 * size:,} changes"
+    return sampled(what, batches, "changes/s", rivals=[Rival("DuckDB", middle(anew), ANEW)])
+
+
 def open_paths(name: str, edges: np.ndarray, scale: Scale, note: Note) -> list[Figure]:
     """The whole view, and batches that take edges out and put back those that the batch before took out."""
     view, rival = View(PATHS, (0, 2)), DuckDb(OPEN, edges, edges)
@@ -177,21 +197,11 @@ def open_paths(name: str, edges: np.ndarray, scale: Scale, note: Note) -> list[F
     assert theirs == rows, f"DuckDB found {theirs} rows, we {rows}"
     assert paths - closed == rows, "each triangle closes one path: edges are different"
     note(f"{name}: {rows:,} of {paths:,} paths, {1e3 * spent:.0f} ms, {steps:,} steps")
-    size, now = min(1_000, len(edges) // 8), rows
-    order, out, batches, anew = np.random.default_rng(3).permutation(len(edges)), edges[:0], list[float](), list[float]()
-    for some in order[: 4 * size].reshape(-1, size):
-        gone = edges[some]
-        start = time.perf_counter()
-        now += view.change(gone, out)
-        batches.append((len(gone) + len(out)) / (time.perf_counter() - start))
-        theirs, elapsed = rival.change(gone, out)
-        assert theirs == now, f"DuckDB found {theirs} rows, the deltas say {now}"
-        anew.append((len(gone) + len(out)) / elapsed)
-        out = gone
+    batches = in_batches(name, view.change, rival, edges, np.arange(len(edges)), rows)
     rival.close()
     return [
         Figure(f"{name}: time of the whole view", 1e3 * spent, "ms", less=True, note=f"{rows:,} rows, {steps:,} steps",
                rivals=[Rival("DuckDB", 1e3 * whole, ANEW),
                        Rival("both sides by qdag", 1e3 * (first + second), "paths and triangles, without subtracting them")]),
-        sampled(f"{name}: batches with delta, {2 * size:,} changes", batches, "changes/s", rivals=[Rival("DuckDB", middle(anew), ANEW)]),
+        batches,
     ]  # fmt: skip

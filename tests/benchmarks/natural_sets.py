@@ -14,10 +14,10 @@ import numpy as np
 
 from structures.qdag.union import Branch, Cursor, Or
 from structures.quadtree.trees import QuadTrees
-from tests.benchmarks.figures import Figure, Rival, Scale, middle, sampled
+from tests.benchmarks.figures import Figure, Rival, Scale
 from tests.benchmarks.measured_natural import count
 from tests.benchmarks.measured_tree import Note
-from tests.benchmarks.natural_absent import ANEW, NO_PINS, TIMES, DuckDb, Pair, View, _atom
+from tests.benchmarks.natural_absent import ANEW, NO_PINS, TIMES, DuckDb, Pair, View, _atom, in_batches
 from tests.benchmarks.natural_triangle import graph
 
 TITLE = "Lazy qdags: UNION and EXCEPT in graphs of 100,000 edges"
@@ -121,20 +121,10 @@ def measure(name: str, view: SetView, query: str, edges: np.ndarray, others: np.
     assert theirs == rows, f"DuckDB found {theirs} rows, we {rows}"
     note(f"{name}: {rows:,} rows, {1e3 * spent:.0f} ms, {cursor.steps:,} steps")
     common = np.flatnonzero(np.isin(edges[:, 2], others[:, 2]))
-    size, now = min(1_000, len(common) // 8), rows
-    order, out, batches, anew = np.random.default_rng(3).permutation(common), edges[:0], list[float](), list[float]()
-    for some in order[: 4 * size].reshape(-1, size):
-        gone = edges[some]
-        start = time.perf_counter()
-        now += view.change(gone, out)
-        batches.append((len(gone) + len(out)) / (time.perf_counter() - start))
-        theirs, elapsed = rival.change(gone, out)
-        assert theirs == now, f"DuckDB found {theirs} rows, the deltas say {now}"
-        anew.append((len(gone) + len(out)) / elapsed)
-        out = gone
+    batches = in_batches(name, view.change, rival, edges, common, rows)
     rival.close()
     return [
         Figure(f"{name}: time of the whole view", 1e3 * spent, "ms", less=True, note=f"{rows:,} rows, {cursor.steps:,} steps",
                rivals=[Rival("DuckDB", 1e3 * whole, ANEW)]),
-        sampled(f"{name}: batches with delta, {2 * size:,} changes", batches, "changes/s", rivals=[Rival("DuckDB", middle(anew), ANEW)]),
+        batches,
     ]  # fmt: skip
