@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import math
 import threading
-from bisect import bisect_left
 from collections import deque
+
+import numpy as np
 
 _STEPS = 4  # buckets for each doubling
 _LOW = -24  # 2**-24 s: 60 ns
 _BUCKETS = 64 * _STEPS
 _NOTED = 256
+_BOUNDS: tuple[float, ...] = tuple(2.0 ** (_LOW + (i + 1) / _STEPS) for i in range(_BUCKETS))
+_INNER_BOUNDS = np.array(_BOUNDS[:-1])
 
 
 class Histogram:
     """Positive values between 2**-24 and 2**40; what is outside falls into the first or the last bucket. Cost: O(1) a value.
 
-    Any thread may observe; `bounds[i]` is the upper bound of `counts[i]`. Values are sorted in by the hundred, or when somebody asks.
+    Any thread may observe; `bounds[i]` is the upper bound of `counts[i]`. Values are sorted in by the hundreds, or when somebody asks.
     """
 
-    bounds: tuple[float, ...] = tuple(2.0 ** (_LOW + (i + 1) / _STEPS) for i in range(_BUCKETS))
+    bounds = _BOUNDS
 
     def __init__(self) -> None:
-        self._counts = [0] * _BUCKETS
-        self._count = 0
+        self._counts = np.zeros(_BUCKETS)  # integers
         self._sum = 0.0
         self._noted: deque[tuple[float, int]] = deque()
         self._lock = threading.Lock()
@@ -35,21 +37,21 @@ class Histogram:
 
     def _sort_in(self) -> None:
         with self._lock:
-            while self._noted:
-                value, times = self._noted.popleft()
-                self._counts[bisect_left(self.bounds, value, 0, _BUCKETS - 1)] += times
-                self._count += times
-                self._sum += value * times
+            noted = [self._noted.popleft() for _ in range(len(self._noted))]
+            if not noted:
+                return
+            values, times = np.array(noted).T
+            self._counts += np.bincount(np.searchsorted(_INNER_BOUNDS, values), times, _BUCKETS)
+            self._sum += float(values @ times)
 
     @property
     def counts(self) -> list[int]:
         self._sort_in()
-        return self._counts
+        return self._counts.astype(np.int64).tolist()
 
     @property
     def count(self) -> int:
-        self._sort_in()
-        return self._count
+        return sum(self.counts)
 
     @property
     def sum(self) -> float:

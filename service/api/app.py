@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -21,6 +20,7 @@ from service.api.http import credentials, origin
 from service.api.http.access_log import log_request
 from service.api.http.bodies import ClientGone, Receive, Scope, Send
 from service.api.http.forwarded import Proxies
+from service.api.http.media import Fields, fields_of
 from service.api.http.request_ids import HEADER, RequestIds
 from service.api.metrics import count_request, observe_answer, software_version
 from service.api.openapi import Endpoint, Handler, document
@@ -103,9 +103,11 @@ class Gate:
         method: str = scope["method"]
         status = 0
         begun = time.perf_counter()
-        request_id = self._ids.begin(scope["headers"])
+        fields = scope["fields"] = fields_of(scope["headers"])
+        request_id = self._ids.begin(fields.get(HEADER))
         self._proxies.apply(scope)
         token: AccessToken | None = None
+        guard = self.context.guard
 
         async def counted(message: Any) -> None:
             nonlocal status
@@ -113,14 +115,15 @@ class Gate:
                 status = message["status"]
                 message["headers"] = [*message.get("headers", ()), (HEADER, request_id)]
                 observe_answer(method, time.perf_counter() - begun)
-                self._note(token, scope, status)
-            elif token is not None and message.get("more_body") and not self.context.guard.is_in_force(token):
+                if guard.token_mode:
+                    self._note(token, scope, status)
+            elif token is not None and message.get("more_body") and not guard.is_in_force(token):
                 raise Problem("unauthorized", "the access token was revoked or has expired, or token mode has begun")
             await send(message)
 
         try:
             path = scope["path"]
-            token = scope["token"] = self._admit(path, scope["headers"])
+            token = scope["token"] = self._admit(path, fields)
             if method == "POST" and path == "/v1/changes":
                 rights.require(token, rights.CHANGES, None)
                 await changes.post_changes(self.context, None, scope, receive, counted)
@@ -144,20 +147,20 @@ class Gate:
             count_request(method, status)
             if self._logs:
                 log_request(scope, status, time.perf_counter() - begun)
-            if not status:  # the client has gone; its batch may have been applied
+            if not status and guard.token_mode:  # the client has gone; its batch may have been applied
                 self._note(token, scope, status)
 
-    def _admit(self, path: str, headers: Iterable[tuple[bytes, bytes]]) -> AccessToken | None:
+    def _admit(self, path: str, fields: Fields) -> AccessToken | None:
         """Whose request this is; None if nobody is asked for. Problems: `unauthorized`; outside token mode `forbidden`, for a foreign page.
 
         In token mode `Host` and `Origin` may be anything: no browser adds a bearer token to a request by itself.
         """
         if not self.context.guard.refresh():
-            origin.check(headers)
+            origin.check(fields)
             return EVERYONE
-        return None if rights.is_open(path) else credentials.token_of(self.context.guard, headers)
+        return None if rights.is_open(path) else credentials.token_of(self.context.guard, fields)
 
     def _note(self, token: AccessToken | None, scope: Scope, status: int) -> None:
-        """Into the audit log, in token mode, except for what needs no token."""
-        if self.context.guard.token_mode and (token is not None or status == 401):
+        """Into the audit log, except for what needs no token. In token mode."""
+        if token is not None or status == 401:
             self.context.audit.request(token, scope["method"], scope["path"], status, scope.get("client"))

@@ -106,7 +106,7 @@ async def post_changes(context: Context, relation: str | None, scope: Scope, rec
     given = parameters.read(query, PARAMETERS) if query else None
     if relation is not None and relation not in engine.relations and not (given and "source" in given):
         raise _not_found(relation)
-    kind = media.content_type(scope["headers"], CHANGES_TYPES if relation is None else RELATION_CHANGES_TYPES)
+    kind = media.content_type(scope["fields"], CHANGES_TYPES if relation is None else RELATION_CHANGES_TYPES)
     try:
         engine.admit()
     except Problem as problem:

@@ -410,6 +410,8 @@ def _refuse_more(what: str, there: Collection[str], most: int) -> None:
 
 
 def _check_source(batch: Batch) -> None:
+    if batch.source is None and batch.epoch is None and batch.run is None and not batch.reset:
+        return
     for name, lacks, reason in (
         ("epoch", batch.source is not None and batch.epoch is None, "comes together with source, or not at all"),
         ("source", batch.source is None and batch.epoch is not None, "comes together with epoch, or not at all"),

@@ -5,9 +5,8 @@ It may be ahead of what is on disk and published; whoever applies is to commit, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,8 +24,6 @@ from service.views.live_view import LiveView
 from service.wire.batch import DELETE, MAX_ERRORS, TRUNCATE, Batch, concatenated
 from service.wire.errors import RowError
 from service.wire.schema import RelationDefinition
-
-T = TypeVar("T")
 
 KEY_EXISTS = "key-exists"
 
@@ -225,7 +222,12 @@ class State:
         for view in self.interest.concerned(judged.touched):
             if view.state == "live":
                 self._asked.add(view)
-                for delta in self._unless_it_fails(view, partial(view.apply, first, len(batches), runs), list[Delta]()):
+                try:
+                    of_view = view.apply(first, len(batches), runs)
+                except Exception as error:
+                    self._fail(view, error)
+                    continue
+                for delta in of_view:
                     deltas.setdefault(delta.version, []).append((view, delta))
         payload = _payload([one for one, _ in judged.resolved])
         ignored = sum(one.ignored for one, _ in judged.resolved)  # of a batch that stands alone
@@ -254,7 +256,10 @@ class State:
                 if floor is not None:
                     for name in view.relations:
                         floors[name] = min(floor, floors.get(name, floor))
-            self._unless_it_fails(view, partial(view.reclaim, published, pins), None)
+            try:
+                view.reclaim(published, pins)
+            except Exception as error:
+                self._fail(view, error)
         self.indexes.reclaim(published, pins)
         for name, relation in self.relations.items():
             relation.table.reclaim(min(published, floors.get(name, published)), pins)
@@ -268,15 +273,8 @@ class State:
         except Exception as error:
             self._fail(view, error)
 
-    def _unless_it_fails(self, view: LiveView, work: Callable[[], T], nothing: T) -> T:
-        """What it gives; `nothing` of a view that fails by it, alone."""
-        try:
-            return work()
-        except Exception as error:
-            self._fail(view, error)
-            return nothing
-
     def _fail(self, view: LiveView, error: Exception) -> None:
+        """It fails alone: the relations and the other views continue."""
         view.fail(error)
         self._forget_derived()
 

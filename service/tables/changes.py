@@ -62,7 +62,7 @@ def batch_run(previous: Slots, deletes: Slots, come: Slots) -> Run:
     """A run of one version: the rows at `come`, which replace those at `previous` (int32[come]; -1: none), and of `deletes` those after the
     replaced ones."""
     gone = deletes
-    if len(deletes):
+    if len(gone):
         replaced = int(previous[0] >= 0) if len(previous) == 1 else np.count_nonzero(previous >= 0)
         gone = deletes[replaced:]
     if not len(gone):

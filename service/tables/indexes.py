@@ -222,6 +222,8 @@ class SharedIndexes:
 
     def require(self, resolved: Mapping[str, Resolved], touched: Touched, singly: bool) -> None:
         """MemoryError, before anything is touched, unless `apply` surely has room, of many versions if `singly`."""
+        if not self._kept:
+            return
         counts, texts, text_bytes = {}, 0, 0
         for one in self._interest.concerned(touched):
             changed = resolved[one.relation.name]
@@ -235,6 +237,8 @@ class SharedIndexes:
 
     def apply(self, version: int, runs: Runs, touched: Touched) -> None:
         """Bring all indexes to `version`, the last of the runs. Does not raise: what goes wrong is told to the views that follow."""
+        if not self._kept:
+            return
         self._newest, self._batch, self._applied, self._failure = version, {}, None, None
         concerned = [one for one in self._interest.concerned(touched) if one.relation.name in runs]  # a product tells them in parts
         if not concerned:

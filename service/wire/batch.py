@@ -31,18 +31,18 @@ class RowBlock:
     values, struct   the tuples and the type of one; None if the rows came as a record batch
     """
 
-    __slots__ = ("values", "struct", "num_rows", "_batch")
+    __slots__ = ("values", "struct", "num_rows", "_batch", "_bytes")
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self.values: list[tuple[Any, ...]] | None = None
         self.struct: pa.StructType = None
-        self._batch, self.num_rows = batch, batch.num_rows
+        self._batch, self.num_rows, self._bytes = batch, batch.num_rows, -1
 
     @classmethod
     def few(cls, values: list[tuple[Any, ...]], struct: pa.StructType) -> RowBlock:
         """Tuples of physical values in the order of the struct's fields."""
         block = cls.__new__(cls)
-        block.values, block.struct, block._batch, block.num_rows = values, struct, None, len(values)
+        block.values, block.struct, block._batch, block.num_rows, block._bytes = values, struct, None, len(values), -1
         return block
 
     @property
@@ -54,7 +54,12 @@ class RowBlock:
 
     @property
     def bytes(self) -> int:
-        """At least the bytes of the values; Arrow buffers are counted whole."""
+        """At least the bytes of the values; Arrow buffers are counted whole. Counted once."""
+        if self._bytes < 0:
+            self._bytes = self._count()
+        return self._bytes
+
+    def _count(self) -> int:
         if self.values is None:
             return int(self.arrow.get_total_buffer_size())
         size = 0

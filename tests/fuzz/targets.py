@@ -152,10 +152,10 @@ def _headers(data: bytes) -> None:
         for check in (
             lambda given: origin.check(given),
             lambda given: media.content_type(given, (media.JSON, media.CSV)),
-            lambda given: media.negotiate(media.header(given, b"accept"), (media.JSON, media.CSV)),
+            lambda given: media.negotiate(given.get(b"accept", b"").decode("latin-1"), (media.JSON, media.CSV)),
         ):
             try:
-                check(headers)
+                check(media.fields_of(headers))
             except Problem as problem:
                 _told(problem)
 

@@ -29,15 +29,13 @@ async def read_body(scope: Scope, receive: Receive, place: Place) -> bytes:
 
     Problems `body-too-large`, `too-busy`: by its Content-Length before a byte is read, else as soon as a limit is passed.
     """
-    declared = False
-    for name, value in scope["headers"]:
-        if name == b"content-length":
-            place.expect(int(value))
-            declared = True
+    declared = scope["fields"].get(b"content-length")
+    if declared is not None:
+        place.expect(int(declared))
     message = await receive()
     body: bytes = message.get("body", b"")
     if message["type"] == "http.request" and not message.get("more_body", False):
-        if not declared:
+        if declared is None:
             place.expect(len(body))
         return body
     whole = bytearray()
@@ -54,7 +52,7 @@ async def read_body(scope: Scope, receive: Receive, place: Place) -> bytes:
 async def read_json(scope: Scope, receive: Receive, bodies: Bodies) -> dict[str, Any]:
     """A definition: a JSON object. Problems: `unsupported-media-type`, `body-too-large`, `too-busy`, `malformed-body`, `bad-definition` (no
     object)."""
-    media.content_type(scope["headers"], (media.JSON,))
+    media.content_type(scope["fields"], (media.JSON,))
     place = bodies.definition_place()
     try:
         return parse_json(await read_body(scope, receive, place))

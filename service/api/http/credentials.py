@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from service.access.access_token import AccessToken, moment
 from service.access.guard import Guard
+from service.api.http.media import Fields
 from service.errors import Problem
 
 _SCHEME = b"bearer "
 
 
-def token_of(guard: Guard, headers: Iterable[tuple[bytes, bytes]]) -> AccessToken:
+def token_of(guard: Guard, fields: Fields) -> AccessToken:
     """The valid token of a request to a folder in token mode. Problem `unauthorized`, which does not repeat what was sent."""
-    given = None
-    for name, value in headers:
-        if name == b"authorization":
-            given = value if given is None else b""  # twice is none
+    given = fields.get(b"authorization")
     if given is None:
         raise _unauthorized("the request has no access token: send `Authorization: Bearer lj_…`")
     token = guard.known.get(given)
     if token is None:
-        if given[:7].lower() != _SCHEME:
+        if given[:7].lower() != _SCHEME or b"," in given:
             raise _unauthorized("the Authorization header must appear once and be `Bearer` followed by an access token")
         token = guard.find(given[7:].strip().decode("latin-1"))
     if token is None:

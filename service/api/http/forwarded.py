@@ -34,11 +34,7 @@ class Proxies:
         client = scope.get("client")
         if not self._networks or client is None or not self._is_proxy(client[0]):
             return
-        told: dict[bytes, str] = {}
-        for name, value in scope["headers"]:
-            if name.startswith(b"x-forwarded-"):
-                text = value.decode("latin-1")
-                told[name] = f"{told[name]},{text}" if name in told else text
+        told = {name: value.decode("latin-1") for name, value in scope["fields"].items() if name.startswith(b"x-forwarded-")}
         if (address := self._client(told.get(b"x-forwarded-for", ""))) is not None:
             scope["client"] = (address, 0)
         # Of several values, each proxy adding its own, the first is of the outermost.
@@ -83,5 +79,5 @@ def _address(text: str) -> IPv4Address | IPv6Address | None:
 def outer_url(scope: Scope, path: str) -> str:
     """The URL by which the client reaches `path` (with a query): absolute if its headers, or its proxy's, tell the host."""
     path = scope.get(_PREFIX_KEY, "") + path
-    host = scope.get(_HOST) or next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
+    host = scope.get(_HOST) or scope["fields"].get(b"host", b"").decode("latin-1")
     return f"{scope['scheme']}://{host}{path}" if _AUTHORITY.fullmatch(host) else path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from service.errors import Problem
@@ -19,13 +19,18 @@ PROBLEM = "application/problem+json"
 HTML = "text/html"
 TEXT = "text/plain"
 
-Headers = Iterable[tuple[bytes, bytes]]
+Fields = Mapping[bytes, bytes]
+"""The header fields of a request by lower-case name. The gate keeps them in the scope, as `fields`."""
 
 
-def header(headers: Headers, name: bytes) -> str | None:
-    """A request header by its lower-case name; several are joined by commas, as RFC 9110 has it."""
-    values = [value.decode("latin-1") for key, value in headers if key == name]
-    return ", ".join(values) if values else None
+def fields_of(headers: Sequence[tuple[bytes, bytes]]) -> Fields:
+    """The values of a field that appears several times are joined by commas (RFC 9110, section 5.3)."""
+    found = dict(headers)
+    if len(found) < len(headers):
+        found = {}
+        for name, value in headers:
+            found[name] = found[name] + b", " + value if name in found else value
+    return found
 
 
 @lru_cache(256)
@@ -74,14 +79,9 @@ def negotiate(accept: str | None, offered: Sequence[str]) -> str:
     return best
 
 
-def content_type(headers: Headers, supported: Sequence[str]) -> str:
+def content_type(fields: Fields, supported: Sequence[str]) -> str:
     """The body's media type, one of `supported`. Problem `unsupported-media-type` with the list."""
-    given = encoding = None
-    for name, value in headers:
-        if name == b"content-type":
-            given = value
-        elif name == b"content-encoding":
-            encoding = value
+    given, encoding = fields.get(b"content-type"), fields.get(b"content-encoding")
     if encoding is not None and encoding.strip().lower() != b"identity":
         raise _unsupported(f"Content-Encoding {encoding.decode('latin-1')!r} is not supported; send the body without it", supported)
     if given is None:

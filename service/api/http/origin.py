@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
+from service.api.http.media import Fields
 from service.errors import Problem
 
 _AUTHORITY = r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9._-]{1,254})(?::([1-9][0-9]{0,4}))?"
@@ -37,21 +37,15 @@ class Authority(NamedTuple):
     port: int | None
 
 
-def check(headers: Iterable[tuple[bytes, bytes]]) -> None:
-    """Problem `forbidden` unless every Host is a loopback name, and every Origin that of the Host.
+def check(fields: Fields) -> None:
+    """Problem `forbidden` unless the Host is a loopback name, and the Origin that of the Host. A field that appears twice is neither.
 
     A request without a Host (HTTP/1.0 allows it) comes from no browser, so it passes; with an Origin it does not.
     """
-    asked: list[Authority] = []
-    origins: list[bytes] = []
-    for name, value in headers:
-        if name == b"host":
-            asked.append(_asked(value))
-        elif name == b"origin":
-            origins.append(value)
-    for origin in origins:
-        if not asked or not all(_is_of(origin, own) for own in asked):
-            raise Problem("forbidden", FOREIGN_ORIGIN)
+    host, origin = fields.get(b"host"), fields.get(b"origin")
+    asked = None if host is None else _asked(host)
+    if origin is not None and (asked is None or not _is_of(origin, asked)):
+        raise Problem("forbidden", FOREIGN_ORIGIN)
 
 
 @lru_cache(64)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterable
 from itertools import count
 
 from service.wire.log_lines import REQUEST_ID
@@ -20,12 +19,11 @@ class RequestIds:
     """
 
     def __init__(self) -> None:
-        self._run = secrets.token_hex(4)
+        self._run = secrets.token_hex(4).encode()
         self._numbers = count(1)
 
-    def begin(self, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-        """The id of the request that the current task answers, from now on `REQUEST_ID` too."""
-        given = [value for name, value in headers if name == HEADER]
-        request = given[0] if len(given) == 1 and _SANE.fullmatch(given[0]) else b"%s-%x" % (self._run.encode(), next(self._numbers))
+    def begin(self, given: bytes | None) -> bytes:
+        """The id of the request that the current task answers, from now on `REQUEST_ID` too. `given`: its own header, if it has one."""
+        request = given if given is not None and _SANE.fullmatch(given) else b"%s-%x" % (self._run, next(self._numbers))
         REQUEST_ID.set(request.decode())
         return request

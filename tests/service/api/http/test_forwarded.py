@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from service.api.http.forwarded import Proxies, outer_url
+from service.api.http.media import fields_of
 
 
 def told(allowed: str, peer: str | None, *headers: tuple[str, str]) -> tuple[str | None, str]:
     """The client's address and the URL of /v1, as a request from `peer` with these headers gives them."""
     scope: dict[str, Any] = {"scheme": "http", "client": peer and (peer, 4711)}
-    scope["headers"] = [(b"host", b"localhost:8080"), *((name.encode(), value.encode("latin-1")) for name, value in headers)]
+    given = [(b"host", b"localhost:8080"), *((name.encode(), value.encode("latin-1")) for name, value in headers)]
+    scope["fields"] = fields_of(given)
     Proxies(allowed).apply(scope)
     return scope["client"] and scope["client"][0], outer_url(scope, "/v1")
 
