@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import livejoin
 from livejoin.arrow import ARROW
+from livejoin.retries import TEMPORARY
 from service.wire.schema import RelationDefinition, parse_relation
 from streaming.errors import StreamError
 from streaming.metrics import Metrics
@@ -19,7 +20,6 @@ from streaming.patience import Patience
 
 T = TypeVar("T")
 
-_WAIT_OUT = (429, 502, 503, 504)  # the two between are a proxy's words for a service that is away
 _LONGEST_RETRY_AFTER = 30.0
 
 
@@ -93,7 +93,7 @@ class Service:
             except livejoin.NotLivejoin as error:
                 raise StreamError(stranger(self._url)) from error
             except livejoin.Problem as problem:
-                if problem.status not in _WAIT_OUT:
+                if problem.status not in TEMPORARY:
                     raise
                 seconds = min(problem.retry_after or 0.0, _LONGEST_RETRY_AFTER)
                 patience.wait(f"the service is not ready for this ({describe(problem)})", seconds)

@@ -14,7 +14,7 @@ from livejoin.problems import LivejoinError, NoRoom, Problem, TooBusy, Unreachab
 _FIRST, _LONGEST = 0.1, 5.0  # seconds
 # These say that nothing was applied. A service that is ending may still apply what it answers with `recovering`.
 _NOT_DONE = (TooBusy, ViewBuilding, NoRoom)
-_TEMPORARY = (429, 502, 503, 504)
+TEMPORARY = (429, 502, 503, 504)  # the two in the middle are a proxy's, for a service that is away
 
 
 def pauses() -> Iterator[float]:
@@ -32,7 +32,7 @@ def pause_after(error: LivejoinError, pause: float, repeatable: bool, was_there:
     """
     if isinstance(error, Unreachable):
         return pause if was_there and (repeatable or not error.sent) else None
-    if not isinstance(error, Problem) or error.status not in _TEMPORARY:
+    if not isinstance(error, Problem) or error.status not in TEMPORARY:
         return None
     if error.type and error.retry_after is None and error.status != 429:
         return None  # view-failed: it will not pass by itself

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
@@ -11,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 from deploy.checks import compose, dockerfiles, images, kubernetes, tools, wheels
-from deploy.checks.files import ROOT, read_yaml
+from deploy.checks.files import CACHE, ROOT, read_yaml
 
 Check = Callable[[], Iterable[str]]
 
@@ -39,11 +38,6 @@ def _in_folder(check: Callable[[Path], Iterable[str]]) -> Check:
     return run
 
 
-def _images() -> Iterable[str]:
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return images.complaints(cache / "livejoin" / "images")
-
-
 QUICK: dict[str, Check] = {
     "docker-compose.yml: schema, rules": lambda: compose.complaints(read_yaml(compose.FILE)),
     "Kubernetes: schemas, rules": lambda: chain(kubernetes.schema_complaints(), kubernetes.complaints()),
@@ -55,7 +49,7 @@ SLOW: dict[str, Check] = {
     "kubectl kustomize, kubeconform": _in_folder(tools.kustomize),
     "promtool: configuration, rules, tests of the rules": tools.promtool,
     "systemd-analyze: verify, security": _in_folder(tools.systemd),
-    "images: built, started": _images,
+    "images: built, started": lambda: images.complaints(CACHE / "images"),
 }
 
 

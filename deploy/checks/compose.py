@@ -25,7 +25,7 @@ def complaints(document: Mapping[str, Any]) -> Iterator[str]:
     for error in _specification().iter_errors(document):
         yield f"{'.'.join(map(str, error.instance_path))}: {error.message}"
     for name, service in document["services"].items():
-        for complaint in (*_image(service), *_confinement(service), *_world(service)):
+        for complaint in (*_image(service), *_confinement(service), *_environment(service)):
             yield f"{name}: {complaint}"
     grace = document["services"]["livejoin"].get("stop_grace_period", "10s")
     if not int(grace.removesuffix("s")) > DEADLINE:
@@ -53,13 +53,14 @@ def _confinement(service: Mapping[str, Any]) -> Iterator[str]:
     if service.get("read_only") is not True:
         yield "can write to its root file system"
     if service.get("cap_drop") != ["ALL"] or service.get("security_opt") != ["no-new-privileges:true"] or service.get("privileged"):
-        yield "keeps privileges"
+        yield "keeps privileges: set cap_drop and security_opt"
     yield from (f"has no {limit}" for limit in LIMITS if limit not in service)
     if "restart" not in service:
         yield "has no restart policy"
 
 
-def _world(service: Mapping[str, Any]) -> Iterator[str]:
+def _environment(service: Mapping[str, Any]) -> Iterator[str]:
+    """What a service has of the world outside its container: ports, volumes, variables."""
     for port in service.get("ports", []):
         if not str(port).startswith("127.0.0.1:"):
             yield f"publishes {port} to other machines"

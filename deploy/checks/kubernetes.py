@@ -24,7 +24,7 @@ def manifests(base: Path = BASE) -> list[Manifest]:
 
 
 def complaints(base: Path = BASE) -> Iterator[str]:
-    """Of our rules, in the base in a folder."""
+    """Where the base in this folder breaks our rules."""
     kustomization = read_yaml(base / "kustomization.yaml")
     unlisted = {path.name for path in base.glob("*.yaml")} - {*kustomization["resources"], "kustomization.yaml"}
     yield from (f"{name} is not among the resources" for name in sorted(unlisted))
@@ -40,7 +40,7 @@ def complaints(base: Path = BASE) -> Iterator[str]:
 
 
 def schema_complaints(base: Path = BASE) -> Iterator[str]:
-    """Seconds."""
+    """Where its manifests break the schemas. Cost: seconds."""
     for one in manifests(base):
         if one["kind"] not in WITHOUT_SCHEMA:
             try:
@@ -53,17 +53,17 @@ def _rules(one: Manifest, images: Mapping[str, str], made: set[str]) -> Iterator
     if "template" not in one.get("spec", {}):
         return
     if one["spec"]["replicas"] != 1:
-        yield "there can be one only"
+        yield "replicas must be 1"
     pod = one["spec"]["template"]["spec"]
     if one["kind"] == "StatefulSet" and not pod.get("terminationGracePeriodSeconds", 0) > DEADLINE:
         yield f"terminationGracePeriodSeconds is not above the service's own limit of {DEADLINE} s"
     if one["kind"] == "Deployment" and one["spec"].get("strategy") != {"type": "Recreate"}:
-        yield "an update would run two at a time"
+        yield "an update would run two replicas at once: set the strategy Recreate"
     security = pod.get("securityContext", {})
     user = security.get("runAsNonRoot") is True and security.get("runAsUser")
     if not user or security.get("seccompProfile") != {"type": "RuntimeDefault"}:
         yield "the pod is not confined: runAsNonRoot, runAsUser, seccompProfile"
-    yield from (f"nothing makes {name}" for name in sorted(_needed(pod) - made))
+    yield from (f"nothing creates {name}" for name in sorted(_needed(pod) - made))
     for container in pod["containers"]:
         yield from _container(container, images)
 

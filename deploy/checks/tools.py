@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from deploy.checks.files import DEPLOY, ROOT
+from deploy.checks.files import CACHE, DEPLOY, ROOT
 from deploy.checks.kubernetes import BASE, RELEASE, WITHOUT_SCHEMA
 
 GO = {
@@ -38,14 +38,13 @@ def find(name: str, source: str) -> str:
 
 def find_go_tool(name: str) -> str:
     """The path of a tool that is written in Go, installed if it is not there: minutes."""
-    module, version, package = GO[name]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "livejoin" / "tools"
-    path = cache / f"{name}-{version}"
     if in_path := shutil.which(name):
         return in_path
+    module, version, package = GO[name]
+    path = CACHE / "tools" / f"{name}-{version}"
     if not path.exists():
         go = find("go", f"it would install {name}")
-        work = cache / f"{name}-{version}.build"
+        work = path.with_name(f"{path.name}.build")
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
         environment = os.environ | {"GOFLAGS": "-buildvcs=false -mod=mod", "CGO_ENABLED": "0"}
@@ -74,6 +73,7 @@ def compose() -> Iterator[str]:
 
 
 def promtool() -> Iterator[str]:
+    """`promtool`: the configuration, the alert rules, and the tests of the rules."""
     tool = find_go_tool("promtool")
     folder = DEPLOY / "prometheus"
     yield from _complaints(_run([tool, "check", "config", "--syntax-only", "prometheus.yml"], folder))
@@ -106,6 +106,6 @@ def systemd(folder: Path) -> Iterator[str]:
     unit.write_text((DEPLOY / "systemd" / "livejoin.service").read_text().replace("/opt/livejoin/bin/livejoin", "/bin/true"))
     done = _run([tool, "verify", "--man=no", unit])
     yield from _complaints(done)
-    if str(unit.name) in done.stderr:
+    if unit.name in done.stderr:
         yield done.stderr.strip()
     yield from _complaints(_run([tool, "security", "--offline=yes", "--threshold=15", unit]))

@@ -41,7 +41,7 @@ def differences(first: list[Path], second: list[Path]) -> Iterator[str]:
     """Between the wheels of two builds."""
     for one, other in zip(first, second, strict=True):
         if hashlib.sha256(one.read_bytes()).digest() != hashlib.sha256(other.read_bytes()).digest():
-            yield f"{one.name} is another file each time that it is built"
+            yield f"{one.name} differs between two builds of the same sources"
 
 
 def install(wheels: list[Path], folder: Path) -> Path:

@@ -21,6 +21,8 @@ class Right(NamedTuple):
     of: Literal["relation", "view", "service"] | None = None
 
 
+CHANGES, RELATION_CHANGES = Right("write"), Right("write", "relation")  # the gate asks for these itself
+
 # None: needs no token.
 RIGHTS: Mapping[tuple[str, str], Right | None] = {
     ("GET", "/v1/relations"): Right("read"),
@@ -28,8 +30,8 @@ RIGHTS: Mapping[tuple[str, str], Right | None] = {
     ("PUT", "/v1/relations/{name}"): Right("admin", "relation"),
     ("DELETE", "/v1/relations/{name}"): Right("admin", "relation"),
     ("GET", "/v1/relations/{name}/rows"): Right("read", "relation"),
-    ("POST", "/v1/relations/{name}/changes"): Right("write", "relation"),
-    ("POST", "/v1/changes"): Right("write"),
+    ("POST", "/v1/relations/{name}/changes"): RELATION_CHANGES,
+    ("POST", "/v1/changes"): CHANGES,
     ("GET", "/v1/views"): Right("read"),
     ("GET", "/v1/views/{name}"): Right("read", "view"),
     ("PUT", "/v1/views/{name}"): Right("admin", "view"),
@@ -49,9 +51,8 @@ RIGHTS: Mapping[tuple[str, str], Right | None] = {
     ("GET", "/"): None,
     ("GET", "/problems/{type}"): None,
 }
-CHANGES, RELATION_CHANGES = Right("write"), Right("write", "relation")
 
-_OPEN = frozenset({"/", "/livez", "/readyz", "/docs", "/openapi.json"})
+_OPEN = frozenset({"/docs", "/openapi.json"}) | {path for (_, path), right in RIGHTS.items() if right is None}
 
 
 def is_open(path: str) -> bool:

@@ -157,8 +157,8 @@ def _of_process(context: Context) -> Iterator[Metric]:
 def _of_folder(context: Context) -> Iterator[Metric]:
     found = usage(context.settings.data)
     held = GaugeMetricFamily("livejoin_folder_bytes", "Size of the data folder.", labels=["part"])
-    for part, bytes in (("log", found.log), ("snapshots", found.snapshots), ("other", found.other)):
-        held.add_metric([part], bytes)
+    for part, used in (("log", found.log), ("snapshots", found.snapshots), ("other", found.other)):
+        held.add_metric([part], used)
     yield held
     yield GaugeMetricFamily("livejoin_disk_bytes", "Size of the disk of the data folder.", value=found.disk)
     yield GaugeMetricFamily("livejoin_disk_free_bytes", "Free space on the disk of the data folder.", value=found.free)

@@ -93,9 +93,9 @@ def alternatives(query: Query, relations: Relations, counted: Counted | None = N
 
 def _by_counts(part: Part, relations: Relations, counted: Counted) -> Plan:
     """The same plan, with the binding order of indexed joins chosen by counts."""
-    if part.plan.parts:
+    if part.plan.shape == "product":
         return product.of_parts([replace(one, plan=_by_counts(one, relations, counted)) for one in part.plan.parts])
-    if part.plan.binding is None:
+    if part.plan.shape != "indexed":
         return part.plan
     made = indexed.make(part.query, relations, counted(part.query))
     assert made is not None
@@ -153,7 +153,7 @@ def _no_such_promise(query: Query, relations: Relations, best: Plan, found: list
 def _reasons(query: Query, relations: Relations, best: Plan) -> tuple[str, ...]:
     if query.branches:
         return (_in_the_way(query, relations),)
-    if is_natural(query, relations) and not best.parts and not query.absent and not query.branches and not hypergraph(query).acyclic:
+    if is_natural(query, relations) and best.shape != "product" and not query.absent and not hypergraph(query).acyclic:
         return ("the equalities form a cycle, for which no algorithm bounds the delay between rows",)
     return best.notes
 

@@ -172,7 +172,7 @@ class BowTie(Reader):
         return words + [0] * (dyadic.ROOTS - len(words))
 
     @property
-    def level_bytes(self) -> int:
+    def own_bytes(self) -> int:
         """Bytes of the newest version's inner levels; the indexes have their own."""
         return sum(map(self.indexes.bytes, self._levels))
 

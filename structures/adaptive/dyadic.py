@@ -135,8 +135,8 @@ def next_point(nodes: Nodes, walking: Walking, place: Place, low: int, high: int
 
 @kernel("void(Nodes, Writing, int64[::1], int64, Items, int64[::1])")
 def change_points(nodes: Nodes, writing: Writing, holders: Any, sign: int, items: Items, key: Any) -> None:
-    """Put (sign 1) or cut (-1) points (x, y), slot 0, in the levels from 1 on, whose trees are at these holders. `key`: three words to
-    work with."""
+    """Put (sign 1) or cut (-1) points (x, y), slot 0, in the levels from 1 on, whose trees are at these holders (int64[levels]); there is
+    room for all of them. `key`: int64[3] to work with. Cost: O(log n) a point and level."""
     entry = Items(key, 3, items.slots)
     for e in range(len(items.slots)):
         key[1], key[2] = items.X[e * items.width + 1], items.X[e * items.width]

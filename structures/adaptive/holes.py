@@ -158,8 +158,11 @@ def visit(nodes: Nodes, walking: Walking, K: Any) -> bool:
 
 @kernel("int64(Nodes, Walking, int64[::1], Items, Told, int64)")
 def holes_fill(nodes: Nodes, walking: Walking, K: Any, items: Items, told: Told, budget: int) -> int:
-    """Further rows, until all are told, there are `stride` rows, so many steps were taken, or the stack K has to grow; how many. `items`:
-    one, of nothing, which is done when all is."""
+    """Further rows, from where Z is; how many, at most `stride`. All are told once Z[AT] is 1.
+
+    `items`: one, of no coordinates. K: the stack, int64[RANGE * m]. Stops after `budget` steps too (look-ups and rows; Z[STEPS] counts
+    them), and when the stack has to grow: call it again with a larger one that begins alike. Cost: as the module's head.
+    """
     Z = walking.Z
     n, stop = 0, Z[STEPS] + budget
     while n < told.stride and Z[AT] == 0 and Z[STEPS] < stop and not must_grow(Z, K):

@@ -49,6 +49,11 @@ class Reader(IndexReader):
     def _below(self, root: Root, place: int, items: Entries, given: bool) -> Cursor:
         """The rows in which atom number `place` has the values of these items, and, if they are given, their slots."""
 
+    @property
+    def own_bytes(self) -> int:
+        """Bytes that it keeps besides the indexes."""
+        return 0
+
     def check(self) -> None:
         """Prove F1 and F2 of the newest version: the roots of the atoms are those of their indexes, and all indexes of an atom have as many
         entries as it counts. AssertionError names the invariant."""

@@ -160,7 +160,11 @@ def go_behind(P: Any, Z: Any) -> None:
 
 @kernel("int64(Nodes, Walking, Items, Told, int64)")
 def adaptive_fill(nodes: Nodes, walking: Walking, items: Items, told: Told, budget: int) -> int:
-    """Further rows of all items, until these are done, there are `stride` rows, or so many steps were taken; how many."""
+    """Further rows of the items, from where Z is; how many, at most `stride`. All are told once Z[AT] is the number of items.
+
+    `items`: given entries or keys, or one of no coordinates for all rows. Stops after `budget` steps too (look-ups, items, rows; Z[STEPS]
+    counts them). Cost: O(log n) a look-up, O(1) a row; how many look-ups, the module's head says.
+    """
     P, _, Z = walking
     n, stop, all_ = 0, Z[STEPS] + budget, (1 << P[POSITIONS]) - 1
     while n < told.stride and Z[AT] < len(items.slots) and Z[STEPS] < stop:

@@ -40,7 +40,7 @@ class Singles(NamedTuple):
 def run_singles(
     nodes: Nodes, writing: Writing, tables: Tables, walking: Walking, spreading: Spreading, singles: Singles, out: Any, deltas: bool,
 ) -> int:  # fmt: skip
-    """Changes from number state[AT] on, until all are done or out is full; the delta rows written.
+    """Make the changes from number state[AT] on until all are done or out, int32[t, rows], is full; the delta rows written.
 
     state[BEGUN]: its delta is being told; called with `deltas` off then, the rest of it is left out.
     """

@@ -66,7 +66,7 @@ def live_but(tables: Tables, u: int, slot: int, one: int, other: int) -> bool:
 
 @kernel("int64(Tables, int64, int32[::1], int32[::1])")
 def full_rows(tables: Tables, u: int, slots: Any, out: Any) -> int:
-    """Those of these rows of alias u that take part in rows of the join, into out; how many."""
+    """Those of these rows of alias u that are in rows of the join, into out, which has room for all; how many. Cost: O(links) a row."""
     n = 0
     for i in range(len(slots)):
         if live_but(tables, u, slots[i], -1, -1):
@@ -215,7 +215,8 @@ def let_go(nodes: Nodes, writing: Writing, tables: Tables, u: int, slot: int) ->
 
 @kernel("int64(Nodes, Writing, Tables, Spreading, int64, int64, boolean)")
 def change_rows(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading, u: int, n: int, come: bool) -> int:
-    """rows[:n] of alias u, described, come or go; the number of runs of rows whose place in the trees of full rows is to change."""
+    """rows[:n] of alias u, described, come or go; the number of runs of rows whose place in the trees of full rows is to change. Behind
+    them, `rows` has room for what they reach: every row of the join once. Cost: as the module's head."""
     rows, runs = spreading.rows, spreading.runs
     runs[0, PLACE], runs[0, LINK], runs[0, FIRST_], runs[0, END] = u, -1, 0, n
     if come:
@@ -229,7 +230,7 @@ def change_rows(nodes: Nodes, writing: Writing, tables: Tables, spreading: Sprea
 
 @kernel("void(Nodes, Writing, Tables, int64, int32[::1], boolean)")
 def shift_rows(nodes: Nodes, writing: Writing, tables: Tables, p: int, slots: Any, come: bool) -> None:
-    """Rows into or out of port p's tree of full rows; best in its order."""
+    """Put rows into port p's tree of full rows, or take them out; best in its order. Cost: O(log n) a row."""
     C, T = writing.C, tables.T
     take_up(C, T, p)
     for i in range(len(slots)):
@@ -255,7 +256,7 @@ def swap_row(nodes: Nodes, writing: Writing, tables: Tables, tree: int, p: int, 
 
 @kernel("void(Nodes, Writing, Tables, int64, int32[::1], int32[::1])")
 def move_rows(nodes: Nodes, writing: Writing, tables: Tables, u: int, before: Any, after: Any) -> None:
-    """Rows of alias u from slot to slot, the new ones described alike."""
+    """Move rows of alias u from slot before[i] to after[i]; the new ones are described alike. Cost: O(log n) a row and tree."""
     LINKS, PORTS, SIDES, X = tables.LINKS, tables.PORTS, tables.SIDES, tables.X
     for i in range(len(before)):
         old, new = before[i], after[i]

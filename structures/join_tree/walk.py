@@ -52,7 +52,7 @@ class Walking(NamedTuple):
 
 @kernel("void(int64[:,::1], int64)")
 def begin_walk(S: Any, place: int) -> None:
-    """Before the first of other starts, or of the same ones in other trees; the counters go on."""
+    """Bring S before the first of other starts, rows of alias `place`, or of the same ones in other trees; the counters go on."""
     S[0, DEPTH], S[0, START], S[0, PLACE] = 0, 0, place
     for i in range(1, len(S)):
         S[i, WHOLE] = 0
@@ -204,18 +204,19 @@ def tell(LINKS: Any, walking: Walking, out: Any, n: int) -> int:
 # --- the rows that a walk begins with
 
 SCAN_DEPTH, SCAN_FRAMES = 0, 1
-SCAN_WORDS = 1 + 2 * 64
+SCAN_WORDS = 1 + 2 * 64  # frames: no tree of 2**30 rows is as high
 
 
 @kernel("void(int64[::1], int64)")
 def scan_start(Z: Any, root: int) -> None:
-    """Frames: node, its next child."""
+    """Bring Z, int64[SCAN_WORDS], before the first entry of the tree with this root. Frames: node, its next child."""
     Z[SCAN_DEPTH], Z[SCAN_FRAMES], Z[SCAN_FRAMES + 1] = 1, root, 0
 
 
 @kernel("int64(int64[::1], int32[::1], int64[::1], int64, int32[::1])")
 def scan_fill(M: Any, W: Any, Z: Any, height: int, out: Any) -> int:
-    """All entries of a tree of one set, in its order: as many leaves as fit."""
+    """Further slots of a tree of one set, in its order, from where Z is: as many leaves as fit into out, int32[B or more]; how many. All
+    are told once Z[SCAN_DEPTH] is 0. Cost: O(1) a slot."""
     n = 0
     while Z[SCAN_DEPTH] > 0 and len(out) - n >= B:
         f = SCAN_FRAMES + 2 * (Z[SCAN_DEPTH] - 1)
@@ -242,7 +243,7 @@ def slots_of_leaf(W: Any, o: int, count: int, out: Any, n: int) -> int:
 
 @kernel("void(Nodes, Tables, int64, int64, int64, int32[::1], uint8[::1])")
 def hold(nodes: Nodes, tables: Tables, root: int, height: int, p: int, slots: Any, held: Any) -> None:
-    """held[i] = 1 iff row slots[i], as port p has it, is in this tree."""
+    """held[i] = 1 iff row slots[i], as port p has it, is in this tree. Cost: O(log n) a row."""
     W = nodes.W
     for i in range(len(slots)):
         key, slot = code_of(tables, p, slots[i]), slots[i]

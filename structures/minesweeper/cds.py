@@ -288,7 +288,7 @@ def bring_all_up(tree: Constraints) -> None:
 
 @kernel("void(Constraints)")
 def clear(tree: Constraints) -> None:
-    """Make it empty."""
+    """Make it empty. Cost: O(nodes + blocks)."""
     T, H = tree.T, tree.H
     if root_of(tree) != 0:
         drop_all(tree.nodes, tree.writing, _H)
@@ -303,7 +303,7 @@ def clear(tree: Constraints) -> None:
 
 @kernel("void(Constraints)")
 def find_places(tree: Constraints) -> None:
-    """Put all nodes into H, which is empty."""
+    """Put all nodes into H, which is empty and has room for them. Cost: O(nodes)."""
     T, H = tree.T, tree.H
     for v in range(ROOT + 1, T[MADE]):
         u = NODE_WORDS * v

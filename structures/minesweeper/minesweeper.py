@@ -214,7 +214,7 @@ class Minesweeper(IndexReader):
         return [tree for reference in self._trees.keyrefs() if (tree := reference()) is not None]
 
     @property
-    def constraint_bytes(self) -> int:
+    def own_bytes(self) -> int:
         """Of the kept tree, that for deltas, and those of all readings that are still there. Any thread."""
         return self._keeper.bytes + sum(tree.bytes for tree in self._private())
 

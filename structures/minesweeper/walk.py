@@ -285,8 +285,11 @@ def step(nodes: Nodes, tree: Constraints, walking: Walking, items: Items, told: 
 
 @kernel("int64(Nodes, Constraints, Walking, Items, Told, int64)")
 def mine(nodes: Nodes, tree: Constraints, walking: Walking, items: Items, told: Told, budget: int) -> int:
-    """Further rows of all items, until these are done, there are `stride` rows, so many steps were taken, or the tree has no room; how
-    many."""
+    """Further rows of the items, from where Z is; how many, at most `stride`. All are told once Z[AT] is the number of items.
+
+    `items`: given entries or keys, or one of no coordinates for all rows; between two of several the tree is cleared. Stops after `budget`
+    steps too (look-ups, steps in the tree, rows; Z[STEPS] counts them), and when the tree is short of room. Cost: as the class says.
+    """
     Z = walking.Z
     n, stop = wide(0), Z[STEPS] + budget
     while n < told.stride and Z[AT] < len(items.slots) and Z[STEPS] < stop and not is_short(tree):

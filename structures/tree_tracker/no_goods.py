@@ -106,7 +106,7 @@ def forget_all(T: Any) -> None:
 
 @kernel("void(int64[::1], int64[::1])")
 def copy_all(T: Any, other: Any) -> None:
-    """Into a larger, empty table."""
+    """Copy all entries of T into another, larger table, which is empty. Cost: O(len(T))."""
     for p in range(PAIRS, len(T), 2):
         if T[p] != 0:
             atom = T[p] & ((1 << ATOM_BITS) - 1)

@@ -69,7 +69,11 @@ def move_roots(groups: Groups, R: Any, g: int, a: int) -> None:
 @kernel("int64(Nodes, Walking, Groups, Items, Told, int64[::1], int64[::1])")
 def follow_run(nodes: Nodes, walking: Walking, groups: Groups, items: Items, told: Told, done: Any, N: Any) -> int:
     """Follow groups from number N[GROUP] on until all are done, there is no room for more rows, or the table has to be another one; the
-    rows written. done[g]: the rows written when group g was done."""
+    rows written, at most `stride`.
+
+    `items`: entry i is that of change i. done: int64[groups], the rows written when group g was done. R is brought up to date. N[BUSY] says
+    whether to go on with the same table, grown if it must be, or with a new one. Cost: O(log n) a look-up, for the rows and dead ends.
+    """
     _, R, Z, T = walking
     n = wide(0)
     while N[GROUP] < len(groups.starts) - 1:

@@ -20,7 +20,7 @@ Costs (t atoms, n entries, r rows)
     follow      O(1) a changed entry, besides its rows, which are a walk from it
     rows        (t - 1) (r + removed) look-ups of O(log n) at most, removed <= n; no bound between two rows
     TT-gamma    as `rows`, and a look-up for each entry and child first: none fails afterwards
-    memory      none; 32 bytes a no-good while a reading lasts, up to 32 MiB each (`no_good_bytes`), beyond which no more are kept
+    memory      none; 32 bytes a no-good while a reading lasts, up to 32 MiB each (`own_bytes`), beyond which no more are kept
 Differences from the paper: entries are removed, not values; an iteration that has ended is not taken for one that failed (`walk.py`);
 look-ups cost O(log n) in an index that others maintain, instead of O(1) in a hash table that is built for each reading.
 Source: *TreeTracker Join: A Composable Join Algorithm that Yields Optimal Acyclic Multi-Way Joins*; docs/design/natural-joins.md
@@ -219,7 +219,7 @@ class TreeTracker(IndexReader):
         return super().update_steps + int(self._walk[STEPS])
 
     @property
-    def no_good_bytes(self) -> int:
+    def own_bytes(self) -> int:
         """Of the tables of all readings that are still there. Any thread."""
         return sum(table.bytes for table in (reference() for reference in self._tables.keyrefs()) if table is not None)
 

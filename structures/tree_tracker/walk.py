@@ -259,5 +259,9 @@ def walk(nodes: Nodes, walking: Walking, items: Items, end: int, told: Told, n: 
 
 @kernel("int64(Nodes, Walking, Items, Told, int64)")
 def tracker_fill(nodes: Nodes, walking: Walking, items: Items, told: Told, budget: int) -> int:
-    """Further rows of all items; how many."""
+    """Further rows of the items, from where Z is; how many, at most `stride`. All are told once Z[AT] is the number of items.
+
+    `items`: given entries or keys, or one of no coordinates for all rows. Stops after `budget` steps too (look-ups, entries passed over,
+    rows; Z[STEPS] counts them), and when the table T has to grow: call it again with a larger one. Cost: O(1) a step, O(log n) a look-up.
+    """
     return walk(nodes, walking, items, len(items.slots), told, wide(0), budget)

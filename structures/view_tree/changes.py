@@ -81,7 +81,8 @@ def flip(nodes: Nodes, writing: Writing, view: View, X: Any, x: int, sign: int, 
 
 @kernel("void(Nodes, Writing, View, Items, int8[::1], int64, int64)")
 def flip_all(nodes: Nodes, writing: Writing, view: View, items: Items, common: Any, sign: int, atom: int) -> None:
-    """As `flip`, for entries that were put or cut one after another."""
+    """As `flip`, for n entries that were put (sign 1) or cut (-1) one after another. common: int8[n], as `put` and `cut` tell it.
+    There must be room for a flip of each entry in each node above the atom. Cost: O(t log n) an entry."""
     for e in range(len(common)):
         if common[e] >= 0:
             flip(nodes, writing, view, items.X, e * items.width, sign, atom, wide(common[e]))
@@ -91,10 +92,11 @@ def flip_all(nodes: Nodes, writing: Writing, view: View, items: Items, common: A
 def follow_run(
     nodes: Nodes, writing: Writing, view: View, walking: Walking, changes: Changes, items: Items, told: Told, done: Any
 ) -> int:  # fmt: skip
-    """Follow changes of indexes from number N[CHANGE] on until all are done or there is no room for more rows; the rows written.
+    """Follow changes of indexes from number N[CHANGE] on until all are done or there is no room for more rows; the rows written, at most
+    `stride`.
 
-    done[i]: the rows written when change i was done. `walking` reads the view's own roots: for the rows of atom a those before it have the
-    new root, those behind it the old one.
+    done: int64[n], the rows written when change i was done. `items`: entry i is that of change i. `walking` reads the view's own roots: for
+    the rows of atom a those before it have the new root, those behind it the old one. Cost: as `flip_all`, and the rows.
     """
     R, N, Z = view.R, view.N, walking.Z
     atoms, signs, common, after, wanted = changes
@@ -122,7 +124,8 @@ def follow_run(
 
 @kernel("int64(Nodes, int64[::1], int64[::1], int64, int64[::1], int64[::1])")
 def live_prefixes(nodes: Nodes, T: Any, R: Any, v: int, near: Any, out: Any) -> int:
-    """Write the prefixes that all children of node v have, in order, one after another; how many. near: two zeros a child."""
+    """Write the prefixes that all children of node v have, in order, one after another; how many. near: two zeros a child. out: room for as
+    many as the smallest child has entries. Cost: a look-up a child for each of these."""
     M, W = nodes.M, nodes.W
     node = v * MEMBER_WORDS
     p, n, least = T[node + PREFIX], wide(0), T[node + CHILD]

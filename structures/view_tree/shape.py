@@ -29,13 +29,6 @@ MEMBER, ARITY_, BOUND, KNOWN, ABOVE, ALIAS, POSITION_WORDS = range(7)
 PLAN_WORDS = POSITION + POSITION_WORDS * MOST_MEMBERS
 
 
-class Atom(NamedTuple):
-    """An index (its number in `OrderedIndexes`), and the variables that its first coordinates stand for, in path order."""
-
-    index: int  # type: ignore[assignment]  # not the method of tuples
-    variables: tuple[int, ...]
-
-
 class Node(NamedTuple):
     """A prefix of variables, so long, of all atoms below; `parent`: a member, -1 for the root; `children`: members."""
 
@@ -93,14 +86,14 @@ def nodes_of(orders: Sequence[tuple[int, ...]]) -> list[Node]:
 class Shape:
     """`table`: T. `plans`: P: number a for the rows of given entries of atom a, t + a for those of a given key of it, 2 t for all rows."""
 
-    def __init__(self, atoms: Sequence[Atom], arities: Sequence[int]) -> None:
-        """`arities`: of the atoms' indexes. ValueError: not 2 to 8 atoms, no tree, or more variables than coordinates."""
-        orders = [atom.variables for atom in atoms]
-        if not 2 <= len(atoms) <= MOST_ATOMS or not is_tree(orders):
+    def __init__(self, orders: Sequence[tuple[int, ...]], arities: Sequence[int]) -> None:
+        """`orders`: the atoms' variables in path order; `arities`: of their indexes. ValueError: not 2 to 8 atoms, no tree, or more
+        variables than coordinates."""
+        if not 2 <= len(orders) <= MOST_ATOMS or not is_tree(orders):
             raise ValueError(f"no view tree of {orders}")
         if any(len(order) > arity for order, arity in zip(orders, arities, strict=True)):
             raise ValueError(f"indexes of {list(arities)} coordinates for {orders}")
-        self.t, self.nodes = len(atoms), nodes_of(orders)
+        self.t, self.nodes = len(orders), nodes_of(orders)
         self._lengths, self._arities = [len(order) for order in orders], [*arities, *(node.prefix for node in self.nodes)]
         self._parents = [-1] * self.t + [node.parent for node in self.nodes]
         for v, node in enumerate(self.nodes):

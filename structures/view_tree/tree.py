@@ -37,17 +37,18 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from structures.core import cursor
-from structures.core.entries import DELETE, INSERT, Told
+from structures.core.entries import Told
 from structures.core.kernel import compiled
 from structures.core.runs import Deltas, gather
-from structures.index.deltas import CHUNK, Sink, tell_all
-from structures.index.indexes import Batch, Entries, OrderedIndexes, Run, items_of
+from structures.index.deltas import CHUNK
+from structures.index.following import Atom, IndexReader, Member
+from structures.index.indexes import Entries, OrderedIndexes, Run, items_of
 from structures.index.layout import IndexArena
 from structures.view_tree.changes import FLIPPED, LOOKED, STATE, Changes, View, flip_all, follow_run, live_prefixes
-from structures.view_tree.shape import HOLDER, PLAN_WORDS, Atom, Shape, path_orders
+from structures.view_tree.shape import HOLDER, PLAN_WORDS, Shape, path_orders
 from structures.view_tree.walk import AT, DEAD, GAP, STATE_WORDS, STEPS, Walking, view_fill
 
-__all__ = ["Atom", "Cursor", "Deltas", "Root", "ViewTree", "path_orders"]
+__all__ = ["Atom", "Cursor", "Deltas", "Member", "Root", "ViewTree", "path_orders"]
 
 
 class Root(NamedTuple):
@@ -80,49 +81,50 @@ class Cursor(cursor.Cursor):
         return other
 
 
-class ViewTree:
+class ViewTree(IndexReader):
     """See the module's head. One thread writes; any number read roots of pinned versions meanwhile."""
 
     def __init__(self, indexes: OrderedIndexes, atoms: Sequence[Atom]) -> None:
-        """Over atoms whose variables are in path order (`path_orders`). ValueError: not 2 to 8 of them, or they form no tree."""
-        self.indexes, self.atoms = indexes, list(atoms)
-        self.shape = Shape(atoms, [indexes.arity(atom.index) for atom in atoms])
+        """Over atoms of one index each, whose first coordinates are the variables in path order (`path_orders`). ValueError: not 2 to 8 of
+        them, or they form no tree."""
+        members = [member for atom in atoms for member in atom]
+        self.shape = Shape([one.variables for one in members], [indexes.arity(one.index) for one in members])
+        super().__init__(indexes, atoms)
         self._live = [indexes.add(node.prefix) for node in self.shape.nodes]
         table = self.shape.table
         table[self.shape.t :, HOLDER] = [indexes.holder(index) for index in self._live]
         arena = indexes.arena
         self._arrays = arena.nodes, arena.writing
-        self._T, self._R = table.reshape(-1), np.zeros(len(table), np.int64)
+        self._roots = np.append(self._roots, np.zeros(len(self._live), np.int64))  # of the atoms, then of the nodes
         self._walk, self._state = np.zeros(STATE_WORDS, np.int64), np.zeros(STATE, np.int64)
-        self._view = View(self._T, self._R, self._state)
+        self._view = View(table.reshape(-1), self._roots, self._state)
         self._out = np.empty((self.shape.t, CHUNK), np.int32)
-        self._told_steps = 0
 
     @property
     def root(self) -> Root:
         """The newest version, published or not."""
-        return Root(tuple(self._R.tolist()))
+        return Root(tuple(self._roots.tolist()))
 
     # --- writing
 
     def load(self) -> None:
         """Take the indexes as they are, and find all live prefixes: of a view that has none yet. MemoryError: they cannot fit."""
-        t, table = self.shape.t, self.shape.table
-        self._R[:t] = [self.indexes.root(atom.index) for atom in self.atoms]
-        for v in range(len(table) - 1, t - 1, -1):
+        t, (T, R, _) = self.shape.t, self._view
+        R[:t] = [self.indexes.root(one.index) for one in self.members]
+        for v in range(len(R) - 1, t - 1, -1):
             node, index = self.shape.nodes[v - t], self._live[v - t]
             sizes = [self.indexes.count(*self._tree(child)) for child in node.children]
             found = np.empty(min(sizes) * node.prefix, np.int64)
-            n = live_prefixes(self._arrays[0], self._T, self._R, v, np.zeros(2 * len(sizes), np.int64), found)
+            n = live_prefixes(self._arrays[0], T, R, v, np.zeros(2 * len(sizes), np.int64), found)
             self.indexes.require(n, 1)
             if n:
                 self.indexes.build(index, Entries(found[: n * node.prefix].reshape(n, -1), np.zeros(n, np.int32)))
-            self._R[v] = self.indexes.root(index)
+            R[v] = self.indexes.root(index)
 
     def _tree(self, member: int) -> tuple[int, int]:
         """The index of an atom or node, and its root."""
         t = self.shape.t
-        return self.atoms[member].index if member < t else self._live[member - t], int(self._R[member])
+        return self.members[member].index if member < t else self._live[member - t], int(self._roots[member])
 
     def close(self) -> None:
         """The newest version has this view no more."""
@@ -131,37 +133,22 @@ class ViewTree:
 
     def flips(self, counts: Mapping[int, int]) -> int:
         """The most live prefixes that so many changes of these indexes can flip."""
-        return sum(counts.get(atom.index, 0) * len(self.shape.above(a)) for a, atom in enumerate(self.atoms))
+        return sum(counts.get(one.index, 0) * len(self.shape.above(a)) for a, one in enumerate(self.members))
 
-    def follow(self, batch: Batch, sink: Sink | None) -> None:
-        """Follow what happened to the indexes. Every batch with one of this view's is to be followed, before the next.
+    def _change(self, atom: int, sign: int, entries: Entries, common: np.ndarray) -> None:
+        """Cost: O(t log n) an entry. Entries are not counted: the root node tells whether there are rows."""
+        compiled(flip_all)(*self._arrays, self._view, items_of(entries), common, sign, atom)
 
-        `sink(sign, slots)` gets the delta in chunks, deletes first: sign -1 or 1, slots int32[t, n] of its own; each row comes once, by the
-        last of its parts to change. It returns False to get no more. None: no delta is computed. Cost: O(t log n) a changed entry.
-        """
-        mine = [(a, batch[atom.index]) for a, atom in enumerate(self.atoms) if atom.index in batch]
-        for a, halves in mine:
-            self._R[a] = halves[0].before
-        for step, sign in enumerate((DELETE, INSERT)):
-            for a, halves in mine:
-                half = halves[step]
-                if len(half.common) and sink is not None:
-                    cursor = self.partners(self.root, a, half.entries)
-                    sink = tell_all(cursor, sign, sink)
-                    self._told_steps += cursor.steps
-                self._R[a] = half.after
-                compiled(flip_all)(*self._arrays, self._view, items_of(half.entries), half.common, sign, a)
-
-    def follow_in_order(self, run: Run, limit: int | None, quiet: np.ndarray | None = None) -> Deltas:
+    def follow_in_order(self, run: Run, offsets: np.ndarray, limit: int | None, quiet: np.ndarray | None = None) -> Deltas:
         """Follow single changes, and tell of each what it did, as those before it left the view; of those of other indexes nothing.
 
-        quiet: bool[n], changes whose rows are not wanted. Deltas of more than `limit` rows that fill more than a chunk are given up; None:
-        there are none. Cost: as `follow`, and a copy of the deltas.
+        offsets: not needed, as an atom has one index. quiet: bool[n], changes whose rows are not wanted. Deltas of more than `limit` rows
+        that fill more than a chunk are given up; None: there are none. Cost: as `follow`, and a copy of the deltas.
         """
         n, Z = len(run.signs), self._walk
         wanted = np.ones(n, np.bool_) if quiet is None else ~quiet
         changes = Changes(self._atoms_of(run.indexes), run.signs, run.common, run.after, wanted)
-        walking, items = Walking(self.shape.plans, self._R, Z), items_of(run.entries)
+        walking, items = Walking(self.shape.plans, self._roots, Z), items_of(run.entries)
         told, done = Told(self._out.reshape(-1), CHUNK), np.zeros(n, np.int64)
 
         def go_on(end: int, deltas: bool) -> int:
@@ -173,8 +160,8 @@ class ViewTree:
     def _atoms_of(self, index: np.ndarray) -> np.ndarray:
         """Of each change its atoms, as bits."""
         atoms = np.zeros(len(index), np.int64)
-        for a, atom in enumerate(self.atoms):
-            atoms |= (index == atom.index).astype(np.int64) << a
+        for a, one in enumerate(self.members):
+            atoms |= (index == one.index).astype(np.int64) << a
         return atoms
 
     # --- reading
@@ -193,8 +180,9 @@ class ViewTree:
 
     def of_key(self, root: Root, place: int, coordinates: Sequence[int]) -> Cursor:
         """The rows in which atom number `place` has these values in all its variables."""
-        if len(coordinates) != len(self.atoms[place].variables):
-            raise ValueError(f"atom {place} has {len(self.atoms[place].variables)} variables, {len(coordinates)} are given")
+        variables = self.members[place].variables
+        if len(coordinates) != len(variables):
+            raise ValueError(f"atom {place} has {len(variables)} variables, {len(coordinates)} are given")
         return self._cursor(root, self.shape.t + place, Entries(np.array([coordinates], np.int64), _ONE.slot))
 
     def _cursor(self, root: Root, plan: int, items: Entries) -> Cursor:
@@ -203,7 +191,7 @@ class ViewTree:
     @property
     def update_steps(self) -> int:
         """Steps of all deltas so far, as cursors count them, and look-ups for the live prefixes."""
-        return self._told_steps + int(self._walk[STEPS] + self._state[LOOKED])
+        return super().update_steps + int(self._walk[STEPS] + self._state[LOOKED])
 
     @property
     def flipped(self) -> int:
@@ -211,14 +199,14 @@ class ViewTree:
         return int(self._state[FLIPPED])
 
     @property
-    def live_bytes(self) -> int:
+    def own_bytes(self) -> int:
         """Bytes of the newest version's live prefixes; the indexes have their own."""
         return sum(self.indexes.bytes(index) for index in self._live)
 
     def check(self) -> None:
         """Prove V1 and V2 of the newest version; AssertionError names the invariant."""
-        for a, atom in enumerate(self.atoms):
-            assert self._R[a] == self.indexes.root(atom.index), f"V2: the root of atom {a}"
+        for a, one in enumerate(self.members):
+            assert self._roots[a] == self.indexes.root(one.index), f"V2: the root of atom {a}"
         for v, node in enumerate(self.shape.nodes):
             here = self._prefixes(self.shape.t + v, node.prefix)
             wanted = set.intersection(*(self._prefixes(child, node.prefix) for child in node.children))

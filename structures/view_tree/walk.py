@@ -200,5 +200,10 @@ def walk(nodes: Nodes, walking: Walking, first: int, items: Items, end: int, tol
 
 @kernel("int64(Nodes, Walking, int64, Items, Told, int64)")
 def view_fill(nodes: Nodes, walking: Walking, first: int, items: Items, told: Told, budget: int) -> int:
-    """Further rows of all items; how many."""
+    """Further rows of the items, from where Z is; how many, at most `stride`. All are told once Z[AT] is the number of items.
+
+    `first`: where the plan begins in P. `items`: given entries or keys, with as many coordinates as the plan knows, or one of none for all
+    rows. `budget`: look-ups and rows after which it stops, give or take those of one row; Z[STEPS] counts them. Cost: O(1) a step, but
+    O(log n) a look-up.
+    """
     return walk(nodes, walking, first, items, len(items.slots), told, 0, budget)

@@ -147,7 +147,7 @@ def example(n: int, note: Note) -> list[Figure]:
         Figure(f"{what}: look-ups of the whole view", counted["lookups"], "look-ups", less=True,
                rivals=[Rival("Algorithm 9", by_one["lookups"])], note=f"{counted['probes']} points"),
         sampled(f"{what}: a row of S that comes or goes, with delta", singles, "µs", less=True),
-        Figure(f"{what}: bytes a row of S in the tree", live.tree.level_bytes / len(points.slot), "B", less=True,
+        Figure(f"{what}: bytes a row of S in the tree", live.tree.own_bytes / len(points.slot), "B", less=True,
                note=f"besides {shared:.0f} in the two shared indexes"),
     ]  # fmt: skip
 
@@ -169,7 +169,7 @@ def memory(data: Data, where: str) -> Figure:
     points = len(data.entries[1].slot)
     shared = sum(map(live.indexes.bytes, live.numbers[1:3])) / points
     levels = live.tree.root.levels[0] - 1
-    return Figure(f"{data.name}, {where}: bytes a row of S in the tree", live.tree.level_bytes / points, "B", less=True,
+    return Figure(f"{data.name}, {where}: bytes a row of S in the tree", live.tree.own_bytes / points, "B", less=True,
                   note=f"{levels} levels, besides {shared:.0f} in the two shared indexes")  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from structures.index.indexes import Changes, Entries, OrderedIndexes
-from structures.view_tree.tree import Atom, Cursor, ViewTree
+from structures.view_tree.tree import Cursor, Member, ViewTree
 from tests.benchmarks.figures import Figure, Scale
 from tests.benchmarks.measured_natural import Data, measure
 from tests.benchmarks.measured_tree import Note
@@ -41,10 +41,10 @@ class Live:
     def __init__(self, data: Data) -> None:
         self.indexes, self.version = OrderedIndexes(), 1
         self.indexes.begin(1)
-        self.atoms = [Atom(self.indexes.add(len(own)), own) for own in data.variables]
-        for atom, entries in zip(self.atoms, data.entries, strict=True):
-            self.indexes.load(atom.index, entries)
-        self.view = ViewTree(self.indexes, self.atoms)
+        self.members = [Member(self.indexes.add(len(own)), own) for own in data.variables]
+        for member, entries in zip(self.members, data.entries, strict=True):
+            self.indexes.load(member.index, entries)
+        self.view = ViewTree(self.indexes, [(member,) for member in self.members])
         self.view.load()
 
     def change(self, batch: Batch) -> int:
@@ -56,18 +56,18 @@ class Live:
             return True
 
         self._begin()
-        self.view.follow(self.indexes.apply({atom.index: Changes(*one) for atom, one in zip(self.atoms, batch, strict=True)}), sink)
+        self.view.follow(self.indexes.apply({member.index: Changes(*one) for member, one in zip(self.members, batch, strict=True)}), sink)
         self.indexes.reclaim(self.version, NO_PINS)
         return sum(gained)
 
     def singles(self, places: np.ndarray, signs: np.ndarray, entries: Entries) -> int:
         """Changes one by one, with their deltas; the rows of these."""
-        rows, index = 0, np.array([atom.index for atom in self.atoms])[places]
+        rows, index = 0, np.array([member.index for member in self.members])[places]
         for first in range(0, len(signs), RUN):
             self._begin()
             some = slice(first, first + RUN)
             run = self.indexes.apply_in_order(index[some], signs[some], Entries(entries.coordinates[some], entries.slot[some]))
-            rows += self.view.follow_in_order(run, 1 << 20).rows.shape[1]
+            rows += self.view.follow_in_order(run, np.arange(len(run.signs)), 1 << 20).rows.shape[1]
             self.indexes.reclaim(self.version, NO_PINS)
         return rows
 

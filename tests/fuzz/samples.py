@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from service.wire.batch import OP_DICTIONARY
 from service.wire.schema import parse_relation
+from tests.streaming.test_config import WHOLE
 
 DEFINITION: dict[str, Any] = {
     "columns": [
@@ -217,36 +218,7 @@ QUERY = [
     b"source=pms&epoch=-17&run=3f0c&reset=true&on_error=skip",
     b"since=x&snapshot=true&limit=1&wait=0.5",
 ]
-STREAM = [
-    b"""[service]
-url = "http://127.0.0.1:8080/"
-[kafka]
-brokers = "127.0.0.1:9092"
-"security.protocol" = "SSL"
-[kafka.java]
-"max.poll.records" = 10
-[kafka.librdkafka]
-"socket.keepalive.enable" = true
-[stream]
-name = "pms"
-checkpoint = "checkpoints/pms"
-trigger = "200 milliseconds"
-start = "latest"
-max_offsets = 5
-dead_letters = "pms.dead"
-max_dead_letters = 0
-reset = true
-[[topic]]
-name = "pms.public.bookings"
-relation = "bookings"
-format = "debezium"
-[[out]]
-view = "clashes"
-topic = "clashes"
-snapshot = false
-tombstones = true
-"""
-]
+STREAM = [WHOLE.encode()]
 LITERALS = [
     b"2026-01-01T12:00:00.5+02:00",
     b"2026-01-01",

@@ -39,7 +39,7 @@ class Bodies:
         """For the body of a definition."""
         return Place(self, min(DEFINITION, self.settings.max_body))
 
-    def change(self, before: int, after: int) -> None:
+    def resize(self, before: int, after: int) -> None:
         """A body takes `after` bytes in place of `before`. Problem `too-busy`, and nothing changed, if others leave no room for it."""
         most = self.settings.max_body_memory
         with self._lock:
@@ -80,11 +80,11 @@ class Place(Room):
 
     def free(self) -> None:
         if self._held:
-            self._bodies.change(self._held, 0)
+            self._bodies.resize(self._held, 0)
             self._held = 0
 
     def _count(self) -> None:
         size = self._body + self._decoded
         if size > FREE:
-            self._bodies.change(self._held, size)
+            self._bodies.resize(self._held, size)
             self._held = size

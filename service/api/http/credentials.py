@@ -17,9 +17,9 @@ def token_of(guard: Guard, fields: Fields) -> AccessToken:
         raise _unauthorized("the request has no access token: send `Authorization: Bearer lj_…`")
     token = guard.known.get(given)
     if token is None:
-        if given[:7].lower() != _SCHEME or b"," in given:
+        if given[: len(_SCHEME)].lower() != _SCHEME or b"," in given:
             raise _unauthorized("the Authorization header must appear once and be `Bearer` followed by an access token")
-        token = guard.find(given[7:].strip().decode("latin-1"))
+        token = guard.find(given[len(_SCHEME) :].strip().decode("latin-1"))
     if token is None:
         raise _unauthorized("the access token is not valid: it was revoked, is of another data folder, or is mistyped", "invalid_token")
     if token.expires <= guard.now():

@@ -11,6 +11,7 @@ from service.planning.meets import Relations, meets_of, overlaps_of, residual_of
 from service.planning.plans.plan import (
     THEOREM_2,
     Plan,
+    Shape,
     candidates,
     checked_row_by_row,
     first_notes,
@@ -27,7 +28,8 @@ from structures.box.layout import MOST_DIMENSIONS
 def make(query: Query, relations: Relations) -> Plan | None:
     if len(query.aliases) != 2:
         return None
-    meets, residual, shape, kind = meets_of(query, relations), residual_of(query, relations), "pair", "box join"
+    shape: Shape = "pair"
+    meets, residual, kind = meets_of(query, relations), residual_of(query, relations), "box join"
     one = _comparison_of_one_set(query, relations)
     if one is not None:
         meets, residual = overlaps_of(query, relations), ()

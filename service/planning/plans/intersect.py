@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from service.planning.hypergraph import hypergraph
 from service.planning.meets import Relations, is_natural
-from service.planning.plans.plan import Plan, columns_of, first_notes, names, path_of
+from service.planning.plans.plan import Plan, columns_of, first_notes, indexes_of, names, path_of
 from service.query.model import Query
 from structures.adaptive.shape import MOST_ATOMS, is_chain
 from structures.index.layout import MOST_ARITY
@@ -32,11 +32,10 @@ def make(query: Query, relations: Relations) -> Plan | None:
         "update": "O(log n) per index, and the part of the walk that has the changed row's values",
         "delay": f"no bound between rows; all Z tuples in O({count} D + Z) look-ups of O(log n), D comparisons in the shortest proof",
     }
-    told = ", ".join(f"{alias} ({', '.join(paths[0].columns)})" for alias, paths in zip(names(query), tracks, strict=True))
     notes = (
         *first_notes(query, relations),
         "the cost of a reading depends on how the values interleave: few look-ups where they lie apart, all entries where they alternate",
-        f"indexes, shared with other views that use the same: {told}",
+        f"indexes, shared with other views that use the same: {indexes_of(query, tracks)}",
     )
     cls = f"natural join, {count} relations, {hypergraph(query).words}"
     return Plan(cls, "intersect", THEOREM, "best-effort", bounds, notes, "intersect", names(query), tracks=tracks)

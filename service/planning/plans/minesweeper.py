@@ -17,7 +17,7 @@ from itertools import islice
 from service.planning.acyclicity import least_width_order, nested_elimination_order, nested_elimination_orders, treewidth
 from service.planning.hypergraph import hypergraph
 from service.planning.meets import Relations, is_natural
-from service.planning.plans.plan import Plan, columns_of, connected, first_notes, names, path_of
+from service.planning.plans.plan import Plan, columns_of, connected, first_notes, indexes_of, names, path_of
 from service.query.model import Query
 from structures.index.layout import MOST_ARITY
 from structures.minesweeper.cds import MOST_LEVELS
@@ -79,11 +79,10 @@ def _make(query: Query, relations: Relations, algorithm: str) -> Plan | None:
     }
     order = ", ".join(next(f"{alias}.{own[v][0]}" for alias, own in zip(names(query), columns, strict=True) if v in own) for v in levels)
     kind = "a nested elimination order" if nested else f"an order of width {width}"
-    by = ", ".join(f"{alias} ({', '.join(path.columns)})" for alias, paths in zip(names(query), tracks, strict=True) for path in paths)
     notes = (
         *first_notes(query, relations),
         f"variables are searched in {kind}: {order}",
-        f"indexes, shared with other views that want the same: {by}",
+        f"indexes, shared with other views that want the same: {indexes_of(query, tracks)}",
     )
     theorem = THEOREM_NESTED if algorithm == "elimination" else THEOREM if nested else THEOREM_TRIANGLE if triangle else THEOREM_WIDTH
     cls = f"natural join, {count} relations, {hypergraph(query).words}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from service.planning.binding import Binding, equal_classes
 from service.planning.hypergraph import Hypergraph
@@ -25,6 +25,12 @@ THEOREM_NATURAL = (
 )
 
 
+Shape = Literal[
+    "list", "pair", "self_less", "self_not_equal", "clique_less", "clique_not_equal", "heap",  # `views/shapes.py`
+    "join_tree", "qdag", "union", "indexed", "view_tree", "tree_tracker", "minesweeper", "intersect", "bow_tie", "product",
+]  # fmt: skip
+
+
 class Path(NamedTuple):
     """What an ordered index goes by: an alias's variables in its order (of a view tree, from the root on), its column for each, and further
     columns that have to be equal to the one of that place."""
@@ -38,6 +44,7 @@ class Path(NamedTuple):
 class Plan:
     """How a view is kept.
 
+    shape     what keeps its rows (`views/joins/making.py`), and the form in which that has them; says which of the other fields are filled
     order     the aliases as a row finds them; a structure of all aliases finds them together
     residual  comparisons between the aliases to be checked on every candidate row
     keys      of each alias, the columns that make the key of its entries
@@ -47,8 +54,7 @@ class Plan:
     tree      of a join tree: both directions of each edge, one after the other
     binding   of an indexed join
     graph     of a natural join over quadtrees
-    paths     of a view tree: of each alias, what its index goes by
-    tracks    of a tree-tracker, of Minesweeper and of the adaptive joins: of each alias, what its indexes go by
+    tracks    of a view tree, a tree-tracker, Minesweeper and the adaptive joins: of each alias, what its indexes go by
     levels    of Minesweeper: the variables in the order of its search
     parts     of a product
     amortised whether a change may rebuild a part of the structure now and then
@@ -60,7 +66,7 @@ class Plan:
     guarantee: str
     bounds: Mapping[str, str]
     notes: tuple[str, ...]
-    shape: str
+    shape: Shape
     order: tuple[str, ...]
     residual: tuple[Comparison, ...] = ()
     keys: tuple[tuple[str, ...], ...] = ()
@@ -70,7 +76,6 @@ class Plan:
     tree: tuple[Edge, ...] = ()
     binding: Binding | None = None
     graph: Hypergraph | None = None
-    paths: tuple[Path, ...] = ()
     tracks: tuple[tuple[Path, ...], ...] = ()
     levels: tuple[int, ...] = ()
     parts: tuple[Part, ...] = ()
@@ -117,6 +122,11 @@ def path_of(order: tuple[int, ...], columns: Mapping[int, list[str]]) -> Path:
     """What an index goes by that has the variables in this order."""
     same = tuple((place, name) for place, variable in enumerate(order) for name in columns[variable][1:])
     return Path(order, tuple(columns[variable][0] for variable in order), same)
+
+
+def indexes_of(query: Query, tracks: Sequence[Sequence[Path]]) -> str:
+    """The indexes of a plan, in words."""
+    return ", ".join(f"{alias} ({', '.join(path.columns)})" for alias, paths in zip(names(query), tracks, strict=True) for path in paths)
 
 
 def suffix(query: Query, residual: Sequence[Comparison]) -> str:

@@ -26,7 +26,7 @@ def make(query: Query, relations: Relations, plans: Plans) -> list[Plan]:
     queries = parts(query)
     found = [plans(one, relations) for one in queries]
     choices = [[offered[0] for offered in found]]
-    for algorithm in dict.fromkeys(one.algorithm for offered in found for one in offered if one.binding is None):
+    for algorithm in dict.fromkeys(one.algorithm for offered in found for one in offered if one.shape != "indexed"):
         chosen = [_named(offered, algorithm) for offered in found]
         choices.append([one for one in chosen if one is not None])
     made: dict[str, Plan] = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from service.planning.hypergraph import hypergraph
 from service.planning.meets import Relations, is_natural
-from service.planning.plans.plan import Plan, columns_of, first_notes, names, path_of
+from service.planning.plans.plan import Plan, columns_of, first_notes, indexes_of, names, path_of
 from service.planning.tree_shape import join_tree, outward
 from service.query.model import Query
 from structures.index.layout import MOST_ARITY
@@ -33,11 +33,10 @@ def make(query: Query, relations: Relations) -> Plan | None:
         "update": "O(log n) per index, and the rows and dead ends of the join from the changed row",
         "delay": f"no bound between rows; all r rows in {count - 1} · (r + dangling rows met) look-ups of O(log n)",
     }
-    told = ", ".join(f"{alias} ({', '.join(path.columns)})" for alias, paths in zip(names(query), tracks, strict=True) for path in paths)
     notes = (
         *first_notes(query, relations),
         "a row that has no partner further down the join tree is looked at once in a reading, then passed over",
-        f"indexes, shared with other views that want the same: {told}",
+        f"indexes, shared with other views that want the same: {indexes_of(query, tracks)}",
     )
     cls = f"natural join, {count} relations, {hypergraph(query).words}"
     order = tuple(names(query)[place] for place in outward(tree))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from service.planning.hypergraph import hypergraph
 from service.planning.meets import Relations, is_natural
-from service.planning.plans.plan import Plan, columns_of, first_notes, names, path_of
+from service.planning.plans.plan import Plan, columns_of, first_notes, indexes_of, names, path_of
 from service.query.model import Query
 from structures.index.layout import MOST_ARITY
 from structures.view_tree.tree import path_orders
@@ -26,13 +26,12 @@ def make(query: Query, relations: Relations) -> Plan | None:
     orders = path_orders([frozenset(own) for own in columns])
     if orders is None:
         return None
-    paths = tuple(path_of(order, own) for order, own in zip(orders, columns, strict=True))
+    tracks = tuple((path_of(order, own),) for order, own in zip(orders, columns, strict=True))
     bounds = {
         "space": "O(n)",
         "update": "O(1) look-ups of O(log n)",
         "delay": "O(1) look-ups of O(log n)",
     }
-    told = ", ".join(f"{alias} ({', '.join(path.columns)})" for alias, path in zip(names(query), paths, strict=True))
-    notes = (*first_notes(query, relations), f"indexes, shared with other views that use the same: {told}")
+    notes = (*first_notes(query, relations), f"indexes, shared with other views that use the same: {indexes_of(query, tracks)}")
     cls = f"natural join, {len(query.aliases)} relations, {hypergraph(query).words}"
-    return Plan(cls, "view-tree", THEOREM, "strict", bounds, notes, "view_tree", names(query), paths=paths)
+    return Plan(cls, "view-tree", THEOREM, "strict", bounds, notes, "view_tree", names(query), tracks=tracks)

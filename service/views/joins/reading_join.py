@@ -1,4 +1,4 @@
-"""What natural joins share whose structure reads the service's shared indexes (`tables.indexes`); these are up to date before it is."""
+"""Natural joins whose structure reads the service's shared indexes (`tables.indexes`), which are up to date before it is."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from service.planning.plans.plan import Path
+from service.planning.plans.plan import Plan
+from service.query.model import Query
 from service.tables.changes import Runs, versions_of
-from service.tables.indexes import Applied, Order, SharedIndex, SharedIndexes
+from service.tables.indexes import Order, SharedIndex, SharedIndexes
 from service.tables.interest import Touched
 from service.tables.resolution import NO_SLOTS, Indices, Resolved, Slots
 from service.tables.sides import Side
@@ -21,20 +21,31 @@ from service.views.deltas import Sink, tell
 from service.views.joins.product_join import These
 from service.views.joins.protocol import Bounds, Enumeration
 from service.views.joins.slots_cursor import SlotsCursor, Slotted
+from structures.adaptive.bow_tie import BowTie
+from structures.adaptive.intersect import Intersect
 from structures.core.runs import Deltas
-from structures.index.indexes import Batch, Entries
+from structures.index.following import Atom, Member
+from structures.index.indexes import Batch, Entries, Run
+from structures.minesweeper.minesweeper import Minesweeper
+from structures.tree_tracker.tracker import TreeTracker
+from structures.view_tree.tree import ViewTree
 
 
 class Reader(Protocol):
-    """A structure over indexes that others write."""
+    """A structure over indexes that others write. `own_bytes`: what it keeps besides them."""
 
     @property
     def root(self) -> Any: ...
 
     @property
+    def own_bytes(self) -> int: ...
+
+    @property
     def update_steps(self) -> int: ...
 
     def follow(self, batch: Batch, sink: Callable[[int, Any], bool] | None) -> None: ...
+
+    def follow_in_order(self, run: Run, offsets: Indices, limit: int | None, quiet: Any) -> Deltas: ...
 
     def rows(self, root: Any) -> Slotted: ...
 
@@ -53,24 +64,20 @@ R = TypeVar("R", bound=Reader)
 class ReadingJoin(ABC, Generic[R]):
     """See the module's head; what the methods do is said in `protocol`."""
 
-    def __init__(self, sides: Sequence[Side], never: bool, indexes: SharedIndexes, own: bool) -> None:
+    def __init__(self, query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedIndexes, own: bool) -> None:
         """`own`: nobody else has these indexes, nor brings them up to date. OSError, MemoryError: there is no room."""
-        self.sides, self.never = list(sides), never
+        self.sides, self.never, self._plan = list(sides), query.never, plan
         self.indexes, self._own = indexes, own
         self._taken: list[SharedIndex] = []
         self._of_alias: list[SharedIndex] = []  # of each the one by which its entries and keys are given
         self._reader: R | None = None
         self._touched = Touched(())  # of what room was asked for last
-        if not never:
+        if not self.never:
             indexes.make_room()
 
     @abstractmethod
-    def _read(self, version: int, progress: Callable[[float], None]) -> R:
-        """Take the indexes, by `_take`, and make the structure that reads them."""
-
-    @abstractmethod
-    def _follow_in_order(self, reader: R, applied: Applied, limit: int | None, quiet: npt.NDArray[np.bool_]) -> Deltas:
-        """Let it follow a run of several versions."""
+    def _make(self, version: int, atoms: Sequence[Atom]) -> R:
+        """The structure over these."""
 
     @property
     def root(self) -> Any:
@@ -82,13 +89,16 @@ class ReadingJoin(ABC, Generic[R]):
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
         """Cost: O(n log n) for the indexes that nobody had, and that of the structure."""
-        if not self.never:
-            self._reader = self._read(version, progress)
-
-    def _take(self, version: int, side: Side, path: Path) -> SharedIndex:
-        one = self.indexes.take(self, version, side, Order(path.columns, path.same))
-        self._taken.append(one)
-        return one
+        if self.never:
+            return
+        atoms: list[Atom] = []
+        for side, paths in zip(self.sides, self._plan.tracks, strict=True):
+            taken = [self.indexes.take(self, version, side, Order(path.columns, path.same)) for path in paths]
+            self._taken += taken
+            self._of_alias.append(taken[0])
+            atoms.append(tuple(Member(one.number, path.variables) for one, path in zip(taken, paths, strict=True)))
+            progress(len(atoms) / (len(self.sides) + 1))
+        self._reader = self._make(version, atoms)
 
     def require(self, resolved: Mapping[str, Resolved]) -> None:
         if self._own:
@@ -104,8 +114,8 @@ class ReadingJoin(ABC, Generic[R]):
         if versions_of(runs) == 1:
             self._reader.follow(self.indexes.batch, None if sink is None else lambda sign, slots: sink(0, sign > 0, tuple(slots)))
         elif (applied := self.indexes.applied) is not None:
-            limit = None if sink is None else sink.limit
-            deltas = self._follow_in_order(self._reader, applied, limit, np.isin(applied.order.offsets, self._unchanged(runs)))
+            offsets, limit = applied.order.offsets, None if sink is None else sink.limit
+            deltas = self._reader.follow_in_order(applied.run, offsets, limit, np.isin(offsets, self._unchanged(runs)))
             if sink is not None:
                 tell(sink, applied.order, deltas, lambda part: tuple(deltas.rows[:, part]))
 
@@ -151,8 +161,8 @@ class ReadingJoin(ABC, Generic[R]):
 
     @property
     def bytes(self) -> int:
-        """Of an index that several views or aliases have its share."""
-        return sum(map(self.indexes.bytes_of, self._taken))
+        """What the structure keeps, and of an index that several views or aliases have its share."""
+        return sum(map(self.indexes.bytes_of, self._taken)) + (self._reader.own_bytes if self._reader is not None else 0)
 
     @property
     def retired_bytes(self) -> int:
@@ -162,3 +172,45 @@ class ReadingJoin(ABC, Generic[R]):
         if self._reader is not None:
             self.indexes.check()
             self._reader.check()
+
+
+class ViewTreeJoin(ReadingJoin[ViewTree]):
+    """A hierarchical join."""
+
+    def _make(self, version: int, atoms: Sequence[Atom]) -> ViewTree:
+        """Cost: O(n)."""
+        return self.indexes.plant(self, version, lambda indexes: ViewTree(indexes, atoms))
+
+    @property
+    def flips(self) -> int:
+        """Prefixes that became live, or died, in all changes so far."""
+        return self._reader.flipped if self._reader is not None else 0
+
+
+class TreeTrackerJoin(ReadingJoin[TreeTracker]):
+    """An acyclic join."""
+
+    def _make(self, version: int, atoms: Sequence[Atom]) -> TreeTracker:
+        return TreeTracker(self.indexes.structure, atoms, self._plan.edges)
+
+
+class MinesweeperJoin(ReadingJoin[Minesweeper]):
+    """A join of any class."""
+
+    def _make(self, version: int, atoms: Sequence[Atom]) -> Minesweeper:
+        return Minesweeper(self.indexes.structure, atoms, self._plan.levels)
+
+
+class IntersectJoin(ReadingJoin[Intersect]):
+    """A join of a chain of variable sets."""
+
+    def _make(self, version: int, atoms: Sequence[Atom]) -> Intersect:
+        return Intersect(self.indexes.structure, atoms)
+
+
+class BowTieJoin(ReadingJoin[BowTie]):
+    """R(x), S(x, y), T(y), with a two-dimensional tree of its own."""
+
+    def _make(self, version: int, atoms: Sequence[Atom]) -> BowTie:
+        """Cost: O(n log U), U the range of the values."""
+        return self.indexes.plant(self, version, lambda indexes: BowTie(indexes, atoms))

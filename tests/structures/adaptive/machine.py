@@ -3,7 +3,7 @@ pins, reads by bits (whole by either algorithm and any stack, of given entries, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -12,19 +12,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from structures.adaptive.bow_tie import BowTie
-from structures.adaptive.intersect import Intersect, Member
-from structures.core.entries import DELETE, INSERT
+from structures.adaptive.intersect import Intersect
+from structures.core.runs import Deltas
 from structures.index import following
-from structures.index.indexes import Changes, Entries, OrderedIndexes
-from tests.naive.natural_join import Entry, join
-from tests.structures.index.machine import packed
-from tests.structures.machines import Reading, ReadingMachine, Row, empty_chunks, read_all, transposed
+from structures.index.indexes import OrderedIndexes, Run
+from tests.naive.natural_join import Entry
+from tests.structures.index.following_machine import FollowingMachine, Key, Relations, Variables, View, atoms_of
 
-Relations = dict[int, frozenset[Entry]]  # by number
-Variables = tuple[int, ...]
 VALUES = st.one_of(st.integers(0, 3), st.integers(-40, 40), st.sampled_from([-(2**63), 2**63 - 1, 1000]))
 TUPLES = st.tuples(st.integers(0, 3), st.tuples(*[VALUES] * 3), st.integers(1, 2))
-Key = tuple[int, Variables]  # of an index: its relation, and which of its columns it goes by
 
 
 class Shape(NamedTuple):
@@ -42,26 +38,6 @@ SHAPES = [
 ]
 
 
-class View(NamedTuple):
-    """A join, and what its atoms are, for the twin: relation, variables."""
-
-    tree: Any
-    atoms: Sequence[tuple[int, Variables]]
-
-    def wanted(self, then: Mapping[int, Iterable[Entry]]) -> set[Row]:
-        return join([then[relation] for relation, _ in self.atoms], [own for _, own in self.atoms])
-
-    def entries(self, place: int, given: Iterable[Entry]) -> Entries:
-        """In the order of the atom's first index."""
-        own = self.atoms[place][1]
-        first = self.tree.members[self.tree.first[place]].variables
-        return packed([permuted(one, tuple(own.index(v) for v in first)) for one in given], 4)
-
-
-def permuted(entry: Entry, columns: Sequence[int]) -> Entry:
-    return (*(entry[j] for j in columns), entry[-1])
-
-
 def orders_of(atoms: Sequence[Variables]) -> list[list[Variables]]:
     """Of each atom the variables of its indexes: of a chain those in more atoms first, of a bow-tie's S both ways."""
     if is_bow_tie(atoms):
@@ -73,156 +49,46 @@ def is_bow_tie(atoms: Sequence[Variables]) -> bool:
     return sorted(map(sorted, atoms)) == [[0], [0, 1], [1]]
 
 
-def adaptive_of(
-    indexes: OrderedIndexes, made: dict[Key, int], atoms: Sequence[tuple[int, Variables]], given: Mapping[int, Iterable[Entry]]
-) -> Any:
+def adaptive_of(indexes: OrderedIndexes, made: dict[Key, int], atoms: Sequence[tuple[int, Variables]], given: Relations) -> Any:
     """Over the indexes that it needs; those that nobody made yet are loaded."""
-    members = []
-    for (relation, own), orders in zip(atoms, orders_of([own for _, own in atoms]), strict=True):
-        mine = []
-        for order in orders:
-            key = relation, tuple(own.index(v) for v in order)
-            if key not in made:
-                made[key] = indexes.add(len(order))
-                indexes.load(made[key], packed([permuted(one, key[1]) for one in given[relation]], len(order)))
-            mine.append(Member(made[key], order))
-        members.append(tuple(mine))
-    if not is_bow_tie([own for _, own in atoms]):
-        return Intersect(indexes, members)
-    made_one = BowTie(indexes, members)
+    variables = [own for _, own in atoms]
+    found = atoms_of(indexes, made, atoms, orders_of(variables), given)
+    if not is_bow_tie(variables):
+        return Intersect(indexes, found)
+    made_one = BowTie(indexes, found)
     made_one.load()
     return made_one
 
 
-class AdaptiveMachine(ReadingMachine):
+class AdaptiveMachine(FollowingMachine):
+    WIDTH, CHUNK, WHOLE = 3, 2, 3
+
     @initialize(shape=st.sampled_from(SHAPES), tuples=st.lists(TUPLES, max_size=30))
     def begin(self, shape: Shape, tuples: list[tuple[int, Entry, int]]) -> None:
-        self.indexes = OrderedIndexes(1 << 20)
-        self.indexes.begin(1)
-        self.arities = shape.arities
-        self.now: Relations = {place: frozenset(self._new(tuples, place)) for place in range(len(shape.arities))}
-        self.made: dict[Key, int] = {}
+        self.prepare(shape.arities, tuples)
         self.views = [View(adaptive_of(self.indexes, self.made, atoms, self.now), atoms) for atoms in shape.views]
         self._settle()
 
-    def _new(self, tuples: list[tuple[int, Entry, int]], place: int) -> list[Entry]:
-        """Up to two entries of a tuple each."""
-        made = []
-        for at, values, copies in tuples:
-            for _ in range(copies if at % len(self.arities) == place else 0):
-                self.slot += 1
-                made.append((*values[: self.arities[place]], self.slot))
-        return made
+    def whole(self, tree: Any, root: Any, place: int, how: int) -> Any:
+        options = {"by_one_index": how == 1, "most_ranges": 1 + how} if isinstance(tree, BowTie) else {}
+        return tree.rows(root, **options)
 
-    def _settle(self) -> None:
-        self.indexes.reclaim(self.version, self.pin_array())
-        used = []
-        for roots, _ in self.pins.values():
-            for view, root in zip(self.views, roots, strict=True):
-                used += [(len(one.variables), at) for one, at in zip(view.tree.members, root.roots, strict=True)]
-                used += [(3, at) for at in root.levels[1:]]
-        self.indexes.check(used)
-        for view in self.views:
-            view.tree.check()
-            wanted = view.wanted(self.now)
-            assert set(read_all(view.tree.rows(view.tree.root), 3)) == wanted
-            assert view.tree.is_empty(view.tree.root) in (None, not wanted)
+    def held(self, view: View, root: Any) -> list[tuple[int, int]]:
+        return super().held(view, root) + [(3, at) for at in root.levels[1:]]
+
+    def follow_run(self, tree: Any, run: Run, offsets: np.ndarray, limit: int | None, hushed: np.ndarray | None) -> Deltas:
+        with patch.object(following, "CHUNK", self.CHUNK):
+            return super().follow_run(tree, run, offsets, limit, hushed)
 
     @rule(tuples=st.lists(TUPLES, max_size=10), data=st.data())
     def batch(self, tuples: list[tuple[int, Entry, int]], data: st.DataObject) -> None:
-        self.version += 1
-        empty_chunks(self.indexes.arena, self.version)
-        self.indexes.begin(self.version)
-        changes, before, between, after = {}, dict(self.now), dict(self.now), dict(self.now)
-        for place, entries in self.now.items():
-            there = sorted(entries)
-            gone = data.draw(st.lists(st.sampled_from(there), unique=True, max_size=6)) if there else []
-            come = self._new(tuples, place)
-            moved = sorted(entries - set(gone))[:1]
-            moves = [(*one[:-1], self.slot + 1) for one in moved]
-            self.slot += len(moves)
-            for (relation, columns), index in self.made.items() if gone or come or moves else ():
-                if relation == place:
-                    parts = ([permuted(one, columns) for one in part] for part in (gone, come, moved, moves))
-                    changes[index] = Changes(*(packed(part, 4) for part in parts))
-            before[place] = (entries - set(moved)) | set(moves)
-            between[place] = before[place] - set(gone)
-            after[place] = between[place] | set(come)
-        done = self.indexes.apply(changes)
-        for view in self.views:
-            told: dict[int, list[Row]] = {DELETE: [], INSERT: []}
-
-            def sink(sign: int, slots: np.ndarray, told: dict[int, list[Row]] = told) -> bool:
-                told[sign] += transposed(slots)
-                return True
-
-            view.tree.follow(done, sink)
-            assert sorted(told[DELETE]) == sorted(view.wanted(before) - view.wanted(between))
-            assert sorted(told[INSERT]) == sorted(view.wanted(after) - view.wanted(between))
-        self.now = after
-        self._settle()
+        self.change_at_once(tuples, data)
 
     @rule(tuples=st.lists(TUPLES, max_size=5), data=st.data(), limit=st.sampled_from([0, 3, 10**6, None]), quiet=st.booleans())
     def singles(self, tuples: list[tuple[int, Entry, int]], data: st.DataObject, limit: int | None, quiet: bool) -> None:
-        """Each change goes into all indexes of its relation."""
-        self.version += 1
-        empty_chunks(self.indexes.arena, self.version)
-        self.indexes.begin(self.version)
-        steps: list[tuple[int, int, Entry]] = []
-        for place, entries in self.now.items():
-            there = sorted(entries)
-            gone = data.draw(st.lists(st.sampled_from(there), unique=True, max_size=3)) if there else []
-            steps += [(DELETE, place, one) for one in gone] + [(INSERT, place, one) for one in self._new(tuples, place)]
-        steps = data.draw(st.permutations(steps))
-        states = [self.now]
-        entries_of: list[tuple[int, int, int, Entry]] = []  # number of the step, index, sign, entry
-        for number, (sign, place, one) in enumerate(steps):
-            states.append({**states[-1], place: states[-1][place] ^ {one}})
-            mine = [(index, columns) for (relation, columns), index in self.made.items() if relation == place]
-            entries_of += [(number, index, sign, permuted(one, columns)) for index, columns in mine]
-        offsets, numbers = (np.array([one[word] for one in entries_of], np.int64) for word in (0, 1))
-        signs = np.array([sign for _, _, sign, _ in entries_of], np.int8)
-        widest = [(*one[:-1], *[7] * (4 - len(one)), one[-1]) for *_, one in entries_of]
-        run = self.indexes.apply_in_order(numbers, signs, packed(widest, 3))
-        hushed = offsets % 3 == 0 if quiet else None
-        for view in self.views:
-            with patch.object(following, "CHUNK", 2):
-                deltas = view.tree.follow_in_order(run, offsets, limit, hushed)
-            for number in range(len(steps)):
-                mine = np.flatnonzero(offsets == number)
-                rows = [row for i in mine for row in transposed(deltas.rows[:, deltas.starts[i] : deltas.ends[i]])]
-                wanted = view.wanted(states[number]) ^ view.wanted(states[number + 1])
-                if limit is None or (hushed is not None and len(mine) and hushed[mine[0]]):
-                    assert not rows and not deltas.too_large[mine].any()
-                elif deltas.too_large[mine].any():
-                    assert not rows and len(wanted) > max(limit, 2)
-                else:
-                    assert sorted(rows) == sorted(wanted) and len(rows) <= max(limit, 2)
-        self.now = states[-1]
-        self._settle()
-
-    def pinned(self) -> Any:
-        return [view.tree.root for view in self.views], self.now
+        self.change_singly(tuples, data, limit, quiet)
 
     @precondition(lambda self: self.pins)
     @rule(data=st.data(), values=st.tuples(*[VALUES] * 3), how=st.integers(0, 4))
     def open(self, data: st.DataObject, values: Entry, how: int) -> None:
-        version = self.some_pin(data)
-        number = data.draw(st.integers(0, len(self.views) - 1))
-        view, (roots, then) = self.views[number], self.pins[version]
-        root, wanted = roots[number], view.wanted(then)
-        place = data.draw(st.integers(0, len(view.atoms) - 1))
-        relation, own = view.atoms[place]
-        if how < 3:
-            options = {"by_one_index": how == 1, "most_ranges": 1 + how} if isinstance(view.tree, BowTie) else {}
-            cursor = view.tree.rows(root, **options)
-        elif how == 3:
-            given = [one for one in sorted(then[relation]) if one[-1] % 2]
-            cursor = view.tree.partners(root, place, view.entries(place, given))
-            wanted = {row for row in wanted if row[place] % 2}
-        else:
-            key = values[: len(own)]
-            cursor = view.tree.of_key(root, place, view.entries(place, [(*key, 0)]).coordinates[0, : len(own)].tolist())
-            mine = {one[-1] for one in then[relation] if one[: len(own)] == key}
-            wanted = {row for row in wanted if row[place] in mine}
-        self.readings.append(Reading(cursor, wanted, version))
+        self.open_one(data, values, how)

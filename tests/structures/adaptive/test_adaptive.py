@@ -214,7 +214,7 @@ def test_levels_come_with_points_far_away() -> None:
         assert tree.root.levels[0] == top and len(read_all(tree.rows(tree.root))) == rows
         assert len(read_all(tree.rows(old))) == 3
         slot += 1
-    assert tree.level_bytes > 0
+    assert tree.own_bytes > 0
     tree.close()
     indexes.check()
 

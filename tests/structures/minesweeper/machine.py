@@ -3,19 +3,19 @@ constraints that are kept between versions have room for no row, with small tree
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, precondition, rule
+from hypothesis.stateful import initialize
 
 from structures.index.indexes import OrderedIndexes
 from structures.minesweeper import kept
 from structures.minesweeper.cds import KEPT_SIZE, PRIVATE_SIZE, Size
-from structures.minesweeper.minesweeper import Cursor, Member, Minesweeper, index_orders
+from structures.minesweeper.minesweeper import Cursor, Minesweeper, index_orders
 from tests.naive.natural_join import Entry
-from tests.structures.index.machine import packed
-from tests.structures.machines import Reading
-from tests.structures.tree_tracker.machine import TUPLES, VALUES, Key, Relations, TrackerMachine, View, permuted
+from tests.structures.index.following_machine import Key, Relations, View, atoms_of
+from tests.structures.tree_tracker.machine import TUPLES, TrackerMachine
 
 Atoms = tuple[tuple[int, tuple[int, ...]], ...]  # of each its relation, and its variables
 SMALL = Size(100, 100)
@@ -38,20 +38,11 @@ TRIANGLES: list[tuple[tuple[int, ...], tuple[tuple[Atoms, tuple[int, ...]], ...]
 
 def mined(
     indexes: OrderedIndexes, made: dict[Key, int], atoms: Sequence[tuple[int, tuple[int, ...]]], order: Sequence[int],
-    given: Mapping[int, Sequence[Entry]], sizes: tuple[Size, Size] = (PRIVATE_SIZE, KEPT_SIZE),
+    given: Relations, sizes: tuple[Size, Size] = (PRIVATE_SIZE, KEPT_SIZE),
 ) -> Minesweeper:  # fmt: skip
     """Over the indexes that it needs; those that nobody made yet are loaded."""
-    members = []
-    for (relation, own), orders in zip(atoms, index_orders([own for _, own in atoms], order), strict=True):
-        mine = []
-        for one in orders:
-            key = relation, tuple(own.index(v) for v in one)
-            if key not in made:
-                made[key] = indexes.add(len(one))
-                indexes.load(made[key], packed([permuted(entry, key[1]) for entry in given[relation]], len(one)))
-            mine.append(Member(made[key], one))
-        members.append(tuple(mine))
-    return Minesweeper(indexes, members, order, *sizes)
+    found = atoms_of(indexes, made, atoms, index_orders([own for _, own in atoms], order), given)
+    return Minesweeper(indexes, found, order, *sizes)
 
 
 def none_has_a_row(miner: Minesweeper, tuples: set[tuple[int, ...]]) -> None:
@@ -79,11 +70,7 @@ class MinesweeperMachine(TrackerMachine):
         small: tuple[bool, bool],
     ) -> None:  # fmt: skip
         kept.MOST_LOGGED = most  # of the logs that are made next
-        self.indexes = OrderedIndexes(1 << 20)
-        self.indexes.begin(1)
-        self.arities = shape[0]
-        self.now: Relations = {place: frozenset(self._new(tuples, place)) for place in range(len(shape[0]))}
-        self.made: dict[Key, int] = {}
+        self.prepare(shape[0], tuples)
         sizes = SMALL if small[0] else PRIVATE_SIZE, SMALL if small[1] else KEPT_SIZE
         given = {place: sorted(one) for place, one in self.now.items()}
         self.views = [View(mined(self.indexes, self.made, atoms, order, given, sizes), atoms) for atoms, order in shape[1]]
@@ -103,27 +90,8 @@ class MinesweeperMachine(TrackerMachine):
                 tuples.add(tuple(of[v] for v in view.tree.shape.order))
             none_has_a_row(view.tree, tuples)
 
-    @precondition(lambda self: self.pins)
-    @rule(data=st.data(), values=st.tuples(*[VALUES] * 4), how=st.integers(0, 3))
-    def open(self, data: st.DataObject, values: Entry, how: int) -> None:
-        version = self.some_pin(data)
-        number = data.draw(st.integers(0, len(self.views) - 1))
-        view, (roots, then) = self.views[number], self.pins[version]
-        root, wanted = roots[number], view.wanted(then)
-        place = data.draw(st.integers(0, len(view.atoms) - 1))
-        relation, own = view.atoms[place]
-        if how < 2:
-            cursor = view.tree.rows(root)
-        elif how == 2:
-            given = [one for one in sorted(then[relation]) if one[-1] % 2]
-            cursor = view.tree.partners(root, place, view.entries(place, given))
-            wanted = {row for row in wanted if row[place] % 2}
-        else:
-            key = values[: len(own)]
-            cursor = view.tree.of_key(root, place, view.entries(place, [(*key, 0)]).coordinates[0, : len(own)].tolist())
-            mine = {one[-1] for one in then[relation] if one[: len(own)] == key}
-            wanted = {row for row in wanted if row[place] in mine}
-        self.readings.append(Reading(cursor, wanted, version))
+    def whole(self, tree: Any, root: Any, place: int, how: int) -> Any:
+        return tree.rows(root)
 
 
 class TriangleMachine(MinesweeperMachine):

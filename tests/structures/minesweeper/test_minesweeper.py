@@ -19,10 +19,10 @@ from structures.minesweeper.cds import KEPT_SIZE, PRIVATE_SIZE, Size
 from structures.minesweeper.minesweeper import Cursor, Member, Minesweeper, index_orders
 from tests.naive.minesweeper import Miner
 from tests.naive.natural_join import Entry, join
+from tests.structures.index.following_machine import permuted
 from tests.structures.index.machine import packed
 from tests.structures.machines import read_all
 from tests.structures.minesweeper.machine import SMALL, MinesweeperMachine, mined, none_has_a_row
-from tests.structures.tree_tracker.machine import permuted
 
 Variables = Sequence[tuple[int, ...]]
 Tuples = Sequence[tuple[int, ...]]
@@ -170,7 +170,7 @@ def test_what_is_kept_serves_later_readings() -> None:
     miner = of([(0,), (0, 1), (1,)], (0, 1), [[(i,) for i in range(1, n + 1)], [(i, 2 * i) for i in range(1, n + 1)], [(1,)]])
     cold = probes(miner)
     assert cold == (0, n + 3) and probes(miner) == (0, 0) and miner.is_empty(miner.root)
-    assert miner.constraint_bytes > 0
+    assert miner.own_bytes > 0
     older = miner.root
     changed(miner, 2, 0, gone=[(7, 6)])
     assert miner.is_empty(miner.root) and probes(miner) == (0, 0)

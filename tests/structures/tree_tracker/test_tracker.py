@@ -18,9 +18,10 @@ from structures.tree_tracker.shape import is_join_tree
 from structures.tree_tracker.tracker import Cursor, Deltas, Member, TreeTracker, index_orders
 from tests.naive.natural_join import Entry, join
 from tests.naive.tree_tracker import Tracker
+from tests.structures.index.following_machine import permuted
 from tests.structures.index.machine import packed
 from tests.structures.machines import read_all
-from tests.structures.tree_tracker.machine import TrackerMachine, permuted, tracker_of
+from tests.structures.tree_tracker.machine import TrackerMachine, tracker_of
 
 Variables = Sequence[tuple[int, ...]]
 Edges = Sequence[tuple[int, int]]
@@ -319,16 +320,16 @@ def test_a_run_notes_what_dangles_and_forgets_it_with_each_change() -> None:
 
 def test_tables_are_counted_while_readings_last() -> None:
     tree = fans(2000)
-    assert tree.no_good_bytes == 0
+    assert tree.own_bytes == 0
     cursor = tree.rows(tree.root, 0)
-    small = tree.no_good_bytes
+    small = tree.own_bytes
     cursor.fill(1)
-    other, large = cursor.clone(), tree.no_good_bytes
+    other, large = cursor.clone(), tree.own_bytes
     assert 0 < small < large == other._no_goods.table.nbytes
     del cursor
-    assert tree.no_good_bytes == large
+    assert tree.own_bytes == large
     del other
-    assert tree.no_good_bytes == 0
+    assert tree.own_bytes == 0
 
 
 @pytest.mark.skipif(not JIT, reason="tens of thousands need compiled kernels; the run with the JIT on has them")

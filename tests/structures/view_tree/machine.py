@@ -12,7 +12,7 @@ from hypothesis.stateful import initialize, precondition, rule
 
 from structures.core.entries import DELETE, INSERT
 from structures.index.indexes import Changes, OrderedIndexes
-from structures.view_tree.tree import Atom, ViewTree
+from structures.view_tree.tree import Member, ViewTree
 from tests.naive.natural_join import Entry, join
 from tests.structures.index.machine import packed
 from tests.structures.machines import Reading, ReadingMachine, Row, empty_chunks, read_all, transposed
@@ -65,7 +65,7 @@ class ViewMachine(ReadingMachine):
         self.views: list[View] = []
         for atoms in shape.views:
             own = [(self.made[place], variables) for place, variables in atoms]
-            self.views.append(View(ViewTree(self.indexes, [Atom(*one) for one in own]), own))
+            self.views.append(View(ViewTree(self.indexes, [(Member(*one),) for one in own]), own))
             self.views[-1].tree.load()
         self._settle()
 
@@ -142,7 +142,7 @@ class ViewMachine(ReadingMachine):
         run = self.indexes.apply_in_order(numbers, signs, packed([one for *_, one in steps], 6))
         hushed = np.arange(len(steps)) % 3 == 0 if quiet else None
         for view in self.views:
-            deltas = view.tree.follow_in_order(run, limit, hushed)
+            deltas = view.tree.follow_in_order(run, np.arange(len(steps)), limit, hushed)
             assert not deltas.too_large.any(), "none fills a chunk"
             for i in range(len(steps)):
                 rows = transposed(deltas.rows[:, deltas.starts[i] : deltas.ends[i]])

@@ -12,7 +12,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from structures.core.kernel import JIT
 from structures.index.indexes import NO_ENTRIES, Changes, Entries, OrderedIndexes
 from structures.view_tree.shape import nodes_of
-from structures.view_tree.tree import Atom, ViewTree, path_orders
+from structures.view_tree.tree import Member, ViewTree, path_orders
 from tests.structures.index.machine import packed
 from tests.structures.machines import read_all
 from tests.structures.view_tree.machine import ViewMachine
@@ -56,8 +56,8 @@ def viewed(variables: Sequence[tuple[int, ...]], given: Sequence[Sequence[tuple[
     indexes.begin(1)
     atoms = []
     for own, entries in zip(variables, given, strict=True):
-        atoms.append(Atom(indexes.add(len(own)), own))
-        indexes.load(atoms[-1].index, packed(entries, len(own)))
+        atoms.append((Member(indexes.add(len(own)), own),))
+        indexes.load(atoms[-1][0].index, packed(entries, len(own)))
     view = ViewTree(indexes, atoms)
     view.load()
     return indexes, view
@@ -67,15 +67,15 @@ def viewed(variables: Sequence[tuple[int, ...]], given: Sequence[Sequence[tuple[
 def test_no_tree(variables: list[tuple[int, ...]]) -> None:
     indexes = OrderedIndexes(1 << 16)
     with pytest.raises(ValueError, match="no view tree"):
-        ViewTree(indexes, [Atom(indexes.add(len(own)), own) for own in variables])
+        ViewTree(indexes, [(Member(indexes.add(len(own)), own),) for own in variables])
 
 
 def test_more_variables_than_coordinates() -> None:
     indexes = OrderedIndexes(1 << 16)
     index = indexes.add(1)
     with pytest.raises(ValueError, match="indexes of"):
-        ViewTree(indexes, [Atom(index, (0, 1)), Atom(index, (0,))])
-    view = ViewTree(indexes, [Atom(index, (0,))] * 2)
+        ViewTree(indexes, [(Member(index, (0, 1)),), (Member(index, (0,)),)])
+    view = ViewTree(indexes, [(Member(index, (0,)),)] * 2)
     with pytest.raises(ValueError, match="1 variables, 2 are given"):
         view.of_key(view.root, 0, (1, 2))
 
@@ -95,8 +95,8 @@ def test_no_dead_ends_whatever_dangles() -> None:
     cursor = view.rows(view.root)
     assert read_all(cursor) == [(n - 2,) * 3] and cursor.steps < 20 and cursor.largest_gap < 10
     indexes.begin(2)
-    view.follow(indexes.apply({view.atoms[0].index: Changes(packed([(n - 2, n - 2)], 1), NO_ENTRIES)}), None)
-    assert view.is_empty(view.root) and view.live_bytes > 0
+    view.follow(indexes.apply({view.members[0].index: Changes(packed([(n - 2, n - 2)], 1), NO_ENTRIES)}), None)
+    assert view.is_empty(view.root) and view.own_bytes > 0
     assert view.flipped == 1 and view.update_steps == 1, "R has one more child beside it: (x, y) is looked up, and x was live"
     view.check()
 
@@ -106,27 +106,28 @@ def test_a_delta_beyond_the_limit_is_given_up_and_the_rest_told(monkeypatch: pyt
     n = 60
     indexes, view = viewed([(0,)] * 3, [[(0, i) for i in range(n)], [(0, i) for i in range(n)], [(1, 0)]])
     indexes.begin(2)
-    last = view.atoms[2].index
+    last = view.members[2].index
     run = indexes.apply_in_order(np.array([last] * 3, np.int64), np.array([1, -1, 1], np.int8), packed([(0, 1), (1, 0), (0, 2)], 1))
-    deltas = view.follow_in_order(run, 3_000)
+    deltas = view.follow_in_order(run, np.arange(len(run.signs)), 3_000)
     assert deltas.too_large.tolist() == [True, False, True] and (deltas.starts == deltas.ends).all()
     view.check()
     indexes.begin(3)
     run = indexes.apply_in_order(np.array([last] * 2, np.int64), np.array([-1, 1], np.int8), packed([(0, 1), (0, 1)], 1))
-    deltas = view.follow_in_order(run, n * n)
+    deltas = view.follow_in_order(run, np.arange(len(run.signs)), n * n)
     assert not deltas.too_large.any() and deltas.ends.tolist() == [n * n, 2 * n * n]
     assert len(set(map(tuple, deltas.rows[:, n * n :].T.tolist()))) == n * n
     indexes.begin(4)
     run = indexes.apply_in_order(np.array([last], np.int64), np.array([-1], np.int8), packed([(0, 1)], 1))
     before = view.update_steps
-    assert view.follow_in_order(run, None).rows.shape == (3, 0) and view.update_steps == before, "(0, 2) has the value as well"
+    deltas = view.follow_in_order(run, np.arange(1), None)
+    assert deltas.rows.shape == (3, 0) and view.update_steps == before, "(0, 2) has the value as well"
 
 
 def test_a_sink_that_wants_no_more() -> None:
     n = 60
     indexes, view = viewed([(0,)] * 2, [[(0, i) for i in range(n)]] * 2)
     indexes.begin(2)
-    batch = indexes.apply({view.atoms[0].index: Changes(packed([(0, i) for i in range(n)], 1), packed([(0, i) for i in range(n)], 1))})
+    batch = indexes.apply({view.members[0].index: Changes(packed([(0, i) for i in range(n)], 1), packed([(0, i) for i in range(n)], 1))})
     told: list[tuple[int, int]] = []
 
     def sink(sign: int, slots: np.ndarray) -> bool:
@@ -142,9 +143,9 @@ def test_a_sink_that_wants_no_more() -> None:
 def test_closing_gives_back_what_was_taken() -> None:
     pairs = [(x, x, x) for x in range(50)]
     indexes, view = viewed([(0,), (0, 1), (0, 1)], [[(x, x) for x in range(50)], pairs, pairs])
-    own = sum(indexes.bytes(atom.index) for atom in view.atoms)
-    assert indexes.live_bytes == own + view.live_bytes
-    assert view.flips({view.atoms[0].index: 3, view.atoms[1].index: 2}) == 3 + 2 * 2
+    own = sum(indexes.bytes(one.index) for one in view.members)
+    assert indexes.live_bytes == own + view.own_bytes
+    assert view.flips({view.members[0].index: 3, view.members[1].index: 2}) == 3 + 2 * 2
     indexes.begin(2)
     view.close()
     indexes.reclaim(2, NO_PINS)
@@ -161,10 +162,10 @@ def test_tens_of_thousands() -> None:
     slots = np.arange(n, dtype=np.int32)
     indexes = OrderedIndexes(1 << 24)
     indexes.begin(1)
-    atoms = [Atom(indexes.add(1), (0,)) for _ in here]
-    for atom, column in zip(atoms, here, strict=True):
-        indexes.load(atom.index, Entries(column.reshape(-1, 1), slots))
-    view = ViewTree(indexes, atoms)
+    members = [Member(indexes.add(1), (0,)) for _ in here]
+    for member, column in zip(members, here, strict=True):
+        indexes.load(member.index, Entries(column.reshape(-1, 1), slots))
+    view = ViewTree(indexes, [(member,) for member in members])
     view.load()
 
     def counted() -> int:
@@ -176,12 +177,12 @@ def test_tens_of_thousands() -> None:
         version += 1
         indexes.begin(version)
         changes = {}
-        for place, atom in enumerate(atoms):
+        for place, member in enumerate(members):
             some = rng.choice(n, 3_000, replace=False)
             gone = Entries(here[place][some].reshape(-1, 1), slots[some])
             here[place] = here[place].copy()
             here[place][some] = rng.integers(0, values, 3_000)
-            changes[atom.index] = Changes(gone, Entries(here[place][some].reshape(-1, 1), slots[some]))
+            changes[member.index] = Changes(gone, Entries(here[place][some].reshape(-1, 1), slots[some]))
         gained: list[int] = []
 
         def sink(sign: int, rows: np.ndarray, gained: list[int] = gained) -> bool:

@@ -12,7 +12,7 @@ from service.access.access_token import EVERYONE
 from service.api.views import _explain as explained
 from service.planning.planner import alternatives
 from service.reading.cursors import open_rows
-from service.views.joins.adaptive_join import BowTieJoin, IntersectJoin
+from service.views.joins.reading_join import BowTieJoin, IntersectJoin
 from service.views.parse import parse_view
 from service.wire.batch import DELETE, UPSERT
 from tests.service.definitions import refused
@@ -115,7 +115,7 @@ def test_they_share_indexes_with_view_trees(tmp_path: Path) -> None:
     engine.put_view("tie", TIES["filtered_tie"].definition, wait=60)
     join = engine.views["tie"].join
     assert isinstance(join, BowTieJoin) and join._reader is not None
-    assert join.bytes > join._reader.level_bytes > 0, "floors to 9,500 have inner levels"
+    assert join.bytes > join._reader.own_bytes > 0, "floors to 9,500 have inner levels"
     engine.drop_view("pair")
     engine.apply(to_batch([("a", DELETE, {"id": 3}), ("b", UPSERT, b(1000, floor=10**15))]))
     check(engine)

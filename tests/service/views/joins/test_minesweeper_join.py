@@ -13,7 +13,7 @@ from service.access.access_token import EVERYONE
 from service.api.views import _explain as explained
 from service.planning.planner import alternatives
 from service.reading.cursors import open_rows
-from service.views.joins.minesweeper_join import MinesweeperJoin
+from service.views.joins.reading_join import MinesweeperJoin
 from service.views.parse import parse_view
 from service.wire.batch import DELETE, UPSERT
 from tests.service.definitions import refused

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from service.views.joins.overlap_join import OverlapJoin
-from service.views.joins.view_tree_join import ViewTreeJoin
+from service.views.joins.reading_join import ViewTreeJoin
 from service.views.parse import parse_view
 from service.wire.schema import parse_relation
 from structures.ij_heap.goals import FUEL_MOST

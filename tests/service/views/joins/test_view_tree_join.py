@@ -15,7 +15,7 @@ from service.errors import Problem
 from service.instance import Instance
 from service.planning.planner import alternatives
 from service.reading.cursors import open_rows
-from service.views.joins.view_tree_join import ViewTreeJoin
+from service.views.joins.reading_join import ViewTreeJoin
 from service.views.parse import parse_view
 from service.wire.batch import DELETE, UPSERT
 from tests.service.engine.test_engine import opened, prepared, read_all, run

@@ -1,0 +1,207 @@
+"""What the Hypothesis state machines share of structures that read ordered indexes (`index/following.py`): two or more of them over the
+same indexes, beside a naive twin: batches, single changes, moves, pins, reads by bits, unpins; `check()` after every version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from hypothesis import strategies as st
+
+from structures.core.entries import DELETE, INSERT
+from structures.core.runs import Deltas
+from structures.index.following import CHUNK, Atom, Member
+from structures.index.indexes import Changes, Entries, OrderedIndexes, Run
+from tests.naive.natural_join import Entry, join
+from tests.structures.index.machine import packed
+from tests.structures.machines import Reading, ReadingMachine, Row, empty_chunks, transposed
+
+Variables = tuple[int, ...]
+Relations = Mapping[int, Iterable[Entry]]  # by number
+Key = tuple[int, tuple[int, ...]]  # of an index: its relation, and which of its columns it goes by
+
+
+class View(NamedTuple):
+    """A structure over indexes, and what its atoms are, for the twin: relation, variables."""
+
+    tree: Any
+    atoms: Sequence[tuple[int, Variables]]
+
+    def wanted(self, then: Relations) -> set[Row]:
+        return join([then[relation] for relation, _ in self.atoms], [own for _, own in self.atoms])
+
+    def entries(self, place: int, given: Iterable[Entry]) -> Entries:
+        """In the order of the atom's first index."""
+        own = self.atoms[place][1]
+        first = self.tree.members[self.tree.first[place]].variables
+        return packed([permuted(one, tuple(own.index(v) for v in first)) for one in given], len(own) + 1)
+
+
+def permuted(entry: Entry, columns: Sequence[int]) -> Entry:
+    return (*(entry[j] for j in columns), entry[-1])
+
+
+def atoms_of(
+    indexes: OrderedIndexes, made: dict[Key, int], atoms: Sequence[tuple[int, Variables]], orders: Iterable[Iterable[Variables]],
+    given: Relations,
+) -> list[Atom]:  # fmt: skip
+    """The atoms' indexes, by variables in these orders; those that nobody made yet are loaded."""
+    found = []
+    for (relation, own), mine in zip(atoms, orders, strict=True):
+        members = []
+        for order in mine:
+            key = relation, tuple(own.index(v) for v in order)
+            if key not in made:
+                made[key] = indexes.add(len(order))
+                indexes.load(made[key], packed([permuted(one, key[1]) for one in given[relation]], len(order)))
+            members.append(Member(made[key], order))
+        found.append(tuple(members))
+    return found
+
+
+class FollowingMachine(ReadingMachine):
+    """A machine has its rules, which call these methods, and begins by `prepare` and `_settle`."""
+
+    WIDTH = 4  # columns of the widest relation
+    CHUNK = CHUNK  # rows up to which no delta is given up
+    WHOLE = 2  # ways to read all rows
+
+    indexes: OrderedIndexes
+    views: list[View]
+
+    def prepare(self, arities: tuple[int, ...], tuples: list[tuple[int, Entry, int]]) -> None:
+        """Empty indexes, and the relations, of these arities."""
+        self.indexes = OrderedIndexes(1 << 20)
+        self.indexes.begin(1)
+        self.arities = arities
+        self.now = {place: frozenset(self._new(tuples, place)) for place in range(len(arities))}
+        self.made: dict[Key, int] = {}
+
+    def whole(self, tree: Any, root: Any, place: int, how: int) -> Any:
+        """A cursor of all rows, in one of the ways; `place`: an atom."""
+        return tree.rows(root)
+
+    def held(self, view: View, root: Any) -> list[tuple[int, int]]:
+        """The arity and the root of each index that a version needs."""
+        return [(len(one.variables), at) for one, at in zip(view.tree.members, root.roots, strict=True)]
+
+    def follow_run(self, tree: Any, run: Run, offsets: np.ndarray, limit: int | None, hushed: np.ndarray | None) -> Deltas:
+        found: Deltas = tree.follow_in_order(run, offsets, limit, hushed)
+        return found
+
+    def _new(self, tuples: list[tuple[int, Entry, int]], place: int) -> list[Entry]:
+        """Up to two entries of a tuple each."""
+        made = []
+        for at, values, copies in tuples:
+            for _ in range(copies if at % len(self.arities) == place else 0):
+                self.slot += 1
+                made.append((*values[: self.arities[place]], self.slot))
+        return made
+
+    def _settle(self) -> None:
+        self.indexes.reclaim(self.version, self.pin_array())
+        pairs = [pair for roots, _ in self.pins.values() for pair in zip(self.views, roots, strict=True)]
+        self.indexes.check([one for view, root in pairs for one in self.held(view, root)])
+        for view in self.views:
+            view.tree.check()
+            wanted, rows, cursor = view.wanted(self.now), list[Row](), view.tree.rows(view.tree.root)
+            while not cursor.done and len(rows) <= len(wanted):
+                rows += transposed(cursor.fill(3))
+            assert sorted(rows) == sorted(wanted)
+            assert view.tree.is_empty(view.tree.root) in (None, not wanted)
+
+    def _begin_version(self) -> None:
+        self.version += 1
+        empty_chunks(self.indexes.arena, self.version)
+        self.indexes.begin(self.version)
+
+    def change_at_once(self, tuples: list[tuple[int, Entry, int]], data: st.DataObject) -> None:
+        self._begin_version()
+        changes, before, between, after = {}, dict(self.now), dict(self.now), dict(self.now)
+        for place, entries in self.now.items():
+            there = sorted(entries)
+            gone = data.draw(st.lists(st.sampled_from(there), unique=True, max_size=6)) if there else []
+            come = self._new(tuples, place)
+            moved = sorted(entries - set(gone))[:1]
+            moves = [(*one[:-1], self.slot + 1) for one in moved]
+            self.slot += len(moves)
+            for (relation, columns), index in self.made.items() if gone or come or moves else ():
+                if relation == place:
+                    parts = ([permuted(one, columns) for one in part] for part in (gone, come, moved, moves))
+                    changes[index] = Changes(*(packed(part, self.WIDTH + 1) for part in parts))
+            before[place] = (entries - set(moved)) | set(moves)
+            between[place] = before[place] - set(gone)
+            after[place] = between[place] | set(come)
+        done = self.indexes.apply(changes)
+        for view in self.views:
+            told: dict[int, list[Row]] = {DELETE: [], INSERT: []}
+
+            def sink(sign: int, slots: np.ndarray, told: dict[int, list[Row]] = told) -> bool:
+                told[sign] += transposed(slots)
+                return True
+
+            view.tree.follow(done, sink)
+            assert sorted(told[DELETE]) == sorted(view.wanted(before) - view.wanted(between))
+            assert sorted(told[INSERT]) == sorted(view.wanted(after) - view.wanted(between))
+        self.now = after
+        self._settle()
+
+    def change_singly(self, tuples: list[tuple[int, Entry, int]], data: st.DataObject, limit: int | None, quiet: bool) -> None:
+        """Each change goes into all indexes of its relation."""
+        self._begin_version()
+        steps: list[tuple[int, int, Entry]] = []
+        for place, entries in self.now.items():
+            there = sorted(entries)
+            gone = data.draw(st.lists(st.sampled_from(there), unique=True, max_size=3)) if there else []
+            steps += [(DELETE, place, one) for one in gone] + [(INSERT, place, one) for one in self._new(tuples, place)]
+        steps = data.draw(st.permutations(steps))
+        states = [self.now]
+        entries_of: list[tuple[int, int, int, Entry]] = []  # number of the step, index, sign, entry
+        for number, (sign, place, one) in enumerate(steps):
+            states.append({**states[-1], place: states[-1][place] ^ {one}})
+            mine = [(index, columns) for (relation, columns), index in self.made.items() if relation == place]
+            entries_of += [(number, index, sign, permuted(one, columns)) for index, columns in mine]
+        offsets, numbers = (np.array([one[word] for one in entries_of], np.int64) for word in (0, 1))
+        signs = np.array([sign for _, _, sign, _ in entries_of], np.int8)
+        widest = [(*one[:-1], *[7] * (self.WIDTH + 1 - len(one)), one[-1]) for *_, one in entries_of]
+        run = self.indexes.apply_in_order(numbers, signs, packed(widest, self.WIDTH))
+        hushed = offsets % 3 == 0 if quiet else None
+        for view in self.views:
+            deltas = self.follow_run(view.tree, run, offsets, limit, hushed)
+            for number in range(len(steps)):
+                mine = np.flatnonzero(offsets == number)
+                rows = [row for i in mine for row in transposed(deltas.rows[:, deltas.starts[i] : deltas.ends[i]])]
+                wanted, too_large = view.wanted(states[number]) ^ view.wanted(states[number + 1]), deltas.too_large[mine].any()
+                if limit is None or (hushed is not None and len(mine) and hushed[mine[0]]):
+                    assert not rows and not too_large
+                elif too_large:
+                    assert not rows and len(wanted) > max(limit, self.CHUNK)
+                else:
+                    assert sorted(rows) == sorted(wanted) and len(rows) <= max(limit, self.CHUNK)
+        self.now = states[-1]
+        self._settle()
+
+    def pinned(self) -> Any:
+        return [view.tree.root for view in self.views], self.now
+
+    def open_one(self, data: st.DataObject, values: Entry, how: int) -> None:
+        """A reading of a pinned version: of all rows, by WHOLE ways, then of given entries, then of a key."""
+        version = self.some_pin(data)
+        number = data.draw(st.integers(0, len(self.views) - 1))
+        view, (roots, then) = self.views[number], self.pins[version]
+        root, wanted = roots[number], view.wanted(then)
+        place = data.draw(st.integers(0, len(view.atoms) - 1))
+        relation, own = view.atoms[place]
+        if how < self.WHOLE:
+            cursor = self.whole(view.tree, root, place, how)
+        elif how == self.WHOLE:
+            given = [one for one in sorted(then[relation]) if one[-1] % 2]
+            cursor = view.tree.partners(root, place, view.entries(place, given))
+            wanted = {row for row in wanted if row[place] % 2}
+        else:
+            key = values[: len(own)]
+            cursor = view.tree.of_key(root, place, view.entries(place, [(*key, 0)]).coordinates[0, : len(own)].tolist())
+            mine = {one[-1] for one in then[relation] if one[: len(own)] == key}
+            wanted = {row for row in wanted if row[place] in mine}
+        self.readings.append(Reading(cursor, wanted, version))
