@@ -17,7 +17,7 @@ from service.wire.errors import MalformedBody, TooLarge
 # Bytes of Python objects and lists for each of these characters, as measured; at least so many.
 JSON_WEIGHTS: Mapping[bytes, int] = {b",": 56, b"{": 192, b"[": 64, b"\n": 96}
 CSV_WEIGHTS: Mapping[bytes, int] = {b",": 8, b"\n": 8}  # of Arrow columns of text
-_LITTLE = 1 << 20  # bytes; smaller texts are not looked at
+_LITTLE = 64 << 10  # bytes; smaller texts are not looked at
 _PIECE = 1 << 20
 _VIEW = pa.types.is_string_view
 
