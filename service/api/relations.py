@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from service.api.context import Context
 from service.api.http.answers import existing, json_answer, no_parameters
-from service.api.http.bodies import read_json
+from service.api.http.bodies import definition
 from service.api.openapi import Endpoint, answer, failures, json_content, links, operation, path_parameter
 from service.api.schemas import RELATION, RELATION_DEFINITION
 from service.errors import Problem
@@ -36,8 +36,9 @@ async def put_relation(request: Request) -> Response:
     engine = context.engine
     no_parameters(request)
     name = checked_name(request, "relation")
-    definition = _parsed(await read_json(request.scope, request.receive, context.bodies), context.settings.max_columns)
-    outcome = await context.wait(engine.put_relation, name, definition)
+    async with definition(request.scope, request.receive, context.bodies, context.work) as data:
+        parsed = _parsed(data, context.settings.max_columns)
+    outcome = await context.wait(engine.put_relation, name, parsed)
     return json_answer(relation_json(engine, name), 201 if outcome == "created" else 200)
 
 

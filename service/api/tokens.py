@@ -11,7 +11,7 @@ from service.access.store import add_token, remove_token
 from service.api.context import Context
 from service.api.http import media
 from service.api.http.answers import json_answer, no_parameters
-from service.api.http.bodies import read_json
+from service.api.http.bodies import definition
 from service.api.openapi import Endpoint, answer, failures, json_content, operation, path_parameter
 from service.api.schemas import NEW_TOKEN, TOKEN, TOKEN_FORM
 
@@ -25,9 +25,9 @@ async def list_tokens(request: Request) -> Response:
 async def post_token(request: Request) -> Response:
     context: Context = request.app.state.context
     no_parameters(request)
-    data = await read_json(request.scope, request.receive, context.bodies)
     text = new_text()
-    token = make(data, text, context.guard.now())
+    async with definition(request.scope, request.receive, context.bodies, context.work) as data:
+        token = make(data, text, context.guard.now())
     await context.work(lambda: add_token(context.guard.folder, token, begin=False))
     context.guard.look_again()
     context.audit.event(request.scope["token"], request.client, "create token", **token.grant())

@@ -14,7 +14,7 @@ from service.access.access_token import AccessToken
 from service.access.rights import require_relation
 from service.api.context import Context
 from service.api.http.answers import existing, json_answer, no_parameters
-from service.api.http.bodies import read_json
+from service.api.http.bodies import definition
 from service.api.openapi import Endpoint, answer, failures, json_content, links, operation, path_parameter
 from service.api.relations import checked_name
 from service.api.schemas import OTHER_PLAN, PLAN, VIEW, VIEW_JSON, VIEW_SQL
@@ -89,11 +89,11 @@ async def put_view(request: Request) -> Response:
     engine = context.engine
     no_parameters(request)
     name = checked_name(request, "view")
-    data = await read_json(request.scope, request.receive, context.bodies)
     token: AccessToken = request.scope["token"]
-    if token.relations is not None:  # who defines a view reads its relations by it
-        await context.work(parse_view, name, data, Readable(engine, token), None, False, engine.limits)
-    view, outcome = await context.wait(engine.put_view, name, data, BUILD_WAIT)
+    async with definition(request.scope, request.receive, context.bodies, context.work) as data:
+        if token.relations is not None:  # who defines a view reads its relations by it
+            await context.work(parse_view, name, data, Readable(engine, token), None, False, engine.limits)
+        view, outcome = await context.wait(engine.put_view, name, data, BUILD_WAIT)
     status = {"created": 201, "same": 200, "building": 202}[outcome]
     return json_answer(await finish(context, context.readers, request.receive, _one_json(engine, view)), status)
 
@@ -128,8 +128,8 @@ async def explain(request: Request) -> Response:
     context: Context = request.app.state.context
     engine = context.engine
     no_parameters(request)
-    data = await read_json(request.scope, request.receive, context.bodies)
-    return json_answer(await context.work(_explain, engine, request.scope["token"], data))
+    async with definition(request.scope, request.receive, context.bodies, context.work) as data:
+        return json_answer(await context.work(_explain, engine, request.scope["token"], data))
 
 
 class Readable(Mapping[str, RelationDefinition]):

@@ -6,7 +6,7 @@ that are not a whole microsecond) makes its row bad.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pyarrow as pa
 
@@ -15,9 +15,9 @@ from service.wire.columns import mask_of
 from service.wire.errors import MalformedBody
 from service.wire.json import Definitions
 from service.wire.judge import Findings, Judged, assemble
-from service.wire.room import UNBOUNDED, Room, take_arrow_stream
-from service.wire.schema import ARROW_TYPES, RowRules
-from service.wire.table import is_text, judge_table
+from service.wire.room import UNBOUNDED, Room, take_arrow_stream, without_junk
+from service.wire.schema import ARROW_TYPES, OP_COLUMN, RowRules
+from service.wire.table import is_text, judge_table, refuse_twice
 
 _OPTIONS = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.DataTypeSpecific)
 
@@ -38,64 +38,78 @@ _READABLE: dict[str, Callable[[pa.DataType], bool]] = {
 
 def decode_arrow(body: bytes, definitions: Definitions, room: Room = UNBOUNDED) -> Batch:
     """The body of `POST /v1/changes`: concatenated IPC streams, each with its relation in the schema metadata."""
-    parts: dict[str, list[Judged]] = {}
-    sent = 0
-    for number, table in enumerate(_streams(body, room), 1):
-        name = (table.schema.metadata or {}).get(RELATION_METADATA)
+
+    def named(number: int, schema: pa.Schema) -> str:
+        name: bytes | None = (schema.metadata or {}).get(RELATION_METADATA)
         if name is None:
             raise MalformedBody(f"stream {number} does not name its relation: add the schema metadata {RELATION_METADATA.decode()}")
-        relation = name.decode(errors="replace")
-        rules = definitions(relation).rules
-        parts.setdefault(relation, []).append(judge_record_batch(rules, relation, table, sent, room))
-        sent += table.num_rows
-    return assemble(sent, 0, [_joined(judged) for judged in parts.values()])
+        return name.decode(errors="replace")
+
+    return _decode(body, named, definitions, room)
 
 
 def decode_relation_arrow(body: bytes, relation: str, definitions: Definitions, room: Room = UNBOUNDED) -> Batch:
     """One relation's changes as IPC streams; their metadata are ignored."""
-    rules = definitions(relation).rules
-    parts: list[Judged] = []
-    sent = 0
-    for table in _streams(body, room):
-        parts.append(judge_record_batch(rules, relation, table, sent, room))
-        sent += table.num_rows
-    return assemble(sent, 0, [_joined(parts)] if parts else [])
+    definitions(relation)
+    return _decode(body, lambda number, schema: relation, definitions, room)
 
 
-def _streams(body: bytes, room: Room) -> Iterator[pa.RecordBatch]:
-    """Each stream's rows as one record batch."""
+def _decode(body: bytes, relation_of: Callable[[int, pa.Schema], str], definitions: Definitions, room: Room) -> Batch:
+    """`relation_of` gets the number of a stream, from 1, and its schema."""
+    parts: dict[str, list[Judged]] = {}
     source = pa.BufferReader(body)
-    rows = 0
-    while source.tell() < len(body):
-        start = source.tell()
+    sent = rows = number = 0
+    while (start := source.tell()) < len(body):
+        number += 1
         try:
             rows = take_arrow_stream(source, rows, room)
             source.seek(start)
             with pa.ipc.open_stream(source, options=_OPTIONS) as reader:
-                table = reader.read_all()
-            validate(table)
-            whole = one_batch(table)
+                relation = relation_of(number, reader.schema)
+                rules = definitions(relation).rules
+                known, stranger = known_columns(rules, reader.schema)
+                table = reader.read_all().select(known)
+            # External data is validated completely: a wrong offset would be an invalid memory access.
+            table.validate(full=True)
+            batch = one_batch(table, stranger)
         except (pa.ArrowException, OSError) as error:
             raise MalformedBody(f"invalid Arrow IPC stream at byte {start}: {error}") from None
-        yield whole
+        parts.setdefault(relation, []).append(judge_record_batch(rules, relation, batch, sent, room))
+        sent += batch.num_rows
+    return assemble(sent, 0, [_joined(judged) for judged in parts.values()])
 
 
-def validate(table: pa.Table) -> None:
-    """External data is validated completely: a wrong offset would be an invalid memory access. Raises ArrowInvalid."""
+def known_columns(rules: RowRules, schema: pa.Schema) -> tuple[list[str], str | None]:
+    """The names of the relation's columns in a schema from outside, and `_op`; and the first that is no such column, if there is one.
+    MalformedBody for a name that is not text or appears twice, and for a type that has no values of the relation's type."""
     try:
-        table.schema.names  # noqa: B018
+        names: list[str] = schema.names
     except UnicodeDecodeError:
-        raise pa.ArrowInvalid("a column's name is not UTF-8") from None
-    table.validate(full=True)
+        raise MalformedBody("a column's name is not UTF-8") from None
+    refuse_twice(names)
+    known = [name for name in names if name in rules.name_set or name == OP_COLUMN]
+    for name in known:
+        kind = schema.field(name).type
+        try:
+            if name != OP_COLUMN:
+                check_readable(rules, rules.ordinal[name], kind)
+            elif not (pa.types.is_null(kind) or is_text(kind)):
+                raise MalformedBody(f"the column {OP_COLUMN!r} is {kind}, not text")
+        except UnicodeDecodeError:
+            raise MalformedBody(f"the column {name!r} cannot be read: the name of its time zone is not UTF-8") from None
+    return known, next((name for name in names if name not in rules.name_set and name != OP_COLUMN), None)
 
 
-def one_batch(table: pa.Table) -> pa.RecordBatch:
-    batches = table.combine_chunks().to_batches()
-    if len(batches) == 1:
-        return batches[0]
-    if batches:
+def one_batch(table: pa.Table, stranger: str | None) -> pa.RecordBatch:
+    """The rows of a table as one record batch, with the column `stranger`, if there is one, as nulls: its name suffices to refuse them."""
+    batches = table.combine_chunks().to_batches() if table.num_columns else []
+    if len(batches) > 1:
         raise pa.ArrowInvalid("more than 2 GiB of text in one column")
-    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in table.schema], schema=table.schema)
+    columns = batches[0].columns if batches else [pa.array([], field.type) for field in table.schema]
+    columns = [without_junk(column)[0] if pa.types.is_string_view(column.type) else column for column in columns]
+    if stranger is None:
+        return pa.RecordBatch.from_arrays(columns, schema=table.schema)
+    return pa.RecordBatch.from_arrays([*columns, pa.nulls(table.num_rows)], names=[*table.column_names, stranger])
 
 
 def judge_record_batch(rules: RowRules, relation: str, table: pa.RecordBatch, first: int, room: Room) -> Judged:

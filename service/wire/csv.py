@@ -6,6 +6,8 @@ An empty field is null in a nullable column, else the empty text; a quoted empty
 from __future__ import annotations
 
 import re
+from csv import Error, reader
+from io import StringIO
 
 import pyarrow as pa
 from pyarrow import csv
@@ -18,6 +20,8 @@ from service.wire.judge import Findings, assemble
 from service.wire.room import CSV_WEIGHTS, UNBOUNDED, Room, take_text
 from service.wire.schema import OP_COLUMN, RowRules
 from service.wire.table import judge_table, refuse_twice
+
+_HEADER = 1 << 20  # bytes: more than a thousand columns with long names take
 
 
 def decode_csv(body: bytes, relation: str, definitions: Definitions, room: Room = UNBOUNDED) -> Batch:
@@ -34,7 +38,8 @@ def decode_csv(body: bytes, relation: str, definitions: Definitions, room: Room 
 
 
 def _read(body: bytes, rules: RowRules) -> pa.RecordBatch:
-    """All fields as text."""
+    """The fields of the relation's columns, and of `_op`, as text; of others only the first, which has nulls: its name suffices to refuse
+    the rows. To Arrow a column takes 9 KB, however few its bytes are."""
     if not body.endswith(b"\n"):
         body += b"\n"
     if body.isspace():
@@ -42,7 +47,9 @@ def _read(body: bytes, rules: RowRules) -> pa.RecordBatch:
     if body.count(b'"') % 2:
         line = body.count(b"\n", 0, body.rindex(b'"')) + 1
         raise MalformedBody(f"the double quote in line {line} is not closed", line)
-    empty_texts = [column.name for column in rules.columns if column.type == "string" and not column.nullable]
+    names = _header(body)
+    refuse_twice(names, 1)
+    known = [name for name in names if name in rules.name_set or name == OP_COLUMN]
     try:
         table = csv.read_csv(
             pa.BufferReader(body),
@@ -50,20 +57,37 @@ def _read(body: bytes, rules: RowRules) -> pa.RecordBatch:
             csv.ReadOptions(use_threads=False, block_size=len(body) + 1),
             csv.ParseOptions(newlines_in_values=True),
             csv.ConvertOptions(
-                column_types={name: pa.utf8() for name in (*rules.names, OP_COLUMN)},
+                include_columns=known or names[:1],  # none would be all
+                column_types={name: pa.utf8() for name in known or names[:1]},
                 null_values=[""],
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,
             ),
         )
-        names: list[str] = table.column_names
-    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+    except pa.ArrowException as error:
         check_utf8(body)
         row = re.search(r"Row #([0-9]+)", str(error))
         raise MalformedBody(f"the body is not CSV: {error}", int(row[1]) if row else None) from None
-    refuse_twice(names, 1)
-    columns = [column.combine_chunks() for column in table.columns]
-    for at, name in enumerate(names):
-        if name in empty_texts:
+    columns = [column.combine_chunks() for column in table.columns] if known else []
+    for at, name in enumerate(known):
+        column = rules.columns[rules.ordinal[name]] if name != OP_COLUMN else None
+        if column is not None and column.type == "string" and not column.nullable:
             columns[at] = columns[at].fill_null("")
-    return pa.RecordBatch.from_arrays(columns, names=names)
+    if (stranger := next((name for name in names if name not in known), None)) is not None:
+        return pa.RecordBatch.from_arrays([*columns, pa.nulls(table.num_rows)], names=[*known, stranger])
+    return pa.RecordBatch.from_arrays(columns, names=known)
+
+
+def _header(body: bytes) -> list[str]:
+    """The names of the columns, read by the rules that Arrow has too: a quote opens only where a field begins, and empty lines are passed
+    over."""
+    text = StringIO(body[: _HEADER + 1].decode("utf-8-sig", "replace"), newline="")
+    try:
+        names = next((row for row in reader(text) if row), [])
+    except Error as error:
+        raise MalformedBody(f"the header row cannot be read: {error}", 1) from None
+    if len(body) > _HEADER and not text.read(1):
+        raise MalformedBody(f"the header row is longer than {_HEADER} bytes", 1)
+    if any("\ufffd" in name for name in names):
+        check_utf8(body)
+    return names

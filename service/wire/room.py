@@ -17,7 +17,7 @@ from service.wire.errors import MalformedBody, TooLarge
 # Bytes of Python objects and lists for each of these characters, as measured; at least so many.
 JSON_WEIGHTS: Mapping[bytes, int] = {b",": 56, b"{": 192, b"[": 64, b"\n": 96}
 CSV_WEIGHTS: Mapping[bytes, int] = {b",": 8, b"\n": 8}  # of Arrow columns of text
-_LITTLE = 1 << 20  # bytes; smaller texts are not looked at
+_LITTLE = 64 << 10  # bytes; smaller texts are not looked at
 _PIECE = 1 << 20
 _VIEW = pa.types.is_string_view
 
@@ -67,10 +67,24 @@ def _is_text(kind: pa.DataType) -> bool:
 
 def _lengths(texts: pa.Array) -> npt.NDArray[np.int64]:
     if _VIEW(texts.type):
-        first = np.frombuffer(texts.buffers()[1], np.int32)[:: 4]  # a view is 16 bytes, of which the first four are the length
-        return first[texts.offset : texts.offset + len(texts)].astype(np.int64)
+        return without_junk(texts)[1]
     lengths: npt.NDArray[np.int64] = pc.fill_null(pc.binary_length(texts), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     return lengths
+
+
+def without_junk(views: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+    """A column of string views whose nulls are empty texts, and the lengths of its texts. In one from outside, a null's view may be
+    anything; Arrow's casts follow it nevertheless, beyond the bounds of its buffers."""
+    if not len(views):
+        return views, np.zeros(0, np.int64)
+    # A view is 16 bytes, of which the first four are the length.
+    words = np.frombuffer(views.buffers()[1], np.int64, 2 * len(views), 16 * views.offset).reshape(-1, 2)
+    if views.null_count:
+        valid = views.is_valid().to_numpy(zero_copy_only=False)
+        words = words * valid[:, np.newaxis]
+        bits = np.packbits(valid, bitorder="little")
+        views = pa.Array.from_buffers(views.type, len(views), [pa.py_buffer(bits), pa.py_buffer(words), *views.buffers()[2:]])
+    return views, words[:, 0] & 0xFFFFFFFF
 
 
 def take_arrow_stream(source: pa.BufferReader, rows: int, room: Room) -> int:
@@ -120,7 +134,8 @@ class _Table:
 
 
 def _record_batch(metadata: memoryview, body: pa.Buffer) -> tuple[int, int]:
-    """Rows, and bytes of the buffers that are compressed, from a message of a RecordBatch or DictionaryBatch (Arrow's Message.fbs)."""
+    """Rows, and bytes that the buffers become beyond those of the body, from a message of a RecordBatch or DictionaryBatch (Arrow's
+    Message.fbs): of those that are compressed, and of those that share bytes, because whatever joins batches copies each."""
     root = _Table(metadata, struct.unpack_from("<I", metadata)[0])
     kind = root.place(1)
     header = root.table(2)
@@ -131,12 +146,14 @@ def _record_batch(metadata: memoryview, body: pa.Buffer) -> tuple[int, int]:
     place = header.place(0)
     rows = 0 if place is None else struct.unpack_from("<q", metadata, place)[0]
     buffers = header.follow(2)
-    if header.place(3) is None or buffers is None:
+    if buffers is None:
         return rows, 0
-    size = 0
+    compressed = header.place(3) is not None
+    size, sent = 0, -body.size
     for number in range(struct.unpack_from("<I", metadata, buffers)[0]):
         offset, length = struct.unpack_from("<qq", metadata, buffers + 4 + 16 * number)
-        if length >= 8:
+        sent += max(0, length)
+        if compressed and length >= 8:
             # The size of a compressed buffer stands before it; -1: it is not compressed.
             size += max(0, struct.unpack_from("<q", memoryview(body), offset)[0])
-    return rows, size
+    return rows, size + max(0, sent)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any, cast
 
 import orjson
 
 from service.api.http import media
-from service.api.http.admission import Bodies, Place
+from service.api.http.admission import FREE, Bodies, Place
 from service.errors import Problem
 from service.wire.errors import check_utf8
+from service.wire.room import JSON_WEIGHTS, take_text
 from service.wire.table import first_twice
 
 Scope = MutableMapping[str, Any]
@@ -49,13 +50,19 @@ async def read_body(scope: Scope, receive: Receive, place: Place) -> bytes:
         message = await receive()
 
 
-async def read_json(scope: Scope, receive: Receive, bodies: Bodies) -> dict[str, Any]:
-    """A definition: a JSON object. Problems: `unsupported-media-type`, `body-too-large`, `too-busy`, `malformed-body`, `bad-definition` (no
-    object)."""
+@contextlib.asynccontextmanager
+async def definition(scope: Scope, receive: Receive, bodies: Bodies, work: Callable[..., Awaitable[Any]]) -> AsyncIterator[dict[str, Any]]:
+    """A definition: a JSON object, which counts among the bodies until the context ends. `work` runs a function in a thread, for what would
+    hold up the event loop.
+
+    Problems: `unsupported-media-type`, `body-too-large`, `too-busy`, `malformed-body`, `bad-definition` (no object); TooLarge.
+    """
     media.content_type(scope["fields"], (media.JSON,))
     place = bodies.definition_place()
     try:
-        return parse_json(await read_body(scope, receive, place))
+        body = await read_body(scope, receive, place)
+        take_text(body, JSON_WEIGHTS, place)
+        yield parse_json(body) if len(body) <= FREE else await work(parse_json, body)
     finally:
         place.free()
 

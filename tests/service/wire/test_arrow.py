@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import datetime as dt
 import io
+import struct
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +168,36 @@ def test_what_comes_from_outside_is_validated_in_full() -> None:
     assert body.count(offsets) == 1
     with pytest.raises(MalformedBody):
         changes(ARROW, body.replace(offsets, bytes(4) + (10**6).to_bytes(4, "little") + offsets[8:]))
+
+
+@pytest.mark.parametrize("junk", [(-(2**31), 0), (2**31 - 1, 2**31 - 1), (40, 2**30), (5, 0)])
+def test_views_of_nulls_that_point_anywhere(junk: tuple[int, int]) -> None:
+    """Arrow's validation passes over them, and its casts follow them: the process would end."""
+    texts = ["short", None, "longer than twelve bytes"]
+    validity, views, *data = pa.array(texts, pa.string_view()).buffers()
+    forged = bytearray(views.to_pybytes())
+    struct.pack_into("<iiii", forged, 16, junk[0], 0, 0, junk[1])
+    array = pa.Array.from_buffers(pa.string_view(), 3, [validity, pa.py_buffer(bytes(forged)), *data])
+    array.validate(full=True)
+    for ops in (None, pa.array(["upsert", "delete", "upsert"])):
+        columns = {"id": pa.array([1, 2, 3]), "starts": pa.array([NOON] * 3, STAMP), "note": array, "room": pa.array(["A"] * 3)}
+        body = stream(pa.table(columns if ops is None else columns | {"_op": ops}))
+        assert [row[2][-1] for row in rows(relation_changes(ARROW, body))] == texts
+    for column in (array, pa.DictionaryArray.from_arrays(pa.array([0, None, 2], pa.int8()), array)):
+        with pytest.raises(MalformedBody) if column is not array else nullcontext():
+            relation_changes(ARROW, stream(table(id=pa.array([1, 2, 3]), starts=pa.array([NOON] * 3, STAMP), room=column)))
+    assert relation_changes(ARROW, stream(pa.table(columns).slice(0, 0))).sent == 0
+
+
+def test_a_type_that_python_does_not_know() -> None:
+    """Arrow's intervals of months."""
+    body = stream(table(room=pa.array([(1, 2, 3), None], pa.month_day_nano_interval())))
+    unit = struct.pack("<h", 2)  # of the interval in the schema's message
+    schema_size = int.from_bytes(body[4:8], "little")
+    forged = [body[:at] + bytes(2) + body[at + 2 :] for at in range(8, schema_size + 8) if body[at : at + 2] == unit]
+    for changed in forged:
+        with pytest.raises(MalformedBody):
+            relation_changes(ARROW, changed)
 
 
 def test_no_rows() -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
+from pathlib import Path
 
 import pytest
 
@@ -107,3 +109,48 @@ def test_many_columns() -> None:
     assert faults(batch) == [(0, "c0")]
     with pytest.raises(MalformedBody, match="'c19999' appears twice"):
         relation_changes("text/csv", b",".join([*names, names[-1]]) + b"\n")
+    with pytest.raises(MalformedBody, match="header row is longer"):
+        relation_changes("text/csv", b"," * 2_000_000)
+
+
+def test_columns_that_the_relation_lacks_take_no_memory() -> None:
+    """Arrow takes 9 KB for each that it makes. Measured as the largest memory of this process, which Linux is asked to measure anew."""
+    names = b",".join([b"%d" % number for number in range(50_000)])
+    relation_changes("text/csv", b"id,1\n1,1\n")
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _largest()
+    relation_changes("text/csv", b"id," + names + b"\n1," + names + b"\n")
+    assert _largest() - before < 100 << 10
+
+
+def _largest() -> int:
+    """KiB."""
+    return int(re.findall(r"VmHWM:\s*(\d+)", Path("/proc/self/status").read_text())[0])
+
+
+@pytest.mark.parametrize(
+    "header, column",
+    [
+        (b'id,"room",starts', None),
+        (b'"id",room,"starts"', None),
+        (b'\xef\xbb\xbf"id",room,starts', None),
+        (b"\n\r\nid,room,starts", None),
+        (b'id,"room",starts,"a ""b"", c\nd"', 'a "b", c\nd'),
+        (b'id,room,starts,a"b"', 'a"b"'),
+        (b'id,room,starts,"a"b', "ab"),
+        (b"id,room,starts,", ""),
+        (b"id,room,starts, ", " "),
+        (b"id,room,starts,\xc3\xa9", "\u00e9"),
+        (b"id,room,starts,\xef\xbf\xbd", "\ufffd"),
+    ],
+)
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_headers(header: bytes, column: str | None, end: bytes) -> None:
+    batch = relation_changes("text/csv", header + end + b"7,A,0" + (b"" if column is None else b",x") + end)
+    assert [error.column for error in batch.errors] == [] if column is None else [column]
+    assert batch.sent == 1 and faults(batch) == ([] if column is None else [(0, column)])
+
+
+def test_no_column_of_the_relation() -> None:
+    batch = relation_changes("text/csv", b"one,two\n1,2\n3,4\n")
+    assert batch.sent == 2 and faults(batch) == [(0, "one"), (1, "one")]

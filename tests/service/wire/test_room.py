@@ -117,6 +117,28 @@ def test_views_that_share_their_text() -> None:
     assert batch.changes[0].rows.arrow.column("text").to_pylist() == ["a", "b" * 50, None]
 
 
+def test_columns_that_share_their_bytes() -> None:
+    """Each is counted: whatever joins record batches copies each."""
+    names = [f"c{number}" for number in range(100)]
+    batch = pa.RecordBatch.from_arrays([pa.array([LONG]), *[pa.array(["x"])] * 99], names=names)
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+        writer.write_batch(batch)
+    body = bytearray(sink.getvalue())
+    # Where a message says that a column's text, behind its validity and its offsets, is.
+    place = struct.pack("<qq", 8, LENGTH)
+    assert body.count(place) == 2
+    for at in (body.index(place), body.rindex(place)):
+        both = body[at - 16 : at + 16]
+        for column in range(1, 100):
+            body[at - 16 + 48 * column : at + 16 + 48 * column] = both
+    columns = [{"name": "id", "type": "int64"}, *[{"name": name, "type": "string"} for name in names]]
+    wide = parse_relation({"columns": columns, "key": ["id"]})
+    for definition in (DEFINITION, wide):
+        assert _peak_of(lambda: decode_relation_changes(ARROW, bytes(body), "r", lambda name: definition, Bounded())) < MIB  # noqa: B023
+
+
 def test_sizes_that_a_footer_says_are_not_believed() -> None:
     """The page's own header has the size that the decoder will make room for."""
     body = parquet(rows_of(PLAIN), use_dictionary=False, compression="zstd")
@@ -134,11 +156,7 @@ def test_sizes_that_a_footer_says_are_not_believed() -> None:
 
 
 def _zigzag(number: int) -> bytes:
-    number, parts = number << 1, []
-    while number > 127:
-        parts.append(number & 127 | 128)
-        number >>= 7
-    return bytes([*parts, number])
+    return _varint(number << 1)
 
 
 @pytest.mark.parametrize("kind", ["arrow", "parquet"])
@@ -160,6 +178,50 @@ def test_good_files_pass(kind: str) -> None:
             assert batch.sent == len(table) and not batch.errors
             if batch.sent:
                 assert batch.changes[0].rows.arrow.column("text").to_pylist() == texts.to_pylist()
+
+
+@pytest.mark.parametrize("encoding", ["DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "brotli", "zstd"])
+def test_lengths_in_deltas_pass(encoding: str, version: str, codec: str) -> None:
+    texts = pa.array([None if number % 3 == 0 else "x" * (number % 71) + str(number) for number in range(3000)])
+    for column in (texts, texts.drop_null(), texts[:1], texts[1:2], texts[:0]):
+        body = parquet(
+            rows_of(column), use_dictionary=False, column_encoding={"text": encoding}, data_page_version=version, compression=codec,
+            data_page_size=4000,
+        )  # fmt: skip
+        batch = decode_relation_changes(PARQUET, body, "r", lambda name: DEFINITION, Bounded())
+        assert [text for part in batch.changes for text in part.rows.arrow.column("text").to_pylist()] == column.to_pylist()
+
+
+@pytest.mark.parametrize("encoding", ["DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"])
+def test_more_lengths_than_values(encoding: str) -> None:
+    """Arrow makes room for as many lengths as the page says that there are, and a few bytes may say so of any number."""
+    texts = rows_of(pa.array(["a" * 40]))
+    body = parquet(texts, use_dictionary=False, column_encoding={"text": encoding}, compression="none", write_statistics=False)
+    start = pq.ParquetFile(pa.BufferReader(body)).metadata.row_group(0).column(1).data_page_offset
+    place = body.index(b"\x80\x01\x04\x01", start)  # blocks of 128 in four parts, one value
+    for count in (2, 3, 100_000_000):
+        # Blocks of 2**30 numbers, all of them the same.
+        lying = b"\x80\x80\x80\x80\x04\x04" + _varint(count) + bytes(12)
+        forged = body[:place] + lying + body[place + len(lying) :]
+        proxy = pa.proxy_memory_pool(pa.system_memory_pool())
+        before = pa.default_memory_pool()
+        pa.set_memory_pool(proxy)
+        try:
+            with pytest.raises(MalformedBody, match="lengths of the texts"):
+                decode_relation_changes(PARQUET, forged, "r", lambda name: DEFINITION, Bounded())
+        finally:
+            pa.set_memory_pool(before)
+        assert int(proxy.max_memory() or 0) < MIB
+
+
+def _varint(number: int) -> bytes:
+    parts = []
+    while number > 127:
+        parts.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*parts, number])
 
 
 def test_prefixes_pass_in_pieces() -> None:
