@@ -93,7 +93,7 @@ def reclaimed(stage: Stage) -> Act:
 def one_with_many_partners(stage: Stage) -> Act:
     """One change of one row that meets every row of the other relation."""
     stage.view("made", INTERVALS)
-    row = dict.fromkeys(("room", "s2", "e2", "x", "y"), 0) | {"id": int(stage.ids(1)[0]), "s": 0, "e": 2 * LINE}
+    row = dict.fromkeys(("room", "s", "s2", "x", "y"), 0) | {"id": int(stage.ids(1)[0]), "e": 2 * LINE, "e2": 1}
     return lambda: talk.ok(talk.send(stage.client, [{"relation": "a", "op": "insert", "row": row}]))
 
 

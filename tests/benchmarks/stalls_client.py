@@ -13,14 +13,14 @@ import threading
 import time
 
 from tests.benchmarks.raw_client import connect, post, read_answer
-from tests.benchmarks.served import json_change
 
 ROWS = 1_000  # that are changed again and again
 _WARM = 200
 
 
 def requests(relation: str) -> list[bytes]:
-    return [post("/v1/changes", json_change(relation, key, key, key + 10), "application/json") for key in range(ROWS)]
+    rows = ({"relation": relation, "op": "upsert", "row": {"id": key, "s": key, "e": key + 10}} for key in range(ROWS))
+    return [post("/v1/changes", json.dumps({"changes": [row]}, separators=(",", ":")).encode(), "application/json") for row in rows]
 
 
 def main(port: int, relation: str) -> None:
