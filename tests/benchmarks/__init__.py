@@ -40,6 +40,7 @@ SUBJECTS = (
     "service_start",
     "service_memory",
     "service_stream",
+    "stalls",
     "pipeline_decode",
     "pipeline_throughput",
     "pipeline_latency",

@@ -44,12 +44,12 @@ def exchange(port: int, process: psutil.Process, requests: list[bytes], connecti
     Raises ValueError for any answer but 200.
     """
     left = iter(requests)
-    sockets = [_connect(port) for _ in range(connections)]
+    sockets = [connect(port) for _ in range(connections)]
     used, cpu, start = _processor_time(process), time.process_time(), time.perf_counter()
     if connections == 1:
         for request in left:
             sockets[0].sendall(request)
-            _check(sockets[0], b"")
+            read_answer(sockets[0], b"")
     else:
         _turns(sockets, left)
     spent = Spent(time.perf_counter() - start, time.process_time() - cpu, _processor_time(process) - used, len(requests))
@@ -72,14 +72,14 @@ def _turns(sockets: list[socket.socket], left: Iterator[bytes]) -> None:
         while selector.get_map():
             for ready, _ in selector.select():
                 connection: socket.socket = ready.fileobj
-                _check(connection, b"")
+                read_answer(connection, b"")
                 if (request := next(left, None)) is not None:
                     connection.sendall(request)
                 else:
                     selector.unregister(connection)
 
 
-def _check(connection: socket.socket, data: bytes) -> None:
+def read_answer(connection: socket.socket, data: bytes) -> None:
     """Read one answer whole."""
     while True:
         received = connection.recv(65_536)
@@ -96,7 +96,7 @@ def _check(connection: socket.socket, data: bytes) -> None:
         raise ValueError(data.decode(errors="replace"))
 
 
-def _connect(port: int) -> socket.socket:
+def connect(port: int) -> socket.socket:
     connection = socket.create_connection(("127.0.0.1", port))
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection

@@ -38,6 +38,7 @@ from tests.benchmarks import (
     service_many,
     service_memory,
     service_natural,
+    stalls,
 )
 from tests.benchmarks.__main__ import chosen, main
 from tests.benchmarks.data import Workload, crowded, heavy_tailed, keyed, uniform
@@ -188,6 +189,15 @@ def test_natural_joins_through_the_service() -> None:
     assert [figure.unit for figure in figures] == ["changes/s", "changes/s", "changes/s", "ms", "rows/s"] * 3
     assert all(figure.value > 0 and figure.rivals for figure in figures)
     assert [figure.name.partition(":")[0] for figure in figures[::5]] == ["star by view-tree", "path by join-tree", "triangle by qdag"]
+
+
+@compiled
+def test_stalls() -> None:
+    """Each thing happens while changes are sent, or it fails; and what a reader of the table may hold against the aim has one."""
+    figures = stalls.run(Scale(quick=True), lambda line: None)
+    assert len(figures) == 2 * len(stalls.SCENARIOS) and {figure.unit for figure in figures} == {"ms"}
+    assert all(0 < p999.value <= longest.value for p999, longest in zip(figures[::2], figures[1::2], strict=True))
+    assert [figure.aim for figure in figures] == [None if one.is_turn else aim for one in stalls.SCENARIOS for aim in (10.0, 50.0)]
 
 
 @compiled

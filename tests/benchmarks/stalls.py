@@ -1,0 +1,264 @@
+"""How long single changes over one connection, to a relation that nothing else concerns, wait while something else happens.
+
+Each line of `SCENARIOS` prepares something and gives what is then to happen while the changes are sent. What a run is compared with is kept
+in `results/stalls_before.json`: the figures of the commit at which this subject was written, before anything was mended.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from itertools import cycle, islice
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from tests.benchmarks.data import LINE
+from tests.benchmarks.figures import Figure, Rival, Scale
+from tests.benchmarks.measured_tree import Note
+from tests.benchmarks.raw_client import ARROW, open_stream
+from tests.benchmarks.served import LOAD, gauge, serving
+from tests.benchmarks.stalls_data import BOXES, GRID, INTERVALS, NARROW, SMALL, SORTS, TEXTS, Sort, Stage, body, of_texts
+from tests.end_to_end import talk
+from tests.server_process import ROOT
+
+TITLE = "The service: what a single change to an unrelated relation waits for"
+
+_AFTER = 1.5  # seconds that are watched once the thing has happened: housekeeping comes once a second
+_P999, _GAP, _GAP_LARGE = 10.0, 50.0, 100.0  # milliseconds; the last from ten million rows on
+_LARGEST = 1_000_000  # rows of a batch, by default
+_ENVIRONMENT = {"LIVEJOIN_SYNCHRONOUS": "normal", "LIVEJOIN_PIN_IDLE": "3600", "LIVEJOIN_PIN_BYTES": "64GiB"}
+_BEFORE = Path(__file__).parent / "results" / "stalls_before.json"
+
+Act = Callable[[], object]
+
+
+def nothing(stage: Stage) -> Act:
+    return lambda: None
+
+
+def registered(sort: Sort, stage: Stage) -> Act:
+    return partial(stage.view, "made", sort)
+
+
+def dropped(stage: Stage) -> Act:
+    stage.view("made", INTERVALS)
+    return partial(stage.drop, "made")
+
+
+def metrics_polled(stage: Stage) -> Act:
+    stage.view("made", INTERVALS)
+
+    def poll() -> None:
+        end = time.monotonic() + stage.watch
+        while time.monotonic() < end:
+            stage.client.get("/metrics").raise_for_status()
+
+    return poll
+
+
+def slow_reader(stage: Stage) -> Act:
+    """Somebody reads a little of a view and holds its version, while rows below it move."""
+    stage.view("made", INTERVALS)
+    bodies = stage.moved("a", stage.half // 10, SMALL)
+
+    def read() -> None:
+        connection, answer, _ = open_stream(stage.server.port, "/v1/views/made/rows", ARROW)
+        stage.post(bodies)
+        answer.close()
+        connection.close()
+
+    return read
+
+
+def reclaimed(stage: Stage) -> Act:
+    """A pin goes of which half of the rows have moved since."""
+    stage.view("made", INTERVALS)
+    connection, answer, _ = open_stream(stage.server.port, "/v1/views/made/rows", ARROW)
+    stage.post(stage.moved("a", stage.half // 2, LOAD))
+
+    def leave() -> None:
+        answer.close()
+        connection.close()
+
+    return leave
+
+
+def one_with_many_partners(stage: Stage) -> Act:
+    """One change of one row that meets every row of the other relation."""
+    stage.view("made", INTERVALS)
+    row = dict.fromkeys(("room", "s", "s2", "x", "y"), 0) | {"id": int(stage.ids(1)[0]), "e": 2 * LINE, "e2": 1}
+    return lambda: talk.ok(talk.send(stage.client, [{"relation": "a", "op": "insert", "row": row}]))
+
+
+def feeds_settled(stage: Stage) -> Act:
+    """Batches that change many rows of a view, which it keeps for followers."""
+    stage.view("made", INTERVALS)
+    return partial(stage.post, stage.moved("b", stage.half // 5, 10 * SMALL))
+
+
+def table_grown(stage: Stage) -> Act:
+    """Small batches of new rows until the table of keys, three quarters full, doubles."""
+    full = 3 * (1 << ((2 * stage.half).bit_length() - 1)) // 4
+    talk.define(stage.client, "grown", NARROW)
+    rows = _narrow(np.arange(full + 2 * SMALL))
+    stage.post([body("grown", rows.slice(at, min(LOAD, full - SMALL - at))) for at in range(0, full - SMALL, LOAD)])
+    return partial(stage.post, [body("grown", rows.slice(at, SMALL // 10)) for at in range(full - SMALL, full + 2 * SMALL, SMALL // 10)])
+
+
+def text_rewritten(stage: Stage) -> Act:
+    """Small batches that replace texts, until more than half of what the table has is garbage."""
+    talk.define(stage.client, "texts", TEXTS)
+    stage.post([body("texts", of_texts(np.arange(at, at + LOAD), "first text")) for at in range(0, stage.half, LOAD)])
+    again = stage.half + stage.half // 5
+    return partial(stage.post, [body("texts", of_texts(np.arange(at, at + SMALL) % stage.half, "text")) for at in range(0, again, SMALL)])
+
+
+def snapshot_written(stage: Stage) -> Act:
+    """Batches until the log is long enough for a snapshot, and until it is written and the log is cut."""
+
+    bodies = cycle(stage.moved("a", stage.half, 10 * SMALL))
+
+    def write() -> None:
+        before, end = _snapshot(stage), time.monotonic() + 300
+        while _snapshot(stage) == before:
+            assert time.monotonic() < end, "no snapshot was written"
+            stage.post(list(islice(bodies, 5)))
+
+    return write
+
+
+def boxes_rebuilt(stage: Stage) -> Act:
+    """New rows in a narrow place, for which subtrees of a box tree are built again."""
+    stage.view("made", BOXES)
+    return partial(stage.post, stage.new("a", stage.half // 10, SMALL, LINE // 3, LINE // 3 + LINE // 1000))
+
+
+def quadtrees_merged(stage: Stage) -> Act:
+    """Rows move until half as many entries have changed as the trees have, of which they are then made anew; one behind the other."""
+    stage.view("made", GRID)
+    for relation in "ab":
+        stage.post(stage.moved(relation, stage.half * 24 // 100, LOAD))  # a move changes two entries
+    last = [stage.moved(relation, stage.half // 10, SMALL) for relation in "ab"]
+    return partial(stage.post, [one for both in zip(*last, strict=True) for one in both])
+
+
+def large_batch(stage: Stage) -> Act:
+    talk.define(stage.client, "bulk", NARROW)
+    return partial(stage.post, [body("bulk", _narrow(np.arange(min(stage.half, _LARGEST))))])
+
+
+def truncated(stage: Stage) -> Act:
+    """Of the relation that the large batch has filled."""
+    return lambda: talk.ok(talk.send(stage.client, [{"relation": "bulk", "op": "truncate"}]))
+
+
+def relation_dropped(stage: Stage) -> Act:
+    large_batch(stage)()
+    return partial(talk.drop, stage.client, relations=["bulk"])
+
+
+class Scenario(NamedTuple):
+    """`is_turn`: the thing itself is one version and has its turn whole, so no aim is set."""
+
+    words: str
+    prepare: Callable[[Stage], Act]
+    is_turn: bool = False
+
+
+SCENARIOS = [
+    Scenario("nothing else happens", nothing),
+    *(Scenario(f"a view is registered: {sort.words}", partial(registered, sort)) for sort in SORTS),
+    Scenario("a view is dropped", dropped),
+    Scenario("/metrics is polled", metrics_polled),
+    Scenario("a slow reader holds a version", slow_reader),
+    Scenario("a version is let go, and reclaimed", reclaimed),
+    Scenario("one change has as many partners as rows", one_with_many_partners),
+    Scenario("feeds are settled", feeds_settled),
+    Scenario("a table of keys grows", table_grown),
+    Scenario("texts are rewritten", text_rewritten),
+    Scenario("a snapshot is written, the log is cut", snapshot_written),
+    Scenario("boxes are rebuilt", boxes_rebuilt),
+    Scenario("quadtrees merge", quadtrees_merged),
+    Scenario("a large batch", large_batch, True),
+    Scenario("a relation is truncated", truncated),
+    Scenario("a relation is dropped", relation_dropped),
+]
+
+
+def run(scale: Scale, note: Note) -> list[Figure]:
+    sizes = [scale.size(1_000_000, 4_000), *([10_000_000] if scale.large and not scale.quick else [])]
+    before = {} if scale.quick else _before()
+    return [figure for n in sizes for figure in measure(n, SCENARIOS, scale, note, before)]
+
+
+def measure(n: int, scenarios: list[Scenario], scale: Scale, note: Note, before: dict[str, Rival]) -> list[Figure]:
+    """The scenarios one behind the other in one service of n rows."""
+    figures = []
+    with serving(scale, _ENVIRONMENT) as server:
+        stage = Stage(server, n, scale.size(3, 0))
+        stage.fill()
+        note(f"{n:,} rows are loaded")
+        for scenario in scenarios:
+            waits, seconds = _watched(stage, scenario.prepare(stage))
+            stage.clear()
+            figures += figures_of(n, scenario, waits, seconds, before)
+            p999, most = (figure.value for figure in figures[-2:])
+            note(f"{scenario.words}: {seconds:.1f} s, p99.9 {p999:.1f} ms, at most {most:.1f} ms")
+    return figures
+
+
+def figures_of(n: int, scenario: Scenario, waits: np.ndarray, seconds: float, before: dict[str, Rival]) -> list[Figure]:
+    """`waits`: milliseconds until the answer of each change that was sent or answered while the thing happened."""
+    p50, p99, p999 = (float(value) for value in np.percentile(waits, (50, 99, 99.9), method="higher"))
+    about = {"rows": n, "changes": len(waits), "seconds": round(seconds, 2), "p50": round(p50, 3), "p99": round(p99, 3)}
+    name = f"{n:,} rows, {scenario.words}"
+    largest = _GAP if n < 10_000_000 else _GAP_LARGE
+    both = ((f"{name}: p99.9", p999, _P999, f"p50 {p50:.2f}, p99 {p99:.2f}"), (f"{name}: the longest", float(waits.max()), largest, ""))
+    return [
+        Figure(words, value, "ms", None if scenario.is_turn else aim, True, [before[words]] if words in before else [], about, note=more)
+        for words, value, aim, more in both
+    ]
+
+
+def _watched(stage: Stage, act: Act) -> tuple[np.ndarray, float]:
+    """What single changes wait while it happens and for some time after, in milliseconds; and how many seconds it takes itself."""
+    command = [sys.executable, "-m", "tests.benchmarks.stalls_client", str(stage.server.port), "unrelated"]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as changes:
+        assert changes.stdin is not None and changes.stdout is not None
+        try:
+            assert changes.stdout.readline() == "ready\n"
+            start = time.monotonic()
+            act()
+            seconds = time.monotonic() - start
+            time.sleep(max(_AFTER, stage.watch - seconds))
+            changes.stdin.close()
+            sent = np.array(json.loads(changes.stdout.readline()))
+        except BaseException:
+            changes.kill()
+            raise
+    return 1e3 * sent[sent.sum(axis=1) > start, 1], seconds
+
+
+def _before() -> dict[str, Rival]:
+    """The figures that are kept of before, by name."""
+    kept = json.loads(_BEFORE.read_text())
+    return {figure["name"]: Rival("before", figure["value"], f"another run, commit {kept['revision']}") for figure in kept["figures"]}
+
+
+def _narrow(ids: np.ndarray) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"id": pa.array(ids), "s": pa.array(ids), "e": pa.array(ids + 10)})
+
+
+def _snapshot(stage: Stage) -> float:
+    try:
+        return gauge(stage.server, "livejoin_snapshot_version")
+    except LookupError:
+        return -1.0
+

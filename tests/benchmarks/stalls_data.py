@@ -1,0 +1,125 @@
+"""What the subject `stalls` has in its service: two large relations, a few that single things happen to, and the views over them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import httpx
+import numpy as np
+import pyarrow as pa
+
+from tests.benchmarks.data import LINE
+from tests.benchmarks.raw_client import ARROW, post_all
+from tests.benchmarks.served import LOAD
+from tests.end_to_end import talk
+from tests.server_process import ServerProcess
+
+SMALL = 1_000  # rows of a batch beside which a single change waits no longer than the batch takes
+_PARTNERS = 2  # of a row in the other relation, on one interval
+_LIMIT = 600.0  # seconds until a view is live
+
+WIDE: dict[str, Any] = {
+    "columns": [{"name": name, "type": "int64"} for name in ("id", "room", "s", "e", "s2", "e2", "x", "y")],
+    "key": ["id"],
+    "intervals": {"span": {"start": "s", "end": "e"}, "depth": {"start": "s2", "end": "e2"}},
+}
+NARROW: dict[str, Any] = {"columns": [{"name": name, "type": "int64"} for name in ("id", "s", "e")], "key": ["id"]}
+TEXTS: dict[str, Any] = {"columns": [{"name": "id", "type": "int64"}, {"name": "text", "type": "string"}], "key": ["id"]}
+
+
+class Sort(NamedTuple):
+    """A view over the two large relations, and the algorithm that is to keep it."""
+
+    words: str
+    sql: str
+    algorithm: str
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        return {"sql": self.sql, "algorithm": self.algorithm}
+
+
+_PAIR = "SELECT a.id AS p, b.id AS q FROM a JOIN b ON "
+_TRIANGLE = "SELECT a.id AS p, b.id AS q, c.id AS r FROM a JOIN b ON a.y = b.x JOIN a c ON b.y = c.x AND c.y = a.x"
+INTERVALS = Sort("an interval tree", _PAIR + "overlaps(a.span, b.span)", "interval-tree")
+BOXES = Sort("a box tree", _PAIR + "overlaps(a.span, b.span) AND overlaps(a.depth, b.depth)", "box-tree")
+GRID = Sort("quadtrees", _TRIANGLE, "qdag")
+SORTS = (
+    INTERVALS,
+    Sort("a keyed interval tree", _PAIR + "a.room = b.room AND overlaps(a.span, b.span)", "interval-tree"),
+    Sort("a nested loop", _PAIR + "a.room = b.room AND overlaps(a.span, b.span)", "nested-loop"),
+    Sort("a join tree", _PAIR + "a.room = b.room AND overlaps(a.span, b.span)", "join-tree"),
+    GRID,
+    BOXES,
+)
+
+
+def of_texts(ids: np.ndarray, word: str) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"id": pa.array(ids), "text": pa.array([f"{word} of the row {id_:012d}" for id_ in ids.tolist()])})
+
+
+def body(relation: str, rows: pa.RecordBatch) -> bytes:
+    return talk.arrow_bytes(rows, relation)
+
+
+class Stage:
+    """A service in which things are made to happen. `half`: rows of each of `a` and `b` at first; `watch`: seconds that each of these
+    things is watched for at least."""
+
+    def __init__(self, server: ServerProcess, n: int, watch: float) -> None:
+        self.server, self.half, self.watch = server, n // 2, watch
+        self.client: httpx.Client = server.client(_LIMIT)
+        self.rng = np.random.default_rng(3)
+        self._next = 0
+        self._views: list[str] = []
+
+    def fill(self) -> None:
+        """The relations a and b, and one without rows that the single changes are to."""
+        talk.define(self.client, "unrelated", NARROW)
+        for name in "ab":
+            talk.define(self.client, name, WIDE)
+            self.post(self.new(name, self.half, LOAD))
+
+    def wide(self, ids: np.ndarray, low: int = 0, high: int = LINE) -> pa.RecordBatch:
+        """Rows of a or b whose intervals begin from `low` to `high`, as long as they are everywhere."""
+        count, length = len(ids), max(2 * _PARTNERS * LINE // (2 * self.half), 1)
+        columns = {"id": ids, "room": self.rng.integers(0, max(self.half // 10, 1), count), "s": self.rng.integers(low, high, count)}
+        columns["e"] = columns["s"] + self.rng.integers(1, length + 1, count)
+        columns["s2"] = self.rng.integers(0, LINE, count)
+        columns["e2"] = columns["s2"] + self.rng.integers(1, LINE // 2, count)
+        columns |= {name: self.rng.integers(0, max(self.half // 2, 1), count) for name in "xy"}
+        return pa.RecordBatch.from_pydict({name: pa.array(column) for name, column in columns.items()})
+
+    def ids(self, count: int) -> np.ndarray:
+        """Such as no row has yet."""
+        self._next += count
+        return np.arange(self._next - count, self._next, dtype=np.int64)
+
+    def new(self, relation: str, count: int, batch: int, low: int = 0, high: int = LINE) -> list[bytes]:
+        """Batches of new rows of a or b."""
+        rows = self.wide(self.ids(count), low, high)
+        return [body(relation, rows.slice(at, batch)) for at in range(0, count, batch)]
+
+    def moved(self, relation: str, count: int, batch: int) -> list[bytes]:
+        """Batches that move rows of a or b that are there from the beginning, each once."""
+        first = {"a": 0, "b": self.half}[relation]
+        rows = self.wide(first + self.rng.permutation(self.half)[:count])
+        return [body(relation, rows.slice(at, batch)) for at in range(0, count, batch)]
+
+    def post(self, bodies: list[bytes]) -> None:
+        post_all(self.server.port, bodies, 1, kind=ARROW)
+
+    def view(self, name: str, sort: Sort) -> None:
+        """Register it and wait until it is live. It is dropped with the scenario."""
+        self._views.append(name)
+        made = talk.view(self.client, name, sort.definition, _LIMIT)
+        assert made["plan"]["algorithm"] == sort.algorithm, made["plan"]
+
+    def drop(self, name: str) -> None:
+        self._views.remove(name)
+        talk.drop(self.client, views=[name])
+
+    def clear(self) -> None:
+        """Drop the views of a scenario."""
+        for name in list(self._views):
+            self.drop(name)
