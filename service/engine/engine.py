@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from service.durability.log import Log
+from service.engine.housekeeping import Housekeeping
 from service.engine.recovery import Progress, recover_relations
 from service.engine.snapshotting import Snapshotting
 from service.engine.state import Receipt, State, is_single
@@ -42,8 +43,6 @@ log = logging.getLogger("livejoin.engine")
 
 _OTHER = "the {} {} already exists with another definition: use another name, or drop it first"
 T = TypeVar("T")
-_RATE = 1.0  # seconds between two looks at pins
-_WORTH_RECLAIMING = 512  # changed rows
 
 
 def _now(work: Callable[[], None]) -> None:
@@ -68,12 +67,12 @@ class Engine(ABC):
         self._log = Log(data, self.settings.synchronous)
         self.folder_id, self.secret = self._log.folder_id, self._log.secret
         self._state = State()
+        self._housekeeping = Housekeeping(self._state, self._log, self.versions, self.settings, self.sweep)
         self._writer = Writer(
-            self._state, self._log, self.versions, self.settings.max_waiting, self._is_short, self._housekeep, self._failed
+            self._state, self._log, self.versions, self.settings.max_waiting, self._is_short, self._housekeeping.piece, self._failed
         )
         self.admit = self._writer.admit  # whether a batch could be submitted now, whatever it is: ask before its body is read
         self._snapshots: Snapshotting
-        self._looked = time.monotonic()
         self._closing = threading.Lock()
 
     def recover(self, progress: Progress | None = None) -> None:
@@ -85,7 +84,7 @@ class Engine(ABC):
                 progress(stage, part)
 
         snapshot = recover_relations(self._state, self._log, self._folder, report)
-        self._snapshots = Snapshotting(self._folder, self._log, self._state, self.versions, snapshot)
+        self._snapshots = self._housekeeping.snapshots = Snapshotting(self._folder, self._log, self._state, self.versions, snapshot)
         self.versions.publish(self._state.version())
         for name, data in self._log.catalog()[1]:
             parsed = parse_view(name, data, self._definitions(), self._counted(), kept=True)
@@ -203,16 +202,17 @@ class Engine(ABC):
     def drop_relation(self, name: str) -> None:
         """Problems `not-found`, `relation-in-use`."""
 
-        def drop() -> None:
-            self.relation(name)
+        def drop() -> Relation:
+            relation = self.relation(name)
             users = sorted(view.name for view in self._state.views.values() if name in view.view.query.named)
             if users:
                 raise Problem("relation-in-use", f"the relation {name} is used by {', '.join(users)}", views=users)
             self._log.drop_relation(name)
-            self._state.relations = {other: relation for other, relation in self._state.relations.items() if other != name}
+            self._state.relations = {other: kept for other, kept in self._state.relations.items() if other != name}
             self.versions.publish(self._state.version())
+            return relation
 
-        self._writer.call(drop).result()
+        self._writer.call(drop).result()  # the memory of what it gives comes back here, not in the writer's turn
 
     def put_view(self, name: str, data: dict[str, Any], wait: float = 1.0) -> tuple[LiveView, str]:
         """Register and build; the view and "created", "same", or "building" when it takes longer than `wait` seconds.
@@ -236,7 +236,7 @@ class Engine(ABC):
     def drop_view(self, name: str) -> None:
         """Its followers are told; its readers read on. Problem `not-found`."""
 
-        def drop() -> None:
+        def drop() -> LiveView:
             view = self.view(name)
             self._log.drop_view(name)
             view.let_go()
@@ -244,8 +244,9 @@ class Engine(ABC):
             self.versions.publish(self._state.version())
             if view.feed is not None:
                 view.feed.close(Problem("not-found", f"the view {name} was dropped"))
+            return view
 
-        self._writer.call(drop).result()
+        self._writer.call(drop).result()  # the memory of what it gives comes back here, not in the writer's turn
 
     def at_rest(self, work: Callable[[], T]) -> T:
         """Have `work`, which only reads, done in the writer's thread when the newest version is the published one. Waits for a group."""
@@ -302,7 +303,7 @@ class Engine(ABC):
 
     def _is_short(self, batch: Batch) -> bool:
         """Whether a single change takes no longer than its views promise: nothing else is due first, or holds a lock that it needs."""
-        if self._aged or self._grown or self._log.checkpoint_due or self._snapshots.under_way:
+        if self._housekeeping.is_due or self._log.checkpoint_due or self._snapshots.under_way:
             return False
         name = batch.changes[0].relation
         return all(view.is_prompt for view in self._state.interest.using(name))
@@ -357,36 +358,6 @@ class Engine(ABC):
         if self._state.views.get(view.name) is view and view.state == "building":
             self._build(view, lambda part: self._writer.beat())
             self._go_live(view)
-
-    @property
-    def _aged(self) -> bool:
-        return time.monotonic() - self._looked > _RATE
-
-    @property
-    def _grown(self) -> bool:
-        return self._state.rows_changed >= _WORTH_RECLAIMING
-
-    def _housekeep(self) -> None:
-        """After each group, and once a second: settle, reclaim, give up old pins, think of a snapshot."""
-        self._log.checkpoint_if_due()
-        due = self._aged
-        if due:
-            self._looked = time.monotonic()
-            self.versions.expire_idle(self.settings.pin_idle)
-        if due or self._grown:
-            for view in self._state.views.values():
-                if view.feed is not None:
-                    view.feed.housekeep(self.versions.published.number, due)
-            self._state.reclaim(*self.versions.needed())
-            for relation in self._state.relations.values():
-                relation.table.prepare(_WORTH_RECLAIMING)  # no more than so many come without this thread
-        if due:
-            versions = 1  # of which each look gives up more: pins may come by the thousand
-            while self._state.retired_bytes > self.settings.pin_bytes and self.versions.expire_oldest(versions):
-                self._state.reclaim(*self.versions.needed())
-                versions *= 2
-            self.sweep()
-            self._snapshots.consider()
 
     def _failed(self, error: BaseException) -> None:
         self.state = "failed"

@@ -69,4 +69,5 @@ def _replay(relation: Relation, version: int, effect: Effect) -> None:
 
 def _reclaim(state: State) -> None:
     for relation in state.relations.values():
-        relation.table.reclaim(state.newest, _NO_PINS)
+        while relation.table.reclaim(state.newest, _NO_PINS):
+            pass

@@ -5,7 +5,8 @@ It may be ahead of what is on disk and published; whoever applies is to commit, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -246,23 +247,25 @@ class State:
             assert batch.epoch is not None
             self.sources[batch.source] = (batch.run, batch.epoch)
 
-    def reclaim(self, published: int, pins: Numbers) -> None:
-        """Let everything be reused that neither the published version, nor a pin, nor an unsettled delta sees."""
+    def to_reclaim(self) -> list[Callable[[int, Numbers], bool]]:
+        """What lets everything be reused that neither the published version, nor a pin, nor an unsettled delta sees: each is to be called,
+        with the number of that version, which is the newest, and the pins of the moment, until it gives False: that nothing is left. A call
+        does a piece of the work."""
         self.rows_changed = 0
-        floors: dict[str, int] = {}
-        for view in self.views.values():
-            if view.feed is not None:
-                floor = view.feed.floor()
-                if floor is not None:
-                    for name in view.relations:
-                        floors[name] = min(floor, floors.get(name, floor))
-            try:
-                view.reclaim(published, pins)
-            except Exception as error:
-                self._fail(view, error)
-        self.indexes.reclaim(published, pins)
-        for name, relation in self.relations.items():
-            relation.table.reclaim(min(published, floors.get(name, published)), pins)
+        views = [partial(self._reclaim_view, view) for view in self.views.values()]
+        return [*views, self.indexes.reclaim, *(partial(self._reclaim_table, relation) for relation in self.relations.values())]
+
+    def _reclaim_view(self, view: LiveView, published: int, pins: Numbers) -> bool:
+        try:
+            return view.reclaim(published, pins)
+        except Exception as error:
+            self._fail(view, error)
+            return False
+
+    def _reclaim_table(self, relation: Relation, published: int, pins: Numbers) -> bool:
+        feeds = (view.feed for view in self.interest.using(relation.name))
+        floors = (floor for feed in feeds if feed is not None and (floor := feed.floor()) is not None)
+        return relation.table.reclaim(min([published, *floors]), pins)
 
     def _require(self, view: LiveView, resolved: dict[str, Resolved]) -> None:
         """MemoryError unless it has room; any other error is the view's own."""

@@ -1,7 +1,7 @@
 """The one writer: jobs and batches through a bounded queue to its thread, batches in groups that share an fsync.
 
     take all that waits -> apply each in memory, as a version of its own -> append each to the log -> one commit
-    -> publish the newest -> wake the followers -> answer each -> reclaim
+    -> publish the newest -> wake the followers -> answer each -> a piece of housekeeping, and the rest of it while nothing waits
 
 Writer is who holds the turn: the thread, or for one short batch the caller of `apply_at_once`, when nothing waits and the thread is idle.
 That caller may answer before it publishes, if nobody who has heard the answer can ask before it has.
@@ -45,6 +45,8 @@ _WAITING_BYTES = 1 << 30  # of decoded batches: with more, nothing further is ta
 _ROOM_FACTOR, _ROOM_LEAST = 4, 512 << 10
 _ROOM_AMPLE = 256 << 20  # so much need not be asked for each batch, as the thread does
 _TICK = 1.0  # seconds between two looks at what has grown old
+_PIECE = 2e-3  # seconds of housekeeping in a turn
+_SHARE = 0.25  # of the time of a group, for what earlier groups have left
 _SHORT = 1e-3  # seconds that a change may take in a caller's thread, as far as the last ones tell
 _STUCK = 600.0  # seconds without a sign of progress: far more than a batch or a part of a build takes
 _FADING = 0.9  # of what a slow change counts, one change later
@@ -78,11 +80,11 @@ _Item = _Waiting | _Job | _Stop
 
 
 class Writer:
-    """Owns the thread. `housekeep` is called in it after each group and once a second, `on_failure` when the service is to end; `is_short`
-    by the writer, whether a batch may be applied in a caller's thread."""
+    """Owns the thread. `housekeep` is called in it after each group, once a second, and while nothing waits until it says that there is no
+    more; `on_failure` when the service is to end; `is_short` by the writer, whether a batch may be applied in a caller's thread."""
 
     def __init__(
-        self, state: State, log: Log, versions: Pins, max_waiting: int, is_short: Callable[[Batch], bool], housekeep: Callable[[], None],
+        self, state: State, log: Log, versions: Pins, max_waiting: int, is_short: Callable[[Batch], bool], housekeep: Callable[[], bool],
         on_failure: Callable[[BaseException], None],
     ) -> None:  # fmt: skip
         self._state, self._log, self._versions = state, log, versions
@@ -95,6 +97,7 @@ class Writer:
         self._unpublished: _Made | None = None  # of a caller that has the turn and its answer
         self._ended = False
         self._unfinished = 0  # items in the queue or at work
+        self._untidy = False  # whether there is more housekeeping
         self._last = 0.0  # seconds that the last change took
         self._pace = 0.0  # as many: the slowest of late, fading, without those that were slow alone: the scheduler's doing, not the views'
         self.failure: BaseException | None = None
@@ -209,9 +212,10 @@ class Writer:
         ticked = time.monotonic()
         while True:
             try:
-                item = self._queue.get(timeout=_TICK)
+                item = self._queue.get(timeout=0.0 if self._untidy else _TICK)
             except queue.Empty:
                 item = None
+            idle = item is None
             self.beat()
             with self._turn:
                 if self.failure is not None:  # of a batch that was applied at once
@@ -227,13 +231,21 @@ class Writer:
                     if item is not None:
                         _do(item)
                         self._finished(1)
-                    if time.monotonic() - ticked > _TICK:
-                        self._housekeep()
+                    if (idle and self._untidy) or time.monotonic() - ticked > _TICK:
+                        self._tidy(_PIECE)
                         ticked = time.monotonic()
                 except BaseException as error:
                     self._fail(error)
                     return
             self._beat = None
+
+    def _tidy(self, seconds: float) -> None:
+        """Housekeeping for so long, and as much longer as a piece takes."""
+        end = time.monotonic() + seconds
+        while more := self._housekeep():
+            if time.monotonic() >= end:
+                break
+        self._untidy = more
 
     def _finished(self, count: int) -> None:
         with self._lock:
@@ -260,9 +272,10 @@ class Writer:
         with self._lock:
             self._waiting_bytes -= sum(waiting.bytes for waiting in group)
         try:
+            started = time.monotonic()
             self._room = self._log.free_bytes
             self._commit(group)
-            self._housekeep()
+            self._tidy(_PIECE + (_SHARE * (time.monotonic() - started) if self._untidy else 0.0))
         except BaseException as error:
             _refuse(following, error)  # it is in no queue any more
             raise

@@ -7,7 +7,8 @@ moves `lost`: a token of an older version has expired. A quiet view loses nothin
     lost < kept versions that changed the view < ... <= published
 
 Writer: append (before the version is published), wake (after), housekeep, close. Everything else: any thread. Rows are gathered under
-`_settling`, never under `_lock`: so the writer waits for a few assignments, but when it closes the feed.
+`_settling`, never under `_lock`: so the writer waits for a few assignments. What it settles itself is some thousand rows at a time; a
+version with more is settled in a thread.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from service.views.deltas import Combination, Delta
 log = logging.getLogger("livejoin.feeds")
 
 _PENDING_ROWS, _PENDING_VERSIONS = 4096, 256
+_LONG_ROWS = 1 << 14  # of one version: gathered in a few milliseconds
 _SMALL_BYTES, _SMALL_SEGMENTS = 16 << 10, 64
 _LARGEST_TEXT = 1 << 30  # bytes of one version that are taken at once
 Gather = Callable[[Combination], tuple[pa.RecordBatch, pa.RecordBatch]]
@@ -132,18 +134,27 @@ class Feed:
             except Exception:  # the follower's own problem: its event loop is closed
                 log.exception("a follower of the view %s could not be woken", self._name)
 
-    def housekeep(self, published: int, everything: bool) -> None:
-        """Settle old changes, or all: unsettled changes hold the slots of their rows, and of all rows retired since."""
+    def housekeep(self, published: int, everything: bool) -> bool:
+        """Settle old changes, or all, some thousand rows of them: unsettled changes hold the slots of their rows, and of all rows retired
+        since. Whether there are more to settle here."""
         with self._lock:
-            if not self._pending:
-                return
+            if not self._pending or self._closed is not None:
+                return False
             grown = everything or self._pending_rows > _PENDING_ROWS
             old = published - self._pending[0].version >= _PENDING_VERSIONS
-        if (grown or old) and self._settling.acquire(blocking=False):  # else a follower is at it
-            try:
-                self._settle_all()
-            finally:
-                self._settling.release()
+            long = self._pending[0].rows > _LONG_ROWS
+        if not (grown or old) or not self._settling.acquire(blocking=False):  # a thread is at it, or a follower
+            return False
+        try:
+            if not long:
+                self._settle_some(_PENDING_ROWS)
+        finally:
+            self._settling.release()
+        if long:
+            threading.Thread(target=self._settle, name="settle", daemon=True).start()
+            return False
+        with self._lock:
+            return bool(self._pending) and (everything or self._pending_rows > _PENDING_ROWS)
 
     @property
     def has_little_to_settle(self) -> bool:
@@ -157,12 +168,12 @@ class Feed:
             return None if first is None else first - 1
 
     def close(self, problem: Problem) -> None:
-        """The view is dropped: its followers end with this problem. Waits for a gathering in progress."""
+        """The view is dropped: its followers end with this problem. What is being gathered is thrown away: its slots may be reused."""
 
         def gone(*_: object) -> NoReturn:
             raise problem
 
-        with self._settling, self._lock:  # a gathering reads slots of the view
+        with self._lock:
             self._closed = problem
             self._cut_at(self.versions.published.number)
             # They hold the view, which holds this feed: its memory is to come back at once, not when Python looks for circles.
@@ -305,13 +316,21 @@ class Feed:
 
     def _settle(self) -> None:
         with self._settling:
-            self._settle_all()
+            self._settle_some(None)
 
-    def _settle_all(self) -> None:
-        """Turn what is pending and published into segments. What is beyond the bound by its text alone is dropped without a copy of it."""
+    def _settle_some(self, most: int | None) -> None:
+        """Turn what is pending and published into segments: the oldest versions that have `most` rows together (None: all), one at least.
+        What is beyond the bound by its text alone is dropped without a copy of it."""
         with self._lock:
             published = self.versions.published.number
             settled = [delta for delta in self._pending if delta.version <= published]
+            if most is not None:
+                rows = 0
+                for count, delta in enumerate(settled):
+                    rows += delta.rows
+                    if rows > most:
+                        del settled[max(1, count) :]
+                        break
             if not settled or self._closed is not None:
                 return
             self._in_hand = settled[0].version
@@ -338,7 +357,7 @@ class Feed:
     def _take_in(self, segment: _Segment) -> None:
         """The segment stands for the oldest pending deltas, but for those that were dropped meanwhile."""
         gone = bisect_right(segment.versions, self._lost)
-        if gone == len(segment.versions):
+        if gone == len(segment.versions) or self._closed is not None:
             return
         if gone:
             assert not self._segments, "the oldest go first"

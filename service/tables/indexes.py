@@ -293,10 +293,11 @@ class SharedIndexes:
             raise self._failure
         return self._applied
 
-    def reclaim(self, published: int, pins: Numbers) -> None:
-        """Take away what nobody uses, and let everything be reused that neither `published`, the newest version, nor a pin sees."""
+    def reclaim(self, published: int, pins: Numbers) -> bool:
+        """Take away what nobody uses, and let be reused what neither `published`, the newest version, nor a pin sees: a piece of it.
+        Whether there is more."""
         if self._structure is None:
-            return
+            return False
         pinned = published in pins
         leaving = [one for since, one in self._leaving if since < published or not pinned]
         if leaving:
@@ -305,7 +306,7 @@ class SharedIndexes:
                 self._remove(published, one)
             self._leaving = [(since, one) for since, one in self._leaving if since >= published and pinned]
         self._structure.reclaim(published, pins)
-        self._texts.reclaim(published, pins)
+        return self._texts.reclaim(published, pins)
 
     def _remove(self, version: int, one: SharedIndex | Planted) -> None:
         if not isinstance(one, SharedIndex):

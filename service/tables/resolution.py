@@ -78,7 +78,9 @@ def resolve(relation: Relation, changes: Changes, version: int) -> Resolved:
     result.delete_keys = relation.no_keys
     everything, _ = relation.table.scan(version, 0, relation.table.rows)
     replaced = result.previous[result.previous >= 0]
-    result.deletes = np.concatenate((replaced, np.setdiff1d(everything, replaced)))
+    stays = np.zeros(relation.table.used, np.bool_)
+    stays[replaced] = True
+    result.deletes = np.concatenate((replaced, everything[~stays[everything]]))
     result.ignored += ignored
     result.bad = np.concatenate((*bad, result.bad))
     return result

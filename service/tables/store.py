@@ -32,6 +32,7 @@ Numbers = npt.NDArray[np.int64]  # of versions, ascending
 # What is taken at once of rows whose number is not ours: a join repeats a text for every partner.
 PIECE_ROWS = 1 << 16
 PIECE_BYTES = 64 << 20
+_LOOKED_AT = 1 << 14  # slots that one `reclaim` looks at: about a millisecond
 
 _NO_SLOTS = np.empty(0, np.int32)
 _NO_TEXTS = np.zeros(1, np.int64), np.frombuffer(b"", np.uint8)  # read-only bytes, as kernels take them
@@ -139,20 +140,22 @@ class Table:
             self._rows.retire(version, gone)
             self._mortal = self._rows.used
 
-    def reclaim(self, oldest_needed: int, pins: Array) -> None:
+    def reclaim(self, oldest_needed: int, pins: Array) -> bool:
         """Slots of rows that died at or before `oldest_needed` (the published version), and that no pinned version
-        (sorted) sees, may be used again. O(rows that became due), plus what pins that went away held."""
-        freed = self._rows.reclaim(oldest_needed, _writable(pins, np.int64))
+        (sorted) sees, may be used again: a piece of this work; whether there is more. O(rows that became due), plus what pins that
+        went away held, in all pieces."""
+        freed = self._rows.reclaim(oldest_needed, _writable(pins, np.int64), _LOOKED_AT)
         if len(freed):
             self._retired_text -= self._rows.all_text(freed)
             self._rows.free(freed)
+        return self._rows.is_due(oldest_needed) or self._rows.tidy()
 
     def require(self, rows: RowBlock) -> None:
         """Raise MemoryError, before anything is touched, unless `insert` surely has room for these."""
         self._rows.require(rows.num_rows, rows.bytes)
 
     def prepare(self, rows: int) -> None:
-        """Let the key table grow, if it must for so many more rows, before one of them waits for it. O(all rows) then."""
+        """Let the key table begin to grow, if it must for so many more rows, before one of them waits for it. O(rows)."""
         with suppress(MemoryError):  # they will be refused
             self._rows.require(rows, 0)
 
@@ -299,14 +302,15 @@ class Domain:
         """The same of these columns of a table's rows, any number."""
         return self._of_table(table, names, slots, self._rows.find)
 
-    def reclaim(self, oldest_needed: int, pins: Array) -> None:
+    def reclaim(self, oldest_needed: int, pins: Array) -> bool:
         """As `Table.reclaim`: unused codes that no readable version knew may be given to other keys."""
         with self._lock:
             self._newest = max(self._newest, oldest_needed)
-            freed = self._rows.reclaim(oldest_needed, _writable(pins, np.int64))
+            freed = self._rows.reclaim(oldest_needed, _writable(pins, np.int64), _LOOKED_AT)
             if len(freed):
                 self._rows.unlink(freed)
                 self._rows.free(freed)
+            return self._rows.is_due(oldest_needed) or self._rows.tidy()
 
     def _of_arrow(self, columns: pa.RecordBatch, work: Callable[[RowSet], Array]) -> Array:
         """`work`, under the lock, on the rows without nulls; -1 for the others."""

@@ -48,8 +48,9 @@ class DeltaSink(Protocol):
     def wake(self) -> None:
         """It is published: tell the followers."""
 
-    def housekeep(self, published: int, everything: bool) -> None:
-        """Let go of old slots, or of all."""
+    def housekeep(self, published: int, everything: bool) -> bool:
+        """Let go of old slots, or of all: a piece of it; whether there is more."""
+        ...
 
     @property
     def has_little_to_settle(self) -> bool:

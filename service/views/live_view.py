@@ -136,9 +136,9 @@ class LiveView:
             return Delta(version, (), (), True)
         return delta if delta.rows else None
 
-    def reclaim(self, oldest_needed: int, pins: npt.NDArray[np.int64]) -> None:
-        if self._join is not None:
-            self._join.reclaim(oldest_needed, pins)
+    def reclaim(self, oldest_needed: int, pins: npt.NDArray[np.int64]) -> bool:
+        """As `Join.reclaim`."""
+        return self._join is not None and self._join.reclaim(oldest_needed, pins)
 
     @property
     def retired_bytes(self) -> int:

@@ -17,7 +17,20 @@ Invariants
     I2  `count` entries are not empty; at most 3/4 of the table
     I3  the entry's tag is the hash of its row's key; no two entries have equal keys
 
-Costs: find, enter, remove O(1) expected a row; growing O(size), amortised O(1). 11 to 22 bytes a key once large.
+A large table grows by the way: while the last sixteenth of its room fills, its entries are copied into a larger one, some places for each
+entry that comes, from the last place to the first; then that one takes over. Look-ups know the old one only.
+
+    places   0 ..... rest ............ last     of the old table, which is whole
+              to copy    copied                 into the larger one; what comes and goes meanwhile does so in both
+
+A removal moves entries to lower places, so from what is copied to what is to be copied, and copying twice does nothing. Only those that
+stand at the front because the end was full could move the other way: they are copied first.
+
+    I4  while it grows, the larger table has just those entries of the old one that lie from `rest` on, or that have come since,
+        or some of those below
+
+Costs: find, enter, remove O(1) expected a row, growing included: a batch pays for at most 32 places a row. 11 to 22 bytes a key once
+large, and up to twice as many more while it grows.
 The arithmetic stays below 2**63 at every step: it must give the same without the JIT. What each row needs is inlined by Numba, which
 makes look-ups a fifth faster than leaving it to LLVM, forced or not.
 """
@@ -28,7 +41,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.kernel import arrays, kernel, wide
+from structures.core.kernel import arrays, compiled, kernel, wide
 
 PLAIN, FLOAT, TEXT = 0, 1, 2
 ALL_BITS = 0x7FFFFFFF  # of a hash
@@ -36,6 +49,12 @@ ALL_BITS = 0x7FFFFFFF  # of a hash
 _NEGATIVE_ZERO = -(2**63)
 _NAN = 0x7FF8000000000000
 _SMALLEST = 64  # entries
+_GROWS_AT_ONCE = 1 << 14  # places: copied in a tenth of a millisecond
+_GROWS_FROM = 11  # sixteenths of the places: of the twelve that may be used
+_PLACES = 32  # copied for an entry that comes: all of them before half of the room that is left is used
+_STEP = 1 << 11  # places that are worth a call
+_LOOKED_AT = 1 << 10  # places at the front, where an empty one is expected soon
+_FEW = 64  # entries that are removed one by one even if they are all
 
 
 @arrays("int8[::1]", "int64[::1]", "int64[:,::1]", "int64[::1]", "Array(uint8, 1, 'C', True)")
@@ -199,15 +218,29 @@ def remove_rows(entries: Any, hash_mask: int, stored: Stored, slots: Any) -> int
     return removed
 
 
-@kernel("void(int64[::1], int64[::1])")
-def _move_entries(entries: Any, larger: Any) -> None:
-    last = len(larger) - 1
-    for entry in entries:
-        if entry != 0:
-            at = (entry >> 32) & last
-            while larger[at] != 0:
-                at = (at + 1) & last
-            larger[at] = entry
+@kernel
+def _put(entries: Any, entry: int) -> None:
+    """Let the entry be in the table."""
+    last = len(entries) - 1
+    at = (entry >> 32) & last
+    while entries[at] != 0 and entries[at] != entry:
+        at = (at + 1) & last
+    entries[at] = entry
+
+
+@kernel("void(int64[::1], int64, int64, int64[::1])")
+def _copy_entries(entries: Any, first: int, end: int, larger: Any) -> None:
+    """Let the entries at the places [first, end) be in the larger table."""
+    for place in range(end - 1, first - 1, -1):
+        if entries[place] != 0:
+            _put(larger, entries[place])
+
+
+@kernel("void(int64[::1], int64, Stored, int32[::1])")
+def _copy_rows(larger: Any, hash_mask: int, stored: Stored, slots: Any) -> None:
+    """Let the entries of stored rows be in the larger table."""
+    for slot in slots:
+        _put(larger, entry_of(tag_of(stored, slot, hash_mask), slot))
 
 
 class KeyTable:
@@ -217,11 +250,69 @@ class KeyTable:
         self.hash_mask = hash_mask
         self.entries = np.zeros(_SMALLEST, np.int64)
         self.count = 0
+        self._larger: np.ndarray | None = None  # while it grows
+        self._rest = 0  # places that are still to be copied
+        self._owed = 0  # of these, for the entries that have come
 
     def make_room(self, more: int) -> None:
-        """Grow so that `more` entries fit."""
+        """Grow so that `more` entries fit. O(more), amortised, besides the reservation of memory."""
         needed = (self.count + more) * 4 // 3 + 1
-        if needed > len(self.entries):
-            larger = np.zeros(1 << (needed - 1).bit_length(), np.int64)
-            _move_entries(self.entries, larger)
-            self.entries = larger
+        size = len(self.entries)
+        if needed > size:
+            if self._larger is None or needed > len(self._larger):
+                self._begin(1 << (needed - 1).bit_length())
+            self._copy(self._rest)
+        elif self._larger is None and size > _GROWS_AT_ONCE and (self.count + more) * 16 > size * _GROWS_FROM:
+            self._begin(2 * size)
+
+    def _begin(self, size: int) -> None:
+        self._larger = np.zeros(size, np.int64)
+        self._rest, self._owed = len(self.entries), 0
+        empty = np.flatnonzero(self.entries[:_LOOKED_AT] == 0)
+        front = int(empty[0]) if len(empty) else int(np.argmin(self.entries != 0))  # there is an empty one
+        _copy_entries(self.entries, 0, front, self._larger)
+
+    def _copy(self, places: int) -> None:
+        """Copy so many places, and let the larger table take over when all are."""
+        assert self._larger is not None
+        first = max(0, self._rest - places)
+        _copy_entries(self.entries, first, self._rest, self._larger)
+        self._rest, self._owed = first, 0
+        if first == 0:
+            self.entries, self._larger = self._larger, None
+
+    def entered(self, stored: Stored, slots: np.ndarray, count: int) -> None:
+        """The rows at these slots (int32[n]) have their entries, `count` of them since now."""
+        self.count += count
+        if self._larger is not None and count:
+            compiled(_copy_rows)(self._larger, self.hash_mask, stored, slots)
+            self._owed += _PLACES * count
+            if self._owed >= _STEP:
+                self._copy(self._owed)
+
+    def remove(self, stored: Stored, slots: np.ndarray) -> None:
+        """Take out the entries of these stored rows (int32[n], each once), which are there. O(1) if they are all."""
+        if len(slots) == self.count > _FEW:
+            self.entries, self._larger = np.zeros(len(self.entries), np.int64), None
+            self.count = 0
+            return
+        removed = compiled(remove_rows)(self.entries, self.hash_mask, stored, slots)
+        if self._larger is not None:
+            compiled(remove_rows)(self._larger, self.hash_mask, stored, slots)
+        self.count -= removed
+        assert removed == len(slots), "a slot that is not in the key table"
+
+    @property
+    def bytes(self) -> int:
+        """Of memory; of the larger table what it will need soon."""
+        return self.entries.nbytes + (self._larger.nbytes if self._larger is not None else 0)
+
+    def check(self) -> None:
+        """Prove I2 and I4."""
+        entries = self.entries[self.entries != 0]
+        assert len(entries) == self.count <= len(self.entries) * 3 // 4, "I2: count of entries"
+        if self._larger is not None:
+            copied = self._larger[self._larger != 0]
+            assert len(np.unique(copied)) == len(copied) and np.isin(copied, entries).all(), "I4: an entry of no row"
+            above = self.entries[self._rest :]
+            assert np.isin(above[above != 0], copied).all(), "I4: an entry was not copied"

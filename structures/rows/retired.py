@@ -4,12 +4,12 @@ A slot has a life [born, died). It is reusable iff died <= the published version
 born <= p < died. ("No pin older than died" would let one old pin hold everything that lived after it.)
 
     added ──> waiting ──> reusable
-                 └──────> held, under the oldest pin in its life ──(that pin gone)──> examined again
+                 └──────> held, under the oldest pin in its life ──(that pin gone)──> due, to be examined again
 
 A pin that stays is never the reason to look at its slots twice: a batch costs what it deletes, not what is held.
 A slot that came to life again after it was added (a counted key) has another `died` by then: it is passed over.
 
-Costs: add O(1); reclaim O(what became due + what the pins that went away held).
+Costs: add O(1); reclaim O(what became due + what the pins that went away held), in pieces of as many slots as the caller says.
 """
 
 from __future__ import annotations
@@ -54,21 +54,32 @@ class Retired:
         self._died = died
         self._waiting: deque[tuple[int, np.ndarray]] = deque()
         self._held: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
+        self._due: list[tuple[np.ndarray, np.ndarray]] = []  # whose pins have gone
 
     def add(self, version: int, slots: np.ndarray) -> None:
         """`died` of these slots (int32[n], kept) is `version`, not below that of an earlier call."""
         self._waiting.append((version, slots))
 
-    def reclaim(self, oldest_needed: int, pins: np.ndarray) -> np.ndarray:
-        """int32[n]: the slots that nobody can see any more. `pins`: int64, sorted."""
-        due = []
-        while self._waiting and self._waiting[0][0] <= oldest_needed:
-            version, slots = self._waiting.popleft()
-            due.append((slots, np.full(len(slots), version, np.int64)))
+    def reclaim(self, oldest_needed: int, pins: np.ndarray, most: int) -> np.ndarray:
+        """int32[n]: slots that nobody can see any more, found among `most` that are looked at. `pins`: int64, sorted."""
         if self._held:
             present = set(pins.tolist())
             for pin in [pin for pin in self._held if pin not in present]:
-                due += self._held.pop(pin)
+                self._due += self._held.pop(pin)
+        due = []
+        while self._due and most > 0:
+            slots, deaths = self._due.pop()
+            if len(slots) > most:
+                self._due.append((slots[most:], deaths[most:]))
+            due.append((slots[:most], deaths[:most]))
+            most -= len(slots)
+        while self._waiting and self._waiting[0][0] <= oldest_needed and most > 0:
+            version, slots = self._waiting.popleft()
+            if len(slots) > most:
+                self._waiting.appendleft((version, slots[most:]))
+                slots = slots[:most]
+            due.append((slots, np.full(len(slots), version, np.int64)))
+            most -= len(slots)
         if not due:
             return np.empty(0, np.int32)
         slots, deaths = due[0] if len(due) == 1 else (np.concatenate(column) for column in zip(*due, strict=True))
@@ -82,9 +93,13 @@ class Retired:
                     self._held.setdefault(pin, []).append((slots[under], deaths[under]))
         return reusable[:freed]
 
+    def is_due(self, oldest_needed: int) -> bool:
+        """Whether another `reclaim` would find slots to look at."""
+        return bool(self._due) or bool(self._waiting and self._waiting[0][0] <= oldest_needed)
+
     def slots(self) -> np.ndarray:
-        """int32[n], sorted: all that wait or are held."""
-        parts = [(slots, np.full(len(slots), version, np.int64)) for version, slots in self._waiting]
+        """int32[n], sorted: all that wait, are held, or are due."""
+        parts = [*self._due, *((slots, np.full(len(slots), version, np.int64)) for version, slots in self._waiting)]
         for held in self._held.values():
             parts += held
         if not parts:

@@ -9,6 +9,7 @@
 Arrays are reserved (`core/reserve.py`) and never move. A reader takes the pair `texts` once and uses only slots that its
 pinned version sees; those are in the pair that it holds, whichever it is, because a rewrite copies all that anybody
 can see and never touches the old pair. So nobody waits, and the old pair goes when its last reader lets go of it.
+A rewrite goes from slot to slot, some bytes at a time (`tidy`); what is entered meanwhile at a slot behind it goes into both heaps.
 
 Invariants
     I1  every slot below `used` is living, or retired, or free: exactly one of them
@@ -36,7 +37,6 @@ from structures.rows.key_table import (
     Stored,
     entry_of,
     find_rows,
-    remove_rows,
     same_bytes,
     same_key,
     tag_of,
@@ -47,6 +47,8 @@ from structures.rows.retired import LIVING, NEVER, Retired
 HEAP_BYTES = 1 << 37
 NULLS_A_CELL = 32
 HEAP_WORTH_REWRITING = 1 << 20  # bytes
+SLOT_BYTES = 16  # what to look at a slot costs, in bytes copied
+_REWRITTEN_AT_ONCE = 2 << 20  # bytes
 
 
 @arrays("int64[::1]", "int64[::1]", "int32[::1]", "int64", "int64")
@@ -60,9 +62,18 @@ class Slots(NamedTuple):
     used: int
 
 
+@arrays("int64[::1]", "uint8[::1]")
 class Texts(NamedTuple):
     places: np.ndarray
     heap: np.ndarray
+
+
+class _Rewrite:
+    """The texts of the slots below `at` that are not free are in `texts`, of `used` bytes, `garbage` of them of slots freed since."""
+
+    def __init__(self, texts: Texts) -> None:
+        self.texts = texts
+        self.at = self.used = self.garbage = 0
 
 
 @kernel(inline="always")
@@ -137,18 +148,34 @@ def _count_text(kinds: Any, cells: Any, slots: Any) -> int:
     return total
 
 
-@kernel("int64(int8[::1], int64[:,::1], int64[::1], int64, int64[::1], uint8[::1], int64[::1], uint8[::1])")
-def _rewrite(kinds: Any, cells: Any, born: Any, used: int, places: Any, heap: Any, new_places: Any, new_heap: Any) -> int:
-    """Copy the texts of the slots that are not free; -> bytes in the new heap."""
-    end = wide(0)
-    for slot in range(used):
+@kernel
+def _copy_text(stored: Stored, slot: int, texts: Texts, end: int) -> int:
+    """Append the texts of a stored row to others; -> bytes of these."""
+    texts.places[slot] = end
+    start = stored.places[slot]
+    length = _text_bytes(stored.kinds, stored.cells, slot)
+    for i in range(length):
+        texts.heap[end + i] = stored.heap[start + i]
+    return end + length
+
+
+@kernel("UniTuple(int64, 2)(Stored, int64[::1], int64, int64, Texts, int64, int64)")
+def _rewrite(stored: Stored, born: Any, at: int, used: int, texts: Texts, end: int, most: int) -> tuple[int, int]:
+    """Copy the texts of the slots [at, used) that are not free, about `most` bytes; -> the slot to go on from, bytes of the new texts."""
+    slot, stop = wide(at), end + most
+    while slot < used and end + (slot - at) * SLOT_BYTES < stop:
         if born[slot] != NEVER:
-            new_places[slot] = end
-            start = places[slot]
-            length = _text_bytes(kinds, cells, slot)
-            for i in range(length):
-                new_heap[end + i] = heap[start + i]
-            end += length
+            end = _copy_text(stored, slot, texts, end)
+        slot += 1
+    return slot, end
+
+
+@kernel("int64(Stored, int32[::1], int64, int64, Texts, int64)")
+def _rewrite_new(stored: Stored, slots: Any, at: int, since: int, texts: Texts, end: int) -> int:
+    """Copy the texts of those slots (each once) below `at` whose texts lie from `since` on; -> bytes of the new texts."""
+    for slot in slots:
+        if slot < at and stored.places[slot] >= since and _text_bytes(stored.kinds, stored.cells, slot) > 0:
+            end = _copy_text(stored, slot, texts, end)
     return end
 
 
@@ -252,6 +279,7 @@ class Rows:
         self._use(self._new_texts())
         self._heap_used = 0
         self._garbage = 0
+        self._rewrite: _Rewrite | None = None  # under way
         self.used = 0
         self._table = KeyTable(hash_mask)
         self._retired = Retired(self.born, self.died)
@@ -288,19 +316,20 @@ class Rows:
         out = np.empty(len(given.cells), np.int32)
         slots = Slots(self.born, self.died, self._free, self._free_count, self.used)
         table = self._table
-        enter = compiled(_enter)
-        stored, self._heap_used = enter(table.entries, table.hash_mask, self._stored, given, slots, version, self._heap_used, out)
+        enter, before = compiled(_enter), self._heap_used
+        stored, self._heap_used = enter(table.entries, table.hash_mask, self._stored, given, slots, version, before, out)
         reused = min(stored, self._free_count)
         self._free_count -= reused
         self.used += stored - reused
-        self._table.count += stored
+        table.entered(self._stored, out, stored)
+        new = self._rewrite
+        if new is not None and self._heap_used > before:
+            new.used = compiled(_rewrite_new)(self._stored, np.unique(out), new.at, before, new.texts, new.used)
         return out, stored
 
     def unlink(self, slots: np.ndarray) -> None:
         """Take the keys of these linked slots out of the key table."""
-        removed = compiled(remove_rows)(self._table.entries, self._table.hash_mask, self._stored, slots)
-        self._table.count -= removed
-        assert removed == len(slots), "a slot that is not in the key table"
+        self._table.remove(self._stored, slots)
 
     def retire(self, version: int, slots: np.ndarray) -> None:
         """These living slots die at `version`."""
@@ -308,9 +337,13 @@ class Rows:
         assert not wrong, f"{wrong} slots are not living"
         self._retired.add(version, slots)
 
-    def reclaim(self, oldest_needed: int, pins: np.ndarray) -> np.ndarray:
-        """int32[n]: retired slots that nobody can see any more; the caller must `free` them."""
-        return self._retired.reclaim(oldest_needed, pins)
+    def reclaim(self, oldest_needed: int, pins: np.ndarray, most: int) -> np.ndarray:
+        """int32[n]: retired slots that nobody can see any more, found among `most` that are looked at; the caller must `free` them."""
+        return self._retired.reclaim(oldest_needed, pins, most)
+
+    def is_due(self, oldest_needed: int) -> bool:
+        """Whether another `reclaim` would find slots to look at."""
+        return self._retired.is_due(oldest_needed)
 
     def free(self, slots: np.ndarray) -> None:
         """Slots from `reclaim`, unlinked by now, may be used again."""
@@ -318,11 +351,22 @@ class Rows:
         self._free_count += len(slots)
         if len(self._text_columns):
             self._garbage += self.all_text(slots)
-            if self._garbage * 2 > self._heap_used > HEAP_WORTH_REWRITING:
-                texts = self._new_texts()
-                self._heap_used = _rewrite(self.kinds, self.cells, self.born, self.used, *self._texts, *texts)
-                self._garbage = 0
-                self._use(texts)
+            if self._rewrite is not None:
+                self._rewrite.garbage += self.all_text(slots[slots < self._rewrite.at])
+            elif self._garbage * 2 > self._heap_used > HEAP_WORTH_REWRITING:
+                self._rewrite = _Rewrite(self._new_texts())
+
+    def tidy(self) -> bool:
+        """Go on with a rewrite of the texts, some megabytes; whether there is more of it."""
+        new = self._rewrite
+        if new is None:
+            return False
+        new.at, new.used = compiled(_rewrite)(self._stored, self.born, new.at, self.used, new.texts, new.used, _REWRITTEN_AT_ONCE)
+        if new.at < self.used:
+            return True
+        self._heap_used, self._garbage, self._rewrite = new.used, new.garbage, None
+        self._use(new.texts)
+        return False
 
     def scan(self, version: int, start: int, limit: int) -> tuple[np.ndarray, int]:
         """Up to `limit` slots visible at `version` from slot `start` on, and the slot to go on from, or -1."""
@@ -385,7 +429,7 @@ class Rows:
     @property
     def bytes(self) -> int:
         """What the slots that are not free hold, with the key table."""
-        return self.kept * self.row_bytes + self._heap_used - self._garbage + self._table.entries.nbytes
+        return self.kept * self.row_bytes + self._heap_used - self._garbage + self._table.bytes
 
     @property
     def held(self) -> dict[str, int]:
@@ -398,7 +442,7 @@ class Rows:
             "null bits": self.kept * nulls * 8,
             "texts": self._heap_used - self._garbage + (self.kept * 8 if texts else 0),
             "life": self.kept * 16,
-            "key table": self._table.entries.nbytes,
+            "key table": self._table.bytes,
             "free slots": free * (self.row_bytes + 4),
             "garbage of texts": self._garbage,
         }
@@ -430,12 +474,26 @@ class Rows:
             ends = (places + lengths)[order]
             assert (ends[:-1] <= places[order][1:]).all() and (ends <= self._heap_used).all(), "I2: texts overlap"
             assert self._heap_used - lengths.sum() == self._garbage, "I2: garbage"
+            self._check_rewrite(kept)
         entries = self._table.entries[self._table.entries != 0]
         linked = ((entries & 0xFFFFFFFF) - 1).astype(np.int32)
-        assert len(entries) == self._table.count <= len(self._table.entries) * 3 // 4, "I3: count of entries"
+        self._table.check()
         texts = [array.view() for array in self._texts]
         texts[1].flags.writeable = False
         places = texts[0][linked] if len(self._text_columns) else texts[0]
         own = RowSet(self.kinds, self.key, np.ascontiguousarray(self.cells[linked]), places, texts[1])
         assert np.array_equal(self.find(own), linked), "I3: a key is not found at its slot"
         return living, retired, np.sort(linked)
+
+    def _check_rewrite(self, kept: np.ndarray) -> None:
+        """Prove that a rewrite under way has the texts of the slots behind it. `kept`: those that are not free."""
+        new = self._rewrite
+        if new is None:
+            return
+        done = kept[kept < new.at]
+        lengths = self.cells[done][:, self._text_columns].sum(axis=1)
+        assert new.used - lengths.sum() == new.garbage, "I2: garbage of the new texts"
+        for slot, length in zip(done.tolist(), lengths.tolist(), strict=True):
+            old, there = self._texts.places[slot], new.texts.places[slot]
+            assert not length or there + length <= new.used, "I2: a text behind the new heap's end"
+            assert (self._texts.heap[old : old + length] == new.texts.heap[there : there + length]).all(), "I2: a rewritten text differs"

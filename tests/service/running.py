@@ -51,6 +51,22 @@ def running(folder: Path, view: dict[str, Any] | None = None, **settings: Any) -
     return engine
 
 
+def look(engine: Instance) -> None:
+    """What the writer does once a second, all pieces of it."""
+    engine._housekeeping._looked = -100.0
+    keep_house(engine)
+
+
+def keep_house(engine: Instance) -> None:
+    """Let the writer do all that is due."""
+
+    def pieces() -> None:
+        while engine._housekeeping.piece():
+            pass
+
+    engine.at_rest(pieces)
+
+
 def check(engine: Instance) -> None:
     """The invariants of every structure, while the writer's thread reclaims nothing."""
 

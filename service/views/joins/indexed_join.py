@@ -100,9 +100,8 @@ class IndexedJoin:
         self.update_steps += cursor.steps
         return sink if wanted else None
 
-    def reclaim(self, oldest_needed: int, pins: Numbers) -> None:
-        for index in self.indexes:
-            index.reclaim(oldest_needed, pins)
+    def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
+        return any(index.reclaim(oldest_needed, pins) for index in self.indexes)
 
     def rows(self, root: IndexedRoot, window: Bounds | None) -> IndexedCursor:
         place = self.binding.first

@@ -63,10 +63,9 @@ class KeptIndex:
         if self.domain is not None:
             self.domain.require(keys, text_bytes)
 
-    def reclaim(self, oldest_needed: int, pins: Numbers) -> None:
+    def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
         self.tree.reclaim(oldest_needed, pins)
-        if self.domain is not None:
-            self.domain.reclaim(oldest_needed, pins)
+        return self.domain is not None and self.domain.reclaim(oldest_needed, pins)
 
     @property
     def bytes(self) -> int:

@@ -181,10 +181,9 @@ class OverlapJoin:
 
         return in_pieces
 
-    def reclaim(self, oldest_needed: int, pins: Numbers) -> None:
+    def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
         self.tree.reclaim(oldest_needed, pins)
-        if self.domain is not None:
-            self.domain.reclaim(oldest_needed, pins)
+        return self.domain is not None and self.domain.reclaim(oldest_needed, pins)
 
     def rows(self, root: Any, window: Bounds | None) -> ShapedCursor:
         return ShapedCursor(self.tree.rows(root, None, self._window(window)), self.shape)

@@ -241,9 +241,8 @@ class ProductJoin:
             return None
         return _Multiplied(factor, others, offset, sink)
 
-    def reclaim(self, oldest_needed: int, pins: Numbers) -> None:
-        for factor in self.factors:
-            factor.join.reclaim(oldest_needed, pins)
+    def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
+        return any(factor.join.reclaim(oldest_needed, pins) for factor in self.factors)
 
     def rows(self, root: tuple[Any, ...], window: Bounds | None) -> Enumeration:
         first = self.factors[0]

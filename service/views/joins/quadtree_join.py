@@ -188,10 +188,9 @@ class QuadtreeJoin:
         self._told_steps += cursor.steps
         return in_order(tuples[np.concatenate(found)])
 
-    def reclaim(self, oldest_needed: int, pins: Numbers) -> None:
+    def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
         self.trees.reclaim(*self._ticks.keep(oldest_needed, pins))
-        for domain in self.domains:
-            domain.reclaim(oldest_needed, pins)
+        return any(domain.reclaim(oldest_needed, pins) for domain in self.domains)
 
     def entries(self, root: QdagRoot) -> int:
         return sum(root.roots[tree].count for tree in self._plain)

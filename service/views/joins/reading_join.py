@@ -131,9 +131,8 @@ class ReadingJoin(ABC, Generic[R]):
             found.append(run.offsets[both])
         return np.concatenate(found)
 
-    def reclaim(self, oldest_needed: int, pins: Numbers) -> None:
-        if self._own:
-            self.indexes.reclaim(oldest_needed, pins)
+    def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
+        return self._own and self.indexes.reclaim(oldest_needed, pins)
 
     def rows(self, root: Any, window: Bounds | None) -> Enumeration:
         return self._nothing() if self._reader is None or root is None else SlotsCursor(self._reader.rows(root))

@@ -198,10 +198,9 @@ class TreeJoin:
         if sink is not None:
             tell(sink, found, deltas, lambda part: tuple(deltas.rows[:, part]))
 
-    def reclaim(self, oldest_needed: int, pins: Numbers) -> None:
+    def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
         self.tree.reclaim(oldest_needed, pins)
-        for domain in self.domains:
-            domain.reclaim(oldest_needed, pins)
+        return any(domain.reclaim(oldest_needed, pins) for domain in self.domains)
 
     # --- reading
 

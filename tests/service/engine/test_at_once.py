@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-import service.engine.engine
+import service.engine.housekeeping
 import service.engine.writer
 from service.durability.log import Log
-from service.engine.engine import _WORTH_RECLAIMING, Engine
+from service.engine.housekeeping import _WORTH_RECLAIMING, Housekeeping
 from service.engine.state import Receipt
 from service.engine.writer import _SHORT
 from service.errors import Problem
@@ -25,7 +25,7 @@ from service.instance import Instance
 from service.reading.cursors import open_relation_rows, open_rows
 from service.wire.batch import Batch
 from service.wire.json import decode_json
-from tests.service.running import DEFINITION, PAIR, HeldWriter, batch, check, ids, of_ops, opened, rows_of, running
+from tests.service.running import DEFINITION, PAIR, HeldWriter, batch, check, ids, keep_house, of_ops, opened, rows_of, running
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def no_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that has much else to do changes nothing."""
     monkeypatch.setattr("service.engine.writer._SHORT", 1e9)
     monkeypatch.setattr("service.engine.writer._TICK", 1e6)
-    monkeypatch.setattr("service.engine.engine._RATE", 1e9)
+    monkeypatch.setattr("service.engine.housekeeping._RATE", 1e9)
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def engine(tmp_path: Path) -> Iterator[Instance]:
 
 def ready(engine: Instance) -> None:
     """Let the thread finish all that is left to do."""
-    engine.at_rest(engine._housekeep)
+    keep_house(engine)
     while engine._writer._unfinished:
         time.sleep(0.001)
 
@@ -92,7 +92,7 @@ def test_it_is_on_disk_and_published_when_the_call_returns(engine: Instance, tmp
 def test_what_may_take_long_is_left_to_the_thread(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     assert engine.apply_at_once(batch(("upsert", "a", rows_of(0, 2)))) is None
     assert engine.apply_at_once(of_ops("a", ("truncate", 0))) is None
-    for name, target in (("checkpoint_due", Log), ("under_way", type(engine._snapshots)), ("_aged", Engine), ("_grown", Engine)):
+    for name, target in (("checkpoint_due", Log), ("under_way", type(engine._snapshots)), ("is_due", Housekeeping)):
         with monkeypatch.context() as patch:
             patch.setattr(target, name, True)
             assert engine.apply_at_once(single(1)) is None, name
@@ -142,7 +142,7 @@ def test_housekeeping_is_the_threads(engine: Instance) -> None:
         done += 1
         assert done <= _WORTH_RECLAIMING
     in_turn(engine, single(0, done))
-    assert not engine._grown and engine.apply_at_once(single(0)) is not None
+    assert not engine._housekeeping.is_due and engine.apply_at_once(single(0)) is not None
 
 
 def test_it_does_not_overtake_what_waits(engine: Instance) -> None:
@@ -303,7 +303,7 @@ def test_publishing_fails_later(engine: Instance, monkeypatch: pytest.MonkeyPatc
 
 def work(folder: Path) -> None:
     """The child: applies change after change at once, and says so."""
-    service.engine.writer._SHORT = service.engine.writer._TICK = service.engine.engine._RATE = 1e6
+    service.engine.writer._SHORT = service.engine.writer._TICK = service.engine.housekeeping._RATE = 1e6
     engine = running(folder, {}, synchronous="normal")
     ready(engine)
     for epoch in range(1, 20):

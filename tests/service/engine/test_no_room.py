@@ -22,7 +22,7 @@ from service.reading.cursors import open_relation_rows, open_rows
 from service.views.live_view import LiveView
 from structures.interval.tree import IntervalTree
 from structures.rows.rows import Rows
-from tests.service.running import DEFINITION, PAIR, batch, check, ids, of_ops, opened, rows_of, running
+from tests.service.running import DEFINITION, PAIR, batch, check, ids, look, of_ops, opened, rows_of, running
 
 
 @pytest.fixture
@@ -238,19 +238,13 @@ def test_a_full_array_refuses_the_batch_before_it_is_touched(tmp_path: Path, mon
 # what pins hold
 
 
-def look(engine: Instance) -> None:
-    """What the writer does once a second."""
-    engine._looked = -100.0
-    engine.at_rest(engine._housekeep)
-
-
 def test_rows_that_pins_hold_count_and_are_given_up(tmp_path: Path) -> None:
     engine = running(tmp_path, pin_bytes=10 << 20, pin_idle=3600)
     readers = []
     for step in range(40):
         engine.apply(batch(("upsert", "a", rows_of(1, 1, tag=str(step) * 500_000))))
         readers.append(open_relation_rows(engine.readers, "a"))
-        engine._looked = float("inf")
+        engine._housekeeping._looked = float("inf")
     assert 39 * 500_000 <= engine.metrics()["retired_bytes"] <= 39 * 2 * 500_000 + (1 << 20)
     look(engine)
     assert engine.metrics()["retired_bytes"] <= 10 << 20

@@ -375,7 +375,7 @@ def test_one_owner_of_a_folder(engine: Instance, tmp_path: Path) -> None:
 
 def test_a_snapshot_in_the_background_cleans_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.engine.snapshotting._LOG_WORTH", 10_000)
-    monkeypatch.setattr("service.engine.engine._RATE", 1e9)  # no snapshot but the one below
+    monkeypatch.setattr("service.engine.housekeeping._RATE", 1e9)  # no snapshot but the one below
     engine = running(tmp_path)
     for i in range(30):
         engine.apply(batch(("upsert", "a", rows_of(10 * i, 15)), ("upsert", "b", rows_of(i, 1))))

@@ -14,7 +14,7 @@ from service.errors import Problem
 from service.instance import Instance
 from service.reading.cursors import RowReader, open_relation_rows, open_rows
 from service.wire.schema import parse_relation
-from tests.service.running import DEFINITION, PAIR, HeldWriter, batch, counted, ids, is_empty, of_ops, opened, rows_of, running
+from tests.service.running import DEFINITION, PAIR, HeldWriter, batch, counted, ids, is_empty, look, of_ops, opened, rows_of, running
 
 
 @pytest.fixture
@@ -169,12 +169,6 @@ def test_the_oldest_pin_goes_when_memory_is_short_but_not_under_a_reading() -> N
     assert pins.is_held(held[2])
 
 
-def expire(engine: Instance) -> None:
-    """What the writer does once a second."""
-    engine._looked = -100.0
-    engine.at_rest(engine._housekeep)
-
-
 def read_on(reader: RowReader) -> str:
     with pytest.raises(Problem) as caught:
         reader.read(1)
@@ -190,12 +184,12 @@ def test_readers_and_cursors_are_told_when_their_pin_is_gone(tmp_path: Path) -> 
     relation = open_relation_rows(engine.readers, "a")
     engine.apply(batch(("upsert", "a", rows_of(0, 500, start=3))))
     young = open_rows(engine.readers, "v")
-    expire(engine)
+    look(engine)
     assert read_on(reader) == read_on(relation) == refused(engine, cursor=token) == "snapshot-expired"
     with pytest.raises(Problem, match="snapshot-expired"):
         reader.token()
     assert len(ids(young)) == 2000
-    expire(engine)
+    look(engine)
     assert engine.readers.cursors._kept == {} and len(engine.versions) == 0
     engine.close()
 

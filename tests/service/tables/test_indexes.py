@@ -119,7 +119,9 @@ class Case:
         return self.apply(*((relation, UPSERT, row["id"], row) for row in rows))
 
     def reclaim(self, *pins: int) -> None:
-        self.state.reclaim(self.state.newest, np.array(sorted(set(pins)), np.int64))
+        for task in self.state.to_reclaim():
+            while task(self.state.newest, np.array(sorted(set(pins)), np.int64)):
+                pass
 
     def cursor(self, one: SharedIndex) -> Cursor:
         """At the newest version."""

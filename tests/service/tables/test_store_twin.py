@@ -38,6 +38,7 @@ VALUES = st.tuples(
     st.none() | st.floats(allow_nan=False),
 )
 NEVER = 2**63 - 1
+PIECE = 3  # slots
 
 
 def batch(rows: list[dict], schema: pa.Schema, before: int) -> pa.RecordBatch:
@@ -104,10 +105,25 @@ class TableMachine(RuleBasedStateMachine):
 
     @rule()
     def reclaim(self):
-        self.table.reclaim(self.version, np.unique(np.array(self.pins, np.int64)))
+        while self.reclaim_some():
+            pass
         self.lives = [life for life in self.lives if life.died == NEVER or any(life.born <= pin < life.died for pin in self.pins)]
         kept = self.table._rows.used - self.table._rows._free_count
         assert kept == len(self.lives), "reclaimed too much or too little"
+
+    @rule()
+    def reclaim_a_piece(self):
+        self.reclaim_some()
+        freed = [life for life in self.lives if self.table._rows.born[life.slot] == NEVER]
+        for life in freed:
+            assert life.died != NEVER and not any(life.born <= pin < life.died for pin in self.pins), "a slot that can be seen"
+        self.lives = [life for life in self.lives if life not in freed]
+
+    def reclaim_some(self) -> bool:
+        before = self.table._rows.kept
+        more = self.table.reclaim(self.version, np.unique(np.array(self.pins, np.int64)))
+        assert before - self.table._rows.kept <= PIECE, "more than a piece"
+        return more
 
     @rule(which=st.integers(0, 99), limit=st.integers(1, 5), names=st.permutations(SCHEMA.names), width=st.integers(1, 7))
     def read(self, which, limit, names, width):
@@ -207,10 +223,22 @@ class DomainMachine(RuleBasedStateMachine):
 
     @rule()
     def reclaim(self):
-        pins = sorted({version for version, _ in self.pins})
-        self.domain.reclaim(self.version, np.array(pins, np.int64))
-        self.told = self.version
+        while self.reclaim_some():
+            pass
+        pins = [version for version, _ in self.pins]
         self.codes = {key: known for key, known in self.codes.items() if known[1] or any(known[2] <= pin < known[3] for pin in pins)}
+
+    @rule()
+    def reclaim_a_piece(self):
+        self.reclaim_some()
+        for key, (code, count, born, died) in list(self.codes.items()):
+            if self.domain._rows.born[code] == NEVER:
+                assert not count and not any(born <= pin < died for pin, _ in self.pins), "a code that is known"
+                del self.codes[key]
+
+    def reclaim_some(self) -> bool:
+        self.told = self.version
+        return self.domain.reclaim(self.version, np.array(sorted({version for version, _ in self.pins}), np.int64))
 
     @rule(keys=st.lists(DOMAIN_KEYS, max_size=12), before=st.integers(0, 9))
     def look_up(self, keys, before):
@@ -234,8 +262,11 @@ class CollidingDomainMachine(DomainMachine):
 
 @pytest.mark.parametrize("machine", [TableMachine, CollidingTableMachine, DomainMachine, CollidingDomainMachine])
 def test_as_the_twin(machine, monkeypatch):
-    monkeypatch.setattr("structures.rows.key_table._SMALLEST", 2)
+    for name, value in (("_SMALLEST", 2), ("_GROWS_AT_ONCE", 3), ("_GROWS_FROM", 8), ("_PLACES", 1), ("_STEP", 1), ("_FEW", 3)):
+        monkeypatch.setattr(f"structures.rows.key_table.{name}", value)
     monkeypatch.setattr("structures.rows.rows.HEAP_WORTH_REWRITING", 32)
+    monkeypatch.setattr("structures.rows.rows._REWRITTEN_AT_ONCE", 40)
+    monkeypatch.setattr("service.tables.store._LOOKED_AT", PIECE)
     run_state_machine_as_test(
         machine,
         settings=settings(max_examples=60 if JIT else 15, stateful_step_count=30, deadline=None, print_blob=True,

@@ -6,6 +6,7 @@ from structures.rows import retired
 from structures.rows.retired import LIVING, NEVER, Retired
 
 NO_PINS = np.empty(0, np.int64)
+ALL = 2**31  # slots
 
 
 def store(lives):
@@ -28,7 +29,7 @@ def test_reusable_by_the_rule_and_only_once(lives, steps):
     for step, leaving in steps:
         published = max(published, step)
         pinned -= leaving
-        freed = kept.reclaim(published, np.array(sorted(pinned), np.int64)).tolist()
+        freed = kept.reclaim(published, np.array(sorted(pinned), np.int64), ALL).tolist()
         due = {i for i in expected if lives[i][1] <= published and not any(lives[i][0] <= p < lives[i][1] for p in pinned)}
         assert sorted(freed) == sorted(due)
         assert (born[freed] == NEVER).all()
@@ -45,25 +46,44 @@ def test_an_old_pin_does_not_make_every_call_look_at_what_it_holds(monkeypatch):
     kept = Retired(born, died)
     kept.add(5, np.arange(n, dtype=np.int32))
     pins = np.array([3], np.int64)
-    assert len(kept.reclaim(5, pins)) == 0 and looked == [n]
+    assert len(kept.reclaim(5, pins, ALL)) == 0 and looked == [n]
     for version in range(6, 50):
         born[n + version], died[n + version] = version - 1, version
         kept.add(version, np.array([n + version], np.int32))
         pins_now = np.array([3, version], np.int64)  # another reader comes and goes
-        assert kept.reclaim(version, pins_now).tolist() == [n + version]
+        assert kept.reclaim(version, pins_now, ALL).tolist() == [n + version]
     assert looked == [n] + [1] * 44
-    assert len(kept.reclaim(50, NO_PINS)) == n
+    assert len(kept.reclaim(50, NO_PINS, ALL)) == n
 
 
 def test_what_came_to_life_again_is_passed_over():
     born, died = np.array([1, 1]), np.array([2, LIVING])
     kept = Retired(born, died)
     kept.add(2, np.array([0, 1], np.int32))
-    assert kept.reclaim(2, NO_PINS).tolist() == [0]
+    assert kept.reclaim(2, NO_PINS, ALL).tolist() == [0]
 
 
 def test_retired_twice_in_one_version_is_freed_once():
     kept = Retired(np.array([1]), np.array([2]))
     kept.add(2, np.array([0], np.int32))
     kept.add(2, np.array([0], np.int32))
-    assert kept.reclaim(2, NO_PINS).tolist() == [0]
+    assert kept.reclaim(2, NO_PINS, ALL).tolist() == [0]
+
+
+@given(LIVES, st.lists(st.sets(st.integers(0, 14)), max_size=6), st.integers(1, 4))
+def test_in_pieces_it_comes_to_the_same(lives, leavings, most):
+    kept, born = store(lives)
+    pinned, expected = set(range(15)), set(range(len(lives)))
+    for leaving in leavings:
+        pinned -= leaving
+        pins = np.array(sorted(pinned), np.int64)
+        freed = []
+        more = True
+        while more:
+            part = kept.reclaim(14, pins, most).tolist()
+            assert len(part) <= most
+            freed += part
+            more = kept.is_due(14)
+        due = {i for i in expected if not any(lives[i][0] <= p < lives[i][1] for p in pinned)}
+        assert sorted(freed) == sorted(due)
+        expected -= due

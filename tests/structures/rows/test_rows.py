@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from structures.core.kernel import JIT
-from structures.rows import rows
+from structures.rows import key_table, rows
 from structures.rows.key_table import FLOAT, PLAIN, TEXT, RowSet
 from structures.rows.rows import Rows
 
 NO_PINS = np.empty(0, np.int64)
+ALL = 2**31  # slots
 SEED = 20240611
 
 
@@ -84,7 +85,7 @@ def test_a_removed_entry_leaves_its_followers_reachable():
         gone = np.array([living.pop(key) for key in leaving], np.int32)
         store.unlink(gone)
         store.retire(version, gone)
-        store.free(store.reclaim(version, NO_PINS))
+        store.free(store.reclaim(version, NO_PINS, ALL))
         store.check()
     assert len(living) == store.linked
 
@@ -98,9 +99,11 @@ def test_the_heap_is_rewritten_and_the_old_one_stays_whole(monkeypatch):
     gone = slots[10:80].copy()
     store.unlink(gone)
     store.retire(2, gone)
-    store.free(store.reclaim(2, np.array([1])))
+    store.free(store.reclaim(2, np.array([1]), ALL))
     assert store._texts is old, "held by the pin"
-    store.free(store.reclaim(2, NO_PINS))
+    store.free(store.reclaim(2, NO_PINS, ALL))
+    while store.tidy():
+        assert store._texts is old
     assert store._texts is not old and store._heap_used == 240
     store.check()
     store.enter(3, row_set(store, [[i, b"other"] for i in range(200, 260)]))
@@ -150,3 +153,69 @@ def pages(array: np.ndarray) -> int:
         elif inside and head == "Anonymous:":
             return int(rest.split()[0]) // 4
     raise LookupError("no mapping has it")
+
+
+def test_texts_are_rewritten_in_pieces_beside_changes(monkeypatch):
+    monkeypatch.setattr(rows, "HEAP_WORTH_REWRITING", 100)
+    monkeypatch.setattr(rows, "_REWRITTEN_AT_ONCE", 400)
+    store = Rows([PLAIN, TEXT], [0], False)
+    slots, _ = store.enter(1, row_set(store, [[i, b"text %03d" % i] for i in range(200)]))
+    drop(store, 2, slots[:150])
+    texts, pieces, next_key = store._texts, 0, 200
+    while store._rewrite is not None:
+        before = store._rewrite.at
+        if store.tidy():
+            assert 0 < store._rewrite.at - before <= 400 // rows.SLOT_BYTES, "more than a piece"
+        pieces += 1
+        come, _ = store.enter(2 + pieces, row_set(store, [[next_key + i, b"come %03d" % i] for i in range(4)]))
+        drop(store, 2 + pieces, come[:2])
+        next_key += 4
+        store.check()
+    assert pieces >= 8 and store._texts is not texts
+    kept = np.array([150, 199], np.int32)
+    assert store.gather_text(1, kept, store.gather(np.array([1]), kept)[0])[1].tobytes() == b"text 150text 199"
+
+
+def test_a_key_table_grows_by_the_way(monkeypatch):
+    """No call copies more than its share of the places, and look-ups find everything all the while."""
+    copied = []
+    copy = key_table._copy_entries
+
+    def counting(entries, first, end, larger):
+        copied.append(end - first)
+        copy(entries, first, end, larger)
+
+    monkeypatch.setattr(key_table, "_copy_entries", counting)
+    monkeypatch.setattr(key_table, "_GROWS_AT_ONCE", 1 << 8)
+    monkeypatch.setattr(key_table, "_STEP", 32)
+    store = Rows([PLAIN], [0], False)
+    sizes = set()
+    for key in range(0, 1600, 2):
+        copied.clear()
+        come, _ = store.enter(key + 1, row_set(store, [[key], [key + 1]]))
+        if len(store._table.entries) > 1 << 9:
+            assert sum(copied) <= 2 * 32 + 64, "the places of two keys, and those at the front"
+        if key % 8 == 0:
+            drop(store, key + 1, come[:1])
+        if store._table._larger is not None:
+            sizes.add(len(store._table._larger))
+            store.check()
+            assert (store.find(row_set(store, [[other] for other in range(1, key + 1, 2)])) >= 0).all()
+    assert sizes == {1 << 10, 1 << 11}
+
+
+def test_all_keys_are_removed_at_once(monkeypatch):
+    store = Rows([PLAIN], [0], False)
+    slots, _ = store.enter(1, row_set(store, [[i] for i in range(500)]))
+    monkeypatch.setattr(key_table, "remove_rows", None)
+    store.unlink(slots)
+    store.retire(2, slots)
+    assert store.linked == 0 and (store.find(row_set(store, [[i] for i in range(500)])) == -1).all()
+    store.enter(3, row_set(store, [[i] for i in range(400, 900)]))
+    store.check()
+
+
+def drop(store: Rows, version: int, slots: np.ndarray) -> None:
+    store.unlink(slots.copy())
+    store.retire(version, slots.copy())
+    store.free(store.reclaim(version, NO_PINS, ALL))

@@ -1,0 +1,96 @@
+"""What falls due by writing, and with time: settling the feeds, letting memory be reused, giving up pins, snapshots. In pieces.
+
+    tasks   feed, feed, ...  view, view, ...  shared indexes  table, table, ...  pins
+            each is called again and again until it says that nothing is left, a piece of some milliseconds at most a time
+
+A round is begun when enough rows have changed or a second has passed, and goes on over as many turns of the writer as it takes: a share
+of each change's time, and all of the time in which nothing waits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from service.durability.log import Log
+from service.engine.snapshotting import Snapshotting
+from service.engine.state import State
+from service.engine.versions import Pins
+from service.settings import Settings
+from service.tables.relations import Relation
+from service.tables.store import Numbers
+from service.views.deltas import DeltaSink
+
+_RATE = 1.0  # seconds between two looks at pins
+_WORTH_RECLAIMING = 512  # changed rows
+
+
+class Housekeeping:
+    """The writer's. `sweep` is called once a second, when pins have been given up."""
+
+    def __init__(self, state: State, log: Log, versions: Pins, settings: Settings, sweep: Callable[[], None]) -> None:
+        self._state, self._log, self._versions = state, log, versions
+        self._settings, self._sweep = settings, sweep
+        self.snapshots: Snapshotting | None = None  # once the folder is loaded
+        self._looked = time.monotonic()
+        self._tasks: deque[Callable[[], bool]] = deque()
+        self._everything = False  # whether the next round is one of those that a second brings
+        self._giving_up = 1  # versions at the next look: pins may come by the thousand
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a new round is."""
+        return self._aged or self._state.rows_changed >= _WORTH_RECLAIMING
+
+    @property
+    def _aged(self) -> bool:
+        return time.monotonic() - self._looked > _RATE
+
+    def piece(self) -> bool:
+        """Do a piece of what is due; whether there is more. After each group, while nothing waits, and once a second."""
+        self._log.checkpoint_if_due()
+        if self._aged:
+            self._looked, self._everything = time.monotonic(), True
+            self._versions.expire_idle(self._settings.pin_idle)
+            if self.snapshots is not None:
+                self.snapshots.consider()
+        if not self._tasks and (self._everything or self._state.rows_changed >= _WORTH_RECLAIMING):
+            self._begin()
+        if self._tasks and not self._tasks[0]():
+            self._tasks.popleft()
+        return bool(self._tasks)
+
+    def _begin(self) -> None:
+        everything, self._everything = self._everything, False
+        self._tasks.extend(partial(self._settle, view.feed, everything) for view in self._state.views.values() if view.feed is not None)
+        self._reclaim()
+        self._tasks.extend(partial(self._prepare, relation) for relation in self._state.relations.values())
+        if everything:
+            self._tasks.append(self._give_up_pins)
+
+    def _settle(self, feed: DeltaSink, everything: bool) -> bool:
+        return feed.housekeep(self._versions.published.number, everything)
+
+    def _reclaim(self) -> None:
+        self._tasks.extend(partial(self._call, task) for task in self._state.to_reclaim())
+
+    def _call(self, task: Callable[[int, Numbers], bool]) -> bool:
+        return task(*self._versions.needed())
+
+    @staticmethod
+    def _prepare(relation: Relation) -> bool:
+        relation.table.prepare(_WORTH_RECLAIMING)  # no more than so many come without the writer's thread
+        return False
+
+    def _give_up_pins(self) -> bool:
+        """Give up the oldest, more at each look, until what is held for all is within the bound."""
+        if self._state.retired_bytes > self._settings.pin_bytes and self._versions.expire_oldest(self._giving_up):
+            self._giving_up *= 2
+            self._reclaim()
+            self._tasks.append(self._give_up_pins)
+        else:
+            self._giving_up = 1
+            self._sweep()
+        return False
