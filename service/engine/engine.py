@@ -44,6 +44,7 @@ _OTHER = "the {} {} already exists with another definition: use another name, or
 T = TypeVar("T")
 _RATE = 1.0  # seconds between two looks at pins
 _WORTH_RECLAIMING = 512  # changed rows
+_SLICE = 1 << 15  # steps of what was put off, at a time: less than a millisecond
 
 
 def _now(work: Callable[[], None]) -> None:
@@ -366,8 +367,9 @@ class Engine(ABC):
     def _grown(self) -> bool:
         return self._state.rows_changed >= _WORTH_RECLAIMING
 
-    def _housekeep(self) -> None:
-        """After each group, and once a second: settle, reclaim, give up old pins, think of a snapshot."""
+    def _housekeep(self) -> bool:
+        """After each group, once a second, and while nothing else is to be done: settle, reclaim, give up old pins, think of a snapshot,
+        do a slice of what changes have put off. Whether there is more of that."""
         self._log.checkpoint_if_due()
         due = self._aged
         if due:
@@ -387,6 +389,7 @@ class Engine(ABC):
                 versions *= 2
             self.sweep()
             self._snapshots.consider()
+        return self._writer.waiting > 0 or self._state.maintain(_SLICE)
 
     def _failed(self, error: BaseException) -> None:
         self.state = "failed"

@@ -259,6 +259,11 @@ class State:
         for name, relation in self.relations.items():
             relation.table.reclaim(min(published, floors.get(name, published)), pins)
 
+    def maintain(self, steps: int) -> bool:
+        """Do so many steps of what changes have put off, for one view that has some to do; whether there may be more."""
+        live = (view for view in self.views.values() if view.state == "live")
+        return any(self._unless_it_fails(view, partial(view.maintain, steps), False) for view in live)
+
     def _require(self, view: LiveView, resolved: dict[str, Resolved]) -> None:
         """MemoryError unless it has room; any other error is the view's own."""
         try:

@@ -78,11 +78,12 @@ _Item = _Waiting | _Job | _Stop
 
 
 class Writer:
-    """Owns the thread. `housekeep` is called in it after each group and once a second, `on_failure` when the service is to end; `is_short`
+    """Owns the thread. `housekeep` is called in it after each group and once a second, and on and on while nothing waits and it says that
+    there is more to do; `on_failure` when the service is to end; `is_short`
     by the writer, whether a batch may be applied in a caller's thread."""
 
     def __init__(
-        self, state: State, log: Log, versions: Pins, max_waiting: int, is_short: Callable[[Batch], bool], housekeep: Callable[[], None],
+        self, state: State, log: Log, versions: Pins, max_waiting: int, is_short: Callable[[Batch], bool], housekeep: Callable[[], bool],
         on_failure: Callable[[BaseException], None],
     ) -> None:  # fmt: skip
         self._state, self._log, self._versions = state, log, versions
@@ -94,6 +95,7 @@ class Writer:
         self._lock = threading.Lock()  # nothing is queued behind the end, nothing is applied at once before what waits
         self._unpublished: _Made | None = None  # of a caller that has the turn and its answer
         self._ended = False
+        self._more = False  # for housekeeping, while nothing waits
         self._unfinished = 0  # items in the queue or at work
         self._last = 0.0  # seconds that the last change took
         self._pace = 0.0  # as many: the slowest of late, fading, without those that were slow alone: the scheduler's doing, not the views'
@@ -209,7 +211,7 @@ class Writer:
         ticked = time.monotonic()
         while True:
             try:
-                item = self._queue.get(timeout=_TICK)
+                item = self._queue.get(timeout=0 if self._more else _TICK)
             except queue.Empty:
                 item = None
             self.beat()
@@ -227,8 +229,8 @@ class Writer:
                     if item is not None:
                         _do(item)
                         self._finished(1)
-                    if time.monotonic() - ticked > _TICK:
-                        self._housekeep()
+                    if time.monotonic() - ticked > _TICK or (item is None and self._more):
+                        self._more = self._housekeep()
                         ticked = time.monotonic()
                 except BaseException as error:
                     self._fail(error)
@@ -262,7 +264,7 @@ class Writer:
         try:
             self._room = self._log.free_bytes
             self._commit(group)
-            self._housekeep()
+            self._more = self._housekeep()
         except BaseException as error:
             _refuse(following, error)  # it is in no queue any more
             raise
