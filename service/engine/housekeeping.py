@@ -4,7 +4,7 @@
             each is called again and again until it says that nothing is left, a piece of some milliseconds at most a time
 
 A round is begun when enough rows have changed or a second has passed, and goes on over as many turns of the writer as it takes: a share
-of each change's time, and all of the time in which nothing waits.
+of each change's time, and all of the time in which nothing waits. When it is over, what changes have put off is done, slice by slice.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from service.views.deltas import DeltaSink
 
 _RATE = 1.0  # seconds between two looks at pins
 _WORTH_RECLAIMING = 512  # changed rows
+_SLICE = 1 << 15  # steps of what changes have put off, at a time: less than a millisecond
 
 
 class Housekeeping:
@@ -58,9 +59,11 @@ class Housekeeping:
                 self.snapshots.consider()
         if not self._tasks and (self._everything or self._state.rows_changed >= _WORTH_RECLAIMING):
             self._begin()
-        if self._tasks and not self._tasks[0]():
+        if not self._tasks:
+            return self._state.maintain(_SLICE)
+        if not self._tasks[0]():
             self._tasks.popleft()
-        return bool(self._tasks)
+        return True
 
     def _begin(self) -> None:
         everything, self._everything = self._everything, False

@@ -267,6 +267,16 @@ class State:
         floors = (floor for feed in feeds if feed is not None and (floor := feed.floor()) is not None)
         return relation.table.reclaim(min([published, *floors]), pins)
 
+    def maintain(self, steps: int) -> bool:
+        """Do so many steps of what changes have put off, for one view that has some to do; whether there may be more."""
+        for view in self.views.values():
+            try:
+                if view.state == "live" and view.maintain(steps):
+                    return True
+            except Exception as error:
+                self._fail(view, error)
+        return False
+
     def _require(self, view: LiveView, resolved: dict[str, Resolved]) -> None:
         """MemoryError unless it has room; any other error is the view's own."""
         try:

@@ -140,6 +140,11 @@ class LiveView:
         """As `Join.reclaim`."""
         return self._join is not None and self._join.reclaim(oldest_needed, pins)
 
+    def maintain(self, steps: int) -> bool:
+        """Do so many steps of what changes have put off; whether there may be more to do. What the newest version has stays."""
+        maintain: Callable[[int], bool] | None = getattr(self._join, "maintain", None)  # of those that put work off
+        return maintain is not None and maintain(steps)
+
     @property
     def retired_bytes(self) -> int:
         join = self._join

@@ -212,10 +212,9 @@ class Runs:
         self._trees.arena.C[VERSION] = version
         for base, (first, end) in enumerate(self._query.X.tolist()):
             own = steps[steps[:, 2] == base]
-            come = own[(own[:, 1] == STEP_ENTER) | (own[:, 1] == STEP_INSERT), 3]
-            for tree, width in self._query.T[first:end, :2].tolist():
-                codes = entries[come[:, None] + np.arange(width - 1)]
-                self._trees.expect(tree, len(own), int(np.bitwise_or.reduce(codes, axis=None)) if len(come) else 0)
+            come = (own[:, 1] == STEP_ENTER) | (own[:, 1] == STEP_INSERT)
+            for tree, width, *columns in self._query.T[first:end].tolist():
+                self._trees.expect(tree, entries[own[:, 3, None] + np.array(columns[:width])], come)
         G, told = self._state.G, self._told
         G[:] = 0, -1, 0, 0, -1 if limit is None else limit
         while G[AT] < len(steps):

@@ -1,15 +1,13 @@
-"""Inserting and deleting entries of quadtrees: one at a time on a path, or all of a tree at once.
+"""Inserting and deleting entries of quadtrees, one at a time on a path.
 
 A place that is to be changed becomes a block of this version first: an older block is copied, and so is what lies in the compact form.
-Costs: insert, delete O(2^k) words copied a level, log n / k levels for n points that are spread; collect O(n).
+Costs: insert, delete O(2^k) words copied a level, log n / k levels for n points that are spread.
 Source: docs/design/natural-joins.md (*qdag*); `layout.py` has the layout and the invariants.
 """
 
 from __future__ import annotations
 
 from typing import Any
-
-import numpy as np
 
 from structures.core.bits import equal16, highest, lowest
 from structures.core.blocks import Writing, free
@@ -290,32 +288,3 @@ def change_entries(nodes: QuadNodes, writing: Writing, t: int, E: Any, e: int, c
             break
         e += C[layout.TREE + layout.TREE_WORDS * t + layout.ARITY] + 1
     return e
-
-
-@kernel("void(QuadNodes, Writing, int64, int32[::1])", allocates=True)
-def collect(nodes: QuadNodes, writing: Writing, t: int, E: Any) -> None:
-    """Move all entries of tree t to E, in Morton order but for those of a leaf; its blocks are dropped, and it is empty."""
-    W, C = nodes.W, writing.C
-    h = layout.TREE + layout.TREE_WORDS * t
-    k, f, bits, base = C[h + layout.ARITY], C[h + layout.FIRST], C[h + layout.BITS], C[h + layout.BASE]
-    todo = np.empty(((layout.LEVELS + 1) << k, 2), np.int64)  # place, level
-    S = np.empty(k * layout.LEAF + 16, np.int32)
-    todo[0, 0], todo[0, 1] = C[h + layout.ROOT], top_level(C, h)
-    left, e = 1 if C[h + layout.ROOT] != 0 else 0, 0
-    while left > 0:
-        left -= 1
-        o, b = todo[left, 0], todo[left, 1]
-        if ends_at(W, o):
-            for i in range(copy_leaf(nodes, base, o, Shape(k, f), b, 0, S, 0)):
-                for j in range(k + 1):
-                    E[e + j] = S[j * layout.LEAF + i]
-                e += k + 1
-        else:
-            for c in range((1 << k) - 1, -1, -1):
-                child = wide(child_of(nodes, base, o, k, c))
-                if child != 0:
-                    todo[left, 0], todo[left, 1] = child, level_below(b, bits)
-                    left += 1
-        if o > 0:
-            drop_block(nodes, writing, o, k)
-    C[h + layout.ROOT], C[h + layout.BITS], C[h + layout.COUNT] = 0, 0, 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from structures.core.check import check_blocks
 from structures.quadtree.compact import CODE, LEAVES, LEVEL_WORDS, LOWEST, NEVER, NODE_WORDS, NODES, SIZES, TABLE, CompactForms, Form
 from structures.quadtree.layout import CODE_BITS, ENTRIES, HEAD, LEAF, LEAF_MARK, LOW, MARK, QuadArena, Shape, live_child
@@ -129,22 +131,44 @@ def entries_of(arena: QuadArena, forms: CompactForms, root: Root, shape: Shape, 
     return found
 
 
-def check_forms(kept: list[Form], roots: tuple[tuple[Root, ...], ...]) -> None:
-    """Prove I2 and I3 of the compact forms, the newest version's roots last."""
+def check_forms(kept: list[Form], roots: tuple[tuple[Root, ...], ...], made: list[int]) -> None:
+    """Prove I2 and I3 of the compact forms, the newest version's roots last; `made`: those that are not of a version yet."""
     bases = {form.base for form in kept}
     for _, _, base, _ in (root for version in roots for root in version):
         assert base == 0 or base in bases, f"I2: the compact form at {base} is in use, and given back"
     for one, other in zip(kept, kept[1:], strict=False):
         assert one.end <= other.base, f"I2: the compact forms at {one.base} and {other.base} overlap"
-    newest, used = sorted(base for _, _, base, _ in roots[-1] if base), [form.base for form in kept if form.retired == NEVER]
+    newest, used = sorted([*made, *(base for _, _, base, _ in roots[-1] if base)]), [form.base for form in kept if form.retired == NEVER]
     assert used == newest, f"I3: the compact forms at {used} are not retired, those at {newest} are in use"
 
 
-def check_quads(arena: QuadArena, forms: CompactForms, shapes: tuple[Shape, ...], roots: tuple[tuple[Root, ...], ...]) -> None:
-    """Prove Q1 to Q3 of these versions, and I3 when all roots in use are given."""
-    check_forms(forms.forms, roots)
+def see_live(arena: QuadArena, places: list[int], arity: int, seen: dict[int, int]) -> None:
+    """The live blocks of these subtrees."""
+    for o in places:
+        if o > 0:
+            leaf = arena.W[2 * o + MARK] == LEAF_MARK
+            seen[o] = 2 * (arity - 1) + int(leaf)
+            see_live(arena, [] if leaf else [int(live_child(arena.W, o, c)) for c in range(1 << arity)], arity, seen)
+
+
+def check_quads(
+    arena: QuadArena,
+    forms: CompactForms,
+    shapes: tuple[Shape, ...],
+    roots: tuple[tuple[Root, ...], ...],
+    beside: Sequence[tuple[Root, Shape]],
+    dropped: list[tuple[list[int], int]],
+    made: list[int],
+) -> None:
+    """Prove Q1 to Q3 of these versions and of what a merge reads and has made, and I3 when all roots in use are given. `dropped`: places
+    whose blocks are not dropped yet, and the arity of their trees; `made`: the forms of a merge."""
+    check_forms(forms.forms, roots, made)
     seen: dict[int, int] = {}
     for version in roots:
         for root, shape in zip(version, shapes, strict=True):
             entries_of(arena, forms, root, shape, seen)
+    for root, shape in beside:
+        entries_of(arena, forms, root, shape, seen)
+    for places, arity in dropped:
+        see_live(arena, places, arity, seen)
     check_blocks(arena, seen)

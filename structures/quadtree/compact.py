@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from structures.core.bits import count_bits, widen16_1, widen16_2, widen16_4
-from structures.core.kernel import kernel, wide
+from structures.core.kernel import arrays, kernel, wide
 from structures.core.pins import pinned
 from structures.core.reserve import give_back, reserve
 from structures.quadtree.layout import CODE_BITS, LEAF, LEVELS, QuadNodes, Shape, digit, level_below
@@ -211,45 +211,105 @@ def write_leaf(B: Any, at: int, E: Any, first: int, end: int, shape: Shape, b: i
     return at
 
 
-@kernel("void(int32[::1], int64, int64, int64, int64[::1], int64[::1], int64[::1], uint8[::1])", allocates=True)
-def compress(E: Any, k: int, f: int, code: int, H: Any, N: Any, L: Any, B: Any) -> None:
-    """The compact form of these entries, more than LEAF, whose order is lost: header, nodes, leaves and their bytes, all 0 before.
+@arrays("int64[::1]", "int64[::1]", "int64[::1]", "uint8[::1]", "int64[:, :, ::1]", "int64[::1]")
+class Making(NamedTuple):
+    """A compact form that is being made: its header, nodes, leaves and their bytes; the entries, first and end, of a level's inner nodes
+    and of the next one's; and Z, how far it is: the words below."""
 
-    H[NODES], H[LEAVES] and H[CODE] say how many words of N and L and bytes of B there are; the table's bytes begin at 0.
+    H: np.ndarray
+    N: np.ndarray
+    L: np.ndarray
+    B: np.ndarray
+    ranges: np.ndarray
+    Z: np.ndarray
+
+
+# Of Z: nodes, inner children, leaves, their entries and bytes so far; the level, its ranges (0 at the end), which of them is next, which
+# side they are on, and how many the next level has.
+NODE, INNER, LEAF_NODES, ENTRY, AT, LEVEL, LEFT, RANGE, SIDE, FOUND = range(10)
+
+
+@kernel
+def find_ends(E: Any, first: int, end: int, k: int, f: int, b: int, ends: Any) -> None:
+    """As `deal` says, of entries [first, end) that are in the order of their digits already. O(2**k log(end - first))."""
+    width = k + 1
+    ends[0] = first
+    for c in range(1, 1 << k):
+        low, high = ends[c - 1], wide(end)
+        while low < high:
+            middle = (low + high) // 2
+            if digit(E, middle * width, 1, k, f, b) < c:
+                low = middle + 1
+            else:
+                high = middle
+        ends[c] = low
+    ends[1 << k] = end
+
+
+@kernel("int64(int32[::1], int32[::1], Making, int64, int64, int64)", allocates=True)
+def compress(E: Any, spare: Any, making: Making, k: int, f: int, budget: int) -> int:
+    """Go on making the compact form of these entries, more than LEAF, until it is whole (Z[LEFT] is 0) or so many steps are done: a child
+    of a node, or an entry, is one. How many are left, below 0 if the last node took more.
+
+    `spare`: as long as E, whose order is lost then; or empty, if E is in Morton order, but for entries of one leaf. In the end H[NODES] and
+    H[LEAVES] say how many words of N and L there are, Z[AT] how many bytes of B; the table's bytes begin at 0.
     """
-    n = len(E) // (k + 1)
-    spare, ends = np.empty_like(E), np.empty((1 << k) + 2, np.int64)
-    ranges = np.empty((2, n // (LEAF + 1), 2), np.int64)  # first, end of the entries of a level's inner nodes, and of the next one's
-    ranges[0, 0, 0], ranges[0, 0, 1] = 0, n
-    node, inner, leaf, entry, at = wide(0), wide(0), wide(0), wide(0), wide(0)
-    b, here, side = code - 1 + (CODE_BITS if f > 0 else 0), 1, 0
-    while here > 0:
-        lower, found = level_below(b, code), 0
-        table = TABLE + LEVEL_WORDS * (lower - LOWEST)
-        H[table], H[table + 1], H[table + 2] = leaf, entry, at
-        for r in range(here):
-            deal(E, spare, ranges[side, r, 0], ranges[side, r, 1], k, f, b, ends)
-            w, bit = NODE_WORDS * ((node << k) >> 6), (node << k) & 63
-            if bit == 0:
-                N[w] = leaf << 32 | inner
-            for c in range(1 << k):
-                first, end = ends[c], ends[c + 1]
-                if end - first > LEAF:
-                    N[w + 1] |= wide(1) << (bit + c)
-                    ranges[1 - side, found, 0], ranges[1 - side, found, 1] = first, end
-                    found += 1
-                    inner += 1
-                elif end > first:
-                    N[w + 2] |= wide(1) << (bit + c)
-                    if leaf % SIZES == 0:
-                        L[leaf // SIZES] = entry << 32
-                    L[leaf // SIZES] |= (end - first - 1) << 4 * (leaf % SIZES)
-                    at = write_leaf(B, at, E, first, end, Shape(k, f), lower, code)
-                    leaf += 1
-                    entry += end - first
-            node += 1
-        here, side, b = found, 1 - side, lower
-    H[NODES], H[LEAVES], H[CODE] = NODE_WORDS * (((node << k) + 63) >> 6), (leaf + SIZES - 1) // SIZES, at
+    H, N, L, B, ranges, Z = making.H, making.N, making.L, making.B, making.ranges, making.Z
+    ends, code = np.empty((1 << k) + 2, np.int64), H[CODE]
+    while Z[LEFT] > 0 and budget > 0:
+        b, side, node, at = Z[LEVEL], Z[SIDE], Z[NODE], Z[AT]
+        lower = level_below(b, code)
+        if Z[RANGE] == 0:
+            table = TABLE + LEVEL_WORDS * (lower - LOWEST)
+            H[table], H[table + 1], H[table + 2] = Z[LEAF_NODES], Z[ENTRY], at
+        first, end = ranges[side, Z[RANGE], 0], ranges[side, Z[RANGE], 1]
+        if len(spare) > 0:
+            deal(E, spare, first, end, k, f, b, ends)
+        else:
+            find_ends(E, first, end, k, f, b, ends)
+        w, bit = NODE_WORDS * ((node << k) >> 6), (node << k) & 63
+        if bit == 0:
+            N[w] = Z[LEAF_NODES] << 32 | Z[INNER]
+        budget -= 1 << k
+        for c in range(1 << k):
+            first, end = ends[c], ends[c + 1]
+            if end - first > LEAF:
+                N[w + 1] |= wide(1) << (bit + c)
+                ranges[1 - side, Z[FOUND], 0], ranges[1 - side, Z[FOUND], 1] = first, end
+                Z[FOUND] += 1
+                Z[INNER] += 1
+            elif end > first:
+                N[w + 2] |= wide(1) << (bit + c)
+                leaf = Z[LEAF_NODES]
+                if leaf % SIZES == 0:
+                    L[leaf // SIZES] = Z[ENTRY] << 32
+                L[leaf // SIZES] |= (end - first - 1) << 4 * (leaf % SIZES)
+                at = write_leaf(B, at, E, first, end, Shape(k, f), lower, code)
+                Z[LEAF_NODES] = leaf + 1
+                Z[ENTRY] += end - first
+                budget -= end - first
+        Z[NODE], Z[AT] = node + 1, at
+        Z[RANGE] += 1
+        if Z[RANGE] == Z[LEFT]:
+            Z[LEFT], Z[FOUND], Z[RANGE], Z[SIDE], Z[LEVEL] = Z[FOUND], 0, 0, 1 - side, lower
+    H[NODES], H[LEAVES] = NODE_WORDS * (((Z[NODE] << k) + 63) >> 6), (Z[LEAF_NODES] + SIZES - 1) // SIZES
+    return budget
+
+
+def begun(n: int, shape: Shape, code: int) -> Making:
+    """For the compact form of n > LEAF entries, coordinates below 2**code. Pages of it that are not written take no memory."""
+    k, inner = shape.arity, LEVELS * (n // (LEAF + 1))
+    lengths = HEADER, NODE_WORDS * ((inner << k) // 64 + 1), n // SIZES + 1, n * (2 * k + 1) * SLOT_BYTES // 8 + 1
+    header, nodes, leaves, rest = (np.zeros(length, np.int64) for length in lengths)
+    header[CODE] = code
+    ranges, Z = np.empty((2, n // (LEAF + 1), 2), np.int64), np.zeros(FOUND + 1, np.int64)
+    ranges[0, 0], Z[LEFT], Z[LEVEL] = (0, n), 1, code - 1 + (CODE_BITS if shape.first > 0 else 0)
+    return Making(header, nodes, leaves, rest.view(np.uint8), ranges, Z)
+
+
+def form_words(making: Making) -> int:
+    """Of a form that is whole."""
+    return HEADER + making.H.item(NODES) + making.H.item(LEAVES) + (making.Z.item(AT) + 7) // 8
 
 
 class Form(NamedTuple):
@@ -279,26 +339,31 @@ class CompactForms:
         self.B: np.ndarray = self.K.view(np.uint8)
         self.forms: list[Form] = []
 
-    def build(self, version: int, entries: np.ndarray, shape: tuple[int, int], code: int) -> int:
+    def build(self, version: int, entries: np.ndarray, shape: Shape, code: int) -> int:
         """Of int32[n, k + 1] entries, n > LEAF, coordinates below 2**code; where it lies. They are put in another order.
         `require` comes first."""
-        arity, first = shape
-        n, inner = len(entries), LEVELS * (len(entries) // (LEAF + 1))
-        lengths = HEADER, NODE_WORDS * ((inner << arity) // 64 + 1), n // SIZES + 1, n * (2 * arity + 1) * SLOT_BYTES // 8 + 1
-        # Pages of these that are not written take no memory.
-        header, nodes, leaves, rest = (np.zeros(length, np.int64) for length in lengths)
-        compress(entries.reshape(-1), arity, first, code, header, nodes, leaves, rest.view(np.uint8))
-        nodes, leaves, rest = nodes[: header[NODES]], leaves[: header[LEAVES]], rest[: (header[CODE] + 7) // 8]
-        base = self._room(HEADER + len(nodes) + len(leaves) + len(rest))
-        at = base + HEADER
-        header[NODES], header[LEAVES], header[CODE] = at, at + len(nodes), code
-        header[TABLE + 2 :: LEVEL_WORDS] += 8 * (at + len(nodes) + len(leaves))
-        end = base
-        for part in (header, nodes, leaves, rest):
-            self.K[end : end + len(part)] = part
-            end += len(part)
-        insort(self.forms, Form(base, end, version, NEVER, n))
+        flat, making = entries.reshape(-1), begun(len(entries), shape, code)
+        compress(flat, np.empty_like(flat), making, *shape, 1 << 62)
+        base, parts = self.place(version, making, len(entries))
+        for at, part in parts:
+            self.K[at : at + len(part)] = part
         return base
+
+    def place(self, version: int, making: Making, count: int) -> tuple[int, list[tuple[int, np.ndarray]]]:
+        """Give a form that is whole its place: where it lies, and which words are to be copied to where."""
+        header = making.H
+        nodes, leaves = making.N[: header[NODES]], making.L[: header[LEAVES]]
+        rest = making.B.view(np.int64)[: (making.Z.item(AT) + 7) // 8]
+        base = self._room(form_words(making))
+        at = base + HEADER
+        header[NODES], header[LEAVES] = at, at + len(nodes)
+        header[TABLE + 2 :: LEVEL_WORDS] += 8 * (at + len(nodes) + len(leaves))
+        parts, end = [], base
+        for part in (header, nodes, leaves, rest):
+            parts.append((end, part))
+            end += len(part)
+        insort(self.forms, Form(base, end, version, NEVER, count))
+        return base, parts
 
     def _room(self, words: int) -> int:
         """The first place that has so many words."""

@@ -51,7 +51,8 @@ CODE_BITS = 30  # of a coordinate, and of a slot
 MISSING = KEPT
 TREE, TREE_WORDS = KEPT + 1, 6
 ROOT, BITS, BASE, COUNT, ARITY, FIRST = 0, 1, 2, 3, 4, 5  # of a tree; BASE: of its compact form, FIRST: f
-PATH = TREE + TREE_WORDS * MOST_TREES
+SPARE_TREE = MOST_TREES  # behind the others: one that is made beside them (`merging.py`)
+PATH = TREE + TREE_WORDS * (SPARE_TREE + 1)
 LEVELS = 3 * CODE_BITS + 2  # the most
 CONTROL_WORDS = PATH + 3 * LEVELS
 # Words of W, from 2 * o: of an inner node which children are leaves, and which there are, as bits; of a leaf its entries, and LEAF_MARK.

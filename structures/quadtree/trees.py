@@ -13,9 +13,10 @@ Decisions, with their reasons
       one tree to a reader, live where it was changed. Two small live trees beside it (added, removed) would take less after a few changes,
       but three nodes to look at in place of one at each step of a join: this way joins and changes take about as long as in a tree that is
       live throughout, and never more memory than that and the compact form together.
-    - A merge makes a tree compact again, at once, when half as many entries as it has have changed since: 0.25 microseconds an entry,
-      for 100,000 entries 25 ms a tree, during which the writer does nothing else.
-    - A plain tree's root grows by a level a bit as codes grow. A tree in two parts would have to grow in every cell: it is rebuilt.
+    - A merge makes a tree compact again when half as many entries as it has have changed since: beside it, some steps with each change and
+      the rest while nothing else is to be done (`merging.py`), one tree after another.
+    - A plain tree's root grows by a level a bit as codes grow. A tree in two parts would have to grow in every cell: it is made anew, by a
+      merge too, when a quarter of its codes are left; at once only where codes come faster than that.
     - Trees in two parts beside the plain one: a row of a quadtree's grid meets sqrt(n) of its nodes (1,400 steps for a changed edge of a
       triangle over 100,000), a tree in which the given attributes come first a path. They are a further copy of the entries each.
 
@@ -35,12 +36,14 @@ from typing import NamedTuple
 import numpy as np
 
 from structures.core.control import SIZE, VERSION
+from structures.core.kernel import compiled
 from structures.core.versioned import Versioned
 from structures.quadtree import layout
-from structures.quadtree.changes import change_entries, collect, morton_keys
+from structures.quadtree.changes import change_entries, morton_keys
 from structures.quadtree.check import check_quads
 from structures.quadtree.compact import CompactForms, compact_place, most_words
 from structures.quadtree.layout import QuadArena, QuadNodes, Shape
+from structures.quadtree.merging import ALL, Changes, Descent, Merge, descent, drop_blocks, gather_entries
 
 __all__ = ["QuadTrees", "Root", "in_order"]
 
@@ -48,6 +51,9 @@ _LEAST = 32 * layout.LEAF  # entries of a tree that gets a compact form
 _FORM_WORDS = 2**30  # of all compact forms
 _RUN = 2048  # changes of a tree that may be versions of their own at most
 _CHANGED = 2  # it gets a new one when 1 in so many of its entries has changed
+_SHARE = 64  # steps of merges that a changed entry pays for; a merge takes some 6 an entry of its tree, and 3 pay for it in time
+_GROWING = 16  # steps an entry of all trees, for as many new codes as are left: some 3 times what a merge takes
+_DROPPED = 1 << 15  # blocks that may be dropped between two reclaims, besides one for each changed entry: it frees them in one go
 
 
 class Root(NamedTuple):
@@ -86,6 +92,14 @@ class QuadTrees(Versioned[QuadArena]):
         self.arrays = QuadNodes(self.arena.M, self.arena.W, self.forms.K, self.forms.B), self.arena.writing
         self._least = max(least, layout.LEAF + 1)
         self._changed = [0] * len(self.shapes)  # entries, since the tree's form was made
+        self._unpaid = 0  # entries that have changed, and of which no steps were done
+        self._reached = [0] * len(self.shapes)  # the highest code that is expected
+        self._wanted = [0] * len(self.shapes)  # bits that a tree in two parts needs for that
+        self._new_codes = 0  # that were expected since steps were done for them
+        self._merge: Merge | None = None
+        self._dropping: list[Descent] = []  # of roots that no version will have
+        self._droppable = _DROPPED
+        self.steps = 0  # of merges, so far
 
     @property
     def roots(self) -> tuple[Root, ...]:
@@ -110,6 +124,8 @@ class QuadTrees(Versioned[QuadArena]):
         path = layout.LEVELS * (inner + leaf)
         most = times * min(changes * path, self._anew(entries)) + min(changes, _RUN * len(self.shapes)) * path
         arena.require_words(most + self._anew(min(entries, self._least * len(self.shapes))))
+        if self._merge is not None:
+            arena.require_words(most + min((changes + self._merge.changed) * path, self._anew(entries)))
         self.forms.require(
             times
             * sum(most_words(n + changes, k) for n, (k, _) in zip(counts.tolist(), self.shapes, strict=True) if n + changes >= self._least)
@@ -120,8 +136,8 @@ class QuadTrees(Versioned[QuadArena]):
         inner, leaf = self._largest
         return layout.LEVELS * (entries // (layout.LOW + 1) + len(self.shapes)) * inner + entries * leaf
 
-    def bulk_load(self, version: int, tree: int, entries: np.ndarray) -> None:
-        """Fill an empty tree. ValueError if it is not empty, MemoryError (nothing done) if it cannot fit."""
+    def bulk_load(self, version: int, tree: int, entries: np.ndarray, reach: int = 0) -> None:
+        """Fill an empty tree; codes up to `reach` will come. ValueError if it is not empty, MemoryError (nothing done) if it cannot fit."""
         if self.arena.C.item(layout.TREE + layout.TREE_WORDS * tree + layout.COUNT):
             raise ValueError("bulk_load fills an empty tree only")
         if len(entries) < self._least:
@@ -130,13 +146,15 @@ class QuadTrees(Versioned[QuadArena]):
             self.forms.require(most_words(len(entries), self.shapes[tree][0]))
         self.arena.C[VERSION] = version
         self._retire(tree)
-        self._load(tree, np.array(entries, np.int32, order="C"))
+        self._load(tree, np.array(entries, np.int32, order="C"), reach)
 
     def _load(self, tree: int, entries: np.ndarray, reach: int = 0) -> None:
         """Fill an empty tree with entries, which are put in another order; codes up to `reach` will come."""
+        self._give_up(tree)
         h = layout.TREE + layout.TREE_WORDS * tree
         most = reach | int(np.bitwise_or.reduce(entries[:, :-1], axis=None, initial=min(1, len(entries))))
-        bits = most.bit_length()
+        self._await(tree, most)
+        bits = most.bit_length() if len(entries) < self._least else self._bits_for(tree, most)
         self.arena.C[h + layout.BITS] = bits
         if len(entries) < self._least:
             self._write(tree, entries, True)
@@ -144,6 +162,11 @@ class QuadTrees(Versioned[QuadArena]):
             base = self.forms.build(self.arena.C.item(VERSION), entries, self.shapes[tree], bits)
             self.arena.C[h : h + 4] = compact_place(0, False), bits, base, len(entries)
         self._changed[tree] = 0
+
+    def _bits_for(self, tree: int, most: int) -> int:
+        """Of the codes of a tree that has to reach code `most`: where it cannot grow, it is never more than three quarters full."""
+        ample = most + most // 3 + 1 if self.shapes[tree].first else most
+        return min(layout.CODE_BITS, ample.bit_length())
 
     def insert(self, version: int, tree: int, entries: np.ndarray) -> None:
         """Put in entries that are not there, as `version` (not below one before). `require` comes first."""
@@ -162,12 +185,13 @@ class QuadTrees(Versioned[QuadArena]):
         if missing:
             raise KeyError(f"{missing} entries were not in the tree, or it does not reach them")
 
-    def expect(self, tree: int, changes: int, reach: int) -> None:
-        """So many entries of a tree will be changed by `Runs`, in versions after the newest, and codes up to `reach` (as bits) inserted."""
+    def expect(self, tree: int, entries: np.ndarray, come: np.ndarray) -> None:
+        """These entries of a tree will be changed by `Runs`, in order, in versions after the newest; `come`: which are inserted."""
+        reach = int(np.bitwise_or.reduce(entries[come, :-1], axis=None, initial=0))
         if reach >> self.roots[tree].bits and self.shapes[tree][1]:
             self.arena.C[VERSION] += 1
             self._load(tree, self._taken(tree), reach)
-        self._changed[tree] += changes
+        self._note(tree, entries, come)
 
     def _write(self, tree: int, entries: np.ndarray, come: bool) -> None:
         flat = np.ascontiguousarray(entries).reshape(-1)
@@ -175,14 +199,25 @@ class QuadTrees(Versioned[QuadArena]):
         if done < len(flat):
             rest = entries[done // entries.shape[1] :]
             self._load(tree, np.concatenate((self._taken(tree), rest)))
+        self._note(tree, entries, np.full(len(entries), come))
+
+    def _note(self, tree: int, entries: np.ndarray, come: np.ndarray) -> None:
+        """These have changed."""
         self._changed[tree] += len(entries)
+        self._unpaid += len(entries)
+        if self._merge is not None and self._merge.tree == tree:
+            self._merge.add(Changes(np.array(entries, np.int32, order="C"), come.astype(np.uint8)))
 
     def _taken(self, tree: int) -> np.ndarray:
         """All entries of a tree, which is empty then."""
+        self._give_up(tree)
         h = layout.TREE + layout.TREE_WORDS * tree
-        entries = np.empty((self.arena.C.item(h + layout.COUNT), self.shapes[tree][0] + 1), np.int32)
-        collect(*self.arrays, tree, entries.reshape(-1))
+        place, bits, base, count = self.arena.C[h : h + 4].tolist()
+        entries = np.empty((count, self.shapes[tree].arity + 1), np.int32)
+        compiled(gather_entries)(self.arrays[0], descent(place, bits, base, self.shapes[tree]), entries.reshape(-1), ALL)
+        compiled(drop_blocks)(*self.arrays, descent(place, bits, base, self.shapes[tree]), ALL)
         self._retire(tree)
+        self.arena.C[h : h + 4] = 0
         return entries
 
     def _retire(self, tree: int) -> None:
@@ -191,18 +226,121 @@ class QuadTrees(Versioned[QuadArena]):
         self.forms.retire(self.arena.C.item(h + layout.BASE), self.arena.C.item(VERSION))
         self.arena.C[h + layout.BASE] = 0
 
+    # --- merges
+
     def merge(self, version: int) -> None:
-        """Put trees in which much has changed into the compact form, whole. Cost: O(n levels), O(levels) a change."""
+        """Put trees in which much has changed into the compact form, whole, as part of `version`, its last. Cost: O(n levels)."""
+        self._advance(version, ALL)
+
+    def keep_up(self, version: int) -> None:
+        """Go on with that, as part of `version`, its last, as far as the changes since the last call pay for it. Cost: O(1) a change."""
+        steps = _SHARE * self._unpaid
+        if self._new_codes:
+            steps = max(steps, self._pressing_steps())
+        self._advance(version, steps)
+
+    def reach(self, tree: int, code: int) -> None:
+        """Codes of a tree will soon reach `code`."""
+        if code > self._reached[tree]:
+            self._new_codes = max(self._new_codes, code - self._reached[tree])
+            self._await(tree, code)
+
+    def _await(self, tree: int, code: int) -> None:
+        self._reached[tree] = max(self._reached[tree], code)
+        if self.shapes[tree].first:
+            self._wanted[tree] = self._bits_for(tree, self._reached[tree])
+
+    def _pressing_steps(self) -> int:
+        """What the new codes pay for, so that trees that have to grow have done so before they must."""
+        roots = self.roots
+        growing = [tree for tree, root in enumerate(roots) if self._has_to_grow(tree, root)]
+        left = min((max(1, (1 << roots[tree].bits) - self._reached[tree]) for tree in growing), default=1)
+        return _GROWING * sum(root.count for root in roots) * self._new_codes // left if growing else 0
+
+    def maintain(self, steps: int) -> bool:
+        """Go on with that, between versions, which go on having the trees that they have; whether there is more to do so. Cost: so many
+        steps, and a few for the last thing begun."""
+        return self._go_on(steps) <= 0
+
+    def _advance(self, version: int, steps: int) -> None:
         self.arena.C[VERSION] = version
-        for tree, changed in enumerate(self._changed):
-            _, _, base, count = self.arena.C[layout.TREE + layout.TREE_WORDS * tree :][:4].tolist()
-            if changed and _CHANGED * changed >= count and (base or count >= self._least):
-                self._load(tree, self._taken(tree))
+        self._droppable += self._unpaid if steps < ALL else ALL
+        self._unpaid = self._new_codes = 0
+        for tree, root in enumerate(self.roots):
+            if root.count < self._least and self._is_due(tree, root):
+                self._load(tree, self._taken(tree))  # few entries
+        while steps > 0:
+            steps = self._go_on(steps)
+            if self._merge is None or not self._merge.is_ready:
+                break
+            self._switch(self._merge)
+
+    def _go_on(self, steps: int) -> int:
+        """How many steps are left, 0 or less if there may be more to do."""
+        given = steps
+        while steps > 0 and self._dropping and self._droppable > 0:
+            most = min(steps, self._droppable)
+            dropped = most - int(compiled(drop_blocks)(*self.arrays, self._dropping[0], most))
+            self._droppable -= dropped
+            steps -= dropped
+            if self._dropping[0].is_over:
+                self._dropping.pop(0)
+        if self._merge is None and not self._dropping:
+            self._begin()
+        if self._merge is not None:
+            try:
+                steps = self._merge.go_on(steps)
+            except (MemoryError, ValueError):  # as many changes later it is tried again
+                self._changed[self._merge.tree] = 0
+                self._give_up(self._merge.tree)
+        self.steps += given - steps
+        return steps
+
+    def _begin(self) -> None:
+        """Begin with a tree for which it is time, one that has to grow before others."""
+        roots = self.roots
+        due = [tree for tree, root in enumerate(roots) if root.count >= self._least and self._is_due(tree, root)]
+        if due:
+            tree = max(due, key=lambda tree: self._has_to_grow(tree, roots[tree]))
+            self._merge = Merge(self.arena, self.forms, tree, self.shapes[tree], max(roots[tree].bits, self._wanted[tree]))
+
+    def _is_due(self, tree: int, root: Root) -> bool:
+        changed = self._changed[tree]
+        much = changed > 0 and _CHANGED * changed >= root.count and (root.base != 0 or root.count >= self._least)
+        return much or self._has_to_grow(tree, root)
+
+    def _has_to_grow(self, tree: int, root: Root) -> bool:
+        return root.bits < self._wanted[tree] and root.count >= self._least
+
+    def _switch(self, merge: Merge) -> None:
+        """The newest version has what was made. O(1)."""
+        h, shape = layout.TREE + layout.TREE_WORDS * merge.tree, self.shapes[merge.tree]
+        place, bits, base, _ = self.arena.C[h : h + 4].tolist()
+        self._drop_later(place, bits, base, shape)
+        self.arena.C[h : h + 4] = merge.take()
+        self._changed[merge.tree], self._merge = merge.changed, None
+
+    def _give_up(self, tree: int) -> None:
+        """The merge of a tree, if there is one."""
+        merge = self._merge
+        if merge is not None and merge.tree == tree:
+            place, bits, base, _ = merge.take()
+            self._drop_later(place, bits, base, self.shapes[tree])
+            self._merge = None
+
+    def _drop_later(self, place: int, bits: int, base: int, shape: Shape) -> None:
+        """What the newest version no longer uses."""
+        self.forms.retire(base, self.version)
+        if place > 0:
+            self._dropping.append(descent(place, bits, base, shape))
 
     def reclaim(self, oldest: int, pins: np.ndarray) -> None:
         """Make blocks reusable that no version >= `oldest` and no pin (ascending int64) can see."""
+        if self._merge is not None and self._merge.since is not None:
+            pins = np.union1d(pins, [self._merge.since])
         self.arena.reclaim(oldest, pins)
         self.forms.reclaim(oldest, pins)
+        self._droppable = _DROPPED
 
     @property
     def live_bytes(self) -> int:
@@ -221,4 +359,13 @@ class QuadTrees(Versioned[QuadArena]):
 
     def check(self, roots: tuple[Root, ...], others: tuple[tuple[Root, ...], ...] = ()) -> None:
         """Prove the invariants of a version, and that no block is lost (given every root in use); AssertionError names the invariant."""
-        check_quads(self.arena, self.forms, self.shapes, (*others, roots))
+        beside: list[tuple[Root, Shape]] = []
+        made: list[int] = []
+        if self._merge is not None:
+            shape, made = self.shapes[self._merge.tree], [base for base in self._merge.made[2:3] if base]
+            if self._merge.since is not None:
+                beside.append((Root(*self._merge.root), shape))
+            if self._merge.is_placed:
+                beside.append((Root(*self._merge.made), shape))
+        dropped = [way.waiting for way in self._dropping]
+        check_quads(self.arena, self.forms, self.shapes, (*others, roots), beside, dropped, made)

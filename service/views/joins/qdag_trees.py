@@ -66,6 +66,11 @@ class Base:
         self._columns = _columns(attributes)
         self._never_null = _columns([one for one in attributes if one.variable not in nulls])
 
+    @property
+    def most_code(self) -> int:
+        """No code of its values is above this one."""
+        return max(domain.codes for domain in self.domains)
+
     def entries(self, slots: Slots, version: int, come: bool) -> tuple[Entries, npt.NDArray[np.int64]]:
         """int32[n, k + 1] of those rows at these slots that take part, and their indices. `come`: their codes are counted once more."""
         parts, indices, start = [], [], 0

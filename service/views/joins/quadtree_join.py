@@ -96,7 +96,7 @@ class QuadtreeJoin:
                 parts.append(base.entries(slots, version, True)[0])
             entries = np.concatenate(parts)
             for tree, columns in self._trees[number]:
-                self.trees.bulk_load(self._tick, tree, entries[:, columns])
+                self.trees.bulk_load(self._tick, tree, entries[:, columns], base.most_code)
             progress((number + 1) / len(self._bases))
         self._end()
 
@@ -127,7 +127,11 @@ class QuadtreeJoin:
             gone = self._apply_each(version, parts, sink)
         for number, entries in gone.items():
             self._bases[number].release(entries, version)
-        self.trees.merge(self._tick)
+        for base, own in zip(self._bases, self._trees, strict=True):
+            code = base.most_code
+            for tree, _ in own:
+                self.trees.reach(tree, code)
+        self.trees.keep_up(self._tick)
         self._end()
 
     def _change(self, gone: Mapping[int, Entries], come: Mapping[int, Entries], sink: Sink | None, offset: int) -> None:
@@ -157,6 +161,10 @@ class QuadtreeJoin:
             for number, entries in self._apply_batch(version, own, sink, offset).items():
                 gone.setdefault(number, []).append(entries)
         return {number: np.concatenate(entries) for number, entries in gone.items()}
+
+    def maintain(self, steps: int) -> bool:
+        """Do so many steps of what changes have put off, between versions; whether there may be more to do so."""
+        return self.trees.maintain(steps)
 
     def _begin(self, version: int) -> None:
         self._version = version

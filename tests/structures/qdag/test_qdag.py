@@ -16,10 +16,10 @@ from structures.qdag.run import STEP_DELETE, STEP_INSERT
 from structures.quadtree.check import entries_of
 from structures.quadtree.compact import HEADER
 from structures.quadtree.layout import LEAF
-from structures.quadtree.trees import QuadTrees, in_order
+from structures.quadtree.trees import _SHARE, QuadTrees, in_order
 from tests.naive.natural_join import Entry, entries
 from tests.structures.machines import Row, read_all, transposed
-from tests.structures.qdag.machine import SHAPES, QdagMachine, Shape, Trees
+from tests.structures.qdag.machine import ONE_STEP, SHAPES, QdagMachine, Shape, Trees
 
 NO_PINS = np.empty(0, np.int64)
 TRIANGLE = SHAPES[1]
@@ -234,6 +234,77 @@ def test_merges() -> None:
     trees.reclaim(5, NO_PINS)
     assert trees.live_bytes == trees.retired_bytes == 0
     assert trees.roots == ((0, 0, 0, 0),) * 2
+
+
+def test_a_merge_is_done_bit_by_bit() -> None:
+    """By single changes, each of which pays for some steps; older versions keep what they had, and the log what has changed meanwhile."""
+    of, n = Trees(SHAPES[0], 1 << 22, least=17), 40 * LEAF
+    now = {i: (i * 7 % n, i * 11 % n, i) for i in range(n)}
+    of.load(1, 0, list(now.values()))
+    trees = of.trees
+    loaded, then, most, bases = trees.roots, frozenset(now.values()), 0, set[int]()
+    for i in range(n):
+        of.change(2 * i + 2, 0, [now.pop(i)], False)
+        now[n + i] = (i * 5 % n, i * 3 % n, n + i)
+        of.change(2 * i + 3, 0, [now[n + i]], True)
+        before = trees.steps
+        trees.keep_up(2 * i + 3)
+        most = max(most, trees.steps - before)
+        bases.add(trees.roots[0].base)
+        trees.reclaim(2 * i + 3, np.array([1]))
+        if i % (n // 8) == 0:
+            trees.check(trees.roots, (loaded,))
+    changed = 2 * len(of.orders)
+    assert most <= _SHARE * changed + ONE_STEP and len(bases) > 2
+    for roots, wanted in ((loaded, then), (trees.roots, frozenset(now.values()))):
+        rows = read_all(of.join.rows([roots] * 3))
+        assert len(rows) == len(set(rows)) and set(rows) == of.wanted([(wanted,)] * 3)
+
+
+def test_what_is_put_off_is_done_between_versions() -> None:
+    """Up to the switch, which is a part of the next one; what is dropped by it goes between versions again."""
+    trees = QuadTrees([(2, 0), (2, 1)], 1 << 22)
+    n = 40 * LEAF
+    given = entries([(i * 7 % n, i * 11 % n, i) for i in range(n)], 2)
+    for tree in (0, 1):
+        trees.bulk_load(1, tree, given)
+        trees.delete(2, tree, given[: n // 3])
+        trees.insert(3, tree, given[: n // 3])
+    roots, live = trees.roots, trees.live_bytes
+    trees.reclaim(3, NO_PINS)
+    calls = 0
+    while trees.maintain(10):
+        assert trees.roots == roots
+        calls += 1
+    trees.check(trees.roots)
+    assert calls > n // 10 and trees.live_bytes > live
+    for version, tree in ((4, 0), (5, 1)):
+        trees.insert(version, tree, entries([(0, 0, n)], 2))
+        trees.keep_up(version)
+        trees.reclaim(version, NO_PINS)
+        while trees.maintain(10):
+            trees.reclaim(version, NO_PINS)
+    assert all(new.base != old.base for new, old in zip(trees.roots, roots, strict=True))
+    assert not trees.maintain(1_000)
+    trees.reclaim(5, NO_PINS)
+    trees.check(trees.roots)
+    assert trees.live_bytes < live and trees.retired_bytes == 0
+
+
+def test_a_tree_in_two_parts_grows_before_it_must(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No change makes it anew at once, though codes come with each."""
+    trees = QuadTrees([(2, 1)], 1 << 22, 1)
+    n = 48  # of 64 codes, in each cell
+    trees.bulk_load(1, 0, entries([(a, b, n * a + b) for a in range(n) for b in range(n)], 2), n - 1)
+    anew = []
+    monkeypatch.setattr(trees, "_load", lambda *given: anew.append(given))
+    for code in range(n, 8 * n):
+        trees.insert(code, 0, entries([(code % n, code, n * n + code)], 2))
+        trees.reach(0, code)
+        trees.keep_up(code)
+        trees.reclaim(code, NO_PINS)
+    trees.check(trees.roots)
+    assert not anew and trees.roots[0].bits >= (8 * n).bit_length() and trees.roots[0].count == n * n + 7 * n
 
 
 def test_a_tree_in_two_parts_is_made_anew_where_codes_grow() -> None:

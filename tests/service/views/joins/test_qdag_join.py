@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from service.planning.hypergraph import hypergraph
 from service.reading.cursors import open_rows
+from service.views.joins.qdag_join import QdagJoin
 from service.views.parse import parse_view
 from service.wire.batch import UPSERT
+from structures.quadtree.trees import QuadTrees
 from tests.service.definitions import RELATIONS, refused, sql
 from tests.service.engine.test_engine import prepared, read_all, run
 from tests.service.running import check
@@ -73,6 +77,35 @@ def test_large_batches(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(2))
 def test_cycles_of_four(tmp_path: Path, seed: int) -> None:
     run(tmp_path, 420 + seed, 20, lambda source: source.random.randrange(6), 7, CYCLES)
+
+
+@pytest.mark.parametrize("share", [1, 64])
+def test_batches_while_trees_merge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: int) -> None:
+    """However small they are, and whether the changes pay for it or the writer does it while nothing waits."""
+    monkeypatch.setattr("service.views.joins.quadtree_join.QuadTrees", partial(QuadTrees, least=1))
+    monkeypatch.setattr("structures.quadtree.trees._SHARE", share)
+    monkeypatch.setattr("service.engine.engine._SLICE", 64)
+    run(tmp_path, 430, 12, lambda source: source.random.randrange(40), 14, {name: FOLLOWED[name] for name in ("edges", "composite")})
+
+
+def test_the_writer_merges_while_nothing_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A single change does not wait for a merge; the next one has what the writer has made meanwhile."""
+    monkeypatch.setattr("structures.quadtree.trees._SHARE", 1)
+    engine = prepared(tmp_path, {"edges": CYCLIC["edges"]})
+    row = {"site": "N", "room": None, "starts": None, "ends": None, "note": None}
+    rows = [{"nr": i, "floor": (i + 1) % 900} | row for i in range(900)]
+    engine.apply(to_batch([("b", UPSERT, one) for one in rows]))
+    trees = cast(QdagJoin, engine.views["edges"].join).trees
+    assert all(root.base == 0 and root.count == len(rows) for root in trees.roots)
+    for one in rows[: 2 * len(trees.roots)]:
+        deadline = time.monotonic() + 60
+        while engine._writer._more:
+            assert time.monotonic() < deadline, "the writer does not come to an end"
+            time.sleep(0.001)
+        engine.apply(to_batch([("b", UPSERT, one | {"floor": 0})]))
+        check(engine)
+    assert all(root.base != 0 for root in trees.roots)
+    engine.close()
 
 
 def test_without_followers(tmp_path: Path) -> None:

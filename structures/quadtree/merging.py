@@ -1,0 +1,239 @@
+"""Merges of quadtrees: a tree is made compact again beside the one that is in use, some steps at a time, while that one goes on changing.
+
+    in use   root of tick t ... changes ... changes ... | root at the switch: its live blocks are dropped, some at a time
+               \\                 log ->  log ->          \\
+    beside      entries -> compact form -> its place -> replay of the log -> root of the tree from here on
+
+    gather   the entries of the version of tick t, in Morton order; until then its blocks are kept, as if a reader had pinned it
+    make     the compact form, by the order of the entries (`compact.compress`); not yet where readers look
+    copy     to its place
+    replay   what has changed since, in a tree of its own (`layout.SPARE_TREE`), whose blocks nobody else sees
+
+The switch is O(1), and is part of a version: what is published of a version never changes. One tree at a time: at most two copies of one
+tree are held, and the log. A merge can be given up at any moment, and nothing is lost.
+
+Steps are entries and nodes looked at; a change that is replayed is some. Costs: O(n) steps for n entries, the bisections in the nodes
+included, and twice the cost of the changes that come meanwhile. Source: Overmars, *The Design of Dynamic Data Structures* (1983), global
+rebuilding.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from structures.core.blocks import Writing
+from structures.core.control import SIZE, VERSION
+from structures.core.kernel import arrays, compiled, kernel, wide
+from structures.quadtree import layout
+from structures.quadtree.changes import delete_entry, insert_entry
+from structures.quadtree.compact import CODE, LEFT, CompactForms, Making, begun, compact_place, compress, form_words
+from structures.quadtree.layout import QuadArena, QuadNodes, Shape, drop_block, is_leaf, level_below, live_child
+from structures.quadtree.search import child_of, copy_leaf, ends_at
+
+ALL = 1 << 50  # steps: more than there are
+REPLAYED = 32  # steps that a change counts which is replayed
+_COPIED = 8  # words of a step
+
+WAITING, BASE, BITS, ARITY, FIRST, FOUND, CODES = range(7)
+_SPARE = layout.TREE + layout.TREE_WORDS * layout.SPARE_TREE
+
+
+@arrays("int64[:, ::1]", "int64[::1]")
+class Descent(NamedTuple):
+    """A walk through the subtrees of a root: those that wait, the first at the end [place, level]; Z: how many, base, bits, arity and first
+    of the tree, words of entries found, their codes ORed."""
+
+    todo: np.ndarray
+    Z: np.ndarray
+
+    @property
+    def is_over(self) -> bool:
+        return self.Z.item(WAITING) == 0
+
+    @property
+    def waiting(self) -> tuple[list[int], int]:
+        """The places whose subtrees are to be visited, and the arity of the tree."""
+        return self.todo[: self.Z.item(WAITING), 0].tolist(), self.Z.item(ARITY)
+
+
+def descent(place: int, bits: int, base: int, shape: Shape) -> Descent:
+    todo = np.empty(((layout.LEVELS + 1) << shape.arity, 2), np.int64)
+    todo[0] = place, bits - 1 + (layout.CODE_BITS if shape.first else 0)
+    return Descent(todo, np.array([place != 0, base, bits, *shape, 0, 0], np.int64))
+
+
+@kernel("int64(QuadNodes, Descent, int32[::1], int64)", allocates=True)
+def gather_entries(nodes: QuadNodes, way: Descent, E: Any, budget: int) -> int:
+    """Go on putting entries to E, in Morton order but for those of a leaf, until none is left or so many steps are
+    done; how many are left."""
+    W, todo, Z = nodes.W, way.todo, way.Z
+    base, bits, k, f, e = Z[BASE], Z[BITS], Z[ARITY], Z[FIRST], Z[FOUND]
+    S = np.empty(k * layout.LEAF + 16, np.int32)
+    while Z[WAITING] > 0 and budget > 0:
+        Z[WAITING] -= 1
+        o, b = todo[Z[WAITING], 0], todo[Z[WAITING], 1]
+        budget -= 1
+        if ends_at(W, o):
+            n = copy_leaf(nodes, base, o, Shape(k, f), b, 0, S, 0)
+            budget -= n
+            for i in range(n):
+                for j in range(k + 1):
+                    E[e + j] = S[j * layout.LEAF + i]
+                    if j < k:
+                        Z[CODES] |= wide(E[e + j])
+                e += k + 1
+        else:
+            for c in range((1 << k) - 1, -1, -1):
+                child = wide(child_of(nodes, base, o, k, c))
+                if child != 0:
+                    todo[Z[WAITING], 0], todo[Z[WAITING], 1] = child, level_below(b, bits)
+                    Z[WAITING] += 1
+    Z[FOUND] = e
+    return budget
+
+
+@kernel("int64(QuadNodes, Writing, Descent, int64)")
+def drop_blocks(nodes: QuadNodes, writing: Writing, way: Descent, budget: int) -> int:
+    """Go on dropping the live blocks of a root that the newest version no longer uses, until none is left or so many are; how many are left
+    to be dropped."""
+    W, todo, Z = nodes.W, way.todo, way.Z
+    k = Z[ARITY]
+    while Z[WAITING] > 0 and budget > 0:
+        Z[WAITING] -= 1
+        o = todo[Z[WAITING], 0]
+        if o <= 0:  # what lies below a compact place is compact
+            continue
+        for c in range(0 if is_leaf(W, o) else 1 << k):
+            child = live_child(W, o, c)
+            if child > 0:
+                todo[Z[WAITING], 0] = child
+                Z[WAITING] += 1
+        drop_block(nodes, writing, o, k)
+        budget -= 1
+    return budget
+
+
+@kernel("int64(QuadNodes, Writing, int64, int32[::1], uint8[::1])")
+def replay(nodes: QuadNodes, writing: Writing, t: int, E: Any, come: Any) -> int:
+    """Insert or delete these entries, one after another; how many were done before one that tree t does not reach, or have."""
+    C = writing.C
+    width = C[layout.TREE + layout.TREE_WORDS * t + layout.ARITY] + 1
+    for i in range(len(come)):
+        if come[i] != 0:
+            done = insert_entry(nodes, writing, t, E, i * width)
+        else:
+            done = delete_entry(nodes, writing, t, E, i * width)
+        if not done:
+            return i
+    return wide(len(come))
+
+
+class Changes(NamedTuple):
+    """Of a tree, in order."""
+
+    entries: np.ndarray  # int32[n, k + 1]
+    come: np.ndarray  # uint8[n]
+
+
+class Merge:
+    """Of one tree. `since`: the tick whose blocks are to be kept for it, None once they need not be."""
+
+    def __init__(self, arena: QuadArena, forms: CompactForms, tree: int, shape: Shape, bits: int) -> None:
+        """Of the newest version, to which nothing is added any more; the new tree is to reach codes below 2**bits, if it is in two parts,
+        else as far as its own. O(1)."""
+        self.tree, self._shape, self._bits = tree, shape, bits
+        self.since: int | None = arena.C.item(VERSION)
+        self._arena, self._forms = arena, forms
+        self._arrays = QuadNodes(arena.M, arena.W, forms.K, forms.B), arena.writing
+        h = layout.TREE + layout.TREE_WORDS * tree
+        self.root: list[int] = arena.C[h : h + 4].tolist()
+        place, old_bits, base, count = self.root
+        self._way = descent(place, old_bits, base, shape)
+        self._entries = np.empty(count * (shape.arity + 1), np.int32)
+        self._making: Making | None = None
+        self._parts: list[tuple[int, np.ndarray]] = []  # to be copied
+        self._log: deque[Changes] = deque()
+        self.changed = 0  # entries, since
+        self._phases = [self._gather, self._make, self._copy]
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether only the switch is left, for as long as nothing changes."""
+        return self.is_placed and not self._log
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether what was made can be read."""
+        return len(self._phases) == 0
+
+    @property
+    def made(self) -> list[int]:
+        """Root, bits, base and count of what lies beside the tree; zeros: nothing yet."""
+        words: list[int] = self._arena.C[_SPARE : _SPARE + 4].tolist()
+        return words
+
+    def add(self, changes: Changes) -> None:
+        """The tree changes so."""
+        self._log.append(changes)
+        self.changed += len(changes.come)
+
+    def go_on(self, steps: int) -> int:
+        """Do so many steps; how many are left, below 0 if the last thing took more. MemoryError, ValueError: it is to be given up."""
+        while steps > 0 and not self.is_ready:
+            steps = self._phases[0](steps) if self._phases else self._replay(steps)
+        return steps
+
+    def _gather(self, steps: int) -> int:
+        steps = int(compiled(gather_entries)(self._arrays[0], self._way, self._entries, steps))
+        if self._way.is_over:
+            self.since = None
+            bits = self._bits if self._shape.first else max(1, int(self._way.Z[CODES]).bit_length())
+            self._making = begun(self.root[3], self._shape, bits)
+            self._phases.pop(0)
+        return steps
+
+    def _make(self, steps: int) -> int:
+        making, C = self._making, self._arena.C
+        assert making is not None
+        steps = int(compiled(compress)(self._entries, self._entries[:0], making, *self._shape, steps))
+        if making.Z[LEFT] == 0:
+            bits, count = making.H.item(CODE), self.root[3]
+            self._forms.require(form_words(making))
+            base, self._parts = self._forms.place(C.item(VERSION), making, count)
+            C[_SPARE : _SPARE + layout.TREE_WORDS] = compact_place(0, False), bits, base, count, *self._shape
+            self._making, self._entries = None, self._entries[:0].copy()
+            self._phases.pop(0)
+        return steps
+
+    def _copy(self, steps: int) -> int:
+        at, part = self._parts[0]
+        n = min(len(part), _COPIED * steps)
+        self._forms.K[at : at + n] = part[:n]
+        self._parts[0] = at + n, part[n:]
+        if n == len(part):
+            self._parts.pop(0)
+        if not self._parts:
+            self._phases.pop(0)
+        return steps - n // _COPIED - 1
+
+    def _replay(self, steps: int) -> int:
+        entries, come = self._log[0]
+        n = min(steps // REPLAYED + 1, len(come))
+        self._arena.require_words(n * layout.LEVELS * 2 * int(self._arena.classes[: 2 * layout.MOST_ARITY, SIZE].max()))
+        done = compiled(replay)(*self._arrays, layout.SPARE_TREE, entries[:n].reshape(-1), come[:n])
+        if done < n:
+            raise ValueError("the tree that is made does not reach so far as the one in use")
+        if n < len(come):
+            self._log[0] = Changes(entries[n:], come[n:])
+        else:
+            self._log.popleft()
+        return steps - REPLAYED * n
+
+    def take(self) -> list[int]:
+        """What was made, which is the caller's: as `made`."""
+        words = self.made
+        self._arena.C[_SPARE : _SPARE + layout.TREE_WORDS] = 0
+        return words
