@@ -14,6 +14,7 @@ import numpy as np
 from service.durability.effects import Effect, encode_effects
 from service.engine.versions import Version
 from service.errors import Problem
+from service.tables.backlog import Backlog
 from service.tables.changes import Run, batch_run
 from service.tables.indexes import SharedIndexes
 from service.tables.interest import Interest, Selection, Touched
@@ -76,6 +77,7 @@ class State:
         self.sources: dict[str, tuple[str | None, int]] = {}
         self.newest = 0
         self.rows_changed = 0  # since the last `reclaim`
+        self.backlogs: list[Backlog] = []  # of the views that are being built; replaced, never changed
         self._interest: Interest[LiveView] | None = None
         self._published: Version | None = None  # the last, while it differs from the next one by the changed relations alone
         self._changed: set[str] = set()  # relations, since then
@@ -219,13 +221,15 @@ class State:
             if len(one.deletes) or one.inserts.num_rows:
                 runs[one.relation.name] = run = _enter(last, one, offsets, judged)
                 self.rows_changed += run.rows
+        for backlog in self.backlogs:
+            backlog.note(last, runs)
         self.indexes.apply(last, runs, judged.touched)
         self._changed.update(runs)
         deltas: dict[int, list[tuple[LiveView, Delta]]] = {}
         for view in self.interest.concerned(judged.touched):
             if view.state == "live":
                 self._asked.add(view)
-                for delta in self._unless_it_fails(view, partial(view.apply, first, len(batches), runs), list[Delta]()):
+                for delta in self.unless_it_fails(view, partial(view.apply, first, len(batches), runs), list[Delta]()):
                     deltas.setdefault(delta.version, []).append((view, delta))
         payload = _payload([one for one, _ in judged.resolved])
         ignored = sum(one.ignored for one, _ in judged.resolved)  # of a batch that stands alone
@@ -254,7 +258,8 @@ class State:
                 if floor is not None:
                     for name in view.relations:
                         floors[name] = min(floor, floors.get(name, floor))
-            self._unless_it_fails(view, partial(view.reclaim, published, pins), None)
+            if view.state != "building":  # its builder does it
+                self.unless_it_fails(view, partial(view.reclaim, published, pins), None)
         self.indexes.reclaim(published, pins)
         for name, relation in self.relations.items():
             relation.table.reclaim(min(published, floors.get(name, published)), pins)
@@ -266,17 +271,17 @@ class State:
         except MemoryError:
             raise
         except Exception as error:
-            self._fail(view, error)
+            self.fail(view, error)
 
-    def _unless_it_fails(self, view: LiveView, work: Callable[[], T], nothing: T) -> T:
+    def unless_it_fails(self, view: LiveView, work: Callable[[], T], nothing: T) -> T:
         """What it gives; `nothing` of a view that fails by it, alone."""
         try:
             return work()
         except Exception as error:
-            self._fail(view, error)
+            self.fail(view, error)
             return nothing
 
-    def _fail(self, view: LiveView, error: Exception) -> None:
+    def fail(self, view: LiveView, error: Exception) -> None:
         view.fail(error)
         self._forget_derived()
 
