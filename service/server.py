@@ -145,18 +145,28 @@ class Starter(threading.Thread):
             self.engine.on_failure = _mourn
             context.report("compiling", 0.0)
             warm(lambda done, total: context.report("compiling", done / total))
-            self.engine.recover(context.report)
+            self.engine.recover(context.report, self._open)
         except Exception as error:
             self.failure = error
             self._fail()
         else:
-            gc.set_threshold(*COLLECTOR_THRESHOLDS)
-            gc.collect()
-            give_back()  # what recovery has freed
-            gc.freeze()  # what the start has made stays: nobody is to wait while Python looks for circles in it
-            context.open(self.engine)
+            if self.engine.state != "ready":  # it ended meanwhile
+                return
+            give_back()  # what the builds have freed
+            context.become_ready()
             log.info("livejoin is ready after %.1f s", context.ready_after)
             self.loading.start()
+
+    def _open(self) -> None:
+        """Relations can be read and written, while views are being built."""
+        assert self.engine is not None
+        gc.set_threshold(*COLLECTOR_THRESHOLDS)
+        gc.collect()
+        give_back()  # what recovery has freed
+        gc.freeze()  # what the start has made stays: nobody is to wait while Python looks for circles in it
+        self._context.open(self.engine)
+        if self._context.settings.ready == "relations":
+            self._context.become_ready()
 
 
 def serve(settings: Settings) -> int:
@@ -221,7 +231,7 @@ def _end(context: Context, starter: Starter) -> int:
     if starter.failure is not None:
         log.error("%s", _reason(starter.failure, context.settings))
         return 1
-    if starter.is_alive():  # in the middle of recovering or compiling: nothing was taken in, so nothing is lost
+    if starter.is_alive() and not context.ready:  # in the middle of recovering or compiling: nothing was taken in, so nothing is lost
         _exit(0)
     failed = starter.engine is not None and starter.engine.state == "failed"
     if starter.engine is not None:

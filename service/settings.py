@@ -94,6 +94,10 @@ class Settings(BaseModel):
     synchronous: Literal["full", "normal"] = Field(
         "full", description="whether an acknowledged batch survives a power failure (full) or only a crash of the process (normal)"
     )
+    ready: Literal["views", "relations"] = Field(
+        "views",
+        description="whether a start is `ready` (`/readyz`) when all views are built, or already when relations can be read and written",
+    )
     max_head: Size = Field(64 << 10, description="the maximum size of a request's head; a larger one is answered with 431")
     head_time: Seconds = Field(10.0, description="how long a request's head may take to arrive; answered with 408 after that")
     max_body: Size = Field(256 << 20, description="the maximum size of a request body; a larger one is answered with 413")

@@ -99,10 +99,13 @@ class Context:
         self.stage, self.progress = stage, progress
 
     def open(self, engine: Instance) -> None:
-        """The engine is ready: let requests through; from any thread."""
+        """Let requests through: relations can be read and written; from any thread."""
         self._engine = engine
-        self.ready_after = time.monotonic() - self.started
-        self.report("ready", 1.0)
+
+    def become_ready(self) -> None:
+        """`/readyz` may tell so; from any thread."""
+        if self.ready_after is None:
+            self.ready_after = time.monotonic() - self.started
 
     @property
     def ready(self) -> bool:

@@ -25,13 +25,16 @@ async def livez(request: Request) -> Response:
 
 
 async def readyz(request: Request) -> Response:
-    """Problem `recovering` (with progress) until the engine is ready and the kernels are compiled, and from the beginning of the end."""
+    """Problem `recovering` (with progress) until kernels are compiled and views built, and from the beginning of the end."""
     context: Context = request.app.state.context
     _require_writer(context)
     if context.closing:
         raise Problem("recovering", "the service is shutting down")
-    if context.engine.state != "ready":
-        raise Problem("recovering", f"the engine is {context.engine.state}", stage=context.engine.state, progress=0.0)
+    state = context.engine.state
+    if state == "recovering" and context.settings.ready == "views":
+        raise Problem("recovering", f"the service is starting: {context.stage}", stage=context.stage, progress=round(context.progress, 4))
+    if state not in ("recovering", "ready"):
+        raise Problem("recovering", f"the engine is {state}", stage=state, progress=0.0)
     return json_answer({"status": "ready", "stage": "ready", "progress": 1.0})
 
 

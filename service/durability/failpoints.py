@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 
-STEPS = ("before-append", "after-append", "after-commit", "before-publish", "in-snapshot", "after-snapshot", "in-log-cleaning")
+STEPS = ("before-append", "after-append", "after-commit", "before-publish", "in-snapshot", "after-snapshot", "in-log-cleaning", "in-build")
 
 
 class _Armed:

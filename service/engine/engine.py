@@ -14,13 +14,14 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as Late
+from concurrent.futures import wait as waiting
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from service.durability.log import Log
+from service.engine.builds import Builds
 from service.engine.housekeeping import Housekeeping
 from service.engine.recovery import Progress, recover_relations
 from service.engine.snapshotting import Snapshotting
@@ -45,14 +46,22 @@ _OTHER = "the {} {} already exists with another definition: use another name, or
 T = TypeVar("T")
 
 
+_POLL = 0.1  # seconds between two reports of the progress of builds
+
+
 def _now(work: Callable[[], None]) -> None:
     work()
+
+
+def _nothing() -> None:
+    pass
 
 
 class Engine(ABC):
     """One data folder, open. `on_failure` is called (by the writer) when the service has to end: what is on disk is unknown.
 
-    state: "recovering", "ready", "failed" or "closed". `folder_id`, `secret`: of the folder, for texts that only it can have given out.
+    state: "recovering" until the views of the folder are built, "ready", "failed" or "closed". `folder_id`, `secret`: of the folder, for
+    texts that only it can have given out.
     Raises FolderInUse, Damaged, OSError.
     """
 
@@ -61,6 +70,7 @@ class Engine(ABC):
         self.on_failure: Callable[[BaseException], None] = lambda error: None
         self.limits = Limits(self.settings.max_aliases, self.settings.max_conditions, self.settings.max_columns, self.settings.max_sql)
         self.state = "recovering"
+        self._is_open = False  # the writer has begun
         self.progress = 0.0
         self.versions = Pins()
         self._folder = data
@@ -69,14 +79,18 @@ class Engine(ABC):
         self._state = State()
         self._housekeeping = Housekeeping(self._state, self._log, self.versions, self.settings, self.sweep)
         self._writer = Writer(
-            self._state, self._log, self.versions, self.settings.max_waiting, self._is_short, self._housekeeping.piece, self._failed
+            self._state, self._log, self.versions, self.settings.max_waiting, self._is_short, self._housekeep, self._failed
         )
+        self._builds = Builds(self._state, self._writer, self.versions, self.feed_of)
         self.admit = self._writer.admit  # whether a batch could be submitted now, whatever it is: ask before its body is read
         self._snapshots: Snapshotting
         self._closing = threading.Lock()
 
-    def recover(self, progress: Progress | None = None) -> None:
-        """Load the folder, build the views, begin to take batches. `progress(stage, part)`. Raises Damaged."""
+    def recover(self, progress: Progress | None = None, opened: Callable[[], None] = _nothing) -> None:
+        """Load the folder, take batches from then on, build the views. `progress(stage, part)`; `opened()` is called when relations can be
+        read and written, and views are being built. Returns when each of them is live or has failed, or when it is closed meanwhile.
+
+        Raises Damaged."""
 
         def report(stage: str, part: float) -> None:
             self.progress = part
@@ -86,6 +100,7 @@ class Engine(ABC):
         snapshot = recover_relations(self._state, self._log, self._folder, report)
         self._snapshots = self._housekeeping.snapshots = Snapshotting(self._folder, self._log, self._state, self.versions, snapshot)
         self.versions.publish(self._state.version())
+        to_build = []
         for name, data in self._log.catalog()[1]:
             parsed = parse_view(name, data, self._definitions(), self._counted(), kept=True)
             view = LiveView(parsed, self._state.relations, self._state.indexes)
@@ -95,11 +110,16 @@ class Engine(ABC):
             except (OSError, MemoryError) as error:
                 view.fail(error)
                 continue
-            self._build(view, lambda part, name=name: report(f"building the view {name}", part))  # type: ignore[misc]
-            self._go_live(view)
+            to_build.append(view)
         self._writer.start()
-        self.state = "ready"
-        report("ready", 1.0)
+        self._is_open = True
+        building = [self._builds.start(view) for view in to_build]
+        opened()
+        while waiting(building, _POLL).not_done and self.state == "recovering":
+            report("building the views", sum(view.progress for view in to_build) / len(to_build))
+        if self.state == "recovering":
+            self.state = "ready"
+            report("ready", 1.0)
 
     # what there is
 
@@ -226,12 +246,8 @@ class Engine(ABC):
         view, outcome = registered.result()
         if outcome == "same":
             return view, outcome
-        built = self._writer.call(lambda: self._build_and_publish(view))
-        try:
-            built.result(max(0.0, wait - (time.monotonic() - started)))
-        except Late:
-            return view, "building"
-        return view, "created"
+        waiting([self._builds.start(view)], max(0.0, wait - (time.monotonic() - started)))
+        return view, "building" if view.state == "building" else "created"
 
     def drop_view(self, name: str) -> None:
         """Its followers are told; its readers read on. Problem `not-found`."""
@@ -239,6 +255,7 @@ class Engine(ABC):
         def drop() -> LiveView:
             view = self.view(name)
             self._log.drop_view(name)
+            self._builds.cancel(view)
             view.let_go()
             self._state.views = {other: kept for other, kept in self._state.views.items() if other != name}
             self.versions.publish(self._state.version())
@@ -258,9 +275,10 @@ class Engine(ABC):
             if self.state == "closed":
                 return
             try:
-                if self.state == "ready":
+                self._builds.end()
+                if self._is_open and self.state != "failed":
                     self._writer.stop()
-                if self.state == "ready":  # it may have failed on the way
+                if self._is_open and self.state != "failed":  # it may have failed on the way
                     self._snapshots.finish()
                 elif self.state == "failed":
                     self._snapshots.wait()  # it must not go on in a folder that is another's by then
@@ -303,7 +321,7 @@ class Engine(ABC):
 
     def _is_short(self, batch: Batch) -> bool:
         """Whether a single change takes no longer than its views promise: nothing else is due first, or holds a lock that it needs."""
-        if self._housekeeping.is_due or self._log.checkpoint_due or self._snapshots.under_way:
+        if self._housekeeping.is_due or self._log.checkpoint_due or self._snapshots.under_way or self._builds.hold_back:
             return False
         name = batch.changes[0].relation
         return all(view.is_prompt for view in self._state.interest.using(name))
@@ -332,32 +350,11 @@ class Engine(ABC):
     def _add_view(self, view: LiveView) -> None:
         self._state.views = {**self._state.views, view.name: view}
 
-    def _build(self, view: LiveView, report: Callable[[float], None]) -> None:
-        """Build at the newest version, which is published. A failure is the view's own."""
+    def _housekeep(self) -> bool:
+        """As `Housekeeping.piece`; and wait for builds that fall behind."""
+        self._builds.pause()
+        return self._housekeeping.piece()
 
-        def progress(part: float) -> None:
-            view.progress = part
-            report(part)
-
-        try:
-            view.build(self._state.newest, progress)
-        except Exception as error:
-            view.fail(error)
-            return
-        retain = view.view.query.retain
-        if retain is not None:
-            view.feed = self.feed_of(view, retain)
-
-    def _go_live(self, view: LiveView) -> None:
-        """Its root is published before anybody is told that it can be read."""
-        if view.state == "building":
-            self.versions.publish(self._state.version(view))
-            view.state = "live"
-
-    def _build_and_publish(self, view: LiveView) -> None:
-        if self._state.views.get(view.name) is view and view.state == "building":
-            self._build(view, lambda part: self._writer.beat())
-            self._go_live(view)
 
     def _failed(self, error: BaseException) -> None:
         self.state = "failed"

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from service.durability.effects import Effect, encode_effects
 from service.engine.versions import Version
 from service.errors import Problem
+from service.tables.backlog import Backlog
 from service.tables.changes import Run, batch_run
 from service.tables.indexes import SharedIndexes
 from service.tables.interest import Interest, Selection, Touched
@@ -25,6 +26,8 @@ from service.views.live_view import LiveView
 from service.wire.batch import DELETE, MAX_ERRORS, TRUNCATE, Batch, concatenated
 from service.wire.errors import RowError
 from service.wire.schema import RelationDefinition
+
+T = TypeVar("T")
 
 KEY_EXISTS = "key-exists"
 
@@ -74,6 +77,7 @@ class State:
         self.sources: dict[str, tuple[str | None, int]] = {}
         self.newest = 0
         self.rows_changed = 0  # since the last `reclaim`
+        self.backlogs: list[Backlog] = []  # of the views that are being built; replaced, never changed
         self._interest: Interest[LiveView] | None = None
         self._published: Version | None = None  # the last, while it differs from the next one by the changed relations alone
         self._changed: set[str] = set()  # relations, since then
@@ -217,6 +221,8 @@ class State:
             if len(one.deletes) or one.inserts.num_rows:
                 runs[one.relation.name] = run = _enter(last, one, offsets, judged)
                 self.rows_changed += run.rows
+        for backlog in self.backlogs:
+            backlog.note(last, runs)
         self.indexes.apply(last, runs, judged.touched)
         self._changed.update(runs)
         deltas: dict[int, list[tuple[LiveView, Delta]]] = {}
@@ -226,7 +232,7 @@ class State:
                 try:
                     of_view = view.apply(first, len(batches), runs)
                 except Exception as error:
-                    self._fail(view, error)
+                    self.fail(view, error)
                     continue
                 for delta in of_view:
                     deltas.setdefault(delta.version, []).append((view, delta))
@@ -256,11 +262,9 @@ class State:
         return [*views, self.indexes.reclaim, *(partial(self._reclaim_table, relation) for relation in self.relations.values())]
 
     def _reclaim_view(self, view: LiveView, published: int, pins: Numbers) -> bool:
-        try:
-            return view.reclaim(published, pins)
-        except Exception as error:
-            self._fail(view, error)
+        if view.state == "building":  # its builder does it
             return False
+        return self.unless_it_fails(view, partial(view.reclaim, published, pins), False)
 
     def _reclaim_table(self, relation: Relation, published: int, pins: Numbers) -> bool:
         feeds = (view.feed for view in self.interest.using(relation.name))
@@ -270,11 +274,8 @@ class State:
     def maintain(self, steps: int) -> bool:
         """Do so many steps of what changes have put off, for one view that has some to do; whether there may be more."""
         for view in self.views.values():
-            try:
-                if view.state == "live" and view.maintain(steps):
-                    return True
-            except Exception as error:
-                self._fail(view, error)
+            if view.state == "live" and self.unless_it_fails(view, partial(view.maintain, steps), False):
+                return True
         return False
 
     def _require(self, view: LiveView, resolved: dict[str, Resolved]) -> None:
@@ -284,9 +285,17 @@ class State:
         except MemoryError:
             raise
         except Exception as error:
-            self._fail(view, error)
+            self.fail(view, error)
 
-    def _fail(self, view: LiveView, error: Exception) -> None:
+    def unless_it_fails(self, view: LiveView, work: Callable[[], T], nothing: T) -> T:
+        """What it gives; `nothing` of a view that fails by it, alone."""
+        try:
+            return work()
+        except Exception as error:
+            self.fail(view, error)
+            return nothing
+
+    def fail(self, view: LiveView, error: Exception) -> None:
         """It fails alone: the relations and the other views continue."""
         view.fail(error)
         self._forget_derived()

@@ -94,6 +94,19 @@ class Pins:
                 if pin._doomed:
                     self._doom(pin)
 
+    @contextmanager
+    def holding(self) -> Iterator[int]:
+        """Hold the published version, whose number this gives, however long it takes and however much it keeps."""
+        with self._lock:
+            pin = self._add(self.published)
+            pin._busy += 1
+        try:
+            yield pin.version.number
+        finally:
+            with self._lock:
+                pin._busy -= 1
+                self._doom(pin)
+
     def needed(self) -> tuple[int, Numbers]:
         """The published version's number and the sorted numbers of the pinned ones: what nothing may be reused for."""
         with self._lock:

@@ -1,6 +1,6 @@
 """One view kept live: changed rows change its structures, which tell the delta.
 
-The writer builds and applies; readers take a root of some version and the methods behind "reading" below.
+A thread of `engine/builds.py` builds, the writer applies; readers take a root of some version and the methods behind "reading" below.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from service.errors import Problem
 from service.histogram import Histogram
+from service.tables.backlog import Piece
 from service.tables.changes import NOTHING_MOVED, Moved, Runs
 from service.tables.indexes import SharedIndexes
 from service.tables.relations import Relation
@@ -77,9 +78,16 @@ class LiveView:
         return plan.guarantee == "strict" and not plan.amortised and (self.feed is None or self.feed.has_little_to_settle)
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
-        """Load everything that the relations have at `version`, the newest one. Cost: O(n log n) of sorting."""
+        """Load everything that the relations have at `version`, which is held. `progress` may raise. Cost: O(n log n) of sorting."""
         self.join.build(version, progress)
         progress(1.0)
+
+    def catch_up(self, version: int, piece: Piece) -> None:
+        """Follow changes up to `version` while it is built: nobody is told."""
+        self.join.require(piece.resolved)
+        self.join.apply(version, piece.runs, None)
+        for run in piece.runs.values():
+            self.changed_rows += run.rows
 
     def fail(self, error: Exception) -> None:
         """Its structures could not be built or maintained: the relations are intact, this view is not, and its followers are told."""

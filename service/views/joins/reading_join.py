@@ -87,6 +87,10 @@ class ReadingJoin(ABC, Generic[R]):
     def update_steps(self) -> int:
         return self._reader.update_steps if self._reader is not None else 0
 
+    @property
+    def is_apart(self) -> bool:
+        return self._own
+
     def build(self, version: int, progress: Callable[[float], None]) -> None:
         """Cost: O(n log n) for the indexes that nobody had, and that of the structure."""
         if self.never:

@@ -1,0 +1,259 @@
+"""Views are built beside the writer, two at a time, in the order in which they were registered.
+
+    begin, in the writer's turn     hold the published version, and note from then on what changes in the view's relations
+    build                           at the version that is held; writers go on
+    rounds                          hold the newest version, follow what has changed up to it, let go of the one before
+    last round, in the turn         what has changed since is little: follow it, publish the root, and the view is live
+
+A round is what has accumulated during the one before, so rounds get shorter as long as following is faster than writing. Where it is
+not, the writer pauses after each group for as long as the build takes for its changes, twice over, so that the next round is half as long.
+Joins that write what other views have too (`Join.is_apart`) are built in the turn.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+
+from service.durability.failpoints import reach
+from service.engine.state import State
+from service.engine.versions import Pins
+from service.engine.writer import Writer
+from service.errors import Problem
+from service.tables.backlog import Backlog, pieces
+from service.views.deltas import DeltaSink
+from service.views.live_view import LiveView
+
+T = TypeVar("T")
+
+_AT_ONCE = 2
+_LAST_SECONDS = 0.005  # that the last round may take in the turn, as far as the others tell
+_FIRST_LAST, _MOST_LAST = 64, 1024  # changes of the last round: while nothing is known of a build's speed; at most
+_MOST_WAITING = 4_000_000  # changes, of 24 bytes, before the writer waits for the build
+_LONGEST_PAUSE = 1.0  # seconds, after a group
+_NO_PINS = np.empty(0, np.int64)  # nobody reads a view before it is live
+_LOADED = 0.9  # of the progress: the rest is for the rounds
+
+
+class _Cancelled(Exception):
+    """Nobody wants the view any more, or the service ends."""
+
+
+class _Build:
+    """One view that is to be built. `future`: done when it is live, has failed, or was cancelled."""
+
+    def __init__(self, view: LiveView) -> None:
+        self.view = view
+        self.backlog = Backlog(view.relations.values())
+        self.over = threading.Event()
+        self.future: Future[None]
+        self.last = _FIRST_LAST  # changes that may be left to the last round
+        self.pause = 0.0  # seconds that the writer is to pause for each change
+        self.seen = 0  # changes for which it has paused
+
+    @property
+    def holds_back(self) -> bool:
+        return self.pause > 0.0 or self.backlog.changes > _MOST_WAITING
+
+    def require(self) -> None:
+        """Raises _Cancelled."""
+        if self.over.is_set():
+            raise _Cancelled
+
+    def report(self, part: float) -> None:
+        self.require()
+        self.view.progress = max(self.view.progress, part)
+
+
+class Builds:
+    """Brings registered views to life. `feed_of` as in `Engine`."""
+
+    def __init__(
+        self, state: State, writer: Writer, versions: Pins, feed_of: Callable[[LiveView, tuple[int, int]], DeltaSink]
+    ) -> None:  # fmt: skip
+        self._state, self._writer, self._versions, self._feed_of = state, writer, versions, feed_of
+        self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="builder")
+        self._lock = threading.Lock()  # on the next: the writer looks at it while others begin and end
+        self._builds: dict[str, _Build] = {}  # by the view's id
+
+    # for the engine
+
+    def start(self, view: LiveView) -> Future[None]:
+        """Build it when its turn comes; done when it is live, has failed, or was cancelled. Any thread."""
+        build = _Build(view)
+        with self._lock:
+            self._builds[view.id] = build
+            try:
+                build.future = self._threads.submit(self._run, build)
+            except RuntimeError:  # the service ends
+                build.future = Future()
+                build.future.cancel()
+        return build.future
+
+    def cancel(self, view: LiveView) -> None:
+        """Give it up if it is being built, or waits for that. In the writer's turn."""
+        with self._lock:
+            build = self._builds.pop(view.id, None)
+        if build is not None:
+            build.over.set()
+            build.future.cancel()
+            self._detach(build)
+
+    def end(self) -> None:
+        """Cancel all. Does not wait: a build that has not noticed yet only reads what others write."""
+        for build in self._running():
+            build.over.set()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def hold_back(self) -> bool:
+        """Whether the writer is to pause after what it does next."""
+        return bool(self._builds) and any(build.holds_back for build in self._running())
+
+    def pause(self) -> None:
+        """Let builds catch up that fall behind. The writer's thread, after each group."""
+        if not self._builds:
+            return
+        for build in self._running():
+            noted = build.backlog.noted
+            fresh, build.seen = noted - build.seen, noted
+            if build.pause > 0.0 and fresh:
+                build.over.wait(min(_LONGEST_PAUSE, build.pause * fresh))
+            while build.backlog.changes > _MOST_WAITING and not build.over.wait(0.01):
+                self._writer.beat()
+
+    def _running(self) -> list[_Build]:
+        with self._lock:
+            return list(self._builds.values())
+
+    # the threads
+
+    def _run(self, build: _Build) -> None:
+        try:
+            if build.view.join.is_apart:
+                self._build_apart(build)
+            else:
+                self._in_turn(partial(self._build_in_turn, build))
+        except _Cancelled:
+            pass
+        except Exception as error:
+            failure = error
+            try:
+                self._in_turn(lambda: self._fail(build, failure))
+            except _Cancelled:
+                pass
+        finally:
+            build.over.set()
+            with self._lock:
+                self._builds.pop(build.view.id, None)
+
+    def _in_turn(self, work: Callable[[], T]) -> T:
+        """What `work` gives, which the writer does. Raises _Cancelled once it takes nothing any more."""
+        try:
+            return self._writer.call(work).result()
+        except Problem as problem:
+            raise _Cancelled from problem
+
+    def _build_apart(self, build: _Build) -> None:
+        view = build.view
+        held = ExitStack()
+        try:
+            version = self._in_turn(lambda: self._begin(build, held))
+            view.build(version, lambda part: build.report(_LOADED * part))
+            reach("in-build")
+            build.report(_LOADED)
+            while build.backlog.changes > build.last or not self._in_turn(lambda: self._conclude(build)):
+                newer = ExitStack()
+                try:
+                    self._round(build, newer.enter_context(self._versions.holding()))
+                finally:
+                    held.close()
+                    held = newer
+        finally:
+            held.close()
+
+    def _begin(self, build: _Build, held: ExitStack) -> int:
+        if not build.over.is_set():
+            self._state.backlogs = [*self._state.backlogs, build.backlog]
+        return held.enter_context(self._versions.holding())
+
+    def _round(self, build: _Build, version: int) -> None:
+        """Follow what has changed up to a version that is held."""
+        view, started = build.view, time.perf_counter()
+        nets = build.backlog.take(version)
+        for piece in pieces(nets):
+            build.require()
+            view.catch_up(version, piece)
+        while view.reclaim(version, _NO_PINS):
+            pass
+        rows = sum(len(net.gone) + len(net.come) for net in nets)
+        if rows:
+            each = (time.perf_counter() - started) / rows
+            build.last = max(build.last, min(_MOST_LAST, int(_LAST_SECONDS / each)))
+            waiting = build.backlog.changes
+            build.pause = 2 * each if waiting > max(build.last, rows // 2) else 0.0
+        build.report(1.0 - (1.0 - view.progress) / 2)
+
+    # in the writer's turn
+
+    def _is_wanted(self, view: LiveView) -> bool:
+        return self._state.views.get(view.name) is view and view.state == "building"
+
+    def _conclude(self, build: _Build) -> bool:
+        """Follow the rest, and let the view live; False if the rest is too long. More is allowed each time: batches that wait could always
+        be before this."""
+        view = build.view
+        if not self._is_wanted(view):
+            return True
+        if build.backlog.changes > build.last:
+            build.last *= 2
+            return False
+        version = self._state.newest
+
+        def follow() -> bool:
+            for piece in pieces(build.backlog.take(version)):
+                view.catch_up(version, piece)
+            return True
+
+        if self._state.unless_it_fails(view, follow, False):
+            self._go_live(view)
+        self._detach(build)
+        return True
+
+    def _detach(self, build: _Build) -> None:
+        self._state.backlogs = [backlog for backlog in self._state.backlogs if backlog is not build.backlog]
+
+    def _build_in_turn(self, build: _Build) -> None:
+        view = build.view
+
+        def report(part: float) -> None:
+            view.progress = part
+            self._writer.beat()
+
+        def make() -> bool:
+            view.build(self._state.newest, report)
+            return True
+
+        if self._is_wanted(view) and self._state.unless_it_fails(view, make, False):
+            self._go_live(view)
+
+    def _go_live(self, view: LiveView) -> None:
+        """Its root is published before anybody is told that it can be read."""
+        retain = view.view.query.retain
+        if retain is not None:
+            view.feed = self._feed_of(view, retain)
+        self._versions.publish(self._state.version(view))
+        view.progress = 1.0
+        view.state = "live"
+
+    def _fail(self, build: _Build, error: Exception) -> None:
+        self._detach(build)
+        if self._is_wanted(build.view):
+            self._state.fail(build.view, error)

@@ -1,0 +1,114 @@
+"""What changes in some relations while a view over them is built, and what that comes to.
+
+The writer notes every changed row as (version, old slot, new slot). Whoever builds takes what has accumulated up to a version, and gets its
+net effect: rows that went, and rows that came. A row that came and went again meanwhile is in neither, even if its slot was used
+several times: slots that the last version taken sees are not reused before the build lets go of it, so a slot counts -1, 0 or +1.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from service.tables.changes import Run, Runs
+from service.tables.relations import Relation
+from service.tables.resolution import NO_SLOTS, Resolved, Slots
+from service.wire.batch import RowBlock
+
+_PIECE = 1 << 14  # rows
+_NO_INDICES = np.empty(0, np.int64)
+
+
+class Net(NamedTuple):
+    """Rows of a relation that went, and rows that came: slots, ascending."""
+
+    relation: Relation
+    gone: Slots
+    come: Slots
+
+
+class Piece(NamedTuple):
+    """Some of the changes, as a join takes them: first what they need, then what they do."""
+
+    resolved: Mapping[str, Resolved]
+    runs: Runs
+
+
+class Backlog:
+    """The changes of these relations that nobody has taken yet. The writer notes, one other thread takes.
+
+    changes  how many wait
+    noted    how many there ever were
+    """
+
+    def __init__(self, relations: Iterable[Relation]) -> None:
+        self._relations = {relation.name: relation for relation in relations}
+        self._words = self._empty()  # three for each change
+        self._lock = threading.Lock()
+        self.changes = self.noted = 0
+
+    def _empty(self) -> dict[str, array[int]]:
+        return {name: array("q") for name in self._relations}
+
+    def note(self, version: int, runs: Runs) -> None:
+        """These changes are in the tables, and belong to `version` or to earlier ones that are published together with it."""
+        for name, run in runs.items():
+            if name not in self._relations:
+                continue
+            count = len(run.old)
+            with self._lock:
+                words = self._words[name]
+                if count == 1:
+                    words.extend((version, int(run.old[0]), int(run.new[0])))
+                else:
+                    words.frombytes(np.column_stack((np.full(count, version), run.old, run.new)).astype(np.int64, copy=False).tobytes())
+                self.changes += count
+                self.noted += count
+
+    def take(self, version: int) -> list[Net]:
+        """The net effect of the changes up to `version`, which the caller holds, or which is the newest and the caller is the writer."""
+        with self._lock:
+            taken, self._words = self._words, self._empty()
+            self.changes = 0
+            parts = []
+            for name, words in taken.items():
+                changes = np.array(words, np.int64).reshape(-1, 3)
+                cut = int(np.searchsorted(changes[:, 0], version, "right"))
+                self._words[name].frombytes(changes[cut:].tobytes())
+                self.changes += len(changes) - cut
+                parts.append((self._relations[name], changes[:cut]))
+        return [_net(relation, changes) for relation, changes in parts if len(changes)]
+
+
+def _net(relation: Relation, changes: np.ndarray) -> Net:
+    slots = changes[:, 1:].reshape(-1)
+    there = slots >= 0
+    signs = np.tile((-1, 1), len(changes))[there]
+    different, places = np.unique(slots[there], return_inverse=True)
+    counts = np.bincount(places, signs)
+    different = different.astype(np.int32)
+    return Net(relation, different[counts < 0], different[counts > 0])
+
+
+def pieces(nets: Iterable[Net]) -> Iterator[Piece]:
+    """All that goes, then all that comes, a bounded number of rows at a time."""
+    nets = list(nets)
+    for net in nets:
+        for first in range(0, len(net.gone), _PIECE):
+            yield _piece(net.relation, net.gone[first : first + _PIECE], NO_SLOTS)
+    for net in nets:
+        for first in range(0, len(net.come), _PIECE):
+            for slots, rows in net.relation.table.take_pieces(net.relation.schema.names, net.come[first : first + _PIECE]):
+                yield _piece(net.relation, NO_SLOTS, slots, RowBlock(rows))
+
+
+def _piece(relation: Relation, gone: Slots, come: Slots, rows: RowBlock | None = None) -> Piece:
+    inserts = rows if rows is not None else relation.no_rows
+    resolved = Resolved(relation, False, inserts, np.full(len(come), -1, np.int32), gone, relation.no_keys, 0, _NO_INDICES)
+    old = np.concatenate((gone, np.full(len(come), -1, np.int32)))
+    new = np.concatenate((np.full(len(gone), -1, np.int32), come))
+    return Piece({relation.name: resolved}, {relation.name: Run(1, np.zeros(len(old), np.int64), old, new, len(old))})
