@@ -103,7 +103,7 @@ class Audit:
 
 
 def append(folder: Path, action: str, **facts: Any) -> None:
-    """Record what a command did to the folder itself, with or without a service on it. Only the service rotates the file. Raises OSError."""
+    """Record what a command did to the folder, with or without a service on it. Only the service rotates the file. Raises OSError."""
     with _opened(folder / AUDIT) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.write(_line(time.time(), {"token": None, "user": os.getuid(), "action": action, **facts}) + "\n")
