@@ -31,8 +31,8 @@ class Certificate:
         connection.context = self._newest
 
     def _load(self) -> ssl.SSLContext:
-        _require(self._certificate, b"-----BEGIN CERTIFICATE-----", "the certificate (--tls-certificate)", "a certificate")
-        _require(self._key, b"PRIVATE KEY-----", "the key (--tls-key)", "a private key")
+        _require(self._certificate, b"-----BEGIN CERTIFICATE-----", "the certificate (--tls-certificate)", "certificate")
+        _require(self._key, b"PRIVATE KEY-----", "the key (--tls-key)", "private key")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.options |= ssl.OP_NO_RENEGOTIATION
@@ -59,4 +59,4 @@ def _require(path: Path, mark: bytes, what: str, wanted: str) -> None:
     except OSError as error:
         raise BadPair(f"{what} {path} cannot be read ({error.strerror}): give the path of a PEM file that the service can read") from None
     if mark not in data:
-        raise BadPair(f"{what} {path} holds no {wanted.removeprefix('a ')} in PEM: give a file with {wanted}")
+        raise BadPair(f"{what} {path} holds no {wanted} in PEM: give a file with a {wanted}")

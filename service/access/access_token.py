@@ -104,7 +104,7 @@ def make(data: Any, text: str, now: float) -> AccessToken:
 
 
 def of_json(data: dict[str, Any]) -> AccessToken:
-    """The token of what `to_json` gives and its digest, in hexadecimal. Raises KeyError, TypeError, ValueError."""
+    """The token that is stored as `to_json` shows it, with its digest in hexadecimal. Raises KeyError, TypeError, ValueError."""
     expires = math.inf if data["expires"] is None else _seconds(data["expires"])
     relations, views = _set(data["relations"], True), _set(data["views"], True)
     scope = SCOPES[SCOPES.index(data["scope"])]

@@ -75,7 +75,7 @@ class Audit:
         self._write({"token": key[0], "address": client and client[0], "action": _action(key), "status": status})
 
     def event(self, token: AccessToken, client: Any, action: str, **facts: Any) -> None:
-        """Something that the path of a request does not tell."""
+        """Record an action, with facts that the path of its request does not show."""
         self._write({"token": token.name, "address": client and client[0], "action": action, **facts})
 
     def flush(self) -> None:
@@ -103,7 +103,7 @@ class Audit:
 
 
 def append(folder: Path, action: str, **facts: Any) -> None:
-    """What a command did to the folder itself, beside a service or without one; only the service rotates the file."""
+    """Record what a command did to the folder, with or without a service on it. Only the service rotates the file. Raises OSError."""
     with _opened(folder / AUDIT) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.write(_line(time.time(), {"token": None, "user": os.getuid(), "action": action, **facts}) + "\n")

@@ -70,7 +70,7 @@ class Guard:
         self._next = 0.0
 
     def is_in_force(self, token: AccessToken) -> bool:
-        """Whether who was let in before would be let in now: the token neither revoked nor expired, or still no token mode; for streams."""
+        """Whether a request that was let in with this token would be let in now; for streams. False also while the file cannot be read."""
         try:
             if not self.refresh():
                 return True

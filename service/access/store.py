@@ -83,7 +83,7 @@ def remove_token(folder: Path, name: str, *, keep_admin_at: float | None = None)
 
 
 def end_token_mode(folder: Path) -> int:
-    """Remove all tokens, while no service uses the folder; how many there were. Raises FolderInUse, OSError.
+    """Remove all tokens, while no service uses the folder. Returns how many there were. Raises FolderInUse, OSError.
 
     A damaged file is removed too: this is the way out of it.
     """
@@ -103,7 +103,7 @@ def end_token_mode(folder: Path) -> int:
 
 
 def give_to_owner(file: int, folder: Path) -> None:
-    """A command that runs as root leaves files that the service, which owns the folder, can read."""
+    """Give a file that root writes to the owner of the folder, so that the service can read it."""
     if os.geteuid() == 0:
         owner = folder.stat()
         os.fchown(file, owner.st_uid, owner.st_gid)

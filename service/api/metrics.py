@@ -99,7 +99,7 @@ class EngineCollector(Collector):
         self._context, self._token = context, token
 
     def collect(self) -> Iterator[Metric]:
-        """What concerns a relation or a view only if the token is for it."""
+        """All families; of relations and views, the samples of those that the token is for."""
         for family in self._all():
             family.samples = [sample for sample in family.samples if self._is_for(sample.labels)]
             yield family
@@ -199,7 +199,7 @@ def _buckets(values: Buckets, exponents: range) -> list[tuple[str, float]]:
 
 
 def exposition(context: Context, token: AccessToken) -> bytes:
-    """The page in Prometheus's text format, as far as the token goes."""
+    """The page in Prometheus's text format, with what the token may see. Cost: milliseconds, and a look at each file of the data folder."""
     engine = CollectorRegistry(auto_describe=False)
     engine.register(EngineCollector(context, token))
     return generate_latest(REGISTRY) + generate_latest(engine)

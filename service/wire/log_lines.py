@@ -71,7 +71,7 @@ class StandardError(logging.Handler):
             while line:
                 line = line[os.write(2, line) :]
         except OSError:
-            pass  # nobody reads it, which must not end what is logged about
+            pass  # a log that nobody reads must not end the work that it is about
 
 
 def start_log(form: Format = "text") -> None:

@@ -7,10 +7,10 @@ import os
 import selectors
 import socket
 from collections.abc import Iterator
+from contextlib import closing
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from random import Random
-from types import TracebackType
 from typing import Any, NamedTuple
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
@@ -72,12 +72,6 @@ class Connection:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
-
-    def __enter__(self) -> Connection:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
 
 def _visible(text: bytes) -> bytes:
@@ -185,7 +179,7 @@ class Door:
     def ask(self, count: int) -> None:
         """So many spoilt requests. Those that were accepted made a version each, the others none."""
         before, accepted = self.status()["version"], 0
-        with Connection(self.server.port) as connection:
+        with closing(Connection(self.server.port)) as connection:
             for _ in range(count):
                 request = spoilt(self.chance.choice(self.requests), self.chance, self.requests)
                 try:
@@ -213,7 +207,7 @@ def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
 
 def test_good_requests_are_good(door: Door) -> None:
     """Otherwise all that follows would be refused for the same reason."""
-    with Connection(door.server.port) as connection:
+    with closing(Connection(door.server.port)) as connection:
         found = [(request, *connection.ask(request)) for request in door.requests]
     for request, status, kind, body in found:
         check_answer(request, status, kind, body)

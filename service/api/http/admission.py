@@ -50,7 +50,7 @@ class Bodies:
 
 
 class Place(Room):
-    """What one body takes, and may take. Let it go at the end."""
+    """What one body takes, and may take. `free` it at the end."""
 
     _body = _decoded = _held = 0  # bytes
 

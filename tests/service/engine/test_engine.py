@@ -19,16 +19,10 @@ from service.planning.planner import alternatives
 from service.reading.cursors import RowReader, open_relation_rows, open_rows
 from service.views.parse import parse_view
 from service.wire.batch import DELETE, UPSERT
-from tests.service.running import PAIR, HeldWriter, batch, check, counted, is_empty, running
+from tests.service.running import PAIR, HeldWriter, batch, check, counted, is_empty, opened, running
 from tests.service.twin import DEFINITIONS, KEYS, MANY, VIEWS, Row, Source, Twin, TwinView, of_different_rows, plain, to_batch, values
 
 SEEDS = [0, pytest.param(1, marks=pytest.mark.soak), pytest.param(2, marks=pytest.mark.soak)]
-
-
-def opened(folder: Path) -> Instance:
-    engine = Instance(folder)
-    engine.recover()
-    return engine
 
 
 def prepared(folder: Path, views: dict[str, TwinView]) -> Instance:

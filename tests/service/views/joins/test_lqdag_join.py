@@ -22,8 +22,8 @@ from service.reading.cursors import open_rows
 from service.views.parse import parse_view
 from service.wire.batch import DELETE, UPSERT
 from tests.service.definitions import refused
-from tests.service.engine.test_engine import opened, prepared, read_all, run
-from tests.service.running import check
+from tests.service.engine.test_engine import prepared, read_all, run
+from tests.service.running import check, opened
 from tests.service.twin import DEFINITIONS, Row, Source, TwinView, _equal, to_batch
 from tests.service.views.joins.test_qdag_join import view
 from tests.service.views.joins.test_view_tree_join import a, b

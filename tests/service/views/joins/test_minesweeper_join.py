@@ -19,9 +19,9 @@ from service.wire.batch import DELETE, UPSERT
 from tests.service.definitions import refused
 from tests.service.engine.test_engine import prepared, read_all, run
 from tests.service.running import check
-from tests.service.twin import DEFINITIONS, TwinView, to_batch
+from tests.service.twin import DEFINITIONS, to_batch
 from tests.service.views.joins.test_qdag_join import BBB, EDGES, view
-from tests.service.views.joins.test_tree_tracker_join import ABA, ABBA, PATH
+from tests.service.views.joins.test_tree_tracker_join import ABA, ABBA, PATH, product
 from tests.service.views.joins.test_view_tree_join import U, a, b
 
 MINED, ELIMINATED = {"algorithm": "minesweeper"}, {"algorithm": "elimination"}
@@ -44,16 +44,6 @@ OTHERS = {
     ),
 }  # fmt: skip
 FOLLOWED = {name: one for name, one in (BETA | OTHERS).items() if name != "silent"}
-PRODUCTS = {
-    "product": TwinView(
-        [("x", "a"), ("y", "b"), ("z", "b"), ("w", "a")],
-        {"from": {"x": "a", "y": "b", "z": "b", "w": "a"}, "select": ["x.id as i", "y.nr as n", "z.nr as m", "w.id as j"],
-         "join": [{"equal": ["x.room", "y.room"]}, {"equal": ["z.floor", "w.floor"]}, {"cross": ["y", "z"]}], **MINED},
-        lambda x, y, z, w: x["room"] is not None and x["room"] == y["room"] and z["floor"] is not None and z["floor"] == w["floor"],
-        lambda x, y, z, w: {"i": x["id"], "n": y["nr"], "m": z["nr"], "j": w["id"]},
-        [],
-    ),
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak)])
@@ -67,7 +57,7 @@ def test_large_batches(tmp_path: Path) -> None:
 
 def test_products(tmp_path: Path) -> None:
     """Parts have indexes of their own: a product goes through each batch twice."""
-    run(tmp_path, 1320, 10, lambda source: source.random.randrange(6), 7, PRODUCTS)
+    run(tmp_path, 1320, 10, lambda source: source.random.randrange(6), 7, product(**MINED))
 
 
 def test_it_is_offered_and_never_taken_unasked() -> None:

@@ -18,8 +18,7 @@ from service.views.parse import parse_view
 from service.wire.batch import DELETE, INSERT, Batch, Changes, RowBlock
 from service.wire.schema import parse_relation
 from tests import datasets
-from tests.service.engine.test_engine import opened
-from tests.service.running import check
+from tests.service.running import check, opened
 
 DATA = "openflights"
 Array = npt.NDArray[np.int64]

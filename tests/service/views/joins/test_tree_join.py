@@ -18,8 +18,8 @@ from service.wire.batch import DELETE, INSERT, Batch, Changes, RowBlock
 from service.wire.schema import parse_relation
 from tests import datasets
 from tests.service.definitions import RELATIONS, refused, sql
-from tests.service.engine.test_engine import opened, prepared, read_all, run
-from tests.service.running import check
+from tests.service.engine.test_engine import prepared, read_all, run
+from tests.service.running import check, opened
 from tests.service.twin import _INF, Row, Source, Twin, TwinView, _equal, _meet, _not_null, _slot, _stay, to_batch, values
 
 _SPANS = {"a": ("stay", _stay), "b": ("slot", _slot)}

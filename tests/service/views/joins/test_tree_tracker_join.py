@@ -37,16 +37,22 @@ ACYCLIC = {
     "silent": view(ABA, PATH, changes=False, **TRACKED),
 }
 FOLLOWED = {name: one for name, one in ACYCLIC.items() if name != "silent"}
-PRODUCTS = {
-    "product": TwinView(
-        [("x", "a"), ("y", "b"), ("z", "b"), ("w", "a")],
-        {"from": {"x": "a", "y": "b", "z": "b", "w": "a"}, "select": ["x.id as i", "y.nr as n", "z.nr as m", "w.id as j"],
-         "join": [{"equal": ["x.room", "y.room"]}, {"equal": ["z.floor", "w.floor"]}, {"cross": ["y", "z"]}], **TRACKED},
-        lambda x, y, z, w: x["room"] is not None and x["room"] == y["room"] and z["floor"] is not None and z["floor"] == w["floor"],
-        lambda x, y, z, w: {"i": x["id"], "n": y["nr"], "m": z["nr"], "j": w["id"]},
-        [],
-    ),
-}  # fmt: skip
+
+
+def product(**algorithm: str) -> dict[str, TwinView]:
+    """The product of two joins by this algorithm."""
+    aliases = {"x": "a", "y": "b", "z": "b", "w": "a"}
+    join = [{"equal": ["x.room", "y.room"]}, {"equal": ["z.floor", "w.floor"]}, {"cross": ["y", "z"]}]
+    select = ["x.id as i", "y.nr as n", "z.nr as m", "w.id as j"]
+    return {
+        "product": TwinView(
+            [*aliases.items()],
+            {"from": aliases, "select": select, "join": join, **algorithm},
+            lambda x, y, z, w: x["room"] is not None and x["room"] == y["room"] and z["floor"] is not None and z["floor"] == w["floor"],
+            lambda x, y, z, w: {"i": x["id"], "n": y["nr"], "m": z["nr"], "j": w["id"]},
+            [],
+        ),
+    }
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak)])
@@ -60,7 +66,7 @@ def test_large_batches(tmp_path: Path) -> None:
 
 def test_products(tmp_path: Path) -> None:
     """Parts have indexes of their own: a product goes through each batch twice."""
-    run(tmp_path, 1220, 15, lambda source: source.random.randrange(6), 7, PRODUCTS)
+    run(tmp_path, 1220, 15, lambda source: source.random.randrange(6), 7, product(**TRACKED))
 
 
 def test_it_is_offered_and_never_taken_unasked() -> None:

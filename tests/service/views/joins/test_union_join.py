@@ -25,8 +25,8 @@ from service.views.parse import parse_view
 from service.wire.batch import DELETE, UPSERT
 from service.wire.schema import ARROW_TYPES
 from tests.service.definitions import refused
-from tests.service.engine.test_engine import opened, prepared, read_all, run
-from tests.service.running import check
+from tests.service.engine.test_engine import prepared, read_all, run
+from tests.service.running import check, opened
 from tests.service.twin import DEFINITIONS, Row, Source, TwinView, _equal, to_batch
 from tests.service.views.joins.test_view_tree_join import a as a_row
 from tests.service.views.joins.test_view_tree_join import b as b_row

@@ -18,8 +18,8 @@ from service.reading.cursors import open_rows
 from service.views.joins.reading_join import ViewTreeJoin
 from service.views.parse import parse_view
 from service.wire.batch import DELETE, UPSERT
-from tests.service.engine.test_engine import opened, prepared, read_all, run
-from tests.service.running import check
+from tests.service.engine.test_engine import prepared, read_all, run
+from tests.service.running import check, opened
 from tests.service.twin import DEFINITIONS, Row, Twin, TwinView, to_batch
 from tests.service.views.joins.test_qdag_join import view
 
