@@ -120,6 +120,7 @@ class Gate:
 
         try:
             path = scope["path"]
+            scope["guard"] = self.context.guard
             token = scope["token"] = self._admit(path, scope["headers"])
             if method == "POST" and path == "/v1/changes":
                 rights.require(token, rights.CHANGES, None)
