@@ -178,8 +178,9 @@ class Protocol(HttpToolsProtocol):
             self._take_unknown_method(data if begins and self.cycle is before else b"")
         except httptools.HttpParserError:
             self._refuse(self._refusal or _malformed())
-        except httptools.HttpParserUpgrade:
-            pass  # there is nothing to upgrade to: the request is answered as it is
+        except httptools.HttpParserUpgrade as found:  # there is nothing to upgrade to: the request is answered as it is
+            if rest := data[found.args[0] :]:
+                self.data_received(rest)
         else:
             if self._bytes > self._most and self._phase != _IDLE:
                 self._refuse(self._too_large())

@@ -129,7 +129,7 @@ def _seconds(text: str) -> float:
     found = datetime.fromisoformat(text)
     if found.tzinfo is None:
         raise ValueError("there is no offset from UTC")
-    return float(math.floor(found.timestamp()))
+    return float(math.floor(found.astimezone(UTC).timestamp()))
 
 
 def _expiry(text: str) -> float:

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 from service.access.access_token import AccessToken, Scope
 from service.errors import Problem
+from service.wire.errors import cut
 
 
 class Right(NamedTuple):
@@ -78,7 +79,7 @@ def require(token: AccessToken | None, right: Right, name: str | None) -> None:
 def require_relation(token: AccessToken, name: str, scope: Scope) -> None:
     """Problem `forbidden` unless the token is for this relation; for names in bodies too."""
     if not token.covers_relation(name):
-        raise _forbidden(token, scope, f"is not for the relation {name!r}")
+        raise _forbidden(token, scope, f"is not for the relation {cut(name)!r}")
 
 
 def _forbidden(token: AccessToken, scope: Scope, reason: str) -> Problem:

@@ -123,6 +123,7 @@ class Gate:
 
         try:
             path = scope["path"]
+            scope["guard"] = guard
             token = scope["token"] = self._admit(path, fields)
             if method == "POST" and path == "/v1/changes":
                 rights.require(token, rights.CHANGES, None)

@@ -7,6 +7,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from service.access.access_token import AccessToken
 from service.api.context import Context
 from service.api.http.answers import existing, json_answer, no_parameters
 from service.api.http.bodies import definition
@@ -70,8 +71,20 @@ async def delete_relation(request: Request) -> Response:
     engine = context.engine
     no_parameters(request)
     name = existing(engine.relations, request, "relation")
-    await context.wait(engine.drop_relation, name)
+    try:
+        await context.wait(engine.drop_relation, name)
+    except Problem as problem:
+        raise _without_hidden(problem, request.scope["token"]) from None
     return Response(status_code=204)
+
+
+def _without_hidden(problem: Problem, token: AccessToken) -> Problem:
+    """The problem of a relation in use, without the names of views that the token is not for."""
+    views = problem.extensions.get("views", [])
+    shown = [view for view in views if token.covers_view(view)]
+    if len(shown) == len(views):
+        return problem
+    return Problem(problem.type, f"the relation is used by {', '.join([*shown, 'views that the access token is not for'])}", views=shown)
 
 
 _NAME = path_parameter("name", "the relation", "bookings")

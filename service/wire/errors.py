@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+_LONGEST, _LONGEST_DETAIL = 200, 2000  # characters
+
+
+def cut(text: str) -> str:
+    """A name as it was sent, cut short: it may be as long as the body that has it, and is told to others."""
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
+
 
 class RowError(NamedTuple):
     """One bad row: its position in the batch as sent (from 0), the column to blame if there is one, and why."""
@@ -17,8 +24,8 @@ class WireError(Exception):
     """A whole body or definition is refused; `detail` is one sentence for a human."""
 
     def __init__(self, detail: str) -> None:
-        super().__init__(detail)
-        self.detail = detail
+        self.detail = detail if len(detail) <= _LONGEST_DETAIL else detail[:_LONGEST_DETAIL] + "…"
+        super().__init__(self.detail)
 
 
 class BadDefinition(WireError):
@@ -45,8 +52,8 @@ class UnknownRelation(WireError):
     """A change names a relation that is not registered. `fields` are those beside the changes of a JSON body."""
 
     def __init__(self, name: str, fields: dict[str, Any] | None = None) -> None:
-        super().__init__(f"there is no relation {name!r}")
-        self.name = name
+        self.name = cut(name)
+        super().__init__(f"there is no relation {self.name!r}")
         self.fields = fields or {}
 
 

@@ -14,7 +14,7 @@ import orjson
 
 from service.wire.batch import DELETE, ONE_INDEX, ONE_OP, OPS, TRUNCATE, UPSERT, Batch, Changes, RowBlock
 from service.wire.columns import FEW, from_values, mask_of, one_by_one
-from service.wire.errors import BadParameter, MalformedBody, RowError, UnknownRelation, check_utf8
+from service.wire.errors import BadParameter, MalformedBody, RowError, UnknownRelation, check_utf8, cut
 from service.wire.grammar import INT64_MAX, INT64_MIN, JSON_READERS, Reader, shown
 from service.wire.judge import Findings, Judged, assemble, judge, plainly_good
 from service.wire.room import JSON_WEIGHTS, UNBOUNDED, Room, take_text
@@ -46,7 +46,7 @@ class Rows:
         self.index.append(index)
 
     def refuse(self, index: int, column: str | None, reason: str) -> None:
-        self.refused.append(RowError(index, column, reason))
+        self.refused.append(RowError(index, column and cut(column), reason))
 
     def op_of(self, index: int, given: Any) -> int | None:
         """The code of an op as given; None, and refused, if there is no such op. Absent or null: upsert."""
@@ -185,7 +185,7 @@ def decode_json(body: bytes, definitions: Definitions, room: Room = UNBOUNDED) -
         raise MalformedBody('the body must be an object with a list "changes"')
     if not _FIELDS.issuperset(data):
         stranger = next(name for name in data if name not in _FIELDS)
-        raise MalformedBody(f'the body has an unknown field "{stranger}"; the fields are {", ".join(sorted(_FIELDS))}')
+        raise MalformedBody(f'the body has an unknown field "{cut(stranger)}"; the fields are {", ".join(sorted(_FIELDS))}')
     fields = _read_fields(data) if len(data) > 1 else {}
     changes = _Changes(definitions)
     try:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from service.wire.batch import DELETE, MAX_ERRORS, TRUNCATE, UPSERT, Batch, Changes, RowBlock
-from service.wire.errors import RowError
+from service.wire.errors import RowError, cut
 from service.wire.grammar import INT64_MAX, INT64_MIN, NOT_FINITE, date_texts, shown, timestamp_texts
 from service.wire.schema import Interval, RowRules
 
@@ -63,7 +63,8 @@ class Findings:
         errors = []
         for row in np.flatnonzero(bad)[:MAX_ERRORS].tolist():
             _, _, column, reason = next(check for check in ordered if check[1][row])
-            errors.append(RowError(int(index[row]), column(row) if callable(column) else column, reason(row)))
+            blamed = column(row) if callable(column) else column
+            errors.append(RowError(int(index[row]), blamed and cut(blamed), reason(row)))
         return errors
 
 

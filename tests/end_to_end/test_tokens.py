@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -315,6 +316,31 @@ def test_a_follower_ends_with_its_token(house: House) -> None:
         talk.ok(ops.post("/v1/changes", json={"changes": [change("a", 77)]}))
         with pytest.raises(httpx.RemoteProtocolError):
             next(records)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"), [("/v1/changes", {"changes": [change("a", 99)]}), ("/v1/tokens", {"name": "heir", "scope": "admin"})]
+)
+def test_a_body_does_not_outlive_its_token(house: House, path: str, body: dict[str, Any]) -> None:
+    """Seen: a body may take its time, a byte a minute. Whoever kept one unfinished could go on after the token was revoked."""
+    text, data = house.create("dying", "admin"), json.dumps(body).encode()
+    with socket.create_connection(("127.0.0.1", house.server.port), 60) as connection:
+        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {text}\r\nContent-Type: application/json\r\n"
+        connection.sendall(f"{head}Expect: 100-continue\r\nContent-Length: {len(data)}\r\n\r\n".encode())
+        assert connection.recv(100).startswith(b"HTTP/1.1 100 "), "the head was taken"
+        connection.sendall(data[:1])
+        talk.ok(house.client("ops").delete("/v1/tokens/dying"), 204)
+        connection.sendall(data[1:])
+        assert connection.recv(1000).startswith(b"HTTP/1.1 401 ")
+    assert b'"id":99,' not in house.client("ops").get("/v1/relations/a/rows").content
+    assert "heir" not in [token["name"] for token in house.client("ops").get("/v1/tokens").json()["tokens"]]
+
+
+def test_a_relation_in_use_does_not_name_views_of_others(house: House) -> None:
+    client = house.client("", house.create("of-a", "admin", relations=["a"], views=["w"]))
+    problem = talk.problem(client.delete("/v1/relations/a"), 409, "relation-in-use")
+    assert problem["views"] == ["w"] and " v" not in problem["detail"].replace("views", "")
+    assert talk.problem(house.client("ops").delete("/v1/relations/a"), 409, "relation-in-use")["views"] == ["v", "w"]
 
 
 def test_nothing_holds_the_text_of_a_token(house: House) -> None:

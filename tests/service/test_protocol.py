@@ -196,6 +196,16 @@ def test_connections(small: ServerProcess) -> None:
             time.sleep(0.01)
 
 
+def test_what_follows_an_upgrade_that_is_not_made(small: ServerProcess) -> None:
+    """Seen: what had come with it was thrown away, so the rest of a request could be taken for a request."""
+    upgrade = GET + b"Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
+    last = b"GET /problems/too-busy HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n"
+    for pieces in ([upgrade + last], [upgrade + last[:20], last[20:]], [upgrade + upgrade + last], [upgrade + GET + b"\r\n" + last]):
+        told = said(small, *pieces)
+        assert told.count(b"HTTP/1.1 200 ") == b"".join(pieces).count(HOST) and b"too-busy (429)" in told
+    assert said(small, upgrade * (MAX_PIPELINED + 10)).count(b"HTTP/1.1 200 ") <= MAX_PIPELINED
+
+
 def test_pipelined_requests(small: ServerProcess) -> None:
     few = (GET + b"\r\n") * (MAX_PIPELINED - 1) + GET + b"Connection: close\r\n\r\n"
     assert said(small, few).count(b"HTTP/1.1 200 ") == MAX_PIPELINED

@@ -11,6 +11,7 @@ import orjson
 
 from service.api.http import media
 from service.api.http.admission import FREE, Bodies, Place
+from service.api.http.credentials import require_still
 from service.errors import Problem
 from service.wire.errors import check_utf8
 from service.wire.room import JSON_WEIGHTS, take_text
@@ -28,7 +29,8 @@ class ClientGone(Exception):
 async def read_body(scope: Scope, receive: Receive, place: Place) -> bytes:
     """The whole body, in its place. A large one is a bytearray, which all decoders take as well: it grows without a second copy.
 
-    Problems `body-too-large`, `too-busy`: by its Content-Length before a byte is read, else as soon as a limit is passed.
+    Problems `body-too-large`, `too-busy`: by its Content-Length before a byte is read, else as soon as a limit is passed; `unauthorized`:
+    the token of its sender is no longer in force.
     """
     declared = scope["fields"].get(b"content-length")
     if declared is not None:
@@ -38,6 +40,7 @@ async def read_body(scope: Scope, receive: Receive, place: Place) -> bytes:
     if message["type"] == "http.request" and not message.get("more_body", False):
         if declared is None:
             place.expect(len(body))
+        require_still(scope)
         return body
     whole = bytearray()
     while True:
@@ -46,6 +49,7 @@ async def read_body(scope: Scope, receive: Receive, place: Place) -> bytes:
         whole += message.get("body", b"")
         place.expect(len(whole))
         if not message.get("more_body", False):
+            require_still(scope)
             return cast(bytes, whole)
         message = await receive()
 

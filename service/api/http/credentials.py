@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
+from typing import Any
+
 from service.access.access_token import AccessToken, moment
 from service.access.guard import Guard
 from service.api.http.media import Fields
@@ -25,6 +28,13 @@ def token_of(guard: Guard, fields: Fields) -> AccessToken:
     if token.expires <= guard.now():
         raise _unauthorized(f"the access token {token.name!r} expired at {moment(token.expires)}", "invalid_token")
     return token
+
+
+def require_still(scope: MutableMapping[str, Any]) -> None:
+    """Problem `unauthorized` if who was let in with the head of this request would not be let in now: a body may take its time."""
+    token, guard = scope.get("token"), scope.get("guard")
+    if token is not None and guard is not None and not guard.is_in_force(token):
+        raise _unauthorized("the access token was revoked or has expired, or token mode has begun", "invalid_token")
 
 
 def _unauthorized(detail: str, error: str | None = None) -> Problem:

@@ -73,7 +73,9 @@ def _address(text: str) -> IPv4Address | IPv6Address | None:
             address = ip_address((parts[1] if parts else text).strip("[]"))
         except ValueError:
             return None
-    return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address
+    if isinstance(address, IPv6Address):
+        return address.ipv4_mapped or IPv6Address(int(address))  # without a scope, which may be any text
+    return address
 
 
 def outer_url(scope: Scope, path: str) -> str:

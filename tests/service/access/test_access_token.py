@@ -51,6 +51,7 @@ def test_each_scope_includes_those_before_it() -> None:
         ({"expires": "tomorrow"}, "expires: 'tomorrow' is not a time"),
         ({"expires": "2030-01-01T00:00:00"}, "is not a time"),
         ({"expires": "0001-01-01T00:00:00+14:00"}, "expires"),
+        ({"expires": "9999-12-31T23:59:59-12:00"}, "is not a time"),
         ({"expires": 1_900_000_000}, "expires: must be a string"),
         ({"expires": "2027-01-01T00:00:00Z"}, "is in the past"),
         ({"role": "x"}, "role: is unknown"),

@@ -224,3 +224,18 @@ def test_nested_keys(depth: int) -> None:
     deep = b"[" * depth + b"]" * depth
     body = b'{"changes":[{"relation":"bookings","op":"delete","key":{"id":%b},"row":{"id":%b}}]}' % (deep, deep)
     assert faults(changes("application/json", body)) == [(0, "id")]
+
+
+def test_what_is_told_of_a_body_is_short() -> None:
+    """Names in a body may be as long as the body, and a reason repeats them."""
+    name = "\u0080" * 1_000_000
+    with pytest.raises(UnknownRelation) as unknown:
+        post({"relation": name, "row": ROW})
+    assert len(unknown.value.name) < 300 and len(unknown.value.detail) < 3000
+    with pytest.raises(MalformedBody) as malformed:
+        changes("application/json", orjson.dumps({"changes": [], name: 1}))
+    assert len(malformed.value.detail) < 3000
+    for row in ({"row": {**ROW, name: 1}}, {"op": "delete", "key": {name: 1}}, {"key": {name: 1}, "row": ROW}):
+        (error,) = post({"relation": "bookings", **row}).errors
+        assert error.column is not None and name.startswith(error.column[:-1]) and len(error.column) == 201
+        assert len(error.reason) < 300

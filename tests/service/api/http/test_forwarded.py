@@ -90,3 +90,9 @@ def test_the_client_is_the_last_that_is_no_proxy(entries: list[str], client: str
 )
 def test_what_a_proxy_says_is_checked(headers: list[tuple[str, str]], url: str) -> None:
     assert told("10.0.0.1", "10.0.0.1", *headers) == ("10.0.0.1", url)
+
+
+def test_the_scope_of_an_address_is_left_out() -> None:
+    """It may be any text, which would get into the logs."""
+    assert told("::1", "::1", (FOR, "fe80::7%\x9b31m one two")) == ("fe80::7", "http://localhost:8080/v1")
+    assert told("fe80::/10", "fe80::1%eth0", (FOR, "192.0.2.1"))[0] == "192.0.2.1"
