@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TypeVar
 
@@ -57,6 +57,7 @@ class _Build:
         self.last = _FIRST_LAST  # changes that may be left to the last round
         self.pause = 0.0  # seconds that the writer is to pause for each change
         self.seen = 0  # changes for which it has paused
+        self.waits = False  # for the writer's turn: then the writer does not wait for it
 
     @property
     def holds_back(self) -> bool:
@@ -126,7 +127,7 @@ class Builds:
             fresh, build.seen = noted - build.seen, noted
             if build.pause > 0.0 and fresh:
                 build.over.wait(min(_LONGEST_PAUSE, build.pause * fresh))
-            while build.backlog.changes > _MOST_WAITING and not build.over.wait(0.01):
+            while build.backlog.changes > _MOST_WAITING and not build.waits and not build.over.wait(0.01):
                 self._writer.beat()
 
     def _running(self) -> list[_Build]:
@@ -140,36 +141,36 @@ class Builds:
             if build.view.join.is_apart:
                 self._build_apart(build)
             else:
-                self._in_turn(partial(self._build_in_turn, build))
+                self._in_turn(build, partial(self._build_in_turn, build))
         except _Cancelled:
             pass
         except Exception as error:
-            failure = error
-            try:
-                self._in_turn(lambda: self._fail(build, failure))
-            except _Cancelled:
-                pass
+            with suppress(_Cancelled):
+                self._in_turn(build, partial(self._fail, build, error))
         finally:
             build.over.set()
             with self._lock:
                 self._builds.pop(build.view.id, None)
 
-    def _in_turn(self, work: Callable[[], T]) -> T:
+    def _in_turn(self, build: _Build, work: Callable[[], T]) -> T:
         """What `work` gives, which the writer does. Raises _Cancelled once it takes nothing any more."""
+        build.waits = True
         try:
             return self._writer.call(work).result()
         except Problem as problem:
             raise _Cancelled from problem
+        finally:
+            build.waits = False
 
     def _build_apart(self, build: _Build) -> None:
         view = build.view
         held = ExitStack()
         try:
-            version = self._in_turn(lambda: self._begin(build, held))
+            version = self._in_turn(build, partial(self._begin, build, held))
             view.build(version, lambda part: build.report(_LOADED * part))
             reach("in-build")
             build.report(_LOADED)
-            while build.backlog.changes > build.last or not self._in_turn(lambda: self._conclude(build)):
+            while build.backlog.changes > build.last or not self._in_turn(build, partial(self._conclude, build)):
                 newer = ExitStack()
                 try:
                     self._round(build, newer.enter_context(self._versions.holding()))

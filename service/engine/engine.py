@@ -117,9 +117,10 @@ class Engine(ABC):
         opened()
         while waiting(building, _POLL).not_done and self.state == "recovering":
             report("building the views", sum(view.progress for view in to_build) / len(to_build))
-        if self.state == "recovering":
-            self.state = "ready"
-            report("ready", 1.0)
+        with self._closing:
+            if self.state == "recovering" and self._writer.failure is None:
+                self.state = "ready"
+                report("ready", 1.0)
 
     # what there is
 

@@ -58,6 +58,18 @@ def test_a_writer_that_has_died_is_told(engine: Instance, context: Context, monk
     is_problem(ask("GET", "/readyz", context), "internal")
 
 
+def test_a_start_whose_views_are_being_built(engine: Instance, context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Relations are served; the service is ready when its views are live, or, if so set, before."""
+    monkeypatch.setattr(engine, "state", "recovering")
+    context.report("building the views", 0.25)
+    told = is_problem(ask("GET", "/readyz", context), "recovering")
+    assert (told["stage"], told["progress"]) == ("building the views", 0.25)
+    assert ask("GET", "/livez", context).status_code == ask("GET", "/v1/relations/a", context).status_code == 200
+    assert ask("GET", "/v1/status", context).json()["state"] == "recovering"
+    context.settings = Settings(data=engine._folder, ready="relations")
+    assert ask("GET", "/readyz", context).status_code == 200
+
+
 def test_at_the_end(context: Context) -> None:
     context.closing = True
     assert ask("GET", "/livez", context).status_code == 200

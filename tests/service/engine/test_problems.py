@@ -177,25 +177,6 @@ def test_a_relation_that_was_made_again_is_another_one(engine: Instance, tmp_pat
     engine.close()
 
 
-def test_a_view_that_is_being_built(engine: Instance) -> None:
-    engine.apply(batch(("upsert", "a", rows_of(0, 3)), ("upsert", "b", rows_of(0, 1))))
-    go, reached = threading.Event(), threading.Event()
-    build = engine._build
-
-    def slow(view: Any, report: Any) -> None:
-        reached.set()
-        assert go.wait(60)
-        build(view, report)
-
-    engine._build = slow  # type: ignore[method-assign]
-    view, outcome = engine.put_view("v", PAIR, wait=0)
-    assert outcome == "building" and view.state == "building" and reached.wait(60)
-    assert refused(lambda: open_rows(engine.readers, "v")).type == "view-building"
-    go.set()
-    assert engine.at_rest(lambda: engine.views["v"].state) == "live"
-    assert len(ids(open_rows(engine.readers, "v"))) == 3
-
-
 def test_a_view_that_cannot_be_built(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise MemoryError("no room")
