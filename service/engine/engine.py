@@ -285,6 +285,7 @@ class Engine(ABC):
             "batches": self._writer.batches,
             "changes": self._writer.changes,
             "update_seconds": self._writer.update_seconds,
+            "turn_seconds": self._writer.turn_seconds,
             "batch_changes": self._writer.batch_changes,
         }
 

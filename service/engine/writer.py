@@ -121,6 +121,7 @@ class Writer:
         self.batches = self.changes = 0
         self.batch_changes = Histogram()
         self.update_seconds = Histogram()
+        self.turn_seconds = Histogram()
         self._beat: float | None = None  # when the thread last gave a sign of progress; None while it has nothing to do
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
 
@@ -348,7 +349,11 @@ class Writer:
         if fresh:
             self._log.commit()
         changes = sum([batch.sent for batch in batches])
-        seconds = (time.perf_counter() - started) / max(1, changes)
+        turn = time.perf_counter() - started
+        self.turn_seconds.observe(turn)
+        for batch in batches:
+            batch.turn = turn
+        seconds = turn / max(1, changes)
         self._pace = max(min(seconds, self._last), _FADING**changes * self._pace)
         self._last = seconds
         for number, answer in enumerate(answers):
