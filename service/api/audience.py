@@ -22,6 +22,7 @@ from service.following.feeds import Feed
 log = logging.getLogger("livejoin.api")
 
 _KEPT_BYTES = 8 << 20  # of records that were sent of late; a larger version is read by each follower itself
+_JOINED_BYTES = 1 << 20  # of records that a follower is given at once, or one version's: they are copied in the event loop
 _PAUSE = 0.25  # seconds at most between two rounds
 
 
@@ -223,6 +224,13 @@ class Audience:
 
 
 def _together(said: list[Said]) -> Said:
+    """The first ones, as many as may be joined."""
+    size = 0
+    for end, one in enumerate(said):
+        size += len(one.body)
+        if end and size > _JOINED_BYTES:
+            said = said[:end]
+            break
     return Said(b"".join([one.body for one in said]), said[-1].version, len(said), sum([one.records for one in said]))
 
 

@@ -27,7 +27,7 @@ from service.engine.recovery import Progress, recover_relations
 from service.engine.snapshotting import Snapshotting
 from service.engine.state import Receipt, State, is_single
 from service.engine.versions import Pins, Version
-from service.engine.writer import Done, Later, Writer
+from service.engine.writer import Done, Later, Unpublished, Writer
 from service.errors import Problem
 from service.planning.planner import Counted
 from service.query.model import Limits
@@ -165,11 +165,11 @@ class Engine(ABC):
         _check_source(batch)
         self._writer.submit(batch, done)
 
-    def apply_at_once(self, batch: Batch, later: Later = _now) -> Receipt | None:
+    def apply_at_once(self, batch: Batch, later: Later = _now) -> Receipt | Unpublished | None:
         """Apply a batch in the caller's thread, if that surely takes less than handing it over; None, and nothing done, if not: submit it.
 
         It is on disk on return, and published when `later` has called what it is given: before anybody asks who may know the answer.
-        Raises the Problem.
+        One that turns out to change many rows of a view is `Unpublished`: call its `leave`. Raises the Problem.
         """
         if self.settings.synchronous == "full" or not is_single(batch):  # an fsync holds a thread
             return None
@@ -305,6 +305,7 @@ class Engine(ABC):
             "batches": self._writer.batches,
             "changes": self._writer.changes,
             "update_seconds": self._writer.update_seconds,
+            "turn_seconds": self._writer.turn_seconds,
             "batch_changes": self._writer.batch_changes,
         }
 

@@ -5,7 +5,7 @@ It may be ahead of what is on disk and published; whoever applies is to commit, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -65,6 +65,24 @@ class Judged(NamedTuple):
 def is_single(batch: Batch) -> bool:
     """Whether the batch is one row's change, with nothing else to it: such ones may be applied many at a time."""
     return batch.sent == 1 and len(batch.changes) == 1 and len(batch.changes[0].ops) == 1 and batch.changes[0].ops[0] != TRUNCATE
+
+
+def runs_of(batches: list[Batch]) -> Iterator[list[Batch]]:
+    """The batches in order: those that may be one run together, any other by itself. No source twice in a run."""
+    run: list[Batch] = []
+    sources: set[str | None] = set()
+    for batch in batches:
+        single = is_single(batch)
+        if run and not (single and (batch.source is None or batch.source not in sources)):
+            yield run
+            run, sources = [], set()
+        if single:
+            run.append(batch)
+            sources.add(batch.source)
+        else:
+            yield [batch]
+    if run:
+        yield run
 
 
 class State:
@@ -211,9 +229,14 @@ class State:
             raise Problem("no-room", f"{error}; nothing of the batch was applied") from None
         return touched
 
-    def apply(self, judged: Judged) -> list[Applied]:
+    def concerned(self, judged: Judged) -> int:
+        """How many views it concerns."""
+        return len(self.interest.concerned(judged.touched))
+
+    def apply(self, judged: Judged, most: int | None = None) -> list[Applied]:
         """Make a version of each judged batch. The last one's payload is that of all, as they are on disk together or not at all. If it
-        raises, the state is broken; a view that can't follow has failed, alone."""
+        raises, the state is broken; a view that can't follow has failed, alone. `most`: of a single change, about so many rows of deltas
+        are gathered, and what is more is left to `gathered`."""
         batches, first = judged.batches, self.newest + 1
         last = first + len(batches) - 1
         runs: dict[str, Run] = {}
@@ -230,12 +253,14 @@ class State:
             if view.state == "live":
                 self._asked.add(view)
                 try:
-                    of_view = view.apply(first, len(batches), runs)
+                    of_view = view.apply(first, len(batches), runs, most)
                 except Exception as error:
                     self.fail(view, error)
                     continue
                 for delta in of_view:
                     deltas.setdefault(delta.version, []).append((view, delta))
+                    if most is not None:
+                        most = 0 if delta.rest is not None else max(0, most - delta.rows)
         payload = _payload([one for one, _ in judged.resolved])
         ignored = sum(one.ignored for one, _ in judged.resolved)  # of a batch that stands alone
         applied = []
@@ -246,6 +271,10 @@ class State:
             receipt = Receipt(version, taken, passed_over, judged.error_count, judged.errors, False)
             applied.append(Applied(receipt, payload if version == last else b"", deltas.get(version, [])))
         return applied
+
+    def gathered(self, view: LiveView, delta: Delta) -> Delta | None:
+        """The delta, whole; None if there is none, or the view fails by it, alone."""
+        return delta if delta.rest is None else self.unless_it_fails(view, delta.rest, None)
 
     def _count(self, version: int, batch: Batch) -> None:
         self.newest = version

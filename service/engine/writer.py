@@ -19,13 +19,14 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from service.durability.failpoints import reach
 from service.durability.log import Log, LogRow
-from service.engine.state import Applied, Judged, Receipt, State, is_single
+from service.engine.state import Applied, Judged, Receipt, State, runs_of
 from service.engine.versions import Pins
 from service.errors import Problem
 from service.histogram import Histogram
@@ -48,6 +49,7 @@ _TICK = 1.0  # seconds between two looks at what has grown old
 _PIECE = 2e-3  # seconds of housekeeping in a turn
 _SHARE = 0.25  # of the time of a group, for what earlier groups have left
 _SHORT = 1e-3  # seconds that a change may take in a caller's thread, as far as the last ones tell
+_MOST_ROWS, _MOST_VIEWS = 1_000, 50  # that a caller's thread changes; a structure tells the rows by the piece, so there may be one more
 _STUCK = 600.0  # seconds without a sign of progress: far more than a batch or a part of a build takes
 _FADING = 0.9  # of what a slow change counts, one change later
 
@@ -75,6 +77,21 @@ class _Made(NamedTuple):
     fresh: bool
     deltas: list[tuple[LiveView, Delta]]
 
+    @property
+    def is_long(self) -> bool:
+        """Whether a delta is still to be gathered."""
+        for _, delta in self.deltas:
+            if delta.rest is not None:
+                return True
+        return False
+
+
+class Unpublished(NamedTuple):
+    """A batch that was applied at once and is on disk, but takes long to publish. `leave(done)`, to be called next, leaves that to the
+    writer's thread, which then calls `done` with the answer."""
+
+    leave: Callable[[Done], None]
+
 
 _Item = _Waiting | _Job | _Stop
 
@@ -95,6 +112,7 @@ class Writer:
         self._turn = threading.Lock()  # who holds it writes
         self._lock = threading.Lock()  # nothing is queued behind the end, nothing is applied at once before what waits
         self._unpublished: _Made | None = None  # of a caller that has the turn and its answer
+        self._left: tuple[_Made, Done] | None = None  # of a caller that has given back the turn: for whoever has it next
         self._ended = False
         self._unfinished = 0  # items in the queue or at work
         self._untidy = False  # whether there is more housekeeping
@@ -106,6 +124,7 @@ class Writer:
         self.batches = self.changes = 0
         self.batch_changes = Histogram()
         self.update_seconds = Histogram()
+        self.turn_seconds = Histogram()
         self._beat: float | None = None  # when the thread last gave a sign of progress; None while it has nothing to do
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
 
@@ -145,26 +164,60 @@ class Writer:
         if self._waiting_bytes > _WAITING_BYTES:
             raise Problem("too-busy", f"batches of {self._waiting_bytes} bytes are already waiting")
 
-    def apply_at_once(self, batch: Batch, later: Later) -> Receipt | Problem | None:
+    def apply_at_once(self, batch: Batch, later: Later) -> Receipt | Problem | Unpublished | None:
         """Apply a short batch in the caller's thread, without a queue: the answer, which is on disk; None if it is to be queued.
 
-        `later` is given what publishes it, and calls it soon: before it lets anybody ask who may know the answer.
+        `later` is given what publishes it, and calls it soon: before it lets anybody ask who may know the answer. Unpublished: the batch
+        changes many rows of a view.
         """
         with self._lock:
             slow = self._pace > _SHORT or self._room < _ROOM_AMPLE
             if slow or self._unfinished or self._ended or not self._turn.acquire(blocking=False):
                 return None
         try:
-            made = self._unpublished = self._to_disk([batch]) if self._is_short(batch) else None
+            made = self._unpublished = self._to_disk([batch], _MOST_ROWS) if self._is_short(batch) else None
         except BaseException as error:
             self._fail(error)
             self._turn.release()
             return problem_of(error)
-        if made is None:
+        if made is None or not made.answers:
+            self._unpublished = None
             self._turn.release()
             return None
+        if made.is_long:
+            return Unpublished(partial(self._leave, made))
         later(self._conclude)
         return made.answers[0]
+
+    def _leave(self, made: _Made, done: Done) -> None:
+        """Give back the turn to the thread, which publishes what was applied at once before it does anything else."""
+        with self._lock:
+            left, self._unpublished = self._unpublished, None
+        if left is None:  # `stop` has published it
+            _answer(done, made.answers[0])
+            return
+        self._left = left, done
+        try:
+            self._put(_Job(lambda: None, Future(), True))  # so that it wakes
+        except Problem:  # the end is queued already: the thread may not look again
+            try:
+                self._finish_left()
+            except BaseException as error:
+                self._fail(error)
+        finally:
+            self._turn.release()
+
+    def _finish_left(self) -> None:
+        """Publish what a caller has left. By whoever has the turn."""
+        if self._left is None:
+            return
+        (made, done), self._left = self._left, None
+        try:
+            self._publish(made)
+        except BaseException:
+            _answer(done, _failed())  # published or not, it is on disk
+            raise
+        _answer(done, made.answers[0])
 
     def _conclude(self) -> None:
         """Publish what was applied at once, and give back the turn. A second time does nothing."""
@@ -222,6 +275,7 @@ class Writer:
                     _refuse(item, self.failure)
                     return
                 try:
+                    self._finish_left()
                     if isinstance(item, _Waiting):
                         item = self._group(item)
                         self.beat()
@@ -295,19 +349,24 @@ class Writer:
         for waiting, answer in zip(group, made.answers, strict=True):
             _answer(waiting.done, answer)
 
-    def _to_disk(self, batches: list[Batch]) -> _Made:
-        """Apply these in memory and commit them to the log."""
+    def _to_disk(self, batches: list[Batch], most: int | None = None) -> _Made:
+        """Apply these in memory and commit them to the log. `most`: rows of deltas that may be gathered for a single change; one that
+        concerns many views is then not applied, and gets no answer."""
         started = time.perf_counter()
         answers: list[Receipt | Problem] = []
         deltas: list[tuple[LiveView, Delta]] = []
-        for run in _runs(batches) if len(batches) > 1 else [batches]:
-            answers += self._apply(run, deltas)
+        for run in runs_of(batches) if len(batches) > 1 else [batches]:
+            answers += self._apply(run, deltas, most)
         newest = self._state.newest
         fresh = newest > self._versions.published.number
         if fresh:
             self._log.commit()
         changes = sum([batch.sent for batch in batches])
-        seconds = (time.perf_counter() - started) / max(1, changes)
+        turn = time.perf_counter() - started
+        self.turn_seconds.observe(turn)
+        for batch in batches:
+            batch.turn = turn
+        seconds = turn / max(1, changes)
         self._pace = max(min(seconds, self._last), _FADING**changes * self._pace)
         self._last = seconds
         for number, answer in enumerate(answers):
@@ -315,16 +374,18 @@ class Writer:
                 answers[number] = answer._replace(version=newest)
         return _Made(answers, fresh, deltas)
 
-    def _apply(self, batches: list[Batch], deltas: list[tuple[LiveView, Delta]]) -> list[Receipt | Problem]:
+    def _apply(self, batches: list[Batch], deltas: list[tuple[LiveView, Delta]], most: int | None) -> list[Receipt | Problem]:
         """Apply batches, together if they can be, and append them to the log. What is raised here leaves the state broken."""
         judged = self._judge_together(batches) if len(batches) > 1 else self._judge(batches[0])
         if judged is None:
-            return [answer for batch in batches for answer in self._apply([batch], deltas)]
+            return [answer for batch in batches for answer in self._apply([batch], deltas, most)]
         if not isinstance(judged, Judged):
             return [judged]
+        if most is not None and self._state.concerned(judged) > _MOST_VIEWS:
+            return []
         started = time.perf_counter()
         try:
-            applied = self._state.apply(judged)
+            applied = self._state.apply(judged, most)
         except BaseException:
             what, first = "applying %d batches failed, the first of %d changes (source %r, epoch %r)", batches[0]
             log.critical(what, len(batches), first.sent, first.source, first.epoch)
@@ -384,7 +445,9 @@ class Writer:
         reach("before-publish")
         for view, delta in made.deltas:
             assert view.feed is not None
-            view.feed.append(delta)
+            gathered = self._state.gathered(view, delta)
+            if gathered is not None:
+                view.feed.append(gathered)
         self._versions.publish(self._state.version())
         for feed in {view.feed for view, _ in made.deltas}:
             assert feed is not None
@@ -403,24 +466,6 @@ class Writer:
             _refuse(self._urgent.get_nowait(), error)
         self._queue.put(_Stop())  # to a thread that waits for something to do
         self._on_failure(error)
-
-
-def _runs(batches: list[Batch]) -> Iterator[list[Batch]]:
-    """The batches in order: those that may be one run together, any other by itself. No source twice in a run."""
-    run: list[Batch] = []
-    sources: set[str | None] = set()
-    for batch in batches:
-        single = is_single(batch)
-        if run and not (single and (batch.source is None or batch.source not in sources)):
-            yield run
-            run, sources = [], set()
-        if single:
-            run.append(batch)
-            sources.add(batch.source)
-        else:
-            yield [batch]
-    if run:
-        yield run
 
 
 def _do(job: _Job) -> None:

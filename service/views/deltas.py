@@ -27,12 +27,14 @@ _NO_INDICES: Indices = np.empty(0, np.int64)
 
 class Delta(NamedTuple):
     """Deleted rows by the slots that version - 1 sees, inserted ones by those that `version` sees (a row whose change the view
-    does not use stands by its new slot in both). `too_large`: there is more than the feed may keep, and nothing is here."""
+    does not use stands by its new slot in both). `too_large`: there is more than the feed may keep, and nothing is here. `rest`:
+    nothing is here yet; it reads the delta, which may take long (None: there is none)."""
 
     version: int
     deletes: Combination
     inserts: Combination
     too_large: bool = False
+    rest: Callable[[], Delta | None] | None = None
 
     @property
     def rows(self) -> int:
@@ -99,8 +101,8 @@ class Collected:
 class Collector:
     """A join's sink: gathers the delta rows of a run, version by version, each sign up to a bound."""
 
-    def __init__(self, retain_rows: int) -> None:
-        self.limit = most_candidates(retain_rows)
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
         self.collected: dict[int, Collected] = {}  # by offset
 
     def __call__(self, offset: int, inserted: bool, part: Combination) -> bool:
@@ -116,6 +118,10 @@ class Collector:
             return False
         mine.parts[inserted].append(part)
         return True
+
+    @property
+    def is_exceeded(self) -> bool:
+        return any(one.too_large for one in self.collected.values())
 
     def exceeded(self, offset: int) -> None:
         mine = self.collected.setdefault(offset, Collected())

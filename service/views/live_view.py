@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,12 +18,12 @@ import numpy.typing as npt
 from service.errors import Problem
 from service.histogram import Histogram
 from service.tables.backlog import Piece
-from service.tables.changes import NOTHING_MOVED, Moved, Runs
+from service.tables.changes import NOTHING_MOVED, Moved, Runs, parted
 from service.tables.indexes import SharedIndexes
 from service.tables.relations import Relation
-from service.tables.resolution import Resolved
+from service.tables.resolution import Resolved, Slots
 from service.tables.sides import Side
-from service.views.deltas import Collected, Collector, Delta, DeltaSink, cancel
+from service.views.deltas import Collected, Collector, Combination, Delta, DeltaSink, cancel, most_candidates
 from service.views.joins.making import join_of
 from service.views.joins.protocol import Join
 from service.views.parse import View
@@ -31,6 +31,8 @@ from service.views.read_counts import ReadCounts
 from service.views.shown import shown
 
 log = logging.getLogger("livejoin.views")
+
+_PIECE = 1 << 16  # rows of a delta that are read at once
 
 
 class LiveView:
@@ -109,24 +111,55 @@ class LiveView:
         """Raise MemoryError, before anything is touched, unless `apply` surely has room for these changes."""
         self.join.require(resolved)
 
-    def apply(self, first: int, versions: int, runs: Runs) -> list[Delta]:
+    def apply(self, first: int, versions: int, runs: Runs, most: int | None = None) -> list[Delta]:
         """Follow the changed relations over so many versions from `first` on; the deltas, if somebody may follow. No version but the last
-        can be read, so the structures come to the last one at once. Cost: as the plan says."""
+        can be read, so the structures come to the last one at once. `most`: of a single row that is changed, a delta of more rows of a sign
+        is not gathered now but left to `Delta.rest`, which is to be called before the next version. Cost: as the plan says."""
         started = time.perf_counter()
         mine = {name: run for name, run in runs.items() if name in self.relations}
         retain = self.view.query.retain
-        collector = Collector(retain[0]) if retain is not None else None
+        collector = None if retain is None or most == 0 else Collector(most or most_candidates(retain[0]))
+        before = None if most is None else self.root
         self.join.apply(first + versions - 1, mine, collector)
         deltas = []
-        for offset, collected in collector.collected.items() if collector is not None else ():
-            delta = self._delta(first + offset, collected, partial(_moved, mine, offset))
-            if delta is not None:
-                deltas.append(delta)
+        if most is not None and retain is not None and (collector is None or collector.is_exceeded):
+            deltas.append(Delta(first, (), (), rest=partial(self._read_delta, first, before, self.root, mine)))
+        elif collector is not None:
+            for offset, collected in collector.collected.items():
+                delta = self._delta(first + offset, collected, partial(_moved, mine, offset))
+                if delta is not None:
+                    deltas.append(delta)
         for run in mine.values():
             self.changed_rows += run.rows
         changes = 1 if versions == 1 else sum(len(run.offsets) for run in mine.values())
         self.update_seconds.observe((time.perf_counter() - started) / changes, changes)
         return deltas
+
+    def _read_delta(self, version: int, before: Any, after: Any, runs: Runs) -> Delta | None:
+        """The delta of a single row that was changed, of two roots: the rows of the view that it takes part in, before and after."""
+        retain = self.view.query.retain
+        assert retain is not None and not self.view.query.absent and not self.view.query.branches
+        collector = Collector(most_candidates(retain[0]))
+        ((name, run),) = runs.items()
+        sides = [side for side in self.sides if side.relation.name == name]
+        parts = [parted(side, run, True) for side in sides]
+        for inserted, root in ((False, before), (True, after)):
+            for number, (side, part) in enumerate(zip(sides, parts, strict=True)):
+                slots = part.come.new if inserted else part.gone.old
+                if len(slots):
+                    self._read_partners(root, side, slots, sides[:number], partial(collector, 0, inserted))
+        return self._delta(version, collector.collected.get(0, Collected()), partial(_moved, runs, 0))
+
+    def _read_partners(self, root: Any, side: Side, slots: Slots, others: Sequence[Side], take: Callable[[Combination], bool]) -> None:
+        """The rows of a root in which this row is the alias `side`, and none of the `others`: those have been read."""
+        cursor = self.join.partners(root, side.place, slots, None)
+        while not cursor.done:
+            rows = cursor.fill(_PIECE)
+            for other in others:
+                new = rows[other.place] != slots[0]
+                rows = tuple(part[new] for part in rows)
+            if not take(rows):
+                return
 
     def _delta(self, version: int, collected: Collected, moved: Callable[[str], Moved]) -> Delta | None:
         """These rows without what cancels; None if that is all. `moved`: the replaced rows of a relation."""

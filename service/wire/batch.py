@@ -102,7 +102,8 @@ def concatenated(parts: Sequence[Changes]) -> Changes:
 
 @dataclass(slots=True)
 class Batch:
-    """One body. `errors` are the first 100 bad rows by index; `ignored` counts Debezium's `m` and tombstones."""
+    """One body. `errors` are the first 100 bad rows by index; `ignored` counts Debezium's `m` and tombstones. `turn`: seconds that the
+    writer took until it, and what it applied together with it, was on disk."""
 
     changes: list[Changes]
     sent: int
@@ -114,6 +115,7 @@ class Batch:
     run: str | None = None
     reset: bool = False
     on_error: str = "reject"
+    turn: float | None = None
 
     @property
     def bytes(self) -> int:

@@ -243,6 +243,29 @@ def test_a_version_of_very_many_rows_is_encoded_once() -> None:
     drive(work)
 
 
+def test_what_is_joined_in_the_loop_is_bounded() -> None:
+    """Many versions are given in parts, each of whole versions; one version is not copied, however long it is."""
+
+    async def work(context: Context) -> None:
+        feed = Feed()
+        audience, seat = context.audiences.join(cast(Any, feed), media.JSONL, context.loop)
+        other = audience.join()
+        assert audience.after(0, None) is not None
+        bodies = [bytes([version]) * (300_000 if version != 6 else 3_000_000) for version in range(1, 10)]
+        audience._keep([audiences.Said(body, version, 1, 1) for version, body in enumerate(bodies, 1)])
+        position, parts = 0, []
+        while (said := audience.after(position, None)) is not None and said.versions:
+            assert len(said.body) <= audiences._JOINED_BYTES or said.body is bodies[said.version - 1]
+            position = said.version
+            parts.append(said)
+        assert b"".join(part.body for part in parts) == b"".join(bodies) and position == 9
+        assert [part.versions for part in parts] == [3, 2, 1, 3] and sum(part.records for part in parts) == 9
+        for one in (seat, other):
+            context.audiences.leave(audience, one)
+
+    drive(work)
+
+
 def test_a_limit_a_large_version_and_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who wants two versions has two; a very large one is read by each for itself; what is lost is told to each, with its own token."""
     monkeypatch.setattr(audiences, "_KEPT_BYTES", 50 * CHUNK_ROWS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import time
 from collections.abc import Iterator
@@ -9,12 +10,15 @@ from contextlib import ExitStack
 from typing import Any
 
 import httpx
+import pyarrow as pa
 import pytest
 
+from tests.end_to_end import talk
 from tests.server_process import ServerProcess
 
 LIMITS = {
     "relations": 3, "columns": 4, "views": 3, "aliases": 2, "conditions": 3, "sql": 200, "cursors": 6, "client-cursors": 4, "followers": 2,
+    "batch-rows": 20,
 }  # fmt: skip
 COLUMNS = [{"name": "id", "type": "int64"}, {"name": "lo", "type": "int64"}, {"name": "hi", "type": "int64"}]
 RELATION = {"columns": COLUMNS, "key": ["id"], "intervals": {"span": {"start": "lo", "end": "hi"}}}
@@ -98,6 +102,39 @@ def test_large_views(client: httpx.Client, setting: str, definition: dict[str, A
 @pytest.mark.parametrize("definition", [{"sql": BOTH + " WHERE a.id > 1"}, PAIRS | {"select": [f"a.id as c{i}" for i in range(4)]}])
 def test_views_of_the_largest_size(client: httpx.Client, definition: dict[str, Any]) -> None:
     assert client.post("/v1/explain", json=definition).status_code == 200
+
+
+def _as(media: str, rows: list[dict[str, int]], path: str) -> bytes:
+    """These rows in the body of a post to this path."""
+    if media == talk.JSON:
+        return json.dumps({"changes": [{"relation": "r", "row": row} for row in rows]}).encode()
+    if media == talk.JSONL and path == "/v1/changes":
+        return b"".join(json.dumps({"relation": "r", "row": row}).encode() + b"\n" for row in rows)
+    if media == talk.DEBEZIUM:
+        return b"".join(json.dumps({"op": "c", "before": None, "after": row}).encode() + b"\n" for row in rows)
+    table = pa.Table.from_pylist(rows)
+    return talk.arrow_bytes(table, "r") if media == talk.ARROW else talk.encode_table(table, media)
+
+
+@pytest.mark.parametrize(
+    ("path", "media"),
+    [
+        *(("/v1/changes", media) for media in (talk.JSON, talk.JSONL, talk.ARROW)),
+        *(("/v1/relations/r/changes", media) for media in (talk.JSONL, talk.CSV, talk.ARROW, talk.PARQUET, talk.DEBEZIUM)),
+    ],
+)
+def test_rows_of_a_batch(client: httpx.Client, path: str, media: str) -> None:
+    """In every format; the job behind Kafka sends Arrow. The answer says how long the writer took."""
+    most = LIMITS["batch-rows"]
+    rows = [{"id": i, "lo": 0, "hi": 9} for i in range(most + 1)]
+    before = client.get("/v1/relations/r").json()
+    answer = client.post(path, content=_as(media, rows, path), headers={"content-type": media})
+    assert f"more than {most} rows" in is_problem(answer, 413, "body-too-large")
+    assert client.get("/v1/relations/r").json() == before
+    answer = client.post(path, content=_as(media, rows[:10], path), headers={"content-type": media})
+    assert answer.status_code == 200 and answer.json()["applied"] == 10
+    name, _, milliseconds = answer.headers["server-timing"].partition(";dur=")
+    assert name == "turn" and 0 < float(milliseconds) < 60_000
 
 
 @pytest.mark.parametrize("name", ["a" * 64, "a" * 4000])

@@ -229,7 +229,7 @@ def grouped(engine: Instance, twin: Twin, changes: list[tuple[str, int, Row]], r
     """Each a batch of its own, all of which the writer takes at once; `runs` gets the lengths of those that it applied together."""
     apply = engine._state.apply
     held = HeldWriter(engine)
-    engine._state.apply = lambda judged: (runs.append(len(judged.batches)), apply(judged))[1]  # type: ignore[method-assign]
+    engine._state.apply = lambda judged, most: (runs.append(len(judged.batches)), apply(judged, most))[1]  # type: ignore[method-assign]
     expected = []
     for number, change in enumerate(changes):
         outcome = twin.apply([change], "reject")
