@@ -19,7 +19,7 @@ from service.reading.cursors import open_relation_rows, open_rows
 from service.wire.batch import Batch
 from service.wire.errors import RowError
 from service.wire.schema import parse_relation
-from tests.service.running import DEFINITION, PAIR, HeldWriter, batch, ids, of_ops, opened, rows_of, running
+from tests.service.running import DEFINITION, PAIR, HeldWriter, batch, ids, look, of_ops, opened, rows_of, running
 
 
 @pytest.fixture
@@ -220,7 +220,7 @@ def test_a_view_that_cannot_follow_fails_alone(tmp_path: Path, monkeypatch: pyte
     assert [chunk.problem.type for chunk in follower.next() if chunk.problem] == ["view-failed"]
     assert engine.apply(of_ops("b", ("upsert", 5))).version == held.answers[-1].version + 1
     assert len(ids(open_rows(engine.readers, "w"))) == 5
-    engine.at_rest(lambda: engine._state.reclaim(*engine.versions.needed()))
+    look(engine)
     engine.close()
     engine = opened(tmp_path)
     assert [len(ids(open_rows(engine.readers, name))) for name in "vw"] == [5, 5]
@@ -238,7 +238,7 @@ def test_a_view_with_a_fault_fails_alone(engine: Instance, monkeypatch: pytest.M
     for number in (1, 2):
         held.submit(of_ops("a", ("upsert", number)))
     held.release()
-    engine.at_rest(lambda: engine._state.reclaim(*engine.versions.needed()))
+    look(engine)
     assert all(isinstance(answer, Receipt) for answer in held.answers)
     assert engine.views["v"].state == "failed"
 

@@ -10,13 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from service.engine.writer import _Waiting
 from service.errors import Problem
 from service.following.chunks import CHUNK_ROWS, Chunk
 from service.following.feeds import Feed
 from service.following.subscriptions import Subscription
 from service.instance import Instance
 from service.wire.schema import parse_relation
-from tests.service.running import DEFINITION, PAIR, batch, of_ops, opened, rows_of, running
+from tests.service.running import DEFINITION, PAIR, batch, look, of_ops, opened, rows_of, running
 
 
 @pytest.fixture
@@ -338,3 +339,78 @@ def test_what_is_dropped_while_it_is_gathered_stays_dropped(engine: Instance, ke
     later = found.subscribe(found.token(start + 4 - kept))
     assert [chunk.version for chunk in all_of(later) if chunk.kind == "progress"] == list(range(start + 5 - kept, start + 5))
     assert found._rows == 3 * kept and found._pending_rows == 0
+
+
+def test_the_writer_settles_some_thousand_rows_at_a_time(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.following.feeds._PENDING_ROWS", 7)
+    engine.apply(batch(("upsert", "b", rows_of(0, 1))))
+    found = feed(engine)
+    subscription = found.subscribe()
+    gather, pieces = found._gather, []
+
+    def counting(slots: Any) -> Any:
+        pieces.append(len(slots[0]))
+        return gather(slots)
+
+    found._gather = counting
+
+    def changes() -> None:
+        for at in range(6):
+            engine._writer._commit([_Waiting(batch(("upsert", "a", rows_of(3 * at, 3))), lambda answer: None, 0)])
+        engine._writer._commit([_Waiting(batch(("upsert", "a", rows_of(100, 30))), lambda answer: None, 0)])
+        while found.housekeep(engine.published.number, True):
+            pass
+
+    engine.at_rest(changes)
+    assert pieces == [6, 6, 6, 30] and found.floor() is None
+    assert len(replayed(all_of(subscription), set())) == 48
+
+
+def test_a_long_version_is_settled_in_a_thread(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.following.feeds._LONG_ROWS", 10)
+    engine.apply(batch(("upsert", "b", rows_of(0, 1))))
+    found = feed(engine)
+    subscription = found.subscribe()
+    begun, go_on = threading.Event(), threading.Event()
+    gather, names = found._gather, []
+
+    def slow(slots: Any) -> Any:
+        names.append(threading.current_thread().name)
+        begun.set()
+        assert go_on.wait(60)
+        return gather(slots)
+
+    found._gather = slow
+    engine.apply(batch(("upsert", "a", rows_of(0, 11))))
+    look(engine)
+    assert begun.wait(60) and found.floor() == engine.published.number - 1
+    engine.apply(of_ops("a", ("upsert", 100)))
+    look(engine)
+    go_on.set()
+    assert len(replayed(all_of(subscription), set())) == 12
+    assert names[0] == "settle" and found.floor() is None
+
+
+def test_a_view_is_dropped_while_its_rows_are_gathered(engine: Instance) -> None:
+    engine.apply(batch(("upsert", "b", rows_of(0, 1))))
+    found = feed(engine)
+    subscription = found.subscribe()
+    begun, go_on = threading.Event(), threading.Event()
+    gather = found._gather
+
+    def slow(slots: Any) -> Any:
+        begun.set()
+        assert go_on.wait(60)
+        return gather(slots)
+
+    found._gather = slow
+    engine.apply(batch(("upsert", "a", rows_of(0, 3))))
+    told: list[Chunk] = []
+    reader = threading.Thread(target=lambda: told.extend(subscription.next()))
+    reader.start()
+    assert begun.wait(60)
+    engine.drop_view("v")  # does not wait
+    assert not go_on.is_set()
+    go_on.set()
+    reader.join(60)
+    assert [chunk.problem.type for chunk in told if chunk.problem is not None] == ["not-found"] and len(told) == 1

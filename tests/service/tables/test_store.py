@@ -332,5 +332,5 @@ def test_kernels_are_compiled_for_one_signature_whatever_arrow_hands_in():
         domain.reclaim(1, pins)
     modules = ("structures.rows.rows", "structures.rows.key_table", "structures.rows.retired", "structures.rows.key_counts")
     entry_points = [kernel for kernel, _ in _listed if kernel.py_func.__module__ in modules]
-    assert len(entry_points) == 16
+    assert len(entry_points) == 18
     assert {k.py_func.__name__: k.signatures for k in entry_points if len(k.signatures) > 1} == {}

@@ -17,7 +17,7 @@ from service.views.parse import parse_view
 from service.wire.batch import DELETE, UPSERT
 from tests.service.definitions import refused
 from tests.service.engine.test_engine import prepared, read_all, run
-from tests.service.running import check
+from tests.service.running import check, look
 from tests.service.twin import DEFINITIONS, TwinView, to_batch
 from tests.service.views.joins.test_qdag_join import view
 from tests.service.views.joins.test_view_tree_join import HIERARCHICAL, U, a, b, compare_two
@@ -121,7 +121,7 @@ def test_they_share_indexes_with_view_trees(tmp_path: Path) -> None:
     check(engine)
     for name in ("sect", "tie"):
         engine.drop_view(name)
-    engine.at_rest(lambda: engine._state.reclaim(*engine.versions.needed()))
+    look(engine)
     assert indexes.structure.live_bytes == indexes._texts.keys == indexes.structure.retired_bytes == 0
     engine.close()
 

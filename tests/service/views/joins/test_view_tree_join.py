@@ -19,7 +19,7 @@ from service.views.joins.reading_join import ViewTreeJoin
 from service.views.parse import parse_view
 from service.wire.batch import DELETE, UPSERT
 from tests.service.engine.test_engine import prepared, read_all, run
-from tests.service.running import check, opened
+from tests.service.running import check, look, opened
 from tests.service.twin import DEFINITIONS, Row, Twin, TwinView, to_batch
 from tests.service.views.joins.test_qdag_join import view
 
@@ -115,11 +115,11 @@ def test_one_index_for_all_that_want_the_same(tmp_path: Path) -> None:
     for name in ("pair", "silent", "itself", "crossed", "composite", "filtered"):
         engine.drop_view(name)
     engine.apply(to_batch([("a", UPSERT, a(1000)), ("a", DELETE, {"id": 3}), ("b", UPSERT, b(1000))]))
-    engine.at_rest(lambda: engine._state.reclaim(*engine.versions.needed()))
+    look(engine)
     assert len(indexes._kept) == 2 and not indexes._leaving and indexes.structure.live_bytes < before
     assert open_count(engine, "again") == 40 * 11
     engine.drop_view("again")
-    engine.at_rest(lambda: engine._state.reclaim(*engine.versions.needed()))
+    look(engine)
     assert indexes.structure.live_bytes == indexes._texts.keys == indexes.structure.retired_bytes == 0
     engine.close()
 
@@ -150,12 +150,12 @@ def test_a_reader_of_a_dropped_view_reads_on(tmp_path: Path, first: int) -> None
     reader = open_rows(engine.readers, "pair")
     assert reader.read(10) is not None
     engine.drop_view("pair")
-    engine.at_rest(lambda: engine._state.reclaim(*engine.versions.needed()))
+    look(engine)
     engine.put_view("other", HIERARCHICAL["composite"].definition, wait=60)
-    engine.at_rest(lambda: engine._state.reclaim(*engine.versions.needed()))
+    look(engine)
     for step in range(5):
         engine.apply(to_batch([("a", UPSERT, a(i, room="B", floor=step)) for i in range(60)]))
-        engine.at_rest(lambda: engine._state.reclaim(*engine.versions.needed()))
+        look(engine)
     assert not engine._state.indexes._leaving
     assert sum(read_all(reader).values()) == 60 * 9 - 10
     assert sum(read_all(older).values()) == 60 * 9
@@ -175,7 +175,7 @@ def test_a_view_that_fails_leaves_the_others_their_indexes(tmp_path: Path, monke
     assert {name: one.state for name, one in engine.views.items()} == {"pair": "failed", "silent": "live", "composite": "failed"}
     engine.apply(to_batch([("b", UPSERT, b(2))]))
     assert open_count(engine, "silent") == 4
-    engine.at_rest(lambda: engine._state.reclaim(*engine.versions.needed()))
+    look(engine)
     assert len(engine._state.indexes._kept) == 2
     check(engine)
     engine.close()

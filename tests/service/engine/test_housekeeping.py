@@ -1,0 +1,69 @@
+"""The writer keeps house in pieces, and looks at its queue between them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from service.instance import Instance
+from service.reading.cursors import open_rows
+from service.tables.store import Table
+from tests.service.running import batch, check, counted, keep_house, look, of_ops, rows_of, running
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Instance]:
+    engine = running(tmp_path, synchronous="normal")
+    yield engine
+    engine.close()
+
+
+def test_what_comes_is_not_behind_all_pieces(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.engine.writer._PIECE", 0.0)
+    monkeypatch.setattr("service.engine.writer._SHARE", 0.0)
+    happened: list[str] = []
+    ended = threading.Event()
+
+    def piece() -> bool:
+        happened.append("piece")
+        if len(happened) == 3:
+            engine.submit(of_ops("a", ("upsert", 2)), lambda answer: happened.append("change"))
+        if len(happened) == 10:
+            ended.set()
+        return not ended.is_set()
+
+    engine.at_rest(lambda: engine._housekeeping._tasks.appendleft(piece))
+    engine.apply(of_ops("a", ("upsert", 1)))
+    assert ended.wait(60), "pieces are done while nothing waits"
+    assert happened == ["piece"] * 3 + ["change"] + ["piece"] * 6
+
+
+def test_the_slots_of_a_truncate_are_freed_in_pieces(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.tables.store._LOOKED_AT", 50)
+    monkeypatch.setattr("service.engine.writer._PIECE", 0.0)
+    engine.apply(batch(("upsert", "a", rows_of(0, 1000, tag="t")), ("upsert", "b", rows_of(0, 1))))
+    kept = [engine.relation("a").table._rows.kept]
+    reclaim = Table.reclaim
+
+    def watched(table: Table, oldest: int, pins: np.ndarray) -> bool:
+        more = reclaim(table, oldest, pins)
+        if table is engine.relation("a").table:
+            kept.append(table._rows.kept)
+        return more
+
+    monkeypatch.setattr(Table, "reclaim", watched)
+    reader = open_rows(engine.readers, "v")
+    engine.apply(of_ops("a", ("truncate", 0)))
+    look(engine)
+    assert kept[-1] == 1000 and counted(reader) == 1000, "held by a reader"
+    reader.close()
+    look(engine)
+    assert kept[-1] == 0 and max(before - after for before, after in zip(kept, kept[1:], strict=False)) == 50
+    assert engine.apply(batch(("upsert", "a", rows_of(0, 1000)))).applied == 1000
+    keep_house(engine)
+    check(engine)
+    assert engine.relation("a").table.used == 1000, "the slots are used again"
