@@ -13,7 +13,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as Late
 from contextlib import contextmanager
 from functools import partial
@@ -33,6 +33,7 @@ from service.settings import Settings
 from service.tables.estimates import estimates_of
 from service.tables.relations import Relation
 from service.views.deltas import DeltaSink
+from service.views.joins.making import rooms_of
 from service.views.live_view import LiveView
 from service.views.parse import View, parse_view
 from service.wire.batch import Batch
@@ -43,6 +44,7 @@ log = logging.getLogger("livejoin.engine")
 _OTHER = "the {} {} already exists with another definition: use another name, or drop it first"
 T = TypeVar("T")
 _RATE = 1.0  # seconds between two looks at pins
+_MOST_BUILDERS = 32  # views that wait for their kernels at a time
 _WORTH_RECLAIMING = 512  # changed rows
 
 
@@ -52,6 +54,7 @@ def _now(work: Callable[[], None]) -> None:
 
 class Engine(ABC):
     """One data folder, open. `on_failure` is called (by the writer) when the service has to end: what is on disk is unknown.
+    `require_kernels(rooms)` is called before a view is built, to wait for the compiled code of its rooms; it may raise what fails the view.
 
     state: "recovering", "ready", "failed" or "closed". `folder_id`, `secret`: of the folder, for texts that only it can have given out.
     Raises FolderInUse, Damaged, OSError.
@@ -60,6 +63,7 @@ class Engine(ABC):
     def __init__(self, data: Path, settings: Settings | None = None) -> None:
         self.settings = settings or Settings.model_validate({"data": data})
         self.on_failure: Callable[[BaseException], None] = lambda error: None
+        self.require_kernels: Callable[[Collection[str]], None] = lambda rooms: None
         self.limits = Limits(self.settings.max_aliases, self.settings.max_conditions, self.settings.max_columns, self.settings.max_sql)
         self.state = "recovering"
         self.progress = 0.0
@@ -72,6 +76,7 @@ class Engine(ABC):
             self._state, self._log, self.versions, self.settings.max_waiting, self._is_short, self._housekeep, self._failed
         )
         self.admit = self._writer.admit  # whether a batch could be submitted now, whatever it is: ask before its body is read
+        self._builders = ThreadPoolExecutor(_MOST_BUILDERS, thread_name_prefix="builder")
         self._snapshots: Snapshotting
         self._looked = time.monotonic()
         self._closing = threading.Lock()
@@ -96,7 +101,7 @@ class Engine(ABC):
             except (OSError, MemoryError) as error:
                 view.fail(error)
                 continue
-            self._build(view, lambda part, name=name: report(f"building the view {name}", part))  # type: ignore[misc]
+            self._build(view, self._kernels_missing(view), lambda part, name=name: report(f"building the view {name}", part))  # type: ignore[misc]
             self._go_live(view)
         self._writer.start()
         self.state = "ready"
@@ -226,7 +231,7 @@ class Engine(ABC):
         view, outcome = registered.result()
         if outcome == "same":
             return view, outcome
-        built = self._writer.call(lambda: self._build_and_publish(view))
+        built = self._builders.submit(self._build_with_kernels, view)
         try:
             built.result(max(0.0, wait - (time.monotonic() - started)))
         except Late:
@@ -265,6 +270,7 @@ class Engine(ABC):
                     self._snapshots.wait()  # it must not go on in a folder that is another's by then
             finally:
                 self.state = "closed"
+                self._builders.shutdown(wait=False, cancel_futures=True)
                 for view in self._state.views.values():
                     if view.feed is not None:
                         view.feed.close(Problem("recovering", "the service is shutting down"))
@@ -331,14 +337,24 @@ class Engine(ABC):
     def _add_view(self, view: LiveView) -> None:
         self._state.views = {**self._state.views, view.name: view}
 
-    def _build(self, view: LiveView, report: Callable[[float], None]) -> None:
-        """Build at the newest version, which is published. A failure is the view's own."""
+    def _kernels_missing(self, view: LiveView) -> Exception | None:
+        """Wait for the kernels that the view needs; why there are none, if so. Not in the writer's turn: it may take a minute."""
+        try:
+            self.require_kernels(rooms_of(view.view.plan))
+        except Exception as error:
+            return error
+        return None
+
+    def _build(self, view: LiveView, failure: Exception | None, report: Callable[[float], None]) -> None:
+        """Build at the newest version, which is published. A failure, also one before, is the view's own."""
 
         def progress(part: float) -> None:
             view.progress = part
             report(part)
 
         try:
+            if failure is not None:
+                raise failure
             view.build(self._state.newest, progress)
         except Exception as error:
             view.fail(error)
@@ -353,9 +369,13 @@ class Engine(ABC):
             self.versions.publish(self._state.version(view))
             view.state = "live"
 
-    def _build_and_publish(self, view: LiveView) -> None:
+    def _build_with_kernels(self, view: LiveView) -> None:
+        failure = self._kernels_missing(view)
+        self._writer.call(lambda: self._build_and_publish(view, failure)).result()
+
+    def _build_and_publish(self, view: LiveView, failure: Exception | None) -> None:
         if self._state.views.get(view.name) is view and view.state == "building":
-            self._build(view, lambda part: self._writer.beat())
+            self._build(view, failure, lambda part: self._writer.beat())
             self._go_live(view)
 
     @property

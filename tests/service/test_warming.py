@@ -22,7 +22,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_all_are_loaded_one_after_another(loaded: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warming, "_PAUSE", 0.0)
-    loading = warming.Loading()
+    loading = warming.Loading(lambda: True)
     loading.start()
     loading.join()
     loading.end()
@@ -30,7 +30,7 @@ def test_all_are_loaded_one_after_another(loaded: list[int], monkeypatch: pytest
 
 
 def test_an_end_stops_it(loaded: list[int]) -> None:
-    loading = warming.Loading()
+    loading = warming.Loading(lambda: True)
     loading.start()
     while not loaded:
         time.sleep(0.01)
@@ -39,4 +39,4 @@ def test_an_end_stops_it(loaded: list[int]) -> None:
 
 
 def test_one_that_never_started_ends() -> None:
-    warming.Loading().end()
+    warming.Loading(lambda: True).end()
