@@ -145,7 +145,7 @@ class Starter(threading.Thread):
             context.report("opening", 0.0)
             self.engine = Instance(context.settings.data, context.settings)
             self.engine.on_failure = _mourn
-            self.engine.require_kernels = self.kernels.require
+            self.engine.kernels = self.kernels
             context.report("compiling", 0.0)
             self.kernels.start()
             self.kernels.require(EVERY_BATCH, lambda done, total: context.report("compiling", done / total))
@@ -227,6 +227,7 @@ def _end(context: Context, starter: Starter) -> int:
         log.error("%s", _reason(starter.failure, context.settings))
         return 1
     if starter.is_alive():  # in the middle of recovering or compiling: nothing was taken in, so nothing is lost
+        starter.kernels.end()
         _exit(0)
     failed = starter.engine is not None and starter.engine.state == "failed"
     if starter.engine is not None:

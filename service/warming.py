@@ -69,6 +69,8 @@ class Kernels:
     def require(self, rooms: Collection[str] | None = None, progress: Progress | None = None) -> None:
         """Wait until the kernels of these rooms of `structures`, and of those that they import, are in the cache; None: of all rooms.
         They are compiled before others. `progress(done, total)` after each. Raises Unusable."""
+        if not self._missing:
+            return
         with self._changed:
             mine = self._missing if rooms is None else self._missing & _kernels_of(rooms)
             self._wanted |= mine
@@ -79,6 +81,10 @@ class Kernels:
                 self._changed.wait()
                 if progress is not None and done != (done := total - len(mine & self._missing)):
                     progress(done, total)
+
+    def has(self, rooms: Collection[str]) -> bool:
+        """Whether `require` would return at once."""
+        return not self._missing or not self._missing & _kernels_of(rooms)
 
     def stand_back(self) -> None:
         """From now on others come first: the processes take what they leave of the processor."""

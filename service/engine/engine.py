@@ -36,6 +36,7 @@ from service.views.deltas import DeltaSink
 from service.views.joins.making import rooms_of
 from service.views.live_view import LiveView
 from service.views.parse import View, parse_view
+from service.warming import Kernels
 from service.wire.batch import Batch
 from service.wire.schema import RelationDefinition
 
@@ -54,7 +55,7 @@ def _now(work: Callable[[], None]) -> None:
 
 class Engine(ABC):
     """One data folder, open. `on_failure` is called (by the writer) when the service has to end: what is on disk is unknown.
-    `require_kernels(rooms)` is called before a view is built, to wait for the compiled code of its rooms; it may raise what fails the view.
+    `kernels`: those that are not compiled yet; a view waits for its own.
 
     state: "recovering", "ready", "failed" or "closed". `folder_id`, `secret`: of the folder, for texts that only it can have given out.
     Raises FolderInUse, Damaged, OSError.
@@ -63,7 +64,7 @@ class Engine(ABC):
     def __init__(self, data: Path, settings: Settings | None = None) -> None:
         self.settings = settings or Settings.model_validate({"data": data})
         self.on_failure: Callable[[BaseException], None] = lambda error: None
-        self.require_kernels: Callable[[Collection[str]], None] = lambda rooms: None
+        self.kernels = Kernels()
         self.limits = Limits(self.settings.max_aliases, self.settings.max_conditions, self.settings.max_columns, self.settings.max_sql)
         self.state = "recovering"
         self.progress = 0.0
@@ -96,11 +97,6 @@ class Engine(ABC):
             parsed = parse_view(name, data, self._definitions(), self._counted(), kept=True)
             view = LiveView(parsed, self._state.relations, self._state.indexes)
             self._add_view(view)
-            try:
-                view.make_room()
-            except (OSError, MemoryError) as error:
-                view.fail(error)
-                continue
             self._build(view, self._kernels_missing(view), lambda part, name=name: report(f"building the view {name}", part))  # type: ignore[misc]
             self._go_live(view)
         self._writer.start()
@@ -329,7 +325,8 @@ class Engine(ABC):
         parsed = parse_view(parsed.name, data, self._definitions(), self._counted())  # a relation may have changed since
         with _or_no_room(f"the view {parsed.name}"):
             view = LiveView(parsed, self._state.relations, self._state.indexes)
-            view.make_room()
+            if self.kernels.has(rooms_of(parsed.plan)):  # otherwise it would compile some here
+                view.make_room()
         self._log.put_view(parsed.name, parsed.definition)
         self._add_view(view)
         return view, "created"
@@ -340,7 +337,7 @@ class Engine(ABC):
     def _kernels_missing(self, view: LiveView) -> Exception | None:
         """Wait for the kernels that the view needs; why there are none, if so. Not in the writer's turn: it may take a minute."""
         try:
-            self.require_kernels(rooms_of(view.view.plan))
+            self.kernels.require(rooms_of(view.view.plan))
         except Exception as error:
             return error
         return None
@@ -355,6 +352,8 @@ class Engine(ABC):
         try:
             if failure is not None:
                 raise failure
+            if not view.has_room:
+                view.make_room()
             view.build(self._state.newest, progress)
         except Exception as error:
             view.fail(error)
