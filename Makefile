@@ -52,7 +52,8 @@ lint: setup
 test: setup java
 	$(BIN)/pytest -n 5 --dist loadfile $(ARGS)
 
-demo: setup
+# The service compiles what the demo needs, and the rest meanwhile.
+demo: $(DONE)/project $(DONE)/jars
 	@$(BIN)/livejoin demo $(ARGS)
 
 kafka: $(DONE)/project $(DONE)/jars java

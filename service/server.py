@@ -1,6 +1,7 @@
-"""`serve`: listens at once, opens the engine and compiles the kernels meanwhile, ends cleanly.
+"""`serve`: listens at once, opens the engine and has the kernels compiled meanwhile, ends cleanly.
 
-    start   socket bound, /livez 200 -> a thread: kernels compiled or in the cache, folder recovered -> /readyz 200
+    start   socket bound, /livez 200 -> a thread: kernels of the tables compiled or in the cache, folder recovered, and with each of its
+            views those of that view -> /readyz 200; all other kernels behind that
     reload  SIGHUP, with TLS -> certificate and key read again, for connections that begin from then on
     end     SIGTERM or Ctrl-C -> no new connections, streams broken off -> batches under way answered -> engine closed -> status 0
 
@@ -35,7 +36,7 @@ from service.protocol import Door, Protocol, allow_files
 from service.settings import Settings, is_loopback
 from service.tls import BadPair, Certificate
 from service.trimming import Leftovers, give_back, use_one_allocator
-from service.warming import Loading, warm
+from service.warming import EVERY_BATCH, Kernels, Loading
 from service.wire.log_lines import start_log
 
 BACKLOG = 2048
@@ -127,7 +128,7 @@ class Server(uvicorn.Server):
 
 
 class Starter(threading.Thread):
-    """Opens the engine and compiles, while the server listens already."""
+    """Opens the engine and has the kernels compiled, while the server listens already."""
 
     def __init__(self, context: Context, fail: Callable[[], None]) -> None:
         super().__init__(name="starter", daemon=True)
@@ -135,7 +136,8 @@ class Starter(threading.Thread):
         self._fail = fail
         self.engine: Instance | None = None
         self.failure: Exception | None = None
-        self.loading = Loading()
+        self.kernels = Kernels()
+        self.loading = Loading(lambda: self.kernels.complete)
 
     def run(self) -> None:
         context = self._context
@@ -143,8 +145,10 @@ class Starter(threading.Thread):
             context.report("opening", 0.0)
             self.engine = Instance(context.settings.data, context.settings)
             self.engine.on_failure = _mourn
+            self.engine.kernels = self.kernels
             context.report("compiling", 0.0)
-            warm(lambda done, total: context.report("compiling", done / total))
+            self.kernels.start()
+            self.kernels.require(EVERY_BATCH, lambda done, total: context.report("compiling", done / total))
             self.engine.recover(context.report, self._open)
         except Exception as error:
             self.failure = error
@@ -153,6 +157,7 @@ class Starter(threading.Thread):
             if self.engine.state != "ready":  # it ended meanwhile
                 return
             give_back()  # what the builds have freed
+            self.kernels.stand_back()
             context.become_ready()
             log.info("livejoin is ready after %.1f s", context.ready_after)
             self.loading.start()
@@ -232,10 +237,12 @@ def _end(context: Context, starter: Starter) -> int:
         log.error("%s", _reason(starter.failure, context.settings))
         return 1
     if starter.is_alive() and not context.ready:  # in the middle of recovering or compiling: nothing was taken in, so nothing is lost
+        starter.kernels.end()
         _exit(0)
     failed = starter.engine is not None and starter.engine.state == "failed"
     if starter.engine is not None:
         starter.engine.close()
+    starter.kernels.end()
     context.release_threads()
     starter.loading.end()
     return 1 if failed else 0

@@ -1,8 +1,12 @@
-"""Compiled kernels before the first request: `python -m service.warming` for a set-up, `warm` for a server that starts. What is in the
-cache is loaded when it is called; `Loading` does it for the rest while the server runs.
+"""Kernels are compiled when they are needed, by processes of their own, into the cache.
 
-With a cold cache a second process compiles from the other end of the list and leaves what it has made in the cache, where the first one
-finds it: on two cores half the time.
+    make setup   `python -m service.warming`: all of them
+    a start      waits for those of `EVERY_BATCH`; a view, for those of its rooms: `Kernels.require`. What somebody waits for comes first,
+                 the others behind it, at low priority once the service is ready
+    later        `Loading` loads from the cache what no call has loaded
+
+Numba's front end holds the interpreter: compiled here, a kernel would stop the event loop for seconds. Two processes take kernels from
+both ends of the list, because neighbours share helpers, which each process compiles once.
 """
 
 from __future__ import annotations
@@ -11,11 +15,12 @@ import gc
 import importlib
 import os
 import pkgutil
+import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from typing import IO, Any
 
 from llvmlite.binding import get_host_cpu_features
 
@@ -23,58 +28,141 @@ import structures
 from service.trimming import give_back
 from structures.core import kernel
 
-_FROM_THE_END = "from-the-end"
-_COLD_SECONDS = 2.0  # who is not done by then is compiling: a second process is worth its start
+EVERY_BATCH = ("rows", "core")  # rooms: of the tables
+_AT_ONCE = 2  # processes
+_LOWEST = 19  # priority, as of `nice`
+_COMPILE = "compile"
+_COMMAND = (sys.executable, "-m", "service.warming", _COMPILE)
 _DELAY, _PAUSE = 5.0, 0.1  # seconds before the first kernel that nobody asked for, and between two
+
+Progress = Callable[[int, int], None]
 
 
 class Unusable(Exception):
     """The cache, or what it is compiled for, cannot be used on this machine; the text says what to do."""
 
 
-def warm(progress: Callable[[int, int], None]) -> None:
+class Kernels:
+    """What is compiled, and what is not yet. `require` may be called by any thread."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._missing: set[str] = set()
+        self._waiting: list[str] = []  # of those, what no process has in hand, in the order of the list
+        self._wanted: set[str] = set()  # somebody waits for them
+        self._processes: list[subprocess.Popen[str]] = []
+        self._failure = ""
+
+    def start(self) -> None:
+        """Begin to compile, unless all are in the cache. Raises Unusable."""
+        _require_processor()
+        _import_all()
+        if kernel.is_cached():
+            return
+        self._waiting = [_name(dispatcher) for dispatcher, _ in kernel._listed]
+        self._missing = set(self._waiting)
+        for last in range(min(_AT_ONCE, os.cpu_count() or 1)):
+            process = subprocess.Popen(_COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            self._processes.append(process)
+            threading.Thread(target=self._employ, args=(process, -last), name="compiling", daemon=True).start()
+
+    def require(self, rooms: Collection[str] | None = None, progress: Progress | None = None) -> None:
+        """Wait until the kernels of these rooms of `structures`, and of those that they import, are in the cache; None: of all rooms.
+        They are compiled before others. `progress(done, total)` after each. Raises Unusable."""
+        if not self._missing:
+            return
+        with self._changed:
+            mine = self._missing if rooms is None else self._missing & _kernels_of(rooms)
+            self._wanted |= mine
+            total, done = len(mine), 0
+            while mine := mine & self._missing:
+                if self._failure:
+                    raise Unusable(self._failure)
+                self._changed.wait()
+                if progress is not None and done != (done := total - len(mine & self._missing)):
+                    progress(done, total)
+
+    def has(self, rooms: Collection[str]) -> bool:
+        """Whether `require` would return at once."""
+        return not self._missing or not self._missing & _kernels_of(rooms)
+
+    def stand_back(self) -> None:
+        """From now on others come first: the processes take what they leave of the processor."""
+        if sys.platform != "win32":
+            for process in self._processes:
+                if process.poll() is None:
+                    os.setpriority(os.PRIO_PROCESS, process.pid, _LOWEST)
+
+    @property
+    def complete(self) -> bool:
+        return not self._missing
+
+    def end(self) -> None:
+        """Compile no more; whoever waits is told."""
+        self._fail("the service ends")
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+    def _fail(self, reason: str) -> None:
+        with self._changed:
+            self._failure = self._failure or reason
+            self._changed.notify_all()
+
+    def _employ(self, process: subprocess.Popen[str], end: int) -> None:
+        """Give a process one kernel after another, from this end of the list, until none is left."""
+        assert process.stdin is not None and process.stdout is not None
+        with process, process.stdin as orders, process.stdout as answers:
+            while (name := self._take(end)) is not None:
+                if answer := _answer(name, orders, answers):
+                    self._fail(answer)
+                    return
+                with self._changed:
+                    self._missing.discard(name)
+                    self._changed.notify_all()
+
+    def _take(self, end: int) -> str | None:
+        with self._changed:
+            if self._failure or not self._waiting:
+                return None
+            first = [name for name in self._waiting if name in self._wanted] or self._waiting
+            name = first[end]
+            self._waiting.remove(name)
+            return name
+
+
+def warm(progress: Progress) -> None:
     """Compile every kernel, unless all are in the cache; `progress(done, total)` after each. Minutes of processor time, or nothing.
 
     Raises Unusable.
     """
-    _require_processor()
-    _import_all()
-    if kernel.is_cached():
-        return
-    started = time.monotonic()
-    helper: subprocess.Popen[bytes] | None = None
-
-    def after_each(done: int, total: int) -> None:
-        nonlocal helper
-        progress(done, total)
-        if helper is None and done < total and time.monotonic() - started > _COLD_SECONDS and (os.cpu_count() or 1) > 1:
-            helper = subprocess.Popen([sys.executable, "-m", "service.warming", _FROM_THE_END], stdin=subprocess.DEVNULL)
-
+    kernels = Kernels()
+    kernels.start()
     try:
-        kernel.warm(after_each)
-    except OSError as error:
-        raise Unusable(f"compiled kernels cannot be stored ({error}): set LIVEJOIN_CACHE to a folder that can be written") from error
+        kernels.require(None, progress)
     finally:
-        if helper is not None:
-            helper.kill()
-            helper.wait()
+        kernels.end()
 
 
 class Loading(threading.Thread):
-    """Loads the kernels that no call has loaded, after the first requests, and with pauses: whoever is served meanwhile waits for one at
-    most, about ten milliseconds."""
+    """Loads the kernels that no call has loaded, after the first requests and once all are `compiled`, and with pauses: whoever is served
+    meanwhile waits for one at most, about ten milliseconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, compiled: Callable[[], bool]) -> None:
         super().__init__(name="kernels", daemon=True)
+        self._compiled = compiled
         self._ended = threading.Event()
 
     def run(self) -> None:
-        pause = _DELAY
-        for dispatcher, signature in list(kernel._listed):
-            if self._ended.wait(pause):
+        while True:
+            if self._ended.wait(_DELAY):
                 return
-            pause = _PAUSE
+            if self._compiled():
+                break
+        for dispatcher, signature in list(kernel._listed):
             kernel.load(dispatcher, signature)
+            if self._ended.wait(_PAUSE):
+                return
         gc.freeze()  # as after a start: nobody is to wait while Python looks for circles in what stays
         give_back()
 
@@ -103,19 +191,44 @@ def _import_all() -> None:
         importlib.import_module(module.name)
 
 
-def _warm_from_the_end() -> None:
-    """Ends with the process that wanted it."""
-    parent = os.getppid()
+def _name(dispatcher: Any) -> str:
+    return f"{dispatcher.py_func.__module__}.{dispatcher.py_func.__name__}"
+
+
+def _kernels_of(rooms: Collection[str]) -> set[str]:
+    """The names of the listed kernels of these rooms, and of those that they import."""
+    needed = set().union(*map(kernel._sources.needed_by, rooms))
+    return {name for name in map(_name, (dispatcher for dispatcher, _ in kernel._listed)) if name.split(".")[1] in needed}
+
+
+def _answer(name: str, orders: IO[str], answers: IO[str]) -> str:
+    """Have a process compile a kernel; why it did not, or nothing."""
+    try:
+        print(name, file=orders, flush=True)
+        answer = answers.readline().rstrip("\n")
+    except OSError:
+        answer = ""
+    return "" if answer == name else answer or f"the process that compiles kernels ended at {name}: its reason is above; start again"
+
+
+def _compile_on_demand() -> None:
+    """A process of `Kernels`: for each name that it reads it answers the same name, or what is wrong. It ends when nobody asks any more."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # they reach whole groups of processes: the one who asks decides
+        signal.signal(number, signal.SIG_IGN)
     _import_all()
-    for dispatcher, signature in reversed(kernel._listed):
-        if os.getppid() != parent:
+    listed = {_name(dispatcher): (dispatcher, signature) for dispatcher, signature in kernel._listed}
+    for line in sys.stdin:
+        try:
+            kernel.load(*listed[line.rstrip("\n")])
+        except OSError as error:
+            print(f"compiled kernels cannot be stored ({error}): set LIVEJOIN_CACHE to a folder that can be written", flush=True)
             return
-        kernel.load(dispatcher, signature)
+        print(line, end="", flush=True)
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == [_FROM_THE_END]:
-        _warm_from_the_end()
+    if sys.argv[1:] == [_COMPILE]:
+        _compile_on_demand()
     else:
         words = "compiling kernels (once, about a minute)"
         warm(lambda done, total: print(f"\r{words}: {done} of {total}", end="" if done < total else "\n", flush=True))

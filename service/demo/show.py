@@ -94,7 +94,11 @@ class _Play:
         service = self._start_service()
         if missing is None:
             self._kafka = Kafka(self._children, self._folder, self._url)
-        register(self._client)
+        register(self._client, wait=False)
+        for name in VIEWS:  # their kernels may have to be compiled
+            while self._client.view(name).get()["state"] == "building":
+                self._pause(TICK)
+            self._client.view(name).wait_until_live()
         print(what_to_try(self._url), flush=True)
         if missing is not None:
             print(f"Running without Kafka and Spark ({missing}): all changes are sent by REST.\n", flush=True)
@@ -129,7 +133,7 @@ class _Play:
             if waited > PATIENCE:
                 raise Failure(f"the service is not ready after {PATIENCE:.0f} s: {self._children.last_words('service')}")
             if waited > 5.0 and not told:
-                print("The service is starting. The first start compiles its kernels, which takes about a minute …", flush=True)
+                print("The service is starting. The first start compiles kernels, which takes up to a minute …", flush=True)
                 told = True
             self._pause(0.1)
 
@@ -226,12 +230,12 @@ class _Play:
         return f"\nAll changes have arrived. Row counts and checksums match the known results: {', '.join(told)} rows."
 
 
-def register(client: livejoin.Client) -> None:
-    """The relations and views of the demo; those that exist stay."""
+def register(client: livejoin.Client, wait: bool = True) -> None:
+    """The relations and views of the demo; those that exist stay. `wait`: until the views are live."""
     for name, definition in RELATIONS.items():
         client.relation(name).create(**definition)
     for name, view in VIEWS.items():
-        client.view(name, view.sql)
+        client.view(name, view.sql, wait=wait)
 
 
 def _seconds(first: date, day: date) -> float:

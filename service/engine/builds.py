@@ -34,6 +34,7 @@ from service.views.live_view import LiveView
 T = TypeVar("T")
 
 _AT_ONCE = 2
+_MOST_WAITING_VIEWS = 32  # that wait for their kernels, or their turn, each in a thread
 _LAST_SECONDS = 0.005  # that the last round may take in the turn, as far as the others tell
 _FIRST_LAST, _MOST_LAST = 64, 1024  # changes of the last round: while nothing is known of a build's speed; at most
 _MOST_WAITING = 4_000_000  # changes, of 24 bytes, before the writer waits for the build
@@ -74,13 +75,16 @@ class _Build:
 
 
 class Builds:
-    """Brings registered views to life. `feed_of` as in `Engine`."""
+    """Brings registered views to life. `feed_of` as in `Engine`; `require_kernels` waits for those that a view needs, before its turn."""
 
     def __init__(
-        self, state: State, writer: Writer, versions: Pins, feed_of: Callable[[LiveView, tuple[int, int]], DeltaSink]
+        self, state: State, writer: Writer, versions: Pins, feed_of: Callable[[LiveView, tuple[int, int]], DeltaSink],
+        require_kernels: Callable[[LiveView], None],
     ) -> None:  # fmt: skip
         self._state, self._writer, self._versions, self._feed_of = state, writer, versions, feed_of
-        self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="builder")
+        self._require_kernels = require_kernels
+        self._threads = ThreadPoolExecutor(_MOST_WAITING_VIEWS, thread_name_prefix="builder")
+        self._turns = threading.Semaphore(_AT_ONCE)
         self._lock = threading.Lock()  # on the next: the writer looks at it while others begin and end
         self._builds: dict[str, _Build] = {}  # by the view's id
 
@@ -138,10 +142,15 @@ class Builds:
 
     def _run(self, build: _Build) -> None:
         try:
-            if build.view.join.is_apart:
-                self._build_apart(build)
-            else:
-                self._in_turn(build, partial(self._build_in_turn, build))
+            self._require_kernels(build.view)
+            if not build.view.has_room:
+                self._in_turn(build, partial(self._make_room, build))
+            with self._turns:
+                build.require()
+                if build.view.join.is_apart:
+                    self._build_apart(build)
+                else:
+                    self._in_turn(build, partial(self._build_in_turn, build))
         except _Cancelled:
             pass
         except Exception as error:
@@ -206,6 +215,10 @@ class Builds:
 
     def _is_wanted(self, view: LiveView) -> bool:
         return self._state.views.get(view.name) is view and view.state == "building"
+
+    def _make_room(self, build: _Build) -> None:
+        if self._is_wanted(build.view):
+            build.view.make_room()
 
     def _conclude(self, build: _Build) -> bool:
         """Follow the rest, and let the view live; False if the rest is too long. More is allowed each time: batches that wait could always

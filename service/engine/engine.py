@@ -35,8 +35,10 @@ from service.settings import Settings
 from service.tables.estimates import estimates_of
 from service.tables.relations import Relation
 from service.views.deltas import DeltaSink
+from service.views.joins.making import rooms_of
 from service.views.live_view import LiveView
 from service.views.parse import View, parse_view
+from service.warming import Kernels
 from service.wire.batch import Batch
 from service.wire.schema import RelationDefinition
 
@@ -59,6 +61,7 @@ def _nothing() -> None:
 
 class Engine(ABC):
     """One data folder, open. `on_failure` is called (by the writer) when the service has to end: what is on disk is unknown.
+    `kernels`: those that are not compiled yet; a view waits for its own.
 
     state: "recovering" until the views of the folder are built, "ready", "failed" or "closed". `folder_id`, `secret`: of the folder, for
     texts that only it can have given out.
@@ -68,6 +71,7 @@ class Engine(ABC):
     def __init__(self, data: Path, settings: Settings | None = None) -> None:
         self.settings = settings or Settings.model_validate({"data": data})
         self.on_failure: Callable[[BaseException], None] = lambda error: None
+        self.kernels = Kernels()
         self.limits = Limits(self.settings.max_aliases, self.settings.max_conditions, self.settings.max_columns, self.settings.max_sql)
         self.state = "recovering"
         self._is_open = False  # the writer has begun
@@ -81,7 +85,7 @@ class Engine(ABC):
         self._writer = Writer(
             self._state, self._log, self.versions, self.settings.max_waiting, self._is_short, self._housekeep, self._failed
         )
-        self._builds = Builds(self._state, self._writer, self.versions, self.feed_of)
+        self._builds = Builds(self._state, self._writer, self.versions, self.feed_of, self._require_kernels)
         self.admit = self._writer.admit  # whether a batch could be submitted now, whatever it is: ask before its body is read
         self._snapshots: Snapshotting
         self._closing = threading.Lock()
@@ -105,11 +109,6 @@ class Engine(ABC):
             parsed = parse_view(name, data, self._definitions(), self._counted(), kept=True)
             view = LiveView(parsed, self._state.relations, self._state.indexes)
             self._add_view(view)
-            try:
-                view.make_room()
-            except (OSError, MemoryError) as error:
-                view.fail(error)
-                continue
             to_build.append(view)
         self._writer.start()
         self._is_open = True
@@ -344,7 +343,8 @@ class Engine(ABC):
         parsed = parse_view(parsed.name, data, self._definitions(), self._counted())  # a relation may have changed since
         with _or_no_room(f"the view {parsed.name}"):
             view = LiveView(parsed, self._state.relations, self._state.indexes)
-            view.make_room()
+            if self.kernels.has(rooms_of(parsed.plan)):  # otherwise it would compile some here
+                view.make_room()
         self._log.put_view(parsed.name, parsed.definition)
         self._add_view(view)
         return view, "created"
@@ -356,6 +356,10 @@ class Engine(ABC):
         """As `Housekeeping.piece`; and wait for builds that fall behind."""
         self._builds.pause()
         return self._housekeeping.piece()
+
+    def _require_kernels(self, view: LiveView) -> None:
+        """Wait for the kernels that the view needs, perhaps a minute. Raises Unusable."""
+        self.kernels.require(rooms_of(view.view.plan))
 
 
     def _failed(self, error: BaseException) -> None:

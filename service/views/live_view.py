@@ -63,6 +63,10 @@ class LiveView:
         self._join = join_of(self.view.query, self.view.plan, self.reads, self._indexes)
 
     @property
+    def has_room(self) -> bool:
+        return self._join is not None
+
+    @property
     def join(self) -> Join:
         """The structures of a view that has room. Problem `view-failed`."""
         if self._join is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
@@ -22,7 +23,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_all_are_loaded_one_after_another(loaded: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warming, "_PAUSE", 0.0)
-    loading = warming.Loading()
+    loading = warming.Loading(lambda: True)
     loading.start()
     loading.join()
     loading.end()
@@ -30,7 +31,7 @@ def test_all_are_loaded_one_after_another(loaded: list[int], monkeypatch: pytest
 
 
 def test_an_end_stops_it(loaded: list[int]) -> None:
-    loading = warming.Loading()
+    loading = warming.Loading(lambda: True)
     loading.start()
     while not loaded:
         time.sleep(0.01)
@@ -38,5 +39,40 @@ def test_an_end_stops_it(loaded: list[int]) -> None:
     assert not loading.is_alive() and len(loaded) < 10
 
 
+def test_nothing_is_loaded_before_all_is_compiled(loaded: list[int]) -> None:
+    """It would be compiled here, in the interpreter of the event loop."""
+    asked: list[int] = []
+
+    def compiled() -> bool:
+        asked.append(len(loaded))
+        return len(asked) > 3
+
+    loading = warming.Loading(compiled)
+    loading.start()
+    while not loaded:
+        time.sleep(0.01)
+    loading.end()
+    assert asked == [0] * 4
+
+
+def test_what_somebody_waits_for_is_compiled_first() -> None:
+    """From both ends; what it imports, too, as each room's code contains that of lower ones."""
+    warming._import_all()
+    names = [warming._name(dispatcher) for dispatcher, _ in kernel._listed]
+    kernels = warming.Kernels()
+    kernels._waiting, kernels._missing = list(names), set(names)
+    threading.Thread(target=kernels.require, args=({"interval"},), daemon=True).start()
+    while not kernels._wanted:
+        time.sleep(0.001)
+    wanted = [name for name in names if name.split(".")[1] in ("interval", "ordered", "core")]
+    assert 0 < len(wanted) < len(names)
+    assert [kernels._take(0), kernels._take(-1)] == [wanted[0], wanted[-1]]
+    assert {kernels._take(0) for _ in wanted[2:]} == set(wanted[1:-1])
+    rest = [name for name in names if name not in wanted]
+    assert [kernels._take(0), kernels._take(-1)] == [rest[0], rest[-1]]
+    kernels.end()
+    assert kernels._take(0) is None
+
+
 def test_one_that_never_started_ends() -> None:
-    warming.Loading().end()
+    warming.Loading(lambda: True).end()

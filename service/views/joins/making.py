@@ -7,7 +7,7 @@ from typing import Any
 
 from service.planning.plans.plan import Part, Plan, Shape
 from service.planning.quadtree_shapes import tree_shapes
-from service.query.model import Query
+from service.query.model import ALGORITHMS, Query
 from service.tables.indexes import SharedIndexes
 from service.tables.relations import Relation
 from service.tables.sides import Side
@@ -24,6 +24,30 @@ _READING: Mapping[Shape, type[ReadingJoin[Any]]] = {
     "view_tree": ViewTreeJoin, "tree_tracker": TreeTrackerJoin, "minesweeper": MinesweeperJoin, "intersect": IntersectJoin,
     "bow_tie": BowTieJoin,
 }  # fmt: skip
+
+_ROOMS = {
+    "interval-tree": ("interval",),
+    "ij-heap": ("ij_heap",),
+    "box-tree": ("box",),
+    "view-tree": ("view_tree",),
+    "join-tree": ("join_tree",),
+    "qdag": ("qdag",),
+    "nested-loop": ("interval", "join_tree"),
+    "tree-tracker": ("tree_tracker",),
+    "minesweeper": ("minesweeper",),
+    "elimination": ("minesweeper",),
+    "intersect": ("adaptive",),
+    "bow-tie": ("adaptive",),
+    "lqdag": ("qdag",),
+}
+assert {*_ROOMS} == {*ALGORITHMS}
+
+
+def rooms_of(plan: Plan) -> set[str]:
+    """The rooms of `structures` that `join_of` takes for the plan; further ones only as these import them."""
+    if plan.parts:
+        return set().union(*(rooms_of(part.plan) for part in plan.parts))
+    return {"clique"} if plan.shape.startswith("clique") else {*_ROOMS[plan.algorithm]}
 
 
 def join_of(query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedIndexes, part: bool = False) -> Join:
