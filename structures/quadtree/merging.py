@@ -12,9 +12,9 @@
 The switch is O(1), and is part of a version: what is published of a version never changes. One tree at a time: at most two copies of one
 tree are held, and the log. A merge can be given up at any moment, and nothing is lost.
 
-Steps are entries and nodes looked at; a change that is replayed is some. Costs: O(n) steps for n entries, the bisections in the nodes
-included, and twice the cost of the changes that come meanwhile. Source: Overmars, *The Design of Dynamic Data Structures* (1983), global
-rebuilding.
+Steps are entries and nodes looked at; a change that is replayed, or a block that is dropped, counts some. Costs: O(n) steps for n entries,
+the bisections in the nodes included, and twice the cost of the changes that come meanwhile. Source: Overmars, *The Design of Dynamic Data
+Structures* (1983), global rebuilding.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from structures.quadtree.search import child_of, copy_leaf, ends_at
 
 ALL = 1 << 50  # steps: more than there are
 REPLAYED = 32  # steps that a change counts which is replayed
+DROPPED = 16  # that a block counts which is dropped
 _COPIED = 8  # words of a step
 
 WAITING, BASE, BITS, ARITY, FIRST, FOUND, CODES = range(7)
@@ -181,7 +182,8 @@ class Merge:
         self.changed += len(changes.come)
 
     def go_on(self, steps: int) -> int:
-        """Do so many steps; how many are left, below 0 if the last thing took more. MemoryError, ValueError: it is to be given up."""
+        """Do so many steps; how many are left, below 0 if the last thing took more. MemoryError, ValueError: it is to be given up.
+        KeyError: what was made is wrong."""
         while steps > 0 and not self.is_ready:
             steps = self._phases[0](steps) if self._phases else self._replay(steps)
         return steps
@@ -224,8 +226,10 @@ class Merge:
         n = min(steps // REPLAYED + 1, len(come))
         self._arena.require_words(n * layout.LEVELS * 2 * int(self._arena.classes[: 2 * layout.MOST_ARITY, SIZE].max()))
         done = compiled(replay)(*self._arrays, layout.SPARE_TREE, entries[:n].reshape(-1), come[:n])
-        if done < n:
+        if done < n and come[done]:
             raise ValueError("the tree that is made does not reach so far as the one in use")
+        if done < n:
+            raise KeyError("an entry that the tree in use had was not in the tree that is made")
         if n < len(come):
             self._log[0] = Changes(entries[n:], come[n:])
         else:

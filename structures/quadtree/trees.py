@@ -43,7 +43,7 @@ from structures.quadtree.changes import change_entries, morton_keys
 from structures.quadtree.check import check_quads
 from structures.quadtree.compact import CompactForms, compact_place, most_words
 from structures.quadtree.layout import QuadArena, QuadNodes, Shape
-from structures.quadtree.merging import ALL, Changes, Descent, Merge, descent, drop_blocks, gather_entries
+from structures.quadtree.merging import ALL, DROPPED, Changes, Descent, Merge, descent, drop_blocks, gather_entries
 
 __all__ = ["QuadTrees", "Root", "in_order"]
 
@@ -53,7 +53,7 @@ _RUN = 2048  # changes of a tree that may be versions of their own at most
 _CHANGED = 2  # it gets a new one when 1 in so many of its entries has changed
 _SHARE = 64  # steps of merges that a changed entry pays for; a merge takes some 6 an entry of its tree, and 3 pay for it in time
 _GROWING = 16  # steps an entry of all trees, for as many new codes as are left: some 3 times what a merge takes
-_DROPPED = 1 << 15  # blocks that may be dropped between two reclaims, besides one for each changed entry: it frees them in one go
+_DROPPABLE = 1 << 13  # blocks that may be dropped between two reclaims, besides one for each changed entry: it frees them in one go
 
 
 class Root(NamedTuple):
@@ -98,7 +98,7 @@ class QuadTrees(Versioned[QuadArena]):
         self._new_codes = 0  # that were expected since steps were done for them
         self._merge: Merge | None = None
         self._dropping: list[Descent] = []  # of roots that no version will have
-        self._droppable = _DROPPED
+        self._droppable = _DROPPABLE
         self.steps = 0  # of merges, so far
 
     @property
@@ -279,10 +279,10 @@ class QuadTrees(Versioned[QuadArena]):
         """How many steps are left, 0 or less if there may be more to do."""
         given = steps
         while steps > 0 and self._dropping and self._droppable > 0:
-            most = min(steps, self._droppable)
+            most = min(steps // DROPPED + 1, self._droppable)
             dropped = most - int(compiled(drop_blocks)(*self.arrays, self._dropping[0], most))
             self._droppable -= dropped
-            steps -= dropped
+            steps -= DROPPED * dropped
             if self._dropping[0].is_over:
                 self._dropping.pop(0)
         if self._merge is None and not self._dropping:
@@ -340,7 +340,7 @@ class QuadTrees(Versioned[QuadArena]):
             pins = np.union1d(pins, [self._merge.since])
         self.arena.reclaim(oldest, pins)
         self.forms.reclaim(oldest, pins)
-        self._droppable = _DROPPED
+        self._droppable = _DROPPABLE
 
     @property
     def live_bytes(self) -> int:

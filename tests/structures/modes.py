@@ -81,11 +81,6 @@ STRUCTURES = {
                 "Merge",
                 "lambda arena, forms, tree, shape, bits: (one := was(arena, forms, tree, shape, bits), setattr(one, 'since', None))[0]",
             ),
-            Canary(
-                "structures.quadtree.compact",
-                "find_ends",
-                "lambda E, first, end, k, f, b, ends: was(E, first, end, k, f, max(b, 1), ends)",
-            ),
         ),
     ),
     "lqdag": Structure(

@@ -154,7 +154,8 @@ class QdagMachine(TreesMachine):
             self.of.trees.check(self.root, (before[1], *(root for root, _ in self.pins.values())))
             self._delta(changed, changed is come, before, (self.now, self.root))
         if merged:
-            (self.of.trees.merge if merged == "whole" else self.of.trees.keep_up)(self.version)
+            with finding():
+                (self.of.trees.merge if merged == "whole" else self.of.trees.keep_up)(self.version)
             self.root = self.of.trees.roots
         self.of.trees.reclaim(self.version, self.pin_array())
         self.of.trees.check(self.root, tuple(root for root, _ in self.pins.values()))
@@ -166,7 +167,8 @@ class QdagMachine(TreesMachine):
         trees, before = self.of.trees, self.of.trees.steps
         if reach is not None:
             trees.reach(reach[0] % len(trees.shapes), reach[1])
-        trees.maintain(steps)
+        with finding():
+            trees.maintain(steps)
         assert trees.steps - before <= steps + ONE_STEP
         assert trees.roots == self.root
         if reclaimed:
