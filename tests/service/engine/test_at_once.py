@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import os
-import random
 import subprocess
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import partial
-from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,13 +19,10 @@ import service.engine.writer
 from service.durability.log import Log
 from service.engine.housekeeping import _WORTH_RECLAIMING, Housekeeping
 from service.engine.state import Receipt
-from service.engine.writer import _MOST_ROWS, _SHORT, Unpublished
+from service.engine.writer import _SHORT
 from service.errors import Problem
-from service.following.feeds import Feed
 from service.instance import Instance
 from service.reading.cursors import open_relation_rows, open_rows
-from service.views.deltas import Delta
-from service.views.live_view import LiveView
 from service.wire.batch import Batch
 from service.wire.json import decode_json
 from tests.service.running import DEFINITION, PAIR, HeldWriter, batch, check, ids, keep_house, of_ops, opened, rows_of, running
@@ -113,139 +106,6 @@ def test_what_may_take_long_is_left_to_the_thread(engine: Instance, monkeypatch:
     engine.drop_view("w")
     assert engine.published.number == 0
     assert engine.apply_at_once(single(1)) is not None
-
-
-class Watched:
-    """Which threads have gathered how many rows of which sign for the feeds, and how many rows were told to a caller's thread at most."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.gathered: list[tuple[str, int, int]] = []
-        delta = LiveView._delta
-
-        def noted(view: LiveView, *given: Any) -> Delta | None:
-            made = delta(view, *given)
-            rows = (0, 0) if made is None else (len(made.deletes[0]), len(made.inserts[0]))
-            self.gathered.append((threading.current_thread().name, *rows))
-            return made
-
-        monkeypatch.setattr(LiveView, "_delta", noted)
-
-    def take(self) -> list[tuple[str, int, int]]:
-        taken, self.gathered = self.gathered, []
-        return taken
-
-
-def left(engine: Instance, sent: Batch) -> Receipt:
-    """The answer to a change that was applied here and turned out to be large, once the thread has published it."""
-    made, answers = engine.apply_at_once(sent), []
-    assert isinstance(made, Unpublished)
-    assert engine.apply_at_once(single(0)) is None, "it still has the turn"
-    done = threading.Event()
-    made.leave(lambda answer: (answers.append(answer), done.set()))  # type: ignore[func-returns-value]
-    assert done.wait(60)
-    ready(engine)
-    (answer,) = answers
-    assert isinstance(answer, Receipt)
-    return answer
-
-
-def test_a_large_delta_is_gathered_by_the_thread(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One change with 900,000 partners held the event loop for 0.3 s."""
-    many = 3 * _MOST_ROWS
-    in_turn(engine, batch(("upsert", "b", rows_of(0, many))))
-    feed = cast(Feed, engine.view("v").feed)
-    follower = feed.subscribe()
-    watched, me = Watched(monkeypatch), threading.current_thread().name
-    assert left(engine, single(1)) == Receipt(2, 1, 0, 0, [], False)
-    assert watched.take() == [("writer", 0, many)] and engine.published.number == 2
-    assert left(engine, single(1, 500)).version == 3
-    assert watched.take() == [("writer", 0, 0)], "the rows of the view are what they were"
-    assert isinstance(engine.apply_at_once(single(1, 500, "other")), Receipt), "nor does the view look at them"
-    assert left(engine, single(1, 10_000)).version == 5
-    assert watched.take()[-1] == ("writer", many, 0)
-    engine.at_rest(lambda: feed.housekeep(5, True))
-    assert left(engine, single(1)).version == 6 and left(engine, of_ops("a", ("delete", 1))).version == 7
-    watched.take()
-    engine.at_rest(lambda: feed.housekeep(7, True))
-    assert isinstance(engine.apply_at_once(single(2, 10_000)), Receipt) and watched.take() in ([], [(me, 0, 0)])
-    sums: dict[tuple[int, str], int] = {}
-    for chunk in follower.next(0.0):
-        if chunk.rows is not None:
-            sums[chunk.version, chunk.op] = sums.get((chunk.version, chunk.op), 0) + chunk.rows.num_rows
-    assert sums == {(2, "insert"): many, (5, "delete"): many, (6, "insert"): many, (7, "delete"): many}
-    check(engine)
-
-
-_STRICT = {
-    "pair": "FROM a p JOIN b q ON overlaps(p.x, q.x)",
-    "keyed": "FROM a p JOIN b q ON p.tag = q.tag AND overlaps(p.x, q.x)",
-    "of itself, once": "FROM a p JOIN a q ON overlaps(p.x, q.x) AND p.id < q.id",
-    "of itself": "FROM a p JOIN a q ON overlaps(p.x, q.x) AND p.id <> q.id",
-    "clique": "FROM a p JOIN a q ON overlaps(p.x, q.x) JOIN a r ON overlaps(p.x, r.x) AND overlaps(q.x, r.x)",
-    "path with one relation twice": "FROM a p JOIN b q ON overlaps(p.x, q.x) JOIN a r ON overlaps(q.x, r.x)",
-    "star": "FROM a p JOIN b q ON p.tag = q.tag JOIN b r ON p.tag = r.tag",
-}
-
-
-@pytest.mark.parametrize("name", _STRICT)
-def test_what_is_gathered_later_is_what_has_changed(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.engine.writer._MOST_ROWS", 1)
-    aliases = [alias for alias in "pqr" if f" {alias} " in _STRICT[name] + " "]
-    columns = ", ".join(f"{alias}.id AS {alias}id, {alias}.e AS {alias}e" for alias in aliases)
-    engine = running(tmp_path, {"sql": f"SELECT {columns} {_STRICT[name]}"}, synchronous="normal")
-    assert engine.view("v").is_prompt
-    in_turn(engine, batch(("upsert", "a", rows_of(0, 3, tag="x")), ("upsert", "b", rows_of(0, 3, tag="x"))))
-    chance, rows, large = random.Random(name), Counter[tuple[Any, ...]](), 0
-    follower = cast(Feed, engine.view("v").feed).subscribe(snapshot=True)
-    for step in range(30):
-        relation, id_ = chance.choice("ab"), chance.randrange(6)
-        sent = of_ops(relation, ("delete", id_))
-        if chance.random() < 0.7:
-            changed = rows_of(id_, 1, chance.choice((0, 500, 5000)), tag=chance.choice("xxy"))
-            sent = batch(("upsert", relation, changed))
-        receipt = engine.apply_at_once(sent)
-        if isinstance(receipt, Unpublished):
-            large += 1
-            receipt.leave(lambda answer: None)
-        elif receipt is None:
-            engine.apply(sent)
-        ready(engine)
-        for chunk in chain.from_iterable(iter(partial(follower.next, 0.0), [])):
-            if chunk.rows is not None:
-                for row in chunk.rows.to_pylist():
-                    rows[tuple(row.values())] += 1 if chunk.op == "insert" else -1
-        assert sorted(rows.elements()) == ids(open_rows(engine.readers, "v")) and min(rows.values(), default=0) >= 0, step
-    assert large > 3
-    check(engine)
-    engine.close()
-
-
-def test_a_shutdown_finds_what_is_left(tmp_path: Path) -> None:
-    engine = running(tmp_path, synchronous="normal")
-    in_turn(engine, batch(("upsert", "b", rows_of(0, 2 * _MOST_ROWS))))
-    made = engine.apply_at_once(single(1))
-    assert isinstance(made, Unpublished) and engine.published.number == 1
-    engine.close()
-    assert engine.published.number == 2
-    answers: list[Receipt | Problem] = []
-    made.leave(answers.append)
-    assert answers == [Receipt(2, 1, 0, 0, [], False)]
-    engine = opened(tmp_path)
-    assert starts(engine) == {1: 0}
-    engine.close()
-
-
-def test_a_change_of_many_views_is_left_to_the_thread(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.engine.writer._MOST_VIEWS", 2)
-    for name in ("w", "x"):
-        assert isinstance(engine.apply_at_once(single(1)), Receipt)
-        filtered = {"sql": "SELECT a.id AS i, b.id AS j FROM a JOIN b ON overlaps(a.x, b.x) WHERE a.tag = 'yes'"}
-        engine.put_view(name, filtered if name == "x" else PAIR, wait=60)
-        ready(engine)
-    assert isinstance(engine.apply_at_once(single(2)), Receipt), "the filter of one excludes it"
-    before = engine.published.number
-    assert engine.apply_at_once(single(2, tag="yes")) is None and engine.published.number == before
-    assert in_turn(engine, single(2, tag="yes")).version == before + 1
 
 
 def test_nothing_with_an_fsync_is_done_at_once(tmp_path: Path) -> None:
