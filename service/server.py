@@ -70,8 +70,20 @@ class Server(uvicorn.Server):
         self.deadline.daemon = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        self._context.attach(asyncio.get_running_loop(), self.server_state.tasks)
-        await super().startup(sockets)
+        loop = asyncio.get_running_loop()
+        self._context.attach(loop, self.server_state.tasks)
+        if self._certificate is None or sockets is None:
+            await super().startup(sockets)
+        else:  # as uvicorn does it, but a handshake, which no connection of ours sees before its end, has the time of a head
+            made = cast(Callable[..., asyncio.Protocol], self.config.http_protocol_class)
+            protocol = partial(made, config=self.config, server_state=self.server_state, app_state={})
+            patience = self._door.settings.head_time
+            begun = [
+                loop.create_server(protocol, sock=one, ssl=self._certificate.context, backlog=BACKLOG, ssl_handshake_timeout=patience)
+                for one in sockets
+            ]
+            self.servers = [await server for server in begun]
+            self.started = True
         self._listening()
 
     async def on_tick(self, counter: int) -> bool:

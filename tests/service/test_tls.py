@@ -51,7 +51,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
 
 @pytest.fixture(scope="module")
 def server(pairs: Pairs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    arguments = ["--tls-certificate", str(pairs.certificate), "--tls-key", str(pairs.key)]
+    arguments = ["--tls-certificate", str(pairs.certificate), "--tls-key", str(pairs.key), "--head-time", "5"]
     with ServerProcess(tmp_path_factory.mktemp("tls") / "data", arguments=arguments, ca=pairs.first.certificate) as process:
         yield process
 
@@ -204,3 +204,14 @@ def test_a_start_with_a_bad_pair(pairs: Pairs, tmp_path: Path) -> None:
         (line,) = output.splitlines()
         assert ended == status and line.startswith("livejoin: ") and told in line
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("begin", [b"", b"\x16\x03\x01\x02\x00\x01"])
+def test_a_handshake_that_does_not_end(server: ServerProcess, begin: bytes) -> None:
+    """Seen: 2,500 connections that said nothing held each open file that the service may have, for a minute."""
+    with socket.create_connection(("127.0.0.1", server.port), 50) as connection:
+        connection.sendall(begin)
+        try:
+            assert connection.recv(1000) == b""
+        except ConnectionResetError:
+            pass
