@@ -21,7 +21,7 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_defaults() -> None:
     assert read_settings({}).model_dump() == {
-        "data": Path("livejoin-data"), "host": "127.0.0.1", "port": 8080, "synchronous": "full",
+        "data": Path("livejoin-data"), "host": "127.0.0.1", "port": 8080, "synchronous": "full", "ready": "views",
         "max_head": 64 << 10, "head_time": 10.0, "max_body": 256 << 20, "body_idle": 60.0, "max_decoded": 1 << 30,
         "max_body_memory": 1 << 30, "max_batch_rows": 1_000_000, "max_waiting": 1024, "max_connections": 2000, "max_followers": 1000,
         "max_cursors": 10_000, "max_client_cursors": 1000, "pin_idle": 60.0, "pin_bytes": 1 << 30, "max_relations": 1000,
