@@ -212,7 +212,7 @@ def serve(settings: Settings) -> int:
     except OSError as error:
         complain(f"cannot listen on {settings.host}:{settings.port} ({error.strerror}): use another --port, or 0 for any free one")
         return 1
-    start_log(settings.log_format)
+    start_log(settings.log_format, settings.log_level)
     # uvicorn's word about answers that we break off on purpose is left out.
     logging.getLogger("uvicorn.error").addFilter(lambda record: "without completing response" not in record.getMessage())
     use_one_allocator()

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from service.wire.log_lines import Format
+from service.wire.log_lines import Format, Level
 from service.wire.wording import wording
 
 PREFIX = "LIVEJOIN_"
@@ -136,6 +136,7 @@ class Settings(BaseModel):
         NONE, description="the proxies whose X-Forwarded-For, -Proto, -Host and -Prefix headers are trusted"
     )
     log_format: Format = Field("text", description="whether a line of the log is text or a JSON object")
+    log_level: Level = Field("info", description="debug also logs the tracebacks of internal errors, which may hold rows of data")
     access_log: Literal["off", "on"] = Field("off", description="whether every request is logged, by a line when it has been answered")
     admin_token_file: File = Field(
         None, description="a file with the text of an admin token, `lj_` and at least 32 letters and digits; read at the start"

@@ -4,8 +4,9 @@
     2026-01-31T12:00:00.123Z ERROR livejoin.api [5f2c9a1b-1a]: /v1/views/clashes/rows aborted
     {"time": "2026-01-31T12:00:00.123Z", "level": "ERROR", "component": "livejoin.api", "message": "…", "request_id": "5f2c9a1b-1a"}
 
-Time in UTC, level, component, the id of the request that the record is about, message. A traceback follows on lines of its own; in JSON it
-is the field `traceback`. A component is a logger's name, which begins with `livejoin.` for our own.
+Time in UTC, level, component, the id of the request that the record is about, message. A component is a logger's name, which begins with
+`livejoin.` for our own. Of an exception, a record names the type only: its text and its traceback may hold paths and rows of data. They
+follow in a record at level DEBUG: as text on lines of its own, in JSON as the field `traceback`.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ import os
 import re
 import time
 from contextvars import ContextVar
+from copy import copy
 from typing import Any, Literal
 
 Format = Literal["text", "json"]
+Level = Literal["info", "debug"]
 REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)  # of the request that the current task answers
 
 _HEAD = re.compile(r"^\S+Z [A-Z]+ [\w.]+(?: \[\S+\])?: ")
@@ -65,7 +68,20 @@ _FORMATS: dict[Format, type[logging.Formatter]] = {"text": _Text, "json": _Json}
 class StandardError(logging.Handler):
     """Writes each record past Python's buffer: lines of several threads stay whole, and a signal handler may log, too."""
 
+    def __init__(self, tracebacks: bool) -> None:
+        super().__init__()
+        self.tracebacks = tracebacks
+
     def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno > logging.DEBUG and record.exc_info:
+            self._write(_without_traceback(record))
+            if not self.tracebacks:
+                return
+            record = copy(record)
+            record.levelno, record.levelname = logging.DEBUG, "DEBUG"
+        self._write(record)
+
+    def _write(self, record: logging.LogRecord) -> None:
         line = f"{self.format(record)}\n".encode(errors="backslashreplace")
         try:
             while line:
@@ -74,11 +90,23 @@ class StandardError(logging.Handler):
             pass  # a log that nobody reads must not end the work that it is about
 
 
-def start_log(form: Format = "text") -> None:
-    """Sends to standard error what `livejoin` logs from INFO on, and libraries from WARNING on. A second call changes nothing."""
+def _without_traceback(record: logging.LogRecord) -> logging.LogRecord:
+    assert record.exc_info
+    kind = record.exc_info[0]
+    brief = copy(record)
+    brief.msg, brief.args = f"{record.getMessage()}: {kind.__name__ if kind else 'no exception'}", None
+    brief.exc_info = brief.exc_text = None
+    return brief
+
+
+def start_log(form: Format = "text", level: Level = "info") -> None:
+    """Sends to standard error what `livejoin` logs from INFO on, and libraries from WARNING on.
+
+    With level "debug" also the tracebacks of errors, which may hold rows of data. A second call adds no second handler.
+    """
     root = logging.getLogger()
     if not any(isinstance(handler, StandardError) for handler in root.handlers):
-        handler = StandardError()
+        handler = StandardError(tracebacks=level == "debug")
         handler.setFormatter(_FORMATS[form]())
         root.addHandler(handler)
     root.setLevel(logging.WARNING)

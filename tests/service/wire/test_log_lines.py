@@ -8,15 +8,17 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 
+import pytest
+
 from service.wire.log_lines import message_of
 from tests.server_process import ROOT
 
 LINE = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})Z ([A-Z]+) ([\w.]+): (.*)")
 
 
-def logged(code: str, form: str = "text") -> list[str]:
+def logged(code: str, form: str = "text", level: str = "info") -> list[str]:
     """The lines that a process writes on standard error, in a time zone far from UTC."""
-    source = f"import logging\nfrom service.wire.log_lines import start_log\nstart_log({form!r})\n{code}"
+    source = f"import logging\nfrom service.wire.log_lines import start_log\nstart_log({form!r}, {level!r})\n{code}"
     done = subprocess.run([sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, check=True, env={"TZ": "Asia/Tokyo"})
     assert done.stdout == ""
     return done.stderr.splitlines()
@@ -54,12 +56,14 @@ def test_json() -> None:
     """An object a line, whatever the message is; libraries alike."""
     code = "try: 1 / 0\nexcept ZeroDivisionError: log.exception('broken %s', 'off\\n\\u2028\\udc80 \"x\"')"
     fields = "log.info('asked', extra={'fields': {'status': 200}})"
-    lines = logged(f"log = logging.getLogger('livejoin.api')\n{REQUEST}{code}\n{fields}\nlogging.getLogger('uvicorn').warning('w')", "json")
-    first, second, third = map(json.loads, lines)
-    assert list(first) == ["time", "level", "component", "message", "request_id", "traceback"]
+    source = f"log = logging.getLogger('livejoin.api')\n{REQUEST}{code}\n{fields}\nlogging.getLogger('uvicorn').warning('w')"
+    lines = logged(source, "json", "debug")
+    first, traced, second, third = map(json.loads, lines)
+    assert list(first) == ["time", "level", "component", "message", "request_id"] and traced["level"] == "DEBUG"
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", first["time"])
     assert (first["level"], first["component"], first["request_id"]) == ("ERROR", "livejoin.api", "ab12-7")
-    assert first["message"] == message_of(lines[0]) == 'broken off\n\u2028\udc80 "x"' and "ZeroDivisionError" in first["traceback"]
+    assert first["message"] == message_of(lines[0]) == 'broken off\n\u2028\udc80 "x": ZeroDivisionError'
+    assert "by zero" in traced["traceback"]
     assert second["status"] == 200 and second["message"] == "asked"
     assert third["component"] == "uvicorn" and third["level"] == "WARNING"
 
@@ -86,9 +90,19 @@ for thread in threads: thread.join()
     assert sorted(map(message_of, lines)) == sorted(f"{name} {number} {name * 40}" for name in "abcd" for number in range(500))
 
 
-def test_a_traceback_follows_its_line() -> None:
-    first, *rest, last = logged("try: 1 / 0\nexcept ZeroDivisionError: logging.getLogger('livejoin.api').exception('broken off')")
-    assert message_of(first) == "broken off" and rest[0].startswith("Traceback") and last == "ZeroDivisionError: division by zero"
+BROKEN = "try: int('a row')\nexcept ValueError: logging.getLogger({name!r}).exception('broken %s', 'off')"
+
+
+@pytest.mark.parametrize("name", ["livejoin.api", "asyncio"])
+def test_an_error_is_named_by_its_type_only(name: str) -> None:
+    (line,) = logged(BROKEN.format(name=name))
+    assert f" ERROR {name}: " in line and message_of(line) == "broken off: ValueError"
+
+
+def test_a_traceback_follows_at_debug() -> None:
+    first, second, *rest, last = logged(BROKEN.format(name="livejoin.api"), level="debug")
+    assert message_of(first) == "broken off: ValueError" and " DEBUG livejoin.api: " in second
+    assert rest[0].startswith("Traceback") and last.endswith("'a row'")
 
 
 def test_what_is_no_line_of_the_log_is_left_as_it_is() -> None:
