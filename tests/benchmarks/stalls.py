@@ -1,7 +1,7 @@
 """How long single changes over one connection, to a relation that nothing else concerns, wait while something else happens.
 
-Each line of `SCENARIOS` prepares something and gives what is then to happen while the changes are sent. What a run is compared with is kept
-in `results/stalls_before.json`: the figures of the commit at which this subject was written, before anything was mended.
+Each line of `SCENARIOS` prepares something and gives what is then to happen while the changes are sent. A run is compared with those in
+`results/stalls_before.json`, if there is this file: a result of this subject at an older commit, kept under that name.
 """
 
 from __future__ import annotations
@@ -248,8 +248,11 @@ def _watched(stage: Stage, act: Act) -> tuple[np.ndarray, float]:
 
 def _before() -> dict[str, Rival]:
     """The figures that are kept of before, by name."""
+    if not _BEFORE.exists():
+        return {}
     kept = json.loads(_BEFORE.read_text())
-    return {figure["name"]: Rival("before", figure["value"], f"another run, commit {kept['revision']}") for figure in kept["figures"]}
+    note = f"another run, commit {kept['revision']}, load before {kept['machine']['load_before']}"
+    return {figure["name"]: Rival("before", figure["value"], note) for figure in kept["figures"]}
 
 
 def _narrow(ids: np.ndarray) -> pa.RecordBatch:
