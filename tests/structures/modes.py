@@ -73,14 +73,9 @@ STRUCTURES = {
             Canary("structures.qdag.walk", "fill_others", "lambda walking, t, out, start, n: None"),
             Canary("structures.qdag.scan", "children_of", "lambda nodes, base, o, k: 1"),
             Canary("structures.qdag.walk", "loaded", "lambda nodes, walking, t, ref, b: 1 if ref & 2**19 else ref"),
-            # Of merges: a change meanwhile is lost; what the switch leaves behind is forgotten; the version that is read is not kept.
+            # Of merges: a change meanwhile is lost; what the switch leaves behind is forgotten.
             Canary("structures.quadtree.merging", "replay", "lambda nodes, writing, t, E, come: len(come)"),
             Canary("structures.quadtree.trees", "drop_blocks", "lambda nodes, writing, way, budget: (way.Z.__setitem__(0, 0), budget)[1]"),
-            Canary(
-                "structures.quadtree.trees",
-                "Merge",
-                "lambda arena, forms, tree, shape, bits: (one := was(arena, forms, tree, shape, bits), setattr(one, 'since', None))[0]",
-            ),
         ),
     ),
     "lqdag": Structure(

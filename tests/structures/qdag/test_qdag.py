@@ -291,6 +291,27 @@ def test_what_is_put_off_is_done_between_versions() -> None:
     assert trees.live_bytes < live and trees.retired_bytes == 0
 
 
+def test_a_merge_keeps_the_version_that_it_reads() -> None:
+    """Though nobody has pinned it, and all of it is changed and reclaimed meanwhile."""
+    trees = QuadTrees([(2, 0)], 1 << 22, 17)
+    n = 20 * LEAF
+    given = entries([(i * 7 % n, i * 11 % n, i) for i in range(n)], 2)
+    trees.insert(1, 0, given)
+    assert trees.maintain(1)
+    trees.delete(2, 0, given[: n - 30])
+    trees.insert(3, 0, entries([(i % 9, i, 2 * n + i) for i in range(n)], 2))
+    trees.reclaim(3, NO_PINS)
+    trees.insert(4, 0, entries([(i % 7, n - i, 4 * n + i) for i in range(n)], 2))
+    trees.check(trees.roots)
+    while trees.maintain(50):
+        pass
+    trees.check(trees.roots)
+    trees.delete(5, 0, given[-1:])
+    trees.keep_up(5)
+    trees.check(trees.roots)
+    assert trees.roots[0].base != 0 and trees.roots[0].count == 2 * n + 29
+
+
 def test_a_tree_in_two_parts_grows_before_it_must(monkeypatch: pytest.MonkeyPatch) -> None:
     """No change makes it anew at once, though codes come with each."""
     trees = QuadTrees([(2, 1)], 1 << 22, 1)
