@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from service.durability.log import Log
 from service.engine import writer
-from service.engine.engine import Engine
+from service.engine.housekeeping import Housekeeping
 from service.engine.state import State
 from service.engine.writer import Writer
 from service.following.feeds import Feed
@@ -36,10 +36,10 @@ from structures.rows.rows import Rows
 from tests.service.running import DEFINITION, batch, opened
 
 WATCHED: tuple[tuple[Any, str], ...] = (
-    (Writer, "_group"), (writer, "_do"), (Engine, "_housekeep"), (State, "judge"), (State, "apply"), (State, "reclaim"),
+    (Writer, "_group"), (writer, "_do"), (Housekeeping, "piece"), (State, "judge"), (State, "apply"), (State, "reclaim"),
     (Log, "append_all"), (Log, "commit"), (Log, "checkpoint_if_due"), (Feed, "housekeep"), (LiveView, "reclaim"),
     (LiveView, "apply"), (SharedIndexes, "reclaim"), (SharedIndexes, "apply"), (Table, "reclaim"), (Domain, "reclaim"),
-    (Table, "delete"), (Table, "enter"), (Rows, "free"), (KeyTable, "make_room"),
+    (Table, "delete"), (Table, "enter"), (Rows, "free"), (Rows, "tidy"), (KeyTable, "make_room"),
 )  # fmt: skip
 PAIR = {"from": {"a": "a", "b": "b"}, "join": [{"overlaps": ["a.x", "b.x"]}], "select": ["a.id as i", "b.id as j", "a.tag as t"]}
 KEYED = {

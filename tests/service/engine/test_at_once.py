@@ -47,8 +47,10 @@ def engine(tmp_path: Path) -> Iterator[Instance]:
 def ready(engine: Instance) -> None:
     """Let the thread finish all that is left to do."""
     keep_house(engine)
-    while engine._writer._unfinished:
+    while engine._writer._unfinished or engine._writer._untidy:
         time.sleep(0.001)
+    with engine._writer._turn:  # it has given it back
+        pass
 
 
 def in_turn(engine: Instance, batch: Batch) -> Receipt:
