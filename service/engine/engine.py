@@ -23,11 +23,12 @@ from typing import Any, TypeVar
 from service.durability.log import Log
 from service.engine.builds import Builds
 from service.engine.housekeeping import Housekeeping
+from service.engine.queued import Done
 from service.engine.recovery import Progress, recover_relations
 from service.engine.snapshotting import Snapshotting
 from service.engine.state import Receipt, State, is_single
 from service.engine.versions import Pins, Version
-from service.engine.writer import Done, Later, Unpublished, Writer
+from service.engine.writer import Later, Unpublished, Writer
 from service.errors import Problem
 from service.planning.planner import Counted
 from service.query.model import Limits

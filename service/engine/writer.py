@@ -13,19 +13,18 @@ told so, and the service is to end.
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import queue
-import sqlite3
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from service.durability.failpoints import reach
 from service.durability.log import Log, LogRow
+from service.engine.queued import Done, Item, Job, Stop, Waiting, do, failed, problem_of, refuse, tell
 from service.engine.state import Applied, Judged, Receipt, State, runs_of
 from service.engine.versions import Pins
 from service.errors import Problem
@@ -36,7 +35,6 @@ from service.wire.batch import Batch
 
 log = logging.getLogger("livejoin.writer")
 
-Done = Callable[[Receipt | Problem], None]
 Later = Callable[[Callable[[], None]], object]
 T = TypeVar("T")
 
@@ -52,22 +50,6 @@ _SHORT = 1e-3  # seconds that a change may take in a caller's thread, as far as 
 _MOST_ROWS, _MOST_VIEWS = 1_000, 50  # that a caller's thread changes; a structure tells the rows by the piece, so there may be one more
 _STUCK = 600.0  # seconds without a sign of progress: far more than a batch or a part of a build takes
 _FADING = 0.9  # of what a slow change counts, one change later
-
-
-class _Waiting(NamedTuple):
-    batch: Batch
-    done: Done
-    bytes: int
-
-
-class _Job(NamedTuple):
-    work: Callable[[], Any]
-    future: Future[Any]
-    only_reads: bool = False
-
-
-class _Stop(NamedTuple):
-    """Behind it comes nothing."""
 
 
 class _Made(NamedTuple):
@@ -93,9 +75,6 @@ class Unpublished(NamedTuple):
     leave: Callable[[Done], None]
 
 
-_Item = _Waiting | _Job | _Stop
-
-
 class Writer:
     """Owns the thread. `housekeep` is called in it after each group, once a second, and while nothing waits until it says that there is no
     more; `on_failure` when the service is to end; `is_short` by the writer, whether a batch may be applied in a caller's thread."""
@@ -107,8 +86,8 @@ class Writer:
         self._state, self._log, self._versions = state, log, versions
         self._max_waiting = max_waiting
         self._is_short, self._housekeep, self._on_failure = is_short, housekeep, on_failure
-        self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
-        self._urgent: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Item] = queue.SimpleQueue()
+        self._urgent: queue.SimpleQueue[Job] = queue.SimpleQueue()
         self._turn = threading.Lock()  # who holds it writes
         self._lock = threading.Lock()  # nothing is queued behind the end, nothing is applied at once before what waits
         self._unpublished: _Made | None = None  # of a caller that has the turn and its answer
@@ -154,7 +133,7 @@ class Writer:
     def submit(self, batch: Batch, done: Done) -> None:
         """Queue a batch. Problem `too-busy`, or the reason why nothing is taken any more."""
         self.admit()
-        waiting = _Waiting(batch, done, batch.bytes)
+        waiting = Waiting(batch, done, batch.bytes)
         self._put(waiting)
 
     def admit(self) -> None:
@@ -194,11 +173,11 @@ class Writer:
         with self._lock:
             left, self._unpublished = self._unpublished, None
         if left is None:  # `stop` has published it
-            _answer(done, made.answers[0])
+            tell(done, made.answers[0])
             return
         self._left = left, done
         try:
-            self._put(_Job(lambda: None, Future(), True))  # so that it wakes
+            self._put(Job(lambda: None, Future(), True))  # so that it wakes
         except Problem:  # the end is queued already: the thread may not look again
             try:
                 self._finish_left()
@@ -215,9 +194,9 @@ class Writer:
         try:
             self._publish(made)
         except BaseException:
-            _answer(done, _failed())  # published or not, it is on disk
+            tell(done, failed())  # published or not, it is on disk
             raise
-        _answer(done, made.answers[0])
+        tell(done, made.answers[0])
 
     def _conclude(self) -> None:
         """Publish what was applied at once, and give back the turn. A second time does nothing."""
@@ -235,10 +214,10 @@ class Writer:
         """Have `work` done in the writer's thread, in its turn, or (urgent: it changes nothing) before the next group."""
         future: Future[T] = Future()
         if urgent:
-            self._urgent.put(_Job(work, future, True))
-            self._put(_Job(self._run_urgent, Future(), True))
+            self._urgent.put(Job(work, future, True))
+            self._put(Job(self._run_urgent, Future(), True))
         else:
-            self._put(_Job(work, future))
+            self._put(Job(work, future))
         return future
 
     def stop(self) -> None:
@@ -246,22 +225,22 @@ class Writer:
         with self._lock:
             if not self._ended:
                 self._ended = True
-                self._queue.put(_Stop())
+                self._queue.put(Stop())
         self._conclude()  # who was to do it later may have ended
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
 
-    def _put(self, item: _Item) -> None:
+    def _put(self, item: Item) -> None:
         with self._lock:
             if self._ended:
                 raise problem_of(self.failure) if self.failure else Problem("recovering", "the service is shutting down")
-            if isinstance(item, _Waiting):
+            if isinstance(item, Waiting):
                 self._waiting_bytes += item.bytes
             self._unfinished += 1
             self._queue.put(item)
 
     def _run(self) -> None:
-        item: _Item | None
+        item: Item | None
         ticked = time.monotonic()
         while True:
             try:
@@ -272,18 +251,18 @@ class Writer:
             self.beat()
             with self._turn:
                 if self.failure is not None:  # of a batch that was applied at once
-                    _refuse(item, self.failure)
+                    refuse(item, self.failure)
                     return
                 try:
                     self._finish_left()
-                    if isinstance(item, _Waiting):
+                    if isinstance(item, Waiting):
                         item = self._group(item)
                         self.beat()
                         self._run_urgent()
-                    if isinstance(item, _Stop):
+                    if isinstance(item, Stop):
                         return
                     if item is not None:
-                        _do(item)
+                        do(item)
                         self._finished(1)
                     if (idle and self._untidy) or time.monotonic() - ticked > _TICK:
                         self._tidy(_PIECE)
@@ -307,18 +286,18 @@ class Writer:
 
     def _run_urgent(self) -> None:
         while not self._urgent.empty():  # this thread alone takes from it
-            _do(self._urgent.get_nowait())
+            do(self._urgent.get_nowait())
 
-    def _group(self, first: _Waiting) -> _Job | _Stop | None:
+    def _group(self, first: Waiting) -> Job | Stop | None:
         """Take what waits behind `first`, and bring it to its end; gives the first item that is no batch, None if there was none."""
         group, changes = [first], first.batch.sent
-        following: _Job | _Stop | None = None
+        following: Job | Stop | None = None
         while len(group) < _GROUP_BATCHES and changes < _GROUP_CHANGES:
             try:
                 item = self._queue.get_nowait()
             except queue.Empty:
                 break
-            if not isinstance(item, _Waiting):
+            if not isinstance(item, Waiting):
                 following = item
                 break
             group.append(item)
@@ -331,12 +310,12 @@ class Writer:
             self._commit(group)
             self._tidy(_PIECE + (_SHARE * (time.monotonic() - started) if self._untidy else 0.0))
         except BaseException as error:
-            _refuse(following, error)  # it is in no queue any more
+            refuse(following, error)  # it is in no queue any more
             raise
         self._finished(len(group))
         return following
 
-    def _commit(self, group: list[_Waiting]) -> None:
+    def _commit(self, group: list[Waiting]) -> None:
         """Bring these to their end, but for what grows old by them."""
         made = None
         try:
@@ -344,10 +323,10 @@ class Writer:
             self._publish(made)
         except BaseException as error:
             for waiting in group:
-                _answer(waiting.done, problem_of(error) if made is None else _failed())  # published or not, these are on disk
+                tell(waiting.done, problem_of(error) if made is None else failed())  # published or not, these are on disk
             raise
         for waiting, answer in zip(group, made.answers, strict=True):
-            _answer(waiting.done, answer)
+            tell(waiting.done, answer)
 
     def _to_disk(self, batches: list[Batch], most: int | None = None) -> _Made:
         """Apply these in memory and commit them to the log. `most`: rows of deltas that may be gathered for a single change; one that
@@ -461,53 +440,8 @@ class Writer:
             self._ended = True
         while not self._queue.empty():
             with contextlib.suppress(queue.Empty):  # the thread has taken it, and waits for the turn
-                _refuse(self._queue.get_nowait(), error)
+                refuse(self._queue.get_nowait(), error)
         while not self._urgent.empty():
-            _refuse(self._urgent.get_nowait(), error)
-        self._queue.put(_Stop())  # to a thread that waits for something to do
+            refuse(self._urgent.get_nowait(), error)
+        self._queue.put(Stop())  # to a thread that waits for something to do
         self._on_failure(error)
-
-
-def _do(job: _Job) -> None:
-    """Run a job; what it raises is its caller's, and the writer's end if it was to write."""
-    try:
-        result = job.work()
-    except Problem as problem:
-        job.future.set_exception(problem)
-    except BaseException as error:
-        job.future.set_exception(error if job.only_reads else problem_of(error))
-        if not job.only_reads:
-            raise
-    else:
-        job.future.set_result(result)
-
-
-def _refuse(item: _Item | None, error: BaseException) -> None:
-    """Tell who waits for it that the writer has failed."""
-    if isinstance(item, _Waiting):
-        _answer(item.done, problem_of(error))
-    elif isinstance(item, _Job):
-        item.future.set_exception(problem_of(error))
-
-
-def _answer(done: Done, answer: Receipt | Problem) -> None:
-    try:
-        done(answer)
-    except Exception:
-        log.exception("a response could not be delivered")
-
-
-def problem_of(error: BaseException) -> Problem:
-    """What the clients are told of a failure of the writer, before or in a commit. `disk-full`: a page could not be written, so the last
-    page of the transaction, which commits it, is not whole, and nothing was applied."""
-    if isinstance(error, Problem):
-        return error
-    code = getattr(error, "sqlite_errorcode", 0) if isinstance(error, sqlite3.Error) else 0
-    full = code & 0xFF == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_WRITE  # the second: a quota, a limit on files
-    if full or (isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)):
-        return Problem("disk-full", "the disk of the data folder is full; the service stops")
-    return _failed()
-
-
-def _failed() -> Problem:
-    return Problem("internal", "the service has failed and stops")

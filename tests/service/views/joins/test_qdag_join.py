@@ -99,7 +99,7 @@ def test_the_writer_merges_while_nothing_waits(tmp_path: Path, monkeypatch: pyte
     changes = 2 * len(trees.roots)
     for one in rows[:changes]:
         deadline = time.monotonic() + 60
-        while engine._writer._more:
+        while engine._writer._untidy:
             assert time.monotonic() < deadline, "the writer does not come to an end"
             time.sleep(0.001)
         engine.apply(to_batch([("b", UPSERT, one | {"floor": 0})]))
