@@ -27,7 +27,7 @@ def test_defaults() -> None:
         "max_cursors": 10_000, "max_client_cursors": 1000, "pin_idle": 60.0, "pin_bytes": 1 << 30, "max_relations": 1000,
         "max_columns": 1000, "max_views": 1000, "max_aliases": 8, "max_conditions": 64, "max_sql": 64 << 10,
         "tls_certificate": None, "tls_key": None, "forwarded_allow_ips": "none",
-        "log_format": "text", "access_log": "off", "admin_token_file": None,
+        "log_format": "text", "access_log": "off", "log_level": "info", "admin_token_file": None,
     }  # fmt: skip
 
 
