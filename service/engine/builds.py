@@ -218,7 +218,7 @@ class Builds:
 
     def _make_room(self, build: _Build) -> None:
         if self._is_wanted(build.view):
-            build.view.make_room()
+            self._state.unless_it_fails(build.view, build.view.make_room, None)
 
     def _conclude(self, build: _Build) -> bool:
         """Follow the rest, and let the view live; False if the rest is too long. More is allowed each time: batches that wait could always
