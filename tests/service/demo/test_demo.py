@@ -129,7 +129,7 @@ def end(process: subprocess.Popen[str], output: IO[str], tmp_path: Path, number:
     process.send_signal(signal.SIGINT)  # an impatient second time changes nothing
     rest = output.read()
     assert process.wait(60) == 0, rest
-    assert "Traceback" not in rest
+    assert "ERROR" not in rest
     assert not [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
     assert list(tmp_path.glob("livejoin-*")) == []
 
