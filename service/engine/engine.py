@@ -115,6 +115,8 @@ class Engine(ABC):
         self._is_open = True
         building = [self._builds.start(view) for view in to_build]
         opened()
+        if building:
+            report("building the views", 0.0)
         while waiting(building, _POLL).not_done and self.state == "recovering":
             report("building the views", sum(view.progress for view in to_build) / len(to_build))
         with self._closing:

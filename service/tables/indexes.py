@@ -237,9 +237,9 @@ class SharedIndexes:
 
     def apply(self, version: int, runs: Runs, touched: Touched) -> None:
         """Bring all indexes to `version`, the last of the runs. Does not raise: what goes wrong is told to the views that follow."""
+        self._newest, self._batch, self._applied, self._failure = version, {}, None, None
         if not self._kept:
             return
-        self._newest, self._batch, self._applied, self._failure = version, {}, None, None
         concerned = [one for one in self._interest.concerned(touched) if one.relation.name in runs]  # a product tells them in parts
         if not concerned:
             return

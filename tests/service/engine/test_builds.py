@@ -23,7 +23,7 @@ from service.tables import backlog
 from service.views.live_view import LiveView
 from service.wire.batch import Batch, Changes, RowBlock
 from tests.service.definitions import relation
-from tests.service.running import ORDER, PAIR, batch, check, ids, of_ops, opened, rows_of, running
+from tests.service.running import ORDER, PAIR, batch, check, ids, look, of_ops, opened, rows_of, running
 
 BOXES = relation(
     "id:int64, s:int64, e:int64, t:int64, u:int64, tag:string?",
@@ -167,7 +167,7 @@ def test_what_changes_during_a_build(tmp_path: Path, monkeypatch: pytest.MonkeyP
         held.put(engine, name, VIEWS[name])
     for _ in range(12):
         engine.apply(some_changes(rng, 12))
-        engine.at_rest(lambda: engine._state.reclaim(*engine.versions.needed()))
+        look(engine)
     if name not in NOT_APART:
         held.go.set()
     assert state(engine, name) == "live", engine.views[name].problem

@@ -31,7 +31,7 @@ def no_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that has much else to do changes nothing."""
     monkeypatch.setattr("service.engine.writer._SHORT", 1e9)
     monkeypatch.setattr("service.engine.writer._TICK", 1e6)
-    monkeypatch.setattr("service.engine.engine._RATE", 1e9)
+    monkeypatch.setattr("service.engine.housekeeping._RATE", 1e9)
 
 
 @pytest.fixture

@@ -164,7 +164,7 @@ def test_a_definition_is_counted_until_it_was_used() -> None:
         return function(*arguments)
 
     async def read() -> None:
-        async with definition({"headers": [(b"content-type", b"application/json")]}, receive, bodies, work) as data:
+        async with definition({"fields": {b"content-type": b"application/json"}}, receive, bodies, work) as data:
             assert len(data["a"]) == 50_001 and bodies.held > 50_000 * 192
         assert bodies.held == 0
 

@@ -84,7 +84,7 @@ def test_batches_while_trees_merge(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """However small they are, and whether the changes pay for it or the writer does it while nothing waits."""
     monkeypatch.setattr("service.views.joins.quadtree_join.QuadTrees", partial(QuadTrees, least=1))
     monkeypatch.setattr("structures.quadtree.trees._SHARE", share)
-    monkeypatch.setattr("service.engine.engine._SLICE", 64)
+    monkeypatch.setattr("service.engine.housekeeping._SLICE", 64)
     run(tmp_path, 430, 12, lambda source: source.random.randrange(40), 14, {name: FOLLOWED[name] for name in ("edges", "composite")})
 
 
