@@ -62,8 +62,17 @@ class Watched:
         return taken
 
 
+def settled(engine: Instance, feed: Feed, published: int) -> None:
+    def pieces() -> None:
+        while feed.housekeep(published, True):
+            pass
+
+    engine.at_rest(pieces)
+
+
 def left(engine: Instance, sent: Batch) -> Receipt:
     """The answer to a change that was applied here and turned out to be large, once the thread has published it."""
+    ready(engine)
     made, answers = engine.apply_at_once(sent), []
     assert isinstance(made, Unpublished)
     assert engine.apply_at_once(single(0)) is None, "it still has the turn"
@@ -90,10 +99,10 @@ def test_a_large_delta_is_gathered_by_the_thread(engine: Instance, monkeypatch: 
     assert isinstance(engine.apply_at_once(single(1, 500, "other")), Receipt), "nor does the view look at them"
     assert left(engine, single(1, 10_000)).version == 5
     assert watched.take()[-1] == ("writer", many, 0)
-    engine.at_rest(lambda: feed.housekeep(5, True))
+    settled(engine, feed, 5)
     assert left(engine, single(1)).version == 6 and left(engine, of_ops("a", ("delete", 1))).version == 7
     watched.take()
-    engine.at_rest(lambda: feed.housekeep(7, True))
+    settled(engine, feed, 7)
     assert isinstance(engine.apply_at_once(single(2, 10_000)), Receipt) and watched.take() in ([], [(me, 0, 0)])
     sums: dict[tuple[int, str], int] = {}
     for chunk in follower.next(0.0):
