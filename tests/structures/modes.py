@@ -54,7 +54,6 @@ STRUCTURES = {
             Canary("structures.quadtree.changes", "own_block", "lambda nodes, writing, h, o, b: o"),
             _PIN_IGNORED,
             Canary("structures.quadtree.changes", "grow", "lambda nodes, C, h, E, e: True"),
-            Canary("structures.quadtree.changes", "gather", "lambda nodes, writing, h, o, b, c, child: o"),
             Canary("structures.quadtree.changes", "is_small", "lambda nodes, C, h, o, c, child: False"),
             Canary("structures.quadtree.compact", "pinned", "lambda pins, born, retired: False"),
             Canary("structures.quadtree.compact", "bytes_of", "lambda bits: (bits + 7) // 8"),
