@@ -61,7 +61,13 @@ def test_what_somebody_waits_for_is_compiled_first() -> None:
     names = [warming._name(dispatcher) for dispatcher, _ in kernel._listed]
     kernels = warming.Kernels()
     kernels._waiting, kernels._missing = list(names), set(names)
-    threading.Thread(target=kernels.require, args=({"interval"},), daemon=True).start()
+
+    def wait() -> None:
+        with pytest.raises(warming.Unusable, match="the service ends"):
+            kernels.require({"interval"})
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
     while not kernels._wanted:
         time.sleep(0.001)
     wanted = [name for name in names if name.split(".")[1] in ("interval", "ordered", "core")]
@@ -72,6 +78,7 @@ def test_what_somebody_waits_for_is_compiled_first() -> None:
     assert [kernels._take(0), kernels._take(-1)] == [rest[0], rest[-1]]
     kernels.end()
     assert kernels._take(0) is None
+    waiter.join()
 
 
 def test_one_that_never_started_ends() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from service.engine.writer import _Waiting
+from service.engine.queued import Waiting
 from service.errors import Problem
 from service.following.chunks import CHUNK_ROWS, Chunk
 from service.following.feeds import Feed
@@ -356,8 +356,8 @@ def test_the_writer_settles_some_thousand_rows_at_a_time(engine: Instance, monke
 
     def changes() -> None:
         for at in range(6):
-            engine._writer._commit([_Waiting(batch(("upsert", "a", rows_of(3 * at, 3))), lambda answer: None, 0)])
-        engine._writer._commit([_Waiting(batch(("upsert", "a", rows_of(100, 30))), lambda answer: None, 0)])
+            engine._writer._commit([Waiting(batch(("upsert", "a", rows_of(3 * at, 3))), lambda answer: None, 0)])
+        engine._writer._commit([Waiting(batch(("upsert", "a", rows_of(100, 30))), lambda answer: None, 0)])
         while found.housekeep(engine.published.number, True):
             pass
 
