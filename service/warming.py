@@ -1,12 +1,12 @@
-"""Kernels are compiled when they are needed, by processes of their own, into the cache.
+"""Kernels are compiled when they are needed, by a process of its own, into the cache.
 
     make setup   `python -m service.warming`: all of them
     a start      waits for those of `EVERY_BATCH`; a view, for those of its rooms: `Kernels.require`. What somebody waits for comes first,
                  the others behind it, at low priority once the service is ready
     later        `Loading` loads from the cache what no call has loaded
 
-Numba's front end holds the interpreter: compiled here, a kernel would stop the event loop for seconds. Two processes take kernels from
-both ends of the list, because neighbours share helpers, which each process compiles once.
+Numba's front end holds the interpreter: compiled here, a kernel would stop the event loop for seconds. It takes half of the time, most of
+it for helpers that kernels share. So one process does it for all kernels, and has children optimize and store them (`load_divided`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Collection
-from typing import IO, Any
+from typing import Any
 
 from llvmlite.binding import get_host_cpu_features
 
@@ -29,7 +29,8 @@ from service.trimming import give_back
 from structures.core import kernel
 
 EVERY_BATCH = ("rows", "core")  # rooms: of the tables
-_AT_ONCE = 2  # processes
+_CHILDREN = 2  # of the process that compiles, at once
+_IN_HAND = _CHILDREN + 1  # kernels: with one more than its children have, it always finds an order, and so looks for those that failed
 _LOWEST = 19  # priority, as of `nice`
 _COMPILE = "compile"
 _COMMAND = (sys.executable, "-m", "service.warming", _COMPILE)
@@ -50,7 +51,7 @@ class Kernels:
         self._missing: set[str] = set()
         self._waiting: list[str] = []  # of those, what no process has in hand, in the order of the list
         self._wanted: set[str] = set()  # somebody waits for them
-        self._processes: list[subprocess.Popen[str]] = []
+        self._process: subprocess.Popen[str] | None = None
         self._failure = ""
 
     def start(self) -> None:
@@ -61,10 +62,8 @@ class Kernels:
             return
         self._waiting = [_name(dispatcher) for dispatcher, _ in kernel._listed]
         self._missing = set(self._waiting)
-        for last in range(min(_AT_ONCE, os.cpu_count() or 1)):
-            process = subprocess.Popen(_COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-            self._processes.append(process)
-            threading.Thread(target=self._employ, args=(process, -last), name="compiling", daemon=True).start()
+        self._process = subprocess.Popen(_COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        threading.Thread(target=self._employ, args=(self._process,), name="compiling", daemon=True).start()
 
     def require(self, rooms: Collection[str] | None = None, progress: Progress | None = None) -> None:
         """Wait until the kernels of these rooms of `structures`, and of those that they import, are in the cache; None: of all rooms.
@@ -87,11 +86,9 @@ class Kernels:
         return not self._missing or not self._missing & _kernels_of(rooms)
 
     def stand_back(self) -> None:
-        """From now on others come first: the processes take what they leave of the processor."""
-        if sys.platform != "win32":
-            for process in self._processes:
-                if process.poll() is None:
-                    os.setpriority(os.PRIO_PROCESS, process.pid, _LOWEST)
+        """From now on others come first: compilation takes what they leave of the processor."""
+        if sys.platform != "win32" and self._process is not None and self._process.poll() is None:
+            os.setpriority(os.PRIO_PGRP, self._process.pid, _LOWEST)
 
     @property
     def complete(self) -> bool:
@@ -100,33 +97,44 @@ class Kernels:
     def end(self) -> None:
         """Compile no more; whoever waits is told."""
         self._fail("the service ends")
-        for process in self._processes:
-            process.kill()
-            process.wait()
+        if self._process is not None and self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL) if sys.platform != "win32" else self._process.kill()
+            self._process.wait()
 
     def _fail(self, reason: str) -> None:
         with self._changed:
             self._failure = self._failure or reason
             self._changed.notify_all()
 
-    def _employ(self, process: subprocess.Popen[str], end: int) -> None:
-        """Give a process one kernel after another, from this end of the list, until none is left."""
+    def _employ(self, process: subprocess.Popen[str]) -> None:
+        """Have a process compile one kernel after another until none is left."""
         assert process.stdin is not None and process.stdout is not None
+        in_hand: set[str] = set()
         with process, process.stdin as orders, process.stdout as answers:
-            while (name := self._take(end)) is not None:
-                if answer := _answer(name, orders, answers):
-                    self._fail(answer)
-                    return
-                with self._changed:
-                    self._missing.discard(name)
-                    self._changed.notify_all()
+            try:
+                while True:
+                    while len(in_hand) < _IN_HAND and (name := self._take()) is not None:
+                        in_hand.add(name)
+                        print(name, file=orders, flush=True)
+                    if not in_hand:
+                        return
+                    if len(in_hand) < _IN_HAND:
+                        orders.close()  # it waits for its children now, and ends if one failed
+                    answer = answers.readline().rstrip("\n")
+                    in_hand.remove(answer)
+                    with self._changed:
+                        self._missing.discard(answer)
+                        self._changed.notify_all()
+            except (OSError, KeyError):
+                reason = f"the process that compiles kernels ended at {' or '.join(sorted(in_hand))}: its reason is above; start again"
+                self._fail(answer or reason)
 
-    def _take(self, end: int) -> str | None:
+    def _take(self) -> str | None:
+        """The next kernel to compile."""
         with self._changed:
             if self._failure or not self._waiting:
                 return None
-            first = [name for name in self._waiting if name in self._wanted] or self._waiting
-            name = first[end]
+            name = next((name for name in self._waiting if name in self._wanted), self._waiting[0])
             self._waiting.remove(name)
             return name
 
@@ -201,34 +209,48 @@ def _kernels_of(rooms: Collection[str]) -> set[str]:
     return {name for name in map(_name, (dispatcher for dispatcher, _ in kernel._listed)) if name.split(".")[1] in needed}
 
 
-def _answer(name: str, orders: IO[str], answers: IO[str]) -> str:
-    """Have a process compile a kernel; why it did not, or nothing."""
-    try:
-        print(name, file=orders, flush=True)
-        answer = answers.readline().rstrip("\n")
-    except OSError:
-        answer = ""
-    return "" if answer == name else answer or f"the process that compiles kernels ended at {name}: its reason is above; start again"
-
-
 def _compile_on_demand() -> None:
-    """A process of `Kernels`: for each name that it reads it answers the same name, or what is wrong. It ends when nobody asks any more."""
+    """The process of `Kernels`: for each name that it reads, it or a child answers the same name once the kernel is in the cache, or what
+    is wrong. It ends when nobody asks any more, or when a child failed."""
     for number in (signal.SIGINT, signal.SIGTERM):  # they reach whole groups of processes: the one who asks decides
         signal.signal(number, signal.SIG_IGN)
     _import_all()
     listed = {_name(dispatcher): (dispatcher, signature) for dispatcher, signature in kernel._listed}
+    load = kernel.load_divided if hasattr(os, "fork") else kernel.load
+    parent, children = os.getpid(), 0
     for line in sys.stdin:
+        children -= _reap(children, children >= _CHILDREN)
         try:
-            kernel.load(*listed[line.rstrip("\n")])
+            child = load(*listed[line.rstrip("\n")])
         except OSError as error:
             print(f"compiled kernels cannot be stored ({error}): set LIVEJOIN_CACHE to a folder that can be written", flush=True)
-            return
-        print(line, end="", flush=True)
+            os._exit(1)
+        if child:
+            children += 1
+        else:
+            print(line, end="", flush=True)
+            if os.getpid() != parent:
+                os._exit(0)
+    while children:
+        children -= _reap(children, True)
+
+
+def _reap(children: int, wait: bool) -> int:
+    """How many children have ended; at least one if it should `wait`. This process ends if one failed."""
+    ended = 0
+    while ended < children:
+        pid, status = os.waitpid(-1, 0 if wait and not ended else os.WNOHANG)
+        if not pid:
+            break
+        if status:
+            os._exit(1)
+        ended += 1
+    return ended
 
 
 if __name__ == "__main__":
     if sys.argv[1:] == [_COMPILE]:
         _compile_on_demand()
     else:
-        words = "compiling kernels (once, about a minute)"
+        words = "compiling kernels (once, some two minutes)"
         warm(lambda done, total: print(f"\r{words}: {done} of {total}", end="" if done < total else "\n", flush=True))

@@ -8,12 +8,16 @@ A call of a helper from Python, by a check or a class that reads a word or two, 
 hand over its own objects for them, and one that uses an intrinsic cannot be called so. It has no environment, either: it cannot print, or
 raise exceptions with values from run time.
 
+`Elsewhere` leaves the rest of a kernel to another process: what its helpers took is there for the next kernel.
+
 It depends on Numba's compiler pipeline (`pipeline_class`) and on two of its classes, `NativeLowering` and `JITCodeLibrary`;
 `tests/structures/core/test_kernel.py` shows what must hold.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from typing import Any
 
 from numba.core.codegen import JITCodeLibrary
@@ -70,11 +74,38 @@ class _HelperLowering(NativeLowering):
         return True
 
 
+class Elsewhere(BaseException):
+    """This process is done with a kernel; `pid` goes on with it."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(pid)
+        self.pid = pid
+
+
+_divided: list[Callable[..., Any]] = []  # kernels to divide: at most one
+
+
+def compile_divided(dispatcher: Any, arguments: Any) -> int:
+    """Compile a kernel as `dispatcher.compile`, but as soon as the kinds of its variables are known and its helpers are lowered, in a new
+    process. Its number, or 0: the kernel was in the cache, or this is the new process, and all is done. Nobody else may compile meanwhile,
+    and this process must have no other threads."""
+    _divided.append(dispatcher.py_func)
+    try:
+        dispatcher.compile(arguments)
+    except Elsewhere as elsewhere:
+        return elsewhere.pid
+    finally:
+        _divided.clear()
+    return 0
+
+
 @register_pass(mutates_CFG=True, analysis_only=False)
 class _KernelLowering(NativeLowering):
     _name = "livejoin_kernel_lowering"
 
     def run_pass(self, state: Any) -> bool:
+        if state.func_id.func in _divided and (pid := os.fork()):
+            raise Elsewhere(pid)
         state.library = _KernelLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
         state.library.enable_object_caching()
         return bool(super().run_pass(state))

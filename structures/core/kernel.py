@@ -58,7 +58,7 @@ if JIT:
     import numba
     from numba.core import types
 
-    from structures.core.helpers import HelperCompiler, KernelCompiler, only_for_kernels
+    from structures.core.helpers import HelperCompiler, KernelCompiler, compile_divided, only_for_kernels
 
     _placing = Lock()  # Numba's setting is the whole process's
 
@@ -178,6 +178,12 @@ def load(dispatcher: Any, signature: Any) -> None:
     """
     arguments, _ = normalize_signature(signature)
     dispatcher.compile(arguments)
+
+
+def load_divided(dispatcher: Any, signature: Any) -> int:
+    """`load`, but a new process optimizes and stores the code: what `compile_divided` gives."""
+    arguments, _ = normalize_signature(signature)
+    return compile_divided(dispatcher, arguments)
 
 
 @cache

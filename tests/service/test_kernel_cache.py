@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,19 +16,34 @@ from tests.server_process import ROOT
 # The superuser writes everywhere, unless this capability is taken away.
 BOUNDED = ["setpriv", "--bounding-set", "-dac_override", "--inh-caps", "-dac_override"] if os.geteuid() == 0 else []
 PROGRAM = """
+import os
+import signal
 import sys
-from numba import config, njit
 from service import warming
-from structures.core import kernel
-config.CACHE_DIR = str(kernel.cache_folder("kernels.py"))
+from structures.core import helpers, kernel
+
+def once(number):
+    return number
 
 def twice(number):
     return 2 * number
 
+def thrice(number):
+    return 3 * number
+
 warming._import_all = lambda: None
-kernel._listed[:] = [(njit(cache=True)(twice), sys.argv[1])]
+kernel._listed.clear()
+for function in (once, twice, thrice):
+    kernel.kernel(sys.argv[1])(function)
 warming._COMMAND = (sys.executable, *sys.argv, "compile")
-if sys.argv[2:] == ["compile"]:
+if sys.argv[3:] == ["compile"]:
+    class Library(helpers._KernelLibrary):
+        def _optimize_final_module(self):
+            if sys.argv[2] in self.name:
+                os.kill(os.getpid(), signal.SIGKILL)
+            super()._optimize_final_module()
+
+    helpers._KernelLibrary = Library
     warming._compile_on_demand()
     sys.exit()
 print(kernel.is_cached())
@@ -45,12 +61,12 @@ def cache(tmp_path: Path) -> Iterator[Path]:
             path.chmod(0o755)
 
 
-def warm(cache: Path, signature: str = "int64(int64)", **variables: str) -> subprocess.CompletedProcess[str]:
-    """Compiles, or finds, one kernel in a process of its own."""
+def warm(cache: Path, signature: str = "int64(int64)", killed: str = "none", **variables: str) -> subprocess.CompletedProcess[str]:
+    """Compiles, or finds, three kernels in a process of its own; whoever optimizes the one that is to be `killed` is."""
     program = cache.with_name("program.py")
     program.write_text(PROGRAM)
     environment = os.environ | {"LIVEJOIN_CACHE": str(cache), "PYTHONPATH": str(ROOT), **variables}
-    command = [*BOUNDED, sys.executable, str(program), signature]
+    command = [*BOUNDED, sys.executable, str(program), signature, killed]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
 
@@ -62,13 +78,21 @@ def close(folder: Path) -> None:
 
 def test_what_is_in_it_is_used_and_what_is_missing_is_an_error(cache: Path) -> None:
     locator = {"NUMBA_CACHE_LOCATOR_CLASSES": "service.kernel_cache.Locator"}
-    assert warm(cache, **locator).stdout == "False\ncompiled 1 of 1\n"
+    assert warm(cache, **locator).stdout == "False\ncompiled 1 of 3\ncompiled 2 of 3\ncompiled 3 of 3\n"
     close(cache)
     found = warm(cache, **locator)
     assert (found.stdout, found.returncode) == ("True\n", 0), found.stderr
     missing = warm(cache, "float64(float64)", **locator)
     assert missing.stdout == "False\n" and missing.returncode == 1
     assert "compiled kernels cannot be stored" in missing.stderr and "set LIVEJOIN_CACHE to a folder that can be written" in missing.stderr
+
+
+@pytest.mark.parametrize("killed", ["once", "twice", "thrice"])
+def test_a_compiler_that_is_killed_is_noticed(cache: Path, killed: str) -> None:
+    done = warm(cache, killed=killed)
+    assert done.returncode == 1
+    assert re.search(rf"the process that compiles kernels ended at .*{killed}.*: its reason is above; start again", done.stderr)
+    assert warm(cache).stdout.splitlines()[-1] == "compiled 3 of 3"
 
 
 def test_a_processor_without_what_is_compiled_for_is_refused(cache: Path) -> None:
