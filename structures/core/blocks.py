@@ -351,6 +351,7 @@ class Blocks:
         bits = max(bits, (max(sizes) * control.LEAST_BLOCKS - 1).bit_length())
         chunks = max(len(sizes) + 2, words >> bits)
         size = chunks << bits
+        self._most_chunks, self._half = chunks - len(sizes), bits - 1
         self.M: np.ndarray = reserve((size + 2 * LANES) * 8, np.int64)[:size]  # the last block is read eight numbers at once
         self.W: np.ndarray = self.M.view(np.int32)
         maps = control.KEPT + kept
@@ -407,8 +408,8 @@ class Blocks:
 
     def has_room(self, words: int) -> bool:
         """Whether so many words more surely fit, whatever blocks they make."""
-        _, shift, chunks, following, kinds = self.C[: control.KINDS + 1].tolist()
-        return words < (chunks - following - kinds) << (shift - 1) or words <= room(self.C)  # the first is a quick answer
+        C = self.C  # first a quick answer: of the chunks without blocks, `room` counts those before NEXT_CHUNK too
+        return words < (self._most_chunks - C.item(control.NEXT_CHUNK)) << self._half or words <= room(C)
 
     def require_words(self, words: int) -> None:
         """Raise MemoryError unless `has_room` for so many words."""

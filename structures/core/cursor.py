@@ -7,11 +7,17 @@ pin. A clone costs a copy of these arrays.
 from __future__ import annotations
 
 import copy
+from functools import cache
 from typing import Self
 
 import numpy as np
 
 _NO_STATE = np.empty(0, np.int64)
+
+
+@cache
+def _no_rows(members: int) -> np.ndarray:
+    return np.empty((members, 0), np.int32)
 
 
 class Resumable:
@@ -37,7 +43,7 @@ class Cursor(Resumable):
 
     def __init__(self, members: int, Z: np.ndarray) -> None:
         """`members`: the slots of a row."""
-        self._nothing = np.empty((members, 0), np.int32)
+        self._nothing = _no_rows(members)
         self._held = self._nothing  # rows that a kernel told beyond the limit
         self._ended = False
         self._Z = Z
@@ -48,9 +54,9 @@ class Cursor(Resumable):
         A call takes milliseconds, with the GIL released in its kernels, and may find no rows before the end (`done`).
         """
         rows = self._held
-        if not (rows.shape[1] or self._ended):
+        if rows is self._nothing and not self._ended:
             rows = self._more(limit)
-            if not (rows.shape[1] or self._ended):
+            if not (rows.size or self._ended):
                 rows = self._look_on(limit)
         if rows.shape[1] <= limit:
             self._held = self._nothing

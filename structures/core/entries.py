@@ -45,6 +45,7 @@ class Entries(NamedTuple):
         return Entries(*(column[places] for column in self))
 
 
+ALONE = np.zeros(1, np.int64)  # the order of a single one; not written to
 NO_ENTRIES = Entries(*(np.empty(0, kind) for kind in (np.uint8, np.int32, np.int64, np.int64, np.int32)))
 
 
@@ -111,7 +112,7 @@ def tree_order(sets: np.ndarray, keys: np.ndarray, lefts: np.ndarray, slots: np.
     """The places of the entries in the tree's order, (key, left, slot code). O(n log n)."""
     n = len(keys)
     if n == 1:
-        return np.zeros(1, np.int64)
+        return ALONE
     if n == 0:
         return np.empty(0, np.int64)
     codes = 2 * slots.astype(np.int64) + sets

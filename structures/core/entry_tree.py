@@ -43,7 +43,7 @@ class EntryTree(Versioned[Store]):
     def __init__(self, arena: Store, sets: int, members: int, state: np.ndarray) -> None:
         """`members`: the slots of a row; `state`: of the writing kernel, that of a run first."""
         self.arena = arena
-        self._sets, self._state = sets, state
+        self._sets, self._state, self._run_state = sets, state, state[:RUN_WORDS]
         self._promised = 0  # words, to the changes that room was asked for last
         self._out = np.empty((members, CHUNK), np.int32)
         self._told = Told(self._out.reshape(-1), CHUNK)
@@ -122,10 +122,10 @@ class EntryTree(Versioned[Store]):
     def _run(self, sign: int, entries: Entries, sink: Sink | None) -> Sink | None:
         """Apply one sign; the sink, or None once it wants no more."""
         state, n = self._state, len(entries.key)
-        state[:RUN_WORDS] = 0
+        self._run_state.fill(0)
         signs = _FEW[sign][:n] if n <= _FEWEST else np.full(n, sign, np.int8)
         changes = Changes(signs, entries, self._order(entries), _NOT_ASKED)
-        while state[AT] < n:
+        while state.item(AT) < n:
             told = self._go_on(changes, sink is not None)
             if told and sink is not None and not sink(sign, self._out[:, :told].copy()):
                 sink = None
@@ -140,7 +140,7 @@ class EntryTree(Versioned[Store]):
         return told
 
     def _none_missing(self) -> None:
-        if self._state[MISSING]:
+        if self._state.item(MISSING):
             raise KeyError(f"{self._state[MISSING]} deleted entries were not in the tree")
 
     def apply_in_order(self, version: int, signs: np.ndarray, entries: Entries, limit: int | None, keep: Keep | None = None) -> Deltas:

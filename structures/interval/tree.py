@@ -65,8 +65,8 @@ class IntervalTree(EntryTree[Arena]):
     @property
     def root(self) -> Root:
         """The newest version, published or not."""
-        offset, height, *counts, live = self.arena.C[ROOT : LIVE + 1].tolist()
-        return Root(offset, height, tuple(counts), bool(live))
+        offset, height, first, second, live = self.arena.C[ROOT : LIVE + 1].tolist()
+        return Root(offset, height, (first, second), live != 0)
 
     @property
     def update_steps(self) -> int:
