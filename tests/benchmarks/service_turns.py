@@ -36,7 +36,7 @@ from structures.rows.rows import Rows
 from tests.service.running import DEFINITION, batch, opened
 
 WATCHED: tuple[tuple[Any, str], ...] = (
-    (Writer, "_group"), (writer, "_do"), (Housekeeping, "piece"), (State, "judge"), (State, "apply"), (State, "reclaim"),
+    (Writer, "_group"), (writer, "do"), (Housekeeping, "piece"), (State, "judge"), (State, "apply"), (State, "to_reclaim"),
     (Log, "append_all"), (Log, "commit"), (Log, "checkpoint_if_due"), (Feed, "housekeep"), (LiveView, "reclaim"),
     (LiveView, "apply"), (SharedIndexes, "reclaim"), (SharedIndexes, "apply"), (Table, "reclaim"), (Domain, "reclaim"),
     (Table, "delete"), (Table, "enter"), (Rows, "free"), (Rows, "tidy"), (KeyTable, "make_room"),
@@ -122,6 +122,8 @@ def run(engine: Instance, n: int) -> None:
     with scenario("b loaded again, batches of 1,000"):
         for first in range(0, half, 1000):
             engine.apply(batch(("upsert", "b", rows(first, 1000, n))))
+    with scenario("one batch of half of the rows"):
+        engine.apply(batch(("upsert", "b", rows(0, half, n, " again"))))
     with scenario("views dropped"):
         for name in ("pairs", "keyed"):
             engine.drop_view(name)

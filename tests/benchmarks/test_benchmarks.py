@@ -38,6 +38,7 @@ from tests.benchmarks import (
     service_many,
     service_memory,
     service_natural,
+    service_turns,
     stalls,
 )
 from tests.benchmarks.__main__ import chosen, main
@@ -198,6 +199,12 @@ def test_stalls() -> None:
     assert len(figures) == 2 * len(stalls.SCENARIOS) and {figure.unit for figure in figures} == {"ms"}
     assert all(0 < p999.value <= longest.value for p999, longest in zip(figures[::2], figures[1::2], strict=True))
     assert [figure.aim for figure in figures] == [None if one.is_turn else aim for one in stalls.SCENARIOS for aim in (10.0, 50.0)]
+
+
+def test_what_turns_are_watched_for_exists() -> None:
+    """It is named as text: nothing else would notice a change of name."""
+    for owner, name in service_turns.WATCHED:
+        assert callable(getattr(owner, name))
 
 
 @compiled
