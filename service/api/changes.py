@@ -7,6 +7,7 @@ to the writer's thread and a wake-up of the loop more); what a framework would a
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -133,7 +134,7 @@ async def _apply(
     else:
         decode = partial(decode_relation_changes, kind, body, relation, definitions, place)
     try:
-        batch = decode() if len(body) <= SMALL and kind not in BINARY else await context.work(decode)
+        batch = decode() if len(body) <= SMALL and kind not in BINARY else await context.work(_decode_and_prepare, engine, decode)
     except UnknownRelation as error:
         known = await _repeated(context, error, given)
         if known is None:
@@ -157,6 +158,12 @@ async def _apply(
                 raise Problem("internal", said) from None
             raise
     return render(receipt), batch.turn
+
+
+def _decode_and_prepare(engine: Instance, decode: Callable[[], Batch]) -> Batch:
+    batch = decode()
+    engine.prepare(batch)
+    return batch
 
 
 async def _repeated(context: Context, error: UnknownRelation, given: dict[str, Any] | None) -> Receipt | None:

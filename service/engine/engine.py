@@ -159,6 +159,10 @@ class Engine(ABC):
 
     # writing
 
+    def prepare(self, batch: Batch) -> None:
+        """Do what needs no look at the tables before the writer's turn. In any thread, while others write."""
+        self._state.prepare(batch)
+
     def submit(self, batch: Batch, done: Done) -> None:
         """Queue a batch; `done(Receipt or Problem)` is called in the writer's thread once it is on disk and published, or refused.
 

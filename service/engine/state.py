@@ -19,7 +19,7 @@ from service.tables.changes import Run, batch_run
 from service.tables.indexes import SharedIndexes
 from service.tables.interest import Interest, Selection, Touched
 from service.tables.relations import Relation
-from service.tables.resolution import NO_SLOTS, Indices, Resolved, resolve
+from service.tables.resolution import NO_SLOTS, Indices, Resolved, prepare, resolve
 from service.tables.store import Numbers
 from service.views.deltas import Delta
 from service.views.live_view import LiveView
@@ -163,6 +163,14 @@ class State:
             raise Problem("source-reset", said)
         assert batch.epoch is not None
         return batch.epoch <= epoch
+
+    def prepare(self, batch: Batch) -> None:
+        """Do what `judge` and `apply` need not do, for each relation of many changes. In any thread."""
+        relations = self._relations
+        for changes in batch.changes:
+            relation = relations.get(changes.relation)
+            if relation is not None and _same(changes.definition, relation.definition):
+                prepare(relation, changes)
 
     def judge(self, batch: Batch) -> Judged:
         """What the batch comes to. Changes nothing.

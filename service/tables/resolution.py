@@ -23,6 +23,7 @@ Slots = npt.NDArray[np.int32]
 Indices = npt.NDArray[np.int64]
 NO_SLOTS: Slots = np.empty(0, np.int32)
 _NO_INDICES: Indices = np.empty(0, np.int64)
+_WORTH_PREPARING = 1024  # changes
 
 
 @dataclass(slots=True)
@@ -49,31 +50,70 @@ class Resolved:
     given: RowSet | None = None
 
 
+@dataclass(slots=True)
+class Last:
+    """The changes behind the last truncate, or all: what resolving them takes and no row of the table decides. A `Prepared`.
+
+    ops, index, rows    of these
+    groups              as `_groups` of their keys
+    keys                their keys as the table takes them; None if there are none
+    given               the rows as the table takes them, if none is deleted
+    """
+
+    ops: npt.NDArray[np.uint8]
+    index: Indices
+    rows: pa.RecordBatch
+    groups: Indices | None
+    keys: RowSet | None
+    given: RowSet | None
+
+    @property
+    def bytes(self) -> int:
+        """Besides the rows."""
+        cells = [part.cells.nbytes for part in (self.keys, self.given) if part is not None]
+        return sum(cells) + (0 if self.groups is None else self.groups.nbytes)
+
+
+def prepare(relation: Relation, changes: Changes) -> None:
+    """Do what `resolve` need not do in the writer's turn, if the changes are many. In any thread. They were validated by the definition of
+    this relation, and of the one that they are applied to."""
+    if len(changes.ops) >= _WORTH_PREPARING:
+        changes.prepared = _last(relation, changes)
+
+
+def _last(relation: Relation, changes: Changes) -> Last:
+    cuts = np.flatnonzero(changes.ops == TRUNCATE)
+    start = int(cuts[-1]) + 1 if len(cuts) else 0
+    rows, ops = changes.rows.arrow.slice(start), changes.ops[start:]
+    keys = rows.select(relation.key)
+    key_set = given = None
+    if rows.num_rows:
+        key_set = relation.table.given_keys(RowBlock(keys))
+        given = relation.table.given(RowBlock(rows)) if not np.any(ops == DELETE) else None
+    return Last(ops, changes.index[start:], rows, _groups(keys), key_set, given)
+
+
 def resolve(relation: Relation, changes: Changes, version: int) -> Resolved:
     """Judge and fold; `version` is the newest applied one. Changes nothing. Cost: a sort of the keys if any comes twice."""
     ops = changes.ops
     if len(ops) == 1 and ops[0] != TRUNCATE:
         return _resolve_one(relation, int(ops[0]), changes.rows, changes.index)
-    rows = changes.rows.arrow
-    keys = rows.select(relation.key)
+    last = changes.prepared if isinstance(changes.prepared, Last) else _last(relation, changes)
+    known = NO_SLOTS if last.keys is None else relation.table.find_given(last.keys)
     cuts = np.flatnonzero(ops == TRUNCATE)
     if len(cuts) == 0:
-        known = relation.table.find(RowBlock(keys))
-        judged = _judge(keys, ops, known)
-        return _fold(relation, changes, judged, known)
+        return _fold(relation, last, _judge(last.groups, ops, known), known)
+    keys = changes.rows.arrow.select(relation.key)
     ignored, bad = 0, []
     start = 0
     for cut in cuts.tolist():
         part = keys.slice(start, cut - start)
-        known = relation.table.find(RowBlock(part)) if start == 0 else np.full(len(part), -1, np.int32)
-        judged = _judge(part, ops[start:cut], known)
+        there = relation.table.find(RowBlock(part)) if start == 0 else np.full(len(part), -1, np.int32)
+        judged = _judge(_groups(part), ops[start:cut], there)
         ignored += judged.ignored
         bad.append(changes.index[start:cut][judged.bad])
         start = cut + 1
-    rest = Changes(changes.relation, changes.definition, ops[start:], RowBlock(rows.slice(start)), changes.index[start:])
-    part = keys.slice(start)
-    judged = _judge(part, rest.ops, np.full(len(part), -1, np.int32))
-    result = _fold(relation, rest, judged, relation.table.find(RowBlock(part)))
+    result = _fold(relation, last, _judge(last.groups, last.ops, np.full(len(last.ops), -1, np.int32)), known)
     result.truncate = True
     result.delete_keys = relation.no_keys
     everything, _ = relation.table.scan(version, 0, relation.table.rows)
@@ -92,8 +132,8 @@ class _Judged(NamedTuple):
     bad: Indices
 
 
-def _judge(keys: pa.RecordBatch, ops: npt.NDArray[np.uint8], known: Slots) -> _Judged:
-    groups = _groups(keys)
+def _judge(groups: Indices | None, ops: npt.NDArray[np.uint8], known: Slots) -> _Judged:
+    """`groups`: as `_groups` of the keys; `known`: where the table has them before."""
     if groups is None:
         bad = (ops == INSERT) & (known >= 0)
         ignored = (ops == DELETE) & (known < 0)
@@ -132,18 +172,19 @@ def _groups(keys: pa.RecordBatch) -> Indices | None:
     return codes
 
 
-def _fold(relation: Relation, changes: Changes, judged: _Judged, known: Slots) -> Resolved:
+def _fold(relation: Relation, changes: Last, judged: _Judged, known: Slots) -> Resolved:
     last = judged.last
     deleting = changes.ops[last] == DELETE
     gone = last[deleting]
     gone = gone[known[gone] >= 0]
     come = last[~deleting]
-    rows = changes.rows.arrow
-    inserts = RowBlock(rows if len(come) == rows.num_rows else rows.take(pa.array(come)))
+    rows, whole = changes.rows, len(come) == changes.rows.num_rows
+    inserts = RowBlock(rows if whole else rows.take(pa.array(come)))
     previous = known[come]
     keys = RowBlock(rows.select(relation.key).take(pa.array(gone))) if len(gone) else relation.no_keys
     deletes = np.concatenate((previous[previous >= 0], known[gone]))
-    return Resolved(relation, False, inserts, previous, deletes, keys, judged.ignored, changes.index[judged.bad])
+    given = changes.given if whole else None
+    return Resolved(relation, False, inserts, previous, deletes, keys, judged.ignored, changes.index[judged.bad], given)
 
 
 def _resolve_one(relation: Relation, op: int, rows: RowBlock, index: Indices) -> Resolved:

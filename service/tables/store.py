@@ -60,7 +60,8 @@ def _writable(values: Array, dtype: type) -> Array:
 class Table:
     """The rows of one relation.
 
-    `find`, `insert` (both in steps: `given`, `find_given`, `enter`), `delete`, `reclaim` are for the writer; `find_at`, `take`, `scan` and
+    `given` and `given_keys` are for any thread, at any time; `find`, `insert` (both in steps: `given`, `find_given`, `enter`), `delete`,
+    `reclaim` for the writer; `find_at`, `take`, `scan` and
     what follows them for any thread that holds a pin on the version it reads, meanwhile; they give up the GIL. Costs: O(1) expected a
     row, and its bytes of text.
     """
@@ -85,16 +86,18 @@ class Table:
 
     def find(self, keys: RowBlock) -> Array:
         """int32[n]: the slot of the newest row with each key (the columns of `keys`, in key order), or -1."""
-        if not keys.num_rows:
-            return _NO_SLOTS
+        return self._rows.find(self.given_keys(keys)) if keys.num_rows else _NO_SLOTS
+
+    def given_keys(self, keys: RowBlock) -> RowSet:
+        """Keys, at least one, for `find_given`."""
         if keys.values is not None:
-            return self._rows.find(few_to_row_set(keys.values, self._key_kinds, self._key_key, len(self._key_key)))
-        return self._rows.find(to_row_set(keys.arrow.columns, self._key_readers, self._key_kinds, self._key_key, len(self._key_key)))
+            return few_to_row_set(keys.values, self._key_kinds, self._key_key, len(self._key_key))
+        return to_row_set(keys.arrow.columns, self._key_readers, self._key_kinds, self._key_key, len(self._key_key))
 
     def find_at(self, version: int, key: pa.RecordBatch) -> Array | None:
         """int32[0 or 1]: the slot of the row with this key (one) that a pinned version sees; None: the key table cannot tell, which knows
         the newest rows only. Waits while a batch is entered."""
-        given = to_row_set(key.columns, self._key_readers, self._key_kinds, self._key_key, len(self._key_key))
+        given = self.given_keys(RowBlock(key))
         with self._lock:
             slots, changed = self._rows.find(given), self._changed
         slots = slots[slots >= 0]
@@ -118,7 +121,7 @@ class Table:
         return to_row_set(rows.arrow.columns, self._readers, store.kinds, store.key, store.width)
 
     def find_given(self, given: RowSet) -> Array:
-        """As `find`, of whole rows."""
+        """As `find`, of whole rows or of keys."""
         return self._rows.find(given)
 
     def enter(self, version: int, given: RowSet) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -69,21 +69,30 @@ class RowBlock:
         return size
 
 
+class Prepared(Protocol):
+    """What a relation makes of changes before they are applied."""
+
+    @property
+    def bytes(self) -> int: ...
+
+
 class Changes:
     """Changes of one relation, in order, validated: valid rows only.
 
     relation, definition    used for validation: the relation may have been replaced by the time they are applied
     ops, index              uint8[n]; int64[n], position in the batch as sent
     rows                    exactly the relation's columns in canonical types; deletes are null outside the key, truncates everywhere
+    prepared                by the relation, or None
     """
 
-    __slots__ = ("relation", "definition", "ops", "index", "rows")
+    __slots__ = ("relation", "definition", "ops", "index", "rows", "prepared")
 
     def __init__(
         self, relation: str, definition: RelationDefinition, ops: npt.NDArray[np.uint8], rows: RowBlock, index: npt.NDArray[np.int64]
     ) -> None:
         self.relation, self.definition = relation, definition
         self.ops, self.rows, self.index = ops, rows, index
+        self.prepared: Prepared | None = None
 
 
 def concatenated(parts: Sequence[Changes]) -> Changes:
@@ -120,6 +129,11 @@ class Batch:
     @property
     def bytes(self) -> int:
         return sum([changes.rows.bytes for changes in self.changes])
+
+    @property
+    def held_bytes(self) -> int:
+        """With what has been prepared."""
+        return self.bytes + sum([changes.prepared.bytes for changes in self.changes if changes.prepared is not None])
 
 
 def batch_to_arrow(batch: Batch) -> bytes:

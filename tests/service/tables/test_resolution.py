@@ -11,8 +11,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from service.tables import resolution
 from service.tables.relations import Relation
-from service.tables.resolution import Resolved, resolve
+from service.tables.resolution import Resolved, prepare, resolve
 from service.wire.batch import DELETE, INSERT, TRUNCATE, UPSERT, Changes, RowBlock
 from tests.service.definitions import relation as definition
 
@@ -96,10 +97,15 @@ class Case:
             return rows
         return RowBlock(RowBlock.few([(None,) * len(self.relation.schema)] * before + values, rows.struct).arrow.slice(before))
 
-    def resolve(self, changes: list[Change], few: bool, before: int = 0) -> Resolved:
+    def resolve(self, changes: list[Change], few: bool, before: int = 0, prepared: bool = False) -> Resolved:
         """Number i of the changes stands at place 3 i + 7 of what was sent."""
         ops = np.array([op for op, _, _ in changes], np.uint8)
         given = Changes("r", self.relation.definition, ops, self.rows(changes, few, before), np.arange(len(changes)) * 3 + 7)
+        if prepared:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(resolution, "_WORTH_PREPARING", 1)
+                prepare(Relation(2, "r", self.relation.definition), given)  # it looks at no row
+            assert given.prepared is not None and given.prepared.bytes >= 0
         return resolve(self.relation, given, 5)
 
 
@@ -155,15 +161,20 @@ ALL = (TRUNCATE, 0, 0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@given(present=st.lists(NUMBERS, max_size=4), some=st.lists(ONE, min_size=1, max_size=14), few=st.booleans(), before=st.integers(0, 9))
-@example(present=[0, 1], some=EVERY, few=False, before=0)
-@example(present=[0, 1, 2, 3], some=[*EVERY, ALL, *EVERY, ALL, (UPSERT, 2, 1), (UPSERT, 0, 1)], few=False, before=3)
-@example(present=[3, 2, 1], some=[ALL], few=True, before=0)
-@example(present=[0], some=[(DELETE, 0, 0), (INSERT, 0, 1), (INSERT, 0, 2), (DELETE, 0, 0), (DELETE, 0, 0)], few=True, before=0)
-def test_batches(kind: str, present: list[int], some: list[tuple[int, int, int]], few: bool, before: int) -> None:
+@given(
+    present=st.lists(NUMBERS, max_size=4), some=st.lists(ONE, min_size=1, max_size=14), few=st.booleans(), before=st.integers(0, 9),
+    prepared=st.booleans(),
+)  # fmt: skip
+@example(present=[0, 1], some=EVERY, few=False, before=0, prepared=False)
+@example(present=[0, 1, 2, 3], some=[*EVERY, ALL, *EVERY, ALL, (UPSERT, 2, 1), (UPSERT, 0, 1)], few=False, before=3, prepared=False)
+@example(present=[0, 1, 2, 3], some=[*EVERY, ALL, *EVERY, ALL, (UPSERT, 2, 1), (UPSERT, 0, 1)], few=False, before=3, prepared=True)
+@example(present=[0], some=[(UPSERT, 2, 1), ALL], few=False, before=0, prepared=True)
+@example(present=[3, 2, 1], some=[ALL], few=True, before=0, prepared=True)
+@example(present=[0], some=[(DELETE, 0, 0), (INSERT, 0, 1), (INSERT, 0, 2), *2 * [(DELETE, 0, 0)]], few=True, before=0, prepared=False)
+def test_batches(kind: str, present: list[int], some: list[tuple[int, int, int]], few: bool, before: int, prepared: bool) -> None:
     case = Case(kind, present)
     changes = [(op, case.keys[number % len(case.keys)], say) for op, number, say in some]
-    found = case.resolve(changes, few, before)
+    found = case.resolve(changes, few, before, prepared)
     compare(case, changes, found)
     put(case, changes, found)
 
