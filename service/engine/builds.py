@@ -3,11 +3,11 @@
     begin, in the writer's turn     hold the published version, and note from then on what changes in the view's relations
     build                           at the version that is held; writers go on
     rounds                          hold the newest version, follow what has changed up to it, let go of the one before
-    last round, in the turn         what has changed since is little: follow it, publish the root, and the view is live
+    last round, in the turn         what has changed since is little: follow it, take what other views have too, publish the root, and the
+                                    view is live
 
 A round is what has accumulated during the one before, so rounds get shorter as long as following is faster than writing. Where it is
 not, the writer pauses after each group for as long as the build takes for its changes, twice over, so that the next round is half as long.
-Joins that write what other views have too (`Join.is_apart`) are built in the turn.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from service.engine.writer import Writer
 from service.errors import Problem
 from service.tables.backlog import Backlog, pieces
 from service.views.deltas import DeltaSink
+from service.views.joins.reading_join import ReadingJoin
 from service.views.live_view import LiveView
 
 T = TypeVar("T")
@@ -147,10 +148,7 @@ class Builds:
                 self._in_turn(build, partial(self._make_room, build))
             with self._turns:
                 build.require()
-                if build.view.join.is_apart:
-                    self._build_apart(build)
-                else:
-                    self._in_turn(build, partial(self._build_in_turn, build))
+                self._build(build)
         except _Cancelled:
             pass
         except Exception as error:
@@ -171,8 +169,8 @@ class Builds:
         finally:
             build.waits = False
 
-    def _build_apart(self, build: _Build) -> None:
-        view = build.view
+    def _build(self, build: _Build) -> None:
+        view, join = build.view, build.view.join
         held = ExitStack()
         try:
             version = self._in_turn(build, partial(self._begin, build, held))
@@ -188,6 +186,9 @@ class Builds:
                     held = newer
         finally:
             held.close()
+            if view.state != "live" and isinstance(join, ReadingJoin):
+                with suppress(_Cancelled):
+                    self._in_turn(build, lambda: join.abandon(self._state.newest))
 
     def _begin(self, build: _Build, held: ExitStack) -> int:
         if not build.over.is_set():
@@ -201,6 +202,7 @@ class Builds:
         for piece in pieces(nets):
             build.require()
             view.catch_up(version, piece)
+        view.settle()
         while view.reclaim(version, _NO_PINS):
             pass
         rows = sum(len(net.gone) + len(net.come) for net in nets)
@@ -234,6 +236,7 @@ class Builds:
         def follow() -> bool:
             for piece in pieces(build.backlog.take(version)):
                 view.catch_up(version, piece)
+            view.conclude(version)
             return True
 
         if self._state.unless_it_fails(view, follow, False):
@@ -243,20 +246,6 @@ class Builds:
 
     def _detach(self, build: _Build) -> None:
         self._state.backlogs = [backlog for backlog in self._state.backlogs if backlog is not build.backlog]
-
-    def _build_in_turn(self, build: _Build) -> None:
-        view = build.view
-
-        def report(part: float) -> None:
-            view.progress = part
-            self._writer.beat()
-
-        def make() -> bool:
-            view.build(self._state.newest, report)
-            return True
-
-        if self._is_wanted(view) and self._state.unless_it_fails(view, make, False):
-            self._go_live(view)
 
     def _go_live(self, view: LiveView) -> None:
         """Its root is published before anybody is told that it can be read."""

@@ -1,12 +1,9 @@
 """The service's ordered indexes: rows of a relation by some of its columns, kept once for all views that want the same.
 
-An index is of the rows that meet an alias's filters, by the values of columns in an order. A view takes it while it is built; when the last
-one that has it goes, it goes too. A batch goes into all indexes before any view follows it.
+A view that is built makes those that nobody has beside the writer (`loading.py`), and takes all in the turn in which it becomes live; when
+the last one that has an index goes, it goes too. A batch goes into all indexes before any view follows it.
 
-A value is an int64 that keeps order (`structures.core.encoding`); a text is its code in one dictionary for all indexes. A row with a null
-in one of the columns takes no part. Floats: -0.0 is 0.0, and every NaN is one value.
-
-Writer's thread only, but for reading at a pinned root (`structures.index.indexes`) and `SharedIndex.key`.
+Writer's thread only, but for reading at a pinned root (`structures.index.indexes`), `loading` and `SharedIndex.key`.
 """
 
 from __future__ import annotations
@@ -15,23 +12,23 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from service.tables.arrow import null_mask, reader
-from service.tables.changes import DELETE, INSERT, SIGNS, InOrder, Parted, Runs, in_order, parted, versions_of
-from service.tables.interest import Interest, Selection, Touched
-from service.tables.resolution import Indices, Resolved, Slots
+from service.tables.changes import DELETE, INSERT, SIGNS, InOrder, Runs, in_order, parted, versions_of
+from service.tables.interest import Interest, Touched
+from service.tables.loading import Loading
+from service.tables.resolution import Indices, Resolved
+from service.tables.shared_index import Order, SharedIndex, joined
 from service.tables.sides import Side
 from service.tables.store import Domain, Numbers
-from structures.core.encoding import encode_floats
-from structures.index.indexes import NO_ENTRIES, STEPS, Batch, Changes, Entries, OrderedIndexes
+from structures.index.indexes import STEPS, Batch, Entries, OrderedIndexes
 from structures.index.indexes import Run as IndexRun
 
 _CHUNK = 1 << 16  # rows in a step of building
 _NEWEST = 2**62  # a version that sees what is newest
-_TEXT, _FLOAT = pa.utf8(), pa.float64()
+_TEXT = pa.utf8()
+
+Key = tuple[str, Order, frozenset[Any]]
 
 
 class Planted(Protocol):
@@ -51,87 +48,11 @@ class Planted(Protocol):
 P = TypeVar("P", bound=Planted)
 
 
-class Order(NamedTuple):
-    """What an index goes by: its columns; and further ones that have to be equal to the column of that number."""
-
-    columns: tuple[str, ...]
-    same: tuple[tuple[int, str], ...]
-
-
 class Applied(NamedTuple):
     """A run of several versions in all indexes: what became of each entry, and the order of the entries."""
 
     run: IndexRun
     order: InOrder
-
-
-class SharedIndex:
-    """One index: rows of a side's relation that meet its filters. `users`: joins that have it, each for a side of its own."""
-
-    def __init__(self, number: int, side: Side, order: Order, texts: Domain) -> None:
-        self.number, self.order, self._texts = number, order, texts
-        self._side, self.relation = side, side.relation
-        self.users: list[tuple[object, Side]] = []
-        self.taken = Selection(side.relation.name, side.filters)
-        self._names = list(dict.fromkeys((*order.columns, *(name for _, name in order.same))))
-        self.text_columns = [j for j, name in enumerate(order.columns) if self.relation.schema.field(name).type == _TEXT]
-
-    def entries(self, slots: Slots, come: bool) -> tuple[Entries, Indices]:
-        """Those of the rows at these slots that take part, and their indices. `come`: their texts are counted once more."""
-        indices = self._side.selected(slots)
-        indices = np.arange(len(slots)) if indices is None else indices
-        parts, kept, start = [], [], 0
-        for some, rows in self.relation.table.take_pieces(self._names, slots[indices]):
-            coordinates, mine = self._coordinates(rows, come)
-            parts.append(Entries(coordinates, some[mine]))
-            kept.append(indices[start + mine])
-            start += len(some)
-        if len(parts) == 1:
-            return parts[0], kept[0]
-        return joined(parts), np.concatenate(kept)
-
-    def _coordinates(self, rows: pa.RecordBatch, come: bool) -> tuple[npt.NDArray[np.int64], Indices]:
-        """int64[n, k] of the rows that take part, and which these are."""
-        takes_part = np.ones(len(rows), np.bool_)
-        for column in rows.columns:
-            if (nulls := null_mask(column)) is not None:
-                takes_part &= ~nulls
-        numbers = {name: _numbers(rows.column(name)) for name in self._names if rows.column(name).type != _TEXT}
-        for j, name in self.order.same:
-            first = self.order.columns[j]
-            if first in numbers:
-                takes_part &= numbers[first] == numbers[name]
-            else:
-                takes_part &= np.asarray(pc.fill_null(pc.equal(rows.column(first), rows.column(name)), False))
-        indices = np.flatnonzero(takes_part)
-        coordinates = np.empty((len(indices), len(self.order.columns)), np.int64)
-        for j, name in enumerate(self.order.columns):
-            coordinates[:, j] = numbers[name][indices] if name in numbers else self._codes(rows.column(name), indices, come)
-        if come or not self.text_columns:
-            return coordinates, indices
-        known = (coordinates[:, self.text_columns] >= 0).all(axis=1)
-        return coordinates[known], indices[known]
-
-    def _codes(self, column: pa.Array, indices: Indices, come: bool) -> Slots:
-        texts = pa.RecordBatch.from_arrays([column if len(indices) == len(column) else column.take(pa.array(indices))], ["text"])
-        return self._texts.acquire(texts) if come else self._texts.look_up(texts)
-
-    def key(self, row: pa.RecordBatch) -> list[int] | None:
-        """The coordinates of one row of the index's columns; None: no row of the index has them."""
-        coordinates, indices = self._coordinates(row.select(self._names), False)
-        return coordinates[0].tolist() if len(indices) else None
-
-    def changes(self, part: Parted) -> Changes:
-        """The entries of a run of one version."""
-        gone, come, moved = part
-        after, indices = self.entries(moved.new, False)
-        before = after._replace(slot=moved.old[indices])
-        return Changes(self.entries(gone.old, False)[0], self.entries(come.new, True)[0], before, after)
-
-    def text_codes(self, entries: Entries) -> Slots:
-        """int32[n texts]: of all the texts of these entries."""
-        codes: Slots = entries.coordinates[:, self.text_columns].astype(np.int32).reshape(-1)
-        return codes
 
 
 class _Watched:
@@ -171,28 +92,33 @@ class SharedIndexes:
 
     # views that come and go
 
-    def take(self, owner: object, version: int, side: Side, order: Order) -> SharedIndex:
-        """The index of the rows of a side, loaded with the newest `version` if it is new. O(n log n)."""
-        filters = frozenset((f.column.column, f.op, f.value) for f in side.filters)
-        key = side.relation.name, order, filters
-        self._newest = version
+    @staticmethod
+    def key(side: Side, order: Order) -> Key:
+        """By which an index is one and the same for all that want it."""
+        return side.relation.name, order, frozenset((f.column.column, f.op, f.value) for f in side.filters)
+
+    def loading(self, side: Side, order: Order) -> Loading | None:
+        """What will be the index of the rows of a side, empty yet; None: there is one. Any thread."""
+        return None if self.key(side, order) in self._kept else Loading(SharedIndex(side, order, self._texts))
+
+    def take(self, owner: object, version: int, side: Side, order: Order, made: Loading | None) -> SharedIndex:
+        """The index of the rows of a side, at the newest `version`; if nobody has it the one that was `made`, with all changes noted. O(n);
+        O(n log n) if none was made."""
+        key, self._newest = self.key(side, order), version
         one = self._kept.get(key)
         if one is not None:
             one.users = [*one.users, (owner, side)]
+            if made is not None:
+                made.abandon(version)
             return one
+        if made is None:
+            made = Loading(SharedIndex(side, order, self._texts))
+            made.load(version, lambda part: None)
         self.structure.begin(version)
-        one = SharedIndex(self.structure.add(len(order.columns)), side, order, self._texts)
-        one.users = [(owner, side)]
-        self._kept, self._known = {**self._kept, key: one}, None
-        self._load(version, one)
-        return one
-
-    def _load(self, version: int, one: SharedIndex) -> None:
-        parts, start = [], 0
-        while start >= 0:
-            slots, start = one.relation.table.scan(version, start, _CHUNK)
-            parts.append(one.entries(slots, True)[0])
-        self.structure.load(one.number, joined(parts))
+        made.put(self.structure, version)
+        made.index.users = [(owner, side)]
+        self._kept, self._known = {**self._kept, key: made.index}, None
+        return made.index
 
     def plant(self, owner: object, version: int, make: Callable[[OrderedIndexes], P]) -> P:
         """What is made, and loaded, over indexes that its owner has taken."""
@@ -355,32 +281,5 @@ class SharedIndexes:
             assert _rows(wanted) == _rows(joined(found)), f"the index of {one.relation.name} by {one.order} is not its rows"
 
 
-def joined(parts: Sequence[Entries]) -> Entries:
-    """All of them in one, as wide as the widest."""
-    parts = [part for part in parts if len(part.slot)]
-    if not parts:
-        return NO_ENTRIES
-    width = max(part.coordinates.shape[1] for part in parts)
-    coordinates = np.zeros((sum(len(part.slot) for part in parts), width), np.int64)
-    start = 0
-    for part in parts:
-        coordinates[start : start + len(part.slot), : part.coordinates.shape[1]] = part.coordinates
-        start += len(part.slot)
-    return Entries(coordinates, np.concatenate([part.slot for part in parts]))
-
-
 def _rows(entries: Entries) -> list[tuple[int, ...]]:
     return sorted(zip(*entries.coordinates.T.tolist(), entries.slot.tolist(), strict=True))
-
-
-def _numbers(column: pa.Array) -> npt.NDArray[np.int64]:
-    """int64[n] that keep order and equality; anything where the column is null."""
-    if not len(column):
-        return np.empty(0, np.int64)
-    read = reader(column.type)
-    assert read is not None
-    values = read(column).astype(np.int64)
-    if column.type != _FLOAT:
-        return values
-    floats = values.view(np.float64)
-    return encode_floats(np.where(np.isnan(floats), np.nan, floats), 0)

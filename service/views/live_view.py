@@ -26,6 +26,7 @@ from service.tables.sides import Side
 from service.views.deltas import Collected, Collector, Combination, Delta, DeltaSink, cancel, most_candidates
 from service.views.joins.making import join_of
 from service.views.joins.protocol import Join
+from service.views.joins.reading_join import ReadingJoin
 from service.views.parse import View
 from service.views.read_counts import ReadCounts
 from service.views.shown import shown
@@ -94,6 +95,16 @@ class LiveView:
         self.join.apply(version, piece.runs, None)
         for run in piece.runs.values():
             self.changed_rows += run.rows
+
+    def settle(self) -> None:
+        """Do beside the writer what the changes that it has followed while it is built have left to do."""
+        if isinstance(self._join, ReadingJoin):
+            self._join.settle()
+
+    def conclude(self, version: int) -> None:
+        """The last step of building, in the writer's turn: it has followed all up to `version`, the newest."""
+        if isinstance(self._join, ReadingJoin):
+            self._join.conclude(version)
 
     def fail(self, error: Exception) -> None:
         """Its structures could not be built or maintained: the relations are intact, this view is not, and its followers are told."""

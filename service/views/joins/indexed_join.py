@@ -33,8 +33,6 @@ class IndexedJoin:
     """See the module's head; what the methods do is said in `protocol`. `indexes`: number i belongs to the steps of `binding` that have
     this number; then that of the alias that is bound first, if it is `listed`."""
 
-    is_apart = True
-
     def __init__(self, sides: Sequence[Side], binding: Binding, never: bool, listed: bool) -> None:
         """`listed`: the rows of the alias that is bound first are kept in an index, too, else they are read from their table."""
         self.sides, self.binding, self.never = list(sides), binding, never

@@ -61,8 +61,6 @@ class ShapedCursor(SlotsCursor):
 class OverlapJoin:
     """See the module's head; what the methods do is said in `protocol`."""
 
-    is_apart = True
-
     def __init__(self, query: Query, plan: Plan, sides: Sequence[Side]) -> None:
         self.sides = list(sides)
         one_set = plan.shape not in ("pair", "heap")

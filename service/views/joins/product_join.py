@@ -214,10 +214,6 @@ class ProductJoin:
     def update_steps(self) -> int:
         return sum(factor.join.update_steps for factor in self.factors)
 
-    @property
-    def is_apart(self) -> bool:
-        return all(factor.join.is_apart for factor in self.factors)
-
     def build(self, version: int, progress: Callable[[float], None]) -> None:
         for done, factor in enumerate(self.factors):
             factor.join.build(version, lambda part, done=done: progress((done + part) / len(self.factors)))  # type: ignore[misc]

@@ -61,13 +61,8 @@ class Join(Protocol):
         """What was looked at for all deltas so far, their rows included: nodes, entries, candidates; not the way to an entry's place."""
         ...
 
-    @property
-    def is_apart(self) -> bool:
-        """Whether it writes nothing that other views have, too: then it can be built, and follow, beside the writer."""
-        ...
-
     def build(self, version: int, progress: Callable[[float], None]) -> None:
-        """Load all that the relations have at a version, which is held, or the newest one if it is not apart."""
+        """Load all that the relations have at a version, which is held, beside the writer. From then on `apply` may be called, too."""
         ...
 
     def require(self, resolved: Mapping[str, Resolved]) -> None:

@@ -38,8 +38,6 @@ class QdagRoot(NamedTuple):
 class QuadtreeJoin:
     """See the module's head; what the methods do is said in `protocol`."""
 
-    is_apart = True
-
     def __init__(self, sides: Sequence[Side], graph: Hypergraph, shapes: Shapes, never: bool) -> None:
         """`sides`: also of the groups' aliases, in the order of the atoms."""
         self.sides, self.never = list(sides), never

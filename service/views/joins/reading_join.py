@@ -12,9 +12,11 @@ import pyarrow as pa
 from service.planning.plans.plan import Plan
 from service.query.model import Query
 from service.tables.changes import Runs, versions_of
-from service.tables.indexes import Order, SharedIndex, SharedIndexes
+from service.tables.indexes import Key, SharedIndexes
 from service.tables.interest import Touched
+from service.tables.loading import Loading
 from service.tables.resolution import NO_SLOTS, Indices, Resolved, Slots
+from service.tables.shared_index import Order, SharedIndex
 from service.tables.sides import Side
 from service.tables.store import Numbers
 from service.views.deltas import Sink, tell
@@ -68,6 +70,7 @@ class ReadingJoin(ABC, Generic[R]):
         """`own`: nobody else has these indexes, nor brings them up to date. OSError, MemoryError: there is no room."""
         self.sides, self.never, self._plan = list(sides), query.never, plan
         self.indexes, self._own = indexes, own
+        self._loading: dict[Key, Loading] = {}  # while it is built: what nobody else has
         self._taken: list[SharedIndex] = []
         self._of_alias: list[SharedIndex] = []  # of each the one by which its entries and keys are given
         self._reader: R | None = None
@@ -87,22 +90,48 @@ class ReadingJoin(ABC, Generic[R]):
     def update_steps(self) -> int:
         return self._reader.update_steps if self._reader is not None else 0
 
-    @property
-    def is_apart(self) -> bool:
-        return self._own
-
     def build(self, version: int, progress: Callable[[float], None]) -> None:
-        """Cost: O(n log n) for the indexes that nobody had, and that of the structure."""
-        if self.never:
+        """Cost: O(n log n) for the indexes that nobody has. Those that others have, too, come with `conclude`."""
+        wanted = [(side, Order(path.columns, path.same)) for side, paths in zip(self.sides, self._tracks, strict=True) for path in paths]
+        for done, (side, order) in enumerate(wanted):
+            key = self.indexes.key(side, order)
+            loading = None if key in self._loading else self.indexes.loading(side, order)
+            if loading is not None:
+                self._loading[key] = loading
+                loading.load(version, lambda part, done=done: progress((done + part) / len(wanted)))  # type: ignore[misc]
+        if self._own:
+            self.conclude(version)
+
+    def settle(self) -> None:
+        """Follow what was noted while it is built: beside the writer, unlike `conclude`."""
+        for loading in self._loading.values():
+            loading.settle()
+
+    def conclude(self, version: int) -> None:
+        """Take the indexes, at the newest version, with all of its changes noted. Cost: O(n), and that of the structure."""
+        if self._reader is not None or self.never:
             return
         atoms: list[Atom] = []
-        for side, paths in zip(self.sides, self._plan.tracks, strict=True):
-            taken = [self.indexes.take(self, version, side, Order(path.columns, path.same)) for path in paths]
+        for side, paths in zip(self.sides, self._tracks, strict=True):
+            taken = [self._take(version, side, Order(path.columns, path.same)) for path in paths]
             self._taken += taken
             self._of_alias.append(taken[0])
             atoms.append(tuple(Member(one.number, path.variables) for one, path in zip(taken, paths, strict=True)))
-            progress(len(atoms) / (len(self.sides) + 1))
         self._reader = self._make(version, atoms)
+
+    def _take(self, version: int, side: Side, order: Order) -> SharedIndex:
+        return self.indexes.take(self, version, side, order, self._loading.pop(self.indexes.key(side, order), None))
+
+    def abandon(self, version: int) -> None:
+        """It was not built after all; `version` is the newest. In the writer's turn, when nobody builds any more."""
+        for loading in self._loading.values():
+            loading.abandon(version)
+        self._loading = {}
+
+    @property
+    def _tracks(self) -> Sequence[Sequence[Any]]:
+        """Of each alias the indexes that it is read by; of none if it never has a row."""
+        return ((),) * len(self.sides) if self.never else self._plan.tracks
 
     def require(self, resolved: Mapping[str, Resolved]) -> None:
         if self._own:
@@ -114,6 +143,9 @@ class ReadingJoin(ABC, Generic[R]):
         if self._own:
             self.indexes.apply(version, runs, self._touched)
         if self._reader is None:
+            for loading in self._loading.values():
+                if (run := runs.get(loading.index.relation.name)) is not None:
+                    loading.note(run)
             return
         if versions_of(runs) == 1:
             self._reader.follow(self.indexes.batch, None if sink is None else lambda sign, slots: sink(0, sign > 0, tuple(slots)))

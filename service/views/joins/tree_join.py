@@ -57,8 +57,6 @@ class Alive:
 class TreeJoin:
     """See the module's head; what the methods do is said in `protocol`."""
 
-    is_apart = True
-
     def __init__(self, sides: Sequence[Side], tree: Sequence[Edge], never: bool) -> None:
         """`tree`: each edge followed by its opposite."""
         self.sides, self.never = list(sides), never

@@ -44,8 +44,13 @@ VIEWS: dict[str, dict[str, Any]] = {
     "qdag": {"from": THREE, "join": TRIANGLE, "algorithm": "qdag"},
     "products": {"from": THREE, "join": [{"equal": ["a.tag", "b.tag"]}, {"cross": ["b", "c"]}], "where": [SMALL]},
     "shared": {"from": TWO, "join": [{"equal": ["a.tag", "b.tag"]}], "algorithm": "view-tree"},
+    "tracker": {"from": THREE, "join": [{"equal": ["a.tag", "b.tag"]}, {"equal": ["b.s", "c.s"]}], "algorithm": "tree-tracker"},
+    "sweeper": {"from": THREE, "join": TRIANGLE, "algorithm": "minesweeper"},
+    "elimination": {"from": THREE, "join": [{"equal": ["a.tag", "b.tag"]}, {"equal": ["b.u", "c.u"]}], "algorithm": "elimination"},
+    "intersect": {"from": THREE, "join": [{"equal": ["a.s", "b.s"]}, {"equal": ["b.s", "c.s"]}], "algorithm": "intersect"},
+    "bow_tie": {"from": THREE, "join": [{"equal": ["a.s", "b.s"]}, {"equal": ["b.u", "c.u"]}], "algorithm": "bow-tie"},
 }  # fmt: skip
-NOT_APART = {"shared"}
+SHARING = ["shared", "tracker", "sweeper", "elimination", "intersect", "bow_tie"]
 
 
 @pytest.fixture
@@ -155,21 +160,17 @@ def test_a_change_does_not_wait_for_a_build(engine: Instance, monkeypatch: pytes
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_what_changes_during_a_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Batches and slots used again, in rounds of small pieces. A view over shared indexes is built in the turn, and is live at once."""
+    """Batches and slots used again, in rounds of small pieces."""
     monkeypatch.setattr(builds, "_FIRST_LAST", 0)
     monkeypatch.setattr(backlog, "_PIECE", 7)
     rng = random.Random(name)
     engine = filled(tmp_path, rng)
-    if name in NOT_APART:
-        assert engine.put_view(name, VIEWS[name], wait=60)[1] == "created"
-    else:
-        held = Held(monkeypatch)
-        held.put(engine, name, VIEWS[name])
+    held = Held(monkeypatch)
+    held.put(engine, name, VIEWS[name])
     for _ in range(12):
         engine.apply(some_changes(rng, 12))
         look(engine)
-    if name not in NOT_APART:
-        held.go.set()
+    held.go.set()
     assert state(engine, name) == "live", engine.views[name].problem
     check(engine)
     agrees(engine, name)
@@ -255,6 +256,38 @@ def test_drops(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     assert first.state == queued.state == "building" and first.feed is None
     assert all(len(ids(open_rows(engine.readers, name))) == 5 for name in "vwy")
     assert len(engine.versions) == 0 and engine._state.backlogs == []
+
+
+def test_views_that_want_the_same_indexes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two are built at once, each with indexes of its own; the first one's stay. Of a view that is dropped meanwhile nothing stays."""
+    rng = random.Random(5)
+    engine = filled(tmp_path, rng)
+    held = Held(monkeypatch)
+    first, second = SHARING[0], SHARING[3]
+    held.put(engine, first, VIEWS[first])
+    held.put(engine, second, VIEWS[second])
+    engine.apply(some_changes(rng, 12))
+    held.go.set()
+    assert state(engine, first) == state(engine, second) == "live"
+    for name in (first, second):
+        agrees(engine, name)
+    held.go.clear()
+    held.put(engine, "dropped", VIEWS["tracker"])
+    engine.apply(some_changes(rng, 12))
+    builds_ = [build.future for build in engine._builds._running()]
+    engine.drop_view("dropped")
+    engine.drop_view(first)
+    engine.drop_view(second)
+    held.go.set()
+    for future in builds_:
+        future.exception(60)
+    for _ in range(3):
+        engine.apply(some_changes(rng, 3))
+        look(engine)
+    indexes = engine._state.indexes
+    assert indexes._texts.keys == 0 and indexes.structure.live_bytes == 0
+    check(engine)
+    engine.close()
 
 
 def test_a_build_that_fails_in_a_round(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,10 @@ import pytest
 
 from service.engine.state import State
 from service.errors import Problem
-from service.tables.indexes import Order, SharedIndex, SharedIndexes
+from service.tables.indexes import SharedIndexes
 from service.tables.interest import Touched
 from service.tables.relations import Relation
+from service.tables.shared_index import Order, SharedIndex
 from service.tables.sides import Side
 from service.wire.batch import DELETE, UPSERT, Batch, Changes, RowBlock
 from structures.core.encoding import decode_floats
@@ -62,7 +63,7 @@ class Case:
         return self.state.indexes
 
     def take(self, owner: object, side: Side, order: Order) -> SharedIndex:
-        return self.indexes.take(owner, self.state.newest, side, order)
+        return self.indexes.take(owner, self.state.newest, side, order, None)
 
     def batch(self, *changes: tuple[str, int, int, Row]) -> Batch:
         """`changes` as (relation, op, id, other values)."""

@@ -1,0 +1,130 @@
+"""One ordered index of a relation: rows of a side that meet its filters, by the values of columns in an order.
+
+A value is an int64 that keeps order (`structures.core.encoding`); a text is its code in one dictionary for all indexes. A row with a null
+in one of the columns takes no part. Floats: -0.0 is 0.0, and every NaN is one value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from service.tables.arrow import null_mask, reader
+from service.tables.changes import Parted
+from service.tables.interest import Selection
+from service.tables.resolution import Indices, Slots
+from service.tables.sides import Side
+from service.tables.store import Domain
+from structures.core.encoding import encode_floats
+from structures.index.indexes import NO_ENTRIES, Changes, Entries
+
+_TEXT, _FLOAT = pa.utf8(), pa.float64()
+
+
+class Order(NamedTuple):
+    """What an index goes by: its columns; and further ones that have to be equal to the column of that number."""
+
+    columns: tuple[str, ...]
+    same: tuple[tuple[int, str], ...]
+
+
+class SharedIndex:
+    """One index: rows of a side's relation that meet its filters. `users`: joins that have it, each for a side of its own. `number`: in the
+    store, once it is there."""
+
+    def __init__(self, side: Side, order: Order, texts: Domain) -> None:
+        self.number, self.order, self.texts = -1, order, texts
+        self._side, self.relation = side, side.relation
+        self.users: list[tuple[object, Side]] = []
+        self.taken = Selection(side.relation.name, side.filters)
+        self._names = list(dict.fromkeys((*order.columns, *(name for _, name in order.same))))
+        self.text_columns = [j for j, name in enumerate(order.columns) if self.relation.schema.field(name).type == _TEXT]
+
+    def entries(self, slots: Slots, come: bool) -> tuple[Entries, Indices]:
+        """Those of the rows at these slots that take part, and their indices. `come`: their texts are counted once more."""
+        indices = self._side.selected(slots)
+        indices = np.arange(len(slots)) if indices is None else indices
+        parts, kept, start = [], [], 0
+        for some, rows in self.relation.table.take_pieces(self._names, slots[indices]):
+            coordinates, mine = self._coordinates(rows, come)
+            parts.append(Entries(coordinates, some[mine]))
+            kept.append(indices[start + mine])
+            start += len(some)
+        if len(parts) == 1:
+            return parts[0], kept[0]
+        return joined(parts), np.concatenate(kept)
+
+    def _coordinates(self, rows: pa.RecordBatch, come: bool) -> tuple[npt.NDArray[np.int64], Indices]:
+        """int64[n, k] of the rows that take part, and which these are."""
+        takes_part = np.ones(len(rows), np.bool_)
+        for column in rows.columns:
+            if (nulls := null_mask(column)) is not None:
+                takes_part &= ~nulls
+        numbers = {name: _numbers(rows.column(name)) for name in self._names if rows.column(name).type != _TEXT}
+        for j, name in self.order.same:
+            first = self.order.columns[j]
+            if first in numbers:
+                takes_part &= numbers[first] == numbers[name]
+            else:
+                takes_part &= np.asarray(pc.fill_null(pc.equal(rows.column(first), rows.column(name)), False))
+        indices = np.flatnonzero(takes_part)
+        coordinates = np.empty((len(indices), len(self.order.columns)), np.int64)
+        for j, name in enumerate(self.order.columns):
+            coordinates[:, j] = numbers[name][indices] if name in numbers else self._codes(rows.column(name), indices, come)
+        if come or not self.text_columns:
+            return coordinates, indices
+        known = (coordinates[:, self.text_columns] >= 0).all(axis=1)
+        return coordinates[known], indices[known]
+
+    def _codes(self, column: pa.Array, indices: Indices, come: bool) -> Slots:
+        texts = pa.RecordBatch.from_arrays([column if len(indices) == len(column) else column.take(pa.array(indices))], ["text"])
+        return self.texts.acquire(texts) if come else self.texts.look_up(texts)
+
+    def key(self, row: pa.RecordBatch) -> list[int] | None:
+        """The coordinates of one row of the index's columns; None: no row of the index has them."""
+        coordinates, indices = self._coordinates(row.select(self._names), False)
+        return coordinates[0].tolist() if len(indices) else None
+
+    def changes(self, part: Parted) -> Changes:
+        """The entries of a run of one version."""
+        gone, come, moved = part
+        after, indices = self.entries(moved.new, False)
+        before = after._replace(slot=moved.old[indices])
+        return Changes(self.entries(gone.old, False)[0], self.entries(come.new, True)[0], before, after)
+
+    def text_codes(self, entries: Entries) -> Slots:
+        """int32[n texts]: of all the texts of these entries."""
+        codes: Slots = entries.coordinates[:, self.text_columns].astype(np.int32).reshape(-1)
+        return codes
+
+
+def joined(parts: Sequence[Entries]) -> Entries:
+    """All of them in one, as wide as the widest."""
+    parts = [part for part in parts if len(part.slot)]
+    if not parts:
+        return NO_ENTRIES
+    width = max(part.coordinates.shape[1] for part in parts)
+    coordinates = np.zeros((sum(len(part.slot) for part in parts), width), np.int64)
+    start = 0
+    for part in parts:
+        coordinates[start : start + len(part.slot), : part.coordinates.shape[1]] = part.coordinates
+        start += len(part.slot)
+    return Entries(coordinates, np.concatenate([part.slot for part in parts]))
+
+
+def _numbers(column: pa.Array) -> npt.NDArray[np.int64]:
+    """int64[n] that keep order and equality; anything where the column is null."""
+    if not len(column):
+        return np.empty(0, np.int64)
+    read = reader(column.type)
+    assert read is not None
+    values = read(column).astype(np.int64)
+    if column.type != _FLOAT:
+        return values
+    floats = values.view(np.float64)
+    return encode_floats(np.where(np.isnan(floats), np.nan, floats), 0)

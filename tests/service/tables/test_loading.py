@@ -1,0 +1,123 @@
+"""An index that is made beside the writer has just the rows of its relation when it is put into the store, and no text more."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from service.tables import loading
+from service.tables.backlog import Backlog, pieces
+from service.tables.loading import Loading
+from service.tables.shared_index import Order
+from service.wire.batch import DELETE, UPSERT
+from tests.service.tables.test_indexes import Case, order, side
+
+ORDERS = [order("n"), order("t", "n"), order("t", same=((0, "u"),)), order("x"), order("u", "t", "n")]
+
+
+class Making(Case):
+    """A case, and what changes in its relation r."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.rng = random.Random(seed)
+        self.put(*(self.row(i) for i in range(40)))
+        self.backlog = Backlog([self.state.relations["r"]])
+        self.state.backlogs = [self.backlog]
+
+    def row(self, number: int) -> dict[str, Any]:
+        pick = self.rng.choice
+        texts = {name: pick(["a", "b", "", None]) for name in "tu"}
+        return {"id": number, "n": pick([1, 2, 3, None]), "x": pick([0.0, -0.0, 1.5, None]), **texts}
+
+    def some_changes(self) -> None:
+        for _ in range(self.rng.randrange(4)):
+            numbers = self.rng.sample(range(60), self.rng.randrange(1, 9))
+            self.apply(*(("r", self.rng.choice([UPSERT, DELETE]), number, self.row(number)) for number in numbers))
+
+    def loading(self, order: Order) -> Loading:
+        made = self.indexes.loading(side(self.state), order)
+        assert made is not None
+        parts: list[float] = []
+        made.load(self.state.newest, parts.append)
+        assert parts[0] == 0.0 and parts == sorted(parts) and parts[-1] < 1.0
+        return made
+
+    def follow(self, made: Loading) -> None:
+        for piece in pieces(self.backlog.take(self.state.newest)):
+            made.note(piece.runs["r"])
+
+
+@pytest.mark.parametrize("by", ORDERS, ids=str)
+@pytest.mark.parametrize("seed", range(6))
+def test_it_follows(by: Order, seed: int) -> None:
+    case = Making(seed)
+    made = case.loading(by)
+    for _ in range(case.rng.randrange(4)):
+        case.some_changes()
+        case.follow(made)
+        made.settle()
+    case.some_changes()
+    case.follow(made)
+    one = case.indexes.take("v", case.state.newest, side(case.state), by, made)
+    assert one is made.index and case.indexes.loading(side(case.state), by) is None
+    for _ in range(3):
+        case.compare(one)
+        case.indexes.check()
+        case.some_changes()
+    case.state.backlogs = []
+    case.indexes.forget("v")
+    case.apply(("s", UPSERT, 1, {}))
+    case.reclaim()
+    case.reclaim()
+    assert case.indexes._texts.keys == 0 and case.indexes.structure.live_bytes == 0
+
+
+def test_another_view_was_first() -> None:
+    case = Making(1)
+    by = order("t", "n")
+    first, second = case.loading(by), case.loading(by)
+    case.some_changes()
+    changed = list(pieces(case.backlog.take(case.state.newest)))
+    for made in (first, second):
+        for piece in changed:
+            made.note(piece.runs["r"])
+    one = case.indexes.take("v", case.state.newest, side(case.state), by, first)
+    assert case.indexes.take("w", case.state.newest, side(case.state), by, second) is one
+    case.compare(one)
+    case.indexes.forget("v")
+    case.indexes.forget("w")
+    case.apply(("s", UPSERT, 1, {}))
+    case.reclaim()
+    case.reclaim()
+    assert case.indexes._texts.keys == 0
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_nobody_wants_it(settled: bool) -> None:
+    """Also when it was given up in the midst of reading."""
+    case = Making(2)
+    half = case.indexes.loading(side(case.state), order("t"))
+    assert half is not None
+
+    def stop(part: float) -> None:
+        if part:
+            raise InterruptedError
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(InterruptedError):
+        patch.setattr(loading, "_CHUNK", 7)
+        half.load(case.state.newest, stop)
+    made = case.loading(order("t"))
+    case.some_changes()
+    case.follow(made)
+    if settled:
+        made.settle()
+    assert case.indexes._texts.keys > 0
+    for one in (half, made):
+        one.abandon(case.state.newest)
+    case.apply(("s", UPSERT, 1, {}))
+    case.reclaim()
+    case.reclaim()
+    assert case.indexes._texts.keys == 0
