@@ -17,7 +17,7 @@ from service import cli
 from service.durability import failpoints
 
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["service.server", "streaming.cli"])
+_FORKS.set_forkserver_preload(["tests.preloaded"])
 
 
 class Forked:
