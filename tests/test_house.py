@@ -44,8 +44,18 @@ def home(module: str) -> Path:
     return HOMES.get(package, ROOT) / package
 
 
+def statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """All of them, however deep; expressions, most of a tree, have none."""
+    left: list[ast.AST] = [tree]
+    while left:
+        node = left.pop()
+        for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+            left += getattr(node, block, ())
+        yield node
+
+
 def functions(path: Path) -> Iterator[Function]:
-    for node in ast.walk(tree(path)):
+    for node in statements(tree(path)):
         if isinstance(node, Function):
             yield node
 
@@ -69,7 +79,7 @@ def imports(node: ast.AST, modules: Mapping[str, Path]) -> set[str]:
 
 
 def graph(modules: Mapping[str, Path]) -> dict[str, set[str]]:
-    return {name: set().union(*(imports(node, modules) for node in ast.walk(tree(path)))) - {name} for name, path in modules.items()}
+    return {name: set().union(*(imports(node, modules) for node in statements(tree(path)))) - {name} for name, path in modules.items()}
 
 
 def circle(arrows: Mapping[str, set[str]]) -> list[str]:
@@ -93,15 +103,18 @@ def test_a_circle_is_found() -> None:
 
 
 def test_imports_are_found_wherever_they_stand() -> None:
-    source = "if TYPE_CHECKING:\n    from a.b import C\ndef f():\n    import a.d\n    from a import e as x\n"
-    modules = dict.fromkeys(("a", "a.b", "a.d", "a.e", "a.f"), Path())
-    assert set().union(*(imports(node, modules) for node in ast.walk(ast.parse(source)))) == {"a.b", "a.d", "a.e"}
+    source = (
+        "if TYPE_CHECKING:\n    from a.b import C\ndef f():\n    import a.d\n    from a import e as x\n"
+        "try:\n    pass\nexcept OSError:\n    import a.g\nmatch 1:\n    case _:\n        with f():\n            import a.h\n"
+    )
+    modules = dict.fromkeys(("a", "a.b", "a.d", "a.e", "a.f", "a.g", "a.h"), Path())
+    assert set().union(*(imports(node, modules) for node in statements(ast.parse(source)))) == {"a.b", "a.d", "a.e", "a.g", "a.h"}
 
 
 def test_structures_stand_on_arrays_and_the_compiler_alone() -> None:
     found = set()
     for path in sources("structures").values():
-        for node in ast.walk(tree(path)):
+        for node in statements(tree(path)):
             if isinstance(node, ast.ImportFrom):
                 found.add(str(node.module).partition(".")[0])
             elif isinstance(node, ast.Import):
