@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 
-from tests.server_process import ServerProcess
+if TYPE_CHECKING:  # the processes of modes do without what it imports
+    from tests.server_process import ServerProcess
 
 # No test depends on the clock or on luck: the same code meets the same examples. New ones are for `make soak`.
 settings.register_profile("livejoin", deadline=None, derandomize=True)
@@ -48,6 +49,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ServerProcess]:
     """A server on a fresh folder, of this test only."""
+    from tests.server_process import ServerProcess
+
     with ServerProcess(tmp_path / "data") as process:
         yield process
 
@@ -55,6 +58,8 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
 @pytest.fixture(scope="session")
 def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A server for many tests: for those that use names of their own and leave nothing behind that others read."""
+    from tests.server_process import ServerProcess
+
     with ServerProcess(tmp_path_factory.mktemp("server") / "data") as process:
         yield process
 

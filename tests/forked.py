@@ -1,4 +1,4 @@
-"""Commands of livejoin forked from a process that has imported it: imports are most of what a start costs."""
+"""Commands of livejoin, and work of tests, forked from a process that has imported it: imports are most of what a start costs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from service import cli
 from service.durability import failpoints
 
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["service.server", "streaming.cli"])
+_FORKS.set_forkserver_preload(["tests.preloaded"])
+
+
+Work = Sequence[str] | Callable[[], None]  # the arguments of a command, or a function of a module
 
 
 class Forked:
@@ -25,10 +28,10 @@ class Forked:
     what it writes there. `before` runs in the child."""
 
     def __init__(
-        self, arguments: Sequence[str], environment: Mapping[str, str], output: Path | None = None, before: Callable[[], None] | None = None
+        self, work: Work, environment: Mapping[str, str], output: Path | None = None, before: Callable[[], None] | None = None
     ) -> None:
         ours, theirs = _FORKS.Pipe(duplex=False)
-        self._process = _FORKS.Process(target=_run, args=(list(arguments), dict(environment), output or theirs, before), daemon=True)
+        self._process = _FORKS.Process(target=_run, args=(work, dict(environment), output or theirs, before), daemon=True)
         self._process.start()
         theirs.close()
         self.stderr: TextIO = os.fdopen(os.dup(ours.fileno()))
@@ -53,14 +56,14 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
-def finished(arguments: Sequence[str], timeout: float = 120) -> tuple[int, str]:
-    """A command, waited for: its exit status, and what it wrote."""
+def finished(work: Work, environment: Mapping[str, str] | None = None, timeout: float = 120) -> tuple[int, str]:
+    """A command, waited for: its exit status (of a signal, its negative number), and what it wrote."""
     with tempfile.NamedTemporaryFile("r", errors="replace") as output:
-        status = Forked(arguments, os.environ, Path(output.name)).wait(timeout)
+        status = Forked(work, {**os.environ, **(environment or {})}, Path(output.name)).wait(timeout)
         return status, output.read()
 
 
-def _run(arguments: list[str], environment: dict[str, str], output: Path | Connection, before: Callable[[], None] | None) -> None:
+def _run(work: Work, environment: dict[str, str], output: Path | Connection, before: Callable[[], None] | None) -> None:
     os.setsid()
     if isinstance(output, Path):
         file = os.open(output, os.O_WRONLY | os.O_APPEND)
@@ -75,4 +78,4 @@ def _run(arguments: list[str], environment: dict[str, str], output: Path | Conne
     failpoints.arm(environment.get("LIVEJOIN_FAILPOINT"))  # read at import by others
     if before:
         before()
-    sys.exit(cli.main(arguments))
+    sys.exit(work() if callable(work) else cli.main(list(work)))

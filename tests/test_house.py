@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.datasets import ROOT
 
@@ -18,8 +19,6 @@ MODULES_A_FOLDER = 20  # besides __init__
 LINES_A_FUNCTION = 70
 LINES_A_FILE = 500
 PARAMETERS = 8
-
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @cache
@@ -33,9 +32,51 @@ def sources(*packages: str) -> dict[str, Path]:
     return found
 
 
+class Function(NamedTuple):
+    name: str
+    lines: int
+    parameters: int  # all of them, `self` too
+
+
+class Source(NamedTuple):
+    """What is counted of a file. Its tree is not kept: 70,000 statements would slow down every later test of the process."""
+
+    imports: list[ast.Import | ast.ImportFrom]
+    functions: list[Function]
+    is_documentation: bool  # and nothing else
+
+
 @cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+def source(path: Path) -> Source:
+    return read(path.read_text())
+
+
+def read(text: str) -> Source:
+    tree = ast.parse(text)
+    imports: list[ast.Import | ast.ImportFrom] = []
+    functions = []
+    for node in statements(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            imports.append(node)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno is not None
+            functions.append(Function(node.name, node.end_lineno - node.lineno + 1, parameters(node.args)))
+    return Source(imports, functions, all(isinstance(node, ast.Expr) for node in tree.body))
+
+
+def statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """All of them, however deep; expressions, most of a tree, have none."""
+    left: list[ast.AST] = [tree]
+    while left:
+        node = left.pop()
+        for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+            left += getattr(node, block, ())
+        yield node
+
+
+def parameters(given: ast.arguments) -> int:
+    every = [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]
+    return sum(one is not None for one in every)
 
 
 def home(module: str) -> Path:
@@ -44,32 +85,17 @@ def home(module: str) -> Path:
     return HOMES.get(package, ROOT) / package
 
 
-def functions(path: Path) -> Iterator[Function]:
-    for node in ast.walk(tree(path)):
-        if isinstance(node, Function):
-            yield node
-
-
-def parameters(function: Function) -> int:
-    """All of them, `self` too."""
-    given = function.args
-    every = [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]
-    return sum(one is not None for one in every)
-
-
-def imports(node: ast.AST, modules: Mapping[str, Path]) -> set[str]:
+def imported(node: ast.Import | ast.ImportFrom, modules: Mapping[str, Path]) -> set[str]:
     """The modules of ours that an import statement names."""
     if isinstance(node, ast.ImportFrom):
         assert node.level == 0, "imports are absolute"
         named = {f"{node.module}.{one.name}" for one in node.names}
         return {name if name in modules else str(node.module) for name in named} & modules.keys()
-    if isinstance(node, ast.Import):
-        return {one.name for one in node.names} & modules.keys()
-    return set()
+    return {one.name for one in node.names} & modules.keys()
 
 
 def graph(modules: Mapping[str, Path]) -> dict[str, set[str]]:
-    return {name: set().union(*(imports(node, modules) for node in ast.walk(tree(path)))) - {name} for name, path in modules.items()}
+    return {name: set().union(*(imported(node, modules) for node in source(path).imports)) - {name} for name, path in modules.items()}
 
 
 def circle(arrows: Mapping[str, set[str]]) -> list[str]:
@@ -93,18 +119,21 @@ def test_a_circle_is_found() -> None:
 
 
 def test_imports_are_found_wherever_they_stand() -> None:
-    source = "if TYPE_CHECKING:\n    from a.b import C\ndef f():\n    import a.d\n    from a import e as x\n"
-    modules = dict.fromkeys(("a", "a.b", "a.d", "a.e", "a.f"), Path())
-    assert set().union(*(imports(node, modules) for node in ast.walk(ast.parse(source)))) == {"a.b", "a.d", "a.e"}
+    text = (
+        "if TYPE_CHECKING:\n    from a.b import C\ndef f():\n    import a.d\n    from a import e as x\n"
+        "try:\n    pass\nexcept OSError:\n    import a.g\nmatch 1:\n    case _:\n        with f():\n            import a.h\n"
+    )
+    modules = dict.fromkeys(("a", "a.b", "a.d", "a.e", "a.f", "a.g", "a.h"), Path())
+    assert set().union(*(imported(node, modules) for node in read(text).imports)) == {"a.b", "a.d", "a.e", "a.g", "a.h"}
 
 
 def test_structures_stand_on_arrays_and_the_compiler_alone() -> None:
     found = set()
     for path in sources("structures").values():
-        for node in ast.walk(tree(path)):
+        for node in source(path).imports:
             if isinstance(node, ast.ImportFrom):
                 found.add(str(node.module).partition(".")[0])
-            elif isinstance(node, ast.Import):
+            else:
                 found |= {one.name.partition(".")[0] for one in node.names}
     assert found - sys.stdlib_module_names == {"structures", "numpy", "numba", "llvmlite"}
     assert not found & {"asyncio", "socket", "http", "sqlite3", "datetime", "subprocess", "logging"}
@@ -122,7 +151,7 @@ def test_packages_hold_nothing_but_their_docstring() -> None:
     imported by its public name, and none of its modules imports that."""
     for name, path in sources(*PACKAGES).items():
         if path.name == "__init__.py" and name != "livejoin":
-            assert all(isinstance(node, ast.Expr) for node in tree(path).body), name
+            assert source(path).is_documentation, name
 
 
 def test_every_room_is_on_the_map() -> None:
@@ -144,23 +173,19 @@ def test_files_and_functions_are_short() -> None:
         lines = len(path.read_text().splitlines())
         if lines > LINES_A_FILE:
             long.append(f"{name}: {lines} lines")
-        for function in functions(path):
-            assert function.end_lineno is not None
-            lines = function.end_lineno - function.lineno + 1
-            if lines > LINES_A_FUNCTION:
-                long.append(f"{name}.{function.name}: {lines} lines")
+        long += [f"{name}.{one.name}: {one.lines} lines" for one in source(path).functions if one.lines > LINES_A_FUNCTION]
     assert long == []
 
 
 def test_signatures_are_short() -> None:
-    every = [(name, function) for name, path in sources("structures").items() for function in functions(path)]
+    every = [(name, function) for name, path in sources("structures").items() for function in source(path).functions]
     assert len(every) > 400
-    assert [f"{name}.{function.name}" for name, function in every if parameters(function) > PARAMETERS] == []
+    assert [f"{name}.{function.name}" for name, function in every if function.parameters > PARAMETERS] == []
 
 
 def test_parameters_are_counted() -> None:
-    (function,) = (node for node in ast.walk(ast.parse("def f(self, a, /, b, *c, d=1, **e): ...")) if isinstance(node, Function))
-    assert parameters(function) == 6
+    (function,) = read("def f(self, a, /, b, *c, d=1, **e): ...").functions
+    assert function.parameters == 6
 
 
 def cited() -> Iterator[tuple[str, str, str]]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from service.instance import Instance
 from service.reading.cursors import open_relation_rows, open_rows
 from service.wire.batch import Batch
 from service.wire.json import decode_json
+from tests.forked import finished
 from tests.service.running import DEFINITION, PAIR, HeldWriter, batch, check, ids, keep_house, of_ops, opened, rows_of, running
 
 
@@ -316,11 +316,9 @@ def work(folder: Path) -> None:
 
 @pytest.mark.parametrize("step", ["before-append", "after-append", "after-commit", "before-publish"])
 def test_killed_at(step: str, tmp_path: Path) -> None:
-    environment = os.environ | {"LIVEJOIN_FAILPOINT": f"{step}:9"}
-    command = [sys.executable, "-m", __spec__.name, str(tmp_path)]
-    child = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert child.returncode == -9, child.stderr
-    assert child.stdout.split()[-1] == "8"
+    status, told = finished(partial(work, tmp_path), {"LIVEJOIN_FAILPOINT": f"{step}:9"})
+    assert status == -signal.SIGKILL, told
+    assert told.split()[-1] == "8"
     engine = opened(tmp_path, synchronous="normal")
     version = 8 if step in ("before-append", "after-append") else 9
     assert engine.published.number == version
@@ -366,7 +364,3 @@ def test_a_checkpoint_is_the_threads(engine: Instance, monkeypatch: pytest.Monke
             queued += 1
     assert set(ran) == {"writer"} and len(ran) == queued > 1
     assert np.array_equal(sorted(starts(engine)), np.arange(40))
-
-
-if __name__ == "__main__":
-    work(Path(sys.argv[1]))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
-import sys
+import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from service.durability.failpoints import STEPS
 from service.instance import Instance
 from service.reading.cursors import open_relation_rows, open_rows
+from tests.forked import finished
 from tests.service.running import batch, ids, opened, rows_of, running
 
 ROUNDS = 24
@@ -53,12 +53,9 @@ def check(engine: Instance, acknowledged: int) -> None:
 def test_killed_at(step: str, tmp_path: Path) -> None:
     times = 1 if step in ("in-snapshot", "after-snapshot", "in-log-cleaning", "in-build") else random.Random(step).randrange(2, ROUNDS)
     print("failpoint", step, times)
-    environment = os.environ | {"LIVEJOIN_FAILPOINT": f"{step}:{times}"}
-    child = subprocess.run(
-        [sys.executable, "-m", __spec__.name, str(tmp_path)], env=environment, capture_output=True, text=True, check=False
-    )
-    assert child.returncode == -9, child.stderr
-    acknowledged = int((child.stdout.split() or ["0"])[-1])
+    status, told = finished(partial(work, tmp_path), {"LIVEJOIN_FAILPOINT": f"{step}:{times}"})
+    assert status == -signal.SIGKILL, told
+    acknowledged = int((told.split() or ["0"])[-1])
     engine = opened(tmp_path)
     check(engine, acknowledged)
     version = engine.published.number
@@ -71,7 +68,3 @@ def test_killed_at(step: str, tmp_path: Path) -> None:
     check(engine, acknowledged)
     assert engine.published.number == version
     engine.close()
-
-
-if __name__ == "__main__":
-    work(Path(sys.argv[1]))

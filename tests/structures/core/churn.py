@@ -1,10 +1,9 @@
-"""A day of churn in seconds: `python -m tests.structures.core.churn STRUCTURE` loads 10^6 entries, changes as many while pins come and go,
-and prints as JSON what it held, fresh and in the end: bytes of the store, and resident ones besides what the process had before."""
+"""A day of churn in seconds: loads 10^6 entries, changes as many while pins come and go, and prints as JSON what was held, fresh, at most
+and in the end: bytes of the store, and resident ones besides what the process had before."""
 
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -101,5 +100,5 @@ def churn(name: str) -> tuple[Held, Held, Held]:
     return fresh, most, Held(subject.arena.held_bytes, _resident() - before)
 
 
-if __name__ == "__main__":
-    print(json.dumps(churn(sys.argv[1])))
+def tell(name: str) -> None:
+    print(json.dumps(churn(name)), flush=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import mmap
-import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +17,9 @@ from structures.core.blocks import Blocks
 from structures.core.check import check_blocks
 from structures.core.control import HELD, SHIFT, UNUSED, VERSION
 from structures.core.kernel import JIT
-from tests.structures.core.churn import NO_PINS, STRUCTURES, Held
+from tests.forked import finished
+from tests.structures.core.churn import NO_PINS, STRUCTURES, Held, tell
 from tests.structures.core.machine import SIZES, BlocksMachine, lose, make
-from tests.structures.modes import ROOT
 
 
 def test_against_the_twin() -> None:
@@ -111,10 +111,9 @@ def test_a_small_store_takes_little_memory() -> None:
 @pytest.mark.parametrize("structure", STRUCTURES)
 def test_a_million_changes_under_pins(structure: str) -> None:
     """What was held for the pins goes back to the system. In a process of its own, as resident memory is looked at."""
-    command = [sys.executable, "-m", "tests.structures.core.churn", structure]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    fresh, most, last = (Held(*held) for held in json.loads(done.stdout))
+    status, told = finished(partial(tell, structure))
+    assert status == 0, told
+    fresh, most, last = (Held(*held) for held in json.loads(told))
     print(fresh, most, last)
     assert most.store > 4 * fresh.store and most.resident > 4 * fresh.resident, "the pins held nothing"
     assert last.store < 1.3 * fresh.store and last.resident < 1.5 * fresh.resident
