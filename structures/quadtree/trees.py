@@ -72,6 +72,10 @@ def in_order(entries: np.ndarray) -> np.ndarray:
     return entries[np.argsort(keys)]
 
 
+def _by_slot(entries: np.ndarray) -> np.ndarray:
+    return entries[np.argsort(entries[:, -1])]
+
+
 class QuadTrees(Versioned[QuadArena]):
     """See the module's head. One thread writes; any number read roots of pinned versions meanwhile.
 
@@ -174,10 +178,27 @@ class QuadTrees(Versioned[QuadArena]):
         self._write(tree, entries, True)
 
     def delete(self, version: int, tree: int, entries: np.ndarray) -> None:
-        """Take out entries. KeyError: some were not there; the others are gone."""
+        """Take out entries. KeyError: some were not there; the others are gone. All that a tree has cost O(1) each, and its blocks are
+        dropped some at a time, as those that a merge leaves."""
         self.arena.C[VERSION] = version
+        if self._are_all(tree, entries):
+            self._empty(tree)
+            self._note(tree, entries, np.zeros(len(entries), np.bool_))
+            return
         self._write(tree, entries, False)
         self.settle_missing()
+
+    def _are_all(self, tree: int, entries: np.ndarray) -> bool:
+        """Whether these are all that the tree has, and worth looking at all."""
+        n, root = len(entries), self.roots[tree]
+        return n >= self._least and n == root.count and np.array_equal(_by_slot(self._entries(tree)), _by_slot(entries))
+
+    def _empty(self, tree: int) -> None:
+        self._give_up(tree)
+        h = layout.TREE + layout.TREE_WORDS * tree
+        place, bits, base, _ = self.arena.C[h : h + 4].tolist()
+        self._drop_later(place, bits, base, self.shapes[tree])
+        self.arena.C[h : h + 4] = 0
 
     def settle_missing(self) -> None:
         """KeyError: some entries were deleted that were not there, or inserted in a run beyond what was expected."""
@@ -211,13 +232,19 @@ class QuadTrees(Versioned[QuadArena]):
     def _taken(self, tree: int) -> np.ndarray:
         """All entries of a tree, which is empty then."""
         self._give_up(tree)
+        entries = self._entries(tree)
         h = layout.TREE + layout.TREE_WORDS * tree
-        place, bits, base, count = self.arena.C[h : h + 4].tolist()
-        entries = np.empty((count, self.shapes[tree].arity + 1), np.int32)
-        compiled(gather_entries)(self.arrays[0], descent(place, bits, base, self.shapes[tree]), entries.reshape(-1), ALL)
+        place, bits, base, _ = self.arena.C[h : h + 4].tolist()
         compiled(drop_blocks)(*self.arrays, descent(place, bits, base, self.shapes[tree]), ALL)
         self._retire(tree)
         self.arena.C[h : h + 4] = 0
+        return entries
+
+    def _entries(self, tree: int) -> np.ndarray:
+        """All entries of a tree."""
+        place, bits, base, count = self.roots[tree]
+        entries = np.empty((count, self.shapes[tree].arity + 1), np.int32)
+        compiled(gather_entries)(self.arrays[0], descent(place, bits, base, self.shapes[tree]), entries.reshape(-1), ALL)
         return entries
 
     def _retire(self, tree: int) -> None:
