@@ -50,6 +50,7 @@ __all__ = ["QuadTrees", "Root", "in_order"]
 _LEAST = 32 * layout.LEAF  # entries of a tree that gets a compact form
 _FORM_WORDS = 2**30  # of all compact forms
 _RUN = 2048  # changes of a tree that may be versions of their own at most
+_MANY = 64  # entries that go, so that they may be all of a tree: then it is emptied at once
 _CHANGED = 2  # it gets a new one when 1 in so many of its entries has changed
 _SHARE = 64  # steps of merges that a changed entry pays for; a merge takes some 6 an entry of its tree, and 3 pay for it in time
 _GROWING = 16  # steps an entry of all trees, for as many new codes as are left: some 3 times what a merge takes
@@ -94,7 +95,7 @@ class QuadTrees(Versioned[QuadArena]):
         cls = 2 * (max(self.shapes)[0] - 1)
         self._largest: list[int] = self.arena.classes[cls : cls + 2, SIZE].tolist()  # words of an inner node, and of a leaf
         self.arrays = QuadNodes(self.arena.M, self.arena.W, self.forms.K, self.forms.B), self.arena.writing
-        self._least = max(least, layout.LEAF + 1)
+        self._least, self._many = max(least, layout.LEAF + 1), _MANY
         self._changed = [0] * len(self.shapes)  # entries, since the tree's form was made
         self._unpaid = 0  # entries that have changed, and of which no steps were done
         self._reached = [0] * len(self.shapes)  # the highest code that is expected
@@ -191,7 +192,7 @@ class QuadTrees(Versioned[QuadArena]):
     def _are_all(self, tree: int, entries: np.ndarray) -> bool:
         """Whether these are all that the tree has, and worth looking at all."""
         n, root = len(entries), self.roots[tree]
-        return n >= self._least and n == root.count and np.array_equal(_by_slot(self._entries(tree)), _by_slot(entries))
+        return n >= self._many and n == root.count and np.array_equal(_by_slot(self._entries(tree)), _by_slot(entries))
 
     def _empty(self, tree: int) -> None:
         self._give_up(tree)
