@@ -113,7 +113,8 @@ class EntryTree(Versioned[Store]):
     def apply(self, version: int, deletes: Entries, inserts: Entries, sink: Sink | None) -> Root:
         """All deletes, then all inserts, as `version` (above every version before); the root.
 
-        Deletes that leave a set without entries, as a truncate does, cost O(1) an entry where those that stay are not many times as many.
+        Deletes that leave a set without entries, as a truncate does, cost O(1) each, their rows, and as much as a load of the entries that
+        stay, unless these are many times as many.
 
         `sink(sign, slots)` gets the delta in chunks: sign -1 or 1, slots int32[t, n] of its own. It returns False to get no more (the
         changes go on). None: no delta is computed. Deleted entries must be there and inserted ones not (KeyError: the tree is then
