@@ -15,30 +15,9 @@ from structures.box import layout
 from structures.box.build import Given, build_trees, sorted_places
 from structures.box.layout import before, child_of, goes_right, holder, records_of, root_of
 from structures.box.records import TAG, Box, code_of, key_of, tag_of
-from structures.core.arena import INNER, LEAF
 from structures.core.blocks import Nodes, Writing, drop
 from structures.core.kernel import kernel
-from structures.ordered.layout import CHILDREN
-from structures.ordered.layout import child_of as child_of_inner
-
-
-@kernel(allocates=True)
-def drop_flat(nodes: Nodes, writing: Writing, root: int, height: int) -> None:
-    """Drop the blocks of a 1-D tree."""
-    W = nodes.W
-    stack = np.empty((64 * 16, 2), np.int64)
-    stack[0, 0], stack[0, 1] = root, height
-    n = 1
-    while n > 0:
-        n -= 1
-        o, h = stack[n, 0], stack[n, 1]
-        if h == 0:
-            drop(nodes.M, writing, o, LEAF)
-            continue
-        for c in range(W[2 * o + CHILDREN]):
-            stack[n, 0], stack[n, 1] = child_of_inner(W, o, c), h - 1
-            n += 1
-        drop(nodes.M, writing, o, INNER)
+from structures.ordered.whole import drop_flat
 
 
 @kernel(allocates=True)

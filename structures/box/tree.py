@@ -49,9 +49,10 @@ from structures.box.check import check_boxes
 from structures.box.cursors import QueryCursor, ViewCursor, WindowCursor, items_of
 from structures.box.layout import FULL, LIVE_, MOST_DIMENSIONS, TOP, TREE_WORDS, BoxArena
 from structures.box.search import BOTH, query_words
+from structures.box.whole import clear, read_all
 from structures.core.control import STORE_WORDS, VERSION
 from structures.core.cursor import Cursor
-from structures.core.entries import Entries, tree_order
+from structures.core.entries import Entries, room_for, tree_order
 from structures.core.entry_tree import EntryTree, Root
 from structures.core.kernel import compiled
 from structures.core.reserve import SLOTS, reserve
@@ -94,7 +95,7 @@ class BoxTree(EntryTree[BoxArena]):
     @property
     def update_steps(self) -> int:
         """Nodes and entries looked at for all deltas so far."""
-        return int(self._state[SEARCH + STEPS])
+        return int(self._state[SEARCH + STEPS]) + self._read_steps
 
     # --- writing
 
@@ -147,6 +148,17 @@ class BoxTree(EntryTree[BoxArena]):
             self._undo()
         ends = (side.reshape(-1, self.dimensions) for side in (entries.left, entries.right))
         self._boxes[entries.set, entries.slot] = np.hstack(tuple(ends))
+
+    def _entries(self) -> Entries:
+        entries = room_for(sum(self.root.counts), self.dimensions)
+        compiled(read_all)(self._arrays[0], self.arena.C, entries)
+        left, right = (ends.reshape(-1, self.dimensions) for ends in (entries.left, entries.right))
+        return entries._replace(left=left, right=right)
+
+    def _clear(self) -> None:
+        clear(*self._arrays)
+        if self.arena.C.item(FULL):
+            self._undo()
 
     def _top(self) -> np.ndarray:
         """A copy of the holder of the tree of level 0."""

@@ -73,7 +73,7 @@ class CliqueTree(MultiwayTree):
     @property
     def update_steps(self) -> int:
         """Nodes and entries looked at, and rows told, for all deltas so far."""
-        return int(self._walking.Z[STEPS])
+        return int(self._walking.Z[STEPS]) + self._read_steps
 
     def _go_on(self, changes: Changes, deltas: bool) -> int:
         told = super()._go_on(changes, deltas)

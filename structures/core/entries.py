@@ -45,6 +45,13 @@ class Entries(NamedTuple):
         return Entries(*(column[places] for column in self))
 
 
+def room_for(count: int, dimensions: int = 1) -> Entries:
+    """Columns to be filled; left and right flat, the ends of an entry in all dimensions one after another."""
+    wide_enough = (count, count, count * dimensions, count * dimensions, count)
+    kinds = (np.uint8, np.int32, np.int64, np.int64, np.int32)
+    return Entries(*(np.empty(size, kind) for size, kind in zip(wide_enough, kinds, strict=True)))
+
+
 ALONE = np.zeros(1, np.int64)  # the order of a single one; not written to
 NO_ENTRIES = Entries(*(np.empty(0, kind) for kind in (np.uint8, np.int32, np.int64, np.int64, np.int32)))
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from structures.core.arena import EntryBlocks
 from structures.core.control import VERSION
+from structures.core.cursor import Cursor
 from structures.core.entries import DELETE, INSERT, Entries, Told
 from structures.core.runs import AT, MISSING, REFUSED, RUN_WORDS, Changes, Deltas, Keep, gather
 from structures.core.versioned import Versioned
@@ -16,6 +17,7 @@ from structures.core.versioned import Versioned
 CHUNK = 1 << 16  # rows of a delta that a sink gets at once
 _NOT_ASKED = np.empty(0, np.int64)
 _FEWEST = 64
+_MANY, _MORE = 64, 4  # entries that go, so that it is asked whether they are all of a set; those written anew for each of them, at most
 _FEW = {sign: np.full(_FEWEST, sign, np.int8) for sign in (DELETE, INSERT)}  # not written to
 
 Sink = Callable[[int, np.ndarray], bool]
@@ -47,6 +49,8 @@ class EntryTree(Versioned[Store]):
         self._promised = 0  # words, to the changes that room was asked for last
         self._out = np.empty((members, CHUNK), np.int32)
         self._told = Told(self._out.reshape(-1), CHUNK)
+        self._many = _MANY
+        self._read_steps = 0  # of the readings that told a delta
 
     @property
     def root(self) -> Root:
@@ -59,6 +63,18 @@ class EntryTree(Versioned[Store]):
 
     def _load(self, entries: Entries) -> None:
         """Build the tree, which is empty, of these, at least one."""
+        raise NotImplementedError
+
+    def _entries(self) -> Entries:
+        """All entries of the newest version, in any order, as they are given. O(n)."""
+        raise NotImplementedError
+
+    def _clear(self) -> None:
+        """Take all entries out. O(blocks)."""
+        raise NotImplementedError
+
+    def rows(self, root: Root) -> Cursor:
+        """All rows of a version."""
         raise NotImplementedError
 
     def _compact(self, changes: int) -> None:
@@ -97,6 +113,9 @@ class EntryTree(Versioned[Store]):
     def apply(self, version: int, deletes: Entries, inserts: Entries, sink: Sink | None) -> Root:
         """All deletes, then all inserts, as `version` (above every version before); the root.
 
+        Deletes that leave a set without entries, as a truncate does, cost O(1) each, their rows, and as much as a load of the entries that
+        stay, unless these are many times as many.
+
         `sink(sign, slots)` gets the delta in chunks: sign -1 or 1, slots int32[t, n] of its own. It returns False to get no more (the
         changes go on). None: no delta is computed. Deleted entries must be there and inserted ones not (KeyError: the tree is then
         damaged). MemoryError: nothing was done.
@@ -112,12 +131,51 @@ class EntryTree(Versioned[Store]):
         self.arena.require(n)
         self._begin(version)
         if gone:
-            sink = self._run(DELETE, deletes, sink)
+            sink = self._take_out(deletes, sink)
         if come:
             sink = self._run(INSERT, inserts, sink)
         if self.arena.is_sparse:
             self._compact(n)
         return self.root
+
+    def _take_out(self, deletes: Entries, sink: Sink | None) -> Sink | None:
+        """Delete these; the sink, or None once it wants no more. A row has an entry of each set: without those of one there is no row, so
+        that all rows are the delta, and the tree is built anew of what is left."""
+        rest = self._rest(deletes)
+        if rest is None:
+            return self._run(DELETE, deletes, sink)
+        wanted = sink is not None and self._tell_all(sink)
+        self._clear()
+        if len(rest.key):
+            self._load(self._columns(rest))
+        return sink if wanted else None
+
+    def _rest(self, deletes: Entries) -> Entries | None:
+        """What these leave, if some set goes whole and it is not too much to be written anew. None: it is not so, or one is not there."""
+        n = len(deletes.key)
+        if n < self._many or sum(self.root.counts) > (1 + _MORE) * n:
+            return None
+        counts = self.root.counts
+        gone = np.bincount(deletes.set, minlength=len(counts)).tolist()
+        if not any(0 < count == some for count, some in zip(counts, gone, strict=False)):
+            return None
+        entries = self._entries()
+        stay = np.flatnonzero(~np.isin(self._numbers(entries), self._numbers(deletes)))
+        return entries.take(stay) if len(stay) + n == len(entries.key) else None
+
+    def _numbers(self, entries: Entries) -> np.ndarray:
+        """int64[n], each once in a tree, and dense where slots are."""
+        numbers: np.ndarray = entries.slot * np.int64(self._sets) + entries.set
+        return numbers
+
+    def _tell_all(self, sink: Sink) -> bool:
+        """Tell all rows as deleted; whether the sink wants more."""
+        cursor, wanted = self.rows(self.root), True
+        while wanted and not cursor.done:
+            rows = cursor.fill(CHUNK)
+            wanted = rows.shape[1] == 0 or sink(DELETE, rows)
+        self._read_steps += cursor.steps
+        return wanted
 
     def _run(self, sign: int, entries: Entries, sink: Sink | None) -> Sink | None:
         """Apply one sign; the sink, or None once it wants no more."""

@@ -70,7 +70,7 @@ class IJHeap(MultiwayTree):
     @property
     def update_steps(self) -> int:
         """Nodes, splits and entries looked at for all deltas so far."""
-        return int(self._walking.Z[STEPS])
+        return int(self._walking.Z[STEPS]) + self._read_steps
 
     # --- reading
 

@@ -40,6 +40,7 @@ from structures.index.search import COPIED, LEAF_, Items, count_prefix, gap, ran
 
 __all__ = ["NO_ENTRIES", "STEPS", "Batch", "Changes", "Cursor", "Entries", "OrderedIndexes", "Run"]
 
+_MANY = 64  # entries that go, so that they may be all of an index: then it is emptied at once
 STEPS = 3  # ticks of `apply`: moves, deletes, inserts
 
 
@@ -134,6 +135,15 @@ def index_order(entries: Entries, arity: int) -> np.ndarray:
     return np.argsort(places)
 
 
+def common_with_next(entries: Entries, arity: int) -> np.ndarray:
+    """int8[n]: how many first coordinates each entry has in common with the one after it, of entries in the order of an index."""
+    common, same = np.zeros(len(entries.slot), np.int8), np.ones(len(entries.slot) - 1, np.bool_)
+    for column in entries.coordinates.T[:arity]:
+        same &= column[:-1] == column[1:]
+        common[:-1] += same
+    return common
+
+
 class OrderedIndexes(Versioned[IndexArena]):
     """See the module's head. One thread writes; any number read roots of pinned versions meanwhile. A root is an int; 0: empty."""
 
@@ -142,6 +152,7 @@ class OrderedIndexes(Versioned[IndexArena]):
         self.arena = IndexArena(words)
         self._arrays = self.arena.nodes, self.arena.writing
         self._made = 0
+        self._many = _MANY
         self._promised = 0  # changes, by those that room was asked for last
         self._removed: dict[int, list[int]] = {}  # by arity: a root of a pinned version is read by the arity of its index's number
         self._version, self._ticks = 0, Ticks()
@@ -229,7 +240,8 @@ class OrderedIndexes(Versioned[IndexArena]):
     def apply(self, changes: Mapping[int, Changes]) -> Batch:
         """Moves, then all deletes, then all inserts, as the version that was begun.
 
-        Deleted entries must be there and inserted ones not: KeyError, with all others done. O(log n) a change, and the sort.
+        Deleted entries must be there and inserted ones not: KeyError, with all others done. O(log n) a change, and the sort; O(1) a delete
+        where an index loses all of its entries.
         """
         self._prepare(sum(len(part.slot) for one in changes.values() for part in one), STEPS)
         halves: list[dict[int, Half]] = []
@@ -246,8 +258,21 @@ class OrderedIndexes(Versioned[IndexArena]):
         before, common = self.root(index), np.empty(len(entries.slot), np.int8)
         if len(entries.slot):
             entries = entries.take(index_order(entries, self.arity(index)))
-            compiled(change_all)(*self._arrays, self.holder(index), sign, items_of(entries), common)
+            if sign == DELETE and self._are_all(index, entries):
+                drop_all(*self._arrays, self.holder(index))
+                common = common_with_next(entries, self.arity(index))
+            else:
+                compiled(change_all)(*self._arrays, self.holder(index), sign, items_of(entries), common)
         return Half(entries, common, before, self.root(index))
+
+    def _are_all(self, index: int, entries: Entries) -> bool:
+        """Whether these, in the order of an index, are all that it has, and worth looking at all."""
+        root, n = self.root(index), len(entries.slot)
+        if n < self._many or n != self.count(index, root):
+            return False
+        found = self.entries(index, root).fill(n)
+        mine = entries.coordinates[:, : self.arity(index)]
+        return np.array_equal(found.slot, entries.slot) and np.array_equal(found.coordinates, mine)
 
     def apply_in_order(self, index: np.ndarray, sign: np.ndarray, entries: Entries) -> Run:
         """Puts (sign INSERT, 1) and cuts (DELETE, -1) one after another, number i of the index that index[i] (int64) names, as the version

@@ -30,7 +30,7 @@ from structures.core.compaction import LOOKED_AT
 from structures.core.control import STORE_WORDS
 from structures.core.cursor import Cursor
 from structures.core.encoding import NEG_INF, POS_INF
-from structures.core.entries import Entries, tree_order
+from structures.core.entries import Entries, room_for, tree_order
 from structures.core.entry_tree import EntryTree, Root
 from structures.core.kernel import compiled
 from structures.core.runs import RUN_WORDS
@@ -42,6 +42,7 @@ from structures.ordered.compaction import compact
 from structures.ordered.search import ITEM, NOTHING_BEFORE, SEARCH_WORDS, STEPS
 from structures.ordered.summary import LIST, PAIR, SELF
 from structures.ordered.tree import build, make_empty
+from structures.ordered.whole import clear, read_all
 
 __all__ = ["Cursor", "Entries", "IntervalTree", "Root"]
 
@@ -71,7 +72,7 @@ class IntervalTree(EntryTree[Arena]):
     @property
     def update_steps(self) -> int:
         """Nodes and entries looked at for all deltas so far."""
-        return int(self._state[RUN_WORDS + STEPS])
+        return int(self._state[RUN_WORDS + STEPS]) + self._read_steps
 
     # --- writing
 
@@ -80,6 +81,14 @@ class IntervalTree(EntryTree[Arena]):
 
     def _load(self, entries: Entries) -> None:
         build(*self._arrays, entries, self._order(entries))
+
+    def _entries(self) -> Entries:
+        entries = room_for(sum(self.root.counts))
+        compiled(read_all)(self._arrays[0], self.arena.C, entries)
+        return entries
+
+    def _clear(self) -> None:
+        clear(*self._arrays)
 
     def _compact(self, changes: int) -> None:
         compact(*self._arrays, LOOKED_AT * changes, self._promised)

@@ -50,6 +50,7 @@ __all__ = ["QuadTrees", "Root", "in_order"]
 _LEAST = 32 * layout.LEAF  # entries of a tree that gets a compact form
 _FORM_WORDS = 2**30  # of all compact forms
 _RUN = 2048  # changes of a tree that may be versions of their own at most
+_MANY = 64  # entries that go, so that they may be all of a tree: then it is emptied at once
 _CHANGED = 2  # it gets a new one when 1 in so many of its entries has changed
 _SHARE = 64  # steps of merges that a changed entry pays for; a merge takes some 6 an entry of its tree, and 3 pay for it in time
 _GROWING = 16  # steps an entry of all trees, for as many new codes as are left: some 3 times what a merge takes
@@ -72,6 +73,10 @@ def in_order(entries: np.ndarray) -> np.ndarray:
     return entries[np.argsort(keys)]
 
 
+def _by_slot(entries: np.ndarray) -> np.ndarray:
+    return entries[np.argsort(entries[:, -1])]
+
+
 class QuadTrees(Versioned[QuadArena]):
     """See the module's head. One thread writes; any number read roots of pinned versions meanwhile.
 
@@ -90,7 +95,7 @@ class QuadTrees(Versioned[QuadArena]):
         cls = 2 * (max(self.shapes)[0] - 1)
         self._largest: list[int] = self.arena.classes[cls : cls + 2, SIZE].tolist()  # words of an inner node, and of a leaf
         self.arrays = QuadNodes(self.arena.M, self.arena.W, self.forms.K, self.forms.B), self.arena.writing
-        self._least = max(least, layout.LEAF + 1)
+        self._least, self._many = max(least, layout.LEAF + 1), _MANY
         self._changed = [0] * len(self.shapes)  # entries, since the tree's form was made
         self._unpaid = 0  # entries that have changed, and of which no steps were done
         self._reached = [0] * len(self.shapes)  # the highest code that is expected
@@ -174,10 +179,27 @@ class QuadTrees(Versioned[QuadArena]):
         self._write(tree, entries, True)
 
     def delete(self, version: int, tree: int, entries: np.ndarray) -> None:
-        """Take out entries. KeyError: some were not there; the others are gone."""
+        """Take out entries. KeyError: some were not there; the others are gone. All that a tree has cost O(1) each, and its blocks are
+        dropped some at a time, as those that a merge leaves."""
         self.arena.C[VERSION] = version
+        if self._are_all(tree, entries):
+            self._empty(tree)
+            self._note(tree, entries, np.zeros(len(entries), np.bool_))
+            return
         self._write(tree, entries, False)
         self.settle_missing()
+
+    def _are_all(self, tree: int, entries: np.ndarray) -> bool:
+        """Whether these are all that the tree has, and worth looking at all."""
+        n, root = len(entries), self.roots[tree]
+        return n >= self._many and n == root.count and np.array_equal(_by_slot(self._entries(tree)), _by_slot(entries))
+
+    def _empty(self, tree: int) -> None:
+        self._give_up(tree)
+        h = layout.TREE + layout.TREE_WORDS * tree
+        place, bits, base, _ = self.arena.C[h : h + 4].tolist()
+        self._drop_later(place, bits, base, self.shapes[tree])
+        self.arena.C[h : h + 4] = 0
 
     def settle_missing(self) -> None:
         """KeyError: some entries were deleted that were not there, or inserted in a run beyond what was expected."""
@@ -211,13 +233,19 @@ class QuadTrees(Versioned[QuadArena]):
     def _taken(self, tree: int) -> np.ndarray:
         """All entries of a tree, which is empty then."""
         self._give_up(tree)
+        entries = self._entries(tree)
         h = layout.TREE + layout.TREE_WORDS * tree
-        place, bits, base, count = self.arena.C[h : h + 4].tolist()
-        entries = np.empty((count, self.shapes[tree].arity + 1), np.int32)
-        compiled(gather_entries)(self.arrays[0], descent(place, bits, base, self.shapes[tree]), entries.reshape(-1), ALL)
+        place, bits, base, _ = self.arena.C[h : h + 4].tolist()
         compiled(drop_blocks)(*self.arrays, descent(place, bits, base, self.shapes[tree]), ALL)
         self._retire(tree)
         self.arena.C[h : h + 4] = 0
+        return entries
+
+    def _entries(self, tree: int) -> np.ndarray:
+        """All entries of a tree."""
+        place, bits, base, count = self.roots[tree]
+        entries = np.empty((count, self.shapes[tree].arity + 1), np.int32)
+        compiled(gather_entries)(self.arrays[0], descent(place, bits, base, self.shapes[tree]), entries.reshape(-1), ALL)
         return entries
 
     def _retire(self, tree: int) -> None:

@@ -124,9 +124,10 @@ class BatchMachine(ReadingMachine):
     def __init__(self) -> None:
         super().__init__()
         entry_tree.CHUNK = self.SPARE + 7  # for the tree that is made next, so that deltas are told in pieces
+        self.many, entry_tree._MANY = entry_tree._MANY, 1
 
     def load(self, tree: EntryTree[Any], new: Iterable[Any]) -> None:
-        entry_tree.CHUNK = CHUNK
+        entry_tree.CHUNK, entry_tree._MANY = CHUNK, self.many
         self.tree, self.now = tree, {one.slot: one for one in new}
         self.root = tree.bulk_load(1, self.packed(self.now.values()))
         tree.check(self.root)
@@ -146,6 +147,15 @@ class BatchMachine(ReadingMachine):
         """Slots of some entries, `least` to `least + more` where so many are there."""
         slots = st.sampled_from(sorted(self.now))
         return data.draw(st.lists(slots, unique=True, min_size=least, max_size=least + more)) if self.now else []
+
+    @precondition(lambda self: self.now)
+    @rule(data=st.data(), others=st.booleans())
+    def empty(self, data: st.DataObject, others: bool) -> None:
+        """All entries of a set go, with or without some of the others."""
+        gone = data.draw(st.sampled_from(sorted({one.set for one in self.now.values()})))
+        doomed = [slot for slot, one in self.now.items() if one.set == gone]
+        more = [slot for slot in self.doomed(data) if slot not in doomed] if others else []
+        self.change(doomed + more, [])
 
     def change(self, doomed: Iterable[int], inserts: list[Any]) -> None:
         """A version on: the delta, what can be reused, the invariants."""

@@ -73,6 +73,7 @@ class FollowingMachine(ReadingMachine):
     def prepare(self, arities: tuple[int, ...], tuples: list[tuple[int, Entry, int]]) -> None:
         """Empty indexes, and the relations, of these arities."""
         self.indexes = OrderedIndexes(1 << 20)
+        self.indexes._many = 1
         self.indexes.begin(1)
         self.arities = arities
         self.now = {place: frozenset(self._new(tuples, place)) for place in range(len(arities))}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from structures.core.entries import DELETE, INSERT
-from structures.index.indexes import Changes, Cursor, Entries, OrderedIndexes
+from structures.index.indexes import NO_ENTRIES, Changes, Cursor, Entries, OrderedIndexes
 from tests.naive import ordered_index as twin
 from tests.naive.natural_join import Entry
 from tests.structures.machines import Reading, ReadingMachine, empty_chunks
@@ -52,6 +52,7 @@ class IndexMachine(ReadingMachine):
     @initialize(arities=st.lists(st.sampled_from(ARITIES), min_size=3, max_size=3), given=st.lists(ENTRIES, max_size=40))
     def begin(self, arities: list[int], given: list[tuple[int, Entry, int]]) -> None:
         self.indexes = OrderedIndexes(1 << 20)
+        self.indexes._many = 1
         self.indexes.begin(1)
         self.now: dict[int, frozenset[Entry]] = {}
         for place, arity in enumerate(arities):
@@ -107,6 +108,20 @@ class IndexMachine(ReadingMachine):
             assert [self._at(index, root) for root in roots] == [old, middle, middle, new]
             assert inserts.after == self.indexes.root(index)
             self.now[index] = frozenset(new)
+        self._settle()
+
+    @rule(data=st.data())
+    def empty(self, data: st.DataObject) -> None:
+        """An index loses all that it has."""
+        self._next()
+        index = data.draw(st.sampled_from(sorted(self.now)))
+        gone, there = sorted(self.now[index]), self.now[index]
+        deletes, _ = self.indexes.apply({index: Changes(packed(gone[::-1], 9), NO_ENTRIES)})[index]
+        assert [self._at(index, root) for root in (deletes.before, deletes.after)] == [gone, []]
+        for one, common in zip(gone, deletes.common.tolist(), strict=True):
+            there = there - {one}
+            assert common == twin.in_common(there, one)
+        self.now[index] = frozenset()
         self._settle()
 
     @rule(given=st.lists(ENTRIES, max_size=8), data=st.data())

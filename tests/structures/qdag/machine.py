@@ -73,6 +73,7 @@ class Trees:
             for first in combinations(range(arity), size)
         ]
         self.trees = QuadTrees([(len(order), len(first)) for _, first, order in self.orders], words, least)
+        self.trees._many = 1
         absent = [[self._atom(*one) for one in group] for group in shape.absent]
         self.join = And(self.trees, shape.dimension, [self._atom(*one) for one in shape.atoms], absent)
         bases: list[list[tuple[int, Row]]] = [[] for _ in shape.arities]
@@ -140,10 +141,14 @@ class QdagMachine(TreesMachine):
         self.of.trees.check(self.root)
         self._read_all()
 
-    @rule(points=st.lists(POINTS, max_size=10), data=st.data(), merged=st.sampled_from(["", "paid", "whole"]))
-    def batch(self, points: list[tuple[int, Row, int]], data: st.DataObject, merged: str) -> None:
+    @rule(
+        points=st.lists(POINTS, max_size=10), data=st.data(), merged=st.sampled_from(["", "paid", "whole"]), emptied=st.integers(0, 9)
+    )
+    def batch(self, points: list[tuple[int, Row, int]], data: st.DataObject, merged: str, emptied: int) -> None:
+        """`emptied`: the number of a relation that loses all that it has, where there is one."""
         self.version += 2
         gone = [data.draw(st.lists(st.sampled_from(sorted(one)), unique=True, max_size=8)) if one else [] for one in self.now]
+        gone = [sorted(one) if number == emptied else some for number, (one, some) in enumerate(zip(self.now, gone, strict=True))]
         come = self._new(points)
         for step, changed in enumerate((gone, come)):
             before = self.now, self.root

@@ -1,0 +1,40 @@
+"""A structure as a whole: all of its boxes are read, all of its blocks are dropped. Costs: O(n), and O(blocks)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from structures.box import layout
+from structures.box.balance import drop_nodes, gather
+from structures.box.build import plant
+from structures.box.layout import no_room, root_of
+from structures.box.records import code_of, key_of
+from structures.core.blocks import Nodes, Writing
+from structures.core.entries import Entries
+from structures.core.kernel import kernel
+
+_EITHER = 2  # of `gather`: all boxes with their left end below a node, of whatever set
+
+
+@kernel("void(Nodes, Writing)", allocates=True)
+def clear(nodes: Nodes, writing: Writing) -> None:
+    """Take all boxes out; nothing, but FULL, if there is no room for an empty tree."""
+    W, C = nodes.W, writing.C
+    if no_room(C, 0):
+        return
+    drop_nodes(nodes, writing, 0, root_of(W, layout.TOP))
+    for i in range(layout.TREE_WORDS):
+        W[layout.TOP + i] = 0
+    plant(nodes, writing)
+
+
+@kernel("void(Nodes, int64[::1], Entries)", allocates=True)
+def read_all(nodes: Nodes, C: Any, into: Entries) -> None:
+    """Put all boxes to `into`, which has room for just these; left, right: flat, dimensions next to each other."""
+    LO, HI, TAGS, _, _, n = gather(nodes, C, 0, root_of(nodes.W, layout.TOP), _EITHER, np.zeros(0, np.int64))
+    for i in range(n):
+        code = code_of(TAGS[i])
+        into.set[i], into.key[i], into.slot[i] = code & 1, key_of(TAGS[i]), code >> 1
+    into.left[:], into.right[:] = LO[: len(into.left)], HI[: len(into.right)]

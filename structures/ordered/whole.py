@@ -1,0 +1,74 @@
+"""A tree as a whole: all of its entries are read, all of its blocks are dropped. Costs: O(n), and O(blocks)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from structures.core.arena import HEIGHT, INNER, LEAF, ROOT
+from structures.core.blocks import Nodes, Writing, drop
+from structures.core.entries import Entries
+from structures.core.kernel import kernel
+from structures.ordered.layout import CHILDREN, KEY, LEFT, RIGHT, SLOT, child_of, run_of
+from structures.ordered.tree import make_empty
+
+_DEEPEST = 64 * 16  # blocks that wait on a way through a tree: a node's children, on each level
+
+
+@kernel(allocates=True)
+def drop_flat(nodes: Nodes, writing: Writing, root: int, height: int) -> None:
+    """Drop the blocks of a tree."""
+    W = nodes.W
+    stack = np.empty((_DEEPEST, 2), np.int64)
+    stack[0, 0], stack[0, 1] = root, height
+    n = 1
+    while n > 0:
+        n -= 1
+        o, h = stack[n, 0], stack[n, 1]
+        if h == 0:
+            drop(nodes.M, writing, o, LEAF)
+            continue
+        for c in range(W[2 * o + CHILDREN]):
+            stack[n, 0], stack[n, 1] = child_of(W, o, c), h - 1
+            n += 1
+        drop(nodes.M, writing, o, INNER)
+
+
+@kernel("void(Nodes, Writing)", allocates=True)
+def clear(nodes: Nodes, writing: Writing) -> None:
+    """Take all entries out of the tree in C."""
+    C = writing.C
+    drop_flat(nodes, writing, C[ROOT], C[HEIGHT])
+    make_empty(nodes, writing)
+
+
+@kernel
+def read_leaf(nodes: Nodes, o: int, into: Entries, at: int) -> int:
+    """Put the entries of leaf o to `into`, from place `at` on; the place behind them."""
+    M, W = nodes.M, nodes.W
+    for s in range(2):
+        lo, hi = run_of(W, o, s)
+        for i in range(lo, hi):
+            into.set[at], into.key[at], into.slot[at] = s, W[2 * o + KEY + i], W[2 * o + SLOT + i]
+            into.left[at], into.right[at] = M[o + LEFT + i], M[o + RIGHT + i]
+            at += 1
+    return at
+
+
+@kernel("void(Nodes, int64[::1], Entries)", allocates=True)
+def read_all(nodes: Nodes, C: Any, into: Entries) -> None:
+    """Put the entries of the tree in C to `into`, leaf by leaf in order, which has room for just these."""
+    W = nodes.W
+    stack = np.empty((_DEEPEST, 2), np.int64)
+    stack[0, 0], stack[0, 1] = C[ROOT], C[HEIGHT]
+    n, at = 1, 0
+    while n > 0:
+        n -= 1
+        o, h = stack[n, 0], stack[n, 1]
+        if h == 0:
+            at = read_leaf(nodes, o, into, at)
+            continue
+        for c in range(W[2 * o + CHILDREN] - 1, -1, -1):
+            stack[n, 0], stack[n, 1] = child_of(W, o, c), h - 1
+            n += 1
