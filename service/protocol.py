@@ -190,6 +190,9 @@ class Protocol(HttpToolsProtocol):
         self._phase, self._since = _HEAD, 0.0
 
     def on_headers_complete(self) -> None:
+        if self.parser.get_http_version() not in ("1.0", "1.1"):  # the parser knows others
+            self._refusal = _malformed()
+            raise self._refusal
         if self._bytes > self._most or len(self.headers) > MAX_FIELDS:
             self._check_size()
         if len(self.pipeline) >= MAX_PIPELINED:
