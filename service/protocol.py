@@ -14,12 +14,14 @@ import logging
 import re
 import secrets
 import socket
+import ssl
 import struct
 import sys
 from collections.abc import Iterable
 from functools import partial
 from http import HTTPStatus
 from typing import Any, cast
+from weakref import WeakSet
 
 import httptools
 import orjson
@@ -109,6 +111,7 @@ class Door:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.handshakes: WeakSet[ssl.SSLObject] = WeakSet()  # of TLS, under way: an object goes with its connection
         self._swept = 0.0
 
     def sweep(self, now: float, connections: Iterable[Any]) -> None:
@@ -117,6 +120,16 @@ class Door:
             self._swept = now
             for connection in list(connections):
                 connection.look(now)
+
+    def excess(self, connections: int) -> int:
+        """By how many the limit is exceeded, if so many are open beside the handshakes."""
+        return connections + len(self.handshakes) - self.settings.max_connections
+
+    def admit(self, handshake: ssl.SSLObject, connections: int) -> None:
+        """One that begins counts as a connection until it ends. ConnectionRefusedError: there are too many."""
+        if self.excess(connections) >= SPARE:
+            raise ConnectionRefusedError(f"there are already {self.settings.max_connections} connections")
+        self.handshakes.add(handshake)
 
     def too_many(self) -> Problem:
         problem = Problem("too-busy", f"there are already {self.settings.max_connections} connections")
@@ -156,7 +169,9 @@ class Protocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(cast(asyncio.Transport, Lingering(transport, self.loop, self)))
-        more = len(self.connections) - self._door.settings.max_connections
+        if (begun := transport.get_extra_info("ssl_object")) is not None:
+            self._door.handshakes.discard(begun)
+        more = self._door.excess(len(self.connections))
         self._exceeds = more > 0
         if more > SPARE:
             self._refuse(self._door.too_many())
@@ -190,6 +205,9 @@ class Protocol(HttpToolsProtocol):
         self._phase, self._since = _HEAD, 0.0
 
     def on_headers_complete(self) -> None:
+        if self.parser.get_http_version() not in ("1.0", "1.1"):  # the parser knows others
+            self._refusal = _malformed()
+            raise self._refusal
         if self._bytes > self._most or len(self.headers) > MAX_FIELDS:
             self._check_size()
         if len(self.pipeline) >= MAX_PIPELINED:

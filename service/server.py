@@ -78,6 +78,7 @@ class Server(uvicorn.Server):
             made = cast(Callable[..., asyncio.Protocol], self.config.http_protocol_class)
             protocol = partial(made, config=self.config, server_state=self.server_state, app_state={})
             patience = self._door.settings.head_time
+            self._certificate.context.admit = lambda handshake: self._door.admit(handshake, len(self.server_state.connections))
             begun = [
                 loop.create_server(protocol, sock=one, ssl=self._certificate.context, backlog=BACKLOG, ssl_handshake_timeout=patience)
                 for one in sockets

@@ -7,11 +7,25 @@ and a handshake that begins picks the newest. Connections that are open keep the
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 
 class BadPair(Exception):
     """The certificate and the key cannot be used; the text says why and what to do."""
+
+
+class _Listening(ssl.SSLContext):
+    """The context of the listener. It is asked for an object whenever a handshake begins; an OSError there closes the connection."""
+
+    admit: Callable[[ssl.SSLObject], None] | None = None
+
+    def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
+        begun = super().wrap_bio(*arguments, **options)
+        if self.admit is not None:
+            self.admit(begun)
+        return begun
 
 
 class Certificate:
@@ -30,10 +44,10 @@ class Certificate:
         """Called in every handshake, with or without a name."""
         connection.context = self._newest
 
-    def _load(self) -> ssl.SSLContext:
+    def _load(self) -> _Listening:
         _require(self._certificate, b"-----BEGIN CERTIFICATE-----", "the certificate (--tls-certificate)", "certificate")
         _require(self._key, b"PRIVATE KEY-----", "the key (--tls-key)", "private key")
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context = _Listening(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.options |= ssl.OP_NO_RENEGOTIATION
         context.set_alpn_protocols(["http/1.1"])

@@ -15,7 +15,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from traceback import extract_tb
 from types import FrameType
 from typing import get_args
 
@@ -24,7 +23,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from livejoin.problems import BadFile
-from service.wire.log_lines import Format, start_log
+from service.wire.log_lines import Format, Level, start_log
 from streaming.checking.check import check
 from streaming.config import BadConfig, Config, Out, read_config
 from streaming.connection import Service
@@ -50,12 +49,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     given = os.environ.get("LIVEJOIN_LOG_FORMAT") or "text"
     help = "the form of a line of the log (LIVEJOIN_LOG_FORMAT; default: text)"
     parser.add_argument("--log-format", type=_log_format, default=given, metavar="{text,json}", help=help)
+    given = os.environ.get("LIVEJOIN_LOG_LEVEL") or "info"
+    help = "debug also logs the tracebacks of internal errors, which may hold rows of data (LIVEJOIN_LOG_LEVEL; default: info)"
+    parser.add_argument("--log-level", type=_log_level, default=given, metavar="{info,debug}", help=help)
 
 
 def command(args: argparse.Namespace) -> int:
     """Runs the command; returns the exit status."""
     try:
-        return check(args.check) if args.check else run(args.config, args.metrics_port, args.metrics_host, args.log_format)
+        if args.check:
+            return check(args.check)
+        return run(args.config, args.metrics_port, args.metrics_host, args.log_format, args.log_level)
     except (BadConfig, BadFile) as error:  # the second: of LIVEJOIN_CA
         print(f"livejoin: {error}", file=sys.stderr)
         return 2
@@ -73,11 +77,19 @@ def _log_format(text: str) -> str:
     return text
 
 
-def run(path: Path, metrics_port: int | None = None, metrics_host: str = "127.0.0.1", log_format: Format = "text") -> int:
+def _log_level(text: str) -> str:
+    if text not in get_args(Level):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a level of the log: use {' or '.join(get_args(Level))}")
+    return text
+
+
+def run(
+    path: Path, metrics_port: int | None = None, metrics_host: str = "127.0.0.1", log_format: Format = "text", log_level: Level = "info"
+) -> int:
     """Runs the job of a file. Status 0 when it was told to stop or, with trigger "available-now", is done; 1 failure. Raises BadConfig."""
     config = read_config(path)
     os.umask(0o077)  # the checkpoint is for nobody else; our own Spark inherits this
-    start_log(log_format)
+    start_log(log_format, log_level)
     os.environ["LIVEJOIN_LOG_FORMAT"] = log_format  # for Spark's own lines (log4j2.properties)
     stop = threading.Event()
     _listen(stop)
@@ -88,19 +100,18 @@ def run(path: Path, metrics_port: int | None = None, metrics_host: str = "127.0.
         _run(config, stop, metrics)
     except Stopped:
         log.info("stopped; records that were not applied are read again at the next start")
-    except StreamError as error:
-        log.error("%s", error)
-        return 1
     except Exception as error:
-        log.error("%s", _unforeseen(error))
+        _report(error)
         return 1
     return 0
 
 
-def _unforeseen(error: Exception) -> str:
-    """One line on an unexpected failure, with the calls that led to it, the last one first."""
-    calls = " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(extract_tb(error.__traceback__)))
-    return f"internal error, please report it: {type(error).__name__}: {' '.join(str(error).split())} ({calls})"
+def _report(failure: BaseException) -> None:
+    """Of one that nobody has foreseen, the log names the type only: its text may hold rows of data (`log_lines`)."""
+    if isinstance(failure, StreamError | BadConfig | Stopped):
+        log.error("%s", failure)
+    else:
+        log.error("internal error, please report it with its traceback, which --log-level debug adds", exc_info=failure)
 
 
 def _listen(stop: threading.Event) -> None:
@@ -142,7 +153,7 @@ def _run(config: Config, stop: threading.Event, metrics: Metrics) -> None:
     # A Stopped only means that another one had failed, or that the job was told to stop.
     told = [failure for failure in failures if not isinstance(failure, Stopped)] or failures[:1]
     for other in told[1:]:
-        log.error("%s", other)
+        _report(other)
     if told:
         raise told[0]
 

@@ -30,10 +30,18 @@ from service.views.joins.reading_join import ReadingJoin
 from service.views.parse import View
 from service.views.read_counts import ReadCounts
 from service.views.shown import shown
+from service.warming import Unusable
 
 log = logging.getLogger("livejoin.views")
 
 _PIECE = 1 << 16  # rows of a delta that are read at once
+
+
+def _reason(error: Exception) -> str:
+    """What clients may know of an error: the texts of those that are not expected may hold rows, and those of the system paths."""
+    if isinstance(error, MemoryError | Problem | Unusable):
+        return str(error)
+    return (isinstance(error, OSError) and error.strerror) or f"{type(error).__name__}, see the service's log"
 
 
 class LiveView:
@@ -111,7 +119,7 @@ class LiveView:
         what = "built" if self.state == "building" else "maintained"
         log.error("the view %s could not be %s", self.name, what, exc_info=error)
         again = "" if what == "built" else "; to rebuild it, restart the service, or drop the view and register it again"
-        self.problem = Problem("view-failed", f"the structures of the view {self.name} could not be {what}: {error}{again}")
+        self.problem = Problem("view-failed", f"the structures of the view {self.name} could not be {what}: {_reason(error)}{again}")
         self.state = "failed"
         self.let_go()
         self._join = None

@@ -233,7 +233,14 @@ def test_an_unknown_method_behind_another_request_repeats_nothing(small: ServerP
         assert client.get("/v1/status").json()["version"] <= before + 1
 
 
-NO_HTTP = [b"good morning\r\n\r\n", b"GET / HTTP/3.0\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", b"B(EW / HTTP/1.1\r\n\r\n"]
+NO_HTTP = [
+    b"good morning\r\n\r\n",
+    b"GET /livez\r\n\r\n",
+    *(b"GET /livez HTTP/%s\r\n" % version + HOST + b"\r\n" for version in (b"0.9", b"1.2", b"2.0", b"3.0")),
+    b"POST /v1/changes HTTP/2.0\r\n" + HOST + JSON + b"Content-Length: 14\r\n\r\n" + b'{"changes":[]}',
+    b"\x16\x03\x01\x02\x00\x01",
+    b"B(EW / HTTP/1.1\r\n\r\n",
+]
 
 
 @pytest.mark.parametrize("what", NO_HTTP)

@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from ssl import TLSVersion
 
@@ -18,6 +19,7 @@ import pytest
 
 import livejoin
 from service.commands import rows
+from service.protocol import SPARE
 from service.terminal import Failure
 from service.tls import BadPair, Certificate
 from streaming.config import BadConfig, read_config
@@ -215,3 +217,29 @@ def test_a_handshake_that_does_not_end(server: ServerProcess, begin: bytes) -> N
             assert connection.recv(1000) == b""
         except ConnectionResetError:
             pass
+
+
+def test_handshakes_count_as_connections(pairs: Pairs, tmp_path: Path) -> None:
+    """Those beyond the limit are closed at once, however many others say nothing; room is found when these have gone."""
+    arguments = ["--tls-certificate", str(pairs.first.certificate), "--tls-key", str(pairs.first.key)]
+    arguments += ["--head-time", "600", "--max-connections", "5"]
+    with ServerProcess(tmp_path / "data", arguments=arguments, ca=pairs.first.certificate) as server:
+        silent = []
+        with ExitStack() as stack:
+            for _ in range(5 + SPARE):
+                silent.append(stack.enter_context(socket.create_connection(("127.0.0.1", server.port), 50)))
+            with socket.create_connection(("127.0.0.1", server.port), 50) as one_more, suppress(ConnectionResetError):
+                assert one_more.recv(1) == b""
+            silent.pop().close()
+            wait_for(lambda: reached(server, "/livez") == 200)
+            assert reached(server, "/v1/status") == 429
+        wait_for(lambda: reached(server, "/v1/status") == 200)
+
+
+def reached(server: ServerProcess, path: str) -> int | None:
+    """The status of an answer on a new connection; None: it was closed."""
+    try:
+        with server.client() as client:
+            return client.get(path, headers={"Connection": "close"}).status_code
+    except httpx.TransportError:
+        return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import signal
 import threading
 from pathlib import Path
@@ -84,11 +85,34 @@ def test_what_nobody_has_thought_of(monkeypatch: pytest.MonkeyPatch, capfd: pyte
 
     monkeypatch.setattr(cli, "_listen", lambda stop: None)
     monkeypatch.setattr(cli, "_run", fail)
-    assert cli.run(OutJob(tmp_path, *NOWHERE, "v", "t").path) == 1
+    path = OutJob(tmp_path, *NOWHERE, "v", "t").path
+    assert cli.run(path) == 1
     (line,) = capfd.readouterr().err.splitlines()
     assert " ERROR livejoin.stream: " in line
-    told = f"internal error, please report it: KeyError: 'what\\nelse' ({Path(__file__).name}:"
-    assert message_of(line).startswith(told)
+    assert message_of(line) == "internal error, please report it with its traceback, which --log-level debug adds: KeyError"
+
+
+def test_the_log_s_level(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """By option or variable; `start_log` adds tracebacks at level debug only."""
+    levels: list[str] = []
+    monkeypatch.setattr(cli, "_listen", lambda stop: None)
+    monkeypatch.setattr(cli, "_run", lambda *arguments: None)
+    monkeypatch.setattr(cli, "start_log", lambda form, level: levels.append(level))
+
+    def run(*arguments: str) -> int:
+        parser = argparse.ArgumentParser()
+        cli.add_arguments(parser)
+        return cli.command(parser.parse_args(["--config", str(OutJob(tmp_path, *NOWHERE, "v", "t").path), *arguments]))
+
+    for arguments, variable in ((["--log-level", "debug"], "info"), (["--log-level", "info"], "debug"), ([], "debug"), ([], "")):
+        monkeypatch.setenv("LIVEJOIN_LOG_LEVEL", variable)
+        assert run(*arguments) == 0
+    assert levels == ["debug", "info", "debug", "info"]
+    for arguments, variable in ((["--log-level", "all"], ""), ([], "all")):
+        monkeypatch.setenv("LIVEJOIN_LOG_LEVEL", variable)
+        with pytest.raises(SystemExit, match="2"):
+            run(*arguments)
+        assert "'all' is not a level of the log: use info or debug" in capsys.readouterr().err
 
 
 def test_metrics_at_another_address() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
+from service.api.app import _encoded
 from service.api.context import Context, Mailbox
 from service.engine.state import Receipt
 from service.errors import CATALOGUE, Problem
@@ -92,6 +93,7 @@ def test_while_it_starts() -> None:
         assert int(response.headers["retry-after"]) >= 1
     assert ask("GET", "/metrics").text.count("livejoin_ready 0.0") == 1
     assert ask("GET", "/openapi.json").json()["openapi"] == "3.1.0"
+    assert _encoded().body is _encoded().body == ask("GET", "/openapi.json").content, "it is encoded once for all callers"
     shown = ask("GET", "/docs")
     assert shown.status_code == 200 and not re.search("src=|<link|href=.http|@import|url[(]", shown.text), "it needs nothing from elsewhere"
     for path in ask("GET", "/openapi.json").json()["paths"]:

@@ -177,13 +177,24 @@ def test_a_relation_that_was_made_again_is_another_one(engine: Instance, tmp_pat
     engine.close()
 
 
-def test_a_view_that_cannot_be_built(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (MemoryError("no room"), "no room"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory", "/a/path"), "Cannot allocate memory"),
+        (KeyError("a row of data"), "KeyError, see the service's log"),
+    ],
+)
+def test_a_view_that_cannot_be_built(engine: Instance, monkeypatch: pytest.MonkeyPatch, error: Exception, told: str) -> None:
+    """The texts of unforeseen errors may hold rows and paths: nobody is told them."""
+
     def fail(*_: object) -> None:
-        raise MemoryError("no room")
+        raise error
 
     monkeypatch.setattr("service.views.live_view.LiveView.build", fail)
     view, _ = engine.put_view("v", PAIR, wait=60)
     assert view.state == "failed" and view.problem is not None and view.problem.type == "view-failed"
+    assert view.problem.detail == f"the structures of the view v could not be built: {told}"
     assert refused(lambda: open_rows(engine.readers, "v")).type == "view-failed"
     assert engine.apply(of_ops("a", ("upsert", 1))).version == 1
     engine.drop_view("v")
