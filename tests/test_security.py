@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.datasets import ROOT
-from tests.test_house import functions
+from tests.test_house import source
 
 PAGE = (ROOT / "SECURITY.md").read_text()
 
@@ -19,7 +19,7 @@ def test_every_named_test_is_there() -> None:
     named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE)
     lines = [line for line in PAGE.splitlines() if line.startswith("|") and not re.match(r"\|(-|.*\| test \|$)", line)]
     assert len(named) == len(lines) > 30, "each line names one test"
-    assert [name for path, name in named if name not in {function.name for function in functions(ROOT / path)}] == []
+    assert [name for path, name in named if name not in {function.name for function in source(ROOT / path).functions}] == []
 
 
 def test_every_package_is_pinned_by_hash() -> None:
