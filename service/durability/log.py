@@ -14,6 +14,7 @@ import os
 import secrets
 import sqlite3
 import threading
+import time
 import uuid
 import zlib
 from collections.abc import Iterator, Sequence
@@ -38,7 +39,7 @@ _COUNTERS = {"forgotten": 0, "next_relation_id": 0, "catalog_changes": 0}
 _LARGEST = 1 << 29  # bytes of a payload in one row
 _PAGE = 4096  # SQLite's; a small commit writes about one
 _WAL_BYTES = 8 << 20  # of SQLite's own log, worth a checkpoint
-_FORGET_ROWS, _FORGET_BYTES = 4096, 64 << 20  # removed in one transaction
+_FORGET_ROWS, _FORGET_BYTES = 512, 4 << 20  # removed in one transaction, for which whoever appends waits: some milliseconds
 
 _ROW = "(?, ?, ?, ?, ?, ?)"
 _INSERT = f"INSERT INTO log VALUES {_ROW}"  # a row, and as many more as there are
@@ -264,8 +265,9 @@ class Log:
         yield from replay(self._db, self._path, after_version, self._forgotten, self._state.reach.version)
 
     def forget(self, up_to_version: int) -> None:
-        """Remove the batches up to and including a version that a snapshot holds; in steps, so that appending can continue between them."""
+        """Remove the batches up to and including a version that a snapshot holds; in steps, with as long pauses between them."""
         while True:
+            started = time.monotonic()
             with self._transaction() as db:
                 last, removed = self._forget_some(db, min(up_to_version, self._committed.reach.version))
                 if last is None:
@@ -276,6 +278,7 @@ class Log:
                 self._state = _State(self._state.reach, self._state.bytes - removed)
             self._forgotten = last
             reach("in-log-cleaning")
+            time.sleep(time.monotonic() - started)
 
     @staticmethod
     def _forget_some(db: sqlite3.Connection, up_to: int) -> tuple[int | None, int]:

@@ -30,7 +30,6 @@ from service.engine.state import Receipt, State, is_single
 from service.engine.versions import Pins, Version
 from service.engine.writer import Later, Unpublished, Writer
 from service.errors import Problem
-from service.planning.planner import Counted
 from service.query.model import Limits
 from service.settings import Settings
 from service.tables.estimates import estimates_of
@@ -107,7 +106,7 @@ class Engine(ABC):
         self.versions.publish(self._state.version())
         to_build = []
         for name, data in self._log.catalog()[1]:
-            parsed = parse_view(name, data, self._definitions(), self._counted(), kept=True)
+            parsed = self._parse_view(name, data, self._state.relations, self._state.newest, kept=True)
             view = LiveView(parsed, self._state.relations, self._state.indexes)
             self._add_view(view)
             to_build.append(view)
@@ -247,9 +246,10 @@ class Engine(ABC):
         The definition is durable on return. Problems: those of `parse_view`, `definition-differs`, `too-many`, `no-room`.
         """
         started = time.monotonic()
-        # Here, not in the writer's thread: a refusal costs it nothing.
-        parsed = parse_view(name, data, self._definitions(), limits=self.limits)
-        registered = self._writer.call(lambda: self._put_view(parsed, data))
+        with self.versions.holding() as version:  # here, not in the writer's turn: planning reads thousands of rows
+            relations = self._state.relations
+            parsed = self._parse_view(name, data, relations, version)
+        registered = self._writer.call(lambda: self._put_view(parsed, data, relations))
         view, outcome = registered.result()
         if outcome == "same":
             return view, outcome
@@ -334,20 +334,22 @@ class Engine(ABC):
         name = batch.changes[0].relation
         return all(view.is_prompt for view in self._state.interest.using(name))
 
-    def _definitions(self) -> dict[str, RelationDefinition]:
-        return {name: relation.definition for name, relation in self._state.relations.items()}
+    def _parse_view(self, name: str, data: dict[str, Any], relations: Mapping[str, Relation], version: int, kept: bool = False) -> View:
+        """Planned by the rows of a version that is held, or of the newest one by the writer."""
+        definitions = {name: relation.definition for name, relation in relations.items()}
+        counted = partial(estimates_of, relations=relations, version=version)
+        return parse_view(name, data, definitions, counted, kept, None if kept else self.limits)
 
-    def _counted(self) -> Counted:
-        return partial(estimates_of, relations=self._state.relations, version=self._state.newest)
-
-    def _put_view(self, parsed: View, data: dict[str, Any]) -> tuple[LiveView, str]:
+    def _put_view(self, parsed: View, data: dict[str, Any], relations: Mapping[str, Relation]) -> tuple[LiveView, str]:
+        """`relations`: as of when it was parsed."""
         known = self._state.views.get(parsed.name)
         if known is not None:
             if known.view.query != parsed.query:
                 raise Problem("definition-differs", _OTHER.format("view", parsed.name))
             return known, "same"
         _refuse_more("views", self._state.views, self.settings.max_views)
-        parsed = parse_view(parsed.name, data, self._definitions(), self._counted())  # a relation may have changed since
+        if any(self._state.relations.get(name) is not relations.get(name) for name in parsed.query.named):
+            parsed = self._parse_view(parsed.name, data, self._state.relations, self._state.newest)
         with _or_no_room(f"the view {parsed.name}"):
             view = LiveView(parsed, self._state.relations, self._state.indexes)
             if self.kernels.has(rooms_of(parsed.plan)):  # otherwise it would compile some here

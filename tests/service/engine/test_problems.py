@@ -385,3 +385,44 @@ def test_a_snapshot_in_the_background_cleans_the_log(tmp_path: Path, monkeypatch
     assert figures["version"] == 31 and figures["pins"] == 0 and figures["waiting_batches"] == 0
     engine.close()
     engine.close()
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_relation_that_changes_while_a_view_is_planned(engine: Instance, same: bool) -> None:
+    """The view is planned beside the writer, and once more in its turn if a relation is another one by then."""
+    other = DEFINITION if same else parse_relation({"columns": [{"name": "id", "type": "int64"}], "key": ["id"]})
+    held = HeldWriter(engine)
+    queued = engine._writer._queue.qsize
+    before = queued()
+    answers: list[Any] = []
+
+    def behind(work: Callable[[], object]) -> threading.Thread:
+        """Once it waits for the writer, behind what is queued."""
+        count = queued()
+
+        def ask() -> None:
+            try:
+                answers.append(work())
+            except Problem as problem:
+                answers.append(problem)
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        while queued() == count:
+            threading.Event().wait(0.001)
+        return thread
+
+    threads = [behind(lambda: engine.drop_relation("a")), behind(lambda: engine.put_relation("a", other))]
+    threads.append(behind(lambda: engine.put_view("v", PAIR, wait=60)))
+    assert queued() == before + 3
+    held.release()
+    for thread in threads:
+        thread.join()
+    if same:
+        view, outcome = next(answer for answer in answers if isinstance(answer, tuple))
+        assert outcome == "created" and view.relations["a"] is engine.relations["a"]
+        engine.apply(batch(("upsert", "a", rows_of(0, 2)), ("upsert", "b", rows_of(0, 1))))
+        assert len(ids(open_rows(engine.readers, "v"))) == 2
+    else:
+        (problem,) = (answer for answer in answers if isinstance(answer, Problem))
+        assert problem.type in ("unknown-column", "bad-definition") and not engine.views
