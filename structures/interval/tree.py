@@ -91,7 +91,7 @@ class IntervalTree(EntryTree[Arena]):
         clear(*self._arrays)
 
     def _compact(self, changes: int) -> None:
-        compact(*self._arrays, LOOKED_AT * changes, self._promised)
+        compiled(compact)(*self._arrays, LOOKED_AT * changes, self._promised)
 
     # --- reading
 

@@ -101,7 +101,7 @@ class JoinTree(JoinTables):
     def _compact(self, changes: int) -> None:
         """After so many changes of the version that is being written."""
         if self.arena.is_sparse:
-            compact(*self._arrays, self._tables, LOOKED_AT * changes, self._promised)
+            compiled(compact)(*self._arrays, self._tables, LOOKED_AT * changes, self._promised)
 
     def apply(self, version: int, alias: int, slots: np.ndarray, come: bool, sink: Sink | None) -> bool:
         """Rows of an alias go, or come: rows that were described, there or not. Those of them that never take part are passed over.
