@@ -45,7 +45,7 @@ _ROOM_FACTOR, _ROOM_LEAST = 4, 512 << 10
 _ROOM_AMPLE = 256 << 20  # so much need not be asked for each batch, as the thread does
 _TICK = 1.0  # seconds between two looks at what has grown old
 _PIECE = 2e-3  # seconds of housekeeping in a turn
-_SHARE = 0.25  # of the time of a group, for what earlier groups have left
+_SHARE = 1.0  # of the time of a group, if that is more: what is freed at once is still in the caches when the next group takes it
 _SHORT = 1e-3  # seconds that a change may take in a caller's thread, as far as the last ones tell
 _MOST_ROWS, _MOST_VIEWS = 1_000, 50  # that a caller's thread changes; a structure tells the rows by the piece, so there may be one more
 _STUCK = 600.0  # seconds without a sign of progress: far more than a batch or a part of a build takes
@@ -308,7 +308,7 @@ class Writer:
             started = time.monotonic()
             self._room = self._log.free_bytes
             self._commit(group)
-            self._tidy(_PIECE + (_SHARE * (time.monotonic() - started) if self._untidy else 0.0))
+            self._tidy(max(_PIECE, _SHARE * (time.monotonic() - started)))
         except BaseException as error:
             refuse(following, error)  # it is in no queue any more
             raise

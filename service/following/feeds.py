@@ -38,7 +38,7 @@ from service.views.deltas import Combination, Delta
 log = logging.getLogger("livejoin.feeds")
 
 _PENDING_ROWS, _PENDING_VERSIONS = 4096, 256
-_LONG_ROWS = 1 << 14  # of one version: gathered in a few milliseconds
+_LONG_ROWS = 1 << 16  # of one version: gathered in some milliseconds
 _SMALL_BYTES, _SMALL_SEGMENTS = 16 << 10, 64
 _LARGEST_TEXT = 1 << 30  # bytes of one version that are taken at once
 Gather = Callable[[Combination], tuple[pa.RecordBatch, pa.RecordBatch]]
