@@ -25,9 +25,10 @@ from weakref import WeakSet
 
 import httptools
 import orjson
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from service.api import problems
+from service.api.http.answers import WHOLE
 from service.api.http.bodies import Receive, Scope, Send
 from service.api.metrics import count_request
 from service.errors import Problem
@@ -64,6 +65,11 @@ class Joined:
             self._transport.writelines((self._held, data))
             self._held = None
 
+    def write_now(self, data: bytes) -> None:
+        """As `write`, of an answer that has come to its end."""
+        self._let_go()
+        self._transport.write(data)
+
     def close(self) -> None:
         self._let_go()
         self._transport.close()
@@ -91,7 +97,7 @@ class Lingering(Joined):
         self._let_go()
         if not self._closed:
             self._closed = True
-            self.write = _discard  # type: ignore[method-assign]
+            self.write = self.write_now = _discard  # type: ignore[method-assign]
             if self._protocol.is_receiving and not self._transport.is_closing():
                 self._protocol.linger(self._transport)
                 return
@@ -104,6 +110,32 @@ class Lingering(Joined):
 
 def _discard(data: bytes) -> None:
     """Whoever still answers on a connection that is closed need not know."""
+
+
+class Cycle(RequestResponseCycle):
+    """A request and its answer, which may come whole in one message: `answers.WHOLE`."""
+
+    async def send(self, message: Any) -> None:
+        if message["type"] != WHOLE:
+            await super().send(message)
+            return
+        if self.flow.write_paused and not self.disconnected:
+            await self.flow.drain()
+        if self.disconnected:
+            return
+        parts = [STATUS_LINE[message["status"]]]
+        for name, value in (*self.default_headers, *message["headers"]):
+            parts += (name, b": ", value, b"\r\n")
+        if not self.keep_alive:
+            parts.append(b"connection: close\r\n")
+        parts += (b"\r\n", message["body"])
+        self.response_started = self.response_complete = True
+        self.waiting_for_100_continue = False
+        self.transport.write_now(b"".join(parts))  # type: ignore[attr-defined]  # a `Joined`
+        self.message_event.set()
+        if not self.keep_alive:
+            self.transport.close()
+        self.on_response()
 
 
 class Door:
@@ -265,6 +297,7 @@ class Protocol(HttpToolsProtocol):
             app = self._door.refuse
         if cycle.scope["http_version"] == "1.0":
             app = partial(_without_chunks, app, cycle)
+        cycle.__class__ = Cycle
         super()._start_asgi_task(cycle, app)
 
     def _refuse(self, problem: Problem) -> None:

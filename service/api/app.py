@@ -119,7 +119,7 @@ class Gate:
 
         async def counted(message: Any) -> None:
             nonlocal status
-            if message["type"] == "http.response.start":
+            if "status" in message:  # the first one
                 status = message["status"]
                 message["headers"] = [*message.get("headers", ()), (HEADER, request_id)]
                 observe_answer(method, time.perf_counter() - begun)

@@ -18,6 +18,7 @@ from service.access.rights import require_relation
 from service.api.context import Answer, Context
 from service.api.http import media, parameters
 from service.api.http.admission import Place
+from service.api.http.answers import WHOLE
 from service.api.http.bodies import Receive, Scope, Send, read_body
 from service.api.http.parameters import INT64_MIN, TEXT_LIMIT, Parameter, bad
 from service.api.openapi import (
@@ -120,8 +121,7 @@ async def post_changes(context: Context, relation: str | None, scope: Scope, rec
         answer, turn = await _apply(context, relation, given, kind, body, place, partial(definition_of, engine, scope["token"]))
     finally:
         place.free()
-    await send({"type": "http.response.start", "status": 200, "headers": _head(answer, turn)})
-    await send({"type": "http.response.body", "body": answer})
+    await send({"type": WHOLE, "status": 200, "headers": _head(answer, turn), "body": answer})
 
 
 async def _apply(

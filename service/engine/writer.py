@@ -273,11 +273,11 @@ class Writer:
             self._beat = None
 
     def _tidy(self, seconds: float) -> None:
-        """Housekeeping for so long, and as much longer as a piece takes."""
+        """A piece of housekeeping, which may wait for builds that fall behind, and more for so long and as much longer as a piece takes."""
+        more = self._housekeep()
         end = time.monotonic() + seconds
-        while more := self._housekeep():
-            if time.monotonic() >= end:
-                break
+        while more and time.monotonic() < end:
+            more = self._housekeep()
         self._untidy = more
 
     def _finished(self, count: int) -> None:

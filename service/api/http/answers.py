@@ -1,4 +1,4 @@
-"""Helpers for handlers: JSON responses, names in paths."""
+"""Helpers for handlers: answers, names in paths."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ from starlette.responses import Response
 
 from service.api.http import media, parameters
 from service.errors import Problem
+
+# The type of an ASGI message of our own, in place of the two of an answer that has no further parts: "status", "headers" (names in lower
+# case, Content-Length among them, values without control characters), "body". It takes the server a third of the time.
+WHOLE = "livejoin.whole"
 
 
 def json_answer(value: Any, status: int = 200) -> Response:

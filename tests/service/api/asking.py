@@ -11,6 +11,7 @@ import httpx
 
 from service.api.app import create_app
 from service.api.context import Context
+from service.api.http.answers import WHOLE
 from service.errors import CATALOGUE
 from service.settings import Settings
 
@@ -18,9 +19,24 @@ from service.settings import Settings
 @asynccontextmanager
 async def client(context: Context) -> AsyncIterator[httpx.AsyncClient]:
     context.attach(asyncio.get_running_loop(), context._requests)
-    transport = httpx.ASGITransport(create_app(context))
+    transport = httpx.ASGITransport(_standard(create_app(context)))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as made:
         yield made
+
+
+def _standard(app: Any) -> Any:
+    """The application for a server that does not know `WHOLE`."""
+
+    async def called(scope: Any, receive: Any, send: Any) -> None:
+        async def sent(message: Any) -> None:
+            if message["type"] == WHOLE:
+                await send({"type": "http.response.start", "status": message["status"], "headers": message["headers"]})
+                message = {"type": "http.response.body", "body": message["body"]}
+            await send(message)
+
+        await app(scope, receive, sent)
+
+    return called
 
 
 def ask(method: str, path: str, context: Context | None = None, **arguments: Any) -> httpx.Response:
