@@ -221,6 +221,20 @@ def test_the_map_names_what_is_there() -> None:
             assert found, f"{page} names {name}"
 
 
+def test_the_map_names_classes_and_what_they_have() -> None:
+    """`Class.name`, or `Class`, of ours in ARCHITECTURE.md and CONTRIBUTING.md."""
+    known: dict[str, set[str]] = {}
+    for path in sources(*PACKAGES).values():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                known.setdefault(node.name, set()).update(re.findall(r"[a-z_]+", ast.unparse(node)))
+    for page in ("ARCHITECTURE.md", "CONTRIBUTING.md"):
+        named = re.findall(r"`([A-Z][a-z][A-Za-z]*)\.([a-z_]+)(?:\([a-z, ]*\))?`", (ROOT / page).read_text())
+        assert page != "ARCHITECTURE.md" or len(named) > 20
+        stale = [f"{class_}.{name}" for class_, name in named if name not in known.get(class_, ())]
+        assert stale == [], f"{page} names {stale}"
+
+
 def exists(path: Path) -> bool:
     return path.exists() or path.with_suffix(".py").exists()
 

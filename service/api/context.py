@@ -28,7 +28,7 @@ Answer = asyncio.Future[Receipt]
 # Readers and followers hold a thread only while a chunk of theirs is made.
 READERS = 32
 FOLLOWERS = 32
-# Requests that wait for the writer (as a look-up of a row just changed), which may build a view for minutes: they must not block others.
+# Requests that wait for the writer, as a look-up of a row just changed does: a large batch may take it seconds, and others must not wait.
 WAITERS = 64
 
 

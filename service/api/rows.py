@@ -219,7 +219,7 @@ def _begin(opened: Opened, kind: str, limit: int | None, client: str) -> Steps[t
 
 
 def _pool(context: Context, asked: dict[str, Any]) -> Executor:
-    """A look-up of a row that has just changed waits for the writer, which may be building a view, so it must not use a reader's thread."""
+    """A look-up of a row that has just changed may wait long for the writer's turn, so it must not use a reader's thread."""
     waits = asked["point"] is not None and asked["version"] is None and asked.get("cursor") is None
     return context.waiters if waits else context.readers
 

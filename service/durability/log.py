@@ -113,12 +113,8 @@ class Log:
         """An id that no relation, not even a dropped one, has had in this folder: old log rows name relations by id."""
         return self._next_relation_id
 
-    def append(self, version: int, source: str | None, run: str | None, epoch: int | None, payload: bytes) -> None:
-        """Add a batch, and its source's epoch, to the next commit. `version` must follow the last one."""
-        self.append_all([LogRow(version, source, run, epoch, payload)])
-
-    def append_all(self, rows: Sequence[LogRow]) -> None:
-        """As `append` of each in turn."""
+    def append(self, rows: Sequence[LogRow]) -> None:
+        """Add batches, and their sources' epochs, to the next commit. Each version must follow the one before."""
         reach("before-append")
         with self._guard:
             for version, row in enumerate(rows, self._state.reach.version + 1):

@@ -1,4 +1,4 @@
-"""Views are built beside the writer, two at a time, in the order in which they were registered.
+"""Views are built beside the writer, two at a time, in the order in which their kernels are there.
 
     begin, in the writer's turn     hold the published version, and note from then on what changes in the view's relations
     build                           at the version that is held; writers go on
@@ -29,16 +29,15 @@ from service.engine.writer import Writer
 from service.errors import Problem
 from service.tables.backlog import Backlog, pieces
 from service.views.deltas import DeltaSink
-from service.views.joins.reading_join import ReadingJoin
 from service.views.live_view import LiveView
 
 T = TypeVar("T")
 
 _AT_ONCE = 2
-_MOST_WAITING_VIEWS = 32  # that wait for their kernels, or their turn, each in a thread
+_THREADS = 32  # that wait for their kernels, or their turn, each in a thread
 _LAST_SECONDS = 0.005  # that the last round may take in the turn, as far as the others tell
 _FIRST_LAST, _MOST_LAST = 64, 1024  # changes of the last round: while nothing is known of a build's speed; at most
-_MOST_WAITING = 4_000_000  # changes, of 24 bytes, before the writer waits for the build
+_MOST_CHANGES = 4_000_000  # changes, of 24 bytes, before the writer waits for the build
 _LONGEST_PAUSE = 1.0  # seconds, after a group
 _NO_PINS = np.empty(0, np.int64)  # nobody reads a view before it is live
 _LOADED = 0.9  # of the progress: the rest is for the rounds
@@ -63,7 +62,7 @@ class _Build:
 
     @property
     def holds_back(self) -> bool:
-        return self.pause > 0.0 or self.backlog.changes > _MOST_WAITING
+        return self.pause > 0.0 or self.backlog.changes > _MOST_CHANGES
 
     def require(self) -> None:
         """Raises _Cancelled."""
@@ -84,8 +83,8 @@ class Builds:
     ) -> None:  # fmt: skip
         self._state, self._writer, self._versions, self._feed_of = state, writer, versions, feed_of
         self._require_kernels = require_kernels
-        self._threads = ThreadPoolExecutor(_MOST_WAITING_VIEWS, thread_name_prefix="builder")
-        self._turns = threading.Semaphore(_AT_ONCE)
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="builder")
+        self._slots = threading.Semaphore(_AT_ONCE)
         self._lock = threading.Lock()  # on the next: the writer looks at it while others begin and end
         self._builds: dict[str, _Build] = {}  # by the view's id
 
@@ -124,7 +123,7 @@ class Builds:
         return bool(self._builds) and any(build.holds_back for build in self._running())
 
     def pause(self) -> None:
-        """Let builds catch up that fall behind. The writer's thread, after each group."""
+        """Let builds catch up that fall behind, once for what a group has changed. The writer's thread."""
         if not self._builds:
             return
         for build in self._running():
@@ -132,7 +131,7 @@ class Builds:
             fresh, build.seen = noted - build.seen, noted
             if build.pause > 0.0 and fresh:
                 build.over.wait(min(_LONGEST_PAUSE, build.pause * fresh))
-            while build.backlog.changes > _MOST_WAITING and not build.waits and not build.over.wait(0.01):
+            while build.backlog.changes > _MOST_CHANGES and not build.waits and not build.over.wait(0.01):
                 self._writer.beat()
 
     def _running(self) -> list[_Build]:
@@ -146,7 +145,7 @@ class Builds:
             self._require_kernels(build.view)
             if not build.view.has_room:
                 self._in_turn(build, partial(self._make_room, build))
-            with self._turns:
+            with self._slots:
                 build.require()
                 self._build(build)
         except _Cancelled:
@@ -186,7 +185,7 @@ class Builds:
                     held = newer
         finally:
             held.close()
-            if view.state != "live" and isinstance(join, ReadingJoin):
+            if view.state != "live":
                 with suppress(_Cancelled):
                     self._in_turn(build, lambda: join.abandon(self._state.newest))
 
@@ -202,7 +201,7 @@ class Builds:
         for piece in pieces(nets):
             build.require()
             view.catch_up(version, piece)
-        view.settle()
+        view.join.settle()
         while view.reclaim(version, _NO_PINS):
             pass
         rows = sum(len(net.gone) + len(net.come) for net in nets)
@@ -236,7 +235,7 @@ class Builds:
         def follow() -> bool:
             for piece in pieces(build.backlog.take(version)):
                 view.catch_up(version, piece)
-            view.conclude(version)
+            view.join.conclude(version)
             return True
 
         if self._state.unless_it_fails(view, follow, False):

@@ -51,7 +51,7 @@ class Applied(NamedTuple):
     deltas: list[tuple[LiveView, Delta]]
 
 
-class Judged(NamedTuple):
+class Outcome(NamedTuple):
     """What a run of batches comes to, relation by relation: its net effect, and the offsets of the changes as sent (None: all of one
     version); then the first bad rows and how many there are."""
 
@@ -94,7 +94,7 @@ class State:
         self.indexes = SharedIndexes()
         self.sources: dict[str, tuple[str | None, int]] = {}
         self.newest = 0
-        self.rows_changed = 0  # since the last `reclaim`
+        self.rows_changed = 0  # since `to_reclaim` was asked last
         self.backlogs: list[Backlog] = []  # of the views that are being built; replaced, never changed
         self._interest: Interest[LiveView] | None = None
         self._published: Version | None = None  # the last, while it differs from the next one by the changed relations alone
@@ -172,7 +172,7 @@ class State:
             if relation is not None and _same(changes.definition, relation.definition):
                 prepare(relation, changes)
 
-    def judge(self, batch: Batch) -> Judged:
+    def judge(self, batch: Batch) -> Outcome:
         """What the batch comes to. Changes nothing.
 
         Problems `unknown-relation`, `bad-rows`, `no-room`.
@@ -198,9 +198,9 @@ class State:
                 listed = [error._asdict() for error in errors]
                 said = f"{count} of {batch.sent} changes {'is' if count == 1 else 'are'} bad; nothing was applied"
                 raise Problem("bad-rows", said, error_count=count, errors=listed)
-        return Judged([batch], [(one, None) for one in resolved], errors, count, self._require_room(resolved))
+        return Outcome([batch], [(one, None) for one in resolved], errors, count, self._require_room(resolved))
 
-    def judge_together(self, batches: Sequence[Batch]) -> Judged | None:
+    def judge_together(self, batches: Sequence[Batch]) -> Outcome | None:
         """What single changes (`is_single`) come to that follow one another; None if each is to be judged for itself: something is wrong
         with one of them, or two meet at one row. Changes nothing. Cost: as `judge`, once a relation."""
         offsets: dict[str, list[int]] = {}
@@ -220,7 +220,7 @@ class State:
             touched = self._require_room([one for one, _ in resolved], True)
         except Problem:
             return None
-        return Judged(batches, resolved, [], 0, touched)
+        return Outcome(batches, resolved, [], 0, touched)
 
     def _require_room(self, resolved: list[Resolved], singly: bool = False) -> Touched:
         """Problem `no-room` while nothing has been touched: an array that is full later on ends the service."""
@@ -237,11 +237,11 @@ class State:
             raise Problem("no-room", f"{error}; nothing of the batch was applied") from None
         return touched
 
-    def concerned(self, judged: Judged) -> int:
+    def concerned(self, judged: Outcome) -> int:
         """How many views it concerns."""
         return len(self.interest.concerned(judged.touched))
 
-    def apply(self, judged: Judged, most: int | None = None) -> list[Applied]:
+    def apply(self, judged: Outcome, most: int | None = None) -> list[Applied]:
         """Make a version of each judged batch. The last one's payload is that of all, as they are on disk together or not at all. If it
         raises, the state is broken; a view that can't follow has failed, alone. `most`: of a single change, about so many rows of deltas
         are gathered, and what is more is left to `gathered`."""
@@ -344,7 +344,7 @@ class State:
         return tables + self.indexes.retired_bytes + sum(view.retired_bytes for view in self.views.values())
 
 
-def _enter(version: int, resolved: Resolved, offsets: Indices | None, judged: Judged) -> Run:
+def _enter(version: int, resolved: Resolved, offsets: Indices | None, judged: Outcome) -> Run:
     """Put it into the table."""
     table, previous, deletes = resolved.relation.table, resolved.previous, resolved.deletes
     if len(deletes):

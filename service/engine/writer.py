@@ -25,7 +25,7 @@ from typing import NamedTuple, TypeVar
 from service.durability.failpoints import reach
 from service.durability.log import Log, LogRow
 from service.engine.queued import Done, Item, Job, Stop, Waiting, do, failed, problem_of, refuse, tell
-from service.engine.state import Applied, Judged, Receipt, State, runs_of
+from service.engine.state import Applied, Outcome, Receipt, State, runs_of
 from service.engine.versions import Pins
 from service.errors import Problem
 from service.histogram import Histogram
@@ -358,7 +358,7 @@ class Writer:
         judged = self._judge_together(batches) if len(batches) > 1 else self._judge(batches[0])
         if judged is None:
             return [answer for batch in batches for answer in self._apply([batch], deltas, most)]
-        if not isinstance(judged, Judged):
+        if not isinstance(judged, Outcome):
             return [judged]
         if most is not None and self._state.concerned(judged) > _MOST_VIEWS:
             return []
@@ -374,7 +374,7 @@ class Writer:
             deltas += one.deltas
         return [one.receipt for one in applied]
 
-    def _judge_together(self, batches: list[Batch]) -> Judged | None:
+    def _judge_together(self, batches: list[Batch]) -> Outcome | None:
         """None: each is to be judged for itself."""
         try:
             if any(self._state.is_duplicate(batch) for batch in batches):
@@ -384,7 +384,7 @@ class Writer:
             return None
         return judged if judged is not None and self._has_room(batches) else None
 
-    def _judge(self, batch: Batch) -> Judged | Receipt | Problem:
+    def _judge(self, batch: Batch) -> Outcome | Receipt | Problem:
         """What is to be applied; or the answer to a batch of which nothing is."""
         try:
             if self._state.is_duplicate(batch):
@@ -404,7 +404,7 @@ class Writer:
         for batch, one in zip(batches, applied, strict=True):
             rows.append(LogRow(one.receipt.version, batch.source, batch.run, batch.epoch, one.payload))
             changes += batch.sent
-        self._log.append_all(rows)
+        self._log.append(rows)
         self.update_seconds.observe(seconds / count, count)
         self.batch_changes.observe(changes / count, count)
         self.batches += count

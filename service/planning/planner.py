@@ -33,7 +33,8 @@ from service.query.model import ALGORITHMS, GUARANTEES, Query
 Maker = Callable[[Query, Relations], Plan | None]
 Counted = Callable[[Query], Counts | None]
 
-class Algorithm(NamedTuple):
+
+class Makers(NamedTuple):
     """The joins that it supports, in words, and the modules of `plans` that plan for it."""
 
     words: str
@@ -41,23 +42,23 @@ class Algorithm(NamedTuple):
 
 
 # Of equal guarantees the first is taken. A definition may name any.
-BUILT: dict[str, Algorithm] = {
-    "interval-tree": Algorithm(
+BUILT: dict[str, Makers] = {
+    "interval-tree": Makers(
         "joins of two relations on one overlap, and self-joins whose aliases all overlap",
         (selection.make, pair.make, clique.make),
     ),
-    "ij-heap": Algorithm(heap.WORDS, (heap.make,)),
-    "box-tree": Algorithm("joins of two relations on two or more interval conditions", (boxes.make,)),
-    "view-tree": Algorithm(view_tree.WORDS, (view_tree.make,)),
-    "join-tree": Algorithm("joins whose conditions form a tree, with equalities and at most one interval condition per edge", (tree.make,)),
-    "qdag": Algorithm(qdag.WORDS, (qdag.make,)),
-    "nested-loop": Algorithm("joins of two or more relations", (indexed.make,)),
-    "tree-tracker": Algorithm(tree_tracker.WORDS, (tree_tracker.make,)),
-    "minesweeper": Algorithm(minesweeper.WORDS, (minesweeper.make,)),
-    "elimination": Algorithm(minesweeper.NESTED_WORDS, (minesweeper.make_nested,)),
-    "intersect": Algorithm(intersect.WORDS, (intersect.make,)),
-    "bow-tie": Algorithm(bow_tie.WORDS, (bow_tie.make,)),
-    "lqdag": Algorithm(lqdag.WORDS, (lqdag.make,)),
+    "ij-heap": Makers(heap.WORDS, (heap.make,)),
+    "box-tree": Makers("joins of two relations on two or more interval conditions", (boxes.make,)),
+    "view-tree": Makers(view_tree.WORDS, (view_tree.make,)),
+    "join-tree": Makers("joins whose conditions form a tree, with equalities and at most one interval condition per edge", (tree.make,)),
+    "qdag": Makers(qdag.WORDS, (qdag.make,)),
+    "nested-loop": Makers("joins of two or more relations", (indexed.make,)),
+    "tree-tracker": Makers(tree_tracker.WORDS, (tree_tracker.make,)),
+    "minesweeper": Makers(minesweeper.WORDS, (minesweeper.make,)),
+    "elimination": Makers(minesweeper.NESTED_WORDS, (minesweeper.make_nested,)),
+    "intersect": Makers(intersect.WORDS, (intersect.make,)),
+    "bow-tie": Makers(bow_tie.WORDS, (bow_tie.make,)),
+    "lqdag": Makers(lqdag.WORDS, (lqdag.make,)),
 }
 assert {*BUILT} == {*ALGORITHMS}
 

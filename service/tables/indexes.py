@@ -48,7 +48,7 @@ class Planted(Protocol):
 P = TypeVar("P", bound=Planted)
 
 
-class Applied(NamedTuple):
+class AppliedRun(NamedTuple):
     """A run of several versions in all indexes: what became of each entry, and the order of the entries."""
 
     run: IndexRun
@@ -77,7 +77,7 @@ class SharedIndexes:
         self._newest = 0
         self._texts = Domain([_TEXT])
         self._batch: Batch = {}
-        self._applied: Applied | None = None
+        self._applied: AppliedRun | None = None
         self._failure: Exception | None = None
 
     @property
@@ -202,7 +202,7 @@ class SharedIndexes:
         applied = self.structure.apply_in_order(
             np.concatenate(numbers)[order.order], SIGNS[order.kinds], joined(entries).take(order.order)
         )
-        self._applied = Applied(applied, order)
+        self._applied = AppliedRun(applied, order)
         return gone
 
     @property
@@ -213,7 +213,7 @@ class SharedIndexes:
         return self._batch
 
     @property
-    def applied(self) -> Applied | None:
+    def applied(self) -> AppliedRun | None:
         """What the newest run did; None: nothing. Raises what went wrong."""
         if self._failure is not None:
             raise self._failure

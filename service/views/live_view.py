@@ -26,7 +26,6 @@ from service.tables.sides import Side
 from service.views.deltas import Collected, Collector, Combination, Delta, DeltaSink, cancel, most_candidates
 from service.views.joins.making import join_of
 from service.views.joins.protocol import Join
-from service.views.joins.reading_join import ReadingJoin
 from service.views.parse import View
 from service.views.read_counts import ReadCounts
 from service.views.shown import shown
@@ -104,15 +103,6 @@ class LiveView:
         for run in piece.runs.values():
             self.changed_rows += run.rows
 
-    def settle(self) -> None:
-        """Do beside the writer what the changes that it has followed while it is built have left to do."""
-        if isinstance(self._join, ReadingJoin):
-            self._join.settle()
-
-    def conclude(self, version: int) -> None:
-        """The last step of building, in the writer's turn: it has followed all up to `version`, the newest."""
-        if isinstance(self._join, ReadingJoin):
-            self._join.conclude(version)
 
     def fail(self, error: Exception) -> None:
         """Its structures could not be built or maintained: the relations are intact, this view is not, and its followers are told."""
@@ -205,9 +195,8 @@ class LiveView:
         return self._join is not None and self._join.reclaim(oldest_needed, pins)
 
     def maintain(self, steps: int) -> bool:
-        """Do so many steps of what changes have put off; whether there may be more to do. What the newest version has stays."""
-        maintain: Callable[[int], bool] | None = getattr(self._join, "maintain", None)  # of those that put work off
-        return maintain is not None and maintain(steps)
+        """As `Defaults.maintain`."""
+        return self._join is not None and self._join.maintain(steps)
 
     @property
     def retired_bytes(self) -> int:
@@ -224,15 +213,14 @@ class LiveView:
         """As in `GET /v1/views/{name}`."""
         join = self._join
         held = join.bytes if join is not None else 0
-        flips: int | None = getattr(join, "flips", None)  # of those that keep what is live
-        bits: float | None = getattr(join, "bits_per_tuple", None)  # of those that have a compact form
+        flips = join.flips if join is not None else None
         rows = sum(relation.table.rows for relation in self.relations.values())
         return {
             "intervals": join.entries(join.root) if join is not None else 0,
             "bytes": held,
             "update_seconds": {"p50": self.update_seconds.quantile(0.5), "p99": self.update_seconds.quantile(0.99)},
             "bytes_per_row": held / rows if join is not None and rows else None,
-            "bits_per_tuple": bits,
+            "bits_per_tuple": join.bits_per_tuple if join is not None else None,
             "steps_per_update": join.update_steps / self.changed_rows if join is not None and self.changed_rows else None,
             "flips_per_update": flips / self.changed_rows if flips is not None and self.changed_rows else None,
             **self.read_counts.to_json(),

@@ -37,7 +37,7 @@ from tests.service.running import DEFINITION, batch, opened
 
 WATCHED: tuple[tuple[Any, str], ...] = (
     (Writer, "_group"), (writer, "do"), (Housekeeping, "piece"), (State, "judge"), (State, "apply"), (State, "to_reclaim"),
-    (Log, "append_all"), (Log, "commit"), (Log, "checkpoint_if_due"), (Feed, "housekeep"), (LiveView, "reclaim"),
+    (Log, "append"), (Log, "commit"), (Log, "checkpoint_if_due"), (Feed, "housekeep"), (LiveView, "reclaim"),
     (LiveView, "apply"), (SharedIndexes, "reclaim"), (SharedIndexes, "apply"), (Table, "reclaim"), (Domain, "reclaim"),
     (Table, "delete"), (Table, "enter"), (Rows, "free"), (Rows, "tidy"), (KeyTable, "make_room"),
 )  # fmt: skip

@@ -1,6 +1,6 @@
 """The plans, one module per class of joins: the requirements on a query, the guarantee, the input of the structure.
 
-Classes, the best first
+Classes; `BUILT` in `planning/planner.py` has their order
     selection   one relation, filtered: a tree of one set
     pair        two sets and one overlap, distance or comparison; self-joins of them, each pair once or in both orders (Theorem 1)
     clique      three and more interchangeable aliases of one relation that all overlap, each combination once or in all orders
@@ -9,7 +9,7 @@ Classes, the best first
     tree        two or more that form a tree, each edge with equalities and at most one interval condition (`join_tree`)
     view_tree   hierarchical natural joins, over shared ordered indexes
     qdag        natural joins, cyclic ones above all: quadtrees (`hypergraph`)
-    lqdag       natural joins with NOT EXISTS: quadtrees
+    lqdag       natural joins with NOT EXISTS, UNION or EXCEPT: quadtrees
     tree_tracker  acyclic natural joins, over shared ordered indexes, without structures of their own
     minesweeper  natural joins, over shared ordered indexes, with a cache of the gaps in these
     intersect   natural joins of a chain of variable sets, over shared ordered indexes

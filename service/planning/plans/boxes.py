@@ -11,7 +11,7 @@ from service.planning.meets import Relations, meets_of, overlaps_of, residual_of
 from service.planning.plans.plan import (
     THEOREM_2,
     Plan,
-    Shape,
+    PlanShape,
     candidates,
     checked_row_by_row,
     first_notes,
@@ -28,7 +28,7 @@ from structures.box.layout import MOST_DIMENSIONS
 def make(query: Query, relations: Relations) -> Plan | None:
     if len(query.aliases) != 2:
         return None
-    shape: Shape = "pair"
+    shape: PlanShape = "pair"
     meets, residual, kind = meets_of(query, relations), residual_of(query, relations), "box join"
     one = _comparison_of_one_set(query, relations)
     if one is not None:

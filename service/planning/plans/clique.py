@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from service.planning.binding import equal_classes
 from service.planning.meets import Relations, overlaps_of
-from service.planning.plans.plan import THEOREM_4, Plan, Shape, candidates, first_notes, interchangeable, names, suffix, tells_apart
+from service.planning.plans.plan import THEOREM_4, Plan, PlanShape, candidates, first_notes, interchangeable, names, suffix, tells_apart
 from service.query.model import Query
 from structures.multiway.clique_summary import MOST
 
@@ -31,7 +31,7 @@ def make(query: Query, relations: Relations) -> Plan | None:
     if any(ref.column != first.column for one in pairs for ref in (one.left, one.right)):
         return None
     exact = tells_apart(query, first, relations)
-    shape: Shape
+    shape: PlanShape
     ops = {one.op for one in pairs}
     order = in_order(query)
     # NaN has an order of its own; of two values no three are in order, and only a join that asks on the way sees it soon.

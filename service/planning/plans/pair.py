@@ -17,7 +17,7 @@ from service.planning.meets import Relations, meets_of
 from service.planning.plans.plan import (
     THEOREM_1,
     Plan,
-    Shape,
+    PlanShape,
     candidates,
     checked_row_by_row,
     first_notes,
@@ -39,7 +39,7 @@ def make(query: Query, relations: Relations) -> Plan | None:
     comparisons = [one for one in query.comparisons if str(one) != meet.words]
     bounds: Mapping[str, str] = {"space": "O(n)", "update": "O(log n)", "delay": "O(log n)"}
     notes = first_notes(query, relations)
-    shape: Shape = "pair"
+    shape: PlanShape = "pair"
     kind, guarantee = "interval join, 1-D, 2 relations", "strict"
     if len(comparisons) == 1 and interchangeable(query) and comparisons[0].left.column == comparisons[0].right.column:
         one = comparisons[0]

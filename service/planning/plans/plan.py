@@ -25,7 +25,7 @@ THEOREM_NATURAL = (
 )
 
 
-Shape = Literal[
+PlanShape = Literal[
     "list", "pair", "self_less", "self_not_equal", "clique_less", "clique_not_equal", "heap",  # `views/shapes.py`
     "join_tree", "qdag", "union", "indexed", "view_tree", "tree_tracker", "minesweeper", "intersect", "bow_tie", "product",
 ]  # fmt: skip
@@ -66,7 +66,7 @@ class Plan:
     guarantee: str
     bounds: Mapping[str, str]
     notes: tuple[str, ...]
-    shape: Shape
+    shape: PlanShape
     order: tuple[str, ...]
     residual: tuple[Comparison, ...] = ()
     keys: tuple[tuple[str, ...], ...] = ()

@@ -23,13 +23,13 @@ from service.tables.store import Numbers
 from service.views.deltas import Sink
 from service.views.joins.indexed_cursor import Found, Indexed, IndexedCursor, IndexedRoot, Scan
 from service.views.joins.kept_index import KeptIndex
-from service.views.joins.protocol import Bounds
+from service.views.joins.protocol import Bounds, Defaults
 from structures.join_tree.cursors import Given, Start
 
 _CHUNK = 1 << 16  # rows in a step of a delta
 
 
-class IndexedJoin:
+class IndexedJoin(Defaults):
     """See the module's head; what the methods do is said in `protocol`. `indexes`: number i belongs to the steps of `binding` that have
     this number; then that of the alias that is bound first, if it is `listed`."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from service.planning.plans.plan import Part, Plan, Shape
+from service.planning.plans.plan import Part, Plan, PlanShape
 from service.planning.quadtree_shapes import tree_shapes
 from service.query.model import ALGORITHMS, Query
 from service.tables.indexes import SharedIndexes
@@ -20,7 +20,7 @@ from service.views.joins.reading_join import BowTieJoin, IntersectJoin, Mineswee
 from service.views.joins.tree_join import TreeJoin
 from service.views.joins.union_join import UnionJoin
 
-_READING: Mapping[Shape, type[ReadingJoin[Any]]] = {
+_READING: Mapping[PlanShape, type[ReadingJoin[Any]]] = {
     "view_tree": ViewTreeJoin, "tree_tracker": TreeTrackerJoin, "minesweeper": MinesweeperJoin, "intersect": IntersectJoin,
     "bow_tie": BowTieJoin,
 }  # fmt: skip

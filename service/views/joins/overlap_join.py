@@ -17,7 +17,7 @@ from service.tables.resolution import NO_SLOTS, Resolved, Slots
 from service.tables.sides import BoxSource, Side, Source, joined
 from service.tables.store import Domain, Numbers
 from service.views.deltas import Combination, Sink, tell
-from service.views.joins.protocol import Bounds
+from service.views.joins.protocol import Bounds, Defaults
 from service.views.joins.slots_cursor import SlotsCursor, Slotted
 from service.views.shapes import Shape
 from structures.box.tree import BoxTree
@@ -58,7 +58,7 @@ class ShapedCursor(SlotsCursor):
         return tuple(part[mine] for part in found)
 
 
-class OverlapJoin:
+class OverlapJoin(Defaults):
     """See the module's head; what the methods do is said in `protocol`."""
 
     def __init__(self, query: Query, plan: Plan, sides: Sequence[Side]) -> None:

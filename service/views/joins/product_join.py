@@ -28,7 +28,7 @@ from service.tables.resolution import NO_SLOTS, Resolved, Slots
 from service.tables.sides import Side
 from service.tables.store import Numbers
 from service.views.deltas import Combination, Sink
-from service.views.joins.protocol import Bounds, Enumeration, Join
+from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join
 
 _BLOCK = 4096  # rows of the first part that stand with one reading of the second
 _PIECE = 1 << 16  # rows of a delta at a time
@@ -200,7 +200,7 @@ class ProductCursor:
         return other
 
 
-class ProductJoin:
+class ProductJoin(Defaults):
     """See the module's head; what the methods do is said in `protocol`."""
 
     def __init__(self, factors: Sequence[Factor]) -> None:
@@ -243,6 +243,9 @@ class ProductJoin:
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
         return any(factor.join.reclaim(oldest_needed, pins) for factor in self.factors)
+
+    def maintain(self, steps: int) -> bool:
+        return any(factor.join.maintain(steps) for factor in self.factors)
 
     def rows(self, root: tuple[Any, ...], window: Bounds | None) -> Enumeration:
         first = self.factors[0]

@@ -50,8 +50,37 @@ class Enumeration(Protocol):
     def clone(self) -> Enumeration: ...
 
 
+class Defaults:
+    """What most classes of joins do not have to do, or do not count. Each inherits it."""
+
+    def settle(self) -> None:
+        """Do beside the writer what the changes that it has followed while it is built have left to do."""
+
+    def conclude(self, version: int) -> None:
+        """The last step of building, in the writer's turn: it has followed all up to `version`, the newest."""
+
+    def abandon(self, version: int) -> None:
+        """It was not built after all; `version` is the newest. In the writer's turn, when nobody builds any more."""
+
+    def maintain(self, steps: int) -> bool:
+        """Do so many steps of what changes have put off, between versions; whether there may be more to do. What the newest version has
+        stays."""
+        return False
+
+    @property
+    def flips(self) -> int | None:
+        """Rows or prefixes that became live, or died, in all changes so far; None: the structure does not keep what is live."""
+        return None
+
+    @property
+    def bits_per_tuple(self) -> float | None:
+        """Of the compact form; None: there is none."""
+        return None
+
+
 class Join(Protocol):
-    """The structures of one view. `root` stands for the newest applied version: plain data, good while that version is pinned or newest."""
+    """The structures of one view; see also `Defaults`. `root` stands for the newest applied version: plain data, good while that version
+    is pinned or newest."""
 
     @property
     def root(self) -> Any: ...
@@ -105,3 +134,17 @@ class Join(Protocol):
     def check(self) -> None:
         """Prove the invariants, for tests and `livejoin check`."""
         ...
+
+    def settle(self) -> None: ...
+
+    def conclude(self, version: int) -> None: ...
+
+    def abandon(self, version: int) -> None: ...
+
+    def maintain(self, steps: int) -> bool: ...
+
+    @property
+    def flips(self) -> int | None: ...
+
+    @property
+    def bits_per_tuple(self) -> float | None: ...

@@ -19,6 +19,7 @@ from service.tables.resolution import Resolved, Slots
 from service.tables.sides import Side
 from service.tables.store import Domain, Numbers
 from service.views.deltas import Sink
+from service.views.joins.protocol import Defaults
 from service.views.joins.qdag_trees import Base, Entries, Keys
 from structures.core.ticks import Ticks
 from structures.qdag.qdag import And, Atom
@@ -35,7 +36,7 @@ class QdagRoot(NamedTuple):
     roots: tuple[Root, ...]
 
 
-class QuadtreeJoin:
+class QuadtreeJoin(Defaults):
     """See the module's head; what the methods do is said in `protocol`."""
 
     def __init__(self, sides: Sequence[Side], graph: Hypergraph, shapes: Shapes, never: bool) -> None:
@@ -163,7 +164,6 @@ class QuadtreeJoin:
         return {number: np.concatenate(entries) for number, entries in gone.items()}
 
     def maintain(self, steps: int) -> bool:
-        """Do so many steps of what changes have put off, between versions; whether there may be more to do so."""
         return self.trees.maintain(steps)
 
     def _begin(self, version: int) -> None:

@@ -21,7 +21,7 @@ from service.tables.sides import Side
 from service.tables.store import Numbers
 from service.views.deltas import Sink, tell
 from service.views.joins.product_join import These
-from service.views.joins.protocol import Bounds, Enumeration
+from service.views.joins.protocol import Bounds, Defaults, Enumeration
 from service.views.joins.slots_cursor import SlotsCursor, Slotted
 from structures.adaptive.bow_tie import BowTie
 from structures.adaptive.intersect import Intersect
@@ -63,7 +63,7 @@ class Reader(Protocol):
 R = TypeVar("R", bound=Reader)
 
 
-class ReadingJoin(ABC, Generic[R]):
+class ReadingJoin(Defaults, ABC, Generic[R]):
     """See the module's head; what the methods do is said in `protocol`."""
 
     def __init__(self, query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedIndexes, own: bool) -> None:
@@ -103,7 +103,7 @@ class ReadingJoin(ABC, Generic[R]):
             self.conclude(version)
 
     def settle(self) -> None:
-        """Follow what was noted while it is built: beside the writer, unlike `conclude`."""
+        """Follow what was noted while it is built."""
         for loading in self._loading.values():
             loading.settle()
 
@@ -123,7 +123,6 @@ class ReadingJoin(ABC, Generic[R]):
         return self.indexes.take(self, version, side, order, self._loading.pop(self.indexes.key(side, order), None))
 
     def abandon(self, version: int) -> None:
-        """It was not built after all; `version` is the newest. In the writer's turn, when nobody builds any more."""
         for loading in self._loading.values():
             loading.abandon(version)
         self._loading = {}

@@ -21,7 +21,7 @@ from service.tables.sides import Side, ends_of
 from service.tables.store import Domain, Numbers
 from service.views.deltas import Sink, tell
 from service.views.joins.indexed_cursor import Scan
-from service.views.joins.protocol import Bounds
+from service.views.joins.protocol import Bounds, Defaults
 from service.views.joins.slots_cursor import SlotsCursor
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.join_tree.changes import MOVE
@@ -54,7 +54,7 @@ class Alive:
         return other
 
 
-class TreeJoin:
+class TreeJoin(Defaults):
     """See the module's head; what the methods do is said in `protocol`."""
 
     def __init__(self, sides: Sequence[Side], tree: Sequence[Edge], never: bool) -> None:

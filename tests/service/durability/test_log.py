@@ -18,7 +18,7 @@ import pytest
 from service.durability import log as log_module
 from service.durability.effects import Effect, decode_effects, encode_effects
 from service.durability.folder import DATABASE, LOCK, MARK, Damaged, FolderInUse
-from service.durability.log import Log
+from service.durability.log import Log, LogRow
 from service.wire.batch import RowBlock
 
 SCHEMA = pa.schema([
@@ -39,7 +39,7 @@ def keys(ids: list[int]) -> RowBlock:
 
 def fill(log: Log, versions: range, payload: Callable[[int], bytes] = lambda v: b"payload %d" % v) -> None:
     for version in versions:
-        log.append(version, "pms", "run-1", version * 10, payload(version))
+        log.append([LogRow(version, "pms", "run-1", version * 10, payload(version))])
         log.commit()
 
 
@@ -108,9 +108,9 @@ def test_key_columns_in_the_order_of_the_key() -> None:
 def test_what_is_committed_comes_back(tmp_path: Path, synchronous: str) -> None:
     log = Log(tmp_path / "new" / "folder", synchronous)  # type: ignore[arg-type]
     assert log.last_version == 0 and log.sources() == {} and list(log.replay(0)) == []
-    log.append(1, "a", None, -5, b"one")
-    log.append(2, None, None, None, b"")
-    log.append(3, "a", "r2", 7, b"three")
+    log.append([LogRow(1, "a", None, -5, b"one")])
+    log.append([LogRow(2, None, None, None, b"")])
+    log.append([LogRow(3, "a", "r2", 7, b"three")])
     log.commit()
     identity = log.folder_id, log.secret
     log.close()
@@ -125,7 +125,7 @@ def test_what_is_committed_comes_back(tmp_path: Path, synchronous: str) -> None:
 def test_uncommitted_batches_are_gone(tmp_path: Path) -> None:
     log = Log(tmp_path)
     fill(log, range(1, 3))
-    log.append(3, "pms", "run-1", 30, b"lost")
+    log.append([LogRow(3, "pms", "run-1", 30, b"lost")])
     assert log.last_version == 3
     log.close()
     log = Log(tmp_path)
@@ -136,10 +136,10 @@ def test_uncommitted_batches_are_gone(tmp_path: Path) -> None:
 def test_versions_follow_one_another(tmp_path: Path) -> None:
     log = Log(tmp_path)
     with pytest.raises(ValueError):
-        log.append(2, None, None, None, b"")
-    log.append(1, None, None, None, b"")
+        log.append([LogRow(2, None, None, None, b"")])
+    log.append([LogRow(1, None, None, None, b"")])
     with pytest.raises(ValueError):
-        log.append(1, None, None, None, b"")
+        log.append([LogRow(1, None, None, None, b"")])
     log.commit()
     log.close()
 
@@ -162,7 +162,7 @@ def test_catalog(tmp_path: Path) -> None:
     assert log.next_relation_id == first + 1, "the id of a dropped relation must not come back: old log rows name it"
     with pytest.raises(ValueError):
         log.put_relation(first, "a", DEFINITION)
-    log.append(1, None, None, None, b"")
+    log.append([LogRow(1, None, None, None, b"")])
     with pytest.raises(RuntimeError):
         log.put_view("w", {})
     log.commit()
@@ -226,7 +226,7 @@ def test_second_owner_is_refused(tmp_path: Path) -> None:
 
 
 def test_killed_owner_leaves_no_lock(tmp_path: Path) -> None:
-    assert die(tmp_path, "log.append(1, 's', None, 1, b'x'); log.commit(); os.kill(os.getpid(), 9)") == -signal.SIGKILL
+    assert die(tmp_path, "log.append([LogRow(1, 's', None, 1, b'x')]); log.commit(); os.kill(os.getpid(), 9)") == -signal.SIGKILL
     log = Log(tmp_path)
     assert [row.payload for row in log.replay(0)] == [b"x"]
     log.close()
@@ -234,7 +234,7 @@ def test_killed_owner_leaves_no_lock(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("step", "survives"), [("before-append:5", 4), ("after-append:5", 4), ("after-commit:5", 5)])
 def test_killed_at_a_step(tmp_path: Path, step: str, survives: int) -> None:
-    code = "for v in range(1, 9): log.append(v, 's', 'r', v, b'%d' % v); log.commit()"
+    code = "for v in range(1, 9): log.append([LogRow(v, 's', 'r', v, b'%d' % v)]); log.commit()"
     assert die(tmp_path, code, LIVEJOIN_FAILPOINT=step) == -signal.SIGKILL
     log = Log(tmp_path)
     assert [row.payload for row in log.replay(0)] == [b"%d" % v for v in range(1, survives + 1)]
@@ -243,7 +243,7 @@ def test_killed_at_a_step(tmp_path: Path, step: str, survives: int) -> None:
 
 
 def test_killed_in_log_cleaning(tmp_path: Path) -> None:
-    fill_and_forget = "for v in range(1, 9): log.append(v, 's', 'r', v, b'%d' % v); log.commit()\nlog.forget(7)"
+    fill_and_forget = "for v in range(1, 9): log.append([LogRow(v, 's', 'r', v, b'%d' % v)]); log.commit()\nlog.forget(7)"
     code = f"import service.durability.log as m; m._FORGET_ROWS = 2\n{fill_and_forget}"
     assert die(tmp_path, code, LIVEJOIN_FAILPOINT="in-log-cleaning:2") == -signal.SIGKILL
     log = Log(tmp_path)
@@ -291,7 +291,7 @@ def test_flipped_byte_in_a_payload(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", [b"SOURCE-NAME", b"RUN-NAME"])
 def test_flipped_byte_in_a_source(tmp_path: Path, text: bytes) -> None:
     log = Log(tmp_path)
-    log.append(1, "SOURCE-NAME", "RUN-NAME", 1, b"")
+    log.append([LogRow(1, "SOURCE-NAME", "RUN-NAME", 1, b"")])
     log.commit()
     log.close()
     path = tmp_path / DATABASE
@@ -347,7 +347,7 @@ def test_torn_database(tmp_path: Path) -> None:
 
 
 def test_damaged_wal_is_not_taken_for_an_unfinished_one(tmp_path: Path) -> None:
-    assert die(tmp_path, "for v in range(1, 30): log.append(v, 's', None, v, b'x' * 100); log.commit()") == 0
+    assert die(tmp_path, "for v in range(1, 30): log.append([LogRow(v, 's', None, v, b'x' * 100)]); log.commit()") == 0
     wal = tmp_path / f"{DATABASE}-wal"
     whole = wal.read_bytes()
     assert len(whole) > 29 * 4096
@@ -371,7 +371,7 @@ def test_lost_catalog_change_in_the_wal(tmp_path: Path) -> None:
 
 
 def test_power_cut_under_normal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert die(tmp_path, "for v in range(1, 30): log.append(v, 's', None, v, b'x' * 100); log.commit()") == 0
+    assert die(tmp_path, "for v in range(1, 30): log.append([LogRow(v, 's', None, v, b'x' * 100)]); log.commit()") == 0
     wal = tmp_path / f"{DATABASE}-wal"
     wal.write_bytes(wal.read_bytes()[:50_000])
     monkeypatch.setattr("service.durability.folder._boot_id", lambda: b"another start...")
@@ -426,7 +426,7 @@ def test_a_full_disk_takes_back_what_was_appended(tmp_path: Path) -> None:
     fill(log, range(1, 3))
     log._db.execute(f"PRAGMA max_page_count = {log._db.execute('PRAGMA page_count').fetchone()[0] + 2}")
     with pytest.raises(sqlite3.OperationalError, match="full"):
-        log.append(3, "pms", "run-1", 30, bytes(1 << 20))
+        log.append([LogRow(3, "pms", "run-1", 30, bytes(1 << 20))])
         log.commit()
     assert log.last_version == 2
     log._db.execute("PRAGMA max_page_count = 1000000")

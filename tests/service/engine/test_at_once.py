@@ -200,7 +200,7 @@ def test_many_threads_at_once_and_queued(engine: Instance, tmp_path: Path) -> No
     engine.close()
 
 
-@pytest.mark.parametrize("step", ["append_all", "commit"])
+@pytest.mark.parametrize("step", ["append", "commit"])
 def test_a_failure_ends_the_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     engine = running(tmp_path, synchronous="normal")
     in_turn(engine, single(1))

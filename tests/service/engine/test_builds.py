@@ -218,7 +218,7 @@ def test_a_writer_that_is_faster_waits(engine: Instance, monkeypatch: pytest.Mon
     """What accumulates is bounded: the writer waits while it is too much, and goes on when the build does, or is given up."""
     held = Held(monkeypatch)
     held.put(engine, "v")
-    monkeypatch.setattr(builds, "_MOST_WAITING", 5)
+    monkeypatch.setattr(builds, "_MOST_CHANGES", 5)
     assert engine.apply(of_ops("a", *(("upsert", n) for n in range(4)))).version == 1
     assert not engine._builds.hold_back
     answers: list[Any] = []

@@ -293,7 +293,7 @@ def full() -> Exception:
     return error
 
 
-@pytest.mark.parametrize("step", ["append_all", "commit"])
+@pytest.mark.parametrize("step", ["append", "commit"])
 @pytest.mark.parametrize(
     ("make", "expected"),
     [(full, "disk-full"), (lambda: OSError(errno.ENOSPC, "full"), "disk-full"), (lambda: OSError(errno.EIO, "broken"), "internal")],

@@ -65,7 +65,7 @@ class Folder:
 
     def write(self, *effects: Effect, source: str | None = None, run: str | None = None, epoch: int | None = None) -> int:
         version = self.log.last_version + 1
-        self.log.append(version, source, run, epoch, encode_effects(effects))
+        self.log.append([LogRow(version, source, run, epoch, encode_effects(effects))])
         self.log.commit()
         return version
 
@@ -149,7 +149,7 @@ def test_versions_without_rows(folder: Folder) -> None:
     """Of a run the last row has all; the others are empty, and versions all the same."""
     rows = [LogRow(1, "pms", "r", 1, b""), LogRow(2, "crm", "r", 1, b""), LogRow(3, "pms", "r", 2, b"")]
     rows[-1] = rows[-1]._replace(payload=encode_effects([folder.effect("a", [(1, 1, None), (2, 2, None)])]))
-    folder.log.append_all([*rows, LogRow(4, None, None, None, b"")])
+    folder.log.append([*rows, LogRow(4, None, None, None, b"")])
     folder.log.commit()
     state, _, _ = folder.recovered()
     assert state.newest == 4 and state.sources == {"pms": ("r", 2), "crm": ("r", 1)} and state.relations["a"].table.rows == 2
@@ -201,12 +201,12 @@ def test_a_relation_that_was_dropped_or_made_again(folder: Folder) -> None:
 
 
 def test_progress(folder: Folder) -> None:
-    folder.log.append_all([LogRow(version, "pms", None, version, b"") for version in range(1, 101)])
+    folder.log.append([LogRow(version, "pms", None, version, b"") for version in range(1, 101)])
     folder.log.commit()
     folder.snapshot(100, a=[[(n, n, None) for n in range(start, start + 10)] for start in range(0, 100, 10)])
     _, _, told = folder.recovered()
     assert told == [("loading the snapshot", part / 10) for part in range(1, 11)]
-    folder.log.append_all([LogRow(version, "pms", None, version, b"") for version in range(101, 1101)])
+    folder.log.append([LogRow(version, "pms", None, version, b"") for version in range(101, 1101)])
     folder.log.commit()
     _, _, told = folder.recovered()
     assert told[10:] == [("replaying the log", (version - 100) / 1000) for version in (256, 512, 768, 1024)]
@@ -220,7 +220,7 @@ def test_progress(folder: Folder) -> None:
 
 def test_slots_are_used_again_while_the_log_is_replayed(folder: Folder) -> None:
     for version in range(1, 1001):
-        folder.log.append(version, None, None, None, encode_effects([folder.effect("a", [(version % 2, version, "x" * 100)])]))
+        folder.log.append([LogRow(version, None, None, None, encode_effects([folder.effect("a", [(version % 2, version, "x" * 100)])]))])
     folder.log.commit()
     state, _, _ = folder.recovered()
     assert [row[:2] for row in rows_of(state.relations["a"], 1000)] == [(0, 1000), (1, 999)]
@@ -283,7 +283,7 @@ class Written:
             for batch in batches:
                 applied += self.state.apply(self.state.judge(batch))
         for batch, one in zip(batches, applied, strict=True):
-            self.folder.log.append(one.receipt.version, batch.source, batch.run, batch.epoch, one.payload)
+            self.folder.log.append([LogRow(one.receipt.version, batch.source, batch.run, batch.epoch, one.payload)])
         self.folder.log.commit()
 
     def rows(self) -> dict[str, list[Row]]:
