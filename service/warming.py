@@ -34,7 +34,7 @@ _IN_HAND = _CHILDREN + 1  # kernels: with one more than its children have, it al
 _LOWEST = 19  # priority, as of `nice`
 _COMPILE = "compile"
 _COMMAND = (sys.executable, "-m", "service.warming", _COMPILE)
-_DELAY, _PAUSE = 5.0, 0.1  # seconds before the first kernel that nobody asked for, and between two
+LOADING_DELAY, _PAUSE = 5.0, 0.1  # seconds before the first kernel that nobody asked for, and between two
 
 Progress = Callable[[int, int], None]
 
@@ -163,7 +163,7 @@ class Loading(threading.Thread):
 
     def run(self) -> None:
         while True:
-            if self._ended.wait(_DELAY):
+            if self._ended.wait(LOADING_DELAY):
                 return
             if self._compiled():
                 break

@@ -19,6 +19,7 @@ import numpy as np
 import psutil
 import pyarrow as pa
 
+from service.warming import LOADING_DELAY
 from structures.core.entries import Entries
 from tests.benchmarks.figures import Scale
 from tests.benchmarks.raw_client import post_all
@@ -89,8 +90,10 @@ def serving(scale: Scale, environment: Mapping[str, str] | None = None) -> Itera
     with tempfile.TemporaryDirectory(prefix="livejoin-bench-") as folder:
         with ServerProcess(Path(folder) / "data", environment=environment, fresh=True) as server:
             process = psutil.Process(server.process.pid)
-            while not scale.quick and process.cpu_percent(1.0) > 2:
-                pass
+            if not scale.quick:
+                time.sleep(LOADING_DELAY + 1)
+                while max(process.cpu_percent(1.0) for _ in range(2)) > 1:
+                    pass
             yield server
 
 

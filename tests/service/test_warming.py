@@ -15,7 +15,7 @@ from structures.core import kernel
 def loaded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """What `Loading` loads: a list that grows, of ten."""
     numbers: list[int] = []
-    monkeypatch.setattr(warming, "_DELAY", 0.0)
+    monkeypatch.setattr(warming, "LOADING_DELAY", 0.0)
     monkeypatch.setattr(kernel, "_listed", [(number, "") for number in range(10)])
     monkeypatch.setattr(kernel, "load", lambda number, signature: numbers.append(number))
     return numbers
