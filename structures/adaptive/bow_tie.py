@@ -40,13 +40,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from structures.adaptive import dyadic
-from structures.adaptive.cursors import ONE, Cursor, HolesCursor
+from structures.adaptive.cursors import Cursor, HolesCursor
 from structures.adaptive.reading import Reader, Root
 from structures.adaptive.shape import Part, plan_of
 from structures.core.entries import INSERT
 from structures.core.kernel import compiled
 from structures.core.runs import Deltas
-from structures.index.following import Atom, Member
+from structures.index.following import ONE, Atom, Member
 from structures.index.indexes import Entries, OrderedIndexes, items_of
 
 __all__ = ["Atom", "BowTie", "Cursor", "Deltas", "Member", "Root"]

@@ -14,10 +14,10 @@ from structures.adaptive.walk import adaptive_fill
 from structures.core import cursor
 from structures.core.entries import Told
 from structures.core.kernel import compiled
+from structures.index.following import ONE
 from structures.index.indexes import Entries, items_of
 from structures.index.layout import IndexArena
 
-ONE = Entries(np.zeros((1, 1), np.int64), np.zeros(1, np.int32))
 """An item of nothing: all rows."""
 _FEW = 64  # ranges for which a stack has room at first
 

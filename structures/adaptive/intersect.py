@@ -29,11 +29,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from structures.adaptive.cursors import ONE, Cursor
+from structures.adaptive.cursors import Cursor
 from structures.adaptive.reading import Reader, Root
 from structures.adaptive.shape import MOST_ATOMS, Part, is_chain, plan_of
 from structures.core.runs import Deltas
-from structures.index.following import Atom, Member
+from structures.index.following import ONE, Atom, Member
 from structures.index.indexes import Entries, OrderedIndexes
 
 __all__ = ["Atom", "Cursor", "Deltas", "Intersect", "Member", "Root"]

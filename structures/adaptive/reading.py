@@ -6,9 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
-from structures.adaptive.cursors import ONE, Cursor
+from structures.adaptive.cursors import Cursor
 from structures.index.following import IndexReader
 from structures.index.indexes import Entries
 
@@ -40,10 +38,7 @@ class Reader(IndexReader):
 
     def of_key(self, root: Root, place: int, coordinates: Sequence[int]) -> Cursor:
         """The rows in which atom number `place` has these values in all its variables."""
-        variables = self.members[self.first[place]].variables
-        if len(coordinates) != len(variables):
-            raise ValueError(f"atom {place} has {len(variables)} variables, {len(coordinates)} are given")
-        return self._below(root, place, Entries(np.array([coordinates], np.int64), ONE.slot), False)
+        return self._below(root, place, self._entry(place, coordinates), False)
 
     @abstractmethod
     def _below(self, root: Root, place: int, items: Entries, given: bool) -> Cursor:

@@ -16,7 +16,6 @@ from structures.core.kernel import kernel
 
 TAG = 2
 LEFT1 = 2 + 3 * ROOM  # left ends of dimension k + 1
-HERE = 3  # of a tag: the two bits that tell which ends are here
 
 
 class Box(NamedTuple):

@@ -1,7 +1,7 @@
 """The rule for reusing blocks of trees and slots of rows: which pins still see them.
 
 A block or slot that lived in [born, retired) may be reused when `retired` is at most the oldest version that can still be
-pinned, and no pin p has born <= p < retired. All code that reuses them checks it here.
+pinned, and no pin p has born <= p < retired. All code that reuses them compares `retired` itself, and asks here about the pins.
 """
 
 from __future__ import annotations

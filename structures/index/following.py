@@ -1,5 +1,5 @@
-"""What structures share that read ordered indexes which others write, and keep nothing beside these: the roots of the newest version, and
-deltas as the rows of changed entries.
+"""What structures share that read ordered indexes which others write: the roots of the newest version, and deltas as the rows of changed
+entries.
 
 Of each atom there are one or more indexes over the same rows, its *members*. A changed entry is joined with the other atoms: those before
 its atom as they are after the step, those behind it as they were before. So each row of a delta is told once.
@@ -30,6 +30,8 @@ class Member(NamedTuple):
 Atom = tuple[Member, ...]
 """Indexes over the same rows, by the same variables. Keys and entries are given in the order of the first."""
 
+ONE = Entries(np.zeros((1, 1), np.int64), np.zeros(1, np.int32))  # the only item of a cursor that starts from no entry
+
 
 class IndexReader(ABC):
     """See the module's head. `members`: of all atoms, one after another; `first`: of each atom the number of its first."""
@@ -53,6 +55,20 @@ class IndexReader(ABC):
     @abstractmethod
     def partners(self, root: Any, place: int, entries: Entries) -> Cursor:
         """The rows in which atom number `place` is one of these entries, in their order, which are not looked up."""
+
+    def _entry(self, place: int, coordinates: Sequence[int]) -> Entries:
+        """The values of all variables of atom number `place`, without a slot. ValueError: there are more or fewer."""
+        variables = self.members[self.first[place]].variables
+        if len(coordinates) != len(variables):
+            raise ValueError(f"atom {place} has {len(variables)} variables, {len(coordinates)} are given")
+        return Entries(np.array([coordinates], np.int64), np.zeros(1, np.int32))
+
+    def _members_of(self, index: np.ndarray) -> np.ndarray:
+        """Of each change the members that read its index, as bits."""
+        members = np.zeros(len(index), np.int64)
+        for m, member in enumerate(self.members):
+            members |= (index == member.index).astype(np.int64) << m
+        return members
 
     def _change(self, atom: int, sign: int, entries: Entries, common: np.ndarray) -> None:
         """All members of the atom have the step's roots: these entries went or came; `common` as in `Half`."""

@@ -42,7 +42,7 @@ from structures.core import cursor
 from structures.core.entries import Told
 from structures.core.kernel import compiled
 from structures.core.runs import Deltas
-from structures.index.following import Atom, IndexReader, Member
+from structures.index.following import ONE, Atom, IndexReader, Member
 from structures.index.indexes import Entries, OrderedIndexes, items_of
 from structures.index.layout import IndexArena
 from structures.minesweeper.cds import KEPT_SIZE, PRIVATE_SIZE, ConstraintTree, Size
@@ -176,7 +176,7 @@ class Minesweeper(IndexReader):
 
     def rows(self, root: Root) -> Cursor:
         """All rows, in the order of the variables."""
-        return self._cursor(root, None, False, _ONE)
+        return self._cursor(root, None, False, ONE)
 
     def partners(self, root: Root, place: int, entries: Entries) -> Cursor:
         """The rows in which atom number `place` is one of these entries, in their order, which are not looked up."""
@@ -193,10 +193,7 @@ class Minesweeper(IndexReader):
 
     def of_key(self, root: Root, place: int, coordinates: Sequence[int]) -> Cursor:
         """The rows in which atom number `place` has these values in all its variables."""
-        variables = self.members[self.first[place]].variables
-        if len(coordinates) != len(variables):
-            raise ValueError(f"atom {place} has {len(variables)} variables, {len(coordinates)} are given")
-        return self._cursor(root, place, False, Entries(np.array([coordinates], np.int64), _ONE.slot))
+        return self._cursor(root, place, False, self._entry(place, coordinates))
 
     def _cursor(self, root: Root, place: int | None, given: bool, items: Entries) -> Cursor:
         walking = Walking(self.shape.plan(place, given), np.array(root.roots, np.int64), np.zeros(STATE_WORDS, np.int64))
@@ -232,4 +229,3 @@ class Minesweeper(IndexReader):
                 tree.check()
 
 
-_ONE = Entries(np.zeros((1, 1), np.int64), np.zeros(1, np.int32))

@@ -40,7 +40,7 @@ from structures.core.entries import Told
 from structures.core.kernel import compiled
 from structures.core.runs import Deltas, gather
 from structures.index.deltas import CHUNK
-from structures.index.following import Atom, IndexReader, Member
+from structures.index.following import ONE, Atom, IndexReader, Member
 from structures.index.indexes import Entries, OrderedIndexes, Run, items_of
 from structures.index.layout import IndexArena
 from structures.tree_tracker.no_goods import NoGoods
@@ -172,13 +172,6 @@ class TreeTracker(IndexReader):
         ends = deltas.ends[group]
         return Deltas(np.where(begins, deltas.starts[group], ends), ends, deltas.rows, deltas.too_large[group])
 
-    def _members_of(self, index: np.ndarray) -> np.ndarray:
-        """Of each change the members that read its index, as bits."""
-        members = np.zeros(len(index), np.int64)
-        for m, member in enumerate(self.members):
-            members |= (index == member.index).astype(np.int64) << m
-        return members
-
     # --- reading
 
     def is_empty(self, root: Root) -> bool | None:
@@ -189,7 +182,7 @@ class TreeTracker(IndexReader):
         """All rows, in the order of the index of atom `start`, which is the smallest if nobody says. `reduced`: by TT-gamma."""
         if start is None:
             start = root.counts.index(min(root.counts))
-        cursor = self._cursor(root, start, 0, _ONE)
+        cursor = self._cursor(root, start, 0, ONE)
         if reduced:
             cursor.reduce()
         return cursor
@@ -200,10 +193,7 @@ class TreeTracker(IndexReader):
 
     def of_key(self, root: Root, place: int, coordinates: Sequence[int]) -> Cursor:
         """The rows in which atom number `place` has these values in all its variables."""
-        variables = self.members[self.first[place]].variables
-        if len(coordinates) != len(variables):
-            raise ValueError(f"atom {place} has {len(variables)} variables, {len(coordinates)} are given")
-        return self._cursor(root, place, len(variables), Entries(np.array([coordinates], np.int64), _ONE.slot))
+        return self._cursor(root, place, len(coordinates), self._entry(place, coordinates))
 
     def _cursor(self, root: Root, start: int, prefix: int, items: Entries) -> Cursor:
         plan, no_goods = self.shape.plan(start, prefix, self._by_size(root.counts)), NoGoods()
@@ -228,5 +218,4 @@ class TreeTracker(IndexReader):
         self.check_roots("T")
 
 
-_ONE = Entries(np.zeros((1, 1), np.int64), np.zeros(1, np.int32))
 _NO_TABLE = np.empty(0, np.int64)

@@ -41,7 +41,7 @@ from structures.core.entries import Told
 from structures.core.kernel import compiled
 from structures.core.runs import Deltas, gather
 from structures.index.deltas import CHUNK
-from structures.index.following import Atom, IndexReader, Member
+from structures.index.following import ONE, Atom, IndexReader, Member
 from structures.index.indexes import Entries, OrderedIndexes, Run, items_of
 from structures.index.layout import IndexArena
 from structures.view_tree.changes import FLIPPED, LOOKED, STATE, Changes, View, flip_all, follow_run, live_prefixes
@@ -147,7 +147,7 @@ class ViewTree(IndexReader):
         """
         n, Z = len(run.signs), self._walk
         wanted = np.ones(n, np.bool_) if quiet is None else ~quiet
-        changes = Changes(self._atoms_of(run.indexes), run.signs, run.common, run.after, wanted)
+        changes = Changes(self._members_of(run.indexes), run.signs, run.common, run.after, wanted)
         walking, items = Walking(self.shape.plans, self._roots, Z), items_of(run.entries)
         told, done = Told(self._out.reshape(-1), CHUNK), np.zeros(n, np.int64)
 
@@ -157,13 +157,6 @@ class ViewTree(IndexReader):
 
         return gather(self._state, done, self._out, go_on, limit)
 
-    def _atoms_of(self, index: np.ndarray) -> np.ndarray:
-        """Of each change its atoms, as bits."""
-        atoms = np.zeros(len(index), np.int64)
-        for a, one in enumerate(self.members):
-            atoms |= (index == one.index).astype(np.int64) << a
-        return atoms
-
     # --- reading
 
     def is_empty(self, root: Root) -> bool:
@@ -172,7 +165,7 @@ class ViewTree(IndexReader):
 
     def rows(self, root: Root) -> Cursor:
         """All rows, in the order of the live prefixes."""
-        return self._cursor(root, 2 * self.shape.t, _ONE)
+        return self._cursor(root, 2 * self.shape.t, ONE)
 
     def partners(self, root: Root, place: int, entries: Entries) -> Cursor:
         """The rows in which atom number `place` is one of these entries, in their order, which are not looked up."""
@@ -180,10 +173,7 @@ class ViewTree(IndexReader):
 
     def of_key(self, root: Root, place: int, coordinates: Sequence[int]) -> Cursor:
         """The rows in which atom number `place` has these values in all its variables."""
-        variables = self.members[place].variables
-        if len(coordinates) != len(variables):
-            raise ValueError(f"atom {place} has {len(variables)} variables, {len(coordinates)} are given")
-        return self._cursor(root, self.shape.t + place, Entries(np.array([coordinates], np.int64), _ONE.slot))
+        return self._cursor(root, self.shape.t + place, self._entry(place, coordinates))
 
     def _cursor(self, root: Root, plan: int, items: Entries) -> Cursor:
         return Cursor(self.indexes.arena, self.shape, plan, root.roots, items)
@@ -222,4 +212,3 @@ class ViewTree(IndexReader):
         return found
 
 
-_ONE = Entries(np.zeros((1, 1), np.int64), np.zeros(1, np.int32))
