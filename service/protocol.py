@@ -20,7 +20,7 @@ import sys
 from collections.abc import Iterable
 from functools import partial
 from http import HTTPStatus
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 from weakref import WeakSet
 
 import httptools
@@ -115,6 +115,8 @@ def _discard(data: bytes) -> None:
 class Cycle(RequestResponseCycle):
     """A request and its answer, which may come whole in one message: `answers.WHOLE`."""
 
+    defaults: ClassVar[tuple[list[tuple[bytes, bytes]], bytes]] = [], b""  # fields of every answer, the same list for a second, as bytes
+
     async def send(self, message: Any) -> None:
         if message["type"] != WHOLE:
             await super().send(message)
@@ -123,12 +125,10 @@ class Cycle(RequestResponseCycle):
             await self.flow.drain()
         if self.disconnected:
             return
-        parts = [STATUS_LINE[message["status"]]]
-        for name, value in (*self.default_headers, *message["headers"]):
-            parts += (name, b": ", value, b"\r\n")
-        if not self.keep_alive:
-            parts.append(b"connection: close\r\n")
-        parts += (b"\r\n", message["body"])
+        if self.default_headers is not Cycle.defaults[0]:
+            Cycle.defaults = self.default_headers, b"".join([b"%b: %b\r\n" % field for field in self.default_headers])
+        close = b"" if self.keep_alive else b"connection: close\r\n"
+        parts = STATUS_LINE[message["status"]], Cycle.defaults[1], message["head"], close, b"\r\n", message["body"]
         self.response_started = self.response_complete = True
         self.waiting_for_100_continue = False
         self.transport.write_now(b"".join(parts))  # type: ignore[attr-defined]  # a `Joined`

@@ -121,7 +121,10 @@ class Gate:
             nonlocal status
             if "status" in message:  # the first one
                 status = message["status"]
-                message["headers"] = [*message.get("headers", ()), (HEADER, request_id)]
+                if "head" in message:
+                    message["head"] += b"x-request-id: %b\r\n" % request_id
+                else:
+                    message["headers"] = [*message.get("headers", ()), (HEADER, request_id)]
                 observe_answer(method, time.perf_counter() - begun)
                 if guard.token_mode:
                     self._note(token, scope, status)

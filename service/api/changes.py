@@ -121,7 +121,7 @@ async def post_changes(context: Context, relation: str | None, scope: Scope, rec
         answer, turn = await _apply(context, relation, given, kind, body, place, partial(definition_of, engine, scope["token"]))
     finally:
         place.free()
-    await send({"type": WHOLE, "status": 200, "headers": _head(answer, turn), "body": answer})
+    await send({"type": WHOLE, "status": 200, "head": _head(answer, turn), "body": answer})
 
 
 async def _apply(
@@ -177,11 +177,9 @@ def _not_found(relation: str) -> Problem:
     return Problem("not-found", f"there is no relation {relation!r}")
 
 
-def _head(answer: bytes, turn: float | None) -> list[tuple[bytes, bytes]]:
-    head = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(answer))]
-    if turn is not None:
-        head.append((b"server-timing", b"turn;dur=%.3f" % (1e3 * turn)))
-    return head
+def _head(answer: bytes, turn: float | None) -> bytes:
+    timing = b"" if turn is None else b"server-timing: turn;dur=%.3f\r\n" % (1e3 * turn)
+    return b"content-type: application/json\r\ncontent-length: %d\r\n%b" % (len(answer), timing)
 
 
 def render(receipt: Receipt) -> bytes:

@@ -123,7 +123,7 @@ def text_rewritten(stage: Stage) -> Act:
 def snapshot_written(stage: Stage) -> Act:
     """Batches until the log is long enough for a snapshot, and until it is written and the log is cut."""
 
-    bodies = cycle(stage.moved("a", stage.half, 10 * SMALL))
+    bodies = cycle(stage.moved("a", stage.half, SMALL))
 
     def write() -> None:
         before, end = _snapshot(stage), time.monotonic() + 300
@@ -137,7 +137,7 @@ def snapshot_written(stage: Stage) -> Act:
 def boxes_rebuilt(stage: Stage) -> Act:
     """New rows in a narrow place, for which subtrees of a box tree are built again."""
     stage.view("made", BOXES)
-    return partial(stage.post, stage.new("a", stage.half // 10, SMALL, LINE // 3, LINE // 3 + LINE // 1000))
+    return partial(stage.post, stage.new("a", stage.half // 10, SMALL // 10, LINE // 3, LINE // 3 + LINE // 1000))
 
 
 def quadtrees_merged(stage: Stage) -> Act:
@@ -145,7 +145,7 @@ def quadtrees_merged(stage: Stage) -> Act:
     stage.view("made", GRID)
     for relation in "ab":
         stage.post(stage.moved(relation, stage.half * 24 // 100, LOAD))  # a move changes two entries
-    last = [stage.moved(relation, stage.half // 10, SMALL) for relation in "ab"]
+    last = [stage.moved(relation, stage.half // 10, SMALL // 10) for relation in "ab"]
     return partial(stage.post, [one for both in zip(*last, strict=True) for one in both])
 
 

@@ -12,8 +12,9 @@ from starlette.responses import Response
 from service.api.http import media, parameters
 from service.errors import Problem
 
-# The type of an ASGI message of our own, in place of the two of an answer that has no further parts: "status", "headers" (names in lower
-# case, Content-Length among them, values without control characters), "body". It takes the server a third of the time.
+# The type of an ASGI message of our own, in place of the two of an answer that has no further parts: "status", "head" (its fields as
+# they go over the wire, names in lower case, each with its line end, Content-Length among them), "body". It takes the server a third of
+# the time.
 WHOLE = "livejoin.whole"
 
 

@@ -30,7 +30,8 @@ def _standard(app: Any) -> Any:
     async def called(scope: Any, receive: Any, send: Any) -> None:
         async def sent(message: Any) -> None:
             if message["type"] == WHOLE:
-                await send({"type": "http.response.start", "status": message["status"], "headers": message["headers"]})
+                fields = [tuple(line.split(b": ", 1)) for line in message["head"].split(b"\r\n")[:-1]]
+                await send({"type": "http.response.start", "status": message["status"], "headers": fields})
                 message = {"type": "http.response.body", "body": message["body"]}
             await send(message)
 
