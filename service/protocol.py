@@ -28,6 +28,7 @@ import orjson
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from service.api import problems
+from service.api.http.access_log import log_request
 from service.api.http.answers import WHOLE
 from service.api.http.bodies import Receive, Scope, Send
 from service.api.metrics import count_request
@@ -164,7 +165,7 @@ class Door:
         self.handshakes.add(handshake)
 
     def too_many(self) -> Problem:
-        problem = Problem("too-busy", f"there are already {self.settings.max_connections} connections")
+        problem = Problem("too-busy", f"there are {self.settings.max_connections} connections, as many as there may be (--max-connections)")
         problem.headers["Connection"] = "close"
         return problem
 
@@ -172,6 +173,8 @@ class Door:
         """The application of the connections that are too many."""
         problem = self.too_many()
         count_request(scope["method"], problem.status)
+        if self.settings.access_log == "on":
+            log_request(scope, problem.status, 0.0)
         await problems.render(problem)(scope, receive, send)
 
 
@@ -308,6 +311,10 @@ class Protocol(HttpToolsProtocol):
             self.transport.close()
             return
         count_request("other", problem.status)
+        if self._phase == _BODY:
+            self.scope["refused"] = problem.status  # type: ignore[typeddict-unknown-key]  # for who logs the request
+        elif self._door.settings.access_log == "on":
+            log_request({"client": self.client, "method": "-"}, problem.status, 0.0)
         body = orjson.dumps(problem.to_json())
         head = [f"HTTP/1.1 {problem.status} {HTTPStatus(problem.status).phrase}", "content-type: application/problem+json"]
         fields = {**problem.headers, "content-length": len(body), "connection": "close", "x-request-id": secrets.token_hex(8)}
@@ -375,7 +382,7 @@ class Protocol(HttpToolsProtocol):
 
 
 def _malformed() -> Problem:
-    return Problem("malformed-body", "this is not a request in HTTP/1.1, or its address is longer than 64 KiB")
+    return Problem("malformed-body", "this is not a valid request in HTTP/1.1: its first line, a header field or a chunk is malformed")
 
 
 async def _without_chunks(app: Any, cycle: RequestResponseCycle, scope: Scope, receive: Receive, send: Send) -> None:

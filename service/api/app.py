@@ -158,7 +158,7 @@ class Gate:
         finally:
             count_request(method, status)
             if self._logs:
-                log_request(scope, status, time.perf_counter() - begun)
+                log_request(scope, status or scope.get("refused", 0), time.perf_counter() - begun)
             if not status and guard.token_mode:  # the client has gone; its batch may have been applied
                 self._note(token, scope, status)
 

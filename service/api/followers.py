@@ -189,7 +189,7 @@ async def changes(request: Request) -> Response:
     views = engine.views
     feed = _feed(views[existing(views, request, "view")])
     if context.following >= context.settings.max_followers:
-        raise Problem("too-busy", f"there are already {context.settings.max_followers} followers (--max-followers)")
+        raise Problem("too-busy", f"there are {context.settings.max_followers} followers, as many as there may be (--max-followers)")
     context.following += 1
     try:
         subscription = await context.loop.run_in_executor(context.followers, feed.subscribe, since, snapshot)

@@ -21,7 +21,7 @@ def connect(args: argparse.Namespace) -> Iterator[livejoin.Client]:
     log.addHandler(told)
     log.setLevel(logging.INFO)
     try:
-        with livejoin.connect(args.url, ca=args.ca, patience=PATIENCE) as client:
+        with _client(args) as client:
             yield client
     except (livejoin.BadAddress, livejoin.BadFile) as error:
         raise Failure(str(error), 2) from error
@@ -29,6 +29,13 @@ def connect(args: argparse.Namespace) -> Iterator[livejoin.Client]:
         raise Failure(str(error)) from error
     finally:
         log.removeHandler(told)
+
+
+def _client(args: argparse.Namespace) -> livejoin.Client:
+    try:
+        return livejoin.connect(args.url, ca=args.ca, patience=PATIENCE)
+    except ValueError as error:
+        raise Failure(f"LIVEJOIN_TOKEN: {error}", 2) from error
 
 
 class _Told(logging.Handler):

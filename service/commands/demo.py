@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import livejoin
 from service.demo.produce import produce
 from service.demo.roads import free_port, is_free
 from service.demo.show import play
@@ -18,12 +19,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--pace", type=float, default=0.6, help="years of history per second from 1989 on (0.6); 20 times as many before")
     parser.add_argument("--no-kafka", action="store_true", help="send all changes by REST, without Kafka and Spark")
     parser.add_argument("--brokers", metavar="LIST", help="only produce the records to these Kafka brokers, for a running livejoin stream")
-    parser.add_argument("--url", default=os.environ.get("LIVEJOIN_URL"), help="with --brokers: the address of the service (LIVEJOIN_URL)")
+    parser.add_argument("--url", help="with --brokers: the address of the service (LIVEJOIN_URL)")
     args = parser.parse_args(arguments)
     if not args.pace > 0:
         raise Failure("--pace must be greater than 0", 2)
     if args.brokers:
-        return produce(args.url, args.brokers, args.pace)
+        return produce(args.url or os.environ.get("LIVEJOIN_URL") or livejoin.DEFAULT_URL, args.brokers, args.pace)
+    if args.url:
+        raise Failure("--url needs --brokers: without them the demo starts a service of its own", 2)
     port = args.port or PORT
     if not is_free(port):
         if args.port:

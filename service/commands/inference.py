@@ -27,6 +27,8 @@ FORMS = {
     "timestamp": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})$",
 }
 TEXTUAL = ("date", "timestamp")
+_EXACT = 2**53  # up to here every integer is a float
+_LONG_INTEGER = re.compile(rb"(?<![0-9.eE\"+-])-?[0-9]{19,}(?![0-9.eE\"])")
 
 
 @dataclass
@@ -57,12 +59,13 @@ def infer(files: list[File]) -> list[dict[str, Any]]:
     columns = []
     for name, guess in guesses.items():
         if not guess.possible:
-            raise Failure(f"column {name!r} has values of several types: fix the file, or register the relation first")
+            what = "values of several types, or integers that neither int64 nor float64 has exactly"
+            raise Failure(f"column {name!r} has {what}: fix the file, or register the relation first")
         kind = guess.possible[0] if guess.seen else "string"
         nullable = guess.nullable or (guess.blank and kind != "string")
         columns.append({"name": name, "type": kind} | ({"nullable": True} if nullable else {}))
     if not columns:
-        raise Failure(f"{files[0].path}: the file has no columns")
+        raise Failure(f"{files[0].path}: the file has no rows that could tell the types of its columns: register the relation first")
     return columns
 
 
@@ -95,12 +98,19 @@ def _narrow(guess: Guess, texts: pa.Array) -> None:
     guess.blank |= len(filled) < len(texts)
 
 
+def _integers(texts: pa.Array) -> pa.Array:
+    """Those that are written as integers, as such. ArrowInvalid: one is beyond int64."""
+    return texts.filter(pc.match_substring_regex(texts, r"^-?[0-9]+$")).cast(pa.int64())
+
+
 def _all(kind: str, texts: pa.Array) -> bool:
     if not pc.all(pc.match_substring_regex(texts, FORMS[kind])).as_py():
         return False
     try:
         if kind == "int64":
             texts.cast(pa.int64())
+        elif kind == "float64":
+            return not pc.any(pc.greater(pc.abs(_integers(texts)), _EXACT)).as_py()
         elif kind == "date":
             texts.cast(pa.date32())
         elif kind == "timestamp":
@@ -128,22 +138,27 @@ def _from_jsonl(file: File, guesses: dict[str, Guess]) -> set[str]:
             rows += 1
             for name, value in row.items():
                 counts[name] = counts.get(name, 0) + (value is not None)
-                _narrow_value(guesses.setdefault(name, Guess()), value, f"{file.path}: line {number}, column {name!r}")
+                _narrow_value(guesses.setdefault(name, Guess()), value, line, f"{file.path}: line {number}, column {name!r}")
     for name, count in counts.items():
         if count < rows:
             guesses[name].nullable = True
     return set(counts)
 
 
-def _narrow_value(guess: Guess, value: Any, where: str) -> None:
+def _is_integer(value: float, line: bytes) -> bool:
+    """Whether the line may have it as an integer beyond 64 bits, of which orjson makes a float."""
+    return abs(value) >= 2**63 and _LONG_INTEGER.search(line) is not None
+
+
+def _narrow_value(guess: Guess, value: Any, line: bytes, where: str) -> None:
     if value is None:
         return
     if isinstance(value, bool):
         guess.only(["bool"])
     elif isinstance(value, int):
-        guess.only(["int64", "float64"] if -(2**63) <= value < 2**63 else ["float64"])
+        guess.only(["int64", "float64"] if abs(value) <= _EXACT else ["int64"] if -(2**63) <= value < 2**63 else [])
     elif isinstance(value, float):
-        guess.only(["float64"])
+        guess.only([] if _is_integer(value, line) else ["float64"])
     elif isinstance(value, str):
         guess.only(["string", *(kind for kind in TEXTUAL if kind in guess.possible and _reads(kind, value))])
     else:

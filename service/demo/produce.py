@@ -9,7 +9,7 @@ import livejoin
 from service.demo.history import Change, history
 from service.demo.roads import PREFIX, Records, RoadClosed, not_installed
 from service.demo.show import EARLY, PATIENCE, SWITCH, register
-from service.terminal import Failure
+from service.terminal import Failure, say
 
 
 def produce(url: str, brokers: str, pace: float) -> int:
@@ -20,6 +20,7 @@ def produce(url: str, brokers: str, pace: float) -> int:
     if missing := not_installed("confluent_kafka"):
         raise Failure(missing)
     records = Records(brokers)
+    say(f"waiting for the service at {url} and the Kafka brokers at {brokers}, {PATIENCE:g} s at most for each")
     try:
         with livejoin.connect(url, patience=PATIENCE) as client:
             register(client)

@@ -160,7 +160,7 @@ class State:
             if batch.reset:
                 return False
             said = f"the source {batch.source!r} has epochs of {_named(run)}, and this batch is of {_named(batch.run)}"
-            raise Problem("source-reset", said)
+            raise Problem("source-reset", f"{said}; to take the source over, send reset=true")
         assert batch.epoch is not None
         return batch.epoch <= epoch
 

@@ -33,7 +33,7 @@ class Room:
     def check_rows(self, count: int) -> None:
         """Raises TooLarge for more rows than a batch may have."""
         if count > self.rows:
-            raise TooLarge(f"the batch has more than {self.rows} rows", self.rows)
+            raise TooLarge(f"the batch has more than {self.rows} rows (--max-batch-rows)", self.rows)
 
 
 UNBOUNDED = Room()

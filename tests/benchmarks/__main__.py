@@ -75,7 +75,8 @@ def main(arguments: list[str]) -> int:
     try:
         names = chosen(given.names, given.large or given.quick)
     except ValueError as error:
-        parser.error(str(error))
+        print(f"livejoin bench: {error}", file=sys.stderr)
+        return 2
     folder = given.results or (None if given.quick else HERE / "results")
     fresh = []
     for name in names:

@@ -6,6 +6,7 @@ import concurrent.futures
 import itertools
 import json
 import re
+import socket
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -169,3 +170,11 @@ def test_health_under_load(server: ServerProcess) -> None:
         for future in posting:
             future.result()
     assert talk.ok(server.client().get("/v1/status"))["version"] >= applied
+
+
+def test_a_request_that_no_handler_sees_is_logged_too(server: ServerProcess) -> None:
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nno field\r\n\r\n")
+        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 400 ")
+    (line,) = [line for line in map(json.loads, server.output().splitlines()) if line.get("method") == "-"]
+    assert (line["component"], line["status"], line["path"]) == ("livejoin.access", 400, "")

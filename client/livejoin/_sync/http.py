@@ -179,7 +179,12 @@ class Http:
             return Unreachable(f"the certificate of the service at {self.url} is not trusted ({reason}): {remedy}", reason, sent=False)
         if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout):
             remedy = "start one with `livejoin serve --data DIR`, or correct the address"
+            if "WRONG_VERSION_NUMBER" in reason:
+                remedy = "it does not speak TLS, so its address begins with http://"
             return Unreachable(f"no service answers at {self.url} ({reason}): {remedy}", reason, sent=False)
         if isinstance(error, httpx.TimeoutException):
             return Unreachable(f"the service at {self.url} has gone silent: check that it still runs, and try again", reason, sent=True)
-        return Unreachable(f"the connection to {self.url} broke ({reason}): the answer is not complete, try again", reason, sent=True)
+        remedy = "try again"
+        if not self.was_there and self.url.startswith("http://"):
+            remedy += "; if the service has TLS, its address begins with https://"
+        return Unreachable(f"the connection to {self.url} broke ({reason}): the answer is not complete, {remedy}", reason, sent=True)

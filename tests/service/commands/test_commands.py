@@ -376,3 +376,20 @@ def test_columns_grow_and_long_text_is_cut() -> None:
     assert columns.line({"a": 1000, "b": None}) == "1000  ·"
     assert columns.line({"a": 1, "b": "x" * 100}) == f"1     {'x' * 47}…"
     assert cell("a\tb\x1b[31m") == "a b [31m"
+
+
+def test_a_token_that_cannot_be_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("LIVEJOIN_TOKEN", "lj_two words")
+    assert main(["rows", "v", "--url", "http://127.0.0.1:1"]) == 2
+    assert capsys.readouterr().err.startswith("livejoin: LIVEJOIN_TOKEN: the token is not a valid one: ")
+
+
+def test_the_demo_has_a_service_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--url", "http://127.0.0.1:1"]) == 2
+    assert "--url needs --brokers" in capsys.readouterr().err
+
+
+def test_an_unknown_benchmark(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "nope"]) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith("livejoin bench: no subject begins with 'nope'")

@@ -46,7 +46,9 @@ def test_csv_columns_are_told_from_all_values(tmp_path: Path, small: None) -> No
     ("value", "kind"),
     [
         ("9223372036854775807", "int64"),
-        ("9223372036854775808", "float64"),
+        ("9223372036854775808", "string"),
+        ("9223372036854775808.5", "float64"),
+        ("1e30", "float64"),
         ("-0", "int64"),
         ("1.", "string"),
         ("NaN", "float64"),
@@ -59,6 +61,21 @@ def test_csv_columns_are_told_from_all_values(tmp_path: Path, small: None) -> No
 )
 def test_csv_values_at_the_edge(tmp_path: Path, value: str, kind: str) -> None:
     assert types(tmp_path / "a.csv", f"id,v\n1,{value}\n".encode())["v"] == kind
+
+
+def test_integers_that_a_float_does_not_have_exactly(tmp_path: Path) -> None:
+    assert types(tmp_path / "a.csv", b"id,v\n1,9007199254740993\n2,1.5\n")["v"] == "string"
+    assert types(tmp_path / "b.csv", b"id,v\n1,-9007199254740992\n2,1.5\n")["v"] == "float64"
+    assert types(tmp_path / "c.csv", b"id,x\n18446744073709551614,a\n18446744073709551615,b\n")["id"] == "string"
+    assert types(tmp_path / "a.jsonl", b'{"v": 1e30}\n{"v": 1000000000000000000000.5}\n{"v": 9007199254740992}\n') == {"v": "float64"}
+    for content in (
+        b'{"v": 9007199254740993}\n{"v": 1.5}\n',
+        b'{"v": 9223372036854775808}\n',
+        b'{"v": 18446744073709551616}\n',
+        b'{"v":1.5, "w": "x"}\n{"v":-99999999999999999999, "w": "y"}\n',
+    ):
+        with pytest.raises(Failure, match="integers that neither int64 nor float64 has exactly"):
+            types(tmp_path / "b.jsonl", content)
 
 
 def test_jsonl_columns(tmp_path: Path) -> None:
