@@ -1,5 +1,6 @@
 # The service. From the top of the repository:
 #   docker build --file deploy/docker/service.Dockerfile --tag livejoin:0.1.0 .
+# Checked by rules (deploy/check), and built by buildah with Debian's Python in place of the official image.
 ARG TARGETARCH
 
 FROM python:3.11.14-slim-bookworm AS base

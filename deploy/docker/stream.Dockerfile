@@ -1,5 +1,6 @@
 # The Spark job, and the producer of the demo. From the top of the repository:
 #   docker build --file deploy/docker/stream.Dockerfile --tag livejoin-stream:0.1.0 .
+# Checked by rules (deploy/check), and built by buildah with Debian's Python in place of the official image.
 FROM python:3.11.14-slim-bookworm AS base
 RUN groupadd --gid 10001 livejoin \
  && useradd --uid 10001 --gid livejoin --no-create-home --home-dir /var/lib/livejoin --shell /usr/sbin/nologin livejoin \
