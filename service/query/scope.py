@@ -103,4 +103,4 @@ def _instead(name: str, names: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, names, 1)
     if close:
         return f"; did you mean {close[0]}?"
-    return f"; there are {', '.join(names[:20])}" if names else ""
+    return f"; there {'is' if len(names) == 1 else 'are'} {', '.join(names[:20])}" if names else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
@@ -11,6 +12,7 @@ from service.errors import Problem
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 TEXT_LIMIT = 200
+_SECONDS = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 class Parameter(NamedTuple):
@@ -81,11 +83,10 @@ def integer(low: int, high: int = INT64_MAX) -> Callable[[str], int]:
 
 def seconds(text: str) -> float:
     """A finite, non-negative number of seconds."""
-    try:
-        value = float(text)
-    except ValueError:
-        raise ValueError("must be a number of seconds") from None
-    if not math.isfinite(value) or value < 0:
+    if not _SECONDS.fullmatch(text):
+        raise ValueError("must be a number of seconds")
+    value = float(text)
+    if value < 0 or math.isinf(value):
         raise ValueError("must be a non-negative number of seconds")
     return value
 
