@@ -31,6 +31,7 @@ from service.api import problems
 from service.api.http.access_log import log_request
 from service.api.http.answers import WHOLE
 from service.api.http.bodies import Receive, Scope, Send
+from service.api.http.joined import Joined
 from service.api.metrics import count_request
 from service.errors import Problem
 from service.settings import Settings
@@ -48,41 +49,6 @@ _LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}) \S+ HTTP/1\.[01]\r?\n")
 _UNFINISHED_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}( [!-~]{0,8192}( H?T?T?P?/?1?\.?[01]?\r?)?)?")
 
 log = logging.getLogger("livejoin.server")
-
-
-class Joined:
-    """A transport that holds what is written until the next piece comes, or for one turn of the loop: so the head and the body of an
-    answer leave by one system call, and the client is woken once."""
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport, self._loop = transport, loop
-        self._held: bytes | None = None
-
-    def write(self, data: bytes) -> None:
-        if self._held is None:
-            self._held = data
-            self._loop.call_soon(self._let_go)
-        else:
-            self._transport.writelines((self._held, data))
-            self._held = None
-
-    def write_now(self, data: bytes) -> None:
-        """As `write`, of an answer that has come to its end."""
-        self._let_go()
-        self._transport.write(data)
-
-    def close(self) -> None:
-        self._let_go()
-        self._transport.close()
-
-    def _let_go(self) -> None:
-        if self._held is not None:
-            if not self._transport.is_closing():  # the client may have gone meanwhile
-                self._transport.write(self._held)
-            self._held = None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
 
 
 class Lingering(Joined):
@@ -107,6 +73,37 @@ class Lingering(Joined):
 
     def is_closing(self) -> bool:
         return self._closed or self._transport.is_closing()
+
+
+class _Body:
+    """Whom the parser of a body calls whose head another one has read: its own head goes to nobody, all that follows to the protocol."""
+
+    def __init__(self, protocol: Protocol) -> None:
+        self._protocol = protocol
+        self._is_behind = False  # the body
+
+    def on_message_begin(self) -> None:
+        if self._is_behind:
+            self._protocol.on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        if self._is_behind:
+            self._protocol.on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._is_behind:
+            self._protocol.on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        if self._is_behind:
+            self._protocol.on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._protocol.on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._is_behind = True
+        self._protocol.on_message_complete()
 
 
 def _discard(data: bytes) -> None:
@@ -194,6 +191,8 @@ class Protocol(HttpToolsProtocol):
         self._line = b""  # a request line that is not whole, of a method that the parser does not know
         self._method: str | None = None  # one that the parser does not know
         self._exceeds = False  # the limit of connections
+        self._running: RequestResponseCycle | None = None  # the request that is answered now, or was last
+        self._ends = False  # what else comes is not read: a request was refused behind others that wait for their answers
         self.lingers = False
 
     @property
@@ -212,7 +211,7 @@ class Protocol(HttpToolsProtocol):
             self._refuse(self._door.too_many())
 
     def data_received(self, data: bytes) -> None:
-        if self.lingers:
+        if self.lingers or self._ends:
             return
         self._unset_keepalive_if_required()
         begins = self._phase == _IDLE
@@ -228,12 +227,44 @@ class Protocol(HttpToolsProtocol):
             self._take_unknown_method(data if begins and self.cycle is before else b"")
         except httptools.HttpParserError:
             self._refuse(self._refusal or _malformed())
-        except httptools.HttpParserUpgrade as found:  # there is nothing to upgrade to: the request is answered as it is
-            if rest := data[found.args[0] :]:
-                self.data_received(rest)
+        except httptools.HttpParserUpgrade as found:
+            self._pass_over_upgrade(data[found.args[0] :])
         else:
             if self._bytes > self._most and self._phase != _IDLE:
                 self._refuse(self._too_large())
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """A client that sends no more may still wait for the answer to what changes something. A stream ends: its client may have gone."""
+        waiting = self._unanswered()
+        streams = any(cycle.scope["method"] in ("GET", "HEAD") for cycle in waiting)
+        if not waiting or streams or self._phase != _IDLE or self.scheme == "https":  # TLS closes both ways
+            return False
+        waiting[-1].keep_alive = False
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        for cycle in self._unanswered():
+            cycle.disconnected = True
+            cycle.message_event.set()
+        self.pipeline.clear()
+
+    def _unanswered(self) -> list[RequestResponseCycle]:
+        """The requests that wait for their answers, in the order in which they came."""
+        waiting = [cycle for cycle, _ in reversed(self.pipeline)]
+        return waiting if self._running is None or self._running.response_complete else [self._running, *waiting]
+
+    def _pass_over_upgrade(self, rest: bytes) -> None:
+        """There is nothing to upgrade to: the request is answered as it is. The parser has taken its head for all of it, so another one
+        reads the body, from the fields that tell its length on."""
+        fields = [field for field in self.scope["headers"] if field[0] in (b"content-length", b"transfer-encoding")]
+        if fields:
+            self._phase, self.cycle.more_body = _BODY, True
+            self.cycle.message_event.clear()
+            self.parser = httptools.HttpRequestParser(_Body(self))
+            self.parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % b"".join([b"%b: %b\r\n" % field for field in fields]))
+        if rest:
+            self.data_received(rest)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -301,19 +332,31 @@ class Protocol(HttpToolsProtocol):
         if cycle.scope["http_version"] == "1.0":
             app = partial(_without_chunks, app, cycle)
         cycle.__class__ = Cycle
+        self._running = cycle
         super()._start_asgi_task(cycle, app)
 
     def _refuse(self, problem: Problem) -> None:
-        """Answer a request that no handler sees, and close the connection. Behind requests that wait for their answers there is none."""
-        if self.transport.is_closing():
+        """Answer a request that no handler sees, behind those that wait for their answers, and close the connection."""
+        if self.transport.is_closing() or self._ends:
             return
-        if self._phase != _BODY and self.cycle is not None and not self.cycle.response_complete:
-            self.transport.close()
+        if self._phase == _BODY and self.pipeline:  # it waits itself, the newest of all
+            self.pipeline.popleft()
+            earlier = self._unanswered()
+        else:
+            earlier = [] if self._phase == _BODY else self._unanswered()
+        if earlier:
+            self._ends = True
+            earlier[-1].on_response = partial(self._refuse_now, problem)
             return
-        count_request("other", problem.status)
         if self._phase == _BODY:
             self.scope["refused"] = problem.status  # type: ignore[typeddict-unknown-key]  # for who logs the request
-        elif self._door.settings.access_log == "on":
+        self._refuse_now(problem, self._phase == _BODY)
+
+    def _refuse_now(self, problem: Problem, is_logged: bool = False) -> None:
+        if self.transport.is_closing():
+            return
+        count_request("other", problem.status)
+        if not is_logged and self._door.settings.access_log == "on":
             log_request({"client": self.client, "method": "-"}, problem.status, 0.0)
         body = orjson.dumps(problem.to_json())
         head = [f"HTTP/1.1 {problem.status} {HTTPStatus(problem.status).phrase}", "content-type: application/problem+json"]

@@ -16,9 +16,9 @@ import pytest
 
 from service.api.app import _encoded
 from service.api.context import Context, Mailbox
+from service.api.http.joined import Joined
 from service.engine.state import Receipt
 from service.errors import CATALOGUE, Problem
-from service.protocol import Joined
 from service.settings import Settings
 from service.wire.batch import Batch
 from tests.service.api.asking import ask, client, is_problem
