@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from service.durability.effects import Effect, decode_effects, encode_effects
 from service.durability.folder import DATABASE, Damaged
-from service.durability.log import Log, replay
+from service.durability.log import Log, LogRow, replay
 from service.wire.batch import RowBlock
 
 SCHEMA = pa.schema([
@@ -181,7 +181,7 @@ def test_damage_in_the_log_is_never_taken_for_rows(tmp_path: Path) -> None:
     """The checksum of a row of the log stands before these bytes: not every wrong bit is one that they could tell."""
     log = Log(tmp_path)
     for version, payload in enumerate((OLD_JSON, OLD_ARROW), 1):
-        log.append(version, "pms", "run", version, payload)
+        log.append([LogRow(version, "pms", "run", version, payload)])
     log.commit()
     log.close()
     path = tmp_path / DATABASE

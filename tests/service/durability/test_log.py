@@ -45,7 +45,8 @@ def fill(log: Log, versions: range, payload: Callable[[int], bytes] = lambda v: 
 
 def die(folder: Path, code: str, **environment: str) -> int:
     """Run `code` on the log of `folder` in a process of its own; its exit status."""
-    start = f"import os, sys; from pathlib import Path; from service.durability.log import Log; log = Log(Path({str(folder)!r}), 'normal')"
+    start = "import os, sys; from pathlib import Path; from service.durability.log import Log, LogRow"
+    start += f"; log = Log(Path({str(folder)!r}), 'normal')"
     program = f"{start}\n{code}\nos._exit(0)"
     return subprocess.run([sys.executable, "-c", program], env=os.environ | environment, check=False).returncode
 

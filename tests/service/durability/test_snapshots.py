@@ -17,7 +17,7 @@ import pytest
 from service.checking.inspection import inspect
 from service.durability.effects import Effect, encode_effects
 from service.durability.folder import DATABASE, MARK, Damaged, FolderInUse
-from service.durability.log import Log
+from service.durability.log import Log, LogRow
 from service.durability.snapshots import newest_snapshot, write_snapshot
 from service.wire.batch import RowBlock
 
@@ -168,7 +168,7 @@ def folder_with_snapshot(folder: Path) -> None:
     log.put_view("clashes", {"sql": ""})
     for version in range(1, 10):
         effect = Effect(1, False, RowBlock(batch(0, 0).select(["id"])), RowBlock(batch(version, version + 1)))
-        log.append(version, "pms", "r", version, encode_effects([effect]))
+        log.append([LogRow(version, "pms", "r", version, encode_effects([effect]))])
         log.commit()
         if version == 5:
             write(folder, 5)
@@ -193,9 +193,9 @@ def test_inspect_after_a_kill_reads_the_wal_and_leaves_it(tmp_path: Path) -> Non
     program = f"""
 import os
 from pathlib import Path
-from service.durability.log import Log
+from service.durability.log import Log, LogRow
 log = Log(Path({str(tmp_path)!r}))
-for v in range(1, 4): log.append(v, None, None, None, b""); log.commit()
+for v in range(1, 4): log.append([LogRow(v, None, None, None, b"")]); log.commit()
 os._exit(0)"""
     subprocess.run([sys.executable, "-c", program], check=True)
     wal = (tmp_path / f"{DATABASE}-wal").read_bytes()
@@ -231,7 +231,7 @@ def test_inspect_with_a_log_behind_its_mark(tmp_path: Path) -> None:
     folder_with_snapshot(tmp_path)
     mark = (tmp_path / MARK).read_bytes()
     log = Log(tmp_path)
-    log.append(10, None, None, None, b"")
+    log.append([LogRow(10, None, None, None, b"")])
     log.commit()
     log.close()
     ahead = (tmp_path / MARK).read_bytes()
