@@ -139,8 +139,6 @@ class _Changes:
             # Change logs carry numbers and dates beside; but what is no op may be one misspelt, and would become an upsert.
             stranger = next(name for name in change if name not in _MEMBERS)
             group.refuse(index, None, f"no op, but an unknown member {shown(stranger)}; the members are relation, op, row and key")
-        elif op == TRUNCATE and (change.get("row") is not None or change.get("key") is not None):
-            group.refuse(index, None, 'a truncate empties the whole relation and takes no "row" and no "key"')
         elif op == TRUNCATE:
             group.add(index, op, {})
         elif "key" in change and (fault := _fault_of_key(group.rules, change["key"], change.get("row"))) is not None:

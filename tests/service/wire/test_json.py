@@ -71,8 +71,6 @@ def test_a_line_of_a_change_log() -> None:
     ("change", "column", "says"),
     [
         ({"op": "remove", "row": ROW}, "_op", "expected insert, upsert, delete or truncate"),
-        ({"op": "truncate", "row": ROW}, None, 'a truncate empties the whole relation and takes no "row" and no "key"'),
-        ({"op": "truncate", "key": {"id": 1}}, None, 'a truncate empties the whole relation and takes no "row" and no "key"'),
         ({"op": 3, "row": ROW}, "_op", "got 3"),
         ({}, None, 'no "row"'),
         ({"op": "delete"}, None, 'no "key"'),
