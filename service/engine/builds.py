@@ -8,17 +8,21 @@
 
 A round is what has accumulated during the one before, so rounds get shorter as long as following is faster than writing. Where it is
 not, the writer pauses after each group for as long as the build takes for its changes, twice over, so that the next round is half as long.
+
+A live view whose structures are out of balance is built anew in the same way, in others, while it lives on; in the last round these
+replace its own.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -27,9 +31,12 @@ from service.engine.state import State
 from service.engine.versions import Pins
 from service.engine.writer import Writer
 from service.errors import Problem
-from service.tables.backlog import Backlog, pieces
+from service.tables.backlog import Backlog, Piece, pieces
 from service.views.deltas import DeltaSink
+from service.views.joins.protocol import Join
 from service.views.live_view import LiveView
+
+log = logging.getLogger("livejoin.views")
 
 T = TypeVar("T")
 
@@ -48,10 +55,12 @@ class _Cancelled(Exception):
 
 
 class _Build:
-    """One view that is to be built. `future`: done when it is live, has failed, or was cancelled."""
+    """One view that is to be built, or built `anew`. `future`: done when it is live in what was built, has failed, or was cancelled."""
 
-    def __init__(self, view: LiveView) -> None:
-        self.view = view
+    def __init__(self, view: LiveView, anew: bool) -> None:
+        self.view, self.anew = view, anew
+        self.state = "live" if anew else "building"  # of the view meanwhile
+        self.is_used = False
         self.backlog = Backlog(view.relations.values())
         self.over = threading.Event()
         self.future: Future[None]
@@ -87,12 +96,13 @@ class Builds:
         self._slots = threading.Semaphore(_AT_ONCE)
         self._lock = threading.Lock()  # on the next: the writer looks at it while others begin and end
         self._builds: dict[str, _Build] = {}  # by the view's id
+        self._in_vain: set[str] = set()  # ids of views that could not be built anew
 
     # for the engine
 
-    def start(self, view: LiveView) -> Future[None]:
+    def start(self, view: LiveView, anew: bool = False) -> Future[None]:
         """Build it when its turn comes; done when it is live, has failed, or was cancelled. Any thread."""
-        build = _Build(view)
+        build = _Build(view, anew)
         with self._lock:
             self._builds[view.id] = build
             try:
@@ -102,10 +112,18 @@ class Builds:
                 build.future.cancel()
         return build.future
 
+    def renew(self) -> None:
+        """Build those live views anew whose structures are out of balance. In the writer's turn; O(views)."""
+        for view in self._state.views.values():
+            if view.state == "live" and view.is_uneven and view.id not in self._builds and view.id not in self._in_vain:
+                log.info("the view %s is built anew: its structures are out of balance", view.name)
+                self.start(view, anew=True)
+
     def cancel(self, view: LiveView) -> None:
         """Give it up if it is being built, or waits for that. In the writer's turn."""
         with self._lock:
             build = self._builds.pop(view.id, None)
+        self._in_vain.discard(view.id)
         if build is not None:
             build.over.set()
             build.future.cancel()
@@ -143,11 +161,10 @@ class Builds:
     def _run(self, build: _Build) -> None:
         try:
             self._require_kernels(build.view)
-            if not build.view.has_room:
-                self._in_turn(build, partial(self._make_room, build))
+            join = self._in_turn(build, partial(self._make_room, build))
             with self._slots:
                 build.require()
-                self._build(build)
+                self._build(build, join)
         except _Cancelled:
             pass
         except Exception as error:
@@ -159,33 +176,43 @@ class Builds:
                 self._builds.pop(build.view.id, None)
 
     def _in_turn(self, build: _Build, work: Callable[[], T]) -> T:
-        """What `work` gives, which the writer does. Raises _Cancelled once it takes nothing any more."""
+        """What `work` gives or raises, which the writer does. Raises _Cancelled once it takes nothing any more."""
+
+        def attempt() -> tuple[T | None, Exception | None]:
+            try:
+                return work(), None
+            except Exception as error:
+                return None, error
+
         build.waits = True
         try:
-            return self._writer.call(work).result()
+            given, error = self._writer.call(attempt).result()
         except Problem as problem:
             raise _Cancelled from problem
         finally:
             build.waits = False
+        if error is not None:
+            raise error
+        return cast(T, given)
 
-    def _build(self, build: _Build) -> None:
-        view, join = build.view, build.view.join
+    def _build(self, build: _Build, join: Join) -> None:
         held = ExitStack()
+        former = build.view.join  # if it is replaced, its memory is freed here, not in the writer's turn
         try:
             version = self._in_turn(build, partial(self._begin, build, held))
-            view.build(version, lambda part: build.report(_LOADED * part))
+            self._load(build, join, version)
             reach("in-build")
-            build.report(_LOADED)
-            while build.backlog.changes > build.last or not self._in_turn(build, partial(self._conclude, build)):
+            while build.backlog.changes > build.last or not self._in_turn(build, partial(self._conclude, build, join)):
                 newer = ExitStack()
                 try:
-                    self._round(build, newer.enter_context(self._versions.holding()))
+                    self._round(build, join, newer.enter_context(self._versions.holding()))
                 finally:
                     held.close()
                     held = newer
         finally:
             held.close()
-            if view.state != "live":
+            del former
+            if not build.is_used:
                 with suppress(_Cancelled):
                     self._in_turn(build, lambda: join.abandon(self._state.newest))
 
@@ -194,15 +221,21 @@ class Builds:
             self._state.backlogs = [*self._state.backlogs, build.backlog]
         return held.enter_context(self._versions.holding())
 
-    def _round(self, build: _Build, version: int) -> None:
+    @staticmethod
+    def _load(build: _Build, join: Join, version: int) -> None:
+        """Load everything that the relations have at a version, which is held."""
+        join.build(version, lambda part: build.report(_LOADED * part))
+        build.report(_LOADED)
+
+    def _round(self, build: _Build, join: Join, version: int) -> None:
         """Follow what has changed up to a version that is held."""
-        view, started = build.view, time.perf_counter()
+        started = time.perf_counter()
         nets = build.backlog.take(version)
         for piece in pieces(nets):
             build.require()
-            view.catch_up(version, piece)
-        view.join.settle()
-        while view.reclaim(version, _NO_PINS):
+            self._catch_up(build, join, version, piece)
+        join.settle()
+        while join.reclaim(version, _NO_PINS):
             pass
         rows = sum(len(net.gone) + len(net.come) for net in nets)
         if rows:
@@ -210,37 +243,54 @@ class Builds:
             build.last = max(build.last, min(_MOST_LAST, int(_LAST_SECONDS / each)))
             waiting = build.backlog.changes
             build.pause = 2 * each if waiting > max(build.last, rows // 2) else 0.0
-        build.report(1.0 - (1.0 - view.progress) / 2)
+        build.report(1.0 - (1.0 - build.view.progress) / 2)
+
+    @staticmethod
+    def _catch_up(build: _Build, join: Join, version: int, piece: Piece) -> None:
+        """Follow changes up to `version`: nobody is told."""
+        join.require(piece.resolved)
+        join.apply(version, piece.runs, None)
+        if not build.anew:
+            build.view.changed_rows += sum(run.rows for run in piece.runs.values())
 
     # in the writer's turn
 
-    def _is_wanted(self, view: LiveView) -> bool:
-        return self._state.views.get(view.name) is view and view.state == "building"
+    def _is_wanted(self, build: _Build) -> bool:
+        return self._state.views.get(build.view.name) is build.view and build.view.state == build.state
 
-    def _make_room(self, build: _Build) -> None:
-        if self._is_wanted(build.view):
-            self._state.unless_it_fails(build.view, build.view.make_room, None)
-
-    def _conclude(self, build: _Build) -> bool:
-        """Follow the rest, and let the view live; False if the rest is too long. More is allowed each time: batches that wait could always
-        be before this."""
+    def _make_room(self, build: _Build) -> Join:
         view = build.view
-        if not self._is_wanted(view):
+        if not self._is_wanted(build):
+            raise _Cancelled
+        if build.anew:
+            return view.another()
+        if not view.has_room:
+            view.make_room()
+        return view.join
+
+    def _conclude(self, build: _Build, join: Join) -> bool:
+        """Follow the rest, and let the view live in what was built; False if the rest is too long. More is allowed each time: batches that
+        wait could always be before this."""
+        view = build.view
+        if not self._is_wanted(build):
+            self._detach(build)
             return True
         if build.backlog.changes > build.last:
             build.last *= 2
             return False
         version = self._state.newest
 
-        def follow() -> bool:
-            for piece in pieces(build.backlog.take(version)):
-                view.catch_up(version, piece)
-            view.join.conclude(version)
-            return True
-
-        if self._state.unless_it_fails(view, follow, False):
-            self._go_live(view)
+        for piece in pieces(build.backlog.take(version)):
+            self._catch_up(build, join, version, piece)
+        join.conclude(version)
         self._detach(build)
+        build.is_used = True
+        if build.anew:
+            view.replace(join)
+            self._versions.publish(self._state.version(view))
+            log.info("the view %s was built anew", view.name)
+        else:
+            self._go_live(view)
         return True
 
     def _detach(self, build: _Build) -> None:
@@ -257,5 +307,11 @@ class Builds:
 
     def _fail(self, build: _Build, error: Exception) -> None:
         self._detach(build)
-        if self._is_wanted(build.view):
+        if not self._is_wanted(build):
+            return
+        if build.anew:
+            self._in_vain.add(build.view.id)
+            said = "the view %s could not be built anew; it stays in use, but changes to it take longer; to try again, restart the service"
+            log.warning(said, build.view.name, exc_info=error)
+        else:
             self._state.fail(build.view, error)

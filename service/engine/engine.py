@@ -81,7 +81,7 @@ class Engine(ABC):
         self._log = Log(data, self.settings.synchronous)
         self.folder_id, self.secret = self._log.folder_id, self._log.secret
         self._state = State()
-        self._housekeeping = Housekeeping(self._state, self._log, self.versions, self.settings, self.sweep)
+        self._housekeeping = Housekeeping(self._state, self._log, self.versions, self.settings, self.sweep, lambda: self._builds.renew())
         self._writer = Writer(
             self._state, self._log, self.versions, self.settings.max_waiting, self._is_short, self._housekeep, self._failed
         )

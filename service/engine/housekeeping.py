@@ -29,11 +29,14 @@ _SLICE = 1 << 15  # steps of what changes have put off, at a time: less than a m
 
 
 class Housekeeping:
-    """The writer's. `sweep` is called once a second, when pins have been given up."""
+    """The writer's. `sweep` is called once a second, when pins have been given up, and so is `renew`, which looks for views that are to be
+    built anew."""
 
-    def __init__(self, state: State, log: Log, versions: Pins, settings: Settings, sweep: Callable[[], None]) -> None:
+    def __init__(
+        self, state: State, log: Log, versions: Pins, settings: Settings, sweep: Callable[[], None], renew: Callable[[], None]
+    ) -> None:
         self._state, self._log, self._versions = state, log, versions
-        self._settings, self._sweep = settings, sweep
+        self._settings, self._sweep, self._renew = settings, sweep, renew
         self.snapshots: Snapshotting | None = None  # once the folder is loaded
         self._looked = time.monotonic()
         self._tasks: deque[Callable[[], bool]] = deque()
@@ -71,6 +74,7 @@ class Housekeeping:
         self._reclaim()
         self._tasks.extend(partial(self._prepare, relation) for relation in self._state.relations.values())
         if everything:
+            self._renew()
             self._tasks.append(self._give_up_pins)
 
     def _settle(self, feed: DeltaSink, everything: bool) -> bool:

@@ -35,12 +35,13 @@ def look_up(
     A key is found in O(1), unless its row has changed since the version: then it is searched among all rows of its relation if `search`,
     else None is returned.
     """
-    root = _at(version.roots[view.id], version.number)
+    join, root = version.roots[view.id]
+    root = _at(root, version.number)
     bounds = _bounds(view, window)
     if point is None:
-        return ViewReading(view, root, view.join.rows(root, bounds), bounds is None, delays)
+        return ViewReading(view, join.is_empty(root), join.rows(root, bounds), bounds is None, delays)
     if view.view.query.branches:
-        return ViewReading(view, root, view.join.of_key(root, 0, _row(view, *point), bounds), False, delays)
+        return ViewReading(view, join.is_empty(root), join.of_key(root, 0, _row(view, *point), bounds), False, delays)
     side = _side(view, point[0])
     given = point[1]
     if set(given) == set(side.relation.key):
@@ -49,9 +50,10 @@ def look_up(
         if slots is None and not search:
             return None
         slots = _search(side, version.number, keys) if slots is None else slots
-        return ViewReading(view, root, view.join.partners(root, side.place, slots, bounds), False, delays)
+        return ViewReading(view, join.is_empty(root), join.partners(root, side.place, slots, bounds), False, delays)
     if side.equal and set(given) == set(side.equal):
-        return ViewReading(view, root, view.join.of_key(root, side.place, _parsed(side, side.equal, given), bounds), False, delays)
+        key = _parsed(side, side.equal, given)
+        return ViewReading(view, join.is_empty(root), join.of_key(root, side.place, key, bounds), False, delays)
     may = [f"the key ({', '.join(side.relation.key)})"]
     if side.equal and set(side.equal) != set(side.relation.key):
         may.append(f"the join key ({', '.join(side.equal)})")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -52,13 +52,12 @@ class Delays:
 
 
 class ViewReading:
-    """The rows that `cursor` enumerates at `root`: the `whole` view, or some of it."""
+    """The rows that `cursor` enumerates: the `whole` view, or some of it. `empty`: whether the view has none, as far as that is known."""
 
-    def __init__(self, view: LiveView, root: Any, cursor: Enumeration, whole: bool, delays: Delays) -> None:
+    def __init__(self, view: LiveView, empty: bool | None, cursor: Enumeration, whole: bool, delays: Delays) -> None:
         self.view = view
         self.schema = view.shown.schema
         self._cursor, self._delays = cursor, delays
-        empty = view.join.is_empty(root)
         self._empty = empty if empty or whole else None
         self._steps = self._dead_ends = 0  # of the cursor, as far as they are counted
         self._counters: Mapping[str, int] = {}

@@ -8,16 +8,16 @@ from __future__ import annotations
 import logging
 import secrets
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from service.errors import Problem
 from service.histogram import Histogram
-from service.tables.backlog import Piece
 from service.tables.changes import NOTHING_MOVED, Moved, Runs, parted
 from service.tables.indexes import SharedIndexes
 from service.tables.relations import Relation
@@ -43,6 +43,13 @@ def _reason(error: Exception) -> str:
     return (isinstance(error, OSError) and error.strerror) or f"{type(error).__name__}, see the service's log"
 
 
+class ViewRoot(NamedTuple):
+    """A version of a view: the root, and the structures that it is one of. By now the view may live in others."""
+
+    join: Join
+    root: Any
+
+
 class LiveView:
     """A view and its structures. `root` is the newest applied version's, perhaps not published yet."""
 
@@ -61,6 +68,8 @@ class LiveView:
         self.shown = shown(query, self.sides, self.definitions)
         self._indexes = indexes
         self._join: Join | None = None  # there is none before there is room, nor of a view that failed
+        self._former: list[weakref.ref[Join]] = []  # those that were replaced, while a version is read in them
+        self._former_steps = 0
         self.feed: DeltaSink | None = None  # from "live" on, if somebody may follow
         self.update_seconds = Histogram()
         self.read_counts = ReadCounts()
@@ -68,7 +77,19 @@ class LiveView:
 
     def make_room(self) -> None:
         """Reserve what the structures may grow into, before anything else. OSError, MemoryError: there is no room, and nothing was done."""
-        self._join = join_of(self.view.query, self.view.plan, self.reads, self._indexes)
+        self._join = self.another()
+
+    def another(self) -> Join:
+        """Empty structures of its kind. OSError, MemoryError: as `make_room`."""
+        return join_of(self.view.query, self.view.plan, self.reads, self._indexes)
+
+    def replace(self, join: Join) -> Join:
+        """Live on in these structures, which have the same rows; gives the former ones, in which older versions are read."""
+        former = self.join
+        self._former = [kept for kept in self._former if kept() is not None] + [weakref.ref(former)]
+        self._former_steps += former.update_steps
+        self._join = join
+        return former
 
     @property
     def has_room(self) -> bool:
@@ -82,26 +103,20 @@ class LiveView:
         return self._join
 
     @property
-    def root(self) -> Any:
-        return self.join.root
+    def root(self) -> ViewRoot:
+        join = self.join
+        return ViewRoot(join, join.root)
+
+    @property
+    def is_uneven(self) -> bool:
+        """As `Defaults.is_uneven`."""
+        return self._join is not None and self._join.is_uneven
 
     @property
     def is_prompt(self) -> bool:
         """Whether following one changed row is sure to take about as long as its delta is."""
         plan = self.view.plan
         return plan.guarantee == "strict" and not plan.amortised and (self.feed is None or self.feed.has_little_to_settle)
-
-    def build(self, version: int, progress: Callable[[float], None]) -> None:
-        """Load everything that the relations have at `version`, which is held. `progress` may raise. Cost: O(n log n) of sorting."""
-        self.join.build(version, progress)
-        progress(1.0)
-
-    def catch_up(self, version: int, piece: Piece) -> None:
-        """Follow changes up to `version` while it is built: nobody is told."""
-        self.join.require(piece.resolved)
-        self.join.apply(version, piece.runs, None)
-        for run in piece.runs.values():
-            self.changed_rows += run.rows
 
 
     def fail(self, error: Exception) -> None:
@@ -132,8 +147,8 @@ class LiveView:
         mine = {name: run for name, run in runs.items() if name in self.relations}
         retain = self.view.query.retain
         collector = None if retain is None or most == 0 else Collector(most or most_candidates(retain[0]))
-        before = None if most is None else self.root
-        self.join.apply(first + versions - 1, mine, collector)
+        before = self.root
+        before.join.apply(first + versions - 1, mine, collector)
         deltas = []
         if most is not None and retain is not None and (collector is None or collector.is_exceeded):
             deltas.append(Delta(first, (), (), rest=partial(self._read_delta, first, before, self.root, mine)))
@@ -148,7 +163,7 @@ class LiveView:
         self.update_seconds.observe((time.perf_counter() - started) / changes, changes)
         return deltas
 
-    def _read_delta(self, version: int, before: Any, after: Any, runs: Runs) -> Delta | None:
+    def _read_delta(self, version: int, before: ViewRoot, after: ViewRoot, runs: Runs) -> Delta | None:
         """The delta of a single row that was changed, of two roots: the rows of the view that it takes part in, before and after."""
         retain = self.view.query.retain
         assert retain is not None and not self.view.query.absent and not self.view.query.branches
@@ -163,9 +178,9 @@ class LiveView:
                     self._read_partners(root, side, slots, sides[:number], partial(collector, 0, inserted))
         return self._delta(version, collector.collected.get(0, Collected()), partial(_moved, runs, 0))
 
-    def _read_partners(self, root: Any, side: Side, slots: Slots, others: Sequence[Side], take: Callable[[Combination], bool]) -> None:
+    def _read_partners(self, at: ViewRoot, side: Side, slots: Slots, others: Sequence[Side], take: Callable[[Combination], bool]) -> None:
         """The rows of a root in which this row is the alias `side`, and none of the `others`: those have been read."""
-        cursor = self.join.partners(root, side.place, slots, None)
+        cursor = at.join.partners(at.root, side.place, slots, None)
         while not cursor.done:
             rows = cursor.fill(_PIECE)
             for other in others:
@@ -201,7 +216,8 @@ class LiveView:
     @property
     def retired_bytes(self) -> int:
         join = self._join
-        return join.retired_bytes if join is not None else 0
+        kept = sum(former.bytes + former.retired_bytes for ref in self._former if (former := ref()) is not None)
+        return kept + (join.retired_bytes if join is not None else 0)
 
     @property
     def bytes(self) -> int:
@@ -214,6 +230,7 @@ class LiveView:
         join = self._join
         held = join.bytes if join is not None else 0
         flips = join.flips if join is not None else None
+        steps = self._former_steps + (join.update_steps if join is not None else 0)
         rows = sum(relation.table.rows for relation in self.relations.values())
         return {
             "intervals": join.entries(join.root) if join is not None else 0,
@@ -221,7 +238,7 @@ class LiveView:
             "update_seconds": {"p50": self.update_seconds.quantile(0.5), "p99": self.update_seconds.quantile(0.99)},
             "bytes_per_row": held / rows if join is not None and rows else None,
             "bits_per_tuple": join.bits_per_tuple if join is not None else None,
-            "steps_per_update": join.update_steps / self.changed_rows if join is not None and self.changed_rows else None,
+            "steps_per_update": steps / self.changed_rows if join is not None and self.changed_rows else None,
             "flips_per_update": flips / self.changed_rows if flips is not None and self.changed_rows else None,
             **self.read_counts.to_json(),
         }

@@ -1,6 +1,10 @@
 """Keeping box trees balanced: dropping the subtree of a node and rebuilding it from its records, and building the tree of a node from
 its points when the first spanner arrives.
 
+A subtree with more endpoints than `most_at_once` would take too long for a change: it stays unbalanced, and these are counted (UNEVEN),
+so that whoever keeps the structure can build another one beside it in time. If nobody does, the ways from the root become too long at
+last, and it is rebuilt after all.
+
 Costs: O(w log w) for w endpoints below with the last dimension next, times O(log w) for each dimension more; each amortised over as
 many changes below that node. Source: Tao and Yi, section 4.2 and partial rebuilding (section 2.3.2).
 """
@@ -16,7 +20,7 @@ from structures.box.build import Given, build_trees, sorted_places
 from structures.box.layout import before, child_of, goes_right, holder, records_of, root_of
 from structures.box.records import TAG, Box, code_of, key_of, tag_of
 from structures.core.blocks import Nodes, Writing, drop
-from structures.core.kernel import kernel
+from structures.core.kernel import kernel, wide
 from structures.ordered.whole import drop_flat
 
 
@@ -144,15 +148,32 @@ def unbalanced(W: Any, o: int) -> bool:
     return W[w + layout.WEIGHT] <= layout.CAP // 2 or 4 * most > 3 * W[w + layout.WEIGHT]
 
 
+@kernel
+def most_on_way(nodes: Nodes, C: Any, level: int, o: int, key: int, value: int, tie: int) -> int:
+    """Endpoints below a node that is to be rebuilt now, if it is unbalanced, on the way from o to a place. Tells UNEVEN of unbalanced nodes
+    with more."""
+    M, W = nodes.M, nodes.W
+    most, large, uneven = layout.most_at_once(C, level), 0, wide(0)
+    while W[2 * o + layout.WEIGHT] > most:
+        large += 1
+        uneven |= unbalanced(W, o)
+        o = child_of(W, o, 1 if goes_right(M, o, key, value, tie) else 0)
+    if uneven != 0:
+        C[layout.UNEVEN] = C[layout.UNEVEN] + 1 if large <= layout.LARGE_DEEP else layout.TOO_UNEVEN
+    return most if large <= layout.LARGE_DEEPEST else wide(2**62)
+
+
 @kernel(allocates=True)
 def repair(nodes: Nodes, writing: Writing, level: int, h: int, key: int, value: int, tie: int) -> None:
-    """Rebuild below the topmost unbalanced node (N2) on the way to a place in the tree of holder h."""
+    """Rebuild below the topmost unbalanced node (N2) on the way to a place in the tree of holder h, of those that may be rebuilt within a
+    change; below the topmost of all where the way is too long."""
     M, W, C = nodes.M, nodes.W, writing.C
     if C[layout.FULL] != 0:
         return
+    most = most_on_way(nodes, C, level, root_of(W, h), key, value, tie)
     slab = np.array([-1, 0, 0, 2**31, 0, 0])
     o = root_of(W, h)
-    while not unbalanced(W, o):
+    while not unbalanced(W, o) or W[2 * o + layout.WEIGHT] > most:
         if W[2 * o + layout.FLAGS] & layout.LEAF_NODE != 0:
             return
         c = 1 if goes_right(M, o, key, value, tie) else 0

@@ -222,7 +222,7 @@ def change_flat(nodes: Nodes, writing: Writing, sign: int, h: int, s: int, slot:
 def change_box(nodes: Nodes, writing: Writing, S: Any, sign: int, box: Box) -> None:
     """Put the box, which is not there, or cut it, which is."""
     C = writing.C
-    d = C[layout.DIMENSIONS]
+    d, uneven = C[layout.DIMENSIONS], C[layout.UNEVEN]
     n = push(S, 0, BEGIN, 0, layout.TOP, box.set)
     while n > 0 and not no_room(C, 0):
         n -= TASK
@@ -236,6 +236,8 @@ def change_box(nodes: Nodes, writing: Writing, S: Any, sign: int, box: Box) -> N
             n = begin(nodes, writing, S, n, sign, level, h, member)
         else:
             finish(nodes, writing, level, h, member)
+    if uneven < C[layout.UNEVEN] < layout.TOO_UNEVEN:
+        C[layout.UNEVEN] = uneven + 1  # once a change, however many trees it is in
 
 
 @kernel

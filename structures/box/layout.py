@@ -21,7 +21,8 @@ A tree without spanners needs no points: it is inactive (root 0) until a spanner
 Invariants, named by `check()` when violated: I1 to I4 of `core/blocks.py`, and
     N1  the ends in a leaf's records are those of its slab; each box has one record in a leaf; order as above
     N2  weight = endpoints below; a leaf has at most CAP, an inner node more than CAP / 2; no child has over 3/4 of its
-        inner node's weight
+        inner node's weight, unless that is over `most_at_once`: such a node is left as it is, as it would take too long to
+        rebuild within a change (UNEVEN counts the changes below it), while no way from the root has more than LARGE_DEEPEST such nodes
     N3  an active tree holds exactly the node's spanners and points; an inactive one has no spanners
     N4  rows of a leaf = pairs of records that meet, one of them with its left end here; live = a row lies in the node's
         trees, records or below
@@ -54,12 +55,16 @@ NODE_WORDS = 12
 
 RIGHT_TIE = 2**31
 EVERY_CODE = 2**31 - 1
-DEEPEST = 96  # log 2**33 to the base 4/3, and some
+DEEPEST = 160  # of all nodes on a way: LARGE_DEEPEST, and log 2**15 to the base 4/3, less the leaf
+# Nodes above `most_at_once` on a way, some unbalanced: so many that the structure is too uneven, whatever its size, and the most. In a
+# balanced one there are log 2**33 to the base 4/3 at most: 80.
+LARGE_DEEP, LARGE_DEEPEST = 88, 136
+TOO_UNEVEN = 2**40  # of UNEVEN
 MOST_DIMENSIONS = 8
 
 TOP = 16  # the holder of the tree of level 0
 NODE, RECORD_LEVELS = 2, 3  # classes of blocks beside those of the 1-D trees: nodes; records of level k are of class RECORD_LEVELS + k
-DIMENSIONS, SELF_, FULL = CONTROL_WORDS, CONTROL_WORDS + 1, CONTROL_WORDS + 2  # words of C
+DIMENSIONS, SELF_, FULL, UNEVEN = range(CONTROL_WORDS, CONTROL_WORDS + 4)  # words of C
 _SPARE = 1 << 15  # words that a change of one tree surely fits in, besides what it builds
 
 
@@ -199,6 +204,13 @@ def pointed(C: Any, level: int, s: int) -> tuple[int, int]:
 
 
 @kernel
+def most_at_once(C: Any, level: int) -> int:
+    """Endpoints below a node that is rebuilt within a change: some 10 ms with the last dimension next, and each dimension between takes
+    about four times as long."""
+    return max(2 * CAP, 32 * CAP >> 2 * (C[DIMENSIONS] - 2 - level))
+
+
+@kernel
 def refresh(W: Any, o: int) -> None:
     """Write the live bit of node o from its trees, and its rows or children."""
     w = 2 * o
@@ -222,7 +234,7 @@ class BoxArena(EntryBlocks):
 
     def __init__(self, dimensions: int, single: bool, words: int) -> None:
         records = [2 + (1 + 2 * (dimensions - level)) * ROOM for level in range(dimensions - 1)]
-        super().__init__((LEAF_WORDS, INNER_WORDS, NODE_WORDS, *records), FULL + 1 - KEPT, words)
+        super().__init__((LEAF_WORDS, INNER_WORDS, NODE_WORDS, *records), UNEVEN + 1 - KEPT, words)
         self.C[KIND], self.C[DIMENSIONS], self.C[SELF_] = PAIR, dimensions, single
         self._dimensions = dimensions
 

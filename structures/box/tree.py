@@ -16,9 +16,10 @@ So a pair lies in exactly one tree of the last level or in one leaf. `layout.py`
 
 Decisions, with their reasons
     - The hierarchy is a binary tree with leaves of up to CAP (512) endpoints over both endpoints of all boxes, balanced by weight through
-      partial rebuilding. A fixed hierarchy of the key space (a compressed radix tree) needs no rebuilding, but on skewed values
-      its depth follows the bits, ties need the slots' bits as well, and leaves of few boxes cost whole blocks. A fan-out above 2
-      saves levels for points but multiplies the canonical nodes of a spanner: about the same number of copies.
+      partial rebuilding; large subtrees are not rebuilt within a change, but left to whoever keeps the structure (`is_uneven`). A fixed
+      hierarchy of the key space (a compressed radix tree) needs no rebuilding, but on skewed values its depth follows the bits, ties need
+      the slots' bits as well, and leaves of few boxes cost whole blocks. A fan-out above 2 saves levels for points but multiplies the
+      canonical nodes of a spanner: about the same number of copies.
     - A box shorter than a leaf lies in records only: most pairs of usual data are found there by a scan in the order of dimension
       k + 1. Leaves over both endpoints bound the boxes that only end in a leaf, whatever the ties.
     - A tree without spanners is not kept, its points are in the leaves: at a slab wider than all boxes there is nothing to pay. The
@@ -47,7 +48,7 @@ from structures.box.build import load, plant
 from structures.box.changes import SEARCH, run_changes
 from structures.box.check import check_boxes
 from structures.box.cursors import QueryCursor, ViewCursor, WindowCursor, items_of
-from structures.box.layout import FULL, LIVE_, MOST_DIMENSIONS, TOP, TREE_WORDS, BoxArena
+from structures.box.layout import FULL, LIVE_, MOST_DIMENSIONS, TOP, TREE_WORDS, UNEVEN, BoxArena
 from structures.box.search import BOTH, query_words
 from structures.box.whole import clear, read_all
 from structures.core.control import STORE_WORDS, VERSION
@@ -62,6 +63,7 @@ from structures.ordered.search import STEPS
 __all__ = ["BoxTree", "Cursor", "Entries", "Root"]
 
 _FEWEST_SLOTS, _GROWTH = 1 << 18, 4  # of the table of boxes: slots at first, and how much longer it gets
+_UNEVEN = 4  # entries for each change below an unbalanced node that is tolerated
 Window = tuple[np.ndarray, np.ndarray]
 
 
@@ -96,6 +98,13 @@ class BoxTree(EntryTree[BoxArena]):
     def update_steps(self) -> int:
         """Nodes and entries looked at for all deltas so far."""
         return int(self._state[SEARCH + STEPS]) + self._read_steps
+
+    @property
+    def is_uneven(self) -> bool:
+        """Whether another structure should be loaded with the entries, to be used in place of this one: as many changes as a quarter of
+        them have gone by subtrees that are out of balance, but too large to be rebuilt within a change. Until then a change costs more, as
+        its way is longer."""
+        return bool(self.arena.C.item(UNEVEN) > sum(self.root.counts) // _UNEVEN)
 
     # --- writing
 
@@ -144,6 +153,7 @@ class BoxTree(EntryTree[BoxArena]):
 
     def _load(self, entries: Entries) -> None:
         load(*self._arrays, entries)
+        self.arena.C[UNEVEN] = 0
         if self.arena.C.item(FULL):
             self._undo()
         ends = (side.reshape(-1, self.dimensions) for side in (entries.left, entries.right))

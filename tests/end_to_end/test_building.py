@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from service.views.live_view import LiveView
+from service.engine.builds import Builds
 from tests.end_to_end import talk
 from tests.server_process import ServerProcess
 
@@ -22,15 +22,15 @@ ALGORITHMS = ["join-tree", "view-tree"]  # one that has its structures for itsel
 
 def hold(gate: Path) -> None:
     """In the service: views have loaded, and wait until there is such a file."""
-    load = LiveView.build
+    load = Builds._load
 
-    def build(view: LiveView, version: int, progress: Callable[[float], None]) -> None:
-        load(view, version, progress)
+    def held(build: Any, join: Any, version: int) -> None:
+        load(build, join, version)
         while not gate.exists():
-            progress(0.5)  # raises once nobody wants the view
+            build.require()  # raises once nobody wants the view
             time.sleep(0.005)
 
-    LiveView.build = build  # type: ignore[method-assign]
+    Builds._load = staticmethod(held)  # type: ignore[method-assign]
 
 
 @pytest.fixture

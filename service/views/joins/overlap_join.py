@@ -185,6 +185,10 @@ class OverlapJoin(Defaults):
         self.tree.reclaim(oldest_needed, pins)
         return self.domain is not None and self.domain.reclaim(oldest_needed, pins)
 
+    @property
+    def is_uneven(self) -> bool:
+        return isinstance(self.tree, BoxTree) and self.tree.is_uneven
+
     def rows(self, root: Any, window: Bounds | None) -> ShapedCursor:
         return ShapedCursor(self.tree.rows(root, None, self._window(window)), self.shape)
 

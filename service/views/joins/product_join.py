@@ -211,6 +211,10 @@ class ProductJoin(Defaults):
         return tuple(factor.join.root for factor in self.factors)
 
     @property
+    def is_uneven(self) -> bool:
+        return any(factor.join.is_uneven for factor in self.factors)
+
+    @property
     def update_steps(self) -> int:
         return sum(factor.join.update_steps for factor in self.factors)
 

@@ -68,6 +68,11 @@ class Defaults:
         return False
 
     @property
+    def is_uneven(self) -> bool:
+        """Whether other structures should be built in place of these, as changes have left them out of balance and cost more and more."""
+        return False
+
+    @property
     def flips(self) -> int | None:
         """Rows or prefixes that became live, or died, in all changes so far; None: the structure does not keep what is live."""
         return None
@@ -142,6 +147,9 @@ class Join(Protocol):
     def abandon(self, version: int) -> None: ...
 
     def maintain(self, steps: int) -> bool: ...
+
+    @property
+    def is_uneven(self) -> bool: ...
 
     @property
     def flips(self) -> int | None: ...

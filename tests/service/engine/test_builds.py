@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ import pytest
 
 from service.checking.recomputation import beside, recompute, total
 from service.engine import builds
+from service.engine.builds import Builds
 from service.errors import Problem
 from service.instance import Instance
 from service.reading.cursors import open_relation_rows, open_rows
@@ -65,14 +66,14 @@ class Held:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.go, self.loaded = threading.Event(), threading.Semaphore(0)
-        load = LiveView.build
+        load = Builds._load
 
-        def build(view: LiveView, version: int, progress: Callable[[float], None]) -> None:
-            load(view, version, progress)
+        def hold(build: Any, join: Any, version: int) -> None:
+            load(build, join, version)
             self.loaded.release()
             assert self.go.wait(60)
 
-        monkeypatch.setattr(LiveView, "build", build)
+        monkeypatch.setattr(Builds, "_load", staticmethod(hold))
 
     def put(self, engine: Instance, name: str, definition: dict[str, Any] = PAIR) -> LiveView:
         view, outcome = engine.put_view(name, definition, wait=0)
@@ -300,7 +301,7 @@ def test_a_build_that_fails_in_a_round(engine: Instance, monkeypatch: pytest.Mon
     for name, last in (("v", 0), ("w", 64)):
         monkeypatch.setattr(builds, "_FIRST_LAST", last)
         view = held.put(engine, name)
-        monkeypatch.setattr(view, "catch_up", fail)
+        monkeypatch.setattr(view.join, "apply", fail)
     other = engine.put_view("x", PAIR, wait=0)[0]
     engine.apply(batch(("upsert", "a", rows_of(0, 3)), ("upsert", "b", rows_of(0, 1))))
     held.go.set()

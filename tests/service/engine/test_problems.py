@@ -191,7 +191,7 @@ def test_a_view_that_cannot_be_built(engine: Instance, monkeypatch: pytest.Monke
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("service.views.live_view.LiveView.build", fail)
+    monkeypatch.setattr("service.engine.builds.Builds._load", fail)
     view, _ = engine.put_view("v", PAIR, wait=60)
     assert view.state == "failed" and view.problem is not None and view.problem.type == "view-failed"
     assert view.problem.detail == f"the structures of the view v could not be built: {told}"

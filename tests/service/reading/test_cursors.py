@@ -296,7 +296,7 @@ def test_figures_that_are_asked_for_while_a_run_is_applied_leave_the_root_alone(
         held.submit(of_ops("b", ("upsert", number)))
     held.release()
     engine.at_rest(lambda: None)
-    assert engine.published.roots[view.id] == tree.root
+    assert engine.published.roots[view.id].root == tree.root
     assert ids(open_rows(engine.readers, "v")) == [(1, 3), (1, 4), (2, 3), (2, 4)]
     engine.close()
 

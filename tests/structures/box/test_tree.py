@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from structures.box import layout
 from structures.box.tree import BoxTree, Cursor, Entries
 from structures.core.control import CHUNKS, NEXT_CHUNK
 from structures.core.encoding import NEG_INF, POS_INF
@@ -272,6 +273,32 @@ def test_boxes_in_order_of_their_left_ends() -> None:
         tree.reclaim(version, NO_PINS)
     tree.check(root)
     assert len(read_all(tree.rows(root))[0]) == count_pairs(here.take(slice(n - 4000, n)))
+
+
+def test_large_subtrees_are_left_as_they_are() -> None:
+    """Boxes that come over time: no change rebuilds more than `most_at_once`, the structure says when it is uneven, and what is read is
+    right. One that nobody replaces is rebuilt once its ways are too long."""
+    rng = np.random.default_rng(8)
+    step = layout.CAP // 4
+    n = 400 * step if JIT else 24 * layout.LARGE_DEEPEST * layout.CAP
+    here = random_entries(rng, n, 2, 3)
+    here = here.take(np.argsort(here.left[:, 0]))._replace(slot=np.arange(n, dtype=np.int32))
+    tree = BoxTree(2, "pair")
+    tree.bulk_load(1, here.take(slice(0, n // 2)))
+    most, uneven = 0, []
+    for version, lo in enumerate(range(n // 2, n, step), 2):
+        root = tree.apply(version, here.take(slice(0)), here.take(slice(lo, lo + step)), None)
+        most = max(most, tree.retired_bytes)
+        tree.reclaim(version, NO_PINS)
+        uneven.append(tree.is_uneven)
+    assert uneven == sorted(uneven) and not uneven[0] and uneven[-1]
+    assert len(read_all(tree.rows(root))[0]) == count_pairs(here)
+    if not JIT:
+        tree.check(root)
+    fresh = BoxTree(2, "pair")
+    fresh.bulk_load(1, here)
+    assert not fresh.is_uneven
+    assert most < fresh.live_bytes / (2 if JIT else 1), "more was rebuilt than is to be"
 
 
 def test_a_sink_may_stop_the_delta() -> None:

@@ -1,0 +1,178 @@
+"""Views whose structures are out of balance are built anew beside the writer, and live on meanwhile."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from service.engine import builds
+from service.engine.builds import Builds
+from service.instance import Instance
+from service.reading.cursors import open_rows
+from service.tables import backlog
+from service.views.joins.overlap_join import OverlapJoin
+from service.wire.batch import Batch, Changes, RowBlock
+from structures.box import layout
+from tests.service.engine.test_builds import BOXES, TWO, VIEWS, Held, agrees, ended, filled, some_changes
+from tests.service.running import ORDER, check, ids, look, running
+
+CROSSED = {"from": {**TWO, "c": "a"}, "join": [*VIEWS["boxes"]["join"], {"cross": ["b", "c"]}], "where": VIEWS["products"]["where"]}
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Instance]:
+    engine = filled(tmp_path, random.Random(1))
+    engine.put_view("v", VIEWS["boxes"], wait=60)
+    yield engine
+    engine.close()
+
+
+def renewing(engine: Instance, held: Held) -> Any:
+    """The join that the view has, while another one is built."""
+    former = engine.views["v"].join
+    engine._builds.start(engine.views["v"], anew=True)
+    assert held.loaded.acquire(timeout=60)
+    return former
+
+
+@pytest.mark.parametrize("definition", [VIEWS["boxes"], CROSSED], ids=["boxes", "product"])
+def test_what_changes_meanwhile(engine: Instance, monkeypatch: pytest.MonkeyPatch, definition: dict[str, Any]) -> None:
+    """In rounds of small pieces. Every version in between is readable, followed and right; so is what was pinned before, afterwards."""
+    monkeypatch.setattr(builds, "_FIRST_LAST", 0)
+    monkeypatch.setattr(backlog, "_PIECE", 7)
+    rng = random.Random(2)
+    engine.drop_view("v")
+    engine.put_view("v", definition, wait=60)
+    held = Held(monkeypatch)
+    before, known = open_rows(engine.readers, "v"), ids(open_rows(engine.readers, "v"))
+    former = renewing(engine, held)
+    for _ in range(12):
+        engine.apply(some_changes(rng, 12))
+        look(engine)
+        check(engine)
+    during, known_during = open_rows(engine.readers, "v"), ids(open_rows(engine.readers, "v"))
+    held.go.set()
+    ended(engine)
+    assert engine.views["v"].join is not former
+    for _ in range(3):
+        engine.apply(some_changes(rng, 12))
+        check(engine)
+    agrees(engine, "v")
+    assert ids(before) == known and ids(during) == known_during
+    assert engine._state.backlogs == [] and engine.views["v"].state == "live"
+    before.close(), during.close()
+    assert len(engine.versions) == 0
+
+
+def test_structures_that_were_replaced_count_while_they_are_read(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Held(monkeypatch)
+    held.go.set()
+    view, reader = engine.views["v"], open_rows(engine.readers, "v")
+    former = renewing(engine, held)
+    ended(engine)
+    assert view.retired_bytes >= former.bytes > 0
+    reader.close()
+    del former, reader
+    engine.apply(some_changes(random.Random(3), 5))  # what was published goes, too
+    assert view.retired_bytes == view.join.retired_bytes
+
+
+def test_a_view_that_is_dropped_meanwhile(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Held(monkeypatch)
+    renewing(engine, held)
+    (build,) = engine._builds._running()
+    engine.drop_view("v")
+    held.go.set()
+    assert build.future.exception(60) is None
+    engine.apply(some_changes(random.Random(4), 9))
+    assert not engine.views and engine._state.backlogs == [] and len(engine.versions) == 0
+
+
+def test_a_view_that_fails_meanwhile(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Held(monkeypatch)
+    former = renewing(engine, held)
+
+    def fail(*_: object) -> None:
+        raise ValueError("a fault")
+
+    monkeypatch.setattr(former, "apply", fail)
+    engine.apply(some_changes(random.Random(4), 9))
+    held.go.set()
+    ended(engine)
+    assert engine.views["v"].state == "failed"
+    assert engine._state.backlogs == [] and len(engine.versions) == 0
+
+
+@pytest.mark.parametrize("step", ["_make_room", "_load", "_catch_up"])
+def test_one_that_finds_no_room(engine: Instance, monkeypatch: pytest.MonkeyPatch, step: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The view lives on in what it has, and it is not tried again and again."""
+    tried = 0
+
+    def fail(*_: object) -> None:
+        nonlocal tried
+        tried += 1
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(builds, "_FIRST_LAST", 0)
+    monkeypatch.setattr(Builds, step, fail)
+    monkeypatch.setattr(OverlapJoin, "is_uneven", True)
+    if step == "_catch_up":
+        held = Held(monkeypatch)
+        former = renewing(engine, held)
+        engine.apply(some_changes(random.Random(5), 9))
+        held.go.set()
+    else:
+        former = engine.views["v"].join
+        engine._builds.renew()
+    ended(engine)
+    engine._builds.renew()
+    ended(engine)
+    assert tried == 1 and "could not be built anew" in caplog.text
+    assert engine.views["v"].join is former and engine.views["v"].state == "live"
+    engine.apply(some_changes(random.Random(6), 9))
+    check(engine)
+    assert engine._state.backlogs == [] and len(engine.versions) == 0
+
+
+def test_boxes_that_come_over_time(tmp_path: Path) -> None:
+    """Nobody asks for it: the housekeeping of the writer notices."""
+    engine = running(tmp_path, {})
+    for name in "xy":
+        engine.put_relation(name, BOXES)
+    engine.put_view("v", {"from": {"a": "x", "b": "y"}, "join": VIEWS["boxes"]["join"]}, wait=60)
+    rng = np.random.default_rng(7)
+
+    def upsert(name: str, first: int, count: int) -> None:
+        keys = np.arange(first, first + count)
+        start, low = 10 * keys, rng.integers(0, 1 << 30, count)
+        columns = [keys, start, start + 40, low, low + (1 << 24)]
+        rows = pa.RecordBatch.from_arrays([*map(pa.array, columns), pa.nulls(count, pa.utf8())], schema=BOXES.arrow_schema())
+        changes = Changes(name, BOXES, np.full(count, ORDER["upsert"], np.uint8), RowBlock(rows), np.arange(count))
+        engine.apply(Batch([changes], count, 0, [], 0))
+
+    view, n = engine.views["v"], 40 * layout.CAP
+    former, count = view.join, n
+    for name in "xy":
+        upsert(name, 0, n)
+    limit = time.monotonic() + 60
+    while view.join is former:
+        assert time.monotonic() < limit, "it was not built anew"
+        if count < 4 * n:
+            for name in "xy":
+                upsert(name, count, 500)
+            count += 500
+        else:
+            time.sleep(0.01)
+    assert not view.join.is_uneven
+    former_rows = sorted(ids(open_rows(engine.readers, "v")))
+    engine.drop_view("v")
+    engine.put_view("v", {"from": {"a": "x", "b": "y"}, "join": VIEWS["boxes"]["join"]}, wait=60)
+    assert sorted(ids(open_rows(engine.readers, "v"))) == former_rows
+    engine.close()
