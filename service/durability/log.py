@@ -39,6 +39,9 @@ _COUNTERS = {"forgotten": 0, "next_relation_id": 0, "catalog_changes": 0}
 _LARGEST = 1 << 29  # bytes of a payload in one row
 _PAGE = 4096  # SQLite's; a small commit writes about one
 _WAL_BYTES = 8 << 20  # of SQLite's own log, worth a checkpoint
+# Payload since the last checkpoint that is worth one: it takes some 2 ms a MiB, as each page is written once however often it was changed;
+# of larger commits, as much as so many have.
+_NEW_BYTES, _COMMITS = 1 << 20, 8
 _FORGET_ROWS, _FORGET_BYTES = 512, 4 << 20  # removed in one transaction, for which whoever appends waits: some milliseconds
 
 _ROW = "(?, ?, ?, ?, ?, ?)"
@@ -89,7 +92,8 @@ class Log:
         self._committed = self._state = _State(found.reach, found.bytes)
         self._appender: int | None = None  # the thread whose batches are not committed yet
         self._appended: list[LogRow] = []
-        self._wal_bytes = 0  # about so many since the last checkpoint
+        self._wal_bytes = self._new_bytes = 0  # about so many since the last checkpoint: with pages that were written again, and without
+        self._last_bytes = 0  # of the last commit
         self._mark.set(found.reach)
 
     @property
@@ -137,7 +141,9 @@ class Log:
             except BaseException:
                 self._roll_back()
                 raise
-            self._wal_bytes += self._state.bytes - self._committed.bytes
+            self._last_bytes = self._state.bytes - self._committed.bytes
+            self._wal_bytes += self._last_bytes
+            self._new_bytes += self._last_bytes
             self._has_committed()
         reach("after-commit")
 
@@ -176,13 +182,13 @@ class Log:
 
     @property
     def checkpoint_due(self) -> bool:
-        return self._wal_bytes > _WAL_BYTES
+        return self._wal_bytes > _WAL_BYTES or self._new_bytes > max(_NEW_BYTES, _COMMITS * self._last_bytes)
 
     def checkpoint_if_due(self) -> None:
         """Bring what SQLite's own log holds into the database when it has grown: two fsyncs, whatever `synchronous` is."""
         if self.checkpoint_due:
             with self._guard:
-                self._wal_bytes = 0
+                self._wal_bytes = self._new_bytes = 0
                 with contextlib.suppress(sqlite3.Error):  # what is committed is safe where it is
                     self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
@@ -455,6 +461,7 @@ def _open(path: Path, synchronous: str) -> sqlite3.Connection:
         "journal_mode = WAL",
         f"synchronous = {synchronous.upper()}",
         "wal_autocheckpoint = 0",  # an fsync in the middle of a commit: see `checkpoint_if_due`
+        "secure_delete = FAST",  # some builds write zeros over all that is deleted, which wrote each page of a log that is cut once more
         "cache_size = -512",  # KiB: the log is written and read once, in order; a larger cache is filled and of no use
     ):
         db.execute(f"PRAGMA {pragma}").fetchall()

@@ -140,6 +140,14 @@ def boxes_rebuilt(stage: Stage) -> Act:
     return partial(stage.post, stage.new("a", stage.half // 10, SMALL // 10, LINE // 3, LINE // 3 + LINE // 1000))
 
 
+def boxes_over_time(stage: Stage) -> Act:
+    """New rows, each batch behind the others: a box tree grows to one side, until the view is built anew."""
+    stage.view("made", BOXES)
+    batch, width = SMALL // 10, LINE // stage.half * SMALL // 10
+    starts = range(LINE, LINE + stage.half * 7 // 10 // batch * width, width)
+    return partial(stage.post, [one for start in starts for one in stage.new("a", batch, batch, start, start + width)])
+
+
 def quadtrees_merged(stage: Stage) -> Act:
     """Rows move until half as many entries have changed as the trees have, of which they are then made anew; one behind the other."""
     stage.view("made", GRID)
@@ -185,6 +193,7 @@ SCENARIOS = [
     Scenario("texts are rewritten", text_rewritten),
     Scenario("a snapshot is written, the log is cut", snapshot_written),
     Scenario("boxes are rebuilt", boxes_rebuilt),
+    Scenario("boxes come over time", boxes_over_time),
     Scenario("quadtrees merge", quadtrees_merged),
     Scenario("a large batch", large_batch, True),
     Scenario("a relation is truncated", truncated),
