@@ -9,8 +9,8 @@
 A round is what has accumulated during the one before, so rounds get shorter as long as following is faster than writing. Where it is
 not, the writer pauses after each group for as long as the build takes for its changes, twice over, so that the next round is half as long.
 
-A live view whose structures are out of balance is built anew in the same way, in others, while it lives on; in the last round these
-replace its own.
+A live view that has outgrown its structures is built anew in the same way, in others, while it lives on; in the last round these replace
+its own.
 """
 
 from __future__ import annotations
@@ -113,10 +113,12 @@ class Builds:
         return build.future
 
     def renew(self) -> None:
-        """Build those live views anew whose structures are out of balance. In the writer's turn; O(views)."""
+        """Build those live views anew whose structures are outgrown. In the writer's turn; O(views)."""
         for view in self._state.views.values():
-            if view.state == "live" and view.is_uneven and view.id not in self._builds and view.id not in self._in_vain:
-                log.info("the view %s is built anew: its structures are out of balance", view.name)
+            if view.state != "live" or view.id in self._builds or view.id in self._in_vain:
+                continue
+            if self._state.unless_it_fails(view, partial(view.is_outgrown, self._state.newest), False):
+                log.info("the view %s is built anew: its data has outgrown its structures", view.name)
                 self.start(view, anew=True)
 
     def cancel(self, view: LiveView) -> None:

@@ -10,7 +10,7 @@ Guarantees for Distinct Values, 2000): keys met once in a sample of s of n rows 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import sqrt
 
 import numpy as np
@@ -29,6 +29,16 @@ def estimates_of(query: Query, relations: Mapping[str, Relation], version: int) 
     samples = {name: relations[name].table.sample(version, _SAMPLE) for _, name in query.aliases}
     sides = [_Sampled(Side(query, place, relations[name]), samples[name]) for place, (_, name) in enumerate(query.aliases)]
     return Estimates(sides) if all(len(side.slots) for side in sides) else None
+
+
+def shares_of(sides: Sequence[Side], spans: Sequence[tuple[Span, Span]], version: int, size: int) -> list[float] | None:
+    """How likely two rows, one of each of two aliases, meet in each of these pairs of spans, by about `size` rows of each; None if one has
+    none."""
+    sampled = [_Sampled(side, side.relation.table.sample(version, size)) for side in sides]
+    if not all(len(side.slots) for side in sampled):
+        return None
+    estimates = Estimates(sampled)
+    return [estimates.share(Meet(*pair, "")) for pair in spans]
 
 
 class _Sampled:

@@ -119,6 +119,10 @@ class BoxSource(Source):
         self._spans = spans
         self._never_empty = all(span.declared for span in spans)
 
+    def arrange(self, spans: Sequence[Span]) -> None:
+        """Have the dimensions in the order of these, which are the same."""
+        self._spans = spans
+
     def _ends(self, table: Table, slots: Slots) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         ends = [ends_of(table, span, slots) for span in self._spans]
         return np.stack([left for left, _ in ends], axis=1), np.stack([right for _, right in ends], axis=1)

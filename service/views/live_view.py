@@ -107,10 +107,9 @@ class LiveView:
         join = self.join
         return ViewRoot(join, join.root)
 
-    @property
-    def is_uneven(self) -> bool:
-        """As `Defaults.is_uneven`."""
-        return self._join is not None and self._join.is_uneven
+    def is_outgrown(self, version: int) -> bool:
+        """As `Defaults.is_outgrown`."""
+        return self._join is not None and self._join.is_outgrown(version)
 
     @property
     def is_prompt(self) -> bool:

@@ -4,7 +4,7 @@ shaped (`shapes`)."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ import pyarrow as pa
 from service.planning.plans.plan import Plan
 from service.query.model import Query
 from service.tables.changes import DELETE, ENTER, INSERT, LEAVE, SIGNS, Parted, Runs, in_order, parted, versions_of
+from service.tables.estimates import shares_of
 from service.tables.resolution import NO_SLOTS, Resolved, Slots
 from service.tables.sides import BoxSource, Side, Source, joined
 from service.tables.store import Domain, Numbers
@@ -28,6 +29,8 @@ from structures.ij_heap.heap import IJHeap, Topology
 from structures.interval.tree import IntervalTree
 
 _CHUNK = 1 << 16  # rows in a step of building; of a delta, at once
+_SOME, _FEW = 2048, 512  # rows of a sample: beside the writer, in its turn
+_FEWEST_ARRANGED, _ARRANGED_AGAIN, _WORTH = 1 << 14, 4, 2.0  # boxes; times as many; times as many pairs that meet in a dimension as need be
 _KINDS = {"pair": "pair", "self_less": "self", "self_not_equal": "self", "list": "list"}
 
 
@@ -69,6 +72,7 @@ class OverlapJoin(Defaults):
         self._feeding = [] if query.never else self._sources[:1] if one_set else self._sources
         self.never = query.never
         self._boxes = plan.boxes
+        self._arranged = _FEWEST_ARRANGED  # boxes when the order of their dimensions was looked at
         self.tree = _structure(plan, len(sides))
         types = [sides[0].relation.schema.field(name).type for name in self._sources[0].columns]
         self.domain = Domain(types) if types else None
@@ -89,6 +93,8 @@ class OverlapJoin(Defaults):
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
         """Cost: O(n log n) of sorting."""
+        if self._boxes:
+            self._arrange(version)
         total = sum(source.side.relation.table.rows for source in self._feeding) or 1
         parts, done = [], 0
         for source in self._feeding:
@@ -101,6 +107,7 @@ class OverlapJoin(Defaults):
         entries = joined(parts)
         if len(entries.slot):
             self.root = self.tree.bulk_load(version, entries)
+        self._arranged = max(self._arranged, len(entries.slot))
 
     def require(self, resolved: Mapping[str, Resolved]) -> None:
         ours = [one for source in self._feeding if (one := resolved.get(source.side.relation.name)) is not None]
@@ -185,9 +192,29 @@ class OverlapJoin(Defaults):
         self.tree.reclaim(oldest_needed, pins)
         return self.domain is not None and self.domain.reclaim(oldest_needed, pins)
 
-    @property
-    def is_uneven(self) -> bool:
-        return isinstance(self.tree, BoxTree) and self.tree.is_uneven
+    def is_outgrown(self, version: int) -> bool:
+        """A box tree is uneven, or its dimensions would be in another order by now: that is looked at whenever there are four times as many
+        boxes."""
+        if not self._boxes:
+            return False
+        if self.tree.is_uneven:
+            return True
+        entries = self.entries(self.root)
+        if entries < _ARRANGED_AGAIN * self._arranged:
+            return False
+        self._arranged = entries
+        shares = shares_of(self.sides, list(zip(*self._boxes, strict=True)), version, _FEW)
+        return shares is not None and any(share > _WORTH * best for share, best in zip(shares[:-1], sorted(shares), strict=False))
+
+    def _arrange(self, version: int) -> None:
+        """Put the dimensions in order: those first in which the fewest pairs meet. In all but the last, a box is copied to each slab
+        that it spans: with intervals of half the line first, a box took 700 bytes in place of 125, and a change seven times as long."""
+        shares = shares_of(self.sides, list(zip(*self._boxes, strict=True)), version, _SOME)
+        if shares is not None:
+            order = np.argsort(shares, kind="stable").tolist()
+            self._boxes = tuple(tuple(spans[dimension] for dimension in order) for spans in self._boxes)
+            for source in self._sources:
+                cast(BoxSource, source).arrange(self._boxes[source.side.place])
 
     def rows(self, root: Any, window: Bounds | None) -> ShapedCursor:
         return ShapedCursor(self.tree.rows(root, None, self._window(window)), self.shape)

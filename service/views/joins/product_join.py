@@ -210,9 +210,8 @@ class ProductJoin(Defaults):
     def root(self) -> tuple[Any, ...]:
         return tuple(factor.join.root for factor in self.factors)
 
-    @property
-    def is_uneven(self) -> bool:
-        return any(factor.join.is_uneven for factor in self.factors)
+    def is_outgrown(self, version: int) -> bool:
+        return any(factor.join.is_outgrown(version) for factor in self.factors)
 
     @property
     def update_steps(self) -> int:

@@ -67,9 +67,9 @@ class Defaults:
         stays."""
         return False
 
-    @property
-    def is_uneven(self) -> bool:
-        """Whether other structures should be built in place of these, as changes have left them out of balance and cost more and more."""
+    def is_outgrown(self, version: int) -> bool:
+        """Whether other structures should be built in place of these, as the data has become another; `version` is the newest. In the
+        writer's turn: takes a few milliseconds now and then."""
         return False
 
     @property
@@ -148,8 +148,7 @@ class Join(Protocol):
 
     def maintain(self, steps: int) -> bool: ...
 
-    @property
-    def is_uneven(self) -> bool: ...
+    def is_outgrown(self, version: int) -> bool: ...
 
     @property
     def flips(self) -> int | None: ...

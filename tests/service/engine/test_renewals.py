@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -17,12 +17,14 @@ from service.engine.builds import Builds
 from service.instance import Instance
 from service.reading.cursors import open_rows
 from service.tables import backlog
+from service.views.joins import overlap_join
 from service.views.joins.overlap_join import OverlapJoin
 from service.wire.batch import Batch, Changes, RowBlock
 from structures.box import layout
 from tests.service.engine.test_builds import BOXES, TWO, VIEWS, Held, agrees, ended, filled, some_changes
 from tests.service.running import ORDER, check, ids, look, running
 
+XY = {"a": "x", "b": "y"}
 CROSSED = {"from": {**TWO, "c": "a"}, "join": [*VIEWS["boxes"]["join"], {"cross": ["b", "c"]}], "where": VIEWS["products"]["where"]}
 
 
@@ -122,7 +124,7 @@ def test_one_that_finds_no_room(engine: Instance, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(builds, "_FIRST_LAST", 0)
     monkeypatch.setattr(Builds, step, fail)
-    monkeypatch.setattr(OverlapJoin, "is_uneven", True)
+    monkeypatch.setattr(OverlapJoin, "is_outgrown", lambda *_: True)
     if step == "_catch_up":
         held = Held(monkeypatch)
         former = renewing(engine, held)
@@ -141,12 +143,46 @@ def test_one_that_finds_no_room(engine: Instance, monkeypatch: pytest.MonkeyPatc
     assert engine._state.backlogs == [] and len(engine.versions) == 0
 
 
+def test_dimensions_in_another_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one in which most rows meet comes last: at once when there are rows, else as soon as there are enough."""
+    monkeypatch.setattr(overlap_join, "_FEWEST_ARRANGED", 250)
+    engine = running(tmp_path, {})
+    for name in "xy":
+        engine.put_relation(name, BOXES)
+    either = ({"overlaps": ["a.x", "b.x"]}, {"overlaps": ["a.y", "b.y"]})
+    for name, join in (("early", either), ("early2", either[::-1])):
+        engine.put_view(name, {"from": XY, "join": [*join]}, wait=60)
+    number = np.arange(1000)
+    columns = [number, 10 * number, 10 * number + 25, number % 7, 5000 + number, pa.nulls(1000, pa.utf8())]
+    rows = pa.RecordBatch.from_arrays([*map(pa.array, columns)], schema=BOXES.arrow_schema())
+    for name in "xy":
+        changes = Changes(name, BOXES, np.full(1000, ORDER["upsert"], np.uint8), RowBlock(rows), number)
+        engine.apply(Batch([changes], 1000, 0, [], 0))
+    limit = time.monotonic() + 60
+    while not all(first_of(engine, name) == "s" for name in ("early", "early2")):
+        assert time.monotonic() < limit, "it was not built anew"
+        time.sleep(0.01)
+    engine.put_view("late", {"from": XY, "join": [*either[::-1]]}, wait=60)
+    assert first_of(engine, "late") == "s"
+    assert not any(engine.views[name].is_outgrown(engine.versions.published.number) for name in engine.views)
+    found = [ids(open_rows(engine.readers, name)) for name in engine.views]
+    assert len(found[0]) == 1000 + 2 * 999 + 2 * 998 and found[1:] == found[:1] * 2
+    window = {"x": ("100", "120")}
+    assert len({len(ids(open_rows(engine.readers, name, window=window))) for name in engine.views}) == 1
+    engine.close()
+
+
+def first_of(engine: Instance, name: str) -> str | None:
+    """The column where the interval of the first dimension starts."""
+    return cast(OverlapJoin, engine.views[name].join)._boxes[0][0].start
+
+
 def test_boxes_that_come_over_time(tmp_path: Path) -> None:
     """Nobody asks for it: the housekeeping of the writer notices."""
     engine = running(tmp_path, {})
     for name in "xy":
         engine.put_relation(name, BOXES)
-    engine.put_view("v", {"from": {"a": "x", "b": "y"}, "join": VIEWS["boxes"]["join"]}, wait=60)
+    engine.put_view("v", {"from": XY, "join": VIEWS["boxes"]["join"]}, wait=60)
     rng = np.random.default_rng(7)
 
     def upsert(name: str, first: int, count: int) -> None:
@@ -170,9 +206,9 @@ def test_boxes_that_come_over_time(tmp_path: Path) -> None:
             count += 500
         else:
             time.sleep(0.01)
-    assert not view.join.is_uneven
+    assert not view.join.is_outgrown(engine.versions.published.number)
     former_rows = sorted(ids(open_rows(engine.readers, "v")))
     engine.drop_view("v")
-    engine.put_view("v", {"from": {"a": "x", "b": "y"}, "join": VIEWS["boxes"]["join"]}, wait=60)
+    engine.put_view("v", {"from": XY, "join": VIEWS["boxes"]["join"]}, wait=60)
     assert sorted(ids(open_rows(engine.readers, "v"))) == former_rows
     engine.close()
