@@ -20,7 +20,7 @@ from service.tables.loading import Loading
 from service.tables.resolution import Indices, Resolved
 from service.tables.shared_index import Order, SharedIndex, joined
 from service.tables.sides import Side
-from service.tables.store import Domain, Numbers
+from service.tables.store import FREED_AT_ONCE, Domain, Numbers
 from structures.index.indexes import STEPS, Batch, Entries, OrderedIndexes
 from structures.index.indexes import Run as IndexRun
 
@@ -231,8 +231,7 @@ class SharedIndexes:
             for one in leaving:
                 self._remove(published, one)
             self._leaving = [(since, one) for since, one in self._leaving if since >= published and pinned]
-        self._structure.reclaim(published, pins)
-        return self._texts.reclaim(published, pins)
+        return self._structure.reclaim(published, pins, FREED_AT_ONCE) or self._texts.reclaim(published, pins)
 
     def _remove(self, version: int, one: SharedIndex | Planted) -> None:
         if not isinstance(one, SharedIndex):

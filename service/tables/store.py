@@ -33,6 +33,7 @@ Numbers = npt.NDArray[np.int64]  # of versions, ascending
 PIECE_ROWS = 1 << 16
 PIECE_BYTES = 64 << 20
 _LOOKED_AT = 1 << 14  # slots that one `reclaim` looks at: about a millisecond
+FREED_AT_ONCE = 1 << 12  # blocks of a structure that one `reclaim` frees: about as long
 
 _NO_SLOTS = np.empty(0, np.int32)
 _NO_TEXTS = np.zeros(1, np.int64), np.frombuffer(b"", np.uint8)  # read-only bytes, as kernels take them

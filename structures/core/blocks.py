@@ -31,7 +31,8 @@ Invariants
     I4  a chunk with a list is in its class's map, an empty one in the map of these, and no other chunk is in any
 
 Costs: allocate, free, retire O(1), the next chunk O(chunks / 63) at worst; reclaim O((what is due + what the pins held that have gone) *
-log pins + pins + blocks put back). What is given back may keep a part of a large page for a while: that is the system's to decide.
+log pins + pins + blocks put back), in as many pieces as the caller wants. What is given back may keep a part of a large page for a while:
+that is the system's to decide.
 Source: LMDB's model (docs/design/versions.md); Bonwick's slab allocator.
 """
 
@@ -52,11 +53,12 @@ from structures.core.reserve import give_back, reserve
 
 _IDLE_MOST = 16  # chunks without blocks that may keep their pages, and twice as many as were needed of late
 _CHUNK_BITS, _FEWEST = 13, 6  # a chunk has 2**13 words, 64 KiB; of a small store fewer, of one with large blocks more
-_PINS = 1 << 22  # that may hold blocks
+_PINS = 1 << 22  # that may hold blocks, and half as many that have gone
+ALL_BLOCKS = 2**62  # blocks that a reclaim frees
 _FEW_RECORDS = 1 << 14  # whose pages are kept
 
 # Free blocks of a class that may be spare, besides one for 64 in use or retired; blocks of a stash that are put back at once.
-_SPARE, _PUT_BACK = 64, 1 << 16
+_SPARE, _PUT_BACK = 64, 1 << 14
 
 
 @arrays("int64[::1]", "int32[::1]")
@@ -240,11 +242,10 @@ def pin_table(C: Any, side: int) -> int:
     return C[control.PIN_TABLES] + 2 * _PINS * side
 
 
-@kernel("void(int64[::1], Writing, int64, int64[::1])")
-def reclaim(M: Any, writing: Writing, oldest: int, pins: Any) -> None:
-    """Free what no version >= oldest and no pin can see (I2)."""
-    C, Q, spread, waiting = writing.C, writing.Q, wide(0), wide(0)
-    needed = wide(0)
+@kernel
+def tick(M: Any, C: Any) -> None:
+    """A reclaim begins: learn what is needed, and put back what is not."""
+    spread = wide(0)
     C[control.RECORDS_MOST] = max(C[control.RECORDS_MOST], C[control.RECORDS])
     C[control.RECORDS_NEED] = max(C[control.RECORDS], C[control.RECORDS_NEED] - C[control.RECORDS_NEED] // 8)
     for cls in range(C[control.KINDS]):
@@ -258,25 +259,41 @@ def reclaim(M: Any, writing: Writing, oldest: int, pins: Any) -> None:
             spread |= 1 << cls
         if C[k + control.STASHED] > most:
             put_back(M, C, cls)
-    old, n, table = pin_table(C, C[control.SIDE]), C[control.HELD], pin_table(C, 1 - C[control.SIDE])
-    if n > 0 or len(pins) > 0:
+    C[control.UNDER_WAY] = 2 * spread + 1
+
+
+@kernel("boolean(int64[::1], Writing, int64, int64[::1], int64)")
+def reclaim(M: Any, writing: Writing, oldest: int, pins: Any, most: int) -> bool:
+    """Free what no version >= oldest and no pin can see (I2), about `most` blocks at most; whether there is more."""
+    C, Q, waiting, needed = writing.C, writing.Q, wide(0), wide(0)
+    if C[control.UNDER_WAY] == 0:
+        tick(M, C)
+    old, n, gone, table = pin_table(C, C[control.SIDE]), C[control.HELD], C[control.GONE], pin_table(C, 1 - C[control.SIDE])
+    if n + gone > 0 or len(pins) > 0:
         for i in range(len(pins)):
             C[table + 2 * i], C[table + 2 * i + 1] = pins[i], 0
-        C[control.SIDE], C[control.HELD] = 1 - C[control.SIDE], len(pins)
+        C[control.SIDE], C[control.HELD], C[control.GONE] = 1 - C[control.SIDE], len(pins), 0
         i = 0
         for j in range(n):
             while i < len(pins) and pins[i] < C[old + 2 * j]:
                 i += 1
             if i < len(pins) and pins[i] == C[old + 2 * j]:  # each is there once
                 C[table + 2 * i + 1], C[old + 2 * j + 1] = C[old + 2 * j + 1], 0
-        for j in range(n):
+        for j in range(n + gone):
             r = C[old + 2 * j + 1]
-            while r != 0:
+            while r != 0 and most > 0:
                 r = settle(M, writing, r, table, pins)
-    while C[control.QUEUE] != 0 and Q[3 * C[control.QUEUE] + 1] <= oldest:
+                most -= 1
+            if r != 0:
+                C[table + 2 * (len(pins) + C[control.GONE]) + 1] = r
+                C[control.GONE] += 1
+    while most > 0 and C[control.QUEUE] != 0 and Q[3 * C[control.QUEUE] + 1] <= oldest:
         C[control.QUEUE] = settle(M, writing, C[control.QUEUE], table, pins)
+        most -= 1
+    if most <= 0:
+        return True
     for cls in range(C[control.KINDS]):
-        if (spread >> cls) & 1 != 0:  # new blocks come to the front
+        if (C[control.UNDER_WAY] >> (cls + 1)) & 1 != 0:  # new blocks come to the front
             put_back(M, C, cls)
         C[class_at(cls) + control.OUT_BEFORE] = C[class_at(cls) + control.OUT]
         waiting += C[class_at(cls) + control.WAITING]
@@ -287,6 +304,8 @@ def reclaim(M: Any, writing: Writing, oldest: int, pins: Any) -> None:
         C[control.SPARE_PAGES] += 2 * (C[control.RECORDS_MOST] > 2 * C[control.RECORDS_NEED] + _FEW_RECORDS)
     if C[control.SPARSE] == 0:
         find_fronts(C)
+    C[control.UNDER_WAY] = 0
+    return False
 
 
 @kernel
@@ -370,11 +389,13 @@ class Blocks:
         self.nodes: Any = Nodes(self.M, self.W)  # as the kernels take them; of a class that adds arrays another tuple
         self.writing: Any = Writing(self.C, self.Q)
 
-    def reclaim(self, oldest: int, pins: np.ndarray) -> None:
-        """See I2; `pins` ascending int64, each once. MemoryError: there are too many."""
-        if len(pins) > _PINS:
-            raise MemoryError(f"{len(pins)} pins hold versions of one structure; {_PINS} may")
-        compiled(reclaim)(self.M, self.writing, oldest, pins)
+    def reclaim(self, oldest: int, pins: np.ndarray, most: int = ALL_BLOCKS) -> bool:
+        """See I2; `pins` ascending int64, each once. About `most` blocks are freed at most; whether there may be more: the next call, with
+        the pins of then, goes on. MemoryError: there are too many pins."""
+        if len(pins) + self.C.item(control.HELD) + self.C.item(control.GONE) > _PINS:
+            raise MemoryError(f"{len(pins)} pins hold versions of one structure; {_PINS // 2} may")
+        if compiled(reclaim)(self.M, self.writing, oldest, pins, most):
+            return True
         spare = self.C.item(control.SPARE_PAGES)
         if spare & 1:
             self._give_back()
@@ -382,6 +403,7 @@ class Blocks:
             need = self.C.item(control.RECORDS_NEED)
             give_back(self.Q, 3 * need, 3 * self.C.item(control.RECORDS_MOST))
             self.C[control.RECORDS_MOST] = need
+        return False
 
     def undo(self) -> None:
         """Forget the version that is being written: the trees take up the roots of the one before. O(blocks)."""

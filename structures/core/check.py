@@ -21,7 +21,7 @@ def retired_blocks(store: Blocks) -> list[tuple[int, int]]:
     """Those that wait in the queue, or with a pin, and their classes; every record is in one list."""
     C, Q = store.C, store.Q
     table = pin_table(C, C.item(control.SIDE))
-    heads = [C.item(control.QUEUE), *(C.item(table + 2 * i + 1) for i in range(C.item(control.HELD)))]
+    heads = [C.item(control.QUEUE), *(C.item(table + 2 * i + 1) for i in range(C.item(control.HELD) + C.item(control.GONE)))]
     lists: list[list[int]] = []
     for head in (C.item(control.SPARE), *heads):
         records, r = [], head

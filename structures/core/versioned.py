@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from structures.core.blocks import Blocks
+from structures.core.blocks import ALL_BLOCKS, Blocks
 
 Store = TypeVar("Store", bound=Blocks)
 
@@ -16,9 +16,10 @@ class Versioned(Generic[Store]):
 
     arena: Store
 
-    def reclaim(self, oldest: int, pins: np.ndarray) -> None:
-        """Make blocks reusable that no version >= `oldest` and no pin (ascending int64) can see."""
-        self.arena.reclaim(oldest, pins)
+    def reclaim(self, oldest: int, pins: np.ndarray, most: int = ALL_BLOCKS) -> bool:
+        """Make blocks reusable that no version >= `oldest` and no pin (ascending int64) can see, about `most` at most; whether there may be
+        more."""
+        return self.arena.reclaim(oldest, pins, most)
 
     @property
     def live_bytes(self) -> int:

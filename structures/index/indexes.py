@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from structures.core.blocks import ALL_BLOCKS
 from structures.core.control import VERSION
 from structures.core.cursor import Resumable
 from structures.core.entries import DELETE, INSERT
@@ -289,10 +290,11 @@ class OrderedIndexes(Versioned[IndexArena]):
         if missing:
             raise KeyError(f"{missing} deleted entries were not there, or inserted ones were")
 
-    def reclaim(self, oldest: int, pins: np.ndarray) -> None:
-        """Make blocks reusable that no version >= `oldest` and no pin (ascending int64) can see."""
+    def reclaim(self, oldest: int, pins: np.ndarray, most: int = ALL_BLOCKS) -> bool:
+        """Make blocks reusable that no version >= `oldest` and no pin (ascending int64) can see, about `most` at most; whether there may be
+        more."""
         self._end_version()
-        self.arena.reclaim(*self._ticks.keep(oldest, pins))
+        return self.arena.reclaim(*self._ticks.keep(oldest, pins), most)
 
     def _end_version(self) -> None:
         """The version has come to this tick, and may yet come to more."""

@@ -35,6 +35,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from structures.core.blocks import ALL_BLOCKS
 from structures.core.control import SIZE, VERSION
 from structures.core.kernel import compiled
 from structures.core.versioned import Versioned
@@ -54,7 +55,7 @@ _MANY = 64  # entries that go, so that they may be all of a tree: then it is emp
 _CHANGED = 2  # it gets a new one when 1 in so many of its entries has changed
 _SHARE = 64  # steps of merges that a changed entry pays for; a merge takes some 6 an entry of its tree, and 3 pay for it in time
 _GROWING = 16  # steps an entry of all trees, for as many new codes as are left: some 3 times what a merge takes
-_DROPPABLE = 1 << 13  # blocks that may be dropped between two reclaims, besides one for each changed entry: it frees them in one go
+_DROPPABLE = 1 << 13  # blocks that may be dropped between two reclaims, besides one for each changed entry: so few wait as records
 
 
 class Root(NamedTuple):
@@ -362,13 +363,16 @@ class QuadTrees(Versioned[QuadArena]):
         if place > 0:
             self._dropping.append(descent(place, bits, base, shape))
 
-    def reclaim(self, oldest: int, pins: np.ndarray) -> None:
-        """Make blocks reusable that no version >= `oldest` and no pin (ascending int64) can see."""
+    def reclaim(self, oldest: int, pins: np.ndarray, most: int = ALL_BLOCKS) -> bool:
+        """Make blocks reusable that no version >= `oldest` and no pin (ascending int64) can see, about `most` at most; whether there may be
+        more."""
         if self._merge is not None and self._merge.since is not None:
             pins = np.union1d(pins, [self._merge.since])
-        self.arena.reclaim(oldest, pins)
+        if self.arena.reclaim(oldest, pins, most):
+            return True
         self.forms.reclaim(oldest, pins)
         self._droppable = _DROPPABLE
+        return False
 
     @property
     def live_bytes(self) -> int:

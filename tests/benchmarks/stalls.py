@@ -100,7 +100,7 @@ def one_with_many_partners(stage: Stage) -> Act:
 def feeds_settled(stage: Stage) -> Act:
     """Batches that change many rows of a view, which it keeps for followers."""
     stage.view("made", INTERVALS)
-    return partial(stage.post, stage.moved("b", stage.half // 5, 10 * SMALL))
+    return partial(stage.post, stage.moved("b", stage.half // 5, 2 * SMALL))
 
 
 def table_grown(stage: Stage) -> Act:

@@ -9,7 +9,7 @@ import numpy as np
 from service.planning.binding import Index
 from service.tables.resolution import Slots
 from service.tables.sides import Side, Source, joined
-from service.tables.store import Domain, Numbers
+from service.tables.store import FREED_AT_ONCE, Domain, Numbers
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import NO_ENTRIES, Entries
 from structures.interval.tree import Cursor, IntervalTree, Root
@@ -64,7 +64,8 @@ class KeptIndex:
             self.domain.require(keys, text_bytes)
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
-        self.tree.reclaim(oldest_needed, pins)
+        if self.tree.reclaim(oldest_needed, pins, FREED_AT_ONCE):
+            return True
         return self.domain is not None and self.domain.reclaim(oldest_needed, pins)
 
     @property

@@ -16,7 +16,7 @@ from service.tables.changes import DELETE, ENTER, INSERT, LEAVE, SIGNS, Parted, 
 from service.tables.estimates import shares_of
 from service.tables.resolution import NO_SLOTS, Resolved, Slots
 from service.tables.sides import BoxSource, Side, Source, joined
-from service.tables.store import Domain, Numbers
+from service.tables.store import FREED_AT_ONCE, Domain, Numbers
 from service.views.deltas import Combination, Sink, tell
 from service.views.joins.protocol import Bounds, Defaults
 from service.views.joins.slots_cursor import SlotsCursor, Slotted
@@ -189,7 +189,8 @@ class OverlapJoin(Defaults):
         return in_pieces
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
-        self.tree.reclaim(oldest_needed, pins)
+        if self.tree.reclaim(oldest_needed, pins, FREED_AT_ONCE):
+            return True
         return self.domain is not None and self.domain.reclaim(oldest_needed, pins)
 
     def is_outgrown(self, version: int) -> bool:

@@ -17,7 +17,7 @@ from service.planning.quadtree_shapes import Shapes
 from service.tables.changes import Part, Parted, Runs, parted, versions_of
 from service.tables.resolution import Resolved, Slots
 from service.tables.sides import Side
-from service.tables.store import Domain, Numbers
+from service.tables.store import FREED_AT_ONCE, Domain, Numbers
 from service.views.deltas import Sink
 from service.views.joins.protocol import Defaults
 from service.views.joins.qdag_trees import Base, Entries, Keys
@@ -197,7 +197,8 @@ class QuadtreeJoin(Defaults):
         return in_order(tuples[np.concatenate(found)])
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
-        self.trees.reclaim(*self._ticks.keep(oldest_needed, pins))
+        if self.trees.reclaim(*self._ticks.keep(oldest_needed, pins), FREED_AT_ONCE):
+            return True
         return any(domain.reclaim(oldest_needed, pins) for domain in self.domains)
 
     def entries(self, root: QdagRoot) -> int:

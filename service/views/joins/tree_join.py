@@ -18,7 +18,7 @@ from service.planning.tree_shape import Edge, outward
 from service.tables.changes import DELETE, ENTER, INSERT, SIGNS, Part, Parted, Runs, in_order, parted, versions_of
 from service.tables.resolution import NO_SLOTS, Resolved, Slots
 from service.tables.sides import Side, ends_of
-from service.tables.store import Domain, Numbers
+from service.tables.store import FREED_AT_ONCE, Domain, Numbers
 from service.views.deltas import Sink, tell
 from service.views.joins.indexed_cursor import Scan
 from service.views.joins.protocol import Bounds, Defaults
@@ -199,7 +199,8 @@ class TreeJoin(Defaults):
             tell(sink, found, deltas, lambda part: tuple(deltas.rows[:, part]))
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
-        self.tree.reclaim(oldest_needed, pins)
+        if self.tree.reclaim(oldest_needed, pins, FREED_AT_ONCE):
+            return True
         return any(domain.reclaim(oldest_needed, pins) for domain in self.domains)
 
     # --- reading

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from structures.core.blocks import Blocks, Writing, allocate, drop
+from structures.core.blocks import ALL_BLOCKS, Blocks, Writing, allocate, drop
 from structures.core.check import check_blocks, retired_blocks
 from structures.core.compaction import end_compaction
 from structures.core.control import FRONT, SHIFT, SPARSE, VERSION
@@ -103,15 +103,19 @@ class BlocksMachine(RuleBasedStateMachine):
         else:
             end_compaction(self.store.C)
 
-    @rule(behind=st.integers(0, 2))
-    def reclaim(self, behind: int) -> None:
+    @rule(behind=st.integers(0, 2), most=st.sampled_from([1, 20, ALL_BLOCKS]))
+    def reclaim(self, behind: int, most: int) -> None:
+        """All, or a piece: what goes then is not said, but it is nothing that somebody needs."""
         self.oldest = max(self.oldest, self.version - behind)
         pins = sorted(self.pins)
-        self.store.reclaim(self.oldest, np.array(pins, np.int64))
+        more = self.store.reclaim(self.oldest, np.array(pins, np.int64), most)
+        waiting, gone = {o for o, _ in retired_blocks(self.store)}, 0
         for o, (born, retired) in list(self.lives.items()):
-            if retired <= self.oldest and not any(born <= pin < retired for pin in pins):
+            if retired <= self.oldest and not any(born <= pin < retired for pin in pins) and not (more and o in waiting):
                 del self.lives[o], self.marks[o]
-        assert {o for o, _ in retired_blocks(self.store)} == set(self.lives)
+                gone += 1
+        assert waiting == set(self.lives)
+        assert gone <= most if more else gone < most
 
     @invariant()
     def whole(self) -> None:

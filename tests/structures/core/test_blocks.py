@@ -15,7 +15,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from structures.core.blocks import Blocks
 from structures.core.check import check_blocks
-from structures.core.control import HELD, SHIFT, UNUSED, VERSION
+from structures.core.control import GONE, HELD, SHIFT, UNDER_WAY, UNUSED, VERSION
 from structures.core.kernel import JIT
 from tests.forked import finished
 from tests.structures.core.churn import NO_PINS, STRUCTURES, Held, tell
@@ -57,6 +57,29 @@ def test_the_front_is_filled_first_and_the_rest_goes_back(monkeypatch: pytest.Mo
         store.reclaim(version, pin[:0])
     shift = int(store.C[SHIFT]) + 3
     assert sum(given) >= (int(store.C[UNUSED]) - 16) << shift > 0 == sum(given) % mmap.PAGESIZE
+
+
+def test_a_reclaim_in_pieces() -> None:
+    """What two pins held that have gone, and what waits in the queue, while another pin comes; as much of it as is asked for at a time."""
+    store = Blocks((200,), 0, 1 << 22)
+    blocks = [int(make(store.M, store.C, 0)) for _ in range(3_000)]
+    pins = np.array([0, 1], np.int64)
+    for version in range(1, 4):
+        store.C[VERSION] = version
+        for i in range(version % 3, len(blocks), 3):
+            lose(store.M, store.writing, blocks[i], 0)
+            blocks[i] = int(make(store.M, store.C, 0))
+        if version < 3:
+            store.reclaim(version, pins[:version])
+    freed, more = [], True
+    while more:
+        before = store.retired_bytes
+        more = store.reclaim(3, np.array([2] if len(freed) > 4 else [], np.int64), 128)
+        freed.append((before - store.retired_bytes) // 1600)
+        check_blocks(store, dict.fromkeys(blocks, 0))
+    assert max(freed) == 128 and sum(freed) + store.retired_bytes // 1600 == 3_000
+    assert not store.reclaim(3, NO_PINS) and store.retired_bytes == 0
+    assert store.C[GONE] == store.C[UNDER_WAY] == 0
 
 
 def test_a_store_that_is_full_says_so_first() -> None:
