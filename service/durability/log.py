@@ -39,9 +39,7 @@ _COUNTERS = {"forgotten": 0, "next_relation_id": 0, "catalog_changes": 0}
 _LARGEST = 1 << 29  # bytes of a payload in one row
 _PAGE = 4096  # SQLite's; a small commit writes about one
 _WAL_BYTES = 8 << 20  # of SQLite's own log, worth a checkpoint
-# Payload since the last checkpoint that is worth one: it takes some 2 ms a MiB, as each page is written once however often it was changed;
-# of larger commits, as much as so many have.
-_NEW_BYTES, _COMMITS = 1 << 20, 8
+_NEW_BYTES, _COMMITS = 1 << 20, 8  # payload that is worth one, in some 2 ms a MiB; of larger commits, as much as so many have
 _FORGET_ROWS, _FORGET_BYTES = 512, 4 << 20  # removed in one transaction, for which whoever appends waits: some milliseconds
 
 _ROW = "(?, ?, ?, ?, ?, ?)"
@@ -92,8 +90,7 @@ class Log:
         self._committed = self._state = _State(found.reach, found.bytes)
         self._appender: int | None = None  # the thread whose batches are not committed yet
         self._appended: list[LogRow] = []
-        self._wal_bytes = self._new_bytes = 0  # about so many since the last checkpoint: with pages that were written again, and without
-        self._last_bytes = 0  # of the last commit
+        self._commits = self._new_bytes = self._last_bytes = 0  # since the last checkpoint: commits, their payload, that of the last
         self._mark.set(found.reach)
 
     @property
@@ -142,7 +139,6 @@ class Log:
                 self._roll_back()
                 raise
             self._last_bytes = self._state.bytes - self._committed.bytes
-            self._wal_bytes += self._last_bytes
             self._new_bytes += self._last_bytes
             self._has_committed()
         reach("after-commit")
@@ -175,20 +171,21 @@ class Log:
 
     def _has_committed(self) -> None:
         self._appender = None
-        self._wal_bytes += _PAGE
+        self._commits += 1
         self._committed = self._state
         self._mark.set(self._state.reach)
         self._changed.notify_all()
 
     @property
     def checkpoint_due(self) -> bool:
-        return self._wal_bytes > _WAL_BYTES or self._new_bytes > max(_NEW_BYTES, _COMMITS * self._last_bytes)
+        wal_bytes = self._new_bytes + _PAGE * self._commits
+        return wal_bytes > _WAL_BYTES or self._new_bytes > max(_NEW_BYTES, _COMMITS * self._last_bytes)
 
     def checkpoint_if_due(self) -> None:
         """Bring what SQLite's own log holds into the database when it has grown: two fsyncs, whatever `synchronous` is."""
         if self.checkpoint_due:
             with self._guard:
-                self._wal_bytes = self._new_bytes = 0
+                self._commits = self._new_bytes = 0
                 with contextlib.suppress(sqlite3.Error):  # what is committed is safe where it is
                     self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 

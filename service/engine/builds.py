@@ -281,7 +281,6 @@ class Builds:
             build.last *= 2
             return False
         version = self._state.newest
-
         for piece in pieces(build.backlog.take(version)):
             self._catch_up(build, join, version, piece)
         join.conclude(version)
