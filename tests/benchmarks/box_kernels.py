@@ -6,7 +6,7 @@ from typing import Any
 
 from structures.box.changes import run_changes
 from structures.box.layout import DIMENSIONS
-from structures.core.blocks import Nodes, Writing, reclaim
+from structures.core.blocks import ALL_BLOCKS, Nodes, Writing, reclaim
 from structures.core.control import VERSION
 from structures.core.entries import Told
 from structures.core.kernel import kernel
@@ -30,5 +30,5 @@ def box_singles(nodes: Nodes, writing: Writing, state: Any, boxes: Any, told: To
         if state[MISSING] != 0:
             return rows
         if i % RECLAIM_EVERY == 0:
-            reclaim(nodes.M, writing, C[VERSION], pins)
+            reclaim(nodes.M, writing, C[VERSION], pins, ALL_BLOCKS)
     return rows

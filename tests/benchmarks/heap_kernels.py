@@ -6,7 +6,7 @@ from typing import Any
 
 from structures.clique.changes import run_changes as run_clique_changes
 from structures.clique.state import Walking as CliqueWalking
-from structures.core.blocks import Writing, reclaim
+from structures.core.blocks import ALL_BLOCKS, Writing, reclaim
 from structures.core.control import VERSION
 from structures.core.entries import Told
 from structures.core.kernel import kernel
@@ -33,7 +33,7 @@ def heap_singles(
             n = run_changes(nodes, writing, walking, N, told, one_of(changes, i, 1), deltas)
             rows += signs[i] * n
         if i % RECLAIM_EVERY == 0:
-            reclaim(nodes.M, writing, C[VERSION], pins)
+            reclaim(nodes.M, writing, C[VERSION], pins, ALL_BLOCKS)
     return rows
 
 
@@ -52,5 +52,5 @@ def clique_singles(
             n = run_clique_changes(nodes, writing, X, walking, N, told, one_of(changes, i, 1), True)
             rows += signs[i] * n
         if i % RECLAIM_EVERY == 0:
-            reclaim(nodes.M, writing, C[VERSION], pins)
+            reclaim(nodes.M, writing, C[VERSION], pins, ALL_BLOCKS)
     return rows

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from structures.core.arena import HEIGHT, ROOT
-from structures.core.blocks import Nodes, Writing, reclaim
+from structures.core.blocks import ALL_BLOCKS, Nodes, Writing, reclaim
 from structures.core.control import VERSION
 from structures.core.encoding import NEG_INF
 from structures.core.entries import Entries
@@ -50,7 +50,7 @@ def single_changes(nodes: Nodes, writing: Writing, signs: Any, entries: Entries,
         else:
             cut(nodes, writing, s, keys[i], lefts[i], slots[i])
         if i % RECLAIM_EVERY == 0:
-            reclaim(nodes.M, writing, C[VERSION], pins)
+            reclaim(nodes.M, writing, C[VERSION], pins, ALL_BLOCKS)
     return rows
 
 
