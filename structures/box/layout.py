@@ -33,6 +33,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from structures.core.arena import CONTROL_WORDS, INNER_WORDS, KIND, LEAF_WORDS, B, EntryBlocks
 from structures.core.blocks import Nodes, Writing, allocate, block_at, drop, moved, name_block
 from structures.core.control import KEPT, VERSION, empty_room, room
@@ -161,8 +163,8 @@ def moved_records(nodes: Nodes, writing: Writing, level: int, o: int) -> int:
     M[new + 1] = M[o + 1]
     n = W[2 * o + COUNT]
     for c in range(1 + 2 * (C[DIMENSIONS] - level)):
-        a, b = o + 2 + c * ROOM, new + 2 + c * ROOM
-        for i in range(n):
+        a, b = np.uint64(o + 2 + c * ROOM), np.uint64(new + 2 + c * ROOM)  # unsigned, as in `moved`
+        for i in range(np.uint64(n)):
             M[b + i] = M[a + i]
     drop(M, writing, o, RECORD_LEVELS + level)
     return new
