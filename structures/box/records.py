@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from structures.box.layout import COUNT, DIMENSIONS, ROOM
-from structures.core.blocks import Nodes, Writing
+from structures.core.blocks import Nodes, Writing, close_place, open_place
 from structures.core.kernel import kernel
 
 TAG = 2
@@ -77,9 +75,8 @@ def put_record(nodes: Nodes, C: Any, o: int, level: int, tag: int, lo: Any, hi: 
     d, n = C[DIMENSIONS], W[2 * o + COUNT]
     p = find_record(nodes, o, lo[level + 1], code_of(tag))
     for c in range(1 + 2 * (d - level)):
-        a = np.uint64(o + 2 + c * ROOM)  # unsigned, as in `moved`
-        for i in range(n, p, -1):
-            M[a + np.uint64(i)] = M[a + np.uint64(i - 1)]
+        a = o + 2 + c * ROOM
+        open_place(M, a + p, a + n)
     write_record(M, o, d, level, p, tag, lo, hi)
     W[2 * o + COUNT] = n + 1
 
@@ -90,9 +87,8 @@ def cut_record(nodes: Nodes, C: Any, o: int, level: int, p: int) -> None:
     M, W = nodes.M, nodes.W
     n = W[2 * o + COUNT] - 1
     for c in range(1 + 2 * (C[DIMENSIONS] - level)):
-        a = np.uint64(o + 2 + c * ROOM)
-        for i in range(np.uint64(p), np.uint64(n)):
-            M[a + i] = M[a + i + np.uint64(1)]
+        a = o + 2 + c * ROOM
+        close_place(M, a + p, a + n + 1)
     W[2 * o + COUNT] = n
 
 

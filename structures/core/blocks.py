@@ -220,6 +220,20 @@ def moved(M: Any, writing: Writing, o: int, cls: int, words: int) -> int:
 
 
 @kernel
+def open_place(words: Any, at: int, end: int) -> None:
+    """Move the words [at, end) of an array a place to the right; vectorised, as in `moved`."""
+    for i in range(end, at, -1):
+        words[np.uint64(i)] = words[np.uint64(i - 1)]
+
+
+@kernel
+def close_place(words: Any, at: int, end: int) -> None:
+    """Move the words [at + 1, end) of an array a place to the left, over that at `at`; vectorised."""
+    for i in range(np.uint64(at + 1), np.uint64(end)):
+        words[i - np.uint64(1)] = words[i]
+
+
+@kernel
 def settle(M: Any, writing: Writing, r: int, table: int, pins: Any) -> int:
     """The version of record r is old enough: free its block, or let it wait with a pin of the table; the record behind it."""
     C, Q = writing.C, writing.Q

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from structures.core.arena import LEAF, LEAF_WORDS, B
-from structures.core.blocks import Nodes, Writing, allocate, drop, moved
+from structures.core.blocks import Nodes, Writing, allocate, close_place, drop, moved, open_place
 from structures.core.control import VERSION
 from structures.core.kernel import kernel
 from structures.ordered.layout import COUNTS, KEY, LEFT, RIGHT, SLOT, entries_of, run_of
@@ -144,6 +144,26 @@ def even_leaves(nodes: Nodes, writing: Writing, a: int, b: int) -> tuple[int, in
 
 
 @kernel
+def open_places(nodes: Nodes, o: int, at: int, end: int) -> None:
+    """Move the entries at places [at, end) of leaf o one to the right."""
+    M, W = nodes.M, nodes.W
+    open_place(M, o + LEFT + at, o + LEFT + end)
+    open_place(M, o + RIGHT + at, o + RIGHT + end)
+    open_place(W, 2 * o + SLOT + at, 2 * o + SLOT + end)
+    open_place(W, 2 * o + KEY + at, 2 * o + KEY + end)
+
+
+@kernel
+def close_places(nodes: Nodes, o: int, at: int, end: int) -> None:
+    """Move the entries at places [at + 1, end) of leaf o one to the left."""
+    M, W = nodes.M, nodes.W
+    close_place(M, o + LEFT + at, o + LEFT + end)
+    close_place(M, o + RIGHT + at, o + RIGHT + end)
+    close_place(W, 2 * o + SLOT + at, 2 * o + SLOT + end)
+    close_place(W, 2 * o + KEY + at, 2 * o + KEY + end)
+
+
+@kernel
 def put_in_leaf(nodes: Nodes, o: int, s: int, key: int, left: int, right: int, slot: int) -> None:
     """Put the entry into leaf o, which has room and belongs to this version."""
     M, W = nodes.M, nodes.W
@@ -151,19 +171,11 @@ def put_in_leaf(nodes: Nodes, o: int, s: int, key: int, left: int, right: int, s
     w = 2 * o
     if s == 0:
         p = position(nodes, o, 0, n0, key, left, slot)
-        for i in range(n0, p, -1):
-            M[o + LEFT + i] = M[o + LEFT + i - 1]
-            M[o + RIGHT + i] = M[o + RIGHT + i - 1]
-            W[w + SLOT + i] = W[w + SLOT + i - 1]
-            W[w + KEY + i] = W[w + KEY + i - 1]
+        open_places(nodes, o, p, n0)
         W[w + COUNTS] = n0 + 1
     else:
         p = position(nodes, o, B - n1, B, key, left, slot) - 1
-        for i in range(B - n1, p + 1):
-            M[o + LEFT + i - 1] = M[o + LEFT + i]
-            M[o + RIGHT + i - 1] = M[o + RIGHT + i]
-            W[w + SLOT + i - 1] = W[w + SLOT + i]
-            W[w + KEY + i - 1] = W[w + KEY + i]
+        close_places(nodes, o, B - n1 - 1, p + 1)
         W[w + COUNTS + 1] = n1 + 1
     M[o + LEFT + p], M[o + RIGHT + p] = left, right
     W[w + SLOT + p], W[w + KEY + p] = slot, key
@@ -172,21 +184,12 @@ def put_in_leaf(nodes: Nodes, o: int, s: int, key: int, left: int, right: int, s
 @kernel
 def cut_from_leaf(nodes: Nodes, o: int, s: int, p: int) -> None:
     """Take the entry at place p of set s out of leaf o, which belongs to this version."""
-    M, W = nodes.M, nodes.W
-    w = 2 * o
+    W, w = nodes.W, 2 * o
     if s == 0:
         n0 = W[w + COUNTS] - 1
-        for i in range(p, n0):
-            M[o + LEFT + i] = M[o + LEFT + i + 1]
-            M[o + RIGHT + i] = M[o + RIGHT + i + 1]
-            W[w + SLOT + i] = W[w + SLOT + i + 1]
-            W[w + KEY + i] = W[w + KEY + i + 1]
+        close_places(nodes, o, p, n0 + 1)
         W[w + COUNTS] = n0
     else:
         n1 = W[w + COUNTS + 1]
-        for i in range(p, B - n1, -1):
-            M[o + LEFT + i] = M[o + LEFT + i - 1]
-            M[o + RIGHT + i] = M[o + RIGHT + i - 1]
-            W[w + SLOT + i] = W[w + SLOT + i - 1]
-            W[w + KEY + i] = W[w + KEY + i - 1]
+        open_places(nodes, o, B - n1, p)
         W[w + COUNTS + 1] = n1 - 1
