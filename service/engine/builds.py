@@ -3,8 +3,8 @@
     begin, in the writer's turn     hold the published version, and note from then on what changes in the view's relations
     build                           at the version that is held; writers go on
     rounds                          hold the newest version, follow what has changed up to it, let go of the one before
-    last round, in the turn         what has changed since is little: follow it, take what other views have too, publish the root, and the
-                                    view is live
+    last round, in the turn         what has changed since is little: follow it, do a step of what can only be done there, such as to take
+                                    what other views have too; after the last step publish the root, and the view is live
 
 A round is what has accumulated during the one before, so rounds get shorter as long as following is faster than writing. Where it is
 not, the writer pauses after each group for as long as the build takes for its changes, twice over, so that the next round is half as long.
@@ -201,13 +201,13 @@ class Builds:
         held = ExitStack()
         former = build.view.join  # if it is replaced, its memory is freed here, not in the writer's turn
         try:
-            version = self._in_turn(build, partial(self._begin, build, held))
+            version = self._in_turn(build, partial(self._begin, build, join, held))
             self._load(build, join, version)
             reach("in-build")
             while build.backlog.changes > build.last or not self._in_turn(build, partial(self._conclude, build, join)):
                 newer = ExitStack()
                 try:
-                    self._round(build, join, newer.enter_context(self._versions.holding()))
+                    self._round(build, join, self._in_turn(build, partial(self._hold, join, newer)))
                 finally:
                     held.close()
                     held = newer
@@ -218,10 +218,15 @@ class Builds:
                 with suppress(_Cancelled):
                     self._in_turn(build, lambda: join.abandon(self._state.newest))
 
-    def _begin(self, build: _Build, held: ExitStack) -> int:
+    def _begin(self, build: _Build, join: Join, held: ExitStack) -> int:
         if not build.over.is_set():
             self._state.backlogs = [*self._state.backlogs, build.backlog]
-        return held.enter_context(self._versions.holding())
+        return self._hold(join, held)
+
+    def _hold(self, join: Join, held: ExitStack) -> int:
+        version = held.enter_context(self._versions.holding())
+        join.hold(version)
+        return version
 
     @staticmethod
     def _load(build: _Build, join: Join, version: int) -> None:
@@ -271,8 +276,8 @@ class Builds:
         return view.join
 
     def _conclude(self, build: _Build, join: Join) -> bool:
-        """Follow the rest, and let the view live in what was built; False if the rest is too long. More is allowed each time: batches that
-        wait could always be before this."""
+        """Follow the rest, and let the view live in what was built; False if the rest is too long, or another step is left. More is allowed
+        each time: batches that wait could always be before this."""
         view = build.view
         if not self._is_wanted(build):
             self._detach(build)
@@ -283,7 +288,8 @@ class Builds:
         version = self._state.newest
         for piece in pieces(build.backlog.take(version)):
             self._catch_up(build, join, version, piece)
-        join.conclude(version)
+        if not join.conclude(version):
+            return False
         self._detach(build)
         build.is_used = True
         if build.anew:

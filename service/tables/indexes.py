@@ -8,8 +8,8 @@ Writer's thread only, but for reading at a pinned root (`structures.index.indexe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,31 +21,16 @@ from service.tables.resolution import Indices, Resolved
 from service.tables.shared_index import Order, SharedIndex, joined
 from service.tables.sides import Side
 from service.tables.store import FREED_AT_ONCE, Domain, Numbers
-from structures.index.indexes import STEPS, Batch, Entries, OrderedIndexes
+from structures.index.indexes import STEPS, Batch, Cursor, Entries, OrderedIndexes
 from structures.index.indexes import Run as IndexRun
+from structures.index.planting import Planted
 
-_CHUNK = 1 << 16  # rows in a step of building
+_CHUNK = 1 << 16  # rows that are read at once
+_FEW = 1 << 13  # entries whose texts are released at once
 _NEWEST = 2**62  # a version that sees what is newest
 _TEXT = pa.utf8()
 
 Key = tuple[str, Order, frozenset[Any]]
-
-
-class Planted(Protocol):
-    """A structure that keeps trees of its own beside the indexes that it reads."""
-
-    def load(self) -> None:
-        """Make them."""
-
-    def flips(self, counts: Mapping[int, int]) -> int:
-        """The most entries of these that so many changes of the indexes put or cut."""
-        ...
-
-    def close(self) -> None:
-        """The newest version has them no more."""
-
-
-P = TypeVar("P", bound=Planted)
 
 
 class AppliedRun(NamedTuple):
@@ -74,6 +59,7 @@ class SharedIndexes:
         self._known: Interest[SharedIndex] | None = None
         self._trees: list[tuple[object, Planted]] = []
         self._leaving: list[tuple[int, SharedIndex | Planted]] = []  # and the newest version then
+        self._texts_leaving: tuple[SharedIndex, Cursor] | None = None  # of an index that is leaving, those that are still counted
         self._newest = 0
         self._texts = Domain([_TEXT])
         self._batch: Batch = {}
@@ -101,9 +87,9 @@ class SharedIndexes:
         """What will be the index of the rows of a side, empty yet; None: there is one. Any thread."""
         return None if self.key(side, order) in self._kept else Loading(SharedIndex(side, order, self._texts))
 
-    def take(self, owner: object, version: int, side: Side, order: Order, made: Loading | None) -> SharedIndex:
-        """The index of the rows of a side, at the newest `version`; if nobody has it the one that was `made`, with all changes noted. O(n);
-        O(n log n) if none was made."""
+    def take(self, owner: object, version: int, side: Side, order: Order, made: Loading | None) -> SharedIndex | None:
+        """The index of the rows of a side, at the newest `version`; if nobody has it the one that was `made`, with all changes noted, O(n);
+        None: there is none."""
         key, self._newest = self.key(side, order), version
         one = self._kept.get(key)
         if one is not None:
@@ -112,21 +98,25 @@ class SharedIndexes:
                 made.abandon(version)
             return one
         if made is None:
-            made = Loading(SharedIndex(side, order, self._texts))
-            made.load(version, lambda part: None)
+            return None
         self.structure.begin(version)
         made.put(self.structure, version)
         made.index.users = [(owner, side)]
         self._kept, self._known = {**self._kept, key: made.index}, None
         return made.index
 
-    def plant(self, owner: object, version: int, make: Callable[[OrderedIndexes], P]) -> P:
-        """What is made, and loaded, over indexes that its owner has taken."""
-        self.structure.begin(version)
-        tree = make(self.structure)
+    def plant(self, owner: object, tree: Planted) -> None:
+        """It is over indexes that its owner has taken, and keeps trees beside them."""
         self._trees.append((owner, tree))
-        tree.load()
-        return tree
+
+    def advance(self, version: int, tree: Planted) -> bool:
+        """As `Planted.advance`, at the newest version."""
+        self.structure.begin(version)
+        return tree.advance()
+
+    def has(self, owner: object) -> bool:
+        """Whether it follows still, if it has trees."""
+        return any(other is owner for other, _ in self._trees)
 
     def forget(self, owner: object) -> None:
         """It follows no more: what nobody else has goes with a later `reclaim`, when readers of the newest version can't know it."""
@@ -225,22 +215,30 @@ class SharedIndexes:
         if self._structure is None:
             return False
         pinned = published in pins
-        leaving = [one for since, one in self._leaving if since < published or not pinned]
-        if leaving:
-            self._structure.begin(published)
-            for one in leaving:
-                self._remove(published, one)
-            self._leaving = [(since, one) for since, one in self._leaving if since >= published and pinned]
+        at = next((at for at, (since, _) in enumerate(self._leaving) if since < published or not pinned), -1)
+        if at >= 0:
+            if self._remove(published, self._leaving[at][1]):
+                del self._leaving[at]
+            return True
         return self._structure.reclaim(published, pins, FREED_AT_ONCE) or self._texts.reclaim(published, pins)
 
-    def _remove(self, version: int, one: SharedIndex | Planted) -> None:
-        if not isinstance(one, SharedIndex):
+    def _remove(self, version: int, one: SharedIndex | Planted) -> bool:
+        """Take away a tree, or a piece of what an index has; whether nothing of it is left."""
+        if isinstance(one, SharedIndex) and one.text_columns:
+            if self._texts_leaving is None:
+                self._texts_leaving = one, self.structure.entries(one.number, self.structure.root(one.number))
+            of, cursor = self._texts_leaving
+            assert of is one, "the first that can go is taken away until it is gone"
+            if not cursor.done:
+                self._texts.release(one.text_codes(cursor.fill(_FEW)), version)
+                return False
+            self._texts_leaving = None
+        self.structure.begin(version)
+        if isinstance(one, SharedIndex):
+            self.structure.remove(one.number)
+        else:
             one.close()
-            return
-        cursor = self.structure.entries(one.number, self.structure.root(one.number))
-        while one.text_columns and not cursor.done:
-            self._texts.release(one.text_codes(cursor.fill(_CHUNK)), version)
-        self.structure.remove(one.number)
+        return True
 
     # figures
 

@@ -88,6 +88,7 @@ class LiveView:
         former = self.join
         self._former = [kept for kept in self._former if kept() is not None] + [weakref.ref(former)]
         self._former_steps += former.update_steps
+        self._indexes.forget(former)
         self._join = join
         return former
 

@@ -19,13 +19,15 @@ Invariants, named by `check()` when violated
     F1  the roots of the atoms are those of their indexes
     F2  all indexes of an atom have as many entries as it counts
     D1  the inner levels below the top are those of the points of S, each once
-    D2  all points lie in one block of the top level
+    D2  all points lie in one block of the top level, unless the tree is outgrown
 
 Costs (n points of S, h_X and h_Y holes that have points, Z tuples, U the distance between the least and the greatest x)
     load        O(n log n) a level
     follow      O(log16 U log n) a point that comes or goes, O(1) an entry of R or T, besides the rows, which are a walk below the entry;
-                O(n) for a level that becomes necessary when a point comes far from all others, 15 times at most
-    rows        2 (h_X + 1) (h_Y + 1) + Z points, each O(log16 U) look-ups of O(log n); no bound between two rows
+                O(n) for levels that become necessary when a point comes far from all others, while there are few (`MOST_AT_ONCE`);
+                from then on such a point makes the tree outgrown
+    rows        2 (h_X + 1) (h_Y + 1) + Z points, each O(log16 U) look-ups of O(log n); no bound between two rows. While the tree is
+                outgrown a look-up may go on through the blocks of the highest level that there is
     memory      28 bytes a point and inner level, at most 15; 32 bytes a range that waits while a reading lasts, up to 2 MiB
 Differences from the paper: blocks are given by the numbers, so the tree is kept under changes; ranges wait on a stack with a bound; the set
 W of the holes of R is not kept, as the next value of R is one look-up away.
@@ -48,14 +50,16 @@ from structures.core.kernel import compiled
 from structures.core.runs import Deltas
 from structures.index.following import ONE, Atom, Member
 from structures.index.indexes import Entries, OrderedIndexes, items_of
+from structures.index.planting import Planted
 
 __all__ = ["Atom", "BowTie", "Cursor", "Deltas", "Member", "Root"]
 
 MOST_RANGES = 1 << 16
+MOST_AT_ONCE = 1 << 13  # points for which levels are made within a change
 _CHUNK = 1 << 16
 
 
-class BowTie(Reader):
+class BowTie(Reader, Planted):
     """See the module's head."""
 
     def __init__(self, indexes: OrderedIndexes, atoms: Sequence[Atom]) -> None:
@@ -72,6 +76,9 @@ class BowTie(Reader):
         self._in_roles = [self.first[self._r], self.first[self._s], self.first[self._s] + 1, self.first[self._t]]
         self._levels: list[int] = []  # the index of each inner level from 1 on
         self._block: int | None = None  # of the top level, in which all points lie
+        self._is_outgrown = False
+        self._by_y: np.ndarray | None = None  # all points, while levels are made of them, and the top that these lead to
+        self._new_top = 1
         r, by_x, t = Part(self._r, dyadic.OF_R, 1, 0), Part(self._s, dyadic.BY_X, 2, 0), Part(self._t, dyadic.OF_T, 1, 1)
         self._whole = plan_of([r, by_x, t], 0, False)
         mirrored = [t._replace(offset=0), by_x._replace(member=dyadic.BY_Y), r._replace(offset=1)]
@@ -92,10 +99,6 @@ class BowTie(Reader):
     @property
     def _points_index(self) -> int:
         return self.members[self.first[self._s]].index
-
-    def load(self) -> None:
-        """Make the levels of the points that S has. MemoryError: they cannot fit."""
-        self._raise_top()
 
     def close(self) -> None:
         """The newest version has this join no more."""
@@ -124,27 +127,64 @@ class BowTie(Reader):
         arena, holders = self.indexes.arena, np.array([self.indexes.holder(index) for index in self._levels], np.int64)
         items = items_of(Entries(points, np.zeros(len(points), np.int32)))
         compiled(dyadic.change_points)(arena.nodes, arena.writing, holders, sign, items, np.zeros(3, np.int64))
-        if sign == INSERT and {block(int(x), self._top) for x in (points[:, 0].min(), points[:, 0].max())} != {self._block}:
-            self._raise_top()
+        if sign == INSERT:
+            self._reach(points)
 
-    def _raise_top(self) -> None:
-        """Add levels until all points lie in one block of the top."""
+    def _reach(self, points: np.ndarray) -> None:
+        """These points are there, perhaps far from all others."""
+        if {block(int(x), self._top) for x in (points[:, 0].min(), points[:, 0].max())} == {self._block}:
+            return
+        if self._counts[self._s] > MOST_AT_ONCE:
+            self._is_outgrown = True
+            return
+        while (level := self._next_tree()) is not None:
+            self._plant(level)
+
+    @property
+    def is_outgrown(self) -> bool:
+        extent = self._extent if self._is_outgrown else None
+        return extent is not None and block(extent[0], self._top) != block(extent[1], self._top)
+
+    @property
+    def _extent(self) -> tuple[int, int] | None:
+        """The least x and the greatest; None: there is no point."""
         index, root = self._points_index, self._points_root
         first, (greatest, _) = self.indexes.seek(index, root, ()), self.indexes.find_gap(index, root, (), dyadic.LAST_VALUE)
-        if first is None or greatest is None:
+        return None if first is None or greatest is None else (first[0], greatest)
+
+    def _next_tree(self) -> Entries | None:
+        """The next level, if not all points lie in one block of the top."""
+        if self._by_y is None:
+            if (extent := self._extent) is None:
+                return None
+            self._new_top = self._top
+            while block(extent[0], self._new_top) != block(extent[1], self._new_top):
+                self._new_top += 1
+            self._block = block(extent[0], self._new_top)
+            self._by_y = self._all_points() if self._new_top > self._top else np.empty((0, 2), np.int64)
+        points = self._by_y
+        if self._top == self._new_top:
+            self._by_y, self._is_outgrown = None, False
+            return None
+        blocks = blocks_of(points[:, 1], self._top)
+        order = np.argsort(blocks, kind="stable")  # O(n) where most points lie in one block
+        return Entries(np.column_stack((blocks, points))[order], np.zeros(len(points), np.int32))
+
+    def _plant(self, entries: Entries) -> None:
+        self.indexes.require(len(entries.slot), 1)
+        level = self.indexes.add(3)
+        self.indexes.build(level, entries)
+        self._levels.append(level)
+
+    def _recheck(self, atom: int, entries: Entries) -> None:
+        if atom != self._s:
             return
-        top = self._top
-        while block(first[0], top) != block(greatest, top):
-            top += 1
-        points = self._all_points() if top > self._top else np.empty((0, 2), np.int64)
-        while self._top < top:
-            blocks = blocks_of(points[:, 1], self._top)
-            order = np.argsort(blocks, kind="stable")  # O(n) where most points lie in one block
-            self.indexes.require(len(points), 1)
-            level = self.indexes.add(3)
-            self.indexes.build(level, Entries(np.column_stack((blocks, points))[order], np.zeros(len(points), np.int32)))
-            self._levels.append(level)
-        self._block = block(first[0], top)
+        points = np.ascontiguousarray(entries.coordinates[:, :2])
+        arena, holders = self.indexes.arena, np.array([self.indexes.holder(index) for index in self._levels], np.int64)
+        self.indexes.prepare(len(points) * len(self._levels), 1)
+        items = items_of(Entries(points, np.zeros(len(points), np.int32)))
+        compiled(dyadic.recheck_points)(arena.nodes, arena.writing, self._points_root, holders, items, np.zeros(3, np.int64))
+        self._reach(points)
 
     def _all_points(self) -> np.ndarray:
         """int64[n, 2], as (y, x), in order, each once."""
@@ -187,7 +227,7 @@ class BowTie(Reader):
             wanted = sorted([(x + 8 * (16**level - 1) // 15) >> 4 * level, y, x] for y, x in points)
             assert found == wanted, f"D1: level {level} is not that of the points"
         blocks = {(x + 8 * (16**self._top - 1) // 15) >> 4 * self._top for _, x in points if self._top <= dyadic.MOST_LEVELS}
-        assert blocks <= {self._block}, f"D2: blocks {blocks} of level {self._top}, not {self._block} alone"
+        assert self._is_outgrown or blocks <= {self._block}, f"D2: blocks {blocks} of level {self._top}, not {self._block} alone"
 
 
 def blocks_of(x: np.ndarray, level: int) -> np.ndarray:

@@ -14,7 +14,7 @@ Blocks are given by the numbers, so nothing is ever rebalanced; the paper's tree
 
 Costs (n points, U the distance between the least and the greatest x)
     next_point      at most 30 log16 U + 2 look-ups of O(log n), of which those of blocks without points are spared
-    change_points   O(log16 U log n) a point
+    change_points, recheck_points    O(log16 U log n) a point
     memory          28 bytes a point and level, TOP - 1 <= 15 levels, in leaves that are full to a half and more
 """
 
@@ -25,9 +25,10 @@ from typing import Any
 from structures.adaptive.product import LOOKUPS, STATE_WORDS, STEPS, Walking
 from structures.core.blocks import Nodes, Writing
 from structures.core.kernel import kernel
+from structures.index.changes import cut, put
 from structures.index.layout import HEAD, LEAF_ROOM
 from structures.index.runs import change
-from structures.index.search import BEFORE, BEHIND, Items, Place, seek
+from structures.index.search import BEFORE, BEHIND, Items, Place, has_prefix, seek
 
 DIGIT = 4  # bits of x a level
 MOST_LEVELS = 15  # of indexes
@@ -143,3 +144,18 @@ def change_points(nodes: Nodes, writing: Writing, holders: Any, sign: int, items
         for level in range(1, len(holders) + 1):
             key[0] = block_of(key[2], level)
             change(nodes, writing, holders[level - 1], sign, entry, 0)
+
+
+@kernel("void(Nodes, Writing, int64, int64[::1], Items, int64[::1])")
+def recheck_points(nodes: Nodes, writing: Writing, root: int, holders: Any, items: Items, key: Any) -> None:
+    """As `change_points`, but what is put are those of the points that the index of S by (x, y) has at this root, and the others are cut;
+    a level that is right already stays."""
+    for e in range(len(items.slots)):
+        key[1], key[2] = items.X[e * items.width + 1], items.X[e * items.width]
+        live = has_prefix(nodes, root, 2, items.X, e * items.width, 1, 2)
+        for level in range(1, len(holders) + 1):
+            key[0] = block_of(key[2], level)
+            if live:
+                put(nodes, writing, holders[level - 1], key, 0, 0)
+            else:
+                cut(nodes, writing, holders[level - 1], key, 0, 0)

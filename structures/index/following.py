@@ -43,9 +43,22 @@ class IndexReader(ABC):
         self._atom_of = [a for a, atom in enumerate(atoms) for _ in atom]
         self.first = [self._atom_of.index(a) for a in range(len(atoms))]
         self._of_atom = [[m for m, a in enumerate(self._atom_of) if a == atom] for atom in range(len(atoms))]
-        self._roots = np.array([indexes.root(one.index) for one in self.members], np.int64)
-        self._counts = [indexes.count(atom[0].index, indexes.root(atom[0].index)) for atom in atoms]
+        self._roots = np.zeros(len(self.members), np.int64)
+        self._counts = [0] * len(atoms)
         self._told_steps = 0
+        self.look()
+
+    def look(self) -> None:
+        """Take the indexes as they are."""
+        self._roots[: len(self.members)] = [self.indexes.root(one.index) for one in self.members]
+        for a, m in enumerate(self.first):
+            index = self.members[m].index
+            self._counts[a] = self.indexes.count(index, self.indexes.root(index))
+
+    @property
+    def is_outgrown(self) -> bool:
+        """Whether another one should be made in its place, as the data has become another."""
+        return False
 
     @property
     @abstractmethod

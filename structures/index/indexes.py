@@ -229,7 +229,7 @@ class OrderedIndexes(Versioned[IndexArena]):
         levels = blocks.bit_length() + 2
         return layout.BLOCK * min(changes * 2 * levels, ticks * (blocks + 2 * changes + 1))
 
-    def _prepare(self, changes: int, ticks: int) -> None:
+    def prepare(self, changes: int, ticks: int) -> None:
         """Raise MemoryError unless so many changes, in so many ticks, surely fit; if the store is sparse, see whether room is left for
         compaction beside them: all blocks are moved at worst, by each tick."""
         self._require(changes, ticks)
@@ -244,7 +244,7 @@ class OrderedIndexes(Versioned[IndexArena]):
         Deleted entries must be there and inserted ones not: KeyError, with all others done. O(log n) a change, and the sort; O(1) a delete
         where an index loses all of its entries.
         """
-        self._prepare(sum(len(part.slot) for one in changes.values() for part in one), STEPS)
+        self.prepare(sum(len(part.slot) for one in changes.values() for part in one), STEPS)
         halves: list[dict[int, Half]] = []
         for index, one in changes.items():
             self._change(index, INSERT, one.after)
@@ -279,7 +279,7 @@ class OrderedIndexes(Versioned[IndexArena]):
         """Puts (sign INSERT, 1) and cuts (DELETE, -1) one after another, number i of the index that index[i] (int64) names, as the version
         that was begun. Errors and cost as `apply`."""
         n = len(index)
-        self._prepare(n, n)
+        self.prepare(n, n)
         run = Run(index, sign, entries, np.empty(n, np.int8), np.empty(n, np.int64))
         compiled(change_in_order)(*self._arrays, layout.TREES + layout.TREE_WORDS * index, sign, items_of(entries), run.after, run.common)
         self._none_missing()

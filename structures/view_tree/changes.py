@@ -52,9 +52,23 @@ class Changes(NamedTuple):
 
 
 @kernel
+def set_live(nodes: Nodes, writing: Writing, view: View, X: Any, x: int, v: int, sign: int) -> int:
+    """Let the prefix of an entry be live in node v (sign 1), or not (-1); as `put` and `cut` tell it."""
+    C = writing.C
+    T, R, N = view
+    h = T[v * MEMBER_WORDS + HOLDER]
+    common = put(nodes, writing, h, X, x, 0) if sign > 0 else cut(nodes, writing, h, X, x, 0)
+    if common >= 0:
+        if has_spare_room(C):
+            compact_beside(nodes, writing, h, X, x, 0)
+        R[v] = C[h + ROOT]
+        N[FLIPPED] += 1
+    return common
+
+
+@kernel
 def flip(nodes: Nodes, writing: Writing, view: View, X: Any, x: int, sign: int, atom: int, common: int) -> None:
     """An entry of the atom was put or cut (its index is so already), and `common` coordinates of it are in another entry of its index."""
-    C = writing.C
     T, R, N = view
     child = atom
     v = T[child * MEMBER_WORDS + PARENT]
@@ -70,12 +84,7 @@ def flip(nodes: Nodes, writing: Writing, view: View, X: Any, x: int, sign: int, 
             N[LOOKED] += 1
             if not has_prefix(nodes, R[other], T[other * MEMBER_WORDS + ARITY], X, x, 1, p):
                 return
-        h = T[node + HOLDER]
-        common = put(nodes, writing, h, X, x, 0) if sign > 0 else cut(nodes, writing, h, X, x, 0)
-        if has_spare_room(C):
-            compact_beside(nodes, writing, h, X, x, 0)
-        R[v] = C[h + ROOT]
-        N[FLIPPED] += 1
+        common = set_live(nodes, writing, view, X, x, v, sign)
         child, v = v, T[node + PARENT]
 
 
@@ -86,6 +95,22 @@ def flip_all(nodes: Nodes, writing: Writing, view: View, items: Items, common: A
     for e in range(len(common)):
         if common[e] >= 0:
             flip(nodes, writing, view, items.X, e * items.width, sign, atom, wide(common[e]))
+
+
+@kernel("void(Nodes, Writing, View, Items, int64)")
+def recheck_all(nodes: Nodes, writing: Writing, view: View, items: Items, atom: int) -> None:
+    """Let the nodes above the atom have those prefixes of n entries that all their children have, as these are now. There must be room for
+    a flip of each entry in each of them. Cost: O(t log n) an entry."""
+    T, R, _ = view
+    for e in range(len(items.slots)):
+        x, v = e * items.width, T[atom * MEMBER_WORDS + PARENT]
+        while v >= 0:
+            node, live = v * MEMBER_WORDS, True
+            for c in range(T[node + CHILDREN]):
+                other = T[node + CHILD + c]
+                live = live and has_prefix(nodes, R[other], T[other * MEMBER_WORDS + ARITY], items.X, x, 1, T[node + PREFIX])
+            set_live(nodes, writing, view, items.X, x, v, 1 if live else -1)
+            v = T[node + PARENT]
 
 
 @kernel("int64(Nodes, Writing, View, Walking, Changes, Items, Told, int64[::1])")

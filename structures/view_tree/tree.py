@@ -41,10 +41,11 @@ from structures.core.entries import Told
 from structures.core.kernel import compiled
 from structures.core.runs import Deltas, gather
 from structures.index.deltas import CHUNK
-from structures.index.following import ONE, Atom, IndexReader, Member
+from structures.index.following import ONE, Atom, Member
 from structures.index.indexes import Entries, OrderedIndexes, Run, items_of
 from structures.index.layout import IndexArena
-from structures.view_tree.changes import FLIPPED, LOOKED, STATE, Changes, View, flip_all, follow_run, live_prefixes
+from structures.index.planting import Planted
+from structures.view_tree.changes import FLIPPED, LOOKED, STATE, Changes, View, flip_all, follow_run, live_prefixes, recheck_all
 from structures.view_tree.shape import HOLDER, PLAN_WORDS, Shape, path_orders
 from structures.view_tree.walk import AT, DEAD, GAP, STATE_WORDS, STEPS, Walking, view_fill
 
@@ -81,7 +82,7 @@ class Cursor(cursor.Cursor):
         return other
 
 
-class ViewTree(IndexReader):
+class ViewTree(Planted):
     """See the module's head. One thread writes; any number read roots of pinned versions meanwhile."""
 
     def __init__(self, indexes: OrderedIndexes, atoms: Sequence[Atom]) -> None:
@@ -96,6 +97,7 @@ class ViewTree(IndexReader):
         arena = indexes.arena
         self._arrays = arena.nodes, arena.writing
         self._roots = np.append(self._roots, np.zeros(len(self._live), np.int64))  # of the atoms, then of the nodes
+        self._next = len(self._roots) - 1  # the node whose tree is to be made next
         self._walk, self._state = np.zeros(STATE_WORDS, np.int64), np.zeros(STATE, np.int64)
         self._view = View(table.reshape(-1), self._roots, self._state)
         self._out = np.empty((self.shape.t, CHUNK), np.int32)
@@ -107,19 +109,28 @@ class ViewTree(IndexReader):
 
     # --- writing
 
-    def load(self) -> None:
-        """Take the indexes as they are, and find all live prefixes: of a view that has none yet. MemoryError: they cannot fit."""
-        t, (T, R, _) = self.shape.t, self._view
-        R[:t] = [self.indexes.root(one.index) for one in self.members]
-        for v in range(len(R) - 1, t - 1, -1):
-            node, index = self.shape.nodes[v - t], self._live[v - t]
-            sizes = [self.indexes.count(*self._tree(child)) for child in node.children]
-            found = np.empty(min(sizes) * node.prefix, np.int64)
-            n = live_prefixes(self._arrays[0], T, R, v, np.zeros(2 * len(sizes), np.int64), found)
-            self.indexes.require(n, 1)
-            if n:
-                self.indexes.build(index, Entries(found[: n * node.prefix].reshape(n, -1), np.zeros(n, np.int32)))
-            R[v] = self.indexes.root(index)
+    def _next_tree(self) -> Entries | None:
+        """The live prefixes of the next node: those below it are there. O(n)."""
+        t, v, (T, R, _) = self.shape.t, self._next, self._view
+        if v < t:
+            return None
+        node = self.shape.nodes[v - t]
+        sizes = [self.indexes.count(*self._tree(child)) for child in node.children]
+        found = np.empty(min(sizes) * node.prefix, np.int64)
+        n = live_prefixes(self._arrays[0], T, R, v, np.zeros(2 * len(sizes), np.int64), found)
+        return Entries(found[: n * node.prefix].reshape(n, node.prefix), np.zeros(n, np.int32))
+
+    def _plant(self, entries: Entries) -> None:
+        index = self._live[self._next - self.shape.t]
+        self.indexes.require(len(entries.slot), 1)
+        if len(entries.slot):
+            self.indexes.build(index, entries)
+        self._roots[self._next] = self.indexes.root(index)
+        self._next -= 1
+
+    def _recheck(self, atom: int, entries: Entries) -> None:
+        self.indexes.prepare(len(entries.slot) * len(self.shape.above(atom)), 1)
+        compiled(recheck_all)(*self._arrays, self._view, items_of(entries), atom)
 
     def _tree(self, member: int) -> tuple[int, int]:
         """The index of an atom or node, and its root."""

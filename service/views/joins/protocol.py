@@ -53,11 +53,16 @@ class Enumeration(Protocol):
 class Defaults:
     """What most classes of joins do not have to do, or do not count. Each inherits it."""
 
+    def hold(self, version: int) -> None:
+        """From now on `version`, the newest, is held, in place of the last one. In the writer's turn, in each round of building: O(1)."""
+
     def settle(self) -> None:
         """Do beside the writer what the changes that it has followed while it is built have left to do."""
 
-    def conclude(self, version: int) -> None:
-        """The last step of building, in the writer's turn: it has followed all up to `version`, the newest."""
+    def conclude(self, version: int) -> bool:
+        """A step of what building has to do in the writer's turn, some milliseconds long: it has followed all up to `version`, the newest.
+        Whether that was the last one, else another round begins."""
+        return True
 
     def abandon(self, version: int) -> None:
         """It was not built after all; `version` is the newest. In the writer's turn, when nobody builds any more."""
@@ -140,9 +145,11 @@ class Join(Protocol):
         """Prove the invariants, for tests and `livejoin check`."""
         ...
 
+    def hold(self, version: int) -> None: ...
+
     def settle(self) -> None: ...
 
-    def conclude(self, version: int) -> None: ...
+    def conclude(self, version: int) -> bool: ...
 
     def abandon(self, version: int) -> None: ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,7 @@ from structures.adaptive.intersect import Intersect
 from structures.core.runs import Deltas
 from structures.index.following import Atom, Member
 from structures.index.indexes import Batch, Entries, Run
+from structures.index.planting import Planted
 from structures.minesweeper.minesweeper import Minesweeper
 from structures.tree_tracker.tracker import TreeTracker
 from structures.view_tree.tree import ViewTree
@@ -44,6 +45,9 @@ class Reader(Protocol):
 
     @property
     def update_steps(self) -> int: ...
+
+    @property
+    def is_outgrown(self) -> bool: ...
 
     def follow(self, batch: Batch, sink: Callable[[int, Any], bool] | None) -> None: ...
 
@@ -71,15 +75,17 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
         self.sides, self.never, self._plan = list(sides), query.never, plan
         self.indexes, self._own = indexes, own
         self._loading: dict[Key, Loading] = {}  # while it is built: what nobody else has
-        self._taken: list[SharedIndex] = []
+        self._taken: list[SharedIndex] = []  # in the order of `_wanted`
         self._of_alias: list[SharedIndex] = []  # of each the one by which its entries and keys are given
-        self._reader: R | None = None
+        self._held = 0  # while it is built: the version that is held
+        self._planted: Planted | None = None  # while it is built: the reader, if it has trees of its own
+        self._reader: R | None = None  # once it is built
         self._touched = Touched(())  # of what room was asked for last
         if not self.never:
             indexes.make_room()
 
     @abstractmethod
-    def _make(self, version: int, atoms: Sequence[Atom]) -> R:
+    def _make(self, atoms: Sequence[Atom]) -> R:
         """The structure over these."""
 
     @property
@@ -91,46 +97,94 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
         return self._reader.update_steps if self._reader is not None else 0
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
-        """Cost: O(n log n) for the indexes that nobody has. Those that others have, too, come with `conclude`."""
-        wanted = [(side, Order(path.columns, path.same)) for side, paths in zip(self.sides, self._tracks, strict=True) for path in paths]
-        for done, (side, order) in enumerate(wanted):
+        """Cost: O(n log n) for the indexes that nobody has. What these are read by comes with `conclude`."""
+        self._load(version, progress)
+        while self._own and not self.conclude(version):
+            self.hold(version)
+            self.settle()
+
+    def _load(self, version: int, progress: Callable[[float], None]) -> None:
+        """Load those indexes that are still to be taken, and that nobody has."""
+        wanted = self._wanted
+        for done in range(len(self._taken), len(wanted)):
+            side, order = wanted[done]
             key = self.indexes.key(side, order)
             loading = None if key in self._loading else self.indexes.loading(side, order)
             if loading is not None:
                 self._loading[key] = loading
                 loading.load(version, lambda part, done=done: progress((done + part) / len(wanted)))  # type: ignore[misc]
-        if self._own:
-            self.conclude(version)
+
+    def hold(self, version: int) -> None:
+        self._held = version
+        if self._planted is not None:
+            self._planted.hold()
 
     def settle(self) -> None:
-        """Follow what was noted while it is built."""
+        """Follow what was noted while it is built, and find what comes next."""
         for loading in self._loading.values():
             loading.settle()
+        self._load(self._held, lambda part: None)  # somebody else had it, and has dropped it since
+        if self._planted is not None:
+            self._planted.gather()
 
-    def conclude(self, version: int) -> None:
-        """Take the indexes, at the newest version, with all of its changes noted. Cost: O(n), and that of the structure."""
+    def conclude(self, version: int) -> bool:
+        """Take the indexes, of those that were loaded one a step; then do the steps of a structure that has trees of its own."""
         if self._reader is not None or self.never:
-            return
-        atoms: list[Atom] = []
-        for side, paths in zip(self.sides, self._tracks, strict=True):
-            taken = [self._take(version, side, Order(path.columns, path.same)) for path in paths]
-            self._taken += taken
-            self._of_alias.append(taken[0])
-            atoms.append(tuple(Member(one.number, path.variables) for one, path in zip(taken, paths, strict=True)))
-        self._reader = self._make(version, atoms)
+            return True
+        if self._planted is None:
+            if not self._take_some(version):
+                return False
+            reader = self._make(self._atoms)
+            if not isinstance(reader, Planted):
+                self._reader = reader
+                return True
+            self._planted = reader
+            self.indexes.plant(self, reader)
+            return False
+        if not self.indexes.advance(version, self._planted):
+            return False
+        self._reader, self._planted = cast(R, self._planted), None
+        return True
 
-    def _take(self, version: int, side: Side, order: Order) -> SharedIndex:
-        return self.indexes.take(self, version, side, order, self._loading.pop(self.indexes.key(side, order), None))
+    def _take_some(self, version: int) -> bool:
+        """Take indexes, up to one that was loaded; whether it has all."""
+        wanted, put = self._wanted, False
+        while len(self._taken) < len(wanted) and not put:
+            side, order = wanted[len(self._taken)]
+            made = self._loading.pop(self.indexes.key(side, order), None)
+            one = self.indexes.take(self, version, side, order, made)
+            if one is None:
+                return False
+            self._taken.append(one)
+            put = made is not None
+        return len(self._taken) == len(wanted)
+
+    @property
+    def _atoms(self) -> list[Atom]:
+        """All indexes were taken: those of each alias."""
+        atoms, taken = [], iter(self._taken)
+        for paths in self._tracks:
+            own = [next(taken) for _ in paths]
+            self._of_alias.append(own[0])
+            atoms.append(tuple(Member(one.number, path.variables) for one, path in zip(own, paths, strict=True)))
+        return atoms
 
     def abandon(self, version: int) -> None:
         for loading in self._loading.values():
             loading.abandon(version)
-        self._loading = {}
+        self._loading, self._planted = {}, None
+        self.indexes.forget(self)
 
     @property
     def _tracks(self) -> Sequence[Sequence[Any]]:
         """Of each alias the indexes that it is read by; of none if it never has a row."""
         return ((),) * len(self.sides) if self.never else self._plan.tracks
+
+    @property
+    def _wanted(self) -> list[tuple[Side, Order]]:
+        """The indexes of all aliases, one after another."""
+        tracks = zip(self.sides, self._tracks, strict=True)
+        return [(side, Order(path.columns, path.same)) for side, paths in tracks for path in paths]
 
     def require(self, resolved: Mapping[str, Resolved]) -> None:
         if self._own:
@@ -145,6 +199,10 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
             for loading in self._loading.values():
                 if (run := runs.get(loading.index.relation.name)) is not None:
                     loading.note(run)
+            for place, index in enumerate(self._of_alias):
+                if self._planted is not None and (run := runs.get(index.relation.name)) is not None:
+                    slots = np.concatenate((run.old[run.old >= 0], run.new[run.new >= 0]))
+                    self._planted.note(place, index.entries(slots, False)[0])
             return
         if versions_of(runs) == 1:
             self._reader.follow(self.indexes.batch, None if sink is None else lambda sign, slots: sink(0, sign > 0, tuple(slots)))
@@ -195,12 +253,18 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
 
     @property
     def bytes(self) -> int:
-        """What the structure keeps, and of an index that several views or aliases have its share."""
+        """What the structure keeps, and of an index that several views or aliases have its share. Of one that was replaced nothing: what is
+        held of it for readers the indexes tell."""
+        if isinstance(self._reader, Planted) and not self.indexes.has(self):
+            return 0
         return sum(map(self.indexes.bytes_of, self._taken)) + (self._reader.own_bytes if self._reader is not None else 0)
 
     @property
     def retired_bytes(self) -> int:
         return self.indexes.retired_bytes if self._own else 0
+
+    def is_outgrown(self, version: int) -> bool:
+        return self._reader is not None and self._reader.is_outgrown
 
     def check(self) -> None:
         if self._reader is not None:
@@ -211,9 +275,8 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
 class ViewTreeJoin(ReadingJoin[ViewTree]):
     """A hierarchical join."""
 
-    def _make(self, version: int, atoms: Sequence[Atom]) -> ViewTree:
-        """Cost: O(n)."""
-        return self.indexes.plant(self, version, lambda indexes: ViewTree(indexes, atoms))
+    def _make(self, atoms: Sequence[Atom]) -> ViewTree:
+        return ViewTree(self.indexes.structure, atoms)
 
     @property
     def flips(self) -> int:
@@ -224,27 +287,26 @@ class ViewTreeJoin(ReadingJoin[ViewTree]):
 class TreeTrackerJoin(ReadingJoin[TreeTracker]):
     """An acyclic join."""
 
-    def _make(self, version: int, atoms: Sequence[Atom]) -> TreeTracker:
+    def _make(self, atoms: Sequence[Atom]) -> TreeTracker:
         return TreeTracker(self.indexes.structure, atoms, self._plan.edges)
 
 
 class MinesweeperJoin(ReadingJoin[Minesweeper]):
     """A join of any class."""
 
-    def _make(self, version: int, atoms: Sequence[Atom]) -> Minesweeper:
+    def _make(self, atoms: Sequence[Atom]) -> Minesweeper:
         return Minesweeper(self.indexes.structure, atoms, self._plan.levels)
 
 
 class IntersectJoin(ReadingJoin[Intersect]):
     """A join of a chain of variable sets."""
 
-    def _make(self, version: int, atoms: Sequence[Atom]) -> Intersect:
+    def _make(self, atoms: Sequence[Atom]) -> Intersect:
         return Intersect(self.indexes.structure, atoms)
 
 
 class BowTieJoin(ReadingJoin[BowTie]):
     """R(x), S(x, y), T(y), with a two-dimensional tree of its own."""
 
-    def _make(self, version: int, atoms: Sequence[Atom]) -> BowTie:
-        """Cost: O(n log U), U the range of the values."""
-        return self.indexes.plant(self, version, lambda indexes: BowTie(indexes, atoms))
+    def _make(self, atoms: Sequence[Atom]) -> BowTie:
+        return BowTie(self.indexes.structure, atoms)

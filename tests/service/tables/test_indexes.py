@@ -63,7 +63,12 @@ class Case:
         return self.state.indexes
 
     def take(self, owner: object, side: Side, order: Order) -> SharedIndex:
-        return self.indexes.take(owner, self.state.newest, side, order, None)
+        made = self.indexes.loading(side, order)
+        if made is not None:
+            made.load(self.state.newest, lambda part: None)
+        one = self.indexes.take(owner, self.state.newest, side, order, made)
+        assert one is not None
+        return one
 
     def batch(self, *changes: tuple[str, int, int, Row]) -> Batch:
         """`changes` as (relation, op, id, other values)."""

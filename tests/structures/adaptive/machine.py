@@ -11,6 +11,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
+from structures.adaptive import bow_tie
 from structures.adaptive.bow_tie import BowTie
 from structures.adaptive.intersect import Intersect
 from structures.core.runs import Deltas
@@ -49,25 +50,40 @@ def is_bow_tie(atoms: Sequence[Variables]) -> bool:
     return sorted(map(sorted, atoms)) == [[0], [0, 1], [1]]
 
 
-def adaptive_of(indexes: OrderedIndexes, made: dict[Key, int], atoms: Sequence[tuple[int, Variables]], given: Relations) -> Any:
-    """Over the indexes that it needs; those that nobody made yet are loaded."""
+def adaptive_of(
+    indexes: OrderedIndexes, made: dict[Key, int], atoms: Sequence[tuple[int, Variables]], given: Relations, load: bool = True
+) -> Any:
+    """Over the indexes that it needs; those that nobody made yet are loaded. `load`: a bow-tie is, too."""
     variables = [own for _, own in atoms]
     found = atoms_of(indexes, made, atoms, orders_of(variables), given)
     if not is_bow_tie(variables):
         return Intersect(indexes, found)
     made_one = BowTie(indexes, found)
-    made_one.load()
+    if load:
+        made_one.load()
     return made_one
 
 
 class AdaptiveMachine(FollowingMachine):
     WIDTH, CHUNK, WHOLE = 3, 2, 3
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.few = patch.object(bow_tie, "MOST_AT_ONCE", 12)
+        self.few.start()
+
+    def teardown(self) -> None:
+        super().teardown()
+        self.few.stop()
+
     @initialize(shape=st.sampled_from(SHAPES), tuples=st.lists(TUPLES, max_size=30))
     def begin(self, shape: Shape, tuples: list[tuple[int, Entry, int]]) -> None:
         self.prepare(shape.arities, tuples)
         self.views = [View(adaptive_of(self.indexes, self.made, atoms, self.now), atoms) for atoms in shape.views]
         self._settle()
+
+    def another(self, view: View) -> View:
+        return View(adaptive_of(self.indexes, self.made, view.atoms, self.now, load=False), view.atoms)
 
     def whole(self, tree: Any, root: Any, place: int, how: int) -> Any:
         options = {"by_one_index": how == 1, "most_ranges": 1 + how} if isinstance(tree, BowTie) else {}

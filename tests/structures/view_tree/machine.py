@@ -1,5 +1,5 @@
 """A Hypothesis state machine that drives two view trees over the same indexes beside a naive twin: batches, single changes, moves, pins,
-reads by bits, given entries, given keys, unpins; `check()` after every version."""
+reads by bits, given entries, given keys, unpins; further trees that come to be meanwhile; `check()` after every version."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from structures.index.indexes import Changes, OrderedIndexes
 from structures.view_tree.tree import Member, ViewTree
 from tests.naive.natural_join import Entry, join
 from tests.structures.index.machine import packed
-from tests.structures.machines import Reading, ReadingMachine, Row, empty_chunks, read_all, transposed
+from tests.structures.index.planting_machine import PlantingMachine
+from tests.structures.machines import Reading, Row, empty_chunks, read_all, transposed
 
 Relations = dict[int, frozenset[Entry]]  # by index
 VALUES = st.integers(0, 2)
@@ -51,7 +52,7 @@ class View(NamedTuple):
         return join(relations, [own for _, own in self.atoms])
 
 
-class ViewMachine(ReadingMachine):
+class ViewMachine(PlantingMachine):
     @initialize(shape=st.sampled_from(SHAPES), tuples=st.lists(TUPLES, max_size=25))
     def begin(self, shape: Shape, tuples: list[tuple[int, Entry, int]]) -> None:
         self.indexes = OrderedIndexes(1 << 20)
@@ -65,9 +66,15 @@ class ViewMachine(ReadingMachine):
         self.views: list[View] = []
         for atoms in shape.views:
             own = [(self.made[place], variables) for place, variables in atoms]
-            self.views.append(View(ViewTree(self.indexes, [(Member(*one),) for one in own]), own))
+            self.views.append(self._view(own))
             self.views[-1].tree.load()
         self._settle()
+
+    def _view(self, atoms: Sequence[tuple[int, tuple[int, ...]]]) -> View:
+        return View(ViewTree(self.indexes, [(Member(*one),) for one in atoms]), atoms)
+
+    def another(self, view: View) -> View:
+        return self._view(view.atoms)
 
     def _new(self, tuples: list[tuple[int, Entry, int]], place: int) -> list[Entry]:
         """Up to three entries of a tuple each."""
@@ -82,7 +89,7 @@ class ViewMachine(ReadingMachine):
         self.indexes.reclaim(self.version, self.pin_array())
         used = []
         for roots, _ in self.pins.values():
-            for view, root in zip(self.views, roots, strict=True):
+            for view, root in zip(self.views, roots, strict=False):  # more have come since
                 arities = [*(self.indexes.arity(index) for index, _ in view.atoms), *(node.prefix for node in view.tree.shape.nodes)]
                 used += list(zip(arities, root.roots, strict=True))
         self.indexes.check(used)
@@ -111,6 +118,7 @@ class ViewMachine(ReadingMachine):
             between[index] = before[index] - set(gone)
             after[index] = between[index] | set(come)
         done = self.indexes.apply(changes)
+        self.note(changes)
         for view in self.views:
             told: dict[int, list[Row]] = {DELETE: [], INSERT: []}
 
@@ -140,6 +148,7 @@ class ViewMachine(ReadingMachine):
             states.append({**states[-1], index: states[-1][index] ^ {one}})
         numbers, signs = np.array([at for _, at, _ in steps], np.int64), np.array([sign for sign, _, _ in steps], np.int8)
         run = self.indexes.apply_in_order(numbers, signs, packed([one for *_, one in steps], 6))
+        self.note(run)
         hushed = np.arange(len(steps)) % 3 == 0 if quiet else None
         for view in self.views:
             deltas = view.tree.follow_in_order(run, np.arange(len(steps)), limit, hushed)
@@ -158,8 +167,9 @@ class ViewMachine(ReadingMachine):
     @rule(data=st.data(), values=st.tuples(*[VALUES] * 5), how=st.integers(0, 2))
     def open(self, data: st.DataObject, values: Entry, how: int) -> None:
         version = self.some_pin(data)
-        number = data.draw(st.integers(0, len(self.views) - 1))
-        view, (roots, then) = self.views[number], self.pins[version]
+        roots, then = self.pins[version]
+        number = data.draw(st.integers(0, len(roots) - 1))
+        view = self.views[number]
         root, wanted = roots[number], view.wanted(then)
         place = data.draw(st.integers(0, len(view.atoms) - 1))
         index, own = view.atoms[place]

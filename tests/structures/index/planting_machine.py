@@ -1,0 +1,94 @@
+"""What the machines of structures with trees of their own share: such a structure comes to be, step by step, while the indexes change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from structures.index import planting
+from structures.index.indexes import Changes, Entries, OrderedIndexes, Run
+from structures.index.planting import Planted
+from tests.structures.machines import ReadingMachine
+
+
+class Growing:
+    """A view whose tree is not there yet, and the version that is held for it."""
+
+    def __init__(self, view: Any, version: int) -> None:
+        self.view, self.held = view, version
+        self.tree.hold()
+
+    @property
+    def tree(self) -> Planted:
+        tree: Planted = self.view.tree
+        return tree
+
+
+class PlantingMachine(ReadingMachine):
+    """A machine tells `note` what it does to the indexes, makes `another` view, not loaded, and looks at all of `views` in `_settle`."""
+
+    indexes: OrderedIndexes
+    views: list[Any]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.growing: list[Growing] = []
+
+    def another(self, view: Any) -> Any:
+        """A view of the same atoms; its tree is not loaded."""
+        raise NotImplementedError
+
+    def _settle(self) -> None:
+        raise NotImplementedError
+
+    def pin_array(self) -> np.ndarray:
+        return np.array(sorted({*self.pins, *(one.held for one in self.growing)}), np.int64)
+
+    def note(self, changed: Mapping[int, Changes] | Run) -> None:
+        """What was done to indexes."""
+        parts: Mapping[int, Sequence[Entries]]
+        if isinstance(changed, Run):
+            parts = {index: [changed.entries.take(np.flatnonzero(changed.indexes == index))] for index in changed.indexes.tolist()}
+        else:
+            parts = changed
+        for one in self.growing:
+            for atom, first in enumerate(one.tree.first):
+                for entries in parts.get(one.tree.members[first].index, ()):
+                    one.tree.note(atom, entries)
+
+    @property
+    def planted(self) -> list[Any]:
+        return [view for view in self.views if isinstance(view.tree, Planted)]
+
+    @precondition(lambda self: self.planted and len(self.growing) < 2 and len(self.views) < 5)
+    @rule(data=st.data())
+    def plant(self, data: st.DataObject) -> None:
+        self.growing.append(Growing(self.another(data.draw(st.sampled_from(self.planted))), self.version))
+
+    @precondition(lambda self: self.growing)
+    @rule(hold=st.booleans())
+    def gather(self, hold: bool) -> None:
+        one = self.growing[0]
+        if hold:
+            one.held = self.version
+            one.tree.hold()
+        one.tree.gather()
+
+    @precondition(lambda self: self.growing)
+    @rule(piece=st.integers(1, 4))
+    def advance(self, piece: int) -> None:
+        one = self.growing.pop(0)
+        self.indexes.begin(self.version)
+        with patch.object(planting, "PIECE", piece):
+            if one.tree.advance():
+                self.views.append(one.view)
+            else:
+                one.held = self.version
+                one.tree.hold()
+                self.growing.append(one)
+        self._settle()
