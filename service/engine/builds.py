@@ -204,10 +204,15 @@ class Builds:
             version = self._in_turn(build, partial(self._begin, build, join, held))
             self._load(build, join, version)
             reach("in-build")
-            while build.backlog.changes > build.last or not self._in_turn(build, partial(self._conclude, build, join)):
+            newest: int | None = version
+            while newest is not None:
                 newer = ExitStack()
                 try:
-                    self._round(build, join, self._in_turn(build, partial(self._hold, join, newer)))
+                    few = build.backlog.changes <= build.last
+                    attempt = partial(self._conclude, build, join, newer) if few else partial(self._hold, join, newer)
+                    newest = self._in_turn(build, attempt)
+                    if newest is not None:
+                        self._round(build, join, newest)
                 finally:
                     held.close()
                     held = newer
@@ -224,6 +229,7 @@ class Builds:
         return self._hold(join, held)
 
     def _hold(self, join: Join, held: ExitStack) -> int:
+        """Hold the newest version."""
         version = held.enter_context(self._versions.holding())
         join.hold(version)
         return version
@@ -275,21 +281,21 @@ class Builds:
             view.make_room()
         return view.join
 
-    def _conclude(self, build: _Build, join: Join) -> bool:
-        """Follow the rest, and let the view live in what was built; False if the rest is too long, or another step is left. More is allowed
-        each time: batches that wait could always be before this."""
+    def _conclude(self, build: _Build, join: Join, held: ExitStack) -> int | None:
+        """Follow the rest, and let the view live in what was built; if the rest is too long, or another step is left, the newest version,
+        which is held for a further round. More is allowed each time: batches that wait could always be before this."""
         view = build.view
         if not self._is_wanted(build):
             self._detach(build)
-            return True
+            return None
+        version = self._hold(join, held)
         if build.backlog.changes > build.last:
             build.last *= 2
-            return False
-        version = self._state.newest
+            return version
         for piece in pieces(build.backlog.take(version)):
             self._catch_up(build, join, version, piece)
         if not join.conclude(version):
-            return False
+            return version
         self._detach(build)
         build.is_used = True
         if build.anew:
@@ -298,7 +304,7 @@ class Builds:
             log.info("the view %s was built anew", view.name)
         else:
             self._go_live(view)
-        return True
+        return None
 
     def _detach(self, build: _Build) -> None:
         self._state.backlogs = [backlog for backlog in self._state.backlogs if backlog is not build.backlog]

@@ -50,6 +50,14 @@ class _Watched:
         self.varying = list(dict.fromkeys(name for one in mine for _, side in one.users for name in side.varying))
 
 
+class _Leaving:
+    """What nobody has any more, and the newest version then. `texts`: of an index, its entries whose texts are still counted."""
+
+    def __init__(self, since: int, one: SharedIndex | Planted) -> None:
+        self.since, self.one = since, one
+        self.texts: Cursor | None = None
+
+
 class SharedIndexes:
     """All indexes, and the texts in them. `structure` is for the structures that read them."""
 
@@ -58,8 +66,7 @@ class SharedIndexes:
         self._kept: Mapping[Any, SharedIndex] = {}  # replaced, never changed: figures are asked for by any thread
         self._known: Interest[SharedIndex] | None = None
         self._trees: list[tuple[object, Planted]] = []
-        self._leaving: list[tuple[int, SharedIndex | Planted]] = []  # and the newest version then
-        self._texts_leaving: tuple[SharedIndex, Cursor] | None = None  # of an index that is leaving, those that are still counted
+        self._leaving: list[_Leaving] = []
         self._newest = 0
         self._texts = Domain([_TEXT])
         self._batch: Batch = {}
@@ -126,7 +133,7 @@ class SharedIndexes:
             one.users = [(other, side) for other, side in one.users if other is not owner]
         gone += [one for one in self._kept.values() if not one.users]
         self._kept, self._known = {key: one for key, one in self._kept.items() if one.users}, None
-        self._leaving += [(self._newest, one) for one in gone]
+        self._leaving += [_Leaving(self._newest, one) for one in gone]
 
     # batches
 
@@ -215,24 +222,22 @@ class SharedIndexes:
         if self._structure is None:
             return False
         pinned = published in pins
-        at = next((at for at, (since, _) in enumerate(self._leaving) if since < published or not pinned), -1)
-        if at >= 0:
-            if self._remove(published, self._leaving[at][1]):
-                del self._leaving[at]
+        leaving = next((one for one in self._leaving if one.since < published or not pinned), None)
+        if leaving is not None:
+            if self._remove(published, leaving):
+                self._leaving.remove(leaving)
             return True
         return self._structure.reclaim(published, pins, FREED_AT_ONCE) or self._texts.reclaim(published, pins)
 
-    def _remove(self, version: int, one: SharedIndex | Planted) -> bool:
+    def _remove(self, version: int, leaving: _Leaving) -> bool:
         """Take away a tree, or a piece of what an index has; whether nothing of it is left."""
+        one = leaving.one
         if isinstance(one, SharedIndex) and one.text_columns:
-            if self._texts_leaving is None:
-                self._texts_leaving = one, self.structure.entries(one.number, self.structure.root(one.number))
-            of, cursor = self._texts_leaving
-            assert of is one, "the first that can go is taken away until it is gone"
-            if not cursor.done:
-                self._texts.release(one.text_codes(cursor.fill(_FEW)), version)
+            if leaving.texts is None:
+                leaving.texts = self.structure.entries(one.number, self.structure.root(one.number))
+            if not leaving.texts.done:
+                self._texts.release(one.text_codes(leaving.texts.fill(_FEW)), version)
                 return False
-            self._texts_leaving = None
         self.structure.begin(version)
         if isinstance(one, SharedIndex):
             self.structure.remove(one.number)

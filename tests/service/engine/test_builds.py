@@ -21,8 +21,11 @@ from service.errors import Problem
 from service.instance import Instance
 from service.reading.cursors import open_relation_rows, open_rows
 from service.tables import backlog
+from service.tables.loading import Loading
+from service.views.joins.reading_join import ReadingJoin
 from service.views.live_view import LiveView
 from service.wire.batch import Batch, Changes, RowBlock
+from structures.index import planting
 from tests.service.definitions import relation
 from tests.service.running import ORDER, PAIR, batch, check, ids, look, of_ops, opened, rows_of, running
 
@@ -179,6 +182,60 @@ def test_what_changes_during_a_build(tmp_path: Path, monkeypatch: pytest.MonkeyP
         engine.apply(some_changes(rng, 12))
     check(engine)
     agrees(engine, name)
+    engine.close()
+
+
+@pytest.mark.parametrize("name", SHARING)
+def test_what_changes_between_the_steps_of_a_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Indexes are put in one by one, and what is read by them comes tree by tree."""
+    monkeypatch.setattr(builds, "_FIRST_LAST", 0)
+    monkeypatch.setattr(planting, "PIECE", 3)
+    rng, left, settle = random.Random(name), iter(range(25)), ReadingJoin.settle
+    engine = filled(tmp_path, rng)
+
+    def between(join: ReadingJoin[Any]) -> None:
+        settle(join)
+        if next(left, None) is not None:
+            engine.apply(some_changes(rng, 12))
+            look(engine)
+
+    monkeypatch.setattr(ReadingJoin, "settle", between)
+    for view in (name, "again"):
+        engine.put_view(view, VIEWS[name], wait=0)
+        assert state(engine, view) == "live", engine.views[view].problem
+        left = iter(range(25))
+    for _ in range(3):
+        engine.apply(some_changes(rng, 12))
+    check(engine)
+    for view in (name, "again"):
+        agrees(engine, view)
+        engine.drop_view(view)
+    look(engine)
+    assert engine._state.indexes.structure.live_bytes == 0 and engine._state.backlogs == []
+    engine.close()
+
+
+def test_an_index_that_another_view_has_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it was there nobody else has loaded it: it is loaded after all, beside the writer."""
+    rng = random.Random(8)
+    engine = filled(tmp_path, rng)
+    engine.put_view("first", VIEWS["tracker"], wait=60)
+    held = Held(monkeypatch)
+    held.put(engine, "second", VIEWS["tracker"])
+    engine.drop_view("first")
+    engine.apply(some_changes(rng, 12))
+    look(engine)
+    loaded, load = list[str](), Loading.load
+
+    def noted(loading: Loading, *arguments: Any) -> None:
+        loaded.append(threading.current_thread().name)
+        load(loading, *arguments)
+
+    monkeypatch.setattr(Loading, "load", noted)
+    held.go.set()
+    assert state(engine, "second") == "live" and loaded and all("builder" in name for name in loaded)
+    check(engine)
+    agrees(engine, "second")
     engine.close()
 
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from service.engine import builds
@@ -20,8 +21,9 @@ from service.tables import backlog
 from service.views.joins import overlap_join
 from service.views.joins.overlap_join import OverlapJoin
 from service.wire.batch import Batch, Changes, RowBlock
+from structures.adaptive import bow_tie
 from structures.box import layout
-from tests.service.engine.test_builds import BOXES, TWO, VIEWS, Held, agrees, ended, filled, some_changes
+from tests.service.engine.test_builds import BOXES, TWO, VIEWS, Held, agrees, ended, filled, rows_like, some_changes
 from tests.service.running import ORDER, check, ids, look, running
 
 XY = {"a": "x", "b": "y"}
@@ -44,7 +46,7 @@ def renewing(engine: Instance, held: Held) -> Any:
     return former
 
 
-@pytest.mark.parametrize("definition", [VIEWS["boxes"], CROSSED], ids=["boxes", "product"])
+@pytest.mark.parametrize("definition", [VIEWS["boxes"], CROSSED, VIEWS["bow_tie"]], ids=["boxes", "product", "bow_tie"])
 def test_what_changes_meanwhile(engine: Instance, monkeypatch: pytest.MonkeyPatch, definition: dict[str, Any]) -> None:
     """In rounds of small pieces. Every version in between is readable, followed and right; so is what was pinned before, afterwards."""
     monkeypatch.setattr(builds, "_FIRST_LAST", 0)
@@ -169,6 +171,36 @@ def test_dimensions_in_another_order(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert len(found[0]) == 1000 + 2 * 999 + 2 * 998 and found[1:] == found[:1] * 2
     window = {"x": ("100", "120")}
     assert len({len(ids(open_rows(engine.readers, name, window=window))) for name in engine.views}) == 1
+    engine.close()
+
+
+def test_points_that_come_far_from_all_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bow-tie has too few levels for them; with many points, the missing ones are made beside the writer."""
+    monkeypatch.setattr(bow_tie, "MOST_AT_ONCE", 10)
+    rng = random.Random(6)
+    engine = filled(tmp_path, rng)
+    engine.put_view("v", VIEWS["bow_tie"], wait=60)
+    view, indexes = engine.views["v"], engine._state.indexes
+    former, before, known = view.join, open_rows(engine.readers, "v"), ids(open_rows(engine.readers, "v"))
+    for name, shift in (("b", 10_000), ("a", 10_000), ("a", 0)):
+        rows = rows_like(rng, list(range(100, 130)))
+        rows = rows.set_column(1, rows.schema.field(1), pc.add(rows.column(1), shift))
+        rows = rows.set_column(2, rows.schema.field(2), pc.add(rows.column(2), shift))
+        engine.apply(Batch([Changes(name, BOXES, np.full(30, ORDER["upsert"], np.uint8), RowBlock(rows), np.arange(30))], 30, 0, [], 0))
+        check(engine)
+        agrees(engine, "v")
+    assert view.join is former and view.is_outgrown(engine.versions.published.number)
+    engine.at_rest(engine._builds.renew)
+    ended(engine)
+    assert view.join is not former and not view.is_outgrown(engine.versions.published.number)
+    for _ in range(3):
+        engine.apply(some_changes(rng, 12))
+    check(engine)
+    agrees(engine, "v")
+    assert ids(before) == known and former.bytes == 0
+    before.close()
+    look(engine)
+    assert len(indexes._trees) == 1 and indexes._leaving == []
     engine.close()
 
 

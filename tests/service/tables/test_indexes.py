@@ -12,6 +12,7 @@ import pytest
 
 from service.engine.state import State
 from service.errors import Problem
+from service.tables import indexes as tables_indexes
 from service.tables.indexes import SharedIndexes
 from service.tables.interest import Touched
 from service.tables.relations import Relation
@@ -273,7 +274,9 @@ def test_texts_are_coded_once_for_all(case: Case) -> None:
     case.indexes.check()
 
 
-def test_what_nobody_has_goes_once_no_reader_can_know_it(case: Case) -> None:
+def test_what_nobody_has_goes_once_no_reader_can_know_it(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its texts go in pieces."""
+    monkeypatch.setattr(tables_indexes, "_FEW", 30)
     case.put(*({"id": i, "n": i % 7, "t": f"t{i % 5}"} for i in range(100)))
     one, kept = case.take("v", side(case.state), order("t", "n")), case.take("w", side(case.state), order("n"))
     assert case.take("w", side(case.state), order("t", "n")) is one
