@@ -24,7 +24,7 @@ from tests.benchmarks.figures import Figure, Rival, Scale
 from tests.benchmarks.measured_tree import Note
 from tests.benchmarks.raw_client import ARROW, open_stream
 from tests.benchmarks.served import LOAD, gauge, serving
-from tests.benchmarks.stalls_data import BOXES, GRID, INTERVALS, NARROW, SMALL, SORTS, TEXTS, Sort, Stage, body, of_texts
+from tests.benchmarks.stalls_data import BOW_TIE, BOXES, GRID, INTERVALS, NARROW, SMALL, SORTS, TEXTS, Sort, Stage, body, of_texts
 from tests.end_to_end import talk
 from tests.server_process import ROOT
 
@@ -148,6 +148,14 @@ def boxes_over_time(stage: Stage) -> Act:
     return partial(stage.post, [one for start in starts for one in stage.new("a", batch, batch, start, start + width)])
 
 
+def points_far_away(stage: Stage) -> Act:
+    """New rows whose values are far from all others: a bow-tie needs more levels of all points."""
+    stage.view("made", BOW_TIE)
+    rows = stage.wide(stage.ids(SMALL))
+    far = rows.set_column(rows.schema.get_field_index("x"), "x", pa.array(rows.column("x").to_numpy() + (1 << 40)))
+    return partial(stage.post, [body("b", far.slice(at, SMALL // 10)) for at in range(0, SMALL, SMALL // 10)])
+
+
 def quadtrees_merged(stage: Stage) -> Act:
     """Rows move until half as many entries have changed as the trees have, of which they are then made anew; one behind the other."""
     stage.view("made", GRID)
@@ -194,6 +202,7 @@ SCENARIOS = [
     Scenario("a snapshot is written, the log is cut", snapshot_written),
     Scenario("boxes are rebuilt", boxes_rebuilt),
     Scenario("boxes come over time", boxes_over_time),
+    Scenario("points come far from all others", points_far_away),
     Scenario("quadtrees merge", quadtrees_merged),
     Scenario("a large batch", large_batch, True),
     Scenario("a relation is truncated", truncated),
