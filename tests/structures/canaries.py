@@ -24,7 +24,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.structures.modes import CANARY_MODE, MODES, ROOT, STRUCTURES, Canary
 
-TOO_LONG = 60.0  # seconds of processor time
+TOO_LONG = 120.0  # seconds of processor time
 TESTS, CODE = ROOT / "tests", ROOT / "structures"
 
 

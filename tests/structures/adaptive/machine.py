@@ -19,6 +19,7 @@ from structures.index import following
 from structures.index.indexes import OrderedIndexes, Run
 from tests.naive.natural_join import Entry
 from tests.structures.index.following_machine import FollowingMachine, Key, Relations, Variables, View, atoms_of
+from tests.structures.index.planting_machine import PlantingMachine
 
 VALUES = st.one_of(st.integers(0, 3), st.integers(-40, 40), st.sampled_from([-(2**63), 2**63 - 1, 1000]))
 TUPLES = st.tuples(st.integers(0, 3), st.tuples(*[VALUES] * 3), st.integers(1, 2))
@@ -64,7 +65,7 @@ def adaptive_of(
     return made_one
 
 
-class AdaptiveMachine(FollowingMachine):
+class AdaptiveMachine(PlantingMachine, FollowingMachine):
     WIDTH, CHUNK, WHOLE = 3, 2, 3
 
     def __init__(self) -> None:

@@ -15,8 +15,7 @@ from structures.index.following import CHUNK, Atom, Member
 from structures.index.indexes import Changes, Entries, OrderedIndexes, Run
 from tests.naive.natural_join import Entry, join
 from tests.structures.index.machine import packed
-from tests.structures.index.planting_machine import PlantingMachine
-from tests.structures.machines import Reading, Row, empty_chunks, transposed
+from tests.structures.machines import Reading, ReadingMachine, Row, empty_chunks, transposed
 
 Variables = tuple[int, ...]
 Relations = Mapping[int, Iterable[Entry]]  # by number
@@ -61,7 +60,7 @@ def atoms_of(
     return found
 
 
-class FollowingMachine(PlantingMachine):
+class FollowingMachine(ReadingMachine):
     """A machine has its rules, which call these methods, and begins by `prepare` and `_settle`."""
 
     WIDTH = 4  # columns of the widest relation
@@ -79,6 +78,9 @@ class FollowingMachine(PlantingMachine):
         self.arities = arities
         self.now = {place: frozenset(self._new(tuples, place)) for place in range(len(arities))}
         self.made: dict[Key, int] = {}
+
+    def note(self, changed: Mapping[int, Changes] | Run) -> None:
+        """What was done to indexes."""
 
     def whole(self, tree: Any, root: Any, place: int, how: int) -> Any:
         """A cursor of all rows, in one of the ways; `place`: an atom."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from unittest.mock import patch
 
@@ -34,6 +34,7 @@ class PlantingMachine(ReadingMachine):
 
     indexes: OrderedIndexes
     views: list[Any]
+    _settle: Callable[[], None]
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,9 +42,6 @@ class PlantingMachine(ReadingMachine):
 
     def another(self, view: Any) -> Any:
         """A view of the same atoms; its tree is not loaded."""
-        raise NotImplementedError
-
-    def _settle(self) -> None:
         raise NotImplementedError
 
     def pin_array(self) -> np.ndarray:
@@ -80,15 +78,17 @@ class PlantingMachine(ReadingMachine):
         one.tree.gather()
 
     @precondition(lambda self: self.growing)
-    @rule(piece=st.integers(1, 4))
-    def advance(self, piece: int) -> None:
+    @rule(piece=st.integers(1, 4), rounds=st.sampled_from([1, 2, 20]))
+    def advance(self, piece: int, rounds: int) -> None:
         one = self.growing.pop(0)
         self.indexes.begin(self.version)
         with patch.object(planting, "PIECE", piece):
-            if one.tree.advance():
-                self.views.append(one.view)
-            else:
+            while not (done := one.tree.advance()):
                 one.held = self.version
                 one.tree.hold()
-                self.growing.append(one)
+                rounds -= 1
+                if not rounds:
+                    break
+                one.tree.gather()
+        (self.views if done else self.growing).append(one.view if done else one)
         self._settle()
