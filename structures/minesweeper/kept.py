@@ -44,11 +44,11 @@ class Lease(NamedTuple):
 class _Kept:
     """A tree, its log, and of each logged tuple the version that it came with."""
 
-    def __init__(self, size: Size, changes: int) -> None:
+    def __init__(self, size: Size) -> None:
         self.log = np.zeros((MOST_LOGGED, LOG_WORDS), np.int64)
         self.tree = ConstraintTree(size, self.log.reshape(-1))
         self.since: list[int] = []
-        self.changes = changes  # of the newest reading that had it
+        self.changes: int | None = None  # of the newest reading that had it
 
     def add(self, changes: int, atom: int, levels: Sequence[int], tuples: np.ndarray) -> bool:
         """Log tuples that came with a version; False: there is no room."""
@@ -69,11 +69,13 @@ class _Kept:
 
 
 class Keeper:
-    """The kept tree of one view, made when all rows are first read. One thread writes, any number read."""
+    """The kept tree of one view. It is made before a reading needs it, which takes as long as many a first row. One thread writes, any
+    number read."""
 
-    def __init__(self, size: Size) -> None:
+    def __init__(self, size: Size, used: bool = True) -> None:
+        """`used`: whether `take` will be called."""
         self._size, self._lock = size, Lock()
-        self._kept: _Kept | None = None
+        self._kept = self._made() if used else None
         self._empty: Lease | None = None  # a version in which a reading found no row
         self.newest = Lease(0, 0)
 
@@ -81,26 +83,30 @@ class Keeper:
         """A change of the atom, which brought these tuples: int64[n, k], of each coordinate the level."""
         with self._lock:
             self.newest = Lease(self.newest.changes + 1, self.newest.insertions + (len(new) > 0))
-            if self._kept is not None and not self._kept.add(self.newest.changes, atom, levels, new):
-                self._kept = None
+            kept = self._kept
+            if kept is not None and kept.changes is not None and not kept.add(self.newest.changes, atom, levels, new):
+                self._kept = self._made()
 
     def take(self, lease: Lease) -> ConstraintTree | None:
         """The tree as it is for this version, with its lock; None: it cannot be had."""
         with self._lock:
-            kept, wanted = self._kept, self._kept is None and lease == self.newest
-        if wanted:  # made without the lock, for which the writer would wait
-            made = _Kept(self._size, lease.changes)
-            with self._lock:
-                if self._kept is None and lease == self.newest:
-                    self._kept = made
-                kept = self._kept
-        if kept is None or not kept.tree.lock.acquire(blocking=False):
+            kept = self._kept = self._kept or self._made()
+            if kept is not None and kept.changes is None and lease == self.newest:
+                kept.changes = lease.changes  # from now on it has a log
+        if kept is None or kept.changes is None or not kept.tree.lock.acquire(blocking=False):
             return None
         if kept.changes > lease.changes:
             kept.tree.lock.release()
             return None
         kept.see(lease.changes)
         return kept.tree
+
+    def _made(self) -> _Kept | None:
+        """An empty one; None: there is no room."""
+        try:
+            return _Kept(self._size)
+        except (OSError, MemoryError):
+            return None
 
     def note_empty(self, lease: Lease) -> None:
         """A reading of this version has found that there is no row."""

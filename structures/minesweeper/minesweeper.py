@@ -22,7 +22,7 @@ Costs (n entries, Z rows, C the least certificate for the order)
     follow      O(1) a changed entry, besides its rows, which are a search with its variables bound
     rows        O((C + Z) log n) in a nested elimination order, else O((C^(w + 1) + Z) log n) by its width w; no bound between two rows,
                 and none once the tree was full; of a triangle `triangle.py`
-    memory      the kept tree, up to 64 MiB, once all rows were read; up to 16 MiB while another reading lasts
+    memory      the kept tree, up to 64 MiB once all rows were read; up to 16 MiB while another reading lasts
 Differences from the paper: only gaps along the tuple that was probed are put, one an atom, not 2^arity of them; rows are no constraints, as
 the search goes on behind them.
 Source: *Beyond Worst-case Analysis for Joins with Minesweeper*; *Towards Instance Optimal Join Algorithms for Data in Indexes*, Section
@@ -152,7 +152,7 @@ class Minesweeper(IndexReader):
         the most of a reading's own constraint tree, and of the kept one. ValueError: not 2 to 8 atoms, not 1 to 8 variables, or other
         indexes."""
         self.shape = Shape(atoms, [[indexes.arity(one.index) for one in atom] for atom in atoms], order)
-        self._size, self._keeper = size, Keeper(kept)
+        self._size, self._keeper = size, Keeper(kept, not self.shape.plan(None, False)[TRIANGLE])
         self._scratch: ConstraintTree | None = None  # for deltas
         self._trees: WeakKeyDictionary[ConstraintTree, None] = WeakKeyDictionary()  # of readings, and that for deltas
         super().__init__(indexes, atoms)

@@ -70,9 +70,9 @@ class Shape:
                 raise ValueError(f"indexes of {list(own)} coordinates by {[one.variables for one in atom]}")
         self.order, self.t = tuple(order), len(atoms)
         self._members = [(a, one.variables) for a, atom in enumerate(atoms) for one in atom]
-        for place in (None, *range(self.t)):
-            self._plan(place, False)
         self.plan = lru_cache(maxsize=None)(self._plan)  # 3 an atom at most
+        for place in (None, *range(self.t)):
+            self.plan(place, False)
 
     def levels(self, atom: int) -> list[int]:
         """The level of each coordinate of the atom's first member, in the search for all rows."""

@@ -39,6 +39,7 @@ SUBJECTS = (
     "service_crowd",
     "service_start",
     "service_memory",
+    "service_builds",
     "service_stream",
     "stalls",
     "pipeline_decode",

@@ -75,10 +75,20 @@ def slotted(tuples: np.ndarray) -> Entries:
     return Entries(np.ascontiguousarray(tuples.astype(np.int64)), np.arange(len(tuples), dtype=np.int32))
 
 
-def chosen(query: Query, n: int) -> list[Entries]:
-    """A graph of n edges, ten a vertex, and `CHOSEN` vertices of each choice, of which one of each has a row."""
-    rng = np.random.default_rng(2)
-    edges = np.unique(rng.integers(0, n // 10, (n, 2)), axis=0)
+def random_edges(n: int) -> np.ndarray:
+    """Ten a vertex."""
+    return np.unique(np.random.default_rng(2).integers(0, n // 10, (n, 2)), axis=0)
+
+
+def routes(n: int) -> np.ndarray:
+    """Some n of the pairs of airports between which airlines fly, all of which are 37,595."""
+    edges = graph("routes", n)[:, :2].astype(np.int64)
+    return np.unique(edges, axis=0)
+
+
+def chosen(query: Query, edges: np.ndarray) -> list[Entries]:
+    """This graph, and `CHOSEN` vertices of each choice, of which one of each has a row."""
+    rng, vertices = np.random.default_rng(2), int(edges.max()) + 1
     out = dict(zip(*np.unique(edges[:, 0], return_index=True), strict=True))
     values: dict[int, int] = {}
     while not all(v in values for own in query.variables for v in own):  # until no edge of the row is missing
@@ -88,7 +98,7 @@ def chosen(query: Query, n: int) -> list[Entries]:
                 values[y] = int(edges[out[values[x]], 1])
             else:
                 break
-    choices = [np.append(rng.choice(n // 10, CHOSEN - 1, replace=False), values[own[0]]) for own in query.variables if len(own) == 1]
+    choices = [np.append(rng.choice(vertices, CHOSEN - 1, replace=False), values[own[0]]) for own in query.variables if len(own) == 1]
     data = [slotted(edges)] * (len(query.variables) - len(choices))
     return data + [slotted(np.unique(one)[:, None]) for one in choices]
 
@@ -120,8 +130,8 @@ def first(make: Callable[[], Minesweeper], times: int) -> list[float]:
     return [measured(make()) for _ in range(times)]
 
 
-def between_chosen(name: str, n: int, times: int, note: Note) -> list[Figure]:
-    query, data = QUERIES[name], chosen(QUERIES[name], n)
+def between_chosen(name: str, of: str, edges: np.ndarray, times: int, note: Note) -> list[Figure]:
+    query, data = QUERIES[name], chosen(QUERIES[name], edges)
     make = mined(query, data)
     miner = make()
     cursor = miner.rows(miner.root)
@@ -140,7 +150,7 @@ def between_chosen(name: str, n: int, times: int, note: Note) -> list[Figure]:
         Rival("tree-tracker", middle(whole(lambda: tracker, times)), f"{theirs.counters['lookups']:,} look-ups"),
         Rival("DuckDB", 1e3 * best.all, ANEW),
     ]
-    about = f"{name} between chosen vertices, {len(data[0].slot):,} edges"
+    about = f"{name} between chosen vertices, {len(edges):,} {of}"
     counted = cursor.counters
     note(f"{about}: {counted}, {middle(ours):.3g} ms")
     return [
@@ -186,7 +196,7 @@ def layers(n: int, times: int, note: Note) -> list[Figure]:
 def after_changes(n: int, note: Note) -> list[Figure]:
     """Paths between chosen vertices: probes of a reading when so many edges, or chosen vertices, are new since the last."""
     query = QUERIES["path"]
-    rng, data = np.random.default_rng(3), chosen(query, n)
+    rng, data = np.random.default_rng(3), chosen(query, random_edges(n))
     miner = mined(query, data)()
     name = f"path between chosen vertices, {n:,} edges, kept tree: probes"
 
@@ -248,13 +258,18 @@ def hubs(n: int, note: Note) -> list[Figure]:
 
 def without_rows(n: int, note: Note) -> list[Figure]:
     """R = [n] x [n], S = [n] x {2}, T = [n] x {1}: O(n) comparisons, where n² pairs of a and b have no row. And S with the even numbers for
-    each b, T with the odd ones for each a: O(n²) comparisons, where each of n² pairs takes n of them."""
-    up = np.arange(1, n + 1)
+    each b, T with the odd ones for each a: O(n²) comparisons, where each of n² pairs takes n of them. And half of all pairs, by chance, in
+    R, each of the others with a value of its own, by chance, that S has for b and T for a: O(n²) comparisons, those in the order of the
+    values; but no two pairs can be ruled out at once, and each takes n look-ups: C^(3/2)."""
+    up, rng = np.arange(1, n + 1), np.random.default_rng(n)
     square = np.indices((n, n)).reshape(2, -1).T + 1
     given = list(map(slotted, [square, np.column_stack((up, up * 0 + 2)), np.column_stack((up, up * 0 + 1))]))
     alternating = list(map(slotted, [square, square * [1, 2], square * [1, 2] + [0, 1]]))
+    mine = rng.random(len(square)) < 0.5
+    value = rng.permutation(len(square))[~mine]
+    half = list(map(slotted, [square[mine], np.column_stack((square[~mine, 1], value)), np.column_stack((square[~mine, 0], value))]))
     figures = []
-    for name, data in (("no row", given), ("alternating", alternating)):
+    for name, data in (("no row", given), ("alternating", alternating), ("half of the pairs", half)):
         cursors = []
         for query, some in ((TRIANGLE, data), (GENERAL, [*data, data[0]])):
             miner = mined(query, some, (0, 1, 2))()
@@ -288,7 +303,9 @@ def all_rows(n: int, times: int, note: Note) -> list[Figure]:
 def run(scale: Scale, note: Note) -> list[Figure]:
     sizes = [1_000, 3_000] if scale.quick else [10_000, 100_000, 1_000_000]
     times = 1 if scale.quick else 11
-    figures = [figure for name in QUERIES for n in sizes for figure in between_chosen(name, n, times, note)]
+    graphs = [("edges", random_edges(n)) for n in sizes]
+    graphs += [("air routes", routes(n)) for n in ((1_000, 3_000) if scale.quick else (5_000, 10_000, 40_000))]
+    figures = [figure for name in QUERIES for of, edges in graphs for figure in between_chosen(name, of, edges, times, note)]
     figures += [figure for n in ((10, 20) if scale.quick else (50, 100, 200)) for figure in layers(n, times, note)]
     figures += after_changes(scale.size(15_000, 1_500), note)
     figures += triangles(scale.size(10_000, 1_000), times, note)

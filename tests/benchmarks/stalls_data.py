@@ -43,13 +43,14 @@ _PAIR = "SELECT a.id AS p, b.id AS q FROM a JOIN b ON "
 _TRIANGLE = "SELECT a.id AS p, b.id AS q, c.id AS r FROM a JOIN b ON a.y = b.x JOIN a c ON b.y = c.x AND c.y = a.x"
 INTERVALS = Sort("an interval tree", _PAIR + "overlaps(a.span, b.span)", "interval-tree")
 BOXES = Sort("a box tree", _PAIR + "overlaps(a.span, b.span) AND overlaps(a.depth, b.depth)", "box-tree")
+JOIN_TREE = Sort("a join tree", _PAIR + "a.room = b.room AND overlaps(a.span, b.span)", "join-tree")
 BOW_TIE = Sort("a bow-tie", "SELECT a.id AS p, b.id AS q, c.id AS r FROM a JOIN b ON a.x = b.x JOIN a c ON b.y = c.y", "bow-tie")
 GRID = Sort("quadtrees", _TRIANGLE, "qdag")
 SORTS = (
     INTERVALS,
     Sort("a keyed interval tree", _PAIR + "a.room = b.room AND overlaps(a.span, b.span)", "interval-tree"),
     Sort("a nested loop", _PAIR + "a.room = b.room AND overlaps(a.span, b.span)", "nested-loop"),
-    Sort("a join tree", _PAIR + "a.room = b.room AND overlaps(a.span, b.span)", "join-tree"),
+    JOIN_TREE,
     Sort("a view tree", _PAIR + "a.room = b.room", "view-tree"),
     BOW_TIE,
     GRID,

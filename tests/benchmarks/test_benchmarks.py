@@ -35,6 +35,7 @@ from tests.benchmarks import (
     pipeline_decode,
     pipeline_latency,
     pipeline_throughput,
+    service_builds,
     service_many,
     service_memory,
     service_natural,
@@ -201,6 +202,12 @@ def test_stalls() -> None:
     assert [figure.aim for figure in figures] == [None if one.is_turn else aim for one in stalls.SCENARIOS for aim in (10.0, 50.0)]
 
 
+@pytest.mark.soak
+def test_builds_beside_writers() -> None:
+    figures = service_builds.run(Scale(quick=True), lambda line: None)
+    assert [figure.aim for figure in figures] == [0.5, 3.0] * 3 and all(figure.value > 0 for figure in figures)
+
+
 def test_what_turns_are_watched_for_exists() -> None:
     """It is named as text: nothing else would notice a change of name."""
     for owner, name in service_turns.WATCHED:
@@ -254,11 +261,13 @@ def test_gaps_of_natural_joins() -> None:
     probes = [one.value for name, one in figures.items() if "between chosen" in name and name.endswith("edges: probes")]
     assert len(probes) == 6 and all(0 < larger < smaller for smaller, larger in zip(probes[::2], probes[1::2], strict=True))
     kept = [one.value for name, one in figures.items() if "kept tree" in name]
-    assert len(kept) == 8 and kept[1] < kept[2] < kept[0] and len(noted) == 17
+    assert len(kept) == 8 and kept[1] < kept[2] < kept[0] and len(noted) == 25
     hubs = [one for name, one in figures.items() if "at a hub" in name]
     assert hubs[1].value < 3 * hubs[0].value and hubs[1].rivals[0].value > 3 * hubs[0].rivals[0].value
     steps = [one.value for name, one in figures.items() if "no row," in name]
     assert steps[1] < 3 * steps[0]
+    half = [one.value for name, one in figures.items() if "half of the pairs," in name]
+    assert 4 * half[0] < half[1] < 10 * half[0]  # twice as many values, four times as large a certificate
 
 
 def test_space_of_triangles() -> None:

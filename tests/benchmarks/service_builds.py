@@ -1,0 +1,82 @@
+"""What writers and builds of views cost each other: batches of moves over several connections, two views of the same rows that are built at
+once, and both together."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle
+
+from tests.benchmarks.figures import Figure, Scale, middle, sampled
+from tests.benchmarks.measured_tree import Note
+from tests.benchmarks.raw_client import ARROW, post_all
+from tests.benchmarks.served import serving
+from tests.benchmarks.stalls_data import BOXES, INTERVALS, JOIN_TREE, SMALL, Sort, Stage
+
+TITLE = "The service: writers beside two views that are built"
+_SORTS = (INTERVALS, JOIN_TREE, BOXES)
+_VIEWS = ("one", "other")
+_CONNECTIONS = 4
+
+
+def run(scale: Scale, note: Note) -> list[Figure]:
+    with serving(scale) as server:
+        stage = Stage(server, scale.size(1_000_000, 4_000), 0)
+        stage.fill()
+        note(f"{2 * stage.half:,} rows are loaded")
+        moves = cycle([one for _ in range(2) for one in stage.moved("a", stage.half, SMALL)])
+        return [figure for sort in _SORTS for figure in measure(stage, sort, moves, scale, note)]
+
+
+def measure(stage: Stage, sort: Sort, moves: Iterator[bytes], scale: Scale, note: Note) -> list[Figure]:
+    alone, beside, lone_builds, builds = (list[float]() for _ in range(4))
+    for _ in range(scale.size(3, 1)):
+        alone.append(_written(stage, moves, lambda: time.sleep(scale.size(3, 0)))[0])
+        lone_builds.append(_built(stage, sort))
+        rate, seconds = _written(stage, moves, lambda: builds.append(_built(stage, sort)))
+        beside.append(rate)
+        speeds = f"{alone[-1] / 1e3:.0f} k rows/s, {rate / 1e3:.0f} beside builds"
+        note(f"{sort.words}: {speeds}; {lone_builds[-1]:.2f} s, {builds[-1]:.2f} beside writers ({seconds:.2f} in all)")
+    name = f"{2 * stage.half:,} rows, two views: {sort.words}"
+    shares = [with_builds / without for with_builds, without in zip(beside, alone, strict=True)]
+    factors = [with_writers / without for with_writers, without in zip(builds, lone_builds, strict=True)]
+    about = {"connections": _CONNECTIONS, "batch": SMALL}
+    return [
+        sampled(f"{name}: rows written meanwhile, of those without builds", shares, "x", aim=0.5, parameters=about,
+                note=f"{middle(beside) / 1e3:.0f} k rows/s, {middle(alone) / 1e3:.0f} without"),
+        sampled(f"{name}: built beside writers, against alone", factors, "x", aim=3.0, less=True, parameters=about,
+                note=f"{middle(builds):.2f} s, {middle(lone_builds):.2f} alone"),
+    ]  # fmt: skip
+
+
+def _written(stage: Stage, moves: Iterator[bytes], act: Callable[[], object]) -> tuple[float, float]:
+    """Rows a second that writers write while something happens, and how long that takes in seconds."""
+    over, sent = threading.Event(), 0
+
+    def until_over() -> Iterator[bytes]:
+        nonlocal sent
+        while not over.is_set():
+            sent += 1
+            yield next(moves)
+
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(post_all, stage.server.port, until_over(), _CONNECTIONS, kind=ARROW)
+        try:
+            act()
+        finally:
+            over.set()
+        seconds = writing.result()
+    return sent * SMALL / seconds, seconds
+
+
+def _built(stage: Stage, sort: Sort) -> float:
+    """Seconds until two views that are registered at once are live. They are dropped then."""
+    with ThreadPoolExecutor(len(_VIEWS)) as pool:
+        start = time.perf_counter()
+        for live in [pool.submit(stage.view, name, sort) for name in _VIEWS]:
+            live.result()
+        seconds = time.perf_counter() - start
+    stage.clear()
+    return seconds
