@@ -185,6 +185,7 @@ _REFUSALS = (
     "unsupported-query",
     "bad-query",
     "infeasible-view",
+    "not-yet",
 )
 _BODY = json_content("ViewDefinition", VIEW_SQL, VIEW_JSON)
 _VIEW = json_content("View", VIEW)

@@ -7,18 +7,17 @@ Costs: O(1), but for `first_in_map`, O(chunks / 63), and `room`, O(classes).
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
 
 from structures.core.bits import lowest
 from structures.core.kernel import kernel, wide
+from structures.core.reserve import MEMORY
 
 CLASSES = 16  # of blocks
 EMPTY, IDLE_MAP = CLASSES, CLASSES + 1  # maps of chunks without blocks, and of those of them whose pages are still ours
-_MEMORY = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 8
-STORE_WORDS = min(max(2**31, _MEMORY), 2**33)  # of a store where nothing is said: what it can fill, as far as `block_at` reaches
+STORE_WORDS = min(max(2**31, MEMORY // 8), 2**33)  # of a store where nothing is said: what it can fill, as far as `block_at` reaches
 LEAST_BLOCKS = 8  # of a chunk
 
 # The control array C: where its parts begin, and counters; then the classes, and where to look first in each map. What the trees keep lies

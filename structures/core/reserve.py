@@ -8,6 +8,7 @@ to grow. The memory is returned when the last array that views it is freed.
 from __future__ import annotations
 
 import mmap
+import os
 import sys
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 # Python 3.11 and 3.12 do not name it; 0x4000 is Linux's value.
 _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
 SLOTS = 1 << 30  # of the rows of a relation, or of a structure's entries
+MEMORY = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")  # bytes of this machine's
 _SMALL = 2 << 20  # what lies below keeps small pages: a little array stays little
 
 

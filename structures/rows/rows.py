@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from structures.core.kernel import arrays, compiled, fence, kernel, wide
-from structures.core.reserve import SLOTS, reserve
+from structures.core.reserve import MEMORY, SLOTS, reserve
 from structures.rows.key_table import (
     ALL_BITS,
     TEXT,
@@ -44,7 +44,10 @@ from structures.rows.key_table import (
 )
 from structures.rows.retired import LIVING, NEVER, Retired
 
-HEAP_BYTES = 1 << 37
+# Address space for more than the memory would be in vain, and is needed for other relations.
+HEAP_BYTES = min(1 << 37, max(1 << 30, MEMORY))
+_FEWEST_SLOTS = 1 << 16
+_LIFE_BYTES = 8 + 8 + 4  # of a slot: when it was born and died, and its place among the free ones
 NULLS_A_CELL = 32
 HEAP_WORTH_REWRITING = 1 << 20  # bytes
 SLOT_BYTES = 16  # what to look at a slot costs, in bytes copied
@@ -270,10 +273,11 @@ class Rows:
         self.kinds = np.array(kinds, np.int8)
         self.key = np.array(key, np.int64)
         self.width = columns + (-(-columns // NULLS_A_CELL) if nullable else 0)
-        self.cells = reserve(SLOTS * self.width * 8, np.int64).reshape(SLOTS, self.width)
-        self.born = reserve(SLOTS * 8, np.int64)
-        self.died = reserve(SLOTS * 8, np.int64)
-        self._free = reserve(SLOTS * 4, np.int32)
+        self.most = min(SLOTS, max(_FEWEST_SLOTS, MEMORY // (8 * self.width + _LIFE_BYTES)))  # slots
+        self.cells = reserve(self.most * self.width * 8, np.int64).reshape(self.most, self.width)
+        self.born = reserve(self.most * 8, np.int64)
+        self.died = reserve(self.most * 8, np.int64)
+        self._free = reserve(self.most * 4, np.int32)
         self._free_count = 0
         self._text_columns = np.flatnonzero(self.kinds == TEXT)
         self._use(self._new_texts())
@@ -286,7 +290,7 @@ class Rows:
 
     def _new_texts(self) -> Texts:
         if len(self._text_columns):
-            return Texts(reserve(SLOTS * 8, np.int64), reserve(HEAP_BYTES, np.uint8))
+            return Texts(reserve(self.most * 8, np.int64), reserve(HEAP_BYTES, np.uint8))
         return Texts(np.zeros(1, np.int64), np.zeros(1, np.uint8))
 
     def _use(self, texts: Texts) -> None:
@@ -301,10 +305,10 @@ class Rows:
 
     def require(self, more: int, text_bytes: int) -> None:
         """Make room for so many keys in the key table. Raises MemoryError, with nothing changed, unless so many rows surely fit."""
-        if self.used + more - self._free_count > SLOTS:
-            raise MemoryError(f"a relation holds at most {SLOTS} rows, retired ones included")
+        if self.used + more - self._free_count > self.most:
+            raise MemoryError(f"this relation holds at most {self.most} rows, retired ones included, by the memory of this machine")
         if self._heap_used + text_bytes > len(self._texts.heap) and len(self._text_columns):
-            raise MemoryError(f"the texts of a relation hold at most {HEAP_BYTES} bytes")
+            raise MemoryError(f"the texts of a relation hold at most {HEAP_BYTES} bytes, by the memory of this machine")
         self._table.make_room(more)
 
     def enter(self, version: int, given: RowSet) -> tuple[np.ndarray, int]:

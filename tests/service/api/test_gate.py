@@ -100,7 +100,10 @@ def test_while_it_starts() -> None:
         assert f" {html.escape(path)}</code>" in shown.text
 
 
-@pytest.mark.parametrize("path", ["/v1", "/v2/views", "/v1/views/", "/v1/nothing", "/v1/relations/a/b/changes", "/problems/none"])
+_NOTHING = ["/v1", "/v2/views", "/v1/views/", "/v1/nothing", "/v1/relations/a/b/changes", "/v1/views/a/rows.txt", "/problems/none"]
+
+
+@pytest.mark.parametrize("path", _NOTHING)
 def test_nothing_there(path: str) -> None:
     is_problem(ask("GET", path, ready()), "not-found")
 
@@ -109,7 +112,7 @@ def test_nothing_there(path: str) -> None:
     ("method", "path", "allow"),
     [
         ("POST", "/v1/views/a", "DELETE, GET, HEAD, PUT"),
-        ("PATCH", "/v1/relations/a", "DELETE, GET, HEAD, PUT"),
+        ("PATCH", "/v1/views/a", "DELETE, GET, HEAD, PUT"),
         ("GET", "/v1/changes", "POST"),
         ("DELETE", "/v1/relations/a/changes", "POST"),
         ("PUT", "/v1/views/a/rows", "GET, HEAD"),
@@ -123,8 +126,29 @@ def test_method_not_allowed(method: str, path: str, allow: str) -> None:
     assert response.headers["allow"] == allow
 
 
-def test_the_dashboard_comes_later() -> None:
-    is_problem(ask("GET", "/", ready()), "not-yet")
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/"),
+        ("PATCH", "/v1/relations/a"),
+        ("POST", "/v1/relations/a/replace"),
+        ("POST", "/v1/relations/a/delete"),
+        ("GET", "/v1/relations/a/rows.parquet"),
+        ("HEAD", "/v1/views/a/rows.csv"),
+        ("POST", "/v1/views/a/readings"),
+        ("DELETE", "/v1/readings/1"),
+        ("GET", "/v1/views/a/changes/end"),
+        ("GET", "/v1/sources"),
+        ("DELETE", "/v1/sources/pms"),
+        ("POST", "/v1/backup"),
+        ("POST", "/v1/query"),
+    ],
+)
+def test_what_comes_later(method: str, path: str) -> None:
+    response = ask(method, path, ready())
+    assert response.status_code == 501
+    if method != "HEAD":
+        is_problem(response, "not-yet")
 
 
 def test_names_that_are_not_there() -> None:

@@ -219,7 +219,7 @@ def test_a_full_array_refuses_the_batch_before_it_is_touched(tmp_path: Path, mon
     rows = rows_of(0, 3000, start=7, tag="long" * 10)
     with monkeypatch.context() as patch:
         if full == "slots":
-            patch.setattr("structures.rows.rows.SLOTS", 1000)
+            patch.setattr(engine.relation("a").table._rows, "most", 1000)
         if full == "codes":
             domain = engine.views["v"].join.domain  # type: ignore[attr-defined]
             assert domain is not None

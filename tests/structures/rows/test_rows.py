@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from structures.core.kernel import JIT
+from structures.core.reserve import MEMORY
 from structures.rows import key_table, rows
 from structures.rows.key_table import FLOAT, PLAIN, TEXT, RowSet
 from structures.rows.rows import Rows
@@ -119,11 +120,19 @@ def test_memory_that_is_not_there_changes_nothing(monkeypatch):
     store.enter(1, row_set(store, [[1, b"x" * 40]]))
     with pytest.raises(MemoryError):
         store.enter(2, row_set(store, [[2, b"x" * 40]]))
-    monkeypatch.setattr(rows, "SLOTS", 1)
+    monkeypatch.setattr(store, "most", 1)
     with pytest.raises(MemoryError):
         store.enter(2, row_set(store, [[2, b""]]))
     store.check()
     assert store.linked == 1
+
+
+@pytest.mark.parametrize("columns", [1, 1000])
+def test_no_more_address_space_than_the_memory_could_fill(columns):
+    """So that as many relations as there may be find room, whatever they look like."""
+    store = Rows([PLAIN, *[TEXT] * (columns - 1)], [0], True)
+    arrays = [store.cells, store.born, store.died, store._free]
+    assert sum(one.nbytes for one in arrays) <= MEMORY and store._texts.heap.nbytes <= MEMORY
 
 
 def test_rows_that_have_not_died_take_no_memory_for_it():

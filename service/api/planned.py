@@ -1,0 +1,28 @@
+"""Paths that the interface has for later versions (docs/design/api.md): who asks for one learns that it is no mistake of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from starlette.routing import compile_path
+
+_FILES = ("parquet", "arrow", "csv", "jsonl")
+_PLANNED: tuple[tuple[str, Iterable[str]], ...] = (
+    ("/v1/relations/{name}", {"PATCH"}),
+    ("/v1/relations/{name}/replace", {"POST"}),
+    ("/v1/relations/{name}/delete", {"POST"}),
+    *((f"/v1/{what}/{{name}}/rows.{kind}", {"GET", "HEAD"}) for what in ("relations", "views") for kind in _FILES),
+    ("/v1/views/{name}/readings", {"POST"}),
+    ("/v1/readings/{id}", {"DELETE"}),
+    ("/v1/views/{name}/changes/end", {"GET"}),
+    ("/v1/sources", {"GET"}),
+    ("/v1/sources/{name}", {"DELETE"}),
+    ("/v1/backup", {"GET", "POST"}),
+    ("/v1/query", {"POST"}),
+)
+_PATTERNS = [(compile_path(path)[0], methods) for path, methods in _PLANNED]
+
+
+def is_planned(method: str, path: str) -> bool:
+    """Whether a later version answers this method of the path, as it was requested. No version has answered it so far."""
+    return any(method in methods and pattern.match(path) for pattern, methods in _PATTERNS)
