@@ -45,7 +45,7 @@ import numpy as np
 
 from structures.core import control
 from structures.core.bits import LANES
-from structures.core.compaction import NOWHERE, find_fronts
+from structures.core.compaction import NOWHERE, find_fronts, has_much_to_spare
 from structures.core.control import add_to_map, chunk_at, chunks_in, class_at, first_in_map, is_in_map, room, take_from_map, words_of_map
 from structures.core.kernel import arrays, compiled, kernel, wide
 from structures.core.pins import holder
@@ -259,7 +259,7 @@ def pin_table(C: Any, side: int) -> int:
 @kernel
 def tick(M: Any, C: Any) -> None:
     """A reclaim begins: learn what is needed, and put back what is not."""
-    spread = wide(0)
+    spread, much = wide(0), has_much_to_spare(C)
     C[control.RECORDS_MOST] = max(C[control.RECORDS_MOST], C[control.RECORDS])
     C[control.RECORDS_NEED] = max(C[control.RECORDS], C[control.RECORDS_NEED] - C[control.RECORDS_NEED] // 8)
     for cls in range(C[control.KINDS]):
@@ -269,7 +269,7 @@ def tick(M: Any, C: Any) -> None:
         C[k + control.NEED] = max(taken, C[k + control.NEED] - (taken // 8 if taken > 0 else (C[k + control.NEED] + 7) // 8))
         C[k + control.SWEPT] = max(0, C[k + control.SWEPT] - max(0, taken) // 8)
         most = _SPARE + C[k + control.OUT] // 64  # of what nobody needed since the last time
-        if C[k + control.LISTED] > most:
+        if much and C[k + control.LISTED] > most:
             spread |= 1 << cls
         if C[k + control.STASHED] > most:
             put_back(M, C, cls)

@@ -26,13 +26,27 @@ def is_behind(C: Any, o: int, cls: int) -> bool:
 
 
 @kernel
-def find_fronts(C: Any) -> None:
-    """Have the last chunks of each class emptied that has a sixteenth more blocks than it needs, and than compaction could not bring
-    together the last time. O(chunks) then."""
+def has_much_to_spare(C: Any) -> bool:
+    """Whether the blocks that are free beyond what is needed, and than compaction could not bring together the last time, take more than
+    a thirty-second of the memory of all others. Less is not worth the copies, nor memory that no cache holds."""
+    spare, used = wide(0), wide(0)
     for cls in range(C[control.KINDS]):
         k = class_at(cls)
-        needed = C[k + control.OUT] + C[k + control.NEED]
+        spare += C[k + control.SIZE] * max(C[k + control.LISTED] - max(C[k + control.NEED], C[k + control.SWEPT]), 0)
+        used += C[k + control.SIZE] * C[k + control.OUT]
+    return spare > used // 32
+
+
+@kernel
+def find_fronts(C: Any) -> None:
+    """If there is much to spare, have the last chunks of each class emptied that has a sixteenth more blocks than it needs, and than
+    compaction could not bring together the last time. O(chunks) then."""
+    for cls in range(C[control.KINDS]):
+        k = class_at(cls)
         C[k + control.SWEPT] = min(C[k + control.SWEPT], C[k + control.LISTED])
+    for cls in range(C[control.KINDS] if has_much_to_spare(C) else 0):
+        k = class_at(cls)
+        needed = C[k + control.OUT] + C[k + control.NEED]
         if C[k + control.LISTED] > max(C[k + control.NEED], C[k + control.SWEPT]) + C[k + control.OUT] // 16 + 2 * C[k + control.CAPACITY]:
             left = (needed + needed // 32) // C[k + control.CAPACITY] + 1  # chunks that stay
             for chunk in range(1, C[control.NEXT_CHUNK]):

@@ -44,9 +44,7 @@ from structures.rows.key_table import (
 )
 from structures.rows.retired import LIVING, NEVER, Retired
 
-# Address space for more than the memory would be in vain, and is needed for other relations.
-HEAP_BYTES = min(1 << 37, max(1 << 30, MEMORY))
-_FEWEST_SLOTS = 1 << 16
+HEAP_BYTES = min(1 << 37, max(1 << 30, MEMORY))  # more would be in vain, and other relations need address space, too
 _LIFE_BYTES = 8 + 8 + 4  # of a slot: when it was born and died, and its place among the free ones
 NULLS_A_CELL = 32
 HEAP_WORTH_REWRITING = 1 << 20  # bytes
@@ -273,7 +271,7 @@ class Rows:
         self.kinds = np.array(kinds, np.int8)
         self.key = np.array(key, np.int64)
         self.width = columns + (-(-columns // NULLS_A_CELL) if nullable else 0)
-        self.most = min(SLOTS, max(_FEWEST_SLOTS, MEMORY // (8 * self.width + _LIFE_BYTES)))  # slots
+        self.most = min(SLOTS, MEMORY // (8 * self.width + _LIFE_BYTES))  # slots
         self.cells = reserve(self.most * self.width * 8, np.int64).reshape(self.most, self.width)
         self.born = reserve(self.most * 8, np.int64)
         self.died = reserve(self.most * 8, np.int64)
@@ -281,8 +279,7 @@ class Rows:
         self._free_count = 0
         self._text_columns = np.flatnonzero(self.kinds == TEXT)
         self._use(self._new_texts())
-        self._heap_used = 0
-        self._garbage = 0
+        self._heap_used, self._garbage = 0, 0
         self._rewrite: _Rewrite | None = None  # under way
         self.used = 0
         self._table = KeyTable(hash_mask)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Iterator
+from concurrent.futures import wait
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -303,6 +304,7 @@ def test_drops(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not held.loaded.acquire(timeout=0.05), "three builds at a time"
     with pytest.raises(Problem, match="is used by v, w, x, y"):
         engine.drop_relation("a")
+    all_four = [build.future for build in engine._builds._running()]
     engine.drop_view("v")
     engine.drop_view("x")
     assert set(engine.views) == {"w", "y"} and len(engine._state.backlogs) == 1
@@ -313,6 +315,7 @@ def test_drops(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {state(engine, name) for name in "vwy"} == {"live"}
     assert first.state == queued.state == "building" and first.feed is None
     assert all(len(ids(open_rows(engine.readers, name))) == 5 for name in "vwy")
+    assert not wait(all_four, 60).not_done
     assert len(engine.versions) == 0 and engine._state.backlogs == []
 
 
