@@ -55,19 +55,28 @@ class ServerProcess:
         ca: Path | None = None,
     ) -> None:
         self.data = data
+        self._chooses_port = port is None
         self.port = free_port() if port is None else port
-        self.url = f"{'https' if ca else 'http'}://127.0.0.1:{self.port}"
         self._ca = ca
         self._environment = {**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})}
-        self._arguments = ["serve", "--data", str(data), "--port", str(self.port), *arguments]
+        self._more = arguments
         self._before = before
         self._fresh = fresh or not _READ_AT_IMPORT.isdisjoint(environment or {})
         self._process: subprocess.Popen[bytes] | Forked | None = None
         self.log_path = log or data.with_name(f"{data.name}.{self.port}.log")
         self._clients: list[httpx.Client] = []
 
+    @property
+    def url(self) -> str:
+        return f"{'https' if self._ca else 'http'}://127.0.0.1:{self.port}"
+
+    @property
+    def _arguments(self) -> list[str]:
+        return ["serve", "--data", str(self.data), "--port", str(self.port), *self._more]
+
     def start(self, wait: bool = True) -> ServerProcess:
         """Start it; with `wait`, until it is ready. Raises NotStarted."""
+        first = self._process is None
         with open(self.log_path, "wb") as log:
             if self._fresh:
                 command = [sys.executable, "-m", "service.cli", *self._arguments]
@@ -79,7 +88,10 @@ class ServerProcess:
         if wait:
             try:
                 self.wait_ready()
-            except BaseException:
+            except BaseException as error:
+                if first and self._chooses_port and isinstance(error, NotStarted) and "already in use" in error.errors:
+                    self.port, self._process = free_port(), None  # another test has chosen the same, and was first
+                    return self.start()
                 self.close()
                 raise
         return self
