@@ -278,6 +278,7 @@ def without_rows(n: int, note: Note) -> list[Figure]:
         cursor, general = cursors
         counted = cursor.counters
         told = f"{counted['probes']:,} probes, {counted['pairs']:,} pairs of values, {counted['constraints']:,} constraints"
+        told += f", {counted['resets']:,} resets" if counted["resets"] else ""
         rival = Rival("the general tree", general.steps, f"{general.counters['probes']:,} probes; R is joined twice")
         note(f"{name}, {n} values: {told}, {cursor.steps} steps, general {general.steps}")
         figures.append(Figure(f"triangle, {name}, {n} values: steps", cursor.steps, "steps", less=True, note=told, rivals=[rival]))
