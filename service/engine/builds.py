@@ -46,6 +46,7 @@ _LAST_SECONDS = 0.005  # that the last round may take in the turn, as far as the
 _FIRST_LAST, _MOST_LAST = 64, 1024  # changes of the last round: while nothing is known of a build's speed; at most
 _MOST_CHANGES = 4_000_000  # changes, of 24 bytes, before the writer waits for the build
 _LONGEST_PAUSE = 1.0  # seconds, after a group
+_FEW_GROUPS = 1 << 17  # changes
 _NO_PINS = np.empty(0, np.int64)  # nobody reads a view before it is live
 _LOADED = 0.9  # of the progress: the rest is for the rounds
 
@@ -254,8 +255,10 @@ class Builds:
         if rows:
             each = (time.perf_counter() - started) / rows
             build.last = max(build.last, min(_MOST_LAST, int(_LAST_SECONDS / each)))
-            waiting = build.backlog.changes
-            build.pause = 2 * each if waiting > max(build.last, rows // 2) else 0.0
+            falls_behind = build.backlog.changes > max(build.last, rows // 2)
+            build.pause = 2 * each if falls_behind else 0.0
+            if falls_behind and rows <= _FEW_GROUPS:  # a round is as long as what comes between two of the build's turns
+                build.last *= 2
         build.report(1.0 - (1.0 - build.view.progress) / 2)
 
     @staticmethod

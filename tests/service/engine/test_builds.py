@@ -410,3 +410,25 @@ def test_closing_a_start_that_still_builds(tmp_path: Path, monkeypatch: pytest.M
     engine = opened(tmp_path)
     assert len(ids(open_relation_rows(engine.readers, "a"))) == 1 and engine.views["v"].state == "live"
     engine.close()
+
+
+def test_more_is_written_between_two_rounds_than_may_be_left(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The build allows for more and more in its last round, and comes to an end."""
+    monkeypatch.setattr(builds, "_FIRST_LAST", 4)
+    monkeypatch.setattr(builds, "_MOST_LAST", 4)
+    held, rounds = Held(monkeypatch), list[int]()
+    view = held.put(engine, "v")
+    settle = view.join.settle
+
+    def settle_late() -> None:
+        settle()
+        rounds.append(len(rounds))
+        assert len(rounds) < 50, "the view never becomes live"
+        engine.apply(batch(("upsert", "a", rows_of(100 * len(rounds), 20))))
+
+    monkeypatch.setattr(view.join, "settle", settle_late)
+    engine.apply(batch(("upsert", "a", rows_of(0, 20)), ("upsert", "b", rows_of(0, 1))))
+    held.go.set()
+    assert state(engine, "v") == "live" and 1 < len(rounds) < 10
+    assert len(ids(open_rows(engine.readers, "v"))) == 20 * (len(rounds) + 1)
+    check(engine)
