@@ -90,7 +90,7 @@ class ServerProcess:
                 self.wait_ready()
             except BaseException as error:
                 if first and self._chooses_port and isinstance(error, NotStarted) and "already in use" in error.errors:
-                    self.port, self._process = free_port(), None  # another test has chosen the same, and was first
+                    self.port, self._process, self._chooses_port = free_port(), None, False  # another test was first to take it
                     return self.start()
                 self.close()
                 raise
