@@ -2,7 +2,8 @@
 tuples.
 
 Stars, paths and trees of edges between a few chosen vertices, as in Table 1 of the paper, but with as many of them whatever the graph's
-size: probes must not grow with it. Layers of edges without a path of three. What the kept tree saves after changes. Triangles at a hub, and
+size: probes must not grow with it. The first row of one that nobody has read before comes sooner or later by which vertices are chosen, so
+it is taken of several choices. Layers of edges without a path of three. What the kept tree saves after changes. Triangles at a hub, and
 without rows, by the structure of their own, beside the general tree. Random triangles, and paths of which nearly all are rows, where it
 loses.
 """
@@ -86,9 +87,9 @@ def routes(n: int) -> np.ndarray:
     return np.unique(edges, axis=0)
 
 
-def chosen(query: Query, edges: np.ndarray) -> list[Entries]:
+def chosen(query: Query, edges: np.ndarray, seed: int = 2) -> list[Entries]:
     """This graph, and `CHOSEN` vertices of each choice, of which one of each has a row."""
-    rng, vertices = np.random.default_rng(2), int(edges.max()) + 1
+    rng, vertices = np.random.default_rng(seed), int(edges.max()) + 1
     out = dict(zip(*np.unique(edges[:, 0], return_index=True), strict=True))
     values: dict[int, int] = {}
     while not all(v in values for own in query.variables for v in own):  # until no edge of the row is missing
@@ -137,7 +138,8 @@ def between_chosen(name: str, of: str, edges: np.ndarray, times: int, note: Note
     cursor = miner.rows(miner.root)
     rows = count(cursor)
     ours, again = whole(make, times), whole(lambda: miner, times)
-    early, early_again = first(make, times), first(lambda: miner, times)
+    samples = [middle(first(mined(query, chosen(query, edges, seed)), times)) for seed in range(2, 2 + times)]
+    early_again = first(lambda: miner, times)
     tracker = tracked(query, data)
     theirs = tracker.rows(tracker.root)
     assert count(theirs) == rows
@@ -157,7 +159,8 @@ def between_chosen(name: str, of: str, edges: np.ndarray, times: int, note: Note
         Figure(f"{about}: probes", counted["probes"], "probes", less=True, note=f"{rows} rows, {counted['lookups']} look-ups"),
         sampled(f"{about}: all rows", ours, "ms", less=True, rivals=rivals),
         sampled(f"{about}: all rows, read before", again, "ms", less=True),
-        sampled(f"{about}: first row", early, "ms", less=True, aim=0.1),
+        sampled(f"{about}: first row", samples, "ms", less=True, aim=0.1,
+                note=f"of {times} choices; {min(samples):.2g} to {max(samples):.2g} ms by where the row comes"),
         sampled(f"{about}: first row, read before", early_again, "ms", less=True, aim=0.1),
     ]
 
