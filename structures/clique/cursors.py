@@ -40,7 +40,7 @@ class Cursor(cursor.Cursor):
         self._nodes, self._offset = blocks.nodes, root.offset
         self._window = window or _EVER
         self._entries = given or NO_ENTRIES
-        self._given = np.sort(self._entries.slot)
+        self._given = np.sort(given.slot) if given else NO_ENTRIES.slot
         if given is None:
             compiled(start_reading)(self._nodes, self._walking, root.offset, ANY_KEY if key is None else key, *self._window)
 
