@@ -59,7 +59,7 @@ class Scanned(Resumable):
 
     def __init__(self, arena: Arena, root: tuple[int, int]) -> None:
         self._arena, self._height, self._Z = arena, root[1], np.zeros(walk.SCAN_WORDS, np.int64)
-        scan_start(self._Z, root[0])
+        compiled(scan_start)(self._Z, root[0])
 
     @property
     def done(self) -> bool:
@@ -67,7 +67,7 @@ class Scanned(Resumable):
 
     def fill(self, limit: int) -> np.ndarray:
         out = np.empty(limit + B, np.int32)
-        return out[: scan_fill(self._arena.M, self._arena.W, self._Z, self._height, out)]
+        return out[: compiled(scan_fill)(self._arena.M, self._arena.W, self._Z, self._height, out)]
 
 
 class Sought(Resumable):
@@ -97,16 +97,12 @@ class JoinCursor(Cursor):
     def __init__(self, tree: JoinTables, roots: np.ndarray, place: int, start: Start, bounds: np.ndarray) -> None:
         self._tree, self._start, self._starts = tree, start, _NONE
         self._walking = tree.walking(roots, bounds)
-        super().__init__(tree.aliases, self._S[0])
-        compiled(begin_walk)(self._S, place)
-
-    @property
-    def _S(self) -> np.ndarray:
-        return self._walking.S
+        super().__init__(tree.aliases, self._walking.S[0])
+        compiled(begin_walk)(self._walking.S, place)
 
     @property
     def _idle(self) -> bool:
-        return bool(self._S[0, walk.DEPTH] == 0 and self._S[0, walk.START] == len(self._starts))
+        return bool(self._Z[walk.DEPTH] == 0 and self._Z[walk.START] == len(self._starts))
 
     @property
     def done(self) -> bool:
@@ -115,10 +111,12 @@ class JoinCursor(Cursor):
     def fill(self, limit: int) -> np.ndarray:
         """int32[t, <= limit] slots by alias. None at the end (`done`), and where milliseconds have found none."""
         out, n, looks = np.empty((self._tree.aliases, min(limit, MOST)), np.int32), 0, 0
-        while n < out.shape[1] and looks < 2 and not self.done:
+        while n < out.shape[1] and looks < 2:
             if self._idle:
+                if self._start.done:
+                    break
                 self._starts = self._start.fill(min(limit, _CHUNK))
-                self._S[0, walk.START] = 0
+                self._Z[walk.START] = 0
                 looks += len(self._starts) == 0
                 continue
             found = n
@@ -129,6 +127,6 @@ class JoinCursor(Cursor):
     def clone(self) -> Self:
         other = super().clone()
         other._start = self._start.clone()
-        other._walking = self._walking._replace(S=self._S.copy(), L=self._walking.L.copy())
-        other._Z = other._S[0]
+        other._walking = self._walking._replace(S=self._walking.S.copy(), L=self._walking.L.copy())
+        other._Z = other._walking.S[0]
         return other

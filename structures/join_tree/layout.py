@@ -45,13 +45,13 @@ class Tables(NamedTuple):
     E: np.ndarray
 
 
-@kernel
+@kernel(forceinline=True)
 def code_of(tables: Tables, p: int, slot: int) -> int:
     PORTS, X = tables.PORTS, tables.X
     return X[PORTS[p, CODE] + slot * PORTS[p, WIDTH]]
 
 
-@kernel
+@kernel(forceinline=True)
 def ends_of(tables: Tables, p: int, slot: int) -> tuple[int, int]:
     PORTS, E = tables.PORTS, tables.E
     if PORTS[p, SPAN] == 0:
@@ -87,7 +87,7 @@ def shift_row(nodes: Nodes, writing: Writing, tables: Tables, tree: int, p: int,
     lay_down(C, T, tree)
 
 
-@kernel
+@kernel(forceinline=True)
 def join_group(tables: Tables, p: int, slot: int) -> None:
     """A row into its group, of a port without span: in front."""
     PORTS, X, Y = tables.PORTS, tables.X, tables.Y
@@ -101,7 +101,7 @@ def join_group(tables: Tables, p: int, slot: int) -> None:
     Y[h] = slot + 1
 
 
-@kernel
+@kernel(forceinline=True)
 def leave_group(tables: Tables, p: int, slot: int) -> None:
     PORTS, X, Y = tables.PORTS, tables.X, tables.Y
     at, width = PORTS[p, CODE], PORTS[p, WIDTH]
@@ -115,7 +115,7 @@ def leave_group(tables: Tables, p: int, slot: int) -> None:
         Y[PORTS[p, HEAD] + X[here] * PORTS[p, STEP_]] = after
 
 
-@kernel
+@kernel(forceinline=True)
 def group(tables: Tables, p: int, code: int, out: Any, n: int) -> int:
     """All rows of a code, from out[n] on."""
     PORTS, X, Y = tables.PORTS, tables.X, tables.Y

@@ -39,12 +39,12 @@ class Spreading(NamedTuple):
     runs: np.ndarray
 
 
-@kernel
+@kernel(forceinline=True)
 def bits_at(SIDES: Any, u: int, slot: int) -> int:
     return SIDES[u, layout.BASE] + slot * SIDES[u, layout.WORDS]
 
 
-@kernel
+@kernel(forceinline=True)
 def has_partner(tables: Tables, u: int, e: int, slot: int) -> bool:
     """Whether a row of alias u, where link e begins, has a live partner along it: as the bits and supports have it."""
     LINKS, SIDES, X, Y = tables.LINKS, tables.SIDES, tables.X, tables.Y
@@ -53,7 +53,7 @@ def has_partner(tables: Tables, u: int, e: int, slot: int) -> bool:
     return Y[LINKS[e, layout.SUPPORT] + code_of(tables, LINKS[e ^ 1, layout.PORT], slot) * LINKS[e, layout.STEP]] > 0
 
 
-@kernel
+@kernel(forceinline=True)
 def live_but(tables: Tables, u: int, slot: int, one: int, other: int) -> bool:
     """Whether a row of alias u has a live partner along each of its links, but perhaps these two."""
     SIDES = tables.SIDES
@@ -91,7 +91,7 @@ def any_live(nodes: Nodes, tables: Tables, spreading: Spreading, e: int, slot: i
     return seek(nodes, tables, spreading, LINKS[e, layout.LIVE_TREE], LINKS[e ^ 1, layout.PORT], slot, some, 0) > 0
 
 
-@kernel
+@kernel(forceinline=True)
 def turned(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading, run: Any, e: int, come: bool) -> int:
     """Those of a run's rows that are live away from where link e leads have become so, or die: the rows there that turn by it, behind
     rows[run[END] :]; the end of these."""
@@ -182,7 +182,7 @@ def spread(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading,
     return count
 
 
-@kernel
+@kernel(forceinline=True)
 def take_in(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading, u: int, slot: int, some: Any) -> None:
     """A row among all rows of alias u, with its bits: they ask for outer rows alone."""
     LINKS, PORTS, SIDES, X, Z = tables.LINKS, tables.PORTS, tables.SIDES, tables.X, spreading.Z
@@ -202,7 +202,7 @@ def take_in(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading
             join_group(tables, p, slot)
 
 
-@kernel
+@kernel(forceinline=True)
 def let_go(nodes: Nodes, writing: Writing, tables: Tables, u: int, slot: int) -> None:
     PORTS, SIDES = tables.PORTS, tables.SIDES
     for i in range(SIDES[u, layout.HAS]):
