@@ -65,6 +65,7 @@ class _Build:
         self.backlog = Backlog(view.relations.values())
         self.over = threading.Event()
         self.future: Future[None]
+        self.rows = _MOST_CHANGES  # of the round before
         self.last = _FIRST_LAST  # changes that may be left to the last round
         self.pause = 0.0  # seconds that the writer is to pause for each change
         self.seen = 0  # changes for which it has paused
@@ -253,11 +254,12 @@ class Builds:
             pass
         rows = sum(len(net.gone) + len(net.come) for net in nets)
         if rows:
+            is_no_shorter, build.rows = rows >= build.rows, rows
             each = (time.perf_counter() - started) / rows
             build.last = max(build.last, min(_MOST_LAST, int(_LAST_SECONDS / each)))
             falls_behind = build.backlog.changes > max(build.last, rows // 2)
             build.pause = 2 * each if falls_behind else 0.0
-            if falls_behind and rows <= _FEW_GROUPS:  # a round is as long as what comes between two of the build's turns
+            if rows <= _FEW_GROUPS and (falls_behind or is_no_shorter):  # it is as long as what comes between two of the build's turns
                 build.last *= 2
         build.report(1.0 - (1.0 - build.view.progress) / 2)
 
