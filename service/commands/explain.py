@@ -33,6 +33,9 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
+_COUNTERS = {"lookups": "look-ups", "looked_up": "rows looked up", "no_goods": "no-goods"}
+
+
 def measured_words(statistics: dict[str, Any]) -> str:
     """The measurements of a live view; those that were not taken are left out."""
     averages = [
@@ -45,7 +48,7 @@ def measured_words(statistics: dict[str, Any]) -> str:
     counts = [("dead_ends", "dead ends"), ("rows_read", "rows read")]
     told = [f"{statistics[name]:.4g} {words}" for name, words in averages if statistics[name] is not None]
     told += [f"{statistics[name]:,} {words}" for name, words in counts if statistics[name] is not None]
-    told += [f"{count:,} {name.replace('_', ' ')}" for name, count in statistics["counters"].items()]
+    told += [f"{count:,} {_COUNTERS.get(name, name)}" for name, count in statistics["counters"].items()]
     return ", ".join([*told, f"at most {statistics['delay_steps']['max']:,} steps between two rows"])
 
 

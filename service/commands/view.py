@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
 def add_definition(parser: Parser) -> None:
     """`--sql` or `--file`, one of them."""
     one = parser.add_mutually_exclusive_group(required=True)
-    one.add_argument("--sql", help="the definition, as one SELECT")
+    one.add_argument("--sql", help="the definition: a SELECT, or several with UNION and EXCEPT")
     one.add_argument("--file", type=Path, help="a file with the definition: SQL, or a JSON object")
 
 

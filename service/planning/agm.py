@@ -44,7 +44,7 @@ def agm_json(query: Query, graph: Hypergraph, relations: Relations, counts: Sequ
     if counts is not None:
         cover = cheapest_cover(edges, [log2(max(1.0, count)) for count in counts])
         shown["rows"] = 0.0 if min(counts) == 0 else round(2**cover.cost, 3)
-    weights: Mapping[str, float] = {alias: round(x, 6) for (alias, _), x in zip(query.aliases, cover.weights, strict=True)}
+    weights: Mapping[str, float] = {alias: round(x, 6) + 0.0 for (alias, _), x in zip(query.aliases, cover.weights, strict=True)}
     return shown | {"cover": weights}
 
 

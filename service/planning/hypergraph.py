@@ -107,7 +107,8 @@ def graph_of_branches(query: Query) -> Hypergraph | str:
             shown = [at for at, ref in enumerate(_selected(one)) if ref in known]
             if not shown:
                 by_alias = dict(one.aliases)  # relations' names: an alias may not be what its author wrote
-                return f"{' = '.join(f'{by_alias[ref.alias]}.{ref.column}' for ref in known)} is joined on, but not selected"
+                equal = " = ".join(f"{by_alias[ref.alias]}.{ref.column}" for ref in known)
+                return f"{equal} is joined on, but not selected; add it to the SELECT"
             for at in shown:
                 columns[at] |= _by_alias(known)
                 if len(known) == 1:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from service.errors import Problem
-from service.planning.binding import Counts
+from service.planning.binding import Counts, equal_classes
 from service.planning.hypergraph import hypergraph
 from service.planning.meets import Relations, is_natural, meets_of, residual_of
 from service.planning.plans import (
@@ -27,7 +27,7 @@ from service.planning.plans import (
     tree_tracker,
     view_tree,
 )  # fmt: skip
-from service.planning.plans.plan import THEOREM_1, THEOREM_3, THEOREM_4, THEOREM_NATURAL, Part, Plan, dimensions
+from service.planning.plans.plan import THEOREM_1, THEOREM_3, THEOREM_4, THEOREM_NATURAL, Part, Plan, dimensions, names
 from service.query.model import ALGORITHMS, GUARANTEES, Query
 
 Maker = Callable[[Query, Relations], Plan | None]
@@ -118,9 +118,15 @@ def _promises(one: Plan, guarantee: str) -> bool:
 
 
 def _no_such_plan(query: Query, relations: Relations, found: list[Plan]) -> Problem:
-    algorithm, better = query.algorithm, " or ".join(f'"{one.algorithm}"' for one in found)
+    algorithm = query.algorithm
+    better = ", ".join(f'"{one.algorithm}"' for one in found)
     instead = f'write "algorithm": {better} or "auto"'
-    reason = f"{algorithm} supports {BUILT[algorithm].words}, but this view {_in_words(query, relations)}"
+    joins = [one for one in product.parts(query) if len(one.aliases) > 1]
+    parts = [one for one in joins if algorithm not in {other.algorithm for other in _plans(one, relations)}]
+    what = f"this view {_in_words(query, relations)}"
+    if query.cross and parts and not query.branches:
+        what = f"the part ({', '.join(names(parts[0]))}) of this view {_in_words(parts[0], relations)}"
+    reason = f"{algorithm} supports {BUILT[algorithm].words}, but {what}"
     return Problem("infeasible-view", f"{reason}; {instead}", theorem=reason)
 
 
@@ -128,13 +134,17 @@ def _in_words(query: Query, relations: Relations) -> str:
     """Describes the view."""
     count = len(query.aliases)
     words = ["selects from one relation" if count == 1 else f"joins {count} relations"]
+    if query.branches:
+        return f"is defined by {lqdag.operations(query)}"
     if conditions := [one.words for one in meets_of(query, relations)] + [str(one) for one in residual_of(query, relations)]:
+        conditions = ["equality"] * bool(query.equal) + conditions
         words.append(f"on {', '.join(conditions)}")
-    elif query.equal and not query.branches:
-        words.append(f"on equality only ({hypergraph(query).words})")
+    elif query.equal:
+        graph, classes = hypergraph(query), len(equal_classes(query))
+        words.append(f"on equality only ({graph.words}{f', {classes} classes of equal columns' if classes > graph.dimension else ''})")
     if query.cross:
         words.append("with a product")
-    if query.absent or query.branches:
+    if query.absent:
         words.append(f"with {lqdag.operations(query)}")
     return " ".join(words)
 
@@ -144,18 +154,19 @@ def _no_such_promise(query: Query, relations: Relations, best: Plan, found: list
     instead = " or ".join([*others, f'"guarantee": "{best.guarantee}"'])
     by = f" by {best.algorithm}" if others else ""
     refused = f'the guarantee "{query.guarantee}" cannot be given{by}, only "{best.guarantee}"'
-    return Problem(
-        "infeasible-view",
-        f"{refused}: {'; '.join(_reasons(query, relations, best))}; write {instead}",
-        theorem=refused if others else _in_the_way(query, relations),
-    )
+    reasons = "; ".join(_reasons(query, relations, best))
+    theorem = reasons if others else _in_the_way(query, relations)
+    return Problem("infeasible-view", f"{refused}: {reasons}; write {instead}", theorem=theorem)
 
 
 def _reasons(query: Query, relations: Relations, best: Plan) -> tuple[str, ...]:
-    if query.branches:
+    if query.branches or query.absent:
         return (_in_the_way(query, relations),)
-    if is_natural(query, relations) and best.shape != "product" and not query.absent and not hypergraph(query).acyclic:
-        return ("the equalities form a cycle, for which no algorithm bounds the delay between rows",)
+    if is_natural(query, relations) and best.shape != "product":
+        if not hypergraph(query).acyclic:
+            return ("the equalities form a cycle, for which no algorithm bounds the delay between rows",)
+        if best.guarantee == "best-effort":
+            return (f"{best.algorithm} does not bound the delay between rows",)
     return best.notes
 
 

@@ -201,14 +201,14 @@ def _check_group(group: Draft) -> None:
     others: list[object] = [*(f"overlaps({x}, {y})" for x, y in group.overlaps), *group.inequalities, *group.within]
     others += [f"{x} <> {y}" for x, y in group.not_equal]
     if others:
-        raise unsupported(f"{others[0]} in NOT EXISTS", "compare its columns with = only")
+        raise unsupported(f"{others[0]} in NOT EXISTS", "only equality can be compared there with other aliases: write =")
     for x, y in group.equal:
         if x.alias not in own and y.alias not in own:
             instead = f"a condition in it must refer to {' or '.join(own)}; move this one to the outer WHERE"
             raise unsupported(f"{x} = {y} in NOT EXISTS", instead)
     for one in group.filters:
         if one.column.alias not in own:
-            instead = f"filter {' or '.join(own)} there; for a condition on {one.column.alias} alone register two views"
+            instead = f"filter {' or '.join(own)} there; for a condition on {one.column.alias} alone write a UNION of two SELECTs"
             raise unsupported(f"the filter on {one.column} in NOT EXISTS", instead)
     _check_types(group.scope, group.equal, [])
 

@@ -89,9 +89,11 @@ def _parts(expression: Expression, rights: list[_Select], options: Options) -> l
     known = len(rights)
     right = _parts(expression.right, rights, options)
     if len(rights) > known:
-        raise unsupported("EXCEPT in the right side of an EXCEPT", "register what it selects as a view of its own")
+        instead = "write A EXCEPT (B EXCEPT C) as (A EXCEPT B) UNION (A joined with C on all columns)"
+        raise unsupported("EXCEPT in the right side of an EXCEPT", instead)
     if any(one.select.query.absent for one in right):
-        raise unsupported("NOT EXISTS in the right side of an EXCEPT", "register what it selects as a view of its own")
+        instead = "write A EXCEPT (B without C) as (A EXCEPT B) UNION (A joined with B and C)"
+        raise unsupported("NOT EXISTS in the right side of an EXCEPT", instead)
     rights += [one.select for one in right]
     less = tuple(range(known, len(rights)))
     return [_Part(one.select, one.less + less) for one in left]
@@ -113,7 +115,8 @@ def _selected(draft: Draft, options: Options) -> _Select:
 def _check_alike(first: _Select, other: _Select) -> None:
     mine, theirs = ([output.name for output in one.query.outputs] for one in (first, other))
     if len(mine) != len(theirs):
-        raise unsupported(f"UNION or EXCEPT of {len(mine)} columns and {len(theirs)}", "select the same number of columns on both sides")
+        what = f"UNION or EXCEPT of SELECTs with different numbers of columns, {len(mine)} and {len(theirs)},"
+        raise unsupported(what, "select the same number of columns")
     if mine != theirs and sorted(mine) == sorted(theirs):
         raise unsupported(
             f"UNION or EXCEPT of the columns {', '.join(mine)} with {', '.join(theirs)}",

@@ -30,7 +30,7 @@ from service.wire.schema import NAME, RelationDefinition
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # its warnings quote the query; what it cannot read is refused here
 
 _CLAUSES = {
-    "with_": ("WITH", "define the view on the relations directly"),
+    "with_": ("a WITH clause", "define the view on the relations directly"),
     "distinct": ("DISTINCT", "omit it; a view has one row for each combination of rows"),
     "group": ("GROUP BY", "omit it, and aggregate where the view's changes are read"),
     "having": ("HAVING", "omit it, and aggregate where the view's changes are read"),
@@ -105,7 +105,7 @@ def _parse(text: str) -> exp.Expr:
         first = error.errors[0]
         column = first["col"] - len(first["highlight"] or "") + 1
         said = _TOKEN.sub("", first["description"]).rstrip(".")
-        what = "Something is missing" if said.startswith("Required keyword") else said
+        what = "incomplete" if said.startswith("Required keyword") else said
         raise bad_query(f"{what} at {first['highlight'] or 'the end'!r}", first["line"], column) from None
     except TokenError as error:
         found = re.match(r"Missing (.+) from \d+:(\d+)", str(error.__context__))  # the second number counts from the text's beginning
@@ -114,7 +114,7 @@ def _parse(text: str) -> exp.Expr:
     if not statements:
         raise bad_query("the query is empty", 1, 1)
     if len(statements) > 1:
-        raise bad_query(f"{len(statements)} statements: a view is defined by one SELECT", 1, 1)
+        raise bad_query(f"{len(statements)} statements: a view is defined by one", 1, 1)
     if isinstance(statements[0], exp.Command | exp.Condition | exp.Alias):  # sqlglot also parses expressions and unknown commands
         raise bad_query("this is not a SELECT", 1, 1)
     return statements[0]
@@ -148,14 +148,14 @@ def _read_query(tree: exp.Expr, text: str, relations: Mapping[str, RelationDefin
     for name, value in tree.args.items():
         if value and name not in ("this", "expression", "distinct"):
             part, instead = _CLAUSES.get(name, (name.strip("_").upper(), "a view is SELECT … UNION SELECT …"))
-            raise unsupported(f"{part} of several SELECTs", instead)
+            raise unsupported(f"{part} with UNION or EXCEPT", instead)
     if isinstance(tree, exp.Subquery):
         return _read_query(tree.this, text, relations)
     keyword = tree.key.upper()
     if isinstance(tree, exp.Intersect):
         raise unsupported(keyword, "write one SELECT that joins the relations of both sides on all columns")
     if not tree.args.get("distinct"):
-        raise unsupported(f"{keyword} ALL", f"write {keyword}: a view has each row once")
+        raise unsupported(f"{keyword} ALL", f"write {keyword}: a view with {keyword} has each row once")
     left, right = (_read_query(side, text, relations) for side in (tree.left, tree.right))
     return SetOperation(left, "UNION" if isinstance(tree, exp.Union) else "EXCEPT", right)
 

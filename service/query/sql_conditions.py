@@ -94,7 +94,7 @@ class Conditions:
             self._filter(self._names.column(node), "=", [not negated], node)
         elif isinstance(node, exp.Exists):
             if not negated:
-                raise unsupported("EXISTS", "write JOIN …")
+                raise unsupported("EXISTS", "write JOIN …, which has a row for each partner")
             if self._read_absent is None:
                 raise unsupported("NOT EXISTS within NOT EXISTS", "define a view with a single level of NOT EXISTS")
             draft.absent.append(self._read_absent(node.this.unnest()))

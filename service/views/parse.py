@@ -52,5 +52,5 @@ def parse_view(
     query = query_of(read, options_of(form))
     for alias, _ in query.aliases:
         if alias in _RESERVED and not kept:
-            raise unsupported(f"the alias {alias}", "the key of a change uses this word itself: choose another alias")
+            raise unsupported(f"the alias {alias}", "this word is reserved for the keys of changes; choose another alias")
     return View(name, copy.deepcopy(data), query, plan(query, relations, counted))

@@ -133,7 +133,8 @@ class Cursor(cursor.Cursor):
     def counters(self) -> dict[str, int]:
         """Tuples probed, those of them that are in all atoms; of a triangle the pairs of values of its first two variables that were looked
         at; look-ups as the paper counts them, one a coordinate; intervals put; how often a full tree was cleared, and intervals lost so."""
-        return {name: int(self._Z[word]) for name, word in _COUNTERS.items()}
+        is_triangle = bool(self._walking.P[TRIANGLE])
+        return {name: int(self._Z[word]) for name, word in _COUNTERS.items() if is_triangle or word != PAIRS}
 
 
 _COUNTERS = {

@@ -1,5 +1,5 @@
 """What writers and builds of views cost each other: batches of moves over several connections, two views of the same rows that are built at
-once, and both together."""
+once, and both together; with a live view of the same sort over these rows, and without one: then writers are as fast as they ever are."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.benchmarks.stalls_data import BOXES, INTERVALS, JOIN_TREE, SMALL, Sor
 
 TITLE = "The service: writers beside two views that are built"
 _SORTS = (INTERVALS, JOIN_TREE, BOXES)
-_VIEWS = ("one", "other")
+_VIEWS, _LIVE = ("one", "other"), "live"
 _CONNECTIONS = 4
 
 
@@ -27,19 +27,24 @@ def run(scale: Scale, note: Note) -> list[Figure]:
         stage.fill()
         note(f"{2 * stage.half:,} rows are loaded")
         moves = cycle([one for _ in range(2) for one in stage.moved("a", stage.half, SMALL)])
-        return [figure for sort in _SORTS for figure in measure(stage, sort, moves, scale, note)]
+        return [figure for sort in _SORTS for watched in (True, False) for figure in measure(stage, sort, watched, moves, scale, note)]
 
 
-def measure(stage: Stage, sort: Sort, moves: Iterator[bytes], scale: Scale, note: Note) -> list[Figure]:
+def measure(stage: Stage, sort: Sort, watched: bool, moves: Iterator[bytes], scale: Scale, note: Note) -> list[Figure]:
+    """`watched`: a live view of this sort is there all the time."""
     alone, beside, lone_builds, builds = (list[float]() for _ in range(4))
+    words = f"{sort.words}, {'beside a live one' if watched else 'the first ones'}"
+    if watched:
+        stage.view(_LIVE, sort)
     for _ in range(scale.size(3, 1)):
         alone.append(_written(stage, moves, lambda: time.sleep(scale.size(3, 0)))[0])
         lone_builds.append(_built(stage, sort))
         rate, seconds = _written(stage, moves, lambda: builds.append(_built(stage, sort)))
         beside.append(rate)
         speeds = f"{alone[-1] / 1e3:.0f} k rows/s, {rate / 1e3:.0f} beside builds"
-        note(f"{sort.words}: {speeds}; {lone_builds[-1]:.2f} s, {builds[-1]:.2f} beside writers ({seconds:.2f} in all)")
-    name = f"{2 * stage.half:,} rows, two views: {sort.words}"
+        note(f"{words}: {speeds}; {lone_builds[-1]:.2f} s, {builds[-1]:.2f} beside writers ({seconds:.2f} in all)")
+    name = f"{2 * stage.half:,} rows, two views: {words}"
+    stage.clear()
     shares = [with_builds / without for with_builds, without in zip(beside, alone, strict=True)]
     factors = [with_writers / without for with_writers, without in zip(builds, lone_builds, strict=True)]
     about = {"connections": _CONNECTIONS, "batch": SMALL}
@@ -78,5 +83,6 @@ def _built(stage: Stage, sort: Sort) -> float:
         for live in [pool.submit(stage.view, name, sort) for name in _VIEWS]:
             live.result()
         seconds = time.perf_counter() - start
-    stage.clear()
+    for name in _VIEWS:
+        stage.drop(name)
     return seconds

@@ -15,7 +15,8 @@ from structures.index.layout import MOST_ARITY
 from structures.view_tree.tree import path_orders
 
 THEOREM = "Towards Instance Optimal Join Algorithms for Data in Indexes, Corollary 3.4"
-WORDS = f"natural joins in which one of any two relations has all variables of the other, up to {MOST_ATOMS} relations"
+_LIMITS = f"up to {MOST_ATOMS} relations and {MOST_ARITY} join columns per relation"
+WORDS = f"natural joins in which one of any two relations has all variables of the other, {_LIMITS}"
 
 
 def make(query: Query, relations: Relations) -> Plan | None:

@@ -17,6 +17,7 @@ from structures.quadtree.layout import MOST_ARITY
 
 THEOREM = "Navarro, Reutter and Rojas-Ledesma, Optimal Joins using Compact Data Structures, Theorem 4.4"
 _LIMITS = f"{MOST_ATOMS} relations, {MOST_VARIABLES} variables, {MOST_ARITY} per relation"
+_SEE = " (what is set equal, and each selected column of UNION and EXCEPT, is a variable)"
 WORDS = f"natural joins with NOT EXISTS, UNION or EXCEPT, up to {_LIMITS}, without products or comparisons"
 
 
@@ -66,8 +67,20 @@ def _of_branches(query: Query, relations: Relations, graph: Hypergraph) -> Plan:
             "EXCEPT leaves rows out, at the cost of up to one look-up per row and relation; what is left out is searched too: for a view "
             "that is read once, hashing both sides is faster"
         )
-    cls = " UNION ".join(map(_class, selects)) + (f" EXCEPT {' UNION '.join(map(_class, sides))}" if sides else "")
-    return Plan(cls, "lqdag", THEOREM, "best-effort", bounds, tuple(notes), "union", names(query), graph=graph)
+    return Plan(_class_of_branches(query), "lqdag", THEOREM, "best-effort", bounds, tuple(notes), "union", names(query), graph=graph)
+
+
+def _class_of_branches(query: Query) -> str:
+    """Each SELECT with what EXCEPT leaves out of it."""
+    told = []
+    for number, branch in enumerate(query.branches):
+        cls = f"({_class(query.of_branch(number))})"
+        rights = [f"({_class(query.of_right_side(at))})" for at in branch.absent if query.absent[at].columns]
+        if rights:
+            right = " UNION ".join(rights)
+            cls += f" EXCEPT {right if len(rights) == 1 else f'({right})'}"
+        told.append(f"({cls})" if rights and len(query.branches) > 1 else cls)
+    return " UNION ".join(told)
 
 
 def _class(query: Query) -> str:
@@ -91,8 +104,7 @@ def refusal(query: Query, relations: Relations) -> Problem:
     """Why a view with NOT EXISTS, UNION or EXCEPT has no plan."""
     why = _graph(query, relations)
     assert isinstance(why, str)
-    what = operations(query)
-    return unsupported(f"{what} in this view", f"{why}; a view with {what} is a join on equality only, of up to {_LIMITS}")
+    return unsupported(f"a view with {operations(query)} of this form", why)
 
 
 def operations(query: Query) -> str:
@@ -106,15 +118,15 @@ def operations(query: Query) -> str:
 def _graph(query: Query, relations: Relations) -> Hypergraph | str:
     """Its graph, or in words why it has none that can be kept."""
     if query.cross:
-        return "it has a product (CROSS JOIN)"
+        return "it has a product (CROSS JOIN); join the relations on equal columns"
     if len(query.aliases) > 1 and not is_natural(query, relations):
-        return "it joins by more than equality"
+        return "it joins by more than equality; compare the columns of different aliases with = only"
     graph = graph_of_branches(query) if query.branches else graph_with_absent(query)
     if isinstance(graph, str):
         return graph
     for what, found, most in (("relations", len(graph.atoms), MOST_ATOMS), ("variables", graph.dimension, MOST_VARIABLES)):
         if found > most:
-            return f"it has {found} {what}"
+            return f"it has {found} {what}; at most {most} are possible{_SEE}"
     if graph.arity > MOST_ARITY:
-        return f"one of its relations is compared in {graph.arity} variables"
+        return f"one of its relations is compared in {graph.arity} variables; at most {MOST_ARITY} are possible{_SEE}"
     return graph

@@ -27,7 +27,7 @@ THEOREM = "Beyond Worst-case Analysis for Joins with Minesweeper, Theorem 2.7"
 THEOREM_WIDTH = "Beyond Worst-case Analysis for Joins with Minesweeper, Theorem 5.1"
 THEOREM_TRIANGLE = "Beyond Worst-case Analysis for Joins with Minesweeper, Theorem 5.4"
 THEOREM_NESTED = "Towards Instance Optimal Join Algorithms for Data in Indexes, Theorem 3.7"
-_LIMITS = f"without products or comparisons, up to {MOST_ATOMS} relations and {MOST_LEVELS} variables"
+_LIMITS = f"without comparisons, up to {MOST_ATOMS} relations and {MOST_LEVELS} classes of equal columns"
 WORDS = f"natural joins {_LIMITS}"
 NESTED_WORDS = f"beta-acyclic natural joins (with a nested elimination order) {_LIMITS}"
 _MOST_ORDERS = 200  # that are compared
@@ -78,11 +78,11 @@ def _make(query: Query, relations: Relations, algorithm: str) -> Plan | None:
         "delay": f"no bound between rows; all r rows in {whole}, {told}",
     }
     order = ", ".join(next(f"{alias}.{own[v][0]}" for alias, own in zip(names(query), columns, strict=True) if v in own) for v in levels)
-    kind = "a nested elimination order" if nested else f"an order of width {width}"
+    kind = "the reverse of a nested elimination order" if nested else f"of width {width}"
     notes = (
         *first_notes(query, relations),
-        f"variables are searched in {kind}: {order}",
-        f"indexes, shared with other views that want the same: {indexes_of(query, tracks)}",
+        f"variables are searched in this order, {kind}: {order}",
+        f"indexes, shared with other views that use the same: {indexes_of(query, tracks)}",
     )
     theorem = THEOREM_NESTED if algorithm == "elimination" else THEOREM if nested else THEOREM_TRIANGLE if triangle else THEOREM_WIDTH
     cls = f"natural join, {count} relations, {hypergraph(query).words}"

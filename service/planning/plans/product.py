@@ -98,9 +98,16 @@ def of_parts(parts: Sequence[Part]) -> Plan:
     kinds = " x ".join(one.cls for one in plans)
     return Plan(
         f"product, {sum(len(part.places) for part in parts)} relations: {kinds}", named.algorithm, named.theorem, least.guarantee,
-        {what: " + ".join(dict.fromkeys(one.bounds[what] for one in plans)) for what in plans[0].bounds},
+        {what: _of_each(parts, [one.bounds[what] for one in plans]) for what in plans[0].bounds},
         notes,
         "product",
         tuple(alias for one in plans for alias in one.order),
         parts=tuple(parts),
     )  # fmt: skip
+
+
+def _of_each(parts: Sequence[Part], bounds: Sequence[str]) -> str:
+    """What holds for all of them, or for each by its aliases."""
+    if len(set(bounds)) == 1:
+        return bounds[0]
+    return "; ".join(f"({', '.join(names(part.query))}): {bound}" for part, bound in zip(parts, bounds, strict=True))

@@ -14,7 +14,7 @@ from structures.qdag.layout import MOST_ATOMS, MOST_VARIABLES
 from structures.quadtree.layout import MOST_ARITY
 
 THEOREM = "Navarro, Reutter and Rojas-Ledesma, Optimal Joins using Compact Data Structures, Theorem 3.8"
-WORDS = f"natural joins over up to {MOST_VARIABLES} variables, {MOST_ARITY} per relation, without products or comparisons"
+WORDS = f"natural joins over up to {MOST_VARIABLES} variables, {MOST_ARITY} per relation, without comparisons"
 
 
 def make(query: Query, relations: Relations) -> Plan | None:

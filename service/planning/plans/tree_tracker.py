@@ -15,7 +15,7 @@ from structures.index.layout import MOST_ARITY
 from structures.tree_tracker.shape import MOST_ATOMS, index_orders
 
 THEOREM = "TreeTracker Join: A Composable Join Algorithm that Yields Optimal Acyclic Multi-Way Joins, Theorem 5.7"
-WORDS = f"acyclic natural joins without products or comparisons, up to {MOST_ARITY} variables in a relation"
+WORDS = f"acyclic natural joins without comparisons, up to {MOST_ARITY} join columns per relation"
 
 
 def make(query: Query, relations: Relations) -> Plan | None:
@@ -36,7 +36,7 @@ def make(query: Query, relations: Relations) -> Plan | None:
     notes = (
         *first_notes(query, relations),
         "a row that has no partner further down the join tree is looked at once in a reading, then passed over",
-        f"indexes, shared with other views that want the same: {indexes_of(query, tracks)}",
+        f"indexes, shared with other views that use the same: {indexes_of(query, tracks)}",
     )
     cls = f"natural join, {count} relations, {hypergraph(query).words}"
     order = tuple(names(query)[place] for place in outward(tree))

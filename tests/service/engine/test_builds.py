@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import wait
@@ -432,3 +434,18 @@ def test_more_is_written_between_two_rounds_than_may_be_left(engine: Instance, m
     assert state(engine, "v") == "live" and 1 < len(rounds) < 10
     assert len(ids(open_rows(engine.readers, "v"))) == 20 * (len(rounds) + 1)
     check(engine)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has priorities of threads")
+def test_builds_let_the_writer_go_first(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    load = Builds._load
+
+    def look_at(*given: Any) -> None:
+        seen.append(os.getpriority(os.PRIO_PROCESS, 0))
+        load(*given)
+
+    monkeypatch.setattr(Builds, "_load", staticmethod(look_at))
+    engine.put_view("v", PAIR, wait=0)
+    assert state(engine, "v") == "live"
+    assert seen == [min(os.getpriority(os.PRIO_PROCESS, 0) + 3, 19)]

@@ -279,7 +279,7 @@ JOIN = "SELECT b.id FROM bookings b JOIN maintenance m ON "
         ("WITH x AS (SELECT 1) SELECT * FROM x", "WITH"),
         ("SELECT id FROM (SELECT id FROM bookings) b", "a subquery"),
         ("(SELECT id FROM bookings) LIMIT 3", "LIMIT"),
-        ('SELECT "row".id FROM bookings "row"', "the alias row is not supported: the key of a change"),
+        ('SELECT "row".id FROM bookings "row"', "the alias row is not supported: this word is reserved"),
         ('SELECT id FROM bookings "group"', "the alias group is not supported"),
         ("SELECT id FROM public.bookings", "write bookings"),
         ("SELECT b.id FROM bookings b TABLESAMPLE BERNOULLI (1)", "TABLESAMPLE"),

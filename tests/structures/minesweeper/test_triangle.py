@@ -115,7 +115,7 @@ def test_few_pairs_where_each_is_ruled_out(n: int) -> None:
     assert cursor.steps < 30 * n and miner.is_empty(miner.root)
     general = of([*TRIANGLE, (0, 1)], (0, 1, 2), [*given, given[0]])  # a fourth atom makes it another query
     other = general.rows(general.root)
-    assert read_all(other) == [] and other.counters["probes"] == 2 * n + 3 and other.counters["pairs"] == 0 and other.steps > 2 * n * n
+    assert read_all(other) == [] and other.counters["probes"] == 2 * n + 3 and "pairs" not in other.counters and other.steps > 2 * n * n
 
 
 def test_a_graph_by_one_index() -> None:

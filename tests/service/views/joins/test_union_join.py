@@ -299,11 +299,11 @@ def test_what_explain_tells_of_a_live_one(tmp_path: Path) -> None:
     told = explained(engine, EVERYONE, VIEWS["numbers"].definition)
     plan = told["plan"]
     assert (plan["algorithm"], plan["guarantee"], told["alternatives"]) == ("lqdag", "best-effort", [])
-    assert plan["class"] == "selection, 1 relation UNION selection, 1 relation" and "natural" not in told
+    assert plan["class"] == "(selection, 1 relation) UNION (selection, 1 relation)" and "natural" not in told
     assert "the sum of the AGM of each SELECT" in plan["bounds"]["delay"] and "null equals null" in " ".join(plan["notes"])
     assert told["measured"]["numbers"]["counters"] == {"looked_up": 5, "excluded": 0, "repeated": 5}
     plan = explained(engine, EVERYONE, VIEWS["pairs"].definition)["plan"]
-    assert plan["class"].count("natural join, 2 relations") == 2 and " EXCEPT natural join" in plan["class"]
+    assert plan["class"].count("natural join, 2 relations") == 2 and " EXCEPT (natural join" in plan["class"]
     engine.close()
 
 
@@ -365,17 +365,17 @@ SELECT = "SELECT x.id AS n FROM a x"
             f"{SELECT} WHERE NOT EXISTS (SELECT 1 FROM b WHERE nr = x.floor) UNION SELECT nr FROM b",
             "must equal a selected one; x.floor = b.nr does not",
         ),
-        (f"{SELECT} UNION SELECT nr, floor FROM b", "UNION or EXCEPT of 1 columns and 2 is not supported"),
+        (f"{SELECT} UNION SELECT nr, floor FROM b", "SELECTs with different numbers of columns, 1 and 2, is not supported"),
         (f"{SELECT} UNION SELECT room FROM b", "the types differ, int64 and string"),
         ("SELECT id AS n, floor AS f FROM a UNION SELECT floor AS f, nr AS n FROM b", "select them in the same order"),
         (f"{SELECT} JOIN b y ON overlaps(x.stay, y.slot) UNION SELECT nr FROM b", "overlaps(x.stay, y.slot) in UNION or EXCEPT"),
         (f"{SELECT} JOIN b y ON x.id = y.nr AND x.floor < y.floor UNION SELECT nr FROM b", "x.floor < y.floor in UNION or EXCEPT"),
         (f"{SELECT} CROSS JOIN b y UNION SELECT nr FROM b", "a product (CROSS JOIN) in UNION or EXCEPT"),
         ("SELECT duration(x.stay) AS n FROM a x UNION SELECT nr FROM b", "the computed column n in UNION or EXCEPT"),
-        (f"{SELECT} UNION SELECT nr FROM b ORDER BY n", "ORDER BY of several SELECTs is not supported"),
+        (f"{SELECT} UNION SELECT nr FROM b ORDER BY n", "ORDER BY with UNION or EXCEPT is not supported"),
         (f"{SELECT} UNION (SELECT nr FROM b LIMIT 3)", "LIMIT is not supported"),
-        (f"({SELECT} UNION SELECT nr FROM b) LIMIT 3", "LIMIT of several SELECTs"),
-        (f"WITH q AS (SELECT 1) {SELECT} UNION SELECT nr FROM b", "WITH of several SELECTs"),
+        (f"({SELECT} UNION SELECT nr FROM b) LIMIT 3", "LIMIT with UNION or EXCEPT"),
+        (f"WITH q AS (SELECT 1) {SELECT} UNION SELECT nr FROM b", "a WITH clause with UNION or EXCEPT"),
         (f"{SELECT} UNION VALUES (1)", "a subquery or a function in FROM"),
         (" UNION ".join([SELECT] * 9), "it has 9 relations"),
         (
@@ -393,6 +393,6 @@ def test_other_algorithms_and_promises_are_refused() -> None:
     definition = VIEWS["pairs"].definition
     for name in ("qdag", "nested-loop", "minesweeper"):
         problem = refused(definition | {"algorithm": name}, DEFINITIONS)
-        assert problem.type == "infeasible-view" and "with EXCEPT" in problem.detail and '"lqdag"' in problem.detail
+        assert problem.type == "infeasible-view" and "is defined by EXCEPT" in problem.detail and '"lqdag"' in problem.detail
     problem = refused(VIEWS["numbers"].definition | {"guarantee": "delay"}, DEFINITIONS)
     assert problem.type == "infeasible-view" and "UNION" in problem.extensions["theorem"]
