@@ -140,6 +140,7 @@ def _place_group(
 ) -> str | None:
     """Adds the columns of a NOT EXISTS group to the variables that they equal; why it cannot be. `these`: the variables in words."""
     own = {alias for alias, _ in query.aliases}
+    alike = {ref: known for known in equal_classes(query) for ref in known}
     joined = equal_classes(replace(query, aliases=query.aliases + group.aliases, equal=query.equal + group.equal))
     for one in joined:
         theirs = _by_alias([ref for ref in one if ref.alias not in own])
@@ -147,6 +148,9 @@ def _place_group(
             mine = [at for at, known in enumerate(variables) if not set(known).isdisjoint(one)]
             if not mine:
                 return f"every column compared in NOT EXISTS must equal {these}; {' = '.join(map(str, one))} does not"
+            for ref in one:
+                if ref.alias in own and all(set(known).isdisjoint(alike.get(ref, [ref])) for known in variables):
+                    return f"every column compared in NOT EXISTS must equal {these}; {ref} does not"
             for at in mine:
                 columns[at] |= theirs
     for alias, relation in group.aliases:

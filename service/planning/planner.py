@@ -121,11 +121,12 @@ def _no_such_plan(query: Query, relations: Relations, found: list[Plan]) -> Prob
     algorithm = query.algorithm
     better = ", ".join(f'"{one.algorithm}"' for one in found)
     instead = f'write "algorithm": {better} or "auto"'
-    joins = [one for one in product.parts(query) if len(one.aliases) > 1]
-    parts = [one for one in joins if algorithm not in {other.algorithm for other in _plans(one, relations)}]
     what = f"this view {_in_words(query, relations)}"
-    if query.cross and parts and not query.branches:
-        what = f"the part ({', '.join(names(parts[0]))}) of this view {_in_words(parts[0], relations)}"
+    if query.cross and not query.absent:
+        joins = [one for one in product.parts(query) if len(one.aliases) > 1]
+        parts = [one for one in joins if algorithm not in {other.algorithm for other in _plans(one, relations)}]
+        if parts:
+            what = f"the part ({', '.join(names(parts[0]))}) of this view {_in_words(parts[0], relations)}"
     reason = f"{algorithm} supports {BUILT[algorithm].words}, but {what}"
     return Problem("infeasible-view", f"{reason}; {instead}", theorem=reason)
 

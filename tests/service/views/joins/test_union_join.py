@@ -365,6 +365,10 @@ SELECT = "SELECT x.id AS n FROM a x"
             f"{SELECT} WHERE NOT EXISTS (SELECT 1 FROM b WHERE nr = x.floor) UNION SELECT nr FROM b",
             "must equal a selected one; x.floor = b.nr does not",
         ),
+        (
+            f"{SELECT} WHERE NOT EXISTS (SELECT 1 FROM b WHERE nr = x.id AND nr = x.floor) UNION SELECT nr FROM b",
+            "must equal a selected one; x.floor does not",
+        ),
         (f"{SELECT} UNION SELECT nr, floor FROM b", "SELECTs with different numbers of columns, 1 and 2, is not supported"),
         (f"{SELECT} UNION SELECT room FROM b", "the types differ, int64 and string"),
         ("SELECT id AS n, floor AS f FROM a UNION SELECT floor AS f, nr AS n FROM b", "select them in the same order"),
@@ -391,8 +395,10 @@ def test_what_is_refused(text: str, why: str) -> None:
 
 def test_other_algorithms_and_promises_are_refused() -> None:
     definition = VIEWS["pairs"].definition
-    for name in ("qdag", "nested-loop", "minesweeper"):
+    union = {"sql": f"{SELECT} JOIN b y ON x.id = y.nr UNION SELECT nr FROM b"}
+    for name in ("qdag", "nested-loop", "minesweeper", "interval-tree"):
         problem = refused(definition | {"algorithm": name}, DEFINITIONS)
         assert problem.type == "infeasible-view" and "is defined by EXCEPT" in problem.detail and '"lqdag"' in problem.detail
+        assert "is defined by UNION" in refused(union | {"algorithm": name}, DEFINITIONS).detail
     problem = refused(VIEWS["numbers"].definition | {"guarantee": "delay"}, DEFINITIONS)
     assert problem.type == "infeasible-view" and "UNION" in problem.extensions["theorem"]
