@@ -9,6 +9,7 @@ from service.errors import Problem
 from service.planning.hypergraph import Hypergraph, graph_of_branches, graph_with_absent, hypergraph
 from service.planning.meets import Relations, is_natural
 from service.planning.plans.plan import Plan, first_notes, names
+from service.planning.plans.qdag import AGM
 from service.planning.quadtree_shapes import tree_shapes
 from service.query.assembly import unsupported
 from service.query.model import Query
@@ -39,6 +40,7 @@ def make(query: Query, relations: Relations) -> Plan | None:
         *first_notes(query, relations),
         *_groups(query),
         "a change in NOT EXISTS searches for the rows that it removes or brings back, unless another row has the same values",
+        AGM,
     )
     return Plan(_class(query), "lqdag", THEOREM, "best-effort", bounds, notes, "qdag", names(query), graph=graph)
 
@@ -67,6 +69,7 @@ def _of_branches(query: Query, relations: Relations, graph: Hypergraph) -> Plan:
             "EXCEPT leaves rows out, at the cost of up to one look-up per row and relation; what is left out is searched too: for a view "
             "that is read once, hashing both sides is faster"
         )
+    notes.append(AGM)
     return Plan(_class_of_branches(query), "lqdag", THEOREM, "best-effort", bounds, tuple(notes), "union", names(query), graph=graph)
 
 

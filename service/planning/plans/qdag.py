@@ -15,6 +15,7 @@ from structures.quadtree.layout import MOST_ARITY
 
 THEOREM = "Navarro, Reutter and Rojas-Ledesma, Optimal Joins using Compact Data Structures, Theorem 3.8"
 WORDS = f"natural joins over up to {MOST_VARIABLES} variables, {MOST_ARITY} per relation, without comparisons"
+AGM = "AGM is the minimum product of |R|^x(R) over all fractional edge covers x: the weights of the relations of a variable add up to 1"
 
 
 def make(query: Query, relations: Relations) -> Plan | None:
@@ -30,7 +31,6 @@ def make(query: Query, relations: Relations) -> Plan | None:
         "update": "O(log n) per quadtree, and O~(AGM) of the join with one alias reduced to the changed row",
         "delay": f"no bound between rows; all of them in O(AGM · 2^{graph.dimension} · {count} · log n)",
     }
-    agm = "AGM is the minimum product of |R|^x(R) over all fractional edge covers x: the weights of the relations of a variable add up to 1"
-    notes = (*first_notes(query, relations), "worst-case optimal in total, not per row: empty tuples and subgrids are searched too", agm)
+    notes = (*first_notes(query, relations), "worst-case optimal in total, not per row: empty tuples and subgrids are searched too", AGM)
     cls = f"natural join, {count} relations, {graph.words}"
     return Plan(cls, "qdag", THEOREM, "best-effort", bounds, notes, "qdag", names(query), graph=graph)
