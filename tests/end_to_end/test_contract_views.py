@@ -338,7 +338,7 @@ def test_not_exists(live: Case) -> None:
     for more, kind, word in (
         ({"algorithm": "qdag"}, "infeasible-view", "NOT EXISTS"),
         ({"guarantee": "delay"}, "infeasible-view", "NOT EXISTS"),
-        ({"not_exists": [{**part, "join": [{"overlaps": ["m.slot", "b.stay"]}]}]}, "unsupported-query", "with = only"),
+        ({"not_exists": [{**part, "join": [{"overlaps": ["m.slot", "b.stay"]}]}]}, "unsupported-query", "write ="),
         ({"not_exists": [{**part, "join": []}]}, "unsupported-query", "is equal to one outside of it"),
         ({"not_exists": [{**part, "select": ["m.id"]}]}, "bad-definition", "an entry of not_exists has no field select"),
         ({"not_exists": [{**part, "join": [{"equal": ["m.room", "x.room"]}]}]}, "unknown-column", "there is no alias x"),
