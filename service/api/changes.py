@@ -134,7 +134,8 @@ async def _apply(
     else:
         decode = partial(decode_relation_changes, kind, body, relation, definitions, place)
     try:
-        batch = decode() if len(body) <= SMALL and kind not in BINARY else await context.work(_decode_and_prepare, engine, decode)
+        small = len(body) <= SMALL and kind not in BINARY
+        batch = decode() if small else await context.work(decode_and_prepare, engine, decode, place)
     except UnknownRelation as error:
         known = await _repeated(context, error, given)
         if known is None:
@@ -160,9 +161,11 @@ async def _apply(
     return render(receipt), batch.turn
 
 
-def _decode_and_prepare(engine: Instance, decode: Callable[[], Batch]) -> Batch:
+def decode_and_prepare(engine: Instance, decode: Callable[[], Batch], place: Place) -> Batch:
+    """What it becomes is counted among the bodies."""
     batch = decode()
     engine.prepare(batch)
+    place.take(batch.prepared_bytes)
     return batch
 
 

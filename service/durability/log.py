@@ -31,12 +31,12 @@ _COLUMNS = {
     "views": "(place INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, definition TEXT NOT NULL, crc INTEGER NOT NULL)",
     "sources": "(source TEXT PRIMARY KEY, run TEXT, epoch INTEGER NOT NULL, crc INTEGER NOT NULL) WITHOUT ROWID",
     "log": "(version INTEGER PRIMARY KEY, source TEXT, run TEXT, epoch INTEGER, crc INTEGER NOT NULL, payload BLOB NOT NULL)",
-    # SQLite holds at most 10^9 bytes in a row: the rest of a larger payload
+    # the rest of a large payload
     "log_rest": "(version INTEGER, part INTEGER, payload BLOB NOT NULL, PRIMARY KEY (version, part))",
 }
 _TABLES = {name: f"CREATE TABLE {name} {columns}" for name, columns in _COLUMNS.items()}
 _COUNTERS = {"forgotten": 0, "next_relation_id": 0, "catalog_changes": 0}
-_LARGEST = 1 << 29  # bytes of a payload in one row
+_LARGEST = 4 << 20  # bytes of a payload in one row, of which SQLite makes two copies; former versions wrote up to 512 MiB
 _PAGE = 4096  # SQLite's; a small commit writes about one
 _WAL_BYTES = 8 << 20  # of SQLite's own log, worth a checkpoint
 _NEW_BYTES, _COMMITS = 1 << 20, 8  # payload that is worth one, in some 2 ms a MiB; of larger commits, as much as so many have
@@ -408,7 +408,7 @@ def replay(db: sqlite3.Connection, path: Path, after: int, forgotten: int, last:
         for version, source, run, epoch, crc, payload in rows.execute("SELECT * FROM log WHERE version > ? ORDER BY version", (after,)):
             if version != expected:
                 break
-            if isinstance(payload, bytes) and len(payload) == _LARGEST:
+            if isinstance(payload, bytes) and len(payload) >= _LARGEST:
                 parts = db.execute("SELECT payload FROM log_rest WHERE version = ? ORDER BY part", (version,)).fetchall()
                 payload = b"".join([payload, *(part for (part,) in parts)])
             if not isinstance(payload, bytes) or crc != _batch_crc(version, source, run, epoch, payload):

@@ -133,7 +133,7 @@ class Writer:
     def submit(self, batch: Batch, done: Done) -> None:
         """Queue a batch. Problem `too-busy`, or the reason why nothing is taken any more."""
         self.admit()
-        waiting = Waiting(batch, done, batch.held_bytes)
+        waiting = Waiting(batch, done, batch.bytes + batch.prepared_bytes)
         self._put(waiting)
 
     def admit(self) -> None:

@@ -70,8 +70,13 @@ class Last:
     @property
     def bytes(self) -> int:
         """Besides the rows."""
-        cells = [part.cells.nbytes for part in (self.keys, self.given) if part is not None]
-        return sum(cells) + (0 if self.groups is None else self.groups.nbytes)
+        sets = sum([_own_bytes(part) for part in (self.keys, self.given) if part is not None])
+        return sets + (0 if self.groups is None else self.groups.nbytes)
+
+
+def _own_bytes(rows: RowSet) -> int:
+    """Without texts that lie in the batch itself, as those of a single column do."""
+    return rows.cells.nbytes + rows.places.nbytes + (rows.heap.nbytes if rows.heap.base is None else 0)
 
 
 def prepare(relation: Relation, changes: Changes) -> None:

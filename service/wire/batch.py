@@ -131,9 +131,9 @@ class Batch:
         return sum([changes.rows.bytes for changes in self.changes])
 
     @property
-    def held_bytes(self) -> int:
-        """With what has been prepared."""
-        return self.bytes + sum([changes.prepared.bytes for changes in self.changes if changes.prepared is not None])
+    def prepared_bytes(self) -> int:
+        """Of what relations have made of the changes, besides those."""
+        return sum([changes.prepared.bytes for changes in self.changes if changes.prepared is not None])
 
 
 def batch_to_arrow(batch: Batch) -> bytes:

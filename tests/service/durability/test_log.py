@@ -312,6 +312,16 @@ def test_missing_version(tmp_path: Path) -> None:
     assert "ends at version 2, but version 8 was committed" in damaged(tmp_path).what
 
 
+def test_a_large_payload_in_one_row_as_former_versions_wrote_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Log(tmp_path)
+    fill(log, range(1, 4), lambda v: bytes(range(35)))
+    log.close()
+    monkeypatch.setattr(log_module, "_LARGEST", 10)
+    log = Log(tmp_path)
+    assert [row.payload for row in log.replay(0)] == 3 * [bytes(range(35))]
+    log.close()
+
+
 def test_missing_rest_of_a_large_payload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_module, "_LARGEST", 10)
     log = Log(tmp_path)

@@ -9,9 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from service.api.changes import decode_and_prepare
+from service.api.http.admission import FREE, Bodies, Place
 from service.errors import Problem
 from service.instance import Instance
 from service.reading.cursors import open_relation_rows
+from service.settings import Settings
 from service.wire.batch import DELETE, UPSERT, Batch
 from service.wire.schema import parse_relation
 from tests.service.running import DEFINITION, batch, check, of_ops, opened, rows_of
@@ -22,7 +25,7 @@ PAIR = {"from": {"a": "a", "b": "b"}, "join": [{"overlaps": ["a.x", "b.x"]}], "s
 
 def prepared(engine: Instance, given: Batch) -> Batch:
     engine.prepare(given)
-    assert all(changes.prepared is not None for changes in given.changes) and given.held_bytes > given.bytes
+    assert all(changes.prepared is not None for changes in given.changes) and given.prepared_bytes > 0
     return given
 
 
@@ -90,8 +93,18 @@ def test_a_truncate_in_the_midst(engine: Instance) -> None:
     engine.close()
 
 
+def test_what_is_prepared_is_counted_among_the_bodies(engine: Instance) -> None:
+    given = of_ops("a", *[("upsert", i) for i in range(N)])
+    bodies = Bodies(Settings())
+    place = Place(bodies, 1 << 20)
+    assert decode_and_prepare(engine, lambda: given, place) is given
+    assert bodies.held == given.prepared_bytes > FREE
+    place.free()
+    engine.close()
+
+
 def test_few_changes_are_not_prepared(engine: Instance) -> None:
     given = of_ops("a", ("upsert", 1), ("upsert", 2))
     engine.prepare(given)
-    assert given.changes[0].prepared is None and given.held_bytes == given.bytes
+    assert given.changes[0].prepared is None and given.prepared_bytes == 0
     engine.close()
