@@ -162,10 +162,11 @@ async def _apply(
 
 
 def decode_and_prepare(engine: Instance, decode: Callable[[], Batch], place: Place) -> Batch:
-    """What it becomes is counted among the bodies."""
+    """What is prepared counts among the bodies, and is dropped where these leave no room for it."""
     batch = decode()
     engine.prepare(batch)
-    place.take(batch.prepared_bytes)
+    if not place.has_taken(batch.prepared_bytes):
+        batch.drop_prepared()
     return batch
 
 

@@ -55,7 +55,7 @@ BUILT: dict[str, Makers] = {
     "nested-loop": Makers("joins of two or more relations", (indexed.make,)),
     "tree-tracker": Makers(tree_tracker.WORDS, (tree_tracker.make,)),
     "minesweeper": Makers(minesweeper.WORDS, (minesweeper.make,)),
-    "elimination": Makers(minesweeper.NESTED_WORDS, (minesweeper.make_nested,)),
+    "elimination": Makers(minesweeper.NESTED_WORDS, (bow_tie.make_by_one_index, minesweeper.make_nested)),
     "intersect": Makers(intersect.WORDS, (intersect.make,)),
     "bow-tie": Makers(bow_tie.WORDS, (bow_tie.make,)),
     "lqdag": Makers(lqdag.WORDS, (lqdag.make,)),

@@ -135,6 +135,11 @@ class Batch:
         """Of what relations have made of the changes, besides those."""
         return sum([changes.prepared.bytes for changes in self.changes if changes.prepared is not None])
 
+    def drop_prepared(self) -> None:
+        """It is made again in the writer's turn."""
+        for changes in self.changes:
+            changes.prepared = None
+
 
 def batch_to_arrow(batch: Batch) -> bytes:
     """The good rows as a body for `POST /v1/changes`: one IPC stream a relation, each with a column `_op` over `OP_DICTIONARY`."""

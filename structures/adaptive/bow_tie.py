@@ -5,8 +5,7 @@ exact change that a batch or each of many single changes causes; at any version 
 
 All rows are found by Algorithm 4 (`holes.py`), which goes from point to point of S and passes over all points in a hole of R or of T at
 once. For that the points are in a dyadic tree as well (`dyadic.py`), which this class keeps: an index for each of its inner levels, in the
-same store. A changed entry, or a key, binds a variable: the rest is an adaptive walk (`walk.py`). So is Algorithm 9, the whole join with
-one index of S.
+same store. A changed entry, or a key, binds a variable: the rest is an adaptive walk, as it is in `elimination.py`.
 
     y
     5 . . # . .       R and T lack 3: a hole (2, 4) each, in which all points of S lie. However long the arms of the cross are, Algorithm
@@ -28,10 +27,10 @@ Costs (n points of S, h_X and h_Y holes that have points, Z tuples, U the distan
                 from then on such a point makes the tree outgrown
     rows        2 (h_X + 1) (h_Y + 1) + Z points, each O(log16 U) look-ups of O(log n); no bound between two rows. While the tree is
                 outgrown a look-up may go on through the blocks of the highest level that there is
-    memory      28 bytes a point and inner level, at most 15; 32 bytes a range that waits while a reading lasts, up to 2 MiB
+    memory      about 40 bytes a point and inner level, at most 15; 32 bytes a range that waits while a reading lasts, up to 2 MiB
 Differences from the paper: blocks are given by the numbers, so the tree is kept under changes; ranges wait on a stack with a bound; the set
 W of the holes of R is not kept, as the next value of R is one look-up away.
-Source: *Towards Instance Optimal Join Algorithms for Data in Indexes*, Section 4, Algorithms 4 and 9; docs/design/natural-joins.md
+Source: *Towards Instance Optimal Join Algorithms for Data in Indexes*, Section 4, Algorithm 4; docs/design/natural-joins.md
 (*bow-tie*).
 """
 
@@ -43,12 +42,12 @@ import numpy as np
 
 from structures.adaptive import dyadic
 from structures.adaptive.cursors import Cursor, HolesCursor
-from structures.adaptive.reading import Reader, Root
-from structures.adaptive.shape import Part, plan_of
+from structures.adaptive.elimination import Elimination
+from structures.adaptive.reading import Root
 from structures.core.entries import INSERT
 from structures.core.kernel import compiled
 from structures.core.runs import Deltas
-from structures.index.following import ONE, Atom, Member
+from structures.index.following import Atom, Member
 from structures.index.indexes import Entries, OrderedIndexes, items_of
 from structures.index.planting import Planted
 
@@ -59,31 +58,17 @@ MOST_AT_ONCE = 1 << 13  # points for which levels are made within a change
 _CHUNK = 1 << 16
 
 
-class BowTie(Reader, Planted):
+class BowTie(Elimination, Planted):
     """See the module's head."""
 
     def __init__(self, indexes: OrderedIndexes, atoms: Sequence[Atom]) -> None:
         """Over loaded atoms R(x), S(x, y) and T(y), in whatever order; S has a second index, by (y, x). ValueError: they are not that."""
-        self._s = next((a for a, atom in enumerate(atoms) if len(atom[0].variables) == 2), 0)
-        x, y = (*atoms[self._s][0].variables, -1)[:2]
-        wanted = {(x,): [(x,)], (x, y): [(x, y), (y, x)], (y,): [(y,)]}
-        given = {atom[0].variables: [member.variables for member in atom] for atom in atoms}
-        fits = all(indexes.arity(member.index) == len(member.variables) for atom in atoms for member in atom)
-        if len(atoms) != 3 or x == y or given != wanted or not fits:
-            raise ValueError(f"no bow-tie in indexes of as many coordinates: {list(given.values())}")
         super().__init__(indexes, atoms)
-        self._r, self._t = (list(given).index(key) for key in ((x,), (y,)))
-        self._in_roles = [self.first[self._r], self.first[self._s], self.first[self._s] + 1, self.first[self._t]]
         self._levels: list[int] = []  # the index of each inner level from 1 on
         self._block: int | None = None  # of the top level, in which all points lie
         self._is_outgrown = False
         self._by_y: np.ndarray | None = None  # all points, while levels are made of them, and the top that these lead to
         self._new_top = 1
-        r, by_x, t = Part(self._r, dyadic.OF_R, 1, 0), Part(self._s, dyadic.BY_X, 2, 0), Part(self._t, dyadic.OF_T, 1, 1)
-        self._whole = plan_of([r, by_x, t], 0, False)
-        mirrored = [t._replace(offset=0), by_x._replace(member=dyadic.BY_Y), r._replace(offset=1)]
-        below = {self._r: ([r, by_x, t], 1), self._s: ([by_x, r, t], 2), self._t: (mirrored, 1)}
-        self._given, self._keyed = ({a: plan_of(*below[a], given) for a in below} for given in (True, False))
 
     # --- writing
 
@@ -107,7 +92,9 @@ class BowTie(Reader, Planted):
 
     def flips(self, counts: Mapping[int, int]) -> int:
         """The most entries of the levels that so many changes of these indexes put or cut."""
-        return counts.get(self._points_index, 0) * len(self._levels)
+        changes, points, levels = counts.get(self._points_index, 0), self._counts[self._s], len(self._levels)
+        planted = min(points + changes, MOST_AT_ONCE) if changes and points <= MOST_AT_ONCE else 0
+        return changes * levels + planted * (dyadic.MOST_LEVELS - levels)
 
     @property
     def root(self) -> Root:
@@ -171,7 +158,7 @@ class BowTie(Reader, Planted):
         return Entries(np.column_stack((blocks, points))[order], np.zeros(len(points), np.int32))
 
     def _plant(self, entries: Entries) -> None:
-        self.indexes.require(len(entries.slot), 1)
+        self.indexes.prepare(len(entries.slot), 1)
         level = self.indexes.add(3)
         self.indexes.build(level, entries)
         self._levels.append(level)
@@ -197,19 +184,9 @@ class BowTie(Reader, Planted):
 
     # --- reading
 
-    def rows(self, root: Root, by_one_index: bool = False, most_ranges: int = MOST_RANGES) -> Cursor:
-        """All rows, by Algorithm 4, with so many ranges on its stack; or `by_one_index` of S, by Algorithm 9, in the order of (x, y)."""
-        if by_one_index:
-            return Cursor(self.indexes.arena, self._whole, self._roots_of(root), ONE)
+    def rows(self, root: Root, most_ranges: int = MOST_RANGES) -> Cursor:
+        """All rows, by Algorithm 4, with so many ranges on its stack at most."""
         return HolesCursor(self.indexes.arena, self._whole, self._roots_of(root), most_ranges)
-
-    def _below(self, root: Root, place: int, items: Entries, given: bool) -> Cursor:
-        return Cursor(self.indexes.arena, (self._given if given else self._keyed)[place], self._roots_of(root), items)
-
-    def _roots_of(self, root: Root) -> list[int]:
-        """R, as kernels take it."""
-        words = [*(root.roots[member] for member in self._in_roles), *root.levels]
-        return words + [0] * (dyadic.ROOTS - len(words))
 
     @property
     def own_bytes(self) -> int:

@@ -18,7 +18,6 @@ from structures.index.following import ONE
 from structures.index.indexes import Entries, items_of
 from structures.index.layout import IndexArena
 
-"""An item of nothing: all rows."""
 _FEW = 64  # ranges for which a stack has room at first
 
 

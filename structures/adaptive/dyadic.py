@@ -15,7 +15,7 @@ Blocks are given by the numbers, so nothing is ever rebalanced; the paper's tree
 Costs (n points, U the distance between the least and the greatest x)
     next_point      at most 30 log16 U + 2 look-ups of O(log n), of which those of blocks without points are spared
     change_points, recheck_points    O(log16 U log n) a point
-    memory          28 bytes a point and level, TOP - 1 <= 15 levels, in leaves that are full to a half and more
+    memory          about 40 bytes a point and level, TOP - 1 <= 15 levels: 28 an entry, in leaves that are full to a half and more
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ atom whose turn it is looks for its first entry from there on. This may have jus
 the eliminator grows. Or it lies behind, and becomes the eliminator. When all agree, the eliminator is a tuple of the join, and the walk
 goes on behind it. When an atom has no entry left, the walk ends, or that part of it which has the values below which the atom was asked.
 
-Turns go round, so that no two atoms bandy values that a third would spare them. Whoever agrees and is not touched by what becomes of the
-eliminator is not asked again: a group of many tuples asks the shorter atoms once.
+Turns go round, so that two atoms do not exchange values that a third one rules out. An atom that agrees is not asked again unless one of
+its values in the eliminator changes: a group of many tuples asks the shorter atoms once.
 
 Costs: of m atoms O(m D log n) to all tuples, of which D is the number of comparisons in the shortest proof, besides O(1) look-ups a tuple.
 Source: *Towards Instance Optimal Join Algorithms*, Algorithms 2, 9 and 10. The constraint set of Algorithm 10 is what lies before the

@@ -33,6 +33,7 @@ import numpy as np
 
 from structures.core.blocks import Blocks, Nodes, Writing
 from structures.core.control import KEPT, VERSION
+from structures.core.hashing import SECRET, begin_hash, end_hash, take_word
 from structures.core.kernel import arrays, compiled, kernel, wide
 from structures.index import layout
 from structures.index.changes import cut, drop_all, put
@@ -44,7 +45,8 @@ MOST_LEVELS = 8
 LEAST, GREATEST = -(2**63), 2**63 - 1
 
 # Words of T: of the tree, in place of node 0; then of each node. PLACE: in H, or -1.
-MADE, INTERVALS, MOST, LOGGED, LISTED = range(5)  # nodes, with node 0; intervals; the most; log rows to be seen; nodes when lists were made
+# Nodes, with node 0; intervals; the most; rows of the log to be seen; the number of nodes when the lists were made; the key of the hash.
+MADE, INTERVALS, MOST, LOGGED, LISTED, HASH_KEY = range(6)
 PARENT, LABEL, STAR, BITS, DEPTH, SEEN, COUNT, PLACE = range(8)
 NODE_WORDS = 8
 ROOT = 1
@@ -84,8 +86,8 @@ def place_of(tree: Constraints, v: int, label: int) -> int:
     """Where node v's child by this value is in H, or would be."""
     T, H = tree.T, tree.H
     mask = len(H) - 1
-    a, b = (label ^ (label >> 31)) & 0x7FFFFFFF, (v * 0x9E3779B1) & 0x7FFFFFFF
-    h = (((a ^ b) * 0x9E3779B1) >> 24) & mask  # below 2**63
+    state = take_word(begin_hash(T[HASH_KEY], T[HASH_KEY + 1]), v)
+    h = end_hash(take_word(take_word(state, label & 0xFFFFFFFF), (label >> 32) & 0xFFFFFFFF)) & mask
     while H[h] != 0:
         u = NODE_WORDS * H[h]
         if T[u + PARENT] == v and T[u + LABEL] == label:
@@ -234,16 +236,19 @@ def cut_value(tree: Constraints, v: int, x: int, bit: int) -> None:
 
 
 @kernel
-def drop_intervals(tree: Constraints, v: int, bit: int) -> None:
-    """Take all intervals with the atom of the bit in their masks out of node v."""
+def drop_intervals(tree: Constraints, v: int, bit: int) -> int:
+    """Take all intervals with the atom of the bit in their masks out of node v; how many were looked at."""
     M, W = tree.nodes.M, tree.nodes.W
     room = LEAF_ROOM[_ARITY]
     leaf, i = seek(tree.nodes, root_of(tree), _ARITY, place(tree, v, LEAST, BEFORE))
+    n = wide(0)
     while leaf != 0 and M[leaf + HEAD + i] == v:
         low, high, mask = M[leaf + HEAD + room + i], M[leaf + HEAD + 2 * room + i], wide(W[slot_at(leaf, _ARITY, room) + i])
         if mask & bit != 0:
             take_out(tree, v, low, high, mask)
         leaf, i = seek(tree.nodes, root_of(tree), _ARITY, place(tree, v, low, BEHIND))
+        n += 1
+    return n
 
 
 @kernel
@@ -261,22 +266,24 @@ def agrees(tree: Constraints, v: int, g: int) -> bool:
 
 
 @kernel
-def bring_up(tree: Constraints, v: int) -> None:
+def bring_up(tree: Constraints, v: int) -> int:
     """Let node v see what was logged: tuples that came into an atom, after its constraints were found. All those that follow from the atom,
-    and may have a row of the tuple, are to go."""
+    and may have a row of the tuple, are to go. -> steps."""
     T, G = tree.T, tree.G
-    u, dropped = NODE_WORDS * v, wide(0)
+    u, dropped, n = NODE_WORDS * v, wide(0), wide(0)
     d = T[u + DEPTH]
     for row in range(T[u + SEEN], T[LOGGED] if T[u + COUNT] != 0 else T[u + SEEN]):
         g = LOG_WORDS * row
         bit = G[g + ATOM_BIT]
+        n += 1
         if dropped & bit == 0 and agrees(tree, v, g):
             if (G[g + HAS] >> d) & 1 != 0:
                 cut_value(tree, v, G[g + VALUE + d], bit)
             else:
-                drop_intervals(tree, v, bit)
+                n += drop_intervals(tree, v, bit)
                 dropped |= bit
     T[u + SEEN] = T[LOGGED]
+    return n
 
 
 @kernel("void(Constraints)")
@@ -336,6 +343,7 @@ class ConstraintTree:
         self._store.C[VERSION], self._store.C[_H + layout.ARITY] = 1, _ARITY
         T = np.zeros(NODE_WORDS * min(_FIRST, size.nodes), np.int64)
         T[MADE], T[MOST] = ROOT + 1, size.intervals
+        T[HASH_KEY : HASH_KEY + 2] = SECRET
         T[NODE_WORDS * ROOT + PLACE] = -1
         G = np.zeros(LOG_WORDS, np.int64) if log is None else log
         L = np.zeros(SCRATCH_WORDS, np.int64)

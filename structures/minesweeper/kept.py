@@ -73,7 +73,7 @@ class Keeper:
     number read."""
 
     def __init__(self, size: Size, used: bool = True) -> None:
-        """`used`: whether `take` will be called."""
+        """`used`: whether readings take a kept tree."""
         self._size, self._lock = size, Lock()
         self._kept = self._made() if used else None
         self._empty: Lease | None = None  # a version in which a reading found no row

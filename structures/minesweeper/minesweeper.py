@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from threading import Lock
 from typing import NamedTuple, Self
 from weakref import WeakKeyDictionary
 
@@ -55,7 +56,6 @@ from structures.minesweeper.walk import STATE_WORDS, Walking, mine
 __all__ = ["Atom", "Cursor", "Deltas", "Member", "Minesweeper", "Root", "index_orders"]
 
 
-
 class Root(NamedTuple):
     """One version: the roots of the atoms' indexes, the entries of each atom, and where the kept tree has to be for it. Plain data, good as
     long as the version is pinned."""
@@ -63,6 +63,20 @@ class Root(NamedTuple):
     roots: tuple[int, ...]
     counts: tuple[int, ...]
     lease: Lease
+
+
+class _Own:
+    """The tree of a cursor and its clones, made when the first of them needs it."""
+
+    def __init__(self) -> None:
+        self.tree: ConstraintTree | None = None
+        self._lock = Lock()
+
+    def take(self, make: Callable[[], ConstraintTree]) -> ConstraintTree:
+        with self._lock:
+            if self.tree is None:
+                self.tree = make()
+            return self.tree
 
 
 class Cursor(cursor.Cursor):
@@ -80,7 +94,7 @@ class Cursor(cursor.Cursor):
         self._ended = len(items.slot) == 0
         self._make, self._kept = make, kept
         self._takes_kept = kept is not None and not walking.P[TRIANGLE]
-        self._own: list[ConstraintTree] = []  # one, once it is needed; clones have the same list
+        self._own = _Own()  # clones have the same
 
     def _more(self, want: int) -> np.ndarray:
         out = np.empty((len(self._nothing), want), np.int32)
@@ -98,9 +112,7 @@ class Cursor(cursor.Cursor):
         """A tree, and its lock: the kept one, that of this cursor and its clones, or an empty one if others have these."""
         tree = self._kept[0].take(self._kept[1]) if self._kept is not None and self._takes_kept else None
         if tree is None:
-            if not self._own:
-                self._own.append(self._make())
-            tree = self._own[0]
+            tree = self._own.take(self._make)
             if not tree.lock.acquire(blocking=False):
                 tree = self._make()
                 tree.lock.acquire()
@@ -108,7 +120,7 @@ class Cursor(cursor.Cursor):
 
     def use(self, tree: ConstraintTree) -> None:
         """An empty one, instead of one of its own."""
-        self._own.append(tree)
+        self._own.tree = tree
 
     def _walk(self, told: Told, tree: ConstraintTree) -> int:
         lost = tree.make_room()
@@ -122,7 +134,7 @@ class Cursor(cursor.Cursor):
         other = super().clone()
         other._walking = self._walking._replace(Z=other._Z)
         if len(self._items.slots) > 1:  # the constraints are those below one item, and the two are soon at different ones
-            other._own = []
+            other._own = _Own()
         return other
 
     @property
@@ -228,5 +240,3 @@ class Minesweeper(IndexReader):
         for tree in self._private():
             with tree.lock:
                 tree.check()
-
-

@@ -12,7 +12,8 @@ Where no value is free, the values that u1's shadow has are to blame: the last o
 (the *frontier*, before which all is told or ruled out), it asks again from the least value, and if something is free there, rows that were
 told perhaps, it goes on to the next prefix and infers nothing.
 
-Costs: O(log n) a step, amortised a step for each constraint, in nested orders; O(n^w) of treewidth w. Source: *Beyond Worst-case Analysis
+Costs: O(log n) a step; with a certificate of C comparisons O(C) steps, amortised, in nested orders, O(C^(w + 1)) for treewidth w, as long
+as the tree is never full. Source: *Beyond Worst-case Analysis
 for Joins with Minesweeper*, Algorithms 3 and 4, and Section 5.1; docs/design/natural-joins.md (*minesweeper*).
 """
 
@@ -62,14 +63,14 @@ def list_level(tree: Constraints, Z: Any, i: int) -> None:
     to, n = LISTS + LIST * i, wide(0)
     if i == 0:
         L[to], n = ROOT, wide(1)
-        bring_up(tree, ROOT)
+        Z[STEPS] += bring_up(tree, ROOT)
     else:
         above = to - LIST
         for a in range(L[SIZES + i - 1]):
             v = L[above + a]
             for u in (T[NODE_WORDS * v + cds.STAR], child(tree, v, Z[TUPLE + i - 1])):
                 if u != 0:
-                    bring_up(tree, u)
+                    Z[STEPS] += bring_up(tree, u)
                     L[to + n] = u
                     n += 1
     L[SIZES + i] = n

@@ -70,7 +70,7 @@ class Shape:
                 raise ValueError(f"indexes of {list(own)} coordinates by {[one.variables for one in atom]}")
         self.order, self.t = tuple(order), len(atoms)
         self._members = [(a, one.variables) for a, atom in enumerate(atoms) for one in atom]
-        self.plan = lru_cache(maxsize=None)(self._plan)  # 3 an atom at most
+        self.plan = lru_cache(maxsize=None)(self._plan)  # one for all rows, two an atom
         for place in (None, *range(self.t)):
             self.plan(place, False)
 

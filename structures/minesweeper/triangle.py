@@ -25,9 +25,9 @@ Invariants, by which `check()` names what broke
     M7  a whole node's list is the intersection of those of its children; others have none
 
 Costs: with h gaps of T under a and h' in a node's list, a comparison takes O(min(h, h')) searches of O(log n). A probe leads to O(log U)
-of them, U the range of b, no node twice for an a; so C gaps take O(C^(3/2) log U) searches. The bound is a sketch: the paper only states
-O((C^(3/2) + Z) log^(7/2) N). Source: *Beyond Worst-case Analysis for Joins with Minesweeper*, Section 5.3; docs/design/natural-joins.md
-(*minesweeper*).
+of them, U the range of b, no node twice for an a; so C gaps, and p pairs (a, b) that have rows, take O((C + p) C^(1/2) log U) searches, as
+long as the tree is never full. The bound is a sketch: the paper only states O((C^(3/2) + Z) log^(7/2) N). Source: *Beyond Worst-case
+Analysis for Joins with Minesweeper*, Section 5.3; docs/design/natural-joins.md (*minesweeper*).
 """
 
 from __future__ import annotations
@@ -245,6 +245,7 @@ def next_interval(tree: Constraints, v: int, x: int) -> tuple[bool, int, int]:
 def grow(tree: Constraints, Z: Any, stop: int) -> bool:
     """Bring the lists up to date; False: so many steps were taken, or the tree has no room."""
     T, L = tree.T, tree.L
+    begin(tree)  # another cursor may have let it be cleared: its frames are of nodes that are no more
     while L[FRAMES] > 0 or rise(tree):
         if Z[STEPS] >= stop or is_short(tree):
             return False
@@ -409,7 +410,6 @@ def next_of_a(tree: Constraints, Z: Any, stop: int) -> int:
 def next_triple(tree: Constraints, Z: Any, stop: int) -> int:
     """Take the tuple, and the frontier, to the least tuple from the frontier on that no constraint rules out (FREE); ENDED: there is none.
     STOPPED: so many steps were taken, or the tree has no room."""
-    begin(tree)
     if not grow(tree, Z, stop):
         return STOPPED
     while Z[OVER] == 0:

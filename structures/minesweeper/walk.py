@@ -9,8 +9,8 @@ is the tuple and the place among its rows, which are the product of its slots in
 State Z, plain data, which is also the cursor: counters, the frontier and the tuple (`shadow.py`), then of each atom its entry, the end of
 its group in that leaf, both at the group's beginning, and its key. What is bound is in the key's first coordinates.
 
-Costs: a look-up O(log n); arity many of them, as the paper counts, an atom and probe. Source: *Beyond Worst-case Analysis for Joins with
-Minesweeper*, Algorithm 2; docs/design/natural-joins.md (*minesweeper*).
+Costs: a look-up O(log n); at most arity many of them, as the paper counts, an atom and probe. Source: *Beyond Worst-case Analysis for
+Joins with Minesweeper*, Algorithm 2; docs/design/natural-joins.md (*minesweeper*).
 """
 
 from __future__ import annotations

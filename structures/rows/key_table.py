@@ -8,7 +8,7 @@ Rows, stored or handed in, have one layout (a *row set*), so that every schema r
     places   int64[n]        where the row's texts begin in `heap`, in column order without gaps
     heap     uint8[...]
 
-An entry is one int64: the upper half 31 bits of hash (the tag), the lower half slot + 1; 0 is empty. The tag alone
+An entry is one int64: the upper half 31 bits of a keyed hash (the tag), the lower half slot + 1; 0 is empty. The tag alone
 says where an entry belongs, so the table grows without looking at the rows, and a removed entry's followers are
 moved back (no tombstones). Tags that are equal decide nothing: the key columns are compared.
 
@@ -41,6 +41,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from structures.core.hashing import SECRET, State, begin_hash, end_hash, take_word
 from structures.core.kernel import arrays, compiled, kernel, wide
 
 PLAIN, FLOAT, TEXT = 0, 1, 2
@@ -80,17 +81,6 @@ class Stored(NamedTuple):
 
 
 @kernel
-def _mix(state: int, word: int) -> int:
-    """A round of hashing; both below 2**32. (The constants of Wellons' lowbias32.)"""
-    state = state ^ word
-    state ^= state >> 16
-    state = (state * 0x21F0AAAD) & 0xFFFFFFFF
-    state ^= state >> 15
-    state = (state * 0x735A2D97) & 0xFFFFFFFF
-    return state ^ (state >> 15)
-
-
-@kernel
 def _plain(cell: int, kind: int) -> int:
     """The cell as it is compared: -0.0 is 0.0, and every NaN is one."""
     if kind == FLOAT:
@@ -112,35 +102,32 @@ def text_start(kinds: Any, cells: Any, places: Any, row: int, column: int) -> in
 
 
 @kernel(inline="always")
-def _mix_text(state: int, heap: Any, start: int, length: int) -> int:
+def _take_text(state: State, heap: Any, start: int, length: int) -> State:
     end = start + length
-    whole = end - 3
     at = start
-    while at < whole:
-        word = wide(heap[at]) | wide(heap[at + 1]) << 8 | wide(heap[at + 2]) << 16 | wide(heap[at + 3]) << 24
-        state = ((state ^ word) * 0x21F0AAAD) & 0xFFFFFFFF
-        state ^= state >> 15
+    while at < end - 3:
+        state = take_word(state, wide(heap[at]) | wide(heap[at + 1]) << 8 | wide(heap[at + 2]) << 16 | wide(heap[at + 3]) << 24)
         at += 4
+    word = wide(0)
     while at < end:
-        state = ((state ^ wide(heap[at])) * 0x735A2D97) & 0xFFFFFFFF
-        state ^= state >> 15
+        word = word << 8 | wide(heap[at])
         at += 1
-    return state
+    return take_word(state, word)
 
 
 @kernel(inline="always")
-def tag_of(rows: RowSet | Stored, row: int, hash_mask: int) -> int:
-    """The hash of the row's key, cut by `hash_mask`."""
+def tag_of(rows: RowSet | Stored, row: int, hashing: Any) -> int:
+    """The hash of the row's key. `hashing`: which of its bits are used, and the key of the hash."""
     kinds, key, cells, places, heap = rows
-    state = wide(0x5BD1E995)
+    state = begin_hash(hashing[1], hashing[2])
     for column in key:
         cell = _plain(cells[row, column], kinds[column])
         if kinds[column] == TEXT:
-            state = _mix_text(state, heap, text_start(kinds, cells, places, row, column), cell)
-        state = _mix(state, cell & 0xFFFFFFFF)
+            state = _take_text(state, heap, text_start(kinds, cells, places, row, column), cell)
+        state = take_word(state, cell & 0xFFFFFFFF)
         if kinds[column] != TEXT:
-            state = _mix(state, (cell >> 32) & 0xFFFFFFFF)
-    return state & hash_mask
+            state = take_word(state, (cell >> 32) & 0xFFFFFFFF)
+    return end_hash(state) & hashing[0]
 
 
 @kernel
@@ -174,11 +161,11 @@ def entry_of(tag: int, slot: int) -> int:
     return wide(tag) << 32 | (wide(slot) + 1)
 
 
-@kernel("void(int64[::1], int64, Stored, RowSet, int32[::1])")
-def find_rows(entries: Any, hash_mask: int, stored: Stored, given: RowSet, out: Any) -> None:
+@kernel("void(int64[::1], int64[::1], Stored, RowSet, int32[::1])")
+def find_rows(entries: Any, hashing: Any, stored: Stored, given: RowSet, out: Any) -> None:
     """out[i]: the slot of the stored row with the key of given row i, or -1."""
     for row in range(len(out)):  # hashes first: the look-ups then wait for memory side by side
-        out[row] = tag_of(given, row, hash_mask)
+        out[row] = tag_of(given, row, hashing)
     last = len(entries) - 1
     for row in range(len(out)):
         tag = wide(out[row])
@@ -193,13 +180,13 @@ def find_rows(entries: Any, hash_mask: int, stored: Stored, given: RowSet, out: 
         out[row] = slot
 
 
-@kernel("int64(int64[::1], int64, Stored, int32[::1])")
-def remove_rows(entries: Any, hash_mask: int, stored: Stored, slots: Any) -> int:
+@kernel("int64(int64[::1], int64[::1], Stored, int32[::1])")
+def remove_rows(entries: Any, hashing: Any, stored: Stored, slots: Any) -> int:
     """Take out the entries of stored rows; -> how many were there."""
     last = len(entries) - 1
     removed = 0
     for slot in slots:
-        tag = tag_of(stored, slot, hash_mask)
+        tag = tag_of(stored, slot, hashing)
         wanted = entry_of(tag, slot)
         hole = tag & last
         while entries[hole] != 0 and entries[hole] != wanted:
@@ -236,18 +223,18 @@ def _copy_entries(entries: Any, first: int, end: int, larger: Any) -> None:
             _put(larger, entries[place])
 
 
-@kernel("void(int64[::1], int64, Stored, int32[::1])")
-def _copy_rows(larger: Any, hash_mask: int, stored: Stored, slots: Any) -> None:
+@kernel("void(int64[::1], int64[::1], Stored, int32[::1])")
+def _copy_rows(larger: Any, hashing: Any, stored: Stored, slots: Any) -> None:
     """Let the entries of stored rows be in the larger table."""
     for slot in slots:
-        _put(larger, entry_of(tag_of(stored, slot, hash_mask), slot))
+        _put(larger, entry_of(tag_of(stored, slot, hashing), slot))
 
 
 class KeyTable:
     """The entries and their count. `hash_mask` keeps fewer bits of the hash: for tests of collisions."""
 
     def __init__(self, hash_mask: int = ALL_BITS) -> None:
-        self.hash_mask = hash_mask
+        self.hashing = np.array([hash_mask, *SECRET])
         self.entries = np.zeros(_SMALLEST, np.int64)
         self.count = 0
         self._larger: np.ndarray | None = None  # while it grows
@@ -285,7 +272,7 @@ class KeyTable:
         """The rows at these slots (int32[n]) have their entries, `count` of them since now."""
         self.count += count
         if self._larger is not None and count:
-            compiled(_copy_rows)(self._larger, self.hash_mask, stored, slots)
+            compiled(_copy_rows)(self._larger, self.hashing, stored, slots)
             self._owed += _PLACES * count
             if self._owed >= _STEP:
                 self._copy(self._owed)
@@ -296,9 +283,9 @@ class KeyTable:
             self.entries, self._larger = np.zeros(len(self.entries), np.int64), None
             self.count = 0
             return
-        removed = compiled(remove_rows)(self.entries, self.hash_mask, stored, slots)
+        removed = compiled(remove_rows)(self.entries, self.hashing, stored, slots)
         if self._larger is not None:
-            compiled(remove_rows)(self._larger, self.hash_mask, stored, slots)
+            compiled(remove_rows)(self._larger, self.hashing, stored, slots)
         self.count -= removed
         assert removed == len(slots), "a slot that is not in the key table"
 

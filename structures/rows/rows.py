@@ -86,9 +86,9 @@ def _text_bytes(kinds: Any, cells: Any, row: int) -> int:
     return length
 
 
-@kernel("UniTuple(int64, 2)(int64[::1], int64, Stored, RowSet, Slots, int64, int64, int32[::1])")
+@kernel("UniTuple(int64, 2)(int64[::1], int64[::1], Stored, RowSet, Slots, int64, int64, int32[::1])")
 def _enter(
-    entries: Any, hash_mask: int, stored_rows: Stored, given: RowSet, slots: Slots, version: int, heap_used: int, out: Any
+    entries: Any, hashing: Any, stored_rows: Stored, given: RowSet, slots: Slots, version: int, heap_used: int, out: Any
 ) -> tuple[int, int]:  # fmt: skip
     """Store every given row whose key is not there; out[i] is the slot that has the key of row i.
     -> number of rows stored, heap_used. New slots come from the top of `free`, then from `used` on."""
@@ -98,7 +98,7 @@ def _enter(
     stored = 0
     last = len(entries) - 1
     for row in range(len(out)):
-        out[row] = tag_of(given, row, hash_mask)
+        out[row] = tag_of(given, row, hashing)
     for row in range(len(out)):
         tag = wide(out[row])
         at = tag & last
@@ -297,7 +297,7 @@ class Rows:
     def find(self, given: RowSet) -> np.ndarray:
         """int32[n]: the linked slot with each row's key, or -1."""
         out = np.empty(len(given.cells), np.int32)
-        compiled(find_rows)(self._table.entries, self._table.hash_mask, self._stored, given, out)
+        compiled(find_rows)(self._table.entries, self._table.hashing, self._stored, given, out)
         return out
 
     def require(self, more: int, text_bytes: int) -> None:
@@ -318,7 +318,7 @@ class Rows:
         slots = Slots(self.born, self.died, self._free, self._free_count, self.used)
         table = self._table
         enter, before = compiled(_enter), self._heap_used
-        stored, self._heap_used = enter(table.entries, table.hash_mask, self._stored, given, slots, version, before, out)
+        stored, self._heap_used = enter(table.entries, table.hashing, self._stored, given, slots, version, before, out)
         reused = min(stored, self._free_count)
         self._free_count -= reused
         self.used += stored - reused

@@ -18,8 +18,9 @@ Invariants, by which `check()` names what broke
 
 Costs (t atoms, n entries, r rows)
     follow      O(1) a changed entry, besides its rows, which are a walk from it
-    rows        (t - 1) (r + removed) look-ups of O(log n) at most, removed <= n; no bound between two rows
-    TT-gamma    as `rows`, and a look-up for each entry and child first: none fails afterwards
+    rows        (t - 1) (r + removed) look-ups of O(log n) at most; removed <= n while the no-goods are all kept, else each may be removed
+                again; no bound between two rows
+    TT-gamma    as `rows`, and a look-up for each entry and child first: none fails afterwards, with as much room
     memory      none; 32 bytes a no-good while a reading lasts, up to 32 MiB each (`own_bytes`), beyond which no more are kept
 Differences from the paper: entries are removed, not values; an iteration that has ended is not taken for one that failed (`walk.py`);
 look-ups cost O(log n) in an index that others maintain, instead of O(1) in a hash table that is built for each reading.

@@ -12,8 +12,8 @@ fails after it.
 State Z, plain data, which is also the cursor: counters, then of each position its entry, the end of its group in that leaf, whether it
 LIVED, and its key. `LEVEL` and `PHASE` say what comes next.
 
-Costs: a look-up O(log n); of t atoms (t - 1) (r + removed) look-ups for r rows, and no more than n entries are removed. Source:
-*TreeTracker Join*, Sections 4 and 5; docs/design/natural-joins.md (*tree-tracker*).
+Costs: a look-up O(log n); of t atoms (t - 1) (r + removed) look-ups for r rows, and no more than n entries are removed while there is room
+to note them. Source: *TreeTracker Join*, Sections 4 and 5; docs/design/natural-joins.md (*tree-tracker*).
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from structures.adaptive.bow_tie import BowTie
+from structures.adaptive.elimination import Elimination
 from structures.adaptive.intersect import Intersect, Member
 from structures.index.indexes import NO_ENTRIES, Changes, Entries, OrderedIndexes
 from tests.benchmarks import natural_path, natural_star
@@ -125,12 +126,12 @@ def join_tree(data: Data) -> natural_path.Live:
 def example(n: int, note: Note) -> list[Figure]:
     data = cross(n)
     live, other = Tie(data), join_tree(data)
-    cursor, one = live.tree.rows(live.tree.root), live.tree.rows(live.tree.root, by_one_index=True)
+    cursor, one = live.tree.rows(live.tree.root), Elimination.rows(live.tree, live.tree.root)
     assert count(cursor) == count(one) == 0
     counted, by_one = cursor.counters, one.counters
     note(f"Example 4.1, n = {n:,}: {counted}; by one index {by_one}")
     what, about = f"{data.name}, n = {n:,}", {"n": n, "points": counted["probes"], "look-ups by one index": by_one["lookups"]}
-    by_x = middle(timed(lambda: live.tree.rows(live.tree.root, by_one_index=True), 0))
+    by_x = middle(timed(lambda: Elimination.rows(live.tree, live.tree.root), 0))
     tree = Rival("join tree", middle(timed(other.rows, 0)), "maintained")
     rivals = [Rival("Algorithm 9", by_x, "one index of S"), tree, duckdb(data, 0)]
     points = data.entries[1]

@@ -78,6 +78,15 @@ class Place(Room):
             raise TooLarge(f"the body is larger than {most} bytes when it is decoded (--max-decoded)", most)
         self._count()
 
+    def has_taken(self, size: int) -> bool:
+        """As `take`, of what can be done without: False, and nothing taken, if there is no room."""
+        try:
+            self.take(size)
+        except (Problem, TooLarge):
+            self._decoded -= size
+            return False
+        return True
+
     def free(self) -> None:
         if self._held:
             self._bodies.resize(self._held, 0)

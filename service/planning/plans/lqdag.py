@@ -40,9 +40,10 @@ def make(query: Query, relations: Relations) -> Plan | None:
         *first_notes(query, relations),
         *_groups(query),
         "a change in NOT EXISTS searches for the rows that it removes or brings back, unless another row has the same values",
+        *_named_twice(query),
         AGM,
     )
-    return Plan(_class(query), "lqdag", THEOREM, "best-effort", bounds, notes, "qdag", names(query), graph=graph)
+    return Plan(_class(query), "lqdag", _theorem(query), "best-effort", bounds, notes, "qdag", names(query), graph=graph)
 
 
 def _of_branches(query: Query, relations: Relations, graph: Hypergraph) -> Plan:
@@ -69,8 +70,21 @@ def _of_branches(query: Query, relations: Relations, graph: Hypergraph) -> Plan:
             "EXCEPT leaves rows out, at the cost of up to one look-up per row and relation; what is left out is searched too: for a view "
             "that is read once, hashing both sides is faster"
         )
-    notes.append(AGM)
-    return Plan(_class_of_branches(query), "lqdag", THEOREM, "best-effort", bounds, tuple(notes), "union", names(query), graph=graph)
+    notes += [*_named_twice(query), AGM]
+    cls = _class_of_branches(query)
+    return Plan(cls, "lqdag", _theorem(query), "best-effort", bounds, tuple(notes), "union", names(query), graph=graph)
+
+
+def _theorem(query: Query) -> str | None:
+    return None if _named_twice(query) else THEOREM
+
+
+def _named_twice(query: Query) -> list[str]:
+    names_ = [relation for _, relation in query.whole.aliases]
+    twice = sorted({name for name in names_ if names_.count(name) > 1})
+    if not twice:
+        return []
+    return [f"{', '.join(twice)}: used more than once, so Theorem 4.4 of lazy qdags says nothing; the bound given does not need it"]
 
 
 def _class_of_branches(query: Query) -> str:

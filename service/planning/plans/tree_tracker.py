@@ -12,6 +12,7 @@ from service.planning.plans.plan import Plan, columns_of, first_notes, indexes_o
 from service.planning.tree_shape import join_tree, outward
 from service.query.model import Query
 from structures.index.layout import MOST_ARITY
+from structures.tree_tracker.no_goods import MOST
 from structures.tree_tracker.shape import MOST_ATOMS, index_orders
 
 THEOREM = "TreeTracker Join: A Composable Join Algorithm that Yields Optimal Acyclic Multi-Way Joins, Theorem 5.7"
@@ -35,7 +36,8 @@ def make(query: Query, relations: Relations) -> Plan | None:
     }
     notes = (
         *first_notes(query, relations),
-        "a row that has no partner further down the join tree is looked at once in a reading, then passed over",
+        "a row that has no partner further down the join tree is looked at once in a reading, then passed over, as are the first "
+        f"{MOST:,} of them; the bound holds as long as there are no more",
         f"indexes, shared with other views that use the same: {indexes_of(query, tracks)}",
     )
     cls = f"natural join, {count} relations, {hypergraph(query).words}"

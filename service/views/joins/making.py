@@ -16,13 +16,21 @@ from service.views.joins.overlap_join import OverlapJoin
 from service.views.joins.product_join import Factor, ProductJoin
 from service.views.joins.protocol import Join
 from service.views.joins.qdag_join import QdagJoin
-from service.views.joins.reading_join import BowTieJoin, IntersectJoin, MinesweeperJoin, ReadingJoin, TreeTrackerJoin, ViewTreeJoin
+from service.views.joins.reading_join import (
+    BowTieJoin,
+    EliminationJoin,
+    IntersectJoin,
+    MinesweeperJoin,
+    ReadingJoin,
+    TreeTrackerJoin,
+    ViewTreeJoin,
+)
 from service.views.joins.tree_join import TreeJoin
 from service.views.joins.union_join import UnionJoin
 
 _READING: Mapping[PlanShape, type[ReadingJoin[Any]]] = {
     "view_tree": ViewTreeJoin, "tree_tracker": TreeTrackerJoin, "minesweeper": MinesweeperJoin, "intersect": IntersectJoin,
-    "bow_tie": BowTieJoin,
+    "bow_tie": BowTieJoin, "elimination": EliminationJoin,
 }  # fmt: skip
 
 _ROOMS = {
@@ -35,7 +43,7 @@ _ROOMS = {
     "nested-loop": ("interval", "join_tree"),
     "tree-tracker": ("tree_tracker",),
     "minesweeper": ("minesweeper",),
-    "elimination": ("minesweeper",),
+    "elimination": ("minesweeper",),  # but for bow-ties
     "intersect": ("adaptive",),
     "bow-tie": ("adaptive",),
     "lqdag": ("qdag",),
@@ -47,6 +55,8 @@ def rooms_of(plan: Plan) -> set[str]:
     """The rooms of `structures` that `join_of` takes for the plan; further ones only as these import them."""
     if plan.parts:
         return set().union(*(rooms_of(part.plan) for part in plan.parts))
+    if plan.shape == "elimination":
+        return {"adaptive"}
     return {"clique"} if plan.shape.startswith("clique") else {*_ROOMS[plan.algorithm]}
 
 

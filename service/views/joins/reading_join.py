@@ -24,6 +24,7 @@ from service.views.joins.product_join import These
 from service.views.joins.protocol import Bounds, Defaults, Enumeration
 from service.views.joins.slots_cursor import SlotsCursor, Slotted
 from structures.adaptive.bow_tie import BowTie
+from structures.adaptive.elimination import Elimination
 from structures.adaptive.intersect import Intersect
 from structures.core.runs import Deltas
 from structures.index.following import Atom, Member
@@ -303,6 +304,13 @@ class IntersectJoin(ReadingJoin[Intersect]):
 
     def _make(self, atoms: Sequence[Atom]) -> Intersect:
         return Intersect(self.indexes.structure, atoms)
+
+
+class EliminationJoin(ReadingJoin[Elimination]):
+    """R(x), S(x, y), T(y), with nothing of its own."""
+
+    def _make(self, atoms: Sequence[Atom]) -> Elimination:
+        return Elimination(self.indexes.structure, atoms)
 
 
 class BowTieJoin(ReadingJoin[BowTie]):

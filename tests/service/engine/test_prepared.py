@@ -20,6 +20,7 @@ from service.wire.schema import parse_relation
 from tests.service.running import DEFINITION, batch, check, of_ops, opened, rows_of
 
 N = 3000
+MIB = 1 << 20
 PAIR = {"from": {"a": "a", "b": "b"}, "join": [{"overlaps": ["a.x", "b.x"]}], "select": ["a.id as i", "b.id as j"]}
 
 
@@ -96,10 +97,21 @@ def test_a_truncate_in_the_midst(engine: Instance) -> None:
 def test_what_is_prepared_is_counted_among_the_bodies(engine: Instance) -> None:
     given = of_ops("a", *[("upsert", i) for i in range(N)])
     bodies = Bodies(Settings())
-    place = Place(bodies, 1 << 20)
+    place = Place(bodies, MIB)
     assert decode_and_prepare(engine, lambda: given, place) is given
     assert bodies.held == given.prepared_bytes > FREE
     place.free()
+    engine.close()
+
+
+def test_what_is_prepared_is_dropped_where_bodies_leave_no_room(engine: Instance) -> None:
+    given = of_ops("a", *[("upsert", i) for i in range(N)])
+    bodies = Bodies(Settings(max_body_memory=MIB))
+    other, place = Place(bodies, MIB), Place(bodies, MIB)
+    other.expect(MIB - FREE)
+    decode_and_prepare(engine, lambda: given, place)
+    assert bodies.held == MIB - FREE and given.prepared_bytes == 0
+    assert engine.apply(given).applied == N
     engine.close()
 
 

@@ -13,6 +13,7 @@ from hypothesis.stateful import initialize, precondition, rule
 
 from structures.adaptive import bow_tie
 from structures.adaptive.bow_tie import BowTie
+from structures.adaptive.elimination import Elimination
 from structures.adaptive.intersect import Intersect
 from structures.core.runs import Deltas
 from structures.index import following
@@ -52,13 +53,16 @@ def is_bow_tie(atoms: Sequence[Variables]) -> bool:
 
 
 def adaptive_of(
-    indexes: OrderedIndexes, made: dict[Key, int], atoms: Sequence[tuple[int, Variables]], given: Relations, load: bool = True
-) -> Any:
-    """Over the indexes that it needs; those that nobody made yet are loaded. `load`: a bow-tie is, too."""
+    indexes: OrderedIndexes, made: dict[Key, int], atoms: Sequence[tuple[int, Variables]], given: Relations, load: bool = True,
+    one_index: bool = False,
+) -> Any:  # fmt: skip
+    """Over the indexes that it needs; those that nobody made yet are loaded. `load`: a bow-tie is, too; `one_index`: it is read by one."""
     variables = [own for _, own in atoms]
     found = atoms_of(indexes, made, atoms, orders_of(variables), given)
     if not is_bow_tie(variables):
         return Intersect(indexes, found)
+    if one_index:
+        return Elimination(indexes, found)
     made_one = BowTie(indexes, found)
     if load:
         made_one.load()
@@ -81,14 +85,17 @@ class AdaptiveMachine(PlantingMachine, FollowingMachine):
     def begin(self, shape: Shape, tuples: list[tuple[int, Entry, int]]) -> None:
         self.prepare(shape.arities, tuples)
         self.views = [View(adaptive_of(self.indexes, self.made, atoms, self.now), atoms) for atoms in shape.views]
+        ties = [atoms for atoms in shape.views if is_bow_tie([own for _, own in atoms])][:1]
+        self.views += [View(adaptive_of(self.indexes, self.made, atoms, self.now, one_index=True), atoms) for atoms in ties]
         self._settle()
 
     def another(self, view: View) -> View:
         return View(adaptive_of(self.indexes, self.made, view.atoms, self.now, load=False), view.atoms)
 
     def whole(self, tree: Any, root: Any, place: int, how: int) -> Any:
-        options = {"by_one_index": how == 1, "most_ranges": 1 + how} if isinstance(tree, BowTie) else {}
-        return tree.rows(root, **options)
+        if isinstance(tree, BowTie):
+            return Elimination.rows(tree, root) if how == 1 else tree.rows(root, most_ranges=1 + how)
+        return tree.rows(root)
 
     def held(self, view: View, root: Any) -> list[tuple[int, int]]:
         return super().held(view, root) + [(3, at) for at in root.levels[1:]]

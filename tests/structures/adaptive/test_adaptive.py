@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from structures.adaptive.bow_tie import BowTie, block
+from structures.adaptive.elimination import Elimination
 from structures.adaptive.intersect import Intersect, Member
 from structures.core.kernel import JIT
 from structures.index.indexes import Changes, Entries, OrderedIndexes
@@ -94,15 +95,15 @@ def test_random_bow_ties(seed: int) -> None:
         wanted = join(list(map(slotted, given)), BOW_TIE)
         h_x, h_y = (holes({v for (v,) in given[2 * j]}, {point[j] for point in given[1]}) for j in (0, 1))
         outputs = {given[1][row[1]] for row in wanted}
-        for options in ({}, {"most_ranges": 1}, {"by_one_index": True}):
-            cursor = tree.rows(tree.root, **options)
+        for options in ({}, {"most_ranges": 1}, None):
+            cursor = Elimination.rows(tree, tree.root) if options is None else tree.rows(tree.root, **options)
             rows = read_all(cursor, rng.choice([1, 3, 100]))
             assert set(rows) == wanted and len(rows) == len(wanted)
             counted = cursor.counters
             assert counted["outputs"] == len(outputs) and cursor.dead_ends == counted["probes"] - len(outputs) >= 0
-            if not options:
+            if options == {}:
                 assert counted["probes"] <= 2 * (h_x + 1) * (h_y + 1) + len(outputs) and counted["forgotten"] == 0
-            elif "most_ranges" in options:
+            elif options:
                 assert counted["ranges"] <= 1 and counted["probes"] <= len(set(given[1]))
         met += len(outputs)
     assert met > (30 if JIT else 5)
@@ -144,7 +145,7 @@ def test_example_4_1(n: int) -> None:
     cursor = tree.rows(tree.root)
     assert read_all(cursor) == []
     assert cursor.counters["probes"] == cursor.dead_ends == (0 if n == 3 else 8) and cursor.counters["lookups"] < 400
-    one = tree.rows(tree.root, by_one_index=True)
+    one = Elimination.rows(tree, tree.root)
     assert read_all(one) == [] and one.counters["lookups"] == (6 if n == 3 else 5 * n - 7)
 
 
@@ -297,7 +298,7 @@ def test_tens_of_thousands() -> None:
         for place in range(3):
             here[place][some] = new[place]
         count += gained
-        assert counted() == count == rows_of(tree.rows(tree.root)) == rows_of(tree.rows(tree.root, by_one_index=True))
+        assert counted() == count == rows_of(tree.rows(tree.root)) == rows_of(Elimination.rows(tree, tree.root))
     assert begun + rows_of(older) == first == rows_of(tree.rows(root))
     tree.check()
 
@@ -312,5 +313,5 @@ def rows_of(cursor: Any) -> int:
 def test_rows_leave_in_order() -> None:
     given = [singles([3, 1, 2]), [(x, y) for x in (3, 1) for y in (2, 9)], singles([9, 2])]
     _, tree = made(BOW_TIE, given)
-    rows: list[Row] = read_all(tree.rows(tree.root, by_one_index=True))
+    rows: list[Row] = read_all(Elimination.rows(tree, tree.root))
     assert [given[1][row[1]] for row in rows] == sorted(given[1])

@@ -220,7 +220,7 @@ def test_a_clone_shares_what_another_found() -> None:
     cursor = miner.partners(miner.root, 2, entries(miner, variables, 2, [(4, 1)]))
     early = cursor.clone()
     assert len(cursor.fill(5).T) == 5
-    with cursor._own[0].lock:
+    with cursor._own.tree.lock:
         assert len(early.clone().fill(7).T) == 7, "without it"
     rows = read_all(early, 11)
     assert len(rows) == n and rows[5:] == read_all(cursor, 3)

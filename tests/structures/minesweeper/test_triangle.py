@@ -89,7 +89,7 @@ def test_what_a_reading_knows_is_true(monkeypatch: pytest.MonkeyPatch, how: str,
         left = []
         while not cursor.done:
             rows += transposed(cursor.fill(2))
-            for tree in cursor._own:
+            if (tree := cursor._own.tree) is not None:
                 assert isinstance(tree, TriangleTree)
                 tree.check()
                 rules_out_no_tuple(tree, given[1], given[2])
@@ -138,7 +138,7 @@ def test_check_sees_what_is_wrong() -> None:
         cursor = miner.rows(miner.root)
         read_all(cursor)
         miner.check()
-        T = cursor._own[0].arrays.T
+        T = cursor._own.tree.arrays.T
         starts = range(NODE_WORDS * FIRST, NODE_WORDS * int(T[MADE]), NODE_WORDS)
         u = next(u for u in starts if T[u + LEFT] and T[u + WHOLE] and T[u + ABOVE])
         T[u + word] = {WHOLE: 0, LEFT: T[u + RIGHT]}.get(word, T[u + word] ^ (1 << 20))

@@ -33,7 +33,7 @@ VIEWS = {
     "nested-loop": [PATH, NAMES + "overlaps(a.x, b.x)"],
     "tree-tracker": [PATH],
     "minesweeper": [PATH],
-    "elimination": [PATH],
+    "elimination": [PATH, NAMES + "a.id = b.id"],
     "intersect": [NAMES + "a.id = b.id"],
     "bow-tie": [PATH],
     "lqdag": ["SELECT s AS s FROM a EXCEPT SELECT s AS s FROM b",
