@@ -47,7 +47,7 @@ def _read(body: bytes, rules: RowRules, room: Room) -> pa.RecordBatch:
     if not wanted:
         return one_batch(pa.table({"": pa.nulls(rows)}).select([]), stranger)
     room.take(_WIDTH * rows * len(wanted))
-    pages = look_at_pages(body, file.metadata, set(wanted), room)
+    pages = look_at_pages(body, file.metadata.schema, set(wanted), room)
     if pages.share:
         pieces = []
         for piece in file.iter_batches(max(1, _PIECE // max(pages.largest, 1)), columns=wanted, use_threads=False):

@@ -1,11 +1,13 @@
 """The pages of a Parquet file: what they become is added up from their headers before a page is decoded, because the sizes in the footer
-are only what the writer says.
+are only what the writer says. Where they are is read from the footer, not asked of pyarrow: its `ColumnChunkMetaData` lets exceptions
+of Arrow pass through code that may not raise, which ends the process.
 
-Source: parquet-format's parquet.thrift and Encodings.md; Thrift's compact protocol.
+Source: parquet-format's parquet.thrift and Encodings.md.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -13,13 +15,15 @@ import pyarrow.parquet as pq
 
 from service.wire.errors import MalformedBody
 from service.wire.room import Room
+from service.wire.thrift import BINARY, FALSE, I32, I64, LIST, STRUCT, Struct, read_struct, read_varint
 
 _MAX_PAGES = 500_000
-_MAX_DEPTH = 16  # of structs in a page's header
 _DICTIONARY_PAGE, _DATA_PAGE_2 = 2, 3
 _RUN_LENGTHS, _DELTA_LENGTHS, _DELTA_BYTE_ARRAY = 3, 6, 7
 _LENGTH = 8  # bytes of a text's lengths
-_CODECS = {"SNAPPY": "snappy", "GZIP": "gzip", "BROTLI": "brotli", "ZSTD": "zstd"}  # LZ4 has two forms, and Arrow tries both
+_UNCOMPRESSED = 0
+_CODECS = {1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd"}  # by number; LZ4 has two forms, and Arrow tries both
+_TAIL = 8  # bytes behind the footer: its length, and PAR1
 
 
 class Pages(NamedTuple):
@@ -31,38 +35,78 @@ class Pages(NamedTuple):
     share: bool
 
 
-def look_at_pages(body: bytes, metadata: pq.FileMetaData, names: set[str], room: Room) -> Pages:
+class _Chunk(NamedTuple):
+    """A column of a row group of `rows` rows: its pages are body[start:end]."""
+
+    column: int
+    name: str
+    rows: int
+    start: int
+    end: int
+    codec: int
+
+
+def look_at_pages(body: bytes, schema: pq.ParquetSchema, names: set[str], room: Room) -> Pages:
     """Take what the pages of these columns become. Raises TooLarge, and MalformedBody for what is damaged."""
     largest = count = 0
     dictionaries: dict[str, None] = {}
     share = False
-    for group in range(metadata.num_row_groups):
-        chunks = metadata.row_group(group)
-        for number in range(chunks.num_columns):
-            chunk = chunks.column(number)
-            name = chunk.path_in_schema
-            if name not in names or not chunk.num_values:  # nothing is read of a chunk without values
-                continue
-            at = chunk.data_page_offset
-            if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < at:
-                at = chunk.dictionary_page_offset
-            end = at + chunk.total_compressed_size
-            if not 0 <= at <= end <= len(body):
-                raise MalformedBody(f"the body is not Parquet: the column {name!r} lies outside of the file")
-            nullable = metadata.schema.column(number).max_definition_level > 0
-            while at < end:
-                page = _page(body, at)
-                room.take(page.size)
-                largest, count, at = max(largest, page.size), count + 1, page.end
-                share |= page.encoding == _DELTA_BYTE_ARRAY
-                if page.kind == _DICTIONARY_PAGE:
-                    dictionaries[name] = None
-                elif page.encoding in (_DELTA_LENGTHS, _DELTA_BYTE_ARRAY):
-                    room.take(_LENGTH * page.values)
-                    _check_lengths(page, body, chunk.compression, nullable, min(page.values, chunks.num_rows))
-                if count > _MAX_PAGES:
-                    raise MalformedBody(f"the Parquet file has more than {_MAX_PAGES} pages: write larger ones")
+    for chunk in _chunks(body, schema, names):
+        nullable = schema.column(chunk.column).max_definition_level > 0
+        at = chunk.start
+        while at < chunk.end:
+            page = _page(body, at)
+            room.take(page.size)
+            largest, count, at = max(largest, page.size), count + 1, page.end
+            share |= page.encoding == _DELTA_BYTE_ARRAY
+            if page.kind == _DICTIONARY_PAGE:
+                dictionaries[chunk.name] = None
+            elif page.encoding in (_DELTA_LENGTHS, _DELTA_BYTE_ARRAY):
+                room.take(_LENGTH * page.values)
+                _check_lengths(page, body, chunk.codec, nullable, min(page.values, chunk.rows))
+            if count > _MAX_PAGES:
+                raise MalformedBody(f"the Parquet file has more than {_MAX_PAGES} pages: write larger ones")
     return Pages(largest, list(dictionaries), share)
+
+
+def _chunks(body: bytes, schema: pq.ParquetSchema, names: set[str]) -> Iterator[_Chunk]:
+    """The chunks of these columns, but for those without values, of which nothing is read."""
+    end = len(body) - _TAIL
+    try:
+        footer, _ = read_struct(body[end - int.from_bytes(body[end : end + 4], "little") : end], 0)
+        groups = _structs(footer, 4)
+        columns = [(group[3, I64], _structs(group, 1)) for group in groups]
+        found = [(number, rows, chunk[3, STRUCT]) for rows, chunks in columns for number, chunk in enumerate(chunks)]
+        if any(len(chunks) != len(schema) for _, chunks in columns):
+            raise ValueError
+        for number, rows, chunk in found:
+            name = ".".join(part.decode() for part in _elements(chunk, 3, BINARY))
+            if name in names and chunk[5, I64]:
+                yield _chunk(chunk, number, name, rows, len(body))
+    except (IndexError, KeyError, TypeError, ValueError):
+        raise MalformedBody("the body is not Parquet: its footer is damaged") from None
+
+
+def _chunk(chunk: Struct, number: int, name: str, rows: int, size: int) -> _Chunk:
+    at = chunk[9, I64]
+    dictionary = chunk.get((11, I64), 0)
+    if 0 < dictionary < at:
+        at = dictionary
+    end = at + chunk[7, I64]
+    if not 0 <= at <= end <= size:
+        raise MalformedBody(f"the body is not Parquet: the column {name!r} lies outside of the file")
+    return _Chunk(number, name, rows, at, end, chunk[4, I32])
+
+
+def _structs(struct: Struct, field: int) -> list[Struct]:
+    return _elements(struct, field, STRUCT)
+
+
+def _elements(struct: Struct, field: int, kind: int) -> list[Any]:
+    found, elements = struct[field, LIST]
+    if elements and found != kind:
+        raise ValueError
+    return list(elements)
 
 
 class _Page(NamedTuple):
@@ -83,27 +127,28 @@ class _Page(NamedTuple):
 def _page(body: bytes, at: int) -> _Page:
     """The page whose header stands at `at`."""
     try:
-        header, start = _struct(body, at, 0)
-        kind, size, length = header[1], header[2], header[3]
+        header, start = read_struct(body, at)
+        kind, size, length = header[1, I32], header[2, I32], header[3, I32]
         if size < 0 or length < 0:
             raise ValueError
         if kind == _DATA_PAGE_2:
-            data = header[8]
-            levels = data[5] + data[6]
-            if min(data[5], data[6]) < 0 or levels > min(size, length):
+            data = header[8, STRUCT]
+            before = data[5, I32], data[6, I32]
+            if min(before) < 0 or sum(before) > min(size, length):
                 raise ValueError
-            page = _Page(kind, size, data[4], data[1], start, start + length, levels, data.get(7) is not False, False)
+            page = _Page(kind, size, data[4, I32], data[1, I32], start, start + length, sum(before), (7, FALSE) not in data, False)
         else:
-            data = header.get(5) or {}
-            page = _Page(kind, size, data.get(2), data.get(1, 0), start, start + length, None, True, data.get(3) != _RUN_LENGTHS)
+            data = header.get((5, STRUCT), {})
+            encoding, values, bits = data.get((2, I32)), data.get((1, I32), 0), data.get((3, I32)) != _RUN_LENGTHS
+            page = _Page(kind, size, encoding, values, start, start + length, None, True, bits)
         if page.values < 0:
             raise ValueError
         return page
-    except (IndexError, KeyError, TypeError, ValueError, AttributeError):
+    except (IndexError, KeyError, ValueError):
         raise MalformedBody(f"the body is not Parquet: the header of the page at byte {at} is damaged") from None
 
 
-def _check_lengths(page: _Page, body: bytes, codec: str, nullable: bool, most: int) -> None:
+def _check_lengths(page: _Page, body: bytes, codec: int, nullable: bool, most: int) -> None:
     """Arrow makes room for the lengths of a page's texts, and computes them all, before it looks at how many values the page has: so they
     are counted here. MalformedBody if there are more than `most`, or if they cannot be counted."""
     try:
@@ -111,9 +156,9 @@ def _check_lengths(page: _Page, body: bytes, codec: str, nullable: bool, most: i
         at = page.levels or 0
         if at == len(data):
             return
-        if codec != "UNCOMPRESSED" and page.compressed:
+        if codec != _UNCOMPRESSED and page.compressed:
             if codec not in _CODECS:
-                raise MalformedBody(f"texts in a DELTA encoding cannot be read if they are compressed by {codec}: use another compression")
+                raise MalformedBody("texts in a DELTA encoding cannot be read with this compression: use snappy, gzip, brotli or zstd")
             data = data[:at] + pa.decompress(data[at:], page.size - at, _CODECS[codec], asbytes=True)
         if page.levels is None and nullable:
             if page.bits:
@@ -128,15 +173,15 @@ def _check_lengths(page: _Page, body: bytes, codec: str, nullable: bool, most: i
 
 def _past_deltas(data: bytes, at: int, most: int) -> int:
     """Where numbers in the encoding DELTA_BINARY_PACKED end. Raises ValueError if there are more than `most`, and IndexError."""
-    block, at = _varint(data, at)
-    parts, at = _varint(data, at)
-    count, at = _varint(data, at)
-    _, at = _varint(data, at)
+    block, at = read_varint(data, at)
+    parts, at = read_varint(data, at)
+    count, at = read_varint(data, at)
+    _, at = read_varint(data, at)
     if count > most or not parts or block % (8 * parts):
         raise ValueError
     left, part = count - 1, block // parts
     while left > 0:
-        _, at = _varint(data, at)
+        _, at = read_varint(data, at)
         if part == 0 or at + parts > len(data):
             raise ValueError
         widths, at = data[at : at + parts], at + parts
@@ -144,55 +189,3 @@ def _past_deltas(data: bytes, at: int, most: int) -> int:
             at += part * width // 8
         left -= block
     return at
-
-
-def _struct(data: bytes, at: int, depth: int) -> tuple[dict[int, Any], int]:
-    """A struct of Thrift's compact protocol: its integers and structs by the numbers of their fields."""
-    if depth > _MAX_DEPTH:
-        raise ValueError
-    found: dict[int, Any] = {}
-    field = 0
-    while (head := data[at]) != 0:
-        at += 1
-        kind = head & 15
-        if head >> 4:
-            field += head >> 4
-        else:
-            number, at = _varint(data, at)
-            field = (number >> 1) ^ -(number & 1)
-        value, at = _value(data, at, kind, depth)
-        if field in found:
-            raise ValueError
-        found[field] = value
-    return found, at + 1
-
-
-def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
-    match kind:
-        case 1 | 2:
-            return kind == 1, at
-        case 3:
-            return None, at + 1
-        case 4 | 5 | 6:
-            number, at = _varint(data, at)
-            return (number >> 1) ^ -(number & 1), at
-        case 7:
-            return None, at + 8
-        case 8:
-            length, at = _varint(data, at)
-            return None, at + length
-        case 12:
-            return _struct(data, at, depth + 1)
-    raise ValueError  # lists and maps are not in the headers of pages
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    number = shift = 0
-    while True:
-        byte = data[at]
-        number |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 128:
-            return number, at
-        if shift > 63:
-            raise ValueError

@@ -159,6 +159,19 @@ def test_malformed_bodies() -> None:
         changes(ARROW, good + stream(table(), "rooms"))
 
 
+def test_a_footer_that_contradicts_itself_is_refused() -> None:
+    """Statistics of a nullable column, which the schema says is none: Arrow's own accessors of column chunks end the process."""
+    rows = pa.table({"id": [1, 2], "ends": pa.array([None, dt.datetime(2026, 1, 1, tzinfo=dt.UTC)], pa.timestamp("us", "UTC"))})
+    optional, required = (repetition + b"\x18\x04ends" for repetition in (b"%\x02", b"%\x00"))
+    body = parquet(rows)
+    assert body.count(optional) == 1
+    with pytest.raises(MalformedBody, match="histogram"):
+        relation_changes(PARQUET, body.replace(optional, required))
+    at = body.rindex(b"\x19\x18\x04ends")  # the path of its chunk, before what follows from the footer
+    with pytest.raises(MalformedBody):
+        relation_changes(PARQUET, body[:at] + b"\xf9" + body[at + 1 :])
+
+
 def test_what_comes_from_outside_is_validated_in_full() -> None:
     body = stream(table(room=pa.array(["wwww", "zzzz"])))
     assert body.count(b"wwww") == 1
