@@ -275,11 +275,13 @@ def _sentence(error: ErrorDetails) -> str:
     key = ""
     for part in error["loc"]:
         key += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if key else part
-    words = {
-        "extra_forbidden": "is not a known key",
-        "string_pattern_mismatch": f"{error['input']!r} is not a valid name",
-    }
-    sentence = words.get(error["type"]) or wording(error)
+    match error["type"]:
+        case "extra_forbidden":
+            sentence = "is not a known key"
+        case "string_pattern_mismatch":
+            sentence = f"{error['input']!r} is not a valid name"
+        case _:
+            sentence = wording(error)
     return f"{key}: {sentence}" if key else sentence
 
 

@@ -166,6 +166,12 @@ def test_toml_that_its_parser_cannot_take(tmp_path: Path, value: str) -> None:
         read(tmp_path, f"x = {value}")
 
 
+def test_tables_within_tables(tmp_path: Path) -> None:
+    """Deeper than Python would print them."""
+    with pytest.raises(BadConfig, match=r"stream\.checkpoint: is missing; stream\.deep: is not a known key"):
+        read(tmp_path, LEAST.replace('checkpoint = "c"', f"deep{'.a' * 1000} = 1"))
+
+
 @pytest.mark.parametrize(
     "line", [f"max_offsets = {2**63}", f"max_dead_letters = {2**63}", 'trigger = "9999999999999999999 days"', 'trigger = "\u0661 seconds"']
 )
