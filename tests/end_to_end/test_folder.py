@@ -145,7 +145,8 @@ def test_a_damaged_folder_is_refused_by_name(folder: Path, tmp_path: Path, damag
     assert len(told) == 1 and "livejoin" in told[0], caught.value.errors
     assert "Traceback" not in caught.value.errors
     assert all(path.exists() and path.read_bytes() == data for path, data in before.items()), "what can be kept is kept"
-    assert str(where) in livejoin_check(damaged, 1)
+    told = livejoin_check(damaged, 1)
+    assert str(where) in told and told.splitlines()[-1].startswith("verdict    damaged: ")
 
 
 def test_an_unfinished_snapshot_never_counted(folder: Path, tmp_path: Path) -> None:
@@ -160,7 +161,12 @@ def test_an_unfinished_snapshot_never_counted(folder: Path, tmp_path: Path) -> N
 
 def test_check_of_a_whole_folder(folder: Path, tmp_path: Path) -> None:
     data = copy(folder, tmp_path / "data")
-    livejoin_check(data, 0)
+    whole = "everything can be recovered: version 30"
+    every, none = "1 view confirmed", "no view was recomputed"
+    for views, confirmed in (((), every), (("--views", "neighbours"), every), (("--views", "none"), none)):
+        status, told = finished(["check", str(data), *views])
+        assert status == 0 and told.splitlines()[-1] == f"verdict    sound: {whole}; {confirmed}", told
+    assert finished(["check", str(data), "--views", "neighbors"])[0] == 2
     with ServerProcess(data) as server:
         expect(server.client(), 30)
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from service.checking import recomputation
+from service.checking.candidates import candidates
 from service.checking.recomputation import Sum, hashes, recompute, total
 from service.views.parse import parse_view
 from service.wire.schema import parse_relation
@@ -48,6 +49,10 @@ def equal(a: Row, b: Row, column: str) -> bool:
     return a[column] is not None and a[column] == b[column]
 
 
+def known(a: Row, b: Row, column: str) -> bool:
+    return a[column] is not None and b[column] is not None
+
+
 VIEWS = {
     "pair": (f"{SELECT} FROM r a, q b WHERE overlaps(a.stay, b.stay)", lambda a, b: overlap(a, b)),
     "keyed": (
@@ -63,6 +68,14 @@ VIEWS = {
     "filters": (
         f"{SELECT} FROM r a, q b WHERE overlaps(a.stay, b.stay) AND a.room = 'x' AND b.level IS NULL",
         lambda a, b: overlap(a, b) and a["room"] == "x" and b["level"] is None,
+    ),
+    "numbers in order": (f"{SELECT} FROM r a, q b WHERE a.s < b.e", lambda a, b: b["e"] is not None and a["s"] < b["e"]),
+    "floats in order": (f"{SELECT} FROM r a, q b WHERE b.level <= a.level", lambda a, b: known(a, b, "level") and b["level"] <= a["level"]),
+    "texts in order": (f"{SELECT} FROM r a, q b WHERE a.room < b.room", lambda a, b: known(a, b, "room") and a["room"] < b["room"]),
+    "a distance": (f"{SELECT} FROM r a, q b WHERE abs(a.s - b.e) <= 3", lambda a, b: b["e"] is not None and abs(a["s"] - b["e"]) <= 3),
+    "a distance of floats, per key": (
+        f"{SELECT} FROM r a, q b WHERE a.room = b.room AND abs(b.level - a.level) <= 1.5 AND a.s <= b.s",
+        lambda a, b: equal(a, b, "room") and known(a, b, "level") and abs(a["level"] - b["level"]) <= 1.5 and a["s"] <= b["s"],
     ),
 }
 
@@ -111,3 +124,24 @@ def test_the_checksum_knows_rows_and_not_their_order() -> None:
             changed = [*values[:3], values[3] | {column: other}, *values[4:]]
             assert total(batches(changed, 50)) != right, (column, other)
     assert len(set(hashes(next(batches(values, 51))).tolist())) == 51
+
+
+def test_what_is_looked_at_is_close_to_what_is_found() -> None:
+    """Boxes that lie apart in one of two dimensions, and aliases that the definition names in an order without conditions between them."""
+    size = 2000
+    box: Row = {
+        "columns": [{"name": name, "type": "int64"} for name in ("id", "x0", "x1", "y0", "y1")],
+        "key": ["id"],
+        "intervals": {"x": {"start": "x0", "end": "x1"}, "y": {"start": "y0", "end": "y1"}},
+    }
+    boxes = parse_relation(box)
+    rows = [{"id": n, "x0": 0, "x1": size, "y0": 3 * n, "y1": 3 * n + 4} for n in range(size)]
+    table = pa.RecordBatch.from_pylist(rows, boxes.arrow_schema())
+    sql = "SELECT a.id AS i, b.id AS j FROM p a, p b WHERE overlaps(a.x, b.x) AND overlaps(a.y, b.y) AND a.id < b.id"
+    query = parse_view("v", {"sql": sql}, {"p": boxes}).query
+    found = candidates(query, {"a": boxes, "b": boxes}, {"a": table}, "b", table)
+    assert total(recompute(query, {"p": boxes}, {"p": table})).rows == size - 1 and found.count < 4 * size
+    sql = "SELECT a.id AS i, b.id AS j, c.id AS k FROM p a, p b, p c WHERE a.y0 = c.y0 AND b.y1 = c.y1"
+    query = parse_view("v", {"sql": sql}, {"p": boxes}).query
+    assert candidates(query, {"a": boxes, "c": boxes}, {"a": table}, "c", table).count == size
+    assert total(recompute(query, {"p": boxes}, {"p": table})).rows == size

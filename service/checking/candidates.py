@@ -1,0 +1,181 @@
+"""Pairs of rows that may go together, by sorting and searching, no tree: what the brute force of `livejoin check` looks at.
+
+Rows pair by equal keys and one condition with an order (an overlap, a comparison, a distance), each of which is two spans that share a
+point: of all conditions between an alias and those before it, that with the fewest candidates. The rest is checked pair by pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from service.query.model import ColumnRef, IntervalRef, Query
+from service.tables.endpoints import endpoints
+from service.wire.schema import RelationDefinition
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Ref = TypeVar("Ref", ColumnRef, IntervalRef)
+
+_LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+
+
+class Spans(NamedTuple):
+    """Of each row what has to share a point with the other side's; `known`: the rows that can meet any."""
+
+    begin: npt.NDArray[Any]
+    end: npt.NDArray[Any]
+    known: Mask
+
+
+class Candidates:
+    """Pairs of rows of two sides whose keys are equal and whose spans share a point, each once: one begins within the other."""
+
+    def __init__(self, codes: tuple[Ints, Ints], spans: tuple[Spans, Spans]) -> None:
+        """Cost: sorting both sides."""
+        distinct = np.unique(np.concatenate([ends for side in spans for ends in (side.begin[side.known], side.end[side.known])]))
+        rows, begins, ends = [], [], []
+        for code, side in zip(codes, spans, strict=True):
+            known = np.flatnonzero(side.known & (code >= 0))
+            rows.append(known)
+            key = code[known] * (len(distinct) + 1)
+            begins.append(key + np.searchsorted(distinct, side.begin[known]))
+            ends.append(key + np.searchsorted(distinct, side.end[known]))
+        self._rows = rows
+        self._second = _Within(begins[0], ends[0], begins[1], "left")
+        self._first = _Within(begins[1], ends[1], begins[0], "right")  # not those that begin together, which `_second` has
+        self.count = self._first.count + self._second.count
+
+    def pairs(self, block: int) -> Iterator[tuple[Ints, Ints]]:
+        """Row numbers of both sides, about `block` at a time."""
+        first, second = self._rows
+        for mine, theirs in self._second.pairs(block):
+            yield first[mine], second[theirs]
+        for mine, theirs in self._first.pairs(block):
+            yield first[theirs], second[mine]
+
+
+class _Within:
+    """All (i, j) with low[i] <= begins[j] <= high[i] (side right: low[i] < begins[j])."""
+
+    def __init__(self, low: Ints, high: Ints, begins: Ints, side: Literal["left", "right"]) -> None:
+        self._order = np.argsort(begins, kind="stable")
+        begins = begins[self._order]
+        self._low = np.searchsorted(begins, low, side)
+        self._counts = np.searchsorted(begins, high, "right") - self._low
+        self.count = int(self._counts.sum())
+
+    def pairs(self, block: int) -> Iterator[tuple[Ints, Ints]]:
+        ends = np.cumsum(self._counts)
+        start = 0
+        while start < len(ends):
+            behind = int(ends[start - 1]) if start else 0
+            stop = max(start + 1, int(np.searchsorted(ends, behind + block, "right")))
+            some = self._counts[start:stop]
+            mine = np.repeat(np.arange(start, stop), some)
+            offsets = np.arange(len(mine)) - np.repeat(ends[start:stop] - some - behind, some)
+            yield mine, self._order[offsets + np.repeat(self._low[start:stop], some)]
+            start = stop
+
+
+def candidates(
+    query: Query, aliased: Mapping[str, RelationDefinition], bound: Mapping[str, pa.RecordBatch], alias: str, part: pa.RecordBatch
+) -> Candidates:
+    """Of the bound rows with those of another alias, by the condition that leaves the fewest; all pairs, where there is no condition."""
+    count = len(next(iter(bound.values())))
+    equal = [(bound[x.alias].column(x.column), part.column(y.column)) for x, y in between(query.equal, bound, alias)]
+    codes = _codes(equal, count, len(part))
+    conditions = list(_conditions(query, aliased, bound, alias, part)) or [(_everything(count), _everything(len(part)))]
+    return min((Candidates(codes, spans) for spans in conditions), key=lambda found: found.count)
+
+
+def between(pairs: Sequence[tuple[Ref, Ref]], bound: Mapping[str, Any], alias: str) -> list[tuple[Ref, Ref]]:
+    """Those of these pairs that join the alias with a bound one, that one first."""
+    found = [pair if pair[1].alias == alias else (pair[1], pair[0]) for pair in pairs if alias in (pair[0].alias, pair[1].alias)]
+    return [pair for pair in found if pair[0].alias in bound]
+
+
+def ends_of(ref: IntervalRef, aliased: Mapping[str, RelationDefinition], parts: Mapping[str, pa.RecordBatch]) -> tuple[Ints, Ints]:
+    return endpoints(parts[ref.alias], aliased[ref.alias].intervals[ref.interval])
+
+
+def numbers_of(column: pa.Array) -> npt.NDArray[Any]:
+    """float64 or int64, of a date or a timestamp its unit; 0 where it is null."""
+    if pa.types.is_floating(column.type):
+        return np.ascontiguousarray(column.fill_null(0.0).to_numpy(), np.float64)
+    if pa.types.is_date32(column.type):
+        column = column.view(pa.int32())
+    elif pa.types.is_timestamp(column.type):
+        column = column.view(pa.int64())
+    return np.asarray(column.cast(pa.int64()).fill_null(0), np.int64)
+
+
+def _everything(count: int) -> Spans:
+    return Spans(np.zeros(count, np.int64), np.zeros(count, np.int64), np.ones(count, bool))
+
+
+def _conditions(
+    query: Query, aliased: Mapping[str, RelationDefinition], bound: Mapping[str, pa.RecordBatch], alias: str, part: pa.RecordBatch
+) -> Iterator[tuple[Spans, Spans]]:
+    """Each condition with an order between the alias and a bound one: the spans of the bound rows, and of the alias's."""
+    for x, y in between(query.overlaps, bound, alias):
+        yield _all_known(ends_of(x, aliased, bound)), _all_known(ends_of(y, aliased, {alias: part}))
+    parts = {**bound, alias: part}
+    ordered = [(left, right, op) for left, op, right in query.comparisons if op != "<>"]
+    for left, right, how in [*ordered, *query.within]:
+        if alias in (left.alias, right.alias) and left.alias in parts and right.alias in parts:
+            columns = parts[left.alias].column(left.column), parts[right.alias].column(right.column)
+            sides = _compared(*columns, how) if isinstance(how, str) else _near(*columns, how)
+            yield sides if right.alias == alias else (sides[1], sides[0])
+
+
+def _all_known(ends: tuple[Ints, Ints]) -> Spans:
+    return Spans(*ends, np.ones(len(ends[0]), bool))
+
+
+def _compared(left: pa.Array, right: pa.Array, op: str) -> tuple[Spans, Spans]:
+    """`left op right`, op `<` or `<=`: the right value is a point, and the left one all that is above it."""
+    values = pa.concat_arrays([left, right])
+    known = np.asarray(values.is_valid())
+    if pa.types.is_string(values.type):
+        encoded = values.dictionary_encode()
+        ranks = np.argsort(np.asarray(pc.sort_indices(encoded.dictionary))).astype(np.int64)
+        ranks = ranks[np.asarray(encoded.indices.fill_null(0))] if len(ranks) else np.zeros(len(values), np.int64)
+    else:
+        ranks = np.unique(numbers_of(values), return_inverse=True)[1].astype(np.int64)  # NaN is the greatest
+    mine, theirs = ranks[: len(left)], ranks[len(left) :]
+    from_ = mine + 1 if op == "<" else mine
+    return Spans(from_, np.full(len(mine), len(values) + 1), known[: len(left)]), Spans(theirs, theirs, known[len(left) :])
+
+
+def _near(left: pa.Array, right: pa.Array, distance: int | float) -> tuple[Spans, Spans]:
+    """`right` in [left - distance, left + distance]: the right value is a point."""
+    x, y = numbers_of(left), numbers_of(right)
+    known = [np.asarray(column.is_valid()) & ~np.isnan(values) for column, values in ((left, x), (right, y))]
+    if x.dtype == np.float64:
+        low, high = x - distance, x + distance
+    else:
+        by = min(int(distance), _MOST)
+        low, high = np.where(x < _LEAST + by, _LEAST, x - by), np.where(x > _MOST - by, _MOST, x + by)
+    return Spans(low, high, known[0]), Spans(y, y, known[1])
+
+
+def _codes(columns: list[tuple[pa.Array, pa.Array]], count0: int, count1: int) -> tuple[Ints, Ints]:
+    """Equal composite keys have equal numbers; a null anywhere is -1."""
+    codes = np.zeros(count0 + count1, np.int64)
+    null = np.zeros(count0 + count1, bool)
+    for x, y in columns:
+        both = pa.concat_arrays([x, y])
+        if pa.types.is_floating(both.type):
+            both = pc.add(both, 0.0)  # -0.0 = 0.0
+        encoded = both.dictionary_encode()
+        null |= np.asarray(encoded.indices.is_null())
+        ordinals = np.asarray(encoded.indices.fill_null(0), np.int64)
+        codes = np.unique(codes * (len(encoded.dictionary) + 1) + ordinals, return_inverse=True)[1].astype(np.int64)
+    codes[null] = -1
+    return codes[:count0], codes[count0:]
