@@ -127,9 +127,9 @@ _KINDS = (
     Kind(
         "too-many",
         409,
-        "Too many relations or views",
-        "The service already has the maximum number of relations (`--max-relations`) or views (`--max-views`).",
-        "DELETE those that are no longer needed, or start the service with a higher limit.",
+        "Too many relations, views or stages",
+        "The service already has the maximum number of relations (`--max-relations`), views (`--max-views`) or stages (64).",
+        "DELETE those that are no longer needed (commit stages, or wait for an hour), or start the service with a higher limit.",
     ),
     Kind(
         "not-followed",
@@ -175,7 +175,8 @@ _KINDS = (
         413,
         "Request body too large",
         "The body exceeds a maximum: of bytes (`--max-body`), of bytes when it is decoded (`--max-decoded`: a compressed file, or columns "
-        "that repeat long texts, can be much larger than they look), or of rows (`--max-batch-rows`). `limit` is the one exceeded. "
+        "that repeat long texts, can be much larger than they look), or of rows (`--max-batch-rows`, of a replacement "
+        "`--max-relation-rows`). `limit` is the one exceeded. "
         "Nothing was applied.",
         "Send several smaller batches, or start the service with a higher limit.",
     ),

@@ -109,6 +109,9 @@ class Settings(BaseModel):
         "before they are read. A body alone may take `--max-body` and `--max-decoded`",
     )
     max_batch_rows: Count = Field(1_000_000, description="the maximum number of rows in a batch; more are answered with 413")
+    max_relation_rows: Count = Field(
+        100_000_000, description="the maximum number of rows of a replacement, staged or not; more are answered with 413"
+    )
     max_waiting: Count = Field(
         1024, description="the maximum number of batches that wait to be applied; further ones are answered with 429"
     )

@@ -32,6 +32,8 @@ RIGHTS: Mapping[tuple[str, str], Right | None] = {
     ("DELETE", "/v1/relations/{name}"): Right("admin", "relation"),
     ("GET", "/v1/relations/{name}/rows"): Right("read", "relation"),
     ("POST", "/v1/relations/{name}/changes"): RELATION_CHANGES,
+    ("POST", "/v1/relations/{name}/replace"): Right("write", "relation"),
+    ("POST", "/v1/relations/{name}/delete"): Right("write", "relation"),
     ("POST", "/v1/changes"): CHANGES,
     ("GET", "/v1/views"): Right("read"),
     ("GET", "/v1/views/{name}"): Right("read", "view"),

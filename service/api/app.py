@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from service.access import rights
 from service.access.access_token import EVERYONE, AccessToken
-from service.api import changes, followers, operations, pages, problems, relations, rows, tokens, views
+from service.api import changes, followers, operations, pages, problems, relations, rewriting, rows, tokens, views
 from service.api.context import Context
 from service.api.http import credentials, origin
 from service.api.http.access_log import log_request
@@ -29,6 +29,7 @@ from service.errors import Problem
 ENDPOINTS = [
     *relations.ENDPOINTS,
     *changes.ENDPOINTS,
+    *rewriting.ENDPOINTS,
     *views.ENDPOINTS,
     *rows.ENDPOINTS,
     *followers.ENDPOINTS,

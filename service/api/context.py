@@ -30,6 +30,7 @@ READERS = 32
 FOLLOWERS = 32
 # Requests that wait for the writer, as a look-up of a row just changed does: a large batch may take it seconds, and others must not wait.
 WAITERS = 64
+REWRITERS = 4  # replacements, deletes by condition, changes of definitions: each may read all rows of a relation
 
 
 class Mailbox:
@@ -85,6 +86,7 @@ class Context:
         self.readers = ThreadPoolExecutor(READERS, thread_name_prefix="reader")
         self.followers = ThreadPoolExecutor(FOLLOWERS, thread_name_prefix="follower")
         self.audiences = Audiences(self.followers)
+        self.rewriters = ThreadPoolExecutor(REWRITERS, thread_name_prefix="rewriter")
         self.waiters = ThreadPoolExecutor(WAITERS, thread_name_prefix="waiter")
         self.loop: asyncio.AbstractEventLoop
         self.mailbox: Mailbox
@@ -135,9 +137,13 @@ class Context:
         """Run something that waits for the writer."""
         return await self.loop.run_in_executor(self.waiters, function, *arguments)
 
+    async def rewrite(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Run something that may read all of a relation, and waits for the writer."""
+        return await self.loop.run_in_executor(self.rewriters, function, *arguments)
+
     def release_threads(self) -> None:
         self.audit.close()
-        for pool in (self.workers, self.lookers, self.readers, self.followers, self.waiters):
+        for pool in (self.workers, self.lookers, self.readers, self.followers, self.rewriters, self.waiters):
             pool.shutdown(wait=False, cancel_futures=True)
 
     def track(self) -> asyncio.Task[None]:

@@ -39,6 +39,7 @@ def operation(
     responses: dict[str, Any],
     parameters: Sequence[dict[str, Any]] = (),
     body: dict[str, Any] | None = None,
+    body_required: bool = True,
     description: str = "",
 ) -> dict[str, Any]:
     """One operation object; `name` is its operationId."""
@@ -48,7 +49,7 @@ def operation(
     if parameters:
         made["parameters"] = list(parameters)
     if body is not None:
-        made["requestBody"] = {"required": True, "content": body}
+        made["requestBody"] = {"required": body_required, "content": body}
     return made
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from service.access.access_token import SCOPES, TokenForm
-from service.query.forms import ExceptView, JsonView, SqlView, UnionView
+from service.query.forms import Deletion, ExceptView, JsonView, SqlView, UnionView
 from service.query.model import GUARANTEES
 from service.wire.batch import MAX_ERRORS, OP_NAMES, UPSERT
 from service.wire.json import MAX_TEXT
@@ -148,6 +148,17 @@ _BODIES: dict[str, Schema] = {
             "duplicate": {"type": "boolean"},
         }
     ),
+    "Staged": _object(
+        {
+            "stage": {"type": "string"},
+            "part": _COUNT,
+            "parts": _COUNT | {"description": "that the stage has"},
+            "rows": _COUNT | {"description": "that the stage has"},
+            "skipped_count": _COUNT,
+            "skipped": _list(_REASON) | {"maxItems": MAX_ERRORS},
+        }
+    ),
+    "Replaced": {"oneOf": [_ref("Receipt"), _ref("Staged")]},
     "ViewDefinition": {"oneOf": [_ref(form) for form in ("SqlView", "JsonView", "UnionView", "ExceptView")]},
     "Plan": _object(
         {
@@ -217,7 +228,7 @@ _BODIES: dict[str, Schema] = {
 @cache
 def schemas() -> dict[str, Schema]:
     """All of them by name, made at the first call, in 20 ms. What a definition must be is said by the models that judge it."""
-    models = (RelationDefinition, SqlView, JsonView, UnionView, ExceptView, TokenForm)
+    models = (RelationDefinition, SqlView, JsonView, UnionView, ExceptView, Deletion, TokenForm)
     template = "#/components/schemas/{model}"
     made = models_json_schema([(model, "validation") for model in models], ref_template=template, schema_generator=_Untitled)
     forms: dict[str, Schema] = made[1]["$defs"]
@@ -263,6 +274,8 @@ CHANGES = {
 }
 RECEIPT = {"version": 42, "applied": 3, "ignored": 0, "skipped_count": 0, "skipped": [], "duplicate": False}
 RECEIPT_SKIPPED = {"version": 43, "applied": 2, "ignored": 0, "skipped_count": 1, "skipped": _ERRORS, "duplicate": False}
+STAGED = {"stage": "nightly", "part": 0, "parts": 1, "rows": 65536, "skipped_count": 0, "skipped": []}
+DELETION = {"where": [{"column": "ends", "op": "<", "value": "2025-01-01"}], "source": "cleaning", "epoch": 3}
 VIEW_SQL = {
     "sql": "SELECT b.id AS booking, m.id AS job, intersection(b.stay, m.slot) AS clash "
     "FROM bookings b JOIN maintenance m ON b.room = m.room AND overlaps(b.stay, m.slot) WHERE b.status = 'confirmed'"

@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import wait as waiting
 from contextlib import contextmanager
@@ -25,12 +25,14 @@ from service.engine.builds import Builds
 from service.engine.housekeeping import Housekeeping
 from service.engine.queued import Done
 from service.engine.recovery import Progress, recover_relations
+from service.engine.rewrites import Rewrites
 from service.engine.snapshotting import Snapshotting
-from service.engine.state import Receipt, State, is_single
+from service.engine.stages import Stage, Stages
+from service.engine.state import Receipt, State, is_single, refuse_bad
 from service.engine.versions import Pins, Version
 from service.engine.writer import Later, Unpublished, Writer
 from service.errors import Problem
-from service.query.model import Limits
+from service.query.model import Filter, Limits
 from service.settings import Settings
 from service.tables.estimates import estimates_of
 from service.tables.relations import Relation
@@ -48,6 +50,7 @@ _OTHER = "the {} {} already exists with another definition: use another name, or
 T = TypeVar("T")
 
 
+OWN = "livejoin."  # how the names of the service's own sources begin
 _POLL = 0.1  # seconds between two reports of the progress of builds
 
 
@@ -86,6 +89,8 @@ class Engine(ABC):
             self._state, self._log, self.versions, self.settings.max_waiting, self._is_short, self._housekeep, self._failed
         )
         self._builds = Builds(self._state, self._writer, self.versions, self.feed_of, self._require_kernels)
+        self.stages = Stages(data, self.settings.max_relation_rows)
+        self._rewrites = Rewrites(self._state, self._writer, self.versions)
         self.admit = self._writer.admit  # whether a batch could be submitted now, whatever it is: ask before its body is read
         self._snapshots: Snapshotting
         self._closing = threading.Lock()
@@ -199,11 +204,37 @@ class Engine(ABC):
         Problems `source-reset`, `bad-parameter`.
         """
         _check_source(batch)
+        if batch.source is None:
+            return None
 
         def look() -> Receipt | None:
             return Receipt(self.published.number, 0, 0, 0, [], True) if self._state.is_duplicate(batch) else None
 
         return self._writer.call(look).result()
+
+    def replace(self, name: str, batch: Batch) -> Receipt:
+        """Give a relation the rows of a batch of upserts, and no others; waits. As `Rewrites.replace`; a repeated batch is answered as
+        such."""
+        return self.repeated(batch) or self._rewrites.replace(name, batch)
+
+    def stage(self, name: str, stage: str, part: int | None, batch: Batch) -> tuple[int, Stage]:
+        """Keep a part of a replacement, as `Stages.put`. Problems: its own, `bad-rows`, `not-found`."""
+        if batch.on_error == "reject":
+            refuse_bad(batch, batch.errors, batch.error_count)
+        return self.stages.put(self.relation(name), stage, part, batch)
+
+    def commit_stage(self, name: str, stage: str, batch: Batch) -> Receipt:
+        """The same with the rows that were staged, which are forgotten; `batch`: whose they are. Problem `not-found`."""
+        repeated = self.repeated(batch)
+        if repeated is not None:
+            self.stages.drop(self.relation(name), stage)
+            return repeated
+        with self.stages.taken(self.relation(name), stage, batch):
+            return self._rewrites.replace(name, batch)
+
+    def delete(self, name: str, batch: Batch, filters: Callable[[Relation], Sequence[Filter]]) -> Receipt:
+        """Delete the rows of a relation that meet the filters; waits. As `Rewrites.delete`; a repeated batch is answered as such."""
+        return self.repeated(batch) or self._rewrites.delete(name, batch, filters)
 
     def put_relation(self, name: str, definition: RelationDefinition) -> str:
         """Register; "created" or "same". Durable on return. Problems `definition-differs`, `too-many`, `no-room`."""
@@ -294,6 +325,7 @@ class Engine(ABC):
                 for view in self._state.views.values():
                     if view.feed is not None:
                         view.feed.close(Problem("recovering", "the service is shutting down"))
+                self.stages.close()
                 self._log.close()
 
     def metrics(self) -> dict[str, Any]:
@@ -395,6 +427,8 @@ def _refuse_more(what: str, there: Collection[str], most: int) -> None:
 def _check_source(batch: Batch) -> None:
     if batch.source is None and batch.epoch is None and batch.run is None and not batch.reset:
         return
+    if batch.source is not None and batch.source.startswith(OWN):
+        raise Problem("bad-parameter", f"source: names that begin with {OWN!r} are the service's own: choose another", parameter="source")
     for name, lacks, reason in (
         ("epoch", batch.source is not None and batch.epoch is None, "comes together with source, or not at all"),
         ("source", batch.source is None and batch.epoch is not None, "comes together with epoch, or not at all"),

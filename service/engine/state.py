@@ -16,16 +16,17 @@ from service.engine.versions import Version
 from service.errors import Problem
 from service.tables.backlog import Backlog
 from service.tables.changes import Run, batch_run
+from service.tables.evolution import judged_again, same
 from service.tables.indexes import SharedIndexes
 from service.tables.interest import Interest, Selection, Touched
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Indices, Resolved, prepare, resolve
+from service.tables.rewriting import Rewrite
 from service.tables.store import Numbers
 from service.views.deltas import Delta
 from service.views.live_view import LiveView
 from service.wire.batch import DELETE, MAX_ERRORS, TRUNCATE, Batch, concatenated
 from service.wire.errors import RowError
-from service.wire.schema import RelationDefinition
 
 T = TypeVar("T")
 
@@ -169,7 +170,7 @@ class State:
         relations = self._relations
         for changes in batch.changes:
             relation = relations.get(changes.relation)
-            if relation is not None and _same(changes.definition, relation.definition):
+            if relation is not None and same(changes.definition, relation.definition):
                 prepare(relation, changes)
 
     def judge(self, batch: Batch) -> Outcome:
@@ -177,15 +178,26 @@ class State:
 
         Problems `unknown-relation`, `bad-rows`, `no-room`.
         """
+        others = {
+            changes.relation: relation.definition
+            for changes in batch.changes
+            if (relation := self._relations.get(changes.relation)) is not None and relation.definition is not changes.definition
+        }
+        if others:
+            batch = judged_again(batch, others)
         resolved = []
         for changes in batch.changes:
             relation = self._relations.get(changes.relation)
             if relation is None:
                 raise Problem("unknown-relation", f"the relation {changes.relation} does not exist: it was dropped in the meantime")
-            if not _same(changes.definition, relation.definition):
+            if not same(changes.definition, relation.definition):
                 again = f"the relation {changes.relation} was dropped and created again with another definition"
                 raise Problem("unknown-relation", f"{again}: resend the batch if it is meant for the new relation")
-            resolved.append(resolve(relation, changes, self.newest))
+            if isinstance(changes, Rewrite):
+                resolved.append(changes.resolve(self.newest))
+                batch.sent = changes.sent(batch.sent)
+            else:
+                resolved.append(resolve(relation, changes, self.newest))
         errors, count = batch.errors, batch.error_count
         for one in resolved:
             if len(one.bad):
@@ -195,9 +207,7 @@ class State:
         if count:
             errors = sorted(errors, key=lambda error: error.index)[:MAX_ERRORS]
             if batch.on_error == "reject":
-                listed = [error._asdict() for error in errors]
-                said = f"{count} of {batch.sent} changes {'is' if count == 1 else 'are'} bad; nothing was applied"
-                raise Problem("bad-rows", said, error_count=count, errors=listed)
+                refuse_bad(batch, errors, count)
         return Outcome([batch], [(one, None) for one in resolved], errors, count, self._require_room(resolved))
 
     def judge_together(self, batches: Sequence[Batch]) -> Outcome | None:
@@ -210,7 +220,7 @@ class State:
         for name, mine in offsets.items():
             parts = [batches[offset].changes[0] for offset in mine]
             relation = self._relations.get(name)
-            if relation is None or not all(_same(part.definition, relation.definition) for part in parts):
+            if relation is None or not all(same(part.definition, relation.definition) for part in parts):
                 return None
             one = resolve(relation, concatenated(parts), self.newest)
             if one.inserts.num_rows + one.delete_keys.num_rows < len(mine):
@@ -370,8 +380,12 @@ def _payload(resolved: Sequence[Resolved]) -> bytes:
     return encode_effects(effects)
 
 
-def _same(definition: RelationDefinition, other: RelationDefinition) -> bool:
-    return definition is other or definition.to_json() == other.to_json()
+def refuse_bad(batch: Batch, errors: Sequence[RowError], count: int) -> None:
+    """Problem `bad-rows` if there are some."""
+    if count:
+        listed = [error._asdict() for error in errors]
+        said = f"{count} of {batch.sent} changes {'is' if count == 1 else 'are'} bad; nothing was applied"
+        raise Problem("bad-rows", said, error_count=count, errors=listed)
 
 
 def _named(run: str | None) -> str:

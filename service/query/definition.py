@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any, Literal
 
@@ -31,7 +31,7 @@ from service.query.forms import (
     as_json,
     bad,
 )
-from service.query.literals import BadLiteral, distance_from_json, from_json
+from service.query.literals import BadLiteral, Physical, distance_from_json, from_json, from_text
 from service.query.model import ColumnRef, Filter, IntervalRef, Output
 from service.query.model import Within as Distance
 from service.query.scope import Scope
@@ -126,7 +126,22 @@ def _read_cross(draft: Draft, x: str, y: str) -> None:
     draft.cross.append((x, y))
 
 
-def _read_filter(draft: Draft, entry: Where) -> None:
+def read_where(relation: str, definition: RelationDefinition, entries: Sequence[Where]) -> list[Filter]:
+    """Conditions on the rows of one relation, whose columns stand without an alias. Constants are read as in SQL: a timestamp may be
+    without an offset (UTC) or a date (its midnight). Problems `bad-definition`, `unknown-column`."""
+    draft = Draft(Scope({relation: relation}, {relation: definition}))
+    for entry in entries:
+        _read_filter(draft, entry.model_copy(update={"column": f"{relation}.{entry.column}"}), _from_json_or_text)
+    if draft.never:
+        return [Filter(ColumnRef(relation, definition.key[0]), "in", ())]
+    return draft.filters
+
+
+def _from_json_or_text(type_: str, value: Any) -> Physical:
+    return from_text(type_, value) if type_ == "timestamp" and isinstance(value, str) else from_json(type_, value)
+
+
+def _read_filter(draft: Draft, entry: Where, read: Callable[[str, Any], Physical] = from_json) -> None:
     """One entry of `where`. A comparison with null never matches, as in SQL."""
     op, value = entry.op, entry.value
     ref = draft.scope.column(*_split(entry.column, "column"))
@@ -141,7 +156,7 @@ def _read_filter(draft: Draft, entry: Where) -> None:
         raise bad("the operator in takes a list of values")
     type_ = draft.scope.describe(ref).type
     try:
-        values = [from_json(type_, one) for one in (value if op == "in" else [value]) if one is not None]
+        values = [read(type_, one) for one in (value if op == "in" else [value]) if one is not None]
     except BadLiteral as error:
         raise bad(f"where, {ref}: {error}") from None
     draft.restrict(ref, op, values)

@@ -4,7 +4,7 @@ OpenAPI document shows the schemas of the same models."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import orjson
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
@@ -15,6 +15,7 @@ from service.query.model import MAX_ALIASES, MAX_SQL, RETAIN, Algorithm, Guarant
 from service.wire.schema import NAME
 from service.wire.wording import wording
 
+T = TypeVar("T", bound=BaseModel)
 Operator = Literal["=", "!=", "<", "<=", ">", ">=", "in", "is_null", "not_null"]
 
 
@@ -122,6 +123,18 @@ class Where(Form):
     column: str
     op: Operator
     value: Any = None
+
+
+class Deletion(Form):
+    """The body of a delete by condition; the other fields are those of every batch."""
+
+    what = "a delete by condition"
+    where: list[Where]
+    source: str | None = None
+    epoch: int | None = None
+    run: str | None = None
+    reset: bool = False
+    on_error: Literal["reject", "skip"] = "reject"
 
 
 class Intersection(Form):
@@ -256,6 +269,11 @@ def check_form(data: dict[str, Any]) -> SqlView | JsonForm:
         raise Problem("not-yet", f"the algorithm {data['algorithm']} is not implemented yet")
     forms: dict[str, type[SqlView | JsonForm]] = {"sql": SqlView, "union": UnionView, "except": ExceptView}
     form = next((form for field, form in forms.items() if field in data), JsonView)
+    return checked(form, data)
+
+
+def checked(form: type[T], data: Any) -> T:
+    """The data in its form. Problem `bad-definition`, as of `check_form`."""
     try:
         return form.model_validate(data)
     except ValidationError as error:

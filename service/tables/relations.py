@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pyarrow as pa
 
 from service.tables.store import Table
@@ -14,6 +16,7 @@ class Relation:
 
     def __init__(self, id_: int, name: str, definition: RelationDefinition) -> None:
         self.id = id_
+        self.rewriting = threading.Lock()  # held by who replaces its rows, deletes by condition, or changes its definition
         self.name = name
         self.definition = definition
         self.schema = definition.arrow_schema()

@@ -156,7 +156,17 @@ def _judge(groups: Indices | None, ops: npt.NDArray[np.uint8], known: Slots) -> 
     return _Judged(np.sort(last), int(np.count_nonzero(ignored)), np.sort(order[bad]))
 
 
-def _groups(keys: pa.RecordBatch) -> Indices | None:
+def last_of_each(keys: pa.Table) -> npt.NDArray[np.bool_] | None:
+    """bool[n]: which rows are the last of their key; None if no key comes twice. O(n log n) if one does."""
+    groups = _groups(keys)
+    if groups is None:
+        return None
+    is_last = np.zeros(len(groups), np.bool_)
+    is_last[len(groups) - 1 - np.unique(groups[::-1], return_index=True)[1]] = True
+    return is_last
+
+
+def _groups(keys: pa.RecordBatch | pa.Table) -> Indices | None:
     """A number for each row, equal iff the keys are; None if no key comes twice."""
     if keys.num_rows < 2:
         return None
@@ -166,6 +176,8 @@ def _groups(keys: pa.RecordBatch) -> Indices | None:
         if pa.types.is_floating(column.type):
             column = pc.add(column, 0.0)  # -0.0 is 0.0
         encoded = column.dictionary_encode()
+        if isinstance(encoded, pa.ChunkedArray):
+            encoded = encoded.combine_chunks()
         part = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         if codes is None:
             codes, distinct = part, len(encoded.dictionary)

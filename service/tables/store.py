@@ -24,6 +24,7 @@ from service.wire.batch import RowBlock
 from structures.core.reserve import SLOTS
 from structures.rows.key_counts import KeyCounts
 from structures.rows.key_table import ALL_BITS, RowSet
+from structures.rows.retired import LIVING
 from structures.rows.rows import Rows
 
 Array = np.ndarray[Any, Any]
@@ -33,6 +34,7 @@ Numbers = npt.NDArray[np.int64]  # of versions, ascending
 PIECE_ROWS = 1 << 16
 PIECE_BYTES = 64 << 20
 _LOOKED_AT = 1 << 14  # slots that one `reclaim` looks at: about a millisecond
+_LOOKED_UP = 1 << 12  # keys that are looked up while the writer may wait: about a millisecond
 FREED_AT_ONCE = 1 << 12  # blocks of a structure that one `reclaim` frees: about as long
 
 _NO_SLOTS = np.empty(0, np.int32)
@@ -105,6 +107,23 @@ class Table:
         if len(slots) and self._rows.sees(version, int(slots[0])):
             return slots
         return _NO_SLOTS if changed <= version else None
+
+    def find_seen(self, version: int, keys: RowSet) -> Array:
+        """int32[n]: the slots of the rows with these keys that both a pinned version and the newest one have; -1 for others. In any thread;
+        the writer waits for some thousand keys at a time."""
+        found, with_texts = np.empty(len(keys.cells), np.int32), len(keys.places) > 1
+        for start in range(0, len(found), _LOOKED_UP):
+            some = slice(start, start + _LOOKED_UP)
+            places = keys.places[some] if with_texts else keys.places
+            with self._lock:
+                slots = self._rows.find(RowSet(keys.kinds, keys.key, keys.cells[some], places, keys.heap))
+                found[some] = np.where(self._rows.born[slots] <= version, slots, -1)
+        return found
+
+    def living(self, slots: Array) -> Array:
+        """bool[n]: which of the rows at these slots, all seen by a pinned version, the newest version has, too. The writer's turn."""
+        living: Array = self._rows.died[slots] == LIVING
+        return living
 
     def insert(self, version: int, rows: RowBlock) -> Array:
         """int32[n]: the slots of these rows, whose keys must not be present. Reclaimed slots come first.

@@ -48,13 +48,15 @@ def decode_arrow(body: bytes, definitions: Definitions, room: Room = UNBOUNDED) 
     return _decode(body, named, definitions, room)
 
 
-def decode_relation_arrow(body: bytes, relation: str, definitions: Definitions, room: Room = UNBOUNDED) -> Batch:
-    """One relation's changes as IPC streams; their metadata are ignored."""
+def decode_relation_arrow(body: bytes, relation: str, definitions: Definitions, room: Room = UNBOUNDED, plain: bool = False) -> Batch:
+    """One relation's changes as IPC streams; their metadata are ignored. `plain`: as of `judge_table`."""
     definitions(relation)
-    return _decode(body, lambda number, schema: relation, definitions, room)
+    return _decode(body, lambda number, schema: relation, definitions, room, plain)
 
 
-def _decode(body: bytes, relation_of: Callable[[int, pa.Schema], str], definitions: Definitions, room: Room) -> Batch:
+def _decode(
+    body: bytes, relation_of: Callable[[int, pa.Schema], str], definitions: Definitions, room: Room, plain: bool = False
+) -> Batch:
     """`relation_of` gets the number of a stream, from 1, and its schema."""
     parts: dict[str, list[Judged]] = {}
     source = pa.BufferReader(body)
@@ -74,7 +76,7 @@ def _decode(body: bytes, relation_of: Callable[[int, pa.Schema], str], definitio
             batch = one_batch(table, stranger)
         except (pa.ArrowException, OSError) as error:
             raise MalformedBody(f"invalid Arrow IPC stream at byte {start}: {error}") from None
-        parts.setdefault(relation, []).append(judge_record_batch(rules, relation, batch, sent, room))
+        parts.setdefault(relation, []).append(judge_record_batch(rules, relation, batch, sent, room, plain))
         sent += batch.num_rows
     return assemble(sent, 0, [_joined(judged) for judged in parts.values()])
 
@@ -112,12 +114,12 @@ def one_batch(table: pa.Table, stranger: str | None) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*columns, pa.nulls(table.num_rows)], names=[*table.column_names, stranger])
 
 
-def judge_record_batch(rules: RowRules, relation: str, table: pa.RecordBatch, first: int, room: Room) -> Judged:
+def judge_record_batch(rules: RowRules, relation: str, table: pa.RecordBatch, first: int, room: Room, plain: bool = False) -> Judged:
     def convert(ordinal: int, array: pa.Array, findings: Findings) -> pa.Array:
         return _canonical(rules, ordinal, array, findings)
 
     try:
-        return judge_table(rules, relation, table, first, convert, room)
+        return judge_table(rules, relation, table, first, convert, room, plain)
     except (pa.ArrowException, UnicodeDecodeError) as error:  # also of the name of a time zone
         raise MalformedBody(f"the rows for {relation} cannot be read: {error}") from None
 
@@ -184,4 +186,5 @@ def _joined(parts: list[Judged]) -> Judged:
         concatenated([part.changes for part in parts]),
         [error for part in parts for error in part.errors],
         sum(part.error_count for part in parts),
+        tuple(keys for part in parts for keys in part.bad_keys),
     )

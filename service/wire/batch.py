@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -94,6 +94,10 @@ class Changes:
         self.ops, self.rows, self.index = ops, rows, index
         self.prepared: Prepared | None = None
 
+    @property
+    def bytes(self) -> int:
+        return self.rows.bytes
+
 
 def concatenated(parts: Sequence[Changes]) -> Changes:
     """Changes of one relation, judged by one definition, one part after another; at least one part."""
@@ -112,7 +116,7 @@ def concatenated(parts: Sequence[Changes]) -> Changes:
 @dataclass(slots=True)
 class Batch:
     """One body. `errors` are the first 100 bad rows by index; `ignored` counts Debezium's `m` and tombstones. `turn`: seconds that the
-    writer took until it, and what it applied together with it, was on disk."""
+    writer took until it, and what it applied together with it, was on disk. `bad_keys`: of the bad rows whose keys can be read."""
 
     changes: list[Changes]
     sent: int
@@ -125,10 +129,11 @@ class Batch:
     reset: bool = False
     on_error: str = "reject"
     turn: float | None = None
+    bad_keys: list[pa.RecordBatch] = field(default_factory=list)
 
     @property
     def bytes(self) -> int:
-        return sum([changes.rows.bytes for changes in self.changes])
+        return sum([changes.bytes for changes in self.changes])
 
     @property
     def prepared_bytes(self) -> int:

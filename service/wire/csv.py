@@ -24,8 +24,8 @@ from service.wire.table import judge_table, refuse_twice
 _HEADER = 1 << 20  # bytes: more than a thousand columns with long names take
 
 
-def decode_csv(body: bytes, relation: str, definitions: Definitions, room: Room = UNBOUNDED) -> Batch:
-    """One relation's changes as text/csv. Too many or too few fields in a row make a malformed body."""
+def decode_csv(body: bytes, relation: str, definitions: Definitions, room: Room = UNBOUNDED, plain: bool = False) -> Batch:
+    """One relation's changes as text/csv; `plain`: as of `judge_table`. Too many or too few fields in a row make a malformed body."""
     rules = definitions(relation).rules
     take_text(body, CSV_WEIGHTS, room)
     table = _read(body, rules)
@@ -34,7 +34,7 @@ def decode_csv(body: bytes, relation: str, definitions: Definitions, room: Room 
     def convert(ordinal: int, texts: pa.Array, findings: Findings) -> pa.Array:
         return from_texts(rules, ordinal, texts, findings)
 
-    return assemble(table.num_rows, 0, [judge_table(rules, relation, table, 0, convert, room)])
+    return assemble(table.num_rows, 0, [judge_table(rules, relation, table, 0, convert, room, plain)])
 
 
 def _read(body: bytes, rules: RowRules) -> pa.RecordBatch:

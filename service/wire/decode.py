@@ -28,10 +28,18 @@ _RELATION_CHANGES: dict[str, Callable[[bytes, str, Definitions, Room], Batch]] =
     "application/vnd.apache.parquet": decode_parquet,
     "application/vnd.debezium+jsonl": decode_debezium,
 }
+_ROWS: dict[str, Callable[[bytes, str, Definitions, Room, bool], Batch]] = {
+    "application/jsonl": decode_relation_jsonl,
+    "application/x-ndjson": decode_relation_jsonl,
+    "text/csv": decode_csv,
+    "application/vnd.apache.arrow.stream": decode_relation_arrow,
+    "application/vnd.apache.parquet": decode_parquet,
+}
 _Decoder = TypeVar("_Decoder")
 
 CHANGES_TYPES = tuple(_CHANGES)
 RELATION_CHANGES_TYPES = tuple(_RELATION_CHANGES)
+ROWS_TYPES = tuple(_ROWS)
 
 
 def decode_changes(media_type: str, body: bytes, definitions: Definitions, room: Room = UNBOUNDED) -> Batch:
@@ -46,6 +54,11 @@ def decode_changes(media_type: str, body: bytes, definitions: Definitions, room:
 def decode_relation_changes(media_type: str, body: bytes, relation: str, definitions: Definitions, room: Room = UNBOUNDED) -> Batch:
     """A body of `POST /v1/relations/{relation}/changes`; raises as `decode_changes` does."""
     return _pick(_RELATION_CHANGES, media_type)(body, relation, definitions, room)
+
+
+def decode_rows(media_type: str, body: bytes, relation: str, definitions: Definitions, room: Room = UNBOUNDED) -> Batch:
+    """A body of `POST /v1/relations/{relation}/replace`, as upserts; raises as `decode_changes` does."""
+    return _pick(_ROWS, media_type)(body, relation, definitions, room, True)
 
 
 def _pick(decoders: dict[str, _Decoder], media_type: str) -> _Decoder:

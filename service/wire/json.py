@@ -24,6 +24,7 @@ Definitions = Callable[[str], RelationDefinition]
 
 MAX_TEXT = 200  # characters of source and run
 _MEMBERS = frozenset({"relation", "op", "row", "key"})
+NO_OPS = f"a replacement consists of plain rows, without {OP_COLUMN}: leave it out, or post the changes to /changes"
 _FIELDS = frozenset({"changes", "source", "epoch", "run", "reset", "on_error"})
 
 
@@ -236,13 +237,15 @@ def decode_jsonl(body: bytes, definitions: Definitions, room: Room = UNBOUNDED) 
     return changes.batch(index + 1, room)
 
 
-def decode_relation_jsonl(body: bytes, relation: str, definitions: Definitions, room: Room = UNBOUNDED) -> Batch:
-    """One relation's changes as JSON lines: each a row, with an optional `_op`."""
+def decode_relation_jsonl(body: bytes, relation: str, definitions: Definitions, room: Room = UNBOUNDED, plain: bool = False) -> Batch:
+    """One relation's changes as JSON lines: each a row, with an optional `_op`, unless they must be `plain`."""
     rows = Rows(relation, definitions(relation).rules)
     index = -1
     for index, (line, row) in enumerate(lines(body, room)):
         if type(row) is not dict:
             raise MalformedBody(f"line {line} is {shown(row)}, not an object", line)
+        if plain and OP_COLUMN in row:
+            raise MalformedBody(f"line {line}: {NO_OPS}", line)
         _add_row(rows, index, row)
     return assemble(index + 1, 0, [rows.judged(room)], rows.refused)
 

@@ -57,6 +57,14 @@ class Findings:
             bad |= mask
         return bad
 
+    def bad_columns(self, ordinals: Sequence[int], length: int) -> Mask:
+        """The rows with a fault in one of these columns."""
+        bad = np.zeros(length, np.bool_)
+        for rank, mask, _, _ in self.checks:
+            if rank in ordinals:
+                bad |= mask
+        return bad
+
     def errors(self, bad: Mask, index: npt.NDArray[np.int64]) -> list[RowError]:
         """The first 100 bad rows, each with its first fault. The sort is stable: of one column, the earlier check."""
         ordered = sorted(self.checks, key=lambda check: check[0])
@@ -72,6 +80,7 @@ class Judged(NamedTuple):
     changes: Changes
     errors: list[RowError]
     error_count: int
+    bad_keys: tuple[pa.RecordBatch, ...] = ()  # of the bad rows whose keys can be read
 
 
 def judge(
@@ -103,7 +112,8 @@ def judge(
     bad = findings.bad_rows(len(ops))
     good = ~bad
     changes = Changes(relation, rules.definition, ops[good], RowBlock(rows.filter(pa.array(good))), index[good])
-    return Judged(changes, findings.errors(bad, index), int(bad.sum()))
+    keys = rows.select(rules.key).filter(pa.array(bad & ~findings.bad_columns(rules.key_ordinals, len(ops))))
+    return Judged(changes, findings.errors(bad, index), int(bad.sum()), (keys,))
 
 
 def plainly_good(rules: RowRules, ops: Sequence[int], rows: Sequence[Sequence[Any]]) -> bool:
@@ -269,4 +279,5 @@ def assemble(sent: int, ignored: int, judged: Sequence[Judged], refused: Sequenc
     errors: list[RowError] = []
     if count:
         errors = sorted([*refused, *(error for one in judged for error in one.errors)], key=lambda error: error.index)[:MAX_ERRORS]
-    return Batch(changes, sent, ignored, errors, count, **fields)
+    bad_keys = [keys for one in judged for keys in one.bad_keys] if count else []
+    return Batch(changes, sent, ignored, errors, count, bad_keys=bad_keys, **fields)

@@ -20,8 +20,8 @@ _WIDTH = 12  # bytes of a value of fixed width, or of an index and its entry
 _PIECE = 64 << 20  # bytes, of rows whose texts share their beginnings
 
 
-def decode_parquet(body: bytes, relation: str, definitions: Definitions, room: Room = UNBOUNDED) -> Batch:
-    """One relation's changes as a Parquet file."""
+def decode_parquet(body: bytes, relation: str, definitions: Definitions, room: Room = UNBOUNDED, plain: bool = False) -> Batch:
+    """One relation's changes as a Parquet file; `plain`: as of `judge_table`."""
     rules = definitions(relation).rules
     try:
         batch = _read(body, rules, room)
@@ -29,7 +29,7 @@ def decode_parquet(body: bytes, relation: str, definitions: Definitions, room: R
         raise MalformedBody("the body is not Parquet: a column's name is not UTF-8") from None
     except (pa.ArrowException, OSError) as error:
         raise MalformedBody(f"the body is not Parquet: {error}") from None
-    return assemble(batch.num_rows, 0, [judge_record_batch(rules, relation, batch, 0, room)])
+    return assemble(batch.num_rows, 0, [judge_record_batch(rules, relation, batch, 0, room, plain)])
 
 
 def _read(body: bytes, rules: RowRules, room: Room) -> pa.RecordBatch:

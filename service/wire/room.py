@@ -26,6 +26,7 @@ class Room:
     """What one decoder may take: `rows`, and memory. This one is unbounded; that of a request has the service's bounds."""
 
     rows = sys.maxsize
+    rows_setting = "--max-batch-rows"
 
     def take(self, size: int) -> None:
         """So many bytes more are about to be made. Raises TooLarge, or what refuses the request."""
@@ -33,7 +34,7 @@ class Room:
     def check_rows(self, count: int) -> None:
         """Raises TooLarge for more rows than a batch may have."""
         if count > self.rows:
-            raise TooLarge(f"the batch has more than {self.rows} rows (--max-batch-rows)", self.rows)
+            raise TooLarge(f"the batch has more than {self.rows} rows ({self.rows_setting})", self.rows)
 
 
 UNBOUNDED = Room()

@@ -178,6 +178,18 @@ class RelationDefinition(BaseModel):
         """The column of that name; KeyError if there is none."""
         return self._by_name[name]
 
+    def extends(self, old: RelationDefinition) -> bool:
+        """Whether it has all that a former definition has, so that rows of that one are rows of this one, with null in further columns; if
+        their intervals that are new are not empty."""
+        if self.key != old.key or len(self.columns) < len(old.columns):
+            return False
+        for column, before in zip(self.columns, old.columns, strict=False):
+            if (column.name, column.type) != (before.name, before.type) or before.nullable > column.nullable:
+                return False
+        if not all(column.nullable for column in self.columns[len(old.columns) :]):
+            return False
+        return all(self.intervals.get(name) == interval for name, interval in old.intervals.items())
+
     def arrow_schema(self) -> pa.Schema:
         """Canonical Arrow types. Every field may be null: a delete carries only its key."""
         return pa.schema([(column.name, ARROW_TYPES[column.type]) for column in self.columns])

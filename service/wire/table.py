@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from service.wire.batch import OP_DICTIONARY, UPSERT
 from service.wire.errors import MalformedBody
 from service.wire.grammar import shown
+from service.wire.json import NO_OPS
 from service.wire.judge import Checked, Findings, Judged, Mask, judge
 from service.wire.room import Room, repeated
 from service.wire.schema import OP_COLUMN, RowRules
@@ -21,13 +22,19 @@ from service.wire.schema import OP_COLUMN, RowRules
 Convert = Callable[[int, pa.Array, Findings], pa.Array]
 
 
-def judge_table(rules: RowRules, relation: str, table: pa.RecordBatch, first: int, convert: Convert, room: Room) -> Judged:
+def judge_table(
+    rules: RowRules, relation: str, table: pa.RecordBatch, first: int, convert: Convert, room: Room, plain: bool = False
+) -> Judged:
     """Judge the rows of one table; `first` is the index of its first row in the batch. Vectorised: no Python a row.
+
+    `plain`: a column `_op` makes a malformed body.
 
     A column that the relation lacks makes every row bad that reads any. Columns sent twice are a malformed body.
     """
     names = table.schema.names
     refuse_twice(names)
+    if plain and OP_COLUMN in names:
+        raise MalformedBody(NO_OPS)
     room.take(rules.width * table.num_rows)
     findings = Findings()
     ops = _ops(table, findings, room)

@@ -23,7 +23,8 @@ def test_defaults() -> None:
     assert read_settings({}).model_dump() == {
         "data": Path("livejoin-data"), "host": "127.0.0.1", "port": 8080, "synchronous": "full", "ready": "views",
         "max_head": 64 << 10, "head_time": 10.0, "max_body": 256 << 20, "body_idle": 60.0, "max_decoded": 1 << 30,
-        "max_body_memory": 1 << 30, "max_batch_rows": 1_000_000, "max_waiting": 1024, "max_connections": 2000, "max_followers": 1000,
+        "max_body_memory": 1 << 30, "max_batch_rows": 1_000_000, "max_relation_rows": 100_000_000,
+            "max_waiting": 1024, "max_connections": 2000, "max_followers": 1000,
         "max_cursors": 10_000, "max_client_cursors": 1000, "pin_idle": 60.0, "pin_bytes": 1 << 30, "max_relations": 1000,
         "max_columns": 1000, "max_views": 1000, "max_aliases": 8, "max_conditions": 64, "max_sql": 64 << 10,
         "tls_certificate": None, "tls_key": None, "forwarded_allow_ips": "none",

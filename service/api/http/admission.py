@@ -59,6 +59,13 @@ class Place(Room):
         self.rows = bodies.settings.max_batch_rows
         self._bodies = bodies
 
+    @classmethod
+    def of_replacement(cls, bodies: Bodies) -> Place:
+        """For the rows of a whole relation."""
+        place = cls(bodies, bodies.settings.max_body)
+        place.rows, place.rows_setting = bodies.settings.max_relation_rows, "--max-relation-rows"
+        return place
+
     def expect(self, size: int) -> None:
         """The body has, or is declared to have, so many bytes. Problems `body-too-large`, `too-busy`; the rest of the body is not read."""
         try:

@@ -131,8 +131,6 @@ def test_method_not_allowed(method: str, path: str, allow: str) -> None:
     [
         ("GET", "/"),
         ("PATCH", "/v1/relations/a"),
-        ("POST", "/v1/relations/a/replace"),
-        ("POST", "/v1/relations/a/delete"),
         ("GET", "/v1/relations/a/rows.parquet"),
         ("HEAD", "/v1/views/a/rows.csv"),
         ("POST", "/v1/views/a/readings"),

@@ -1,0 +1,206 @@
+"""Changes of a whole relation: its rows replaced, at once or in parts, or deleted by condition."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.api import changes
+from service.api.changes import BINARY, SMALL, definition_of, render, settle
+from service.api.context import Context
+from service.api.http import media, parameters
+from service.api.http.admission import Place
+from service.api.http.answers import existing, json_answer
+from service.api.http.bodies import definition, read_body
+from service.api.http.parameters import TEXT_LIMIT, Parameter, bad
+from service.api.openapi import (
+    Endpoint,
+    answer,
+    binary_content,
+    failures,
+    json_content,
+    operation,
+    path_parameter,
+    query_parameters,
+    text_content,
+)
+from service.api.schemas import DELETION, RECEIPT, RECEIPT_SKIPPED, STAGED
+from service.errors import Problem
+from service.query.definition import read_where
+from service.query.forms import Deletion, checked
+from service.tables.relations import Relation
+from service.wire.batch import Batch
+from service.wire.decode import ROWS_TYPES, decode_rows
+
+_STAGING = (
+    Parameter(
+        "stage",
+        parameters.short_text,
+        {"type": "string", "minLength": 1, "maxLength": TEXT_LIMIT},
+        "the body is a part of a replacement of this name, which `commit=true` makes; it is forgotten an hour after its last part",
+        "nightly",
+    ),
+    Parameter(
+        "part",
+        parameters.integer(0),
+        {"type": "integer", "format": "int64", "minimum": 0},
+        "the number of the part: sent again, it takes the place of the former one; without it, the next number",
+        0,
+    ),
+    Parameter(
+        "commit",
+        parameters.boolean,
+        {"type": "boolean", "default": False},
+        "replace the relation by the rows of all parts, in the order of their numbers; the request has no body",
+        False,
+    ),
+)
+PARAMETERS = (*changes.PARAMETERS, *_STAGING)
+
+
+async def replace(request: Request) -> Response:
+    context: Context = request.app.state.context
+    engine = context.engine
+    given = parameters.read(request.scope["query_string"], PARAMETERS)
+    stage, part, commit = given.pop("stage", None), given.pop("part", None), given.pop("commit", False)
+    name = existing(engine.relations, request, "relation")
+    _check_stage(stage, part, commit, given)
+    engine.admit()
+    place = Place.of_replacement(context.bodies)
+    try:
+        if commit:
+            return await _commit(context, request, place, name, stage, given)
+        kind = media.content_type(request.scope["fields"], ROWS_TYPES)
+        body = await read_body(request.scope, request.receive, place)
+        decode = partial(decode_rows, kind, body, name, partial(definition_of, engine, request.scope["token"]), place)
+        small = len(body) <= SMALL and kind not in BINARY
+        batch = decode() if small else await context.work(decode)
+        settle(batch, given)
+        if stage is None:
+            receipt = await context.rewrite(engine.replace, name, batch)
+            return _receipt(render(receipt), batch)
+        number, held = await context.rewrite(engine.stage, name, stage, part, batch)
+    finally:
+        place.free()
+    told = {"stage": stage, "part": number, "parts": len(held.parts), "rows": held.rows}
+    skipped = [error._asdict() for error in batch.errors]
+    return json_answer(told | {"skipped_count": batch.error_count, "skipped": skipped})
+
+
+async def _commit(context: Context, request: Request, place: Place, name: str, stage: str, given: dict[str, Any]) -> Response:
+    if await read_body(request.scope, request.receive, place):
+        raise Problem("malformed-body", "a commit has no body: send the rows as a part before it")
+    batch = Batch([], 0, 0, [], 0)
+    settle(batch, given)
+    return _receipt(render(await context.rewrite(context.engine.commit_stage, name, stage, batch)), batch)
+
+
+def _check_stage(stage: str | None, part: int | None, commit: bool, given: dict[str, Any]) -> None:
+    if stage == "":
+        raise bad("stage", "must not be empty")
+    for name, there in (("part", part is not None), ("commit", commit)):
+        if there and stage is None:
+            raise bad(name, "comes together with stage")
+    if commit and part is not None:
+        raise bad("part", "cannot be combined with commit: send the part before")
+    if stage is not None and not commit:
+        for name in ("source", "epoch", "run", "reset"):
+            if name in given:
+                raise bad(name, "comes with commit=true: the parts make no version yet")
+
+
+def _receipt(content: bytes, batch: Batch) -> Response:
+    timing = {} if batch.turn is None else {"Server-Timing": f"turn;dur={1e3 * batch.turn:.3f}"}
+    return Response(content, 200, timing, media.JSON)
+
+
+async def delete(request: Request) -> Response:
+    context: Context = request.app.state.context
+    engine = context.engine
+    given = parameters.read(request.scope["query_string"], changes.PARAMETERS)
+    name = existing(engine.relations, request, "relation")
+    engine.admit()
+    async with definition(request.scope, request.receive, context.bodies, context.work) as data:
+        form = checked(Deletion, data)
+    if not form.where:
+        said = '"where" is empty, which would delete all rows: to do that, send the change {"relation": …, "op": "truncate"} to /v1/changes'
+        raise Problem("bad-definition", said)
+    if len(form.where) > context.settings.max_conditions:
+        most = context.settings.max_conditions
+        raise Problem("bad-definition", f"where: {most} conditions are allowed (--max-conditions), not {len(form.where)}")
+    batch = Batch([], 0, 0, [], 0, **_fields(form))
+    settle(batch, given)
+
+    def filters(relation: Relation) -> Any:
+        return read_where(relation.name, relation.definition, form.where)
+
+    return _receipt(render(await context.rewrite(engine.delete, name, batch, filters)), batch)
+
+
+def _fields(form: Deletion) -> dict[str, Any]:
+    """The fields beside `where`. Problem `bad-parameter`."""
+    for name, text in (("source", form.source), ("run", form.run)):
+        if text is not None and len(text) > TEXT_LIMIT:
+            raise bad(name, f"must be at most {TEXT_LIMIT} characters")
+    if form.epoch is not None and not parameters.INT64_MIN <= form.epoch <= parameters.INT64_MAX:
+        raise bad("epoch", "must be a 64-bit integer")
+    return form.model_dump(exclude={"where"})
+
+
+_ROWS = '{"id":1,"room":"A","starts":"2026-01-01T12:00:00Z","ends":null}\n'
+_CSV = "id,room,starts,ends\n1,A,2026-01-01T12:00:00Z,\n"
+_NAME = path_parameter("name", "the relation", "bookings")
+_REFUSALS = ("bad-parameter", "source-reset", "too-busy", "disk-full", "no-room", "not-found", "body-too-large", "unsupported-media-type")
+_REPLACED = json_content("Replaced", RECEIPT, RECEIPT_SKIPPED, STAGED)
+_TIMING = {"Server-Timing": "turn;dur=0.312"}
+
+ENDPOINTS = [
+    Endpoint(
+        "POST",
+        "/v1/relations/{name}/replace",
+        replace,
+        operation(
+            "replaceRelation",
+            "Replace the rows of a relation, in one version",
+            tag="changes",
+            description="The relation has these rows afterwards and no others; followers of views see the difference only. Rows are "
+            "plain, without `_op`; of several with a key the last one counts. With `on_error=skip`, a bad row whose key can be read keeps "
+            "the row that the relation has of this key; one whose key cannot be read keeps none. Rows for which one body is too small "
+            "are sent in parts: each with `stage`, then a request with `stage` and `commit` and no body.",
+            parameters=[_NAME, *query_parameters(PARAMETERS)],
+            body={
+                **text_content(media.JSONL, _ROWS),
+                **text_content(media.NDJSON, _ROWS),
+                **text_content(media.CSV, _CSV),
+                **binary_content(media.ARROW, "Arrow IPC streams of rows"),
+                **binary_content(media.PARQUET, "a Parquet file of rows"),
+            },
+            responses={
+                **answer(200, "replaced, on disk and published; or the part is kept", _REPLACED, _TIMING),
+                **failures(*_REFUSALS, "malformed-body", "bad-rows", "too-many"),
+            },
+            body_required=False,
+        ),
+    ),
+    Endpoint(
+        "POST",
+        "/v1/relations/{name}/delete",
+        delete,
+        operation(
+            "deleteRows",
+            "Delete the rows of a relation that meet conditions",
+            tag="changes",
+            description="All conditions must hold; operators as in the `where` of a view. Columns stand without an alias. `applied` is the "
+            "number of rows deleted.",
+            parameters=[_NAME, *query_parameters(changes.PARAMETERS)],
+            body=json_content("Deletion", DELETION),
+            responses={
+                **answer(200, "deleted, on disk and published", json_content("Receipt", RECEIPT), _TIMING),
+                **failures(*_REFUSALS, "malformed-body", "bad-definition", "unknown-column"),
+            },
+        ),
+    ),
+]

@@ -1,0 +1,193 @@
+"""Replacements that come in parts: the rows of each part in a file, until all of them are committed as one version.
+
+    stages/7.arrow    one part: an Arrow IPC stream of its good rows, another one of the keys of its bad rows
+
+What is known of a stage besides is in memory: a start forgets all stages, and removes their files, so nothing is synced. A stage is
+forgotten an hour after its last part, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from service.durability.folder import FOLDER_MODE, private
+from service.engine.queued import problem_of
+from service.errors import Problem
+from service.tables.relations import Relation
+from service.wire.batch import MAX_ERRORS, UPSERT, Batch, Changes, RowBlock
+from service.wire.errors import RowError
+from service.wire.schema import RelationDefinition
+
+FOLDER = "stages"
+_FORGOTTEN_AFTER = 3600.0  # seconds without another part
+_MOST = 64  # stages at a time
+_ROOM = 16 << 20  # bytes that are left free on the disk, for the log
+
+
+class Part(NamedTuple):
+    """One part as it was judged. `sent`: its rows, bad ones included; `errors`: the first bad ones."""
+
+    path: Path
+    definition: RelationDefinition
+    rows: int
+    sent: int
+    errors: list[RowError]
+    error_count: int
+
+
+class Stage:
+    """`parts` by number; `used`: when the last one came."""
+
+    def __init__(self) -> None:
+        self.used = 0.0
+        self.parts: dict[int, Part] = {}
+
+    @property
+    def rows(self) -> int:
+        return sum(part.rows for part in self.parts.values())
+
+
+class Stages:
+    """The stages of a service, by relation and name. Any thread."""
+
+    def __init__(self, data: Path, most_rows: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._data, self._folder, self._most_rows, self._clock = data, data / FOLDER, most_rows, clock
+        self._lock = threading.Lock()
+        self._stages: dict[tuple[int, str], Stage] = {}
+        self._numbers = itertools.count(1)
+        self.close()
+
+    def put(self, relation: Relation, name: str, number: int | None, batch: Batch) -> tuple[int, Stage]:
+        """Add a part, or put it in the place of the one with its number; gives the number (None: the next one), and the stage.
+
+        Problems `body-too-large` (too many rows), `too-many`, `disk-full`. Cost: its bytes are written.
+        """
+        definition = batch.changes[0].definition if batch.changes else relation.definition
+        rows = sum(len(changes.ops) for changes in batch.changes)
+        with self._lock:
+            self._judge(relation, name, number, rows)
+        path = self._write(batch)
+        part = Part(path, definition, rows, batch.sent, batch.errors, batch.error_count)
+        try:
+            with self._lock:
+                number = self._judge(relation, name, number, rows)
+                stage = self._stages.setdefault((relation.id, name), Stage())
+                former, stage.parts[number], stage.used = stage.parts.get(number), part, self._clock()
+        except Problem:
+            path.unlink()
+            raise
+        if former is not None:
+            former.path.unlink()
+        return number, stage
+
+    @contextlib.contextmanager
+    def taken(self, relation: Relation, name: str, batch: Batch) -> Iterator[None]:
+        """Give `batch` the changes of all parts, in the order of their numbers; the stage is gone, but comes back if the context fails.
+
+        Problem `not-found`. The rows are read from the files as they are used.
+        """
+        with self._lock:
+            self._forget()
+            stage = self._stages.pop((relation.id, name), None)
+        if stage is None:
+            said = f"{relation.name} has no stage {name!r}: it was committed, or forgotten an hour after its last part, or at a start"
+            raise Problem("not-found", f"{said}; send its parts again")
+        try:
+            batch.changes, batch.on_error = [], "skip"  # each part was judged as its sender wanted
+            for _, part in sorted(stage.parts.items()):
+                _add(relation, part, batch)
+            yield
+        except BaseException:
+            with self._lock:
+                self._stages.setdefault((relation.id, name), stage)
+            raise
+        _remove(stage)
+
+    def drop(self, relation: Relation, name: str) -> None:
+        """Forget a stage, if there is one."""
+        with self._lock:
+            stage = self._stages.pop((relation.id, name), None)
+        if stage is not None:
+            _remove(stage)
+
+    def sweep(self) -> None:
+        """Forget what is old."""
+        with self._lock:
+            self._forget()
+
+    def close(self) -> None:
+        """Forget all of them, and what a former process has left."""
+        with self._lock:
+            self._stages.clear()
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _judge(self, relation: Relation, name: str, number: int | None, rows: int) -> int:
+        """The number of the part. Raises as `put`."""
+        self._forget()
+        stage = self._stages.get((relation.id, name))
+        if stage is None:
+            if len(self._stages) >= _MOST:
+                raise Problem("too-many", f"there are already {_MOST} stages: commit them, or wait until one of them is forgotten")
+            stage = Stage()
+        number = max(stage.parts, default=-1) + 1 if number is None else number
+        former = stage.parts.get(number)
+        rows += stage.rows - (former.rows if former is not None else 0)
+        if rows > self._most_rows:
+            said = f"with this part, the stage {name!r} has more than {self._most_rows} rows (--max-relation-rows); the part was not kept"
+            raise Problem("body-too-large", said, limit=self._most_rows)
+        return number
+
+    def _write(self, batch: Batch) -> Path:
+        free = os.statvfs(self._data)
+        if free.f_bavail * free.f_frsize < batch.bytes + _ROOM:
+            raise Problem("disk-full", "the disk of the data folder has no room for this part; it was not kept")
+        path = self._folder / f"{next(self._numbers)}.arrow"
+        self._folder.mkdir(FOLDER_MODE, exist_ok=True)
+        try:
+            with open(path, "wb", opener=private) as file:
+                for batches in ([changes.rows.arrow for changes in batch.changes], batch.bad_keys):
+                    with pa.ipc.new_stream(file, batches[0].schema if batches else pa.schema([])) as stream:
+                        for rows in batches:
+                            stream.write_batch(rows)
+        except OSError as error:
+            path.unlink(missing_ok=True)
+            raise problem_of(error) from error
+        return path
+
+    def _forget(self) -> None:
+        """Those that are old."""
+        limit = self._clock() - _FORGOTTEN_AFTER
+        for key, stage in list(self._stages.items()):
+            if stage.used < limit:
+                del self._stages[key]
+                _remove(stage)
+
+
+def _remove(stage: Stage) -> None:
+    for part in stage.parts.values():
+        part.path.unlink(missing_ok=True)
+
+
+def _add(relation: Relation, part: Part, batch: Batch) -> None:
+    """The changes of a part, behind those that the batch has."""
+    source = pa.memory_map(str(part.path))
+    rows, keys = (list(pa.ipc.open_stream(source)) for _ in range(2))  # one behind the other
+    for one in rows:
+        ops, index = np.full(one.num_rows, UPSERT, np.uint8), np.arange(one.num_rows, dtype=np.int64) + batch.sent
+        batch.changes.append(Changes(relation.name, part.definition, ops, RowBlock(one), index))
+    batch.bad_keys += [one for one in keys if one.num_rows]
+    errors = [error._replace(index=error.index + batch.sent) for error in part.errors]
+    batch.errors = (batch.errors + errors)[:MAX_ERRORS]
+    batch.error_count += part.error_count
+    batch.sent += part.sent

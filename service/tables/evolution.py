@@ -1,0 +1,54 @@
+"""Changes that were judged by a former definition of their relation, judged again by the present one.
+
+A definition is only ever extended: by nullable columns, by intervals, by nulls that are allowed. Rows of before have nulls in the new
+columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pyarrow as pa
+
+from service.wire.batch import MAX_ERRORS, Batch, Changes, RowBlock
+from service.wire.judge import Findings, Judged, judge
+from service.wire.schema import RelationDefinition
+
+
+def same(definition: RelationDefinition, other: RelationDefinition) -> bool:
+    return definition is other or definition.to_json() == other.to_json()
+
+
+def judged_again(batch: Batch, definitions: Mapping[str, RelationDefinition]) -> Batch:
+    """The batch by these definitions, where they extend those that it was judged by; otherwise its changes are left as they are."""
+    if all(same(changes.definition, definitions.get(changes.relation, changes.definition)) for changes in batch.changes):
+        return batch
+    judged = [_judged_again(changes, definitions.get(changes.relation, changes.definition)) for changes in batch.changes]
+    errors = sorted([*batch.errors, *(error for one in judged for error in one.errors)], key=lambda error: error.index)[:MAX_ERRORS]
+    return replace(
+        batch,
+        changes=[one.changes for one in judged if len(one.changes.ops)],
+        errors=errors,
+        error_count=batch.error_count + sum(one.error_count for one in judged),
+        bad_keys=[*batch.bad_keys, *(keys for one in judged for keys in one.bad_keys)],
+    )
+
+
+def _judged_again(changes: Changes, definition: RelationDefinition) -> Judged:
+    if same(changes.definition, definition) or not definition.extends(changes.definition):
+        return Judged(changes, [], 0)
+    columns = widened(changes.rows, definition.arrow_schema()).arrow.columns
+    return judge(definition.rules, changes.relation, changes.ops, changes.index, columns, Findings(), lambda row, column: False)
+
+
+def widened(rows: RowBlock, schema: pa.Schema) -> RowBlock:
+    """Rows of the first columns of a schema, with nulls in the others."""
+    if rows.values is not None:
+        more = (None,) * (len(schema) - len(rows.struct))
+        return RowBlock.few([row + more for row in rows.values], pa.struct(schema)) if more else rows
+    batch = rows.arrow
+    if batch.num_columns == len(schema):
+        return rows
+    nulls = [pa.nulls(batch.num_rows, field.type) for field in list(schema)[batch.num_columns :]]
+    return RowBlock(pa.RecordBatch.from_arrays([*batch.columns, *nulls], schema=schema))

@@ -1,0 +1,223 @@
+"""Changes of a whole relation, of which most is found beside the writer: a replacement of its rows, a delete by condition.
+
+    beside the writer   by the rows of a version that is held: which of the new rows differ, which rows are to go
+    in its turn         the same for the rows that have changed since (a `Backlog`), which gives the net effect
+
+The rows that the version sees are not written over while it is held, so a slot that was looked at stays what it is. What both come to is
+the same as if all of it had been done in the turn.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from service.query.model import Filter
+from service.tables.arrow import null_mask, reader
+from service.tables.backlog import Backlog, Net
+from service.tables.masks import select_mask
+from service.tables.relations import Relation
+from service.tables.resolution import NO_SLOTS, Resolved, Slots, last_of_each
+from service.tables.store import PIECE_ROWS
+from service.wire.batch import Changes, RowBlock
+from structures.rows.key_table import RowSet
+
+Mask = npt.NDArray[np.bool_]
+_NO_INDICES = np.empty(0, np.int64)
+_NO_OPS = np.empty(0, np.uint8)
+
+
+class Rewrite(Changes, ABC):
+    """What a relation is to become, judged at `version`, which the caller holds until this is applied. `backlog`: of the changes since."""
+
+    __slots__ = ("target", "version", "backlog", "count")
+
+    def __init__(self, relation: Relation, version: int, backlog: Backlog) -> None:
+        super().__init__(relation.name, relation.definition, _NO_OPS, relation.no_rows, _NO_INDICES)
+        self.target, self.version, self.backlog = relation, version, backlog
+        self.count = 0  # rows that it is about, as far as they are known
+
+    @abstractmethod
+    def resolve(self, version: int) -> Resolved:
+        """The net effect on the newest version; in the writer's turn, once. Cost: of the rows that differ, or have changed since."""
+
+    def sent(self, declared: int) -> int:
+        """How many changes the batch has, after `resolve`."""
+        return declared
+
+    def _since(self, version: int) -> Net:
+        return next(iter(self.backlog.take(version)), Net(self.target, NO_SLOTS, NO_SLOTS))
+
+    def _effect(self, inserts: RowBlock, given: RowSet | None, previous: Slots, gone: Slots, keys: pa.RecordBatch) -> Resolved:
+        """`gone`: those that are deleted and not replaced, `keys` theirs."""
+        deletes = np.concatenate((previous[previous >= 0], gone))
+        delete_keys = RowBlock(keys) if len(gone) else self.target.no_keys
+        return Resolved(self.target, False, inserts, previous, deletes, delete_keys, 0, _NO_INDICES, given)
+
+
+class Replacement(Rewrite):
+    """The rows that the relation is to have.
+
+    `kept`: keys whose rows stay as they are, unless there is a new row. Of several rows with a key the last one counts. The constructor
+    does the part beside the writer: O(rows of both), and memory for those that differ, and of the others for 4 bytes each.
+    Raises OverflowError for more than 2 GiB of text in one column of the rows that differ.
+    """
+
+    __slots__ = ("_equal", "_absent", "_absent_keys", "_kept", "_given")
+
+    def __init__(
+        self, relation: Relation, version: int, backlog: Backlog, rows: Sequence[pa.RecordBatch], kept: Sequence[pa.RecordBatch]
+    ) -> None:
+        super().__init__(relation, version, backlog)
+        self.count = sum(batch.num_rows for batch in rows)
+        table = relation.table
+        stays = np.zeros(table.used, np.bool_)
+        different: list[pa.RecordBatch] = []
+        equal: list[Slots] = [NO_SLOTS]
+        for piece in _each_key_once(relation, rows):
+            slots = table.find_seen(version, table.given_keys(RowBlock(piece.select(relation.key))))
+            known = slots >= 0
+            stays[slots[known]] = True
+            same = np.zeros(len(slots), np.bool_)
+            same[known] = _alike(piece.filter(pa.array(known)), table.take(piece.schema.names, slots[known]))
+            equal.append(slots[same])
+            if not same.all():
+                different.append(piece.filter(pa.array(~same)))
+        self._equal = np.sort(np.concatenate(equal))
+        self.rows = RowBlock(_joined(different)) if different else relation.no_rows
+        self._absent = _scanned(relation, version, lambda slots: slots[~stays[slots]])
+        self._absent_keys = _keys_at(relation, self._absent)
+        self._kept = [keys for keys in kept if keys.num_rows]
+        self._given = table.given(self.rows) if different else None
+
+    @property
+    def bytes(self) -> int:
+        return self.rows.bytes + int(self._absent_keys.nbytes)
+
+    def resolve(self, version: int) -> Resolved:
+        table, since = self.target.table, self._since(version)
+        inserts, given = self.rows, self._given
+        changed = np.intersect1d(self._equal, since.gone, assume_unique=True)
+        if len(changed):  # the rows that the version has at these slots are to be there again
+            back = table.take(self.target.schema.names, changed)
+            inserts, given = RowBlock(_joined([self.rows.arrow, back]) if self.rows.num_rows else back), None
+        given = given if given is not None or not inserts.num_rows else table.given(inserts)
+        previous = table.find_given(given) if given is not None else NO_SLOTS
+        kept = np.concatenate([NO_SLOTS, *(table.find(RowBlock(keys)) for keys in self._kept)])
+        stays = table.living(self._absent) & ~np.isin(self._absent, kept)
+        new = np.setdiff1d(since.come, np.concatenate((previous, kept)), assume_unique=False).astype(np.int32)
+        gone, keys = self._absent, self._absent_keys
+        if not stays.all():
+            gone, keys = gone[stays], keys.filter(pa.array(stays))
+        if len(new):
+            gone, keys = np.concatenate((gone, new)), _joined([keys, _keys_at(self.target, new)])
+        return self._effect(inserts, given, previous, gone, keys)
+
+
+class Deletion(Rewrite):
+    """All rows that meet the filters are to go. The constructor does the part beside the writer: O(rows).
+
+    Raises OverflowError for more than 2 GiB of text in one column of their keys.
+    """
+
+    __slots__ = ("_filters", "_columns", "_found", "_keys")
+
+    def __init__(self, relation: Relation, version: int, backlog: Backlog, filters: Sequence[Filter]) -> None:
+        super().__init__(relation, version, backlog)
+        self._filters = filters
+        self._columns = list(dict.fromkeys(one.column.column for one in filters))
+        self._found = _scanned(relation, version, self._meeting)
+        self._keys = _keys_at(relation, self._found)
+        self.count = len(self._found)
+
+    @property
+    def bytes(self) -> int:
+        return int(self._keys.nbytes)
+
+    def resolve(self, version: int) -> Resolved:
+        came = self._meeting(self._since(version).come)
+        gone, keys = self._found, self._keys
+        living = self.target.table.living(gone)
+        if not living.all():
+            gone, keys = gone[living], keys.filter(pa.array(living))
+        if len(came):
+            gone, keys = np.concatenate((gone, came)), _joined([keys, _keys_at(self.target, came)])
+        self.count = len(gone)
+        return self._effect(self.target.no_rows, None, NO_SLOTS, gone, keys)
+
+    def sent(self, declared: int) -> int:
+        return self.count
+
+    def _meeting(self, slots: Slots) -> Slots:
+        """Those of these slots whose rows meet the filters."""
+        table = self.target.table
+        parts = [
+            part[select_mask(self._filters, rows)] for part, rows in table.take_pieces(self._columns, slots)
+        ]  # fmt: skip
+        return np.concatenate(parts)
+
+
+def _each_key_once(relation: Relation, rows: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows in pieces, of each key the last."""
+    keys = pa.Table.from_batches([batch.select(relation.key) for batch in rows]).combine_chunks() if rows else None
+    last = last_of_each(keys) if keys is not None else None
+    start = 0
+    for batch in rows:
+        for at in range(0, batch.num_rows, PIECE_ROWS):
+            piece = batch.slice(at, PIECE_ROWS)
+            if last is not None:
+                piece = piece.filter(pa.array(last[start : start + piece.num_rows]))
+            start += min(PIECE_ROWS, batch.num_rows - at)
+            if piece.num_rows:
+                yield piece
+
+
+def _scanned(relation: Relation, version: int, chosen: Callable[[Slots], Slots]) -> Slots:
+    """Those that are `chosen` of the slots that a version sees."""
+    parts, start = [NO_SLOTS], 0
+    while start >= 0:
+        slots, start = relation.table.scan(version, start, PIECE_ROWS)
+        if len(slots):
+            parts.append(chosen(slots))
+    return np.concatenate(parts)
+
+
+def _keys_at(relation: Relation, slots: Slots) -> pa.RecordBatch:
+    """The keys of the rows at these slots. Raises OverflowError as `Table.take`."""
+    return relation.table.take(relation.key, slots)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """One after the other. Raises OverflowError for more than 2 GiB of text in one column."""
+    if len(batches) == 1:
+        return batches[0]
+    schema = batches[0].schema
+    try:
+        return pa.concat_batches([pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in batches])
+    except pa.ArrowInvalid as error:
+        raise OverflowError(str(error)) from None
+
+
+def _alike(rows: pa.RecordBatch, others: pa.RecordBatch) -> Mask:
+    """bool[n]: which rows are the same, as `Table.same` has it."""
+    same = np.ones(rows.num_rows, np.bool_)
+    for column, other in zip(rows.columns, others.columns, strict=True):
+        if not rows.num_rows:
+            break
+        read = reader(column.type)
+        if read is None:
+            equal = pc.fill_null(pc.equal(column, other), False).to_numpy(zero_copy_only=False)
+        else:
+            equal = read(column) == read(other)
+        null, other_null = null_mask(column), null_mask(other)
+        if null is not None or other_null is not None:
+            null = np.zeros(rows.num_rows, np.bool_) if null is None else null
+            other_null = np.zeros(rows.num_rows, np.bool_) if other_null is None else other_null
+            equal = np.where(null | other_null, null & other_null, equal)
+        same &= equal
+    return same

@@ -1,0 +1,110 @@
+"""Replacements and deletes by condition, while others write between what is found beside the writer and its turn."""
+
+from __future__ import annotations
+
+import random
+from concurrent.futures import Future
+from contextlib import closing
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from service.engine.rewrites import Held
+from service.engine.state import Receipt
+from service.errors import Problem
+from service.instance import Instance
+from service.query.model import ColumnRef, Filter
+from service.reading.cursors import open_relation_rows, open_rows
+from service.tables.rewriting import Deletion, Replacement, Rewrite
+from service.wire.batch import Batch
+from tests.service.running import batch, check, keep_house, rows_of, running
+
+Model = dict[int, str | None]
+
+
+def there(engine: Instance, relation: str = "a") -> Model:
+    with closing(open_relation_rows(engine.readers, relation)) as reader:
+        rows = reader.read(100_000)
+    return {} if rows is None else dict(zip(rows["id"].to_pylist(), rows["tag"].to_pylist(), strict=True))
+
+
+def of(model: Model) -> pa.RecordBatch:
+    schema = rows_of(0, 1).schema
+    columns = [list(model), list(model), [key + 3 for key in model], list(model.values())]
+    return pa.RecordBatch.from_arrays([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema)
+
+
+def submit(engine: Instance, rewrite: Rewrite, sent: int) -> Receipt:
+    answer: Future[Receipt | Problem] = Future()
+    engine._writer.submit(Batch([rewrite], sent, 0, [], 0), answer.set_result)
+    result = answer.result(60)
+    assert isinstance(result, Receipt), result
+    return result
+
+
+def scramble(rng: random.Random, engine: Instance, model: Model) -> None:
+    """Other batches, which change rows, delete some, and bring new ones; slots are used again between them."""
+    for _ in range(rng.randrange(4)):
+        for key in rng.sample(range(40), 6):
+            if rng.random() < 0.4:
+                engine.apply(batch(("delete", "a", of({key: None}))))
+                model.pop(key, None)
+            else:
+                model[key] = rng.choice(["x", "y", None])
+                engine.apply(batch(("upsert", "a", of({key: model[key]}))))
+        if rng.random() < 0.5:
+            keep_house(engine)
+
+
+def pairs(engine: Instance) -> list[tuple[int, int]]:
+    with closing(open_rows(engine.readers, "v")) as reader:
+        rows = reader.read(100_000)
+    return [] if rows is None else sorted(zip(rows["i"].to_pylist(), rows["j"].to_pylist(), strict=True))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_others_write_between(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    engine = running(tmp_path, synchronous="normal")
+    engine.apply(batch(("upsert", "b", rows_of(0, 40))))
+    model: Model = {key: rng.choice(["x", "y", None]) for key in rng.sample(range(40), 25)}
+    engine.apply(batch(("upsert", "a", of(model))))
+    for _ in range(4):
+        with engine._rewrites.held(engine.relation("a")) as held:
+            new: Model = {key: rng.choice([model.get(key), "x", "z"]) for key in rng.sample(range(40), rng.randrange(40))}
+            if rng.random() < 0.7:
+                replacement(rng, engine, held, model, new)
+            else:
+                deletion(rng, engine, held, model)
+        assert there(engine) == model
+        assert pairs(engine) == sorted((i, j) for i in model for j in range(40))
+        check(engine)
+        keep_house(engine)
+    before, shown = there(engine), pairs(engine)
+    engine.close()
+    again = running(tmp_path, view={})
+    assert there(again) == before and pairs(again) == shown
+    again.close()
+
+
+def replacement(rng: random.Random, engine: Instance, held: Held, model: Model, new: Model) -> None:
+    kept = rng.sample(range(40), 5)
+    twice = of(dict.fromkeys(rng.sample(list(new), len(new) // 3), "former"))
+    rows = [twice, of(new)] if rng.random() < 0.5 else [of(new)]
+    rewrite = Replacement(*held, rows, [of(dict.fromkeys(kept)).select(["id"])])
+    scramble(rng, engine, model)
+    before = there(engine)
+    submit(engine, rewrite, len(new))
+    stays = {key: before[key] for key in kept if key in before}
+    model.clear()
+    model.update(stays | new)
+
+
+def deletion(rng: random.Random, engine: Instance, held: Held, model: Model) -> None:
+    rewrite = Deletion(*held, [Filter(ColumnRef("a", "tag"), "=", "x")])
+    scramble(rng, engine, model)
+    gone = [key for key, tag in model.items() if tag == "x"]
+    assert submit(engine, rewrite, 0).applied == len(gone)
+    for key in gone:
+        del model[key]
