@@ -30,7 +30,8 @@ from service.access.admin_file import BadAdminFile, take_admin_token
 from service.access.store import read_tokens
 from service.api.app import create_app
 from service.api.context import Context
-from service.durability.folder import Damaged
+from service.durability.folder import Damaged, FolderInUse
+from service.durability.upgrade import CannotUpgrade, upgrade
 from service.instance import Instance
 from service.protocol import Door, Protocol, allow_files
 from service.settings import Settings, is_loopback
@@ -189,11 +190,13 @@ class Starter(threading.Thread):
 
 def serve(settings: Settings) -> int:
     """Run the service until a signal. Status: 0 after a clean end, 1 after a failure, 2 for settings that do not go together."""
+    start_log(settings.log_format, settings.log_level)
     try:
+        upgrade(settings.data)
         if settings.admin_token_file is not None:
             take_admin_token(settings.data, settings.admin_token_file)
         token_mode = read_tokens(settings.data) is not None
-    except (BadAdminFile, Damaged, OSError) as error:
+    except (BadAdminFile, CannotUpgrade, Damaged, FolderInUse, OSError) as error:
         complain(_reason(error, settings))
         return 1
     if not token_mode and not is_loopback(settings.host):
@@ -213,7 +216,6 @@ def serve(settings: Settings) -> int:
     except OSError as error:
         complain(f"cannot listen on {settings.host}:{settings.port} ({error.strerror}): use another --port, or 0 for any free one")
         return 1
-    start_log(settings.log_format, settings.log_level)
     # uvicorn's word about answers that we break off on purpose is left out.
     logging.getLogger("uvicorn.error").addFilter(lambda record: "without completing response" not in record.getMessage())
     use_one_allocator()

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from service.access.store import read_tokens
+from service.durability.database import Found, open_read_only, read_catalog, read_sources, replay, verify
 from service.durability.folder import DATABASE, MARK, SNAPSHOTS, Damaged, FolderLock
-from service.durability.log import Found, open_read_only, read_catalog, read_sources, replay, verify
 from service.durability.snapshots import Snapshot, read_snapshot, snapshot_paths
 
 
@@ -105,9 +105,9 @@ def _inspect_database(report: Report, bases: list[int]) -> None:
     try:
         with open_read_only(path) as db:
             relations, views = read_catalog(db)
-            report.relations = [(relation_id, name) for relation_id, name, _ in relations]
-            report.views = [name for name, _ in views]
-            report.sources = read_sources(db)
+            report.relations = [(relation_id, name) for relation_id, name, *_ in relations]
+            report.views = [view.name for view in views]
+            report.sources = {name: (source.run, source.epoch) for name, source in read_sources(db).items()}
             for row in replay(db, path, base, found.forgotten, found.reach.version):
                 last = row.version
     except Damaged as problem:

@@ -14,10 +14,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from service.access.store import TOKENS
 from service.checking.inspection import Report, inspect
 from service.checking.recomputation import beside, recompute, total
+from service.durability import database
 from service.durability.folder import LOCK, SNAPSHOTS, Damaged, FolderInUse, FolderLock
 from service.durability.log import Log
+from service.durability.upgrade import upgraded_copy
 from service.instance import Instance
 from service.reading.cursors import open_relation_rows, open_rows
 from service.settings import Settings
@@ -30,13 +33,15 @@ def main(arguments: list[str]) -> int:
     args = _parser().parse_args(arguments)
     folder: Path = args.folder
     try:
-        report = inspect(folder)
-        print("\n".join(describe(report)), flush=True)
-        if report.problems:
-            print(f"verdict    damaged: {report.keep}", flush=True)
-            return 1
-        names = _chosen(args.views, report.views)
-        wrong = _recompute(folder, report.views, names) if names else []
+        with _upgraded(folder) as current:
+            report = inspect(current)
+            report.folder = folder
+            print("\n".join(describe(report)), flush=True)
+            if report.problems:
+                print(f"verdict    damaged: {report.keep}", flush=True)
+                return 1
+            names = _chosen(args.views, report.views)
+            wrong = _recompute(current, report.views, names) if names else []
     except (FolderInUse, Damaged) as error:
         raise Failure(str(error)) from error
     except FileNotFoundError as error:
@@ -69,6 +74,32 @@ def _chosen(given: str | None, there: Sequence[str]) -> list[str]:
         if name not in there:
             raise Failure(f"--views: the folder has no view {name!r}; without --views all of its views are listed and recomputed", 2)
     return names
+
+
+@contextmanager
+def _upgraded(folder: Path) -> Iterator[Path]:
+    """The folder; if it is of format 1, an upgraded copy, for which all of it is verified."""
+    try:
+        old = database.format_of(folder) == 1
+    except Damaged:  # which `inspect` reports
+        old = False
+    if not old:
+        yield folder
+        return
+    lock = FolderLock(folder, read_only=True)
+    copy = Path(tempfile.mkdtemp(prefix="livejoin-check-"))
+    try:
+        print("format     1: `livejoin serve` upgrades the folder when it is started", flush=True)
+        upgraded_copy(folder, copy, lambda source, target: target.symlink_to(source.resolve()))
+        if (folder / TOKENS).exists():
+            shutil.copy2(folder / TOKENS, copy / TOKENS)
+        yield copy
+    except Damaged as problem:
+        print(f"damage     {problem.what} in {problem.where}\nverdict    damaged: the folder cannot be upgraded as it is", flush=True)
+        raise
+    finally:
+        shutil.rmtree(copy, ignore_errors=True)
+        lock.release()
 
 
 def describe(report: Report) -> list[str]:

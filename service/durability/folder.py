@@ -10,8 +10,10 @@ Only the owner may read any of it: files have the mode 0600, folders 0700.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
+import sqlite3
 import stat
 import struct
 import zlib
@@ -105,25 +107,28 @@ class Mark:
         except OSError:
             pass
 
-    def sync(self) -> None:
+    def finish(self, reach: Reach) -> None:
+        """Record the last commit, after which all is on disk, and the mark itself: it counts after a power failure too."""
+        self._full = True
+        self.set(reach)
         os.fsync(self._file)
 
     def close(self) -> None:
         os.close(self._file)
 
     @classmethod
-    def read(cls, folder: Path) -> Reach | None:
-        """The least that the database must have; None if nothing is known. Raises Damaged."""
+    def read(cls, folder: Path) -> tuple[Reach | None, bool]:
+        """The least that the database must have, None if nothing is known; and whether it cannot have had more. Raises Damaged."""
         path = folder / MARK
         if not path.exists() or path.stat().st_size == 0:
-            return None
+            return None, True
         data = path.read_bytes()
         body, crc = data[: cls._FORM.size], data[cls._FORM.size :]
         if len(body) < cls._FORM.size or crc != struct.pack("<I", zlib.crc32(body)):
             raise Damaged("wrong checksum", path, "if `livejoin check` finds nothing else, remove this file and start again")
         _, version, catalog, full, boot = cls._FORM.unpack(body)
         believed = full or (boot == _boot_id() != bytes(16))
-        return Reach(version, catalog) if believed else Reach(0, 0)
+        return (Reach(version, catalog), True) if believed else (Reach(0, 0), False)
 
 
 def _boot_id() -> bytes:
@@ -140,17 +145,24 @@ def private(path: Path | str, flags: int) -> int:
 
 
 def make_folder(folder: Path) -> None:
-    """Make the data folder if it is not there; else correct the modes of what older versions of livejoin, or an operator, left readable for
-    others.
+    """Make the data folder, on disk, if it is not there; else correct the modes of what older versions of livejoin, or an operator, left
+    readable for others.
 
     Only livejoin's own files are looked at. A folder that is not ours to change (a mounted volume), or that everybody shares (sticky, such
     as /tmp), keeps its mode.
     """
-    folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
+    _make(folder.absolute())
     if not folder.stat().st_mode & stat.S_ISVTX:
         _restrict(folder)
     for path in (*folder.glob("livejoin.*"), *folder.glob(SNAPSHOTS), *folder.glob(f"{SNAPSHOTS}/**/*")):
         _restrict(path)
+
+
+def _make(folder: Path) -> None:
+    if not folder.is_dir():
+        _make(folder.parent)
+        folder.mkdir(FOLDER_MODE, exist_ok=True)
+        sync_path(folder.parent)
 
 
 def _restrict(path: Path) -> None:
@@ -159,6 +171,14 @@ def _restrict(path: Path) -> None:
     if not stat.S_ISLNK(found) and stat.S_IMODE(found) & 0o777 != wanted:
         with contextlib.suppress(PermissionError):
             path.chmod(wanted)
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether it says that the disk is full, or a quota, or a limit on files."""
+    if isinstance(error, sqlite3.Error):
+        code = getattr(error, "sqlite_errorcode", 0)
+        return code & 0xFF == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_WRITE
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def sync_path(path: Path) -> None:

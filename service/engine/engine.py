@@ -110,7 +110,7 @@ class Engine(ABC):
         self._snapshots = self._housekeeping.snapshots = Snapshotting(self._folder, self._log, self._state, self.versions, snapshot)
         self.versions.publish(self._state.version())
         to_build = []
-        for name, data in self._log.catalog()[1]:
+        for _, name, data, _ in self._log.catalog()[1]:
             parsed = self._parse_view(name, data, self._state.relations, self._state.newest, kept=True)
             view = LiveView(parsed, self._state.relations, self._state.indexes)
             self._add_view(view)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import logging
-import sqlite3
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
+from service.durability.folder import is_full
 from service.engine.state import Receipt
 from service.errors import Problem
 from service.wire.batch import Batch
@@ -71,9 +70,7 @@ def problem_of(error: BaseException) -> Problem:
     page of the transaction, which commits it, is not whole, and nothing was applied."""
     if isinstance(error, Problem):
         return error
-    code = getattr(error, "sqlite_errorcode", 0) if isinstance(error, sqlite3.Error) else 0
-    full = code & 0xFF == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_WRITE  # the second: a quota, a limit on files
-    if full or (isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)):
+    if is_full(error):
         return Problem("disk-full", "the disk of the data folder is full; the service stops")
     return failed()
 

@@ -24,7 +24,7 @@ def recover_relations(state: State, log: Log, folder: Path, progress: Progress) 
 
     Cost: the snapshot's rows once, the log's changes once.
     """
-    relations = [Relation(id_, name, parse_relation(definition)) for id_, name, definition in log.catalog()[0]]
+    relations = [Relation(id_, name, parse_relation(definition)) for id_, name, definition, _ in log.catalog()[0]]
     state.relations = {relation.name: relation for relation in relations}
     by_id = {relation.id: relation for relation in relations}
     snapshot = newest_snapshot(folder)
@@ -50,7 +50,7 @@ def recover_relations(state: State, log: Log, folder: Path, progress: Progress) 
             _reclaim(state)
     state.newest = last
     _reclaim(state)
-    state.sources = log.sources()
+    state.sources = {name: (source.run, source.epoch) for name, source in log.sources().items()}
     return start
 
 

@@ -22,8 +22,9 @@ from concurrent.futures import Future
 from functools import partial
 from typing import NamedTuple, TypeVar
 
+from service.durability.database import LogRow
 from service.durability.failpoints import reach
-from service.durability.log import Log, LogRow
+from service.durability.log import Log
 from service.engine.queued import Done, Item, Job, Stop, Waiting, do, failed, problem_of, refuse, tell
 from service.engine.state import Applied, Outcome, Receipt, State, runs_of
 from service.engine.versions import Pins

@@ -15,9 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.durability.database import LogRow, replay
 from service.durability.effects import Effect, decode_effects, encode_effects
 from service.durability.folder import DATABASE, Damaged
-from service.durability.log import Log, LogRow, replay
+from service.durability.log import Log
 from service.wire.batch import RowBlock
 
 SCHEMA = pa.schema([

@@ -8,33 +8,20 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
+from service.durability import database
 from service.durability import log as log_module
-from service.durability.effects import Effect, decode_effects, encode_effects
+from service.durability.database import LogRow
 from service.durability.folder import DATABASE, LOCK, MARK, Damaged, FolderInUse
-from service.durability.log import Log, LogRow
-from service.wire.batch import RowBlock
+from service.durability.log import Log
 
-SCHEMA = pa.schema([
-    pa.field("id", pa.int64(), nullable=False), pa.field("room", pa.utf8()),
-    pa.field("at", pa.timestamp("us", "UTC")), pa.field("day", pa.date32()), pa.field("x", pa.float64()), pa.field("ok", pa.bool_()),
-])
-DEFINITION = {"columns": [{"name": "id", "type": "int64"}], "key": ["id"], "intervals": {}}
-
-
-def rows(ids: list[int]) -> RowBlock:
-    data = [{"id": i, "room": f"räum {i}" if i % 3 else None, "at": i * 1_000_001, "day": i, "x": i / 3, "ok": i % 2 == 0} for i in ids]
-    return RowBlock(pa.RecordBatch.from_pylist(data, schema=SCHEMA))
-
-
-def keys(ids: list[int]) -> RowBlock:
-    return RowBlock(rows(ids).arrow.select(["id"]))
+DEFINITION: dict[str, Any] = {"columns": [{"name": "id", "type": "int64"}], "key": ["id"], "intervals": {}}
 
 
 def fill(log: Log, versions: range, payload: Callable[[int], bytes] = lambda v: b"payload %d" % v) -> None:
@@ -43,66 +30,18 @@ def fill(log: Log, versions: range, payload: Callable[[int], bytes] = lambda v: 
         log.commit()
 
 
+def runs(log: Log) -> dict[str, tuple[str | None, int]]:
+    """Run and epoch of each source."""
+    return {name: (source.run, source.epoch) for name, source in log.sources().items()}
+
+
 def die(folder: Path, code: str, **environment: str) -> int:
     """Run `code` on the log of `folder` in a process of its own; its exit status."""
-    start = "import os, sys; from pathlib import Path; from service.durability.log import Log, LogRow"
+    start = "import os, sys; from pathlib import Path; from service.durability.log import Log"
+    start += "; from service.durability.database import LogRow"
     start += f"; log = Log(Path({str(folder)!r}), 'normal')"
     program = f"{start}\n{code}\nos._exit(0)"
     return subprocess.run([sys.executable, "-c", program], env=os.environ | environment, check=False).returncode
-
-
-def told(effect: Effect) -> tuple[Any, ...]:
-    return effect.relation_id, effect.truncate, effect.deletes.arrow.to_pylist(), effect.inserts.arrow.to_pylist()
-
-
-def test_effects_come_back() -> None:
-    effects = [
-        Effect(3, False, keys([4, 5]), rows([1, 2, 3])),
-        Effect(9, True, keys([]), rows([7])),
-        Effect(4, False, keys([8]), rows([])),
-        Effect(5, True, keys([]), rows([])),
-    ]
-    schemas = dict.fromkeys((3, 4, 5, 9), SCHEMA)
-    assert list(map(told, decode_effects(encode_effects(effects), schemas, dict.fromkeys(schemas, ["id"])))) == list(map(told, effects))
-    assert encode_effects([]) == b"" and decode_effects(b"", schemas, {}) == []
-
-
-def test_few_rows_are_kept_as_json_if_it_can_tell_them() -> None:
-    def few(values: list[tuple[Any, ...]], schema: pa.Schema = SCHEMA) -> RowBlock:
-        return RowBlock.few(values, pa.struct(schema))
-
-    schemas, key = {1: SCHEMA}, {1: ["id"]}
-    keyed = pa.schema([SCHEMA.field("id")])
-    told = [(-(2**63), 'ä"\0\n', 2**63 - 1, -719_162, -0.0, True), (7, None, None, None, None, None), (8, "", 0, 0, 1e300, False)]
-    payload = encode_effects([Effect(1, False, few([(5,), (2**63 - 1,)], keyed), few(told))])
-    assert len(payload) < 250
-    (effect,) = decode_effects(payload, schemas, key)
-    assert effect.inserts.values is not None and repr(effect.inserts.values) == repr(told)
-    assert effect.deletes.values is not None and effect.deletes.values == [(5,), (2**63 - 1,)]
-    assert effect.inserts.arrow.schema == SCHEMA.remove_metadata() and effect.deletes.arrow.schema.names == ["id"]
-    for number in (float("nan"), float("-inf")):
-        strange = few([(1, "x", 1, 1, number, True)])
-        (effect,) = decode_effects(encode_effects([Effect(1, True, few([(5,)], keyed), strange)]), schemas, key)
-        assert effect.truncate and repr(effect.inserts.arrow.to_pylist()) == repr(strange.arrow.to_pylist())
-        assert effect.deletes.arrow.to_pylist() == [{"id": 5}]
-
-
-def test_effects_of_slices_carry_only_the_slice() -> None:
-    part = rows(list(range(10_000))).arrow.slice(5_000, 3)
-    payload = encode_effects([Effect(1, False, keys([]), RowBlock(part))])
-    assert len(payload) < 2_000
-    assert decode_effects(payload, {1: SCHEMA}, {1: ["id"]})[0].inserts.arrow == part
-
-
-def test_effects_of_dropped_relations_are_left_out() -> None:
-    payload = encode_effects([Effect(1, False, keys([1]), rows([1])), Effect(2, False, keys([]), rows([2]))])
-    assert [effect.relation_id for effect in decode_effects(payload, {2: SCHEMA}, {2: ["id"]})] == [2]
-
-
-def test_key_columns_in_the_order_of_the_key() -> None:
-    deletes = rows([1, 2]).arrow.select(["room", "id"])
-    payload = encode_effects([Effect(1, False, RowBlock(deletes), rows([]))])
-    assert decode_effects(payload, {1: SCHEMA}, {1: ["room", "id"]})[0].deletes.arrow.equals(deletes)
 
 
 @pytest.mark.parametrize("synchronous", ["full", "normal"])
@@ -118,8 +57,8 @@ def test_what_is_committed_comes_back(tmp_path: Path, synchronous: str) -> None:
     log = Log(tmp_path / "new" / "folder")
     assert (log.folder_id, log.secret) == identity and len(log.secret) == 32
     assert log.last_version == 3 and log.bytes_since_snapshot == 8
-    assert log.sources() == {"a": ("r2", 7)}
-    assert list(log.replay(1)) == [(2, None, None, None, b""), (3, "a", "r2", 7, b"three")]
+    assert runs(log) == {"a": ("r2", 7)}
+    assert list(log.replay(1)) == [LogRow(2, None, None, None, b""), LogRow(3, "a", "r2", 7, b"three")]
     log.close()
 
 
@@ -130,7 +69,7 @@ def test_uncommitted_batches_are_gone(tmp_path: Path) -> None:
     assert log.last_version == 3
     log.close()
     log = Log(tmp_path)
-    assert log.last_version == 2 and log.sources() == {"pms": ("run-1", 20)}
+    assert log.last_version == 2 and runs(log) == {"pms": ("run-1", 20)}
     log.close()
 
 
@@ -158,8 +97,8 @@ def test_catalog(tmp_path: Path) -> None:
     log.close()
     log = Log(tmp_path)
     relations, views = log.catalog()
-    assert relations == [(first - 1, "b", DEFINITION)]
-    assert [name for name, _ in views] == ["v", "z"] and list(views[1][1]["from"]) == ["y", "x"]
+    assert relations == [(first - 1, "b", DEFINITION, [(0, 1)])]
+    assert [view.name for view in views] == ["v", "z"] and list(views[1].definition["from"]) == ["y", "x"]
     assert log.next_relation_id == first + 1, "the id of a dropped relation must not come back: old log rows name it"
     with pytest.raises(ValueError):
         log.put_relation(first, "a", DEFINITION)
@@ -167,6 +106,39 @@ def test_catalog(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError):
         log.put_view("w", {})
     log.commit()
+    log.close()
+
+
+def test_a_relation_changes(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.put_relation(0, "a", DEFINITION)
+    fill(log, range(1, 4))
+    wider = DEFINITION | {"columns": [*DEFINITION["columns"], {"name": "room", "type": "string", "nullable": True}]}
+    log.change_relation("a", wider)
+    log.change_relation("a", wider | {"intervals": {"x": {"at": "id"}}})
+    log.close()
+    log = Log(tmp_path)
+    assert log.catalog()[0] == [(0, "a", wider | {"intervals": {"x": {"at": "id"}}}, [(0, 1), (3, 2)])]
+    log.close()
+
+
+def test_sources_have_a_receipt_and_can_be_forgotten(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.append([LogRow(1, "pms", "r", 5, b"", b"first"), LogRow(2, "pms", "r", 6, b"", b"second"), LogRow(3, "crm", None, 1, b"")])
+    log.commit()
+    before = time.time_ns() // 1000
+    log.append([LogRow(4, "pms", "r", 7, b"", b"third")])
+    log.commit()
+    log.close()
+    log = Log(tmp_path)
+    sources = log.sources()
+    assert sources["pms"]._replace(time=0) == ("r", 7, 4, 0, b"third") and sources["crm"]._replace(time=0) == (None, 1, 3, 0, None)
+    pms, crm = sources["pms"].time, sources["crm"].time
+    assert pms is not None and crm is not None and pms >= before >= crm > 0
+    log.forget_source("pms")
+    log.close()
+    log = Log(tmp_path)
+    assert list(log.sources()) == ["crm"]
     log.close()
 
 
@@ -178,13 +150,13 @@ def test_failed_catalog_change_leaves_no_trace(tmp_path: Path) -> None:
     fill(log, range(1, 3))
     log.close()
     log = Log(tmp_path)
-    assert log.last_version == 2 and [name for name, _ in log.catalog()[1]] == ["v"]
+    assert log.last_version == 2 and [view.name for view in log.catalog()[1]] == ["v"]
     log.close()
 
 
 def test_forget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_module, "_FORGET_ROWS", 3)
-    monkeypatch.setattr(log_module, "_LARGEST", 8)
+    monkeypatch.setattr(database, "LARGEST", 8)
     log = Log(tmp_path)
     fill(log, range(1, 21), lambda v: bytes(range(v)))
     assert log.bytes_since_snapshot == sum(range(1, 21))
@@ -198,14 +170,14 @@ def test_forget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log.forget(99)
     log.close()
     log = Log(tmp_path)
-    assert log.last_version == 20 and log.bytes_since_snapshot == 0 and log.sources() == {"pms": ("run-1", 200)}
+    assert log.last_version == 20 and log.bytes_since_snapshot == 0 and runs(log) == {"pms": ("run-1", 200)}
     assert list(log.replay(20)) == []
     fill(log, range(21, 22))
     log.close()
 
 
 def test_large_payloads_are_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_module, "_LARGEST", 10)
+    monkeypatch.setattr(database, "LARGEST", 10)
     log = Log(tmp_path)
     payloads = [bytes(range(n)) for n in (9, 10, 11, 20, 21, 35)]
     fill(log, range(1, 7), lambda v: payloads[v - 1])
@@ -239,7 +211,7 @@ def test_killed_at_a_step(tmp_path: Path, step: str, survives: int) -> None:
     assert die(tmp_path, code, LIVEJOIN_FAILPOINT=step) == -signal.SIGKILL
     log = Log(tmp_path)
     assert [row.payload for row in log.replay(0)] == [b"%d" % v for v in range(1, survives + 1)]
-    assert log.sources() == {"s": ("r", survives)}
+    assert runs(log) == {"s": ("r", survives)}
     log.close()
 
 
@@ -248,7 +220,7 @@ def test_killed_in_log_cleaning(tmp_path: Path) -> None:
     code = f"import service.durability.log as m; m._FORGET_ROWS = 2\n{fill_and_forget}"
     assert die(tmp_path, code, LIVEJOIN_FAILPOINT="in-log-cleaning:2") == -signal.SIGKILL
     log = Log(tmp_path)
-    assert [row.version for row in log.replay(7)] == [8] and log.sources() == {"s": ("r", 8)}
+    assert [row.version for row in log.replay(7)] == [8] and runs(log) == {"s": ("r", 8)}
     log.forget(7)
     assert [row.version for row in log.replay(7)] == [8]
     log.close()
@@ -316,14 +288,14 @@ def test_a_large_payload_in_one_row_as_former_versions_wrote_it(tmp_path: Path, 
     log = Log(tmp_path)
     fill(log, range(1, 4), lambda v: bytes(range(35)))
     log.close()
-    monkeypatch.setattr(log_module, "_LARGEST", 10)
+    monkeypatch.setattr(database, "LARGEST", 10)
     log = Log(tmp_path)
     assert [row.payload for row in log.replay(0)] == 3 * [bytes(range(35))]
     log.close()
 
 
 def test_missing_rest_of_a_large_payload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_module, "_LARGEST", 10)
+    monkeypatch.setattr(database, "LARGEST", 10)
     log = Log(tmp_path)
     fill(log, range(1, 4), lambda v: b"abcdefghijklmnopqrstuvwxyz")
     log.close()
@@ -375,7 +347,7 @@ def test_damaged_wal_is_not_taken_for_an_unfinished_one(tmp_path: Path) -> None:
 
 
 def test_lost_catalog_change_in_the_wal(tmp_path: Path) -> None:
-    assert die(tmp_path, "log.put_relation(1, 'r', {}); log.put_view('v', {})") == 0
+    assert die(tmp_path, "log.put_relation(1, 'r', {'columns': []}); log.put_view('v', {})") == 0
     wal = tmp_path / f"{DATABASE}-wal"
     wal.write_bytes(wal.read_bytes()[:-4000])
     assert "catalogue" in damaged(tmp_path).what
@@ -388,7 +360,13 @@ def test_power_cut_under_normal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("service.durability.folder._boot_id", lambda: b"another start...")
     log = Log(tmp_path, "normal")
     assert 0 < log.last_version < 29 and len(list(log.replay(0))) == log.last_version
-    assert log.sources() == {"s": (None, log.last_version)}
+    assert runs(log) == {"s": (None, log.last_version)}
+    first, (number, begun) = log.timelines
+    assert first == (1, 0) and number > 1 and begun == log.last_version, "the numbers of the lost versions come again in another timeline"
+    log.close()
+    monkeypatch.setattr("service.durability.folder._boot_id", lambda: b"a third start...")
+    log = Log(tmp_path, "normal")
+    assert log.timelines == [first, (number, begun)], "a clean end is not a power cut"
     log.close()
 
 

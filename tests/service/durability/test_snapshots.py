@@ -15,9 +15,10 @@ import pyarrow as pa
 import pytest
 
 from service.checking.inspection import inspect
+from service.durability.database import LogRow
 from service.durability.effects import Effect, encode_effects
 from service.durability.folder import DATABASE, MARK, Damaged, FolderInUse
-from service.durability.log import Log, LogRow
+from service.durability.log import Log
 from service.durability.snapshots import newest_snapshot, write_snapshot
 from service.wire.batch import RowBlock
 
@@ -193,7 +194,8 @@ def test_inspect_after_a_kill_reads_the_wal_and_leaves_it(tmp_path: Path) -> Non
     program = f"""
 import os
 from pathlib import Path
-from service.durability.log import Log, LogRow
+from service.durability.database import LogRow
+from service.durability.log import Log
 log = Log(Path({str(tmp_path)!r}))
 for v in range(1, 4): log.append([LogRow(v, None, None, None, b"")]); log.commit()
 os._exit(0)"""

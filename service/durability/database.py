@@ -1,0 +1,402 @@
+"""The database of a data folder, format 2: its tables, and how they are created, opened, verified and read.
+
+    meta        format, folder_id, secret, timelines, forgotten, next_relation_id, catalog_changes
+    relations   each with its definition and its shapes: from which version on it has how many columns
+    views       each with its definition as given, and as it was understood (`query`)
+    sources     of each source the last batch, and what its client was answered
+    log         one row a batch; the rest of a large payload is in log_rest
+
+Every row has a checksum (`checksums.py`). The row of `format` in `meta` has this form in all formats, and is read before anything else.
+"""
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import sqlite3
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from service.durability.checksums import batch_checksum, checksum
+from service.durability.folder import DATABASE, MARK, SNAPSHOTS, Damaged, Mark, Reach, private, sync_path
+
+FORMAT = 2
+LARGEST = 4 << 20  # bytes of a payload in one row, of which SQLite makes two copies
+_COLUMNS = {
+    "meta": "(name TEXT PRIMARY KEY, value BLOB NOT NULL, crc INTEGER NOT NULL) WITHOUT ROWID",
+    "relations": (
+        "(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, definition TEXT NOT NULL, shapes TEXT NOT NULL, crc INTEGER NOT NULL)"
+    ),
+    "views": (
+        "(place INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, name TEXT NOT NULL UNIQUE, definition TEXT NOT NULL, query TEXT,"
+        " crc INTEGER NOT NULL)"
+    ),
+    "sources": (
+        "(source TEXT PRIMARY KEY, run TEXT, epoch INTEGER NOT NULL, version INTEGER, time INTEGER, receipt BLOB, crc INTEGER NOT NULL)"
+        " WITHOUT ROWID"
+    ),
+    "log": "(version INTEGER PRIMARY KEY, source TEXT, run TEXT, epoch INTEGER, crc INTEGER NOT NULL, payload BLOB NOT NULL)",
+    "log_rest": "(version INTEGER, part INTEGER, payload BLOB NOT NULL, PRIMARY KEY (version, part))",
+}
+_COUNTERS = {"forgotten": 0, "next_relation_id": 0, "catalog_changes": 0}
+_META = "REPLACE INTO meta VALUES (?, ?, ?)"
+
+ROW = "(?, ?, ?, ?, ?, ?)"
+INSERT = f"INSERT INTO log VALUES {ROW}"  # a row, and as many more as there are
+INSERT_REST = "INSERT INTO log_rest VALUES (?, ?, ?)"
+PUT_SOURCE = "REPLACE INTO sources VALUES (?, ?, ?, ?, ?, ?, ?)"
+PUT_RELATION = "INSERT INTO relations VALUES (?, ?, ?, ?, ?)"
+PUT_VIEW = "INSERT INTO views (id, name, definition, query, crc) VALUES (?, ?, ?, ?, ?)"
+
+Shapes = list[tuple[int, int]]
+Timelines = list[tuple[int, int]]
+
+
+class Form(NamedTuple):
+    """What differs between the formats that this version can verify: their tables, the columns that a checksum covers, and checksums."""
+
+    number: int
+    tables: dict[str, str]
+    entries: dict[str, str]
+    checksum: Callable[..., int]
+    batch_checksum: Callable[[int, str | None, str | None, int | None, bytes], int]
+
+
+CURRENT = Form(
+    FORMAT,
+    {name: f"CREATE TABLE {name} {columns}" for name, columns in _COLUMNS.items()},
+    {
+        "relations": "id, name, definition, shapes",
+        "views": "id, name, definition, query",
+        "sources": "source, run, epoch, version, time, receipt",
+    },
+    checksum,
+    batch_checksum,
+)
+
+
+class WrongFormat(Damaged):
+    """The folder is of another format: `number`."""
+
+    def __init__(self, number: int, path: Path) -> None:
+        self.number = number
+        if number > FORMAT:
+            what = f"the folder was written by format {number}; this is {FORMAT}: a newer version of livejoin"
+            remedy = "use that version, or one after it"
+        else:
+            what = f"the folder was written by format {number}; this is {FORMAT}"
+            remedy = "start `livejoin serve` on it, which upgrades it and keeps the old folder beside it"
+        super().__init__(what, path, remedy)
+
+
+class LogRow(NamedTuple):
+    """One batch as it was appended. `receipt`: the answer to it, as bytes of JSON, if it has a source; only the last one of each source is
+    kept, with the source, so that a replay gives None."""
+
+    version: int
+    source: str | None
+    run: str | None
+    epoch: int | None
+    payload: bytes
+    receipt: bytes | None = None
+
+
+class SourceRecord(NamedTuple):
+    """The last batch of a source: `time` in microseconds since 1970 (UTC). None: it came before the folder was upgraded to format 2, which
+    knows no time and receipt of it, and no version of what is not in the log any more."""
+
+    run: str | None
+    epoch: int
+    version: int | None
+    time: int | None
+    receipt: bytes | None
+
+
+class RelationRecord(NamedTuple):
+    """`shapes`: (version, columns): after that version, log rows and snapshots of it have so many columns; the later are appended."""
+
+    id: int
+    name: str
+    definition: dict[str, Any]
+    shapes: Shapes
+
+
+class ViewRecord(NamedTuple):
+    """`id`: for good, of this view alone: one that is dropped and made again is another. `query`: the definition as it was understood at
+    the registration; None: it was not noted then."""
+
+    id: str
+    name: str
+    definition: dict[str, Any]
+    query: str | None
+
+
+Catalog = tuple[list[RelationRecord], list[ViewRecord]]
+
+
+class Found(NamedTuple):
+    """The state of a sound database."""
+
+    folder_id: str
+    secret: bytes
+    timelines: Timelines  # (number, version at which it began)
+    is_certain: bool  # nothing that was committed can be missing
+    forgotten: int  # batches up to this version have been removed
+    next_relation_id: int
+    reach: Reach
+    bytes: int  # of payload in the log
+
+
+def new_view_id() -> str:
+    return secrets.token_hex(8)
+
+
+def next_timeline(timelines: Timelines, version: int) -> Timelines:
+    """With one more, which begins at `version`. Its number is in no other history: two that begin with the same copy get different ones."""
+    return [*timelines, (max(timelines[-1][0] + 1, int(time.time())), version)]
+
+
+def is_new(folder: Path) -> bool:
+    """Whether nothing was ever committed here: no database, or one whose creation was interrupted before its mark was written."""
+    if (folder / MARK).exists():
+        return False
+    if not (folder / DATABASE).exists():
+        return not (folder / SNAPSHOTS).exists()
+    with open_read_only(folder / DATABASE) as db:
+        return not db.execute("SELECT 1 FROM sqlite_schema").fetchall()
+
+
+def create(folder: Path, entries: Callable[[sqlite3.Connection], None] | None = None) -> None:
+    """Create the database of a new folder, in one transaction, on disk; then its mark. `entries` fills it in the same transaction."""
+    path = folder / DATABASE
+    os.close(private(path, os.O_RDWR | os.O_CREAT))  # its log gets the same mode from SQLite
+    with contextlib.closing(open_database(path, "full")) as db:
+        db.execute("BEGIN IMMEDIATE")
+        for table in CURRENT.tables.values():
+            db.execute(table)
+        put_meta(db, "format", FORMAT)
+        put_meta(db, "folder_id", str(uuid.uuid4()))
+        put_meta(db, "secret", secrets.token_bytes(32))
+        put_meta(db, "timelines", json.dumps([[1, 0]]))
+        for counter, start in _COUNTERS.items():
+            put_meta(db, counter, start)
+        if entries is not None:
+            entries(db)
+        db.execute("COMMIT")
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        reach = _reach(db, read_meta(db, path, CURRENT))
+    mark = Mark(folder, "full")
+    mark.finish(reach)
+    mark.close()
+    sync_path(folder)
+
+
+def open_database(path: Path, synchronous: str) -> sqlite3.Connection:
+    """Open it to write. The caller holds the folder's lock."""
+    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    for pragma in (
+        "locking_mode = EXCLUSIVE",  # the folder has one owner: no shared memory between processes, fewer system calls
+        "auto_vacuum = INCREMENTAL",  # of a new database; free pages are then given back (`Log.give_back`)
+        "journal_mode = WAL",
+        f"synchronous = {synchronous.upper()}",
+        "wal_autocheckpoint = 0",  # an fsync in the middle of a commit: see `Log.checkpoint_if_due`
+        "secure_delete = FAST",  # some builds write zeros over all that is deleted, which wrote each page of a log that is cut once more
+        "cache_size = -512",  # KiB: the log is written and read once, in order; a larger cache is filled and of no use
+    ):
+        db.execute(f"PRAGMA {pragma}").fetchall()
+    db.execute("SELECT 1 FROM sqlite_schema").fetchall()  # opens the WAL
+    return db
+
+
+@contextlib.contextmanager
+def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open the database without changing it, not even to recover its WAL (which is read). The caller holds the folder's lock.
+
+    On closing, SQLite deletes a WAL in which it finds nothing whole: a second link keeps it, as evidence. What SQLite finds
+    damaged becomes Damaged; a disk's own errors pass.
+    """
+    wal, kept = path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-wal.kept")
+    with contextlib.suppress(OSError):  # no WAL, or a disk on which nothing can be deleted either
+        if kept.exists() and not wal.exists():  # killed between SQLite's deletion and the way back
+            kept.rename(wal)
+        if wal.exists():
+            kept.unlink(missing_ok=True)
+            os.link(wal, kept)
+    try:
+        uri = f"{path.absolute().as_uri()}?mode=ro&vfs=unix-none"
+        with _damage(path), contextlib.closing(sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)) as db:
+            db.text_factory = _text
+            db.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()  # the WAL's index in memory: no -shm file
+            yield db
+    finally:
+        with contextlib.suppress(OSError):
+            if wal.exists():
+                kept.unlink(missing_ok=True)
+            elif kept.exists():
+                kept.rename(wal)
+
+
+def verify(folder: Path, trust_mark: bool = True, form: Form = CURRENT) -> Found:
+    """Check all of the database but the payloads (`replay` does those), without changing anything. Raises Damaged; WrongFormat before
+    anything else is looked at."""
+    path = folder / DATABASE
+    if not path.exists():
+        raise Damaged("the database is missing", path)
+    with open_read_only(path) as db:
+        number = read_format(db, path)
+        if number != form.number:
+            raise WrongFormat(number, path)
+        mark, is_certain = Mark.read(folder) if trust_mark else (None, False)
+        wrong = db.execute("PRAGMA quick_check(1)").fetchall()
+        if wrong != [("ok",)]:
+            raise Damaged(f"damaged database ({' '.join(str(wrong[0][0]).split())})", path)
+        if dict(db.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'table'").fetchall()) != form.tables:
+            raise Damaged("the tables are missing, or not those of this format", path)
+        meta = read_meta(db, path, form)
+        for table, columns in form.entries.items():
+            for *values, crc in db.execute(f"SELECT {columns}, crc FROM {table}"):
+                _require(crc == form.checksum(*values), f"wrong checksum of an entry of {table} ({values[0]!r})", path)
+        size = sum(db.execute(f"SELECT coalesce(sum(length(payload)), 0) FROM {table}").fetchone()[0] for table in ("log", "log_rest"))
+        known = _reach(db, meta)
+    _require_reach(known, mark, folder)
+    timelines = [(number, begun) for number, begun in json.loads(meta.get("timelines", "[[1, 0]]"))]
+    return Found(meta["folder_id"], meta["secret"], timelines, is_certain, meta["forgotten"], meta["next_relation_id"], known, size)
+
+
+def format_of(folder: Path) -> int | None:
+    """The format of a data folder; None: it is new, or there is no database in it. Raises Damaged."""
+    if not (folder / DATABASE).exists() or is_new(folder):
+        return None
+    with open_read_only(folder / DATABASE) as db:
+        return read_format(db, folder / DATABASE)
+
+
+def read_format(db: sqlite3.Connection, path: Path) -> int:
+    """The number in a database. Raises Damaged."""
+    if not db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'meta'").fetchall():
+        raise Damaged("the tables are missing", path)
+    rows = db.execute("SELECT value, crc FROM meta WHERE name = 'format'").fetchall()
+    _require(len(rows) == 1 and isinstance(rows[0][0], int), "no format number", path)
+    (number, crc), = rows
+    _require(crc == checksum("format", number) or (number, crc) == _FORMAT_1, "wrong checksum of the entry 'format'", path)
+    return int(number)
+
+
+_FORMAT_1 = (1, 0x1F4383F8)  # its row: checksums were over repr
+
+
+def read_meta(db: sqlite3.Connection, path: Path, form: Form) -> dict[str, Any]:
+    """The entries of `meta`, verified. Raises Damaged."""
+    meta = {}
+    for name, value, crc in db.execute("SELECT * FROM meta"):
+        _require(crc == form.checksum(name, value), f"wrong checksum of the entry {name!r}", path)
+        meta[name] = value
+    wanted = {"format", "folder_id", "secret", *_COUNTERS} | ({"timelines"} if form is CURRENT else set())
+    _require(meta.keys() >= wanted, "missing entries", path)
+    return meta
+
+
+def put_meta(db: sqlite3.Connection, name: str, value: int | str | bytes) -> None:
+    db.execute(_META, (name, value, checksum(name, value)))
+
+
+def read_sources(db: sqlite3.Connection) -> dict[str, SourceRecord]:
+    rows = db.execute("SELECT source, run, epoch, version, time, receipt FROM sources")
+    return {source: SourceRecord(*record) for source, *record in rows}
+
+
+def read_catalog(db: sqlite3.Connection) -> Catalog:
+    """Relations and views, each in the order of registration."""
+    relations = db.execute("SELECT id, name, definition, shapes FROM relations ORDER BY id").fetchall()
+    views = db.execute("SELECT id, name, definition, query FROM views ORDER BY place").fetchall()
+    return (
+        [RelationRecord(i, name, json.loads(text), [tuple(shape) for shape in json.loads(shapes)]) for i, name, text, shapes in relations],
+        [ViewRecord(id_, name, json.loads(text), query) for id_, name, text, query in views],
+    )
+
+
+def put_relation(db: sqlite3.Connection, record: RelationRecord) -> None:
+    values = record.id, record.name, json.dumps(record.definition), json.dumps(record.shapes)
+    db.execute(PUT_RELATION, (*values, checksum(*values)))
+
+
+def put_view(db: sqlite3.Connection, record: ViewRecord) -> None:
+    values = record.id, record.name, json.dumps(record.definition), record.query
+    db.execute(PUT_VIEW, (*values, checksum(*values)))
+
+
+def put_source(db: sqlite3.Connection, source: str, record: SourceRecord) -> None:
+    db.execute(PUT_SOURCE, (source, *record, checksum(source, *record)))
+
+
+def put_rest(db: sqlite3.Connection, version: int, payload: bytes) -> bytes | memoryview:
+    """Write what does not fit into the row itself; gives what belongs there."""
+    if len(payload) <= LARGEST:
+        return payload
+    whole = memoryview(payload)
+    for part in range(1, -(-len(payload) // LARGEST)):
+        db.execute(INSERT_REST, (version, part, whole[part * LARGEST : (part + 1) * LARGEST]))
+    return whole[:LARGEST]
+
+
+def replay(db: sqlite3.Connection, path: Path, after: int, forgotten: int, last: int, form: Form = CURRENT) -> Iterator[LogRow]:
+    """The batches (after, last] of a database whose batches up to `forgotten` are gone, each verified. Raises Damaged."""
+    if after < forgotten:
+        raise Damaged(f"versions {after + 1} to {forgotten} are neither in the log nor in a snapshot", path)
+    if after > last:
+        raise Damaged(f"the log ends at version {last}, before the snapshot's version {after}", path)
+    expected = after + 1
+    with _damage(path), contextlib.closing(db.cursor()) as rows:
+        for version, source, run, epoch, crc, payload in rows.execute("SELECT * FROM log WHERE version > ? ORDER BY version", (after,)):
+            if version != expected:
+                break
+            if isinstance(payload, bytes) and len(payload) >= LARGEST:
+                parts = db.execute("SELECT payload FROM log_rest WHERE version = ? ORDER BY part", (version,)).fetchall()
+                payload = b"".join([payload, *(part for (part,) in parts)])
+            if not isinstance(payload, bytes) or crc != form.batch_checksum(version, source, run, epoch, payload):
+                raise Damaged(f"wrong checksum of version {version}", path)
+            yield LogRow(version, source, run, epoch, payload)
+            expected += 1
+    if expected <= last:
+        raise Damaged(f"version {expected} is missing from the log", path)
+
+
+def _reach(db: sqlite3.Connection, meta: dict[str, Any]) -> Reach:
+    last = db.execute("SELECT max(version) FROM log").fetchone()[0]
+    return Reach(max(last or 0, meta["forgotten"]), meta["catalog_changes"])
+
+
+def _require_reach(known: Reach, mark: Reach | None, folder: Path) -> None:
+    if mark is None:
+        return
+    remedy = f"restore the folder from a copy, or remove {folder / MARK} to continue without the lost versions"
+    if known.version < mark.version:
+        raise Damaged(f"the log ends at version {known.version}, but version {mark.version} was committed", folder / DATABASE, remedy)
+    if known.catalog < mark.catalog:
+        raise Damaged("the last changes of the catalogue are missing", folder / DATABASE, remedy)
+
+
+def _text(data: bytes) -> str:
+    """Damaged text must not stop the reading: its checksum says what it is."""
+    return data.decode(errors="replace")
+
+
+def _require(condition: bool, what: str, path: Path) -> None:
+    if not condition:
+        raise Damaged(what, path)
+
+
+@contextlib.contextmanager
+def _damage(path: Path) -> Iterator[None]:
+    """Converts SQLite's errors about damage to Damaged."""
+    try:
+        yield
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):
+            raise Damaged(f"damaged database ({error})", path) from error
+        raise

@@ -1,0 +1,327 @@
+"""The upgrade of a data folder of format 1: a copy is made, then it takes the place of the folder, which stays beside it.
+
+    beside    DIR.upgrade            the copy; without the rest it is not finished, and is made again
+              DIR -> DIR.format1     then DIR.upgrade -> DIR; if only the first was done, the next start does the second
+
+    inside    DIR/livejoin.upgrade.tmp -> DIR/livejoin.upgrade   the copy, once it is whole: the next start goes on from here
+              each old file -> DIR/livejoin.format1.tmp/, which then becomes DIR/livejoin.format1
+              each file of livejoin.upgrade -> DIR
+
+The second way is for a folder that cannot be renamed, or should not be: a mount point (the volume of a container), one in a folder where
+we may not write, one that has files of others, one that a process has as its working directory.
+
+All that is copied is verified on the way. Snapshots are the same in both formats and never written to: the copy links their files.
+Until the copy is whole nothing of the old folder is touched, and none of its files is ever changed.
+"""
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import logging
+import os
+import shutil
+import sqlite3
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from service.durability import database
+from service.durability.database import INSERT, Form, LogRow, RelationRecord, SourceRecord, ViewRecord
+from service.durability.failpoints import reach
+from service.durability.folder import DATABASE, FOLDER_MODE, LOCK, MARK, SNAPSHOTS, Damaged, FolderLock, is_full, sync_path
+from service.durability.snapshots import read_snapshot, snapshot_paths
+
+log = logging.getLogger("livejoin.upgrade")
+
+_SPARE = 16 << 20  # bytes that are to stay free
+_OWN = (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-wal.kept", MARK, SNAPSHOTS)  # what is of a format; the rest is as it was
+_CANNOT_RENAME = (errno.EBUSY, errno.EXDEV, errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+def _repr_checksum(*values: object) -> int:
+    return zlib.crc32(repr(values).encode())
+
+
+def _repr_batch_checksum(version: int, source: str | None, run: str | None, epoch: int | None, payload: bytes) -> int:
+    return zlib.crc32(payload, _repr_checksum(version, source, run, epoch))
+
+
+_COLUMNS = {
+    "meta": "(name TEXT PRIMARY KEY, value BLOB NOT NULL, crc INTEGER NOT NULL) WITHOUT ROWID",
+    "relations": "(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, definition TEXT NOT NULL, crc INTEGER NOT NULL)",
+    "views": "(place INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, definition TEXT NOT NULL, crc INTEGER NOT NULL)",
+    "sources": "(source TEXT PRIMARY KEY, run TEXT, epoch INTEGER NOT NULL, crc INTEGER NOT NULL) WITHOUT ROWID",
+    "log": "(version INTEGER PRIMARY KEY, source TEXT, run TEXT, epoch INTEGER, crc INTEGER NOT NULL, payload BLOB NOT NULL)",
+    "log_rest": "(version INTEGER, part INTEGER, payload BLOB NOT NULL, PRIMARY KEY (version, part))",
+}
+_FORMAT_1 = Form(
+    1,
+    {name: f"CREATE TABLE {name} {columns}" for name, columns in _COLUMNS.items()},
+    {"relations": "id, name, definition", "views": "name, definition", "sources": "source, run, epoch"},
+    _repr_checksum,
+    _repr_batch_checksum,
+)
+
+
+class CannotUpgrade(Exception):
+    """The folder is of a former format and stays as it is: the text says why, and what to do."""
+
+
+def upgrade(folder: Path) -> None:
+    """Bring the data folder to the current format, if there is one of format 1, or go on with an upgrade that was cut off.
+
+    Raises CannotUpgrade, Damaged, WrongFormat (a newer format), FolderInUse, OSError. Cost: the database is read and written once, the
+    newest snapshot is read.
+    """
+    folder = folder.resolve()
+    _finish_beside(folder)
+    if not folder.is_dir() or not (folder / DATABASE).exists() and not _copy_inside(folder).exists():
+        return
+    lock = FolderLock(folder)
+    try:
+        _finish_inside(folder)
+        number = database.format_of(folder)
+        if number is None or number == database.FORMAT:
+            return
+        if number != _FORMAT_1.number:
+            raise database.WrongFormat(number, folder / DATABASE)
+        with _tokens_locked(folder):
+            if not _can_move(folder) or not _upgrade_beside(folder):
+                _upgrade_inside(folder)
+    finally:
+        lock.release()
+
+
+def upgraded_copy(folder: Path, copy: Path, place: Callable[[Path, Path], object]) -> None:
+    """Make in `copy`, an empty folder, the database, mark and newest snapshot of a folder of format 1 in the current format. `place(from,
+    to)` brings a file of the snapshot there. The caller holds the lock of `folder`. Raises Damaged, OSError, sqlite3.OperationalError."""
+    found = database.verify(folder, form=_FORMAT_1)
+    finished = snapshot_paths(folder)[0]
+    base = 0
+    if finished:
+        snapshot = read_snapshot(finished[-1])
+        base = snapshot.version
+        for relation_id in snapshot.tables:
+            for _ in snapshot.batches(relation_id):
+                pass
+    if base < found.forgotten:
+        raise Damaged(f"versions {base + 1} to {found.forgotten} are neither in the log nor in a snapshot", folder / DATABASE)
+    path = folder / DATABASE
+    with database.open_read_only(path) as old:
+        rows = database.replay(old, path, found.forgotten, found.forgotten, found.reach.version, _FORMAT_1)
+        if base > found.reach.version:
+            raise Damaged(f"the log ends at version {found.reach.version}, before the snapshot's version {base}", path)
+        database.create(copy, lambda new: _fill(new, old, found, rows))
+    reach("in-upgrade")
+    if finished:
+        target = copy / SNAPSHOTS / finished[-1].name
+        target.mkdir(FOLDER_MODE, parents=True)
+        (copy / SNAPSHOTS).chmod(FOLDER_MODE)
+        for file in sorted(finished[-1].iterdir()):
+            place(file, target / file.name)
+        for changed in (target, copy / SNAPSHOTS, copy):
+            sync_path(changed)
+
+
+def _fill(new: sqlite3.Connection, old: sqlite3.Connection, found: database.Found, rows: Iterator[LogRow]) -> None:
+    database.put_meta(new, "folder_id", found.folder_id)
+    database.put_meta(new, "secret", found.secret)
+    database.put_meta(new, "forgotten", found.forgotten)
+    database.put_meta(new, "next_relation_id", found.next_relation_id)
+    database.put_meta(new, "catalog_changes", found.reach.catalog)
+    for relation_id, name, text in old.execute("SELECT id, name, definition FROM relations ORDER BY id"):
+        definition = json.loads(text)
+        database.put_relation(new, RelationRecord(relation_id, name, definition, [(0, len(definition["columns"]))]))
+    for name, text in old.execute("SELECT name, definition FROM views ORDER BY place"):
+        database.put_view(new, ViewRecord(database.new_view_id(), name, json.loads(text), None))
+    last: dict[str | None, int] = {}
+    for row in rows:
+        last[row.source] = row.version
+        crc = database.CURRENT.batch_checksum(*row[:5])
+        new.execute(INSERT, (*row[:4], crc, database.put_rest(new, row.version, row.payload)))
+    for source, run, epoch in old.execute("SELECT source, run, epoch FROM sources"):
+        database.put_source(new, source, SourceRecord(run, epoch, last.get(source), None, None))
+
+
+# beside the folder
+
+
+def _can_move(folder: Path) -> bool:
+    """Whether the folder may be renamed, as far as can be told: it is ours alone, and so is what is in it."""
+    here = Path.cwd().resolve()
+    own = all(path.name in _OWN or path.name.startswith("livejoin.") for path in folder.iterdir())
+    return own and not os.path.ismount(folder) and os.access(folder.parent, os.W_OK) and folder not in (here, *here.parents)
+
+
+def _places_beside(folder: Path) -> tuple[Path, Path]:
+    return folder.with_name(f"{folder.name}.upgrade"), folder.with_name(f"{folder.name}.format1")
+
+
+def _upgrade_beside(folder: Path) -> bool:
+    """False, and nothing done, if the folder cannot be renamed after all."""
+    copy, kept = _places_beside(folder)
+    _require_none(folder, kept)
+    with _made_again(copy):
+        _make_copy(folder, copy)
+        for path in folder.iterdir():
+            if path.name not in _OWN and path.name != LOCK:
+                shutil.copy2(path, copy / path.name)
+                sync_path(copy / path.name)
+        sync_path(copy)
+    reach("after-upgrade-copy")
+    lock = FolderLock(copy)  # held over the renames: nobody else opens the folder in between
+    try:
+        try:
+            folder.rename(kept)
+        except OSError as error:
+            if error.errno not in _CANNOT_RENAME:
+                raise
+            shutil.rmtree(copy)
+            return False
+        sync_path(folder.parent)
+        reach("in-upgrade-switch")
+        copy.rename(folder)
+        sync_path(folder.parent)
+    finally:
+        lock.release()
+    reach("after-upgrade")
+    _tell(folder, kept)
+    return True
+
+
+def _finish_beside(folder: Path) -> None:
+    """Do the second rename, if only the first was done."""
+    copy, kept = _places_beside(folder)
+    if folder.exists() or not (copy.exists() and kept.exists()):
+        return
+    lock = FolderLock(copy)
+    try:
+        if not folder.exists():
+            copy.rename(folder)
+            sync_path(folder.parent)
+            _tell(folder, kept)
+    finally:
+        lock.release()
+
+
+# inside the folder
+
+
+def _copy_inside(folder: Path) -> Path:
+    return folder / "livejoin.upgrade"
+
+
+def _kept_inside(folder: Path) -> Path:
+    return folder / "livejoin.format1"
+
+
+def _upgrade_inside(folder: Path) -> None:
+    copy = _copy_inside(folder)
+    _require_none(folder, _kept_inside(folder))
+    unfinished = copy.with_name(f"{copy.name}.tmp")
+    with _made_again(unfinished):
+        _make_copy(folder, unfinished)
+    unfinished.rename(copy)
+    sync_path(folder)
+    reach("after-upgrade-copy")
+    _finish_inside(folder)
+
+
+def _finish_inside(folder: Path) -> None:
+    """Put the copy, which is whole, in the place of the files that it replaces. Each step may have been done already."""
+    copy, kept = _copy_inside(folder), _kept_inside(folder)
+    if not copy.exists():
+        return
+    if not kept.exists():
+        moving = kept.with_name(f"{kept.name}.tmp")
+        moving.mkdir(FOLDER_MODE, exist_ok=True)
+        for name in _OWN:
+            if (folder / name).exists():
+                if (moving / name).exists():
+                    raise CannotUpgrade(f"{folder / name} was written while the folder was being upgraded: move it away and start again")
+                (folder / name).rename(moving / name)
+                sync_path(moving)
+                sync_path(folder)
+                reach("in-upgrade-switch")
+        moving.rename(kept)
+        sync_path(folder)
+    for path in sorted(copy.iterdir()):
+        path.rename(folder / path.name)
+        sync_path(folder)
+        reach("in-upgrade-switch")
+    copy.rmdir()
+    sync_path(folder)
+    reach("after-upgrade")
+    _tell(folder, kept)
+
+
+# both
+
+
+def _make_copy(folder: Path, copy: Path) -> None:
+    """Raises CannotUpgrade if there is no room."""
+    needed = sum(path.stat().st_size for name in _OWN[:2] if (path := folder / name).exists()) + _SPARE
+    found = os.statvfs(folder)
+    free = found.f_bavail * found.f_frsize
+    if free < needed:
+        raise _no_room(folder, f"it takes about {needed >> 20} MiB, and {free >> 20} MiB are free")
+    log.warning("the data folder %s is of format 1, and this version of livejoin has format %d: upgrading it", folder, database.FORMAT)
+    try:
+        upgraded_copy(folder, copy, _link_or_copy)
+    except (OSError, sqlite3.OperationalError) as error:
+        if is_full(error):
+            raise _no_room(folder, "the disk is full") from error
+        raise
+
+
+def _no_room(folder: Path, why: str) -> CannotUpgrade:
+    return CannotUpgrade(
+        f"the data folder {folder} is of format 1 and has to be copied to be upgraded, but there is no room for the copy ({why}): make"
+        " room and start again; nothing was changed"
+    )
+
+
+def _require_none(folder: Path, kept: Path) -> None:
+    if kept.exists():
+        raise CannotUpgrade(
+            f"the data folder {folder} is of format 1 and would stay as {kept} when it is upgraded, but there is such a folder already:"
+            " move that away and start again; nothing was changed"
+        )
+
+
+@contextlib.contextmanager
+def _made_again(copy: Path) -> Iterator[None]:
+    """An empty folder for the copy, which is removed on an error."""
+    shutil.rmtree(copy, ignore_errors=True)
+    copy.mkdir(FOLDER_MODE)
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(copy, ignore_errors=True)
+        raise
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # a file system without links
+        shutil.copy2(source, target)
+        sync_path(target)
+
+
+@contextlib.contextmanager
+def _tokens_locked(folder: Path) -> Iterator[None]:
+    """Nobody creates or revokes a token meanwhile (`access/store.py` locks the folder itself)."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _tell(folder: Path, kept: Path) -> None:
+    said = "the data folder %s was upgraded to format %d; the old one is kept as %s: remove it once you are sure not to go back"
+    log.warning(said, folder, database.FORMAT, kept)
