@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
+from decimal import Decimal
 from math import isfinite
 from numbers import Real
 from pathlib import Path
@@ -81,7 +82,7 @@ def _jsonl(rows: Any, op: Op | None) -> Iterator[Body]:
     for row in mappings(rows):
         if op is not None and OP_COLUMN in row:
             raise ValueError(_FOLLOWED)
-        line = orjson.dumps(plain(row) if op in (None, "upsert") else {**plain(row), OP_COLUMN: op}, option=_OPTIONS)
+        line = encoded(plain(row) if op in (None, "upsert") else {**plain(row), OP_COLUMN: op})
         lines.append(line)
         size += len(line)
         if size >= BODY or len(lines) >= ROWS:
@@ -93,6 +94,17 @@ def _jsonl(rows: Any, op: Op | None) -> Iterator[Body]:
 
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY
 _FOLLOWED = f"the rows have a column {OP_COLUMN}: use load, which follows it"
+
+
+def encoded(row: Mapping[str, Any]) -> bytes:
+    """A row as JSON. Raises TypeError for a value that JSON cannot have."""
+    return orjson.dumps(row, _as_text, _OPTIONS)
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    raise TypeError(f"a value cannot be a {type(value).__name__}")
 
 
 def mappings(rows: Any) -> Iterator[Mapping[str, Any]]:
@@ -129,7 +141,7 @@ class Changes:
         elif (batches := record_batches(rows)) is not None:
             self._parts.append((relation, op, [batch for batch in batches if batch.num_rows]))
         else:
-            self._parts.append((relation, op, [orjson.dumps(plain(row), option=_OPTIONS) for row in mappings(rows)]))
+            self._parts.append((relation, op, [encoded(plain(row)) for row in mappings(rows)]))
             self._arrow = False
 
     def body(self) -> tuple[str, bytes]:

@@ -19,6 +19,7 @@ from service.checking.candidates import Candidates, Mask, between, candidates, e
 from service.query.model import Query
 from service.tables.masks import compare, select_mask
 from service.tables.projection import Projection, one_zero, values_schema
+from service.wire.kinds import kept
 from service.wire.schema import RelationDefinition
 
 Hashes = npt.NDArray[np.uint64]
@@ -204,7 +205,7 @@ def _bits(column: pa.Array) -> Hashes:
         digests = np.array([_digest(text) for text in encoded.dictionary.to_pylist()] or [0], np.uint64)
         bits = digests[np.asarray(encoded.indices.fill_null(0))]
     else:
-        bits = numbers_of(column).view(np.uint64)
+        bits = numbers_of(kept(column)).view(np.uint64)
     return np.where(np.asarray(column.is_null()), _NULL, bits) if column.null_count else bits
 
 

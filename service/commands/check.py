@@ -25,6 +25,7 @@ from service.instance import Instance
 from service.reading.cursors import open_relation_rows, open_rows
 from service.settings import Settings
 from service.terminal import Failure, Parser
+from service.wire.kinds import kept
 
 ROWS = 65_536  # rows read at a time
 
@@ -146,10 +147,12 @@ def _compare(folder: Path, names: Sequence[str]) -> list[str]:
 
 
 def _table(engine: Instance, name: str) -> pa.RecordBatch:
-    """All rows of a relation."""
+    """All rows of a relation, as they are kept."""
+    relation = engine.relations[name]
     with closing(open_relation_rows(engine.readers, name)) as reader:
-        parts = list(iter(partial(reader.read, ROWS), None))
-    return pa.concat_batches(parts) if parts else engine.relations[name].no_rows.arrow
+        sent = iter(partial(reader.read, ROWS), None)
+        parts = [pa.RecordBatch.from_arrays([kept(column) for column in rows.columns], schema=relation.schema) for rows in sent]
+    return pa.concat_batches(parts) if parts else relation.no_rows.arrow
 
 
 def _agrees(engine: Instance, name: str, tables: dict[str, pa.RecordBatch]) -> bool:

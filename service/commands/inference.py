@@ -16,6 +16,7 @@ import pyarrow.csv
 
 from livejoin.files import File, csv_chunks, csv_header, jsonl_chunks
 from service.terminal import Failure
+from service.wire.kinds import MOST_DIGITS, decimal_kind, digits_of
 from service.wire.schema import OP_COLUMN
 
 # What a text must look like to be read as a type, narrowest type first. A leading zero makes a number a name ("007").
@@ -45,6 +46,28 @@ class Guess:
         self.possible = [kind for kind in self.possible if kind in allowed]
         self.seen = True
 
+    def only_kind(self, kind: str) -> None:
+        """Values that come with their type."""
+        known = self.possible[0] if self.seen and self.possible else kind if digits_of(kind) or kind in self.possible else None
+        wider = None if known is None else _wider(known, kind)
+        self.possible, self.seen = [] if wider is None else [wider], True
+
+
+def type_of(kind: str) -> dict[str, Any]:
+    """Of a definition's column, what says its type."""
+    digits = digits_of(kind)
+    return {"type": kind} if digits is None else {"type": "decimal", "precision": digits[0], "scale": digits[1]}
+
+
+def _wider(kind: str, other: str) -> str | None:
+    """A kind that has the values of both; None: there is none."""
+    mine, theirs = digits_of(kind), digits_of(other)
+    if mine is None or theirs is None:
+        return kind if kind == other else None
+    scale = max(mine[1], theirs[1])
+    precision = max(mine[0] - mine[1], theirs[0] - theirs[1]) + scale
+    return decimal_kind(precision, scale) if precision <= MOST_DIGITS else None
+
 
 def infer(files: list[File]) -> list[dict[str, Any]]:
     """The `columns` of a relation definition that takes all rows of all files. Raises Failure when there is none."""
@@ -63,7 +86,7 @@ def infer(files: list[File]) -> list[dict[str, Any]]:
             raise Failure(f"column {name!r} has {what}: fix the file, or register the relation first")
         kind = guess.possible[0] if guess.seen else "string"
         nullable = guess.nullable or (guess.blank and kind != "string")
-        columns.append({"name": name, "type": kind} | ({"nullable": True} if nullable else {}))
+        columns.append({"name": name} | type_of(kind) | ({"nullable": True} if nullable else {}))
     if not columns:
         raise Failure(f"{files[0].path}: the file has no rows that could tell the types of its columns: register the relation first")
     return columns
@@ -184,13 +207,15 @@ def _from_arrow(file: File, guesses: dict[str, Guess]) -> set[str]:
             names.add(column.name)
             guess = guesses.setdefault(column.name, Guess())
             if not pa.types.is_null(column.type):
-                guess.only([_arrow_type(file, column)])
+                guess.only_kind(_arrow_kind(file, column))
             guess.nullable |= values.null_count > 0
     return names
 
 
-def _arrow_type(file: File, column: pa.Field) -> str:
+def _arrow_kind(file: File, column: pa.Field) -> str:
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if pa.types.is_decimal(kind) and 0 <= kind.scale <= MOST_DIGITS:
+        return decimal_kind(min(kind.precision, MOST_DIGITS), kind.scale)  # a value with more digits is a bad row
     for matches, name in (
         (pa.types.is_integer, "int64"),
         (pa.types.is_floating, "float64"),

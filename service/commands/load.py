@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,8 @@ from livejoin.files import Body, File, open_file
 from service.commands.connection import connect
 from service.commands.inference import infer
 from service.terminal import Columns, Failure, Parser, add_url, say
-from service.wire.schema import ARROW_TYPES
+from service.wire.kinds import SENT_TYPES
+from service.wire.schema import Column
 
 SHOWN = 20  # rejected rows shown
 
@@ -54,7 +56,7 @@ def main(arguments: list[str]) -> int:
     with connect(args) as client:
         relation = client.relation(args.relation)
         definition = _definition(relation, files, key, intervals)
-        schema = pa.schema([(column["name"], ARROW_TYPES[column["type"]]) for column in definition["columns"]])
+        schema = pa.schema([(column.name, SENT_TYPES[column.kind]) for column in _columns(definition)])
         return _post(relation, files, schema)
 
 
@@ -85,9 +87,13 @@ def _definition(relation: livejoin.Relation, files: list[File], key: list[str], 
         raise Failure(f"{name} is a new relation: name its key columns, for example --key id", 2)
     definition: dict[str, Any] = {"columns": infer(files), "key": key, "intervals": intervals}
     relation.create(**definition)
-    listed = ", ".join(f"{c['name']} {c['type']}{' or null' if c.get('nullable') else ''}" for c in definition["columns"])
+    listed = ", ".join(f"{column.name} {column.kind}{' or null' if column.nullable else ''}" for column in _columns(definition))
     say(f"registered {name} ({listed})")
     return definition
+
+
+def _columns(definition: Mapping[str, Any]) -> list[Column]:
+    return [Column.model_validate(column) for column in definition["columns"]]
 
 
 def _post(relation: livejoin.Relation, files: list[File], schema: pa.Schema) -> int:

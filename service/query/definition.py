@@ -112,7 +112,7 @@ def _read_condition(draft: Draft, entry: Condition) -> None:
 
 def _read_within(draft: Draft, left: ColumnRef, right: ColumnRef, distance: Any) -> None:
     try:
-        read = distance_from_json(draft.scope.describe(left).type, distance)
+        read = distance_from_json(draft.scope.describe(left).kind, distance)
     except BadLiteral as error:
         raise bad(f"the distance of {left} and {right}: {error}") from None
     draft.within.append(Distance(left, right, read))
@@ -154,7 +154,7 @@ def _read_filter(draft: Draft, entry: Where, read: Callable[[str, Any], Physical
         raise bad(f'the operator {op} needs a "value"')
     if op == "in" and not isinstance(value, list):
         raise bad("the operator in takes a list of values")
-    type_ = draft.scope.describe(ref).type
+    type_ = draft.scope.describe(ref).kind
     try:
         values = [read(type_, one) for one in (value if op == "in" else [value]) if one is not None]
     except BadLiteral as error:

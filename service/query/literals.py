@@ -11,6 +11,7 @@ import re
 from typing import Any
 
 from service.wire.grammar import DAY, INT64_MAX, INT64_MIN, JSON_READERS, parse_date, parse_timestamp, refusal
+from service.wire.kinds import digits_of
 
 _DATE = re.compile(r"[+-]?\d{4,7}-\d\d-\d\d")
 _INT = re.compile(r"[+-]?\d{1,40}")
@@ -43,6 +44,8 @@ def from_json(type_: str, value: Any) -> Physical:
 
 def from_number(type_: str, text: str) -> Physical:
     """A number in SQL: `3`, `-1.5e3`."""
+    if digits_of(type_):
+        return from_json(type_, text)
     if type_ not in ("int64", "float64") or (type_ == "int64" and not _INT.fullmatch(text)):
         raise BadLiteral(f"the number {text} is not a valid {type_}")
     return from_text(type_, text)
@@ -62,6 +65,8 @@ def from_text(type_: str, text: str) -> Physical:
         return from_json(type_, int(trimmed))
     if type_ == "float64":
         return _float(trimmed)
+    if digits_of(type_):
+        return from_json(type_, trimmed)
     if type_ in ("date", "timestamp"):
         try:
             return parse_date(trimmed) if type_ == "date" else _timestamp(trimmed)
@@ -74,12 +79,17 @@ def distance_from_json(type_: str, value: Any) -> int | float:
     """A distance between two columns of this type: not negative, in their unit; between timestamps microseconds or an ISO 8601 duration."""
     if type_ == "timestamp" and isinstance(value, str):
         return _duration(value)
+    if digits_of(type_):
+        read = from_json(type_, value)
+        if isinstance(read, int) and read >= 0:
+            return read
+        raise BadLiteral(f"{value!r} is not a non-negative number")
     if type_ == "float64":
         if type(value) not in (int, float) or not 0 <= value < math.inf:
             raise BadLiteral(f"{value!r} is not a non-negative number")
         return float(value)
     if type_ not in ("int64", "timestamp", "date"):
-        raise BadLiteral(f"a distance needs columns of type int64, float64, timestamp or date, not {type_}")
+        raise BadLiteral(f"a distance needs columns of type int64, float64, decimal, timestamp or date, not {type_}")
     if type(value) is not int or not 0 <= value < 2**63:
         unit = {"timestamp": "microseconds or an ISO 8601 duration such as PT15M", "date": "days"}.get(type_, "the column's unit")
         raise BadLiteral(f"{value!r} is not a non-negative integer ({unit})")
@@ -88,6 +98,8 @@ def distance_from_json(type_: str, value: Any) -> int | float:
 
 def distance_from_text(type_: str, number: str, unit: str) -> int | float:
     """The same of `INTERVAL '15 minutes'` in SQL: number and unit; "" for a plain number."""
+    if not unit and digits_of(type_):
+        return distance_from_json(type_, number)
     if not unit:
         whole = _INT.fullmatch(number)
         return distance_from_json(type_, int(number) if whole else _float(number))
@@ -125,6 +137,8 @@ def convert(value: Physical, given: str, wanted: str) -> Physical:
         return _midnight(int(value))
     if (given, wanted) == ("int64", "float64"):
         return float(value)
+    if given == "int64" and digits_of(wanted):
+        return from_json(wanted, value)
     raise BadLiteral(f"a constant of type {given} compared with a column of type {wanted}: write a {wanted}")
 
 

@@ -86,7 +86,7 @@ class Scope:
         return self.definition(ref.alias).intervals[ref.interval]
 
     def endpoint_type(self, ref: IntervalRef) -> str:
-        return self.definition(ref.alias).column(self.declared(ref).start_column).type
+        return self.definition(ref.alias).column(self.declared(ref).start_column).comparable
 
 
 def check_relation(name: str, relations: Mapping[str, RelationDefinition]) -> None:

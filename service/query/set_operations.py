@@ -123,7 +123,7 @@ def _check_alike(first: _Select, other: _Select) -> None:
             "columns go together by their order, as in SQL: select them in the same order",
         )
     for x, y in zip(_columns(first.query), _columns(other.query), strict=True):
-        types = first.scope.describe(x).type, other.scope.describe(y).type
+        types = first.scope.describe(x).kind, other.scope.describe(y).kind
         if types[0] != types[1]:
             differ = f"the types differ, {types[0]} and {types[1]}: select columns of the same type"
             raise unsupported(f"UNION or EXCEPT of {x} with {y}", differ)

@@ -15,6 +15,7 @@ from service.query.assembly import Draft, Inequality, unsupported
 from service.query.literals import BadLiteral, Physical, convert, distance_from_text, from_number, from_text
 from service.query.model import ColumnRef, Filter, Within
 from service.query.sql_names import Names
+from service.wire.kinds import digits_of
 
 _OPS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
@@ -150,7 +151,7 @@ class Conditions:
 
     def _distance(self, x: exp.Column, y: exp.Column, distance: exp.Expr, node: exp.Expr) -> None:
         left, right = self._names.column(x), self._names.column(y)
-        type_ = self._draft.scope.describe(left).type
+        type_ = self._draft.scope.describe(left).kind
         try:
             if isinstance(distance, exp.Interval):
                 number, _, unit = _text(distance.this).strip().partition(" ")
@@ -280,7 +281,7 @@ class Conditions:
 
     def _filter(self, ref: ColumnRef, op: str, values: list[Physical], node: exp.Expr) -> None:
         """A condition that is a bool column alone, or IS TRUE."""
-        type_ = self._draft.scope.describe(ref).type
+        type_ = self._draft.scope.describe(ref).kind
         if type_ != "bool":
             raise self._names.bad(node, f"{ref} is a {type_}, not a condition")
         self._draft.restrict(ref, op, values)
@@ -294,7 +295,7 @@ class Conditions:
             ref = self._names.column(node.this.unnest())
             text = _text(node.expressions[0]).lower()
             infinity = _INFINITIES.get(text)
-            whole = self._draft.scope.describe(ref).type == "int64"
+            whole = self._draft.scope.describe(ref).kind == "int64"
             if infinity is None or (text in _WHOLE_INFINITIES and not whole):
                 raise unsupported(_sql(node), f"write COALESCE({ref}, 'infinity') for an end, '-infinity' for a start")
             return _Side(ref, infinity)
@@ -318,7 +319,7 @@ class Conditions:
         if not _is_constant(node.unnest()):
             raise unsupported(_sql(node), f"compare {ref} with constants")
         try:
-            return _read(node.unnest(), self._draft.scope.describe(ref).type)
+            return _read(node.unnest(), self._draft.scope.describe(ref).kind)
         except BadLiteral as error:
             raise self._names.bad(node, f"{ref}: {error}") from None
 
@@ -338,6 +339,8 @@ def _read(node: exp.Expr, type_: str) -> Physical | None:
         name = node.to.this.name if isinstance(node.to.this, exp.DType) else str(node.to)
         if name not in _CASTS:
             raise BadLiteral(f"a constant of type {node.to.sql('postgres')}; write one of {', '.join(dict.fromkeys(_CASTS.values()))}")
+        if name == "DECIMAL" and digits_of(type_):
+            return _read(node.this, type_)
         value = _read(node.this, _CASTS[name])
         return None if value is None else convert(value, _CASTS[name], type_)
     if isinstance(node, exp.Boolean):

@@ -19,7 +19,7 @@ from service.tables.store import PIECE_ROWS
 from service.views.joins.protocol import Bounds
 from service.views.live_view import LiveView
 from service.views.shown import ROW
-from service.wire.schema import ARROW_TYPES
+from service.wire.kinds import KEPT_TYPES
 from structures.core.encoding import NEG_INF, POS_INF, encode_floats
 
 Window = Mapping[str, tuple[str | None, str | None]]
@@ -96,14 +96,14 @@ def _row(view: LiveView, alias: str, given: Mapping[str, str]) -> pa.RecordBatch
         all_of = ", ".join(f"where.{ROW}.{name}" for name in names)
         raise Problem("bad-parameter", f"where: a row of a view with UNION or EXCEPT is looked up by all of its columns: {all_of}")
     first = {name: view.definitions[relation] for name, relation in query.aliases}
-    types = [first[ref.alias].column(ref.column).type for ref in query.branches[0].columns]
+    types = [first[ref.alias].column(ref.column).kind for ref in query.branches[0].columns]
     columns = [_value(type_, f"where.{ROW}.{name}", given[name]) for type_, name in zip(types, names, strict=True)]
     return pa.RecordBatch.from_arrays(columns, names)
 
 
 def _parsed(side: Side, names: list[str], given: Mapping[str, str]) -> pa.RecordBatch:
     """One row of these columns from texts."""
-    types = [side.relation.definition.column(name).type for name in names]
+    types = [side.relation.definition.column(name).kind for name in names]
     columns = [_value(type_, f"where.{side.alias}.{name}", given[name]) for type_, name in zip(types, names, strict=True)]
     return pa.RecordBatch.from_arrays(columns, names)
 
@@ -116,8 +116,8 @@ def _value(type_: str, parameter: str, text: str) -> pa.Array:
     if type_ == "date":
         if not -(2**31) <= int(value) < 2**31:
             raise Problem("bad-parameter", f"{parameter}: {text!r} is out of range")
-        return pa.array([value], pa.int32()).cast(ARROW_TYPES[type_])
-    return pa.array([value], ARROW_TYPES[type_])
+        return pa.array([value], pa.int32()).cast(KEPT_TYPES[type_])
+    return pa.array([value], KEPT_TYPES[type_])
 
 
 def _bounds(view: LiveView, window: Window | None) -> Bounds | None:
@@ -145,7 +145,7 @@ def _bounds(view: LiveView, window: Window | None) -> Bounds | None:
                 joined = " and ".join(sorted({other.interval for other in set().union(*named)}))
                 raise Problem("bad-parameter", f"overlaps: one window is allowed for {joined}, but two are given")
             try:
-                bounds[span] = _window(ends, side.relation.definition.column(span.start).type)
+                bounds[span] = _window(ends, side.relation.definition.column(span.start).kind)
             except Problem as problem:
                 if name or len(named) == 1:
                     raise

@@ -20,6 +20,7 @@ from service.tables.resolution import Indices
 from service.views.deltas import Combination
 from service.views.joins.protocol import Enumeration
 from service.views.live_view import LiveView
+from service.wire.kinds import sent_batch
 
 
 class Reading(Protocol):
@@ -104,7 +105,7 @@ class TableReading:
 
     def __init__(self, relation: Relation, version: int, rows: int) -> None:
         self.relation = relation
-        self.schema = relation.table.schema
+        self.schema = relation.definition.sent_schema()
         self._version, self._start, self._rows = version, 0, rows
 
     @property
@@ -116,7 +117,7 @@ class TableReading:
         return (slots,)
 
     def rows(self, slots: Combination) -> pa.RecordBatch:
-        return self.relation.table.take(self.schema.names, slots[0])
+        return sent_batch(self.relation.table.take(self.schema.names, slots[0]), self.schema)
 
     def text_bytes(self, slots: Combination) -> Indices:
         return self.relation.table.text_bytes(self.schema.names, slots[0])

@@ -17,12 +17,14 @@ import pyarrow.compute as pc
 
 from service.query.model import IntervalRef, Output, Query
 from service.tables.endpoints import Ends, endpoints
-from service.wire.schema import ARROW_TYPES, Interval, RelationDefinition
+from service.wire.kinds import SENT_TYPES, sent
+from service.wire.schema import Interval, RelationDefinition
 from structures.core.encoding import NEG_INF, POS_INF, decode_floats, decode_ints
 
 Numbers = npt.NDArray[Any]
 
 _INT32 = np.iinfo(np.int32)
+_DIGITS = 19  # of the longest difference of two decimals
 _LONGEST = np.iinfo(np.int64).max
 
 
@@ -46,24 +48,26 @@ class Projection:
         """Equally long parts, by alias, with at least the columns that the outputs read -> as many rows."""
         common: dict[tuple[IntervalRef, ...], tuple[Ends, Ends]] = {}
         columns = []
-        for output in self._outputs:
+        for output, wanted in zip(self._outputs, self.schema.types, strict=True):
             if output.column is not None:
-                columns.append(parts[output.column.alias].column(output.column.column))
+                columns.append(sent(parts[output.column.alias].column(output.column.column), wanted))
                 continue
             if output.intervals not in common:
                 common[output.intervals] = self._common(output.intervals, parts)
-            columns.append(self._computed(output, *common[output.intervals]))
+            columns.append(sent(self._computed(output, *common[output.intervals]), wanted))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _type(self, alias: str, column: str) -> pa.DataType:
-        return ARROW_TYPES[self._definitions[alias].column(column).type]
+        return SENT_TYPES[self._definitions[alias].column(column).kind]
 
     def _field(self, output: Output) -> pa.Field:
         if output.column is not None:
             nullable = self._definitions[output.column.alias].column(output.column.column).nullable
             return pa.field(output.name, self._type(*output.column), nullable)
         type_ = self._types[output.intervals[0]]
-        if output.kind == "duration" and type_ != pa.float64():
+        if output.kind == "duration" and pa.types.is_decimal(type_):
+            type_ = pa.decimal128(_DIGITS, type_.scale)
+        elif output.kind == "duration" and type_ != pa.float64():
             type_ = pa.int64()
         return pa.field(output.name, type_)
 
@@ -108,7 +112,7 @@ def values_schema(query: Query, relations: Mapping[str, RelationDefinition]) -> 
     fields = []
     for output, *refs in zip(query.outputs, *(branch.columns for branch in query.branches), strict=True):
         columns = [by_alias[ref.alias].column(ref.column) for ref in refs]
-        fields.append(pa.field(output.name, ARROW_TYPES[columns[0].type], any(column.nullable for column in columns)))
+        fields.append(pa.field(output.name, SENT_TYPES[columns[0].kind], any(column.nullable for column in columns)))
     return pa.schema(fields)
 
 
@@ -134,4 +138,4 @@ def _arrow(values: Numbers, null: npt.NDArray[np.bool_], type_: pa.DataType) -> 
         # An open end may be the day after the last that int32 holds.
         values = np.clip(values, _INT32.min, _INT32.max).astype(np.int32)
     column = pa.array(values, mask=null if null.any() else None)
-    return column if column.type == type_ else column.view(type_)
+    return column if column.type == type_ or pa.types.is_decimal(type_) else column.view(type_)

@@ -210,7 +210,7 @@ def equal_rows(left: pa.RecordBatch, right: pa.RecordBatch) -> npt.NDArray[np.bo
     """bool[n]: rows that look alike in every column; null equals null, NaN the same NaN, 0.0 not -0.0."""
     equal = np.ones(left.num_rows, np.bool_)
     for x, y in zip(left.columns, right.columns, strict=True):
-        if x.type in TEXT_OR_BOOL:
+        if x.type in TEXT_OR_BOOL or pa.types.is_decimal(x.type):
             same = np.asarray(pc.fill_null(pc.equal(x, y), False))
         else:
             same = _bits(x) == _bits(y)

@@ -17,6 +17,7 @@ from service.query.model import Query
 from service.tables.projection import Projection, one_zero, values_schema
 from service.tables.sides import Side
 from service.views.deltas import Combination
+from service.wire.kinds import SENT_TYPES, sent
 from service.wire.schema import RelationDefinition
 
 ROW = "row"  # in place of an alias, where the row is its own identity
@@ -55,7 +56,9 @@ class Parts:
     def with_keys(self, slots: Combination) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         parts = _taken(self._sides, [side.identity for side in self._sides], slots)
         names = [f"{side.alias}.{name}" for side in self._sides for name in side.relation.key]
+        kinds = [side.relation.definition.column(name).kind for side in self._sides for name in side.relation.key]
         columns = [parts[side.alias].column(name) for side in self._sides for name in side.relation.key]
+        columns = [sent(column, SENT_TYPES[kind]) for column, kind in zip(columns, kinds, strict=True)]
         return pa.RecordBatch.from_arrays(columns, names), self._projection.rows(parts)
 
     def text_bytes(self, slots: Combination) -> npt.NDArray[np.int64]:
@@ -81,7 +84,8 @@ class Values:
             if len(some) or not parts:
                 sides = [self._sides[place] for place in places]
                 rows = _taken(sides, [side.output for side in sides], [slots[place][some] for place in places])
-                arrays = [one_zero(rows[ref.alias].column(ref.column)) for ref in columns]
+                values = [one_zero(rows[ref.alias].column(ref.column)) for ref in columns]
+                arrays = [sent(column, wanted) for column, wanted in zip(values, self.schema.types, strict=True)]
                 parts.append(pa.RecordBatch.from_arrays(arrays, schema=self.schema))
                 order.append(some)
         if len(parts) == 1:

@@ -15,8 +15,9 @@ from service.wire.columns import mask_of
 from service.wire.errors import MalformedBody
 from service.wire.json import Definitions
 from service.wire.judge import Findings, Judged, assemble
+from service.wire.kinds import SENT_TYPES, ByKind, kept
 from service.wire.room import UNBOUNDED, Room, take_arrow_stream, without_junk
-from service.wire.schema import ARROW_TYPES, OP_COLUMN, RowRules
+from service.wire.schema import OP_COLUMN, RowRules
 from service.wire.table import is_text, judge_table, refuse_twice
 
 _OPTIONS = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.DataTypeSpecific)
@@ -26,14 +27,17 @@ def _is_timestamp_with_zone(kind: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(kind)) and kind.tz is not None
 
 
-_READABLE: dict[str, Callable[[pa.DataType], bool]] = {
-    "int64": pa.types.is_integer,
-    "float64": lambda kind: bool(pa.types.is_floating(kind) or pa.types.is_integer(kind)),
-    "timestamp": _is_timestamp_with_zone,
-    "date": pa.types.is_date,
-    "string": is_text,
-    "bool": pa.types.is_boolean,
-}
+_READABLE: ByKind[Callable[[pa.DataType], bool]] = ByKind(
+    {
+        "int64": pa.types.is_integer,
+        "float64": lambda kind: bool(pa.types.is_floating(kind) or pa.types.is_integer(kind)),
+        "timestamp": _is_timestamp_with_zone,
+        "date": pa.types.is_date,
+        "string": is_text,
+        "bool": pa.types.is_boolean,
+    },
+    lambda precision, scale: lambda kind: bool(pa.types.is_decimal(kind) or pa.types.is_integer(kind)),
+)
 
 
 def decode_arrow(body: bytes, definitions: Definitions, room: Room = UNBOUNDED) -> Batch:
@@ -126,18 +130,20 @@ def judge_record_batch(rules: RowRules, relation: str, table: pa.RecordBatch, fi
 
 def _canonical(rules: RowRules, ordinal: int, array: pa.Array, findings: Findings) -> pa.Array:
     column = rules.columns[ordinal]
-    wanted = ARROW_TYPES[column.type]
+    wanted = SENT_TYPES[column.kind]
     if array.type == wanted:
-        return array
+        return kept(array)
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
     if pa.types.is_null(array.type):
-        return pa.nulls(len(array), wanted)
+        return kept(pa.nulls(len(array), wanted))
     check_readable(rules, ordinal, array.type)
     if column.type == "float64":
         return array.cast(wanted, safe=False)  # a whole number beyond 2**53 becomes the nearest float64, as in JSON
+    if column.scale is not None and pa.types.is_integer(array.type):
+        array = array.cast(pa.decimal128(38, column.scale))  # Arrow wants room for all digits that the type might have
     try:
-        return array.cast(wanted)
+        return kept(array.cast(wanted))
     except pa.ArrowInvalid:
         parts, bad = _cast_all_but_bad(array, wanted, 0)
     findings.add(
@@ -146,23 +152,24 @@ def _canonical(rules: RowRules, ordinal: int, array: pa.Array, findings: Finding
         column.name,
         lambda row: f"the value {_number(array, row)} of type {array.type} does not fit, expected {wanted}",
     )
-    return pa.concat_arrays(parts)
+    return kept(pa.concat_arrays(parts))
 
 
 def check_readable(rules: RowRules, ordinal: int, kind: pa.DataType) -> None:
     """MalformedBody for a column whose type has no values of the relation's type."""
     column = rules.columns[ordinal]
     plain = kind.value_type if pa.types.is_dictionary(kind) else kind
-    if not pa.types.is_null(plain) and not _READABLE[column.type](plain):
+    if not pa.types.is_null(plain) and not _READABLE[column.kind](plain):
         naive = pa.types.is_timestamp(plain) and column.type == "timestamp"
         why = " (without a time zone)" if naive else ""
-        raise MalformedBody(f"the column {column.name!r} is {plain}{why}; it must be convertible to {ARROW_TYPES[column.type]}")
+        raise MalformedBody(f"the column {column.name!r} is {plain}{why}; it must be convertible to {SENT_TYPES[column.kind]}")
 
 
 def _number(array: pa.Array, row: int) -> str:
     """The physical number of a value, whose time zone may be unknown."""
     one = array[row : row + 1]
-    return str((one if pa.types.is_integer(one.type) else one.view(pa.int64()))[0])
+    plain = pa.types.is_integer(one.type) or pa.types.is_decimal(one.type)
+    return str((one if plain else one.view(pa.int64()))[0])
 
 
 def _cast_all_but_bad(array: pa.Array, wanted: pa.DataType, first: int) -> tuple[list[pa.Array], list[int]]:

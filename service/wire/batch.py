@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from service.wire.errors import RowError
+from service.wire.kinds import sent_batch
 from service.wire.schema import OP_COLUMN, RelationDefinition
 
 INSERT, UPSERT, DELETE, TRUNCATE = 0, 1, 2, 3
@@ -150,7 +151,8 @@ def batch_to_arrow(batch: Batch) -> bytes:
     """The good rows as a body for `POST /v1/changes`: one IPC stream a relation, each with a column `_op` over `OP_DICTIONARY`."""
     body = pa.BufferOutputStream()
     for changes in batch.changes:
-        rows = changes.rows.arrow.append_column(OP_COLUMN, pa.DictionaryArray.from_arrays(changes.ops, OP_DICTIONARY))
+        rows = sent_batch(changes.rows.arrow, changes.definition.sent_schema())
+        rows = rows.append_column(OP_COLUMN, pa.DictionaryArray.from_arrays(changes.ops, OP_DICTIONARY))
         rows = rows.replace_schema_metadata({RELATION_METADATA: changes.relation.encode()})
         with pa.ipc.new_stream(body, rows.schema) as stream:
             stream.write_batch(rows)

@@ -13,20 +13,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.wire.grammar import JSON_READERS, TEXT_READERS, Reader, read_day_number
+from service.wire.grammar import JSON_READERS, TEXT_READERS, Reader, read_day_number, read_decimal
 from service.wire.judge import Findings, Mask
-from service.wire.schema import ARROW_TYPES, RowRules
+from service.wire.kinds import KEPT_TYPES, SENT_TYPES, ByKind, digits_of, kept
+from service.wire.schema import RowRules
 
 _NONE = type(None)
 # The kinds of values that pa.array takes exactly as they are meant. It would also take 1.0 for an int64: hence the look at the kinds.
-_PLAIN: dict[str, frozenset[type]] = {
-    "int64": frozenset({int}),
-    "float64": frozenset({float, int}),
-    "timestamp": frozenset({int}),
-    "date": frozenset(),
-    "string": frozenset({str}),
-    "bool": frozenset({bool}),
-}
+_PLAIN: ByKind[frozenset[type]] = ByKind(
+    {
+        "int64": frozenset({int}),
+        "float64": frozenset({float, int}),
+        "timestamp": frozenset({int}),
+        "date": frozenset(),
+        "string": frozenset({str}),
+        "bool": frozenset({bool}),
+    },
+    lambda precision, scale: frozenset(),
+)
 _DATED = ("timestamp", "date")
 # Up to this many rows a Python loop is done before Arrow and NumPy have begun.
 FEW = 8
@@ -38,38 +42,54 @@ _TEXT_FORMS = {
     "float64": r"^-?([0-9]{1,99}\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,2})?$",
 }
 
-DEBEZIUM_READERS: dict[str, Reader] = {**JSON_READERS, "date": read_day_number}
+_DECIMAL_FORM = r"^-?[0-9]{1,18}(\.[0-9]{1,18})?$"
+
+DEBEZIUM_READERS: ByKind[Reader] = ByKind({**JSON_READERS, "date": read_day_number}, read_decimal)
 
 
 def from_values(
-    rules: RowRules, ordinal: int, values: Sequence[Any], findings: Findings, readers: dict[str, Reader] = JSON_READERS
+    rules: RowRules, ordinal: int, values: Sequence[Any], findings: Findings, readers: ByKind[Reader] = JSON_READERS
 ) -> pa.Array:
     """A column of JSON values. Bad ones become null and a finding of the column's rank."""
-    kind = rules.columns[ordinal].type
+    kind = rules.columns[ordinal].kind
     kinds = set(map(type, values))
     kinds.discard(_NONE)
     try:
         if kinds <= _PLAIN[kind]:
-            return pa.array(values, ARROW_TYPES[kind])
+            return pa.array(values, KEPT_TYPES[kind])
         if kind in _DATED and kinds == {str}:
-            return pa.array(values, pa.utf8()).cast(ARROW_TYPES[kind])
+            return pa.array(values, pa.utf8()).cast(KEPT_TYPES[kind])
+        if kinds == {str} and digits_of(kind) and (digits := _digits(pa.array(values, pa.utf8()), kind)) is not None:
+            return digits
     except (pa.ArrowInvalid, OverflowError):
         pass  # some value is out of range or not a date: find out which
-    return pa.array(one_by_one(rules, ordinal, values, findings, readers), ARROW_TYPES[kind])
+    return pa.array(one_by_one(rules, ordinal, values, findings, readers), KEPT_TYPES[kind])
 
 
 def from_texts(rules: RowRules, ordinal: int, texts: pa.Array, findings: Findings) -> pa.Array:
     """A column of CSV fields. An empty text is null, except in string columns."""
-    kind = rules.columns[ordinal].type
+    kind = rules.columns[ordinal].kind
     if kind == "string":
         return texts
     texts = pc.if_else(pc.equal(texts, ""), None, texts)
     if kind in _DATED or (kind in _TEXT_FORMS and pc.all(pc.match_substring_regex(texts, _TEXT_FORMS[kind]), min_count=0).as_py()):
         try:
-            return texts.cast(ARROW_TYPES[kind])
+            return texts.cast(KEPT_TYPES[kind])
         except pa.ArrowInvalid:
             pass  # a timestamp as a number of microseconds, or a bad value
-    return pa.array(one_by_one(rules, ordinal, _Texts(texts), findings, TEXT_READERS), ARROW_TYPES[kind])
+    if digits_of(kind) and (digits := _digits(texts, kind)) is not None:
+        return digits
+    return pa.array(one_by_one(rules, ordinal, _Texts(texts), findings, TEXT_READERS), KEPT_TYPES[kind])
+
+
+def _digits(texts: pa.Array, kind: str) -> pa.Array | None:
+    """A column of plain decimals; None if some are not."""
+    if not pc.all(pc.match_substring_regex(texts, _DECIMAL_FORM), min_count=0).as_py():
+        return None
+    try:
+        return kept(texts.cast(SENT_TYPES[kind]))
+    except pa.ArrowInvalid:  # too many digits
+        return None
 
 
 class _Texts(Sequence[Any]):
@@ -89,9 +109,9 @@ class _Texts(Sequence[Any]):
             yield from self._texts[start : start + _SOME].to_pylist()
 
 
-def one_by_one(rules: RowRules, ordinal: int, values: Sequence[Any], findings: Findings, readers: dict[str, Reader]) -> list[Any]:
+def one_by_one(rules: RowRules, ordinal: int, values: Sequence[Any], findings: Findings, readers: ByKind[Reader]) -> list[Any]:
     """A column's physical values. Bad ones become None and a finding of the column's rank."""
-    read = readers[rules.columns[ordinal].type]
+    read = readers[rules.columns[ordinal].kind]
     good: list[Any] = []
     bad: list[int] = []
     for row, value in enumerate(values):

@@ -176,7 +176,7 @@ class _Envelopes:
         column = self.rows.rules.columns[ordinal]
         if column.type == "string" and _UNAVAILABLE in values:
             values = [_NOT_SENT if value == _UNAVAILABLE else value for value in values]
-        settlers: dict[int, Settler | None] = {id(kind): settler(column.type, kind.get(column.name)) for kind in kinds}
+        settlers: dict[int, Settler | None] = {id(kind): settler(column.kind, kind.get(column.name)) for kind in kinds}
         if not any(settlers.values()):
             return values
         if len(kinds) == 1:

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from service.wire.kinds import ByKind, decimal_kind
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 DATE_MIN, DATE_MAX = -(2**31), 2**31 - 1
@@ -31,15 +34,21 @@ _INT_FORM = re.compile(r"[+-]?[0-9]+")
 # One way to read each text: with a second one, a long text that is no number would take quadratic time.
 _FLOAT_FORM = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
+_LONGEST_DECIMAL = 60  # characters
+_FLOAT_DIGITS = 15  # of a decimal number that a float64 gives back as it was
+
 NOT_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
-WANTED = {
-    "int64": "a 64-bit integer",
-    "float64": 'a number, "NaN", "Infinity" or "-Infinity"',
-    "timestamp": "a timestamp with an offset, such as 2026-01-01T12:00:00Z, or an integer of microseconds since 1970 UTC",
-    "date": "a date such as 2026-01-01",
-    "string": "text",
-    "bool": "true or false",
-}
+WANTED: ByKind[str] = ByKind(
+    {
+        "int64": "a 64-bit integer",
+        "float64": 'a number, "NaN", "Infinity" or "-Infinity"',
+        "timestamp": "a timestamp with an offset, such as 2026-01-01T12:00:00Z, or an integer of microseconds since 1970 UTC",
+        "date": "a date such as 2026-01-01",
+        "string": "text",
+        "bool": "true or false",
+    },
+    lambda precision, scale: f"a decimal of at most {precision - scale} digits before the point and {scale} after it",
+)
 
 Reader = Callable[[Any], Any]
 
@@ -173,14 +182,52 @@ def _read_bool(value: Any) -> bool:
     return value
 
 
-JSON_READERS: dict[str, Reader] = {
-    "int64": _read_int,
-    "float64": _read_float,
-    "timestamp": _read_timestamp,
-    "date": _read_date,
-    "string": _read_string,
-    "bool": _read_bool,
-}
+def read_decimal(precision: int, scale: int) -> Reader:
+    """The reader of decimals: texts and numbers -> the integer of the digits. Nothing is rounded: what has other digits is refused."""
+    kind = decimal_kind(precision, scale)
+
+    def read(value: Any) -> int:
+        if type(value) is str and len(value) <= _LONGEST_DECIMAL and _FLOAT_FORM.fullmatch(value):
+            number = Decimal(value)
+        elif type(value) is int and abs(value) <= INT64_MAX:
+            number = Decimal(value)
+        elif type(value) is Decimal:
+            number = value
+        elif type(value) is float and value - value == 0.0:
+            number = Decimal(repr(value))  # the shortest of those that are this float: as it was written, if it had 15 digits
+            if len(number.as_tuple().digits) > _FLOAT_DIGITS:
+                raise refusal(kind, value, f" (a number of more than {_FLOAT_DIGITS} digits may have lost some: send it as text)")
+        else:
+            raise refusal(kind, value)
+        sign, digits, exponent = number.as_tuple()
+        if not number:
+            return 0
+        if not isinstance(exponent, int) or number.adjusted() >= precision - scale:
+            raise refusal(kind, _plain(value), " (out of range)")
+        whole, up = int("".join(map(str, digits))), exponent + scale
+        whole, rest = (whole * int(10**up), 0) if up >= 0 else divmod(whole, int(10 ** min(-up, _LONGEST_DECIMAL)))
+        if rest:
+            raise refusal(kind, _plain(value), " (finer than its scale)")
+        return -whole if sign else whole
+
+    return read
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, Decimal) else value
+
+
+JSON_READERS: ByKind[Reader] = ByKind(
+    {
+        "int64": _read_int,
+        "float64": _read_float,
+        "timestamp": _read_timestamp,
+        "date": _read_date,
+        "string": _read_string,
+        "bool": _read_bool,
+    },
+    read_decimal,
+)
 
 
 def _text_int(text: str) -> int:
@@ -208,14 +255,17 @@ def _text_bool(text: str) -> bool:
     return text.lower() == "true"
 
 
-TEXT_READERS: dict[str, Reader] = {
-    "int64": _text_int,
-    "float64": _text_float,
-    "timestamp": _text_timestamp,
-    "date": parse_date,
-    "string": _read_string,
-    "bool": _text_bool,
-}
+TEXT_READERS: ByKind[Reader] = ByKind(
+    {
+        "int64": _text_int,
+        "float64": _text_float,
+        "timestamp": _text_timestamp,
+        "date": parse_date,
+        "string": _read_string,
+        "bool": _text_bool,
+    },
+    read_decimal,
+)
 
 
 def _date_text(days: int) -> str:
@@ -267,6 +317,21 @@ def timestamp_texts(array: pa.Array) -> pa.Array:
         texts = _iso(full, "us", 27)
     else:
         texts = pa.compute.if_else(pa.array(broken), _iso(full, "us", 27), _iso(full, "s", 20))
+    return texts if array.null_count == 0 else pa.compute.if_else(array.is_valid(), texts, None)
+
+
+def decimal_texts(array: pa.Array) -> pa.Array:
+    """A decimal128 column of at most 19 digits as text, with all digits of the scale. Arrow would write 0.00000001 as 1E-8."""
+    scale = array.type.scale
+    digits = array.view(pa.decimal128(38, 0)).cast(pa.int64())
+    if scale == 0:
+        return digits.cast(pa.utf8())
+    numbers = np.asarray(digits.fill_null(0))
+    size = np.abs(numbers).astype(np.uint64)
+    whole, rest = (pa.array(part).cast(pa.utf8()) for part in np.divmod(size, np.uint64(10**scale)))
+    sign = pa.array(np.where(numbers < 0, "-", ""))
+    texts = pa.compute.binary_join_element_wise(sign, whole, ".", pa.compute.utf8_lpad(rest, scale, "0"), "")
+    # The parts are joined by the empty text, which comes last.
     return texts if array.null_count == 0 else pa.compute.if_else(array.is_valid(), texts, None)
 
 

@@ -17,6 +17,7 @@ from service.wire.columns import FEW, from_values, mask_of, one_by_one
 from service.wire.errors import BadParameter, MalformedBody, RowError, UnknownRelation, check_utf8, cut
 from service.wire.grammar import INT64_MAX, INT64_MIN, JSON_READERS, Reader, shown
 from service.wire.judge import Findings, Judged, assemble, judge, plainly_good
+from service.wire.kinds import ByKind
 from service.wire.room import JSON_WEIGHTS, UNBOUNDED, Room, take_text
 from service.wire.schema import OP_COLUMN, RelationDefinition, RowRules
 
@@ -95,7 +96,7 @@ def judge_rows(
     index: Sequence[int],
     rows: Sequence[dict[str, Any]],
     findings: Findings,
-    readers: dict[str, Reader] = JSON_READERS,
+    readers: ByKind[Reader] = JSON_READERS,
     settle: Callable[[int, list[Any]], list[Any]] | None = None,
 ) -> Judged:
     """Rows as dictionaries (only what each op reads) → judged changes. `settle(ordinal, values)` may replace a column's values."""

@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from service.wire.batch import DELETE, MAX_ERRORS, TRUNCATE, UPSERT, Batch, Changes, RowBlock
 from service.wire.errors import RowError, cut
-from service.wire.grammar import INT64_MAX, INT64_MIN, NOT_FINITE, date_texts, shown, timestamp_texts
+from service.wire.grammar import INT64_MAX, INT64_MIN, NOT_FINITE, date_texts, decimal_texts, shown, timestamp_texts
+from service.wire.kinds import SENT_TYPES, ByKind, sent
 from service.wire.schema import Interval, RowRules
 
 Mask = npt.NDArray[np.bool_]
@@ -24,7 +25,9 @@ Reason = Callable[[int], str]
 Blamed = str | Callable[[int], str] | None  # the column of a check, or that of each row
 
 _FAR = 2**62  # safely within the edges of the encoding
-_PHYSICAL: dict[str, type[np.generic]] = {"int64": np.int64, "timestamp": np.int64, "date": np.int32, "float64": np.float64}
+_PHYSICAL: ByKind[type[np.generic]] = ByKind(
+    {"int64": np.int64, "timestamp": np.int64, "date": np.int32, "float64": np.float64}, lambda precision, scale: np.int64
+)
 
 
 class Checked:
@@ -189,7 +192,7 @@ def _check_interval(
 ) -> None:
     """Neither endpoint at the edge of the encoding, and at least one value of the type between them; null is unbounded."""
     start, end = (arrays[ordinal] for ordinal in ordinals)
-    kind = rules.columns[ordinals[0]].type
+    kind = rules.columns[ordinals[0]].kind
     starts, ends = values_of(start, kind), values_of(end, kind)
     if kind == "float64":
         with np.errstate(invalid="ignore", over="ignore"):
@@ -214,7 +217,7 @@ def _check_interval(
         return
 
     def reason(row: int) -> str:
-        left, right = value_text(start, row), value_text(end, row)
+        left, right = (value_text(sent(array.slice(row, 1), SENT_TYPES[kind])) for array in (start, end))
         return f"the interval {name} is empty: {interval.bounds[0]}{left}, {right}{interval.bounds[1]}"
 
     findings.add(rank, empty, rules.names[ordinals[1]], reason)
@@ -261,15 +264,15 @@ def values_of(array: pa.Array, kind: str) -> npt.NDArray[Any]:
     return np.frombuffer(array.buffers()[1], _PHYSICAL[kind])[array.offset : array.offset + len(array)]
 
 
-def value_text(array: pa.Array, row: int) -> str:
-    """One value of a canonical column as a message shows it."""
-    one = array.slice(row, 1)
-    if pa.types.is_timestamp(array.type):
+def value_text(one: pa.Array) -> str:
+    """The value of a column of one, as it would be sent, as a message shows it."""
+    if pa.types.is_timestamp(one.type):
         return str(timestamp_texts(one)[0])
-    if pa.types.is_date32(array.type):
+    if pa.types.is_date32(one.type):
         return str(date_texts(one)[0])
+    if pa.types.is_decimal(one.type):
+        return str(decimal_texts(one)[0])
     return shown(one[0].as_py())
-
 
 
 def assemble(sent: int, ignored: int, judged: Sequence[Judged], refused: Sequence[RowError] = (), **fields: Any) -> Batch:

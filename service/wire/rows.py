@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.wire.errors import UnsupportedMediaType
-from service.wire.grammar import date_texts, timestamp_texts
+from service.wire.grammar import date_texts, decimal_texts, timestamp_texts
 
 # A join must stay below Arrow's 2 GiB of text in one array; an escaped text is at most six times as long.
 _MAX_BYTES = 2**28
@@ -42,10 +42,19 @@ def _json_texts(array: pa.Array) -> pa.Array:
     kind = array.type
     if pa.types.is_string(kind):
         return _json_strings(array)
-    if pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
-        texts = timestamp_texts(array) if pa.types.is_timestamp(kind) else date_texts(array)
+    if (write := _writer(kind)) is not None:
+        texts = write(array)
         return pc.binary_join_element_wise(_QUOTE, texts, _QUOTE, _EMPTY).fill_null(_constant("null"))
     return _named(array, '"NaN"', '"Infinity"', '"-Infinity"').fill_null(_constant("null"))
+
+
+def _writer(kind: pa.DataType) -> Texts | None:
+    """Of what is neither text nor a number to JSON."""
+    if pa.types.is_timestamp(kind):
+        return timestamp_texts
+    if pa.types.is_date32(kind):
+        return date_texts
+    return decimal_texts if pa.types.is_decimal(kind) else None
 
 
 def _json_strings(array: pa.Array) -> pa.Array:
@@ -61,10 +70,8 @@ def _csv_texts(array: pa.Array) -> pa.Array:
     kind = array.type
     if pa.types.is_string(kind):
         return _csv_strings(array)
-    if pa.types.is_timestamp(kind):
-        return timestamp_texts(array).fill_null(_EMPTY)
-    if pa.types.is_date32(kind):
-        return date_texts(array).fill_null(_EMPTY)
+    if (write := _writer(kind)) is not None:
+        return write(array).fill_null(_EMPTY)
     return _named(array, "NaN", "Infinity", "-Infinity").fill_null(_EMPTY)
 
 

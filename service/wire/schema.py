@@ -10,6 +10,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from service.wire.errors import BadDefinition
+from service.wire.kinds import KEPT_TYPES, MOST_DIGITS, SENT_TYPES, decimal_kind
 from service.wire.wording import wording
 
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
@@ -17,19 +18,11 @@ OP_COLUMN = "_op"
 MAX_NAME = 63  # characters of a column's name
 _FORBIDDEN = r'."\x00-\x1f\x7f-\x9f'  # in a column's name: dot, double quote, control characters
 
-ColumnType = Literal["int64", "float64", "timestamp", "date", "string", "bool"]
+ColumnType = Literal["int64", "float64", "decimal", "timestamp", "date", "string", "bool"]
 Bounds = Literal["[)", "[]", "(]", "()"]
 
-ARROW_TYPES: dict[str, pa.DataType] = {
-    "int64": pa.int64(),
-    "float64": pa.float64(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "date": pa.date32(),
-    "string": pa.utf8(),
-    "bool": pa.bool_(),
-}
 POINT: Bounds = "[]"
-ENDPOINT_TYPES = ("int64", "float64", "timestamp", "date")
+ENDPOINT_TYPES = ("int64", "float64", "decimal", "timestamp", "date")
 
 _STRICT = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -39,15 +32,28 @@ def _require(condition: bool, message: str) -> None:
         raise ValueError(message)
 
 
-class Column(BaseModel):
-    """One column. Its name is any text of 1 to 63 characters without dot, double quote and control characters, but not `_op`."""
+def _with_digits(schema: dict[str, Any]) -> None:
+    """As JSON schema: what `Column._check_digits` accepts."""
+    fields = schema["properties"]
+    for name, least in (("precision", 1), ("scale", 0)):
+        fields[name] = {"type": "integer", "minimum": least, "maximum": MOST_DIGITS}
+    schema["if"] = {"properties": {"type": {"const": "decimal"}}}
+    schema["then"] = {"required": ["precision", "scale"]}
+    schema["else"] = {"properties": {"precision": False, "scale": False}}
 
-    model_config = _STRICT
+
+class Column(BaseModel):
+    """One column. Its name is any text of 1 to 63 characters without dot, double quote and control characters, but not `_op`. A decimal has
+    `precision` digits, `scale` of them after the point."""
+
+    model_config = ConfigDict(**_STRICT, json_schema_extra=_with_digits)
     name: str = Field(
         json_schema_extra={"minLength": 1, "maxLength": MAX_NAME, "pattern": f"^[^{_FORBIDDEN}]*$", "not": {"const": OP_COLUMN}}
     )
     type: ColumnType
     nullable: bool = False
+    precision: int | None = None
+    scale: int | None = None
 
     @field_validator("name")
     @classmethod
@@ -59,6 +65,30 @@ class Column(BaseModel):
         said = f"the column name {name!r} contains {found and found[0]!r}; dots, double quotes and control characters are not allowed"
         _require(found is None, said)
         return name
+
+    @model_validator(mode="after")
+    def _check_digits(self) -> Column:
+        precision, scale = self.precision, self.scale
+        if self.type != "decimal":
+            _require(precision is None and scale is None, f"a {self.type} has neither precision nor scale")
+            return self
+        _require(precision is not None and scale is not None, "a decimal needs its precision and scale, such as 12 and 2")
+        assert precision is not None and scale is not None
+        _require(1 <= precision <= MOST_DIGITS, f"the precision of a decimal is from 1 to {MOST_DIGITS} digits, not {precision}")
+        _require(0 <= scale <= precision, f"the scale of a decimal is from 0 to its precision, not {scale}")
+        return self
+
+    @property
+    def kind(self) -> str:
+        """Its type, and of a decimal also its precision and scale (`kinds`)."""
+        if self.precision is None or self.scale is None:
+            return self.type
+        return decimal_kind(self.precision, self.scale)
+
+    @property
+    def comparable(self) -> str:
+        """Equal for columns whose values can be compared."""
+        return self.type if self.scale is None else f"decimal of scale {self.scale}"
 
 
 def _in_two_forms(schema: dict[str, Any]) -> None:
@@ -166,8 +196,8 @@ class RelationDefinition(BaseModel):
             f"the interval {name!r}: {start.name!r} is a {start.type}; endpoints must be {', '.join(ENDPOINT_TYPES)}",
         )
         _require(
-            start.type == end.type,
-            f"the interval {name!r} starts as {start.type} and ends as {end.type}: both must have the same type",
+            start.kind == end.kind,
+            f"the interval {name!r} starts as {start.kind} and ends as {end.kind}: both must have the same type",
         )
 
     @cached_property
@@ -184,20 +214,24 @@ class RelationDefinition(BaseModel):
         if self.key != old.key or len(self.columns) < len(old.columns):
             return False
         for column, before in zip(self.columns, old.columns, strict=False):
-            if (column.name, column.type) != (before.name, before.type) or before.nullable > column.nullable:
+            if (column.name, column.kind) != (before.name, before.kind) or before.nullable > column.nullable:
                 return False
         if not all(column.nullable for column in self.columns[len(old.columns) :]):
             return False
         return all(self.intervals.get(name) == interval for name, interval in old.intervals.items())
 
     def arrow_schema(self) -> pa.Schema:
-        """Canonical Arrow types. Every field may be null: a delete carries only its key."""
-        return pa.schema([(column.name, ARROW_TYPES[column.type]) for column in self.columns])
+        """Canonical Arrow types, as values are kept. Every field may be null: a delete carries only its key."""
+        return pa.schema([(column.name, KEPT_TYPES[column.kind]) for column in self.columns])
+
+    def sent_schema(self) -> pa.Schema:
+        """The same as values are received and sent."""
+        return pa.schema([(column.name, SENT_TYPES[column.kind]) for column in self.columns])
 
     def to_json(self) -> dict[str, Any]:
         """The normal form: two definitions are the same iff these are equal."""
         return {
-            "columns": [column.model_dump() for column in self.columns],
+            "columns": [column.model_dump(exclude_none=True) for column in self.columns],
             "key": list(self.key),
             "intervals": {name: interval.to_json() for name, interval in sorted(self.intervals.items())},
         }
@@ -211,7 +245,7 @@ class RowRules:
         self.columns: tuple[Column, ...] = tuple(definition.columns)
         self.names = tuple(column.name for column in self.columns)
         self.name_set = frozenset(self.names)
-        self.kinds = tuple((column.name, column.type) for column in self.columns)
+        self.kinds = tuple((column.name, column.kind) for column in self.columns)
         self.ordinal = {name: at for at, name in enumerate(self.names)}
         self.key = tuple(definition.key)
         self.key_set = frozenset(definition.key)

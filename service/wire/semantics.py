@@ -15,6 +15,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from service.wire.grammar import DAY, Unreadable, parse_timestamp
+from service.wire.kinds import digits_of
 
 
 class Semantic(NamedTuple):
@@ -136,6 +137,8 @@ def _settle_decimal(value: Any, kind: str, scale: Any) -> Any:
     number = _decimal(value, scale)
     if number is None:
         return Unreadable("got a Decimal without its scale: set the connector's decimal.handling.mode to double, or send schemas")
+    if digits_of(kind):
+        return number
     if kind == "float64":
         return float(number) if math.isfinite(float(number)) else Unreadable(f"got {number:.9g}, which float64 cannot hold")
     if kind == "string":

@@ -26,8 +26,9 @@ from service.wire.debezium import DebeziumDecoder
 from service.wire.decode import decode_changes, decode_relation_changes
 from service.wire.errors import UnknownRelation, WireError
 from service.wire.json import JsonDecoder
+from service.wire.kinds import KEPT_TYPES
 from service.wire.rows import encode_rows
-from service.wire.schema import ARROW_TYPES, RelationDefinition, parse_relation
+from service.wire.schema import RelationDefinition, parse_relation
 from streaming.config import BadConfig, read_config
 from tests.fuzz import samples
 
@@ -136,7 +137,7 @@ def _query(data: bytes) -> None:
 def _literal(data: bytes) -> None:
     text = data.decode(errors="replace")
     number, _, unit = text.partition(" ")
-    for kind, type_ in ARROW_TYPES.items():
+    for kind, type_ in KEPT_TYPES.items():
         for read in (from_text, from_number, distance_from_json, lambda kind, _: distance_from_text(kind, number, unit)):
             try:
                 value = read(kind, text)

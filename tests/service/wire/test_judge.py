@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from service.wire.batch import OP_NAMES, Batch
 from service.wire.debezium import DebeziumDecoder
 from service.wire.decode import decode_changes, decode_relation_changes
-from service.wire.schema import ARROW_TYPES, RelationDefinition, parse_relation
+from service.wire.kinds import KEPT_TYPES
+from service.wire.schema import RelationDefinition, parse_relation
 from tests.service.wire import twin
 
 MIN, MAX = -(2**63), 2**63 - 1
@@ -150,7 +151,7 @@ def arrow_table(definition: RelationDefinition, sent: list[tuple[str, dict[str, 
     for column in definition.columns:
         values = [row[column.name] for _, row in sent]
         readable = [None if value is None else twin.read(column.type, value) for value in values]
-        arrays.append(pa.array(readable, ARROW_TYPES[column.type]))
+        arrays.append(pa.array(readable, KEPT_TYPES[column.type]))
     return pa.RecordBatch.from_arrays(arrays, names=["_op", *(column.name for column in definition.columns)])
 
 

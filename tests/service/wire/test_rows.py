@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from service.wire import rows as wire_rows
 from service.wire.errors import UnsupportedMediaType
 from service.wire.grammar import INT64_MAX, INT64_MIN, parse_date, parse_timestamp
+from service.wire.kinds import KEPT_TYPES
 from service.wire.rows import ArrowRows, csv_header, encode_rows
-from service.wire.schema import ARROW_TYPES
 
 TYPES = ("int64", "float64", "timestamp", "date", "string", "bool")
-SCHEMA = pa.schema([*((kind, ARROW_TYPES[kind]) for kind in TYPES), ('a "b", é', pa.utf8())])
+SCHEMA = pa.schema([*((kind, KEPT_TYPES[kind]) for kind in TYPES), ('a "b", é', pa.utf8())])
 TEXTS = st.text(max_size=6) | st.sampled_from(["", "null", 'quo"te', "a,b", "two\r\nlines", "\\", "\x00\x1f", "\x7f", "é€😀", "NaN"])
 VALUES = st.tuples(
     st.integers(INT64_MIN, INT64_MAX) | st.none(),

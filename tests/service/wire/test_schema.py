@@ -86,7 +86,7 @@ def _with_column(**column: Any) -> dict[str, Any]:
         (_with_column(name='a"b', type="string"), "dots, double quotes"),
         (_with_column(name="a\nb", type="string"), "control"),
         (_with_column(name="a\x85b", type="string"), "control"),
-        (_with_column(name="n", type="int32"), 'must be "int64", "float64", "timestamp"'),
+        (_with_column(name="n", type="int32"), 'must be "int64", "float64", "decimal", "timestamp"'),
         (_with_column(name="n", type="int64", nullable="yes"), "nullable: must be true or false"),
         (_with_column(name=3, type="int64"), "name: must be a string"),
         ({**BOOKINGS, "intervals": {"Stay": {"at": "starts"}}}, "Stay"),

@@ -23,7 +23,7 @@ from service.reading.cursors import open_rows
 from service.views.joins.qdag_trees import Keys
 from service.views.parse import parse_view
 from service.wire.batch import DELETE, UPSERT
-from service.wire.schema import ARROW_TYPES
+from service.wire.kinds import KEPT_TYPES
 from tests.service.definitions import refused
 from tests.service.engine.test_engine import prepared, read_all, run
 from tests.service.running import check, opened
@@ -334,7 +334,7 @@ def test_sql_and_json_are_the_same_view() -> None:
 
 def test_nulls_are_values_of_every_type() -> None:
     """Beside the value that stands in their place."""
-    for type_ in ARROW_TYPES.values():
+    for type_ in KEPT_TYPES.values():
         keys = Keys.of_types([type_, pa.int64()], [True, False])
         some = pa.scalar(0, pa.int32() if type_ == pa.date32() else pa.int64()).cast(type_).as_py()
         columns = [pa.array([None, some, None, some], type_), pa.array([1, 1, 1, None])]

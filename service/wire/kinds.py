@@ -1,0 +1,78 @@
+"""What the values of a column are, in one text: its type, and of a decimal its precision and scale: `decimal(12,2)`.
+
+A decimal is kept as the integer of its digits (12.50 with scale 2 as 1250), as which it is compared, joined and encoded exactly; only
+what is received and sent has a point.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import pyarrow as pa
+
+T = TypeVar("T")
+
+MOST_DIGITS = 18  # that an int64 holds, whatever they are
+_DECIMAL = re.compile(r"decimal\(([0-9]+),([0-9]+)\)")
+
+
+def decimal_kind(precision: int, scale: int) -> str:
+    return f"decimal({precision},{scale})"
+
+
+def digits_of(kind: str) -> tuple[int, int] | None:
+    """The precision and scale of a decimal; None for any other kind."""
+    found = _DECIMAL.fullmatch(kind)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+class ByKind(dict[str, T]):
+    """Something for each kind of values; `decimal` makes it for decimals of a precision and scale."""
+
+    def __init__(self, plain: Mapping[str, T], decimal: Callable[[int, int], T]) -> None:
+        super().__init__(plain)
+        self._decimal = decimal
+
+    def __missing__(self, kind: str) -> T:
+        digits = digits_of(kind)
+        if digits is None:
+            raise KeyError(kind)
+        made = self[kind] = self._decimal(*digits)
+        return made
+
+
+KEPT_TYPES: ByKind[pa.DataType] = ByKind(
+    {
+        "int64": pa.int64(),
+        "float64": pa.float64(),
+        "timestamp": pa.timestamp("us", "UTC"),
+        "date": pa.date32(),
+        "string": pa.utf8(),
+        "bool": pa.bool_(),
+    },
+    lambda precision, scale: pa.int64(),
+)
+"""As Arrow columns inside."""
+
+SENT_TYPES: ByKind[pa.DataType] = ByKind(KEPT_TYPES, pa.decimal128)
+"""As Arrow columns that are received or sent."""
+
+
+def kept(array: pa.Array) -> pa.Array:
+    """A received column of one of `SENT_TYPES` as it is kept."""
+    return array.view(pa.decimal128(38, 0)).cast(pa.int64()) if pa.types.is_decimal(array.type) else array
+
+
+def sent(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """A kept column as it is sent."""
+    return array.cast(pa.decimal128(19, 0)).view(wanted) if pa.types.is_decimal(wanted) else array
+
+
+def sent_batch(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Kept rows as they are sent: with this schema."""
+    if rows.schema.equals(schema):
+        return rows
+    columns = [sent(column, field.type) for column, field in zip(rows.columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
