@@ -13,8 +13,10 @@ from typing import Any
 from service.engine.engine import Engine
 from service.following.feeds import Feed
 from service.reading.cursors import Readers, open_rows
-from service.reading.tokens import Signer
+from service.reading.tokens import Signer, Tokens
 from service.settings import Settings
+from service.tables.resolution import NO_SLOTS
+from service.views.deltas import Stored
 from service.views.live_view import LiveView
 
 
@@ -23,14 +25,21 @@ class Instance(Engine):
 
     def __init__(self, data: Path, settings: Settings | None = None) -> None:
         super().__init__(data, settings)
-        self._signer = Signer(self.folder_id, self.secret)
-        self.readers = Readers(self, self._signer, self.settings.max_cursors, self.settings.max_client_cursors)
+        signer = Signer(self.folder_id, self.secret)
+        self._tokens = Tokens(signer, self.timelines)
+        self.readers = Readers(self, signer, self.settings.max_cursors, self.settings.max_client_cursors)
 
     def feed_of(self, view: LiveView, retain: tuple[int, int]) -> Feed:
         return Feed(
-            view.name, view.id, retain, self.versions, self._signer, view.shown.with_keys, view.shown.text_bytes,
+            view.name, view.id, retain, self.versions, self._tokens, view.shown.with_keys, view.shown.text_bytes,
             lambda: open_rows(self.readers, view.name),
         )  # fmt: skip
+
+    def restored_feed_of(self, view: LiveView, retain: tuple[int, int], version: int, stored: Stored | None) -> Feed:
+        feed = self.feed_of(view, retain)
+        keys, rows = view.shown.with_keys((NO_SLOTS,) * len(view.sides))
+        feed.restore(version, stored, keys.schema, rows.schema)
+        return feed
 
     def sweep(self) -> None:
         self.readers.cursors.sweep()

@@ -1,9 +1,13 @@
 """What a batch did to the rows of each relation, and its bytes in the log.
 
     payload := relation*
-    relation := header (relation id, flags, length of deletes, length of inserts), deletes, inserts
+    relation := header (relation id, flags, length of deletes, length of inserts), deletes, inserts, ages
     deletes, inserts := an Arrow IPC record-batch message, or (flag 2) physical values as JSON, a list a row; padded to 8 bytes;
                         nothing when there are no rows
+    ages := (flag 4) their number, uint64, and uint16 of each deleted and then of each inserted row, padded to 8 bytes
+
+Single changes that were applied together are versions of their own, but have one payload, that of the last of them: the age of a row is how
+many versions before that one it was changed.
 
 The schemas are not in the payload: the catalogue has them, and the definition of an id never changes.
 """
@@ -14,13 +18,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import orjson
 import pyarrow as pa
 
 from service.wire.batch import RowBlock
 
 _HEADER = struct.Struct("<iIQQ")
-_TRUNCATE, _JSON = 1, 2
+_COUNT = struct.Struct("<Q")
+_TRUNCATE, _JSON, _AGES = 1, 2, 4
 _PADDING = (b"", b"\0" * 7, b"\0" * 6, b"\0" * 5, b"\0" * 4, b"\0" * 3, b"\0" * 2, b"\0")
 
 
@@ -31,6 +38,7 @@ class Effect(NamedTuple):
     truncate: bool
     deletes: RowBlock  # key columns only, in the order of the key
     inserts: RowBlock  # whole rows
+    ages: npt.NDArray[np.uint16] | None = None  # of the deletes, then of the inserts; None: all are 0
 
 
 def encode_effects(effects: Iterable[Effect]) -> bytes:
@@ -38,10 +46,13 @@ def encode_effects(effects: Iterable[Effect]) -> bytes:
     parts: list[bytes | pa.Buffer] = []
     for effect in effects:
         as_json = _fits_json(effect.deletes) and _fits_json(effect.inserts)
-        flags = (_TRUNCATE if effect.truncate else 0) | (_JSON if as_json else 0)
+        flags = (_TRUNCATE if effect.truncate else 0) | (_JSON if as_json else 0) | (_AGES if effect.ages is not None else 0)
         deletes, inserts = _written(effect.deletes, as_json), _written(effect.inserts, as_json)
         size0, size1 = len(deletes), len(inserts)
         parts += _HEADER.pack(effect.relation_id, flags, size0, size1), deletes, _PADDING[size0 & 7], inserts, _PADDING[size1 & 7]
+        if effect.ages is not None:
+            ages = effect.ages.astype("<u2").tobytes()
+            parts += _COUNT.pack(len(effect.ages)), ages, _PADDING[len(ages) & 7]
     return b"".join(parts)
 
 
@@ -72,6 +83,11 @@ def decode_effects(payload: bytes, schemas: Mapping[int, pa.Schema], keys: Mappi
         deletes_at = at + _HEADER.size
         inserts_at = deletes_at + size0 + (-size0 & 7)
         at = inserts_at + size1 + (-size1 & 7)
+        ages = None
+        if flags & _AGES:
+            (count,) = _COUNT.unpack_from(payload, at)
+            ages = np.frombuffer(payload, "<u2", count, at + _COUNT.size)
+            at += _COUNT.size + 2 * count + (-2 * count & 7)
         schema = schemas.get(relation_id)
         if schema is None:
             continue
@@ -81,6 +97,7 @@ def decode_effects(payload: bytes, schemas: Mapping[int, pa.Schema], keys: Mappi
             bool(flags & _TRUNCATE),
             _read(buffer, deletes_at, size0, key_schema, bool(flags & _JSON)),
             _read(buffer, inserts_at, size1, schema, bool(flags & _JSON)),
+            ages,
         ))
     return effects
 

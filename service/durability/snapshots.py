@@ -3,6 +3,7 @@
     snapshots/1042/              a whole snapshot of version 1042
         manifest.json            version, and rows, bytes and CRC-32 of each file; its own CRC-32 beside them
         7.arrow                  relation 7: an Arrow IPC stream, uncompressed
+        view-5f0c.arrow          recent changes of the view with this id, for its followers
     snapshots/1100.tmp/          an unfinished one, which is not used
 
 A snapshot gets its name by one rename, after all of it and its folder are on disk, and older ones are removed only after that: so
@@ -11,6 +12,7 @@ there is always a complete one. Cost: that of the disk, and about 20 ms for 1,00
 from __future__ import annotations
 
 import json
+import logging
 import mmap
 import os
 import shutil
@@ -24,12 +26,15 @@ import pyarrow as pa
 from service.durability.failpoints import reach
 from service.durability.folder import DATABASE, FOLDER_MODE, SNAPSHOTS, Damaged, private, sync_path
 
+log = logging.getLogger("livejoin.snapshots")
+
 _FORMAT = 1
 _MANIFEST = "manifest.json"
+_BLOCK = 1 << 20
 
 
 class TableFile(NamedTuple):
-    """One relation's file in a snapshot."""
+    """One file in a snapshot: a relation's, or a view's."""
 
     file: str
     rows: int
@@ -38,10 +43,34 @@ class TableFile(NamedTuple):
 
 
 class Snapshot:
-    """A whole snapshot: `version`, and `tables` by relation id."""
+    """A whole snapshot: `version`, `tables` by relation id, and `feeds` by view id."""
 
-    def __init__(self, path: Path, version: int, tables: dict[int, TableFile]) -> None:
-        self.path, self.version, self.tables = path, version, tables
+    def __init__(self, path: Path, version: int, tables: dict[int, TableFile], feeds: dict[str, TableFile]) -> None:
+        self.path, self.version, self.tables, self.feeds = path, version, tables, feeds
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.bytes for files in (self.tables, self.feeds) for file in files.values())
+
+    def feed(self, view_id: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]] | None:
+        """The recent changes of a view; None if there are none, or they are damaged: the relations do not depend on them. Reading the
+        batches may raise OSError."""
+        found = self.feeds.get(view_id)
+        if found is None:
+            return None
+        path = self.path / found.file
+        try:
+            with open(path, "rb") as file:
+                crc, size = 0, 0
+                while block := file.read(_BLOCK):
+                    crc, size = zlib.crc32(block, crc), size + len(block)
+            if (size, crc) != (found.bytes, found.crc):
+                raise Damaged("wrong checksum", path)
+            reader = pa.ipc.open_stream(pa.OSFile(str(path)))  # its batches share no memory
+        except (OSError, ValueError, Damaged) as error:
+            log.error("recent changes of a view are lost, so tokens of its followers expire: %s", error)
+            return None
+        return reader.schema, iter(reader)
 
     def batches(self, relation_id: int) -> Iterator[pa.RecordBatch]:
         """The rows of a relation, none if it did not exist yet. The file is verified before the first row; raises Damaged."""
@@ -58,9 +87,11 @@ class Snapshot:
 
 
 def write_snapshot(
-    folder: Path, version: int, tables: Iterable[tuple[int, pa.Schema, Iterable[pa.RecordBatch]]]
-) -> Snapshot:
-    """Write the rows of all relations at `version`, which the log has committed; then remove older snapshots.
+    folder: Path, version: int, tables: Iterable[tuple[int, pa.Schema, Iterable[pa.RecordBatch]]],
+    feeds: Iterable[tuple[str, pa.Schema, Iterable[pa.RecordBatch]]] = (),
+) -> Snapshot:  # fmt: skip
+    """Write the rows of all relations at `version`, which the log has committed, and the recent changes of views; then remove older
+    snapshots.
 
     An error (a full disk) leaves the older snapshot as it was.
     """
@@ -74,9 +105,10 @@ def write_snapshot(
         unfinished.mkdir(FOLDER_MODE)
         files = {}
         for relation_id, schema, batches in tables:
-            files[relation_id] = _write_table(unfinished, relation_id, schema, batches)
+            files[relation_id] = _write_file(unfinished, f"{relation_id}.arrow", schema, batches)
             reach("in-snapshot")
-        _write_manifest(unfinished / _MANIFEST, version, files)
+        of_views = {id_: _write_file(unfinished, f"view-{id_}.arrow", schema, batches) for id_, schema, batches in feeds}
+        _write_manifest(unfinished / _MANIFEST, version, files, of_views)
         sync_path(unfinished)
         _sync_log(folder)
         unfinished.rename(path)
@@ -89,7 +121,7 @@ def write_snapshot(
     for other in snapshots.iterdir():
         if other != path:
             shutil.rmtree(other, ignore_errors=True)
-    return Snapshot(path, version, files)
+    return Snapshot(path, version, files, of_views)
 
 
 def newest_snapshot(folder: Path) -> Snapshot | None:
@@ -126,7 +158,8 @@ def read_snapshot(path: Path) -> Snapshot:
             raise Damaged("the file is missing", file)
         if file.stat().st_size != table.bytes:
             raise Damaged(f"{file.stat().st_size} bytes instead of {table.bytes}", file)
-    return Snapshot(path, manifest["version"], tables)
+    feeds = {view_id: TableFile(**feed) for view_id, feed in manifest.get("feeds", {}).items()}
+    return Snapshot(path, manifest["version"], tables, feeds)
 
 
 def snapshot_paths(folder: Path) -> tuple[list[Path], list[Path]]:
@@ -158,8 +191,7 @@ class _Sink:
         """The file is closed by whoever opened it."""
 
 
-def _write_table(folder: Path, relation_id: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> TableFile:
-    name = f"{relation_id}.arrow"
+def _write_file(folder: Path, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> TableFile:
     rows = 0
     with open(folder / name, "wb", opener=private) as file:
         sink = _Sink(file)
@@ -172,8 +204,10 @@ def _write_table(folder: Path, relation_id: int, schema: pa.Schema, batches: Ite
     return TableFile(name, rows, sink.bytes, sink.crc)
 
 
-def _write_manifest(path: Path, version: int, files: dict[int, TableFile]) -> None:
-    manifest = {"format": _FORMAT, "version": version, "tables": {str(i): table._asdict() for i, table in files.items()}}
+def _write_manifest(path: Path, version: int, files: dict[int, TableFile], feeds: dict[str, TableFile]) -> None:
+    manifest: dict[str, Any] = {"format": _FORMAT, "version": version}
+    manifest["tables"] = {str(i): table._asdict() for i, table in files.items()}
+    manifest["feeds"] = {id_: feed._asdict() for id_, feed in feeds.items()}
     with open(path, "w", opener=private) as file:
         json.dump(manifest | {"crc": _manifest_crc(manifest)}, file, indent=1)
         file.flush()

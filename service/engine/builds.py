@@ -9,6 +9,11 @@
 A round is what has accumulated during the one before, so rounds get shorter as long as following is faster than writing. Where it is
 not, the writer pauses after each group for as long as the build takes for its changes, twice over, so that the next round is half as long.
 
+After a start, a view that may be followed is replayed instead: it is built at the version of the snapshot, and then passes through all
+that has changed since (`tables/history.py`), version by version, so that its feed has again what it had before, and misses nothing of what
+is written meanwhile. It goes live, in the writer's turn, when little is left. Such a view shares no indexes with others, which are ahead of
+it; the next look at views that have outgrown their structures finds that, and it is built anew with those that it can share.
+
 A live view that has outgrown its structures is built anew in the same way, in others, while it lives on; in the last round these replace
 its own.
 """
@@ -34,6 +39,7 @@ from service.engine.versions import Pins
 from service.engine.writer import Writer
 from service.errors import Problem
 from service.tables.backlog import Backlog, Piece, pieces
+from service.tables.history import Passage
 from service.views.deltas import DeltaSink
 from service.views.joins.protocol import Join
 from service.views.live_view import LiveView
@@ -48,8 +54,10 @@ _NICE = 3  # of the threads: beside two builds on two cores, writers keep half o
 _LAST_SECONDS = 0.01  # that the last round may take in the turn, as far as the others tell
 _FIRST_LAST, _MOST_LAST = 64, 8192  # changes of the last round: while nothing is known of a build's speed; at most
 _MOST_CHANGES = 4_000_000  # changes, of 24 bytes, before the writer waits for the build
+_MOST_UNBEGUN = 16_000_000  # of 32 bytes, before a view that waits for its turn gives up what its feed has had before
 _LONGEST_PAUSE = 1.0  # seconds, after a group
 _FEW_GROUPS = 1 << 17  # changes
+_SOON = 1e-3  # seconds in which what is applied is published
 _NO_PINS = np.empty(0, np.int64)  # nobody reads a view before it is live
 _LOADED = 0.9  # of the progress: the rest is for the rounds
 
@@ -66,10 +74,12 @@ def _give_way() -> None:
 
 
 class _Build:
-    """One view that is to be built, or built `anew`. `future`: done when it is live in what was built, has failed, or was cancelled."""
+    """One view that is to be built, or built `anew`, or replayed. `future`: done when it is live in what was built, has failed, or was
+    cancelled."""
 
-    def __init__(self, view: LiveView, anew: bool) -> None:
-        self.view, self.anew = view, anew
+    def __init__(self, view: LiveView, anew: bool, passage: Passage | None) -> None:
+        self.view, self.anew, self.passage = view, anew, passage
+        self.begun = False
         self.state = "live" if anew else "building"  # of the view meanwhile
         self.is_used = False
         self.backlog = Backlog(view.relations.values())
@@ -82,8 +92,13 @@ class _Build:
         self.waits = False  # for the writer's turn: then the writer does not wait for it
 
     @property
+    def behind(self) -> Backlog | Passage:
+        """What it has to follow still."""
+        return self.backlog if self.passage is None else self.passage
+
+    @property
     def holds_back(self) -> bool:
-        return self.pause > 0.0 or self.backlog.changes > _MOST_CHANGES
+        return self.pause > 0.0 or (self.begun and self.behind.changes > _MOST_CHANGES)
 
     def require(self) -> None:
         """Raises _Cancelled."""
@@ -112,9 +127,10 @@ class Builds:
 
     # for the engine
 
-    def start(self, view: LiveView, anew: bool = False) -> Future[None]:
-        """Build it when its turn comes; done when it is live, has failed, or was cancelled. Any thread."""
-        build = _Build(view, anew)
+    def start(self, view: LiveView, anew: bool = False, passage: Passage | None = None) -> Future[None]:
+        """Build it when its turn comes, or replay it if it has a `passage`; done when it is live, has failed, or was cancelled. Any
+        thread."""
+        build = _Build(view, anew, passage)
         with self._lock:
             self._builds[view.id] = build
             try:
@@ -130,7 +146,7 @@ class Builds:
             if view.state != "live" or view.id in self._builds or view.id in self._in_vain:
                 continue
             if self._state.unless_it_fails(view, partial(view.is_outgrown, self._state.newest), False):
-                log.info("the view %s is built anew: its data has outgrown its structures", view.name)
+                log.info("the view %s is built anew, in structures that fit it better by now", view.name)
                 self.start(view, anew=True)
 
     def cancel(self, view: LiveView) -> None:
@@ -159,11 +175,13 @@ class Builds:
         if not self._builds:
             return
         for build in self._running():
-            noted = build.backlog.noted
+            noted = build.behind.noted
             fresh, build.seen = noted - build.seen, noted
             if build.pause > 0.0 and fresh:
                 build.over.wait(min(_LONGEST_PAUSE, build.pause * fresh))
-            while build.backlog.changes > _MOST_CHANGES and not build.waits and not build.over.wait(0.01):
+            if not build.begun and build.behind.changes > _MOST_UNBEGUN:
+                self._give_up_passage(build)
+            while build.begun and build.behind.changes > _MOST_CHANGES and not build.waits and not build.over.wait(0.01):
                 self._writer.beat()
 
     def _running(self) -> list[_Build]:
@@ -178,7 +196,10 @@ class Builds:
             join = self._in_turn(build, partial(self._make_room, build))
             with self._slots:
                 build.require()
-                self._build(build, join)
+                if self._in_turn(build, partial(self._begin_passage, build)):
+                    self._replay(build, join)
+                else:
+                    self._build(build, join)
         except _Cancelled:
             pass
         except Exception as error:
@@ -235,8 +256,49 @@ class Builds:
                 with suppress(_Cancelled):
                     self._in_turn(build, lambda: join.abandon(self._state.newest))
 
+    def _replay(self, build: _Build, join: Join) -> None:
+        passage = build.passage
+        assert passage is not None
+        self._load(build, join, passage.version)
+        reach("in-build")
+        live = False
+        while not live:
+            self._catch_up_with_history(build, join, passage)
+            if passage.left <= build.last:
+                live = self._in_turn(build, partial(self._conclude_replay, build, passage))
+
+    def _catch_up_with_history(self, build: _Build, join: Join, passage: Passage) -> None:
+        """Follow, version by version, what was noted before this began."""
+        feed = build.view.feed
+        assert feed is not None
+        started, first, rows = time.perf_counter(), passage.at, passage.left
+        while passage.at < first + rows:
+            before = passage.at
+            self._pass(build, passage)
+            while join.reclaim(passage.version, _NO_PINS):
+                build.require()
+            while feed.housekeep(self._versions.published.number, False):
+                build.require()
+            if passage.at == before:  # the rest is not published yet
+                time.sleep(_SOON)
+                break
+            build.report(_LOADED + (1.0 - _LOADED) * (passage.at / (passage.at + passage.left)))
+        if rows:
+            self._pace(build, rows, time.perf_counter() - started, passage.left)
+
+    def _pass(self, build: _Build, passage: Passage) -> None:
+        """Follow some thousand changes that are published, and give the feed what they come to."""
+        view = build.view
+        assert view.feed is not None
+        for step in passage.take(self._versions.published.number):
+            build.require()
+            for delta in view.replay(step):
+                view.feed.append(delta)
+        passage.passed()
+
     def _begin(self, build: _Build, join: Join, held: ExitStack) -> int:
         if not build.over.is_set():
+            build.begun = True
             self._state.backlogs = [*self._state.backlogs, build.backlog]
         return self._hold(join, held)
 
@@ -264,14 +326,19 @@ class Builds:
             pass
         rows = sum(len(net.gone) + len(net.come) for net in nets)
         if rows:
-            is_no_shorter, build.rows = rows >= build.rows, rows
-            each = (time.perf_counter() - started) / rows
-            build.last = max(build.last, min(_MOST_LAST, int(_LAST_SECONDS / each)))
-            falls_behind = build.backlog.changes > max(build.last, rows // 2)
-            build.pause = 2 * each if falls_behind else 0.0
-            if rows <= _FEW_GROUPS and (falls_behind or is_no_shorter):  # it is as long as what comes between two of the build's turns
-                build.last *= 2
+            self._pace(build, rows, time.perf_counter() - started, build.backlog.changes)
         build.report(1.0 - (1.0 - build.view.progress) / 2)
+
+    @staticmethod
+    def _pace(build: _Build, rows: int, seconds: float, left: int) -> None:
+        """A round of so many changes has left so many: how long may the last one be, and is the writer too fast?"""
+        is_no_shorter, build.rows = rows >= build.rows, rows
+        each = seconds / rows
+        build.last = max(build.last, min(_MOST_LAST, int(_LAST_SECONDS / each)))
+        falls_behind = left > max(build.last, rows // 2)
+        build.pause = 2 * each if falls_behind else 0.0
+        if rows <= _FEW_GROUPS and (falls_behind or is_no_shorter):  # it is as long as what comes between two of the build's turns
+            build.last *= 2
 
     @staticmethod
     def _catch_up(build: _Build, join: Join, version: int, piece: Piece) -> None:
@@ -293,8 +360,36 @@ class Builds:
         if build.anew:
             return view.another()
         if not view.has_room:
-            view.make_room()
+            view.make_room(alone=build.passage is not None)
         return view.join
+
+    def _begin_passage(self, build: _Build) -> bool:
+        """Whether it is replayed."""
+        build.begun = build.passage is not None
+        return build.begun
+
+    def _give_up_passage(self, build: _Build) -> None:
+        """Too much is written while it waits for its turn: it is built as it is then, and earlier tokens expire."""
+        assert build.passage is not None and build.view.feed is not None
+        log.warning("the view %s is built without its former changes, so tokens expire: too much is written meanwhile", build.view.name)
+        self._detach(build)
+        build.passage = None
+        build.view.feed.restart(self._versions.published.number)
+
+    def _conclude_replay(self, build: _Build, passage: Passage) -> bool:
+        """Follow the rest, and let the view live; whether it does, or is not wanted: if the rest is too long, more is allowed next time."""
+        if not self._is_wanted(build):
+            self._detach(build)
+            return True
+        if passage.left > build.last:
+            build.last *= 2
+            return False
+        while passage.left:
+            self._pass(build, passage)
+        self._detach(build)
+        build.is_used = True
+        self._go_live(build.view, replayed=True)
+        return True
 
     def _conclude(self, build: _Build, join: Join, held: ExitStack) -> int | None:
         """Follow the rest, and let the view live in what was built; if the rest is too long, or another step is left, the newest version,
@@ -323,12 +418,16 @@ class Builds:
 
     def _detach(self, build: _Build) -> None:
         self._state.backlogs = [backlog for backlog in self._state.backlogs if backlog is not build.backlog]
+        if build.passage is not None:
+            self._state.close_passage(build.passage)
 
-    def _go_live(self, view: LiveView) -> None:
-        """Its root is published before anybody is told that it can be read."""
+    def _go_live(self, view: LiveView, replayed: bool = False) -> None:
+        """Its root is published before anybody is told that it can be read. `replayed`: its feed has all changes."""
         retain = view.view.query.retain
-        if retain is not None:
+        if retain is not None and view.feed is None:
             view.feed = self._feed_of(view, retain)
+        elif view.feed is not None and not replayed:
+            view.feed.restart(self._versions.published.number)
         self._versions.publish(self._state.version(view))
         view.progress = 1.0
         view.state = "live"

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from service.durability.log import Log
+from service.durability.snapshots import Snapshot
 from service.engine.builds import Builds
 from service.engine.housekeeping import Housekeeping
 from service.engine.queued import Done
@@ -35,8 +36,9 @@ from service.errors import Problem
 from service.query.model import Filter, Limits
 from service.settings import Settings
 from service.tables.estimates import estimates_of
+from service.tables.history import Passage
 from service.tables.relations import Relation
-from service.views.deltas import DeltaSink
+from service.views.deltas import DeltaSink, Stored
 from service.views.joins.making import rooms_of
 from service.views.live_view import LiveView
 from service.views.parse import View, parse_view
@@ -83,6 +85,7 @@ class Engine(ABC):
         self._folder = data
         self._log = Log(data, self.settings.synchronous)
         self.folder_id, self.secret = self._log.folder_id, self._log.secret
+        self.timelines = self._log.timelines
         self._state = State()
         self._housekeeping = Housekeeping(self._state, self._log, self.versions, self.settings, self.sweep, lambda: self._builds.renew())
         self._writer = Writer(
@@ -106,27 +109,41 @@ class Engine(ABC):
             if progress is not None:
                 progress(stage, part)
 
-        snapshot = recover_relations(self._state, self._log, self._folder, report)
-        self._snapshots = self._housekeeping.snapshots = Snapshotting(self._folder, self._log, self._state, self.versions, snapshot)
+        kept = self._log.catalog()[1]
+        is_followed = any(record.definition.get("changes") is not False for record in kept)
+        snapshot = recover_relations(self._state, self._log, self._folder, report, is_followed)
+        version = snapshot.version if snapshot is not None else 0
+        self._snapshots = self._housekeeping.snapshots = Snapshotting(self._folder, self._log, self._state, self.versions, version)
         self.versions.publish(self._state.version())
         to_build = []
-        for _, name, data, _ in self._log.catalog()[1]:
+        for id_, name, data, _ in kept:
             parsed = self._parse_view(name, data, self._state.relations, self._state.newest, kept=True)
-            view = LiveView(parsed, self._state.relations, self._state.indexes)
+            view = LiveView(id_, parsed, self._state.relations, self._state.indexes)
             self._add_view(view)
-            to_build.append(view)
+            to_build.append((view, self._passage_of(view, snapshot)))
+        if all(passage is None for _, passage in to_build):
+            self._state.history = None
         self._writer.start()
         self._is_open = True
-        building = [self._builds.start(view) for view in to_build]
+        building = [self._builds.start(view, passage=passage) for view, passage in to_build]
         opened()
         if building:
             report("building the views", 0.0)
         while waiting(building, _POLL).not_done and self.state == "recovering":
-            report("building the views", sum(view.progress for view in to_build) / len(to_build))
+            report("building the views", sum(view.progress for view, _ in to_build) / len(to_build))
         with self._closing:
             if self.state == "recovering" and self._writer.failure is None:
                 self.state = "ready"
                 report("ready", 1.0)
+
+    def _passage_of(self, view: LiveView, snapshot: Snapshot | None) -> Passage | None:
+        """Of a view that may be followed: its feed has what the snapshot has of it, and is to get what has changed since."""
+        retain, history = view.view.query.retain, self._state.history
+        if retain is None or history is None:
+            return None
+        found = snapshot.feed(view.id) if snapshot is not None else None
+        view.feed = self.restored_feed_of(view, retain, history.since, None if found is None else Stored(*found))
+        return history.passage(view.relations.values())
 
     # what there is
 
@@ -354,6 +371,10 @@ class Engine(ABC):
         """Where the deltas of a view go that is about to be live; `retain`: rows and bytes to keep."""
 
     @abstractmethod
+    def restored_feed_of(self, view: LiveView, retain: tuple[int, int], version: int, stored: Stored | None) -> DeltaSink:
+        """The same before it is live, with what a snapshot of this version has stored; all later deltas will come."""
+
+    @abstractmethod
     def sweep(self) -> None:
         """Forget what stood on pins that are gone. The writer's thread, about once a second."""
 
@@ -383,10 +404,10 @@ class Engine(ABC):
         if any(self._state.relations.get(name) is not relations.get(name) for name in parsed.query.named):
             parsed = self._parse_view(parsed.name, data, self._state.relations, self._state.newest)
         with _or_no_room(f"the view {parsed.name}"):
-            view = LiveView(parsed, self._state.relations, self._state.indexes)
+            view = LiveView("", parsed, self._state.relations, self._state.indexes)
             if self.kernels.has(rooms_of(parsed.plan)):  # otherwise it would compile some here
                 view.make_room()
-        self._log.put_view(parsed.name, parsed.definition)
+        view.id = self._log.put_view(parsed.name, parsed.definition)
         self._add_view(view)
         return view, "created"
 

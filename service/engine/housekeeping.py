@@ -93,7 +93,8 @@ class Housekeeping:
 
     def _give_up_pins(self) -> bool:
         """Give up the oldest, more at each look, until what is held for all is within the bound."""
-        if self._state.retired_bytes > self._settings.pin_bytes and self._versions.expire_oldest(self._giving_up):
+        held_otherwise = self._state.history is not None  # by views that are replayed: no pin is to blame
+        if not held_otherwise and self._state.retired_bytes > self._settings.pin_bytes and self._versions.expire_oldest(self._giving_up):
             self._giving_up *= 2
             self._reclaim()
             self._tasks.append(self._give_up_pins)

@@ -9,9 +9,12 @@ import numpy as np
 
 from service.durability.effects import Effect, decode_effects
 from service.durability.log import Log
-from service.durability.snapshots import newest_snapshot
+from service.durability.snapshots import Snapshot, newest_snapshot
 from service.engine.state import State
+from service.tables.history import History
 from service.tables.relations import Relation
+from service.tables.resolution import NO_SLOTS, Slots
+from service.tables.store import Numbers
 from service.wire.batch import RowBlock
 from service.wire.schema import parse_relation
 
@@ -19,10 +22,11 @@ Progress = Callable[[str, float], None]
 _NO_PINS = np.empty(0, np.int64)
 
 
-def recover_relations(state: State, log: Log, folder: Path, progress: Progress) -> int:
-    """Fill the tables and the sources; gives the snapshot's version (0: none). Raises Damaged.
+def recover_relations(state: State, log: Log, folder: Path, progress: Progress, keep_history: bool) -> Snapshot | None:
+    """Fill the tables and the sources; gives the snapshot. Raises Damaged.
 
-    Cost: the snapshot's rows once, the log's changes once.
+    `keep_history`: the state has a history since the snapshot then, for which all rows are kept that have gone since. Cost: the snapshot's
+    rows once, the log's changes once.
     """
     relations = [Relation(id_, name, parse_relation(definition)) for id_, name, definition, _ in log.catalog()[0]]
     state.relations = {relation.name: relation for relation in relations}
@@ -39,32 +43,49 @@ def recover_relations(state: State, log: Log, folder: Path, progress: Progress) 
                 progress("loading the snapshot", done / total)
     schemas = {id_: relation.schema for id_, relation in by_id.items()}
     keys = {id_: relation.key for id_, relation in by_id.items()}
+    history = state.history = History(start, relations) if keep_history else None
     state.newest = start
     last = max(log.last_version, start)
     for row in log.replay(start):
-        for effect in decode_effects(row.payload, schemas, keys):
-            _replay(by_id[effect.relation_id], row.version, effect)
+        effects = decode_effects(row.payload, schemas, keys)
+        if effects:
+            changes = [(relation := by_id[effect.relation_id], *_replay(relation, row.version, effect)) for effect in effects]
+            if history is not None:
+                history.add(changes)
         state.newest = row.version
         if row.version % 256 == 0:
             progress("replaying the log", (row.version - start) / (last - start))
-            _reclaim(state)
+            if history is None:
+                _reclaim(state)
     state.newest = last
-    _reclaim(state)
+    if history is None:
+        _reclaim(state)
+    else:
+        history.begin()
     state.sources = {name: (source.run, source.epoch) for name, source in log.sources().items()}
-    return start
+    return snapshot
 
 
-def _replay(relation: Relation, version: int, effect: Effect) -> None:
-    """Truncate, deletes, inserts; an inserted row replaces the one that has its key."""
-    table = relation.table
+def _replay(relation: Relation, version: int, effect: Effect) -> tuple[Numbers, Slots, Slots]:
+    """Truncate, deletes, inserts; an inserted row replaces the one that has its key. Of each change its version, and the slot before and
+    after (-1: none)."""
+    table, inserts = relation.table, effect.inserts
+    ages = np.zeros(effect.deletes.num_rows + inserts.num_rows, np.int64) if effect.ages is None else effect.ages.astype(np.int64)
+    of_gone, of_come = ages[: effect.deletes.num_rows], ages[effect.deletes.num_rows :]
+    given = table.given(inserts) if inserts.num_rows else None
+    previous = table.find_given(given) if given is not None else NO_SLOTS
+    gone = table.find(effect.deletes)
+    of_gone, gone = of_gone[gone >= 0], gone[gone >= 0]
     if effect.truncate:
-        table.delete(version, table.scan(version, 0, table.rows)[0])
-    for keys in (effect.deletes, relation.keys_of(effect.inserts)):
-        if keys.num_rows:
-            slots = table.find(keys)
-            table.delete(version, slots[slots >= 0])
-    if effect.inserts.num_rows:
-        table.insert(version, effect.inserts)
+        gone = table.scan(version, 0, table.rows)[0]
+        of_gone = np.zeros(len(gone), np.int64)
+    if len(gone) and len(previous):  # deleted, and inserted again
+        only = ~np.isin(gone, previous)
+        of_gone, gone = of_gone[only], gone[only]
+    table.delete(version, np.concatenate((previous[previous >= 0], gone)))
+    slots = table.enter(version, given) if given is not None else NO_SLOTS
+    nothing = np.full(len(gone), -1, np.int32)
+    return version - np.concatenate((of_come, of_gone)), np.concatenate((previous, gone)), np.concatenate((slots, nothing))
 
 
 def _reclaim(state: State) -> None:

@@ -18,6 +18,7 @@ from service.engine.versions import Pin, Pins
 from service.tables.relations import Relation
 from service.tables.store import PIECE_ROWS
 from service.trimming import give_back
+from service.views.live_view import LiveView
 
 log = logging.getLogger("livejoin.snapshots")
 
@@ -44,34 +45,44 @@ class Snapshotting:
         """Begin a snapshot if it is time and none is under way. The writer's thread."""
         grown = self._log.bytes_since_snapshot
         due = grown > _LOG_BYTES or grown > max(_LOG_WORTH, _LOG_FACTOR * self._bytes)
-        if not due or time.monotonic() < self._not_before or self.under_way:
+        if not due or time.monotonic() < self._not_before or self.under_way or self._is_replaying:
             return
-        pin, relations = self._versions.pin(), list(self._state.relations.values())
-        self._thread = threading.Thread(target=self._try_behind, args=(pin, relations), name="snapshot", daemon=True)
+        self._thread = threading.Thread(target=self._try_behind, args=self._what, name="snapshot", daemon=True)
         self._thread.start()
+
+    @property
+    def _what(self) -> tuple[Pin, list[Relation], list[LiveView]]:
+        """A version that is held, and what there is of it: the feed of a live view has all changes up to it."""
+        views = [view for view in self._state.views.values() if view.state == "live" and view.feed is not None]
+        return self._versions.pin(), list(self._state.relations.values()), views
 
     @property
     def under_way(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
+    @property
+    def _is_replaying(self) -> bool:
+        """Whether the feeds of some views do not have all yet that the log has."""
+        return self._state.history is not None
+
     def finish(self) -> None:
         """Write the last one, so that the next start is quick. After the writer has ended."""
         self.wait()
-        if self._versions.published.number > self._version:
-            self._try(self._versions.pin(), list(self._state.relations.values()))
+        if self._versions.published.number > self._version and not self._is_replaying:
+            self._try(*self._what)
 
     def wait(self) -> None:
         """Wait for one under way."""
         if self._thread is not None:
             self._thread.join()
 
-    def _try_behind(self, pin: Pin, relations: list[Relation]) -> None:
-        self._try(pin, relations)
+    def _try_behind(self, pin: Pin, relations: list[Relation], views: list[LiveView]) -> None:
+        self._try(pin, relations, views)
         give_back()
 
-    def _try(self, pin: Pin, relations: list[Relation]) -> None:
+    def _try(self, pin: Pin, relations: list[Relation], views: list[LiveView]) -> None:
         try:
-            self._write(pin, relations)
+            self._write(pin, relations, views)
             self._patience = _PATIENCE
             return
         except (OSError, sqlite3.Error) as error:
@@ -82,15 +93,16 @@ class Snapshotting:
         self._not_before = time.monotonic() + self._patience  # trying takes room on a disk that has little
         self._patience = min(2 * self._patience, _LONGEST_PATIENCE)
 
-    def _write(self, pin: Pin, relations: list[Relation]) -> None:
+    def _write(self, pin: Pin, relations: list[Relation], views: list[LiveView]) -> None:
         try:
             with self._versions.reading(pin) as version:
                 tables = ((relation.id, relation.table.schema, self._rows(relation, version.number)) for relation in relations)
-                snapshot = write_snapshot(self._folder, version.number, tables)
+                feeds = ((view.id, *view.feed.stored(version.number)) for view in views if view.feed is not None)
+                snapshot = write_snapshot(self._folder, version.number, tables, feeds)
         finally:
             self._versions.release(pin)
         self._version = snapshot.version
-        self._bytes = sum(table.bytes for table in snapshot.tables.values())
+        self._bytes = snapshot.bytes
         self._log.forget(snapshot.version)
 
     @staticmethod

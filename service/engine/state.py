@@ -17,6 +17,7 @@ from service.errors import Problem
 from service.tables.backlog import Backlog
 from service.tables.changes import Run, batch_run
 from service.tables.evolution import judged_again, same
+from service.tables.history import History, Passage
 from service.tables.indexes import SharedIndexes
 from service.tables.interest import Interest, Selection, Touched
 from service.tables.relations import Relation
@@ -97,6 +98,7 @@ class State:
         self.newest = 0
         self.rows_changed = 0  # since `to_reclaim` was asked last
         self.backlogs: list[Backlog] = []  # of the views that are being built; replaced, never changed
+        self.history: History | None = None  # while views are replayed after a start
         self._interest: Interest[LiveView] | None = None
         self._published: Version | None = None  # the last, while it differs from the next one by the changed relations alone
         self._changed: set[str] = set()  # relations, since then
@@ -264,6 +266,8 @@ class State:
                 self.rows_changed += run.rows
         for backlog in self.backlogs:
             backlog.note(last, runs)
+        if self.history is not None:
+            self.history.note(first, runs)
         self.indexes.apply(last, runs, judged.touched)
         self._changed.update(runs)
         deltas: dict[int, list[tuple[LiveView, Delta]]] = {}
@@ -279,7 +283,7 @@ class State:
                     deltas.setdefault(delta.version, []).append((view, delta))
                     if most is not None:
                         most = 0 if delta.rest is not None else max(0, most - delta.rows)
-        payload = _payload([one for one, _ in judged.resolved])
+        payload = _payload(judged)
         ignored = sum(one.ignored for one, _ in judged.resolved)  # of a batch that stands alone
         applied = []
         for version, batch in enumerate(batches, first):
@@ -316,7 +320,13 @@ class State:
     def _reclaim_table(self, relation: Relation, published: int, pins: Numbers) -> bool:
         feeds = (view.feed for view in self.interest.using(relation.name))
         floors = (floor for feed in feeds if feed is not None and (floor := feed.floor()) is not None)
-        return relation.table.reclaim(min([published, *floors]), pins)
+        replayed = self.history.floor(relation) if self.history is not None else None
+        return relation.table.reclaim(min([published, *floors, *([] if replayed is None else [replayed])]), pins)
+
+    def close_passage(self, passage: Passage) -> None:
+        """A view is not replayed any more."""
+        if self.history is not None and not self.history.close(passage):
+            self.history = None
 
     def maintain(self, steps: int) -> bool:
         """Do so many steps of what changes have put off, for one view that has some to do; whether there may be more."""
@@ -366,17 +376,27 @@ def _enter(version: int, resolved: Resolved, offsets: Indices | None, judged: Ou
     run = batch_run(previous, deletes, slots)
     if offsets is None:
         return run
-    deleting = np.array([judged.batches[offset].changes[0].ops[0] == DELETE for offset in offsets.tolist()])
-    of = np.concatenate((offsets[~deleting], offsets[deleting]))
+    come, gone = _parted(offsets, judged)
+    of = np.concatenate((come, gone))
     order = np.argsort(of)
     return Run(len(judged.batches), of[order], run.old[order], run.new[order], run.rows)
 
 
-def _payload(resolved: Sequence[Resolved]) -> bytes:
+def _parted(offsets: Indices, judged: Outcome) -> tuple[Indices, Indices]:
+    """Those of the changes that insert a row, and of those that delete one."""
+    deleting = np.array([judged.batches[offset].changes[0].ops[0] == DELETE for offset in offsets.tolist()])
+    return offsets[~deleting], offsets[deleting]
+
+
+def _payload(judged: Outcome) -> bytes:
     effects = []
-    for one in resolved:
+    for one, offsets in judged.resolved:
         if one.truncate or len(one.deletes) or one.inserts.num_rows:
-            effects.append(Effect(one.relation.id, one.truncate, one.delete_keys, one.inserts))
+            ages = None
+            if offsets is not None:
+                come, gone = _parted(offsets, judged)
+                ages = (len(judged.batches) - 1 - np.concatenate((gone, come))).astype(np.uint16)
+            effects.append(Effect(one.relation.id, one.truncate, one.delete_keys, one.inserts, ages))
     return encode_effects(effects)
 
 

@@ -2,7 +2,8 @@
 
 A delta is two sets of slots until it is settled: turned into Arrow, many versions by one gather. Unsettled deltas keep their
 slots (`floor`); settled ones keep themselves, in segments, up to the view's bound in rows and bytes. What is dropped
-moves `lost`: a token of an older version has expired. A quiet view loses nothing, so its tokens stay good.
+moves `lost`: a token of an older version has expired. A quiet view loses nothing, so its tokens stay good. Snapshots store what is settled
+(`stored`), and a start takes it back (`restore`); the later versions come again by replaying the log.
 
     lost < kept versions that changed the view < ... <= published
 
@@ -19,21 +20,22 @@ import weakref
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from service.durability.folder import Damaged
 from service.engine.versions import Pins
 from service.errors import Problem
 from service.following.chunks import CHUNK_ROWS, Chunk, cut_up
+from service.following.segments import Segment, joined, merged, segment_of, starts_of, stored, taken_back
 from service.following.subscriptions import Subscription
 from service.reading.cursors import RowReader
-from service.reading.tokens import Forged, FromBefore, Signer
+from service.reading.tokens import Forged, Tokens
 from service.tables.store import pieces
-from service.views.deltas import Combination, Delta
+from service.views.deltas import Combination, Delta, Stored
 
 log = logging.getLogger("livejoin.feeds")
 
@@ -46,52 +48,19 @@ TextBytes = Callable[[Combination], npt.NDArray[np.int64]]
 Open = Callable[[], RowReader]
 
 
-@dataclass(slots=True)
-class _Segment:
-    """Settled changes: of versions[i] the rows starts[i]..starts[i+1], the first deletes[i] of them deleted."""
-
-    versions: list[int]
-    starts: list[int]
-    deletes: list[int]
-    keys: pa.RecordBatch
-    rows: pa.RecordBatch
-    row_bytes: float
-
-    def change(self, i: int) -> tuple[int, pa.RecordBatch, pa.RecordBatch, int]:
-        start, end = self.starts[i], self.starts[i + 1]
-        return self.versions[i], self.keys.slice(start, end - start), self.rows.slice(start, end - start), self.deletes[i]
-
-
-def _segment(settled: list[Delta], keys: pa.RecordBatch, rows: pa.RecordBatch) -> _Segment:
-    row_bytes = (keys.nbytes + rows.nbytes) / keys.num_rows
-    versions, deletes = [delta.version for delta in settled], [len(delta.deletes[0]) for delta in settled]
-    return _Segment(versions, _starts(settled).tolist(), deletes, keys, rows, row_bytes)
-
-
-def _merged(segments: list[_Segment]) -> _Segment:
-    starts, deletes, versions = [0], [], []
-    for segment in segments:
-        starts += [starts[-1] + start for start in segment.starts[1:]]
-        deletes += segment.deletes
-        versions += segment.versions
-    row_bytes = sum(segment.row_bytes * segment.starts[-1] for segment in segments) / starts[-1]
-    keys = pa.concat_batches([segment.keys for segment in segments])
-    return _Segment(versions, starts, deletes, keys, pa.concat_batches([segment.rows for segment in segments]), row_bytes)
-
-
 class Feed:
     """The changes of one view, from the published version on. `gather` turns slots into keys and rows, of which `text_bytes` tells how
     many bytes of text each has; `open_reader` reads the view whole. A version with more than 1 GiB of text can't be followed."""
 
     def __init__(
-        self, name: str, id_: str, retain: tuple[int, int], versions: Pins, signer: Signer, gather: Gather, text_bytes: TextBytes,
+        self, name: str, id_: str, retain: tuple[int, int], versions: Pins, tokens: Tokens, gather: Gather, text_bytes: TextBytes,
         open_reader: Open,
     ) -> None:  # fmt: skip
         self._name, self._id = name, id_
         self.versions = versions
         self._open_reader = open_reader
         self._retain_rows, self._retain_bytes = retain
-        self._signer = signer
+        self._tokens = tokens
         self._gather, self._text_bytes = gather, text_bytes
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
@@ -99,7 +68,7 @@ class Feed:
         self._in_hand: int | None = None  # the first of the versions that are being settled
         self._pending: list[Delta] = []
         self._pending_rows = 0
-        self._segments: deque[_Segment] = deque()
+        self._segments: deque[Segment] = deque()
         self._small = 0  # segments at the end that are small
         self._first = 0  # the first kept version of the first segment
         self._rows, self._bytes = 0, 0.0
@@ -167,6 +136,47 @@ class Feed:
             first = self._in_hand if self._in_hand is not None else self._pending[0].version if self._pending else None
             return None if first is None else first - 1
 
+    def restart(self, version: int) -> None:
+        """Keep nothing up to this version, the published one: what is appended follows it."""
+        with self._lock:
+            self._drop_up_to(version)
+            self._lost = version
+
+    # snapshots
+
+    def stored(self, version: int) -> Stored:
+        """What is kept of the changes up to a published version, for a snapshot of it. Any thread; takes as long as settling all."""
+        self._settle()
+        with self._lock:
+            lost, cut = min(self._lost, version), min(self._cut, version)
+            parts = []
+            for at, segment in enumerate(self._segments):
+                first, end = self._first if at == 0 else 0, bisect_right(segment.versions, version)
+                if end > first and self._closed is None:
+                    parts.append((segment, first, end))
+        return stored(lost, cut, parts)
+
+    def restore(self, version: int, found: Stored | None, keys: pa.Schema, rows: pa.Schema) -> None:
+        """Take back what was stored of the changes up to a version, that of the snapshot: `append` gets all later ones. None, and what is
+        not sound: nothing is left of them. `keys`, `rows`: how the view's look. Before anybody follows."""
+        self._lost = version
+        if found is None:
+            return
+        try:
+            lost, cut, segments = taken_back(found, keys, rows, version)
+        except (ValueError, TypeError, KeyError, OSError, Damaged) as error:
+            what = "the changes of the view %s up to version %d cannot be read, so tokens from before it expire: %s"
+            log.error(what, self._name, version, error)
+            return
+        self._lost, self._cut = lost, cut
+        for segment in segments:
+            self._segments.append(segment)
+            self._rows += segment.starts[-1]
+            self._bytes += segment.starts[-1] * segment.row_bytes
+        self._trim()
+
+    # the end
+
     def close(self, problem: Problem) -> None:
         """The view is dropped: its followers end with this problem. What is being gathered is thrown away: its slots may be reused."""
 
@@ -232,7 +242,7 @@ class Feed:
             self._listeners.pop(number, None)
 
     def token(self, version: int) -> str:
-        return self._signer.seal("token", self._name, self._id, version)
+        return self._tokens.seal(self._name, self._id, version)
 
     def changes(self, position: int, timeout: float) -> list[Chunk]:
         """The changes after `position`, whole versions of some thousand rows in all; waits for them up to `timeout` seconds."""
@@ -262,15 +272,13 @@ class Feed:
 
     def _position(self, since: str) -> int:
         try:
-            name, id_, version = self._signer.open("token", since)
+            name, id_, version, is_of_here = self._tokens.open(since)
         except Forged:
             raise Problem("bad-token", "the token was not issued by this service") from None
-        except FromBefore as error:
-            if error.args[0][0] != self._name:
-                raise Problem("bad-token", f"the token belongs to the view {error.args[0][0]}") from None
-            raise Problem("token-expired", "the service has been restarted since the token was issued") from None
         if (name, id_) != (self._name, self._id):
             raise Problem("bad-token", f"the token belongs to {'another view' if name != self._name else 'an earlier view'} named {name}")
+        if not is_of_here or version > self.versions.published.number:
+            raise Problem("token-expired", f"version {version} is not the one that the token was issued for: it was lost", version=version)
         self._settle()  # the bound in bytes is known only then
         with self._lock:
             trouble = self._trouble(version)
@@ -301,7 +309,7 @@ class Feed:
 
     def _after(self, position: int) -> Iterator[tuple[int, pa.RecordBatch, pa.RecordBatch, int]]:
         """The settled changes after `position`, oldest first, some thousand rows."""
-        wanted: list[tuple[_Segment, int]] = []
+        wanted: list[tuple[Segment, int]] = []
         for segment in reversed(self._segments):
             if segment.versions[-1] <= position:
                 break
@@ -336,7 +344,7 @@ class Feed:
             self._in_hand = settled[0].version
             gather, text_bytes = self._gather, self._text_bytes
         try:
-            texts = np.add.reduceat(text_bytes(_joined(settled)), _starts(settled)[:-1])
+            texts = np.add.reduceat(text_bytes(joined(settled)), starts_of(settled)[:-1])
             too_large = np.flatnonzero(texts > min(self._retain_bytes, _LARGEST_TEXT))
             behind = np.cumsum(texts[::-1])[::-1]  # of each delta and all later ones
             first = max(int(np.count_nonzero(behind > self._retain_bytes)), int(too_large[-1]) + 1 if len(too_large) else 0)
@@ -347,14 +355,14 @@ class Feed:
                     self._drop_up_to(settled[first - 1].version)
             for part in pieces(texts[first:]):
                 some = settled[first:][part]
-                segment = _segment(some, *gather(_joined(some)))
+                segment = segment_of(some, *gather(joined(some)))
                 with self._lock:
                     self._take_in(segment)
         finally:
             with self._lock:
                 self._in_hand = None
 
-    def _take_in(self, segment: _Segment) -> None:
+    def _take_in(self, segment: Segment) -> None:
         """The segment stands for the oldest pending deltas, but for those that were dropped meanwhile."""
         gone = bisect_right(segment.versions, self._lost)
         if gone == len(segment.versions) or self._closed is not None:
@@ -380,7 +388,7 @@ class Feed:
     def _merge_small(self) -> None:
         """Make one of the last, small ones: a segment costs kilobytes besides its rows, and a follower at the head makes one a version."""
         small = [self._segments.pop() for _ in range(_SMALL_SEGMENTS)][::-1]
-        self._segments.append(_merged(small))
+        self._segments.append(merged(small))
         self._small = 0
 
     def _trim(self) -> None:
@@ -419,16 +427,3 @@ class Feed:
             self._first = 0
             if not self._segments:
                 self._bytes = 0.0  # no dust of subtractions
-
-
-def _joined(deltas: list[Delta]) -> Combination:
-    """Their rows, one after another, of each the deletes first."""
-    parts = [part for delta in deltas for part in (delta.deletes, delta.inserts)]
-    return tuple(np.concatenate(slots) for slots in zip(*parts, strict=True))
-
-
-def _starts(deltas: list[Delta]) -> npt.NDArray[np.int64]:
-    """int64[n + 1]: where each begins among the joined rows, and their number."""
-    starts = np.zeros(len(deltas) + 1, np.int64)
-    np.cumsum([delta.rows for delta in deltas], out=starts[1:])
-    return starts

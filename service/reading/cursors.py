@@ -10,6 +10,7 @@ makes room for the next.
 from __future__ import annotations
 
 import itertools
+import secrets
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from service.engine.versions import Pin, Pins, expired
 from service.errors import Problem
 from service.reading.lookups import Point, Window, look_up
 from service.reading.readings import Delays, Reading, TableReading, ViewReading, split
-from service.reading.tokens import Forged, FromBefore, Signer
+from service.reading.tokens import Forged, Signer
 from service.tables.store import pieces
 from service.views.deltas import Combination
 
@@ -55,6 +56,7 @@ class Cursors:
     def __init__(self, versions: Pins, signer: Signer, most: int, most_of_client: int) -> None:
         self.versions = versions
         self._signer = signer
+        self._start = secrets.token_urlsafe(6)  # of the service: what its cursors refer to is in its memory
         self._most, self._most_of_client = most, most_of_client
         self._kept: dict[int, _Kept] = {}
         self._of_clients: dict[str, dict[int, None]] = {}  # in the order in which they were issued
@@ -82,20 +84,18 @@ class Cursors:
                 self._kept[number] = kept
                 self._of_clients.setdefault(kept.client, {})[number] = None
                 self._places[place] = number
-        return self._signer.seal("cursor", owner, number)
+        return self._signer.seal("cursor", self._start, owner, number)
 
     def find(self, owner: str, text: str) -> tuple[_Kept, Pin]:
         """What a cursor stands for, and a pin on its version for who reads on. Problems `bad-cursor`, `snapshot-expired`."""
         try:
-            whose, number = self._signer.open("cursor", text)
+            start, whose, number = self._signer.open("cursor", text)
         except Forged:
             raise Problem("bad-cursor", "the cursor was not issued by this service") from None
-        except FromBefore as error:
-            if _name(error.args[0][0]) != _name(owner):
-                raise Problem("bad-cursor", "the cursor belongs to another view or relation") from None
-            raise Problem("snapshot-expired", "the service has been restarted since the cursor was issued") from None
-        if whose != owner:
+        if whose != owner and (start == self._start or _name(whose) != _name(owner)):
             raise Problem("bad-cursor", "the cursor belongs to another view or relation")
+        if start != self._start:
+            raise Problem("snapshot-expired", "the service has been restarted since the cursor was issued")
         with self._lock:
             kept = self._kept.get(number)
             if kept is None or not self.versions.is_held(kept.pin):

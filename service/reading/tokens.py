@@ -1,6 +1,6 @@
 """Opaque texts that only this data folder can have issued: cursors of readers and tokens of followers.
 
-    text := base64url(mac, payload);  payload := JSON of [kind, boot, field, ...]
+    text := base64url(mac, payload);  payload := JSON of [kind, field, ...]
     mac := HMAC-SHA-256 over the folder's id and the payload, cut to 16 bytes
 """
 
@@ -10,8 +10,8 @@ import base64
 import binascii
 import hmac
 import json
-import secrets
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 _MAC = 16
 
@@ -20,24 +20,19 @@ class Forged(ValueError):
     """The text was not issued here, or is of another kind."""
 
 
-class FromBefore(ValueError):
-    """The text was issued here, before the last start of the service."""
-
-
 class Signer:
-    """Seals and opens such texts. `boot` changes with every start."""
+    """Seals and opens such texts, over any number of starts of the service."""
 
     def __init__(self, folder_id: str, secret: bytes) -> None:
         self._secret = secret
         self._folder = folder_id.encode()
-        self._boot = secrets.token_urlsafe(6)
 
     def seal(self, kind: str, *fields: str | int) -> str:
-        payload = json.dumps([kind, self._boot, *fields], separators=(",", ":")).encode()
+        payload = json.dumps([kind, *fields], separators=(",", ":")).encode()
         return base64.urlsafe_b64encode(self._mac(payload) + payload).rstrip(b"=").decode()
 
     def open(self, kind: str, text: str) -> list[Any]:
-        """The fields. Raises Forged; FromBefore, with the fields as its argument."""
+        """The fields. Raises Forged."""
         try:
             data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         except (binascii.Error, ValueError):
@@ -45,12 +40,40 @@ class Signer:
         mac, payload = data[:_MAC], data[_MAC:]
         if not hmac.compare_digest(mac, self._mac(payload)):
             raise Forged(text)
-        found, boot, *fields = json.loads(payload)
+        found, *fields = json.loads(payload)
         if found != kind:
             raise Forged(text)
-        if boot != self._boot:
-            raise FromBefore(fields)
         return list(fields)
 
     def _mac(self, payload: bytes) -> bytes:
         return hmac.digest(self._secret, self._folder + b"\0" + payload, "sha256")[:_MAC]
+
+
+class Token(NamedTuple):
+    """Where a follower is: a view by name and id, and the last version that it has. `is_of_here`: the folder has had this version, and all
+    that it has now follows it; else the version was lost, or belongs to what a restored copy does not have."""
+
+    name: str
+    id: str
+    version: int
+    is_of_here: bool
+
+
+class Tokens:
+    """Tokens of followers. `timelines`: of the folder, oldest first, (number, version at which it began); each began where the one before
+    it was left."""
+
+    def __init__(self, signer: Signer, timelines: Sequence[tuple[int, int]]) -> None:
+        self._signer = signer
+        self._timeline = timelines[-1][0]
+        begun = [version for _, version in timelines[1:]]
+        self._ends = {number: min(begun[at:], default=None) for at, (number, _) in enumerate(timelines)}
+
+    def seal(self, name: str, id_: str, version: int) -> str:
+        return self._signer.seal("token", self._timeline, name, id_, version)
+
+    def open(self, text: str) -> Token:
+        """Raises Forged."""
+        timeline, name, id_, version = self._signer.open("token", text)
+        end = self._ends.get(timeline, -1)  # earlier releases had a text in its place, good until the service was restarted
+        return Token(name, id_, version, end is None or version <= end)

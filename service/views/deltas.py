@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -41,6 +41,13 @@ class Delta(NamedTuple):
         return len(self.deletes[0]) + len(self.inserts[0])
 
 
+class Stored(NamedTuple):
+    """Deltas in a file, as a feed writes and reads them."""
+
+    schema: pa.Schema
+    batches: Iterable[pa.RecordBatch]
+
+
 class DeltaSink(Protocol):
     """Where a view's deltas go: its feed, as the writer knows it."""
 
@@ -53,6 +60,13 @@ class DeltaSink(Protocol):
     def housekeep(self, published: int, everything: bool) -> bool:
         """Let go of old slots, or of all: a piece of it; whether there is more."""
         ...
+
+    def stored(self, version: int) -> Stored:
+        """What it keeps of the changes up to a published version, for a snapshot of it. Any thread: takes as long as settling all."""
+        ...
+
+    def restart(self, version: int) -> None:
+        """Keep nothing up to this version, the published one: what is appended follows it."""
 
     @property
     def has_little_to_settle(self) -> bool:

@@ -6,7 +6,6 @@ A thread of `engine/builds.py` builds, the writer applies; readers take a root o
 from __future__ import annotations
 
 import logging
-import secrets
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +18,7 @@ import numpy.typing as npt
 from service.errors import Problem
 from service.histogram import Histogram
 from service.tables.changes import NOTHING_MOVED, Moved, Runs, parted
+from service.tables.history import Step
 from service.tables.indexes import SharedIndexes
 from service.tables.relations import Relation
 from service.tables.resolution import Resolved, Slots
@@ -53,8 +53,8 @@ class ViewRoot(NamedTuple):
 class LiveView:
     """A view and its structures. `root` is the newest applied version's, perhaps not published yet."""
 
-    def __init__(self, view: View, relations: Mapping[str, Relation], indexes: SharedIndexes) -> None:
-        self.id = secrets.token_hex(8)  # a view that is dropped and made again is another one
+    def __init__(self, id_: str, view: View, relations: Mapping[str, Relation], indexes: SharedIndexes) -> None:
+        self.id = id_  # from its registration on, for good: a view that is dropped and made again is another one
         self.view = view
         self.name = view.name
         self.state = "building"
@@ -70,14 +70,15 @@ class LiveView:
         self._join: Join | None = None  # there is none before there is room, nor of a view that failed
         self._former: list[weakref.ref[Join]] = []  # those that were replaced, while a version is read in them
         self._former_steps = 0
-        self.feed: DeltaSink | None = None  # from "live" on, if somebody may follow
+        self.feed: DeltaSink | None = None  # if somebody may follow: from "live" on, of a view that is replayed before
         self.update_seconds = Histogram()
         self.read_counts = ReadCounts()
         self.changed_rows = 0  # that have gone and come in its relations
 
-    def make_room(self) -> None:
-        """Reserve what the structures may grow into, before anything else. OSError, MemoryError: there is no room, and nothing was done."""
-        self._join = self.another()
+    def make_room(self, alone: bool = False) -> None:
+        """Reserve what the structures may grow into, before anything else. `alone`: they share nothing with other views'. OSError,
+        MemoryError: there is no room, and nothing was done."""
+        self._join = join_of(self.view.query, self.view.plan, self.reads, None) if alone else self.another()
 
     def another(self) -> Join:
         """Empty structures of its kind. OSError, MemoryError: as `make_room`."""
@@ -145,6 +146,17 @@ class LiveView:
         is not gathered now but left to `Delta.rest`, which is to be called before the next version. Cost: as the plan says."""
         started = time.perf_counter()
         mine = {name: run for name, run in runs.items() if name in self.relations}
+        deltas = self._follow(first, versions, mine, most)
+        changes = 1 if versions == 1 else sum(len(run.offsets) for run in mine.values())
+        self.update_seconds.observe((time.perf_counter() - started) / changes, changes)
+        return deltas
+
+    def replay(self, step: Step) -> list[Delta]:
+        """Follow changes that were applied before, as `apply`, before it is live. Raises what `require` raises."""
+        self.require(step.resolved)
+        return self._follow(step.first, step.versions, step.runs, None)
+
+    def _follow(self, first: int, versions: int, mine: Runs, most: int | None) -> list[Delta]:
         retain = self.view.query.retain
         collector = None if retain is None or most == 0 else Collector(most or most_candidates(retain[0]))
         before = self.root
@@ -159,8 +171,6 @@ class LiveView:
                     deltas.append(delta)
         for run in mine.values():
             self.changed_rows += run.rows
-        changes = 1 if versions == 1 else sum(len(run.offsets) for run in mine.values())
-        self.update_seconds.observe((time.perf_counter() - started) / changes, changes)
         return deltas
 
     def _read_delta(self, version: int, before: ViewRoot, after: ViewRoot, runs: Runs) -> Delta | None:

@@ -60,15 +60,15 @@ def rooms_of(plan: Plan) -> set[str]:
     return {"clique"} if plan.shape.startswith("clique") else {*_ROOMS[plan.algorithm]}
 
 
-def join_of(query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedIndexes, part: bool = False) -> Join:
-    """Empty, all address space reserved; `sides`: also of the aliases of NOT EXISTS; `part`: of a product, which goes through a batch twice
-    and has indexes of its own. OSError, MemoryError: there is no room."""
+def join_of(query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedIndexes | None, part: bool = False) -> Join:
+    """Empty, all address space reserved; `sides`: also of the aliases of NOT EXISTS; `indexes`: None for its own; `part`: of a product,
+    which goes through a batch twice. OSError, MemoryError: there is no room."""
     if (reading := _READING.get(plan.shape)) is not None:
-        return reading(query, plan, sides, SharedIndexes() if part else indexes, part)
+        return reading(query, plan, sides, indexes if indexes is not None else SharedIndexes(), indexes is None)
     match plan.shape:
         case "product":
             relations = {side.relation.name: side.relation for side in sides}
-            return ProductJoin([_factor(one, relations, indexes) for one in plan.parts])
+            return ProductJoin([_factor(one, relations) for one in plan.parts])
         case "join_tree":
             return TreeJoin(sides, plan.tree, query.never)
         case "qdag" | "union":
@@ -82,6 +82,6 @@ def join_of(query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedInde
             return OverlapJoin(query, plan, sides)
 
 
-def _factor(part: Part, relations: Mapping[str, Relation], indexes: SharedIndexes) -> Factor:
+def _factor(part: Part, relations: Mapping[str, Relation]) -> Factor:
     sides = [Side(part.query, place, relations[name]) for place, (_, name) in enumerate(part.query.aliases)]
-    return Factor(join_of(part.query, part.plan, sides, indexes, part=True), sides, part.places)
+    return Factor(join_of(part.query, part.plan, sides, None, part=True), sides, part.places)

@@ -265,7 +265,8 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
         return self.indexes.retired_bytes if self._own else 0
 
     def is_outgrown(self, version: int) -> bool:
-        return self._reader is not None and self._reader.is_outgrown
+        """Also if it has indexes of its own, as after a replay, which others may have as well."""
+        return self._reader is not None and (self._own or self._reader.is_outgrown)
 
     def check(self) -> None:
         if self._reader is not None:

@@ -98,7 +98,7 @@ def test_a_view_that_finds_no_address_space_at_the_start_fails_alone(tmp_path: P
     engine.close()
     make_room = LiveView.make_room
     with monkeypatch.context() as patch:
-        patch.setattr(LiveView, "make_room", lambda view: no_address_space() if view.name == "v" else make_room(view))
+        patch.setattr(LiveView, "make_room", lambda view, **how: no_address_space() if view.name == "v" else make_room(view, **how))
         engine = opened(tmp_path)
     assert (engine.views["v"].state, engine.views["w"].state) == ("failed", "live")
     with pytest.raises(Problem) as caught:
@@ -313,7 +313,7 @@ def test_batches_that_wait_are_bounded_by_their_bytes(engine: Instance, monkeypa
 def test_a_snapshot_that_failed_is_not_tried_again_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[int] = []
 
-    def fail(_: Path, version: int, __: object) -> None:
+    def fail(_: Path, version: int, *__: object) -> None:
         tried.append(version)
         raise OSError(errno.ENOSPC, "full")
 

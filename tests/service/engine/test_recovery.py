@@ -82,7 +82,8 @@ class Folder:
         self.log.close()
         self.log = Log(self.path, "normal")
         state, told = State(), list[tuple[str, float]]()
-        start = recover_relations(state, self.log, self.path, lambda stage, part: told.append((stage, part)))
+        snapshot = recover_relations(state, self.log, self.path, lambda stage, part: told.append((stage, part)), keep_history=False)
+        start = snapshot.version if snapshot is not None else 0
         assert state.newest == max(start, self.log.last_version) and state.views == {}
         for relation in state.relations.values():
             relation.table.check()

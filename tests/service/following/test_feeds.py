@@ -94,14 +94,41 @@ def test_tokens_of_others_are_refused(engine: Instance, tmp_path: Path) -> None:
     elsewhere.close()
 
 
-def test_tokens_from_before_a_restart_expire(engine: Instance, tmp_path: Path) -> None:
-    token = feed(engine).subscribe().idle_progress().token
-    assert token is not None
+def killed(engine: Instance, folder: Path) -> Instance:
+    """The log is all there is, as after kill -9, and the service is started again."""
+    engine._writer.stop()
+    engine._log.close()
+    engine.state = "closed"
+    return opened(folder)
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
+def test_tokens_survive_a_restart(engine: Instance, tmp_path: Path, clean: bool) -> None:
+    quiet = feed(engine).subscribe().idle_progress().token
+    assert quiet is not None
     engine.put_view("w", PAIR, wait=60)
+    subscription = feed(engine).subscribe()
+    engine.apply(batch(("upsert", "b", rows_of(0, 1))))
+    for i in range(4):
+        engine.apply(of_ops("a", ("upsert", i)))
+    engine.apply(of_ops("a", ("delete", 2)))
+    before = all_of(subscription)
+    tokens = [chunk.token for chunk in before if chunk.token]
+    if clean:
+        engine.close()
+    engine = opened(tmp_path) if clean else killed(engine, tmp_path)
+    engine.apply(of_ops("a", ("upsert", 9)))
+    for place, token in enumerate([quiet, *tokens]):
+        after = all_of(feed(engine).subscribe(token))
+        assert [chunk.version for chunk in after if chunk.kind == "progress"] == [*range(2 + place, 8)], token
+        assert refused(engine, token, "w") == "bad-token"
+    mine = [(c.version, c.op, c.keys, c.rows) for c in all_of(feed(engine).subscribe(quiet)) if c.kind == "rows" and c.version < 7]
+    assert mine == [(c.version, c.op, c.keys, c.rows) for c in before if c.kind == "rows"]
+    engine.drop_view("v")
+    engine.put_view("v", PAIR, wait=60)
     engine.close()
     engine = opened(tmp_path)
-    assert refused(engine, token) == "token-expired"
-    assert refused(engine, token, "w") == "bad-token"
+    assert refused(engine, quiet) == refused(engine, tokens[-1]) == "bad-token", "it is another view by now"
     engine.close()
 
 

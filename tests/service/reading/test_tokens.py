@@ -1,4 +1,4 @@
-"""Tokens: what this folder sealed since its start opens, and nothing else does."""
+"""Tokens: what this folder sealed opens, and nothing else does; which versions they stand for, over timelines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from service.reading.tokens import Forged, FromBefore, Signer
+from service.reading.tokens import Forged, Signer, Token, Tokens
 
 SECRET = bytes(range(32))
 SIGNER = Signer("the folder", SECRET)
@@ -75,21 +75,28 @@ def test_another_kind(kind: str) -> None:
     ids=["folder", "secret", "longer secret", "no folder", "folder with a zero"],
 )  # fmt: skip
 def test_another_folder_or_secret(other: Signer) -> None:
-    other._boot = SIGNER._boot
     forged(SIGNER.seal("cursor", "view v", 1), other)
     forged(other.seal("cursor", "view v", 1))
     assert other.open("cursor", other.seal("cursor", "view v", 1)) == ["view v", 1]
 
 
-def test_from_before_the_start() -> None:
-    before = Signer("the folder", SECRET)
-    text = before.seal("cursor", "view v", 1)
-    with pytest.raises(FromBefore) as caught:
-        SIGNER.open("cursor", text)
-    assert caught.value.args == (["view v", 1],)
-    forged(text, kind="feed")
-    assert before.open("cursor", text) == ["view v", 1]
-    assert len({Signer("the folder", SECRET)._boot for _ in range(100)}) == 100, "no two starts are taken for one"
+def test_another_start() -> None:
+    text = Signer("the folder", SECRET).seal("token", 1, "v", "00ff", 7)
+    assert SIGNER.open("token", text) == [1, "v", "00ff", 7]
+
+
+def test_tokens_on_timelines() -> None:
+    """A timeline is left where the next one begins, or a later one that began before that: what was behind it is lost."""
+    timelines = [(1, 0), (5, 100), (7, 200), (9, 150)]
+    for number, last in ((1, 100), (5, 150), (7, 150), (9, 10**9)):
+        at_the_time = Tokens(SIGNER, [*timelines[: [n for n, _ in timelines].index(number)], (number, 0)])
+        for version in (0, last - 1, last, last + 1):
+            found = Tokens(SIGNER, timelines).open(at_the_time.seal("v", "00ff", version))
+            assert found == Token("v", "00ff", version, version <= last or number == 9), (number, version)
+    unknown = Tokens(SIGNER, [(1, 0), (6, 0)]).seal("v", "00ff", 0)
+    assert not Tokens(SIGNER, timelines).open(unknown).is_of_here, "of another copy of the folder"
+    with pytest.raises(Forged):
+        Tokens(SIGNER, timelines).open(SIGNER.seal("cursor", 9, "v", "00ff", 0))
 
 
 def test_every_flipped_bit_of_what_was_sealed() -> None:
@@ -174,8 +181,8 @@ def test_any_bytes_behind_a_mac_of_ours(payload: bytes, data: st.DataObject) -> 
 
 
 def test_the_form_that_texts_of_earlier_releases_have() -> None:
-    payload = json.dumps(["cursor", "an-old-1", "view v", 5], separators=(",", ":")).encode()
+    payload = json.dumps(["token", "an-old-1", "v", "00ff", 5], separators=(",", ":")).encode()
     mac = hmac.new(SECRET, b"the folder\0" + payload, "sha256").digest()[:MAC]
-    with pytest.raises(FromBefore) as caught:
-        SIGNER.open("cursor", spelled(mac + payload))
-    assert caught.value.args == (["view v", 5],)
+    text = spelled(mac + payload)
+    assert SIGNER.open("token", text) == ["an-old-1", "v", "00ff", 5]
+    assert Tokens(SIGNER, [(1, 0)]).open(text) == Token("v", "00ff", 5, False)

@@ -1,0 +1,108 @@
+"""Settled changes of a view: Arrow, in segments; and their form in a snapshot.
+
+    a segment in a file := a record batch: _version, _deleted, the columns of the keys, the columns of the rows
+    the schema's metadata: how many columns are of keys, and the feed's `lost` and `cut`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from service.views.deltas import Combination, Delta, Stored
+
+_KEYS, _LOST, _CUT = b"livejoin.keys", b"livejoin.lost", b"livejoin.cut"
+_OWN = [pa.field("_version", pa.int64()), pa.field("_deleted", pa.bool_())]
+
+
+@dataclass(slots=True)
+class Segment:
+    """Settled changes: of versions[i] the rows starts[i]..starts[i+1], the first deletes[i] of them deleted."""
+
+    versions: list[int]
+    starts: list[int]
+    deletes: list[int]
+    keys: pa.RecordBatch
+    rows: pa.RecordBatch
+    row_bytes: float
+
+    def change(self, i: int) -> tuple[int, pa.RecordBatch, pa.RecordBatch, int]:
+        start, end = self.starts[i], self.starts[i + 1]
+        return self.versions[i], self.keys.slice(start, end - start), self.rows.slice(start, end - start), self.deletes[i]
+
+
+def segment_of(settled: list[Delta], keys: pa.RecordBatch, rows: pa.RecordBatch) -> Segment:
+    row_bytes = (keys.nbytes + rows.nbytes) / keys.num_rows
+    versions, deletes = [delta.version for delta in settled], [len(delta.deletes[0]) for delta in settled]
+    return Segment(versions, starts_of(settled).tolist(), deletes, keys, rows, row_bytes)
+
+
+def merged(segments: list[Segment]) -> Segment:
+    starts, deletes, versions = [0], [], []
+    for segment in segments:
+        starts += [starts[-1] + start for start in segment.starts[1:]]
+        deletes += segment.deletes
+        versions += segment.versions
+    row_bytes = sum(segment.row_bytes * segment.starts[-1] for segment in segments) / starts[-1]
+    keys = pa.concat_batches([segment.keys for segment in segments])
+    return Segment(versions, starts, deletes, keys, pa.concat_batches([segment.rows for segment in segments]), row_bytes)
+
+
+def stored(lost: int, cut: int, parts: list[tuple[Segment, int, int]]) -> Stored:
+    """Of each segment the versions number first to end (excluded), as they are written."""
+    some = [segment for segment, _, _ in parts[:1]]
+    keys = [field for segment in some for field in segment.keys.schema]
+    rows = [field for segment in some for field in segment.rows.schema]
+    schema = pa.schema([*_OWN, *keys, *rows], {_KEYS: str(len(keys)), _LOST: str(lost), _CUT: str(cut)})
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for segment, first, end in parts:
+            starts = np.array(segment.starts[first : end + 1])
+            counts, deletes = np.diff(starts), np.array(segment.deletes[first:end])
+            deleted = np.arange(starts[0], starts[-1]) < np.repeat(starts[:-1] + deletes, counts)
+            own = [pa.array(np.repeat(segment.versions[first:end], counts)), pa.array(deleted)]
+            columns = [column.slice(starts[0], len(deleted)) for batch in (segment.keys, segment.rows) for column in batch.columns]
+            yield pa.RecordBatch.from_arrays([*own, *columns], schema=schema)
+
+    return Stored(schema, batches())
+
+
+def taken_back(found: Stored, keys: pa.Schema, rows: pa.Schema, version: int) -> tuple[int, int, list[Segment]]:
+    """`lost`, `cut` and the segments up to a version. Raises ValueError, KeyError (Arrow's errors are such) for what is none of these."""
+    metadata = found.schema.metadata
+    lost, cut, width = (int(metadata[name]) for name in (_LOST, _CUT, _KEYS))
+    segments, last = list[Segment](), lost
+    for batch in found.batches:
+        if width != len(keys) or batch.num_columns != len(_OWN) + len(keys) + len(rows):
+            raise ValueError("the columns are not those of the view")
+        if not batch.num_rows:
+            continue
+        own, columns = batch.columns[: len(_OWN)], batch.columns[len(_OWN) :]
+        of_rows = np.asarray(own[0])
+        versions, starts = np.unique(of_rows, return_index=True)
+        if np.any(np.diff(of_rows) < 0) or versions[0] <= last or versions[-1] > version:
+            raise ValueError("the versions are not in order")
+        last = int(versions[-1])
+        deletes = np.add.reduceat(np.asarray(own[1]).astype(np.int64), starts)
+        its_keys = pa.RecordBatch.from_arrays(columns[:width], schema=keys)
+        its_rows = pa.RecordBatch.from_arrays(columns[width:], schema=rows)
+        row_bytes = (its_keys.nbytes + its_rows.nbytes) / batch.num_rows
+        segments.append(Segment(versions.tolist(), [*starts.tolist(), batch.num_rows], deletes.tolist(), its_keys, its_rows, row_bytes))
+    return lost, cut, segments
+
+
+def joined(deltas: list[Delta]) -> Combination:
+    """Their rows, one after another, of each the deletes first."""
+    parts = [part for delta in deltas for part in (delta.deletes, delta.inserts)]
+    return tuple(np.concatenate(slots) for slots in zip(*parts, strict=True))
+
+
+def starts_of(deltas: list[Delta]) -> npt.NDArray[np.int64]:
+    """int64[n + 1]: where each begins among the joined rows, and their number."""
+    starts = np.zeros(len(deltas) + 1, np.int64)
+    np.cumsum([delta.rows for delta in deltas], out=starts[1:])
+    return starts

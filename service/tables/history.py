@@ -1,0 +1,245 @@
+"""What changes in the relations, version by version, while views are replayed after a start.
+
+    since    the log, as recovery applies it    now
+      |---------------------------------------|----- what the writer applies meanwhile ----->
+            passage of one view ->      passage of another ->
+
+A view that may be followed is built at the version `since`, and passes through all that has changed after it, so that its feed gets the
+deltas again that it had before the service ended. Until then, rows that have gone since are kept: no slot is reused that a passage has
+still to read (`floor`). Memory: 32 bytes a change, until all have passed it.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from service.tables.changes import Run, Runs
+from service.tables.relations import Relation
+from service.tables.resolution import NO_SLOTS, Indices, Resolved, Slots
+from service.wire.batch import RowBlock
+
+_WORDS = 4  # of a change: version, relation, old slot, new slot
+_VERSION, _RELATION, _OLD, _NEW = range(_WORDS)
+_PIECE = 1 << 14  # changes that are taken at once, unless a version has more
+_RUN = 256  # single changes that go together, as in the writer
+_DROPPED = 1 << 20  # changes that all have passed are dropped together
+_NO_INDICES: Indices = np.empty(0, np.int64)
+
+Changes = npt.NDArray[np.int64]
+"""int64[n, 4], by version."""
+
+
+class Step(NamedTuple):
+    """Versions from `first` on, as a view takes them: what they need, and what they do. One version, or single changes of several."""
+
+    first: int
+    versions: int
+    resolved: Mapping[str, Resolved]
+    runs: Runs
+
+    @property
+    def changes(self) -> int:
+        return sum(len(run.old) for run in self.runs.values())
+
+
+class History:
+    """The changes of these relations. Recovery notes, then the writer; each passage is taken by one other thread."""
+
+    def __init__(self, since: int, relations: Iterable[Relation]) -> None:
+        self.since = since
+        self._relations = {relation.name: relation for relation in relations}
+        self._words = array("q")
+        self._dropped = 0  # changes
+        self._fresh = 0  # where those of the writer begin
+        self._passages: list[Passage] = []
+        self._lock = threading.Lock()
+
+    def add(self, changes: Sequence[tuple[Relation, Indices, Slots, Slots]]) -> None:
+        """Note changes from the log, of several relations: versions, none below one that was noted before, old and new slots."""
+        self._note_all([np.column_stack((versions, np.full(len(old), one.id), old, new)) for one, versions, old, new in changes])
+
+    def note(self, first: int, runs: Runs) -> None:
+        """Note what the writer has put into the tables, of versions from `first` on."""
+        parts = []
+        for name, run in runs.items():
+            if (relation := self._relations.get(name)) is not None:
+                parts.append(np.column_stack((first + run.offsets, np.full(len(run.old), relation.id), run.old, run.new)))
+        if parts:
+            self._note_all(parts)
+
+    def _note_all(self, parts: Sequence[Changes]) -> None:
+        changes = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        if len(changes) > 1:
+            changes = changes[np.argsort(changes[:, _VERSION], kind="stable")]
+        with self._lock:
+            self._words.frombytes(np.ascontiguousarray(changes, np.int64).tobytes())
+
+    def begin(self) -> None:
+        """All that the log has is noted: what comes now is the writer's."""
+        self._fresh = self.end
+
+    @property
+    def end(self) -> int:
+        """Changes noted so far."""
+        return self._dropped + len(self._words) // _WORDS
+
+    def passage(self, relations: Iterable[Relation]) -> Passage:
+        """Of a view over these relations; before any other has passed anything."""
+        passage = Passage(self, relations)
+        self._passages.append(passage)
+        return passage
+
+    def close(self, passage: Passage) -> bool:
+        """It is over; whether others are left. By the writer."""
+        self._passages = [other for other in self._passages if other is not passage]
+        return bool(self._passages)
+
+    def floor(self, relation: Relation) -> int | None:
+        """The oldest version whose rows are still read; None if none is."""
+        return min((passage.version for passage in self._passages if relation.id in passage.relations), default=None)
+
+    def read(self, at: int, version: int) -> tuple[Changes, bool]:
+        """Whole versions up to `version` from change number `at` on, some thousand changes or one version; whether these are all."""
+        count = _PIECE
+        while True:
+            with self._lock:
+                start = _WORDS * (at - self._dropped)
+                found = np.array(self._words[start : start + _WORDS * count], np.int64).reshape(-1, _WORDS)
+            versions = found[:, _VERSION]
+            cut = int(np.searchsorted(versions, version, "right"))
+            if cut < len(found) or len(found) < count:
+                return found[:cut], True
+            cut = int(np.searchsorted(versions, versions[-1], "left"))
+            if cut:
+                return found[:cut], False
+            count *= 2
+
+    def drop(self) -> None:
+        """Forget what all have passed, once it is much."""
+        passed = min((passage.at for passage in self._passages), default=self._dropped) - self._dropped
+        if passed > _DROPPED:
+            with self._lock:
+                del self._words[: _WORDS * passed]
+                self._dropped += passed
+
+    def fresh(self, at: int) -> int:
+        """How many changes of the writer's are behind number `at`."""
+        return self.end - max(at, self._fresh)
+
+    @property
+    def written(self) -> int:
+        """How many changes the writer has noted."""
+        return self.end - self._fresh
+
+
+class Passage:
+    """One view's way through the history: `version` is the last one that is behind it, `at` the number of changes."""
+
+    def __init__(self, history: History, relations: Iterable[Relation]) -> None:
+        self._history = history
+        self.relations = {relation.id: relation for relation in relations}
+        self.version, self.at = history.since, 0
+        self._next = self.version, self.at
+
+    @property
+    def left(self) -> int:
+        """Changes of all relations that are still to come."""
+        return self._history.end - self.at
+
+    @property
+    def changes(self) -> int:
+        """Those among them that the writer has applied since the start."""
+        return self._history.fresh(self.at)
+
+    @property
+    def noted(self) -> int:
+        """How many the writer has applied since the start."""
+        return self._history.written
+
+    def take(self, version: int) -> list[Step]:
+        """What comes next up to `version`, which is published: some thousand changes; call `passed` when they are done."""
+        changes, whole = self._history.read(self.at, version)
+        self._next = version if whole else int(changes[-1, _VERSION]), self.at + len(changes)
+        mine = changes[np.isin(changes[:, _RELATION], np.array(list(self.relations), np.int64))]
+        return [self._step(part) for part in _parts(mine)]
+
+    def passed(self) -> None:
+        """What was taken is done: its rows are not read any more."""
+        self.version, self.at = self._next
+        self._history.drop()
+
+    def _step(self, changes: Changes) -> Step:
+        first = int(changes[0, _VERSION])
+        versions = int(changes[-1, _VERSION]) - first + 1
+        resolved, runs = {}, {}
+        for number in np.unique(changes[:, _RELATION]).tolist():
+            relation, mine = self.relations[number], changes[changes[:, _RELATION] == number]
+            old, new = mine[:, _OLD].astype(np.int32), mine[:, _NEW].astype(np.int32)
+            gone, come = old[old >= 0], new[new >= 0]
+            inserts = _Stored(relation, come)
+            resolved[relation.name] = Resolved(relation, False, inserts, NO_SLOTS, gone, relation.no_keys, 0, _NO_INDICES)
+            runs[relation.name] = Run(versions, mine[:, _VERSION] - first, old, new, len(gone) + len(come))
+        return Step(first, versions, resolved, runs)
+
+
+def _parts(changes: Changes) -> Iterator[Changes]:
+    """Cut into versions of several changes, and runs of versions that have one change each, of different rows."""
+    if not len(changes):
+        return
+    starts = np.concatenate(([0], np.flatnonzero(np.diff(changes[:, _VERSION])) + 1))
+    ends = np.append(starts[1:], len(changes))
+    begin = 0  # of a run
+    made = _made_by(changes).tolist()
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        if end - start == 1 and made[start] < begin and start - begin < _RUN:
+            continue
+        if start > begin:
+            yield changes[begin:start]
+        begin = start
+        if end - start > 1:
+            yield changes[start:end]
+            begin = end
+    if begin < len(changes):
+        yield changes[begin:]
+
+
+def _made_by(changes: Changes) -> Indices:
+    """int64[n]: the index of the change that made the row that each change takes away; -1 if none of these."""
+    news = changes[:, _RELATION] << 32 | changes[:, _NEW]
+    there = np.flatnonzero(changes[:, _NEW] >= 0)
+    order = there[np.argsort(news[there])]
+    made = np.full(len(changes), -1, np.int64)
+    if len(order):
+        olds = changes[:, _RELATION] << 32 | changes[:, _OLD]
+        at = np.minimum(np.searchsorted(news[order], olds), len(order) - 1)
+        found = (news[order][at] == olds) & (changes[:, _OLD] >= 0)
+        made[found] = order[at[found]]
+    return made
+
+
+class _Stored(RowBlock):
+    """Rows of a table, read when somebody asks for their values."""
+
+    __slots__ = ("_relation", "_slots")
+
+    def __init__(self, relation: Relation, slots: Slots) -> None:
+        self.values, self.struct, self._batch, self.num_rows, self._bytes = None, None, None, len(slots), -1
+        self._relation, self._slots = relation, slots
+
+    @property
+    def arrow(self) -> pa.RecordBatch:
+        if self._batch is None:
+            self._batch = self._relation.table.take(self._relation.schema.names, self._slots)
+        return self._batch
+
+    def _count(self) -> int:
+        names: list[str] = self._relation.schema.names
+        texts = int(self._relation.table.text_bytes(names, self._slots).sum())
+        return 16 * len(names) * len(self._slots) + texts
